@@ -1,0 +1,68 @@
+# How every target of the project is built: language, warnings, sanitizers, and one function a kind of target.
+include(GNUInstallDirs)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# Libraries and programs are compiled alike (-fPIC rather than CMake's -fPIC/-fPIE), because they share one precompiled header of
+# LibTorch, which takes longer to parse than anything written here.
+add_compile_options(-fPIC)
+
+add_library(kolo_warnings INTERFACE)
+target_compile_options(kolo_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor)
+if(KOLO_WERROR)
+  target_compile_options(kolo_warnings INTERFACE -Werror)
+endif()
+
+if(KOLO_SANITIZE)
+  add_compile_options(-fsanitize=${KOLO_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${KOLO_SANITIZE})
+endif()
+
+# kolo_add_room(NAME [TORCH] SOURCES ... [LINKS ...] [PRIVATE_LINKS ...] [EXPORT SET])
+#
+# One room of the house: the static library kolo_NAME, used as kolo::NAME. LINKS are the rooms and packages its public headers
+# need; that a room links only rooms below it is what keeps the floors apart. TORCH: shares the precompiled LibTorch header.
+function(kolo_add_room name)
+  cmake_parse_arguments(room "TORCH" "EXPORT" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
+  set(target kolo_${name})
+  add_library(${target} STATIC ${room_SOURCES})
+  add_library(kolo::${name} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
+                                      PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_link_libraries(${target} PUBLIC ${room_LINKS} PRIVATE $<BUILD_INTERFACE:kolo_warnings>)
+  if(room_PRIVATE_LINKS)
+    target_link_libraries(${target} PRIVATE ${room_PRIVATE_LINKS})
+  endif()
+  if(room_TORCH)
+    target_precompile_headers(${target} REUSE_FROM kolo_torch_header)
+    target_link_libraries(${target} PUBLIC kolo::torch)
+  endif()
+  if(NOT room_EXPORT)
+    set(room_EXPORT kolo-trainer-targets)
+  endif()
+  install(TARGETS ${target} EXPORT ${room_EXPORT} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/include/kolo/${name})
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/kolo/${name} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kolo)
+  endif()
+endfunction()
+
+# kolo_add_program(TARGET [TORCH] SOURCES ... LINKS ...): a test, benchmark or tool that is not installed.
+function(kolo_add_program target)
+  cmake_parse_arguments(program "TORCH" "" "SOURCES;LINKS" ${ARGN})
+  add_executable(${target} ${program_SOURCES})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+  target_link_libraries(${target} PRIVATE ${program_LINKS} kolo_warnings)
+  if(program_TORCH)
+    target_precompile_headers(${target} REUSE_FROM kolo_torch_header)
+    target_link_libraries(${target} PRIVATE kolo::torch)
+  endif()
+endfunction()

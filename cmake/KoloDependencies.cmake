@@ -1,0 +1,43 @@
+# Everything comes from the system's packages; nothing is downloaded.
+find_package(Threads REQUIRED)
+find_package(MPI REQUIRED COMPONENTS C)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(Torch REQUIRED)
+
+# LibTorch's own target spreads its build flags over everything that links it; this one carries the headers (as system headers)
+# and the libraries.
+add_library(kolo_torch INTERFACE)
+add_library(kolo::torch ALIAS kolo_torch)
+set_target_properties(kolo_torch PROPERTIES EXPORT_NAME torch)
+target_link_libraries(kolo_torch INTERFACE ${TORCH_LIBRARIES})
+install(TARGETS kolo_torch EXPORT kolo-library-targets)
+
+# The one precompiled header, shared by every target that includes LibTorch.
+file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/torch_header.cpp CONTENT "")
+add_library(kolo_torch_header OBJECT ${PROJECT_BINARY_DIR}/torch_header.cpp)
+target_link_libraries(kolo_torch_header PRIVATE kolo::torch kolo_warnings)
+target_precompile_headers(kolo_torch_header PRIVATE <torch/torch.h>)
+
+if(KOLO_BUILD_TRAINER)
+  find_package(ZLIB REQUIRED)
+  find_package(nlohmann_json REQUIRED)
+  find_package(yaml-cpp REQUIRED)
+  find_package(CLI11 REQUIRED)
+  find_package(Boost REQUIRED)
+  find_package(Protobuf REQUIRED)
+
+  # oneDNN's own CMake package asks for OpenCL, which nothing here uses.
+  find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
+  find_library(DNNL_LIBRARY dnnl REQUIRED)
+  add_library(kolo_dnnl INTERFACE)
+  target_include_directories(kolo_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
+  target_link_libraries(kolo_dnnl INTERFACE ${DNNL_LIBRARY})
+endif()
+if(KOLO_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+  find_package(ZLIB REQUIRED)
+endif()
+if(KOLO_BUILD_BENCHMARKS)
+  find_package(benchmark REQUIRED)
+endif()

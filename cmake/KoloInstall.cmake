@@ -1,0 +1,13 @@
+# cmake --install, and what find_package(kolo) reads afterwards: the component `library` (kolo::comm, kolo::parallel and what they
+# need: MPI, LibTorch, fmt) and the component `trainer` (everything else).
+include(CMakePackageConfigHelpers)
+
+set(destination ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)
+install(EXPORT kolo-library-targets NAMESPACE kolo:: DESTINATION ${destination})
+if(KOLO_BUILD_TRAINER)
+  #install(EXPORT kolo-trainer-targets NAMESPACE kolo:: DESTINATION ${destination})
+endif()
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/kolo-config.cmake.in ${PROJECT_BINARY_DIR}/kolo-config.cmake
+                              INSTALL_DESTINATION ${destination})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/kolo-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/kolo-config.cmake ${PROJECT_BINARY_DIR}/kolo-config-version.cmake DESTINATION ${destination})

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace kolo {
+
+// An owned POSIX file descriptor.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int descriptor) : descriptor_(descriptor) {}
+  FileDescriptor(FileDescriptor&& other) noexcept;
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept;
+  ~FileDescriptor();
+
+  [[nodiscard]] int get() const { return descriptor_; }
+  [[nodiscard]] bool is_open() const { return descriptor_ >= 0; }
+  // Closes and reports what the file system says only now (full disk, lost server).
+  void close(const std::filesystem::path& path);
+
+ private:
+  int descriptor_ = -1;
+};
+
+// Writes everything (short writes and EINTR handled); throws Error that names the path.
+void write_all(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path);
+
+// Reads at most bytes.size() bytes (short reads and EINTR handled); returns how many there were before the end of the file.
+[[nodiscard]] std::size_t read_up_to(int descriptor, std::span<std::byte> bytes,
+                                     const std::filesystem::path& path);
+
+// Opens a regular file for reading; a folder, pipe or device is an Error that says what it is.
+[[nodiscard]] FileDescriptor open_regular_file(const std::filesystem::path& path);
+
+[[nodiscard]] std::string read_text_file(const std::filesystem::path& path);
+
+// Flushes a file's or folder's data to the device (fsync).
+void flush_to_disk(const std::filesystem::path& path);
+
+// Renames and flushes the folder that holds the new name, so that the rename survives a crash.
+void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
+
+// A file that appears under its name only when it is whole: written aside in the same folder, flushed, renamed by commit().
+// Without commit() it vanishes and an older file of that name stays as it was.
+class AtomicFile {
+ public:
+  explicit AtomicFile(std::filesystem::path path);
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+  ~AtomicFile();
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  void commit();
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path aside_;
+  FileDescriptor file_;
+};
+
+// The whole of AtomicFile in one call.
+void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+}  // namespace kolo

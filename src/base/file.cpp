@@ -1,0 +1,134 @@
+#include "kolo/base/file.h"
+
+#include <cerrno>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+[[noreturn]] void fail(const char* verb, const std::filesystem::path& path) {
+  throw Error(system_error_text(fmt::format("file: cannot {} {}", verb, path.string()), errno));
+}
+
+}  // namespace
+
+FileDescriptor::FileDescriptor(FileDescriptor&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+FileDescriptor::~FileDescriptor() {
+  if (is_open()) ::close(descriptor_);
+}
+
+void FileDescriptor::close(const std::filesystem::path& path) {
+  if (::close(std::exchange(descriptor_, -1)) != 0) fail("close", path);
+}
+
+void write_all(int descriptor, std::span<const std::byte> bytes,
+               const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", path);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+std::size_t read_up_to(int descriptor, std::span<std::byte> bytes,
+                       const std::filesystem::path& path) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t count = ::read(descriptor, bytes.data() + done, bytes.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) fail("read", path);
+    if (count == 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  return done;
+}
+
+FileDescriptor open_regular_file(const std::filesystem::path& path) {
+  // O_NONBLOCK: a named pipe must not block the open; it has no effect on regular files.
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file.is_open()) fail("open", path);
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail("inspect", path);
+  if (!S_ISREG(status.st_mode)) {
+    throw Error(fmt::format("file: {} is {}, expected a regular file", path.string(),
+                            S_ISDIR(status.st_mode) ? "a folder" : "not a regular file"));
+  }
+  return file;
+}
+
+std::string read_text_file(const std::filesystem::path& path) {
+  const FileDescriptor file = open_regular_file(path);
+  std::string text;
+  std::size_t done = 0;
+  do {
+    text.resize(done + 65536);
+    done += read_up_to(file.get(), std::as_writable_bytes(std::span(text).subspan(done)), path);
+  } while (done == text.size());
+  text.resize(done);
+  return text;
+}
+
+void flush_to_disk(const std::filesystem::path& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) fail("open", path);
+  if (::fsync(file.get()) != 0) fail("flush", path);
+}
+
+void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to) {
+  std::error_code error;
+  std::filesystem::rename(from, to, error);
+  if (error) {
+    throw Error(fmt::format("file: cannot rename {} to {}: {}", from.string(), to.string(),
+                            error.message()));
+  }
+  const auto folder = to.parent_path();
+  flush_to_disk(folder.empty() ? "." : folder);
+}
+
+AtomicFile::AtomicFile(std::filesystem::path path)
+    : path_(std::move(path)),
+      aside_(path_.string() + fmt::format(".{}.part", ::getpid())),
+      file_(::open(aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
+  if (!file_.is_open()) fail("create", aside_);
+}
+
+AtomicFile::~AtomicFile() {
+  if (!file_.is_open()) return;
+  std::error_code ignored;  // a destructor has nobody to tell, and the file is not needed
+  std::filesystem::remove(aside_, ignored);
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) { write_all(file_.get(), bytes, aside_); }
+
+void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+
+void AtomicFile::commit() {
+  if (::fsync(file_.get()) != 0) fail("flush", aside_);
+  file_.close(aside_);
+  rename_durably(aside_, path_);
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+}  // namespace kolo

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace kolo::testing {
+
+// How a program ended and what it printed.
+struct ProcessResult {
+  int exit_code = -1;      // 128 + signal when a signal ended it
+  bool timed_out = false;  // it was killed, with everything it had started
+  std::string output;      // stdout
+  std::string errors;      // stderr
+};
+
+struct ProcessOptions {
+  std::chrono::seconds deadline{60};
+  std::map<std::string, std::string> environment;  // added to this process's own
+  std::string working_directory;                   // empty: this process's own
+  bool pass_output_through = false;                // leave stdout and stderr as they are
+};
+
+// Runs a program (argv[0] is looked up in PATH) and waits for it. It gets a session of its own; after the deadline, and when the
+// program has ended but left children behind, every process of that session and every descendant is killed: nothing outlives the
+// call. Must be called from one thread at a time.
+[[nodiscard]] ProcessResult run_process(const std::vector<std::string>& argv,
+                                        const ProcessOptions& options = {});
+
+}  // namespace kolo::testing

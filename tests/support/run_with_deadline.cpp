@@ -1,0 +1,22 @@
+// run_with_deadline SECONDS PROGRAM [ARGUMENT...]: runs a program and ends with its status; after the deadline the program and
+// everything it started is killed and the status is 124. For MPI tests, whose hangs must never outlive them.
+#include <cstdio>
+#include <cstdlib>
+
+#include "support/process.h"
+
+int main(int argc, char** argv) {
+  if (argc < 3) {
+    std::fprintf(stderr, "usage: run_with_deadline SECONDS PROGRAM [ARGUMENT...]\n");
+    return 2;
+  }
+  kolo::testing::ProcessOptions options;
+  options.deadline = std::chrono::seconds(std::atoi(argv[1]));
+  options.pass_output_through = true;
+  const auto result = kolo::testing::run_process({argv + 2, argv + argc}, options);
+  if (result.timed_out) {
+    std::fprintf(stderr, "run_with_deadline: killed after %s s\n", argv[1]);
+    return 124;
+  }
+  return result.exit_code;
+}
