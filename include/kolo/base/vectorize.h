@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdlib>  // defines __GLIBC__, where that is the C library
+
+// KOLO_VECTORIZE in front of a function has it compiled several times, for different vector units;
+// the loader takes the version that suits the processor when the program starts. Packages are built
+// for the oldest processors of an architecture; this gives loops over flat buffers the width of the
+// processor at hand.
+//
+// Use it on plain functions at namespace scope that hold the loop. What the loop calls must be
+// inlined: templates or lambdas of the same file, marked inline. Compile that file with
+// -O3 -fno-math-errno -ffp-contract=off. The last one matters: only some versions have a fused
+// multiply-add, and the ranks of a job must round alike on whatever processors they run. For the
+// same reason never use -ffast-math.
+//
+// It is empty where it can't work: choosing at load time is a feature of GCC with the GNU C
+// library, and it comes before a sanitizer is ready for instrumented code.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__GLIBC__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define KOLO_VECTORIZE __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define KOLO_VECTORIZE
+#endif
