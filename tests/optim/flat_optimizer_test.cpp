@@ -1,0 +1,239 @@
+#include "kolo/optim/flat_optimizer.h"
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include "kolo/base/error.h"
+#include "support/errors.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::message_of;
+
+using TorchFactory =
+    std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>;
+
+// An optimizer and torch's, which it must follow.
+struct Case {
+  std::string label;
+  std::shared_ptr<const FlatOptimizer> optimizer;
+  TorchFactory reference;
+};
+
+constexpr double rate = 0.02;
+
+Case sgd_case(const std::string& label, const SgdOptions& options) {
+  const auto torch_options = torch::optim::SGDOptions(rate)
+                                 .momentum(options.momentum)
+                                 .dampening(options.dampening)
+                                 .weight_decay(options.weight_decay)
+                                 .nesterov(options.nesterov);
+  return {label, make_sgd(options), [torch_options](std::vector<torch::Tensor> parameters) {
+            return std::make_unique<torch::optim::SGD>(std::move(parameters), torch_options);
+          }};
+}
+
+template <typename Optimizer, typename Options>
+Case adam_case(const std::string& label, const AdamOptions& options) {
+  const auto torch_options = Options(rate)
+                                 .betas({options.beta1, options.beta2})
+                                 .eps(options.epsilon)
+                                 .weight_decay(options.weight_decay);
+  return {label, make_adam(options), [torch_options](std::vector<torch::Tensor> parameters) {
+            return std::make_unique<Optimizer>(std::move(parameters), torch_options);
+          }};
+}
+
+std::vector<Case> cases() {
+  const auto adam = adam_case<torch::optim::Adam, torch::optim::AdamOptions>;
+  const auto adamw = adam_case<torch::optim::AdamW, torch::optim::AdamWOptions>;
+  return {sgd_case("Plain", {}),
+          sgd_case("WeightDecay", {.weight_decay = 0.1}),
+          sgd_case("Momentum", {.momentum = 0.9}),
+          sgd_case("Dampening", {.momentum = 0.9, .dampening = 0.3, .weight_decay = 0.05}),
+          sgd_case("Nesterov", {.momentum = 0.8, .weight_decay = 0.01, .nesterov = true}),
+          adam("Adam", {}),
+          adam("AdamWeightDecay", {.beta1 = 0.8, .beta2 = 0.9, .weight_decay = 0.1}),
+          adam("AdamLargeEpsilon", {.beta1 = 0, .epsilon = 0.1}),
+          adamw("AdamW", {.weight_decay = 0.1, .decoupled_decay = true}),
+          adamw("AdamWWithoutDecay", {.decoupled_decay = true})};
+}
+
+// Flat buffers of one type, as an arena would hold them.
+template <typename T>
+struct Buffers {
+  explicit Buffers(std::size_t size) : parameters(size), gradients(size), state{} {
+    for (auto& buffer : state) buffer.resize(size);
+  }
+
+  FlatSlice<T> slice(std::size_t begin, std::size_t end) {
+    const std::size_t size = end - begin;
+    return {std::span(parameters).subspan(begin, size),
+            std::span(gradients).subspan(begin, size),
+            {std::span(state[0]).subspan(begin, size), std::span(state[1]).subspan(begin, size)}};
+  }
+  FlatSlice<T> whole() { return slice(0, parameters.size()); }
+
+  std::vector<T> parameters, gradients;
+  std::array<std::vector<T>, 2> state;
+};
+
+template <typename T>
+torch::Tensor as_tensor(std::vector<T>& values) {
+  return torch::from_blob(values.data(), static_cast<std::int64_t>(values.size()),
+                          torch::CppTypeToScalarType<T>::value);
+}
+
+template <typename T>
+Buffers<T> random_buffers(std::size_t size) {
+  Buffers<T> buffers(size);
+  as_tensor(buffers.parameters).normal_();
+  as_tensor(buffers.gradients).normal_();
+  return buffers;
+}
+
+class AgainstTorch : public ::testing::TestWithParam<Case> {};
+
+template <typename T>
+void compare_with_torch(const Case& test, double tolerance) {
+  torch::manual_seed(7);
+  auto buffers = random_buffers<T>(1003);  // not a multiple of a vector's length
+  torch::Tensor reference = as_tensor(buffers.parameters).clone().requires_grad_();
+  const auto torch_optimizer = test.reference({reference});
+  for (std::int64_t step = 1; step <= 20; ++step) {
+    as_tensor(buffers.gradients).normal_();
+    reference.mutable_grad() = as_tensor(buffers.gradients).clone();
+    torch_optimizer->step();
+    test.optimizer->update(buffers.whole(), rate, step);
+    ASSERT_TRUE(torch::allclose(as_tensor(buffers.parameters), reference, tolerance, tolerance))
+        << "step " << step;
+  }
+}
+
+TEST_P(AgainstTorch, Float) {
+  compare_with_torch<float>(GetParam(), 1e-6);
+}
+TEST_P(AgainstTorch, Double) {
+  compare_with_torch<double>(GetParam(), 1e-12);
+}
+
+// A rank that updates only its slices must arrive at the same bits as one that updates everything.
+TEST_P(AgainstTorch, SlicesAddUpToTheWholeBitByBit) {
+  torch::manual_seed(8);
+  auto whole = random_buffers<float>(517);
+  auto sliced = whole;
+  const FlatOptimizer& optimizer = *GetParam().optimizer;
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    optimizer.update(whole.whole(), rate, step);
+    std::size_t begin = 0;
+    for (const std::size_t end : {1, 1, 8, 131, 400, 517}) {
+      optimizer.update(sliced.slice(begin, end), rate, step);
+      begin = end;
+    }
+  }
+  EXPECT_EQ(whole.parameters, sliced.parameters);
+  EXPECT_EQ(whole.state, sliced.state);
+}
+
+TEST_P(AgainstTorch, ThreadsMayShareTheOptimizer) {
+  torch::manual_seed(9);
+  auto serial = random_buffers<double>(4000);
+  auto parallel = serial;
+  const FlatOptimizer& optimizer = *GetParam().optimizer;
+  optimizer.update(serial.whole(), rate, 1);
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t begin = 0; begin < 4000; begin += 1000) {
+      threads.emplace_back(
+          [&, begin] { optimizer.update(parallel.slice(begin, begin + 1000), rate, 1); });
+    }
+  }
+  EXPECT_EQ(serial.parameters, parallel.parameters);
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, AgainstTorch, ::testing::ValuesIn(cases()),
+                         [](const auto& each) { return each.param.label; });
+
+TEST(FlatOptimizer, NamesItselfAndItsState) {
+  EXPECT_EQ(make_sgd({})->name(), "sgd");
+  EXPECT_EQ(make_adam({})->name(), "adam");
+  EXPECT_EQ(make_adam({.decoupled_decay = true})->name(), "adamw");
+  EXPECT_TRUE(make_sgd({})->state_names().empty());
+  const auto momentum = make_sgd({.momentum = 0.5});
+  EXPECT_THAT(momentum->state_names(), ElementsAre("momentum_buffer"));
+  const auto adam = make_adam({});
+  EXPECT_THAT(adam->state_names(), ElementsAre("exp_avg", "exp_avg_sq"));
+}
+
+TEST(FlatOptimizer, TheFirstStepDoesNotReadTheMomentum) {
+  for (const bool nesterov : {false, true}) {
+    Buffers<float> buffers(40);
+    buffers.state[0].assign(40, std::numeric_limits<float>::quiet_NaN());
+    buffers.gradients.assign(40, 2);
+    make_sgd({.momentum = 0.5, .nesterov = nesterov})->update(buffers.whole(), 1, 1);
+    EXPECT_THAT(buffers.parameters, ::testing::Each(nesterov ? -3.0F : -2.0F));
+    EXPECT_THAT(buffers.state[0], ::testing::Each(2.0F));
+  }
+}
+
+TEST(FlatOptimizer, SpansOfUnusedStateMayBeEmpty) {
+  std::vector<float> parameters = {1, 2}, momentum = {0, 0};
+  const std::vector<float> gradients = {1, 1};
+  make_sgd({.momentum = 0.5})->update(FlatSlice<float>{parameters, gradients, {momentum}}, 0.5, 1);
+  EXPECT_THAT(parameters, ElementsAre(0.5F, 1.5F));
+  make_sgd({})->update(FlatSlice<float>{parameters, gradients, {}}, 0.5, 1);
+  EXPECT_THAT(parameters, ElementsAre(0.0F, 1.0F));
+  EXPECT_NO_THROW(make_adam({})->update(FlatSlice<double>{}, 0.5, 1));
+}
+
+TEST(FlatOptimizer, WrongCallsChangeNothing) {
+  auto buffers = random_buffers<float>(8);
+  const auto before = buffers.parameters;
+  const auto adam = make_adam({});
+  const auto message = [&](const FlatSlice<float>& slice, double learning_rate, std::int64_t step) {
+    return message_of<Error>([&] { adam->update(slice, learning_rate, step); });
+  };
+  auto few_gradients = buffers.whole();
+  few_gradients.gradients = few_gradients.gradients.first(7);
+  EXPECT_THAT(message(few_gradients, rate, 1), HasSubstr("7 gradients for 8 parameters"));
+  auto no_state = buffers.whole();
+  no_state.state[1] = {};
+  EXPECT_THAT(message(no_state, rate, 1), HasSubstr("0 elements of exp_avg_sq for 8 parameters"));
+  EXPECT_THAT(message(buffers.whole(), rate, 0), HasSubstr("step 0"));
+  EXPECT_THAT(message(buffers.whole(), -1, 1), HasSubstr("learning rate -1"));
+  EXPECT_THAT(message(buffers.whole(), std::nan(""), 1), HasSubstr("learning rate nan"));
+  EXPECT_EQ(buffers.parameters, before);
+}
+
+TEST(FlatOptimizer, OptionsOutOfRangeAreInputErrors) {
+  const auto sgd = [](const SgdOptions& options) {
+    return message_of<InputError>([&] { (void)make_sgd(options); });
+  };
+  EXPECT_THAT(sgd({.momentum = -0.1}), HasSubstr("sgd: momentum is -0.1, expected"));
+  EXPECT_THAT(sgd({.momentum = std::nan("")}), HasSubstr("momentum is nan"));
+  EXPECT_THAT(sgd({.dampening = std::nan("")}), HasSubstr("dampening is nan"));
+  EXPECT_THAT(sgd({.weight_decay = -1}), HasSubstr("weight_decay is -1"));
+  EXPECT_THAT(sgd({.nesterov = true}), HasSubstr("momentum is 0, expected a number above 0"));
+  EXPECT_THAT(sgd({.momentum = 0.9, .dampening = 0.1, .nesterov = true}),
+              HasSubstr("dampening is 0.1, expected 0 for nesterov"));
+  const auto adam = [](const AdamOptions& options) {
+    return message_of<InputError>([&] { (void)make_adam(options); });
+  };
+  EXPECT_THAT(adam({.beta1 = 1}), HasSubstr("adam: beta1 is 1, expected a number from 0"));
+  EXPECT_THAT(adam({.beta2 = -0.5}), HasSubstr("beta2 is -0.5"));
+  EXPECT_THAT(adam({.epsilon = -1e-8}), HasSubstr("epsilon is -1e-08"));
+  EXPECT_THAT(adam({.weight_decay = INFINITY, .decoupled_decay = true}),
+              HasSubstr("adamw: weight_decay is inf"));
+}
+
+}  // namespace
+}  // namespace kolo

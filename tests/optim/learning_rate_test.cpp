@@ -1,0 +1,80 @@
+#include "kolo/optim/learning_rate.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "support/errors.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+
+TEST(ScaleFactor, FollowsTheRanks) {
+  EXPECT_EQ(scale_factor(Scaling::none, 16), 1);
+  EXPECT_EQ(scale_factor(Scaling::linear, 16), 16);
+  EXPECT_EQ(scale_factor(Scaling::sqrt, 16), 4);
+  EXPECT_EQ(scale_factor(Scaling::linear, 1), 1);
+  EXPECT_THROW((void)scale_factor(Scaling::none, 0), Error);
+}
+
+TEST(Scaling, HasNames) {
+  EXPECT_EQ(scaling_named("none"), Scaling::none);
+  EXPECT_EQ(scaling_named("linear"), Scaling::linear);
+  EXPECT_EQ(scaling_named("sqrt"), Scaling::sqrt);
+  EXPECT_THAT(message_of<InputError>([] { (void)scaling_named("cubic"); }),
+              HasSubstr("\"cubic\", expected one of none, linear, sqrt"));
+}
+
+TEST(LearningRate, IsConstantWithoutWarmUp) {
+  const LearningRate rate({.base_rate = 0.1, .scaling = Scaling::linear, .ranks = 8});
+  EXPECT_EQ(rate.at(0), 0.1 * 8);
+  EXPECT_EQ(rate.at(1'000'000'000'000), 0.1 * 8);
+}
+
+TEST(LearningRate, WarmsUpLinearlyFromTheUnscaledRate) {
+  const LearningRate rate(
+      {.base_rate = 0.1, .scaling = Scaling::linear, .ranks = 5, .warmup_steps = 100});
+  EXPECT_EQ(rate.at(0), 0.1);
+  EXPECT_DOUBLE_EQ(rate.at(25), 0.2);
+  EXPECT_DOUBLE_EQ(rate.at(50), 0.3);
+  for (int step = 0; step < 100; ++step) {
+    EXPECT_NEAR(rate.at(step + 1) - rate.at(step), 0.004, 1e-15) << step;
+  }
+  EXPECT_EQ(rate.at(100), 0.1 * 5);
+  EXPECT_EQ(rate.at(101), 0.1 * 5);
+}
+
+TEST(LearningRate, WarmUpWithoutScalingKeepsTheRate) {
+  const LearningRate rate({.base_rate = 0.01, .ranks = 4, .warmup_steps = 10});
+  for (int step = 0; step < 20; ++step) EXPECT_EQ(rate.at(step), 0.01);
+}
+
+TEST(LearningRate, ChecksWhatItGets) {
+  EXPECT_THAT(message_of<InputError>([] { LearningRate({.base_rate = -1}); }),
+              HasSubstr("the rate is -1, expected"));
+  EXPECT_THROW(LearningRate({.base_rate = std::nan("")}), InputError);
+  EXPECT_THAT(message_of<InputError>([] { LearningRate({.base_rate = 1, .warmup_steps = -5}); }),
+              HasSubstr("-5 steps"));
+  EXPECT_THROW((void)LearningRate({.base_rate = 1}).at(-1), Error);
+}
+
+TEST(WarmupSteps, CountsEpochsAndTheirFractions) {
+  EXPECT_EQ(warmup_steps_of(5, 938), 4690);
+  EXPECT_EQ(warmup_steps_of(0, 938), 0);
+  EXPECT_EQ(warmup_steps_of(0.5, 938), 469);
+  EXPECT_EQ(warmup_steps_of(0.5, 5), 3);      // 2.5 goes up
+  EXPECT_EQ(warmup_steps_of(0.1, 30), 3);     // although 0.1 * 30 isn't 3 exactly
+  EXPECT_EQ(warmup_steps_of(0.0001, 10), 0);  // less than half a step
+  EXPECT_THAT(message_of<InputError>([] { (void)warmup_steps_of(-0.5, 10); }),
+              HasSubstr("-0.5 epochs"));
+  EXPECT_THROW((void)warmup_steps_of(std::nan(""), 10), InputError);
+  EXPECT_THROW((void)warmup_steps_of(INFINITY, 10), InputError);
+  EXPECT_THROW((void)warmup_steps_of(1e300, 10), InputError);
+}
+
+}  // namespace
+}  // namespace kolo
