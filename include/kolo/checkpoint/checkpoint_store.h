@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "kolo/checkpoint/safetensors.h"
+
+namespace kolo {
+
+// Everything that a run needs to go on: weights and buffers, the optimizer's state, and whatever
+// else the trainer counts.
+struct Checkpoint {
+  std::vector<NamedTensor> model;
+  std::vector<NamedTensor> optimizer;
+  nlohmann::json state = nlohmann::json::object();  // an object; save() sets its "step"
+};
+
+struct CheckpointOptions {
+  std::filesystem::path folder;  // made by the first save()
+  int keep_last = 3;             // at least 1
+};
+
+// The checkpoints of one run:
+//
+//   folder/step-00000938/model.safetensors      Checkpoint::model
+//                        optimizer.safetensors  Checkpoint::optimizer
+//                        state.json             Checkpoint::state
+//                        manifest.json          written last: step, whether it is the best, size
+//                        and CRC-32 of the others
+//
+// A step folder appears whole or not at all: it is made aside (.step-NNNNNNNN.part), every file and
+// the folder flushed, then renamed. Which checkpoint is the best stands in the manifests themselves
+// (the newest that says so), so it can't disagree with what is on disk after a crash.
+//
+// One process writes to a folder at a time (rank 0); any number may read. Methods may be called
+// from any one thread at a time; they block for the time of the disk, save() reading back what it
+// wrote for the checksums.
+class CheckpointStore {
+ public:
+  struct Entry {
+    std::filesystem::path path;
+    std::int64_t step = 0;
+    bool is_best = false;  // it was the best so far when it was saved
+  };
+  struct Loaded {
+    std::filesystem::path path;
+    std::int64_t step = 0;
+    Checkpoint content;
+  };
+
+  // InputError: keep_last below 1 or no folder.
+  explicit CheckpointStore(CheckpointOptions options);
+
+  // Writes the checkpoint of `step` (>= 0) and returns its path. One that is there already for this
+  // step is replaced; at every moment one of the two is whole and found by load_newest(). Then
+  // leftovers of interrupted saves are removed, and of the steps up to this one all but the newest
+  // keep_last and the best; later steps (see remove_after) are left alone. Error: what could not be
+  // written. The checkpoints that were there are then as they were.
+  std::filesystem::path save(std::int64_t step, const Checkpoint& checkpoint, bool is_best);
+
+  // The checkpoints whose manifest can be read and whose files have the right sizes, newest first.
+  // Checksums are not computed.
+  [[nodiscard]] std::vector<Entry> list() const;
+
+  // The newest of list() that was the best when it was saved.
+  [[nodiscard]] std::optional<Entry> best() const;
+
+  // The newest checkpoint that verifies: manifest present, sizes and checksums right, contents
+  // readable. Each damaged one passed over is reported through `warn`, with its path and what is
+  // wrong. nullopt: there is none.
+  [[nodiscard]] std::optional<Loaded> load_newest(
+      const std::function<void(const std::string&)>& warn) const;
+
+  // The checkpoint in one step folder. Error: it is damaged, and how.
+  [[nodiscard]] static Loaded load(const std::filesystem::path& path);
+
+  // Removes every checkpoint after `step` (-1: all): those of a future that a run restarted at
+  // `step` will write anew.
+  void remove_after(std::int64_t step);
+
+ private:
+  CheckpointOptions options_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <torch/torch.h>
+
+// Weights in the safetensors format (https://huggingface.co/docs/safetensors): eight bytes with the
+// header's length, a JSON header with the dtype, shape and place of each tensor, the raw data.
+// Nothing in such a file is code, and every tool reads it. dtypes: F64 F32 F16 BF16 I64 I32 I16 I8
+// U8 BOOL.
+namespace kolo {
+
+struct NamedTensor {
+  std::string name;
+  torch::Tensor tensor;
+};
+
+// A tensor of a file, as its header describes it.
+struct SafetensorsEntry {
+  std::string name;
+  torch::ScalarType dtype = torch::kFloat;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0;  // bytes, counted from the start of the data
+  std::uint64_t end = 0;
+};
+
+struct SafetensorsListing {
+  std::vector<SafetensorsEntry> tensors;  // in the order of the header
+  std::map<std::string, std::string> metadata;
+  std::uint64_t data_offset = 0;  // where in the file the data starts, in bytes
+};
+
+// Writes `tensors` one after the other through an AtomicFile, so that the path holds either what it
+// held before or the whole new file, flushed to disk. Tensors may have any strides and device; a
+// copy of one at a time is made where it needs one. In the file, larger element types come first,
+// which keeps all of them aligned; the header keeps the given order. Error: an undefined or sparse
+// tensor, another dtype, an empty, repeated or reserved ("__metadata__") name, a failed write.
+void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+// Reads all tensors into memory of their own (CPU, contiguous, no gradient), in the order of the
+// header. Error, naming the file and where it applies the tensor and the field: everything that
+// list_safetensors() rejects, and a BOOL that is neither 0 nor 1.
+[[nodiscard]] std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path);
+
+// Reads the header alone and checks it whole: its length against the file's, well-formed JSON
+// without repeated keys, known dtypes, sizes that agree with shape and dtype, and data that covers
+// the rest of the file without holes or overlaps.
+[[nodiscard]] SafetensorsListing list_safetensors(const std::filesystem::path& path);
+
+}  // namespace kolo

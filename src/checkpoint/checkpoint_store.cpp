@@ -1,0 +1,292 @@
+#include "kolo/checkpoint/checkpoint_store.h"
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "checkpoint/manifest.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr std::string_view step_prefix = "step-";
+constexpr std::string_view aside_prefix = ".step-";
+constexpr std::string_view aside_suffix = ".part";
+// A step folder that a newer one of the same step is taking the place of. It counts as a
+// checkpoint, so that a crash between the two renames leaves one that is found.
+constexpr std::string_view replaced_suffix = ".replaced";
+
+struct StepFolder {
+  std::filesystem::path path;
+  std::int64_t step = 0;
+  bool is_replaced = false;
+};
+
+std::string step_name(std::int64_t step) {
+  return fmt::format("{}{:08}", step_prefix, step);
+}
+
+// "step-NNNNNNNN" or "step-NNNNNNNN.replaced"; nullopt for every other name.
+std::optional<StepFolder> parse_folder(const std::filesystem::path& path) {
+  const std::string name = path.filename().string();
+  std::string_view text = name;
+  if (!text.starts_with(step_prefix)) return std::nullopt;
+  text.remove_prefix(step_prefix.size());
+  StepFolder folder{path, 0, text.ends_with(replaced_suffix)};
+  if (folder.is_replaced) text.remove_suffix(replaced_suffix.size());
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), folder.step);
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  if (!is_number || step_name(folder.step) != fmt::format("{}{}", step_prefix, text)) {
+    return std::nullopt;
+  }
+  return folder;
+}
+
+// Newest first; of one step, the one that replaces before the one being replaced.
+std::vector<StepFolder> step_folders(const std::filesystem::path& parent) {
+  std::vector<StepFolder> folders;
+  std::error_code error;
+  auto entries = std::filesystem::directory_iterator(parent, error);
+  if (error == std::errc::no_such_file_or_directory) return folders;
+  if (error) {
+    throw Error(fmt::format("checkpoint: cannot list {}: {}", parent.string(), error.message()));
+  }
+  for (const auto& entry : entries) {
+    const auto folder = parse_folder(entry.path());
+    if (folder && entry.is_directory()) folders.push_back(*folder);
+  }
+  std::sort(folders.begin(), folders.end(), [](const StepFolder& a, const StepFolder& b) {
+    return a.step != b.step ? a.step > b.step : b.is_replaced && !a.is_replaced;
+  });
+  return folders;
+}
+
+void remove_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  if (error) {
+    throw Error(fmt::format("checkpoint: cannot remove {}: {}", path.string(), error.message()));
+  }
+}
+
+// A folder that is removed again unless it has been renamed to its final name.
+class AsideFolder {
+ public:
+  explicit AsideFolder(std::filesystem::path path) : path_(std::move(path)) {
+    std::error_code error;
+    if (!std::filesystem::create_directory(path_, error) || error) {
+      throw Error(fmt::format("checkpoint: cannot make the folder {}: {}", path_.string(),
+                              error ? error.message() : "it exists"));
+    }
+  }
+  AsideFolder(const AsideFolder&) = delete;
+  AsideFolder& operator=(const AsideFolder&) = delete;
+  ~AsideFolder() {
+    std::error_code ignored;  // a destructor has nobody to tell; the next save removes what is left
+    if (!is_kept_) std::filesystem::remove_all(path_, ignored);
+  }
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  void keep_as(const std::filesystem::path& name) {
+    rename_durably(path_, name);
+    is_kept_ = true;
+  }
+
+ private:
+  std::filesystem::path path_;
+  bool is_kept_ = false;
+};
+
+void make_parent(const std::filesystem::path& folder) {
+  std::error_code error;
+  const bool is_new = std::filesystem::create_directories(folder, error);
+  if (error || !std::filesystem::is_directory(folder)) {
+    throw Error(fmt::format("checkpoint: cannot make the folder {}: {}", folder.string(),
+                            error ? error.message() : "there is a file of that name"));
+  }
+  if (is_new) {
+    const auto above = std::filesystem::absolute(folder).lexically_normal().parent_path();
+    flush_to_disk(above);
+  }
+}
+
+// What an interrupted save left: folders made aside, and folders being replaced.
+void remove_leftovers(const std::filesystem::path& parent) {
+  for (const auto& entry : std::filesystem::directory_iterator(parent)) {
+    const std::string name = entry.path().filename().string();
+    const bool is_aside = name.starts_with(aside_prefix) && name.ends_with(aside_suffix);
+    if (is_aside && entry.is_directory()) remove_folder(entry.path());
+  }
+  for (const auto& folder : step_folders(parent)) {
+    if (!folder.is_replaced) continue;
+    const auto proper = parent / step_name(folder.step);
+    if (std::filesystem::exists(proper)) {
+      remove_folder(folder.path);
+    } else {
+      rename_durably(folder.path, proper);
+    }
+  }
+}
+
+void write_content(const std::filesystem::path& folder, std::int64_t step,
+                   const Checkpoint& checkpoint, bool is_best) {
+  write_safetensors(folder / model_file_name, checkpoint.model);
+  write_safetensors(folder / optimizer_file_name, checkpoint.optimizer);
+  auto state = checkpoint.state;
+  state["step"] = step;
+  try {
+    write_file_atomically(folder / state_file_name, state.dump(2) + "\n");
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(fmt::format("checkpoint: the state cannot be written as JSON: {}", error.what()));
+  }
+  write_manifest(folder, make_manifest(folder, step, is_best));
+}
+
+nlohmann::json read_state(const std::filesystem::path& path, std::int64_t step) {
+  try {
+    auto state = nlohmann::json::parse(read_text_file(path));
+    if (state.at("step").get<std::int64_t>() != step) {
+      throw Error(fmt::format("checkpoint: {} is of step {}, its folder of step {}", path.string(),
+                              state.at("step").dump(), step));
+    }
+    return state;
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(fmt::format("checkpoint: {} is malformed: {}", path.string(), error.what()));
+  }
+}
+
+// The manifest of a folder that looks complete; Error where it doesn't.
+Manifest inspect(const StepFolder& folder) {
+  auto manifest = read_manifest(folder.path);
+  if (manifest.step != folder.step) {
+    throw Error(fmt::format("checkpoint: the manifest in {} is of step {}", folder.path.string(),
+                            manifest.step));
+  }
+  verify_sizes(folder.path, manifest);
+  return manifest;
+}
+
+// The paths of `all` (newest first) that stay once `saved_step` is on disk.
+std::vector<std::filesystem::path> entries_to_keep(const std::vector<CheckpointStore::Entry>& all,
+                                                   std::int64_t saved_step, int keep_last) {
+  std::vector<std::filesystem::path> kept;
+  int recent = 0;
+  bool has_best = false;
+  for (const auto& entry : all) {
+    if (entry.step > saved_step) continue;
+    const bool is_best = entry.is_best && !has_best;
+    if (recent < keep_last || is_best) kept.push_back(entry.path);
+    ++recent;
+    has_best = has_best || is_best;
+  }
+  return kept;
+}
+
+void remove_old(const std::filesystem::path& parent, std::int64_t saved_step,
+                const std::vector<std::filesystem::path>& kept) {
+  const auto is_kept = [&](const std::filesystem::path& path) {
+    return std::find(kept.begin(), kept.end(), path) != kept.end();
+  };
+  // Nothing goes as long as the checkpoint that was just written can't be found again.
+  if (!is_kept(parent / step_name(saved_step))) return;
+  for (const auto& folder : step_folders(parent)) {
+    if (folder.step <= saved_step && !is_kept(folder.path)) remove_folder(folder.path);
+  }
+}
+
+}  // namespace
+
+CheckpointStore::CheckpointStore(CheckpointOptions options) : options_(std::move(options)) {
+  if (options_.keep_last < 1) {
+    throw InputError(
+        fmt::format("checkpoint: keep_last is {}, expected at least 1", options_.keep_last));
+  }
+  if (options_.folder.empty()) throw InputError("checkpoint: no folder given");
+}
+
+std::filesystem::path CheckpointStore::save(std::int64_t step, const Checkpoint& checkpoint,
+                                            bool is_best) {
+  if (step < 0) throw Error(fmt::format("checkpoint: step is {}, expected at least 0", step));
+  if (!checkpoint.state.is_object()) {
+    throw Error(fmt::format("checkpoint: the state is {}, expected an object",
+                            checkpoint.state.type_name()));
+  }
+  const auto& parent = options_.folder;
+  make_parent(parent);
+  remove_leftovers(parent);
+
+  AsideFolder aside(parent / fmt::format(".{}{}", step_name(step), aside_suffix));
+  write_content(aside.path(), step, checkpoint, is_best);
+  const auto target = parent / step_name(step);
+  if (std::filesystem::exists(target)) {
+    const auto replaced = parent / (step_name(step) + std::string(replaced_suffix));
+    rename_durably(target, replaced);
+    aside.keep_as(target);
+    remove_folder(replaced);
+  } else {
+    aside.keep_as(target);
+  }
+  remove_old(parent, step, entries_to_keep(list(), step, options_.keep_last));
+  return target;
+}
+
+std::vector<CheckpointStore::Entry> CheckpointStore::list() const {
+  std::vector<Entry> entries;
+  for (const auto& folder : step_folders(options_.folder)) {
+    if (!entries.empty() && entries.back().step == folder.step) continue;
+    try {
+      entries.push_back({folder.path, folder.step, inspect(folder).is_best});
+    } catch (const Error&) {  // it does not look complete, so it is none
+      continue;
+    }
+  }
+  return entries;
+}
+
+std::optional<CheckpointStore::Entry> CheckpointStore::best() const {
+  for (const auto& entry : list()) {
+    if (entry.is_best) return entry;
+  }
+  return std::nullopt;
+}
+
+std::optional<CheckpointStore::Loaded> CheckpointStore::load_newest(
+    const std::function<void(const std::string&)>& warn) const {
+  for (const auto& folder : step_folders(options_.folder)) {
+    try {
+      return load(folder.path);
+    } catch (const Error& error) {
+      warn(fmt::format("checkpoint: passing over {}, which is damaged: {}", folder.path.string(),
+                       error.what()));
+    }
+  }
+  return std::nullopt;
+}
+
+CheckpointStore::Loaded CheckpointStore::load(const std::filesystem::path& path) {
+  const auto folder = parse_folder(path);
+  if (!folder) {
+    throw Error(fmt::format("checkpoint: {} is not a checkpoint, expected a folder step-NNNNNNNN",
+                            path.string()));
+  }
+  verify_checksums(path, inspect(*folder));
+  Loaded loaded{path, folder->step, {}};
+  loaded.content.model = read_safetensors(path / model_file_name);
+  loaded.content.optimizer = read_safetensors(path / optimizer_file_name);
+  loaded.content.state = read_state(path / state_file_name, folder->step);
+  return loaded;
+}
+
+void CheckpointStore::remove_after(std::int64_t step) {
+  for (const auto& folder : step_folders(options_.folder)) {
+    if (folder.step > step) remove_folder(folder.path);
+  }
+}
+
+}  // namespace kolo

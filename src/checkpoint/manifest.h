@@ -1,0 +1,45 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+// manifest.json: what a checkpoint's folder holds, and what tells a whole one from a damaged one.
+namespace kolo {
+
+inline constexpr const char* model_file_name = "model.safetensors";
+inline constexpr const char* optimizer_file_name = "optimizer.safetensors";
+inline constexpr const char* state_file_name = "state.json";
+inline constexpr std::array checkpoint_file_names{model_file_name, optimizer_file_name,
+                                                  state_file_name};
+
+struct Manifest {
+  struct File {
+    std::string name;
+    std::uint64_t size = 0;   // bytes
+    std::uint32_t crc32 = 0;  // zlib's
+  };
+  std::int64_t step = 0;
+  bool is_best = false;
+  std::vector<File> files;  // exactly checkpoint_file_names, in that order
+};
+
+// Sizes and checksums of the files in `folder`.
+[[nodiscard]] Manifest make_manifest(const std::filesystem::path& folder, std::int64_t step,
+                                     bool is_best);
+
+// Writes folder/manifest.json, flushed.
+void write_manifest(const std::filesystem::path& folder, const Manifest& manifest);
+
+// Error: missing, malformed or incomplete.
+[[nodiscard]] Manifest read_manifest(const std::filesystem::path& folder);
+
+// Error: a file is missing or has another size.
+void verify_sizes(const std::filesystem::path& folder, const Manifest& manifest);
+
+// Error: a file's contents are not those that were written.
+void verify_checksums(const std::filesystem::path& folder, const Manifest& manifest);
+
+}  // namespace kolo

@@ -1,0 +1,284 @@
+#include "kolo/checkpoint/checkpoint_store.h"
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/resource.h>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::message_of;
+using testing::TemporaryFolder;
+
+// A checkpoint that is recognisable by `value`.
+Checkpoint checkpoint_of(double value, std::int64_t elements = 4) {
+  Checkpoint checkpoint;
+  checkpoint.model = {{"fc.weight", torch::full({elements}, value)}, {"steps", torch::tensor(7)}};
+  checkpoint.optimizer = {{"fc.weight.momentum", torch::full({4}, -value)}};
+  checkpoint.state = {{"epoch", 2}, {"value", value}};
+  return checkpoint;
+}
+
+double value_of(const CheckpointStore::Loaded& loaded) {
+  const double value = loaded.content.state.at("value");
+  EXPECT_EQ(loaded.content.model.at(0).tensor[0].item<double>(), value);
+  EXPECT_EQ(loaded.content.optimizer.at(0).tensor[0].item<double>(), -value);
+  return value;
+}
+
+std::vector<std::string> names_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void flip_byte(const std::filesystem::path& path, std::int64_t from_end) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(-from_end, std::ios::end);
+  const char flipped = static_cast<char>(file.peek() ^ 4);
+  file.seekp(-from_end, std::ios::end);
+  file.put(flipped);
+}
+
+// While it lives, files can't grow beyond `bytes`: a full disk, for root as well.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    getrlimit(RLIMIT_FSIZE, &old_);
+    const rlimit limit{bytes, old_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+  ~FileSizeLimit() {
+    setrlimit(RLIMIT_FSIZE, &old_);
+    std::signal(SIGXFSZ, old_handler_);
+  }
+
+ private:
+  void (*old_handler_)(int);
+  rlimit old_{};
+};
+
+class CheckpointStoreTest : public ::testing::Test {
+ protected:
+  CheckpointStore store(int keep_last = 3) const { return CheckpointStore({folder_, keep_last}); }
+
+  std::optional<CheckpointStore::Loaded> load() {
+    warnings_.clear();
+    return store().load_newest([&](const std::string& warning) { warnings_.push_back(warning); });
+  }
+
+  TemporaryFolder temporary_;
+  std::filesystem::path folder_ = temporary_ / "run/checkpoints";
+  std::vector<std::string> warnings_;
+};
+
+TEST_F(CheckpointStoreTest, ComesBackAsItWas) {
+  const auto path = store().save(12, checkpoint_of(1.5), false);
+  EXPECT_EQ(path, folder_ / "step-00000012");
+  EXPECT_THAT(names_in(path), ElementsAre("manifest.json", "model.safetensors",
+                                          "optimizer.safetensors", "state.json"));
+  const auto loaded = load();
+  ASSERT_TRUE(loaded);
+  EXPECT_THAT(warnings_, IsEmpty());
+  EXPECT_EQ(loaded->path, path);
+  EXPECT_EQ(loaded->step, 12);
+  EXPECT_EQ(value_of(*loaded), 1.5);
+  EXPECT_EQ(loaded->content.model[1].name, "steps");
+  EXPECT_EQ(loaded->content.state, (nlohmann::json{{"epoch", 2}, {"value", 1.5}, {"step", 12}}));
+}
+
+TEST_F(CheckpointStoreTest, NothingThereIsNoError) {
+  EXPECT_FALSE(load());
+  EXPECT_THAT(store().list(), IsEmpty());
+  EXPECT_FALSE(store().best());
+  EXPECT_FALSE(std::filesystem::exists(folder_));
+}
+
+TEST_F(CheckpointStoreTest, RefusesBadArguments) {
+  EXPECT_THAT(message_of<InputError>([&] { (void)store(0); }), HasSubstr("keep_last is 0"));
+  EXPECT_THAT(message_of<InputError>([] {
+                (void)CheckpointStore({"", 3});
+              }),
+              HasSubstr("no folder"));
+  EXPECT_THAT(message_of<Error>([&] { store().save(-1, checkpoint_of(1), false); }),
+              HasSubstr("-1"));
+  auto bad = checkpoint_of(1);
+  bad.state = 3;
+  EXPECT_THAT(message_of<Error>([&] { store().save(1, bad, false); }),
+              HasSubstr("expected an object"));
+}
+
+struct Damage {
+  const char* what;
+  std::function<void(const std::filesystem::path&)> apply;
+  const char* words;
+};
+
+class DamagedCheckpoint : public CheckpointStoreTest,
+                          public ::testing::WithParamInterface<Damage> {};
+
+TEST_P(DamagedCheckpoint, FallsBackToTheOneBeforeWithAWarning) {
+  store().save(1, checkpoint_of(1), false);
+  const auto path = store().save(2, checkpoint_of(2), false);
+  GetParam().apply(path);
+  const auto loaded = load();
+  ASSERT_TRUE(loaded);
+  EXPECT_EQ(loaded->step, 1);
+  EXPECT_EQ(value_of(*loaded), 1);
+  EXPECT_THAT(warnings_,
+              ElementsAre(AllOf(HasSubstr("step-00000002"), HasSubstr(GetParam().words))));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, DamagedCheckpoint,
+    ::testing::Values(
+        Damage{"FlippedModelByte",
+               [](const auto& path) { flip_byte(path / "model.safetensors", 1); },
+               "model.safetensors is damaged: its checksum"},
+        Damage{"FlippedStateByte", [](const auto& path) { flip_byte(path / "state.json", 5); },
+               "state.json is damaged: its checksum"},
+        Damage{"TruncatedOptimizer",
+               [](const auto& path) {
+                 std::filesystem::resize_file(path / "optimizer.safetensors", 40);
+               },
+               "optimizer.safetensors has 40 bytes"},
+        Damage{"MissingModel",
+               [](const auto& path) { std::filesystem::remove(path / "model.safetensors"); },
+               "model.safetensors is missing"},
+        Damage{"MissingManifest",
+               [](const auto& path) { std::filesystem::remove(path / "manifest.json"); },
+               "manifest.json is missing"},
+        Damage{"TruncatedManifest",
+               [](const auto& path) { std::filesystem::resize_file(path / "manifest.json", 20); },
+               "manifest.json is malformed"},
+        Damage{"EmptyFolder",
+               [](const auto& path) {
+                 std::filesystem::remove_all(path);
+                 std::filesystem::create_directory(path);
+               },
+               "manifest.json is missing"},
+        Damage{"OfAnotherStep",
+               [](const auto& path) {
+                 std::filesystem::remove_all(path);
+                 std::filesystem::copy(path.parent_path() / "step-00000001", path);
+               },
+               "is of step 1"}),
+    [](const auto& instance) { return std::string(instance.param.what); });
+
+TEST_F(CheckpointStoreTest, AllDamagedMeansNone) {
+  for (const int step : {1, 2})
+    flip_byte(store().save(step, checkpoint_of(step), false) / "state.json", 5);
+  EXPECT_FALSE(load());
+  EXPECT_EQ(warnings_.size(), 2U);
+}
+
+TEST_F(CheckpointStoreTest, KeepsTheLastOnesAndTheBest) {
+  for (int step = 1; step <= 6; ++step) {
+    // A store of its own each time: which one is the best must survive a restart.
+    store(2).save(step, checkpoint_of(step), step == 1 || step == 3);
+  }
+  EXPECT_THAT(names_in(folder_), ElementsAre("step-00000003", "step-00000005", "step-00000006"));
+  EXPECT_EQ(store().best()->step, 3);
+  store(2).save(7, checkpoint_of(7), true);
+  EXPECT_THAT(names_in(folder_), ElementsAre("step-00000006", "step-00000007"));
+  EXPECT_EQ(store().best()->step, 7);
+}
+
+TEST_F(CheckpointStoreTest, DamagedOnesDoNotCountAsKept) {
+  for (int step = 1; step <= 3; ++step) store(2).save(step, checkpoint_of(step), false);
+  std::filesystem::remove(folder_ / "step-00000003/state.json");
+  store(2).save(4, checkpoint_of(4), false);
+  EXPECT_THAT(names_in(folder_), ElementsAre("step-00000002", "step-00000004"));
+}
+
+TEST_F(CheckpointStoreTest, LaterStepsNeverPushOutTheOneJustSaved) {
+  store(1).save(100, checkpoint_of(100), false);
+  flip_byte(folder_ / "step-00000100/model.safetensors", 1);
+  store(1).save(90, checkpoint_of(90), false);
+  EXPECT_EQ(load()->step, 90);
+  store(1).remove_after(90);
+  EXPECT_THAT(names_in(folder_), ElementsAre("step-00000090"));
+  store(1).remove_after(-1);
+  EXPECT_THAT(names_in(folder_), IsEmpty());
+}
+
+TEST_F(CheckpointStoreTest, ListsNewestFirst) {
+  for (const int step : {5, 123456789, 40}) store().save(step, checkpoint_of(step), step == 40);
+  std::vector<std::int64_t> steps;
+  for (const auto& entry : store().list()) steps.push_back(entry.step);
+  EXPECT_THAT(steps, ElementsAre(123456789, 40, 5));
+  EXPECT_EQ(load()->step, 123456789);
+  EXPECT_EQ(CheckpointStore::load(store().best()->path).step, 40);
+}
+
+TEST_F(CheckpointStoreTest, TheSameStepTwiceIsReplaced) {
+  store().save(1, checkpoint_of(1), false);
+  store().save(1, checkpoint_of(2), false);
+  EXPECT_THAT(names_in(folder_), ElementsAre("step-00000001"));
+  EXPECT_EQ(value_of(*load()), 2);
+}
+
+TEST_F(CheckpointStoreTest, LeftoversGoAndOtherFilesStay) {
+  store().save(1, checkpoint_of(1), false);
+  std::filesystem::create_directories(folder_ / ".step-00000002.part/deep");
+  temporary_.write("run/checkpoints/notes.txt", "mine");
+  std::filesystem::create_directories(folder_ / "step-last");
+  store().save(3, checkpoint_of(3), false);
+  EXPECT_THAT(names_in(folder_),
+              ElementsAre("notes.txt", "step-00000001", "step-00000003", "step-last"));
+}
+
+// A crash between the two renames with which a step replaces itself.
+TEST_F(CheckpointStoreTest, AnInterruptedReplacementIsFoundAndPutBack) {
+  const auto path = store().save(5, checkpoint_of(5), true);
+  std::filesystem::rename(path, folder_ / "step-00000005.replaced");
+  EXPECT_EQ(value_of(*load()), 5);
+  EXPECT_THAT(warnings_, IsEmpty());
+  EXPECT_EQ(store().best()->step, 5);
+  store().save(6, checkpoint_of(6), false);
+  EXPECT_THAT(names_in(folder_), ElementsAre("step-00000005", "step-00000006"));
+}
+
+TEST_F(CheckpointStoreTest, ASaveThatFailsLeavesTheOthersAsTheyWere) {
+  store(1).save(1, checkpoint_of(1), false);
+  const auto large = checkpoint_of(2, 1 << 20);
+  for (const int step : {1, 2}) {
+    const FileSizeLimit limit(1 << 16);
+    EXPECT_THAT(message_of<Error>([&] { store(1).save(step, large, true); }),
+                AllOf(HasSubstr("model.safetensors"), HasSubstr("File too large")));
+  }
+  EXPECT_THAT(names_in(folder_), ElementsAre("step-00000001"));
+  EXPECT_EQ(value_of(*load()), 1);
+}
+
+TEST_F(CheckpointStoreTest, AFileInPlaceOfTheFolder) {
+  temporary_.write("run/checkpoints", "");
+  EXPECT_THAT(message_of<Error>([&] { store().save(1, checkpoint_of(1), false); }),
+              AllOf(HasSubstr("cannot make the folder"), HasSubstr("run/checkpoints")));
+  EXPECT_THROW((void)load(), Error);
+}
+
+}  // namespace
+}  // namespace kolo
