@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kolo/nn/network.h"
+
+namespace kolo {
+
+// What a model is made for and the choices that every model understands.
+struct ModelOptions {
+  std::vector<std::int64_t> input_shape;  // of one sample, without the batch: images are C, H, W
+  std::int64_t classes = 0;               // the length of the output
+  // Of every dropout layer, from 0 to below 1; the model's own probabilities when not given.
+  std::optional<double> dropout = std::nullopt;
+};
+
+// A model under its name in configurations.
+struct ModelDescription {
+  std::string name;
+  std::string description;  // one line
+  // Makes it on the CPU in float32, in training mode, with random parameters from torch's default
+  // generator: the same ones after the same torch::manual_seed. Gets options that are in range;
+  // throws InputError when the model can't work on the input's shape.
+  std::function<std::shared_ptr<Network>(const ModelOptions&)> make;
+};
+
+// Models by name. An ordinary value: who wants models of their own adds them to a copy of
+// built_in_models().
+class ModelCatalogue {
+ public:
+  // Throws Error when the name is taken.
+  void add(ModelDescription description);
+
+  [[nodiscard]] std::span<const ModelDescription> entries() const { return entries_; }
+
+  // The model of that name; the InputError for an unknown one suggests the nearest and lists all.
+  [[nodiscard]] const ModelDescription& find(const std::string& name) const;
+
+  // Finds the model, checks the options (InputError for those out of range) and makes it.
+  [[nodiscard]] std::shared_ptr<Network> make(const std::string& name,
+                                              const ModelOptions& options) const;
+
+ private:
+  std::vector<ModelDescription> entries_;
+};
+
+// mnist_net and mnist_cnn, the MNIST networks of the ALCF tutorial on distributed deep learning.
+[[nodiscard]] ModelCatalogue built_in_models();
+
+// built_in_models().make(name, options)
+[[nodiscard]] std::shared_ptr<Network> make_network(const std::string& name,
+                                                    const ModelOptions& options);
+
+}  // namespace kolo

@@ -1,0 +1,110 @@
+#include "nn/mnist.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+// The channels of the input, which must be an image of at least minimum x minimum pixels.
+std::int64_t channels_of(const ModelOptions& options, std::string_view model,
+                         std::int64_t minimum) {
+  const auto& shape = options.input_shape;
+  if (shape.size() != 3) {
+    throw InputError(
+        fmt::format("model {}: the input's shape is [{}], expected an image: channels, height, "
+                    "width",
+                    model, fmt::join(shape.begin(), shape.end(), ", ")));
+  }
+  if (std::min(shape[1], shape[2]) < minimum) {
+    throw InputError(
+        fmt::format("model {}: images of {}x{} pixels are too small, expected at "
+                    "least {}x{}",
+                    model, shape[1], shape[2], minimum, minimum));
+  }
+  return shape[0];
+}
+
+// The elements left for the linear layers: `channels` of the input's size after `reduce`, which
+// maps a height or width.
+template <typename Reduce>
+std::int64_t flattened(const ModelOptions& options, std::int64_t channels, Reduce reduce) {
+  return checked_multiply(
+      channels, checked_multiply(reduce(options.input_shape[1]), reduce(options.input_shape[2])));
+}
+
+class MnistNet final : public Network {
+ public:
+  explicit MnistNet(const ModelOptions& options)
+      : conv1_(register_module("conv1",
+                               torch::nn::Conv2d(channels_of(options, "mnist_net", 16), 10, 5))),
+        conv2_(register_module("conv2", torch::nn::Conv2d(10, 20, 5))),
+        conv2_drop_(
+            register_module("conv2_drop", torch::nn::Dropout2d(options.dropout.value_or(0.5)))),
+        fc1_(register_module("fc1", torch::nn::Linear(flattened(options, 20, reduced), 50))),
+        fc1_drop_(register_module("fc1_drop", torch::nn::Dropout(options.dropout.value_or(0.5)))),
+        fc2_(register_module("fc2", torch::nn::Linear(50, options.classes))) {}
+
+  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
+    torch::Tensor x = torch::relu(torch::max_pool2d(conv1_(input), 2));
+    x = torch::relu(torch::max_pool2d(conv2_drop_(conv2_(x)), 2));
+    x = fc1_drop_(torch::relu(fc1_(x.flatten(1))));
+    return fc2_(x);
+  }
+
+ private:
+  static std::int64_t reduced(std::int64_t length) { return ((length - 4) / 2 - 4) / 2; }
+
+  torch::nn::Conv2d conv1_, conv2_;
+  torch::nn::Dropout2d conv2_drop_;
+  torch::nn::Linear fc1_;
+  torch::nn::Dropout fc1_drop_;
+  torch::nn::Linear fc2_;
+};
+
+class MnistCnn final : public Network {
+ public:
+  explicit MnistCnn(const ModelOptions& options)
+      : conv1_(register_module("conv1",
+                               torch::nn::Conv2d(channels_of(options, "mnist_cnn", 6), 32, 3))),
+        conv2_(register_module("conv2", torch::nn::Conv2d(32, 64, 3))),
+        conv2_drop_(
+            register_module("conv2_drop", torch::nn::Dropout(options.dropout.value_or(0.25)))),
+        fc1_(register_module("fc1", torch::nn::Linear(flattened(options, 64, reduced), 128))),
+        fc1_drop_(register_module("fc1_drop", torch::nn::Dropout(options.dropout.value_or(0.5)))),
+        fc2_(register_module("fc2", torch::nn::Linear(128, options.classes))) {}
+
+  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
+    torch::Tensor x = torch::relu(conv1_(input));
+    x = conv2_drop_(torch::max_pool2d(torch::relu(conv2_(x)), 2));
+    x = fc1_drop_(torch::relu(fc1_(x.flatten(1))));
+    return fc2_(x);
+  }
+
+ private:
+  static std::int64_t reduced(std::int64_t length) { return (length - 4) / 2; }
+
+  torch::nn::Conv2d conv1_, conv2_;
+  torch::nn::Dropout conv2_drop_;
+  torch::nn::Linear fc1_;
+  torch::nn::Dropout fc1_drop_;
+  torch::nn::Linear fc2_;
+};
+
+}  // namespace
+
+std::shared_ptr<Network> make_mnist_net(const ModelOptions& options) {
+  return std::make_shared<MnistNet>(options);
+}
+
+std::shared_ptr<Network> make_mnist_cnn(const ModelOptions& options) {
+  return std::make_shared<MnistCnn>(options);
+}
+
+}  // namespace kolo

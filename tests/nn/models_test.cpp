@@ -1,0 +1,73 @@
+#include "kolo/nn/models.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "support/errors.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::message_of;
+using ::testing::Not;
+
+// A model of someone's own.
+class Linear final : public Network {
+ public:
+  explicit Linear(const ModelOptions& options)
+      : linear_(register_module("linear",
+                                torch::nn::Linear(options.input_shape.at(0), options.classes))) {}
+  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
+    return linear_(input);
+  }
+
+ private:
+  torch::nn::Linear linear_;
+};
+
+TEST(ModelCatalogue, TakesModelsOfOnesOwn) {
+  ModelCatalogue catalogue = built_in_models();
+  const std::size_t built_in = catalogue.entries().size();
+  catalogue.add({"my_linear", "one layer",
+                 [](const ModelOptions& options) { return std::make_shared<Linear>(options); }});
+  EXPECT_EQ(catalogue.entries().size(), built_in + 1);
+  const auto network = catalogue.make("my_linear", {.input_shape = {7}, .classes = 3});
+  EXPECT_EQ(network->forward(torch::zeros({2, 7})).sizes(), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(built_in_models().entries().size(), built_in);
+}
+
+TEST(ModelCatalogue, NamesAreUnique) {
+  ModelCatalogue catalogue = built_in_models();
+  EXPECT_THAT(message_of<Error>([&] { catalogue.add(catalogue.find("mnist_net")); }),
+              HasSubstr("a model \"mnist_net\" already"));
+}
+
+TEST(ModelCatalogue, AnUnknownNameGetsASuggestionAndTheList) {
+  const ModelOptions options{.input_shape = {1, 28, 28}, .classes = 10};
+  EXPECT_THAT(message_of<InputError>([&] { (void)make_network("mnits_net", options); }),
+              AllOf(HasSubstr("unknown model \"mnits_net\" (did you mean \"mnist_net\"?)"),
+                    HasSubstr("known are mnist_net, mnist_cnn")));
+  EXPECT_THAT(message_of<InputError>([&] { (void)make_network("transformer", options); }),
+              AllOf(HasSubstr("known are mnist_net, mnist_cnn"), Not(HasSubstr("did you mean"))));
+}
+
+TEST(ModelCatalogue, ChecksTheOptions) {
+  const auto message = [](const ModelOptions& options) {
+    return message_of<InputError>([&] { (void)make_network("mnist_net", options); });
+  };
+  EXPECT_THAT(message({.input_shape = {}, .classes = 10}), HasSubstr("shape is []"));
+  EXPECT_THAT(message({.input_shape = {1, -28, 28}, .classes = 10}),
+              HasSubstr("mnist_net: the input's shape is [1, -28, 28]"));
+  EXPECT_THAT(message({.input_shape = {1, 28, 28}, .classes = 0}), HasSubstr("0 classes"));
+  for (const double dropout : {-0.1, 1.0, std::nan("")}) {
+    EXPECT_THAT(message({.input_shape = {1, 28, 28}, .classes = 10, .dropout = dropout}),
+                HasSubstr("expected a number from 0 to below 1"));
+  }
+}
+
+}  // namespace
+}  // namespace kolo
