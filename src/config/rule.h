@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+// Which values a key accepts. A rule is named beside its key in schema.h and words the error as
+// well.
+namespace kolo {
+
+// true or false.
+struct AnyBool {};
+
+// Any text, one word or quoted.
+struct AnyText {};
+
+// A path, in which environment variables are expanded.
+struct PathText {};
+
+// One of these names, read in any case and kept as written here. YAML's own words for truth (on,
+// off) are names as well.
+struct OneOf {
+  std::vector<std::string> names;
+};
+
+// A range of numbers, for whole numbers, others and lists of them.
+struct NumberRule {
+  std::string_view words;  // "greater than 0"
+  bool (*accepts)(long double number);
+};
+
+inline constexpr NumberRule any_number{"", [](long double) { return true; }};
+inline constexpr NumberRule positive{" greater than 0", [](long double x) { return x > 0; }};
+inline constexpr NumberRule not_negative{" of at least 0", [](long double x) { return x >= 0; }};
+inline constexpr NumberRule fraction{" of at least 0 and less than 1",
+                                     [](long double x) { return x >= 0 && x < 1; }};
+inline constexpr NumberRule mebibytes{" greater than 0 and at most 65536",
+                                      [](long double x) { return x > 0 && x <= 65536; }};
+
+enum class Presence { optional, required };
+
+}  // namespace kolo

@@ -1,0 +1,212 @@
+#include "config/section.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include <fmt/format.h>
+
+#include "config/environment.h"
+#include "kolo/base/error.h"
+#include "kolo/base/suggest.h"
+
+namespace kolo {
+
+namespace {
+
+std::string lower_case(std::string text) {
+  for (char& letter : text) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return text;
+}
+
+template <typename T, typename Rule>
+[[noreturn]] void refuse_value(const ConfigValue& value, std::string_view path,
+                               const T& destination, const Rule& rule,
+                               std::string_view advice = "") {
+  refuse(value, path,
+         fmt::format("expected {}, got {}{}", expectation(destination, rule), describe(value),
+                     advice));
+}
+
+// Why a scalar that looks right isn't.
+std::string_view advice_on_quotes(const ConfigValue& value) {
+  return value.is_quoted ? ", a text because of its quotes; leave them out" : "";
+}
+
+// A plain scalar's text: quotes make a text of what would be a number or a truth value.
+const std::string* plain_text(const ConfigValue& value) {
+  return value.kind == ConfigValue::Kind::scalar && !value.is_quoted ? &value.text : nullptr;
+}
+
+// Decimal numbers only: 010 is eight for YAML 1.1 and ten for YAML 1.2, so a leading zero is
+// refused as well.
+template <Number T>
+std::optional<T> parse_number(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  if (text.starts_with('+')) return std::nullopt;
+  if constexpr (std::is_integral_v<T>) {
+    const auto digits = text.substr(text.starts_with('-') ? 1 : 0);
+    if (digits.size() > 1 && digits.starts_with('0')) return std::nullopt;
+  }
+  T number{};
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, number);
+  if (result.ec != std::errc{} || result.ptr != end) return std::nullopt;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!std::isfinite(number)) return std::nullopt;
+  }
+  return number;
+}
+
+// Whether the text is a whole number that only lacks room in T.
+template <Number T>
+bool is_out_of_range(std::string_view text) {
+  if constexpr (std::is_integral_v<T>) {
+    if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
+    return !text.empty() && text.size() > 9 &&
+           text.find_first_not_of("0123456789") == std::string_view::npos;
+  }
+  return false;
+}
+
+}  // namespace
+
+void refuse(const ConfigValue& value, std::string_view path, std::string_view reason) {
+  throw InputError(fmt::format("{}: {}{}{}", value.place, path, path.empty() ? "" : ": ", reason));
+}
+
+std::string suggestion(std::string_view word, const std::vector<std::string>& known) {
+  const std::string near = nearest(word, known);
+  return near.empty() ? "" : fmt::format("; did you mean {}?", quote(near));
+}
+
+void check_keys(const ConfigValue& value, const std::string& path,
+                const std::vector<std::string>& known) {
+  if (value.kind != ConfigValue::Kind::nothing && value.kind != ConfigValue::Kind::mapping) {
+    refuse(value, path,
+           fmt::format("expected a mapping with keys {}; got {}", join(known), describe(value)));
+  }
+  for (const ConfigEntry& entry : value.entries) {
+    if (std::find(known.begin(), known.end(), entry.key) != known.end()) continue;
+    const std::string near = suggestion(entry.key, known);
+    refuse(entry.value, path,
+           fmt::format("unknown key {}{} Known: {}", quote(entry.key), near.empty() ? "." : near,
+                       join(known)));
+  }
+}
+
+std::string expectation(const bool&, const AnyBool&) {
+  return "true or false";
+}
+
+std::string expectation(const std::string&, const AnyText&) {
+  return "a text";
+}
+
+std::string expectation(const std::string&, const PathText&) {
+  return "a path";
+}
+
+std::string expectation(const std::string&, const OneOf& rule) {
+  return (rule.names.size() > 1 ? "one of " : "") + join(rule.names);
+}
+
+template <Number T>
+std::string expectation(const T&, const NumberRule& rule) {
+  return fmt::format("a {}number{}", std::is_integral_v<T> ? "whole " : "", rule.words);
+}
+
+template <Number T>
+std::string expectation(const std::vector<T>&, const NumberRule& rule) {
+  return fmt::format("a list like [1, 28, 28], each {}", expectation(T{}, rule));
+}
+
+void read_value(const ConfigValue& value, const std::string& path, bool& destination,
+                const AnyBool& rule) {
+  const std::string* text = plain_text(value);
+  const std::string word = text != nullptr ? lower_case(*text) : "";
+  if (word == "true" || word == "yes" || word == "on") {
+    destination = true;
+  } else if (word == "false" || word == "no" || word == "off") {
+    destination = false;
+  } else {
+    refuse_value(value, path, destination, rule, advice_on_quotes(value));
+  }
+}
+
+void read_value(const ConfigValue& value, const std::string& path, std::string& destination,
+                const AnyText& rule) {
+  if (value.kind != ConfigValue::Kind::scalar) refuse_value(value, path, destination, rule);
+  destination = value.text;
+}
+
+void read_value(const ConfigValue& value, const std::string& path, std::string& destination,
+                const PathText& rule) {
+  if (value.kind != ConfigValue::Kind::scalar) refuse_value(value, path, destination, rule);
+  destination = expand_path(value.text, fmt::format("{}: {}", value.place, path));
+}
+
+void read_value(const ConfigValue& value, const std::string& path, std::string& destination,
+                const OneOf& rule) {
+  const std::string word = value.kind == ConfigValue::Kind::scalar ? lower_case(value.text) : "";
+  if (std::find(rule.names.begin(), rule.names.end(), word) == rule.names.end()) {
+    refuse_value(value, path, destination, rule, suggestion(word, rule.names));
+  }
+  destination = word;
+}
+
+template <Number T>
+void read_value(const ConfigValue& value, const std::string& path, T& destination,
+                const NumberRule& rule) {
+  const std::string* text = plain_text(value);
+  const std::optional<T> number = text != nullptr ? parse_number<T>(*text) : std::nullopt;
+  if (!number && text != nullptr && is_out_of_range<T>(*text)) {
+    refuse_value(value, path, destination, rule,
+                 fmt::format("; the least is {} and the greatest {}", std::numeric_limits<T>::min(),
+                             std::numeric_limits<T>::max()));
+  }
+  if (!number || !rule.accepts(static_cast<long double>(*number))) {
+    refuse_value(value, path, destination, rule, advice_on_quotes(value));
+  }
+  destination = *number;
+}
+
+template <Number T>
+void read_value(const ConfigValue& value, const std::string& path, std::vector<T>& destination,
+                const NumberRule& rule) {
+  if (value.kind != ConfigValue::Kind::list) refuse_value(value, path, destination, rule);
+  destination.clear();
+  for (std::size_t i = 0; i < value.items.size(); ++i) {
+    read_value(value.items[i], fmt::format("{}[{}]", path, i), destination.emplace_back(), rule);
+  }
+}
+
+template std::string expectation(const int&, const NumberRule&);
+template void read_value(const ConfigValue&, const std::string&, int&, const NumberRule&);
+template std::string expectation(const int64_t&, const NumberRule&);
+template void read_value(const ConfigValue&, const std::string&, int64_t&, const NumberRule&);
+template std::string expectation(const uint64_t&, const NumberRule&);
+template void read_value(const ConfigValue&, const std::string&, uint64_t&, const NumberRule&);
+template std::string expectation(const double&, const NumberRule&);
+template void read_value(const ConfigValue&, const std::string&, double&, const NumberRule&);
+template std::string expectation(const std::vector<int64_t>&, const NumberRule&);
+template void read_value(const ConfigValue&, const std::string&, std::vector<int64_t>&,
+                         const NumberRule&);
+template std::string expectation(const std::vector<double>&, const NumberRule&);
+template void read_value(const ConfigValue&, const std::string&, std::vector<double>&,
+                         const NumberRule&);
+
+std::string SectionReader::path_of(std::string_view key) const {
+  return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+}
+
+void SectionReader::refuse_missing(std::string_view key, std::string_view expected) const {
+  refuse(mapping_, path_of(key),
+         fmt::format("this key is required and missing; expected {}", expected));
+}
+
+}  // namespace kolo

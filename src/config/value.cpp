@@ -1,0 +1,51 @@
+#include "config/value.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kolo {
+
+const ConfigValue* ConfigValue::find(std::string_view key) const {
+  const auto entry =
+      std::find_if(entries.begin(), entries.end(),
+                   [&](const ConfigEntry& candidate) { return candidate.key == key; });
+  return entry == entries.end() ? nullptr : &entry->value;
+}
+
+ConfigValue* ConfigValue::find(std::string_view key) {
+  return const_cast<ConfigValue*>(std::as_const(*this).find(key));
+}
+
+std::string describe(const ConfigValue& value) {
+  switch (value.kind) {
+    case ConfigValue::Kind::nothing:
+      return "nothing";
+    case ConfigValue::Kind::scalar:
+      return quote(value.text);
+    case ConfigValue::Kind::list:
+      return "a list";
+    case ConfigValue::Kind::mapping:
+      return "a mapping";
+  }
+  return {};
+}
+
+std::string quote(std::string_view text) {
+  constexpr std::size_t longest = 80;
+  std::string quoted = "\"";
+  for (const char letter : text.substr(0, longest)) {
+    const auto code = static_cast<unsigned char>(letter);
+    quoted += code < 0x20 || code == 0x7f ? '?' : letter;
+  }
+  return quoted + (text.size() > longest ? "...\"" : "\"");
+}
+
+const std::string& place_of(const ConfigValue& root, std::string_view dotted_key) {
+  const auto dot = dotted_key.find('.');
+  const ConfigValue* child = root.find(dotted_key.substr(0, dot));
+  if (child == nullptr) return root.place;
+  return dot == std::string_view::npos ? child->place
+                                       : place_of(*child, dotted_key.substr(dot + 1));
+}
+
+}  // namespace kolo

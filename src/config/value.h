@@ -1,0 +1,43 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kolo {
+
+struct ConfigEntry;
+
+// One value of a configuration: YAML's tree with aliases and merge keys expanded, in which each
+// value knows its place.
+struct ConfigValue {
+  enum class Kind { nothing, scalar, list, mapping };
+
+  Kind kind = Kind::nothing;
+  std::string text;                  // of a scalar
+  bool is_quoted = false;            // a scalar that is text, whatever it looks like
+  std::vector<ConfigValue> items;    // of a list
+  std::vector<ConfigEntry> entries;  // of a mapping, each key once
+  std::string place;  // "FILE:LINE", the line of its key where it has one; or "command line"
+
+  // The value of a mapping's key, nullptr where there is none.
+  [[nodiscard]] const ConfigValue* find(std::string_view key) const;
+  [[nodiscard]] ConfigValue* find(std::string_view key);
+};
+
+struct ConfigEntry {
+  std::string key;
+  ConfigValue value;
+};
+
+// `"abc"`, `nothing`, `a list` or `a mapping`, for messages.
+[[nodiscard]] std::string describe(const ConfigValue& value);
+
+// `"abc"`: control characters replaced and long text cut, so that a message stays one readable
+// line.
+[[nodiscard]] std::string quote(std::string_view text);
+
+// Where "training.lr" stands, or the nearest mapping above it that exists.
+[[nodiscard]] const std::string& place_of(const ConfigValue& root, std::string_view dotted_key);
+
+}  // namespace kolo

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/environment.h"
+#include "config/section.h"
+
+namespace YAML {
+class Emitter;
+}
+
+namespace kolo {
+
+// Writes structs as YAML that SectionReader reads back to the same; optional values that are unset
+// are left out.
+class YamlWriter {
+ public:
+  YamlWriter();
+  ~YamlWriter();
+
+  template <typename T, typename Rule>
+  void operator()(std::string_view key, const T& value, const Rule&,
+                  Presence = Presence::optional) {
+    write_field(key, value);
+  }
+  void operator()(std::string_view key, const std::string& path, PathText) {
+    write_field(key, escape_path(path));
+  }
+  template <ConfigStruct T>
+  void operator()(std::string_view key, T& section) {
+    begin_section(key);
+    visit(*this, section);
+    end_section();
+  }
+
+  // Once, at the end.
+  [[nodiscard]] std::string finish();
+
+ private:
+  template <typename T>
+  void write_field(std::string_view key, const T& value) {
+    write_key(key);
+    write(value);
+  }
+  template <typename T>
+  void write_field(std::string_view key, const std::optional<T>& value) {
+    if (value) write_field(key, *value);
+  }
+  template <Number T>
+  void write(const std::vector<T>& values) {
+    begin_list();
+    for (const T value : values) write(value);
+    end_list();
+  }
+  template <Number T>
+  void write(T value);
+  void write(bool value);
+  void write(const std::string& value);
+  void write_key(std::string_view key);
+  void begin_section(std::string_view key);
+  void end_section();
+  void begin_list();
+  void end_list();
+
+  std::unique_ptr<YAML::Emitter> emitter_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,193 @@
+#include "config/yaml_reader.h"
+
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+
+namespace kolo {
+
+namespace {
+
+// A few lines of aliases can stand for billions of values, and an alias can contain itself; a
+// configuration stays far below both.
+constexpr int most_values = 20000;
+constexpr int deepest_level = 32;
+
+class TreeBuilder {
+ public:
+  TreeBuilder(std::string source, bool has_lines)
+      : source_(std::move(source)), has_lines_(has_lines) {}
+
+  [[nodiscard]] std::string place(const YAML::Mark& mark) const {
+    return has_lines_ ? fmt::format("{}:{}", source_, mark.line + 1) : source_;
+  }
+
+  ConfigValue build(const YAML::Node& node, std::string place_of_node) {
+    if (++n_values_ > most_values || ++level_ > deepest_level) {
+      throw InputError(fmt::format(
+          "{}: more than {} values or {} levels of nesting; does an alias (*) contain itself?",
+          place_of_node, most_values, deepest_level));
+    }
+    ConfigValue value;
+    value.place = std::move(place_of_node);
+    check_tag(node, value.place);
+    switch (node.Type()) {
+      case YAML::NodeType::Scalar:
+        value.kind = ConfigValue::Kind::scalar;
+        value.text = node.Scalar();
+        value.is_quoted = is_text(node);
+        break;
+      case YAML::NodeType::Sequence:
+        value.kind = ConfigValue::Kind::list;
+        for (const auto& item : node) value.items.push_back(build(item, place(item.Mark())));
+        break;
+      case YAML::NodeType::Map:
+        value.kind = ConfigValue::Kind::mapping;
+        add_entries(node, value);
+        break;
+      default:
+        break;
+    }
+    --level_;
+    return value;
+  }
+
+ private:
+  static constexpr const char* text_tag = "tag:yaml.org,2002:str";
+
+  // yaml-cpp gives quoted scalars the tag "!" and plain ones "?".
+  static bool is_text(const YAML::Node& node) {
+    return node.Tag() == "!" || node.Tag() == text_tag;
+  }
+
+  static void check_tag(const YAML::Node& node, const std::string& place) {
+    const std::string& tag = node.Tag();
+    if (tag.empty() || tag == "?" || tag == "!" || tag.starts_with("tag:yaml.org,2002:")) return;
+    throw InputError(
+        fmt::format("{}: the tag {} has no meaning here; leave it out", place, quote(tag)));
+  }
+
+  // A mapping's own keys win over merged ones.
+  void add_entries(const YAML::Node& node, ConfigValue& mapping) {
+    std::optional<YAML::Node> merged;
+    std::string merge_place;
+    for (const auto& pair : node) {
+      const std::string key_place = place(pair.first.Mark());
+      if (!pair.first.IsScalar() || pair.first.Scalar().empty()) {
+        throw InputError(fmt::format("{}: a key must be a word, not {}", key_place,
+                                     describe(build(pair.first, key_place))));
+      }
+      const std::string& key = pair.first.Scalar();
+      if (key == "<<" && !is_text(pair.first)) {
+        if (merged)
+          refuse_twice(key, key_place, merge_place,
+                       "; to merge several mappings write <<: [*a, *b]");
+        merged.emplace(pair.second);
+        merge_place = key_place;
+        continue;
+      }
+      if (const auto* first = mapping.find(key)) refuse_twice(key, key_place, first->place, "");
+      mapping.entries.push_back({key, build(pair.second, key_place)});
+    }
+    if (merged) merge(*merged, merge_place, mapping);
+  }
+
+  // Of several mappings an earlier one wins.
+  void merge(const YAML::Node& merged, const std::string& place_of_merge, ConfigValue& mapping) {
+    ConfigValue source = build(merged, place_of_merge);
+    std::vector<ConfigValue> sources;
+    if (source.kind == ConfigValue::Kind::list) {
+      sources = std::move(source.items);
+    } else {
+      sources.push_back(std::move(source));
+    }
+    for (ConfigValue& one : sources) {
+      if (one.kind != ConfigValue::Kind::mapping) {
+        throw InputError(fmt::format(
+            "{}: << merges a mapping or a list of mappings (<<: *base or <<: [*a, *b]), not {}",
+            place_of_merge, describe(one)));
+      }
+      for (ConfigEntry& entry : one.entries) {
+        if (mapping.find(entry.key) == nullptr) mapping.entries.push_back(std::move(entry));
+      }
+    }
+  }
+
+  [[noreturn]] static void refuse_twice(const std::string& key, const std::string& place,
+                                        const std::string& first_place, const char* advice) {
+    throw InputError(fmt::format("{}: key {} is given twice in one mapping (first at {}){}", place,
+                                 quote(key), first_place, advice));
+  }
+
+  std::string source_;
+  bool has_lines_;
+  int n_values_ = 0;
+  int level_ = 0;
+};
+
+std::string read_configuration(const std::filesystem::path& file) {
+  try {
+    return read_text_file(file);
+  } catch (const Error& error) {
+    throw InputError(fmt::format("cannot read the configuration: {}", error.what()));
+  }
+}
+
+// The most frequent mistake, for which yaml-cpp gives reasons that do not show it.
+const char* advice_on_tabs(const std::string& text, int line) {
+  std::size_t begin = 0;
+  for (; line > 0; --line) {
+    const auto end = text.find('\n', begin);
+    if (end == std::string::npos) return "";
+    begin = end + 1;
+  }
+  const auto indent = text.find_first_not_of(' ', begin);
+  return indent != std::string::npos && text[indent] == '\t'
+             ? "; the line is indented with a tab, but YAML takes spaces only"
+             : "";
+}
+
+}  // namespace
+
+ConfigValue read_yaml_file(const std::filesystem::path& file) {
+  const std::string source = file.string();
+  const std::string text = read_configuration(file);
+  try {
+    const auto documents = YAML::LoadAll(text);
+    TreeBuilder builder(source, true);
+    if (documents.empty() || documents[0].IsNull()) {
+      throw InputError(fmt::format("{}: the file holds no configuration", source));
+    }
+    if (documents.size() > 1) {
+      throw InputError(
+          fmt::format("{}: expected one YAML document, got a second one (after ---); "
+                      "several configurations in a file are mappings, each under its name",
+                      builder.place(documents[1].Mark())));
+    }
+    ConfigValue root = builder.build(documents[0], builder.place(documents[0].Mark()));
+    if (root.kind != ConfigValue::Kind::mapping) {
+      throw InputError(fmt::format("{}: expected a mapping of keys to values, got {}", root.place,
+                                   describe(root)));
+    }
+    return root;
+  } catch (const YAML::Exception& error) {
+    throw InputError(fmt::format("{}:{}:{}: not valid YAML: {}{}", source, error.mark.line + 1,
+                                 error.mark.column + 1, error.msg,
+                                 advice_on_tabs(text, error.mark.line)));
+  }
+}
+
+ConfigValue read_yaml_text(const std::string& text, const std::string& place) {
+  try {
+    return TreeBuilder(place, false).build(YAML::Load(text), place);
+  } catch (const YAML::Exception& error) {
+    throw InputError(fmt::format("{}: {} is not valid YAML: {}", place, quote(text), error.msg));
+  }
+}
+
+}  // namespace kolo

@@ -1,0 +1,146 @@
+// Named configurations and overrides.
+#include "config/config_fixture.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class NamedConfigurations : public testing::ConfigTest {
+ protected:
+  static constexpr const char* several =
+      "small: &small\n"
+      "  data: {name: fashion_mnist}\n"
+      "  model: {name: mnist_net}\n"
+      "  optimizer: {name: sgd}\n"
+      "  training: {n_epochs: 2}\n"
+      "large:\n"
+      "  <<: *small\n"
+      "  training: {n_epochs: 200}\n"
+      "  seed: 5\n";
+};
+
+TEST_F(NamedConfigurations, TheNameChooses) {
+  EXPECT_EQ(load(several, {}, "small").training.n_epochs, 2);
+  EXPECT_EQ(load(several, {}, "large").training.n_epochs, 200);
+  EXPECT_EQ(load(several, {}, "large").data.name, "fashion_mnist");
+  EXPECT_EQ(load(several, {"training.n_epochs=3"}, "large").training.n_epochs, 3);
+}
+
+TEST_F(NamedConfigurations, WithoutANameTheyAreListed) {
+  EXPECT_EQ(error(several),
+            "run.yaml: the file holds several configurations; choose one with --config NAME: "
+            "small, large");
+}
+
+TEST_F(NamedConfigurations, AMisspeltSectionIsNoConfiguration) {
+  EXPECT_THAT(error("traning:\n  n_epochs: 2\n"), HasSubstr("did you mean \"training\"?"));
+}
+
+TEST_F(NamedConfigurations, UnknownNamesListTheKnown) {
+  EXPECT_EQ(error(several, {}, "larg"),
+            "run.yaml: no configuration of the name \"larg\"; did you mean \"large\"? The file "
+            "has: small, large");
+  EXPECT_EQ(error(several, {}, "zebra"),
+            "run.yaml: no configuration of the name \"zebra\". The file has: small, large");
+  EXPECT_THAT(error(required, {}, "small"), EndsWith("leave --config out"));
+  EXPECT_THAT(error(required, {}, "data"), EndsWith("leave --config out"));
+}
+
+TEST_F(NamedConfigurations, SectionsBesideThemCanServeAsTemplates) {
+  const std::string text =
+      "data: &data {name: fashion_mnist, workers: 3}\n"
+      "small: {data: *data, model: {name: m}, optimizer: {name: sgd}}\n";
+  EXPECT_EQ(load(text, {}, "small").data.workers, 3);
+}
+
+TEST_F(NamedConfigurations, TheOutputFolderIsNamedAfterFileAndConfiguration) {
+  EXPECT_EQ(load(required).output_dir, "results/run");
+  EXPECT_EQ(load(several, {}, "small").output_dir, "results/run-small");
+  EXPECT_EQ(load(several, {"output_dir=here"}, "small").output_dir, "here");
+}
+
+TEST_F(NamedConfigurations, MissingKeysNameTheLineOfTheConfiguration) {
+  EXPECT_THAT(error("a: {}\nb:\n  seed: 1\n", {}, "b"), StartsWith("run.yaml:2: data.name: "));
+}
+
+class OverridesTest : public testing::ConfigTest {};
+
+TEST_F(OverridesTest, ReplaceAndAddValuesOfEveryKind) {
+  const RunConfig config =
+      load(required, {"training.batch_size=32", "seed=9", "model.input_shape=[1, 28, 28]",
+                      "model.dropout=.5", "description=two = 1 + 1", "checkpoint.enabled=no",
+                      "data={name: dummy, n_train: 3, input_shape: [2]}"});
+  EXPECT_EQ(config.training.batch_size, 32);
+  EXPECT_EQ(config.seed, 9U);
+  EXPECT_THAT(config.model.input_shape, ElementsAre(1, 28, 28));
+  EXPECT_EQ(config.model.dropout, 0.5);
+  EXPECT_EQ(config.description, "two = 1 + 1");
+  EXPECT_FALSE(config.checkpoint.enabled);
+  EXPECT_EQ(config.data.name, "dummy");
+}
+
+TEST_F(OverridesTest, LaterOnesWin) {
+  EXPECT_EQ(load(required, {"seed=1", "seed=2", "seed=3"}).seed, 3U);
+  EXPECT_EQ(load(required, {"training.n_epochs=5", "training={batch_size: 2}"}).training.n_epochs,
+            1);
+}
+
+TEST_F(OverridesTest, OtherKeysOfTheSectionStay) {
+  const RunConfig config = load(std::string(required) + "training: {batch_size: 5, n_epochs: 6}\n",
+                                {"training.n_epochs=7"});
+  EXPECT_EQ(config.training.batch_size, 5);
+  EXPECT_EQ(config.training.n_epochs, 7);
+}
+
+TEST_F(OverridesTest, AnAliasChangesInOnePlaceOnly) {
+  const RunConfig config = load(
+      "data: {name: dummy, n_train: 5, input_shape: &shape [1, 2]}\n"
+      "model: {name: m, input_shape: *shape}\n"
+      "optimizer: {name: sgd}\n",
+      {"data.input_shape=[3]"});
+  EXPECT_THAT(config.data.input_shape, ElementsAre(3));
+  EXPECT_THAT(config.model.input_shape, ElementsAre(1, 2));
+}
+
+TEST_F(OverridesTest, ErrorsNameTheCommandLine) {
+  EXPECT_EQ(
+      error(required, {"training.batch_size=abc"}),
+      "command line: training.batch_size: expected a whole number greater than 0, got \"abc\"");
+  EXPECT_THAT(
+      error(required, {"training.bach_size=1"}),
+      StartsWith(
+          "command line: training: unknown key \"bach_size\"; did you mean \"batch_size\"?"));
+  EXPECT_THAT(error(required, {"sed=1"}),
+              StartsWith("command line: unknown key \"sed\"; did you mean \"seed\"?"));
+  EXPECT_THAT(error(required, {"trainin.n_epochs=1"}),
+              StartsWith("command line: unknown key \"trainin\""));
+  EXPECT_THAT(error(required, {"training.batch_size.x=1"}),
+              EndsWith("greater than 0, got a mapping"));
+  EXPECT_THAT(error(required, {"seed.x.y=1"}),
+              StartsWith("command line: seed: expected a whole number"));
+}
+
+TEST_F(OverridesTest, AMistakeInTheFileIsNotMendedByAnotherKey) {
+  EXPECT_THAT(error_after_required("training: {bach_size: 3}\n", {"training.batch_size=3"}),
+              StartsWith("run.yaml:4: training: unknown key"));
+}
+
+TEST_F(OverridesTest, MalformedOnesAreShown) {
+  for (const char* text : {"seed", "=3", ".seed=3", "training.=3", "training..n_epochs=3", ""}) {
+    EXPECT_EQ(error(required, {text}),
+              "command line: expected key=value, for example training.batch_size=32, got \"" +
+                  std::string(text) + "\"");
+  }
+  EXPECT_THAT(error(required, {"model.input_shape=[1, 2"}),
+              AllOf(StartsWith("command line: "), HasSubstr("\"[1, 2\" is not valid YAML: ")));
+  EXPECT_THAT(error(required, {"model={name: a, name: b}"}),
+              StartsWith("command line: key \"name\" is given twice in one mapping"));
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,214 @@
+// One key at a time: which values it takes, and what is said of others.
+#include "config/config_fixture.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class Types : public testing::ConfigTest {
+ protected:
+  [[nodiscard]] RunConfig load_after_required(const std::string& lines) const {
+    return load(required + lines);
+  }
+};
+
+TEST_F(Types, DefaultsStandInTheStructs) {
+  const RunConfig config = load(required);
+  EXPECT_EQ(config.training.batch_size, TrainingConfig{}.batch_size);
+  EXPECT_EQ(config.optimizer.lr, OptimizerConfig{}.lr);
+  EXPECT_EQ(config.checkpoint.keep, CheckpointConfig{}.keep);
+  EXPECT_FALSE(config.data.n_train.has_value());
+  EXPECT_FALSE(config.model.dropout.has_value());
+}
+
+TEST_F(Types, EveryKindOfValueIsRead) {
+  const RunConfig config = load(
+      "description: \"a: b\"\n"
+      "output_dir: out/here\n"
+      "seed: 18446744073709551615\n"
+      "data: {name: dummy, n_train: 100, n_valid: 0, input_shape: [3, 32, +32], shuffle: no, "
+      "workers: 2}\n"
+      "model: {name: any, dropout: .25}\n"
+      "optimizer: {name: AdamW, lr: 1e-3, beta1: 0.5, epsilon: 1.}\n"
+      "checkpoint:\n"
+      "communication: {shared_memory: off, backend: MPI, overlap: False}\n");
+  EXPECT_EQ(config.description, "a: b");
+  EXPECT_EQ(config.output_dir, "out/here");
+  EXPECT_EQ(config.seed, 18446744073709551615U);
+  EXPECT_EQ(config.data.n_train, 100);
+  EXPECT_EQ(config.data.n_valid, 0);
+  EXPECT_THAT(config.data.input_shape, ElementsAre(3, 32, 32));
+  EXPECT_FALSE(config.data.shuffle);
+  EXPECT_EQ(config.data.workers, 2);
+  EXPECT_EQ(config.model.dropout, 0.25);
+  EXPECT_EQ(config.optimizer.name, "adamw");
+  EXPECT_EQ(config.optimizer.lr, 0.001);
+  EXPECT_EQ(config.optimizer.epsilon, 1.0);
+  EXPECT_EQ(config.communication.shared_memory, "off");
+  EXPECT_EQ(config.communication.backend, "mpi");
+  EXPECT_FALSE(config.communication.overlap);
+}
+
+TEST_F(Types, OnAndOffAreNamesWhereNamesAreExpectedAndTruthElsewhere) {
+  for (const char* word : {"on", "off", "On", "\"on\""}) {
+    const RunConfig config =
+        load_after_required("communication: {shared_memory: " + std::string(word) + "}\n");
+    EXPECT_THAT(config.communication.shared_memory, ::testing::AnyOf("on", "off"));
+  }
+  EXPECT_TRUE(load_after_required("checkpoint: {at_start: on}\n").checkpoint.at_start);
+  EXPECT_EQ(error_after_required("communication:\n  shared_memory: true\n"),
+            "run.yaml:5: communication.shared_memory: expected one of auto, on, off, got \"true\"");
+}
+
+TEST_F(Types, WholeNumbers) {
+  EXPECT_EQ(error_after_required("training:\n  batch_size: abc\n"),
+            "run.yaml:5: training.batch_size: expected a whole number greater than 0, got \"abc\"");
+  for (const char* text : {"0", "-1", "1.5", "64.0", "1e3", "1_000", "0x10", "010", "0o10", "++1",
+                           "+-1", "\" 1\"", "true", ".inf", "12 34", "1,000"}) {
+    EXPECT_THAT(
+        error_after_required("training:\n  n_epochs: " + std::string(text) + "\n"),
+        StartsWith("run.yaml:5: training.n_epochs: expected a whole number greater than 0, got "))
+        << text;
+  }
+}
+
+TEST_F(Types, NumbersBeyondTheirTypeSayTheirLimits) {
+  EXPECT_THAT(error_after_required("training:\n  batch_size: 9223372036854775808\n"),
+              AllOf(HasSubstr("got \"9223372036854775808\""), HasSubstr("9223372036854775807")));
+  EXPECT_THAT(error_after_required("device:\n  intra_threads: 3000000000\n"),
+              HasSubstr("2147483647"));
+  EXPECT_THAT(error_after_required("seed: 18446744073709551616\n"),
+              HasSubstr("18446744073709551615"));
+  EXPECT_THAT(error_after_required("seed: -1\n"),
+              StartsWith("run.yaml:4: seed: expected a whole number of at least 0, got \"-1\""));
+  EXPECT_EQ(
+      load_after_required("training: {batch_size: 9223372036854775807}\n").training.batch_size,
+      9223372036854775807);
+}
+
+TEST_F(Types, NumbersAreFiniteAndInRange) {
+  for (const char* text :
+       {"0", "-0.1", ".nan", "nan", ".inf", "inf", "1e999", "1e-999", "fast", "0.1x", "\"0.1\""}) {
+    EXPECT_THAT(
+        error("data: {name: fashion_mnist}\nmodel: {name: m}\noptimizer:\n  name: sgd\n  lr: " +
+              std::string(text) + "\n"),
+        StartsWith("run.yaml:5: optimizer.lr: expected a number greater than 0, got "))
+        << text;
+  }
+  EXPECT_THAT(error_after_required("", {"optimizer.momentum=1"}),
+              HasSubstr("expected a number of at least 0 and less than 1, got \"1\""));
+  EXPECT_THAT(error_after_required("communication: {bucket_mb: 1e300}\n"),
+              HasSubstr("at most 65536"));
+}
+
+TEST_F(Types, QuotesMakeAText) {
+  EXPECT_THAT(error_after_required("training: {batch_size: \"64\"}\n"),
+              HasSubstr("leave them out"));
+  EXPECT_THAT(error_after_required("training: {drop_last: 'true'}\n"), HasSubstr("leave them out"));
+  EXPECT_EQ(load_after_required("description: 12\n").description, "12");
+}
+
+TEST_F(Types, TruthValues) {
+  EXPECT_EQ(error_after_required("training:\n  drop_last: maybe\n"),
+            "run.yaml:5: training.drop_last: expected true or false, got \"maybe\"");
+  EXPECT_THAT(error_after_required("training:\n  drop_last: 1\n"),
+              EndsWith("expected true or false, got \"1\""));
+}
+
+TEST_F(Types, Lists) {
+  EXPECT_THAT(
+      error_after_required("", {"model.input_shape=28"}),
+      HasSubstr("model.input_shape: expected a list like [1, 28, 28], each a whole number greater "
+                "than 0, got \"28\""));
+  EXPECT_EQ(
+      error_after_required("", {"model.input_shape=[1, 0]"}),
+      "command line: model.input_shape[1]: expected a whole number greater than 0, got \"0\"");
+  EXPECT_THAT(error("data:\n  name: dummy\n  input_shape:\n    - 1\n    - x\n"),
+              StartsWith("run.yaml:5: data.input_shape[1]: "));
+}
+
+TEST_F(Types, ListsMappingsAndNothingInPlaceOfAValue) {
+  EXPECT_THAT(error_after_required("training:\n  batch_size: [1]\n"),
+              EndsWith("greater than 0, got a list"));
+  EXPECT_THAT(error_after_required("training:\n  batch_size: {a: 1}\n"), EndsWith("got a mapping"));
+  EXPECT_THAT(
+      error_after_required("training:\n  batch_size:\n"),
+      StartsWith(
+          "run.yaml:5: training.batch_size: expected a whole number greater than 0, got nothing"));
+  EXPECT_THAT(error_after_required("description: [a]\n"), EndsWith("expected a text, got a list"));
+  EXPECT_THAT(error_after_required("output_dir: ~\n"), EndsWith("expected a path, got nothing"));
+  EXPECT_THAT(
+      error_after_required("training: 3\n"),
+      StartsWith("run.yaml:4: training: expected a mapping with keys batch_size, n_epochs, "));
+  EXPECT_THAT(error_after_required("training: [a]\n"), EndsWith("got a list"));
+}
+
+TEST_F(Types, NothingLeavesAnOptionalKeyUnset) {
+  EXPECT_FALSE(load("data: {name: fashion_mnist, n_train: }\nmodel: {name: m, dropout: null}\n"
+                    "optimizer: {name: sgd}\n")
+                   .data.n_train.has_value());
+  EXPECT_FALSE(
+      load("data: {name: fashion_mnist, n_train: 5}\nmodel: {name: m}\noptimizer: {name: sgd}\n",
+           {"data.n_train="})
+          .data.n_train.has_value());
+}
+
+TEST_F(Types, NamesAreListedAndTheNearestSuggested) {
+  EXPECT_EQ(error("data: {name: fashion_mnist}\nmodel: {name: m}\noptimizer:\n  name: Adan\n"),
+            "run.yaml:4: optimizer.name: expected one of sgd, adam, adamw, got \"Adan\"; did you "
+            "mean \"adam\"?");
+  EXPECT_THAT(
+      error("data:\n  name: cifar\n"),
+      StartsWith(
+          "run.yaml:2: data.name: expected one of mnist, fashion_mnist, dummy, got \"cifar\""));
+  EXPECT_THAT(error_after_required("", {"optimizer.lr_scaling=liner"}),
+              HasSubstr("did you mean \"linear\"?"));
+  EXPECT_THAT(error_after_required("training: {loss: mse}\n"),
+              HasSubstr("expected cross_entropy, got \"mse\""));
+  EXPECT_THAT(error_after_required("communication: {backend: gloo}\n"),
+              HasSubstr("one of auto, mpi, solo"));
+}
+
+TEST_F(Types, UnknownKeysNameTheNearestAndAllKnown) {
+  EXPECT_EQ(error_after_required("training:\n  n_epochs: 2\n  bach_size: 2\n"),
+            "run.yaml:6: training: unknown key \"bach_size\"; did you mean \"batch_size\"? Known: "
+            "batch_size, "
+            "n_epochs, lr_warmup_epochs, lr_warmup_steps, loss, log_every, validation_batch_size, "
+            "drop_last");
+  EXPECT_EQ(error_after_required("traning:\n  n_epochs: 2\n"),
+            "run.yaml:4: unknown key \"traning\"; did you mean \"training\"? Known: description, "
+            "output_dir, seed, "
+            "data, model, optimizer, training, checkpoint, communication, device");
+  EXPECT_THAT(error_after_required("device: {zebra: 1}\n"),
+              EndsWith("device: unknown key \"zebra\". Known: intra_threads, inter_threads"));
+}
+
+TEST_F(Types, AMisspeltRequiredKeyIsCalledUnknownRatherThanMissing) {
+  EXPECT_THAT(error("data: {nmae: dummy}\n"),
+              HasSubstr("unknown key \"nmae\"; did you mean \"name\"?"));
+}
+
+TEST_F(Types, RequiredKeysAreMissed) {
+  EXPECT_EQ(error("# a comment\nseed: 1\n"),
+            "run.yaml:2: data.name: this key is required and missing; expected one of mnist, "
+            "fashion_mnist, dummy");
+  EXPECT_EQ(error("data: {name: fashion_mnist}\nmodel:\n  dropout: 0.5\n"),
+            "run.yaml:2: model.name: this key is required and missing; expected a text");
+  EXPECT_THAT(error("data: {name: fashion_mnist}\nmodel: {name: m}\noptimizer:\n"),
+              StartsWith("run.yaml:3: optimizer.name: this key is required and missing"));
+}
+
+TEST_F(Types, MessagesStayOneReadableLine) {
+  const std::string message =
+      error_after_required("training: {loss: \"a\\e[31m\\n" + std::string(500, 'x') + "\"}\n");
+  EXPECT_THAT(message, HasSubstr("\"a?[31m?xxx"));
+  EXPECT_LT(message.size(), 250U);
+}
+
+}  // namespace
+}  // namespace kolo
