@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace kolo {
+
+enum class Split { train, validation };
+
+// What every sample of a dataset looks like.
+struct SampleLayout {
+  std::vector<std::int64_t> input_shape;  // float32, channel first, for example {1, 28, 28}
+  std::int64_t classes = 0;  // > 0: the target is a class index (int64); 0: float32 of target_shape
+  std::vector<std::int64_t> target_shape;
+
+  // Numbers in one input.
+  [[nodiscard]] std::int64_t input_size() const;
+  // Numbers in one target: 1 for a class index.
+  [[nodiscard]] std::int64_t target_size() const;
+};
+
+// Where one sample is written: places inside a batch. `label` holds one number for datasets with
+// classes, `target` the target of the others; the one that is not used is empty.
+struct SamplePlace {
+  std::span<float> input;
+  std::span<std::int64_t> label;
+  std::span<float> target;
+};
+
+// Samples numbered from 0. Const and thread-safe: any number of threads may read at once.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  [[nodiscard]] virtual std::int64_t size() const = 0;
+  [[nodiscard]] virtual const SampleLayout& layout() const = 0;
+  // Writes sample `index` as it is in `epoch` (augmentation may depend on seed, epoch and index, on
+  // nothing else, so that every rank and every worker sees the same sample). Throws Error for an
+  // index outside [0, size) or places of other sizes than the layout's.
+  virtual void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const = 0;
+
+ protected:
+  // The checks every read() begins with.
+  void check_read(std::int64_t index, const SamplePlace& place, std::size_t input_size,
+                  std::size_t target_size) const;
+};
+
+// The first `count` samples of another dataset. InputError unless 1 <= count <= its size.
+class Subset final : public Dataset {
+ public:
+  Subset(std::shared_ptr<const Dataset> whole, std::int64_t count);
+  [[nodiscard]] std::int64_t size() const override { return count_; }
+  [[nodiscard]] const SampleLayout& layout() const override { return whole_->layout(); }
+  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+
+ private:
+  std::shared_ptr<const Dataset> whole_;
+  std::int64_t count_;
+};
+
+}  // namespace kolo

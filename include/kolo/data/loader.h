@@ -1,0 +1,97 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "kolo/data/dataset.h"
+#include "kolo/data/sampler.h"
+
+namespace kolo {
+
+struct LoaderOptions {
+  std::int64_t batch_size = 64;  // samples a rank; at least 1
+  int workers = 1;               // threads that load; 0: the thread that calls next()
+  int prefetch = 4;        // batches loaded or loading ahead, all workers together; at least 1
+  bool drop_last = false;  // leave out the last batch of an epoch when it is not full
+};
+
+struct Batch {
+  torch::Tensor input;                // float32 [B, input_shape...]
+  torch::Tensor target;               // int64 [B] for classes, else float32 [B, target_shape...]
+  std::vector<std::int64_t> indices;  // which samples these are
+  std::int64_t position = 0;  // the sampler's position behind this batch: go on here after it
+};
+
+class BatchWriter;
+
+// Delivers the batches of an epoch in the sampler's order, whatever the number of workers, while
+// worker threads load the next ones ahead, whole batches each, written in place. A batch stays
+// valid as long as anything holds its tensors or views of their memory; memory that nobody holds
+// any more is used again. start_epoch() and next() belong to one thread at a time.
+//
+// What a dataset throws comes out of the next() that would have delivered that batch, and out of
+// every later one until start_epoch(). The destructor waits for no more than the samples being
+// read.
+class Loader {
+ public:
+  // InputError for options out of range, Error when the sampler is for a dataset of another size.
+  Loader(std::shared_ptr<const Dataset> dataset, DistributedSampler sampler, LoaderOptions options);
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+  ~Loader();
+
+  [[nodiscard]] const Dataset& dataset() const { return *dataset_; }
+  // How many batches this rank gets in an epoch that starts at `position`. With Padding::none ranks
+  // may differ by one.
+  [[nodiscard]] std::int64_t batches(std::int64_t position = 0) const;
+
+  // Begins an epoch, leaving the one under way; must be called before next().
+  void start_epoch(std::int64_t epoch, std::int64_t position = 0);
+  // The next batch; none at the end of the epoch.
+  [[nodiscard]] std::optional<Batch> next();
+
+  // Seconds that next() has kept its caller waiting since the construction or the last reset.
+  [[nodiscard]] double wait_seconds() const { return wait_seconds_; }
+  void reset_wait() { wait_seconds_ = 0; }
+
+ private:
+  struct Plan;
+  // A batch that has been loaded, or why it could not be.
+  struct Loaded {
+    std::optional<Batch> batch;
+    std::exception_ptr error;
+  };
+
+  void work(const std::stop_token& stop);
+  [[nodiscard]] std::optional<Loaded> load(const Plan& plan, std::size_t number,
+                                           const std::function<bool()>& is_wanted) const;
+  [[nodiscard]] Loaded wait_for_loaded();
+
+  std::shared_ptr<const Dataset> dataset_;
+  DistributedSampler sampler_;
+  LoaderOptions options_;
+  std::unique_ptr<BatchWriter> writer_;
+  double wait_seconds_ = 0;
+  std::exception_ptr error_;  // ends the epoch
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable_any may_load_;
+  std::condition_variable has_loaded_;
+  std::shared_ptr<const Plan> plan_;                // of this epoch
+  std::vector<std::optional<Loaded>> loaded_;       // batch b waits in place b % prefetch
+  std::size_t claimed_ = 0, delivered_ = 0;         // batches, of plan_
+  std::atomic<const Plan*> wanted_plan_ = nullptr;  // plan_, for workers amid a batch
+  std::vector<std::jthread> workers_;               // last: they use all of the above
+};
+
+}  // namespace kolo

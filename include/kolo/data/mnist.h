@@ -1,0 +1,42 @@
+#pragma once
+
+#include <array>
+#include <filesystem>
+
+#include "kolo/data/dataset.h"
+#include "kolo/data/idx.h"
+
+namespace kolo {
+
+// A pixel p of 0..255 becomes (p / 255 - mean) / deviation. The defaults are MNIST's own mean and
+// deviation.
+struct Normalisation {
+  float mean = .1307F;
+  float deviation = .3081F;
+};
+
+// MNIST, Fashion-MNIST and every other data set in their four files: train-images-idx3-ubyte,
+// train-labels-idx1-ubyte (training), t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte (validation),
+// each plain or gzip, with or without ".gz" behind its name.
+//
+// Input {1, rows, columns}, 10 classes. The pixels stay in memory as bytes (47 MB for 60 000
+// images). Constructor: InputError for a missing file (names the package that has it), anything
+// read_idx rejects, an image count that differs from the label count, a label over 9, a deviation
+// that is not positive.
+class MnistDataset final : public Dataset {
+ public:
+  MnistDataset(const std::filesystem::path& folder, Split split, Normalisation normalisation = {});
+
+  [[nodiscard]] std::int64_t size() const override { return images_.header.dimensions[0]; }
+  [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
+  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+
+ private:
+  SampleLayout layout_;
+  IdxArray images_;
+  IdxArray labels_;
+  std::array<float, 256> normalised_{};  // by pixel value
+  std::size_t pixels_ = 0;               // of one image
+};
+
+}  // namespace kolo

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace kolo {
+
+// What becomes of the samples that are left when the ranks don't divide the dataset.
+enum class Padding {
+  repeat,  // samples from the order's start are drawn again, so that every rank gets ceil(N / R):
+           // for training
+  drop,    // nobody draws them; every rank gets floor(N / R)
+  none,  // the first ranks draw one more: every sample exactly once over all ranks: for validation
+};
+
+struct SamplerOptions {
+  bool shuffle = true;
+  std::uint64_t seed = 0;  // the same on every rank
+  Padding padding = Padding::repeat;
+};
+
+// Which samples one of several ranks draws in an epoch, and in which order: the semantics and the
+// order of PyTorch's DistributedSampler (padding drop is its drop_last; none it has not). All ranks
+// share one order, shuffled by (seed + epoch); rank r of R takes every R-th sample from the r-th
+// on. A dataset may be smaller than the number of ranks.
+//
+// The position counts the samples that all ranks together have drawn in this epoch, given that each
+// asks for the same counts in the same order. An epoch can start at a position that was saved, with
+// any number of ranks: the remaining samples are dealt out anew; with the same number of ranks,
+// each goes on with exactly the samples it would have drawn.
+class DistributedSampler {
+ public:
+  // InputError for a dataset of more than 2^32 - 1 samples; Error unless 0 <= rank < ranks and
+  // dataset_size >= 0.
+  DistributedSampler(std::int64_t dataset_size, int rank, int ranks, SamplerOptions options = {});
+
+  [[nodiscard]] std::int64_t dataset_size() const { return dataset_size_; }
+  // How many samples this rank draws in an epoch that starts at `position`.
+  [[nodiscard]] std::int64_t length(std::int64_t position = 0) const;
+
+  // Must be called before anything is drawn. Takes O(dataset_size).
+  void start_epoch(std::int64_t epoch, std::int64_t position = 0);
+  // The next samples of this rank: `count` of them, fewer at the end of the epoch, none behind it.
+  [[nodiscard]] std::vector<std::int64_t> next(std::int64_t count);
+  [[nodiscard]] std::int64_t epoch() const { return epoch_; }
+  [[nodiscard]] std::int64_t position() const { return position_; }
+
+ private:
+  // Where the ranks' common order ends, padding included, in an epoch that starts at `position`.
+  [[nodiscard]] std::int64_t end_from(std::int64_t position) const;
+
+  std::int64_t dataset_size_;
+  int rank_;
+  int ranks_;
+  SamplerOptions options_;
+  std::vector<std::int64_t> order_;  // of the whole dataset, in this epoch
+  std::int64_t epoch_ = 0;
+  std::int64_t position_ = 0;
+  std::int64_t end_ = 0;
+};
+
+}  // namespace kolo

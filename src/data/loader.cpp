@@ -1,0 +1,150 @@
+#include "kolo/data/loader.h"
+
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "batch_writer.h"
+#include "kolo/base/clock.h"
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+// The batches of an epoch, fixed when it starts.
+struct Loader::Plan {
+  struct PlannedBatch {
+    std::vector<std::int64_t> indices;
+    std::int64_t position = 0;
+  };
+  std::int64_t epoch = 0;
+  std::vector<PlannedBatch> batches;
+};
+
+namespace {
+
+LoaderOptions checked(const LoaderOptions& options) {
+  const auto check = [](const char* name, std::int64_t value, std::int64_t least,
+                        std::int64_t most) {
+    if (value >= least && value <= most) return;
+    throw InputError(fmt::format("loader: {} is {}, expected {} to {}", name, value, least, most));
+  };
+  check("the batch size", options.batch_size, 1, std::numeric_limits<std::int32_t>::max());
+  check("the number of workers", options.workers, 0, 1024);
+  check("the number of batches to prefetch", options.prefetch, 1, 65536);
+  return options;
+}
+
+}  // namespace
+
+Loader::Loader(std::shared_ptr<const Dataset> dataset, DistributedSampler sampler,
+               LoaderOptions options)
+    : dataset_(std::move(dataset)),
+      sampler_(std::move(sampler)),
+      options_(checked(options)),
+      loaded_(static_cast<std::size_t>(options.prefetch)) {
+  if (dataset_->size() != sampler_.dataset_size()) {
+    throw Error(fmt::format("loader: the dataset has {} samples, its sampler is for {}",
+                            dataset_->size(), sampler_.dataset_size()));
+  }
+  // Besides what is loaded ahead, the consumer holds one batch and is about to drop another.
+  constexpr std::size_t with_consumer = 2;
+  writer_ =
+      std::make_unique<BatchWriter>(dataset_, options_.batch_size, loaded_.size() + with_consumer);
+  for (int i = 0; i < options_.workers; ++i) {
+    workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+  }
+}
+
+Loader::~Loader() {
+  // All at once: each thread's own destructor would ask and wait for one after the other.
+  for (auto& worker : workers_) worker.request_stop();
+}
+
+std::int64_t Loader::batches(std::int64_t position) const {
+  const auto samples = sampler_.length(position);
+  return samples / options_.batch_size +
+         (!options_.drop_last && samples % options_.batch_size != 0 ? 1 : 0);
+}
+
+void Loader::start_epoch(std::int64_t epoch, std::int64_t position) {
+  sampler_.start_epoch(epoch, position);
+  auto plan = std::make_shared<Plan>();
+  plan->epoch = epoch;
+  plan->batches.resize(static_cast<std::size_t>(batches(position)));
+  for (auto& batch : plan->batches) {
+    batch.indices = sampler_.next(options_.batch_size);
+    batch.position = sampler_.position();
+  }
+  std::vector<std::optional<Loaded>> left_over(loaded_.size());
+  {
+    const std::scoped_lock lock(mutex_);
+    plan_ = std::move(plan);
+    wanted_plan_.store(plan_.get(), std::memory_order_relaxed);
+    loaded_.swap(left_over);
+    claimed_ = delivered_ = 0;
+  }
+  error_ = nullptr;
+  may_load_.notify_all();
+}
+
+std::optional<Batch> Loader::next() {
+  if (!plan_) throw Error("loader: next() was called before start_epoch()");
+  if (error_) std::rethrow_exception(error_);
+  if (delivered_ == plan_->batches.size()) return std::nullopt;
+  const Stopwatch waited;
+  Loaded loaded =
+      workers_.empty() ? *load(*plan_, delivered_++, [] { return true; }) : wait_for_loaded();
+  wait_seconds_ += waited.seconds();
+  if (loaded.error) {
+    error_ = loaded.error;
+    std::rethrow_exception(error_);
+  }
+  return std::move(loaded.batch);
+}
+
+Loader::Loaded Loader::wait_for_loaded() {
+  std::unique_lock lock(mutex_);
+  auto& place = loaded_[delivered_ % loaded_.size()];
+  has_loaded_.wait(lock, [&] { return place.has_value(); });
+  Loaded loaded = std::move(*std::exchange(place, std::nullopt));
+  ++delivered_;
+  lock.unlock();
+  may_load_.notify_one();
+  return loaded;
+}
+
+void Loader::work(const std::stop_token& stop) {
+  const auto can_claim = [this] {
+    return plan_ && claimed_ < plan_->batches.size() && claimed_ < delivered_ + loaded_.size();
+  };
+  std::unique_lock lock(mutex_);
+  while (may_load_.wait(lock, stop, can_claim) && !stop.stop_requested()) {
+    const auto plan = plan_;
+    const auto number = claimed_++;
+    lock.unlock();
+    auto loaded = load(*plan, number, [&] {
+      return !stop.stop_requested() && wanted_plan_.load(std::memory_order_relaxed) == plan.get();
+    });
+    lock.lock();
+    if (!loaded || plan != plan_) continue;
+    loaded_[number % loaded_.size()] = std::move(loaded);
+    if (number == delivered_) has_loaded_.notify_one();
+  }
+}
+
+std::optional<Loader::Loaded> Loader::load(const Plan& plan, std::size_t number,
+                                           const std::function<bool()>& is_wanted) const {
+  const auto& planned = plan.batches[number];
+  Loaded loaded;
+  try {
+    loaded.batch = writer_->write(planned.indices, plan.epoch, is_wanted);
+    if (!loaded.batch) return std::nullopt;
+    loaded.batch->position = planned.position;
+  } catch (...) {
+    loaded.error = std::current_exception();
+  }
+  return loaded;
+}
+
+}  // namespace kolo

@@ -1,0 +1,177 @@
+#include "kolo/data/idx.h"
+
+#include <bit>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "data/gzip_bytes.h"
+#include "support/errors.h"
+#include "support/idx_files.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::AllOf;
+using testing::big_endian;
+using ::testing::ElementsAre;
+using testing::gzip_bytes;
+using ::testing::HasSubstr;
+using testing::idx_bytes;
+using testing::message_of;
+using testing::TemporaryFolder;
+
+class Idx : public ::testing::Test {
+ protected:
+  IdxArray read(std::string_view content,
+                const std::optional<IdxExpectation>& expected = std::nullopt) const {
+    return read_idx(folder_.write("file", content), expected);
+  }
+  // Why the content is rejected; every message names the file.
+  std::string rejection(std::string_view content,
+                        const std::optional<IdxExpectation>& expected = std::nullopt) const {
+    const auto message = message_of<InputError>([&] { (void)read(content, expected); });
+    EXPECT_THAT(message, HasSubstr((folder_ / "file").string()));
+    return message;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Idx, ReadsAllSixTypes) {
+  const auto bytes = read(idx_bytes(0x08, {2, 3}, std::string_view("\x00\x01\x7f\x80\xfe\xff", 6)));
+  EXPECT_EQ(bytes.header.type, IdxType::uint8);
+  EXPECT_THAT(bytes.header.dimensions, ElementsAre(2, 3));
+  EXPECT_THAT(bytes.elements<std::uint8_t>(), ElementsAre(0, 1, 127, 128, 254, 255));
+  EXPECT_THAT(read(idx_bytes(0x09, {2}, "\x80\x7f")).elements<std::int8_t>(),
+              ElementsAre(-128, 127));
+  EXPECT_THAT(read(idx_bytes(0x0B, {2}, big_endian(0x0102, 2) + big_endian(0xfffe, 2)))
+                  .elements<std::int16_t>(),
+              ElementsAre(0x0102, -2));
+  EXPECT_THAT(read(idx_bytes(0x0C, {2}, big_endian(0x01020304, 4) + big_endian(0xfffffffd, 4)))
+                  .elements<std::int32_t>(),
+              ElementsAre(0x01020304, -3));
+  EXPECT_THAT(read(idx_bytes(0x0D, {2},
+                             big_endian(std::bit_cast<std::uint32_t>(1.5F), 4) +
+                                 big_endian(std::bit_cast<std::uint32_t>(-.1F), 4)))
+                  .elements<float>(),
+              ElementsAre(1.5F, -.1F));
+  EXPECT_THAT(read(idx_bytes(0x0E, {1, 1}, big_endian(std::bit_cast<std::uint64_t>(.1), 8)))
+                  .elements<double>(),
+              ElementsAre(.1));
+}
+
+TEST_F(Idx, ElementsOfAnotherTypeAreRefused) {
+  const auto array = read(idx_bytes(0x08, {2}, "ab"));
+  EXPECT_THAT(message_of<Error>([&] { (void)array.elements<float>(); }), HasSubstr("uint8"));
+}
+
+TEST_F(Idx, PlainAndGzipAreTheSameWhateverTheName) {
+  std::string elements;
+  for (int i = 0; i < 300000; ++i) elements.push_back(static_cast<char>(i * i >> 3));
+  const auto content = idx_bytes(0x08, {3, 100000}, elements);
+  const auto plain = read(content);
+  EXPECT_EQ(plain.bytes, read(gzip_bytes(content)).bytes);
+  // Several members one behind the other are one gzip file; an empty one counts as well.
+  const auto members = gzip_bytes(content.substr(0, 5)) + gzip_bytes("") +
+                       gzip_bytes(content.substr(5, 200000)) + gzip_bytes(content.substr(200005));
+  EXPECT_EQ(plain.bytes, read(members).bytes);
+}
+
+TEST_F(Idx, RejectsWhatIsNoRegularFile) {
+  EXPECT_THAT(message_of<InputError>([&] { (void)read_idx(folder_ / "none"); }),
+              HasSubstr("No such file"));
+  EXPECT_THAT(message_of<InputError>([&] { (void)read_idx(folder_.path()); }),
+              HasSubstr("a folder"));
+}
+
+TEST_F(Idx, RejectsMagicNumbers) {
+  EXPECT_THAT(rejection(""), AllOf(HasSubstr("magic number"), HasSubstr("0 bytes, expected 4")));
+  EXPECT_THAT(rejection(std::string_view("\0\0\x08", 3)), HasSubstr("3 bytes, expected 4"));
+  EXPECT_THAT(
+      rejection(std::string_view("\x03\x08\0\0\0\0\0\x01", 8)),
+      AllOf(HasSubstr("swapped"), HasSubstr("found 03080000"), HasSubstr("expected 00000803")));
+  EXPECT_THAT(rejection("PNG, surely"), AllOf(HasSubstr("offset 0"), HasSubstr("504e472c")));
+  EXPECT_THAT(rejection(idx_bytes(0x0A, {1}, "a")),
+              AllOf(HasSubstr("element type at offset 2 is 0x0a"), HasSubstr("0x0b")));
+  EXPECT_THAT(rejection(idx_bytes(0x08, {}, "a")), HasSubstr("dimensions at offset 3 is 0"));
+}
+
+TEST_F(Idx, RejectsAnotherTypeOrRankThanExpected) {
+  const IdxExpectation images{IdxType::uint8, 3, "images"};
+  EXPECT_THAT(rejection(idx_bytes(0x08, {2}, "ab"), images),
+              AllOf(HasSubstr("00000801 (uint8, rank 1)"), HasSubstr("00000803 (uint8, rank 3)"),
+                    HasSubstr("images")));
+  EXPECT_THAT(rejection(gzip_bytes(idx_bytes(0x0D, {1, 1, 1}, "abcd")), images),
+              AllOf(HasSubstr("00000d03 (float32, rank 3)"), HasSubstr("expected 00000803")));
+}
+
+TEST_F(Idx, RejectsDimensions) {
+  EXPECT_THAT(rejection(idx_bytes(0x08, {2, 0}, "")), HasSubstr("dimension 1 at offset 8 is 0"));
+  EXPECT_THAT(rejection(idx_bytes(0x08, {2, 2}, "").substr(0, 10)),
+              AllOf(HasSubstr("truncated"), HasSubstr("dimension 1 at offset 8 is 2 bytes")));
+  constexpr std::uint32_t most = 0xffffffff;
+  EXPECT_THAT(rejection(idx_bytes(0x08, {most, most, most}, "")), HasSubstr("overflow"));
+  EXPECT_THAT(rejection(idx_bytes(0x0E, {0x80000000, 0x80000000}, "")), HasSubstr("overflow"));
+  EXPECT_THAT(rejection(gzip_bytes(idx_bytes(0x08, {most, most, 2}, ""))), HasSubstr("overflow"));
+}
+
+TEST_F(Idx, RejectsTruncatedAndTrailingData) {
+  const auto content = idx_bytes(0x0B, {2, 2}, "abcdefgh");
+  const auto shorter = content.substr(0, content.size() - 1);
+  EXPECT_THAT(rejection(shorter), AllOf(HasSubstr("truncated"), HasSubstr("2 x 2 of int16"),
+                                        HasSubstr("need 20 bytes"), HasSubstr("has 19")));
+  EXPECT_THAT(rejection(gzip_bytes(shorter)),
+              AllOf(HasSubstr("truncated"), HasSubstr("offset 12 are 7 bytes, expected 8")));
+  EXPECT_THAT(rejection(content + "x"),
+              AllOf(HasSubstr("trailing"), HasSubstr("implies 20 bytes"), HasSubstr("has 21")));
+  EXPECT_THAT(rejection(gzip_bytes(content + "x")),
+              AllOf(HasSubstr("trailing"), HasSubstr("implies 20 bytes")));
+  EXPECT_THAT(rejection(gzip_bytes(content) + "x"),
+              AllOf(HasSubstr("trailing bytes behind the gzip data"), HasSubstr("offset")));
+}
+
+TEST_F(Idx, RejectsWhatCannotBeInTheFileBeforeAllocating) {
+  // 16 TiB, promised by files of a few bytes: an allocation of that size would fail the test.
+  EXPECT_THAT(rejection(idx_bytes(0x08, {0x80000000, 0x2000}, "ab")),
+              AllOf(HasSubstr("truncated"), HasSubstr("has 14")));
+  EXPECT_THAT(rejection(gzip_bytes(idx_bytes(0x08, {0x80000000, 0x2000}, "ab"))),
+              AllOf(HasSubstr("truncated"), HasSubstr("at most")));
+}
+
+TEST_F(Idx, RejectsDamagedGzip) {
+  std::string elements;
+  for (int i = 0; i < 10000; ++i) elements.push_back(static_cast<char>(i * 7919 >> 5));
+  const auto packed = gzip_bytes(idx_bytes(0x08, {10000}, elements));
+  auto damaged = packed;
+  damaged[packed.size() - 8] ^= 1;  // the checksum
+  EXPECT_THAT(rejection(damaged), AllOf(HasSubstr("corrupt gzip"), HasSubstr("check")));
+  damaged = packed;
+  damaged[packed.size() - 4] ^= 1;  // the length
+  EXPECT_THAT(rejection(damaged), HasSubstr("corrupt gzip"));
+  for (const std::size_t size : {std::size_t{5}, packed.size() / 2, packed.size() - 1}) {
+    EXPECT_THAT(rejection(std::string_view(packed).substr(0, size)),
+                AllOf(HasSubstr("truncated"), HasSubstr("gzip")));
+  }
+  // Whichever byte is damaged, the elements are never handed out wrong.
+  const auto right = read(packed).bytes;
+  for (std::size_t i = 2; i < packed.size(); i += 1 + packed.size() / 300) {
+    damaged = packed;
+    damaged[i] ^= 0x10;
+    try {
+      EXPECT_EQ(read(damaged).bytes, right) << "byte " << i;  // the header's time stamp, for one
+    } catch (const InputError&) {
+    }
+  }
+}
+
+TEST_F(Idx, StopsAtAGzipBomb) {
+  // 1000 members that unpack to 1 MiB each behind a header that promises 4 bytes.
+  const auto member = gzip_bytes(std::string(1 << 20, '\0'));
+  std::string bomb = gzip_bytes(idx_bytes(0x08, {4}, "abcd"));
+  for (int i = 0; i < 1000; ++i) bomb += member;
+  EXPECT_THAT(rejection(bomb), AllOf(HasSubstr("trailing"), HasSubstr("implies 12 bytes")));
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,164 @@
+#include "kolo/data/mnist.h"
+
+#include <filesystem>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "data/gzip_bytes.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "support/errors.h"
+#include "support/idx_files.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using testing::gzip_bytes;
+using ::testing::HasSubstr;
+using testing::idx_bytes;
+using testing::message_of;
+using testing::TemporaryFolder;
+using testing::write_small_mnist;
+
+struct Sample {
+  std::vector<float> input;
+  std::int64_t label = -1;
+};
+
+Sample read(const Dataset& dataset, std::int64_t index) {
+  Sample sample;
+  sample.input.resize(static_cast<std::size_t>(dataset.layout().input_size()));
+  dataset.read(index, 0, {sample.input, {&sample.label, 1}, {}});
+  return sample;
+}
+
+std::string rejection(const TemporaryFolder& folder, Normalisation normalisation = {}) {
+  return message_of<InputError>([&] { MnistDataset(folder.path(), Split::train, normalisation); });
+}
+
+TEST(Mnist, ReadsFashionMnist) {
+  const std::filesystem::path folder = "/usr/share/datasets/fashion-mnist";
+  if (!std::filesystem::exists(folder)) {
+    GTEST_SKIP() << "Debian's package dataset-fashion-mnist is not installed";
+  }
+  const MnistDataset training(folder, Split::train);
+  EXPECT_EQ(training.size(), 60000);
+  EXPECT_THAT(training.layout().input_shape, ElementsAre(1, 28, 28));
+  EXPECT_EQ(training.layout().classes, 10);
+  std::vector<std::int64_t> labels, counts(10);
+  for (std::int64_t i = 0; i < training.size(); ++i) {
+    labels.push_back(read(training, i).label);
+    ++counts.at(static_cast<std::size_t>(labels.back()));
+  }
+  labels.resize(5);
+  EXPECT_THAT(labels, ElementsAre(9, 0, 0, 3, 0));
+  EXPECT_THAT(counts, ::testing::Each(6000));
+
+  const MnistDataset validation(folder, Split::validation);
+  EXPECT_EQ(validation.size(), 10000);
+  EXPECT_EQ(read(validation, 0).label, 9);
+}
+
+TEST(Mnist, NormalisesPixels) {
+  const TemporaryFolder folder;
+  folder.write("train-images-idx3-ubyte",
+               idx_bytes(8, {2, 1, 3}, std::string_view("\x00\x01\x02\x80\xfe\xff", 6)));
+  folder.write("train-labels-idx1-ubyte", idx_bytes(8, {2}, std::string_view("\x00\x09", 2)));
+  const MnistDataset standard(folder.path(), Split::train);
+  EXPECT_THAT(standard.layout().input_shape, ElementsAre(1, 1, 3));
+  EXPECT_FLOAT_EQ(read(standard, 0).input[0], -.42421296F);
+  EXPECT_FLOAT_EQ(read(standard, 1).input[2], 2.8214867F);
+  EXPECT_EQ(read(standard, 1).label, 9);
+  const MnistDataset plain(folder.path(), Split::train, {0, 1});
+  EXPECT_THAT(read(plain, 1).input, ElementsAre(128 / 255.0F, 254 / 255.0F, 1.0F));
+}
+
+TEST(Mnist, ReadsEachSplitPlainOrGzip) {
+  const TemporaryFolder plain, packed;
+  write_small_mnist(plain.path(), 30, 20, 20);
+  for (const auto& entry : std::filesystem::directory_iterator(plain.path())) {
+    packed.write(entry.path().filename().string() + ".gz",
+                 gzip_bytes(read_text_file(entry.path())));
+  }
+  for (const auto split : {Split::train, Split::validation}) {
+    const MnistDataset a(plain.path(), split), b(packed.path(), split);
+    ASSERT_EQ(a.size(), split == Split::train ? 30 : 20);
+    ASSERT_EQ(b.size(), a.size());
+    for (std::int64_t i = 0; i < a.size(); ++i) {
+      EXPECT_EQ(read(a, i).label, i % 10);
+      EXPECT_EQ(read(b, i).label, i % 10);
+      EXPECT_EQ(read(a, i).input, read(b, i).input);
+    }
+  }
+}
+
+TEST(Mnist, NamesThePackageForAMissingFile) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(rejection(folder),
+              AllOf(HasSubstr("train-images-idx3-ubyte"), HasSubstr(folder.path().string()),
+                    HasSubstr("dataset-fashion-mnist"), HasSubstr("/usr/share/datasets")));
+  write_small_mnist(folder.path(), 1, 1);
+  std::filesystem::remove(folder / "train-labels-idx1-ubyte");
+  EXPECT_THAT(rejection(folder), HasSubstr("train-labels-idx1-ubyte"));
+  EXPECT_THAT(message_of<InputError>([&] { MnistDataset(folder / "none", Split::validation); }),
+              AllOf(HasSubstr("t10k-images"), HasSubstr("does not exist")));
+}
+
+TEST(Mnist, RejectsFilesThatDoNotFitTogether) {
+  const TemporaryFolder folder;
+  write_small_mnist(folder.path(), 3, 1);
+  folder.write("train-labels-idx1-ubyte", idx_bytes(8, {4}, std::string_view("\0\1\2\3", 4)));
+  EXPECT_THAT(rejection(folder), AllOf(HasSubstr("3 images"), HasSubstr("4 labels")));
+  folder.write("train-labels-idx1-ubyte", idx_bytes(8, {3}, std::string_view("\0\1\12", 3)));
+  EXPECT_THAT(rejection(folder),
+              AllOf(HasSubstr("label 2"), HasSubstr("is 10"), HasSubstr("expected 0 to 9")));
+  std::filesystem::copy_file(folder / "train-images-idx3-ubyte", folder / "train-labels-idx1-ubyte",
+                             std::filesystem::copy_options::overwrite_existing);
+  EXPECT_THAT(rejection(folder), AllOf(HasSubstr("00000803"), HasSubstr("labels")));
+}
+
+TEST(Mnist, RejectsNormalisations) {
+  const TemporaryFolder folder;
+  write_small_mnist(folder.path(), 1, 1);
+  EXPECT_THAT(rejection(folder, {0, 0}), HasSubstr("deviation 0"));
+  EXPECT_THAT(rejection(folder, {std::numeric_limits<float>::quiet_NaN(), 1}), HasSubstr("nan"));
+}
+
+TEST(Mnist, RefusesSamplesAndPlacesThatAreNotThere) {
+  const TemporaryFolder folder;
+  write_small_mnist(folder.path(), 3, 1);
+  const MnistDataset dataset(folder.path(), Split::train);
+  EXPECT_THAT(message_of<Error>([&] { (void)read(dataset, 3); }),
+              HasSubstr("sample 3 of a dataset of 3"));
+  EXPECT_THAT(message_of<Error>([&] { (void)read(dataset, -1); }), HasSubstr("sample -1"));
+  std::vector<float> short_input(783);
+  std::int64_t label = 0;
+  EXPECT_THAT(message_of<Error>([&] {
+                dataset.read(0, 0, {short_input, {&label, 1}, {}});
+              }),
+              AllOf(HasSubstr("784"), HasSubstr("783")));
+}
+
+TEST(Subset, IsTheFirstSamples) {
+  const TemporaryFolder folder;
+  write_small_mnist(folder.path(), 20, 1);
+  const auto whole = std::make_shared<MnistDataset>(folder.path(), Split::train);
+  const Subset subset(whole, 12);
+  EXPECT_EQ(subset.size(), 12);
+  EXPECT_EQ(subset.layout().input_shape, whole->layout().input_shape);
+  EXPECT_EQ(read(subset, 11).input, read(*whole, 11).input);
+  EXPECT_THAT(message_of<Error>([&] { (void)read(subset, 12); }), HasSubstr("sample 12"));
+  for (const std::int64_t count : {-1, 0, 21}) {
+    EXPECT_THAT(message_of<InputError>([&] { Subset(whole, count); }),
+                HasSubstr("expected 1 to 20"));
+  }
+}
+
+}  // namespace
+}  // namespace kolo

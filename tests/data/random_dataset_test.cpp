@@ -1,0 +1,94 @@
+#include "kolo/data/random_dataset.h"
+
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "support/errors.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using testing::message_of;
+
+struct Sample {
+  std::vector<float> input, target;
+  std::int64_t label = -1;
+};
+
+Sample read(const Dataset& dataset, std::int64_t index) {
+  const auto& layout = dataset.layout();
+  Sample sample;
+  sample.input.assign(static_cast<std::size_t>(layout.input_size()), NAN);
+  if (layout.classes > 0) {
+    dataset.read(index, 0, {sample.input, {&sample.label, 1}, {}});
+  } else {
+    sample.target.assign(static_cast<std::size_t>(layout.target_size()), NAN);
+    dataset.read(index, 0, {sample.input, {}, sample.target});
+  }
+  return sample;
+}
+
+TEST(RandomDataset, DependsOnSeedAndIndexOnly) {
+  const RandomDataset a({{1, 28, 28}, 10, {}}, 100, 7), again({{1, 28, 28}, 10, {}}, 50, 7),
+      other({{1, 28, 28}, 10, {}}, 100, 8);
+  std::set<float> firsts;
+  for (std::int64_t i = 0; i < 50; ++i) {
+    EXPECT_EQ(read(a, i).input, read(again, i).input);
+    EXPECT_EQ(read(a, i).label, read(again, i).label);
+    EXPECT_NE(read(a, i).input, read(other, i).input);
+    firsts.insert(read(a, i).input[0]);
+  }
+  EXPECT_GT(firsts.size(), 45U);
+}
+
+TEST(RandomDataset, IsNormalWithUniformLabels) {
+  const RandomDataset dataset({{1000}, 4, {}}, 1000, 3);
+  double sum = 0, squares = 0;
+  std::vector<int> counts(4);
+  for (std::int64_t i = 0; i < dataset.size(); ++i) {
+    const auto sample = read(dataset, i);
+    for (const double x : sample.input) {
+      sum += x;
+      squares += x * x;
+    }
+    ++counts.at(static_cast<std::size_t>(sample.label));
+  }
+  EXPECT_NEAR(sum / 1e6, 0, .02);
+  EXPECT_NEAR(squares / 1e6, 1, .02);
+  for (const int count : counts) EXPECT_NEAR(count, 250, 70);
+}
+
+TEST(RandomDataset, FillsTargetsOfNumbersAndInputsLargerThanItsPool) {
+  const RandomDataset dataset({{2, 200000}, 0, {3, 5}}, 2, 1);
+  for (const std::int64_t index : {0, 1}) {
+    const auto sample = read(dataset, index);
+    const auto is_finite = ::testing::ResultOf([](float x) { return std::isfinite(x); }, true);
+    EXPECT_THAT(sample.input, Each(is_finite));
+    EXPECT_THAT(sample.target, Each(is_finite));
+  }
+  EXPECT_NE(read(dataset, 0).target, read(dataset, 1).target);
+}
+
+TEST(RandomDataset, RejectsItsOptions) {
+  EXPECT_THAT(message_of<InputError>([] {
+                RandomDataset({{1}, 10, {}}, 0, 1);
+              }),
+              HasSubstr("0 samples"));
+  EXPECT_THAT(message_of<InputError>([] {
+                RandomDataset({{1, 0}, 10, {}}, 1, 1);
+              }),
+              HasSubstr("[1, 0]"));
+  EXPECT_THAT(message_of<InputError>([] {
+                RandomDataset({{1}, -1, {}}, 1, 1);
+              }),
+              HasSubstr("-1 classes"));
+}
+
+}  // namespace
+}  // namespace kolo
