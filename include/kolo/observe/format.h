@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+// Numbers for people to read.
+namespace kolo {
+
+// "938", "60 000", "-1 281 167": groups of three digits apart.
+[[nodiscard]] std::string format_count(std::int64_t count);
+
+// Three or more significant digits: "0.042", "3.14", "57.3", "938", "21 480"; "?" for what is not
+// finite or negative.
+[[nodiscard]] std::string format_rate(double per_second);
+
+// "17 B", "1.50 KiB", "128 MiB", "2.30 GiB".
+[[nodiscard]] std::string format_bytes(std::uint64_t bytes);
+
+// "00:14", "12:05", "3:07:00"; "--:--" for what is not finite or negative.
+[[nodiscard]] std::string format_clock(double seconds);
+
+}  // namespace kolo

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace kolo {
+
+// What was not measured; null in the file.
+inline constexpr double not_measured = std::numeric_limits<double>::quiet_NaN();
+
+// One pass over the training data. Losses and accuracies are means over all samples of all ranks;
+// accuracies from 0 to 1.
+struct EpochRecord {
+  std::int64_t epoch = 0;  // 0: before training
+  std::int64_t step = 0;   // optimizer steps done at its end
+  double loss = not_measured;
+  double accuracy = not_measured;
+  double val_loss = not_measured;
+  double val_accuracy = not_measured;
+  double lr = not_measured;
+  double seconds = not_measured;
+  double samples_per_second = not_measured;  // of all ranks together
+  double data_wait_seconds = not_measured;   // how long the training loop waited for batches
+};
+
+// One optimizer step, or the mean of a few.
+struct StepRecord {
+  std::int64_t step = 0;
+  double loss = not_measured;
+  double accuracy = not_measured;
+  double lr = not_measured;
+  double samples_per_second = not_measured;
+};
+
+// The record of a run, written as history.json:
+//   {"n_ranks": 2, "epochs": [EpochRecord ...], "steps": [StepRecord ...], "summary": {...}}
+// with the structs' member names as keys, and null for what is not finite, which JSON can't hold.
+// "steps" is only there when steps were added. One thread at a time.
+class History {
+ public:
+  explicit History(int n_ranks = 1) : n_ranks_(n_ranks) {}
+
+  void add(const EpochRecord& record) { epochs_.push_back(record); }
+  void add(const StepRecord& record) { steps_.push_back(record); }
+  // Forgets the records after `step` and the summary: a run that goes on from a checkpoint of that
+  // step writes them anew.
+  void drop_after(std::int64_t step);
+
+  [[nodiscard]] int n_ranks() const { return n_ranks_; }
+  [[nodiscard]] std::span<const EpochRecord> epochs() const { return epochs_; }
+  [[nodiscard]] std::span<const StepRecord> steps() const { return steps_; }
+  // Whatever is worth knowing at the end: the best accuracy, the mean epoch time. An object.
+  [[nodiscard]] nlohmann::ordered_json& summary() { return summary_; }
+  [[nodiscard]] const nlohmann::ordered_json& summary() const { return summary_; }
+
+  [[nodiscard]] nlohmann::ordered_json to_json() const;
+  // Error: not what to_json() makes, naming the field. Unknown fields are left out, missing
+  // measurements are not_measured.
+  [[nodiscard]] static History from_json(const nlohmann::ordered_json& document);
+
+  // Writes the file whole or not at all (AtomicFile), one record a line. The cost grows with the
+  // number of records.
+  void write(const std::filesystem::path& path) const;
+  // Error, naming the file: it can't be read or is malformed.
+  [[nodiscard]] static History read(const std::filesystem::path& path);
+
+ private:
+  int n_ranks_ = 1;
+  std::vector<EpochRecord> epochs_;
+  std::vector<StepRecord> steps_;
+  nlohmann::ordered_json summary_ = nlohmann::ordered_json::object();
+};
+
+}  // namespace kolo

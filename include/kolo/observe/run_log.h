@@ -1,0 +1,76 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace kolo {
+
+struct RunLogOptions {
+  std::ostream* console =
+      nullptr;                 // std::cerr or std::cout, outliving the log; nullptr: no console
+  bool colour = false;         // ANSI colours on the console: see detect_colour()
+  std::filesystem::path file;  // <run folder>/out.log, appended to; empty: no file
+  int verbosity =
+      0;  // what the console shows: -1 warnings and errors, 0 information too, 1 everything
+};
+
+// Whether to colour what goes to this file descriptor: a terminal, and the user did not object
+// (NO_COLOR, TERM=dumb).
+[[nodiscard]] bool detect_colour(int descriptor);
+
+// What a run has to say: to the console as plain lines ("warning: ..." and "error: ..." marked), to
+// a file with time stamps. The file always gets information, warnings and errors, and with
+// verbosity 1 everything; it is flushed after each line except debug.
+//
+// A line never mixes with a progress bar when it is printed through it:
+//   log.route_console_through([&](std::string_view line) { bar.print_above(line); });
+//
+// All methods may be called from several threads.
+class RunLog {
+ public:
+  // Error: the file can't be opened.
+  explicit RunLog(const RunLogOptions& options);
+  // Says nothing anywhere: for ranks other than 0.
+  [[nodiscard]] static RunLog silent() { return RunLog(RunLogOptions{}); }
+  RunLog(RunLog&&) noexcept;
+  RunLog& operator=(RunLog&&) noexcept;
+  ~RunLog();
+
+  template <typename... Arguments>
+  void debug(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    write(Level::debug, format, fmt::make_format_args(arguments...));
+  }
+  template <typename... Arguments>
+  void info(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    write(Level::info, format, fmt::make_format_args(arguments...));
+  }
+  template <typename... Arguments>
+  void warn(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    write(Level::warning, format, fmt::make_format_args(arguments...));
+  }
+  template <typename... Arguments>
+  void error(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    write(Level::error, format, fmt::make_format_args(arguments...));
+  }
+
+  // From now on `print` gets the console's lines, without their newline; an empty function restores
+  // the stream. It must not log, and what it uses must live until it is replaced.
+  void route_console_through(std::function<void(std::string_view)> print);
+
+ private:
+  enum class Level { debug, info, warning, error };
+  struct Implementation;
+
+  void write(Level level, fmt::string_view format, fmt::format_args arguments);
+
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace kolo

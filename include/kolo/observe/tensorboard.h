@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "kolo/base/clock.h"
+#include "kolo/base/file.h"
+
+namespace kolo {
+
+// Writes an event file that TensorBoard shows. Source: TensorFlow's event.proto and summary.proto
+// (the fields used here are in src/observe/tensorboard_event.proto) in TFRecord framing: length,
+// its masked CRC-32C, the message, its masked CRC-32C.
+//
+// Events are buffered; flush() hands them to the system, as does the destructor (which can't report
+// a failure) and a full buffer (64 KiB). One thread at a time.
+class TensorBoardWriter {
+ public:
+  // Makes folder/events.out.tfevents.<seconds>.<host>.<pid><suffix>; the folder is made where it is
+  // missing. A file of that name is never touched: the seconds go up until the name is free. Error:
+  // the file can't be made or written.
+  explicit TensorBoardWriter(const std::filesystem::path& folder, std::string_view suffix = {});
+  TensorBoardWriter(const TensorBoardWriter&) = delete;
+  TensorBoardWriter& operator=(const TensorBoardWriter&) = delete;
+  ~TensorBoardWriter();
+
+  // `tag` groups by its slashes ("loss/train"); `time` is in seconds since 1970. Stored in single
+  // precision.
+  void add_scalar(std::string_view tag, double value, std::int64_t step, double time = wall_time());
+
+  // Tells TensorBoard to forget what earlier files of the folder say about `step` and later ones:
+  // for a run that goes on from a checkpoint and is about to write them anew.
+  void forget_from(std::int64_t step, double time = wall_time());
+
+  void flush();
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  void append_record(const std::string& message);
+
+  std::filesystem::path path_;
+  FileDescriptor file_;
+  std::string pending_;
+  std::set<std::string, std::less<>> known_tags_;
+};
+
+}  // namespace kolo

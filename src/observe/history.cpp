@@ -1,0 +1,144 @@
+#include "kolo/observe/history.h"
+
+#include <cmath>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+
+namespace kolo {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <typename Record>
+struct Field {
+  const char* name;
+  double Record::*member;
+};
+
+constexpr Field<EpochRecord> epoch_fields[] = {
+    {"loss", &EpochRecord::loss},
+    {"accuracy", &EpochRecord::accuracy},
+    {"val_loss", &EpochRecord::val_loss},
+    {"val_accuracy", &EpochRecord::val_accuracy},
+    {"lr", &EpochRecord::lr},
+    {"seconds", &EpochRecord::seconds},
+    {"samples_per_second", &EpochRecord::samples_per_second},
+    {"data_wait_seconds", &EpochRecord::data_wait_seconds}};
+
+constexpr Field<StepRecord> step_fields[] = {
+    {"loss", &StepRecord::loss},
+    {"accuracy", &StepRecord::accuracy},
+    {"lr", &StepRecord::lr},
+    {"samples_per_second", &StepRecord::samples_per_second}};
+
+template <typename Record>
+void write_fields(Json& json, const Record& record, std::span<const Field<Record>> fields) {
+  for (const auto& field : fields) {
+    const double value = record.*field.member;
+    json[field.name] = std::isfinite(value) ? Json(value) : Json(nullptr);
+  }
+}
+
+template <typename Record>
+void read_fields(const Json& json, Record& record, std::span<const Field<Record>> fields) {
+  for (const auto& field : fields) {
+    const auto value = json.find(field.name);
+    if (value == json.end() || value->is_null()) continue;
+    if (!value->is_number()) {
+      throw Error(fmt::format("history: \"{}\" is {}, expected a number or null", field.name,
+                              value->type_name()));
+    }
+    record.*field.member = value->template get<double>();
+  }
+}
+
+Json json_of(const EpochRecord& record) {
+  Json json{{"epoch", record.epoch}, {"step", record.step}};
+  write_fields<EpochRecord>(json, record, epoch_fields);
+  return json;
+}
+
+Json json_of(const StepRecord& record) {
+  Json json{{"step", record.step}};
+  write_fields<StepRecord>(json, record, step_fields);
+  return json;
+}
+
+// One record a line, so that a long history can still be read and compared line by line.
+std::string lines_of(const Json& records) {
+  std::string text = "[";
+  for (const auto& record : records) {
+    text += fmt::format("{}\n    {}", text.size() == 1 ? "" : ",", record.dump());
+  }
+  return text + "\n  ]";
+}
+
+}  // namespace
+
+void History::drop_after(std::int64_t step) {
+  std::erase_if(epochs_, [=](const EpochRecord& record) { return record.step > step; });
+  std::erase_if(steps_, [=](const StepRecord& record) { return record.step > step; });
+  summary_ = Json::object();
+}
+
+Json History::to_json() const {
+  Json document{{"n_ranks", n_ranks_}, {"epochs", Json::array()}};
+  for (const auto& record : epochs_) document["epochs"].push_back(json_of(record));
+  if (!steps_.empty()) document["steps"] = Json::array();
+  for (const auto& record : steps_) document["steps"].push_back(json_of(record));
+  document["summary"] = summary_;
+  return document;
+}
+
+History History::from_json(const Json& document) {
+  try {
+    History history(document.at("n_ranks").get<int>());
+    for (const auto& json : document.at("epochs")) {
+      EpochRecord record;
+      record.epoch = json.at("epoch").get<std::int64_t>();
+      record.step = json.at("step").get<std::int64_t>();
+      read_fields<EpochRecord>(json, record, epoch_fields);
+      history.add(record);
+    }
+    for (const auto& json : document.value("steps", Json::array())) {
+      StepRecord record;
+      record.step = json.at("step").get<std::int64_t>();
+      read_fields<StepRecord>(json, record, step_fields);
+      history.add(record);
+    }
+    history.summary_ = document.value("summary", Json::object());
+    return history;
+  } catch (const Json::exception& error) {
+    throw Error(fmt::format("history: malformed: {}", error.what()));
+  }
+}
+
+void History::write(const std::filesystem::path& path) const {
+  std::string text = "{";
+  const Json document = to_json();
+  for (const auto& [key, value] : document.items()) {
+    const bool is_records = value.is_array() && !value.empty();
+    text += fmt::format(
+        "{}\n  \"{}\": {}", text.size() == 1 ? "" : ",", key,
+        is_records ? lines_of(value) : value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  write_file_atomically(path, text + "\n}\n");
+}
+
+History History::read(const std::filesystem::path& path) {
+  const std::string text = read_text_file(path);
+  try {
+    return from_json(Json::parse(text));
+  } catch (const Json::exception& error) {
+    throw Error(fmt::format("history: {} is not valid JSON: {}", path.string(), error.what()));
+  } catch (const Error& error) {
+    throw Error(fmt::format("{} (in {})", error.what(), path.string()));
+  }
+}
+
+}  // namespace kolo

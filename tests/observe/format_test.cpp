@@ -1,0 +1,52 @@
+#include "kolo/observe/format.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+
+namespace kolo {
+namespace {
+
+TEST(Format, CountsAreGrouped) {
+  EXPECT_EQ(format_count(0), "0");
+  EXPECT_EQ(format_count(938), "938");
+  EXPECT_EQ(format_count(1000), "1 000");
+  EXPECT_EQ(format_count(60000), "60 000");
+  EXPECT_EQ(format_count(-1281167), "-1 281 167");
+  EXPECT_EQ(format_count(-100), "-100");
+  EXPECT_EQ(format_count(std::numeric_limits<std::int64_t>::min()), "-9 223 372 036 854 775 808");
+}
+
+TEST(Format, RatesKeepTheDigitsThatMatter) {
+  EXPECT_EQ(format_rate(0), "0.00");
+  EXPECT_EQ(format_rate(0.0417), "0.042");
+  EXPECT_EQ(format_rate(0.9999), "1.00");
+  EXPECT_EQ(format_rate(3.14159), "3.14");
+  EXPECT_EQ(format_rate(57.25), "57.2");
+  EXPECT_EQ(format_rate(99.96), "100");
+  EXPECT_EQ(format_rate(21480.4), "21 480");
+  EXPECT_EQ(format_rate(std::nan("")), "?");
+  EXPECT_EQ(format_rate(-1), "?");
+  EXPECT_EQ(format_rate(1e300), "?");
+}
+
+TEST(Format, BytesInBinaryUnits) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(1023), "1023 B");
+  EXPECT_EQ(format_bytes(1536), "1.50 KiB");
+  EXPECT_EQ(format_bytes(128ULL << 20), "128 MiB");
+  EXPECT_EQ(format_bytes((1ULL << 20) - 1), "1.00 MiB");
+  EXPECT_EQ(format_bytes(std::numeric_limits<std::uint64_t>::max()), "16.0 EiB");
+}
+
+TEST(Format, ClockTimes) {
+  EXPECT_EQ(format_clock(13.6), "00:14");
+  EXPECT_EQ(format_clock(725), "12:05");
+  EXPECT_EQ(format_clock(3599.7), "1:00:00");
+  EXPECT_EQ(format_clock(100 * 3600 + 61), "100:01:01");
+  EXPECT_EQ(format_clock(std::numeric_limits<double>::infinity()), "--:--");
+}
+
+}  // namespace
+}  // namespace kolo
