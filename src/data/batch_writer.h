@@ -4,20 +4,20 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "kolo/data/dataset.h"
 #include "kolo/data/loader.h"
+#include "tensor_pool.h"
 
 namespace kolo {
 
-// Writes samples in place into the tensors of a batch. Keeps up to `keep` pairs of tensors and uses
-// a pair again once nothing outside refers to its memory. Thread-safe.
+// Writes samples in place into the tensors of a batch, whose memory it uses again when nobody holds
+// it. Thread-safe.
 class BatchWriter {
  public:
+  // Keeps the memory of up to `keep` batches that nobody uses.
   BatchWriter(std::shared_ptr<const Dataset> dataset, std::int64_t batch_size, std::size_t keep);
 
   // Loads these samples, at most batch_size. Asks before each sample whether the batch is still
@@ -27,19 +27,11 @@ class BatchWriter {
                                            const std::function<bool()>& is_wanted);
 
  private:
-  struct Buffers {
-    torch::Tensor input, target;  // of batch_size samples
-  };
-  [[nodiscard]] Batch take(std::int64_t samples);
-  [[nodiscard]] Buffers allocate() const;
-
   std::shared_ptr<const Dataset> dataset_;
+  bool has_classes_;
   std::size_t input_size_;
   std::size_t target_size_;
-  std::vector<std::int64_t> input_shape_, target_shape_;  // of a full batch
-  std::size_t keep_;
-  std::mutex mutex_;
-  std::vector<Buffers> kept_;
+  std::shared_ptr<TensorPool> inputs_, targets_;
 };
 
 }  // namespace kolo
