@@ -68,7 +68,7 @@ TEST_F(Idx, ElementsOfAnotherTypeAreRefused) {
 
 TEST_F(Idx, PlainAndGzipAreTheSameWhateverTheName) {
   std::string elements;
-  for (int i = 0; i < 300000; ++i) elements.push_back(static_cast<char>(i * i >> 3));
+  for (std::uint32_t i = 0; i < 300000; ++i) elements.push_back(static_cast<char>(i * i >> 3));
   const auto content = idx_bytes(0x08, {3, 100000}, elements);
   const auto plain = read(content);
   EXPECT_EQ(plain.bytes, read(gzip_bytes(content)).bytes);
