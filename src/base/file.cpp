@@ -115,9 +115,13 @@ AtomicFile::~AtomicFile() {
   std::filesystem::remove(aside_, ignored);
 }
 
-void AtomicFile::write(std::span<const std::byte> bytes) { write_all(file_.get(), bytes, aside_); }
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  write_all(file_.get(), bytes, aside_);
+}
 
-void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+void AtomicFile::write(std::string_view text) {
+  write(std::as_bytes(std::span(text)));
+}
 
 void AtomicFile::commit() {
   if (::fsync(file_.get()) != 0) fail("flush", aside_);

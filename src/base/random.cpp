@@ -36,7 +36,9 @@ std::uint64_t CounterRandom::next64() {
   return high << 32 | next();
 }
 
-float CounterRandom::uniform() { return static_cast<float>(next() >> 8) * 0x1p-24F; }
+float CounterRandom::uniform() {
+  return static_cast<float>(next() >> 8) * 0x1p-24F;
+}
 
 std::uint32_t CounterRandom::below(std::uint32_t bound) {
   // Numbers under this remainder would make the low results more likely than the others.

@@ -36,7 +36,8 @@ TEST(AtomicFile, WithoutCommitTheOldFileStaysAndNothingIsLeft) {
 
 TEST(OpenRegularFile, SaysWhatItFound) {
   const TemporaryFolder folder;
-  EXPECT_THAT(message_of<Error>([&] { (void)open_regular_file(folder.path()); }), HasSubstr("a folder"));
+  EXPECT_THAT(message_of<Error>([&] { (void)open_regular_file(folder.path()); }),
+              HasSubstr("a folder"));
   ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
   EXPECT_THAT(message_of<Error>([&] { (void)open_regular_file(folder / "pipe"); }),
               HasSubstr("not a regular file"));

@@ -42,12 +42,14 @@ std::vector<ProcessLine> all_processes() {
     char state = 0;
     pid_t group = 0;
     line.pid = static_cast<pid_t>(std::stol(name));
-    if (fields >> state >> line.parent >> group >> line.session && state != 'Z') lines.push_back(line);
+    if (fields >> state >> line.parent >> group >> line.session && state != 'Z')
+      lines.push_back(line);
   }
   return lines;
 }
 
-// The program's session and all its descendants: as this process is a subreaper, orphans stay in its tree.
+// The program's session and all its descendants: as this process is a subreaper, orphans stay in
+// its tree.
 std::vector<pid_t> survivors(pid_t session) {
   const auto processes = all_processes();
   std::vector<pid_t> found;
@@ -58,7 +60,8 @@ std::vector<pid_t> survivors(pid_t session) {
   while (grown) {
     grown = false;
     for (const auto& line : processes) {
-      const bool belongs = line.session == session || line.parent == getpid() || is_found(line.parent);
+      const bool belongs =
+          line.session == session || line.parent == getpid() || is_found(line.parent);
       if (belongs && !is_found(line.pid)) {
         found.push_back(line.pid);
         grown = true;
@@ -110,7 +113,8 @@ void redirect(const std::filesystem::path& path, int target) {
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing >= 0) dup2(nothing, STDIN_FILENO);
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
-  if (!options.working_directory.empty() && chdir(options.working_directory.c_str()) != 0) _exit(126);
+  if (!options.working_directory.empty() && chdir(options.working_directory.c_str()) != 0)
+    _exit(126);
   execvp(arguments[0], arguments.data());
   _exit(127);
 }

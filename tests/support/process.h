@@ -22,9 +22,10 @@ struct ProcessOptions {
   bool pass_output_through = false;                // leave stdout and stderr as they are
 };
 
-// Runs a program (argv[0] is looked up in PATH) and waits for it. It gets a session of its own; after the deadline, and when the
-// program has ended but left children behind, every process of that session and every descendant is killed: nothing outlives the
-// call. Must be called from one thread at a time.
+// Runs a program (argv[0] is looked up in PATH) and waits for it. It gets a session of its own;
+// after the deadline, and when the program has ended but left children behind, every process of
+// that session and every descendant is killed: nothing outlives the call. Must be called from one
+// thread at a time.
 [[nodiscard]] ProcessResult run_process(const std::vector<std::string>& argv,
                                         const ProcessOptions& options = {});
 

@@ -1,5 +1,6 @@
-// run_with_deadline SECONDS PROGRAM [ARGUMENT...]: runs a program and ends with its status; after the deadline the program and
-// everything it started is killed and the status is 124. For MPI tests, whose hangs must never outlive them.
+// run_with_deadline SECONDS PROGRAM [ARGUMENT...]: runs a program and ends with its status; after
+// the deadline the program and everything it started is killed and the status is 124. For MPI
+// tests, whose hangs must never outlive them.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include <cstdint>
 #include <concepts>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
@@ -10,13 +10,15 @@
 
 #include "kolo/base/error.h"
 
-// Arithmetic on sizes that come from files, users or other ranks. Everything throws kolo::Error instead of wrapping round.
+// Arithmetic on sizes that come from files, users or other ranks. Everything throws kolo::Error
+// instead of wrapping round.
 namespace kolo {
 
 template <std::integral T>
 [[nodiscard]] T checked_multiply(T a, T b) {
   T product{};
-  if (__builtin_mul_overflow(a, b, &product)) throw Error(fmt::format("size overflow: {} x {}", a, b));
+  if (__builtin_mul_overflow(a, b, &product))
+    throw Error(fmt::format("size overflow: {} x {}", a, b));
   return product;
 }
 

@@ -5,14 +5,15 @@
 
 namespace kolo {
 
-// The base of everything kolo throws. A message names the subsystem, what was tried, the value it got, the values it accepts, the
-// rank where that matters, and what to do next.
+// The base of everything kolo throws. A message names the subsystem, what was tried, the value it
+// got, the values it accepts, the rank where that matters, and what to do next.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& message) : std::runtime_error(message) {}
 };
 
-// The user's input was wrong: a configuration, an option, a data file. The program prints the message and exits with status 2.
+// The user's input was wrong: a configuration, an option, a data file. The program prints the
+// message and exits with status 2.
 class InputError : public Error {
  public:
   using Error::Error;

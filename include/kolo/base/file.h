@@ -29,7 +29,8 @@ class FileDescriptor {
 // Writes everything (short writes and EINTR handled); throws Error that names the path.
 void write_all(int descriptor, std::span<const std::byte> bytes, const std::filesystem::path& path);
 
-// Reads at most bytes.size() bytes (short reads and EINTR handled); returns how many there were before the end of the file.
+// Reads at most bytes.size() bytes (short reads and EINTR handled); returns how many there were
+// before the end of the file.
 [[nodiscard]] std::size_t read_up_to(int descriptor, std::span<std::byte> bytes,
                                      const std::filesystem::path& path);
 
@@ -44,8 +45,9 @@ void flush_to_disk(const std::filesystem::path& path);
 // Renames and flushes the folder that holds the new name, so that the rename survives a crash.
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// A file that appears under its name only when it is whole: written aside in the same folder, flushed, renamed by commit().
-// Without commit() it vanishes and an older file of that name stays as it was.
+// A file that appears under its name only when it is whole: written aside in the same folder,
+// flushed, renamed by commit(). Without commit() it vanishes and an older file of that name stays
+// as it was.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);

@@ -5,13 +5,15 @@
 
 namespace kolo {
 
-// One block of the counter-based generator Philox4x32-10: four uniform 32-bit words that depend on nothing but counter and key.
-// Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11. Any worker on any rank gets the same numbers for
-// the same (seed, epoch, index), in any order, without a state to save.
+// One block of the counter-based generator Philox4x32-10: four uniform 32-bit words that depend on
+// nothing but counter and key. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2,
+// 3", SC11. Any worker on any rank gets the same numbers for the same (seed, epoch, index), in any
+// order, without a state to save.
 [[nodiscard]] std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
                                                   std::array<std::uint32_t, 2> key);
 
-// A stream of random numbers that belongs to (seed, stream, index), for example (seed, epoch, sample).
+// A stream of random numbers that belongs to (seed, stream, index), for example (seed, epoch,
+// sample).
 class CounterRandom {
  public:
   CounterRandom(std::uint64_t seed, std::uint32_t stream, std::uint64_t index)
@@ -36,6 +38,7 @@ class CounterRandom {
 };
 
 // A 64-bit seed for a sub-stream, for generators that take one number (LibTorch's, for instance).
-[[nodiscard]] std::uint64_t derive_seed(std::uint64_t seed, std::uint32_t stream, std::uint64_t index);
+[[nodiscard]] std::uint64_t derive_seed(std::uint64_t seed, std::uint32_t stream,
+                                        std::uint64_t index);
 
 }  // namespace kolo

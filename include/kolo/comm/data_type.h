@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+namespace kolo {
+
+// Element types of collectives. float16 and bfloat16 travel as 16-bit patterns and are reduced in
+// float32; boolean is one byte that holds 0 or 1.
+enum class DataType : std::uint8_t {
+  float64,
+  float32,
+  float16,
+  bfloat16,
+  int64,
+  int32,
+  int16,
+  int8,
+  uint8,
+  boolean
+};
+
+inline constexpr DataType all_data_types[] = {
+    DataType::float64, DataType::float32, DataType::float16, DataType::bfloat16, DataType::int64,
+    DataType::int32,   DataType::int16,   DataType::int8,    DataType::uint8,    DataType::boolean};
+
+[[nodiscard]] std::size_t size_of(DataType type);  // bytes an element
+[[nodiscard]] std::string_view name_of(DataType type);
+
+// What an all-reduce or reduce-scatter computes, element by element, in the order of ranks.
+// - sum: integers wrap round; of booleans it is the logical or.
+// - average: the sum times 1/size; integers are divided, rounding towards zero; not for booleans.
+// - min, max: of booleans the logical and, or.
+enum class ReduceOp : std::uint8_t { sum, average, min, max };
+
+[[nodiscard]] std::string_view name_of(ReduceOp op);
+
+template <typename T>
+[[nodiscard]] constexpr DataType data_type_of() {
+  using V = std::remove_cv_t<T>;
+  if constexpr (std::is_same_v<V, double>)
+    return DataType::float64;
+  else if constexpr (std::is_same_v<V, float>)
+    return DataType::float32;
+  else if constexpr (std::is_same_v<V, bool>)
+    return DataType::boolean;
+  else {
+    static_assert(std::is_integral_v<V> && (std::is_signed_v<V> || sizeof(V) == 1),
+                  "kolo has no element type for this");
+    if constexpr (sizeof(V) == 8)
+      return DataType::int64;
+    else if constexpr (sizeof(V) == 4)
+      return DataType::int32;
+    else if constexpr (sizeof(V) == 2)
+      return DataType::int16;
+    else if constexpr (std::is_signed_v<V>)
+      return DataType::int8;
+    else
+      return DataType::uint8;
+  }
+}
+
+// Contiguous memory that a collective writes (or reads and writes). It does not own the memory.
+struct Buffer {
+  void* data = nullptr;
+  std::int64_t count = 0;  // elements
+  DataType type = DataType::uint8;
+
+  Buffer() = default;
+  Buffer(void* memory, std::int64_t elements, DataType element_type)
+      : data(memory), count(elements), type(element_type) {}
+  template <typename T>
+  requires(!std::is_const_v<T>)
+      Buffer(std::span<T> values)  // NOLINT: a span is meant to pass for a buffer
+      : Buffer(values.data(), static_cast<std::int64_t>(values.size()), data_type_of<T>()) {}
+
+  [[nodiscard]] std::size_t bytes() const {
+    return static_cast<std::size_t>(count) * size_of(type);
+  }
+};
+
+// Contiguous memory that a collective only reads.
+struct ConstBuffer {
+  const void* data = nullptr;
+  std::int64_t count = 0;
+  DataType type = DataType::uint8;
+
+  ConstBuffer() = default;
+  ConstBuffer(const void* memory, std::int64_t elements, DataType element_type)
+      : data(memory), count(elements), type(element_type) {}
+  ConstBuffer(const Buffer& buffer)  // NOLINT: every buffer can be read
+      : ConstBuffer(buffer.data, buffer.count, buffer.type) {}
+  template <typename T>
+  ConstBuffer(std::span<T> values)  // NOLINT
+      : ConstBuffer(values.data(), static_cast<std::int64_t>(values.size()), data_type_of<T>()) {}
+
+  [[nodiscard]] std::size_t bytes() const {
+    return static_cast<std::size_t>(count) * size_of(type);
+  }
+};
+
+}  // namespace kolo

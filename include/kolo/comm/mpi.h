@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kolo/comm/communicator.h"
+
+namespace kolo {
+
+// How much MPI lets threads call it (MPI-4, section 11.6).
+enum class ThreadLevel : std::uint8_t { single, funneled, serialized, multiple };
+
+[[nodiscard]] std::string_view name_of(ThreadLevel level);
+
+enum class SharedMemory : std::uint8_t { automatic, on, off };
+
+struct MpiOptions {
+  // What is asked of MPI_Init_thread. With `multiple` every communicator has a communication thread
+  // of its own, with `serialized` all share one; with less, asynchronous collectives run before
+  // their call returns: correct, but nothing overlaps.
+  ThreadLevel thread_level = ThreadLevel::multiple;
+
+  // The node-local stage: ranks of a node reduce out of each other's memory, MPI only carries
+  // slices between nodes. Automatic: on where a node has more than one rank and MPI grants shared
+  // windows. On: as automatic, but an Error where they are not granted.
+  SharedMemory shared_memory = SharedMemory::automatic;
+
+  // Sizes that tests make small to reach the paths for large buffers.
+  std::int64_t largest_count = std::int64_t{1} << 30;  // elements in one MPI call
+  std::size_t staging_bytes = std::size_t{1} << 20;  // of shared memory a rank, besides allocate()
+  std::size_t whole_limit_bytes = 8192;  // all-reduces up to here are done whole by every rank
+
+  // Pretends that consecutive ranks are on nodes of these sizes, for example {2, 1}; only ranks
+  // that really share a node may be put together. Empty: as it is.
+  std::vector<int> ranks_on_nodes;
+};
+
+// All processes of the MPI job. MPI is initialised when it is not (and finalised with the last
+// handle then); one that the program has initialised is respected, with the thread level it has.
+// Collective; call it once, from the main thread.
+[[nodiscard]] Communicator mpi_communicator(const MpiOptions& options = {});
+
+// "Open MPI v4.1.4, ..." without initialising.
+[[nodiscard]] std::string mpi_library_version();
+
+}  // namespace kolo

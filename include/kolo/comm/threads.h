@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "kolo/comm/communicator.h"
+
+namespace kolo {
+
+// Ranks that are threads of one process: for tests of anything that takes a communicator, without a
+// launcher.
+struct ThreadRanksOptions {
+  std::size_t staging_bytes = std::size_t{1}
+                              << 20;  // small values make small buffers take many chunks
+  std::size_t whole_limit_bytes = 8192;
+  bool direct =
+      true;  // false: no rank reaches another's buffers, everything goes through the staging areas
+  std::vector<int> ranks_on_nodes;  // what the topology shows, for example {2, 1}; empty: one node
+};
+
+// Runs `body` on `ranks` threads, each with its own communicator, and waits for all of them. When
+// one throws, the others' collectives end in CommunicationError, and the first exception that is
+// not such an echo is rethrown here.
+void run_as_threads(int ranks, const std::function<void(const Communicator&)>& body,
+                    const ThreadRanksOptions& options = {});
+
+}  // namespace kolo

@@ -1,0 +1,89 @@
+#include "comm/executor.h"
+
+#include <utility>
+
+namespace kolo {
+
+Executor::Executor(bool threaded) {
+  if (threaded) thread_ = std::thread([this] { loop(); });
+}
+
+Executor::~Executor() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+Work Executor::submit(std::function<void()> task) {
+  Item item{std::move(task), std::make_shared<Work::State>()};
+  const Work work(item.state);
+  if (!is_threaded()) {
+    execute(item);
+    return work;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(item));
+  }
+  changed_.notify_all();
+  return work;
+}
+
+void Executor::run(const std::function<void()>& task) {
+  {
+    std::unique_lock lock(mutex_);
+    if (is_threaded() && (busy_ || !queue_.empty())) {
+      lock.unlock();
+      submit(task).wait();
+      return;
+    }
+    busy_ = true;
+  }
+  std::exception_ptr failure;
+  try {
+    task();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    busy_ = false;
+  }
+  changed_.notify_all();
+  if (failure) std::rethrow_exception(failure);
+}
+
+bool Executor::is_pending() {
+  const std::lock_guard lock(mutex_);
+  return busy_ || !queue_.empty();
+}
+
+void Executor::loop() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [&] { return !busy_ && (stopping_ || !queue_.empty()); });
+    if (queue_.empty()) return;
+    const Item item = std::move(queue_.front());
+    queue_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    execute(item);
+    lock.lock();
+    busy_ = false;
+  }
+}
+
+void Executor::execute(const Item& item) {
+  try {
+    item.task();
+    item.state->complete(nullptr);
+  } catch (...) {
+    item.state->complete(std::current_exception());
+  }
+}
+
+}  // namespace kolo

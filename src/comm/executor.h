@@ -1,0 +1,54 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "kolo/comm/work.h"
+
+namespace kolo {
+
+// Runs a communicator's collectives one at a time, in the order in which they were asked for, which
+// is what lets ranks meet in the same collective. With `threaded`, asynchronous ones run on a
+// thread of the executor's own (the communication thread); without, they run in submit() before it
+// returns (a back end that must not be called from two threads).
+class Executor {
+ public:
+  explicit Executor(bool threaded);
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+  ~Executor();  // what was submitted is finished first
+
+  Work submit(std::function<void()> task);
+
+  // Runs the task after everything submitted before and returns when it is done. The calling thread
+  // itself runs it when nothing is pending: a hand-over to another thread costs more than a small
+  // collective.
+  void run(const std::function<void()>& task);
+
+  [[nodiscard]] bool is_threaded() const { return thread_.joinable(); }
+
+  // Something has been submitted that is not done.
+  [[nodiscard]] bool is_pending();
+
+ private:
+  struct Item {
+    std::function<void()> task;
+    std::shared_ptr<Work::State> state;
+  };
+
+  void loop();
+  static void execute(const Item& item);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Item> queue_;
+  bool busy_ = false;  // somebody is inside a task
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,173 @@
+#include "comm/mpi/mpi_collectives.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "comm/shared_memory/reduce_kernels.h"
+
+namespace kolo {
+
+namespace {
+
+MPI_Datatype mpi_type(DataType type) {
+  switch (type) {
+    case DataType::float64:
+      return MPI_DOUBLE;
+    case DataType::float32:
+      return MPI_FLOAT;
+    case DataType::float16:
+    case DataType::bfloat16:
+      return MPI_UINT16_T;
+    case DataType::int64:
+      return MPI_INT64_T;
+    case DataType::int32:
+      return MPI_INT32_T;
+    case DataType::int16:
+      return MPI_INT16_T;
+    case DataType::int8:
+      return MPI_INT8_T;
+    case DataType::uint8:
+    case DataType::boolean:
+      return MPI_UINT8_T;
+  }
+  return MPI_DATATYPE_NULL;
+}
+
+template <DataType type, ReduceOp op>
+void own_operation(void* input, void* in_out, int* length, MPI_Datatype*) {
+  auto* const result = static_cast<std::byte*>(in_out);
+  const std::array<const std::byte*, 2> sources = {static_cast<std::byte*>(input), result};
+  reduce(type, op, sources, std::span(&result, 1), *length, 1);
+}
+
+template <DataType type>
+constexpr std::array<MPI_User_function*, 3> operations_of() {
+  return {own_operation<type, ReduceOp::sum>, own_operation<type, ReduceOp::min>,
+          own_operation<type, ReduceOp::max>};
+}
+
+std::byte* at(const Buffer& buffer, std::int64_t element) {
+  return static_cast<std::byte*>(buffer.data) +
+         static_cast<std::size_t>(element) * size_of(buffer.type);
+}
+
+// Calls function(offset, count) for consecutive chunks of [0, total); count is an int, as MPI wants
+// it.
+template <typename Function>
+void for_chunks(std::int64_t total, std::int64_t largest, const Function& function) {
+  for (std::int64_t offset = 0; offset < total; offset += largest) {
+    function(offset, static_cast<int>(std::min(largest, total - offset)));
+  }
+}
+
+}  // namespace
+
+MpiCollectives::MpiCollectives(MPI_Comm communicator, std::int64_t largest_count)
+    : communicator_(communicator), largest_count_(largest_count) {
+  constexpr std::array functions = {
+      operations_of<DataType::float64>(), operations_of<DataType::float32>(),
+      operations_of<DataType::float16>(), operations_of<DataType::bfloat16>()};
+  for (std::size_t type = 0; type < functions.size(); ++type) {
+    for (std::size_t op = 0; op < functions[type].size(); ++op) {
+      check_mpi(MPI_Op_create(functions[type][op], 1, &own_operations_[type][op]), "MPI_Op_create");
+    }
+  }
+}
+
+MpiCollectives::~MpiCollectives() {
+  int is_finalized = 0;
+  if (MPI_Finalized(&is_finalized) != MPI_SUCCESS || is_finalized) return;
+  for (auto& row : own_operations_) {
+    for (auto& operation : row) MPI_Op_free(&operation);
+  }
+}
+
+MPI_Op MpiCollectives::operation(DataType type, ReduceOp op) const {
+  const bool is_half = type == DataType::float16 || type == DataType::bfloat16;
+  const bool is_sum = op == ReduceOp::sum || op == ReduceOp::average;
+  if (is_half || (type <= DataType::bfloat16 && !is_sum)) {
+    return own_operations_[static_cast<std::size_t>(type)][is_sum                ? 0
+                                                           : op == ReduceOp::min ? 1
+                                                                                 : 2];
+  }
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::average:
+      return type == DataType::boolean ? MPI_MAX : MPI_SUM;
+    case ReduceOp::min:
+      return MPI_MIN;
+    case ReduceOp::max:
+      return MPI_MAX;
+  }
+  return MPI_OP_NULL;
+}
+
+void MpiCollectives::all_reduce(const Buffer& buffer, ReduceOp op, int divisor) const {
+  for_chunks(buffer.count, largest_count_, [&](std::int64_t offset, int count) {
+    check_mpi(MPI_Allreduce(MPI_IN_PLACE, at(buffer, offset), count, mpi_type(buffer.type),
+                            operation(buffer.type, op), communicator_),
+              "MPI_Allreduce");
+  });
+  if (op == ReduceOp::average && buffer.count > 0)
+    divide(buffer.type, at(buffer, 0), buffer.count, divisor);
+}
+
+void MpiCollectives::broadcast(const Buffer& buffer, int root) const {
+  for_chunks(buffer.count, largest_count_, [&](std::int64_t offset, int count) {
+    check_mpi(MPI_Bcast(at(buffer, offset), count, mpi_type(buffer.type), root, communicator_),
+              "MPI_Bcast");
+  });
+}
+
+void MpiCollectives::all_gather(const ConstBuffer& input, const Buffer& output) const {
+  int size = 0, rank = 0;
+  check_mpi(MPI_Comm_size(communicator_, &size), "MPI_Comm_size");
+  check_mpi(MPI_Comm_rank(communicator_, &rank), "MPI_Comm_rank");
+  if (output.count <= largest_count_) {
+    const int count = static_cast<int>(input.count);
+    if (count == 0) return barrier();
+    // MPI allows no overlap of the two buffers; a part that already lies in its place is said so.
+    const bool in_place = input.data == at(output, rank * input.count);
+    check_mpi(MPI_Allgather(in_place ? MPI_IN_PLACE : input.data, count, mpi_type(input.type),
+                            output.data, count, mpi_type(input.type), communicator_),
+              "MPI_Allgather");
+    return;
+  }
+  // Beyond what one call takes, every rank's part is a broadcast, in chunks.
+  const Buffer mine(at(output, rank * input.count), input.count, input.type);
+  if (mine.data != input.data)
+    std::copy_n(static_cast<const std::byte*>(input.data), mine.bytes(), at(mine, 0));
+  for (int owner = 0; owner < size; ++owner) {
+    broadcast(Buffer(at(output, owner * input.count), input.count, input.type), owner);
+  }
+}
+
+void MpiCollectives::reduce_scatter(const ConstBuffer& input, const Buffer& output,
+                                    ReduceOp op) const {
+  int size = 0;
+  check_mpi(MPI_Comm_size(communicator_, &size), "MPI_Comm_size");
+  const Buffer whole(const_cast<void*>(input.data), input.count, input.type);  // only read
+  if (input.count <= largest_count_) {
+    check_mpi(
+        MPI_Reduce_scatter_block(input.data, output.data, static_cast<int>(output.count),
+                                 mpi_type(input.type), operation(input.type, op), communicator_),
+        "MPI_Reduce_scatter_block");
+  } else {
+    for (int owner = 0; owner < size; ++owner) {
+      for_chunks(output.count, largest_count_, [&](std::int64_t offset, int count) {
+        check_mpi(MPI_Reduce(at(whole, owner * output.count + offset), at(output, offset), count,
+                             mpi_type(input.type), operation(input.type, op), owner, communicator_),
+                  "MPI_Reduce");
+      });
+    }
+  }
+  if (op == ReduceOp::average && output.count > 0)
+    divide(output.type, at(output, 0), output.count, size);
+}
+
+void MpiCollectives::barrier() const {
+  check_mpi(MPI_Barrier(communicator_), "MPI_Barrier");
+}
+
+}  // namespace kolo

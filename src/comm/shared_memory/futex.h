@@ -1,0 +1,18 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace kolo {
+
+// Sleeping on a word of memory that several processes map; std::atomic::wait works only inside one
+// process. Linux futexes, without FUTEX_PRIVATE_FLAG.
+
+// Sleeps while `word` holds `value`, at most `limit`; may wake without reason.
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value,
+                std::chrono::nanoseconds limit);
+
+void futex_wake_all(std::atomic<std::uint32_t>& word);
+
+}  // namespace kolo

@@ -1,0 +1,241 @@
+#include <algorithm>
+#include <cstring>
+
+#include "comm/shared_memory/node_group.h"
+#include "comm/shared_memory/reduce_kernels.h"
+
+// The collectives of a node. A staging half that is filled before a meeting is read after it, and
+// filled again only after one more meeting, to which nobody comes before having read: so the two
+// halves, used in turn, need one meeting a chunk.
+namespace kolo {
+
+namespace {
+
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  [[nodiscard]] std::int64_t size() const { return end - begin; }
+};
+
+// Part `index` of `parts` of [0, count), cut at multiples of 64 elements: a cache line belongs to
+// one rank.
+Range slice_of(std::int64_t count, int index, int parts) {
+  const auto cut = [&](std::int64_t i) {
+    return i == parts
+               ? count
+               : std::min(count, (count / parts * i + count % parts * i / parts + 63) / 64 * 64);
+  };
+  return {cut(index), cut(index + 1)};
+}
+
+std::byte* at(void* data, std::int64_t element, DataType type) {
+  return static_cast<std::byte*>(data) + static_cast<std::size_t>(element) * size_of(type);
+}
+
+const std::byte* at(const void* data, std::int64_t element, DataType type) {
+  return static_cast<const std::byte*>(data) + static_cast<std::size_t>(element) * size_of(type);
+}
+
+void copy(std::byte* to, const std::byte* from, std::int64_t elements, DataType type) {
+  if (elements > 0) std::memcpy(to, from, static_cast<std::size_t>(elements) * size_of(type));
+}
+
+Announcement announce(Collective collective, const ConstBuffer& buffer, std::uint32_t detail) {
+  Announcement announcement;
+  announcement.collective = collective;
+  announcement.type = static_cast<std::uint32_t>(buffer.type);
+  announcement.detail = detail;
+  announcement.count = buffer.count;
+  return announcement;
+}
+
+}  // namespace
+
+struct NodeGroup::Reduction {
+  ReduceOp op = ReduceOp::sum;
+  int slices = 1;
+  int divisor = 1;  // of the result
+  const AcrossNodes* across = nullptr;
+
+  [[nodiscard]] int node_divisor() const { return across ? 1 : divisor; }
+};
+
+void NodeGroup::all_reduce(const Buffer& buffer, ReduceOp op) {
+  all_reduce(buffer, op, size_, size_, nullptr);
+}
+
+void NodeGroup::all_reduce(const Buffer& buffer, ReduceOp op, int slices, int total_ranks,
+                           const AcrossNodes& across) {
+  const Reduction reduction{op, slices, op == ReduceOp::average ? total_ranks : 1,
+                            across ? &across : nullptr};
+  auto mine = announce(Collective::all_reduce, buffer, static_cast<std::uint32_t>(op));
+  const bool is_small = !across && buffer.bytes() <= options_.whole_limit_bytes &&
+                        buffer.count <= staged_elements(buffer.type);
+  if (is_small) {
+    begin(mine);
+    reduce_whole(buffer, reduction, 0, buffer.count);
+    return;
+  }
+  if (const auto location = peers_->locate(buffer.data, buffer.bytes())) {
+    mine.reachable = 1;
+    mine.location = *location;
+  }
+  begin(mine);
+  meet();
+  check_announcements();
+  if (all_reachable())
+    reduce_in_place(buffer, reduction);
+  else
+    reduce_staged(buffer, reduction);
+}
+
+// Every rank reduces everything: one meeting, which for small buffers is what takes the time.
+void NodeGroup::reduce_whole(const Buffer& buffer, const Reduction& reduction, std::int64_t offset,
+                             std::int64_t count) {
+  std::byte* const mine = at(buffer.data, offset, buffer.type);
+  ++half_;
+  copy(staged(rank_), mine, count, buffer.type);
+  meet();
+  check_announcements();
+  std::vector<const std::byte*> sources;
+  for (int peer = 0; peer < size_; ++peer) sources.push_back(staged(peer));
+  reduce(buffer.type, reduction.op, sources, std::span(&mine, 1), count, reduction.node_divisor());
+}
+
+void NodeGroup::reduce_in_place(const Buffer& buffer, const Reduction& reduction) {
+  if (rank_ < reduction.slices) {
+    const auto slice = slice_of(buffer.count, rank_, reduction.slices);
+    std::vector<std::byte*> everywhere;
+    for (int peer = 0; peer < size_; ++peer) {
+      everywhere.push_back(
+          at(peers_->address(peer, announcement(peer).location), slice.begin, buffer.type));
+    }
+    const std::vector<const std::byte*> sources(everywhere.begin(), everywhere.end());
+    if (reduction.across) {
+      std::byte* const mine = at(buffer.data, slice.begin, buffer.type);
+      reduce(buffer.type, reduction.op, sources, std::span(&mine, 1), slice.size(), 1);
+      (*reduction.across)(Buffer(mine, slice.size(), buffer.type));
+      divide(buffer.type, mine, slice.size(), reduction.divisor);
+      for (std::byte* const destination : everywhere) {
+        if (destination != mine) copy(destination, mine, slice.size(), buffer.type);
+      }
+    } else {
+      reduce(buffer.type, reduction.op, sources, everywhere, slice.size(), reduction.divisor);
+    }
+  }
+  meet();
+}
+
+void NodeGroup::reduce_staged(const Buffer& buffer, const Reduction& reduction) {
+  const std::int64_t chunk = staged_elements(buffer.type);
+  for (std::int64_t offset = 0; offset < buffer.count; offset += chunk) {
+    const auto count = std::min(chunk, buffer.count - offset);
+    if (size_ <= 2 && !reduction.across) {
+      // Two ranks read as much either way, and this way they meet once.
+      reduce_whole(buffer, reduction, offset, count);
+      continue;
+    }
+    std::byte* const mine = at(buffer.data, offset, buffer.type);
+    ++half_;
+    copy(staged(rank_), mine, count, buffer.type);
+    meet();
+    if (rank_ < reduction.slices) {
+      const auto slice = slice_of(count, rank_, reduction.slices);
+      std::vector<const std::byte*> sources;
+      for (int peer = 0; peer < size_; ++peer)
+        sources.push_back(at(staged(peer), slice.begin, buffer.type));
+      std::byte* const result = at(staged(rank_), slice.begin, buffer.type);
+      reduce(buffer.type, reduction.op, sources, std::span(&result, 1), slice.size(),
+             reduction.node_divisor());
+      if (reduction.across) {
+        (*reduction.across)(Buffer(result, slice.size(), buffer.type));
+        divide(buffer.type, result, slice.size(), reduction.divisor);
+      }
+    }
+    meet();
+    for (int owner = 0; owner < reduction.slices; ++owner) {
+      const auto slice = slice_of(count, owner, reduction.slices);
+      copy(at(mine, slice.begin, buffer.type), at(staged(owner), slice.begin, buffer.type),
+           slice.size(), buffer.type);
+    }
+  }
+}
+
+void NodeGroup::broadcast(const Buffer& buffer, int root) {
+  begin(announce(Collective::broadcast, buffer, static_cast<std::uint32_t>(root)));
+  meet();
+  check_announcements();
+  const std::int64_t chunk = staged_elements(buffer.type);
+  for (std::int64_t offset = 0; offset < buffer.count; offset += chunk) {
+    const auto count = std::min(chunk, buffer.count - offset);
+    std::byte* const mine = at(buffer.data, offset, buffer.type);
+    ++half_;
+    if (rank_ == root) copy(staged(root), mine, count, buffer.type);
+    meet();
+    if (rank_ != root) copy(mine, staged(root), count, buffer.type);
+  }
+}
+
+void NodeGroup::all_gather(const ConstBuffer& input, const Buffer& output) {
+  begin(announce(Collective::all_gather, input, 0));
+  meet();
+  check_announcements();
+  const std::int64_t chunk = staged_elements(input.type);
+  for (std::int64_t offset = 0; offset < input.count; offset += chunk) {
+    const auto count = std::min(chunk, input.count - offset);
+    ++half_;
+    copy(staged(rank_), at(input.data, offset, input.type), count, input.type);
+    meet();
+    for (int peer = 0; peer < size_; ++peer) {
+      copy(at(output.data, peer * input.count + offset, input.type), staged(peer), count,
+           input.type);
+    }
+  }
+}
+
+void NodeGroup::reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op) {
+  auto mine = announce(Collective::reduce_scatter, input, static_cast<std::uint32_t>(op));
+  if (const auto location = peers_->locate(input.data, input.bytes())) {
+    mine.reachable = 1;
+    mine.location = *location;
+  }
+  begin(mine);
+  meet();
+  check_announcements();
+  const int divisor = op == ReduceOp::average ? size_ : 1;
+  std::vector<const std::byte*> sources(static_cast<std::size_t>(size_));
+  auto* const result = static_cast<std::byte*>(output.data);
+  if (all_reachable()) {
+    for (int peer = 0; peer < size_; ++peer) {
+      sources[static_cast<std::size_t>(peer)] =
+          at(peers_->address(peer, announcement(peer).location), rank_ * output.count, input.type);
+    }
+    reduce(input.type, op, sources, std::span(&result, 1), output.count, divisor);
+    meet();
+    return;
+  }
+  // Of every rank's part a piece at a time, so that the pieces for all ranks fit the staging area.
+  const std::int64_t piece = staged_elements(input.type) / size_;
+  for (std::int64_t offset = 0; offset < output.count; offset += piece) {
+    const auto count = std::min(piece, output.count - offset);
+    ++half_;
+    for (int part = 0; part < size_; ++part) {
+      copy(at(staged(rank_), part * piece, input.type),
+           at(input.data, part * output.count + offset, input.type), count, input.type);
+    }
+    meet();
+    for (int peer = 0; peer < size_; ++peer) {
+      sources[static_cast<std::size_t>(peer)] = at(staged(peer), rank_ * piece, input.type);
+    }
+    std::byte* const destination = at(result, offset, input.type);
+    reduce(input.type, op, sources, std::span(&destination, 1), count, divisor);
+  }
+}
+
+void NodeGroup::barrier() {
+  begin(announce(Collective::barrier, {}, 0));
+  meet();
+  check_announcements();
+}
+
+}  // namespace kolo

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+
+#include "comm/shared_memory/peer_memory.h"
+
+// The words through which the ranks of a node meet. They lie in memory that all of them map,
+// zero-filled at first; every rank writes only its own cell.
+namespace kolo {
+
+enum class Collective : std::uint32_t {
+  none,
+  all_reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  barrier
+};
+
+// What a rank is about to do, published before the others touch its memory, and compared by all of
+// them.
+struct Announcement {
+  Collective collective = Collective::none;
+  std::uint32_t type = 0;       // DataType
+  std::uint32_t detail = 0;     // ReduceOp, or the root of a broadcast
+  std::uint32_t reachable = 0;  // location is valid
+  std::int64_t count = 0;
+  SharedLocation location;
+};
+
+struct alignas(64) RankCell {
+  std::atomic<std::uint32_t> arrived;   // how many meetings this rank has come to
+  std::atomic<std::uint32_t> sleepers;  // ranks asleep until `arrived` changes
+  // Two, used in turn: a rank may announce its next collective while a slower one still reads the
+  // last.
+  Announcement announcements[2];
+};
+
+struct alignas(64) AbortCell {
+  std::atomic<std::uint32_t> aborted;
+};
+
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free,
+              "the cells are shared between processes");
+
+}  // namespace kolo

@@ -1,0 +1,142 @@
+#include "comm/shared_memory/node_group.h"
+
+#include <chrono>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "comm/shared_memory/futex.h"
+#include "kolo/base/error.h"
+
+// How ranks meet; the collectives are in node_collectives.cpp.
+namespace kolo {
+
+namespace {
+
+constexpr std::chrono::milliseconds longest_sleep{50};  // between two looks at the abort flag
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+// Counts wrap round after 2^32 meetings, so they are compared by their distance.
+bool has_reached(std::uint32_t count, std::uint32_t meeting) {
+  return static_cast<std::int32_t>(count - meeting) >= 0;
+}
+
+std::string describe(const Announcement& announcement) {
+  constexpr const char* names[] = {"nothing",    "all-reduce",     "broadcast",
+                                   "all-gather", "reduce-scatter", "barrier"};
+  const auto name = names[static_cast<std::size_t>(announcement.collective)];
+  if (announcement.collective == Collective::barrier) return name;
+  const auto type = name_of(static_cast<DataType>(announcement.type));
+  if (announcement.collective == Collective::all_gather) {
+    return fmt::format("{} of {} {}", name, announcement.count, type);
+  }
+  const std::string detail = announcement.collective == Collective::broadcast
+                                 ? fmt::format("from root {}", announcement.detail)
+                                 : std::string(name_of(static_cast<ReduceOp>(announcement.detail)));
+  return fmt::format("{} ({}) of {} {}", name, detail, announcement.count, type);
+}
+
+bool same_call(const Announcement& a, const Announcement& b) {
+  return a.collective == b.collective && a.type == b.type && a.detail == b.detail &&
+         a.count == b.count;
+}
+
+}  // namespace
+
+NodeGroup::NodeGroup(int local_rank, NodeMemory memory, std::shared_ptr<const PeerMemory> peers,
+                     const NodeGroupOptions& options)
+    : rank_(local_rank),
+      size_(static_cast<int>(memory.cells.size())),
+      memory_(std::move(memory)),
+      peers_(std::move(peers)),
+      options_(options) {
+  if (options_.staging_bytes < 2 * 64 * static_cast<std::size_t>(size_)) {
+    throw Error(fmt::format(
+        "comm: staging areas of {} bytes are too small for {} ranks; the least is 128 bytes a rank",
+        options_.staging_bytes, size_));
+  }
+}
+
+void NodeGroup::abort() noexcept {
+  memory_.abort->aborted.store(1, std::memory_order_release);
+}
+
+const Announcement& NodeGroup::announcement(int local_rank) const {
+  return memory_.cells[static_cast<std::size_t>(local_rank)]->announcements[announced_ % 2];
+}
+
+// Publishes what this rank is about to do. The others may look after the next meeting.
+void NodeGroup::begin(const Announcement& mine) {
+  ++announced_;
+  memory_.cells[static_cast<std::size_t>(rank_)]->announcements[announced_ % 2] = mine;
+}
+
+void NodeGroup::check_announcements() const {
+  for (int peer = 0; peer < size_; ++peer) {
+    if (same_call(announcement(peer), announcement(0))) continue;
+    throw Error(
+        fmt::format("comm: ranks called different collectives: local rank 0 {}, local rank {} {}; "
+                    "all ranks must make the "
+                    "same calls in the same order",
+                    describe(announcement(0)), peer, describe(announcement(peer))));
+  }
+}
+
+bool NodeGroup::all_reachable() const {
+  for (int peer = 0; peer < size_; ++peer) {
+    if (!announcement(peer).reachable) return false;
+  }
+  return true;
+}
+
+void NodeGroup::meet() {
+  ++meetings_;
+  RankCell& mine = *memory_.cells[static_cast<std::size_t>(rank_)];
+  // Sequentially consistent on both sides: either this rank sees the sleeper, or the sleeper sees
+  // the new count.
+  mine.arrived.store(meetings_, std::memory_order_seq_cst);
+  if (mine.sleepers.load(std::memory_order_seq_cst) > 0) futex_wake_all(mine.arrived);
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_) wait_for(peer);
+  }
+}
+
+void NodeGroup::wait_for(int local_rank) {
+  RankCell& cell = *memory_.cells[static_cast<std::size_t>(local_rank)];
+  for (int look = 0; look < options_.spin_count; ++look) {
+    if (has_reached(cell.arrived.load(std::memory_order_acquire), meetings_)) return;
+    relax();
+  }
+  // Counting first, then looking again: either this rank sees the new count, or the peer sees a
+  // sleeper.
+  cell.sleepers.fetch_add(1, std::memory_order_seq_cst);
+  std::uint32_t count = cell.arrived.load(std::memory_order_seq_cst);
+  bool aborted = false;
+  while (!has_reached(count, meetings_) && !aborted) {
+    futex_wait(cell.arrived, count, longest_sleep);
+    count = cell.arrived.load(std::memory_order_seq_cst);
+    aborted = memory_.abort->aborted.load(std::memory_order_acquire) != 0;
+  }
+  cell.sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  if (!has_reached(count, meetings_)) {
+    throw CommunicationError("comm: another rank gave up, so a collective can't be completed");
+  }
+}
+
+std::byte* NodeGroup::staged(int local_rank) const {
+  const std::size_t half = options_.staging_bytes / 2 / 64 * 64;
+  return memory_.staging[static_cast<std::size_t>(local_rank)] + half_ % 2 * half;
+}
+
+std::int64_t NodeGroup::staged_elements(DataType type) const {
+  return static_cast<std::int64_t>(options_.staging_bytes / 2 / 64 * 64 / size_of(type));
+}
+
+}  // namespace kolo

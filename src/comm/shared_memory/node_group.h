@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "comm/shared_memory/node_control.h"
+#include "comm/shared_memory/peer_memory.h"
+#include "kolo/comm/data_type.h"
+
+namespace kolo {
+
+struct NodeGroupOptions {
+  std::size_t staging_bytes = std::size_t{1} << 20;  // per rank, both halves together
+  std::size_t whole_limit_bytes =
+      8192;              // an all-reduce up to this size is done whole by every rank
+  int spin_count = 300;  // looks at a word before going to sleep on it
+};
+
+// The memory that a NodeGroup needs, shared by its ranks: control cells and a staging area a rank.
+struct NodeMemory {
+  AbortCell* abort = nullptr;
+  std::vector<RankCell*> cells;     // by local rank
+  std::vector<std::byte*> staging;  // by local rank; staging_bytes each, 64-byte aligned
+  std::shared_ptr<void> owner;      // keeps all of it mapped
+};
+
+// Collectives among ranks that share memory. Each rank reduces its slice straight out of the
+// others' buffers where it can reach them, and otherwise out of staging areas that are filled and
+// emptied in turn. What is computed, and in which order, does not depend on who arrives first:
+// results are the same bits on all ranks and in every run.
+//
+// Ranks meet by counting: everybody announces its arrival at meeting k and waits for all others'
+// counts to reach k.
+class NodeGroup {
+ public:
+  // Continues a node's reduction of a slice over other nodes; in place, called by the slice's owner
+  // only.
+  using AcrossNodes = std::function<void(const Buffer& slice)>;
+
+  NodeGroup(int local_rank, NodeMemory memory, std::shared_ptr<const PeerMemory> peers,
+            const NodeGroupOptions& options);
+
+  [[nodiscard]] int local_rank() const { return rank_; }
+  [[nodiscard]] int local_size() const { return size_; }
+
+  void all_reduce(const Buffer& buffer, ReduceOp op);
+
+  // The node's part of an all-reduce over several nodes: the buffer is cut into `slices` (at most
+  // local_size()), local rank s reduces slice s and takes it through `across` before all ranks of
+  // the node get it. An average divides by total_ranks.
+  void all_reduce(const Buffer& buffer, ReduceOp op, int slices, int total_ranks,
+                  const AcrossNodes& across);
+
+  void broadcast(const Buffer& buffer, int root);
+  void all_gather(const ConstBuffer& input, const Buffer& output);
+  void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op);
+  void barrier();
+
+  // Makes the others' waiting end in CommunicationError.
+  void abort() noexcept;
+
+ private:
+  struct Reduction;
+
+  void begin(const Announcement& mine);
+  void meet();
+  void wait_for(int local_rank);
+  void check_announcements() const;
+  [[nodiscard]] const Announcement& announcement(int local_rank) const;
+  [[nodiscard]] bool all_reachable() const;
+  [[nodiscard]] std::byte* staged(int local_rank) const;
+  [[nodiscard]] std::int64_t staged_elements(DataType type) const;
+
+  void reduce_in_place(const Buffer& buffer, const Reduction& reduction);
+  void reduce_staged(const Buffer& buffer, const Reduction& reduction);
+  void reduce_whole(const Buffer& buffer, const Reduction& reduction, std::int64_t offset,
+                    std::int64_t count);
+
+  int rank_;
+  int size_;
+  NodeMemory memory_;
+  std::shared_ptr<const PeerMemory> peers_;
+  NodeGroupOptions options_;
+  std::uint32_t meetings_ = 0;
+  std::uint32_t half_ = 0;       // of the staging areas, flips at every use
+  std::uint32_t announced_ = 0;  // which of the two announcements is current
+};
+
+}  // namespace kolo

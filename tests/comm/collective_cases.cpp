@@ -1,0 +1,297 @@
+#include "comm/collective_cases.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "comm/typed_values.h"
+#include "kolo/base/error.h"
+#include "kolo/base/random.h"
+#include "support/errors.h"
+
+namespace kolo::testing {
+
+namespace {
+
+constexpr std::int64_t counts[] = {0, 1, 7, 64, 1000, 4099, 20011};
+constexpr ReduceOp all_ops[] = {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max};
+
+// Small whole numbers: their sums over a few ranks are exact in every type.
+double value_of(DataType type, int rank, std::int64_t index) {
+  const auto random =
+      CounterRandom(17, static_cast<std::uint32_t>(rank), static_cast<std::uint64_t>(index)).next();
+  if (type == DataType::boolean) return random % 2;
+  const bool is_signed = type != DataType::uint8;
+  return static_cast<double>(random % 16) - (is_signed ? 8 : 0);
+}
+
+double reduced(DataType type, ReduceOp op, int ranks, std::int64_t index) {
+  double sum = 0, least = INFINITY, greatest = -INFINITY;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const double value = value_of(type, rank, index);
+    sum += value;
+    least = std::min(least, value);
+    greatest = std::max(greatest, value);
+  }
+  if (op == ReduceOp::min) return least;
+  if (op == ReduceOp::max || type == DataType::boolean) return greatest;
+  return op == ReduceOp::sum ? sum : sum / ranks;
+}
+
+double expected(DataType type, ReduceOp op, int ranks, std::int64_t index) {
+  const double value = reduced(type, op, ranks, index);
+  const bool is_float = type <= DataType::bfloat16;
+  return is_float ? value : std::trunc(value);
+}
+
+double tolerance_of(DataType type) {
+  switch (type) {
+    case DataType::float64:
+      return 1e-14;
+    case DataType::float32:
+      return 1e-6;
+    case DataType::float16:
+      return 1e-2;
+    case DataType::bfloat16:
+      return 5e-2;
+    default:
+      return 0;
+  }
+}
+
+bool has_op(DataType type, ReduceOp op) {
+  return type != DataType::boolean || op != ReduceOp::average;
+}
+
+void fill(TypedValues& values, DataType type, int rank) {
+  for (std::int64_t i = 0; i < values.count(); ++i) values.set(i, value_of(type, rank, i));
+}
+
+// The first wrong element, so that a failure prints one line and not thousands.
+void expect_reduced(const TypedValues& values, DataType type, ReduceOp op, int ranks,
+                    std::int64_t first) {
+  for (std::int64_t i = 0; i < values.count(); ++i) {
+    const double want = expected(type, op, ranks, first + i);
+    if (std::abs(values.get(i) - want) > tolerance_of(type)) {
+      ADD_FAILURE() << name_of(type) << " " << name_of(op) << ", " << values.count()
+                    << " elements: element " << i << " is " << values.get(i) << ", expected "
+                    << want;
+      return;
+    }
+  }
+}
+
+void for_types_ops_counts(const std::function<void(DataType, ReduceOp, std::int64_t)>& function) {
+  for (const DataType type : all_data_types) {
+    for (const ReduceOp op : all_ops) {
+      if (!has_op(type, op)) continue;
+      for (const std::int64_t count : counts) function(type, op, count);
+    }
+  }
+}
+
+void all_reduce_every_type(const Communicator& communicator) {
+  for_types_ops_counts([&](DataType type, ReduceOp op, std::int64_t count) {
+    TypedValues values(type, count);
+    fill(values, type, communicator.rank());
+    communicator.all_reduce(values.buffer(), op);
+    expect_reduced(values, type, op, communicator.size(), 0);
+  });
+}
+
+void reduce_scatter_every_type(const Communicator& communicator) {
+  for_types_ops_counts([&](DataType type, ReduceOp op, std::int64_t count) {
+    TypedValues input(type, count * communicator.size());
+    TypedValues output(type, count);
+    fill(input, type, communicator.rank());
+    communicator.reduce_scatter(input.buffer(), output.buffer(), op);
+    expect_reduced(output, type, op, communicator.size(), communicator.rank() * count);
+  });
+}
+
+void broadcast_every_type_and_root(const Communicator& communicator) {
+  for (const DataType type : all_data_types) {
+    for (const std::int64_t count : counts) {
+      const int root = static_cast<int>(count % communicator.size());
+      TypedValues values(type, count);
+      fill(values, type, communicator.rank());
+      communicator.broadcast(values.buffer(), root);
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (values.get(i) == value_of(type, root, i)) continue;
+        ADD_FAILURE() << "broadcast of " << count << " " << name_of(type) << ": element " << i;
+        break;
+      }
+    }
+  }
+}
+
+void all_gather_every_type(const Communicator& communicator) {
+  for (const DataType type : all_data_types) {
+    for (const std::int64_t count : counts) {
+      TypedValues input(type, count);
+      TypedValues output(type, count * communicator.size());
+      fill(input, type, communicator.rank());
+      communicator.all_gather(input.buffer(), output.buffer());
+      for (std::int64_t i = 0; i < output.count(); ++i) {
+        const int owner = static_cast<int>(i / count);
+        if (output.get(i) == value_of(type, owner, i % count)) continue;
+        ADD_FAILURE() << "all-gather of " << count << " " << name_of(type) << ": element " << i;
+        break;
+      }
+    }
+  }
+}
+
+void all_gather_in_place(const Communicator& communicator) {
+  std::vector<std::int32_t> values(static_cast<std::size_t>(5 * communicator.size()), -1);
+  const auto mine = std::span(values).subspan(static_cast<std::size_t>(5 * communicator.rank()), 5);
+  std::fill(mine.begin(), mine.end(), communicator.rank());
+  communicator.all_gather(mine, std::span(values));
+  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i], static_cast<int>(i) / 5);
+}
+
+void all_reduce_in_allocated_memory(const Communicator& communicator) {
+  constexpr std::int64_t count = 100003;
+  const auto memory = communicator.allocate(count * sizeof(float));
+  const std::span values(reinterpret_cast<float*>(memory.get()), count);
+  EXPECT_EQ(std::accumulate(values.begin(), values.end(), 0.0F), 0.0F)
+      << "allocated memory is zero-filled";
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.get()) % 64, 0U);
+  for (const std::int64_t part : {std::int64_t{1}, std::int64_t{65}, std::int64_t{5000}, count}) {
+    for (std::int64_t i = 0; i < count; ++i)
+      values[static_cast<std::size_t>(i)] = static_cast<float>(communicator.rank());
+    communicator.all_reduce(values.subspan(static_cast<std::size_t>(count - part)), ReduceOp::sum);
+    const auto sum = static_cast<float>(communicator.size() * (communicator.size() - 1) / 2);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float want = i >= count - part ? sum : static_cast<float>(communicator.rank());
+      if (values[static_cast<std::size_t>(i)] != want) {
+        ADD_FAILURE() << "part of " << part << ": element " << i << " is "
+                      << values[static_cast<std::size_t>(i)];
+        break;
+      }
+    }
+  }
+}
+
+// Floating-point sums depend on their order: every rank must still hold the same bits.
+void all_ranks_hold_the_same_bits(const Communicator& communicator) {
+  for (const std::size_t count : {std::size_t{100}, std::size_t{9001}}) {
+    std::vector<float> values(count);
+    CounterRandom random(3, static_cast<std::uint32_t>(communicator.rank()), 0);
+    for (float& value : values) value = random.normal();
+    communicator.all_reduce(std::span(values), ReduceOp::average);
+    auto of_root = values;
+    communicator.broadcast(std::span(of_root), 0);
+    EXPECT_EQ(std::memcmp(values.data(), of_root.data(), count * sizeof(float)), 0);
+  }
+}
+
+void asynchronous_collectives_complete_in_order(const Communicator& communicator) {
+  const int ranks = communicator.size();
+  std::vector<std::vector<std::int64_t>> buffers;
+  for (std::int64_t i = 0; i < 20; ++i)
+    buffers.emplace_back(static_cast<std::size_t>(1 + 997 * i), i + communicator.rank());
+  std::vector<Work> works;
+  for (auto& buffer : buffers) works.push_back(communicator.all_reduce_async(std::span(buffer)));
+  std::vector<int> shared(10, communicator.rank());
+  works.push_back(communicator.broadcast_async(std::span(shared), ranks - 1));
+  std::vector<int> gathered(static_cast<std::size_t>(ranks));
+  const int mine = 7 * communicator.rank();
+  works.push_back(communicator.all_gather_async(std::span(&mine, 1), std::span(gathered)));
+  std::vector<int> ones(static_cast<std::size_t>(ranks), 1);
+  int scattered = 0;
+  works.push_back(communicator.reduce_scatter_async(std::span(ones), std::span(&scattered, 1)));
+  works.push_back(communicator.barrier_async());
+  works.back().wait();
+  for (const Work& work : works) EXPECT_TRUE(work.is_done());
+  const std::int64_t rank_sum = ranks * (ranks - 1) / 2;
+  for (std::int64_t i = 0; i < 20; ++i) {
+    EXPECT_THAT(buffers[static_cast<std::size_t>(i)], ::testing::Each(ranks * i + rank_sum));
+  }
+  EXPECT_THAT(shared, ::testing::Each(ranks - 1));
+  for (int rank = 0; rank < ranks; ++rank)
+    EXPECT_EQ(gathered[static_cast<std::size_t>(rank)], 7 * rank);
+  EXPECT_EQ(scattered, ranks);
+}
+
+void a_blocking_collective_waits_its_turn(const Communicator& communicator) {
+  std::vector<float> large(300000, 1);
+  std::int64_t small = 1;
+  const Work work = communicator.all_reduce_async(std::span(large));
+  communicator.all_reduce(std::span(&small, 1));
+  EXPECT_TRUE(work.is_done());
+  EXPECT_EQ(small, communicator.size());
+  EXPECT_TRUE(work.wait_for(std::chrono::seconds(0)));
+}
+
+void special_values_survive(const Communicator& communicator) {
+  for (const DataType type :
+       {DataType::float64, DataType::float32, DataType::float16, DataType::bfloat16}) {
+    for (const ReduceOp op : all_ops) {
+      TypedValues values(type, 3);
+      values.set(0, communicator.rank() == communicator.size() - 1 ? NAN : 1);
+      values.set(1, communicator.rank() == 0 ? INFINITY : 1);
+      values.set(2, 0);
+      communicator.all_reduce(values.buffer(), op);
+      EXPECT_TRUE(std::isnan(values.get(0))) << name_of(type) << " " << name_of(op);
+      const bool keeps_infinity = op != ReduceOp::min || communicator.size() == 1;
+      EXPECT_EQ(std::isinf(values.get(1)), keeps_infinity) << name_of(type) << " " << name_of(op);
+      EXPECT_EQ(values.get(2), 0);
+    }
+  }
+}
+
+void wrong_arguments_are_refused_before_anything_moves(const Communicator& communicator) {
+  std::vector<float> values(4);
+  std::vector<float> other(3);
+  bool flag = false;
+  EXPECT_THAT(
+      message_of<Error>([&] { communicator.broadcast(std::span(values), communicator.size()); }),
+      ::testing::HasSubstr("expected 0 to"));
+  EXPECT_THAT(
+      message_of<Error>([&] { communicator.all_gather(std::span(values), std::span(other)); }),
+      ::testing::HasSubstr("all-gather: 3 float32 elements and 4"));
+  EXPECT_THAT(
+      message_of<Error>([&] { communicator.all_reduce(std::span(&flag, 1), ReduceOp::average); }),
+      ::testing::HasSubstr("booleans have no average"));
+  EXPECT_THAT(
+      message_of<Error>([&] { communicator.all_reduce(Buffer(nullptr, 3, DataType::int8)); }),
+      ::testing::HasSubstr("expected memory"));
+  communicator.barrier();
+}
+
+void topology_is_consistent(const Communicator& communicator) {
+  const Topology& topology = communicator.topology();
+  std::vector<int> nodes(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(std::span(&topology.node, 1), std::span(nodes));
+  EXPECT_EQ(nodes, topology.node_of_rank);
+  EXPECT_EQ(std::count(nodes.begin(), nodes.end(), topology.node), topology.local_size);
+  EXPECT_EQ(*std::max_element(nodes.begin(), nodes.end()) + 1, topology.nodes);
+  EXPECT_LT(topology.local_rank, topology.local_size);
+}
+
+}  // namespace
+
+std::span<const CollectiveCase> collective_cases() {
+  static const std::vector<CollectiveCase> cases = {
+      {"AllReduceEveryType", all_reduce_every_type},
+      {"ReduceScatterEveryType", reduce_scatter_every_type},
+      {"BroadcastEveryTypeAndRoot", broadcast_every_type_and_root},
+      {"AllGatherEveryType", all_gather_every_type},
+      {"AllGatherInPlace", all_gather_in_place},
+      {"AllReduceInAllocatedMemory", all_reduce_in_allocated_memory},
+      {"AllRanksHoldTheSameBits", all_ranks_hold_the_same_bits},
+      {"AsynchronousCollectivesCompleteInOrder", asynchronous_collectives_complete_in_order},
+      {"ABlockingCollectiveWaitsItsTurn", a_blocking_collective_waits_its_turn},
+      {"SpecialValuesSurvive", special_values_survive},
+      {"WrongArgumentsAreRefused", wrong_arguments_are_refused_before_anything_moves},
+      {"TopologyIsConsistent", topology_is_consistent},
+  };
+  return cases;
+}
+
+}  // namespace kolo::testing

@@ -1,0 +1,149 @@
+// The collective cases under mpirun: mpi_tests [initialise-first]. Every rank runs every test; the
+// job fails when one rank does.
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include "comm/mpi/mpi_header.h"
+
+#include "comm/collective_cases.h"
+#include "kolo/base/error.h"
+#include "kolo/comm/mpi.h"
+
+namespace kolo {
+namespace {
+
+using testing::CollectiveCase;
+
+struct Setting {
+  std::string name;
+  MpiOptions options;
+};
+
+int world_size() {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+int world_rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+// Shared memory with large and small areas, MPI alone in whole and in small pieces, and pretended
+// nodes: two of uneven size, and as many as ranks.
+std::vector<Setting> settings() {
+  std::vector<Setting> all = {
+      {"Default", {}},
+      {"TinyStaging", {.staging_bytes = 4096, .whole_limit_bytes = 64}},
+      {"MpiOnly", {.shared_memory = SharedMemory::off}},
+      {"MpiOnlySmallCounts", {.shared_memory = SharedMemory::off, .largest_count = 999}},
+  };
+  const int size = world_size();
+  if (size > 1) {
+    all.push_back({"TwoUnevenNodes", {.ranks_on_nodes = {size - 1, 1}}});
+    all.push_back({"TwoUnevenNodesTiny",
+                   {.largest_count = 100,
+                    .staging_bytes = 4096,
+                    .whole_limit_bytes = 64,
+                    .ranks_on_nodes = {size - 1, 1}}});
+    all.push_back(
+        {"OneRankANode", {.ranks_on_nodes = std::vector<int>(static_cast<std::size_t>(size), 1)}});
+  }
+  if (size == 4) all.push_back({"TwoNodesOfTwo", {.ranks_on_nodes = {2, 2}}});
+  return all;
+}
+
+class MpiRanks : public ::testing::TestWithParam<std::tuple<CollectiveCase, std::size_t>> {
+ protected:
+  // One communicator a setting, made in the same order on all ranks and kept: making one is slow.
+  static void SetUpTestSuite() {
+    for (const Setting& setting : settings())
+      communicators.push_back(mpi_communicator(setting.options));
+  }
+  static void TearDownTestSuite() { communicators.clear(); }
+
+  static std::vector<Communicator> communicators;
+};
+
+std::vector<Communicator> MpiRanks::communicators;
+
+TEST_P(MpiRanks, Conformance) {
+  const auto& [collective_case, setting] = GetParam();
+  if (setting >= communicators.size()) return;  // a setting that needs more ranks than there are
+  collective_case.run(communicators[setting]);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MpiRanks,
+                         ::testing::Combine(::testing::ValuesIn(testing::collective_cases().begin(),
+                                                                testing::collective_cases().end()),
+                                            ::testing::Range(std::size_t{0}, std::size_t{8})),
+                         [](const auto& test) {
+                           return std::get<0>(test.param).name + "_" +
+                                  std::to_string(std::get<1>(test.param));
+                         });
+
+TEST(MpiLargeCounts, MoreThanTwoToThe31Bytes) {
+  if (world_size() != 2) return;
+  constexpr std::size_t count = (std::size_t{1} << 31) + 4099;
+  std::vector<std::uint8_t> values(count, static_cast<std::uint8_t>(1 + world_rank()));
+  values.back() = 100;
+  mpi_communicator().all_reduce(std::span(values));
+  EXPECT_EQ(values.front(), 3);
+  EXPECT_EQ(values[count / 2], 3);
+  EXPECT_EQ(values.back(), 200);
+  mpi_communicator({.shared_memory = SharedMemory::off}).broadcast(std::span(values), 1);
+  EXPECT_EQ(values[count - 2], 3);
+  EXPECT_EQ(values.back(), 200);
+}
+
+TEST(MpiThreadLevel, WithoutThreadsEverythingStillWorks) {
+  // The program's own MPI may grant less than was asked: then asynchronous collectives are done
+  // when their call returns.
+  const auto communicator = mpi_communicator();
+  const auto capabilities = communicator.capabilities();
+  int provided = 0;
+  MPI_Query_thread(&provided);
+  EXPECT_EQ(capabilities.asynchronous, provided >= MPI_THREAD_SERIALIZED);
+  float value = 1;
+  const Work work = communicator.all_reduce_async(std::span(&value, 1));
+  EXPECT_TRUE(capabilities.asynchronous || work.is_done());
+  work.wait();
+  EXPECT_EQ(value, static_cast<float>(communicator.size()));
+}
+
+TEST(MpiMismatch, IsNamedNotSummed) {
+  const auto communicator = mpi_communicator();
+  if (communicator.size() == 1) return;
+  std::vector<double> values(communicator.rank() == 1 ? 50 : 40);
+  try {
+    communicator.all_reduce(std::span(values));
+    ADD_FAILURE() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("local rank 1 all-reduce (sum) of 50 float64"));
+  }
+  communicator.barrier();
+}
+
+}  // namespace
+}  // namespace kolo
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  const int wanted =
+      argc > 1 && std::strcmp(argv[1], "funneled") == 0 ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE;
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, wanted, &provided);
+  if (kolo::world_rank() != 0) {
+    auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
+    if (kolo::world_size() > 1) listeners.Release(listeners.default_result_printer());
+  }
+  int failed = RUN_ALL_TESTS();
+  if (failed != 0) std::fprintf(stderr, "rank %d failed\n", kolo::world_rank());
+  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+  MPI_Finalize();
+  return failed;
+}

@@ -1,0 +1,159 @@
+#include "kolo/comm/threads.h"
+
+#include <atomic>
+#include <thread>
+#include <tuple>
+
+#include <gmock/gmock.h>
+
+#include "comm/collective_cases.h"
+#include "kolo/base/error.h"
+#include "support/errors.h"
+
+namespace kolo {
+namespace {
+
+using testing::CollectiveCase;
+using ::testing::HasSubstr;
+using testing::message_of;
+
+struct Setting {
+  std::string name;
+  ThreadRanksOptions options;
+};
+
+// Every case over every number of ranks: buffers read in place; everything through staging; through
+// staging areas so small that every buffer takes many chunks.
+class ThreadRanks : public ::testing::TestWithParam<std::tuple<CollectiveCase, int, Setting>> {};
+
+TEST_P(ThreadRanks, Conformance) {
+  const auto& [collective_case, ranks, setting] = GetParam();
+  run_as_threads(ranks, collective_case.run, setting.options);
+}
+
+std::vector<Setting> settings() {
+  return {{"Direct", {}},
+          {"Staged", {.direct = false}},
+          {"TinyStaging", {.staging_bytes = 4096, .whole_limit_bytes = 64, .direct = false}}};
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ThreadRanks,
+                         ::testing::Combine(::testing::ValuesIn(testing::collective_cases().begin(),
+                                                                testing::collective_cases().end()),
+                                            ::testing::Values(1, 2, 3, 5),
+                                            ::testing::ValuesIn(settings())),
+                         [](const auto& test) {
+                           return std::get<0>(test.param).name + "_" +
+                                  std::to_string(std::get<1>(test.param)) + "_" +
+                                  std::get<2>(test.param).name;
+                         });
+
+class Solo : public ::testing::TestWithParam<CollectiveCase> {};
+
+TEST_P(Solo, Conformance) {
+  GetParam().run(Communicator::solo());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Solo,
+                         ::testing::ValuesIn(testing::collective_cases().begin(),
+                                             testing::collective_cases().end()),
+                         [](const auto& test) { return test.param.name; });
+
+// A mismatch must not hang or give wrong sums: every rank learns who called what.
+void expect_mismatch(const std::function<void(const Communicator&)>& call,
+                     const std::string& words) {
+  run_as_threads(3, [&](const Communicator& communicator) {
+    EXPECT_THAT(message_of<Error>([&] { call(communicator); }), HasSubstr(words));
+    communicator.barrier();  // the group still works
+  });
+}
+
+TEST(ThreadRanksMismatch, Count) {
+  expect_mismatch(
+      [](const Communicator& communicator) {
+        std::vector<float> values(communicator.rank() == 2 ? 5000 : 4);
+        communicator.all_reduce(std::span(values));
+      },
+      "local rank 0 all-reduce (sum) of 4 float32, local rank 2 all-reduce (sum) of 5000 float32");
+}
+
+TEST(ThreadRanksMismatch, TypeOpRootAndCollective) {
+  expect_mismatch(
+      [](const Communicator& communicator) {
+        std::vector<float> floats(4);
+        std::vector<int> ints(4);
+        if (communicator.rank() == 1)
+          communicator.all_reduce(std::span(ints));
+        else
+          communicator.all_reduce(std::span(floats));
+      },
+      "local rank 1 all-reduce (sum) of 4 int32");
+  expect_mismatch(
+      [](const Communicator& communicator) {
+        float value = 0;
+        communicator.all_reduce(std::span(&value, 1),
+                                communicator.rank() == 1 ? ReduceOp::max : ReduceOp::min);
+      },
+      "all-reduce (max)");
+  expect_mismatch(
+      [](const Communicator& communicator) {
+        float value = 0;
+        communicator.broadcast(std::span(&value, 1), communicator.rank() == 1 ? 1 : 0);
+      },
+      "from root 1");
+  expect_mismatch(
+      [](const Communicator& communicator) {
+        float value = 0;
+        if (communicator.rank() == 1)
+          communicator.barrier();
+        else
+          communicator.broadcast(std::span(&value, 1));
+      },
+      "local rank 1 barrier");
+}
+
+TEST(RunAsThreads, TheCauseIsRethrownAndNobodyHangs) {
+  const auto message = message_of<std::runtime_error>([] {
+    run_as_threads(3, [](const Communicator& communicator) {
+      if (communicator.rank() == 1) throw std::runtime_error("rank 1 broke");
+      communicator.barrier();
+    });
+  });
+  EXPECT_EQ(message, "rank 1 broke");
+}
+
+TEST(RunAsThreads, AnAsynchronousFailureReachesTheWaiter) {
+  run_as_threads(2, [](const Communicator& communicator) {
+    std::vector<float> values(communicator.rank() == 0 ? 3 : 4);
+    const Work work = communicator.all_reduce_async(std::span(values));
+    EXPECT_THROW(work.wait(), Error);
+    EXPECT_THROW((void)work.wait_for(std::chrono::seconds(1)), Error) << "every waiter gets it";
+  });
+}
+
+TEST(RunAsThreads, WaitingHasALimit) {
+  run_as_threads(2, [](const Communicator& communicator) {
+    Work work;
+    if (communicator.rank() == 0) {
+      work = communicator.barrier_async();
+      EXPECT_FALSE(work.wait_for(std::chrono::milliseconds(1)));
+    }
+    static std::atomic<bool> go;  // rank 1 comes only after rank 0 has given up once
+    if (communicator.rank() == 0) go = true;
+    while (!go) std::this_thread::yield();
+    if (communicator.rank() == 1) communicator.barrier();
+    work.wait();
+  });
+}
+
+TEST(RunAsThreads, ShowsTheTopologyAskedFor) {
+  run_as_threads(3,
+                 [](const Communicator& communicator) {
+                   EXPECT_EQ(communicator.topology().nodes, 2);
+                   EXPECT_EQ(communicator.topology().local_size, communicator.rank() < 2 ? 2 : 1);
+                 },
+                 {.ranks_on_nodes = {2, 1}});
+}
+
+}  // namespace
+}  // namespace kolo
