@@ -75,7 +75,7 @@ std::string expand_path(std::string_view text, std::string_view where) {
 }
 
 std::string escape_path(std::string_view path) {
-  std::string text;
+  std::string text = path == "~" || path.starts_with("~/") ? "./" : "";
   for (const char letter : path) text += letter == '$' ? "$$" : std::string(1, letter);
   return text;
 }

@@ -10,7 +10,8 @@ namespace kolo {
 // not set and for a $ before anything else.
 [[nodiscard]] std::string expand_path(std::string_view text, std::string_view where);
 
-// The text that expand_path() turns into `path`.
+// The text that expand_path() turns into `path`, or into another name of the same file where that
+// begins with ~.
 [[nodiscard]] std::string escape_path(std::string_view path);
 
 }  // namespace kolo

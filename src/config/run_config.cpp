@@ -27,21 +27,25 @@ bool is_known_key(const std::string& key) {
   return std::find(known.begin(), known.end(), key) != known.end();
 }
 
-// The named configurations of a file: mappings at its top level that are no section.
+bool has_known_key(const ConfigValue& mapping) {
+  return std::any_of(mapping.entries.begin(), mapping.entries.end(),
+                     [](const ConfigEntry& entry) { return is_known_key(entry.key); });
+}
+
+// The named configurations of a file: mappings at its top level that hold what a configuration
+// holds, which neither a misspelt section nor a template for one does.
 std::vector<std::string> names_in(const ConfigValue& root) {
   std::vector<std::string> names;
   for (const ConfigEntry& entry : root.entries) {
-    if (entry.value.kind == ConfigValue::Kind::mapping && !is_known_key(entry.key)) {
-      names.push_back(entry.key);
-    }
+    if (!is_known_key(entry.key) && has_known_key(entry.value)) names.push_back(entry.key);
   }
   return names;
 }
 
 ConfigValue choose_named(ConfigValue root, const std::string& file, const std::string& name) {
+  ConfigValue* chosen = is_known_key(name) ? nullptr : root.find(name);
+  if (chosen != nullptr && chosen->kind == ConfigValue::Kind::mapping) return std::move(*chosen);
   const auto names = names_in(root);
-  if (std::find(names.begin(), names.end(), name) != names.end())
-    return std::move(*root.find(name));
   if (names.empty()) {
     throw InputError(fmt::format(
         "{}: the file holds a single configuration, none of the name {}; leave --config out", file,
@@ -55,11 +59,7 @@ ConfigValue choose_named(ConfigValue root, const std::string& file, const std::s
 ConfigValue choose(ConfigValue root, const ConfigSource& source) {
   if (source.name) return choose_named(std::move(root), source.file.string(), *source.name);
   const auto names = names_in(root);
-  // A misspelt section is not the name of a configuration.
-  const bool has_near_section = std::any_of(
-      names.begin(), names.end(),
-      [](const std::string& name) { return !nearest(name, known_keys<RunConfig>()).empty(); });
-  if (!names.empty() && names.size() == root.entries.size() && !has_near_section) {
+  if (!names.empty() && !has_known_key(root)) {
     throw InputError(
         fmt::format("{}: the file holds several configurations; choose one with --config NAME: {}",
                     source.file.string(), join(names)));

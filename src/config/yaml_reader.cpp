@@ -1,9 +1,12 @@
 #include "config/yaml_reader.h"
 
 #include <optional>
+#include <sstream>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include "kolo/base/error.h"
@@ -84,9 +87,10 @@ class TreeBuilder {
       }
       const std::string& key = pair.first.Scalar();
       if (key == "<<" && !is_text(pair.first)) {
-        if (merged)
+        if (merged) {
           refuse_twice(key, key_place, merge_place,
                        "; to merge several mappings write <<: [*a, *b]");
+        }
         merged.emplace(pair.second);
         merge_place = key_place;
         continue;
@@ -138,6 +142,40 @@ std::string read_configuration(const std::filesystem::path& file) {
   }
 }
 
+// Notes where documents start and passes over what is in them.
+class DocumentStarts : public YAML::EventHandler {
+ public:
+  std::vector<YAML::Mark> marks;
+
+  void OnDocumentStart(const YAML::Mark& mark) override { marks.push_back(mark); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+// Where the first document starts and the second if there is one. Of a text that begins with a
+// comma yaml-cpp makes empty documents without end (so YAML::LoadAll never returns): that is told
+// from a second document by its place.
+std::vector<YAML::Mark> first_document_starts(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentStarts starts;
+  while (starts.marks.size() < 2 && parser.HandleNextDocument(starts)) {
+  }
+  if (starts.marks.size() > 1 && starts.marks[0].pos == starts.marks[1].pos) {
+    throw YAML::ParserException(starts.marks[0], "unexpected character");
+  }
+  return starts.marks;
+}
+
 // The most frequent mistake, for which yaml-cpp gives reasons that do not show it.
 const char* advice_on_tabs(const std::string& text, int line) {
   std::size_t begin = 0;
@@ -158,18 +196,19 @@ ConfigValue read_yaml_file(const std::filesystem::path& file) {
   const std::string source = file.string();
   const std::string text = read_configuration(file);
   try {
-    const auto documents = YAML::LoadAll(text);
+    const auto starts = first_document_starts(text);
     TreeBuilder builder(source, true);
-    if (documents.empty() || documents[0].IsNull()) {
-      throw InputError(fmt::format("{}: the file holds no configuration", source));
-    }
-    if (documents.size() > 1) {
+    if (starts.size() > 1) {
       throw InputError(
           fmt::format("{}: expected one YAML document, got a second one (after ---); "
                       "several configurations in a file are mappings, each under its name",
-                      builder.place(documents[1].Mark())));
+                      builder.place(starts[1])));
     }
-    ConfigValue root = builder.build(documents[0], builder.place(documents[0].Mark()));
+    const YAML::Node document = YAML::Load(text);
+    if (document.IsNull()) {
+      throw InputError(fmt::format("{}: the file holds no configuration", source));
+    }
+    ConfigValue root = builder.build(document, builder.place(document.Mark()));
     if (root.kind != ConfigValue::Kind::mapping) {
       throw InputError(fmt::format("{}: expected a mapping of keys to values, got {}", root.place,
                                    describe(root)));
@@ -184,6 +223,7 @@ ConfigValue read_yaml_file(const std::filesystem::path& file) {
 
 ConfigValue read_yaml_text(const std::string& text, const std::string& place) {
   try {
+    (void)first_document_starts(text);
     return TreeBuilder(place, false).build(YAML::Load(text), place);
   } catch (const YAML::Exception& error) {
     throw InputError(fmt::format("{}: {} is not valid YAML: {}", place, quote(text), error.msg));

@@ -126,5 +126,11 @@ TEST_F(RoundTrip, ResolvedPathsNoLongerDependOnTheEnvironment) {
   EXPECT_EQ(load(text).output_dir, "/a$b");
 }
 
+TEST_F(RoundTrip, AFolderCalledTildeIsNotTheHomeFolder) {
+  RunConfig config = load(required);
+  config.output_dir = "~/x";
+  EXPECT_EQ(load(to_yaml(config)).output_dir, "./~/x");
+}
+
 }  // namespace
 }  // namespace kolo

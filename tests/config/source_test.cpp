@@ -41,6 +41,13 @@ TEST_F(NamedConfigurations, AMisspeltSectionIsNoConfiguration) {
   EXPECT_THAT(error("traning:\n  n_epochs: 2\n"), HasSubstr("did you mean \"training\"?"));
 }
 
+TEST_F(NamedConfigurations, TemplatesAreNotListed) {
+  const std::string text = std::string("rate: &rate 0.1\nfast: &fast {name: adam, lr: *rate}\n") +
+                           "model_a: &a\n  optimizer: *fast\n"
+                           "model_b: {<<: *a, seed: 2}\n";
+  EXPECT_THAT(error(text), EndsWith("choose one with --config NAME: model_a, model_b"));
+}
+
 TEST_F(NamedConfigurations, UnknownNamesListTheKnown) {
   EXPECT_EQ(error(several, {}, "larg"),
             "run.yaml: no configuration of the name \"larg\"; did you mean \"large\"? The file "
@@ -138,6 +145,7 @@ TEST_F(OverridesTest, MalformedOnesAreShown) {
   }
   EXPECT_THAT(error(required, {"model.input_shape=[1, 2"}),
               AllOf(StartsWith("command line: "), HasSubstr("\"[1, 2\" is not valid YAML: ")));
+  EXPECT_THAT(error(required, {"seed=,3"}), HasSubstr("\",3\" is not valid YAML: "));
   EXPECT_THAT(error(required, {"model={name: a, name: b}"}),
               StartsWith("command line: key \"name\" is given twice in one mapping"));
 }

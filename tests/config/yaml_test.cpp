@@ -44,12 +44,13 @@ TEST_F(YamlFile, MalformedYamlNamesLineAndColumn) {
       AllOf(StartsWith("run.yaml:5:"), HasSubstr("not valid YAML: "), HasSubstr("with a tab")));
   EXPECT_THAT(error_after_required("training: *nowhere\n"),
               AllOf(StartsWith("run.yaml:4:11: not valid YAML: "), HasSubstr("anchor")));
+  EXPECT_THAT(error("# run\n,seed: 1\n"), StartsWith("run.yaml:2:1: not valid YAML: "));
   EXPECT_THAT(error(std::string(20000, '[')), HasSubstr("not valid YAML"));
 }
 
 TEST_F(YamlFile, SecondDocumentIsRefused) {
   EXPECT_THAT(error_after_required("---\nseed: 2\n"),
-              StartsWith("run.yaml:5: expected one YAML document, got a second one"));
+              StartsWith("run.yaml:4: expected one YAML document, got a second one"));
 }
 
 TEST_F(YamlFile, RepeatedKeyNamesBothLines) {
