@@ -14,8 +14,10 @@ void visit(Field& field, DataConfig& data) {
   field("path", data.path, PathText{});
   field("n_train", data.n_train, positive);
   field("n_valid", data.n_valid, not_negative);
-  field("workers", data.workers, positive);
-  field("prefetch", data.prefetch, positive);
+  field("workers", data.workers,
+        NumberRule{" from 0 to 1024", [](long double x) { return x >= 0 && x <= 1024; }});
+  field("prefetch", data.prefetch,
+        NumberRule{" from 1 to 65536", [](long double x) { return x >= 1 && x <= 65536; }});
   field("shuffle", data.shuffle, AnyBool{});
   field("input_shape", data.input_shape, positive);
   field("n_classes", data.n_classes, positive);

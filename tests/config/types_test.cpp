@@ -106,6 +106,12 @@ TEST_F(Types, NumbersAreFiniteAndInRange) {
               HasSubstr("at most 65536"));
 }
 
+TEST_F(Types, LoadingWithoutThreadsIsPossible) {
+  EXPECT_EQ(load(required, {"data.workers=0"}).data.workers, 0);
+  EXPECT_THAT(error(required, {"data.workers=1025"}), HasSubstr("a whole number from 0 to 1024"));
+  EXPECT_THAT(error(required, {"data.prefetch=0"}), HasSubstr("a whole number from 1 to 65536"));
+}
+
 TEST_F(Types, QuotesMakeAText) {
   EXPECT_THAT(error_after_required("training: {batch_size: \"64\"}\n"),
               HasSubstr("leave them out"));

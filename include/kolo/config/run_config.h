@@ -16,7 +16,7 @@ struct DataConfig {
   std::string path;                // folder; fashion_mnist: Debian's, unless given; mnist: required
   std::optional<int64_t> n_train;  // use only the first so many samples; dummy: required
   std::optional<int64_t> n_valid;
-  int workers = 1;   // threads that prepare batches, per rank
+  int workers = 1;   // threads that prepare batches, per rank; 0: none of their own
   int prefetch = 4;  // batches prepared ahead, per rank
   bool shuffle = true;
   std::vector<int64_t> input_shape;  // dummy: one sample's shape, without the batch; required there
@@ -92,8 +92,8 @@ struct RunConfig {
 struct ConfigSource {
   std::filesystem::path file;
   std::optional<std::string> name;  // the top-level mapping to use; unset: the file itself
-  std::vector<std::string>
-      overrides;  // "training.batch_size=32", the value in YAML; later ones win
+  // "training.batch_size=32", the value in YAML; later ones win.
+  std::vector<std::string> overrides;
 };
 
 // Reads and checks a configuration; all that can be known without looking at data, model or machine
@@ -101,8 +101,8 @@ struct ConfigSource {
 //
 // YAML's anchors, aliases and merge keys (`<<: *base`, `<<: [*a, *b]`) work; a merge copies keys
 // that the mapping lacks and does not look into nested mappings. An override replaces the whole
-// value of its key. In output_dir and data.path `$NAME` and
-// `${NAME}` stand for environment variables, `$$` for a dollar, and a leading `~` for $HOME.
+// value of its key. In output_dir and data.path `$NAME` and `${NAME}` stand for environment
+// variables, `$$` for a dollar, and a leading `~` for $HOME.
 //
 // Throws InputError; what it says begins with "FILE:LINE: " or "command line: ", and names the key,
 // the value found and the values accepted.
