@@ -10,7 +10,8 @@ enum class Padding {
   repeat,  // samples from the order's start are drawn again, so that every rank gets ceil(N / R):
            // for training
   drop,    // nobody draws them; every rank gets floor(N / R)
-  none,  // the first ranks draw one more: every sample exactly once over all ranks: for validation
+  none,    // the first ranks draw one more, so that every sample is drawn exactly once over all
+         // ranks: for validation
 };
 
 struct SamplerOptions {
