@@ -85,11 +85,11 @@ void Communicator::all_reduce(Buffer buffer, ReduceOp op) const {
   group_->executor->run([&] { group_->backend->all_reduce(buffer, op); });
 }
 
-Work Communicator::all_reduce_async(Buffer buffer, ReduceOp op) const {
+Work Communicator::all_reduce_async(Buffer buffer, ReduceOp op, std::shared_ptr<const void> owner) const {
   check_memory(buffer, "all-reduce", "data");
   check_op(buffer.type, op, "all-reduce");
   return group_->executor->submit(
-      [backend = group_->backend, buffer, op] { backend->all_reduce(buffer, op); });
+      [backend = group_->backend, buffer, op, owner = std::move(owner)] { backend->all_reduce(buffer, op); });
 }
 
 namespace {

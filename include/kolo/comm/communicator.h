@@ -36,7 +36,9 @@ class Communicator {
 
   // buffer becomes the sum, average, ... of all ranks' buffers; bit-identical on all ranks.
   void all_reduce(Buffer buffer, ReduceOp op = ReduceOp::sum) const;
-  [[nodiscard]] Work all_reduce_async(Buffer buffer, ReduceOp op = ReduceOp::sum) const;
+  // `owner`, when given, is kept until the collective is done: it may own the buffer.
+  [[nodiscard]] Work all_reduce_async(Buffer buffer, ReduceOp op = ReduceOp::sum,
+                                      std::shared_ptr<const void> owner = nullptr) const;
 
   // buffer becomes root's.
   void broadcast(Buffer buffer, int root = 0) const;
