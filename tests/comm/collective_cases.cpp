@@ -276,8 +276,8 @@ void topology_is_consistent(const Communicator& communicator) {
 
 }  // namespace
 
-std::span<const CollectiveCase> collective_cases() {
-  static const std::vector<CollectiveCase> cases = {
+std::span<const RankCase> collective_cases() {
+  static const std::vector<RankCase> cases = {
       {"AllReduceEveryType", all_reduce_every_type},
       {"ReduceScatterEveryType", reduce_scatter_every_type},
       {"BroadcastEveryTypeAndRoot", broadcast_every_type_and_root},

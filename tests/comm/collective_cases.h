@@ -1,20 +1,12 @@
 #pragma once
 
-#include <functional>
 #include <span>
-#include <string>
 
-#include "kolo/comm/communicator.h"
+#include "support/rank_case.h"
 
 namespace kolo::testing {
 
-// What every back end must do, each case a function that all ranks call together. They assert with
-// GoogleTest's EXPECT_.
-struct CollectiveCase {
-  std::string name;
-  std::function<void(const Communicator&)> run;
-};
-
-[[nodiscard]] std::span<const CollectiveCase> collective_cases();
+// What every back end must do.
+[[nodiscard]] std::span<const RankCase> collective_cases();
 
 }  // namespace kolo::testing

@@ -1,6 +1,5 @@
 // The collective cases under mpirun: mpi_tests [initialise-first]. Every rank runs every test; the
 // job fails when one rank does.
-#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -14,7 +13,7 @@
 namespace kolo {
 namespace {
 
-using testing::CollectiveCase;
+using testing::RankCase;
 
 struct Setting {
   std::string name;
@@ -57,7 +56,7 @@ std::vector<Setting> settings() {
   return all;
 }
 
-class MpiRanks : public ::testing::TestWithParam<std::tuple<CollectiveCase, std::size_t>> {
+class MpiRanks : public ::testing::TestWithParam<std::tuple<RankCase, std::size_t>> {
  protected:
   // One communicator a setting, made in the same order on all ranks and kept: making one is slow.
   static void SetUpTestSuite() {
@@ -130,20 +129,3 @@ TEST(MpiMismatch, IsNamedNotSummed) {
 
 }  // namespace
 }  // namespace kolo
-
-int main(int argc, char** argv) {
-  ::testing::InitGoogleTest(&argc, argv);
-  const int wanted =
-      argc > 1 && std::strcmp(argv[1], "funneled") == 0 ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE;
-  int provided = 0;
-  MPI_Init_thread(&argc, &argv, wanted, &provided);
-  if (kolo::world_rank() != 0) {
-    auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
-    if (kolo::world_size() > 1) listeners.Release(listeners.default_result_printer());
-  }
-  int failed = RUN_ALL_TESTS();
-  if (failed != 0) std::fprintf(stderr, "rank %d failed\n", kolo::world_rank());
-  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-  MPI_Finalize();
-  return failed;
-}

@@ -13,9 +13,9 @@
 namespace kolo {
 namespace {
 
-using testing::CollectiveCase;
 using ::testing::HasSubstr;
 using testing::message_of;
+using testing::RankCase;
 
 struct Setting {
   std::string name;
@@ -24,7 +24,7 @@ struct Setting {
 
 // Every case over every number of ranks: buffers read in place; everything through staging; through
 // staging areas so small that every buffer takes many chunks.
-class ThreadRanks : public ::testing::TestWithParam<std::tuple<CollectiveCase, int, Setting>> {};
+class ThreadRanks : public ::testing::TestWithParam<std::tuple<RankCase, int, Setting>> {};
 
 TEST_P(ThreadRanks, Conformance) {
   const auto& [collective_case, ranks, setting] = GetParam();
@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(All, ThreadRanks,
                                   std::get<2>(test.param).name;
                          });
 
-class Solo : public ::testing::TestWithParam<CollectiveCase> {};
+class Solo : public ::testing::TestWithParam<RankCase> {};
 
 TEST_P(Solo, Conformance) {
   GetParam().run(Communicator::solo());
