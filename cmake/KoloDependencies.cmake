@@ -24,7 +24,7 @@ if(KOLO_BUILD_TRAINER)
   find_package(nlohmann_json REQUIRED)
   find_package(yaml-cpp REQUIRED)
   find_package(CLI11 REQUIRED)
-  find_package(Boost REQUIRED)
+  find_package(Boost REQUIRED CONFIG)
   find_package(Protobuf REQUIRED)
 
   # oneDNN's own CMake package asks for OpenCL, which nothing here uses.
