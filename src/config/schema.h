@@ -13,7 +13,7 @@ void visit(Field& field, DataConfig& data) {
   field("name", data.name, OneOf{{"mnist", "fashion_mnist", "dummy"}}, Presence::required);
   field("path", data.path, PathText{});
   field("n_train", data.n_train, positive);
-  field("n_valid", data.n_valid, not_negative);
+  field("n_valid", data.n_valid, positive);
   field("workers", data.workers,
         NumberRule{" from 0 to 1024", [](long double x) { return x >= 0 && x <= 1024; }});
   field("prefetch", data.prefetch,

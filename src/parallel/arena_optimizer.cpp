@@ -15,12 +15,14 @@ std::span<T> span_of(const torch::Tensor& flat) {
 
 }  // namespace
 
-ArenaOptimizer::ArenaOptimizer(std::shared_ptr<const ParameterArena> arena, std::shared_ptr<const FlatOptimizer> optimizer)
+ArenaOptimizer::ArenaOptimizer(std::shared_ptr<const ParameterArena> arena,
+                               std::shared_ptr<const FlatOptimizer> optimizer)
     : arena_(std::move(arena)), optimizer_(std::move(optimizer)) {
   for (const auto& parameter : arena_->plan().parameters) {
     if (parameter.type == DataType::float32 || parameter.type == DataType::float64) continue;
-    throw Error(fmt::format("parallel: {} can't be trained by {}: parameters must be float32 or float64", parameter.describe(),
-                            optimizer_->name()));
+    throw Error(
+        fmt::format("parallel: {} can't be trained by {}: parameters must be float32 or float64",
+                    parameter.describe(), optimizer_->name()));
   }
   for (std::size_t slot = 0; slot < optimizer_->state_names().size(); ++slot) {
     state_.push_back(arena_->allocate_like_parameters());
@@ -28,8 +30,10 @@ ArenaOptimizer::ArenaOptimizer(std::shared_ptr<const ParameterArena> arena, std:
 }
 
 void ArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64_t step) {
-  if (arena_->plan().buckets[bucket].type == DataType::float64) update_typed<double>(bucket, learning_rate, step);
-  else update_typed<float>(bucket, learning_rate, step);
+  if (arena_->plan().buckets[bucket].type == DataType::float64)
+    update_typed<double>(bucket, learning_rate, step);
+  else
+    update_typed<float>(bucket, learning_rate, step);
 }
 
 template <typename T>
@@ -37,7 +41,8 @@ void ArenaOptimizer::update_typed(std::size_t bucket, double learning_rate, std:
   FlatSlice<T> slice;
   slice.parameters = span_of<T>(arena_->flat_parameters(bucket));
   slice.gradients = span_of<T>(arena_->flat_gradients(bucket));
-  for (std::size_t slot = 0; slot < state_.size(); ++slot) slice.state[slot] = span_of<T>(state_[slot][bucket]);
+  for (std::size_t slot = 0; slot < state_.size(); ++slot)
+    slice.state[slot] = span_of<T>(state_[slot][bucket]);
   optimizer_->update(slice, learning_rate, step);
 }
 

@@ -25,7 +25,8 @@ std::int64_t bytes_of(const Bucket& bucket) {
 // FNV-1a, 64 bits (Fowler, Noll, Vo).
 std::uint64_t hash(std::string_view text) {
   std::uint64_t value = 0xcbf29ce484222325;
-  for (const char letter : text) value = (value ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+  for (const char letter : text)
+    value = (value ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
   return value;
 }
 
@@ -34,7 +35,8 @@ std::vector<std::string> lines_of(const BucketPlan& plan) {
   std::vector<std::string> lines;
   for (const auto& parameter : plan.parameters) lines.push_back(parameter.describe());
   for (const Bucket& bucket : plan.buckets) {
-    lines.push_back(fmt::format("a bucket of {} {} and {} parameters", bucket.count, name_of(bucket.type), bucket.entries.size()));
+    lines.push_back(fmt::format("a bucket of {} {} and {} parameters", bucket.count,
+                                name_of(bucket.type), bucket.entries.size()));
   }
   return lines;
 }
@@ -51,7 +53,8 @@ std::vector<std::string> split_lines(std::string_view text) {
 
 // Every rank's text, on every rank.
 std::vector<std::string> gather_texts(const Communicator& communicator, const std::string& mine) {
-  const auto longest = all_reduce_value(communicator, narrow<std::int64_t>(mine.size()), ReduceOp::max);
+  const auto longest =
+      all_reduce_value(communicator, narrow<std::int64_t>(mine.size()), ReduceOp::max);
   std::vector<std::int8_t> padded(static_cast<std::size_t>(longest), 0);
   std::copy(mine.begin(), mine.end(), padded.begin());
   std::vector<std::int8_t> all(padded.size() * static_cast<std::size_t>(communicator.size()));
@@ -64,20 +67,25 @@ std::vector<std::string> gather_texts(const Communicator& communicator, const st
   return texts;
 }
 
-std::string describe_difference(int rank, std::span<const std::string> of_root, std::span<const std::string> of_rank) {
+std::string describe_difference(int rank, std::span<const std::string> of_root,
+                                std::span<const std::string> of_rank) {
   std::size_t line = 0;
   while (line < std::min(of_root.size(), of_rank.size()) && of_root[line] == of_rank[line]) ++line;
   const auto shown = [&](std::span<const std::string> lines) {
     return line < lines.size() ? lines[line] : std::string("nothing more");
   };
-  return fmt::format("parallel: the ranks' models differ: rank 0 has {}, rank {} has {}; every rank must build the same network with "
-                     "the same options",
-                     shown(of_root), rank, shown(of_rank));
+  return fmt::format(
+      "parallel: the ranks' models differ: rank 0 has {}, rank {} has {}; every rank must build "
+      "the same network with "
+      "the same options",
+      shown(of_root), rank, shown(of_rank));
 }
 
 }  // namespace
 
-std::int64_t ParameterDescription::count() const { return checked_product<std::int64_t>(shape); }
+std::int64_t ParameterDescription::count() const {
+  return checked_product<std::int64_t>(shape);
+}
 
 std::string ParameterDescription::describe() const {
   return fmt::format("{} {} [{}]", name, name_of(type), fmt::join(shape, ", "));
@@ -89,15 +97,17 @@ std::uint64_t BucketPlan::fingerprint() const {
 
 BucketPlan plan_buckets(std::vector<ParameterDescription> parameters, const BucketLimits& limits) {
   if (limits.first_bytes <= 0 || limits.bytes <= 0) {
-    throw Error(fmt::format("parallel: bucket sizes of {} and {} bytes; both must be greater than 0", limits.first_bytes, limits.bytes));
+    throw Error(
+        fmt::format("parallel: bucket sizes of {} and {} bytes; both must be greater than 0",
+                    limits.first_bytes, limits.bytes));
   }
   BucketPlan plan;
   plan.parameters = std::move(parameters);
   const auto limit = [&] { return plan.buckets.size() <= 1 ? limits.first_bytes : limits.bytes; };
   for (std::size_t index = plan.parameters.size(); index-- > 0;) {
     const auto& parameter = plan.parameters[index];
-    const bool starts_bucket =
-        plan.buckets.empty() || plan.buckets.back().type != parameter.type || bytes_of(plan.buckets.back()) >= limit();
+    const bool starts_bucket = plan.buckets.empty() || plan.buckets.back().type != parameter.type ||
+                               bytes_of(plan.buckets.back()) >= limit();
     if (starts_bucket) plan.buckets.push_back({.type = parameter.type});
     Bucket& bucket = plan.buckets.back();
     bucket.entries.push_back({index, bucket.count, parameter.count()});
@@ -116,9 +126,11 @@ void require_equal_plans(const Communicator& communicator, const BucketPlan& pla
   communicator.all_gather(std::span(&mine, 1), std::span(all));
   if (std::equal(all.begin() + 1, all.end(), all.begin())) return;
   const auto texts = gather_texts(communicator, fmt::format("{}", fmt::join(lines_of(plan), "\n")));
-  const auto different = std::find_if(all.begin(), all.end(), [&](std::int64_t value) { return value != all.front(); });
+  const auto different = std::find_if(all.begin(), all.end(),
+                                      [&](std::int64_t value) { return value != all.front(); });
   const auto rank = static_cast<int>(different - all.begin());
-  throw Error(describe_difference(rank, split_lines(texts[0]), split_lines(texts[static_cast<std::size_t>(rank)])));
+  throw Error(describe_difference(rank, split_lines(texts[0]),
+                                  split_lines(texts[static_cast<std::size_t>(rank)])));
 }
 
 }  // namespace kolo

@@ -17,11 +17,13 @@ namespace kolo {
 
 class GradientReducer::State : public std::enable_shared_from_this<State> {
  public:
-  State(Communicator communicator, std::shared_ptr<const ParameterArena> arena, const ReducerOptions& options)
+  State(Communicator communicator, std::shared_ptr<const ParameterArena> arena,
+        const ReducerOptions& options)
       : communicator_(std::move(communicator)), arena_(std::move(arena)), options_(options) {
     bucket_of_.resize(arena_->parameters().size());
     for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
-      for (const auto& entry : arena_->plan().buckets[bucket].entries) bucket_of_[entry.parameter] = bucket;
+      for (const auto& entry : arena_->plan().buckets[bucket].entries)
+        bucket_of_[entry.parameter] = bucket;
     }
     start_over();
   }
@@ -43,14 +45,15 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   Communicator communicator_;
   std::shared_ptr<const ParameterArena> arena_;
   ReducerOptions options_;
-  std::vector<std::size_t> bucket_of_;                                   // by parameter
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;     // kept: an unused one would lose its hook
+  std::vector<std::size_t> bucket_of_;  // by parameter
+  std::vector<std::shared_ptr<torch::autograd::Node>>
+      accumulators_;  // kept: an unused one would lose its hook
 
-  std::mutex mutex_;                        // backward may run on several threads
-  std::vector<bool> is_ready_;              // by parameter, in this step
-  std::vector<std::size_t> missing_;        // gradients, by bucket
-  std::size_t started_ = 0;                 // buckets, in order
-  std::vector<Work> works_;                 // by bucket
+  std::mutex mutex_;                  // backward may run on several threads
+  std::vector<bool> is_ready_;        // by parameter, in this step
+  std::vector<std::size_t> missing_;  // gradients, by bucket
+  std::size_t started_ = 0;           // buckets, in order
+  std::vector<Work> works_;           // by bucket
 };
 
 namespace {
@@ -75,9 +78,10 @@ class AfterAccumulation final : public torch::autograd::FunctionPostHook {
 void GradientReducer::State::attach() {
   for (std::size_t index = 0; index < bucket_of_.size(); ++index) {
     auto accumulator = torch::autograd::impl::grad_accumulator(arena_->parameters()[index]);
-    accumulator->add_post_hook(std::make_unique<AfterAccumulation>([weak = weak_from_this(), index] {
-      if (const auto state = weak.lock()) state->gradient_is_ready(index);
-    }));
+    accumulator->add_post_hook(
+        std::make_unique<AfterAccumulation>([weak = weak_from_this(), index] {
+          if (const auto state = weak.lock()) state->gradient_is_ready(index);
+        }));
     accumulators_.push_back(std::move(accumulator));
   }
 }
@@ -93,8 +97,10 @@ void GradientReducer::State::start_over() {
 void GradientReducer::State::gradient_is_ready(std::size_t parameter) {
   const std::lock_guard lock(mutex_);
   if (is_ready_[parameter]) {
-    throw Error(fmt::format("parallel: parameter {} got a second gradient in one step; call finish() after each backward()",
-                            arena_->plan().parameters[parameter].name));
+    throw Error(
+        fmt::format("parallel: parameter {} got a second gradient in one step; call finish() after "
+                    "each backward()",
+                    arena_->plan().parameters[parameter].name));
   }
   torch::Tensor& gradient = arena_->parameters()[parameter].mutable_grad();
   const torch::Tensor& view = arena_->gradient_view(parameter);
@@ -140,18 +146,23 @@ void GradientReducer::State::finish() {
 std::string GradientReducer::State::missing_gradients(std::size_t bucket) const {
   std::vector<std::string> names;
   for (std::size_t index = 0; index < bucket_of_.size(); ++index) {
-    if (bucket_of_[index] <= bucket && !is_ready_[index]) names.push_back(arena_->plan().parameters[index].name);
+    if (bucket_of_[index] <= bucket && !is_ready_[index])
+      names.push_back(arena_->plan().parameters[index].name);
   }
-  return fmt::format("parallel: rank {}: backward gave no gradient to {}; every trainable parameter must take part in the loss (or not "
-                     "require a gradient)",
-                     communicator_.rank(), fmt::join(names, ", "));
+  return fmt::format(
+      "parallel: rank {}: backward gave no gradient to {}; every trainable parameter must take "
+      "part in the loss (or not "
+      "require a gradient)",
+      communicator_.rank(), fmt::join(names, ", "));
 }
 
 void GradientReducer::State::clear_gradients() {
-  for (const torch::Tensor& parameter : arena_->parameters()) parameter.mutable_grad() = torch::Tensor();
+  for (const torch::Tensor& parameter : arena_->parameters())
+    parameter.mutable_grad() = torch::Tensor();
 }
 
-GradientReducer::GradientReducer(Communicator communicator, std::shared_ptr<const ParameterArena> arena,
+GradientReducer::GradientReducer(Communicator communicator,
+                                 std::shared_ptr<const ParameterArena> arena,
                                  const ReducerOptions& options)
     : state_(std::make_shared<State>(std::move(communicator), std::move(arena), options)) {
   state_->attach();
@@ -159,14 +170,24 @@ GradientReducer::GradientReducer(Communicator communicator, std::shared_ptr<cons
 
 GradientReducer::~GradientReducer() = default;
 
-void GradientReducer::wait(std::size_t bucket) { state_->wait(bucket); }
+void GradientReducer::wait(std::size_t bucket) {
+  state_->wait(bucket);
+}
 
-void GradientReducer::finish() { state_->finish(); }
+void GradientReducer::finish() {
+  state_->finish();
+}
 
-void GradientReducer::clear_gradients() { state_->clear_gradients(); }
+void GradientReducer::clear_gradients() {
+  state_->clear_gradients();
+}
 
-ReducerStatistics GradientReducer::statistics() const { return state_->statistics; }
+ReducerStatistics GradientReducer::statistics() const {
+  return state_->statistics;
+}
 
-void GradientReducer::reset_statistics() { state_->statistics = {}; }
+void GradientReducer::reset_statistics() {
+  state_->statistics = {};
+}
 
 }  // namespace kolo

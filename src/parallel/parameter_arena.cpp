@@ -20,10 +20,12 @@ NamedParameters trainable_parameters(const torch::nn::Module& module) {
     const torch::Tensor& tensor = item.value();
     if (!tensor.requires_grad()) continue;
     if (!tensor.device().is_cpu()) {
-      throw Error(fmt::format("parallel: parameter {} is on {}; the arena takes parameters in CPU memory", item.key(),
-                              tensor.device().str()));
+      throw Error(
+          fmt::format("parallel: parameter {} is on {}; the arena takes parameters in CPU memory",
+                      item.key(), tensor.device().str()));
     }
-    found.descriptions.push_back({item.key(), tensor.sizes().vec(), data_type_of(tensor.scalar_type())});
+    found.descriptions.push_back(
+        {item.key(), tensor.sizes().vec(), data_type_of(tensor.scalar_type())});
     found.tensors.push_back(tensor);
   }
   return found;
@@ -31,14 +33,16 @@ NamedParameters trainable_parameters(const torch::nn::Module& module) {
 
 }  // namespace
 
-ParameterArena::ParameterArena(const Communicator& communicator, const torch::nn::Module& module, const BucketLimits& limits) {
+ParameterArena::ParameterArena(const Communicator& communicator, const torch::nn::Module& module,
+                               const BucketLimits& limits) {
   auto found = trainable_parameters(module);
   parameters_ = std::move(found.tensors);
   plan_ = plan_buckets(std::move(found.descriptions), limits);
   require_equal_plans(communicator, plan_);
   places_.resize(parameters_.size());
   for (std::size_t bucket = 0; bucket < buckets(); ++bucket) {
-    for (const BucketEntry& entry : plan_.buckets[bucket].entries) places_[entry.parameter] = {bucket, entry.offset};
+    for (const BucketEntry& entry : plan_.buckets[bucket].entries)
+      places_[entry.parameter] = {bucket, entry.offset};
   }
   flat_parameters_ = allocate_like_parameters();
   flat_gradients_ = flat_views(communicator.allocate(narrow<std::size_t>(plan_.total_bytes)));
@@ -52,11 +56,13 @@ ParameterArena::ParameterArena(const Communicator& communicator, const torch::nn
   }
 }
 
-std::vector<torch::Tensor> ParameterArena::flat_views(const std::shared_ptr<std::byte>& memory) const {
+std::vector<torch::Tensor> ParameterArena::flat_views(
+    const std::shared_ptr<std::byte>& memory) const {
   std::vector<torch::Tensor> views;
   for (const Bucket& bucket : plan_.buckets) {
-    views.push_back(torch::from_blob(memory.get() + bucket.offset_bytes, {bucket.count}, [memory](void*) {},
-                                     torch::TensorOptions(scalar_type_of(bucket.type))));
+    views.push_back(torch::from_blob(
+        memory.get() + bucket.offset_bytes, {bucket.count}, [memory](void*) {},
+        torch::TensorOptions(scalar_type_of(bucket.type))));
   }
   return views;
 }
@@ -72,17 +78,20 @@ std::vector<torch::Tensor> ParameterArena::allocate_like_parameters() const {
   return flat;
 }
 
-torch::Tensor ParameterArena::view_of(std::size_t parameter, const std::vector<torch::Tensor>& flat) const {
+torch::Tensor ParameterArena::view_of(std::size_t parameter,
+                                      const std::vector<torch::Tensor>& flat) const {
   const auto& description = plan_.parameters[parameter];
   const Place& place = places_[parameter];
   return flat[place.bucket].narrow(0, place.offset, description.count()).view(description.shape);
 }
 
 void ParameterArena::broadcast_parameters(const Communicator& communicator, int root) const {
-  for (const torch::Tensor& bucket : flat_parameters_) communicator.broadcast(buffer_of(bucket), root);
+  for (const torch::Tensor& bucket : flat_parameters_)
+    communicator.broadcast(buffer_of(bucket), root);
 }
 
-void broadcast_buffers(const Communicator& communicator, const torch::nn::Module& module, int root) {
+void broadcast_buffers(const Communicator& communicator, const torch::nn::Module& module,
+                       int root) {
   for (const torch::Tensor& buffer : module.buffers()) broadcast(communicator, buffer, root);
 }
 

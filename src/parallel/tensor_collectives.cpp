@@ -8,35 +8,57 @@ namespace kolo {
 
 DataType data_type_of(torch::ScalarType type) {
   switch (type) {
-    case torch::kDouble: return DataType::float64;
-    case torch::kFloat: return DataType::float32;
-    case torch::kHalf: return DataType::float16;
-    case torch::kBFloat16: return DataType::bfloat16;
-    case torch::kLong: return DataType::int64;
-    case torch::kInt: return DataType::int32;
-    case torch::kShort: return DataType::int16;
-    case torch::kChar: return DataType::int8;
-    case torch::kByte: return DataType::uint8;
-    case torch::kBool: return DataType::boolean;
+    case torch::kDouble:
+      return DataType::float64;
+    case torch::kFloat:
+      return DataType::float32;
+    case torch::kHalf:
+      return DataType::float16;
+    case torch::kBFloat16:
+      return DataType::bfloat16;
+    case torch::kLong:
+      return DataType::int64;
+    case torch::kInt:
+      return DataType::int32;
+    case torch::kShort:
+      return DataType::int16;
+    case torch::kChar:
+      return DataType::int8;
+    case torch::kByte:
+      return DataType::uint8;
+    case torch::kBool:
+      return DataType::boolean;
     default:
-      throw Error(fmt::format("parallel: collectives take no tensors of {}; convert to one of float64, float32, float16, bfloat16, "
-                              "int64, int32, int16, int8, uint8, bool",
-                              torch::toString(type)));
+      throw Error(
+          fmt::format("parallel: collectives take no tensors of {}; convert to one of float64, "
+                      "float32, float16, bfloat16, "
+                      "int64, int32, int16, int8, uint8, bool",
+                      torch::toString(type)));
   }
 }
 
 torch::ScalarType scalar_type_of(DataType type) {
   switch (type) {
-    case DataType::float64: return torch::kDouble;
-    case DataType::float32: return torch::kFloat;
-    case DataType::float16: return torch::kHalf;
-    case DataType::bfloat16: return torch::kBFloat16;
-    case DataType::int64: return torch::kLong;
-    case DataType::int32: return torch::kInt;
-    case DataType::int16: return torch::kShort;
-    case DataType::int8: return torch::kChar;
-    case DataType::uint8: return torch::kByte;
-    case DataType::boolean: return torch::kBool;
+    case DataType::float64:
+      return torch::kDouble;
+    case DataType::float32:
+      return torch::kFloat;
+    case DataType::float16:
+      return torch::kHalf;
+    case DataType::bfloat16:
+      return torch::kBFloat16;
+    case DataType::int64:
+      return torch::kLong;
+    case DataType::int32:
+      return torch::kInt;
+    case DataType::int16:
+      return torch::kShort;
+    case DataType::int8:
+      return torch::kChar;
+    case DataType::uint8:
+      return torch::kByte;
+    case DataType::boolean:
+      return torch::kBool;
   }
   return torch::kFloat;
 }
@@ -87,13 +109,15 @@ torch::Tensor all_gather(const Communicator& communicator, const torch::Tensor& 
   return output;
 }
 
-torch::Tensor reduce_scatter(const Communicator& communicator, const torch::Tensor& tensor, ReduceOp op) {
+torch::Tensor reduce_scatter(const Communicator& communicator, const torch::Tensor& tensor,
+                             ReduceOp op) {
   const torch::NoGradGuard no_gradient;
   const torch::Tensor input = with_dimensions(tensor);
   auto shape = input.sizes().vec();
   if (shape.front() % communicator.size() != 0) {
-    throw Error(fmt::format("parallel: reduce-scatter: the first dimension, {}, is not a multiple of the {} ranks", shape.front(),
-                            communicator.size()));
+    throw Error(fmt::format(
+        "parallel: reduce-scatter: the first dimension, {}, is not a multiple of the {} ranks",
+        shape.front(), communicator.size()));
   }
   shape.front() /= communicator.size();
   torch::Tensor output = torch::empty(shape, input.options());

@@ -31,7 +31,7 @@ TEST_F(Types, EveryKindOfValueIsRead) {
       "description: \"a: b\"\n"
       "output_dir: out/here\n"
       "seed: 18446744073709551615\n"
-      "data: {name: dummy, n_train: 100, n_valid: 0, input_shape: [3, 32, +32], shuffle: no, "
+      "data: {name: dummy, n_train: 100, n_valid: 10, input_shape: [3, 32, +32], shuffle: no, "
       "workers: 2}\n"
       "model: {name: any, dropout: .25}\n"
       "optimizer: {name: AdamW, lr: 1e-3, beta1: 0.5, epsilon: 1.}\n"
@@ -41,7 +41,7 @@ TEST_F(Types, EveryKindOfValueIsRead) {
   EXPECT_EQ(config.output_dir, "out/here");
   EXPECT_EQ(config.seed, 18446744073709551615U);
   EXPECT_EQ(config.data.n_train, 100);
-  EXPECT_EQ(config.data.n_valid, 0);
+  EXPECT_EQ(config.data.n_valid, 10);
   EXPECT_THAT(config.data.input_shape, ElementsAre(3, 32, 32));
   EXPECT_FALSE(config.data.shuffle);
   EXPECT_EQ(config.data.workers, 2);

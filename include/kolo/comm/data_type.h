@@ -72,9 +72,9 @@ struct Buffer {
   Buffer() = default;
   Buffer(void* memory, std::int64_t elements, DataType element_type)
       : data(memory), count(elements), type(element_type) {}
-  template <typename T>
+  template <typename T, std::size_t extent>
   requires(!std::is_const_v<T>)
-      Buffer(std::span<T> values)  // NOLINT: a span is meant to pass for a buffer
+  Buffer(std::span<T, extent> values)  // NOLINT: a span is meant to pass for a buffer
       : Buffer(values.data(), static_cast<std::int64_t>(values.size()), data_type_of<T>()) {}
 
   [[nodiscard]] std::size_t bytes() const {
@@ -93,8 +93,8 @@ struct ConstBuffer {
       : data(memory), count(elements), type(element_type) {}
   ConstBuffer(const Buffer& buffer)  // NOLINT: every buffer can be read
       : ConstBuffer(buffer.data, buffer.count, buffer.type) {}
-  template <typename T>
-  ConstBuffer(std::span<T> values)  // NOLINT
+  template <typename T, std::size_t extent>
+  ConstBuffer(std::span<T, extent> values)  // NOLINT
       : ConstBuffer(values.data(), static_cast<std::int64_t>(values.size()), data_type_of<T>()) {}
 
   [[nodiscard]] std::size_t bytes() const {

@@ -12,17 +12,20 @@
 
 namespace kolo {
 
-// A fused optimizer over an arena, with its state in buffers of the same layout. It works bucket by bucket, so that a bucket whose
-// gradients have arrived is updated while later ones are still on the wire. Parameters of float32 or float64.
+// A fused optimizer over an arena, with its state in buffers of the same layout. It works bucket by
+// bucket, so that a bucket whose gradients have arrived is updated while later ones are still on
+// the wire. Parameters of float32 or float64.
 class ArenaOptimizer {
  public:
-  // A view of one parameter's part of the state, named "<parameter>.<state>", for example "conv1.weight.exp_avg".
+  // A view of one parameter's part of the state, named "<parameter>.<state>", for example
+  // "conv1.weight.exp_avg".
   struct NamedState {
     std::string name;
     torch::Tensor tensor;
   };
 
-  ArenaOptimizer(std::shared_ptr<const ParameterArena> arena, std::shared_ptr<const FlatOptimizer> optimizer);
+  ArenaOptimizer(std::shared_ptr<const ParameterArena> arena,
+                 std::shared_ptr<const FlatOptimizer> optimizer);
 
   // One step for one bucket; `step` counts from 1.
   void update(std::size_t bucket, double learning_rate, std::int64_t step);

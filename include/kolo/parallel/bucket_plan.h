@@ -22,8 +22,10 @@ struct ParameterDescription {
 };
 
 struct BucketLimits {
-  std::int64_t first_bytes = std::int64_t{1} << 20;  // the first is small, so that communication begins early in backward
-  std::int64_t bytes = std::int64_t{25} << 20;       // a parameter larger than this has a bucket to itself
+  std::int64_t first_bytes =
+      std::int64_t{1} << 20;  // the first is small, so that communication begins early in backward
+  std::int64_t bytes = std::int64_t{25}
+                       << 20;  // a parameter larger than this has a bucket to itself
 };
 
 // Where a parameter lies in its bucket. Parameters begin at multiples of 64 bytes.
@@ -41,23 +43,25 @@ struct Bucket {
   std::vector<BucketEntry> entries;
 };
 
-// How parameters are cut into buckets: the unit of communication, optimizer steps and broadcasts. A pure function of the parameters
-// and limits, so that ranks which agree on those agree on all.
+// How parameters are cut into buckets: the unit of communication, optimizer steps and broadcasts. A
+// pure function of the parameters and limits, so that ranks which agree on those agree on all.
 struct BucketPlan {
   std::vector<ParameterDescription> parameters;  // as given
-  std::vector<Bucket> buckets;                   // in the order in which backward is expected to finish them
+  std::vector<Bucket> buckets;  // in the order in which backward is expected to finish them
   std::int64_t total_bytes = 0;
 
   // Equal for equal plans, different (with all likelihood) for different ones.
   [[nodiscard]] std::uint64_t fingerprint() const;
 };
 
-// Buckets in the reverse order of the parameters: backward finishes the last layer first. The order given is the order of
-// registration (named_parameters()).
-[[nodiscard]] BucketPlan plan_buckets(std::vector<ParameterDescription> parameters, const BucketLimits& limits = {});
+// Buckets in the reverse order of the parameters: backward finishes the last layer first. The order
+// given is the order of registration (named_parameters()).
+[[nodiscard]] BucketPlan plan_buckets(std::vector<ParameterDescription> parameters,
+                                      const BucketLimits& limits = {});
 
-// Compares the plans of all ranks. Error on every rank when they differ: it names the first parameter that does, two ranks and what
-// each has. Collective; costs one 8-byte all-gather when all is well.
+// Compares the plans of all ranks. Error on every rank when they differ: it names the first
+// parameter that does, two ranks and what each has. Collective; costs one 8-byte all-gather when
+// all is well.
 void require_equal_plans(const Communicator& communicator, const BucketPlan& plan);
 
 }  // namespace kolo

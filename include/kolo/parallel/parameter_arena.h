@@ -11,16 +11,18 @@
 
 namespace kolo {
 
-// The memory of a model's trainable parameters and their gradients: flat, aligned buffers, cut into buckets. The parameters' tensors
-// become views into it. Gradients lie in memory that the ranks of a node share, where that is to be had.
+// The memory of a model's trainable parameters and their gradients: flat, aligned buffers, cut into
+// buckets. The parameters' tensors become views into it. Gradients lie in memory that the ranks of
+// a node share, where that is to be had.
 //
-// Made once, from parameters in CPU memory that nothing else views; not copied, not moved, and it may outlive or predecease the
-// module (the tensors keep the memory alive).
+// Made once, from parameters in CPU memory that nothing else views; not copied, not moved, and it
+// may outlive or predecease the module (the tensors keep the memory alive).
 class ParameterArena {
  public:
-  // Parameters that don't require gradients are left as they are. Collective (it allocates); throws Error on every rank when the
-  // ranks' parameters differ.
-  ParameterArena(const Communicator& communicator, const torch::nn::Module& module, const BucketLimits& limits = {});
+  // Parameters that don't require gradients are left as they are. Collective (it allocates); throws
+  // Error on every rank when the ranks' parameters differ.
+  ParameterArena(const Communicator& communicator, const torch::nn::Module& module,
+                 const BucketLimits& limits = {});
   ParameterArena(const ParameterArena&) = delete;
   ParameterArena& operator=(const ParameterArena&) = delete;
 
@@ -29,16 +31,24 @@ class ParameterArena {
 
   // In the order of plan().parameters.
   [[nodiscard]] const std::vector<torch::Tensor>& parameters() const { return parameters_; }
-  [[nodiscard]] const torch::Tensor& gradient_view(std::size_t parameter) const { return gradient_views_[parameter]; }
+  [[nodiscard]] const torch::Tensor& gradient_view(std::size_t parameter) const {
+    return gradient_views_[parameter];
+  }
 
   // One-dimensional views of a whole bucket, the gaps between parameters (zeros) included.
-  [[nodiscard]] const torch::Tensor& flat_parameters(std::size_t bucket) const { return flat_parameters_[bucket]; }
-  [[nodiscard]] const torch::Tensor& flat_gradients(std::size_t bucket) const { return flat_gradients_[bucket]; }
+  [[nodiscard]] const torch::Tensor& flat_parameters(std::size_t bucket) const {
+    return flat_parameters_[bucket];
+  }
+  [[nodiscard]] const torch::Tensor& flat_gradients(std::size_t bucket) const {
+    return flat_gradients_[bucket];
+  }
 
-  // Private zero-filled buffers laid out like the parameters (an optimizer's state), one flat tensor a bucket.
+  // Private zero-filled buffers laid out like the parameters (an optimizer's state), one flat
+  // tensor a bucket.
   [[nodiscard]] std::vector<torch::Tensor> allocate_like_parameters() const;
   // A parameter's view, with its shape, of such buffers.
-  [[nodiscard]] torch::Tensor view_of(std::size_t parameter, const std::vector<torch::Tensor>& flat) const;
+  [[nodiscard]] torch::Tensor view_of(std::size_t parameter,
+                                      const std::vector<torch::Tensor>& flat) const;
 
   // Every rank's parameters become root's: one broadcast a bucket.
   void broadcast_parameters(const Communicator& communicator, int root = 0) const;
@@ -49,7 +59,8 @@ class ParameterArena {
     std::int64_t offset = 0;
   };
 
-  [[nodiscard]] std::vector<torch::Tensor> flat_views(const std::shared_ptr<std::byte>& memory) const;
+  [[nodiscard]] std::vector<torch::Tensor> flat_views(
+      const std::shared_ptr<std::byte>& memory) const;
 
   BucketPlan plan_;
   std::vector<torch::Tensor> parameters_;
@@ -60,6 +71,7 @@ class ParameterArena {
 };
 
 // The module's buffers (running means and the like) become root's.
-void broadcast_buffers(const Communicator& communicator, const torch::nn::Module& module, int root = 0);
+void broadcast_buffers(const Communicator& communicator, const torch::nn::Module& module,
+                       int root = 0);
 
 }  // namespace kolo

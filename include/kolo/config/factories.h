@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+
+#include "kolo/comm/mpi.h"
+#include "kolo/config/run_config.h"
+#include "kolo/data/loader.h"
+#include "kolo/nn/loss.h"
+#include "kolo/nn/models.h"
+#include "kolo/optim/flat_optimizer.h"
+#include "kolo/optim/learning_rate.h"
+#include "kolo/train/checkpoint_observer.h"
+#include "kolo/train/trainer.h"
+
+// From a configuration to the objects it describes. InputError for what only shows now: missing or
+// malformed data, an unknown model, shapes that don't fit, more ranks than samples.
+namespace kolo {
+
+struct Datasets {
+  std::shared_ptr<const Dataset> training;
+  std::shared_ptr<const Dataset> validation;
+};
+
+[[nodiscard]] Datasets make_datasets(const RunConfig& config);
+
+// The same weights on every rank and in every run with the same seed: this seeds LibTorch's default
+// generator.
+[[nodiscard]] std::shared_ptr<Network> make_network(
+    const RunConfig& config, const SampleLayout& layout,
+    const ModelCatalogue& models = built_in_models());
+
+[[nodiscard]] LossFunction make_loss(const RunConfig& config);
+[[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const OptimizerConfig& config);
+
+// steps_per_epoch turns a warm-up in epochs into one in steps.
+[[nodiscard]] LearningRate make_learning_rate(const RunConfig& config, int ranks,
+                                              std::int64_t steps_per_epoch);
+
+// Each rank's share, shuffled (if so configured) and padded to equal length.
+[[nodiscard]] std::unique_ptr<Loader> make_training_loader(const RunConfig& config,
+                                                           std::shared_ptr<const Dataset> dataset,
+                                                           int rank, int ranks);
+// Each sample once over all ranks, in order.
+[[nodiscard]] std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
+                                                             std::shared_ptr<const Dataset> dataset,
+                                                             int rank, int ranks);
+
+[[nodiscard]] MpiOptions make_mpi_options(const CommunicationConfig& config);
+[[nodiscard]] TrainerOptions make_trainer_options(const RunConfig& config);
+[[nodiscard]] CheckpointSchedule make_checkpoint_schedule(const CheckpointConfig& config);
+
+}  // namespace kolo

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "kolo/train/train_state.h"
+
+namespace kolo {
+
+struct StepReport {
+  const TrainState& state;  // after the step
+  MetricSums sums;          // of this step, over all ranks
+  double learning_rate = 0;
+  double seconds = 0;  // this step took, on this rank
+};
+
+struct EpochReport {
+  const TrainState& state;  // after the epoch
+  MetricSums training;      // as the steps saw it, dropout and all
+  std::optional<MetricSums> validation;
+  double learning_rate = 0;                  // of the last step
+  double seconds = 0;                        // of training, without the validation
+  double data_wait_seconds = 0;              // this rank waited for batches
+  double exposed_communication_seconds = 0;  // this rank waited for other ranks' gradients
+  bool is_best = false;                      // no validation was more accurate
+};
+
+// What looks on while a Trainer works: progress, logs, records, checkpoints. Observers are called
+// in their order, on the trainer's thread, on the rank that has them; what they throw ends the
+// training. They must not communicate, because other ranks may have other observers.
+class Observer {
+ public:
+  virtual ~Observer() = default;
+
+  // Before the first step of this process. `untrained`: the validation before training; none when
+  // the run goes on from a checkpoint.
+  virtual void on_start(const TrainState& /*state*/,
+                        const std::optional<MetricSums>& /*untrained*/) {}
+  // `steps`: of the whole epoch; `done`: of these before a resumed run goes on.
+  virtual void on_epoch_begin(const TrainState& /*state*/, std::int64_t /*steps*/,
+                              std::int64_t /*done*/) {}
+  virtual void on_step(const StepReport& /*report*/) {}
+  virtual void on_epoch_end(const EpochReport& /*report*/) {}
+  // The training ends early because it was asked to; go on from this state later.
+  virtual void on_stop(const TrainState& /*state*/) {}
+  virtual void on_finish(const TrainState& /*state*/) {}
+};
+
+}  // namespace kolo

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <filesystem>
+
+#include "kolo/base/clock.h"
+#include "kolo/observe/history.h"
+#include "kolo/observe/progress.h"
+#include "kolo/observe/run_log.h"
+#include "kolo/observe/tensorboard.h"
+#include "kolo/train/observer.h"
+
+// Observers that write down how a training goes. For rank 0.
+namespace kolo {
+
+// history.json: a record an epoch, and one every `log_every` steps (0: none). The file is rewritten
+// at each epoch's end.
+class HistoryRecorder final : public Observer {
+ public:
+  HistoryRecorder(History history, std::filesystem::path file, std::int64_t log_every);
+
+  void on_start(const TrainState& state, const std::optional<MetricSums>& untrained) override;
+  void on_step(const StepReport& report) override;
+  void on_epoch_end(const EpochReport& report) override;
+  void on_stop(const TrainState& state) override;
+  void on_finish(const TrainState& state) override;
+
+  [[nodiscard]] const History& history() const { return history_; }
+  // Seconds of training an epoch took on average; 0 before the first.
+  [[nodiscard]] double mean_epoch_seconds() const;
+
+ private:
+  History history_;
+  std::filesystem::path file_;
+  std::int64_t log_every_;
+};
+
+// TensorBoard scalars: loss/train, loss/validation, accuracy/train, accuracy/validation,
+// learning_rate, samples_per_second an epoch; step/loss, step/accuracy, step/learning_rate,
+// step/samples_per_second every `log_every` steps.
+class TensorBoardRecorder final : public Observer {
+ public:
+  TensorBoardRecorder(const std::filesystem::path& folder, std::int64_t log_every);
+
+  void on_start(const TrainState& state, const std::optional<MetricSums>& untrained) override;
+  void on_step(const StepReport& report) override;
+  void on_epoch_end(const EpochReport& report) override;
+  void on_stop(const TrainState& state) override;
+
+ private:
+  TensorBoardWriter writer_;
+  std::int64_t log_every_;
+};
+
+// The progress bar, and a line an epoch in the log.
+class ProgressReporter final : public Observer {
+ public:
+  ProgressReporter(ProgressBar& bar, RunLog& log, std::int64_t epochs);
+
+  void on_start(const TrainState& state, const std::optional<MetricSums>& untrained) override;
+  void on_epoch_begin(const TrainState& state, std::int64_t steps, std::int64_t done) override;
+  void on_step(const StepReport& report) override;
+  void on_epoch_end(const EpochReport& report) override;
+  void on_stop(const TrainState& state) override;
+
+ private:
+  ProgressBar& bar_;
+  RunLog& log_;
+  std::int64_t epochs_;
+  std::int64_t steps_done_ = 0;  // of the epoch
+  double samples_before_ = 0;    // of the epoch, before this process went on with it
+  Stopwatch since_begin_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,52 @@
+#include "cli/run_folder.h"
+
+#include <cerrno>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+
+namespace kolo {
+
+namespace fs = std::filesystem;
+
+bool RunFolder::holds_a_run() const {
+  return fs::exists(config()) && (fs::exists(history()) || fs::exists(checkpoints()));
+}
+
+void RunFolder::require_writable() const {
+  const auto refuse = [&](const fs::path& place, const std::string& reason) {
+    throw InputError(fmt::format("output folder {}: {} {}; choose another with --output DIR",
+                                 path.string(), place.string(), reason));
+  };
+  // What exists of the path must be folders, and the last of them must let us in.
+  std::error_code error;
+  fs::path existing = fs::absolute(path, error).lexically_normal();
+  if (error || path.empty()) refuse(path, "is not a usable path");
+  while (!fs::exists(existing, error) && existing.has_relative_path()) {
+    if (error && error != std::errc::not_a_directory) refuse(existing, error.message());
+    existing = existing.parent_path();
+  }
+  if (!fs::is_directory(existing)) refuse(existing, "is not a folder");
+  if (::access(existing.c_str(), W_OK | X_OK) != 0) {
+    refuse(existing, "is not writable: " + std::generic_category().message(errno));
+  }
+}
+
+std::optional<fs::path> RunFolder::prepare() const {
+  std::optional<fs::path> moved;
+  if (holds_a_run()) {
+    const fs::path clean =
+        path.has_filename() ? path : path.parent_path();  // without a slash at the end
+    int number = 1;
+    while (fs::exists(fmt::format("{}.{}", clean.string(), number))) ++number;
+    moved = fmt::format("{}.{}", clean.string(), number);
+    rename_durably(clean, *moved);
+  }
+  fs::create_directories(path);
+  return moved;
+}
+
+}  // namespace kolo

@@ -1,0 +1,220 @@
+#include "cli/run_training.h"
+
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "kolo/base/clock.h"
+#include "kolo/base/file.h"
+#include "kolo/observe/format.h"
+#include "kolo/train/recorders.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr int exit_stopped = 75;  // EX_TEMPFAIL: run again to go on
+
+CheckpointStore store_of(const RunFolder& folder, const CheckpointConfig& config) {
+  return CheckpointStore({folder.checkpoints(), static_cast<int>(config.keep)});
+}
+
+CheckpointStore::Loaded newest_checkpoint(const CheckpointStore& store, const RunFolder& folder,
+                                          const std::function<void(const std::string&)>& warn) {
+  auto loaded = store.load_newest(warn);
+  if (!loaded) {
+    throw InputError(
+        fmt::format("resume: {} holds no checkpoint that can be used; run without --resume to "
+                    "start from the beginning",
+                    folder.checkpoints().string()));
+  }
+  return std::move(*loaded);
+}
+
+// What only rank 0 has: the files and the console of a run.
+class RunRecords {
+ public:
+  RunRecords(const RunConfig& config, const RunFolder& folder, const RunOptions& options, int ranks,
+             std::optional<std::int64_t> resumed_step)
+      : log_({.console = &std::cout,
+              .colour = options.progress.terminal && detect_colour(1),
+              .file = folder.log(),
+              .verbosity = options.verbosity}),
+        bar_(std::cout, options.progress),
+        history_(earlier_history(folder, ranks, resumed_step), folder.history(),
+                 config.training.log_every),
+        tensorboard_(folder.path, config.training.log_every),
+        progress_(bar_, log_, config.training.n_epochs),
+        store_(store_of(folder, config.checkpoint)) {
+    log_.route_console_through([this](std::string_view line) { bar_.print_above(line); });
+    if (resumed_step) store_.remove_after(*resumed_step);
+  }
+  RunRecords(const RunRecords&) = delete;
+  RunRecords& operator=(const RunRecords&) = delete;
+  ~RunRecords() { log_.route_console_through({}); }
+
+  void attach_to(Trainer& trainer, const CheckpointConfig& config) {
+    trainer.add_observer(history_);
+    trainer.add_observer(tensorboard_);
+    trainer.add_observer(progress_);
+    if (!config.enabled) return;
+    checkpoints_.emplace(
+        store_, make_checkpoint_schedule(config), [&trainer] { return trainer.checkpoint(); },
+        [this](const std::filesystem::path& path) { log_.debug("checkpoint {}", path.string()); });
+    trainer.add_observer(*checkpoints_);
+  }
+
+  [[nodiscard]] RunLog& log() { return log_; }
+  [[nodiscard]] const HistoryRecorder& history() const { return history_; }
+
+ private:
+  static History earlier_history(const RunFolder& folder, int ranks,
+                                 std::optional<std::int64_t> resumed_step) {
+    if (!resumed_step || !std::filesystem::exists(folder.history())) return History(ranks);
+    History history = History::read(folder.history());
+    history.drop_after(*resumed_step);
+    return history;
+  }
+
+  RunLog log_;
+  ProgressBar bar_;
+  HistoryRecorder history_;
+  TensorBoardRecorder tensorboard_;
+  ProgressReporter progress_;
+  CheckpointStore store_;
+  std::optional<CheckpointObserver> checkpoints_;
+};
+
+std::int64_t count_parameters(const torch::nn::Module& network) {
+  std::int64_t count = 0;
+  for (const auto& parameter : network.parameters()) count += parameter.numel();
+  return count;
+}
+
+void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communicator,
+                const Trainer& trainer, const LearningRate& rate, std::int64_t warmup_end) {
+  const auto& config = run.config;
+  const auto capabilities = communicator.capabilities();
+  const auto& topology = communicator.topology();
+  if (!config.description.empty()) log.info("{}", config.description);
+  log.info("{} rank{} on {} node{}, {} thread{} each; {}", topology.size,
+           topology.size == 1 ? "" : "s", topology.nodes, topology.nodes == 1 ? "" : "s",
+           at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s",
+           capabilities.backend == "solo" ? "no communication"
+                                          : "communication by " + capabilities.transport);
+  if (capabilities.backend == "mpi" && !capabilities.asynchronous) {
+    log.warn(
+        "MPI grants the thread level '{}' only, 'serialized' is needed for communication to "
+        "overlap with backward; training "
+        "works, but slower",
+        capabilities.thread_level);
+  }
+  log.info("data {}: {} training and {} validation samples", config.data.name,
+           format_count(run.datasets.training->size()),
+           format_count(run.datasets.validation->size()));
+  log.info("model {}: {} parameters in {} bucket{}", config.model.name,
+           format_count(count_parameters(*run.network)), trainer.plan().buckets.size(),
+           trainer.plan().buckets.size() == 1 ? "" : "s");
+  log.info(
+      "optimizer {}, batch {} a rank ({} in all), learning rate {:.4g}{}", config.optimizer.name,
+      config.training.batch_size, config.training.batch_size * topology.size, rate.at(warmup_end),
+      warmup_end > 0 ? fmt::format(" after {} warm-up steps from {:.4g}", warmup_end, rate.at(0))
+                     : "");
+}
+
+void log_summary(RunLog& log, const RunRecords& records, const RunFolder& folder,
+                 const TrainState& state) {
+  const double mean = records.history().mean_epoch_seconds();
+  if (state.best_accuracy >= 0) {
+    log.info("best validation accuracy {:.2f} % (epoch {}), mean epoch time {}",
+             100 * state.best_accuracy, state.best_epoch, format_duration(mean));
+  }
+  log.info("results in {}: history.json, events.out.tfevents.*, checkpoints/, out.log, config.yaml",
+           folder.path.string());
+}
+
+void start_folder(const PreparedRun& run, const RunOptions& options) {
+  const auto moved = options.resume ? std::nullopt : run.folder.prepare();
+  if (moved)
+    std::cout << fmt::format("{} held an earlier run; it is now {}\n", run.folder.path.string(),
+                             moved->string());
+  write_file_atomically(run.folder.config(), to_yaml(run.config));
+}
+
+std::int64_t warmup_steps(const RunConfig& config, std::int64_t steps_per_epoch) {
+  return config.training.lr_warmup_epochs > 0
+             ? warmup_steps_of(config.training.lr_warmup_epochs, steps_per_epoch)
+             : config.training.lr_warmup_steps;
+}
+
+}  // namespace
+
+PreparedRun prepare_run(const RunConfig& config, const RunOptions& options, int ranks) {
+  PreparedRun run{config,
+                  {config.output_dir},
+                  make_datasets(config),
+                  nullptr,
+                  make_optimizer(config.optimizer)};
+  run.network = make_network(config, run.datasets.training->layout());
+  (void)make_training_loader(config, run.datasets.training, 0, ranks);
+  run.folder.require_writable();
+  if (options.resume) {
+    const auto silent = [](const std::string&) {};
+    const auto loaded =
+        newest_checkpoint(store_of(run.folder, config.checkpoint), run.folder, silent);
+    require_matching_checkpoint(loaded.content, *run.network, *run.optimizer);
+  }
+  return run;
+}
+
+int run_training(PreparedRun run, const Communicator& communicator, const RunOptions& options,
+                 StopSignal& stop) {
+  const auto& config = run.config;
+  const bool is_root = communicator.rank() == 0;
+  std::vector<std::string> warnings;
+  std::optional<CheckpointStore::Loaded> resumed;
+  std::optional<RunRecords> records;
+  if (is_root) {
+    if (options.resume) {
+      resumed = newest_checkpoint(store_of(run.folder, config.checkpoint), run.folder,
+                                  [&](const std::string& warning) { warnings.push_back(warning); });
+    }
+    start_folder(run, options);
+    records.emplace(config, run.folder, options, communicator.size(),
+                    resumed ? std::optional(resumed->step) : std::nullopt);
+    for (const auto& warning : warnings) records->log().warn("{}", warning);
+  }
+  const auto training =
+      make_training_loader(config, run.datasets.training, communicator.rank(), communicator.size());
+  const auto validation = make_validation_loader(config, run.datasets.validation,
+                                                 communicator.rank(), communicator.size());
+  const auto rate = make_learning_rate(config, communicator.size(), training->batches());
+  auto trainer_options = make_trainer_options(config);
+  trainer_options.stop_requested = [&stop] { return stop.is_requested(); };
+  Trainer trainer(communicator, run.network, make_loss(config), std::move(run.optimizer), rate,
+                  *training, *validation, trainer_options);
+  if (is_root) {
+    log_set_up(records->log(), run, communicator, trainer, rate,
+               warmup_steps(config, training->batches()));
+    records->attach_to(trainer, config.checkpoint);
+    if (resumed) records->log().info("resuming from {}", resumed->path.string());
+  }
+  if (options.resume)
+    trainer.restore(resumed ? std::optional(std::move(resumed->content)) : std::nullopt);
+
+  const auto outcome = trainer.run();
+  if (outcome == TrainOutcome::stopped) {
+    if (is_root) {
+      records->log().warn(
+          "stopped{} at step {}{}",
+          stop.is_requested() ? fmt::format(" by {}", stop.name()) : " on request",
+          trainer.state().step,
+          config.checkpoint.enabled ? "; the same command with --resume goes on from there" : "");
+    }
+    return exit_stopped;
+  }
+  if (is_root) log_summary(records->log(), *records, run.folder, trainer.state());
+  return 0;
+}
+
+}  // namespace kolo

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "cli/run_folder.h"
+#include "cli/stop_signal.h"
+#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/comm/communicator.h"
+#include "kolo/config/factories.h"
+#include "kolo/observe/progress.h"
+
+namespace kolo {
+
+struct RunOptions {
+  bool resume = false;
+  int verbosity = 0;
+  ProgressOptions progress;
+};
+
+// Everything a run needs that can be wrong on the user's side, made and checked before anything is
+// written or any rank is started.
+struct PreparedRun {
+  RunConfig config;
+  RunFolder folder;
+  Datasets datasets;
+  std::shared_ptr<Network> network;
+  std::unique_ptr<FlatOptimizer> optimizer;
+};
+
+// InputError: data, model or optimizer don't fit, more ranks than samples, the output folder can't
+// be written, nothing to resume or something else than this configuration describes.
+[[nodiscard]] PreparedRun prepare_run(const RunConfig& config, const RunOptions& options,
+                                      int ranks);
+
+// Trains, and writes the run's folder (rank 0). Returns the exit status: 0, or 75 when stopped on
+// request after a checkpoint.
+[[nodiscard]] int run_training(PreparedRun prepared, const Communicator& communicator,
+                               const RunOptions& options, StopSignal& stop);
+
+}  // namespace kolo

@@ -1,0 +1,135 @@
+#include <iostream>
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/launch_environment.h"
+#include "cli/launch_ranks.h"
+#include "cli/run_training.h"
+#include "cli/terminal.h"
+#include "kolo/comm/mpi.h"
+#include "kolo/config/factories.h"
+
+namespace kolo {
+
+namespace {
+
+struct TrainArguments {
+  ConfigSource source;
+  std::string config_name;
+  std::vector<std::string> overrides;
+  std::string output;
+  int ranks = 0;  // 0: not given
+  bool oversubscribe = false;
+  bool resume = false;
+  bool verbose = false;
+  bool show_config = false;
+};
+
+RunConfig load(const TrainArguments& arguments) {
+  ConfigSource source = arguments.source;
+  if (!arguments.config_name.empty()) source.name = arguments.config_name;
+  source.overrides = arguments.overrides;
+  RunConfig config = load_run_config(source);
+  if (!arguments.output.empty()) config.output_dir = arguments.output;
+  return config;
+}
+
+Communicator make_communicator(const RunConfig& config, const LaunchEnvironment& environment) {
+  const auto& backend = config.communication.backend;
+  if (backend == "solo" && environment.size > 1) {
+    throw InputError(
+        fmt::format("communication.backend is solo, but {} started {} ranks; use auto or mpi",
+                    environment.launcher, environment.size));
+  }
+  const bool use_mpi = backend == "mpi" || (backend == "auto" && environment.is_launched());
+  return use_mpi ? mpi_communicator(make_mpi_options(config.communication)) : Communicator::solo();
+}
+
+void set_threads(const DeviceConfig& device) {
+  // Left alone, LibTorch takes OMP_NUM_THREADS, which the launcher has set, or all cores.
+  if (device.intra_threads > 0) at::set_num_threads(device.intra_threads);
+  at::set_num_interop_threads(device.inter_threads);
+}
+
+// The first message is shown and ends the job on all ranks; what the others then meet is only its
+// echo.
+int run_as_rank(const RunConfig& config, const RunOptions& options,
+                const LaunchEnvironment& environment) {
+  StopSignal stop;
+  set_threads(config.device);
+  auto prepared = prepare_run(config, options, environment.size);
+  const Communicator communicator = make_communicator(config, environment);
+  try {
+    return run_training(std::move(prepared), communicator, options, stop);
+  } catch (const CommunicationError&) {
+    communicator.abort(1);
+    throw;
+  } catch (const std::exception& error) {
+    if (communicator.size() == 1) throw;
+    std::cerr << fmt::format("kolo: rank {}: {}\n", communicator.rank(), error.what())
+              << std::flush;
+    communicator.abort(1);
+    throw;
+  }
+}
+
+int train(const TrainArguments& arguments) {
+  RunConfig config = load(arguments);
+  if (arguments.show_config) {
+    std::cout << to_yaml(config);
+    return 0;
+  }
+  const auto environment = detect_launch_environment();
+  RunOptions options;
+  options.resume = arguments.resume;
+  options.verbosity = arguments.verbose ? 1 : 0;
+  options.progress = progress_options_from_environment();
+  if (arguments.ranks > 1 && !environment.is_launched()) {
+    (void)prepare_run(config, options, arguments.ranks);
+    become_ranks({.ranks = arguments.ranks,
+                  .oversubscribe = arguments.oversubscribe,
+                  .threads = config.device.intra_threads});
+  }
+  require_ranks(environment, arguments.ranks);
+  return run_as_rank(config, options, environment);
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, std::function<int()>& action) {
+  const auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* const command =
+      app.add_subcommand("train", "Train a network as a configuration file says");
+  command->add_option("file", arguments->source.file, "The configuration, a YAML file")->required();
+  command->add_option("settings", arguments->overrides,
+                      "key.sub=value: settings that replace the file's");
+  command->add_option("--config", arguments->config_name,
+                      "The configuration to use in a file that holds several");
+  command
+      ->add_option("-n,--ranks", arguments->ranks,
+                   "Start so many ranks on this machine (with mpirun, or srun in a Slurm job)")
+      ->check(CLI::Range(1, 1 << 20));
+  command->add_flag("--oversubscribe", arguments->oversubscribe,
+                    "Allow more ranks than the machine has cores");
+  command->add_flag("--resume", arguments->resume,
+                    "Go on from the newest checkpoint of the output folder");
+  command->add_option("-o,--output", arguments->output, "The run's folder, instead of output_dir");
+  command->add_flag("-v,--verbose", arguments->verbose, "Say more");
+  command->add_flag("--show-config", arguments->show_config,
+                    "Print the configuration as it is understood, and do nothing else");
+  command->footer(
+      "Examples:\n"
+      "  kolo train configs/hello.yaml\n"
+      "  kolo train configs/fashion_mnist.yaml -n 2\n"
+      "  kolo train configs/fashion_mnist.yaml -n 2 training.n_epochs=10 optimizer.lr=0.002 "
+      "--output results/longer\n"
+      "  kolo train configs/fashion_mnist.yaml -n 2 --resume\n\n"
+      "Exit status: 0 done, 1 failed, 2 wrong input (nothing was written), 75 stopped on request "
+      "after a checkpoint.");
+  command->callback([arguments, &action] { action = [arguments] { return train(*arguments); }; });
+}
+
+}  // namespace kolo

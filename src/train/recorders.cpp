@@ -1,0 +1,175 @@
+#include "kolo/train/recorders.h"
+
+#include "kolo/observe/format.h"
+
+namespace kolo {
+
+namespace {
+
+double samples_per_second(const EpochReport& report) {
+  return report.training.samples / report.seconds;
+}
+
+bool is_due(std::int64_t step, std::int64_t every) {
+  return every > 0 && step % every == 0;
+}
+
+}  // namespace
+
+HistoryRecorder::HistoryRecorder(History history, std::filesystem::path file,
+                                 std::int64_t log_every)
+    : history_(std::move(history)), file_(std::move(file)), log_every_(log_every) {}
+
+void HistoryRecorder::on_start(const TrainState& state,
+                               const std::optional<MetricSums>& untrained) {
+  if (untrained) {
+    EpochRecord record;
+    record.step = state.step;
+    record.val_loss = untrained->mean_loss();
+    record.val_accuracy = untrained->accuracy();
+    history_.add(record);
+  }
+  history_.write(file_);
+}
+
+void HistoryRecorder::on_step(const StepReport& report) {
+  if (!is_due(report.state.step, log_every_)) return;
+  history_.add(StepRecord{report.state.step, report.sums.mean_loss(), report.sums.accuracy(),
+                          report.learning_rate, report.sums.samples / report.seconds});
+}
+
+void HistoryRecorder::on_epoch_end(const EpochReport& report) {
+  EpochRecord record;
+  record.epoch = report.state.epoch;
+  record.step = report.state.step;
+  record.loss = report.training.mean_loss();
+  record.accuracy = report.training.accuracy();
+  if (report.validation) {
+    record.val_loss = report.validation->mean_loss();
+    record.val_accuracy = report.validation->accuracy();
+  }
+  record.lr = report.learning_rate;
+  record.seconds = report.seconds;
+  record.samples_per_second = samples_per_second(report);
+  record.data_wait_seconds = report.data_wait_seconds;
+  history_.add(record);
+  history_.write(file_);
+}
+
+void HistoryRecorder::on_stop(const TrainState&) {
+  history_.write(file_);
+}
+
+void HistoryRecorder::on_finish(const TrainState& state) {
+  auto& summary = history_.summary();
+  summary["best_val_accuracy"] = nullptr;
+  if (state.best_accuracy >= 0) summary["best_val_accuracy"] = state.best_accuracy;
+  summary["best_epoch"] = state.best_epoch;
+  summary["mean_epoch_seconds"] = mean_epoch_seconds();
+  summary["steps"] = state.step;
+  history_.write(file_);
+}
+
+double HistoryRecorder::mean_epoch_seconds() const {
+  double seconds = 0;
+  int epochs = 0;
+  for (const EpochRecord& record : history_.epochs()) {
+    if (record.epoch == 0) continue;
+    seconds += record.seconds;
+    ++epochs;
+  }
+  return epochs == 0 ? 0 : seconds / epochs;
+}
+
+TensorBoardRecorder::TensorBoardRecorder(const std::filesystem::path& folder,
+                                         std::int64_t log_every)
+    : writer_(folder), log_every_(log_every) {}
+
+void TensorBoardRecorder::on_start(const TrainState& state,
+                                   const std::optional<MetricSums>& untrained) {
+  if (untrained) {
+    writer_.add_scalar("loss/validation", untrained->mean_loss(), state.step);
+    writer_.add_scalar("accuracy/validation", untrained->accuracy(), state.step);
+  } else {
+    writer_.forget_from(state.step + 1);
+  }
+  writer_.flush();
+}
+
+void TensorBoardRecorder::on_step(const StepReport& report) {
+  const auto step = report.state.step;
+  if (!is_due(step, log_every_)) return;
+  writer_.add_scalar("step/loss", report.sums.mean_loss(), step);
+  writer_.add_scalar("step/accuracy", report.sums.accuracy(), step);
+  writer_.add_scalar("step/learning_rate", report.learning_rate, step);
+  writer_.add_scalar("step/samples_per_second", report.sums.samples / report.seconds, step);
+}
+
+void TensorBoardRecorder::on_epoch_end(const EpochReport& report) {
+  const auto step = report.state.step;
+  writer_.add_scalar("loss/train", report.training.mean_loss(), step);
+  writer_.add_scalar("accuracy/train", report.training.accuracy(), step);
+  if (report.validation) {
+    writer_.add_scalar("loss/validation", report.validation->mean_loss(), step);
+    writer_.add_scalar("accuracy/validation", report.validation->accuracy(), step);
+  }
+  writer_.add_scalar("learning_rate", report.learning_rate, step);
+  writer_.add_scalar("samples_per_second", samples_per_second(report), step);
+  writer_.flush();
+}
+
+void TensorBoardRecorder::on_stop(const TrainState&) {
+  writer_.flush();
+}
+
+ProgressReporter::ProgressReporter(ProgressBar& bar, RunLog& log, std::int64_t epochs)
+    : bar_(bar), log_(log), epochs_(epochs) {}
+
+void ProgressReporter::on_start(const TrainState& state,
+                                const std::optional<MetricSums>& untrained) {
+  if (untrained) {
+    log_.info("before training: validation loss {:.4f}, accuracy {:.2f} %", untrained->mean_loss(),
+              100 * untrained->accuracy());
+  } else {
+    log_.info("going on at step {} (epoch {} of {})", state.step,
+              std::min(state.epoch + 1, epochs_), epochs_);
+  }
+}
+
+void ProgressReporter::on_epoch_begin(const TrainState& state, std::int64_t steps,
+                                      std::int64_t done) {
+  steps_done_ = done;
+  samples_before_ = state.sums.samples;
+  since_begin_.restart();
+  bar_.start(fmt::format("epoch {}/{}", state.epoch + 1, epochs_), steps, done);
+}
+
+void ProgressReporter::on_step(const StepReport& report) {
+  ++steps_done_;
+  const auto& sums = report.state.sums;
+  bar_.update(steps_done_,
+              {(sums.samples - samples_before_) / since_begin_.seconds(), sums.mean_loss()});
+}
+
+void ProgressReporter::on_epoch_end(const EpochReport& report) {
+  bar_.clear();
+  std::string line =
+      fmt::format("epoch {}/{}  loss {:.4f}  accuracy {:.2f} %", report.state.epoch, epochs_,
+                  report.training.mean_loss(), 100 * report.training.accuracy());
+  if (report.validation) {
+    line +=
+        fmt::format("  validation loss {:.4f}  accuracy {:.2f} %{}", report.validation->mean_loss(),
+                    100 * report.validation->accuracy(), report.is_best ? " (best)" : "");
+  }
+  log_.info("{}  {}  {} images/s", line, format_duration(report.seconds),
+            format_rate(samples_per_second(report)));
+  log_.debug("epoch {}: {} waiting for data, {} waiting for gradients of other ranks",
+             report.state.epoch, format_duration(report.data_wait_seconds),
+             format_duration(report.exposed_communication_seconds));
+}
+
+void ProgressReporter::on_stop(const TrainState&) {
+  bar_.clear();
+}
+
+}  // namespace kolo

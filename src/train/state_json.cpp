@@ -1,0 +1,50 @@
+#include "train/state_json.h"
+
+#include <limits>
+
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+// JSON has no NaN: it is written as null, and a diverged run must be loadable all the same.
+double number(const nlohmann::json& document, const char* key) {
+  const auto& value = document.at(key);
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+}  // namespace
+
+nlohmann::json to_json(const TrainState& state) {
+  return {{"step", state.step},
+          {"epoch", state.epoch},
+          {"position", state.position},
+          {"sums",
+           {{"loss", state.sums.loss},
+            {"correct", state.sums.correct},
+            {"samples", state.sums.samples}}},
+          {"epoch_seconds", state.epoch_seconds},
+          {"best_accuracy", state.best_accuracy},
+          {"best_epoch", state.best_epoch}};
+}
+
+TrainState train_state_from_json(const nlohmann::json& document) {
+  try {
+    TrainState state;
+    state.step = document.at("step").get<std::int64_t>();
+    state.epoch = document.at("epoch").get<std::int64_t>();
+    state.position = document.at("position").get<std::int64_t>();
+    const auto& sums = document.at("sums");
+    state.sums = {number(sums, "loss"), number(sums, "correct"), number(sums, "samples")};
+    state.epoch_seconds = number(document, "epoch_seconds");
+    state.best_accuracy = number(document, "best_accuracy");
+    state.best_epoch = document.at("best_epoch").get<std::int64_t>();
+    return state;
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(std::string("train: the checkpoint's state.json is not one of kolo's: ") +
+                error.what());
+  }
+}
+
+}  // namespace kolo

@@ -1,0 +1,127 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/parallel/tensor_collectives.h"
+#include "kolo/train/trainer.h"
+#include "train/state_json.h"
+
+namespace kolo {
+
+namespace {
+
+std::vector<NamedTensor> model_tensors(const torch::nn::Module& network) {
+  std::vector<NamedTensor> tensors;
+  for (const auto& item : network.named_parameters())
+    tensors.push_back({item.key(), item.value().detach()});
+  for (const auto& item : network.named_buffers())
+    tensors.push_back({item.key(), item.value().detach()});
+  return tensors;
+}
+
+const NamedTensor* find(const std::vector<NamedTensor>& tensors, const std::string& name) {
+  const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                  [&](const NamedTensor& item) { return item.name == name; });
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+std::string shape_of(const torch::Tensor& tensor) {
+  return fmt::format("[{}]", fmt::join(tensor.sizes().vec(), ", "));
+}
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw InputError(
+      fmt::format("resume: the checkpoint is of another model: {}; resume with the configuration "
+                  "of the run it belongs to, or "
+                  "choose another output folder",
+                  what));
+}
+
+// Both must hold the same names with the same shapes.
+void require_same_tensors(const std::vector<NamedTensor>& saved,
+                          const std::vector<NamedTensor>& wanted) {
+  for (const NamedTensor& item : wanted) {
+    const NamedTensor* const other = find(saved, item.name);
+    if (other == nullptr) refuse(fmt::format("it has no {}", item.name));
+    if (other->tensor.sizes() != item.tensor.sizes()) {
+      refuse(fmt::format("its {} is {}, the configuration's is {}", item.name,
+                         shape_of(other->tensor), shape_of(item.tensor)));
+    }
+  }
+  for (const NamedTensor& item : saved) {
+    if (find(wanted, item.name) == nullptr)
+      refuse(fmt::format("it has {}, which the configuration's has not", item.name));
+  }
+}
+
+void copy_tensors(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& into) {
+  const torch::NoGradGuard no_gradient;
+  for (const NamedTensor& item : into) {
+    const NamedTensor* const source = find(saved, item.name);
+    if (source == nullptr || source->tensor.sizes() != item.tensor.sizes()) {
+      throw Error(fmt::format("train: the checkpoint has no {} of shape {}", item.name,
+                              shape_of(item.tensor)));
+    }
+    torch::Tensor(item.tensor).copy_(source->tensor);
+  }
+}
+
+std::string broadcast_text(const Communicator& communicator, const std::string& of_root) {
+  auto length = narrow<std::int64_t>(of_root.size());
+  communicator.broadcast(std::span(&length, 1));
+  std::string text = of_root;
+  text.resize(static_cast<std::size_t>(length));
+  communicator.broadcast(Buffer(text.data(), length, DataType::uint8));
+  return text;
+}
+
+std::string optimizer_name(const Checkpoint& checkpoint) {
+  return checkpoint.state.value("optimizer", std::string("unknown"));
+}
+
+}  // namespace
+
+void require_matching_checkpoint(const Checkpoint& checkpoint, const Network& network,
+                                 const FlatOptimizer& optimizer) {
+  require_same_tensors(checkpoint.model, model_tensors(network));
+  if (optimizer_name(checkpoint) != optimizer.name()) {
+    throw InputError(
+        fmt::format("resume: the checkpoint's optimizer is {}, the configuration's is {}; resume "
+                    "with the same one",
+                    optimizer_name(checkpoint), optimizer.name()));
+  }
+}
+
+Checkpoint Trainer::checkpoint() const {
+  Checkpoint checkpoint;
+  checkpoint.model = model_tensors(*network_);
+  for (const auto& item : optimizer_.named_state())
+    checkpoint.optimizer.push_back({item.name, item.tensor});
+  checkpoint.state = to_json(state_);
+  checkpoint.state["optimizer"] = optimizer_.algorithm().name();
+  checkpoint.state["ranks"] = communicator_.size();
+  checkpoint.state["seed"] = options_.seed;
+  return checkpoint;
+}
+
+void Trainer::restore(const std::optional<Checkpoint>& of_root) {
+  const bool is_root = communicator_.rank() == 0;
+  std::vector<NamedTensor> optimizer_tensors;
+  for (const auto& item : optimizer_.named_state())
+    optimizer_tensors.push_back({item.name, item.tensor});
+  if (is_root) {
+    require_matching_checkpoint(of_root.value(), *network_, optimizer_.algorithm());
+    copy_tensors(of_root->model, model_tensors(*network_));
+    copy_tensors(of_root->optimizer, optimizer_tensors);
+  }
+  arena_->broadcast_parameters(communicator_);
+  broadcast_buffers(communicator_, *network_);
+  for (const NamedTensor& item : optimizer_tensors) broadcast(communicator_, item.tensor);
+  const auto state = broadcast_text(communicator_, is_root ? of_root->state.dump() : "");
+  state_ = train_state_from_json(nlohmann::json::parse(state));
+  is_resumed_ = true;
+}
+
+}  // namespace kolo
