@@ -2,15 +2,14 @@
 find_package(Threads REQUIRED)
 find_package(MPI REQUIRED COMPONENTS C)
 find_package(fmt REQUIRED)
-find_package(spdlog REQUIRED)
 find_package(Torch REQUIRED)
 
 # LibTorch's own target spreads its build flags over everything that links it; this one carries the headers (as system headers)
-# and the libraries.
+# and the libraries. What is installed leaves out which: kolo-config.cmake puts in the LibTorch of whoever uses it.
 add_library(kolo_torch INTERFACE)
 add_library(kolo::torch ALIAS kolo_torch)
 set_target_properties(kolo_torch PROPERTIES EXPORT_NAME torch)
-target_link_libraries(kolo_torch INTERFACE ${TORCH_LIBRARIES})
+target_link_libraries(kolo_torch INTERFACE "$<BUILD_INTERFACE:${TORCH_LIBRARIES}>")
 install(TARGETS kolo_torch EXPORT kolo-library-targets)
 
 # The one precompiled header, shared by every target that includes LibTorch.
@@ -20,6 +19,7 @@ target_link_libraries(kolo_torch_header PRIVATE kolo::torch kolo_warnings)
 target_precompile_headers(kolo_torch_header PRIVATE <torch/torch.h>)
 
 if(KOLO_BUILD_TRAINER)
+  find_package(spdlog REQUIRED)
   find_package(ZLIB REQUIRED)
   find_package(nlohmann_json REQUIRED)
   find_package(yaml-cpp REQUIRED)

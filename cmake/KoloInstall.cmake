@@ -1,12 +1,19 @@
 # cmake --install, and what find_package(kolo) reads afterwards: the component `library` (kolo::comm, kolo::parallel and what they
-# need: MPI, LibTorch, fmt) and the component `trainer` (everything else).
+# need: MPI, LibTorch, fmt) and the component `trainer` (everything else, and the program).
 include(CMakePackageConfigHelpers)
 
 set(destination ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)
 install(EXPORT kolo-library-targets NAMESPACE kolo:: DESTINATION ${destination})
 if(KOLO_BUILD_TRAINER)
-  #install(EXPORT kolo-trainer-targets NAMESPACE kolo:: DESTINATION ${destination})
+  install(EXPORT kolo-trainer-targets NAMESPACE kolo:: DESTINATION ${destination})
+  if(TARGET kolo_program)
+    install(TARGETS kolo_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/kolo)
 endif()
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
+        DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/kolo-config.cmake.in ${PROJECT_BINARY_DIR}/kolo-config.cmake
                               INSTALL_DESTINATION ${destination})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/kolo-config-version.cmake COMPATIBILITY SameMinorVersion)

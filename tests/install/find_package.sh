@@ -1,0 +1,49 @@
+#!/bin/bash
+# find_package.sh BUILD CMAKE COMPILER SANITIZERS: installs a build to a folder of its own, then builds a small outside project
+# against it and runs that on two ranks. It must learn what it should and link nothing of the trainer's.
+set -euo pipefail
+build=$1 cmake=$2 compiler=$3 sanitizers=$4
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+fail() { echo "find_package.sh: $*" >&2; exit 1; }
+
+"$cmake" --install "$build" --prefix "$folder/prefix" >"$folder/install.log" || { cat "$folder/install.log"; fail "installing failed"; }
+# Looking only in the prefix shows that nothing of the build folder is needed.
+flags="-O0${sanitizers:+ -fsanitize=$sanitizers}"
+"$cmake" -G Ninja -S "$here/outside" -B "$folder/build" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_CXX_COMPILER="$compiler" \
+  -DCMAKE_CXX_FLAGS="$flags"
+"$cmake" --build "$folder/build" --verbose >"$folder/build.log" || { cat "$folder/build.log"; fail "building failed"; }
+
+# What the linker was told to link: LibTorch may use any of these for itself.
+link_line=$(grep -e '-o outside' "$folder/build.log") || { cat "$folder/build.log"; fail "no link line found"; }
+for library in yaml hdf5 spdlog nlohmann libkolo_config libkolo_train libkolo_observe; do
+  [[ $link_line != *"$library"* ]] || fail "the outside project links $library: $link_line"
+done
+for library in libkolo_parallel libkolo_comm; do
+  [[ $link_line == *"$library"* ]] || fail "the outside project does not link $library: $link_line"
+done
+[[ $link_line != *"$build"* ]] || fail "the outside project links something of the build folder: $link_line"
+
+output=$("$here/../support/mpirun" 2 "$folder/build/outside")
+[[ $output == *"2 ranks: y = 3.000 x -1.000"* ]] || fail "expected '2 ranks: y = 3.000 x -1.000' from the outside project, got: $output"
+echo "$output"
+
+# The trainer's targets can be used too, and the program runs from where it was installed.
+if [[ -e $folder/prefix/bin/kolo ]]; then
+  mkdir "$folder/trainer"
+  cat >"$folder/trainer/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.25)
+project(trainer LANGUAGES CXX)
+find_package(kolo REQUIRED COMPONENTS trainer)
+file(WRITE ${CMAKE_BINARY_DIR}/main.cpp
+     "#include \"kolo/config/run_config.h\"\n#include \"kolo/observe/format.h\"\nint main() { return kolo::to_yaml({}).empty(); }\n")
+add_executable(trainer ${CMAKE_BINARY_DIR}/main.cpp)
+target_link_libraries(trainer PRIVATE kolo::kolo)
+END
+  "$cmake" -G Ninja -S "$folder/trainer" -B "$folder/trainer/build" -DCMAKE_PREFIX_PATH="$folder/prefix" \
+    -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="$flags" >"$folder/trainer.log" || { cat "$folder/trainer.log"; fail "configuring failed"; }
+  "$cmake" --build "$folder/trainer/build" >"$folder/trainer.log" || { cat "$folder/trainer.log"; fail "building failed"; }
+  "$folder/trainer/build/trainer" || fail "the program made of the trainer's rooms failed"
+  "$folder/prefix/bin/kolo" --help >/dev/null || fail "the installed kolo --help failed"
+fi
