@@ -5,12 +5,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "kolo/base/error.h"
+#include "kolo/base/checked.h"
 #include "kolo/base/file.h"
 
 namespace kolo {
 
 namespace fs = std::filesystem;
+
+CheckpointStore RunFolder::checkpoint_store(std::int64_t keep) const {
+  return CheckpointStore({checkpoints(), narrow<int>(keep)});
+}
 
 bool RunFolder::holds_a_run() const {
   return fs::exists(config()) && (fs::exists(history()) || fs::exists(checkpoints()));

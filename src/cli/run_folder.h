@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <optional>
 
+#include "kolo/checkpoint/checkpoint_store.h"
+
 namespace kolo {
 
 // The folder of a run: config.yaml, out.log, history.json, events.out.tfevents.*, checkpoints/.
@@ -13,6 +15,8 @@ struct RunFolder {
   [[nodiscard]] std::filesystem::path log() const { return path / "out.log"; }
   [[nodiscard]] std::filesystem::path history() const { return path / "history.json"; }
   [[nodiscard]] std::filesystem::path checkpoints() const { return path / "checkpoints"; }
+
+  [[nodiscard]] CheckpointStore checkpoint_store(std::int64_t keep) const;
 
   [[nodiscard]] bool holds_a_run() const;
 

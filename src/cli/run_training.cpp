@@ -4,20 +4,16 @@
 
 #include <fmt/format.h>
 
+#include "cli/run_records.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/file.h"
 #include "kolo/observe/format.h"
-#include "kolo/train/recorders.h"
 
 namespace kolo {
 
 namespace {
 
 constexpr int exit_stopped = 75;  // EX_TEMPFAIL: run again to go on
-
-CheckpointStore store_of(const RunFolder& folder, const CheckpointConfig& config) {
-  return CheckpointStore({folder.checkpoints(), static_cast<int>(config.keep)});
-}
 
 CheckpointStore::Loaded newest_checkpoint(const CheckpointStore& store, const RunFolder& folder,
                                           const std::function<void(const std::string&)>& warn) {
@@ -30,60 +26,6 @@ CheckpointStore::Loaded newest_checkpoint(const CheckpointStore& store, const Ru
   }
   return std::move(*loaded);
 }
-
-// What only rank 0 has: the files and the console of a run.
-class RunRecords {
- public:
-  RunRecords(const RunConfig& config, const RunFolder& folder, const RunOptions& options, int ranks,
-             std::optional<std::int64_t> resumed_step)
-      : log_({.console = &std::cout,
-              .colour = options.progress.terminal && detect_colour(1),
-              .file = folder.log(),
-              .verbosity = options.verbosity}),
-        bar_(std::cout, options.progress),
-        history_(earlier_history(folder, ranks, resumed_step), folder.history(),
-                 config.training.log_every),
-        tensorboard_(folder.path, config.training.log_every),
-        progress_(bar_, log_, config.training.n_epochs),
-        store_(store_of(folder, config.checkpoint)) {
-    log_.route_console_through([this](std::string_view line) { bar_.print_above(line); });
-    if (resumed_step) store_.remove_after(*resumed_step);
-  }
-  RunRecords(const RunRecords&) = delete;
-  RunRecords& operator=(const RunRecords&) = delete;
-  ~RunRecords() { log_.route_console_through({}); }
-
-  void attach_to(Trainer& trainer, const CheckpointConfig& config) {
-    trainer.add_observer(history_);
-    trainer.add_observer(tensorboard_);
-    trainer.add_observer(progress_);
-    if (!config.enabled) return;
-    checkpoints_.emplace(
-        store_, make_checkpoint_schedule(config), [&trainer] { return trainer.checkpoint(); },
-        [this](const std::filesystem::path& path) { log_.debug("checkpoint {}", path.string()); });
-    trainer.add_observer(*checkpoints_);
-  }
-
-  [[nodiscard]] RunLog& log() { return log_; }
-  [[nodiscard]] const HistoryRecorder& history() const { return history_; }
-
- private:
-  static History earlier_history(const RunFolder& folder, int ranks,
-                                 std::optional<std::int64_t> resumed_step) {
-    if (!resumed_step || !std::filesystem::exists(folder.history())) return History(ranks);
-    History history = History::read(folder.history());
-    history.drop_after(*resumed_step);
-    return history;
-  }
-
-  RunLog log_;
-  ProgressBar bar_;
-  HistoryRecorder history_;
-  TensorBoardRecorder tensorboard_;
-  ProgressReporter progress_;
-  CheckpointStore store_;
-  std::optional<CheckpointObserver> checkpoints_;
-};
 
 std::int64_t count_parameters(const torch::nn::Module& network) {
   std::int64_t count = 0;
@@ -161,7 +103,7 @@ PreparedRun prepare_run(const RunConfig& config, const RunOptions& options, int 
   if (options.resume) {
     const auto silent = [](const std::string&) {};
     const auto loaded =
-        newest_checkpoint(store_of(run.folder, config.checkpoint), run.folder, silent);
+        newest_checkpoint(run.folder.checkpoint_store(config.checkpoint.keep), run.folder, silent);
     require_matching_checkpoint(loaded.content, *run.network, *run.optimizer);
   }
   return run;
@@ -176,7 +118,7 @@ int run_training(PreparedRun run, const Communicator& communicator, const RunOpt
   std::optional<RunRecords> records;
   if (is_root) {
     if (options.resume) {
-      resumed = newest_checkpoint(store_of(run.folder, config.checkpoint), run.folder,
+      resumed = newest_checkpoint(run.folder.checkpoint_store(config.checkpoint.keep), run.folder,
                                   [&](const std::string& warning) { warnings.push_back(warning); });
     }
     start_folder(run, options);

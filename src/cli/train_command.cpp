@@ -2,11 +2,11 @@
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/launch_environment.h"
 #include "cli/launch_ranks.h"
+#include "cli/rank_guard.h"
 #include "cli/run_training.h"
 #include "cli/terminal.h"
 #include "kolo/comm/mpi.h"
@@ -54,26 +54,14 @@ void set_threads(const DeviceConfig& device) {
   at::set_num_interop_threads(device.inter_threads);
 }
 
-// The first message is shown and ends the job on all ranks; what the others then meet is only its
-// echo.
 int run_as_rank(const RunConfig& config, const RunOptions& options,
                 const LaunchEnvironment& environment) {
   StopSignal stop;
   set_threads(config.device);
   auto prepared = prepare_run(config, options, environment.size);
   const Communicator communicator = make_communicator(config, environment);
-  try {
-    return run_training(std::move(prepared), communicator, options, stop);
-  } catch (const CommunicationError&) {
-    communicator.abort(1);
-    throw;
-  } catch (const std::exception& error) {
-    if (communicator.size() == 1) throw;
-    std::cerr << fmt::format("kolo: rank {}: {}\n", communicator.rank(), error.what())
-              << std::flush;
-    communicator.abort(1);
-    throw;
-  }
+  return run_guarded(
+      communicator, [&] { return run_training(std::move(prepared), communicator, options, stop); });
 }
 
 int train(const TrainArguments& arguments) {

@@ -151,4 +151,12 @@ ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOpt
   return result;
 }
 
+void signal_processes_with_argument(const std::string& text, int signal) {
+  for (const auto& line : all_processes()) {
+    std::ifstream file("/proc/" + std::to_string(line.pid) + "/cmdline", std::ios::binary);
+    const std::string arguments{std::istreambuf_iterator<char>(file), {}};
+    if (line.pid != getpid() && arguments.find(text) != std::string::npos) kill(line.pid, signal);
+  }
+}
+
 }  // namespace kolo::testing

@@ -29,4 +29,8 @@ struct ProcessOptions {
 [[nodiscard]] ProcessResult run_process(const std::vector<std::string>& argv,
                                         const ProcessOptions& options = {});
 
+// Sends a signal to every other process one of whose arguments contains `text` (a test's own
+// folder, say).
+void signal_processes_with_argument(const std::string& text, int signal);
+
 }  // namespace kolo::testing

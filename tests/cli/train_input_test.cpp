@@ -1,0 +1,141 @@
+// What a user can get wrong with kolo train: exit 2, one clear message, nothing written.
+#include <gmock/gmock.h>
+
+#include "cli/program.h"
+#include "support/idx_files.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TrainInput : public ::testing::Test {
+ protected:
+  TrainInput() { write_small_mnist(folder / "data", 40, 20); }
+
+  // Writes a configuration whose run would go to folder/run.
+  std::string config(const std::string& data, const std::string& model = "{name: mnist_net}",
+                     const std::string& rest = "optimizer: {name: sgd}\n") {
+    return folder.write("c.yaml", "output_dir: " + (folder / "run").string() + "\ndata: " + data +
+                                      "\nmodel: " + model + "\n" + rest);
+  }
+  std::string good_config() { return config(data()); }
+  [[nodiscard]] std::string data() const {
+    return "{name: mnist, path: " + (folder / "data").string() + "}";
+  }
+
+  void expect_refused(std::vector<std::string> arguments, const std::vector<std::string>& words) {
+    arguments.insert(arguments.begin(), "train");
+    const auto before = entries();
+    const auto result = run_kolo(arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.output << result.errors;
+    for (const auto& word : words) EXPECT_THAT(result.errors, HasSubstr(word));
+    EXPECT_EQ(result.errors.find("kolo: "), 0U) << result.errors;
+    EXPECT_EQ(result.errors.find("kolo: ", 1), std::string::npos)
+        << "one message only: " << result.errors;
+    EXPECT_EQ(result.output, "");
+    EXPECT_EQ(entries(), before) << "nothing is written";
+  }
+
+  [[nodiscard]] std::vector<std::string> entries() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
+      names.push_back(entry.path());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(TrainInput, MissingAndMalformedFiles) {
+  expect_refused({(folder / "none.yaml").string()}, {"none.yaml", "No such file"});
+  expect_refused({folder.write("bad.yaml", "data:\n  name: [mnist\nmodel: }\n")}, {"bad.yaml:3"});
+}
+
+TEST_F(TrainInput, UnknownKeysWrongTypesAndRanges) {
+  const auto file = good_config();
+  expect_refused({file, "training.bach_size=3"}, {"unknown key", "bach_size", "batch_size"});
+  expect_refused({file, "training.batch_size=many"}, {"training.batch_size", "\"many\""});
+  expect_refused({file, "training.batch_size=0"}, {"training.batch_size", "greater than 0"});
+  expect_refused({file, "training.n_epochs=-1"}, {"training.n_epochs", "greater than 0"});
+  expect_refused({config(data(), "{name: mnist_net, dropuot: 0}")},
+                 {"c.yaml:3", "dropuot", "dropout"});
+}
+
+TEST_F(TrainInput, UnknownModelDataAndOptimizer) {
+  expect_refused({config(data(), "{name: mnist_nett}")}, {"mnist_nett", "mnist_net", "mnist_cnn"});
+  expect_refused({config("{name: imagnet}")}, {"imagnet", "fashion_mnist"});
+  expect_refused({good_config(), "optimizer.name=sdg"}, {"sdg", "sgd", "adam"});
+}
+
+TEST_F(TrainInput, MissingDataSaysWhereToGetIt) {
+  expect_refused({config("{name: mnist, path: " + (folder / "nowhere").string() + "}")},
+                 {"nowhere", "dataset-fashion-mnist"});
+}
+
+TEST_F(TrainInput, BadDataFiles) {
+  const std::string images = "data/train-images-idx3-ubyte";
+  folder.write(images, idx_bytes(8, {40, 28, 28}, std::string(39 * 784, 'x')));
+  expect_refused({good_config()}, {"train-images-idx3-ubyte", "truncated"});
+  folder.write(images, idx_bytes(8, {39, 28, 28}, std::string(39 * 784, 'x')));
+  expect_refused({good_config()}, {"39", "40"});
+  folder.write(images, idx_bytes(8, {40}, std::string(40, 'x')));
+  expect_refused({good_config()}, {"train-images-idx3-ubyte"});
+}
+
+TEST_F(TrainInput, MoreRanksThanSamples) {
+  expect_refused({good_config(), "-n", "41", "--oversubscribe"},
+                 {"40 training samples", "41 ranks"});
+}
+
+TEST_F(TrainInput, MoreRanksThanTheMachineAllows) {
+  expect_refused({good_config(), "-n", "39000"}, {"39000", "--oversubscribe"});
+  expect_refused({good_config(), "-n", "0"}, {"-n"});
+}
+
+TEST_F(TrainInput, OutputFolderThatCannotBe) {
+  folder.write("file", "");
+  expect_refused({good_config(), "--output", (folder / "file" / "run").string()},
+                 {"file is not a folder", "--output"});
+  expect_refused({good_config(), "--output", "/proc/kolo-run"}, {"/proc"});
+}
+
+TEST_F(TrainInput, NothingToResume) {
+  expect_refused({good_config(), "--resume"}, {"no checkpoint", "without --resume"});
+}
+
+TEST_F(TrainInput, ResumeWithAnotherModel) {
+  const auto file = good_config();
+  ASSERT_EQ(run_kolo({"train", file}).exit_code, 0);
+  expect_refused({file, "--resume", "model.name=mnist_cnn"},
+                 {"another model", "conv1.weight", "[10, 1, 5, 5]", "[32, 1, 3, 3]"});
+  expect_refused({file, "--resume", "optimizer.name=adam"}, {"the checkpoint's optimizer is sgd"});
+  expect_refused({file, "--resume", "-n", "2", "model.name=mnist_cnn"}, {"another model"});
+}
+
+TEST_F(TrainInput, UnsetEnvironmentVariable) {
+  expect_refused({good_config(), "output_dir=$KOLO_NO_SUCH_VARIABLE/run"},
+                 {"KOLO_NO_SUCH_VARIABLE"});
+}
+
+TEST_F(TrainInput, ShapesThatDoNotFit) {
+  expect_refused({config(data(), "{name: mnist_net, n_classes: 3}")},
+                 {"n_classes is 3", "10 classes"});
+  expect_refused({config(data(), "{name: mnist_net, input_shape: [3, 28, 28]}")},
+                 {"[3, 28, 28]", "[1, 28, 28]"});
+  expect_refused({config("{name: dummy, n_train: 10, input_shape: [1, 9, 9]}")}, {"16"});
+}
+
+TEST_F(TrainInput, UnderAForeignLauncherTheMessageComesOnce) {
+  const auto result =
+      run_process({MPIRUN_SCRIPT, "2", KOLO_PROGRAM, "train", (folder / "none.yaml").string()},
+                  {.deadline = std::chrono::seconds(60)});
+  EXPECT_EQ(result.exit_code, 2);
+  const auto first = result.errors.find("none.yaml");
+  ASSERT_NE(first, std::string::npos) << result.errors;
+  EXPECT_EQ(result.errors.find("kolo: ", first), std::string::npos) << result.errors;
+}
+
+}  // namespace
+}  // namespace kolo::testing

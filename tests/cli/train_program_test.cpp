@@ -1,0 +1,196 @@
+// kolo train, end to end through the binary.
+#include <csignal>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/observe/history.h"
+#include "support/idx_files.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A small configuration that trains in a second.
+std::string small_config(const TemporaryFolder& folder) {
+  return folder.write("small.yaml",
+                      "data: {name: mnist, path: " + (folder / "data").string() +
+                          "}\n"
+                          "model: {name: mnist_net}\n"
+                          "optimizer: {name: adam, lr: 0.002, lr_scaling: sqrt}\n"
+                          "training: {batch_size: 16, n_epochs: 2, lr_warmup_epochs: 1}\n");
+}
+
+class TrainProgram : public ::testing::Test {
+ protected:
+  TrainProgram() { write_small_mnist(folder / "data", 400, 100); }
+
+  ProcessResult train(std::vector<std::string> arguments, const std::string& output = "run") {
+    std::vector<std::string> all = {"train", config};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    all.insert(all.end(), {"--output", (folder / output).string()});
+    return run_kolo(all);
+  }
+
+  [[nodiscard]] History history(const std::string& output = "run") const {
+    return History::read(folder / output / "history.json");
+  }
+
+  [[nodiscard]] CheckpointStore::Loaded newest(const std::string& output = "run") const {
+    return CheckpointStore({folder / output / "checkpoints"})
+        .load_newest([](const auto&) {})
+        .value();
+  }
+
+  TemporaryFolder folder;
+  std::string config = small_config(folder);
+};
+
+void expect_equal_checkpoints(const Checkpoint& a, const Checkpoint& b) {
+  ASSERT_EQ(a.model.size(), b.model.size());
+  for (std::size_t i = 0; i < a.model.size(); ++i)
+    EXPECT_TRUE(a.model[i].tensor.equal(b.model[i].tensor)) << a.model[i].name;
+  ASSERT_EQ(a.optimizer.size(), b.optimizer.size());
+  for (std::size_t i = 0; i < a.optimizer.size(); ++i)
+    EXPECT_TRUE(a.optimizer[i].tensor.equal(b.optimizer[i].tensor));
+}
+
+TEST_F(TrainProgram, TwoRanksTrainAndLeaveEverythingBehind) {
+  const auto result = train({"-n", "2", "training.n_epochs=4", "training.log_every=5"});
+  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("2 ranks on 1 node"));
+  EXPECT_THAT(result.output, HasSubstr("best validation accuracy"));
+  EXPECT_THAT(result.output, HasSubstr("results in " + (folder / "run").string()));
+  for (const char* name : {"config.yaml", "out.log", "history.json", "checkpoints"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder / "run" / name)) << name;
+  }
+  const auto record = history();
+  EXPECT_EQ(record.n_ranks(), 2);
+  ASSERT_EQ(record.epochs().size(), 5U);
+  EXPECT_EQ(record.epochs()[1].step, 13) << "400 samples, 2 ranks, batches of 16";
+  EXPECT_EQ(record.steps().size(), 10U);
+  EXPECT_LT(record.epochs()[4].val_loss, record.epochs()[0].val_loss);
+  EXPECT_NEAR(record.epochs()[1].lr, .002 * (1 + (std::sqrt(2.) - 1) * 12 / 13), 1e-9)
+      << "one step before warm-up ends";
+  EXPECT_NEAR(record.epochs()[4].lr, .002 * std::sqrt(2.), 1e-9);
+  EXPECT_EQ(newest().step, 52);
+}
+
+TEST_F(TrainProgram, OneRankWithoutMpi) {
+  const auto result = train({});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("1 rank on 1 node"));
+  EXPECT_EQ(history().epochs().size(), 3U);
+}
+
+TEST_F(TrainProgram, JoinsAnMpirunOfTheUser) {
+  const auto result = run_process(
+      {MPIRUN_SCRIPT, "2", KOLO_PROGRAM, "train", config, "--output", (folder / "run").string()},
+      {.deadline = std::chrono::seconds(120)});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_EQ(history().n_ranks(), 2);
+}
+
+TEST_F(TrainProgram, AnEarlierRunIsMovedAsideNotOverwritten) {
+  ASSERT_EQ(train({"training.n_epochs=1"}).exit_code, 0);
+  const auto second = train({"training.n_epochs=2"});
+  EXPECT_THAT(second.output,
+              HasSubstr("held an earlier run; it is now " + (folder / "run.1").string()));
+  EXPECT_EQ(history("run.1").epochs().size(), 2U);
+  EXPECT_EQ(history("run").epochs().size(), 3U);
+}
+
+TEST_F(TrainProgram, TheSameSeedGivesTheSameBitsAndAnotherDoesNot) {
+  ASSERT_EQ(train({"-n", "2"}, "a").exit_code, 0);
+  ASSERT_EQ(train({"-n", "2"}, "b").exit_code, 0);
+  ASSERT_EQ(train({"-n", "2", "seed=2"}, "c").exit_code, 0);
+  expect_equal_checkpoints(newest("a").content, newest("b").content);
+  EXPECT_FALSE(newest("a").content.model[0].tensor.equal(newest("c").content.model[0].tensor));
+}
+
+// Starts a training that is killed (-9, launcher and ranks) once a checkpoint in the middle of an
+// epoch is there.
+void train_until_killed(const std::vector<std::string>& arguments,
+                        const std::filesystem::path& checkpoint) {
+  std::thread killer([&] {
+    while (!std::filesystem::exists(checkpoint / "manifest.json"))
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    signal_processes_with_argument(checkpoint.parent_path().parent_path(), SIGKILL);
+  });
+  (void)run_kolo(arguments);
+  killer.join();
+}
+
+TEST_F(TrainProgram, GoesOnToTheSameBitsAfterAKillInMidEpoch) {
+  const std::vector<std::string> settings = {"-n", "2", "training.n_epochs=12",
+                                             "checkpoint.every_steps=5", "checkpoint.keep=50"};
+  ASSERT_EQ(train(settings, "whole").exit_code, 0);
+
+  std::vector<std::string> arguments = {"train", config};
+  arguments.insert(arguments.end(), settings.begin(), settings.end());
+  arguments.insert(arguments.end(), {"--output", (folder / "killed").string()});
+  train_until_killed(arguments, folder / "killed" / "checkpoints" / "step-00000020");
+  const auto at_kill = newest("killed").step;
+  ASSERT_LT(at_kill, 156) << "the run was over before it was killed";
+
+  // The newest checkpoint that is left is damaged: the one before it must serve.
+  { std::ofstream(newest("killed").path / "model.safetensors", std::ios::app) << "x"; }
+  auto again = settings;
+  again.push_back("--resume");
+  const auto resumed = train(again, "killed");
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output << resumed.errors;
+  EXPECT_THAT(resumed.output, HasSubstr("warning"));
+  EXPECT_THAT(resumed.output, HasSubstr("resuming from"));
+  expect_equal_checkpoints(newest("whole").content, newest("killed").content);
+  const auto whole = history("whole"), killed = history("killed");
+  ASSERT_EQ(killed.epochs().size(), whole.epochs().size());
+  for (std::size_t epoch = 1; epoch < whole.epochs().size(); ++epoch) {
+    EXPECT_EQ(killed.epochs()[epoch].loss, whole.epochs()[epoch].loss);
+    EXPECT_EQ(killed.epochs()[epoch].val_loss, whole.epochs()[epoch].val_loss);
+  }
+}
+
+TEST_F(TrainProgram, StopsOnASignalWithACheckpointAndStatus75) {
+  std::thread stopper([&] {
+    const auto log = folder / "run" / "checkpoints" / "step-00000005" / "manifest.json";
+    while (!std::filesystem::exists(log)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    signal_processes_with_argument(folder / "run", SIGUSR1);
+  });
+  const auto result =
+      train({"training.n_epochs=500", "checkpoint.every_epochs=0", "checkpoint.every_steps=5"});
+  stopper.join();
+  EXPECT_EQ(result.exit_code, 75) << result.output << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("stopped by SIGUSR1 at step"));
+  const auto step = newest().step;
+  const auto resumed = train({"training.n_epochs=1", "--resume"});
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output << resumed.errors;
+  EXPECT_THAT(resumed.output, HasSubstr("going on at step " + std::to_string(step)));
+}
+
+TEST_F(TrainProgram, AFailureOnOneRankEndsTheJobAndIsShownOnce) {
+  folder.write("run/checkpoints", "a file where the folder of checkpoints should be");
+  const auto result = train({"-n", "2", "training.n_epochs=1"});
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.exit_code, 2);
+  const std::string words = "kolo: rank 0: ";
+  const auto first = result.errors.find(words);
+  ASSERT_NE(first, std::string::npos) << result.errors;
+  EXPECT_EQ(result.errors.find(words, first + 1), std::string::npos) << result.errors;
+  EXPECT_THAT(result.errors, Not(HasSubstr("kolo: rank 1")));
+}
+
+TEST_F(TrainProgram, ShowsTheConfigurationAndWritesNothing) {
+  const auto result = train({"--show-config", "optimizer.lr=0.5"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.output, HasSubstr("lr: 0.5"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+}  // namespace
+}  // namespace kolo::testing

@@ -1,0 +1,55 @@
+#include <gmock/gmock.h>
+
+#include "kolo/comm/threads.h"
+#include "kolo/train/checkpoint_observer.h"
+#include "kolo/train/recorders.h"
+#include "support/temporary_folder.h"
+#include "train/training_fixture.h"
+
+namespace kolo {
+namespace {
+
+using testing::SmallTraining;
+using testing::TemporaryFolder;
+
+std::vector<std::int64_t> saved_steps(const CheckpointSchedule& schedule, int keep) {
+  const TemporaryFolder folder;
+  CheckpointStore store({folder / "checkpoints", keep});
+  SmallTraining training(Communicator::solo(), {});  // two epochs of 13 steps
+  std::vector<std::int64_t> steps;
+  CheckpointObserver observer(
+      store, schedule, [&] { return training.trainer().checkpoint(); },
+      [&](const auto&) { steps.push_back(training.trainer().state().step); });
+  training.trainer().add_observer(observer);
+  (void)training.trainer().run();
+  EXPECT_EQ(store.load_newest([](const auto&) {})->step, 26);
+  return steps;
+}
+
+TEST(CheckpointObserver, FollowsItsSchedule) {
+  EXPECT_EQ(saved_steps({.every_epochs = 1}, 9), (std::vector<std::int64_t>{13, 26}));
+  const auto by_steps = saved_steps({.every_epochs = 0, .every_steps = 10, .at_start = true}, 9);
+  EXPECT_EQ(by_steps.front(), 0);
+  EXPECT_THAT(by_steps, ::testing::IsSupersetOf({10, 20, 26}));
+}
+
+TEST(HistoryRecorder, WritesEpochsStepsAndASummary) {
+  const TemporaryFolder folder;
+  SmallTraining training(Communicator::solo(), {});
+  HistoryRecorder recorder(History(1), folder / "history.json", 5);
+  training.trainer().add_observer(recorder);
+  (void)training.trainer().run();
+  const auto history = History::read(folder / "history.json");
+  ASSERT_EQ(history.epochs().size(), 3U);
+  EXPECT_EQ(history.epochs()[0].step, 0);
+  EXPECT_GT(history.epochs()[0].val_loss, 0);
+  EXPECT_TRUE(std::isnan(history.epochs()[0].loss))
+      << "nothing was trained on before the first step";
+  EXPECT_EQ(history.epochs()[2].step, 26);
+  EXPECT_EQ(history.steps().size(), 5U);
+  EXPECT_EQ(history.summary().at("steps"), 26);
+  EXPECT_GT(history.summary().at("best_val_accuracy"), 0);
+}
+
+}  // namespace
+}  // namespace kolo

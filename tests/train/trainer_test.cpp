@@ -1,0 +1,159 @@
+#include "kolo/train/trainer.h"
+
+#include <mutex>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/comm/threads.h"
+#include "support/errors.h"
+#include "train/training_fixture.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::Recorder;
+using testing::SmallTraining;
+using testing::TrainingSetup;
+
+// Trains on so many ranks and returns what rank 0 saw.
+struct Outcome {
+  Recorder record;
+  torch::Tensor weights;
+};
+
+Outcome train_on(int ranks, const TrainingSetup& setup) {
+  Outcome outcome;
+  run_as_threads(ranks, [&](const Communicator& communicator) {
+    SmallTraining training(communicator, setup);
+    if (communicator.rank() == 0) training.trainer().add_observer(outcome.record);
+    EXPECT_EQ(training.trainer().run(), TrainOutcome::finished);
+    if (communicator.rank() == 0) outcome.weights = training.weights();
+  });
+  return outcome;
+}
+
+TEST(Trainer, LearnsAndReports) {
+  const auto [record, weights] = train_on(1, {.samples = 200, .epochs = 4});
+  EXPECT_EQ(record.steps_in_epoch, 25);
+  EXPECT_EQ(record.losses.size(), 100U);
+  ASSERT_EQ(record.epochs.size(), 4U);
+  EXPECT_EQ(record.untrained->samples, 37);
+  EXPECT_LT(record.epochs.back().validation.mean_loss(), .6 * record.untrained->mean_loss());
+  EXPECT_GT(record.epochs.back().validation.accuracy(), .8);
+  EXPECT_TRUE(record.is_best.front());
+  EXPECT_EQ(record.finishes, 1);
+}
+
+// The same global batches, in the same order, whatever the number of ranks that share them.
+TEST(Trainer, TheLossCurveDoesNotDependOnTheNumberOfRanks) {
+  const TrainingSetup one{.samples = 96, .batch_size = 12, .epochs = 2, .dropout = 0};
+  const auto reference = train_on(1, one);
+  for (const int ranks : {2, 3}) {
+    auto setup = one;
+    setup.batch_size = one.batch_size / ranks;
+    const auto outcome = train_on(ranks, setup);
+    ASSERT_EQ(outcome.record.losses.size(), reference.record.losses.size());
+    for (std::size_t step = 0; step < reference.record.losses.size(); ++step) {
+      EXPECT_NEAR(outcome.record.losses[step], reference.record.losses[step], 1e-5)
+          << ranks << " ranks, step " << step;
+    }
+    EXPECT_TRUE(outcome.weights.allclose(reference.weights, 1e-4, 1e-5));
+    EXPECT_EQ(outcome.record.epochs[1].validation.correct,
+              reference.record.epochs[1].validation.correct);
+  }
+}
+
+TEST(Trainer, ValidationCountsEverySampleOnce) {
+  for (const int ranks : {1, 2, 3}) {
+    run_as_threads(ranks, [](const Communicator& communicator) {
+      SmallTraining training(communicator, {});
+      EXPECT_EQ(training.trainer().evaluate(training.validation()).samples, 37);
+    });
+  }
+}
+
+TEST(Trainer, RunsAreRepeatable) {
+  // Dropout draws from a generator that all threads share, so only one rank here; ranks as
+  // processes are tested through the program.
+  EXPECT_TRUE(train_on(1, {}).weights.equal(train_on(1, {}).weights));
+}
+
+TEST(Trainer, GoesOnFromACheckpointToTheSameBits) {
+  const auto solo = Communicator::solo();
+  SmallTraining whole(solo, {});
+  Recorder whole_record;
+  whole.trainer().add_observer(whole_record);
+  ASSERT_EQ(whole.trainer().run(), TrainOutcome::finished);
+  for (const int stop_after : {1, 5, 12, 13, 14}) {  // an epoch has 13 steps
+    int steps = 0;
+    SmallTraining first(solo, {}, [&] { return ++steps == stop_after; });
+    const bool stops = stop_after != 13;  // the last step of an epoch goes on to its end
+    ASSERT_EQ(first.trainer().run(), stops ? TrainOutcome::stopped : TrainOutcome::finished);
+    const Checkpoint checkpoint = first.trainer().checkpoint();
+    SmallTraining second(solo, {});
+    Recorder record;
+    second.trainer().add_observer(record);
+    second.trainer().restore(checkpoint);
+    ASSERT_EQ(second.trainer().run(), TrainOutcome::finished);
+    EXPECT_TRUE(second.weights().equal(whole.weights())) << "stopped after " << stop_after;
+    if (stops) {
+      EXPECT_FALSE(record.untrained.has_value());
+      EXPECT_EQ(record.done_at_begin.front(), stop_after % 13);
+      EXPECT_EQ(record.epochs.back().training.loss, whole_record.epochs.back().training.loss);
+      EXPECT_EQ(record.epochs.back().training.samples, 100);
+    }
+  }
+}
+
+TEST(Trainer, OneRanksRequestStopsAllAtTheSameStep) {
+  std::mutex mutex;
+  std::vector<std::int64_t> stopped_at;
+  run_as_threads(3, [&](const Communicator& communicator) {
+    int steps = 0;
+    SmallTraining training(communicator, {},
+                           [&] { return communicator.rank() == 2 && ++steps == 3; });
+    EXPECT_EQ(training.trainer().run(), TrainOutcome::stopped);
+    const std::lock_guard lock(mutex);
+    stopped_at.push_back(training.trainer().state().step);
+  });
+  EXPECT_EQ(stopped_at, (std::vector<std::int64_t>{3, 3, 3}));
+}
+
+TEST(Trainer, RestoresOnEveryRankFromRankZeros) {
+  Checkpoint checkpoint;
+  torch::Tensor weights;
+  {
+    SmallTraining training(Communicator::solo(), {.epochs = 1});
+    (void)training.trainer().run();
+    checkpoint = training.trainer().checkpoint();
+    weights = training.weights();
+  }
+  run_as_threads(2, [&](const Communicator& communicator) {
+    SmallTraining training(communicator, {});
+    training.trainer().restore(communicator.rank() == 0 ? std::optional(checkpoint) : std::nullopt);
+    EXPECT_TRUE(training.weights().equal(weights));
+    EXPECT_EQ(training.trainer().state().epoch, 1);
+    EXPECT_EQ(training.trainer().checkpoint().optimizer.front().tensor.sum().item<float>(),
+              checkpoint.optimizer.front().tensor.sum().item<float>());
+  });
+}
+
+TEST(Trainer, RefusesACheckpointOfAnotherModelOrOptimizer) {
+  SmallTraining training(Communicator::solo(), {});
+  const Checkpoint checkpoint = training.trainer().checkpoint();
+  const auto wider = make_network("mnist_net", {{1, 16, 16}, 7, std::nullopt});
+  EXPECT_THAT(message_of<InputError>(
+                  [&] { require_matching_checkpoint(checkpoint, *wider, *make_sgd({})); }),
+              HasSubstr("its fc2.weight is [4, 50], the configuration's is [7, 50]"));
+  const auto same = make_network("mnist_net", {{1, 16, 16}, 4, std::nullopt});
+  EXPECT_THAT(message_of<InputError>(
+                  [&] { require_matching_checkpoint(checkpoint, *same, *make_adam({})); }),
+              HasSubstr("the checkpoint's optimizer is sgd, the configuration's is adam"));
+  EXPECT_NO_THROW(require_matching_checkpoint(checkpoint, *same, *make_sgd({.momentum = .1})));
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,126 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "kolo/data/random_dataset.h"
+#include "kolo/nn/models.h"
+#include "kolo/train/trainer.h"
+
+namespace kolo::testing {
+
+struct TrainingSetup {
+  std::int64_t samples = 100;
+  std::int64_t batch_size = 8;  // a rank
+  std::int64_t epochs = 2;
+  double dropout = .5;
+  double learning_rate = .05;
+};
+
+// Samples whose class can be learned: the class decides which part of the image is bright.
+class StripesDataset final : public Dataset {
+ public:
+  explicit StripesDataset(std::int64_t size) : noise_({{1, 16, 16}, 4, {}}, size, 5) {}
+
+  [[nodiscard]] std::int64_t size() const override { return noise_.size(); }
+  [[nodiscard]] const SampleLayout& layout() const override { return noise_.layout(); }
+  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override {
+    noise_.read(index, epoch, place);
+    place.label[0] = index % 4;
+    for (std::size_t i = 0; i < 64; ++i)
+      place.input[static_cast<std::size_t>(index % 4) * 64 + i] += 2;
+  }
+
+ private:
+  RandomDataset noise_;
+};
+
+// A small training of mnist_net on stripes, with everything a rank needs.
+class SmallTraining {
+ public:
+  SmallTraining(
+      const Communicator& communicator, const TrainingSetup& setup,
+      std::function<bool()> stop = [] { return false; })
+      : training_(data(setup.samples), sampler(setup.samples, communicator, true),
+                  {.batch_size = setup.batch_size}),
+        validation_(data(37), sampler(37, communicator, false), {.batch_size = 10}),
+        network_(make_network("mnist_net", {{1, 16, 16}, 4, setup.dropout})),
+        trainer_(communicator, fixed_weights(network_), make_loss(LossKind::cross_entropy),
+                 make_sgd({.momentum = .5}), LearningRate({.base_rate = setup.learning_rate}),
+                 training_, validation_,
+                 {.epochs = setup.epochs,
+                  .seed = 3,
+                  .buckets = {4096, 4096},
+                  .stop_requested = std::move(stop)}) {}
+
+  [[nodiscard]] Trainer& trainer() { return trainer_; }
+  [[nodiscard]] Loader& validation() { return validation_; }
+
+  // All weights, one behind the other.
+  [[nodiscard]] torch::Tensor weights() const {
+    std::vector<torch::Tensor> flat;
+    for (const auto& parameter : network_->parameters())
+      flat.push_back(parameter.detach().flatten());
+    return torch::cat(flat).clone();
+  }
+
+ private:
+  static std::shared_ptr<const Dataset> data(std::int64_t size) {
+    return std::make_shared<StripesDataset>(size);
+  }
+  static DistributedSampler sampler(std::int64_t size, const Communicator& communicator,
+                                    bool is_training) {
+    return {size,
+            communicator.rank(),
+            communicator.size(),
+            {is_training, 4, is_training ? Padding::repeat : Padding::none}};
+  }
+  // Without LibTorch's generator, which ranks that are threads share.
+  static std::shared_ptr<Network> fixed_weights(const std::shared_ptr<Network>& network) {
+    const torch::NoGradGuard no_gradient;
+    int seed = 1;
+    for (auto& parameter : network->parameters()) {
+      parameter.copy_(
+          torch::sin(torch::arange(parameter.numel()) * (++seed * .37)).view(parameter.sizes()) *
+          .15);
+    }
+    return network;
+  }
+
+  Loader training_, validation_;
+  std::shared_ptr<Network> network_;
+  Trainer trainer_;
+};
+
+// Remembers what a training reported.
+class Recorder final : public Observer {
+ public:
+  void on_start(const TrainState&, const std::optional<MetricSums>& untrained_sums) override {
+    untrained = untrained_sums;
+  }
+  void on_epoch_begin(const TrainState&, std::int64_t steps, std::int64_t done) override {
+    steps_in_epoch = steps;
+    done_at_begin.push_back(done);
+  }
+  void on_step(const StepReport& report) override { losses.push_back(report.sums.mean_loss()); }
+  void on_epoch_end(const EpochReport& report) override {
+    epochs.push_back({report.training, report.validation.value()});
+    is_best.push_back(report.is_best);
+  }
+  void on_stop(const TrainState&) override { ++stops; }
+  void on_finish(const TrainState&) override { ++finishes; }
+
+  struct Epoch {
+    MetricSums training, validation;
+  };
+  std::optional<MetricSums> untrained;
+  std::vector<double> losses;
+  std::vector<Epoch> epochs;
+  std::vector<bool> is_best;
+  std::vector<std::int64_t> done_at_begin;
+  std::int64_t steps_in_epoch = 0;
+  int stops = 0, finishes = 0;
+};
+
+}  // namespace kolo::testing
