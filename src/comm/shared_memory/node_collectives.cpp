@@ -6,7 +6,7 @@
 
 // The collectives of a node. A staging half that is filled before a meeting is read after it, and
 // filled again only after one more meeting, to which nobody comes before having read: so the two
-// halves, used in turn, need one meeting a chunk.
+// halves, used in turn, need one meeting a chunk; two where the others also write into a half.
 namespace kolo {
 
 namespace {
@@ -56,8 +56,6 @@ struct NodeGroup::Reduction {
   int slices = 1;
   int divisor = 1;  // of the result
   const AcrossNodes* across = nullptr;
-
-  [[nodiscard]] int node_divisor() const { return across ? 1 : divisor; }
 };
 
 void NodeGroup::all_reduce(const Buffer& buffer, ReduceOp op) {
@@ -73,7 +71,7 @@ void NodeGroup::all_reduce(const Buffer& buffer, ReduceOp op, int slices, int to
                         buffer.count <= staged_elements(buffer.type);
   if (is_small) {
     begin(mine);
-    reduce_whole(buffer, reduction, 0, buffer.count);
+    reduce_whole(buffer, reduction);
     return;
   }
   if (const auto location = peers_->locate(buffer.data, buffer.bytes())) {
@@ -90,74 +88,74 @@ void NodeGroup::all_reduce(const Buffer& buffer, ReduceOp op, int slices, int to
 }
 
 // Every rank reduces everything: one meeting, which for small buffers is what takes the time.
-void NodeGroup::reduce_whole(const Buffer& buffer, const Reduction& reduction, std::int64_t offset,
-                             std::int64_t count) {
-  std::byte* const mine = at(buffer.data, offset, buffer.type);
+void NodeGroup::reduce_whole(const Buffer& buffer, const Reduction& reduction) {
+  auto* const mine = static_cast<std::byte*>(buffer.data);
   ++half_;
-  copy(staged(rank_), mine, count, buffer.type);
+  copy(staged(rank_), mine, buffer.count, buffer.type);
   meet();
   check_announcements();
-  std::vector<const std::byte*> sources;
-  for (int peer = 0; peer < size_; ++peer) sources.push_back(staged(peer));
-  reduce(buffer.type, reduction.op, sources, std::span(&mine, 1), count, reduction.node_divisor());
+  for (int peer = 0; peer < size_; ++peer) parts_[static_cast<std::size_t>(peer)] = staged(peer);
+  parts_[static_cast<std::size_t>(rank_)] = mine;
+  reduce(buffer.type, reduction.op, sources(), std::span(&mine, 1), buffer.count,
+         reduction.divisor);
 }
 
 void NodeGroup::reduce_in_place(const Buffer& buffer, const Reduction& reduction) {
   if (rank_ < reduction.slices) {
     const auto slice = slice_of(buffer.count, rank_, reduction.slices);
-    std::vector<std::byte*> everywhere;
     for (int peer = 0; peer < size_; ++peer) {
-      everywhere.push_back(
-          at(peers_->address(peer, announcement(peer).location), slice.begin, buffer.type));
+      parts_[static_cast<std::size_t>(peer)] =
+          at(peers_->address(peer, announcement(peer).location), slice.begin, buffer.type);
     }
-    const std::vector<const std::byte*> sources(everywhere.begin(), everywhere.end());
-    if (reduction.across) {
-      std::byte* const mine = at(buffer.data, slice.begin, buffer.type);
-      reduce(buffer.type, reduction.op, sources, std::span(&mine, 1), slice.size(), 1);
-      (*reduction.across)(Buffer(mine, slice.size(), buffer.type));
-      divide(buffer.type, mine, slice.size(), reduction.divisor);
-      for (std::byte* const destination : everywhere) {
-        if (destination != mine) copy(destination, mine, slice.size(), buffer.type);
-      }
-    } else {
-      reduce(buffer.type, reduction.op, sources, everywhere, slice.size(), reduction.divisor);
-    }
+    reduce_parts(slice.size(), buffer.type, reduction);
   }
   meet();
 }
 
+// As in place, chunk by chunk, with the staging areas as the places where the others reach a rank's
+// slices; its own slice never leaves its buffer. A result goes back to where its operand came from:
+// those cache lines are in the owner's hands already, and a rank reads only its own area. Lines
+// that two processors have read are slow to write, and this way there are none.
 void NodeGroup::reduce_staged(const Buffer& buffer, const Reduction& reduction) {
   const std::int64_t chunk = staged_elements(buffer.type);
   for (std::int64_t offset = 0; offset < buffer.count; offset += chunk) {
     const auto count = std::min(chunk, buffer.count - offset);
-    if (size_ <= 2 && !reduction.across) {
-      // Two ranks read as much either way, and this way they meet once.
-      reduce_whole(buffer, reduction, offset, count);
-      continue;
-    }
     std::byte* const mine = at(buffer.data, offset, buffer.type);
     ++half_;
-    copy(staged(rank_), mine, count, buffer.type);
+    copy_other_slices(staged(rank_), mine, count, buffer.type, reduction.slices);
     meet();
     if (rank_ < reduction.slices) {
       const auto slice = slice_of(count, rank_, reduction.slices);
-      std::vector<const std::byte*> sources;
-      for (int peer = 0; peer < size_; ++peer)
-        sources.push_back(at(staged(peer), slice.begin, buffer.type));
-      std::byte* const result = at(staged(rank_), slice.begin, buffer.type);
-      reduce(buffer.type, reduction.op, sources, std::span(&result, 1), slice.size(),
-             reduction.node_divisor());
-      if (reduction.across) {
-        (*reduction.across)(Buffer(result, slice.size(), buffer.type));
-        divide(buffer.type, result, slice.size(), reduction.divisor);
+      for (int peer = 0; peer < size_; ++peer) {
+        parts_[static_cast<std::size_t>(peer)] =
+            at(peer == rank_ ? mine : staged(peer), slice.begin, buffer.type);
       }
+      reduce_parts(slice.size(), buffer.type, reduction);
     }
     meet();
-    for (int owner = 0; owner < reduction.slices; ++owner) {
-      const auto slice = slice_of(count, owner, reduction.slices);
-      copy(at(mine, slice.begin, buffer.type), at(staged(owner), slice.begin, buffer.type),
-           slice.size(), buffer.type);
-    }
+    copy_other_slices(mine, staged(rank_), count, buffer.type, reduction.slices);
+  }
+}
+
+// Reduces this rank's slice, which lies at parts_, and leaves the result in all of them.
+void NodeGroup::reduce_parts(std::int64_t count, DataType type, const Reduction& reduction) {
+  if (!reduction.across)
+    return reduce(type, reduction.op, sources(), parts_, count, reduction.divisor);
+  std::byte* const mine = parts_[static_cast<std::size_t>(rank_)];
+  reduce(type, reduction.op, sources(), std::span(&mine, 1), count, 1);
+  (*reduction.across)(Buffer(mine, count, type));
+  divide(type, mine, count, reduction.divisor);
+  for (std::byte* const part : parts_) {
+    if (part != mine) copy(part, mine, count, type);
+  }
+}
+
+void NodeGroup::copy_other_slices(std::byte* to, const std::byte* from, std::int64_t count,
+                                  DataType type, int slices) const {
+  for (int owner = 0; owner < slices; ++owner) {
+    if (owner == rank_) continue;
+    const auto slice = slice_of(count, owner, slices);
+    copy(at(to, slice.begin, type), at(from, slice.begin, type), slice.size(), type);
   }
 }
 
@@ -203,14 +201,13 @@ void NodeGroup::reduce_scatter(const ConstBuffer& input, const Buffer& output, R
   meet();
   check_announcements();
   const int divisor = op == ReduceOp::average ? size_ : 1;
-  std::vector<const std::byte*> sources(static_cast<std::size_t>(size_));
   auto* const result = static_cast<std::byte*>(output.data);
   if (all_reachable()) {
     for (int peer = 0; peer < size_; ++peer) {
-      sources[static_cast<std::size_t>(peer)] =
+      parts_[static_cast<std::size_t>(peer)] =
           at(peers_->address(peer, announcement(peer).location), rank_ * output.count, input.type);
     }
-    reduce(input.type, op, sources, std::span(&result, 1), output.count, divisor);
+    reduce(input.type, op, sources(), std::span(&result, 1), output.count, divisor);
     meet();
     return;
   }
@@ -225,10 +222,10 @@ void NodeGroup::reduce_scatter(const ConstBuffer& input, const Buffer& output, R
     }
     meet();
     for (int peer = 0; peer < size_; ++peer) {
-      sources[static_cast<std::size_t>(peer)] = at(staged(peer), rank_ * piece, input.type);
+      parts_[static_cast<std::size_t>(peer)] = at(staged(peer), rank_ * piece, input.type);
     }
     std::byte* const destination = at(result, offset, input.type);
-    reduce(input.type, op, sources, std::span(&destination, 1), count, divisor);
+    reduce(input.type, op, sources(), std::span(&destination, 1), count, divisor);
   }
 }
 

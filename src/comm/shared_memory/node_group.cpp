@@ -56,7 +56,8 @@ NodeGroup::NodeGroup(int local_rank, NodeMemory memory, std::shared_ptr<const Pe
       size_(static_cast<int>(memory.cells.size())),
       memory_(std::move(memory)),
       peers_(std::move(peers)),
-      options_(options) {
+      options_(options),
+      parts_(memory_.cells.size()) {
   if (options_.staging_bytes < 2 * 64 * static_cast<std::size_t>(size_)) {
     throw Error(fmt::format(
         "comm: staging areas of {} bytes are too small for {} ranks; the least is 128 bytes a rank",

@@ -77,14 +77,20 @@ class NodeGroup {
 
   void reduce_in_place(const Buffer& buffer, const Reduction& reduction);
   void reduce_staged(const Buffer& buffer, const Reduction& reduction);
-  void reduce_whole(const Buffer& buffer, const Reduction& reduction, std::int64_t offset,
-                    std::int64_t count);
+  void reduce_whole(const Buffer& buffer, const Reduction& reduction);
+  void reduce_parts(std::int64_t count, DataType type, const Reduction& reduction);
+  void copy_other_slices(std::byte* to, const std::byte* from, std::int64_t count, DataType type,
+                         int slices) const;
+  [[nodiscard]] std::span<const std::byte* const> sources() const {
+    return {parts_.data(), parts_.size()};
+  }
 
   int rank_;
   int size_;
   NodeMemory memory_;
   std::shared_ptr<const PeerMemory> peers_;
   NodeGroupOptions options_;
+  std::vector<std::byte*> parts_;  // by local rank; what is being reduced
   std::uint32_t meetings_ = 0;
   std::uint32_t half_ = 0;       // of the staging areas, flips at every use
   std::uint32_t announced_ = 0;  // which of the two announcements is current

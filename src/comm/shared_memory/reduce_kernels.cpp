@@ -54,6 +54,15 @@ inline T store(Accumulator<T> value) {
     return static_cast<T>(value);
 }
 
+// place = value; the vectoriser takes no copies of structures.
+template <typename T>
+inline void put(T& place, T value) {
+  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>)
+    place.bits = value.bits;
+  else
+    place = value;
+}
+
 template <typename T, ReduceOp op>
 inline Accumulator<T> combine(Accumulator<T> a, Accumulator<T> b) {
   if constexpr (op == ReduceOp::min || op == ReduceOp::max) {
@@ -100,10 +109,42 @@ T* element(std::byte* base, std::int64_t index) {
   return reinterpret_cast<T*>(base) + index;
 }
 
+// Up to two destinations of two sources, what two ranks on a node need, without accumulators: each
+// element passes through registers only. A destination is one of the sources or apart from both,
+// never shifted against one, so the iterations are independent.
+template <typename T, ReduceOp op, bool is_divided>
+[[gnu::always_inline]] inline void reduce_two(const T* first, const T* second, T* destination,
+                                              T* other, std::int64_t count, int divisor) {
+  const auto reciprocal = reciprocal_of<T>(divisor);
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) {
+    auto sum = combine<T, op>(load(first[i]), load(second[i]));
+    if constexpr (is_divided) sum = divided<T>(sum, divisor, reciprocal);
+    const T result = store<T>(sum);
+    put(destination[i], result);
+    put(other[i], result);
+  }
+}
+
 template <typename T, ReduceOp op>
-KOLO_VECTORIZE void reduce_typed(std::span<const std::byte* const> sources,
-                                 std::span<std::byte* const> destinations, std::int64_t count,
-                                 int divisor) {
+KOLO_VECTORIZE void reduce_pair(std::span<const std::byte* const> sources,
+                                std::span<std::byte* const> destinations, std::int64_t count,
+                                int divisor) {
+  const T* const first = element<T>(sources[0], 0);
+  const T* const second = element<T>(sources[1], 0);
+  T* const destination = element<T>(destinations.front(), 0);
+  T* const other = element<T>(destinations.back(), 0);
+  if (divisor == 1)
+    reduce_two<T, op, false>(first, second, destination, other, count, divisor);
+  else
+    reduce_two<T, op, true>(first, second, destination, other, count, divisor);
+}
+
+// Any number of sources and destinations, block by block.
+template <typename T, ReduceOp op>
+KOLO_VECTORIZE void reduce_blocks(std::span<const std::byte* const> sources,
+                                  std::span<std::byte* const> destinations, std::int64_t count,
+                                  int divisor) {
   const auto reciprocal = reciprocal_of<T>(divisor);
   std::array<Accumulator<T>, block_elements> sums;
   for (std::int64_t begin = 0; begin < count; begin += block_elements) {
@@ -126,9 +167,18 @@ KOLO_VECTORIZE void reduce_typed(std::span<const std::byte* const> sources,
     for (std::byte* const destination : destinations) {
       T* const values = element<T>(destination, begin);
       for (std::int64_t i = 0; i < length; ++i)
-        values[i] = store<T>(sums[static_cast<std::size_t>(i)]);
+        put(values[i], store<T>(sums[static_cast<std::size_t>(i)]));
     }
   }
+}
+
+template <typename T, ReduceOp op>
+void reduce_typed(std::span<const std::byte* const> sources,
+                  std::span<std::byte* const> destinations, std::int64_t count, int divisor) {
+  if (sources.size() == 2 && (destinations.size() == 1 || destinations.size() == 2))
+    reduce_pair<T, op>(sources, destinations, count, divisor);
+  else
+    reduce_blocks<T, op>(sources, destinations, count, divisor);
 }
 
 template <typename Function>

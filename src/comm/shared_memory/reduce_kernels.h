@@ -8,8 +8,8 @@
 namespace kolo {
 
 // Every destination becomes the reduction of the sources, in the order given, times 1/divisor
-// (integers are divided; divisor 1: nothing). Destinations may be among the sources. One pass: each
-// source is read and each destination written once.
+// (integers are divided; divisor 1: nothing). Destinations may be among the sources; they must not
+// overlap one in part. One pass: each source is read and each destination written once.
 void reduce(DataType type, ReduceOp op, std::span<const std::byte* const> sources,
             std::span<std::byte* const> destinations, std::int64_t count, int divisor);
 
