@@ -49,11 +49,14 @@ void Executor::run(const std::function<void()>& task) {
   } catch (...) {
     failure = std::current_exception();
   }
+  bool is_awaited = false;
   {
     const std::lock_guard lock(mutex_);
     busy_ = false;
+    is_awaited = stopping_ || !queue_.empty();
   }
-  changed_.notify_all();
+  // Waking the thread to find nothing takes longer than a small collective.
+  if (is_awaited) changed_.notify_all();
   if (failure) std::rethrow_exception(failure);
 }
 
