@@ -6,6 +6,7 @@
 
 #include "cli/run_records.h"
 #include "kolo/base/clock.h"
+#include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/observe/format.h"
 

@@ -3,12 +3,14 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include "cli/allocator.h"
 #include "cli/commands.h"
 #include "cli/launch_environment.h"
 #include "cli/launch_ranks.h"
 #include "cli/rank_guard.h"
 #include "cli/run_training.h"
 #include "cli/terminal.h"
+#include "kolo/base/error.h"
 #include "kolo/comm/mpi.h"
 #include "kolo/config/factories.h"
 
@@ -57,6 +59,7 @@ void set_threads(const DeviceConfig& device) {
 int run_as_rank(const RunConfig& config, const RunOptions& options,
                 const LaunchEnvironment& environment) {
   StopSignal stop;
+  keep_freed_memory();
   set_threads(config.device);
   auto prepared = prepare_run(config, options, environment.size);
   const Communicator communicator = make_communicator(config, environment);
