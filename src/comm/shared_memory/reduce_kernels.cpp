@@ -164,11 +164,11 @@ KOLO_VECTORIZE void reduce_blocks(std::span<const std::byte* const> sources,
         sum = divided<T>(sum, divisor, reciprocal);
       }
     }
-    for (std::byte* const destination : destinations) {
-      T* const values = element<T>(destination, begin);
-      for (std::int64_t i = 0; i < length; ++i)
-        put(values[i], store<T>(sums[static_cast<std::size_t>(i)]));
-    }
+    T* const result = element<T>(destinations[0], begin);
+    for (std::int64_t i = 0; i < length; ++i)
+      put(result[i], store<T>(sums[static_cast<std::size_t>(i)]));
+    for (std::byte* const destination : destinations.subspan(1))
+      std::copy_n(result, length, element<T>(destination, begin));
   }
 }
 
