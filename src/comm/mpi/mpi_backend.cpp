@@ -175,7 +175,7 @@ std::string mpi_library_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   check_mpi(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
-  const std::string version(text.data(), static_cast<std::size_t>(length));
+  const std::string version(text.data());  // Open MPI counts the final zero in the length
   return version.substr(0, version.find('\n'));
 }
 
