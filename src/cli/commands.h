@@ -1,0 +1,18 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+namespace kolo {
+
+// Each command is one file with one of these functions. It adds the command with its options to the
+// program; when the user chose the command, `action` becomes what main() runs afterwards and whose
+// result is the exit status. Parsing itself does nothing else.
+void add_train_command(CLI::App& app, std::function<int()>& action);
+void add_doctor_command(CLI::App& app, std::function<int()>& action);
+
+}  // namespace kolo

@@ -1,0 +1,130 @@
+#include "cli/cpu_limits.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+namespace kolo {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// CPUs this process may run on; the set is made larger until the kernel's fits.
+std::vector<int> allowed_cpus() {
+  for (int capacity = 1024; capacity <= (1 << 20); capacity *= 4) {
+    std::vector<cpu_set_t> set(static_cast<std::size_t>(capacity) / CPU_SETSIZE + 1);
+    const std::size_t bytes = set.size() * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, set.data()) != 0) continue;
+    std::vector<int> cpus;
+    for (int cpu = 0; cpu < capacity; ++cpu) {
+      if (CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes, set.data())) cpus.push_back(cpu);
+    }
+    return cpus;
+  }
+  return {};
+}
+
+std::string first_line(const fs::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+int count_cores(const std::vector<int>& cpus) {
+  std::set<std::string> cores;
+  for (const int cpu : cpus) {
+    const auto siblings =
+        first_line(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
+    cores.insert(siblings.empty() ? fmt::format("cpu {}", cpu) : siblings);
+  }
+  return static_cast<int>(cores.size());
+}
+
+// "max 100000" or "150000 100000": microseconds of CPU time in a period.
+std::optional<double> parse_quota(const std::string& text) {
+  std::istringstream words(text);
+  double quota = 0, period = 0;
+  if (!(words >> quota >> period) || quota <= 0 || period <= 0) return std::nullopt;
+  return quota / period;
+}
+
+std::optional<double> quota_of_group(const fs::path& group, bool version_2) {
+  if (version_2) return parse_quota(first_line(group / "cpu.max"));
+  return parse_quota(first_line(group / "cpu.cfs_quota_us") + " " +
+                     first_line(group / "cpu.cfs_period_us"));
+}
+
+struct ControlGroup {
+  fs::path path;
+  bool version_2 = false;
+};
+
+// A line is "hierarchy:controllers:path"; no controllers stand for version 2.
+std::optional<ControlGroup> parse_group(const std::string& line) {
+  const auto first = line.find(':'), second = line.find(':', first + 1);
+  if (second == std::string::npos) return std::nullopt;
+  const auto controllers = line.substr(first + 1, second - first - 1);
+  const fs::path path = fs::path(line.substr(second + 1)).relative_path();
+  if (controllers.empty()) return ControlGroup{path, true};
+  std::istringstream names(controllers);
+  for (std::string name; std::getline(names, name, ',');) {
+    if (name == "cpu") return ControlGroup{path, false};
+  }
+  return std::nullopt;
+}
+
+int under_quota(int count, const std::optional<double>& quota) {
+  if (!quota) return std::max(1, count);
+  return std::max(1, std::min(count, static_cast<int>(std::floor(*quota + .01))));
+}
+
+}  // namespace
+
+std::optional<double> cgroup_cpu_quota(const fs::path& root, const std::string& self_cgroup) {
+  std::optional<double> tightest;
+  std::istringstream lines(self_cgroup);
+  for (std::string line; std::getline(lines, line);) {
+    const auto group = parse_group(line);
+    if (!group) continue;
+    const fs::path base = group->version_2 ? root : root / "cpu";
+    // In a container the path may be the host's and the group itself mounted at the root.
+    for (fs::path path = group->path;; path = path.parent_path()) {
+      const auto quota = quota_of_group(base / path, group->version_2);
+      if (quota && (!tightest || *quota < *tightest)) tightest = quota;
+      if (path.empty()) break;
+    }
+  }
+  return tightest;
+}
+
+int CpuLimits::cpus() const {
+  return under_quota(affinity, quota);
+}
+
+int CpuLimits::cores() const {
+  return under_quota(affinity_cores, quota);
+}
+
+CpuLimits detect_cpu_limits() {
+  CpuLimits limits;
+  const auto cpus = allowed_cpus();
+  limits.online = std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  limits.affinity = std::max<int>(1, static_cast<int>(cpus.size()));
+  limits.affinity_cores = std::max(1, count_cores(cpus));
+  std::ifstream file("/proc/self/cgroup");
+  std::stringstream text;
+  text << file.rdbuf();
+  limits.quota = cgroup_cpu_quota("/sys/fs/cgroup", text.str());
+  return limits;
+}
+
+}  // namespace kolo

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <filesystem>
+
+#include "cli/blas.h"
+#include "cli/cpu_limits.h"
+#include "cli/doctor/finding.h"
+#include "cli/launch_environment.h"
+
+namespace kolo {
+
+// machine_checks.cpp
+[[nodiscard]] Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& lookup);
+[[nodiscard]] Finding check_shared_memory(const std::filesystem::path& folder = "/dev/shm");
+[[nodiscard]] Finding check_gpu();
+
+// library_checks.cpp. `core_before`: what OpenBLAS chose before this program told it better; empty:
+// it was not told.
+[[nodiscard]] Finding check_blas(const BlasLibrary& library, const VectorUnits& units,
+                                 const std::string& core_before);
+[[nodiscard]] Finding check_libtorch();
+[[nodiscard]] Finding check_onednn();
+
+// mpi_checks.cpp. These start programs and wait for them, some seconds at most.
+[[nodiscard]] Finding check_mpi_library();
+[[nodiscard]] Finding check_launcher(const LaunchEnvironment& environment);
+[[nodiscard]] Finding check_two_ranks(const LaunchEnvironment& environment);
+
+// What a rank started by the checks above does: an all-reduce, and rank 0 prints a line of JSON
+// about it. Returns the exit status.
+[[nodiscard]] int run_probe();
+
+// data_checks.cpp
+[[nodiscard]] Finding check_fashion_mnist(const std::filesystem::path& folder);
+
+}  // namespace kolo

@@ -1,0 +1,60 @@
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+
+#include "cli/commands.h"
+#include "cli/doctor/checks.h"
+#include "cli/terminal.h"
+
+namespace kolo {
+
+namespace {
+
+struct DoctorArguments {
+  bool json = false;
+  bool probe = false;
+};
+
+std::vector<Finding> examine() {
+  const auto environment = detect_launch_environment();
+  const auto core_before = environment_variable("KOLO_BLAS_CORE_BEFORE").value_or("");
+  return {check_mpi_library(),
+          check_launcher(environment),
+          check_two_ranks(environment),
+          check_processors(detect_cpu_limits(), environment_variable),
+          check_shared_memory(),
+          check_blas(loaded_blas(), vector_units_of_this_processor(), core_before),
+          check_onednn(),
+          check_libtorch(),
+          check_gpu(),
+          check_fashion_mnist("/usr/share/datasets/fashion-mnist")};
+}
+
+int doctor(const DoctorArguments& arguments) {
+  if (arguments.probe) return run_probe();
+  const auto findings = examine();
+  if (arguments.json) {
+    print_findings_as_json(std::cout, findings);
+  } else {
+    print_findings(std::cout, findings, progress_options_from_environment().unicode);
+  }
+  return exit_status_of(findings);
+}
+
+}  // namespace
+
+void add_doctor_command(CLI::App& app, std::function<int()>& action) {
+  const auto arguments = std::make_shared<DoctorArguments>();
+  CLI::App* const command =
+      app.add_subcommand("doctor", "Check this machine: MPI, BLAS, threads, memory, GPU, data");
+  command->add_flag("--json", arguments->json, "Print one JSON object");
+  command->add_flag("--probe", arguments->probe)->group("");  // what check_two_ranks() starts
+  command->footer(
+      "Examples:\n"
+      "  kolo doctor\n"
+      "  kolo doctor --json | jq .status\n\n"
+      "Exit status: 0 everything works (there may be warnings), 1 something is a problem.");
+  command->callback([arguments, &action] { action = [arguments] { return doctor(*arguments); }; });
+}
+
+}  // namespace kolo

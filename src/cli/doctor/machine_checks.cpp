@@ -1,0 +1,66 @@
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+#include <torch/cuda.h>
+#include <unistd.h>
+
+#include "cli/doctor/checks.h"
+
+namespace kolo {
+
+Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& lookup) {
+  Finding finding{.name = "processors"};
+  finding.text = fmt::format("{} CPUs on {} cores to use, of {} online", limits.affinity,
+                             limits.affinity_cores, limits.online);
+  if (limits.quota) finding.text += fmt::format("; limited to {:.3g} CPUs' time", *limits.quota);
+  const auto threads = lookup("OMP_NUM_THREADS");
+  finding.text += threads ? fmt::format("; OMP_NUM_THREADS={}", *threads)
+                          : std::string("; OMP_NUM_THREADS not set");
+  if (limits.quota && *limits.quota < limits.affinity && !threads) {
+    finding.status = FindingStatus::warning;
+    finding.remedy = fmt::format(
+        "one process starts {} threads for the time of {} CPUs; export OMP_NUM_THREADS={} (with -n "
+        "kolo does that itself)",
+        limits.affinity, limits.cpus(), limits.cpus());
+  }
+  return finding;
+}
+
+Finding check_shared_memory(const std::filesystem::path& folder) {
+  Finding finding{.name = "shared memory"};
+  struct statvfs info {};
+  if (::statvfs(folder.c_str(), &info) != 0) {
+    finding.status = FindingStatus::problem;
+    finding.text = folder.string() + " is not there";
+    finding.remedy = "mount a tmpfs on it; ranks of a node share their gradients there";
+    return finding;
+  }
+  const double unit = static_cast<double>(info.f_frsize);
+  const double total = unit * static_cast<double>(info.f_blocks) / (1 << 20);
+  const double free = unit * static_cast<double>(info.f_bavail) / (1 << 20);
+  finding.text = fmt::format("{}: {:.0f} MiB, {:.0f} MiB of it free", folder.string(), total, free);
+  // Containers get 64 MiB by default.
+  if (free < 256) {
+    finding.status = FindingStatus::warning;
+    finding.remedy =
+        "networks of more than a few million parameters need more: docker run --shm-size=1g, or "
+        "mount -o remount,size=50% /dev/shm";
+  }
+  return finding;
+}
+
+Finding check_gpu() {
+  Finding finding{.name = "GPU"};
+  if (torch::cuda::is_available()) {
+    finding.text =
+        fmt::format("{} CUDA device(s) that LibTorch can use", torch::cuda::device_count());
+  } else if (::access("/dev/nvidiactl", F_OK) == 0) {
+    finding.status = FindingStatus::warning;
+    finding.text = "an NVIDIA device is present, but this LibTorch is built for CPUs";
+    finding.remedy = "build kolo with a CUDA LibTorch (-DCMAKE_PREFIX_PATH=LIBTORCH) to use it";
+  } else {
+    finding.text = "none; training runs on the CPU";
+  }
+  return finding;
+}
+
+}  // namespace kolo

@@ -1,0 +1,105 @@
+#include "cli/launch_ranks.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cli/cpu_limits.h"
+#include "cli/supervise.h"
+#include "cli/terminal.h"
+#include "kolo/base/error.h"
+#include "kolo/comm/mpi.h"
+
+namespace kolo {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The MPI that this program is linked with decides which mpirun can start it.
+Launcher launcher_of_linked_mpi() {
+  const auto version = mpi_library_version();
+  if (version.find("Open MPI") == std::string::npos) return Launcher::mpich;
+  const auto number = version.find(" v");
+  const bool is_4 = number != std::string::npos && std::atoi(version.c_str() + number + 2) < 5;
+  return is_4 ? Launcher::open_mpi_4 : Launcher::open_mpi_5;
+}
+
+// Where several MPIs are installed, Debian keeps each mpirun under a name of its own beside the
+// common one.
+std::string find_mpirun(Launcher launcher) {
+  const auto common = find_in_path("mpirun");
+  if (common.empty()) {
+    throw InputError(fmt::format(
+        "-n starts the ranks with mpirun, and there is none in PATH; install the package {}",
+        launcher == Launcher::mpich ? "mpich" : "openmpi-bin"));
+  }
+  const auto own = common + (launcher == Launcher::mpich ? ".mpich" : ".openmpi");
+  return ::access(own.c_str(), X_OK) == 0 ? own : common;
+}
+
+std::string find_srun() {
+  auto path = find_in_path("srun");
+  if (path.empty()) {
+    throw InputError(
+        "-n starts the ranks with srun inside a Slurm job, and there is none in PATH; install the "
+        "package slurm-client, or unset SLURM_JOB_ID to start them on this machine alone");
+  }
+  return path;
+}
+
+// This very command line, with the program's path for whatever it was called by.
+std::vector<std::string> own_command() {
+  std::vector<std::string> command;
+  std::ifstream arguments("/proc/self/cmdline");
+  for (std::string word; std::getline(arguments, word, '\0');) command.push_back(word);
+  if (command.empty()) throw Error("cannot read this program's arguments from /proc/self/cmdline");
+  command[0] = fs::read_symlink("/proc/self/exe");
+  return command;
+}
+
+}  // namespace
+
+std::string find_in_path(const std::string& name) {
+  std::istringstream folders(environment_variable("PATH").value_or("/usr/bin:/bin"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path file = fs::path(folder.empty() ? "." : folder) / name;
+    std::error_code error;
+    if (fs::is_regular_file(file, error) && ::access(file.c_str(), X_OK) == 0) return file;
+  }
+  return {};
+}
+
+MachineFacts examine_machine(const LaunchEnvironment& environment) {
+  MachineFacts facts;
+  facts.launcher = launcher_of_linked_mpi();
+  if (environment.in_slurm_allocation) {
+    facts.slurm_mpi = facts.launcher == Launcher::mpich ? "pmi2" : "pmix";
+    facts.launcher = Launcher::srun;
+    facts.program = find_srun();
+  } else {
+    facts.program = find_mpirun(facts.launcher);
+  }
+  const auto limits = detect_cpu_limits();
+  facts.cpus = limits.cpus();
+  facts.cores = limits.cores();
+  facts.whole_machine = facts.cpus == limits.online;
+  facts.is_root = ::geteuid() == 0;
+  facts.terminal = describe_terminal(detect_progress_options(STDOUT_FILENO));
+  return facts;
+}
+
+void become_ranks(const LaunchRequest& request) {
+  LaunchRequest complete = request;
+  if (complete.command.empty()) complete.command = own_command();
+  const auto command = rank_command(complete, examine_machine(detect_launch_environment()));
+  std::cout << std::flush;
+  std::exit(supervise(command));
+}
+
+}  // namespace kolo

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/launch_environment.h"
+
+namespace kolo {
+
+// What the user asked for.
+struct LaunchRequest {
+  int ranks = 1;
+  bool oversubscribe = false;        // more ranks than CPUs are fine
+  std::vector<std::string> command;  // what each rank runs; empty: this very command line
+  int threads = 0;                   // of each rank; 0: what the CPUs allow
+};
+
+enum class Launcher : std::uint8_t { open_mpi_4, open_mpi_5, mpich, srun };
+
+// What starting ranks depends on.
+struct MachineFacts {
+  Launcher launcher = Launcher::open_mpi_4;
+  std::string program = "mpirun";  // or its path
+  int cpus = 1;                    // this process may use: its affinity, the container's quota
+  int cores = 1;                   // physical cores among them
+  bool whole_machine = false;      // neither affinity nor quota keeps it from any CPU
+  bool is_root = false;
+  std::string slurm_mpi = "pmix";  // how srun introduces ranks to each other
+  std::string terminal = "0";      // describe_terminal() of what the user sees
+  EnvironmentLookup environment = environment_variable;
+};
+
+// How the ranks are started: the command, and the variables that are set for it.
+struct RankCommand {
+  std::vector<std::string> argv;
+  std::vector<std::pair<std::string, std::string>> environment;
+};
+
+// Threads of each rank: what was asked for, or else the user's OMP_NUM_THREADS, or else an even
+// share of the cores (of the node, inside a Slurm job).
+[[nodiscard]] int threads_per_rank(const LaunchRequest& request, const MachineFacts& facts);
+
+// InputError: more ranks than CPUs, unless oversubscribe. Inside a Slurm allocation srun judges.
+[[nodiscard]] RankCommand rank_command(const LaunchRequest& request, const MachineFacts& facts);
+
+// InputError: no mpirun (or, inside a Slurm allocation, srun) in PATH; names the package.
+[[nodiscard]] MachineFacts examine_machine(const LaunchEnvironment& environment);
+
+// The first executable file of that name in PATH; empty when there is none.
+[[nodiscard]] std::string find_in_path(const std::string& name);
+
+// Starts the ranks and ends this process with the job's exit status. Meanwhile SIGINT, SIGTERM and
+// SIGUSR1 to this process ask the ranks to stop (they get SIGUSR1, because mpirun passes that on
+// and lets them finish; at SIGTERM it kills them); a second SIGINT or SIGTERM ends the job at once.
+// Call it before MPI is initialised. Throws what the functions above throw.
+[[noreturn]] void become_ranks(const LaunchRequest& request);
+
+}  // namespace kolo

@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <exception>
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "cli/blas.h"
+#include "cli/commands.h"
+#include "cli/launch_environment.h"
+#include "kolo/base/error.h"
+#include "kolo/base/suggest.h"
+
+namespace {
+
+using namespace kolo;
+
+constexpr int exit_failed = 1;
+constexpr int exit_wrong_input = 2;
+
+// What every rank would say alike is said by one.
+void complain(std::string_view message) {
+  if (detect_launch_environment().rank == 0) std::cerr << "kolo: " << message << std::endl;
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* const command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+// "train" for "trian": CLI11 only says that an argument was not expected. Empty for a known one.
+std::string unknown_command(const CLI::App& app, const std::string& word) {
+  const auto names = command_names(app);
+  if (word.empty() || word[0] == '-' || std::ranges::find(names, word) != names.end()) return {};
+  const auto near = nearest(word, names);
+  return fmt::format("unknown command \"{}\"{}; the commands are {}", word,
+                     near.empty() ? "" : fmt::format(", did you mean \"{}\"?", near), join(names));
+}
+
+int parse_and_run(CLI::App& app, std::function<int()>& action, int argc, char** argv) {
+  if (const auto message = unknown_command(app, argc > 1 ? argv[1] : ""); !message.empty()) {
+    complain(message);
+    return exit_wrong_input;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& wanted) {  // --help, --version
+    return app.exit(wanted);
+  } catch (const CLI::ParseError& error) {
+    complain(fmt::format(
+        "{}; see {}{} --help", error.what(), app.get_name(),
+        app.get_subcommands().empty() ? "" : " " + app.get_subcommands().front()->get_name()));
+    return exit_wrong_input;
+  }
+  return action();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    relaunch_on_right_core(argv);
+    CLI::App app("Data-parallel deep-learning training on LibTorch and MPI", "kolo");
+    app.set_version_flag("--version", "kolo " KOLO_VERSION);
+    app.require_subcommand(1);
+    app.footer(
+        "Examples:\n"
+        "  kolo doctor                                   check this machine\n"
+        "  kolo train configs/hello.yaml                 train for a few seconds\n"
+        "  kolo train configs/fashion_mnist.yaml -n 2    train on two ranks\n\n"
+        "kolo COMMAND --help says more. Exit status: 0 done, 1 failed, 2 wrong input, 75 stopped\n"
+        "on request after a checkpoint.");
+    std::function<int()> action;
+    add_train_command(app, action);
+    add_doctor_command(app, action);
+    return parse_and_run(app, action, argc, argv);
+  } catch (const InputError& error) {
+    complain(error.what());
+    return exit_wrong_input;
+  } catch (const std::exception& error) {
+    complain(error.what());
+    return exit_failed;
+  }
+}

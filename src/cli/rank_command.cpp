@@ -1,0 +1,123 @@
+#include <algorithm>
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "cli/launch_ranks.h"
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+int positive_number(const MachineFacts& facts, const char* name) {
+  const auto text = facts.environment(name);
+  int value = 0;
+  if (text) std::from_chars(text->data(), text->data() + text->size(), value);
+  return std::max(0, value);
+}
+
+int ranks_per_node(const LaunchRequest& request, const MachineFacts& facts) {
+  if (facts.launcher != Launcher::srun) return request.ranks;
+  const int nodes = std::max({1, positive_number(facts, "SLURM_JOB_NUM_NODES")});
+  return (request.ranks + nodes - 1) / nodes;
+}
+
+void require_cpus(const LaunchRequest& request, const MachineFacts& facts) {
+  if (request.oversubscribe || request.ranks <= facts.cpus) return;
+  throw InputError(fmt::format(
+      "-n {}: this machine lets the program use {} CPU{}; ask for at most {} rank{}, or "
+      "add --oversubscribe to have ranks share CPUs (slow)",
+      request.ranks, facts.cpus, facts.cpus == 1 ? "" : "s", facts.cpus,
+      facts.cpus == 1 ? "" : "s"));
+}
+
+// Each rank gets its share of the cores, so that what it touches first stays near; its helper
+// threads (communication, loading) need the room beside those that compute. With fewer CPUs than
+// the machine has, somebody else has decided where we run, perhaps for several jobs: the kernel
+// sees all of them, mpirun would count from the first core for each.
+std::vector<std::string> binding(const LaunchRequest& request, const MachineFacts& facts) {
+  if (!facts.whole_machine || request.ranks > facts.cores) return {"--bind-to", "none"};
+  return {"--map-by", fmt::format("slot:PE={}", facts.cores / request.ranks), "--bind-to",
+          "core:if-supported"};
+}
+
+std::vector<std::string> open_mpi(const LaunchRequest& request, const MachineFacts& facts) {
+  std::vector<std::string> argv = {facts.program};
+  // Ranks tell themselves what went wrong: mpirun need not add that the job has ended because of
+  // it.
+  if (facts.launcher == Launcher::open_mpi_4) argv.emplace_back("--quiet");
+  if (facts.is_root) argv.emplace_back("--allow-run-as-root");
+  // With the slots given mpirun need not count the machine's cores its own way.
+  argv.insert(argv.end(), {"--host", fmt::format("localhost:{}", request.ranks)});
+  const auto bound = binding(request, facts);
+  argv.insert(argv.end(), bound.begin(), bound.end());
+  if (request.ranks > facts.cpus) argv.insert(argv.end(), {"--mca", "mpi_yield_when_idle", "1"});
+  argv.insert(argv.end(), {"-n", std::to_string(request.ranks)});
+  return argv;
+}
+
+std::vector<std::string> mpich(const LaunchRequest& request, const MachineFacts& facts) {
+  std::vector<std::string> argv = {facts.program};
+  if (facts.whole_machine && request.ranks <= facts.cores) {
+    argv.insert(argv.end(), {"-bind-to", fmt::format("core:{}", facts.cores / request.ranks)});
+  }
+  argv.insert(argv.end(), {"-n", std::to_string(request.ranks)});
+  return argv;
+}
+
+std::vector<std::string> srun(const LaunchRequest& request, const MachineFacts& facts) {
+  // The default of --mpi may be one that starts so many jobs of one rank. A failed rank ends all.
+  return {facts.program,
+          fmt::format("--mpi={}", facts.slurm_mpi),
+          fmt::format("--ntasks={}", request.ranks),
+          fmt::format("--cpus-per-task={}", threads_per_rank(request, facts)),
+          "--kill-on-bad-exit=1",
+          "--quiet"};
+}
+
+std::vector<std::string> launcher_arguments(const LaunchRequest& request,
+                                            const MachineFacts& facts) {
+  switch (facts.launcher) {
+    case Launcher::open_mpi_4:
+    case Launcher::open_mpi_5:
+      return open_mpi(request, facts);
+    case Launcher::mpich:
+      return mpich(request, facts);
+    case Launcher::srun:
+      break;
+  }
+  auto argv = srun(request, facts);
+  if (request.oversubscribe) argv.emplace_back("--overcommit");
+  return argv;
+}
+
+}  // namespace
+
+int threads_per_rank(const LaunchRequest& request, const MachineFacts& facts) {
+  if (request.threads > 0) return request.threads;
+  if (const int wanted = positive_number(facts, "OMP_NUM_THREADS")) return wanted;
+  if (facts.launcher == Launcher::srun) {
+    if (const int granted = positive_number(facts, "SLURM_CPUS_PER_TASK")) return granted;
+  }
+  return std::max(1, facts.cores / ranks_per_node(request, facts));
+}
+
+RankCommand rank_command(const LaunchRequest& request, const MachineFacts& facts) {
+  if (request.ranks < 1) {
+    throw InputError(fmt::format("-n {}: at least one rank is needed", request.ranks));
+  }
+  if (facts.launcher != Launcher::srun) require_cpus(request, facts);
+  RankCommand command;
+  command.argv = launcher_arguments(request, facts);
+  command.argv.insert(command.argv.end(), request.command.begin(), request.command.end());
+  const auto threads = std::to_string(threads_per_rank(request, facts));
+  command.environment = {
+      {"OMP_NUM_THREADS", threads}, {"KOLO_TERMINAL", facts.terminal}, {"KOLO_LAUNCHED", "1"}};
+  // OpenBLAS has threads of its own beside OpenMP's.
+  if (!facts.environment("OPENBLAS_NUM_THREADS"))
+    command.environment.emplace_back("OPENBLAS_NUM_THREADS", threads);
+  return command;
+}
+
+}  // namespace kolo

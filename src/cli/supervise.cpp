@@ -1,0 +1,155 @@
+#include "cli/supervise.h"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/launcher_noise.h"
+#include "cli/signal_pipe.h"
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Pipe {
+  FileDescriptor read_end, write_end;
+
+  Pipe() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(system_error_text("cannot make a pipe", errno));
+    read_end = FileDescriptor(ends[0]);
+    write_end = FileDescriptor(ends[1]);
+  }
+};
+
+[[noreturn]] void become(const RankCommand& command, pid_t parent, int output, int errors) {
+  // A group of its own: a terminal's Ctrl-C is for this process's parent to translate. Such a group
+  // may not read the terminal.
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(1);
+  const int nothing = ::open("/dev/null", O_RDONLY);
+  ::dup2(nothing, STDIN_FILENO);
+  if (output >= 0) ::dup2(output, STDOUT_FILENO);
+  ::dup2(errors, STDERR_FILENO);
+  for (const auto& [name, value] : command.environment) ::setenv(name.c_str(), value.c_str(), 1);
+  std::vector<char*> argv;
+  for (const auto& word : command.argv) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  const auto message =
+      "kolo: " + system_error_text("cannot start " + command.argv[0], errno) + "\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, message.data(), message.size());
+  ::_exit(127);
+}
+
+// A running child; killed with its group if it is still there at the end.
+class Child {
+ public:
+  Child(const RankCommand& command, const FileDescriptor* output, const FileDescriptor& errors) {
+    const pid_t parent = ::getpid();
+    process_ = ::fork();
+    if (process_ < 0) throw Error(system_error_text("cannot start a process", errno));
+    if (process_ == 0) become(command, parent, output ? output->get() : -1, errors.get());
+    ::setpgid(process_, process_);  // whoever is first; the other fails harmlessly
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    if (process_ <= 0) return;
+    ::kill(-process_, SIGKILL);
+    (void)wait();
+  }
+
+  void signal(int signal) const { ::kill(process_, signal); }
+
+  // Its exit status; waits for its end.
+  int wait() {
+    int status = 0;
+    while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
+    }
+    process_ = 0;
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+
+ private:
+  pid_t process_ = 0;
+};
+
+// Appends what can be read now; false at the end.
+bool read_some(const FileDescriptor& descriptor, std::string& text) {
+  std::array<char, 4096> buffer;
+  const auto count = ::read(descriptor.get(), buffer.data(), buffer.size());
+  if (count > 0) text.append(buffer.data(), static_cast<std::size_t>(count));
+  return count > 0 || (count < 0 && errno == EINTR);
+}
+
+void pass_on(SignalPipe& signals, const Child& child, bool& was_asked) {
+  while (const auto signal = signals.next()) {
+    if (*signal == SIGUSR1 || !was_asked) {
+      child.signal(SIGUSR1);
+    } else {
+      child.signal(SIGTERM);
+    }
+    was_asked |= *signal != SIGUSR1;
+  }
+}
+
+}  // namespace
+
+int supervise(const RankCommand& command) {
+  SignalPipe signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
+  Pipe errors;
+  Child child(command, nullptr, errors.write_end);
+  errors.write_end = FileDescriptor();
+  LauncherNoise noise;
+  bool was_asked = false;
+  for (bool is_open = true; is_open;) {
+    std::array<pollfd, 2> watched = {
+        {{signals.descriptor(), POLLIN, 0}, {errors.read_end.get(), POLLIN, 0}}};
+    if (::poll(watched.data(), watched.size(), -1) < 0) continue;  // EINTR: the pipe tells
+    pass_on(signals, child, was_asked);
+    if (watched[1].revents == 0) continue;
+    std::string text;
+    is_open = read_some(errors.read_end, text);
+    std::cerr << noise.filter(text) << std::flush;
+  }
+  std::cerr << noise.finish() << std::flush;
+  return child.wait();
+}
+
+ProbeResult probe(const RankCommand& command, std::chrono::milliseconds deadline) {
+  const auto end = Clock::now() + deadline;
+  Pipe output, errors;
+  Child child(command, &output.write_end, errors.write_end);
+  output.write_end = FileDescriptor();
+  errors.write_end = FileDescriptor();
+  ProbeResult result;
+  std::array<pollfd, 2> watched = {
+      {{output.read_end.get(), POLLIN, 0}, {errors.read_end.get(), POLLIN, 0}}};
+  while (watched[0].fd >= 0 || watched[1].fd >= 0) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
+    if (left.count() <= 0) return result;
+    if (::poll(watched.data(), watched.size(), static_cast<int>(left.count())) < 0) continue;
+    if (watched[0].revents != 0 && !read_some(output.read_end, result.output)) watched[0].fd = -1;
+    if (watched[1].revents != 0 && !read_some(errors.read_end, result.errors)) watched[1].fd = -1;
+  }
+  const int status = child.wait();
+  if (status != 127) result.status = status;
+  return result;
+}
+
+}  // namespace kolo

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "cli/launch_ranks.h"
+
+namespace kolo {
+
+// Runs mpirun or srun and waits for it; returns its exit status (128 + the signal that ended it).
+// SIGINT, SIGTERM and SIGUSR1 to this process reach it as launch_ranks.h says. It dies with this
+// process.
+[[nodiscard]] int supervise(const RankCommand& command);
+
+// How a short helper program ended and what it printed.
+struct ProbeResult {
+  std::optional<int> status;  // nothing: it could not be started or took too long
+  std::string output;         // stdout
+  std::string errors;         // stderr
+};
+
+// Runs a program with a deadline, after which it is killed with everything in its process group.
+[[nodiscard]] ProbeResult probe(const RankCommand& command, std::chrono::milliseconds deadline);
+
+}  // namespace kolo

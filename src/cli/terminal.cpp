@@ -1,0 +1,45 @@
+#include "cli/terminal.h"
+
+#include <charconv>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace kolo {
+
+namespace {
+
+constexpr std::string_view ascii_suffix = " ascii";
+
+ProgressOptions read_terminal(std::string_view text) {
+  ProgressOptions options;
+  if (text.ends_with(ascii_suffix)) {
+    options.unicode = false;
+    text.remove_suffix(ascii_suffix.size());
+  }
+  int columns = 0;
+  std::from_chars(text.data(), text.data() + text.size(), columns);
+  options.terminal = columns > 0;
+  if (options.terminal) options.width = columns;
+  return options;
+}
+
+}  // namespace
+
+ProgressOptions progress_options_from_environment(const EnvironmentLookup& lookup) {
+  if (const auto text = lookup("KOLO_TERMINAL")) return read_terminal(*text);
+  ProgressOptions options = detect_progress_options(STDOUT_FILENO);
+  if (detect_launch_environment(lookup).is_launched()) options.terminal = false;
+  return options;
+}
+
+ProgressOptions progress_options_from_environment() {
+  return progress_options_from_environment(environment_variable);
+}
+
+std::string describe_terminal(const ProgressOptions& options) {
+  return fmt::format("{}{}", options.terminal ? options.width : 0,
+                     options.unicode ? std::string_view() : ascii_suffix);
+}
+
+}  // namespace kolo

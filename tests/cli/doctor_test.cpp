@@ -1,0 +1,120 @@
+// kolo doctor, and what the program does with command lines that are wrong.
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/doctor/checks.h"
+#include "cli/program.h"
+#include "kolo/base/suggest.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(Doctor, PrintsOneJsonObjectAndExitsByTheWorst) {
+  const auto result = run_kolo({"doctor", "--json"});
+  const auto report = nlohmann::json::parse(result.output, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << result.output << result.errors;
+  EXPECT_EQ(result.exit_code, report["status"] == "problem" ? 1 : 0) << result.output;
+  std::vector<std::string> names;
+  for (const auto& finding : report["findings"]) {
+    names.push_back(finding["name"]);
+    EXPECT_NE(finding["text"], "") << finding;
+    EXPECT_EQ(finding["status"] != "ok", finding["remedy"] != "") << finding;
+  }
+  EXPECT_EQ(join(names),
+            "MPI, launcher, two ranks, processors, shared memory, BLAS, oneDNN, LibTorch, GPU, "
+            "data");
+  EXPECT_EQ(report["findings"][2]["status"], "ok") << report["findings"][2];
+}
+
+TEST(Doctor, PrintsALineForEachFinding) {
+  std::vector<Finding> findings = {
+      {.name = "one", .text = "fine"},
+      {.name = "three", .status = FindingStatus::problem, .text = "bad", .remedy = "mend it"}};
+  std::ostringstream plain;
+  print_findings(plain, findings, false);
+  EXPECT_EQ(plain.str(), "ok      one    fine\nPROBLEM three  bad\n               -> mend it\n");
+  EXPECT_EQ(exit_status_of(findings), 1);
+  findings[1].status = FindingStatus::warning;
+  EXPECT_EQ(exit_status_of(findings), 0);
+  EXPECT_EQ(exit_status_of({}), 0);
+}
+
+TEST(Doctor, MissingDataNamesThePackage) {
+  const TemporaryFolder folder;
+  const auto missing = check_fashion_mnist(folder / "none");
+  EXPECT_EQ(missing.status, FindingStatus::warning);
+  EXPECT_THAT(missing.remedy, HasSubstr("dataset-fashion-mnist"));
+  const auto empty = check_fashion_mnist(folder.path());
+  EXPECT_EQ(empty.status, FindingStatus::warning);
+}
+
+TEST(Doctor, AQuotaBelowTheCpusIsAWarningUnlessThreadsAreSet) {
+  const CpuLimits limits{.online = 8, .affinity = 8, .affinity_cores = 8, .quota = 2};
+  const auto without = [](const char*) { return std::optional<std::string>(); };
+  const auto with = [](const char*) { return std::optional<std::string>("2"); };
+  EXPECT_EQ(check_processors(limits, without).status, FindingStatus::warning);
+  EXPECT_THAT(check_processors(limits, without).remedy, HasSubstr("OMP_NUM_THREADS=2"));
+  EXPECT_EQ(check_processors(limits, with).status, FindingStatus::ok);
+}
+
+TEST(Blas, KnowsWhichCoreIsTooOld) {
+  const VectorUnits none, avx2{.avx2 = true}, avx512{.avx512 = true, .avx2 = true},
+      zen{.avx2 = true, .is_amd = true}, zen4{.avx512 = true, .avx2 = true, .is_amd = true};
+  EXPECT_EQ(better_core("Prescott", none), std::nullopt);
+  EXPECT_EQ(better_core("Prescott", avx2), "Haswell");
+  EXPECT_EQ(better_core("Prescott", avx512), "SkylakeX");
+  EXPECT_EQ(better_core("Haswell", avx512), "SkylakeX");
+  EXPECT_EQ(better_core("SkylakeX", avx512), std::nullopt);
+  EXPECT_EQ(better_core("SapphireRapids", avx512), std::nullopt);
+  EXPECT_EQ(better_core("Barcelona", zen), "Zen");
+  EXPECT_EQ(better_core("Zen", zen4), std::nullopt);
+  EXPECT_EQ(better_core("ARMV8", none), std::nullopt);
+  EXPECT_EQ(better_core("", avx2), std::nullopt);
+}
+
+TEST(Blas, ADoctorOnTheRightCoreSaysSo) {
+  const VectorUnits avx512{.avx512 = true, .avx2 = true};
+  BlasLibrary library{
+      .path = "/lib/libopenblas.so", .version = "OpenBLAS 0.3.21 X", .core = "Core2"};
+  EXPECT_EQ(check_blas(library, avx512, "").status, FindingStatus::warning);
+  EXPECT_THAT(check_blas(library, avx512, "").remedy, HasSubstr("OPENBLAS_CORETYPE=SkylakeX"));
+  library.core = "SkylakeX";
+  EXPECT_EQ(check_blas(library, avx512, "Core2").status, FindingStatus::ok);
+  EXPECT_THAT(check_blas(library, avx512, "Core2").text, HasSubstr("chose Core2"));
+  EXPECT_EQ(check_blas({.path = "/lib/libblas.so.3"}, avx512, "").status, FindingStatus::warning);
+}
+
+TEST(Program, HelpShowsExamples) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"--help"}, {"train", "--help"}, {"doctor", "--help"}}) {
+    const auto result = run_kolo(arguments);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_THAT(result.output, HasSubstr("Examples:"));
+    EXPECT_THAT(result.output, Not(HasSubstr("--probe")));
+  }
+  const auto version = run_kolo({"--version"});
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_EQ(version.output, "kolo " KOLO_VERSION "\n");
+}
+
+TEST(Program, WrongCommandLinesExitWith2) {
+  const auto refuse = [](const std::vector<std::string>& arguments, const std::string& words) {
+    const auto result = run_kolo(arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.output << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr(words));
+    EXPECT_EQ(result.errors.find("kolo: "), 0U) << result.errors;
+    EXPECT_EQ(result.output, "");
+  };
+  refuse({}, "subcommand");
+  refuse({"trian"}, "did you mean \"train\"?");
+  refuse({"qqqqqq"}, "the commands are train, doctor");
+  refuse({"doctor", "--jsonn"}, "--jsonn");
+  refuse({"train"}, "file");
+  refuse({"train", "x.yaml", "-n", "two"}, "two");
+}
+
+}  // namespace
+}  // namespace kolo::testing

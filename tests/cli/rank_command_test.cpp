@@ -1,0 +1,175 @@
+#include <algorithm>
+#include <map>
+
+#include <gmock/gmock.h>
+
+#include "cli/cpu_limits.h"
+#include "cli/launch_ranks.h"
+#include "cli/launcher_noise.h"
+#include "kolo/base/error.h"
+#include "kolo/base/suggest.h"
+#include "support/temporary_folder.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+MachineFacts facts(Launcher launcher, int cores,
+                   std::map<std::string, std::string> environment = {}) {
+  MachineFacts result;
+  result.launcher = launcher;
+  result.program = launcher == Launcher::srun ? "srun" : "mpirun";
+  result.cpus = result.cores = cores;
+  result.whole_machine = true;
+  result.environment = [values = std::move(environment)](const char* name) {
+    const auto found = values.find(name);
+    return found == values.end() ? std::nullopt : std::optional(found->second);
+  };
+  return result;
+}
+
+LaunchRequest request(int ranks) {
+  return {.ranks = ranks, .command = {"/bin/kolo", "train", "a file.yaml"}};
+}
+
+std::string line(const RankCommand& command) {
+  return join(command.argv, " ");
+}
+
+std::string variable(const RankCommand& command, const std::string& name) {
+  for (const auto& [key, value] : command.environment) {
+    if (key == name) return value;
+  }
+  return "(not set)";
+}
+
+TEST(RankCommand, StartsTheRanksWithTheCommandAtTheEnd) {
+  for (const auto launcher :
+       {Launcher::open_mpi_4, Launcher::open_mpi_5, Launcher::mpich, Launcher::srun}) {
+    const auto command = rank_command(request(2), facts(launcher, 4));
+    EXPECT_THAT(line(command),
+                HasSubstr(launcher == Launcher::srun ? "--ntasks=2" : " -n 2 /bin/kolo"));
+    ASSERT_GE(command.argv.size(), 4U);
+    EXPECT_EQ(command.argv.back(), "a file.yaml") << "one word stays one word";
+    EXPECT_EQ(variable(command, "OMP_NUM_THREADS"), "2");
+    EXPECT_EQ(variable(command, "OPENBLAS_NUM_THREADS"), "2");
+    EXPECT_EQ(variable(command, "KOLO_TERMINAL"), "0");
+  }
+}
+
+TEST(RankCommand, OpenMpiGetsSlotsAndMayRunAsRoot) {
+  auto machine = facts(Launcher::open_mpi_5, 4);
+  EXPECT_THAT(line(rank_command(request(3), machine)), HasSubstr("--host localhost:3"));
+  EXPECT_THAT(line(rank_command(request(3), machine)), Not(HasSubstr("root")));
+  machine.is_root = true;
+  EXPECT_THAT(line(rank_command(request(3), machine)), HasSubstr("--allow-run-as-root"));
+  machine.launcher = Launcher::mpich;
+  EXPECT_THAT(line(rank_command(request(3), machine)), Not(HasSubstr("root")));
+}
+
+TEST(RankCommand, BindsEvenSharesOfAWholeMachineOnly) {
+  auto machine = facts(Launcher::open_mpi_4, 8);
+  EXPECT_THAT(line(rank_command(request(2), machine)),
+              HasSubstr("--map-by slot:PE=4 --bind-to core:if-supported"));
+  EXPECT_THAT(line(rank_command(request(3), machine)), HasSubstr("slot:PE=2"));
+  machine.whole_machine = false;
+  EXPECT_THAT(line(rank_command(request(2), machine)), HasSubstr("--bind-to none"));
+  machine = facts(Launcher::open_mpi_4, 8);
+  machine.cpus = 16;  // two hardware threads a core
+  EXPECT_THAT(line(rank_command(request(9), machine)), HasSubstr("--bind-to none"));
+}
+
+TEST(RankCommand, MoreRanksThanCpusAreAskedForExplicitly) {
+  const auto machine = facts(Launcher::open_mpi_4, 2);
+  try {
+    (void)rank_command(request(3), machine);
+    FAIL() << "three ranks on two CPUs";
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("--oversubscribe"));
+    EXPECT_THAT(error.what(), HasSubstr("-n 3"));
+  }
+  auto wish = request(3);
+  wish.oversubscribe = true;
+  const auto command = rank_command(wish, machine);
+  EXPECT_THAT(line(command), HasSubstr("--mca mpi_yield_when_idle 1"));
+  EXPECT_THAT(line(command), HasSubstr("--bind-to none"));
+  EXPECT_EQ(variable(command, "OMP_NUM_THREADS"), "1");
+  EXPECT_THROW((void)rank_command(request(0), machine), InputError);
+}
+
+TEST(RankCommand, TheUsersThreadsCount) {
+  const auto machine = facts(Launcher::open_mpi_4, 8, {{"OMP_NUM_THREADS", "3"}});
+  EXPECT_EQ(threads_per_rank(request(2), machine), 3);
+  auto wish = request(2);
+  wish.threads = 5;
+  EXPECT_EQ(threads_per_rank(wish, machine), 5) << "the configuration before the environment";
+  const auto own =
+      rank_command(request(2), facts(Launcher::open_mpi_4, 8, {{"OPENBLAS_NUM_THREADS", "1"}}));
+  EXPECT_EQ(variable(own, "OMP_NUM_THREADS"), "4");
+  EXPECT_EQ(variable(own, "OPENBLAS_NUM_THREADS"), "(not set)") << "the user's stays";
+}
+
+TEST(RankCommand, SlurmJudgesItsOwnAllocation) {
+  const auto machine = facts(Launcher::srun, 2, {{"SLURM_JOB_NUM_NODES", "4"}});
+  auto wish = request(8);
+  const auto command = rank_command(wish, machine);
+  EXPECT_THAT(line(command), HasSubstr("--mpi=pmix"));
+  EXPECT_EQ(variable(command, "OMP_NUM_THREADS"), "1") << "two ranks on each of four nodes";
+  EXPECT_THAT(line(command), Not(HasSubstr("--overcommit")));
+  wish.oversubscribe = true;
+  EXPECT_THAT(line(rank_command(wish, machine)), HasSubstr("--overcommit"));
+  EXPECT_EQ(threads_per_rank(wish, facts(Launcher::srun, 2, {{"SLURM_CPUS_PER_TASK", "6"}})), 6);
+}
+
+TEST(CpuQuota, TakesTheTightestOfTheGroupsAbove) {
+  const TemporaryFolder folder;
+  folder.write("a/cpu.max", "max 100000\n");
+  folder.write("a/b/cpu.max", "150000 100000\n");
+  folder.write("a/b/c/cpu.max", "400000 100000\n");
+  EXPECT_EQ(cgroup_cpu_quota(folder.path(), "0::/a/b/c\n"), 1.5);
+  EXPECT_EQ(cgroup_cpu_quota(folder.path(), "0::/a\n"), std::nullopt);
+  folder.write("cpu/x/cpu.cfs_quota_us", "50000\n");
+  folder.write("cpu/x/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(cgroup_cpu_quota(folder.path(), "4:memory:/x\n3:cpu,cpuacct:/x\n"), .5);
+  folder.write("cpu/x/cpu.cfs_quota_us", "-1\n");
+  EXPECT_EQ(cgroup_cpu_quota(folder.path(), "3:cpu,cpuacct:/x\n"), std::nullopt);
+}
+
+TEST(CpuQuota, LeavesAtLeastOneCpu) {
+  CpuLimits limits{.online = 8, .affinity = 8, .affinity_cores = 4, .quota = .5};
+  EXPECT_EQ(limits.cpus(), 1);
+  limits.quota = 6;
+  EXPECT_EQ(limits.cpus(), 6);
+  EXPECT_EQ(limits.cores(), 4);
+}
+
+TEST(LauncherNoise, DropsOnlyBoxesThatRepeatAFailure) {
+  const std::string rule(74, '-');
+  const std::string failure = rule +
+                              "\nprterun detected that one or more processes exited with non-zero "
+                              "status,\nthus causing the job to be terminated.\n\n   Exit code:    "
+                              "3\n" +
+                              rule + "\n";
+  const std::string other = rule + "\nThere are not enough slots available\n" + rule + "\n";
+  const std::string text = "kolo: rank 1: no\n" + failure + other + "the end without newline";
+  for (const std::size_t piece : {text.size(), std::size_t{1}, std::size_t{7}}) {
+    LauncherNoise noise;
+    std::string shown;
+    for (std::size_t at = 0; at < text.size(); at += piece)
+      shown += noise.filter(std::string_view(text).substr(at, piece));
+    shown += noise.finish();
+    EXPECT_EQ(shown, "kolo: rank 1: no\n" + other + "the end without newline");
+  }
+}
+
+TEST(LauncherNoise, KeepsABoxThatNeverCloses) {
+  const std::string text = std::string(74, '-') + "\nMPI_ABORT was invoked\n";
+  LauncherNoise noise;
+  EXPECT_EQ(noise.filter(text), "");
+  EXPECT_EQ(noise.finish(), text);
+}
+
+}  // namespace
+}  // namespace kolo::testing
