@@ -2,14 +2,13 @@
 
 #include <optional>
 
-#include "kolo/base/file.h"
+#include "cli/signal_pipe.h"
 
 namespace kolo {
 
 // Turns the signals by which people and schedulers ask a run to end (SIGINT, SIGTERM, SIGUSR1) into
-// a question that can be asked. Made before any other thread, because threads inherit that the
-// signals are blocked. After the first signal they work as usual again, so that a second one ends
-// the process at once.
+// a question that can be asked. After the first signal they work as usual again, so that a second
+// one ends the process at once.
 class StopSignal {
  public:
   StopSignal();
@@ -21,7 +20,7 @@ class StopSignal {
   [[nodiscard]] const char* name() const;
 
  private:
-  FileDescriptor signals_;
+  std::optional<SignalPipe> signals_;
   std::optional<int> received_;
 };
 

@@ -99,7 +99,9 @@ TEST(Terminal, IsDescribedToTheRanks) {
                                                      {"OMPI_COMM_WORLD_SIZE", "2"}}));
     EXPECT_EQ(read.terminal, options.terminal);
     EXPECT_EQ(read.unicode, options.unicode);
-    if (options.terminal) EXPECT_EQ(read.width, options.width);
+    if (options.terminal) {
+      EXPECT_EQ(read.width, options.width);
+    }
   }
 }
 
