@@ -2,8 +2,9 @@
 
 namespace kolo {
 
-// Tells the C library's allocator to keep freed memory instead of giving it back to the system. A training step frees and allocates
-// the same large tensors again and again; getting them from the system each time costs a page fault, and zeroing, for every 4 KiB.
+// Tells the C library's allocator to keep freed memory instead of giving it back to the system. A
+// training step frees and allocates the same large tensors again and again; getting them from the
+// system each time costs a page fault, and zeroing, for every 4 KiB.
 void keep_freed_memory();
 
 }  // namespace kolo

@@ -1,6 +1,7 @@
 #include "cli/run_folder.h"
 
 #include <cerrno>
+#include <cstdlib>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -34,9 +35,11 @@ void RunFolder::require_writable() const {
     existing = existing.parent_path();
   }
   if (!fs::is_directory(existing)) refuse(existing, "is not a folder");
-  if (::access(existing.c_str(), W_OK | X_OK) != 0) {
+  // Only trying tells: permissions, quotas and special file systems all have their say.
+  std::string trial = existing / ".kolo-XXXXXX";
+  if (::mkdtemp(trial.data()) == nullptr)
     refuse(existing, "is not writable: " + std::generic_category().message(errno));
-  }
+  ::rmdir(trial.c_str());
 }
 
 std::optional<fs::path> RunFolder::prepare() const {

@@ -1,17 +1,18 @@
 #include "cli/stop_signal.h"
 
+#include <csignal>
+
 namespace kolo {
 
 StopSignal::StopSignal() {
-  signals_.emplace({SIGINT, SIGTERM, SIGUSR1});
+  signals_.emplace(std::initializer_list<int>{SIGINT, SIGTERM, SIGUSR1});
 }
 
 bool StopSignal::is_requested() {
   if (received_) return true;
   received_ = signals_->next();
-  if (!received_) return false;
-  signals_.reset();
-  return true;
+  if (received_) signals_.reset();
+  return received_.has_value();
 }
 
 const char* StopSignal::name() const {

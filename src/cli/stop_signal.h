@@ -20,7 +20,7 @@ class StopSignal {
   [[nodiscard]] const char* name() const;
 
  private:
-  std::optional<SignalPipe> signals_;
+  std::optional<SignalPipe> signals_;  // until the first
   std::optional<int> received_;
 };
 

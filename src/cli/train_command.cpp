@@ -5,6 +5,7 @@
 
 #include "cli/allocator.h"
 #include "cli/commands.h"
+#include "cli/cpu_limits.h"
 #include "cli/launch_environment.h"
 #include "cli/launch_ranks.h"
 #include "cli/rank_guard.h"
@@ -50,9 +51,15 @@ Communicator make_communicator(const RunConfig& config, const LaunchEnvironment&
   return use_mpi ? mpi_communicator(make_mpi_options(config.communication)) : Communicator::solo();
 }
 
-void set_threads(const DeviceConfig& device) {
-  // Left alone, LibTorch takes OMP_NUM_THREADS, which the launcher has set, or all cores.
-  if (device.intra_threads > 0) at::set_num_threads(device.intra_threads);
+// A rank's share of the cores, unless the configuration or OMP_NUM_THREADS (which the launcher
+// sets) say otherwise.
+void set_threads(const DeviceConfig& device, const LaunchEnvironment& environment) {
+  const int share =
+      std::max(1, detect_cpu_limits().cores() / environment.local_size.value_or(environment.size));
+  if (device.intra_threads > 0)
+    at::set_num_threads(device.intra_threads);
+  else if (!environment_variable("OMP_NUM_THREADS"))
+    at::set_num_threads(share);
   at::set_num_interop_threads(device.inter_threads);
 }
 
@@ -60,7 +67,7 @@ int run_as_rank(const RunConfig& config, const RunOptions& options,
                 const LaunchEnvironment& environment) {
   StopSignal stop;
   keep_freed_memory();
-  set_threads(config.device);
+  set_threads(config.device, environment);
   auto prepared = prepare_run(config, options, environment.size);
   const Communicator communicator = make_communicator(config, environment);
   return run_guarded(
@@ -79,10 +86,13 @@ int train(const TrainArguments& arguments) {
   options.verbosity = arguments.verbose ? 1 : 0;
   options.progress = progress_options_from_environment();
   if (arguments.ranks > 1 && !environment.is_launched()) {
+    const LaunchRequest request{.ranks = arguments.ranks,
+                                .oversubscribe = arguments.oversubscribe,
+                                .threads = config.device.intra_threads};
+    (void)rank_command(request,
+                       examine_machine(environment));  // what can't be started need not be prepared
     (void)prepare_run(config, options, arguments.ranks);
-    become_ranks({.ranks = arguments.ranks,
-                  .oversubscribe = arguments.oversubscribe,
-                  .threads = config.device.intra_threads});
+    become_ranks(request);
   }
   require_ranks(environment, arguments.ranks);
   return run_as_rank(config, options, environment);

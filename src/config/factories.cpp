@@ -12,8 +12,6 @@ namespace kolo {
 
 namespace {
 
-constexpr const char* debian_fashion_mnist = "/usr/share/datasets/fashion-mnist";
-
 // Streams of one seed.
 constexpr std::uint32_t weights_stream = 0xFFFFFFFF;  // the trainer uses the ranks' numbers
 
@@ -36,8 +34,7 @@ Datasets random_datasets(const RunConfig& config) {
 }
 
 Datasets mnist_datasets(const RunConfig& config) {
-  const std::filesystem::path folder =
-      config.data.path.empty() ? debian_fashion_mnist : config.data.path;
+  const std::filesystem::path folder = config.data.path;
   return {first_of(std::make_shared<MnistDataset>(folder, Split::train), config.data.n_train,
                    "n_train"),
           first_of(std::make_shared<MnistDataset>(folder, Split::validation), config.data.n_valid,

@@ -15,12 +15,11 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
+#include "kolo/data/mnist.h"
 
 namespace kolo {
 
 namespace {
-
-constexpr std::string_view fashion_mnist_folder = "/usr/share/datasets/fashion-mnist";
 
 bool is_known_key(const std::string& key) {
   const auto known = known_keys<RunConfig>();

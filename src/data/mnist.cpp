@@ -20,10 +20,10 @@ std::filesystem::path find_file(const std::filesystem::path& folder, const std::
   }
   throw InputError(fmt::format(
       "data: no file {} (or {}.gz) in {}{}; Debian's package dataset-fashion-mnist provides these "
-      "files "
-      "(apt install dataset-fashion-mnist) in /usr/share/datasets/fashion-mnist",
+      "files (apt install dataset-fashion-mnist) in {}",
       name, name, folder.string(),
-      std::filesystem::exists(folder, ignored) ? "" : ", a folder that does not exist"));
+      std::filesystem::exists(folder, ignored) ? "" : ", a folder that does not exist",
+      fashion_mnist_folder));
 }
 
 std::array<float, 256> normalised_values(const Normalisation& normalisation) {

@@ -157,8 +157,9 @@ TEST_F(TrainProgram, GoesOnToTheSameBitsAfterAKillInMidEpoch) {
 
 TEST_F(TrainProgram, StopsOnASignalWithACheckpointAndStatus75) {
   std::thread stopper([&] {
-    const auto log = folder / "run" / "checkpoints" / "step-00000005" / "manifest.json";
-    while (!std::filesystem::exists(log)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const auto manifest = folder / "run" / "checkpoints" / "step-00000005" / "manifest.json";
+    while (!std::filesystem::exists(manifest))
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
     signal_processes_with_argument(folder / "run", SIGUSR1);
   });
   const auto result =

@@ -2,11 +2,15 @@
 
 #include <array>
 #include <filesystem>
+#include <string_view>
 
 #include "kolo/data/dataset.h"
 #include "kolo/data/idx.h"
 
 namespace kolo {
+
+// Where Debian's package dataset-fashion-mnist puts its files.
+inline constexpr std::string_view fashion_mnist_folder = "/usr/share/datasets/fashion-mnist";
 
 // A pixel p of 0..255 becomes (p / 255 - mean) / deviation. The defaults are MNIST's own mean and
 // deviation.

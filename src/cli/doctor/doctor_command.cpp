@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/doctor/checks.h"
 #include "cli/terminal.h"
+#include "kolo/data/mnist.h"
 
 namespace kolo {
 
@@ -27,7 +28,7 @@ std::vector<Finding> examine() {
           check_onednn(),
           check_libtorch(),
           check_gpu(),
-          check_fashion_mnist("/usr/share/datasets/fashion-mnist")};
+          check_fashion_mnist(fashion_mnist_folder)};
 }
 
 int doctor(const DoctorArguments& arguments) {
