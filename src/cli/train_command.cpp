@@ -104,20 +104,28 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
   const auto arguments = std::make_shared<TrainArguments>();
   CLI::App* const command =
       app.add_subcommand("train", "Train a network as a configuration file says");
-  command->add_option("file", arguments->source.file, "The configuration, a YAML file")->required();
-  command->add_option("settings", arguments->overrides,
-                      "key.sub=value: settings that replace the file's");
-  command->add_option("--config", arguments->config_name,
-                      "The configuration to use in a file that holds several");
+  command->add_option("file", arguments->source.file, "The configuration, a YAML file")
+      ->required()
+      ->type_name("FILE");
+  command
+      ->add_option("settings", arguments->overrides,
+                   "key.sub=value: settings that replace the file's")
+      ->type_name("");
+  command
+      ->add_option("--config", arguments->config_name,
+                   "The configuration to use in a file that holds several")
+      ->type_name("NAME");
   command
       ->add_option("-n,--ranks", arguments->ranks,
                    "Start so many ranks on this machine (with mpirun, or srun in a Slurm job)")
-      ->check(CLI::Range(1, 1 << 20));
+      ->check(CLI::Range(1, 1 << 20))
+      ->type_name("RANKS");
   command->add_flag("--oversubscribe", arguments->oversubscribe,
                     "Allow more ranks than the machine has cores");
   command->add_flag("--resume", arguments->resume,
                     "Go on from the newest checkpoint of the output folder");
-  command->add_option("-o,--output", arguments->output, "The run's folder, instead of output_dir");
+  command->add_option("-o,--output", arguments->output, "The run's folder, instead of output_dir")
+      ->type_name("DIR");
   command->add_flag("-v,--verbose", arguments->verbose, "Say more");
   command->add_flag("--show-config", arguments->show_config,
                     "Print the configuration as it is understood, and do nothing else");

@@ -186,6 +186,17 @@ TEST_F(TrainProgram, AFailureOnOneRankEndsTheJobAndIsShownOnce) {
   EXPECT_THAT(result.errors, Not(HasSubstr("kolo: rank 1")));
 }
 
+TEST(RankGuard, AnyRankThatThrowsEndsTheJobAndItsMessageIsShownOnce) {
+  const auto result = run_process({MPIRUN_SCRIPT, "3", FAILING_RANK_PROGRAM},
+                                  {.deadline = std::chrono::seconds(30)});
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_NE(result.exit_code, 0);
+  const std::string words = "kolo: rank 1: broken on purpose";
+  const auto first = result.errors.find(words);
+  ASSERT_NE(first, std::string::npos) << result.errors;
+  EXPECT_EQ(result.errors.find("kolo: rank", first + 1), std::string::npos) << result.errors;
+}
+
 TEST_F(TrainProgram, ShowsTheConfigurationAndWritesNothing) {
   const auto result = train({"--show-config", "optimizer.lr=0.5"});
   EXPECT_EQ(result.exit_code, 0);
