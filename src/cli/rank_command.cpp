@@ -53,6 +53,9 @@ std::vector<std::string> open_mpi(const LaunchRequest& request, const MachineFac
   const auto bound = binding(request, facts);
   argv.insert(argv.end(), bound.begin(), bound.end());
   if (request.ranks > facts.cpus) argv.insert(argv.end(), {"--mca", "mpi_yield_when_idle", "1"});
+  // All ranks are on this machine: what TCP interfaces it has, and whether they reach each other,
+  // is of no concern.
+  if (!facts.environment("OMPI_MCA_btl")) argv.insert(argv.end(), {"--mca", "btl", "^tcp"});
   argv.insert(argv.end(), {"-n", std::to_string(request.ranks)});
   return argv;
 }

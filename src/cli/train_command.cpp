@@ -24,7 +24,7 @@ struct TrainArguments {
   std::string config_name;
   std::vector<std::string> overrides;
   std::string output;
-  int ranks = 0;  // 0: not given
+  std::optional<int> ranks;
   bool oversubscribe = false;
   bool resume = false;
   bool verbose = false;
@@ -80,21 +80,25 @@ int train(const TrainArguments& arguments) {
     std::cout << to_yaml(config);
     return 0;
   }
+  const int ranks = arguments.ranks.value_or(0);
+  if (arguments.ranks && ranks < 1) {
+    throw InputError(fmt::format("-n {}: the number of ranks must be at least 1", ranks));
+  }
   const auto environment = detect_launch_environment();
   RunOptions options;
   options.resume = arguments.resume;
   options.verbosity = arguments.verbose ? 1 : 0;
   options.progress = progress_options_from_environment();
-  if (arguments.ranks > 1 && !environment.is_launched()) {
-    const LaunchRequest request{.ranks = arguments.ranks,
+  if (ranks > 1 && !environment.is_launched()) {
+    const LaunchRequest request{.ranks = ranks,
                                 .oversubscribe = arguments.oversubscribe,
                                 .threads = config.device.intra_threads};
     (void)rank_command(request,
                        examine_machine(environment));  // what can't be started need not be prepared
-    (void)prepare_run(config, options, arguments.ranks);
+    (void)prepare_run(config, options, ranks);
     become_ranks(request);
   }
-  require_ranks(environment, arguments.ranks);
+  require_ranks(environment, ranks);
   return run_as_rank(config, options, environment);
 }
 
@@ -118,7 +122,6 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
   command
       ->add_option("-n,--ranks", arguments->ranks,
                    "Start so many ranks on this machine (with mpirun, or srun in a Slurm job)")
-      ->check(CLI::Range(1, 1 << 20))
       ->type_name("RANKS");
   command->add_flag("--oversubscribe", arguments->oversubscribe,
                     "Allow more ranks than the machine has cores");

@@ -91,7 +91,7 @@ TEST_F(TrainInput, MoreRanksThanSamples) {
 
 TEST_F(TrainInput, MoreRanksThanTheMachineAllows) {
   expect_refused({good_config(), "-n", "39000"}, {"39000", "--oversubscribe"});
-  expect_refused({good_config(), "-n", "0"}, {"--ranks", "not in range 1"});
+  expect_refused({good_config(), "-n", "0"}, {"-n 0", "at least 1"});
 }
 
 TEST_F(TrainInput, OutputFolderThatCannotBe) {

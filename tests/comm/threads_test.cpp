@@ -22,6 +22,10 @@ struct Setting {
   ThreadRanksOptions options;
 };
 
+void PrintTo(const Setting& setting, std::ostream* stream) {
+  *stream << setting.name;
+}
+
 // Every case over every number of ranks: buffers read in place; everything through staging; through
 // staging areas so small that every buffer takes many chunks.
 class ThreadRanks : public ::testing::TestWithParam<std::tuple<RankCase, int, Setting>> {};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <ostream>
 #include <string>
 
 #include "kolo/comm/communicator.h"
@@ -13,5 +14,10 @@ struct RankCase {
   std::string name;
   std::function<void(const Communicator&)> run;
 };
+
+// What GoogleTest shows of one.
+inline void PrintTo(const RankCase& rank_case, std::ostream* stream) {
+  *stream << rank_case.name;
+}
 
 }  // namespace kolo::testing
