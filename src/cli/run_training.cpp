@@ -35,7 +35,7 @@ std::int64_t count_parameters(const torch::nn::Module& network) {
 }
 
 void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communicator,
-                const Trainer& trainer, const LearningRate& rate, std::int64_t warmup_end) {
+                const Trainer& trainer, const LearningRate& rate) {
   const auto& config = run.config;
   const auto capabilities = communicator.capabilities();
   const auto& topology = communicator.topology();
@@ -58,11 +58,12 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
   log.info("model {}: {} parameters in {} bucket{}", config.model.name,
            format_count(count_parameters(*run.network)), trainer.plan().buckets.size(),
            trainer.plan().buckets.size() == 1 ? "" : "s");
-  log.info(
-      "optimizer {}, batch {} a rank ({} in all), learning rate {:.4g}{}", config.optimizer.name,
-      config.training.batch_size, config.training.batch_size * topology.size, rate.at(warmup_end),
-      warmup_end > 0 ? fmt::format(" after {} warm-up steps from {:.4g}", warmup_end, rate.at(0))
-                     : "");
+  log.info("optimizer {}, batch {} a rank ({} in all), learning rate {:.4g}{}",
+           config.optimizer.name, config.training.batch_size,
+           config.training.batch_size * topology.size, rate.at(rate.warmup_steps()),
+           rate.warmup_steps() > 0
+               ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))
+               : "");
 }
 
 void log_summary(RunLog& log, const RunRecords& records, const RunFolder& folder,
@@ -82,12 +83,6 @@ void start_folder(const PreparedRun& run, const RunOptions& options) {
     std::cout << fmt::format("{} held an earlier run; it is now {}\n", run.folder.path.string(),
                              moved->string());
   write_file_atomically(run.folder.config(), to_yaml(run.config));
-}
-
-std::int64_t warmup_steps(const RunConfig& config, std::int64_t steps_per_epoch) {
-  return config.training.lr_warmup_epochs > 0
-             ? warmup_steps_of(config.training.lr_warmup_epochs, steps_per_epoch)
-             : config.training.lr_warmup_steps;
 }
 
 }  // namespace
@@ -137,8 +132,7 @@ int run_training(PreparedRun run, const Communicator& communicator, const RunOpt
   Trainer trainer(communicator, run.network, make_loss(config), std::move(run.optimizer), rate,
                   *training, *validation, trainer_options);
   if (is_root) {
-    log_set_up(records->log(), run, communicator, trainer, rate,
-               warmup_steps(config, training->batches()));
+    log_set_up(records->log(), run, communicator, trainer, rate);
     records->attach_to(trainer, config.checkpoint);
     if (resumed) records->log().info("resuming from {}", resumed->path.string());
   }

@@ -90,9 +90,12 @@ void ParameterArena::broadcast_parameters(const Communicator& communicator, int 
     communicator.broadcast(buffer_of(bucket), root);
 }
 
-void broadcast_buffers(const Communicator& communicator, const torch::nn::Module& module,
-                       int root) {
+void broadcast_outside_arena(const Communicator& communicator, const torch::nn::Module& module,
+                             int root) {
   for (const torch::Tensor& buffer : module.buffers()) broadcast(communicator, buffer, root);
+  for (const torch::Tensor& parameter : module.parameters()) {
+    if (!parameter.requires_grad()) broadcast(communicator, parameter, root);
+  }
 }
 
 }  // namespace kolo

@@ -41,7 +41,7 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<Network> network, Lo
       optimizer_(arena_, std::move(optimizer)),
       reducer_(communicator_, arena_, options_.reducer) {
   arena_->broadcast_parameters(communicator_);
-  broadcast_buffers(communicator_, *network_);
+  broadcast_outside_arena(communicator_, *network_);
 }
 
 template <typename Hook>

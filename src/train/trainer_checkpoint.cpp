@@ -117,7 +117,7 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
     copy_tensors(of_root->optimizer, optimizer_tensors);
   }
   arena_->broadcast_parameters(communicator_);
-  broadcast_buffers(communicator_, *network_);
+  broadcast_outside_arena(communicator_, *network_);
   for (const NamedTensor& item : optimizer_tensors) broadcast(communicator_, item.tensor);
   const auto state = broadcast_text(communicator_, is_root ? of_root->state.dump() : "");
   state_ = train_state_from_json(nlohmann::json::parse(state));

@@ -58,10 +58,20 @@ void arena_keeps_values_and_broadcasts(const Communicator& communicator) {
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_TRUE(network.parameters()[i].equal(untouched.parameters()[i]));
   arena.broadcast_parameters(communicator);
-  broadcast_buffers(communicator, network);
+  broadcast_outside_arena(communicator, network);
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_TRUE(network.parameters()[i].equal(of_root.parameters()[i]));
   EXPECT_TRUE(network.calls.eq(0).all().item<bool>());
+}
+
+void frozen_parameters_are_broadcast_and_left_alone(const Communicator& communicator) {
+  SmallNetwork network(7, 10 + communicator.rank());
+  const SmallNetwork of_root(7, 10);
+  network.first->weight.set_requires_grad(false);
+  const ParameterArena arena(communicator, network);
+  EXPECT_EQ(arena.parameters().size(), 3U);
+  broadcast_outside_arena(communicator, network);
+  EXPECT_TRUE(network.first->weight.equal(of_root.first->weight));
 }
 
 torch::Tensor batch_of(const Communicator& communicator, std::int64_t step,
@@ -154,6 +164,7 @@ std::span<const RankCase> parallel_cases() {
   static const std::vector<RankCase> cases = {
       {"TensorsOfEveryKind", tensors_of_every_kind},
       {"ArenaKeepsValuesAndBroadcasts", arena_keeps_values_and_broadcasts},
+      {"FrozenParametersAreBroadcastAndLeftAlone", frozen_parameters_are_broadcast_and_left_alone},
       {"GradientsEqualOneRanksOnTheUnion", gradients_equal_one_ranks_on_the_union},
       {"TrainingEqualsTorchOptimOnTheUnion", training_equals_torch_optim_on_the_union},
       {"AMissingGradientIsNamed", a_missing_gradient_is_named},

@@ -38,6 +38,8 @@ class LearningRate {
   // constant afterwards. As it begins at the unscaled rate, warm-up without scaling does nothing.
   [[nodiscard]] double at(std::int64_t step) const;
 
+  [[nodiscard]] std::int64_t warmup_steps() const { return warmup_steps_; }
+
  private:
   double base_rate_;
   double scaled_rate_;

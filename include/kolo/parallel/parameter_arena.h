@@ -70,8 +70,9 @@ class ParameterArena {
   std::vector<torch::Tensor> gradient_views_;
 };
 
-// The module's buffers (running means and the like) become root's.
-void broadcast_buffers(const Communicator& communicator, const torch::nn::Module& module,
-                       int root = 0);
+// What a module has outside its arena becomes root's: buffers (running means and the like) and
+// parameters that don't require gradients.
+void broadcast_outside_arena(const Communicator& communicator, const torch::nn::Module& module,
+                             int root = 0);
 
 }  // namespace kolo
