@@ -39,7 +39,9 @@ void RunFolder::require_writable() const {
   std::string trial = existing / ".kolo-XXXXXX";
   if (::mkdtemp(trial.data()) == nullptr)
     refuse(existing, "is not writable: " + std::generic_category().message(errno));
-  ::rmdir(trial.c_str());
+  if (::rmdir(trial.c_str()) != 0) {
+    refuse(existing, "can't be tidied: " + std::generic_category().message(errno));
+  }
 }
 
 std::optional<fs::path> RunFolder::prepare() const {
