@@ -1,62 +1,35 @@
 #include "kolo/comm/communicator.h"
 
-#include <exception>
+#include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "comm/executor.h"
+#include "comm/collective_checks.h"
+#include "comm/communicator_group.h"
 #include "comm/solo/solo_backend.h"
 #include "kolo/base/checked.h"
 
 namespace kolo {
 
-// Destroyed from the bottom up: pending collectives finish before the back end goes.
-struct Communicator::Group {
-  Group(std::shared_ptr<Backend> the_backend, std::shared_ptr<Executor> the_executor)
-      : backend(std::move(the_backend)), executor(std::move(the_executor)) {}
-  Group(const Group&) = delete;
-  Group& operator=(const Group&) = delete;
-
-  ~Group() {
-    // An exception is leaving this rank while collectives are pending for which the others can't be
-    // sure to come: waiting might never end, so the job does.
-    if (std::uncaught_exceptions() > exceptions_at_start && executor->is_pending())
-      backend->abort(1);
-  }
-
-  std::shared_ptr<Backend> backend;
-  std::shared_ptr<Executor> executor;
-  int exceptions_at_start = std::uncaught_exceptions();
-};
-
 namespace {
 
-void check_memory(const ConstBuffer& buffer, const char* collective, const char* which) {
-  if (buffer.count < 0 || (buffer.count > 0 && buffer.data == nullptr)) {
-    throw Error(fmt::format(
-        "comm: {}: the {} buffer has {} elements at address {}; expected memory and a count >= 0",
-        collective, which, buffer.count, buffer.data));
-  }
+CollectiveCall call_of(Collective collective, const ConstBuffer& buffer, std::uint32_t detail = 0) {
+  CollectiveCall call;
+  call.collective = collective;
+  call.type = buffer.type;
+  call.detail = detail;
+  call.count = buffer.count;
+  return call;
 }
 
-void check_op(DataType type, ReduceOp op, const char* collective) {
-  if (type == DataType::boolean && op == ReduceOp::average) {
-    throw Error(fmt::format(
-        "comm: {}: booleans have no average; use sum (or), min (and) or max (or)", collective));
-  }
+CollectiveCall call_of(Collective collective, const ConstBuffer& buffer, ReduceOp op) {
+  return call_of(collective, buffer, static_cast<std::uint32_t>(op));
 }
 
-// `whole` must hold `parts` times `part`.
-void check_parts(const ConstBuffer& whole, const ConstBuffer& part, int parts,
-                 const char* collective) {
-  const auto expected = checked_multiply<std::int64_t>(part.count, parts);
-  if (whole.count != expected || whole.type != part.type) {
-    throw Error(
-        fmt::format("comm: {}: {} {} elements and {} {} elements don't fit; {} ranks need {} {} "
-                    "elements for the larger one",
-                    collective, whole.count, name_of(whole.type), part.count, name_of(part.type),
-                    parts, expected, name_of(part.type)));
-  }
+std::vector<std::int64_t> copy_of(std::span<const std::int64_t> counts) {
+  return {counts.begin(), counts.end()};
 }
 
 }  // namespace
@@ -79,95 +52,163 @@ Capabilities Communicator::capabilities() const {
   return group_->backend->capabilities();
 }
 
-void Communicator::all_reduce(Buffer buffer, ReduceOp op) const {
-  check_memory(buffer, "all-reduce", "data");
-  check_op(buffer.type, op, "all-reduce");
-  group_->executor->run([&] { group_->backend->all_reduce(buffer, op); });
+std::uint32_t Communicator::group() const {
+  return group_->number_in_job;
 }
 
-Work Communicator::all_reduce_async(Buffer buffer, ReduceOp op, std::shared_ptr<const void> owner) const {
-  check_memory(buffer, "all-reduce", "data");
-  check_op(buffer.type, op, "all-reduce");
-  return group_->executor->submit(
-      [backend = group_->backend, buffer, op, owner = std::move(owner)] { backend->all_reduce(buffer, op); });
+void Communicator::all_reduce(Buffer buffer, ReduceOp op, CallOptions options) const {
+  check_all_reduce(buffer, op);
+  group_->run(call_of(Collective::all_reduce, buffer, op), std::move(options),
+              [&] { group_->backend->all_reduce(buffer, op); });
 }
 
-namespace {
-
-void check_root(int root, int size) {
-  if (root < 0 || root >= size) {
-    throw Error(
-        fmt::format("comm: broadcast: root {} is not a rank; expected 0 to {}", root, size - 1));
-  }
+Work Communicator::all_reduce_async(Buffer buffer, ReduceOp op, CallOptions options) const {
+  check_all_reduce(buffer, op);
+  return group_->submit(
+      call_of(Collective::all_reduce, buffer, op), std::move(options),
+      [backend = group_->backend, buffer, op] { backend->all_reduce(buffer, op); });
 }
 
-}  // namespace
-
-void Communicator::broadcast(Buffer buffer, int root) const {
-  check_memory(buffer, "broadcast", "data");
-  check_root(root, size());
-  group_->executor->run([&] { group_->backend->broadcast(buffer, root); });
+void Communicator::broadcast(Buffer buffer, int root, CallOptions options) const {
+  check_broadcast(buffer, root, size());
+  group_->run(call_of(Collective::broadcast, buffer, static_cast<std::uint32_t>(root)),
+              std::move(options), [&] { group_->backend->broadcast(buffer, root); });
 }
 
-Work Communicator::broadcast_async(Buffer buffer, int root) const {
-  check_memory(buffer, "broadcast", "data");
-  check_root(root, size());
-  return group_->executor->submit(
+Work Communicator::broadcast_async(Buffer buffer, int root, CallOptions options) const {
+  check_broadcast(buffer, root, size());
+  return group_->submit(
+      call_of(Collective::broadcast, buffer, static_cast<std::uint32_t>(root)), std::move(options),
       [backend = group_->backend, buffer, root] { backend->broadcast(buffer, root); });
 }
 
-namespace {
-
-void check_all_gather(const ConstBuffer& input, const Buffer& output, int size) {
-  check_memory(input, "all-gather", "input");
-  check_memory(output, "all-gather", "output");
-  check_parts(output, input, size, "all-gather");
-}
-
-void check_reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op, int size) {
-  check_memory(input, "reduce-scatter", "input");
-  check_memory(output, "reduce-scatter", "output");
-  check_op(input.type, op, "reduce-scatter");
-  check_parts(input, output, size, "reduce-scatter");
-}
-
-}  // namespace
-
-void Communicator::all_gather(ConstBuffer input, Buffer output) const {
+void Communicator::all_gather(ConstBuffer input, Buffer output, CallOptions options) const {
   check_all_gather(input, output, size());
-  group_->executor->run([&] { group_->backend->all_gather(input, output); });
+  group_->run(call_of(Collective::all_gather, input), std::move(options),
+              [&] { group_->backend->all_gather(input, output); });
 }
 
-Work Communicator::all_gather_async(ConstBuffer input, Buffer output) const {
+Work Communicator::all_gather_async(ConstBuffer input, Buffer output, CallOptions options) const {
   check_all_gather(input, output, size());
-  return group_->executor->submit(
+  return group_->submit(
+      call_of(Collective::all_gather, input), std::move(options),
       [backend = group_->backend, input, output] { backend->all_gather(input, output); });
 }
 
-void Communicator::reduce_scatter(ConstBuffer input, Buffer output, ReduceOp op) const {
+void Communicator::all_gather_uneven(ConstBuffer input, Buffer output,
+                                     std::span<const std::int64_t> counts,
+                                     CallOptions options) const {
+  check_all_gather_uneven(input, output, counts, topology());
+  group_->run(call_of(Collective::all_gather_uneven, output), std::move(options),
+              [&] { group_->backend->all_gather_uneven(input, output, counts); });
+}
+
+Work Communicator::all_gather_uneven_async(ConstBuffer input, Buffer output,
+                                           std::span<const std::int64_t> counts,
+                                           CallOptions options) const {
+  check_all_gather_uneven(input, output, counts, topology());
+  return group_->submit(call_of(Collective::all_gather_uneven, output), std::move(options),
+                        [backend = group_->backend, input, output, counts = copy_of(counts)] {
+                          backend->all_gather_uneven(input, output, counts);
+                        });
+}
+
+void Communicator::reduce_scatter(ConstBuffer input, Buffer output, ReduceOp op,
+                                  CallOptions options) const {
   check_reduce_scatter(input, output, op, size());
-  group_->executor->run([&] { group_->backend->reduce_scatter(input, output, op); });
+  group_->run(call_of(Collective::reduce_scatter, input, op), std::move(options),
+              [&] { group_->backend->reduce_scatter(input, output, op); });
 }
 
-Work Communicator::reduce_scatter_async(ConstBuffer input, Buffer output, ReduceOp op) const {
+Work Communicator::reduce_scatter_async(ConstBuffer input, Buffer output, ReduceOp op,
+                                        CallOptions options) const {
   check_reduce_scatter(input, output, op, size());
-  return group_->executor->submit([backend = group_->backend, input, output, op] {
-    backend->reduce_scatter(input, output, op);
-  });
+  return group_->submit(call_of(Collective::reduce_scatter, input, op), std::move(options),
+                        [backend = group_->backend, input, output, op] {
+                          backend->reduce_scatter(input, output, op);
+                        });
 }
 
-void Communicator::barrier() const {
-  group_->executor->run([&] { group_->backend->barrier(); });
+void Communicator::all_to_all(ConstBuffer input, std::span<const std::int64_t> send_counts,
+                              Buffer output, std::span<const std::int64_t> receive_counts,
+                              CallOptions options) const {
+  check_all_to_all(input, send_counts, output, receive_counts, size());
+  group_->run(call_of(Collective::all_to_all, input), std::move(options),
+              [&] { group_->backend->all_to_all(input, send_counts, output, receive_counts); });
 }
 
-Work Communicator::barrier_async() const {
-  return group_->executor->submit([backend = group_->backend] { backend->barrier(); });
+Work Communicator::all_to_all_async(ConstBuffer input, std::span<const std::int64_t> send_counts,
+                                    Buffer output, std::span<const std::int64_t> receive_counts,
+                                    CallOptions options) const {
+  check_all_to_all(input, send_counts, output, receive_counts, size());
+  return group_->submit(
+      call_of(Collective::all_to_all, input), std::move(options),
+      [backend = group_->backend, input, output, sent = copy_of(send_counts),
+       received = copy_of(receive_counts)] { backend->all_to_all(input, sent, output, received); });
+}
+
+void Communicator::barrier(CallOptions options) const {
+  group_->run(call_of(Collective::barrier, {}), std::move(options),
+              [&] { group_->backend->barrier(); });
+}
+
+Work Communicator::barrier_async(CallOptions options) const {
+  return group_->submit(call_of(Collective::barrier, {}), std::move(options),
+                        [backend = group_->backend] { backend->barrier(); });
+}
+
+Work Communicator::enqueue(std::function<void()> task, CallOptions options) const {
+  return group_->submit(call_of(Collective::task, {}), std::move(options), std::move(task));
 }
 
 std::shared_ptr<std::byte> Communicator::allocate(std::size_t bytes) const {
   std::shared_ptr<std::byte> memory;
-  group_->executor->run([&] { memory = group_->backend->allocate(bytes); });
+  const ConstBuffer size(nullptr, narrow<std::int64_t>(bytes), DataType::uint8);
+  group_->run(call_of(Collective::allocate, size), {},
+              [&] { memory = group_->backend->allocate(bytes); });
   return memory;
+}
+
+std::vector<std::shared_ptr<std::byte>> Communicator::allocate_shared(std::size_t bytes) const {
+  std::vector<std::shared_ptr<std::byte>> parts;
+  const ConstBuffer size(nullptr, narrow<std::int64_t>(bytes), DataType::uint8);
+  group_->run(call_of(Collective::allocate, size), {},
+              [&] { parts = group_->backend->allocate_shared(bytes); });
+  return parts;
+}
+
+std::optional<Communicator> Communicator::split(int color, int key) const {
+  std::shared_ptr<Backend> part;
+  group_->run(call_of(Collective::split, {}), {},
+              [&] { part = group_->backend->split(color, key); });
+  const auto number = group_->number_in_job * 1000 + ++group_->splits;
+  if (!part) return std::nullopt;
+  auto executor = part->capabilities().concurrent
+                      ? std::make_shared<Executor>(part->capabilities().asynchronous)
+                      : group_->executor;
+  Communicator result(std::move(part), std::move(executor));
+  result.group_->number_in_job = number;
+  result.group_->set_listeners(*group_->listeners());
+  return result;
+}
+
+std::optional<Communicator> Communicator::subset(std::span<const int> ranks) const {
+  check_subset(ranks, size());
+  const auto place = std::find(ranks.begin(), ranks.end(), rank());
+  const bool is_member = place != ranks.end();
+  return split(is_member ? 0 : -1, is_member ? static_cast<int>(place - ranks.begin()) : 0);
+}
+
+void Communicator::add_listener(std::shared_ptr<CollectiveListener> listener) const {
+  auto listeners = *group_->listeners();
+  listeners.push_back(std::move(listener));
+  group_->set_listeners(std::move(listeners));
+}
+
+void Communicator::remove_listener(const std::shared_ptr<CollectiveListener>& listener) const {
+  auto listeners = *group_->listeners();
+  std::erase(listeners, listener);
+  group_->set_listeners(std::move(listeners));
 }
 
 void Communicator::abort(int exit_code) const noexcept {

@@ -29,7 +29,7 @@ std::string_view name_of(DataType type) {
 }
 
 std::string_view name_of(ReduceOp op) {
-  constexpr std::string_view names[] = {"sum", "average", "min", "max"};
+  constexpr std::string_view names[] = {"sum", "average", "min", "max", "product"};
   return names[static_cast<std::size_t>(op)];
 }
 

@@ -21,8 +21,8 @@ Executor::~Executor() {
 Work Executor::submit(std::function<void()> task) {
   Item item{std::move(task), std::make_shared<Work::State>()};
   const Work work(item.state);
-  if (!is_threaded()) {
-    execute(item);
+  if (!is_threaded() || is_inside_task()) {
+    complete(item);
     return work;
   }
   {
@@ -34,6 +34,7 @@ Work Executor::submit(std::function<void()> task) {
 }
 
 void Executor::run(const std::function<void()>& task) {
+  if (is_inside_task()) return task();
   {
     std::unique_lock lock(mutex_);
     if (is_threaded() && (busy_ || !queue_.empty())) {
@@ -45,7 +46,7 @@ void Executor::run(const std::function<void()>& task) {
   }
   std::exception_ptr failure;
   try {
-    task();
+    execute(task);
   } catch (...) {
     failure = std::current_exception();
   }
@@ -74,15 +75,28 @@ void Executor::loop() {
     queue_.pop_front();
     busy_ = true;
     lock.unlock();
-    execute(item);
+    complete(item);
     lock.lock();
     busy_ = false;
   }
 }
 
-void Executor::execute(const Item& item) {
+// Notes for as long as the task runs that it is this thread that does.
+void Executor::execute(const std::function<void()>& task) {
+  struct Runner {
+    std::atomic<std::thread::id>& place;
+    std::thread::id before;
+    explicit Runner(std::atomic<std::thread::id>& runner)
+        : place(runner), before(runner.exchange(std::this_thread::get_id())) {}
+    ~Runner() { place.store(before); }
+  };
+  const Runner runner(runner_);
+  task();
+}
+
+void Executor::complete(const Item& item) {
   try {
-    item.task();
+    execute(item.task);
     item.state->complete(nullptr);
   } catch (...) {
     item.state->complete(std::current_exception());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -14,7 +15,8 @@ namespace kolo {
 // Runs a communicator's collectives one at a time, in the order in which they were asked for, which
 // is what lets ranks meet in the same collective. With `threaded`, asynchronous ones run on a
 // thread of the executor's own (the communication thread); without, they run in submit() before it
-// returns (a back end that must not be called from two threads).
+// returns (a back end that must not be called from two threads). What a task itself submits or runs
+// is done at once, inside it.
 class Executor {
  public:
   explicit Executor(bool threaded);
@@ -41,12 +43,17 @@ class Executor {
   };
 
   void loop();
-  static void execute(const Item& item);
+  void execute(const std::function<void()>& task);
+  void complete(const Item& item);
+  [[nodiscard]] bool is_inside_task() const {
+    return runner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> queue_;
-  bool busy_ = false;  // somebody is inside a task
+  bool busy_ = false;                    // somebody is inside a task
+  std::atomic<std::thread::id> runner_;  // who; a thread only ever looks whether it is itself
   bool stopping_ = false;
   std::thread thread_;
 };

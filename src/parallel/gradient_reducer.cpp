@@ -122,7 +122,9 @@ void GradientReducer::State::start(std::size_t bucket) {
   const torch::Tensor& gradients = arena_->flat_gradients(bucket);
   statistics.bytes += static_cast<std::int64_t>(gradients.nbytes());
   if (communicator_.size() == 1) return;
-  works_[bucket] = communicator_.all_reduce_async(buffer_of(gradients), ReduceOp::average, arena_);
+  works_[bucket] =
+      communicator_.all_reduce_async(buffer_of(gradients), ReduceOp::average,
+                                     {.name = fmt::format("bucket {}", bucket), .owner = arena_});
 }
 
 void GradientReducer::State::wait(std::size_t bucket) {

@@ -92,7 +92,8 @@ bool Trainer::train_step(const Batch& batch) {
   const MetricSums mine = sums_of(loss, outputs, batch.target);
   const auto sums = std::make_shared<StepSums>();
   sums->values = {mine.loss, mine.correct, mine.samples, options_.stop_requested() ? 1.0 : 0.0};
-  const Work summing = communicator_.all_reduce_async(std::span(sums->values), ReduceOp::sum, sums);
+  const Work summing = communicator_.all_reduce_async(std::span(sums->values), ReduceOp::sum,
+                                                      {.name = "metrics", .owner = sums});
   loss.backward();
   const double rate = learning_rate_.at(state_.step);
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {

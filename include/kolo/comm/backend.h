@@ -2,8 +2,11 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "kolo/comm/collective_call.h"
 #include "kolo/comm/data_type.h"
 #include "kolo/comm/topology.h"
 
@@ -17,6 +20,7 @@ struct Capabilities {
   bool asynchronous =
       true;  // false: asynchronous collectives run before their call returns, nothing overlaps
   bool shared_memory = false;  // ranks of a node read each other's memory
+  bool concurrent = false;     // collectives of different communicators may run at the same time
 };
 
 // One way of talking to the other ranks. Collectives block; a communicator calls them one at a
@@ -33,12 +37,27 @@ class Backend {
   virtual void all_reduce(const Buffer& buffer, ReduceOp op) = 0;
   virtual void broadcast(const Buffer& buffer, int root) = 0;
   virtual void all_gather(const ConstBuffer& input, const Buffer& output) = 0;
+  // `counts`, by rank, are the same everywhere; output holds their sum, input counts[rank].
+  virtual void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
+                                 std::span<const std::int64_t> counts);
   virtual void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op) = 0;
+  // Both counts by rank; input and output hold the parts one behind another.
+  virtual void all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
+                          const Buffer& output, std::span<const std::int64_t> receive_counts);
   virtual void barrier() = 0;
 
   // Memory in which all-reduce needs no copies. Collective. It stays valid until the last handle is
   // gone.
   [[nodiscard]] virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
+
+  // Zero-filled memory, 64-byte aligned, that the ranks of this node share: the part of each, by
+  // local rank; nothing where they can't share any (on all ranks then). Collective; the same size
+  // everywhere.
+  [[nodiscard]] virtual std::vector<std::shared_ptr<std::byte>> allocate_shared(std::size_t bytes);
+
+  // The group of the ranks that pass the same colour, in the order of (key, rank); nothing for a
+  // colour below 0. Collective.
+  [[nodiscard]] virtual std::shared_ptr<Backend> split(int color, int key);
 
   // Makes every other rank's pending and later collectives fail, or ends their processes.
   virtual void abort(int exit_code) noexcept = 0;

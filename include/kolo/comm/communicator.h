@@ -2,10 +2,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "kolo/comm/backend.h"
+#include "kolo/comm/collective_call.h"
 #include "kolo/comm/data_type.h"
 #include "kolo/comm/topology.h"
 #include "kolo/comm/work.h"
@@ -33,30 +37,63 @@ class Communicator {
   [[nodiscard]] int size() const { return topology().size; }
   [[nodiscard]] const Topology& topology() const;
   [[nodiscard]] Capabilities capabilities() const;
+  // 0 for all ranks of the job; a set of ranks made by split() or subset() has a number of its own.
+  [[nodiscard]] std::uint32_t group() const;
 
   // buffer becomes the sum, average, ... of all ranks' buffers; bit-identical on all ranks.
-  void all_reduce(Buffer buffer, ReduceOp op = ReduceOp::sum) const;
-  // `owner`, when given, is kept until the collective is done: it may own the buffer.
+  void all_reduce(Buffer buffer, ReduceOp op = ReduceOp::sum, CallOptions options = {}) const;
   [[nodiscard]] Work all_reduce_async(Buffer buffer, ReduceOp op = ReduceOp::sum,
-                                      std::shared_ptr<const void> owner = nullptr) const;
+                                      CallOptions options = {}) const;
 
   // buffer becomes root's.
-  void broadcast(Buffer buffer, int root = 0) const;
-  [[nodiscard]] Work broadcast_async(Buffer buffer, int root = 0) const;
+  void broadcast(Buffer buffer, int root = 0, CallOptions options = {}) const;
+  [[nodiscard]] Work broadcast_async(Buffer buffer, int root = 0, CallOptions options = {}) const;
 
   // output (size() x input.count) becomes the ranks' inputs one behind another.
-  void all_gather(ConstBuffer input, Buffer output) const;
-  [[nodiscard]] Work all_gather_async(ConstBuffer input, Buffer output) const;
+  void all_gather(ConstBuffer input, Buffer output, CallOptions options = {}) const;
+  [[nodiscard]] Work all_gather_async(ConstBuffer input, Buffer output,
+                                      CallOptions options = {}) const;
+
+  // The same with counts[r] elements from rank r; every rank passes the same counts.
+  void all_gather_uneven(ConstBuffer input, Buffer output, std::span<const std::int64_t> counts,
+                         CallOptions options = {}) const;
+  [[nodiscard]] Work all_gather_uneven_async(ConstBuffer input, Buffer output,
+                                             std::span<const std::int64_t> counts,
+                                             CallOptions options = {}) const;
 
   // Rank r's output becomes the reduction of everybody's r-th part of input (size() x
   // output.count).
-  void reduce_scatter(ConstBuffer input, Buffer output, ReduceOp op = ReduceOp::sum) const;
+  void reduce_scatter(ConstBuffer input, Buffer output, ReduceOp op = ReduceOp::sum,
+                      CallOptions options = {}) const;
   [[nodiscard]] Work reduce_scatter_async(ConstBuffer input, Buffer output,
-                                          ReduceOp op = ReduceOp::sum) const;
+                                          ReduceOp op = ReduceOp::sum,
+                                          CallOptions options = {}) const;
+
+  // The first send_counts[0] elements of input go to rank 0, and so on; output becomes what was
+  // sent here, in the order of ranks. receive_counts[r] must be what rank r sends here.
+  void all_to_all(ConstBuffer input, std::span<const std::int64_t> send_counts, Buffer output,
+                  std::span<const std::int64_t> receive_counts, CallOptions options = {}) const;
+  [[nodiscard]] Work all_to_all_async(ConstBuffer input, std::span<const std::int64_t> send_counts,
+                                      Buffer output, std::span<const std::int64_t> receive_counts,
+                                      CallOptions options = {}) const;
 
   // Returns when every rank has called it.
-  void barrier() const;
-  [[nodiscard]] Work barrier_async() const;
+  void barrier(CallOptions options = {}) const;
+  [[nodiscard]] Work barrier_async(CallOptions options = {}) const;
+
+  // Runs a function on the communication thread, in turn with the asynchronous collectives. It may
+  // call this communicator: its collectives run at once then, before those asked for later. For
+  // what takes several collectives with work between them.
+  [[nodiscard]] Work enqueue(std::function<void()> task, CallOptions options = {}) const;
+
+  // Sets of ranks. Every rank of this communicator calls these, in the same order; those in a set
+  // get a communicator of it, the others nothing. Sets are independent: where
+  // capabilities().concurrent, their collectives run at the same time.
+  //
+  // The ranks that pass the same colour, in the order of (key, rank); colour < 0: in no set.
+  [[nodiscard]] std::optional<Communicator> split(int color, int key = 0) const;
+  // The ranks listed, in that order; everybody passes the same list.
+  [[nodiscard]] std::optional<Communicator> subset(std::span<const int> ranks) const;
 
   // Zero-filled memory, 64-byte aligned, in which an all-reduce is done in place between ranks that
   // share a node, without a copy. Collective; the same size everywhere. For buffers that live as
@@ -64,12 +101,21 @@ class Communicator {
   // memory are gone.
   [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) const;
 
+  // The same, with the parts of all ranks of this node, by local rank; nothing where they can't
+  // share memory.
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate_shared(std::size_t bytes) const;
+
+  // Who is told of every collective from now on, here and in sets of ranks made later.
+  void add_listener(std::shared_ptr<CollectiveListener> listener) const;
+  void remove_listener(const std::shared_ptr<CollectiveListener>& listener) const;
+
   // Gives up on behalf of all ranks: under MPI every process of the job ends with this status (does
   // not return); ranks that are threads get CommunicationError from their collectives.
   void abort(int exit_code = 1) const noexcept;
 
- private:
   struct Group;
+
+ private:
   std::shared_ptr<Group> group_;
 };
 

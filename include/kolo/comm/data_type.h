@@ -34,7 +34,8 @@ inline constexpr DataType all_data_types[] = {
 // - sum: integers wrap round; of booleans it is the logical or.
 // - average: the sum times 1/size; integers are divided, rounding towards zero; not for booleans.
 // - min, max: of booleans the logical and, or.
-enum class ReduceOp : std::uint8_t { sum, average, min, max };
+// - product: integers wrap round; of booleans the logical and.
+enum class ReduceOp : std::uint8_t { sum, average, min, max, product };
 
 [[nodiscard]] std::string_view name_of(ReduceOp op);
 
@@ -74,7 +75,7 @@ struct Buffer {
       : data(memory), count(elements), type(element_type) {}
   template <typename T, std::size_t extent>
   requires(!std::is_const_v<T>)
-  Buffer(std::span<T, extent> values)  // NOLINT: a span is meant to pass for a buffer
+      Buffer(std::span<T, extent> values)  // NOLINT: a span is meant to pass for a buffer
       : Buffer(values.data(), static_cast<std::int64_t>(values.size()), data_type_of<T>()) {}
 
   [[nodiscard]] std::size_t bytes() const {

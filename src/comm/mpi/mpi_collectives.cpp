@@ -42,9 +42,23 @@ void own_operation(void* input, void* in_out, int* length, MPI_Datatype*) {
 }
 
 template <DataType type>
-constexpr std::array<MPI_User_function*, 3> operations_of() {
+constexpr std::array<MPI_User_function*, 4> operations_of() {
   return {own_operation<type, ReduceOp::sum>, own_operation<type, ReduceOp::min>,
-          own_operation<type, ReduceOp::max>};
+          own_operation<type, ReduceOp::max>, own_operation<type, ReduceOp::product>};
+}
+
+// Where operations_of() has an operation.
+std::size_t place_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::min:
+      return 1;
+    case ReduceOp::max:
+      return 2;
+    case ReduceOp::product:
+      return 3;
+    default:
+      return 0;
+  }
 }
 
 std::byte* at(const Buffer& buffer, std::int64_t element) {
@@ -85,11 +99,11 @@ MpiCollectives::~MpiCollectives() {
 
 MPI_Op MpiCollectives::operation(DataType type, ReduceOp op) const {
   const bool is_half = type == DataType::float16 || type == DataType::bfloat16;
-  const bool is_sum = op == ReduceOp::sum || op == ReduceOp::average;
-  if (is_half || (type <= DataType::bfloat16 && !is_sum)) {
-    return own_operations_[static_cast<std::size_t>(type)][is_sum                ? 0
-                                                           : op == ReduceOp::min ? 1
-                                                                                 : 2];
+  const bool may_lose_nan =
+      type <= DataType::float32 && (op == ReduceOp::min || op == ReduceOp::max);
+  if (is_half || may_lose_nan) {
+    const auto row = static_cast<std::size_t>(type);
+    return own_operations_[row][place_of(op)];
   }
   switch (op) {
     case ReduceOp::sum:
@@ -99,6 +113,8 @@ MPI_Op MpiCollectives::operation(DataType type, ReduceOp op) const {
       return MPI_MIN;
     case ReduceOp::max:
       return MPI_MAX;
+    case ReduceOp::product:
+      return type == DataType::boolean ? MPI_MIN : MPI_PROD;
   }
   return MPI_OP_NULL;
 }

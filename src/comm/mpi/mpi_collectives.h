@@ -28,9 +28,10 @@ class MpiCollectives {
 
   MPI_Comm communicator_;
   std::int64_t largest_count_;
-  // Operations of our own for {float64, float32, float16, bfloat16} x {sum, min, max}: MPI knows no
+  // Operations of our own for {float64, float32, float16, bfloat16} x {sum, min, max, product}: MPI
+  // knows no
   // 16-bit floating-point types, and its minimum and maximum may lose a NaN.
-  MPI_Op own_operations_[4][3];
+  MPI_Op own_operations_[4][4];
 };
 
 }  // namespace kolo

@@ -5,19 +5,11 @@
 #include <span>
 
 #include "comm/shared_memory/peer_memory.h"
+#include "kolo/comm/collective_call.h"
 
 // The words through which the ranks of a node meet. They lie in memory that all of them map,
 // zero-filled at first; every rank writes only its own cell.
 namespace kolo {
-
-enum class Collective : std::uint32_t {
-  none,
-  all_reduce,
-  broadcast,
-  all_gather,
-  reduce_scatter,
-  barrier
-};
 
 // What a rank is about to do, published before the others touch its memory, and compared by all of
 // them.

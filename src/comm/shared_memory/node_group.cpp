@@ -29,18 +29,12 @@ bool has_reached(std::uint32_t count, std::uint32_t meeting) {
 }
 
 std::string describe(const Announcement& announcement) {
-  constexpr const char* names[] = {"nothing",    "all-reduce",     "broadcast",
-                                   "all-gather", "reduce-scatter", "barrier"};
-  const auto name = names[static_cast<std::size_t>(announcement.collective)];
-  if (announcement.collective == Collective::barrier) return name;
-  const auto type = name_of(static_cast<DataType>(announcement.type));
-  if (announcement.collective == Collective::all_gather) {
-    return fmt::format("{} of {} {}", name, announcement.count, type);
-  }
-  const std::string detail = announcement.collective == Collective::broadcast
-                                 ? fmt::format("from root {}", announcement.detail)
-                                 : std::string(name_of(static_cast<ReduceOp>(announcement.detail)));
-  return fmt::format("{} ({}) of {} {}", name, detail, announcement.count, type);
+  CollectiveCall call;
+  call.collective = announcement.collective;
+  call.type = static_cast<DataType>(announcement.type);
+  call.detail = announcement.detail;
+  call.count = announcement.count;
+  return call.describe();
 }
 
 bool same_call(const Announcement& a, const Announcement& b) {

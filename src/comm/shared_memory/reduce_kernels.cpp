@@ -74,6 +74,8 @@ inline Accumulator<T> combine(Accumulator<T> a, Accumulator<T> b) {
       return (y < x || y != y) ? b : a;
     else
       return (x < y || y != y) ? b : a;
+  } else if constexpr (op == ReduceOp::product) {
+    return static_cast<Accumulator<T>>(a * b);
   } else {
     return static_cast<Accumulator<T>>(a + b);
   }
@@ -210,8 +212,9 @@ void with_stored_type(DataType type, const Function& function) {
 
 void reduce(DataType type, ReduceOp op, std::span<const std::byte* const> sources,
             std::span<std::byte* const> destinations, std::int64_t count, int divisor) {
-  // Of zeros and ones the maximum is the logical or.
+  // Of zeros and ones the maximum is the logical or, the minimum the logical and.
   if (type == DataType::boolean && op == ReduceOp::sum) op = ReduceOp::max;
+  if (type == DataType::boolean && op == ReduceOp::product) op = ReduceOp::min;
   with_stored_type(type, [&](auto zero) {
     using T = decltype(zero);
     switch (op) {
@@ -222,6 +225,8 @@ void reduce(DataType type, ReduceOp op, std::span<const std::byte* const> source
         return reduce_typed<T, ReduceOp::min>(sources, destinations, count, divisor);
       case ReduceOp::max:
         return reduce_typed<T, ReduceOp::max>(sources, destinations, count, divisor);
+      case ReduceOp::product:
+        return reduce_typed<T, ReduceOp::product>(sources, destinations, count, divisor);
     }
   });
 }

@@ -1,0 +1,74 @@
+#include "comm/communicator_group.h"
+
+#include <exception>
+
+namespace kolo {
+
+namespace {
+
+// Runs a collective between its two messages to the listeners.
+void observe(const Communicator::Group::Listeners& listeners, const CollectiveCall& call,
+             const std::function<void()>& collective) {
+  for (const auto& listener : listeners) listener->on_start(call);
+  try {
+    collective();
+  } catch (...) {
+    for (const auto& listener : listeners) listener->on_finish(call, true);
+    throw;
+  }
+  for (const auto& listener : listeners) listener->on_finish(call, false);
+}
+
+}  // namespace
+
+Communicator::Group::Group(std::shared_ptr<Backend> the_backend,
+                           std::shared_ptr<Executor> the_executor)
+    : backend(std::move(the_backend)),
+      executor(std::move(the_executor)),
+      listeners_(std::make_shared<const Listeners>()),
+      exceptions_at_start_(std::uncaught_exceptions()) {}
+
+Communicator::Group::~Group() {
+  // An exception is leaving this rank while collectives are pending for which the others can't be
+  // sure to come: waiting might never end, so the job does.
+  if (std::uncaught_exceptions() > exceptions_at_start_ && executor->is_pending())
+    backend->abort(1);
+}
+
+void Communicator::Group::prepare(CollectiveCall& call, CallOptions& options) {
+  call.number = ++calls_;
+  call.group = number_in_job;
+  call.name = std::move(options.name);
+}
+
+void Communicator::Group::run(CollectiveCall call, CallOptions options,
+                              const std::function<void()>& collective) {
+  prepare(call, options);
+  const auto present = listeners();
+  if (present->empty()) return executor->run(collective);
+  executor->run([&] { observe(*present, call, collective); });
+}
+
+Work Communicator::Group::submit(CollectiveCall call, CallOptions options,
+                                 std::function<void()> collective) {
+  prepare(call, options);
+  auto present = listeners();
+  for (const auto& listener : *present) listener->on_submit(call);
+  return executor->submit(
+      [backend = backend, owner = std::move(options.owner), present = std::move(present),
+       call = std::move(call),
+       collective = std::move(collective)] { observe(*present, call, collective); });
+}
+
+std::shared_ptr<const Communicator::Group::Listeners> Communicator::Group::listeners() {
+  const std::lock_guard lock(mutex_);
+  return listeners_;
+}
+
+void Communicator::Group::set_listeners(Listeners changed) {
+  auto next = std::make_shared<const Listeners>(std::move(changed));
+  const std::lock_guard lock(mutex_);
+  listeners_ = std::move(next);
+}
+
+}  // namespace kolo

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "comm/executor.h"
+#include "kolo/comm/communicator.h"
+
+namespace kolo {
+
+// What the handles of one communicator share: the back end, the order of collectives, and who
+// listens to them. Destroyed from the bottom up: pending collectives finish before the back end
+// goes.
+struct Communicator::Group {
+  Group(std::shared_ptr<Backend> the_backend, std::shared_ptr<Executor> the_executor);
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  ~Group();
+
+  // Run a collective now, or on the communication thread, and tell the listeners.
+  void run(CollectiveCall call, CallOptions options, const std::function<void()>& collective);
+  Work submit(CollectiveCall call, CallOptions options, std::function<void()> collective);
+
+  using Listeners = std::vector<std::shared_ptr<CollectiveListener>>;
+  [[nodiscard]] std::shared_ptr<const Listeners> listeners();
+  void set_listeners(Listeners changed);
+
+  std::shared_ptr<Backend> backend;
+  std::shared_ptr<Executor> executor;
+  std::uint32_t number_in_job = 0;  // Communicator::group()
+  std::atomic<std::uint32_t> splits = 0;
+
+ private:
+  void prepare(CollectiveCall& call, CallOptions& options);
+
+  std::mutex mutex_;
+  std::shared_ptr<const Listeners> listeners_;  // never changed in place: calls keep what they see
+  std::atomic<std::uint64_t> calls_ = 0;
+  int exceptions_at_start_;
+};
+
+}  // namespace kolo
