@@ -1,4 +1,5 @@
-// Times all-reduce of float32 sums: MPI's own against kolo's, in the same run, taking turns.
+// Times all-reduce of float32 sums: MPI's own, PyTorch's gloo (where it can be had) and kolo's, in
+// the same run, taking turns.
 //
 //   mpirun -n 2 all_reduce_bench [--sizes 4096,1048576] [--json]
 //
@@ -22,6 +23,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/mpi.h"
+#include "peers/gloo.h"
 
 namespace kolo {
 namespace {
@@ -38,6 +40,7 @@ struct Way {
   std::string name;
   std::span<float> memory;
   std::function<void(std::span<float>)> all_reduce;
+  bool is_own = false;  // kolo's
 };
 
 struct Timing {
@@ -119,6 +122,16 @@ void check_sums(const Way& way, std::size_t count, int rank, int size) {
   }
 }
 
+// Calls function(peer, own) for each way that is not kolo's and each that is.
+template <typename Function>
+void for_ratios(const std::vector<Way>& ways, const Function& function) {
+  for (std::size_t peer = 0; peer < ways.size(); ++peer) {
+    for (std::size_t own = 0; own < ways.size(); ++own) {
+      if (!ways[peer].is_own && ways[own].is_own) function(peer, own);
+    }
+  }
+}
+
 std::string name_of_size(std::size_t bytes) {
   if (bytes % (std::size_t{1} << 20) == 0) return fmt::format("{} MiB", bytes >> 20);
   if (bytes % 1024 == 0) return fmt::format("{} KiB", bytes >> 10);
@@ -130,16 +143,19 @@ double gigabytes_per_second(std::size_t bytes, double seconds) {
   return static_cast<double>(bytes) / seconds * 1e-9;
 }
 
-void print_row(std::size_t bytes, const std::vector<Timing>& timings) {
+// A table: each way's median, then how many times faster each of kolo's ways is than each peer (the
+// ratio of medians, and of the fastest samples).
+void print_row(std::size_t bytes, const std::vector<Way>& ways,
+               const std::vector<Timing>& timings) {
   std::string row = fmt::format("{:>8}", name_of_size(bytes));
   for (const Timing& timing : timings) {
     row += fmt::format(" | {:>9.1f} {:>6.2f}", timing.median * 1e6,
                        gigabytes_per_second(bytes, timing.median));
   }
-  for (const Timing& timing : std::span(timings).subspan(1)) {
-    row += fmt::format(" | {:>5.2f} {:>5.2f}", timings[0].median / timing.median,
-                       timings[0].least / timing.least);
-  }
+  for_ratios(ways, [&](std::size_t peer, std::size_t own) {
+    row += fmt::format(" | {:>6.2f} {:>6.2f}", timings[peer].median / timings[own].median,
+                       timings[peer].least / timings[own].least);
+  });
   std::cout << row << std::endl;
 }
 
@@ -149,10 +165,11 @@ void print_heading(const std::vector<Way>& ways) {
     names += fmt::format(" | {:>16}", way.name);
     units += fmt::format(" | {:>9} {:>6}", "us", "GB/s");
   }
-  for (std::size_t way = 1; way < ways.size(); ++way) {
-    names += fmt::format(" | {:>11}", "MPI/" + ways[way].name.substr(5));
-    units += fmt::format(" | {:>5} {:>5}", "med", "min");
-  }
+  for_ratios(ways, [&](std::size_t peer, std::size_t own) {
+    names +=
+        fmt::format(" | {:>13}", ways[peer].name.substr(0, 4) + "/" + ways[own].name.substr(5));
+    units += fmt::format(" | {:>6} {:>6}", "med", "min");
+  });
   std::cout << names << '\n' << units << std::endl;
 }
 
@@ -166,8 +183,12 @@ nlohmann::json as_json(std::size_t bytes, const std::vector<Way>& ways,
   return row;
 }
 
-std::vector<Way> ways_of(const Communicator& communicator, std::span<float> of_mpi,
-                         std::span<float> shared, std::span<float> ordinary) {
+struct OrdinaryMemory {
+  std::vector<float> of_mpi, of_gloo, ordinary;
+};
+
+std::vector<Way> ways_of(const Communicator& communicator, OrdinaryMemory& memory,
+                         std::span<float> shared) {
   const auto with_kolo = [communicator](std::span<float> values) {
     communicator.all_reduce(values, ReduceOp::sum);
   };
@@ -176,19 +197,24 @@ std::vector<Way> ways_of(const Communicator& communicator, std::span<float> of_m
                             MPI_SUM, MPI_COMM_WORLD),
               "MPI_Allreduce");
   };
-  return {{"MPI_Allreduce", of_mpi, with_mpi},
-          {"kolo allocated", shared, with_kolo},
-          {"kolo ordinary", ordinary, with_kolo}};
+  std::vector<Way> ways = {{"MPI_Allreduce", memory.of_mpi, with_mpi}};
+  if (const auto with_gloo = gloo_all_reduce(communicator.rank(), communicator.size()))
+    ways.push_back({"gloo", memory.of_gloo, with_gloo});
+  ways.push_back({"kolo allocated", shared, with_kolo, true});
+  ways.push_back({"kolo ordinary", memory.ordinary, with_kolo, true});
+  return ways;
 }
 
 void run(const Options& options) {
   const auto communicator = mpi_communicator(options.mpi);
   const std::size_t largest =
       std::max(least_sample_bytes, *std::max_element(options.sizes.begin(), options.sizes.end()));
-  const auto memory = communicator.allocate(largest);
-  std::vector<float> of_mpi(largest / sizeof(float)), ordinary(largest / sizeof(float));
-  const std::span shared(reinterpret_cast<float*>(memory.get()), largest / sizeof(float));
-  const auto ways = ways_of(communicator, of_mpi, shared, ordinary);
+  const std::size_t count = largest / sizeof(float);
+  const auto allocated = communicator.allocate(largest);
+  const std::span shared(reinterpret_cast<float*>(allocated.get()), count);
+  OrdinaryMemory memory{std::vector<float>(count), std::vector<float>(count),
+                        std::vector<float>(count)};
+  const auto ways = ways_of(communicator, memory, shared);
   const bool is_printing = communicator.rank() == 0;
   if (is_printing && !options.json) {
     std::cout << mpi_library_version() << "; " << communicator.size() << " ranks, "
@@ -200,7 +226,7 @@ void run(const Options& options) {
     for (const Way& way : ways)
       check_sums(way, bytes / sizeof(float), communicator.rank(), communicator.size());
     const auto timings = measure(ways, bytes, options.seconds);
-    if (is_printing && !options.json) print_row(bytes, timings);
+    if (is_printing && !options.json) print_row(bytes, ways, timings);
     rows.push_back(as_json(bytes, ways, timings));
   }
   if (is_printing && options.json) {
