@@ -9,9 +9,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "cli/cpu_limits.h"
 #include "cli/supervise.h"
 #include "cli/terminal.h"
+#include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/mpi.h"
 

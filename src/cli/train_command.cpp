@@ -5,12 +5,12 @@
 
 #include "cli/allocator.h"
 #include "cli/commands.h"
-#include "cli/cpu_limits.h"
 #include "cli/launch_environment.h"
 #include "cli/launch_ranks.h"
 #include "cli/rank_guard.h"
 #include "cli/run_training.h"
 #include "cli/terminal.h"
+#include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/mpi.h"
 #include "kolo/config/factories.h"

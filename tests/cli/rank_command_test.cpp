@@ -3,12 +3,10 @@
 
 #include <gmock/gmock.h>
 
-#include "cli/cpu_limits.h"
 #include "cli/launch_ranks.h"
 #include "cli/launcher_noise.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
-#include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
@@ -122,28 +120,6 @@ TEST(RankCommand, SlurmJudgesItsOwnAllocation) {
   wish.oversubscribe = true;
   EXPECT_THAT(line(rank_command(wish, machine)), HasSubstr("--overcommit"));
   EXPECT_EQ(threads_per_rank(wish, facts(Launcher::srun, 2, {{"SLURM_CPUS_PER_TASK", "6"}})), 6);
-}
-
-TEST(CpuQuota, TakesTheTightestOfTheGroupsAbove) {
-  const TemporaryFolder folder;
-  folder.write("a/cpu.max", "max 100000\n");
-  folder.write("a/b/cpu.max", "150000 100000\n");
-  folder.write("a/b/c/cpu.max", "400000 100000\n");
-  EXPECT_EQ(cgroup_cpu_quota(folder.path(), "0::/a/b/c\n"), 1.5);
-  EXPECT_EQ(cgroup_cpu_quota(folder.path(), "0::/a\n"), std::nullopt);
-  folder.write("cpu/x/cpu.cfs_quota_us", "50000\n");
-  folder.write("cpu/x/cpu.cfs_period_us", "100000\n");
-  EXPECT_EQ(cgroup_cpu_quota(folder.path(), "4:memory:/x\n3:cpu,cpuacct:/x\n"), .5);
-  folder.write("cpu/x/cpu.cfs_quota_us", "-1\n");
-  EXPECT_EQ(cgroup_cpu_quota(folder.path(), "3:cpu,cpuacct:/x\n"), std::nullopt);
-}
-
-TEST(CpuQuota, LeavesAtLeastOneCpu) {
-  CpuLimits limits{.online = 8, .affinity = 8, .affinity_cores = 4, .quota = .5};
-  EXPECT_EQ(limits.cpus(), 1);
-  limits.quota = 6;
-  EXPECT_EQ(limits.cpus(), 6);
-  EXPECT_EQ(limits.cores(), 4);
 }
 
 TEST(LauncherNoise, DropsOnlyBoxesThatRepeatAFailure) {

@@ -3,9 +3,9 @@
 #include <filesystem>
 
 #include "cli/blas.h"
-#include "cli/cpu_limits.h"
 #include "cli/doctor/finding.h"
 #include "cli/launch_environment.h"
+#include "kolo/base/cpu_limits.h"
 
 namespace kolo {
 

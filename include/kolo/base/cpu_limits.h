@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace kolo {
 
@@ -19,6 +20,9 @@ struct CpuLimits {
 };
 
 [[nodiscard]] CpuLimits detect_cpu_limits();
+
+// The CPUs that this process may run on, ascending.
+[[nodiscard]] std::vector<int> allowed_cpus();
 
 // The tightest quota of the control group `self_cgroup` (the text of /proc/self/cgroup) belongs to
 // and of the groups above it, versions 1 and 2, below `root` (/sys/fs/cgroup).

@@ -1,4 +1,4 @@
-#include "cli/cpu_limits.h"
+#include "kolo/base/cpu_limits.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,21 +16,6 @@ namespace kolo {
 namespace fs = std::filesystem;
 
 namespace {
-
-// CPUs this process may run on; the set is made larger until the kernel's fits.
-std::vector<int> allowed_cpus() {
-  for (int capacity = 1024; capacity <= (1 << 20); capacity *= 4) {
-    std::vector<cpu_set_t> set(static_cast<std::size_t>(capacity) / CPU_SETSIZE + 1);
-    const std::size_t bytes = set.size() * sizeof(cpu_set_t);
-    if (sched_getaffinity(0, bytes, set.data()) != 0) continue;
-    std::vector<int> cpus;
-    for (int cpu = 0; cpu < capacity; ++cpu) {
-      if (CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes, set.data())) cpus.push_back(cpu);
-    }
-    return cpus;
-  }
-  return {};
-}
 
 std::string first_line(const fs::path& path) {
   std::ifstream file(path);
@@ -88,6 +73,21 @@ int under_quota(int count, const std::optional<double>& quota) {
 }
 
 }  // namespace
+
+std::vector<int> allowed_cpus() {
+  // The set is made larger until the kernel's fits.
+  for (int capacity = 1024; capacity <= (1 << 20); capacity *= 4) {
+    std::vector<cpu_set_t> set(static_cast<std::size_t>(capacity) / CPU_SETSIZE + 1);
+    const std::size_t bytes = set.size() * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, set.data()) != 0) continue;
+    std::vector<int> cpus;
+    for (int cpu = 0; cpu < capacity; ++cpu) {
+      if (CPU_ISSET_S(static_cast<std::size_t>(cpu), bytes, set.data())) cpus.push_back(cpu);
+    }
+    return cpus;
+  }
+  return {};
+}
 
 std::optional<double> cgroup_cpu_quota(const fs::path& root, const std::string& self_cgroup) {
   std::optional<double> tightest;
