@@ -161,6 +161,13 @@ Work Communicator::enqueue(std::function<void()> task, CallOptions options) cons
   return group_->submit(call_of(Collective::task, {}), std::move(options), std::move(task));
 }
 
+Work Communicator::enqueue(std::function<void(const Communicator&)> task,
+                           CallOptions options) const {
+  // The group waits for its tasks before it goes, so they need no share in it.
+  const Communicator borrowed(std::shared_ptr<Group>(std::shared_ptr<Group>(), group_.get()));
+  return enqueue([task = std::move(task), borrowed] { task(borrowed); }, std::move(options));
+}
+
 std::shared_ptr<std::byte> Communicator::allocate(std::size_t bytes) const {
   std::shared_ptr<std::byte> memory;
   const ConstBuffer size(nullptr, narrow<std::int64_t>(bytes), DataType::uint8);
@@ -181,7 +188,7 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
   std::shared_ptr<Backend> part;
   group_->run(call_of(Collective::split, {}), {},
               [&] { part = group_->backend->split(color, key); });
-  const auto number = group_->number_in_job * 1000 + ++group_->splits;
+  const auto number = group_->number_in_job * 1000 + ++group_->sequence->splits;
   if (!part) return std::nullopt;
   auto executor = part->capabilities().concurrent
                       ? std::make_shared<Executor>(part->capabilities().asynchronous)

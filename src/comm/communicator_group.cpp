@@ -33,10 +33,12 @@ Communicator::Group::~Group() {
   // sure to come: waiting might never end, so the job does.
   if (std::uncaught_exceptions() > exceptions_at_start_ && executor->is_pending())
     backend->abort(1);
+  // Tasks that are pending may still use this group.
+  if (executor->is_pending()) executor->submit([] {}).wait();
 }
 
 void Communicator::Group::prepare(CollectiveCall& call, CallOptions& options) {
-  call.number = ++calls_;
+  call.number = ++sequence->calls;
   call.group = number_in_job;
   call.name = std::move(options.name);
 }

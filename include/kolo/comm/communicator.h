@@ -85,6 +85,10 @@ class Communicator {
   // call this communicator: its collectives run at once then, before those asked for later. For
   // what takes several collectives with work between them.
   [[nodiscard]] Work enqueue(std::function<void()> task, CallOptions options = {}) const;
+  // The same for a function that is given this communicator. What it captures must not own it: the
+  // last handle can't go on the communication thread.
+  [[nodiscard]] Work enqueue(std::function<void(const Communicator&)> task,
+                             CallOptions options = {}) const;
 
   // Sets of ranks. Every rank of this communicator calls these, in the same order; those in a set
   // get a communicator of it, the others nothing. Sets are independent: where
@@ -105,6 +109,35 @@ class Communicator {
   // share memory.
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate_shared(std::size_t bytes) const;
 
+  // A handle over the same ranks in which every call is compared before it is done: ranks that call
+  // different collectives, or one with different counts, types, operations or roots, get an Error,
+  // all of them, that names the ranks and what each has called, on every back end and across nodes.
+  // It is also what join() needs. Shares this one's order, group number and the listeners it has by
+  // now; sets of ranks made from it are checked too, with joins of their own.
+  //
+  // Local, but every rank must use a checked handle for the same calls; keep one, made once. Costs
+  // an all-gather of 32 bytes a collective: on one node a few microseconds.
+  [[nodiscard]] Communicator checked() const;
+  [[nodiscard]] bool is_checked() const;
+
+  // For a rank whose data is used up before the others': takes part in whatever they do, until
+  // every rank has joined; returns the last one to join on all of them (the highest rank, where
+  // several were), which is the one to broadcast a final state from. Blocks; asynchronous
+  // collectives asked for before are done first. Afterwards all ranks are active again.
+  //
+  // What the active ranks get: reductions of their own values only, an average divided by how many
+  // they are; zeros where an all-gather or an all-to-all takes values of a joined rank (none at all
+  // in an uneven all-gather whose count for it is 0). In split() and subset() a joined rank is in
+  // no set. A broadcast from a joined rank is an Error on all ranks.
+  //
+  // An Error that the active ranks' calls lead to is thrown here too, and this rank is active then.
+  // Error for a communicator that is not checked().
+  int join() const;
+
+  // How many ranks contributed to the last collective that is done: size() except while ranks have
+  // joined.
+  [[nodiscard]] int active_ranks() const;
+
   // Who is told of every collective from now on, here and in sets of ranks made later.
   void add_listener(std::shared_ptr<CollectiveListener> listener) const;
   void remove_listener(const std::shared_ptr<CollectiveListener>& listener) const;
@@ -116,6 +149,8 @@ class Communicator {
   struct Group;
 
  private:
+  explicit Communicator(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+
   std::shared_ptr<Group> group_;
 };
 
