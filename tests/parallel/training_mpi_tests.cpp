@@ -1,0 +1,32 @@
+// The cases of training over several ranks under mpirun.
+#include <gmock/gmock.h>
+
+#include "kolo/comm/mpi.h"
+#include "parallel/training_cases.h"
+
+namespace kolo {
+namespace {
+
+using testing::RankCase;
+
+class TrainingMpi : public ::testing::TestWithParam<RankCase> {};
+
+TEST_P(TrainingMpi, Conformance) {
+  GetParam().run(mpi_communicator());
+}
+TEST_P(TrainingMpi, ConformanceWithoutSharedMemory) {
+  GetParam().run(mpi_communicator({.shared_memory = SharedMemory::off}));
+}
+
+std::string name_of_case(const ::testing::TestParamInfo<RankCase>& test) {
+  return test.param.name;
+}
+
+auto all_of(std::span<const RankCase> cases) {
+  return ::testing::ValuesIn(cases.begin(), cases.end());
+}
+
+INSTANTIATE_TEST_SUITE_P(PowerSgd, TrainingMpi, all_of(testing::power_sgd_cases()), name_of_case);
+
+}  // namespace
+}  // namespace kolo
