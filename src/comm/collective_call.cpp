@@ -8,7 +8,7 @@ std::string_view name_of(Collective collective) {
   constexpr std::string_view names[] = {
       "nothing",           "all-reduce",     "broadcast",  "all-gather",
       "uneven all-gather", "reduce-scatter", "all-to-all", "barrier",
-      "allocate",          "split",          "task"};
+      "allocate",          "split",          "task",       "join"};
   return names[static_cast<std::size_t>(collective)];
 }
 

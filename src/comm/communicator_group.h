@@ -31,14 +31,19 @@ struct Communicator::Group {
   std::shared_ptr<Backend> backend;
   std::shared_ptr<Executor> executor;
   std::uint32_t number_in_job = 0;  // Communicator::group()
-  std::atomic<std::uint32_t> splits = 0;
+
+  // Where the ranks are in what they do together; plain and checked handles are in one sequence.
+  struct Sequence {
+    std::atomic<std::uint64_t> calls = 0;
+    std::atomic<std::uint32_t> splits = 0;
+  };
+  std::shared_ptr<Sequence> sequence = std::make_shared<Sequence>();
 
  private:
   void prepare(CollectiveCall& call, CallOptions& options);
 
   std::mutex mutex_;
   std::shared_ptr<const Listeners> listeners_;  // never changed in place: calls keep what they see
-  std::atomic<std::uint64_t> calls_ = 0;
   int exceptions_at_start_;
 };
 

@@ -20,6 +20,7 @@ enum class Collective : std::uint32_t {
   allocate,
   split,
   task,  // a function given to Communicator::enqueue
+  join,  // a rank without data takes part in the others' collectives; only on that rank
 };
 
 [[nodiscard]] std::string_view name_of(Collective collective);

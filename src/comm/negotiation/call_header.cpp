@@ -1,0 +1,149 @@
+#include "comm/negotiation/call_header.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace kolo {
+
+namespace {
+
+constexpr std::size_t most_calls_shown = 4;
+constexpr std::size_t most_ranges_shown = 6;
+constexpr auto advice = "all ranks must make the same calls in the same order";
+
+// A bijection of 64-bit numbers that leaves no pattern (the last steps of SplitMix64; Steele, Lea
+// and Flood, "Fast splittable pseudorandom number generators", 2014).
+std::uint64_t mixed(std::uint64_t value) {
+  value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9U;
+  value = (value ^ value >> 27) * 0x94D049BB133111EBU;
+  return value ^ value >> 31;
+}
+
+std::uint64_t mixed(std::uint64_t state, std::int64_t value) {
+  return mixed(state + 0x9E3779B97F4A7C15U + static_cast<std::uint64_t>(value));
+}
+
+// Ranks that say the same.
+struct Party {
+  std::string what;
+  std::vector<int> ranks;
+};
+
+// The largest party first, of equal ones that with the lowest rank.
+std::string describe_parties(std::vector<Party> parties) {
+  std::stable_sort(parties.begin(), parties.end(),
+                   [](const Party& a, const Party& b) { return a.ranks.size() > b.ranks.size(); });
+  std::vector<std::string> shown;
+  for (const Party& party : std::span(parties).first(std::min(parties.size(), most_calls_shown))) {
+    shown.push_back(fmt::format("{} {} {}", party.ranks.size() == 1 ? "rank" : "ranks",
+                                list_of_ranks(party.ranks), party.what));
+  }
+  if (parties.size() > most_calls_shown)
+    shown.push_back(fmt::format("{} other calls elsewhere", parties.size() - most_calls_shown));
+  return fmt::format("{}", fmt::join(shown, "; "));
+}
+
+// Adds a rank to the party for which `is_member` holds, or founds one.
+template <typename Predicate>
+void enlist(std::vector<Party>& parties, int rank, std::string what, const Predicate& is_member) {
+  const auto party = std::find_if(parties.begin(), parties.end(), [&](const Party& candidate) {
+    return is_member(candidate.ranks.front());
+  });
+  if (party == parties.end())
+    parties.push_back({std::move(what), {rank}});
+  else
+    party->ranks.push_back(rank);
+}
+
+}  // namespace
+
+std::string CallHeader::describe() const {
+  CollectiveCall call;
+  call.collective = collective;
+  call.type = static_cast<DataType>(type);
+  call.detail = detail;
+  call.count = count;
+  return shared == 0 ? call.describe() : fmt::format("{}, shared", call.describe());
+}
+
+bool is_same_call(const CallHeader& a, const CallHeader& b) {
+  if (a.collective != b.collective || a.type != b.type) return false;
+  if (a.collective == Collective::all_to_all) return true;
+  return a.detail == b.detail && a.shared == b.shared && a.count == b.count &&
+         a.fingerprint == b.fingerprint;
+}
+
+int first_active_rank(std::span<const CallHeader> headers) {
+  const auto first = std::find_if(headers.begin(), headers.end(),
+                                  [](const CallHeader& header) { return header.is_active(); });
+  return first == headers.end() ? -1 : static_cast<int>(first - headers.begin());
+}
+
+std::uint64_t fingerprint_of(std::span<const std::int64_t> counts) {
+  std::uint64_t state = 0;
+  for (const std::int64_t count : counts) state = mixed(state, count);
+  return state;
+}
+
+std::uint64_t all_to_all_fingerprint(int rank, std::span<const std::int64_t> send_counts,
+                                     std::span<const std::int64_t> receive_counts) {
+  const auto of_parcel = [](std::int64_t from, std::int64_t to, std::int64_t count) {
+    return mixed(mixed(mixed(0, from), to), count);
+  };
+  std::uint64_t balance = 0;
+  for (std::size_t peer = 0; peer < send_counts.size(); ++peer) {
+    balance += of_parcel(rank, static_cast<std::int64_t>(peer), send_counts[peer]);
+    balance -= of_parcel(static_cast<std::int64_t>(peer), rank, receive_counts[peer]);
+  }
+  return balance;
+}
+
+std::string list_of_ranks(std::span<const int> ranks) {
+  std::vector<std::string> ranges;
+  std::size_t begin = 0;
+  while (begin < ranks.size() && ranges.size() < most_ranges_shown) {
+    std::size_t end = begin + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    ranges.push_back(end == begin + 1 ? fmt::format("{}", ranks[begin])
+                                      : fmt::format("{}-{}", ranks[begin], ranks[end - 1]));
+    begin = end;
+  }
+  const auto list = fmt::format("{}", fmt::join(ranges, ", "));
+  return begin == ranks.size() ? list : fmt::format("{} and {} more", list, ranks.size() - begin);
+}
+
+std::string describe_mismatch(std::span<const CallHeader> headers) {
+  std::vector<Party> parties;
+  for (std::size_t rank = 0; rank < headers.size(); ++rank) {
+    if (!headers[rank].is_active()) continue;
+    enlist(parties, static_cast<int>(rank), headers[rank].describe(), [&](int member) {
+      return is_same_call(headers[static_cast<std::size_t>(member)], headers[rank]);
+    });
+  }
+  return fmt::format("comm: ranks called different collectives: {}; {}",
+                     describe_parties(std::move(parties)), advice);
+}
+
+std::string describe_count_mismatch(std::span<const CallHeader> headers,
+                                    std::span<const std::int64_t> counts) {
+  const std::size_t size = headers.size();
+  std::vector<Party> parties;
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    if (!headers[rank].is_active()) continue;
+    enlist(
+        parties, static_cast<int>(rank),
+        fmt::format("[{}]", fmt::join(counts.subspan(rank * size, size), ", ")), [&](int member) {
+          return headers[static_cast<std::size_t>(member)].fingerprint == headers[rank].fingerprint;
+        });
+  }
+  const auto first = static_cast<std::size_t>(first_active_rank(headers));
+  return fmt::format(
+      "comm: {}: ranks passed different counts by rank: {}; every rank must pass "
+      "the same, for example from an all-gather of their own counts",
+      headers[first].describe(), describe_parties(std::move(parties)));
+}
+
+}  // namespace kolo

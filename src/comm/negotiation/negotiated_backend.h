@@ -1,0 +1,94 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "comm/negotiation/call_header.h"
+#include "kolo/comm/backend.h"
+
+namespace kolo {
+
+// A back end over which the ranks first tell each other what they are about to do: a header each,
+// by one small all-gather of the back end below. So a call in which they differ is an Error on all
+// of them, whatever the back end, and ranks without data can take part in what the others do.
+//
+// While nobody has joined, the header is all that a collective costs more (a barrier is the header
+// alone).
+//
+// Every header says whether its rank has joined, so all ranks know of each other's state after it
+// and take the same path: an average over some of the ranks is a sum and a division (of float32
+// copies where the type has 16 bits, so that no sum overflows and results are those of the active
+// ranks alone), counts by rank travel in one more small collective.
+//
+// An Error in the negotiation is thrown on all ranks, the joined ones included, and makes them
+// active again.
+class NegotiatedBackend final : public Backend {
+ public:
+  explicit NegotiatedBackend(std::shared_ptr<Backend> inner);
+
+  [[nodiscard]] const Topology& topology() const override { return inner_->topology(); }
+  [[nodiscard]] Capabilities capabilities() const override { return inner_->capabilities(); }
+
+  void all_reduce(const Buffer& buffer, ReduceOp op) override;
+  void broadcast(const Buffer& buffer, int root) override;
+  void all_gather(const ConstBuffer& input, const Buffer& output) override;
+  void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
+                         std::span<const std::int64_t> counts) override;
+  void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op) override;
+  void all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
+                  const Buffer& output, std::span<const std::int64_t> receive_counts) override;
+  void barrier() override;
+  [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate_shared(std::size_t bytes) override;
+  [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
+  void abort(int exit_code) noexcept override { inner_->abort(exit_code); }
+
+  // How far a rank is in its communicator's sequence of calls. Joined ranks miss some; after a join
+  // everyone gets what the furthest has, so that numbers agree again.
+  struct Progress {
+    std::uint64_t calls = 0;
+    std::uint32_t splits = 0;
+  };
+  struct JoinResult {
+    int last_rank = 0;
+    Progress progress;
+  };
+
+  // Takes part in what the others do until they have all joined.
+  [[nodiscard]] JoinResult join(Progress mine);
+
+  // How many ranks contributed to the last collective.
+  [[nodiscard]] int active_ranks() const { return active_ranks_.load(std::memory_order_relaxed); }
+
+ private:
+  void negotiate(const CallHeader& mine, std::span<const std::int64_t> counts = {});
+  void exchange(const CallHeader& mine);
+  void note_joined();
+  void check_calls(std::span<const std::int64_t> counts);
+  [[noreturn]] void fail(const std::string& message);
+  [[nodiscard]] bool has_joined_ranks() const { return active_ranks() < topology().size; }
+  [[nodiscard]] JoinResult end_of_join();
+
+  // The collectives proper, after the negotiation; on joined ranks too.
+  void reduce_all(const Buffer& buffer, ReduceOp op);
+  void reduce_and_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op);
+  [[nodiscard]] std::vector<std::int64_t> gather_counts(std::span<const std::int64_t> mine) const;
+  void check_all_to_all_counts(std::span<const std::int64_t> all_counts);
+
+  // What a joined rank does in the call that the active ranks make.
+  void take_part(const CallHeader& call);
+  void take_part_in_reduction(const CallHeader& call);
+  void take_part_in_uneven_gather(DataType type);
+  void take_part_in_all_to_all(DataType type);
+
+  std::shared_ptr<Backend> inner_;
+  std::vector<CallHeader> headers_;  // of the present call, by rank
+  std::vector<bool> joined_;         // by rank
+  int last_joined_ = 0;
+  std::atomic<int> active_ranks_;
+};
+
+}  // namespace kolo
