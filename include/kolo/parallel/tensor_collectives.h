@@ -1,40 +1,121 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
+#include <vector>
 
 #include <torch/torch.h>
 
 #include "kolo/comm/communicator.h"
+#include "kolo/parallel/result_work.h"
+#include "kolo/parallel/tensor_buffer.h"
 
 // Collectives on tensors of any strides, any shape (also without elements or without dimensions)
 // and every dtype of DataType, in CPU memory. A tensor that is not contiguous costs a copy each
-// way. Every rank passes the same shape and dtype, unless said otherwise; all of these block.
+// way. Nothing here is seen by autograd (differentiable_collectives.h is).
+//
+// Every rank calls the same ones in the same order, with the same dtype and shape unless said
+// otherwise. Each comes in a blocking form and one that returns at once, named ..._async, which
+// runs on the communication thread: until it is done its tensors must not be written, nor read
+// where it writes them; it keeps them alive. CallOptions::name is shown by the watch, in errors and
+// in timelines.
+//
+// The forms for several tensors travel as one collective for each dtype among them, through a
+// buffer that they are copied into and out of; every rank passes as many tensors, in the same
+// order.
 namespace kolo {
 
-// Error for a dtype that has no DataType (complex, quantised).
-[[nodiscard]] DataType data_type_of(torch::ScalarType type);
-[[nodiscard]] torch::ScalarType scalar_type_of(DataType type);
-
-// The memory of a contiguous tensor.
-[[nodiscard]] Buffer buffer_of(const torch::Tensor& contiguous);
+// Every element is multiplied by `prescale` before the reduction and by `postscale` behind it.
+// Integers are multiplied in double and rounded towards zero, as Horovod does (so those beyond 2^53
+// lose digits); booleans can't be scaled (Error).
+struct ReduceOptions {
+  ReduceOp op = ReduceOp::sum;
+  double prescale = 1;
+  double postscale = 1;
+  CallOptions call = {};
+};
 
 // In place.
 void all_reduce(const Communicator& communicator, const torch::Tensor& tensor,
+                const ReduceOptions& options);
+void all_reduce(const Communicator& communicator, const torch::Tensor& tensor,
                 ReduceOp op = ReduceOp::sum);
-void broadcast(const Communicator& communicator, const torch::Tensor& tensor, int root = 0);
+void all_reduce(const Communicator& communicator, torch::TensorList tensors,
+                const ReduceOptions& options = {});
+[[nodiscard]] TensorWork all_reduce_async(const Communicator& communicator,
+                                          const torch::Tensor& tensor,
+                                          const ReduceOptions& options = {});
+[[nodiscard]] TensorListWork all_reduce_async(const Communicator& communicator,
+                                              torch::TensorList tensors,
+                                              const ReduceOptions& options = {});
 
-// Concatenated along the first dimension: [size() * n, ...] from everybody's [n, ...]; a tensor
-// without dimensions counts as [1].
+// The reduction in a new tensor.
+[[nodiscard]] torch::Tensor all_reduced(const Communicator& communicator,
+                                        const torch::Tensor& tensor,
+                                        const ReduceOptions& options = {});
+[[nodiscard]] TensorWork all_reduced_async(const Communicator& communicator,
+                                           const torch::Tensor& tensor,
+                                           const ReduceOptions& options = {});
+
+// In place: root's values on every rank.
+void broadcast(const Communicator& communicator, const torch::Tensor& tensor, int root = 0,
+               CallOptions call = {});
+void broadcast(const Communicator& communicator, torch::TensorList tensors, int root = 0,
+               CallOptions call = {});
+[[nodiscard]] TensorWork broadcast_async(const Communicator& communicator,
+                                         const torch::Tensor& tensor, int root = 0,
+                                         CallOptions call = {});
+[[nodiscard]] TensorListWork broadcast_async(const Communicator& communicator,
+                                             torch::TensorList tensors, int root = 0,
+                                             CallOptions call = {});
+
+// Concatenated along the first dimension, in the order of ranks: [n0 + n1 + ..., ...] from [n0,
+// ...], [n1, ...] ... A tensor without dimensions counts as [1]. The first dimensions may differ,
+// also be 0. The shapes are exchanged first (128 bytes a rank); where dtypes or the other
+// dimensions differ, Error on every rank that names both.
 [[nodiscard]] torch::Tensor all_gather(const Communicator& communicator,
-                                       const torch::Tensor& tensor);
+                                       const torch::Tensor& tensor, CallOptions call = {});
+[[nodiscard]] std::vector<torch::Tensor> all_gather(const Communicator& communicator,
+                                                    torch::TensorList tensors,
+                                                    CallOptions call = {});
+[[nodiscard]] TensorWork all_gather_async(const Communicator& communicator,
+                                          const torch::Tensor& tensor, CallOptions call = {});
+[[nodiscard]] TensorListWork all_gather_async(const Communicator& communicator,
+                                              torch::TensorList tensors, CallOptions call = {});
 
-// [n, ...] from everybody's [size() * n, ...]: this rank's part of the reduction.
+// This rank's rows of the reduction: [n / size(), ...] from everybody's [n, ...]. Where the ranks
+// don't divide n, the first n % size() ranks get one row more (and the collective costs a padded
+// copy). A tensor without dimensions counts as [1].
+[[nodiscard]] torch::Tensor reduce_scatter(const Communicator& communicator,
+                                           const torch::Tensor& tensor,
+                                           const ReduceOptions& options);
 [[nodiscard]] torch::Tensor reduce_scatter(const Communicator& communicator,
                                            const torch::Tensor& tensor,
                                            ReduceOp op = ReduceOp::sum);
+[[nodiscard]] std::vector<torch::Tensor> reduce_scatter(const Communicator& communicator,
+                                                        torch::TensorList tensors,
+                                                        const ReduceOptions& options = {});
+[[nodiscard]] TensorWork reduce_scatter_async(const Communicator& communicator,
+                                              const torch::Tensor& tensor,
+                                              const ReduceOptions& options = {});
+[[nodiscard]] TensorListWork reduce_scatter_async(const Communicator& communicator,
+                                                  torch::TensorList tensors,
+                                                  const ReduceOptions& options = {});
 
-// Several tensors, one after the other.
-void broadcast(const Communicator& communicator, std::span<const torch::Tensor> tensors,
-               int root = 0);
+struct ReceivedRows {
+  torch::Tensor tensor;              // the rows sent here, in the order of ranks
+  std::vector<std::int64_t> splits;  // how many rows each rank has sent
+};
+
+// Rank r gets the next splits[r] rows of this rank's tensor [n, ...]; no splits: n / size() each.
+// The splits and shapes are exchanged first. Where a rank's splits don't add up to its n, or
+// dtypes or the dimensions behind the first differ, Error on every rank.
+[[nodiscard]] ReceivedRows all_to_all(const Communicator& communicator, const torch::Tensor& tensor,
+                                      std::span<const std::int64_t> splits = {},
+                                      CallOptions call = {});
+[[nodiscard]] ResultWork<ReceivedRows> all_to_all_async(const Communicator& communicator,
+                                                        const torch::Tensor& tensor,
+                                                        std::span<const std::int64_t> splits = {},
+                                                        CallOptions call = {});
 
 }  // namespace kolo

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "kolo/comm/communicator.h"
+
+// Small objects that are not tensors (bytes, JSON, text), and single numbers. All of these block.
+namespace kolo {
+
+// Root's bytes on every rank; what the others pass is ignored. Two collectives: the length, then
+// the bytes.
+[[nodiscard]] std::string broadcast_bytes(const Communicator& communicator, std::string_view bytes,
+                                          int root = 0, CallOptions call = {});
+
+// Every rank's bytes, by rank; the lengths may differ. Two collectives: the lengths, then the
+// bytes.
+[[nodiscard]] std::vector<std::string> all_gather_bytes(const Communicator& communicator,
+                                                        std::string_view bytes,
+                                                        CallOptions call = {});
+
+// The mean over the ranks of a metric, each rank's weighed by `weight` (its number of samples, for
+// example): sum(weight * value) / sum(weight). A rank of weight 0 doesn't count, whatever its
+// value; NaN when all have weight 0. InputError for a weight below 0 or not finite, on every rank.
+[[nodiscard]] double average(const Communicator& communicator, double value, double weight = 1,
+                             CallOptions call = {});
+
+// The same for every element of a tensor of a floating dtype, in a new tensor; computed in that
+// dtype, float16 and bfloat16 in float32. The same shape on every rank.
+[[nodiscard]] torch::Tensor average(const Communicator& communicator, const torch::Tensor& values,
+                                    double weight = 1, CallOptions call = {});
+
+}  // namespace kolo

@@ -1,0 +1,84 @@
+#include "kolo/parallel/object_collectives.h"
+
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/parallel/tensor_buffer.h"
+
+namespace kolo {
+
+namespace {
+
+// The weights' sum. Every rank learns of a weight that can't be, so that all of them stop.
+double sum_of_weights(const Communicator& communicator, double weight, const CallOptions& call) {
+  const bool is_valid = std::isfinite(weight) && weight >= 0;
+  std::array<double, 2> sums = {is_valid ? weight : 0, is_valid ? 0. : 1.};
+  communicator.all_reduce(std::span(sums), ReduceOp::sum, call);
+  if (sums[1] > 0) {
+    throw InputError(fmt::format(
+        "parallel: average: {} of the ranks passed a weight that is negative or not finite (rank "
+        "{}: {}); expected the number of samples, or anything else of at least 0",
+        sums[1], communicator.rank(), weight));
+  }
+  return sums[0];
+}
+
+}  // namespace
+
+std::string broadcast_bytes(const Communicator& communicator, std::string_view bytes, int root,
+                            CallOptions call) {
+  auto length = narrow<std::int64_t>(bytes.size());
+  communicator.broadcast(std::span(&length, 1), root, call);
+  std::string result = communicator.rank() == root
+                           ? std::string(bytes)
+                           : std::string(static_cast<std::size_t>(length), '\0');
+  communicator.broadcast(Buffer(result.data(), length, DataType::uint8), root, std::move(call));
+  return result;
+}
+
+std::vector<std::string> all_gather_bytes(const Communicator& communicator, std::string_view bytes,
+                                          CallOptions call) {
+  const auto mine = narrow<std::int64_t>(bytes.size());
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(std::span(&mine, 1), std::span(lengths), call);
+  std::int64_t total = 0;
+  for (const std::int64_t length : lengths) total = checked_add(total, length);
+  std::string all(static_cast<std::size_t>(total), '\0');
+  communicator.all_gather_uneven(ConstBuffer(bytes.data(), mine, DataType::uint8),
+                                 Buffer(all.data(), total, DataType::uint8), lengths,
+                                 std::move(call));
+  std::vector<std::string> by_rank;
+  std::size_t begin = 0;
+  for (const std::int64_t length : lengths) {
+    by_rank.push_back(all.substr(begin, static_cast<std::size_t>(length)));
+    begin += static_cast<std::size_t>(length);
+  }
+  return by_rank;
+}
+
+double average(const Communicator& communicator, double value, double weight, CallOptions call) {
+  return average(communicator, torch::tensor(value, torch::kDouble), weight, std::move(call))
+      .item<double>();
+}
+
+torch::Tensor average(const Communicator& communicator, const torch::Tensor& values, double weight,
+                      CallOptions call) {
+  const torch::NoGradGuard no_gradient;
+  const auto type = values.scalar_type();
+  if (!torch::isFloatingType(type)) {
+    throw Error(
+        fmt::format("parallel: average: a tensor of {} has no mean; convert it to a floating dtype",
+                    torch::toString(type)));
+  }
+  const double total = sum_of_weights(communicator, weight, call);
+  const auto wide = size_of(data_type_of(type)) < sizeof(float) ? torch::kFloat : type;
+  torch::Tensor sum = torch::zeros(values.sizes(), values.options().dtype(wide));
+  if (weight > 0) sum.add_(values.detach().to(wide), weight);
+  communicator.all_reduce(buffer_of(sum), ReduceOp::sum, std::move(call));
+  return sum.div_(total).to(type);
+}
+
+}  // namespace kolo

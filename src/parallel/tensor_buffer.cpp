@@ -1,0 +1,76 @@
+#include "kolo/parallel/tensor_buffer.h"
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+DataType data_type_of(torch::ScalarType type) {
+  switch (type) {
+    case torch::kDouble:
+      return DataType::float64;
+    case torch::kFloat:
+      return DataType::float32;
+    case torch::kHalf:
+      return DataType::float16;
+    case torch::kBFloat16:
+      return DataType::bfloat16;
+    case torch::kLong:
+      return DataType::int64;
+    case torch::kInt:
+      return DataType::int32;
+    case torch::kShort:
+      return DataType::int16;
+    case torch::kChar:
+      return DataType::int8;
+    case torch::kByte:
+      return DataType::uint8;
+    case torch::kBool:
+      return DataType::boolean;
+    default:
+      throw Error(
+          fmt::format("parallel: collectives take no tensors of {}; convert to one of float64, "
+                      "float32, float16, bfloat16, "
+                      "int64, int32, int16, int8, uint8, bool",
+                      torch::toString(type)));
+  }
+}
+
+torch::ScalarType scalar_type_of(DataType type) {
+  switch (type) {
+    case DataType::float64:
+      return torch::kDouble;
+    case DataType::float32:
+      return torch::kFloat;
+    case DataType::float16:
+      return torch::kHalf;
+    case DataType::bfloat16:
+      return torch::kBFloat16;
+    case DataType::int64:
+      return torch::kLong;
+    case DataType::int32:
+      return torch::kInt;
+    case DataType::int16:
+      return torch::kShort;
+    case DataType::int8:
+      return torch::kChar;
+    case DataType::uint8:
+      return torch::kByte;
+    case DataType::boolean:
+      return torch::kBool;
+  }
+  return torch::kFloat;
+}
+
+Buffer buffer_of(const torch::Tensor& contiguous) {
+  if (!contiguous.device().is_cpu() || !contiguous.is_contiguous()) {
+    throw Error(fmt::format(
+        "parallel: a collective's buffer must be a contiguous tensor in CPU memory; got one of {} "
+        "on {}; move it with .cpu()",
+        torch::toString(contiguous.scalar_type()), contiguous.device().str()));
+  }
+  return {contiguous.data_ptr(), contiguous.numel(), data_type_of(contiguous.scalar_type())};
+}
+
+}  // namespace kolo
