@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "kolo/comm/communicator.h"
+#include "kolo/parallel/arena_optimizer.h"
+#include "kolo/parallel/gradient_hook.h"
+
+namespace kolo {
+
+// A fused optimizer over an arena that keeps only this rank's part of the state: ZeRO, stage 1
+// (Rajbhandari et al., SC20). Every bucket is cut into as many equal parts as there are ranks. A
+// step reduces a rank's part of the gradients, updates its part of the parameters and gathers
+// everybody's, which moves as many bytes as the all-reduce it takes the place of. What is left of a
+// bucket, fewer than 16 elements a rank, every rank updates for itself.
+//
+// With the same order of reduction the parameters are, bit for bit, those of ArenaOptimizer.
+// Parameters of float32 or float64. The ranks make the same calls in the same order. One step:
+//
+//   backward, with gradient_hook() in the reducer
+//   optional: wait for all buckets, clip_gradients()
+//   for every bucket: wait for its gradients, update()
+//   finish()
+class ShardedArenaOptimizer {
+ public:
+  using NamedState = ArenaOptimizer::NamedState;
+
+  ShardedArenaOptimizer(Communicator communicator, std::shared_ptr<const ParameterArena> arena,
+                        std::shared_ptr<const FlatOptimizer> optimizer);
+
+  // Averages only what this rank's update() reads: afterwards a bucket holds averages in this
+  // rank's part and what is left over, and this rank's own gradients elsewhere. (Fully averaged
+  // gradients will do as well, at twice the traffic.)
+  [[nodiscard]] std::shared_ptr<GradientHook> gradient_hook() const;
+
+  // The global norm of the averaged gradients, all parameters taken together. Collective: one
+  // number travels. For all buckets at once, after their averaging and before the first update().
+  [[nodiscard]] double gradient_norm() const;
+  // Scales the gradients by maximum_norm / (norm + 1e-6) when that is below 1, as
+  // torch::nn::utils::clip_grad_norm_ does; a norm that is not finite scales nothing. Returns the
+  // norm. Collective.
+  double clip_gradients(double maximum_norm) const;
+
+  // One step for one bucket, of which the others' parts begin to be gathered; `step` counts from 1.
+  void update(std::size_t bucket, double learning_rate, std::int64_t step);
+  // Blocks until all parameters are here. Before the next forward pass.
+  void finish();
+
+  // The whole state, as ArenaOptimizer::named_state() gives it: a checkpoint of it suits any number
+  // of ranks, and unsharded training. Collective; every rank gets a copy of its own, as large as
+  // all ranks' state together.
+  [[nodiscard]] std::vector<NamedState> gather_state() const;
+  // Keeps this rank's part of a whole state. Not collective. Error, with nothing changed, for names
+  // that are missing, too many, or have another shape or type.
+  void load_state(std::span<const NamedState> whole);
+
+  // Bytes of state that this rank holds.
+  [[nodiscard]] std::int64_t state_bytes() const;
+
+  [[nodiscard]] const FlatOptimizer& algorithm() const { return *optimizer_; }
+
+ private:
+  template <typename T>
+  void update_typed(std::size_t bucket, double learning_rate, std::int64_t step) const;
+  [[nodiscard]] std::vector<torch::Tensor> owned(const torch::Tensor& flat) const;
+
+  Communicator communicator_;
+  std::shared_ptr<const ParameterArena> arena_;
+  std::shared_ptr<const FlatOptimizer> optimizer_;
+  // By state, by bucket: this rank's part and, behind it, what is left over.
+  std::vector<std::vector<torch::Tensor>> state_;
+  std::vector<Work> gathers_;
+};
+
+}  // namespace kolo

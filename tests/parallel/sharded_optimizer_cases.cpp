@@ -1,0 +1,196 @@
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/sharded_arena_optimizer.h"
+#include "kolo/parallel/tensor_collectives.h"
+#include "parallel/small_network.h"
+#include "parallel/training_cases.h"
+#include "support/errors.h"
+
+namespace kolo::testing {
+
+namespace {
+
+constexpr std::int64_t hidden = 50;
+
+// A bucket a parameter, some shorter than 16 elements a rank; and one for all.
+const BucketLimits tiny{1, 1}, large{1 << 20, 1 << 20};
+
+// A replica, its arena, and what a reducer would do for it.
+struct Replica {
+  Replica(const Communicator& ranks, const BucketLimits& limits, torch::ScalarType type)
+      : communicator(ranks), network(hidden) {
+    network.to(type);
+    arena = std::make_shared<ParameterArena>(ranks, network, limits);
+  }
+
+  // This rank's own gradients, in the arena; the gaps between them are zeros.
+  void backward(std::int64_t step) {
+    const auto begin = (step * communicator.size() + communicator.rank()) * 4;
+    network.zero_grad();
+    mean_loss(network, samples(begin, begin + 4, network.first->weight.scalar_type())).backward();
+    const torch::NoGradGuard no_gradient;
+    for (std::size_t index = 0; index < arena->parameters().size(); ++index)
+      arena->gradient_view(index).copy_(arena->parameters()[index].grad());
+  }
+
+  void average(GradientHook& hook) const {
+    for (std::size_t index = 0; index < arena->buckets(); ++index) {
+      GradientBucket bucket;
+      bucket.index = index;
+      bucket.flat = arena->flat_gradients(index);
+      hook.average(communicator, bucket);
+    }
+  }
+
+  void all_reduce_gradients() const {
+    for (std::size_t index = 0; index < arena->buckets(); ++index)
+      all_reduce(communicator, arena->flat_gradients(index), ReduceOp::average);
+  }
+
+  Communicator communicator;
+  SmallNetwork network;
+  std::shared_ptr<ParameterArena> arena;
+};
+
+template <typename Optimizer>
+void update_all(Optimizer& optimizer, const ParameterArena& arena, std::int64_t step) {
+  for (std::size_t bucket = 0; bucket < arena.buckets(); ++bucket)
+    optimizer.update(bucket, .02, step);
+}
+
+// Bit for bit where both reduce in the order of ranks; otherwise but for rounding.
+void expect_equal(const Communicator& communicator, const torch::Tensor& a,
+                  const torch::Tensor& b) {
+  const bool one_order =
+      communicator.capabilities().shared_memory && communicator.topology().nodes == 1;
+  const bool is_equal =
+      one_order || communicator.size() <= 2 ? a.equal(b) : a.allclose(b, 1e-6, 1e-6);
+  EXPECT_TRUE(is_equal) << (a - b).abs().max();
+}
+
+void expect_same_training(const Communicator& communicator, const BucketLimits& limits,
+                          torch::ScalarType type,
+                          const std::shared_ptr<const FlatOptimizer>& algorithm) {
+  Replica sharded(communicator, limits, type), whole(communicator, limits, type);
+  ShardedArenaOptimizer optimizer(communicator, sharded.arena, algorithm);
+  ArenaOptimizer reference(whole.arena, algorithm);
+  const auto hook = optimizer.gradient_hook();
+  for (std::int64_t step = 0; step < 6; ++step) {
+    sharded.backward(step);
+    sharded.average(*hook);
+    whole.backward(step);
+    whole.all_reduce_gradients();
+    update_all(optimizer, *sharded.arena, step + 1);
+    optimizer.finish();
+    update_all(reference, *whole.arena, step + 1);
+  }
+  for (std::size_t index = 0; index < sharded.arena->parameters().size(); ++index)
+    expect_equal(communicator, sharded.arena->parameters()[index],
+                 whole.arena->parameters()[index]);
+  const auto gathered = optimizer.gather_state();
+  const auto expected = reference.named_state();
+  ASSERT_EQ(gathered.size(), expected.size());
+  for (std::size_t index = 0; index < gathered.size(); ++index) {
+    EXPECT_EQ(gathered[index].name, expected[index].name);
+    expect_equal(communicator, gathered[index].tensor, expected[index].tensor);
+  }
+  EXPECT_EQ(hook->bytes_sent(),
+            communicator.size() == 1 ? 0 : 6 * sharded.arena->plan().total_bytes);
+}
+
+void it_trains_like_the_unsharded_one(const Communicator& communicator) {
+  const std::shared_ptr<const FlatOptimizer> adam = make_adam({.weight_decay = .01});
+  const std::shared_ptr<const FlatOptimizer> momentum = make_sgd({.momentum = .9});
+  const std::shared_ptr<const FlatOptimizer> plain = make_sgd({});
+  expect_same_training(communicator, tiny, torch::kDouble, adam);
+  expect_same_training(communicator, large, torch::kDouble, adam);
+  expect_same_training(communicator, tiny, torch::kFloat, momentum);
+  expect_same_training(communicator, large, torch::kFloat, plain);
+}
+
+void a_rank_holds_its_part_of_the_state(const Communicator& communicator) {
+  Replica replica(communicator, large, torch::kFloat);
+  const ShardedArenaOptimizer optimizer(communicator, replica.arena, make_adam({}));
+  const std::int64_t whole = 2 * replica.arena->plan().total_bytes;
+  EXPECT_GE(optimizer.state_bytes(), whole / communicator.size());
+  // What is left over is below 16 elements a rank, of two states.
+  EXPECT_LE(optimizer.state_bytes(),
+            whole / communicator.size() + 2 * 16 * 4 * communicator.size());
+}
+
+void state_survives_a_checkpoint(const Communicator& communicator) {
+  Replica first(communicator, tiny, torch::kDouble);
+  ShardedArenaOptimizer optimizer(communicator, first.arena, make_adam({}));
+  const auto hook = optimizer.gradient_hook();
+  const auto step_of = [&](Replica& replica, ShardedArenaOptimizer& of, std::int64_t step) {
+    replica.backward(step);
+    replica.average(*hook);
+    update_all(of, *replica.arena, step + 1);
+    of.finish();
+  };
+  step_of(first, optimizer, 0);
+  // Resumed with other buckets, which are cut for the ranks elsewhere.
+  Replica second(communicator, large, torch::kDouble);
+  ShardedArenaOptimizer resumed(communicator, second.arena, make_adam({}));
+  auto state = optimizer.gather_state();
+  resumed.load_state(state);
+  {
+    const torch::NoGradGuard no_gradient;
+    for (std::size_t index = 0; index < first.arena->parameters().size(); ++index)
+      second.arena->parameters()[index].copy_(first.arena->parameters()[index]);
+  }
+  step_of(first, optimizer, 1);
+  step_of(second, resumed, 1);
+  for (std::size_t index = 0; index < first.arena->parameters().size(); ++index) {
+    EXPECT_TRUE(
+        first.arena->parameters()[index].allclose(second.arena->parameters()[index], 1e-12, 1e-14));
+  }
+  state.back().name = "other";
+  EXPECT_THAT(message_of<Error>([&] { resumed.load_state(state); }),
+              ::testing::HasSubstr("has no second.bias.exp_avg_sq"));
+}
+
+void clipping_equals_clipping_of_the_average(const Communicator& communicator) {
+  Replica sharded(communicator, tiny, torch::kDouble), whole(communicator, tiny, torch::kDouble);
+  ShardedArenaOptimizer optimizer(communicator, sharded.arena, make_sgd({}));
+  ArenaOptimizer reference(whole.arena, make_sgd({}));
+  const auto hook = optimizer.gradient_hook();
+  for (const double maximum_norm : {0.1, 1e9}) {
+    sharded.backward(0);
+    sharded.average(*hook);
+    whole.backward(0);
+    whole.all_reduce_gradients();
+    double squares = 0;
+    for (std::size_t bucket = 0; bucket < whole.arena->buckets(); ++bucket)
+      squares += whole.arena->flat_gradients(bucket).square().sum().item<double>();
+    const double norm = std::sqrt(squares);
+    const double factor = std::min(1.0, maximum_norm / (norm + 1e-6));
+    for (std::size_t bucket = 0; bucket < whole.arena->buckets(); ++bucket)
+      whole.arena->flat_gradients(bucket).mul_(factor);
+    EXPECT_NEAR(optimizer.clip_gradients(maximum_norm), norm, 1e-12 * norm);
+    update_all(optimizer, *sharded.arena, 1);
+    optimizer.finish();
+    update_all(reference, *whole.arena, 1);
+    for (std::size_t index = 0; index < sharded.arena->parameters().size(); ++index) {
+      EXPECT_TRUE(sharded.arena->parameters()[index].allclose(whole.arena->parameters()[index],
+                                                              1e-12, 1e-14));
+    }
+  }
+}
+
+}  // namespace
+
+std::span<const RankCase> sharded_optimizer_cases() {
+  static const std::vector<RankCase> cases = {
+      {"ItTrainsLikeTheUnshardedOne", it_trains_like_the_unsharded_one},
+      {"ARankHoldsItsPartOfTheState", a_rank_holds_its_part_of_the_state},
+      {"StateSurvivesACheckpoint", state_survives_a_checkpoint},
+      {"ClippingEqualsClippingOfTheAverage", clipping_equals_clipping_of_the_average},
+  };
+  return cases;
+}
+
+}  // namespace kolo::testing
