@@ -14,7 +14,7 @@
 #include <torch/torch.h>
 
 #include "kolo/data/dataset.h"
-#include "kolo/data/sampler.h"
+#include "kolo/sampling/sampler.h"
 
 namespace kolo {
 

@@ -1,4 +1,4 @@
-#include "kolo/data/sampler.h"
+#include "kolo/sampling/sampler.h"
 
 #include <algorithm>
 #include <limits>
