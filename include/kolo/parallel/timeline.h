@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "kolo/comm/communicator.h"
+
+namespace kolo {
+
+struct TimelineOptions {
+  std::filesystem::path folder;     // rank 0's counts; made when it is not there
+  std::size_t queue_limit = 65536;  // events on their way to the disk; more are dropped
+};
+
+// What a rank does when: one file a rank, FOLDER/rank-00003.json, for chrome://tracing or
+// https://ui.perfetto.dev. It can be looked at while the training runs, and merge_timelines() makes
+// one of all.
+//
+// Every collective of the communicator, and of sets of ranks made from it later, is a span on a row
+// of the communication, named as CallOptions::name says ("bucket 3"); how long an asynchronous one
+// was ready but waited for its turn is a span beside it ("bucket 3 waits"). What the program itself
+// does it tells with spans and marks, which lie on a row of the calling thread:
+//
+//   Timeline timeline = Timeline::from_environment(communicator);
+//   while (...) {
+//     const auto step = timeline.step(number);
+//     const auto batch = [&] { const auto span = timeline.span("data wait"); return next(); }();
+//     ...
+//   }
+//
+// Times count from when rank 0 made its timeline. Ranks of its node read the same monotonic clock,
+// so their times agree to the nanosecond; those of other nodes are placed by the nodes' wall
+// clocks, as good as these are synchronised (typically a millisecond), once, when the timeline is
+// made: a clock that is set later changes nothing.
+//
+// A handle: copies mean the same timeline; the last one finishes the file. Spans and marks may come
+// from any thread. A span costs less than half a microsecond and a collective two, and nothing ever
+// waits for the disk; where a timeline is inactive, a span costs a comparison.
+class Timeline {
+ public:
+  class Span;
+
+  // Never active.
+  Timeline() = default;
+
+  // Not started yet. Collective.
+  Timeline(const Communicator& communicator, const TimelineOptions& options);
+
+  // Started if the environment variable KOLO_TIMELINE names a folder on rank 0; otherwise never
+  // active. Collective. Throws what start() throws.
+  [[nodiscard]] static Timeline from_environment(const Communicator& communicator);
+
+  // From now on events are recorded, or no longer; as often as you like, on any rank. The first
+  // start() makes the file: InputError when it can't. stop() returns when the file holds all
+  // events so far.
+  void start() const;
+  void stop() const;
+  [[nodiscard]] bool is_active() const noexcept;
+
+  // From now to the end of the object that is returned. It may outlive the timeline's last handle.
+  [[nodiscard]] Span span(std::string_view name) const;
+  // The same with a number to show.
+  [[nodiscard]] Span span(std::string_view name, const char* what, std::int64_t number) const;
+  // "step", with its number.
+  [[nodiscard]] Span step(std::int64_t number) const;
+  // A moment.
+  void mark(std::string_view name) const;
+
+  // Of this rank; empty before the first start().
+  [[nodiscard]] std::filesystem::path file() const;
+  // Why events are missing in the file; empty when none are.
+  [[nodiscard]] std::string problem() const;
+
+  class Recorder;
+
+ private:
+  struct Attachment;
+  std::shared_ptr<Attachment> attachment_;
+};
+
+class Timeline::Span {
+ public:
+  Span() = default;
+  Span(Span&& other) noexcept = default;
+  Span& operator=(Span&& other) noexcept;
+  ~Span() { end(); }
+
+  void end() noexcept;
+
+ private:
+  friend class Timeline;
+  Span(std::shared_ptr<Recorder> recorder, std::string_view name, const char* what,
+       std::int64_t number);
+
+  std::shared_ptr<Recorder> recorder_;  // none: nothing to tell
+  std::string name_;
+  const char* what_ = nullptr;
+  std::int64_t number_ = 0;
+  std::int64_t start_ = 0;
+};
+
+struct MergedTimelines {
+  int files = 0;
+  std::int64_t events = 0;
+  std::int64_t damaged = 0;  // events cut off where a rank was killed, left out
+};
+
+// Makes one file of the ranks' files in a folder (rank-*.json): complete JSON, which appears under
+// its name when it is whole. Files of killed or running ranks are fine. Reads line by line.
+// InputError: the folder holds no such files.
+MergedTimelines merge_timelines(const std::filesystem::path& folder,
+                                const std::filesystem::path& output);
+
+}  // namespace kolo

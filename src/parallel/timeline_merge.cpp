@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/parallel/timeline.h"
+
+namespace kolo {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::size_t text_limit = std::size_t{1} << 20;  // bytes between two writes
+
+std::vector<fs::path> files_of_ranks(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("rank-") && name.ends_with(".json")) files.push_back(entry.path());
+  }
+  if (error) {
+    throw InputError(
+        fmt::format("timeline: cannot read the folder {}: {}", folder.string(), error.message()));
+  }
+  if (files.empty()) {
+    throw InputError(fmt::format(
+        "timeline: {} holds no rank-*.json; give the folder that KOLO_TIMELINE named, or the "
+        "timeline/ in a run's folder",
+        folder.string()));
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// Braces that match from the first character to the last: an event that is not cut off.
+bool is_whole_object(std::string_view line) {
+  int depth = 0;
+  bool is_in_string = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char letter = line[i];
+    if (is_in_string) {
+      if (letter == '\\') ++i;
+      if (letter == '"') is_in_string = false;
+    } else if (letter == '"') {
+      is_in_string = true;
+    } else if (letter == '{') {
+      ++depth;
+    } else if (letter == '}' && --depth <= 0) {
+      return depth == 0 && i + 1 == line.size();
+    }
+  }
+  return false;
+}
+
+std::string_view without_end(std::string_view line) {
+  while (!line.empty() && (line.back() == ',' || line.back() == '\r' || line.back() == ' '))
+    line.remove_suffix(1);
+  return line;
+}
+
+}  // namespace
+
+MergedTimelines merge_timelines(const fs::path& folder, const fs::path& output) {
+  MergedTimelines merged;
+  const auto files = files_of_ranks(folder);
+  AtomicFile file(output);
+  std::string text = "[";
+  for (const auto& path : files) {
+    std::ifstream input(path, std::ios::binary);
+    if (!input) throw InputError(fmt::format("timeline: cannot read {}", path.string()));
+    ++merged.files;
+    for (std::string line; std::getline(input, line);) {
+      const auto event = without_end(line);
+      if (event.empty() || event == "[" || event == "]") continue;
+      if (!is_whole_object(event)) {
+        ++merged.damaged;
+        continue;
+      }
+      text += merged.events++ == 0 ? "\n" : ",\n";
+      text += event;
+      if (text.size() > text_limit) file.write(std::exchange(text, {}));
+    }
+  }
+  file.write(text + "\n]\n");
+  file.commit();
+  return merged;
+}
+
+}  // namespace kolo

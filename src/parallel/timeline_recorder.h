@@ -1,0 +1,68 @@
+#pragma once
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "kolo/base/trace_writer.h"
+#include "kolo/parallel/timeline.h"
+
+namespace kolo {
+
+// Turns what happens on a rank into events of its trace.
+class Timeline::Recorder final : public CollectiveListener {
+ public:
+  // `origin`: what the steady clock of this rank shows (nanoseconds) at time 0 of the trace.
+  Recorder(std::filesystem::path file, int rank, std::int64_t origin, std::size_t queue_limit);
+
+  void start();
+  void stop();
+  [[nodiscard]] bool is_active() const noexcept {
+    return is_active_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] std::int64_t now() const noexcept;
+  // For the calling thread's row.
+  void add(TraceEvent event) noexcept;
+
+  void on_submit(const CollectiveCall& call) noexcept override;
+  void on_start(const CollectiveCall& call) noexcept override;
+  void on_finish(const CollectiveCall& call, bool failed) noexcept override;
+
+  // Ends the file.
+  void close();
+  [[nodiscard]] std::filesystem::path file();
+  [[nodiscard]] std::string problem();
+
+ private:
+  struct Times {
+    std::optional<std::int64_t> submitted, started;
+  };
+  using Key = std::pair<std::uint32_t, std::uint64_t>;  // group, number
+
+  [[nodiscard]] int row_of_this_thread();
+  [[nodiscard]] int row_of_group(std::uint32_t group);
+  void add_collective(const CollectiveCall& call, const Times& times, bool failed);
+
+  const std::filesystem::path path_;
+  const int rank_;
+  const std::int64_t origin_;
+  const std::size_t queue_limit_;
+  std::atomic<bool> is_active_ = false;
+
+  std::mutex mutex_;
+  std::unique_ptr<TraceWriter> writer_;  // from the first start() to close()
+  std::string problem_;                  // of a writer that is gone
+  bool is_closed_ = false;
+  std::map<Key, Times> running_;
+  std::vector<std::thread::id> threads_;
+  std::vector<std::uint32_t> groups_;
+};
+
+}  // namespace kolo
