@@ -29,6 +29,10 @@ auto all_of(std::span<const RankCase> cases) {
 INSTANTIATE_TEST_SUITE_P(PowerSgd, TrainingMpi, all_of(testing::power_sgd_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(ShardedOptimizer, TrainingMpi, all_of(testing::sharded_optimizer_cases()),
                          name_of_case);
+INSTANTIATE_TEST_SUITE_P(ReplicaCheck, TrainingMpi, all_of(testing::replica_check_cases()),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(FiniteCheck, TrainingMpi, all_of(testing::finite_check_cases()),
+                         name_of_case);
 
 }  // namespace
 }  // namespace kolo

@@ -34,6 +34,10 @@ INSTANTIATE_TEST_SUITE_P(PowerSgd, TrainingThreads,
                          on_one_to_four_ranks(testing::power_sgd_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(ShardedOptimizer, TrainingThreads,
                          on_one_to_four_ranks(testing::sharded_optimizer_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(ReplicaCheck, TrainingThreads,
+                         on_one_to_four_ranks(testing::replica_check_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(FiniteCheck, TrainingThreads,
+                         on_one_to_four_ranks(testing::finite_check_cases()), name_of_case);
 
 }  // namespace
 }  // namespace kolo
