@@ -1,11 +1,13 @@
 #include "kolo/parallel/bucket_plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "kolo/base/checked.h"
+#include "kolo/parallel/object_collectives.h"
 
 namespace kolo {
 
@@ -37,6 +39,8 @@ std::vector<std::string> lines_of(const BucketPlan& plan) {
   for (const Bucket& bucket : plan.buckets) {
     lines.push_back(fmt::format("a bucket of {} {} and {} parameters", bucket.count,
                                 name_of(bucket.type), bucket.entries.size()));
+    for (const BucketEntry& entry : bucket.entries)
+      lines.back() += fmt::format(" {}", entry.parameter);
   }
   return lines;
 }
@@ -51,22 +55,6 @@ std::vector<std::string> split_lines(std::string_view text) {
   return lines;
 }
 
-// Every rank's text, on every rank.
-std::vector<std::string> gather_texts(const Communicator& communicator, const std::string& mine) {
-  const auto longest =
-      all_reduce_value(communicator, narrow<std::int64_t>(mine.size()), ReduceOp::max);
-  std::vector<std::int8_t> padded(static_cast<std::size_t>(longest), 0);
-  std::copy(mine.begin(), mine.end(), padded.begin());
-  std::vector<std::int8_t> all(padded.size() * static_cast<std::size_t>(communicator.size()));
-  communicator.all_gather(std::span(padded), std::span(all));
-  std::vector<std::string> texts;
-  for (int rank = 0; rank < communicator.size(); ++rank) {
-    const auto begin = all.begin() + rank * longest;
-    texts.emplace_back(begin, std::find(begin, begin + longest, std::int8_t{0}));
-  }
-  return texts;
-}
-
 std::string describe_difference(int rank, std::span<const std::string> of_root,
                                 std::span<const std::string> of_rank) {
   std::size_t line = 0;
@@ -79,6 +67,21 @@ std::string describe_difference(int rank, std::span<const std::string> of_root,
       "the same network with "
       "the same options",
       shown(of_root), rank, shown(of_rank));
+}
+
+void require_each_once(std::span<const std::size_t> order, std::size_t parameters) {
+  std::vector<bool> is_there(parameters);
+  for (const std::size_t index : order) {
+    if (index >= parameters || is_there[index]) {
+      throw Error(fmt::format("parallel: an order of {} parameters has {} twice, or too much",
+                              parameters, index));
+    }
+    is_there[index] = true;
+  }
+  if (order.size() != parameters) {
+    throw Error(fmt::format("parallel: an order of {} parameters is given for {}", order.size(),
+                            parameters));
+  }
 }
 
 }  // namespace
@@ -96,15 +99,23 @@ std::uint64_t BucketPlan::fingerprint() const {
 }
 
 BucketPlan plan_buckets(std::vector<ParameterDescription> parameters, const BucketLimits& limits) {
+  std::vector<std::size_t> order(parameters.size());
+  std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  return plan_buckets(std::move(parameters), limits, order);
+}
+
+BucketPlan plan_buckets(std::vector<ParameterDescription> parameters, const BucketLimits& limits,
+                        std::span<const std::size_t> order) {
   if (limits.first_bytes <= 0 || limits.bytes <= 0) {
     throw Error(
         fmt::format("parallel: bucket sizes of {} and {} bytes; both must be greater than 0",
                     limits.first_bytes, limits.bytes));
   }
+  require_each_once(order, parameters.size());
   BucketPlan plan;
   plan.parameters = std::move(parameters);
   const auto limit = [&] { return plan.buckets.size() <= 1 ? limits.first_bytes : limits.bytes; };
-  for (std::size_t index = plan.parameters.size(); index-- > 0;) {
+  for (const std::size_t index : order) {
     const auto& parameter = plan.parameters[index];
     const bool starts_bucket = plan.buckets.empty() || plan.buckets.back().type != parameter.type ||
                                bytes_of(plan.buckets.back()) >= limit();
@@ -125,7 +136,8 @@ void require_equal_plans(const Communicator& communicator, const BucketPlan& pla
   std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(std::span(&mine, 1), std::span(all));
   if (std::equal(all.begin() + 1, all.end(), all.begin())) return;
-  const auto texts = gather_texts(communicator, fmt::format("{}", fmt::join(lines_of(plan), "\n")));
+  const auto texts =
+      all_gather_bytes(communicator, fmt::format("{}", fmt::join(lines_of(plan), "\n")));
   const auto different = std::find_if(all.begin(), all.end(),
                                       [&](std::int64_t value) { return value != all.front(); });
   const auto rank = static_cast<int>(different - all.begin());

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/comm/mpi.h"
+#include "parallel/state_cases.h"
 #include "parallel/tensor_cases.h"
 
 namespace kolo {
@@ -17,10 +18,12 @@ TEST_P(CollectivesMpi, Conformance) {
 
 const auto name_of_case = [](const auto& test) { return test.param.name; };
 
-INSTANTIATE_TEST_SUITE_P(Tensors, CollectivesMpi,
-                         ::testing::ValuesIn(testing::tensor_cases().begin(),
-                                             testing::tensor_cases().end()),
-                         name_of_case);
+auto all_of(std::span<const RankCase> cases) {
+  return ::testing::ValuesIn(cases.begin(), cases.end());
+}
+
+INSTANTIATE_TEST_SUITE_P(Tensors, CollectivesMpi, all_of(testing::tensor_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(State, CollectivesMpi, all_of(testing::state_cases()), name_of_case);
 
 }  // namespace
 }  // namespace kolo

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/comm/threads.h"
+#include "parallel/state_cases.h"
 #include "parallel/tensor_cases.h"
 
 namespace kolo {
@@ -23,10 +24,14 @@ const auto name_of_case = [](const auto& test) {
   return std::get<0>(test.param).name + "_" + std::to_string(std::get<1>(test.param));
 };
 
-INSTANTIATE_TEST_SUITE_P(Tensors, CollectivesThreads,
-                         ::testing::Combine(::testing::ValuesIn(testing::tensor_cases().begin(),
-                                                                testing::tensor_cases().end()),
-                                            ::testing::Values(1, 2, 3, 4)),
+auto on_one_to_four_ranks(std::span<const RankCase> cases) {
+  return ::testing::Combine(::testing::ValuesIn(cases.begin(), cases.end()),
+                            ::testing::Range(1, 5));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tensors, CollectivesThreads, on_one_to_four_ranks(testing::tensor_cases()),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(State, CollectivesThreads, on_one_to_four_ranks(testing::state_cases()),
                          name_of_case);
 
 }  // namespace

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <torch/torch.h>
+
+#include "kolo/comm/communicator.h"
+
+// What ranks must have in common before the first step, taken from one of them. Collective; every
+// rank has the same network and the same kind of optimizer over it, else Error on every rank that
+// names what differs.
+namespace kolo {
+
+// Every parameter, trainable or not, becomes root's; in place, so whatever views the parameters
+// stays valid. Large ones travel by themselves, small ones together.
+void broadcast_parameters(const Communicator& communicator, const torch::nn::Module& module,
+                          int root = 0);
+
+// The same for buffers: running means and the like.
+void broadcast_buffers(const Communicator& communicator, const torch::nn::Module& module,
+                       int root = 0);
+
+// The optimizer becomes root's: the state of every parameter (momenta, step counters, ...) and the
+// options of every parameter group and of the defaults (learning rate, betas, ...). The
+// optimizer's state is replaced, also by none where root is fresh. For every optimizer of
+// torch::optim, and others whose save(), load() and options' serialize() are implemented.
+//
+// Parameters are matched by group and order. The state travels as LibTorch's own archive, so for a
+// moment each rank has it in memory three times.
+void broadcast_optimizer_state(const Communicator& communicator, torch::optim::Optimizer& optimizer,
+                               int root = 0);
+
+}  // namespace kolo

@@ -1,0 +1,158 @@
+#include "kolo/parallel/broadcast_state.h"
+
+#include <sstream>
+#include <string>
+#include <typeinfo>
+#include <vector>
+
+#include <c10/util/Type.h>
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/bucket_plan.h"
+#include "kolo/parallel/object_collectives.h"
+#include "kolo/parallel/tensor_collectives.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr std::size_t large_bytes = std::size_t{1} << 20;
+
+ParameterDescription describe(std::string name, const torch::Tensor& tensor) {
+  return {std::move(name), tensor.sizes().vec(), data_type_of(tensor.scalar_type())};
+}
+
+// A tensor that is large is not worth copying to join others.
+void broadcast_all(const Communicator& communicator,
+                   const torch::OrderedDict<std::string, torch::Tensor>& tensors, int root) {
+  std::vector<ParameterDescription> descriptions;
+  std::vector<torch::Tensor> small;
+  for (const auto& item : tensors) {
+    if (item.value().defined()) descriptions.push_back(describe(item.key(), item.value()));
+  }
+  require_equal_plans(communicator, plan_buckets(std::move(descriptions)));
+  for (const auto& item : tensors) {
+    if (!item.value().defined()) continue;
+    if (item.value().nbytes() < large_bytes) {
+      small.push_back(item.value());
+    } else {
+      broadcast(communicator, item.value(), root, {.name = item.key()});
+    }
+  }
+  broadcast(communicator, small, root);
+}
+
+void require_equal_optimizers(const Communicator& communicator,
+                              const torch::optim::Optimizer& optimizer) {
+  std::vector<ParameterDescription> descriptions;
+  const auto& groups = optimizer.param_groups();
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    const auto kind = c10::demangle(typeid(groups[group].options()).name());
+    for (std::size_t i = 0; i < groups[group].params().size(); ++i) {
+      descriptions.push_back(describe(fmt::format("{} group {} parameter {}", kind, group, i),
+                                      groups[group].params()[i]));
+    }
+  }
+  require_equal_plans(communicator, plan_buckets(std::move(descriptions)));
+}
+
+// LibTorch 1.13 loads an optimizer without its options, later ones without the defaults: they are
+// written beside it.
+template <typename Optimizer, typename Function>
+void for_each_options(Optimizer& optimizer, const Function& function) {
+  function("defaults", optimizer.defaults());
+  for (std::size_t group = 0; group < optimizer.param_groups().size(); ++group)
+    function(fmt::format("options_{}", group), optimizer.param_groups()[group].options());
+}
+
+// Scratch memory of L-BFGS, which each step fills before it reads it; it holds undefined tensors,
+// which can't be saved.
+void drop_scratch(torch::optim::Optimizer& optimizer) {
+  for (auto& item : optimizer.state()) {
+    if (auto* state = dynamic_cast<torch::optim::LBFGSParamState*>(item.second.get()))
+      state->al({});
+  }
+}
+
+std::string save(torch::optim::Optimizer& optimizer) {
+  drop_scratch(optimizer);
+  torch::serialize::OutputArchive archive, state(archive.compilation_unit());
+  optimizer.save(state);
+  archive.write("state", state);
+  for_each_options(optimizer,
+                   [&](const std::string& name, const torch::optim::OptimizerOptions& options) {
+                     torch::serialize::OutputArchive part(archive.compilation_unit());
+                     options.serialize(part);
+                     archive.write(name, part);
+                   });
+  std::ostringstream stream;
+  archive.save_to(stream);
+  return stream.str();
+}
+
+void load(torch::optim::Optimizer& optimizer, const std::string& bytes) {
+  torch::serialize::InputArchive archive, state;
+  archive.load_from(bytes.data(), bytes.size());
+  archive.read("state", state);
+  if (state.keys().empty()) throw Error("nothing has been saved");  // what save() does by default
+  optimizer.state().clear();
+  optimizer.load(state);
+  for_each_options(optimizer,
+                   [&](const std::string& name, torch::optim::OptimizerOptions& options) {
+                     torch::serialize::InputArchive part;
+                     archive.read(name, part);
+                     options.serialize(part);
+                   });
+}
+
+// Runs what one rank may fail in while others don't. Error on all of them when one does.
+template <typename Function>
+void together(const Communicator& communicator, const char* what, const Function& function) {
+  std::string failure;
+  try {
+    function();
+  } catch (const c10::Error& error) {
+    failure = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  const int failed = all_reduce_value(communicator, failure.empty() ? 0 : 1);
+  if (failed == 0) return;
+  const auto failures = all_gather_bytes(communicator, failure);
+  for (std::size_t rank = 0; rank < failures.size(); ++rank) {
+    if (failures[rank].empty()) continue;
+    throw Error(
+        fmt::format("parallel: broadcasting an optimizer's state: rank {} could not {} it: "
+                    "{}; its save(), load() and its options' serialize() must work",
+                    rank, what, failures[rank]));
+  }
+}
+
+}  // namespace
+
+void broadcast_parameters(const Communicator& communicator, const torch::nn::Module& module,
+                          int root) {
+  broadcast_all(communicator, module.named_parameters(), root);
+}
+
+void broadcast_buffers(const Communicator& communicator, const torch::nn::Module& module,
+                       int root) {
+  broadcast_all(communicator, module.named_buffers(), root);
+}
+
+void broadcast_optimizer_state(const Communicator& communicator, torch::optim::Optimizer& optimizer,
+                               int root) {
+  const torch::NoGradGuard no_gradient;
+  require_equal_optimizers(communicator, optimizer);
+  std::string bytes;
+  together(communicator, "save", [&] {
+    if (communicator.rank() == root) bytes = save(optimizer);
+  });
+  bytes = broadcast_bytes(communicator, bytes, root, {.name = "optimizer state"});
+  together(communicator, "load", [&] {
+    if (communicator.rank() != root) load(optimizer, bytes);
+  });
+}
+
+}  // namespace kolo
