@@ -4,6 +4,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/sharded_arena_optimizer.h"
+#include "kolo/parallel/sharded_optimizer.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/small_network.h"
 #include "parallel/training_cases.h"
@@ -181,6 +182,61 @@ void clipping_equals_clipping_of_the_average(const Communicator& communicator) {
   }
 }
 
+void it_takes_an_optimizers_place(const Communicator& communicator) {
+  SmallNetwork network(hidden, 1 + communicator.rank()), reference(hidden, 1);
+  network.to(torch::kDouble);
+  reference.to(torch::kDouble);
+  ShardedOptimizer optimizer(communicator, network, make_adam({}), {.learning_rate = .02});
+  torch::optim::Adam peer(reference.parameters(), torch::optim::AdamOptions(.02));
+  for (std::int64_t step = 0; step < 8; ++step) {
+    const auto count = std::int64_t{4} * communicator.size();
+    const auto begin = step * count + communicator.rank() * 4;
+    optimizer.zero_grad();
+    mean_loss(network, samples(begin, begin + 4, torch::kDouble)).backward();
+    peer.zero_grad();
+    mean_loss(reference, samples(step * count, (step + 1) * count, torch::kDouble)).backward();
+    if (step % 2 == 1) {
+      const double norm = torch::nn::utils::clip_grad_norm_(reference.parameters(), .05);
+      EXPECT_NEAR(optimizer.clip_gradients(.05), norm, 1e-6 * norm);
+    }
+    optimizer.step();
+    peer.step();
+  }
+  EXPECT_EQ(optimizer.steps(), 8);
+  for (std::size_t index = 0; index < 4; ++index) {
+    EXPECT_TRUE(network.parameters()[index].allclose(reference.parameters()[index], 1e-6, 1e-7));
+  }
+}
+
+void a_resumed_run_goes_on_alike(const Communicator& communicator) {
+  SmallNetwork network(hidden), resumed(hidden);
+  const auto backward = [&](SmallNetwork& of, std::int64_t step) {
+    const auto begin = (step * communicator.size() + communicator.rank()) * 4;
+    mean_loss(of, samples(begin, begin + 4)).backward();
+  };
+  ShardedOptimizer first(communicator, network, make_adam({}));
+  for (std::int64_t step = 0; step < 3; ++step) {
+    first.zero_grad();
+    backward(network, step);
+    first.step();
+  }
+  {
+    const torch::NoGradGuard no_gradient;
+    for (std::size_t index = 0; index < 4; ++index)
+      resumed.parameters()[index].copy_(network.parameters()[index]);
+  }
+  ShardedOptimizer second(communicator, resumed, make_adam({}));
+  second.load_state(first.gather_state(), first.steps());
+  first.zero_grad();
+  second.zero_grad();
+  backward(network, 3);
+  backward(resumed, 3);
+  first.step();
+  second.step();
+  for (std::size_t index = 0; index < 4; ++index)
+    EXPECT_TRUE(network.parameters()[index].equal(resumed.parameters()[index]));
+}
+
 }  // namespace
 
 std::span<const RankCase> sharded_optimizer_cases() {
@@ -189,6 +245,8 @@ std::span<const RankCase> sharded_optimizer_cases() {
       {"ARankHoldsItsPartOfTheState", a_rank_holds_its_part_of_the_state},
       {"StateSurvivesACheckpoint", state_survives_a_checkpoint},
       {"ClippingEqualsClippingOfTheAverage", clipping_equals_clipping_of_the_average},
+      {"ItTakesAnOptimizersPlace", it_takes_an_optimizers_place},
+      {"AResumedRunGoesOnAlike", a_resumed_run_goes_on_alike},
   };
   return cases;
 }
