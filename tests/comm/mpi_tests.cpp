@@ -7,6 +7,8 @@
 #include "comm/mpi/mpi_header.h"
 
 #include "comm/collective_cases.h"
+#include "comm/negotiation_cases.h"
+#include "comm/set_cases.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/mpi.h"
 
@@ -79,6 +81,22 @@ TEST_P(MpiRanks, Conformance) {
 INSTANTIATE_TEST_SUITE_P(All, MpiRanks,
                          ::testing::Combine(::testing::ValuesIn(testing::collective_cases().begin(),
                                                                 testing::collective_cases().end()),
+                                            ::testing::Range(std::size_t{0}, std::size_t{8})),
+                         [](const auto& test) {
+                           return std::get<0>(test.param).name + "_" +
+                                  std::to_string(std::get<1>(test.param));
+                         });
+
+INSTANTIATE_TEST_SUITE_P(Negotiated, MpiRanks,
+                         ::testing::Combine(::testing::ValuesIn(testing::negotiation_cases()),
+                                            ::testing::Range(std::size_t{0}, std::size_t{8})),
+                         [](const auto& test) {
+                           return std::get<0>(test.param).name + "_" +
+                                  std::to_string(std::get<1>(test.param));
+                         });
+
+INSTANTIATE_TEST_SUITE_P(Sets, MpiRanks,
+                         ::testing::Combine(::testing::ValuesIn(testing::exchange_and_set_cases()),
                                             ::testing::Range(std::size_t{0}, std::size_t{8})),
                          [](const auto& test) {
                            return std::get<0>(test.param).name + "_" +

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 
 #include "comm/collective_cases.h"
+#include "comm/negotiation_cases.h"
+#include "comm/set_cases.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"
 
@@ -52,6 +54,26 @@ INSTANTIATE_TEST_SUITE_P(All, ThreadRanks,
                                   std::get<2>(test.param).name;
                          });
 
+INSTANTIATE_TEST_SUITE_P(Negotiated, ThreadRanks,
+                         ::testing::Combine(::testing::ValuesIn(testing::negotiation_cases()),
+                                            ::testing::Values(1, 2, 3, 5),
+                                            ::testing::ValuesIn(settings())),
+                         [](const auto& test) {
+                           return std::get<0>(test.param).name + "_" +
+                                  std::to_string(std::get<1>(test.param)) + "_" +
+                                  std::get<2>(test.param).name;
+                         });
+
+INSTANTIATE_TEST_SUITE_P(Sets, ThreadRanks,
+                         ::testing::Combine(::testing::ValuesIn(testing::exchange_and_set_cases()),
+                                            ::testing::Values(1, 2, 3, 5),
+                                            ::testing::ValuesIn(settings())),
+                         [](const auto& test) {
+                           return std::get<0>(test.param).name + "_" +
+                                  std::to_string(std::get<1>(test.param)) + "_" +
+                                  std::get<2>(test.param).name;
+                         });
+
 class Solo : public ::testing::TestWithParam<RankCase> {};
 
 TEST_P(Solo, Conformance) {
@@ -61,6 +83,12 @@ TEST_P(Solo, Conformance) {
 INSTANTIATE_TEST_SUITE_P(All, Solo,
                          ::testing::ValuesIn(testing::collective_cases().begin(),
                                              testing::collective_cases().end()),
+                         [](const auto& test) { return test.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(Negotiated, Solo, ::testing::ValuesIn(testing::negotiation_cases()),
+                         [](const auto& test) { return test.param.name; });
+
+INSTANTIATE_TEST_SUITE_P(Sets, Solo, ::testing::ValuesIn(testing::exchange_and_set_cases()),
                          [](const auto& test) { return test.param.name; });
 
 // A mismatch must not hang or give wrong sums: every rank learns who called what.
@@ -116,6 +144,19 @@ TEST(ThreadRanksMismatch, TypeOpRootAndCollective) {
       "local rank 1 barrier");
 }
 
+// Ranks have used their staging areas differently often by the time of the error.
+TEST(ThreadRanksMismatch, LargeCollectivesStillWorkAfterwards) {
+  run_as_threads(3,
+                 [](const Communicator& communicator) {
+                   std::vector<float> values(communicator.rank() == 2 ? 5000 : 4);
+                   EXPECT_THROW(communicator.all_reduce(std::span(values)), Error);
+                   std::vector<float> ones(9001, 1);
+                   communicator.all_reduce(std::span(ones));
+                   EXPECT_THAT(ones, ::testing::Each(3));
+                 },
+                 {.staging_bytes = 4096, .direct = false});
+}
+
 TEST(RunAsThreads, TheCauseIsRethrownAndNobodyHangs) {
   const auto message = message_of<std::runtime_error>([] {
     run_as_threads(3, [](const Communicator& communicator) {
@@ -124,6 +165,20 @@ TEST(RunAsThreads, TheCauseIsRethrownAndNobodyHangs) {
     });
   });
   EXPECT_EQ(message, "rank 1 broke");
+}
+
+TEST(RunAsThreads, ARankThatBreaksEndsTheWaitingInAllSets) {
+  const auto message = message_of<std::runtime_error>([] {
+    run_as_threads(5, [](const Communicator& communicator) {
+      const auto set = communicator.split(communicator.rank() / 2);
+      const auto inner = set->split(0);
+      if (communicator.rank() == 0) throw std::runtime_error("rank 0 broke");
+      if (communicator.rank() == 1) inner->barrier();
+      if (communicator.rank() == 2) set->barrier();
+      EXPECT_THROW(communicator.barrier(), CommunicationError);
+    });
+  });
+  EXPECT_EQ(message, "rank 0 broke");
 }
 
 TEST(RunAsThreads, AnAsynchronousFailureReachesTheWaiter) {

@@ -1,6 +1,7 @@
 #include "comm/negotiation/negotiated_backend.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -132,15 +133,25 @@ void NegotiatedBackend::all_reduce(const Buffer& buffer, ReduceOp op) {
 }
 
 void NegotiatedBackend::reduce_all(const Buffer& buffer, ReduceOp op) {
-  if (op != ReduceOp::average || !has_joined_ranks()) return inner_->all_reduce(buffer, op);
+  if (op != ReduceOp::average || !has_joined_ranks()) return reduce_inner(buffer, op);
   if (has_16_bit_fraction(buffer.type)) {
     Widened wide(buffer.count, buffer.type);
     wide.take(buffer);
     reduce_all(wide.buffer(), op);
     return wide.give(buffer);
   }
-  inner_->all_reduce(buffer, ReduceOp::sum);
+  reduce_inner(buffer, ReduceOp::sum);
   divide(buffer.type, static_cast<std::byte*>(buffer.data), buffer.count, active_ranks());
+}
+
+void NegotiatedBackend::reduce_inner(const Buffer& buffer, ReduceOp op) {
+  if (topology().nodes == 1 || !has_joined_ranks()) return inner_->all_reduce(buffer, op);
+  // All nodes must cut the buffer into the same pieces, which depend on whether it lies in
+  // allocated memory; that of joined ranks does not.
+  const auto memory = allocate_aligned(buffer.bytes());
+  if (buffer.count > 0) std::memcpy(memory.get(), buffer.data, buffer.bytes());
+  inner_->all_reduce({memory.get(), buffer.count, buffer.type}, op);
+  if (buffer.count > 0) std::memcpy(buffer.data, memory.get(), buffer.bytes());
 }
 
 void NegotiatedBackend::broadcast(const Buffer& buffer, int root) {

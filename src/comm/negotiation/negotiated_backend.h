@@ -74,6 +74,7 @@ class NegotiatedBackend final : public Backend {
 
   // The collectives proper, after the negotiation; on joined ranks too.
   void reduce_all(const Buffer& buffer, ReduceOp op);
+  void reduce_inner(const Buffer& buffer, ReduceOp op);
   void reduce_and_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op);
   [[nodiscard]] std::vector<std::int64_t> gather_counts(std::span<const std::int64_t> mine) const;
   void check_all_to_all_counts(std::span<const std::int64_t> all_counts);

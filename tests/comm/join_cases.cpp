@@ -1,0 +1,361 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "comm/negotiation_cases.h"
+#include "comm/typed_values.h"
+#include "kolo/base/error.h"
+#include "support/errors.h"
+
+namespace kolo::testing {
+
+namespace {
+
+using ::testing::HasSubstr;
+using Counts = std::vector<std::int64_t>;
+
+// One step of a training: what the ranks that still have data do together.
+struct Step {
+  const Communicator& communicator;
+  std::vector<int> active;  // ranks that still have data, ascending
+  int number = 0;
+
+  [[nodiscard]] bool is_active(int rank) const {
+    return std::binary_search(active.begin(), active.end(), rank);
+  }
+  [[nodiscard]] int rank() const { return communicator.rank(); }
+  [[nodiscard]] int size() const { return communicator.size(); }
+  [[nodiscard]] int active_count() const { return static_cast<int>(active.size()); }
+};
+
+// Some ranks have no data at all, the others one to three steps' worth; two such patterns.
+int steps_of(int rank, int pattern) {
+  return pattern == 0 ? (rank * 3 + 1) % 4 : (rank + 3) % 4;
+}
+
+std::vector<int> ranks_with_more_steps(int size, int pattern, int step) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    if (steps_of(rank, pattern) > step) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+// The highest of those that have the most steps: they join in the same round.
+int last_to_join(int size, int pattern) {
+  int last = 0;
+  for (int rank = 0; rank < size; ++rank) {
+    if (steps_of(rank, pattern) >= steps_of(last, pattern)) last = rank;
+  }
+  return last;
+}
+
+// Every rank does its steps and joins; afterwards all of them are there again, with equal numbers.
+void train(const Communicator& plain, const std::function<void(const Step&)>& do_step) {
+  const auto communicator = plain.checked();
+  for (const int pattern : {0, 1}) {
+    for (int step = 0; step < steps_of(plain.rank(), pattern); ++step) {
+      do_step({communicator, ranks_with_more_steps(plain.size(), pattern, step), step});
+    }
+    EXPECT_EQ(communicator.join(), last_to_join(plain.size(), pattern));
+    std::int64_t one = 1;
+    communicator.all_reduce(std::span(&one, 1));
+    EXPECT_EQ(one, plain.size());
+    EXPECT_EQ(communicator.active_ranks(), plain.size());
+  }
+}
+
+// Small whole numbers, so that sums and products over a few ranks are exact in every type.
+double value_of(DataType type, int rank, int step, std::int64_t index) {
+  const auto number = 7 * rank + 5 * step + 3 * index + rank * index;
+  if (type == DataType::boolean) return static_cast<double>(number % 2);
+  return static_cast<double>(number % 4) - (type == DataType::uint8 ? 0 : 1);
+}
+
+double reduced(const Step& step, DataType type, ReduceOp op, std::int64_t index) {
+  double sum = 0, product = 1, least = INFINITY, greatest = -INFINITY;
+  for (const int rank : step.active) {
+    const double value = value_of(type, rank, step.number, index);
+    sum += value;
+    product *= value;
+    least = std::min(least, value);
+    greatest = std::max(greatest, value);
+  }
+  switch (op) {
+    case ReduceOp::sum:
+      return type == DataType::boolean ? greatest : sum;
+    case ReduceOp::average:
+      return type <= DataType::bfloat16 ? sum / step.active_count()
+                                        : std::trunc(sum / step.active_count());
+    case ReduceOp::product:
+      return product;
+    case ReduceOp::min:
+      return least;
+    case ReduceOp::max:
+      return greatest;
+  }
+  return 0;
+}
+
+// A quotient is rounded to the type's fraction; everything else is exact.
+double tolerance_of(DataType type) {
+  switch (type) {
+    case DataType::float32:
+      return 1e-6;
+    case DataType::float16:
+      return 2e-3;
+    case DataType::bfloat16:
+      return 1.6e-2;
+    default:
+      return 1e-14;
+  }
+}
+
+void fill(TypedValues& values, DataType type, const Step& step) {
+  for (std::int64_t i = 0; i < values.count(); ++i)
+    values.set(i, value_of(type, step.rank(), step.number, i));
+}
+
+void expect_reduced(const Step& step, const TypedValues& values, DataType type, ReduceOp op,
+                    std::int64_t first) {
+  for (std::int64_t i = 0; i < values.count(); ++i) {
+    const double want = reduced(step, type, op, first + i);
+    if (std::abs(values.get(i) - want) > tolerance_of(type)) {
+      ADD_FAILURE() << name_of(type) << " " << name_of(op) << " of " << step.active_count()
+                    << " ranks: element " << i << " is " << values.get(i) << ", not " << want;
+      return;
+    }
+  }
+}
+
+void for_types_and_ops(const std::function<void(DataType, ReduceOp)>& function) {
+  for (const DataType type : all_data_types) {
+    for (const ReduceOp op :
+         {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max, ReduceOp::product}) {
+      if (type != DataType::boolean || op != ReduceOp::average) function(type, op);
+    }
+  }
+}
+
+void all_reduce(const Step& step) {
+  for_types_and_ops([&](DataType type, ReduceOp op) {
+    for (const std::int64_t count : {0, 5, 3000}) {
+      TypedValues values(type, count);
+      fill(values, type, step);
+      step.communicator.all_reduce(values.buffer(), op);
+      expect_reduced(step, values, type, op, 0);
+    }
+  });
+  EXPECT_EQ(step.communicator.active_ranks(), step.active_count());
+}
+
+void reduce_scatter(const Step& step) {
+  for_types_and_ops([&](DataType type, ReduceOp op) {
+    for (const std::int64_t count : {0, 5, 1000}) {
+      TypedValues input(type, count * step.size()), output(type, count);
+      fill(input, type, step);
+      step.communicator.reduce_scatter(input.buffer(), output.buffer(), op);
+      expect_reduced(step, output, type, op, step.rank() * count);
+    }
+  });
+}
+
+void all_gather(const Step& step) {
+  for (const DataType type : all_data_types) {
+    TypedValues input(type, 7), output(type, 7 * step.size());
+    fill(input, type, step);
+    fill(output, type, step);
+    step.communicator.all_gather(input.buffer(), output.buffer());
+    for (std::int64_t i = 0; i < output.count(); ++i) {
+      const int owner = static_cast<int>(i / 7);
+      const double want = step.is_active(owner) ? value_of(type, owner, step.number, i % 7) : 0;
+      EXPECT_EQ(output.get(i), want) << name_of(type) << " of rank " << owner;
+    }
+  }
+}
+
+// The counts come from an all-gather, so joined ranks have none; and from elsewhere, so that they
+// have some.
+void all_gather_uneven(const Step& step) {
+  const auto size = static_cast<std::size_t>(step.size());
+  const std::int64_t mine = step.rank() % 3 + 1;
+  Counts counts(size);
+  step.communicator.all_gather(std::span(&mine, 1), std::span(counts));
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    const auto active = step.is_active(static_cast<int>(rank));
+    EXPECT_EQ(counts[rank], active ? static_cast<std::int64_t>(rank % 3 + 1) : 0);
+  }
+  for (const std::int64_t of_joined : {0, 2}) {
+    std::vector<std::int32_t> want;
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      const auto active = step.is_active(static_cast<int>(rank));
+      if (!active) counts[rank] = of_joined;
+      want.insert(want.end(), static_cast<std::size_t>(counts[rank]),
+                  active ? static_cast<std::int32_t>(rank) + 10 : 0);
+    }
+    const std::vector<std::int32_t> input(static_cast<std::size_t>(mine), step.rank() + 10);
+    std::vector<std::int32_t> output(want.size(), -1);
+    step.communicator.all_gather_uneven(std::span(input), std::span(output), counts);
+    EXPECT_EQ(output, want);
+  }
+}
+
+void all_to_all(const Step& step) {
+  Counts sent, received;
+  std::vector<double> input, want;
+  for (int peer = 0; peer < step.size(); ++peer) {
+    const auto count_of = [](int from, int to) { return (from + 2 * to) % 3; };
+    sent.push_back(count_of(step.rank(), peer));
+    received.push_back(count_of(peer, step.rank()));
+    input.insert(input.end(), static_cast<std::size_t>(sent.back()), 100 * step.rank() + peer);
+    want.insert(want.end(), static_cast<std::size_t>(received.back()),
+                step.is_active(peer) ? 100 * peer + step.rank() : 0);
+  }
+  std::vector<double> output(want.size(), -1);
+  step.communicator.all_to_all(std::span(input), sent, std::span(output), received);
+  EXPECT_EQ(output, want);
+}
+
+void broadcast(const Step& step) {
+  for (const DataType type : all_data_types) {
+    TypedValues values(type, 9);
+    fill(values, type, step);
+    const int root = step.active.back();
+    step.communicator.broadcast(values.buffer(), root);
+    for (std::int64_t i = 0; i < values.count(); ++i)
+      EXPECT_EQ(values.get(i), value_of(type, root, step.number, i));
+  }
+}
+
+void allocate_and_barrier(const Step& step) {
+  const auto memory = step.communicator.allocate(4096);
+  const std::span values(reinterpret_cast<float*>(memory.get()), 1024);
+  std::fill(values.begin(), values.end(), static_cast<float>(step.rank()));
+  step.communicator.barrier();
+  step.communicator.all_reduce(values, ReduceOp::max);
+  EXPECT_THAT(values, ::testing::Each(static_cast<float>(step.active.back())));
+  EXPECT_NO_THROW((void)step.communicator.allocate_shared(4096));
+}
+
+// Sets of the active ranks are whole, whoever has joined the communicator that they are made from.
+void split(const Step& step) {
+  const auto part = step.communicator.split(step.rank() % 2);
+  ASSERT_TRUE(part.has_value());
+  EXPECT_TRUE(part->is_checked());
+  const auto members = std::count_if(step.active.begin(), step.active.end(),
+                                     [&](int rank) { return rank % 2 == step.rank() % 2; });
+  EXPECT_EQ(part->size(), members);
+  std::int64_t one = 1;
+  part->all_reduce(std::span(&one, 1));
+  EXPECT_EQ(one, members);
+  if (part->rank() > 0) {
+    EXPECT_EQ(part->join(), 0);
+    return;
+  }
+  double value = 3;
+  part->all_reduce(std::span(&value, 1), ReduceOp::average);
+  EXPECT_EQ(value, 3);
+  EXPECT_EQ(part->join(), 0);
+}
+
+// A sum of these would be infinite in float16.
+void averages_do_not_overflow(const Communicator& plain) {
+  const auto communicator = plain.checked();
+  if (plain.rank() == 0) {
+    (void)communicator.join();
+    return;
+  }
+  TypedValues values(DataType::float16, 2);
+  values.set(0, 40000);
+  values.set(1, 60000);
+  communicator.all_reduce(values.buffer(), ReduceOp::average);
+  EXPECT_EQ(values.get(0), 40000);
+  EXPECT_EQ(values.get(1), 60000);
+  (void)communicator.join();
+}
+
+void asynchronous_collectives_are_done_before(const Communicator& plain) {
+  const auto communicator = plain.checked();
+  std::vector<float> first(5000, 1), second(1, 2);
+  std::vector<Work> works = {communicator.all_reduce_async(std::span(first))};
+  if (plain.rank() > 0) works.push_back(communicator.all_reduce_async(std::span(second)));
+  (void)communicator.join();
+  for (const Work& work : works) EXPECT_TRUE(work.is_done());
+  EXPECT_THAT(first, ::testing::Each(static_cast<float>(plain.size())));
+  EXPECT_EQ(second[0], static_cast<float>(plain.rank() > 0 ? 2 * (plain.size() - 1) : 2));
+}
+
+void numbers_agree_afterwards(const Communicator& plain) {
+  const auto communicator = plain.checked();
+  if (plain.rank() > 0) (void)communicator.split(0);
+  (void)communicator.join();
+  const auto part = communicator.split(0);
+  const auto number = static_cast<std::int64_t>(part->group());
+  EXPECT_EQ(all_reduce_value(communicator, number, ReduceOp::min),
+            all_reduce_value(communicator, number, ReduceOp::max));
+}
+
+void a_broadcast_from_a_joined_rank(const Communicator& plain) {
+  if (plain.size() == 1) return;
+  const auto communicator = plain.checked();
+  float value = 0;
+  const auto message = message_of<Error>([&] {
+    if (plain.rank() == 1)
+      (void)communicator.join();
+    else
+      communicator.broadcast(std::span(&value, 1), 1);
+  });
+  EXPECT_THAT(message, HasSubstr("broadcast (from root 1) of 1 float32: rank 1 has joined"));
+  communicator.barrier();  // all are active again
+}
+
+void a_mismatch_reaches_joined_ranks(const Communicator& plain) {
+  if (plain.size() < 3) return;
+  const auto communicator = plain.checked();
+  std::vector<float> values(plain.rank() == 1 ? 2 : 1);
+  const auto message = message_of<Error>([&] {
+    if (plain.rank() == 0)
+      (void)communicator.join();
+    else
+      communicator.all_reduce(std::span(values));
+  });
+  EXPECT_THAT(message, HasSubstr("rank 1 all-reduce (sum) of 2 float32"));
+  communicator.barrier();
+}
+
+void an_unchecked_communicator(const Communicator& plain) {
+  EXPECT_THAT(message_of<Error>([&] { (void)plain.join(); }),
+              HasSubstr("use communicator.checked()"));
+}
+
+RankCase training(const char* name, void (*step)(const Step&)) {
+  return {name, [step](const Communicator& communicator) { train(communicator, step); }};
+}
+
+}  // namespace
+
+std::vector<RankCase> join_cases() {
+  return {
+      training("JoinAllReduce", all_reduce),
+      training("JoinReduceScatter", reduce_scatter),
+      training("JoinAllGather", all_gather),
+      training("JoinAllGatherUneven", all_gather_uneven),
+      training("JoinAllToAll", all_to_all),
+      training("JoinBroadcast", broadcast),
+      training("JoinAllocateAndBarrier", allocate_and_barrier),
+      training("JoinSplit", split),
+      {"JoinAveragesDoNotOverflow", averages_do_not_overflow},
+      {"JoinAsynchronousCollectivesAreDoneBefore", asynchronous_collectives_are_done_before},
+      {"JoinNumbersAgreeAfterwards", numbers_agree_afterwards},
+      {"JoinABroadcastFromAJoinedRank", a_broadcast_from_a_joined_rank},
+      {"JoinAMismatchReachesJoinedRanks", a_mismatch_reaches_joined_ranks},
+      {"JoinAnUncheckedCommunicator", an_unchecked_communicator},
+  };
+}
+
+}  // namespace kolo::testing
