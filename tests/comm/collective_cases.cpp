@@ -18,7 +18,8 @@ namespace kolo::testing {
 namespace {
 
 constexpr std::int64_t counts[] = {0, 1, 7, 64, 1000, 4099, 20011};
-constexpr ReduceOp all_ops[] = {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max};
+constexpr ReduceOp all_ops[] = {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max,
+                                ReduceOp::product};
 
 // Small whole numbers: their sums over a few ranks are exact in every type.
 double value_of(DataType type, int rank, std::int64_t index) {
@@ -30,22 +31,28 @@ double value_of(DataType type, int rank, std::int64_t index) {
 }
 
 double reduced(DataType type, ReduceOp op, int ranks, std::int64_t index) {
-  double sum = 0, least = INFINITY, greatest = -INFINITY;
+  double sum = 0, product = 1, least = INFINITY, greatest = -INFINITY;
   for (int rank = 0; rank < ranks; ++rank) {
     const double value = value_of(type, rank, index);
     sum += value;
+    product *= value;
     least = std::min(least, value);
     greatest = std::max(greatest, value);
   }
   if (op == ReduceOp::min) return least;
+  if (op == ReduceOp::product) return product;
   if (op == ReduceOp::max || type == DataType::boolean) return greatest;
   return op == ReduceOp::sum ? sum : sum / ranks;
 }
 
 double expected(DataType type, ReduceOp op, int ranks, std::int64_t index) {
   const double value = reduced(type, op, ranks, index);
-  const bool is_float = type <= DataType::bfloat16;
-  return is_float ? value : std::trunc(value);
+  if (type <= DataType::bfloat16) return value;
+  const auto whole = static_cast<std::int64_t>(value);
+  if (type == DataType::int8) return static_cast<std::int8_t>(whole);
+  if (type == DataType::uint8) return static_cast<std::uint8_t>(whole);
+  if (type == DataType::int16) return static_cast<std::int16_t>(whole);
+  return static_cast<double>(whole);
 }
 
 double tolerance_of(DataType type) {
@@ -76,7 +83,7 @@ void expect_reduced(const TypedValues& values, DataType type, ReduceOp op, int r
                     std::int64_t first) {
   for (std::int64_t i = 0; i < values.count(); ++i) {
     const double want = expected(type, op, ranks, first + i);
-    if (std::abs(values.get(i) - want) > tolerance_of(type)) {
+    if (std::abs(values.get(i) - want) > tolerance_of(type) * std::max(1.0, std::abs(want))) {
       ADD_FAILURE() << name_of(type) << " " << name_of(op) << ", " << values.count()
                     << " elements: element " << i << " is " << values.get(i) << ", expected "
                     << want;

@@ -39,11 +39,11 @@ class Backend {
   virtual void all_gather(const ConstBuffer& input, const Buffer& output) = 0;
   // `counts`, by rank, are the same everywhere; output holds their sum, input counts[rank].
   virtual void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
-                                 std::span<const std::int64_t> counts);
+                                 std::span<const std::int64_t> counts) = 0;
   virtual void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op) = 0;
   // Both counts by rank; input and output hold the parts one behind another.
   virtual void all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
-                          const Buffer& output, std::span<const std::int64_t> receive_counts);
+                          const Buffer& output, std::span<const std::int64_t> receive_counts) = 0;
   virtual void barrier() = 0;
 
   // Memory in which all-reduce needs no copies. Collective. It stays valid until the last handle is
@@ -53,11 +53,13 @@ class Backend {
   // Zero-filled memory, 64-byte aligned, that the ranks of this node share: the part of each, by
   // local rank; nothing where they can't share any (on all ranks then). Collective; the same size
   // everywhere.
-  [[nodiscard]] virtual std::vector<std::shared_ptr<std::byte>> allocate_shared(std::size_t bytes);
+  [[nodiscard]] virtual std::vector<std::shared_ptr<std::byte>> allocate_shared(
+      std::size_t bytes) = 0;
 
   // The group of the ranks that pass the same colour, in the order of (key, rank); nothing for a
-  // colour below 0. Collective.
-  [[nodiscard]] virtual std::shared_ptr<Backend> split(int color, int key);
+  // colour below 0. Collective. It may outlive this one. What it needs of the system may be kept
+  // until the job's last group is gone, because giving it back may be collective.
+  [[nodiscard]] virtual std::shared_ptr<Backend> split(int color, int key) = 0;
 
   // Makes every other rank's pending and later collectives fail, or ends their processes.
   virtual void abort(int exit_code) noexcept = 0;

@@ -36,67 +36,78 @@ int forced_node_id(int rank, int size, const std::vector<int>& ranks_on_nodes) {
   return id;
 }
 
-Topology find_topology(const MpiGroup& world, const std::vector<int>& ranks_on_nodes) {
-  const int id = ranks_on_nodes.empty()
-                     ? real_node_id(world)
-                     : forced_node_id(world.rank(), world.size(), ranks_on_nodes);
-  std::vector<int> ids(static_cast<std::size_t>(world.size()));
-  check_mpi(MPI_Allgather(&id, 1, MPI_INT, ids.data(), 1, MPI_INT, world.get()), "MPI_Allgather");
-  return Topology::from_node_ids(world.rank(), ids);
+int node_id_of(const MpiGroup& world, const std::vector<int>& ranks_on_nodes) {
+  return ranks_on_nodes.empty() ? real_node_id(world)
+                                : forced_node_id(world.rank(), world.size(), ranks_on_nodes);
+}
+
+Topology find_topology(const MpiGroup& group, int node_id) {
+  std::vector<int> ids(static_cast<std::size_t>(group.size()));
+  check_mpi(MPI_Allgather(&node_id, 1, MPI_INT, ids.data(), 1, MPI_INT, group.get()),
+            "MPI_Allgather");
+  return Topology::from_node_ids(group.rank(), ids);
+}
+
+// The windows, as one reaches them without a share in them.
+std::shared_ptr<const PeerMemory> borrowed(const SharedWindows& windows) {
+  return {std::shared_ptr<const PeerMemory>(), &windows};
 }
 
 }  // namespace
 
-MpiBackend::MpiBackend(std::shared_ptr<const MpiRuntime> runtime, const MpiOptions& options)
-    : runtime_(std::move(runtime)),
-      world_(MpiGroup::world(runtime_)),
-      topology_(find_topology(world_, options.ranks_on_nodes)) {
-  world_collectives_.emplace(world_.get(), options.largest_count);
-  const bool is_wanted =
-      options.shared_memory != SharedMemory::off && topology_.nodes < topology_.size;
-  if (is_wanted) start_node_stage(options);
-  if (options.shared_memory == SharedMemory::on && !node_group_) {
-    throw Error(is_wanted ? "comm: MPI grants no shared-memory window on some node, but shared "
-                            "memory was asked for; "
-                            "make room in /dev/shm or use shared_memory: auto"
-                          : "comm: shared memory was asked for, but no node has two ranks; use "
-                            "shared_memory: auto");
-  }
+MpiBackend::MpiBackend(std::shared_ptr<MpiKeeping> keeping, MpiGroup group, int node_id,
+                       const MpiOptions& options)
+    : keeping_(std::move(keeping)),
+      options_(options),
+      objects_(keeping_->add(std::move(group))),
+      topology_(find_topology(objects_.all, node_id)) {
+  objects_.all_collectives.emplace(objects_.all.get(), options_.largest_count);
+  if (options_.shared_memory != SharedMemory::off && topology_.nodes < topology_.size)
+    start_node_stage();
 }
 
-void MpiBackend::start_node_stage(const MpiOptions& options) {
-  node_ = world_.split(topology_.node);
-  windows_ = std::make_shared<SharedWindows>(runtime_, node_);
+void MpiBackend::start_node_stage() {
+  objects_.node = objects_.all.split(topology_.node);
+  objects_.windows = std::make_unique<SharedWindows>(keeping_->runtime(), objects_.node);
+  const SharedWindows& windows = *objects_.windows;
   const std::size_t cells = sizeof(AbortCell) + sizeof(RankCell);
-  const auto window = windows_->add(checked_add(cells, options.staging_bytes));
-  if (!all_ranks(window.has_value())) {
-    windows_.reset();
+  const auto window = add_window(checked_add(cells, options_.staging_bytes));
+  if (!window) {
+    objects_.windows.reset();
     return;
   }
-  std::byte* const own = windows_->own_part(*window);
+  std::byte* const own = windows.own_part(*window);
   new (own) AbortCell{};
   new (own + sizeof(AbortCell)) RankCell{};
-  check_mpi(MPI_Barrier(node_.get()), "MPI_Barrier");
+  check_mpi(MPI_Barrier(objects_.node.get()), "MPI_Barrier");
   NodeMemory memory;
-  memory.abort = reinterpret_cast<AbortCell*>(windows_->part(*window, 0));
+  memory.abort = reinterpret_cast<AbortCell*>(windows.part(*window, 0));
   for (int peer = 0; peer < topology_.local_size; ++peer) {
-    std::byte* const part = windows_->part(*window, peer);
+    std::byte* const part = windows.part(*window, peer);
     memory.cells.push_back(reinterpret_cast<RankCell*>(part + sizeof(AbortCell)));
     memory.staging.push_back(part + cells);
   }
-  node_group_.emplace(topology_.local_rank, std::move(memory), windows_,
-                      NodeGroupOptions{.staging_bytes = options.staging_bytes,
-                                       .whole_limit_bytes = options.whole_limit_bytes});
+  node_group_.emplace(topology_.local_rank, std::move(memory), borrowed(windows),
+                      NodeGroupOptions{.staging_bytes = options_.staging_bytes,
+                                       .whole_limit_bytes = options_.whole_limit_bytes});
   if (topology_.nodes > 1) {
     const bool has_slice = topology_.local_rank < topology_.smallest_node();
-    across_ = world_.split(has_slice ? topology_.local_rank : -1);
-    if (has_slice) across_collectives_.emplace(across_.get(), options.largest_count);
+    objects_.across = objects_.all.split(has_slice ? topology_.local_rank : -1);
+    if (has_slice)
+      objects_.across_collectives.emplace(objects_.across.get(), options_.largest_count);
   }
+}
+
+// A window on all ranks or, where one of them gets none, nothing on any: private memory on one rank
+// would make the ranks take different paths.
+std::optional<std::size_t> MpiBackend::add_window(std::size_t bytes) {
+  const auto window = objects_.windows->add(bytes);
+  return all_ranks(window.has_value()) ? window : std::nullopt;
 }
 
 bool MpiBackend::all_ranks(bool mine) const {
   int value = mine ? 1 : 0;
-  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT, MPI_MIN, world_.get()),
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT, MPI_MIN, objects_.all.get()),
             "MPI_Allreduce");
   return value == 1;
 }
@@ -104,9 +115,10 @@ bool MpiBackend::all_ranks(bool mine) const {
 Capabilities MpiBackend::capabilities() const {
   Capabilities capabilities;
   capabilities.backend = "mpi";
-  capabilities.thread_level = name_of(runtime_->granted());
-  capabilities.asynchronous = runtime_->granted() >= ThreadLevel::serialized;
+  capabilities.thread_level = name_of(keeping_->runtime()->granted());
+  capabilities.asynchronous = keeping_->runtime()->granted() >= ThreadLevel::serialized;
   capabilities.shared_memory = node_group_.has_value();
+  capabilities.concurrent = keeping_->runtime()->granted() == ThreadLevel::multiple;
   capabilities.transport = is_one_node() ? "shared memory"
                            : node_group_ ? "shared memory inside nodes, MPI between them"
                                          : "MPI";
@@ -114,11 +126,12 @@ Capabilities MpiBackend::capabilities() const {
 }
 
 void MpiBackend::all_reduce(const Buffer& buffer, ReduceOp op) {
-  if (!node_group_) return world_collectives_->all_reduce(buffer, op, topology_.size);
+  if (!node_group_) return objects_.all_collectives->all_reduce(buffer, op, topology_.size);
   if (is_one_node()) return node_group_->all_reduce(buffer, op);
   const auto across = [&](const Buffer& slice) {
     if (slice.count > 0)
-      across_collectives_->all_reduce(slice, op == ReduceOp::average ? ReduceOp::sum : op, 1);
+      objects_.across_collectives->all_reduce(slice, op == ReduceOp::average ? ReduceOp::sum : op,
+                                              1);
   };
   node_group_->all_reduce(buffer, op, topology_.smallest_node(), topology_.size, across);
 }
@@ -127,37 +140,72 @@ void MpiBackend::broadcast(const Buffer& buffer, int root) {
   if (is_one_node())
     node_group_->broadcast(buffer, root);
   else
-    world_collectives_->broadcast(buffer, root);
+    objects_.all_collectives->broadcast(buffer, root);
 }
 
 void MpiBackend::all_gather(const ConstBuffer& input, const Buffer& output) {
   if (is_one_node())
     node_group_->all_gather(input, output);
   else
-    world_collectives_->all_gather(input, output);
+    objects_.all_collectives->all_gather(input, output);
+}
+
+void MpiBackend::all_gather_uneven(const ConstBuffer& input, const Buffer& output,
+                                   std::span<const std::int64_t> counts) {
+  if (is_one_node())
+    node_group_->all_gather_uneven(input, output, counts);
+  else
+    objects_.all_collectives->all_gather_uneven(input, output, counts);
 }
 
 void MpiBackend::reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op) {
   if (is_one_node())
     node_group_->reduce_scatter(input, output, op);
   else
-    world_collectives_->reduce_scatter(input, output, op);
+    objects_.all_collectives->reduce_scatter(input, output, op);
+}
+
+void MpiBackend::all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
+                            const Buffer& output, std::span<const std::int64_t> receive_counts) {
+  if (is_one_node())
+    node_group_->all_to_all(input, send_counts, output, receive_counts);
+  else
+    objects_.all_collectives->all_to_all(input, send_counts, output, receive_counts);
 }
 
 void MpiBackend::barrier() {
   if (is_one_node())
     node_group_->barrier();
   else
-    world_collectives_->barrier();
+    objects_.all_collectives->barrier();
 }
 
 std::shared_ptr<std::byte> MpiBackend::allocate(std::size_t bytes) {
-  if (!node_group_) return allocate_aligned(bytes);
-  const auto window = windows_->add(bytes);
-  // Private memory on one rank would make the ranks take different paths, so it is shared
-  // everywhere or nowhere.
-  if (!all_ranks(window.has_value())) return allocate_aligned(bytes);
-  return {shared_from_this(), windows_->own_part(*window)};
+  if (is_one_node()) node_group_->agree(Collective::allocate, narrow<std::int64_t>(bytes));
+  const auto window = node_group_ ? add_window(bytes) : std::nullopt;
+  if (!window) return allocate_aligned(bytes);
+  return {keeping_, objects_.windows->own_part(*window)};
+}
+
+std::vector<std::shared_ptr<std::byte>> MpiBackend::allocate_shared(std::size_t bytes) {
+  if (!node_group_) return {};
+  if (is_one_node()) node_group_->agree(Collective::allocate, narrow<std::int64_t>(bytes));
+  const auto window = add_window(bytes);
+  if (!window) return {};
+  std::vector<std::shared_ptr<std::byte>> parts;
+  for (int peer = 0; peer < topology_.local_size; ++peer)
+    parts.emplace_back(keeping_, objects_.windows->part(*window, peer));
+  return parts;
+}
+
+std::shared_ptr<Backend> MpiBackend::split(int color, int key) {
+  if (is_one_node()) node_group_->agree(Collective::split, 0);
+  auto part = objects_.all.split(color, key);
+  if (color < 0) return nullptr;
+  // What was asked of the job's nodes need not be possible on those of a few ranks.
+  MpiOptions options = options_;
+  if (options.shared_memory == SharedMemory::on) options.shared_memory = SharedMemory::automatic;
+  return std::make_shared<MpiBackend>(keeping_, std::move(part), topology_.node, options);
 }
 
 void MpiBackend::abort(int exit_code) noexcept {
@@ -165,10 +213,21 @@ void MpiBackend::abort(int exit_code) noexcept {
 }
 
 Communicator mpi_communicator(const MpiOptions& options) {
-  auto runtime = std::make_shared<const MpiRuntime>(options.thread_level);
+  const auto runtime = std::make_shared<const MpiRuntime>(options.thread_level);
+  auto world = MpiGroup::world(runtime);
+  const int node_id = node_id_of(world, options.ranks_on_nodes);
+  auto backend = std::make_shared<MpiBackend>(std::make_shared<MpiKeeping>(runtime),
+                                              std::move(world), node_id, options);
+  if (options.shared_memory == SharedMemory::on && !backend->capabilities().shared_memory) {
+    const Topology& topology = backend->topology();
+    throw Error(topology.nodes < topology.size
+                    ? "comm: MPI grants no shared-memory window on some node, but shared memory "
+                      "was asked for; make room in /dev/shm or use shared_memory: auto"
+                    : "comm: shared memory was asked for, but no node has two ranks; use "
+                      "shared_memory: auto");
+  }
   const bool threaded = runtime->granted() >= ThreadLevel::serialized;
-  return {std::make_shared<MpiBackend>(std::move(runtime), options),
-          std::make_shared<Executor>(threaded)};
+  return {std::move(backend), std::make_shared<Executor>(threaded)};
 }
 
 std::string mpi_library_version() {

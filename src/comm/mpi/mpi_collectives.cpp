@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <numeric>
 #include <span>
+#include <vector>
 
 #include "comm/shared_memory/reduce_kernels.h"
 
@@ -159,6 +162,31 @@ void MpiCollectives::all_gather(const ConstBuffer& input, const Buffer& output) 
   }
 }
 
+void MpiCollectives::all_gather_uneven(const ConstBuffer& input, const Buffer& output,
+                                       std::span<const std::int64_t> counts) const {
+  if (output.count == 0) return barrier();
+  int rank = 0;
+  check_mpi(MPI_Comm_rank(communicator_, &rank), "MPI_Comm_rank");
+  std::vector<std::int64_t> starts(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), std::int64_t{0});
+  const auto part = [&](int owner) {
+    const auto index = static_cast<std::size_t>(owner);
+    return Buffer(at(output, starts[index]), counts[index], output.type);
+  };
+  const Buffer mine = part(rank);
+  if (mine.count > 0 && mine.data != input.data) std::memcpy(mine.data, input.data, mine.bytes());
+  if (output.count > largest_count_) {
+    for (int owner = 0; owner < static_cast<int>(counts.size()); ++owner)
+      broadcast(part(owner), owner);
+    return;
+  }
+  const std::vector<int> int_counts(counts.begin(), counts.end());
+  const std::vector<int> int_starts(starts.begin(), starts.end());
+  check_mpi(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, output.data, int_counts.data(),
+                           int_starts.data(), mpi_type(output.type), communicator_),
+            "MPI_Allgatherv");
+}
+
 void MpiCollectives::reduce_scatter(const ConstBuffer& input, const Buffer& output,
                                     ReduceOp op) const {
   int size = 0;
@@ -180,6 +208,47 @@ void MpiCollectives::reduce_scatter(const ConstBuffer& input, const Buffer& outp
   }
   if (op == ReduceOp::average && output.count > 0)
     divide(output.type, at(output, 0), output.count, size);
+}
+
+void MpiCollectives::all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
+                                const Buffer& output,
+                                std::span<const std::int64_t> receive_counts) const {
+  int rank = 0;
+  check_mpi(MPI_Comm_rank(communicator_, &rank), "MPI_Comm_rank");
+  const int size = static_cast<int>(send_counts.size());
+  std::vector<std::int64_t> send_starts(send_counts.size()), receive_starts(send_counts.size());
+  std::exclusive_scan(send_counts.begin(), send_counts.end(), send_starts.begin(), std::int64_t{0});
+  std::exclusive_scan(receive_counts.begin(), receive_counts.end(), receive_starts.begin(),
+                      std::int64_t{0});
+  const Buffer source(const_cast<void*>(input.data), input.count, input.type);  // only read
+  for (int distance = 0; distance < size; ++distance) {
+    const int to = (rank + distance) % size, from = (rank - distance + size) % size;
+    const auto sent = static_cast<std::size_t>(to), received = static_cast<std::size_t>(from);
+    exchange(Buffer(at(source, send_starts[sent]), send_counts[sent], input.type), to,
+             Buffer(at(output, receive_starts[received]), receive_counts[received], output.type),
+             from);
+  }
+}
+
+// Every rank does its exchanges in the order of (distance, chunk), and one waits only for those
+// that are at most as far, so somebody always goes on.
+void MpiCollectives::exchange(const ConstBuffer& sent, int to, const Buffer& received,
+                              int from) const {
+  constexpr int tag = 0;
+  const Buffer source(const_cast<void*>(sent.data), sent.count, sent.type);  // only read
+  const MPI_Datatype type = mpi_type(sent.type);
+  for_chunks(std::max(sent.count, received.count), largest_count_, [&](std::int64_t offset, int) {
+    const auto count_of = [&](const Buffer& buffer) {
+      return static_cast<int>(std::clamp(buffer.count - offset, std::int64_t{0}, largest_count_));
+    };
+    const int sends = count_of(source), receives = count_of(received);
+    check_mpi(
+        MPI_Sendrecv(sends > 0 ? at(source, offset) : nullptr, sends, type,
+                     sends > 0 ? to : MPI_PROC_NULL, tag,
+                     receives > 0 ? at(received, offset) : nullptr, receives, type,
+                     receives > 0 ? from : MPI_PROC_NULL, tag, communicator_, MPI_STATUS_IGNORE),
+        "MPI_Sendrecv");
+  });
 }
 
 void MpiCollectives::barrier() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "comm/mpi/mpi_check.h"
 #include "kolo/comm/data_type.h"
@@ -20,17 +21,23 @@ class MpiCollectives {
   void all_reduce(const Buffer& buffer, ReduceOp op, int divisor) const;
   void broadcast(const Buffer& buffer, int root) const;
   void all_gather(const ConstBuffer& input, const Buffer& output) const;
+  void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
+                         std::span<const std::int64_t> counts) const;
   void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op) const;
+  // A message for each pair of ranks (more where it is too large for one), a pair at a time: what
+  // MPI_Alltoallv does, which can't be used for large counts without asking all ranks for theirs.
+  void all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
+                  const Buffer& output, std::span<const std::int64_t> receive_counts) const;
   void barrier() const;
 
  private:
+  void exchange(const ConstBuffer& sent, int to, const Buffer& received, int from) const;
   [[nodiscard]] MPI_Op operation(DataType type, ReduceOp op) const;
 
   MPI_Comm communicator_;
   std::int64_t largest_count_;
   // Operations of our own for {float64, float32, float16, bfloat16} x {sum, min, max, product}: MPI
-  // knows no
-  // 16-bit floating-point types, and its minimum and maximum may lose a NaN.
+  // knows no 16-bit floating-point types, and its minimum and maximum may lose a NaN.
   MPI_Op own_operations_[4][4];
 };
 

@@ -99,9 +99,9 @@ MpiGroup MpiGroup::world(std::shared_ptr<const MpiRuntime> runtime) {
   return {std::move(runtime), duplicate};
 }
 
-MpiGroup MpiGroup::split(int color) const {
+MpiGroup MpiGroup::split(int color, int key) const {
   MPI_Comm part = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split(communicator_, color < 0 ? MPI_UNDEFINED : color, 0, &part),
+  check_mpi(MPI_Comm_split(communicator_, color < 0 ? MPI_UNDEFINED : color, key, &part),
             "MPI_Comm_split");
   return {runtime_, part};
 }

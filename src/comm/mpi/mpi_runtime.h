@@ -40,8 +40,8 @@ class MpiGroup {
   ~MpiGroup();
 
   [[nodiscard]] static MpiGroup world(std::shared_ptr<const MpiRuntime> runtime);
-  // Ranks with the same colour, in their old order; color < 0: in none (an empty group).
-  [[nodiscard]] MpiGroup split(int color) const;
+  // Ranks with the same colour, in the order of (key, rank); color < 0: in none (an empty group).
+  [[nodiscard]] MpiGroup split(int color, int key = 0) const;
 
   [[nodiscard]] MPI_Comm get() const { return communicator_; }
   [[nodiscard]] int rank() const;

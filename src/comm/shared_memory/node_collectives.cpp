@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <cstring>
 
+#include "comm/shared_memory/elements.h"
 #include "comm/shared_memory/node_group.h"
 #include "comm/shared_memory/reduce_kernels.h"
 
@@ -26,27 +26,6 @@ Range slice_of(std::int64_t count, int index, int parts) {
                : std::min(count, (count / parts * i + count % parts * i / parts + 63) / 64 * 64);
   };
   return {cut(index), cut(index + 1)};
-}
-
-std::byte* at(void* data, std::int64_t element, DataType type) {
-  return static_cast<std::byte*>(data) + static_cast<std::size_t>(element) * size_of(type);
-}
-
-const std::byte* at(const void* data, std::int64_t element, DataType type) {
-  return static_cast<const std::byte*>(data) + static_cast<std::size_t>(element) * size_of(type);
-}
-
-void copy(std::byte* to, const std::byte* from, std::int64_t elements, DataType type) {
-  if (elements > 0) std::memcpy(to, from, static_cast<std::size_t>(elements) * size_of(type));
-}
-
-Announcement announce(Collective collective, const ConstBuffer& buffer, std::uint32_t detail) {
-  Announcement announcement;
-  announcement.collective = collective;
-  announcement.type = static_cast<std::uint32_t>(buffer.type);
-  announcement.detail = detail;
-  announcement.count = buffer.count;
-  return announcement;
 }
 
 }  // namespace
@@ -230,7 +209,11 @@ void NodeGroup::reduce_scatter(const ConstBuffer& input, const Buffer& output, R
 }
 
 void NodeGroup::barrier() {
-  begin(announce(Collective::barrier, {}, 0));
+  agree(Collective::barrier, 0);
+}
+
+void NodeGroup::agree(Collective collective, std::int64_t count) {
+  begin(announce(collective, ConstBuffer(nullptr, count, DataType::uint8), 0));
   meet();
   check_announcements();
 }

@@ -57,8 +57,18 @@ class NodeGroup {
 
   void broadcast(const Buffer& buffer, int root);
   void all_gather(const ConstBuffer& input, const Buffer& output);
+  // Input may be this rank's part of output. Counts that differ are an Error on all ranks.
+  void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
+                         std::span<const std::int64_t> counts);
   void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op);
+  // Input and output must not overlap. Counts that don't fit each other are an Error on all ranks.
+  void all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
+                  const Buffer& output, std::span<const std::int64_t> receive_counts);
   void barrier();
+
+  // A barrier on the way into something that all ranks do together; an Error on all of them if it
+  // is not the same.
+  void agree(Collective collective, std::int64_t count);
 
   // Makes the others' waiting end in CommunicationError.
   void abort() noexcept;
@@ -69,7 +79,9 @@ class NodeGroup {
   void begin(const Announcement& mine);
   void meet();
   void wait_for(int local_rank);
-  void check_announcements() const;
+  void check_announcements();
+  void check_same_counts() const;
+  [[nodiscard]] std::int64_t check_pairs(DataType type) const;
   [[nodiscard]] const Announcement& announcement(int local_rank) const;
   [[nodiscard]] bool all_reachable() const;
   [[nodiscard]] std::byte* staged(int local_rank) const;

@@ -12,9 +12,15 @@ class SoloBackend final : public Backend {
   void all_reduce(const Buffer&, ReduceOp) override {}
   void broadcast(const Buffer&, int) override {}
   void all_gather(const ConstBuffer& input, const Buffer& output) override;
+  void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
+                         std::span<const std::int64_t> counts) override;
   void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp) override;
+  void all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
+                  const Buffer& output, std::span<const std::int64_t> receive_counts) override;
   void barrier() override {}
   [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate_shared(std::size_t bytes) override;
+  [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
   void abort(int) noexcept override {}
 
  private:

@@ -1,90 +1,18 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
-#include <new>
 #include <thread>
 #include <vector>
 
-#include "comm/aligned_memory.h"
-#include "comm/shared_memory/node_group.h"
-#include "kolo/base/checked.h"
+#include <fmt/format.h>
+
+#include "comm/threads/thread_backend.h"
+#include "kolo/base/error.h"
 #include "kolo/comm/threads.h"
 
 namespace kolo {
 
 namespace {
-
-// In one process an address is an address.
-class OwnAddressSpace final : public PeerMemory {
- public:
-  explicit OwnAddressSpace(bool direct) : direct_(direct) {}
-
-  [[nodiscard]] std::optional<SharedLocation> locate(const void* data, std::size_t) const override {
-    if (!direct_) return std::nullopt;
-    return SharedLocation{0, reinterpret_cast<std::uintptr_t>(data)};
-  }
-
-  [[nodiscard]] std::byte* address(int, SharedLocation location) const override {
-    return reinterpret_cast<std::byte*>(location.offset);
-  }
-
- private:
-  bool direct_;
-};
-
-class ThreadBackend final : public Backend {
- public:
-  ThreadBackend(Topology topology, NodeMemory memory, const ThreadRanksOptions& options)
-      : topology_(std::move(topology)),
-        group_(topology_.rank, std::move(memory), std::make_shared<OwnAddressSpace>(options.direct),
-               NodeGroupOptions{.staging_bytes = options.staging_bytes,
-                                .whole_limit_bytes = options.whole_limit_bytes}) {}
-
-  [[nodiscard]] const Topology& topology() const override { return topology_; }
-  [[nodiscard]] Capabilities capabilities() const override {
-    return {.backend = "threads",
-            .transport = "memory of one process",
-            .thread_level = "",
-            .asynchronous = true,
-            .shared_memory = true};
-  }
-  void all_reduce(const Buffer& buffer, ReduceOp op) override { group_.all_reduce(buffer, op); }
-  void broadcast(const Buffer& buffer, int root) override { group_.broadcast(buffer, root); }
-  void all_gather(const ConstBuffer& input, const Buffer& output) override {
-    group_.all_gather(input, output);
-  }
-  void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op) override {
-    group_.reduce_scatter(input, output, op);
-  }
-  void barrier() override { group_.barrier(); }
-  [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
-    return allocate_aligned(bytes);
-  }
-  void abort(int) noexcept override { group_.abort(); }
-
- private:
-  Topology topology_;
-  NodeGroup group_;
-};
-
-NodeMemory make_memory(int ranks, std::size_t staging_bytes) {
-  struct Storage {
-    AbortCell abort{};
-    std::vector<RankCell> cells;
-    std::vector<std::shared_ptr<std::byte>> staging;
-  };
-  auto storage = std::make_shared<Storage>();
-  storage->cells = std::vector<RankCell>(static_cast<std::size_t>(ranks));
-  NodeMemory memory;
-  memory.abort = &storage->abort;
-  for (auto& cell : storage->cells) {
-    storage->staging.push_back(allocate_aligned(staging_bytes));
-    memory.cells.push_back(&cell);
-    memory.staging.push_back(storage->staging.back().get());
-  }
-  memory.owner = std::move(storage);
-  return memory;
-}
 
 std::vector<int> node_ids(int ranks, const std::vector<int>& ranks_on_nodes) {
   std::vector<int> ids;
@@ -113,7 +41,7 @@ bool is_echo(const std::exception_ptr& error) {
 
 void run_as_threads(int ranks, const std::function<void(const Communicator&)>& body,
                     const ThreadRanksOptions& options) {
-  const auto memory = make_memory(ranks, options.staging_bytes);
+  const auto memory = std::make_shared<ThreadMemory>(ranks, options.staging_bytes, nullptr);
   const auto ids = node_ids(ranks, options.ranks_on_nodes);
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
   const auto run_rank = [&](int rank) {

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+
+#include "comm/shared_memory/node_control.h"
+#include "kolo/comm/data_type.h"
+
+// Memory as elements of a type that is known only when the program runs.
+namespace kolo {
+
+inline std::byte* at(void* data, std::int64_t element, DataType type) {
+  return static_cast<std::byte*>(data) + static_cast<std::size_t>(element) * size_of(type);
+}
+
+inline const std::byte* at(const void* data, std::int64_t element, DataType type) {
+  return static_cast<const std::byte*>(data) + static_cast<std::size_t>(element) * size_of(type);
+}
+
+// Nothing for a count below 1. The places may be the same.
+inline void copy(std::byte* to, const std::byte* from, std::int64_t elements, DataType type) {
+  if (elements > 0 && to != from)
+    std::memcpy(to, from, static_cast<std::size_t>(elements) * size_of(type));
+}
+
+inline Announcement announce(Collective collective, const ConstBuffer& buffer,
+                             std::uint32_t detail) {
+  Announcement announcement;
+  announcement.collective = collective;
+  announcement.type = static_cast<std::uint32_t>(buffer.type);
+  announcement.detail = detail;
+  announcement.count = buffer.count;
+  return announcement;
+}
+
+}  // namespace kolo

@@ -1,0 +1,238 @@
+#include "comm/set_cases.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "support/errors.h"
+
+namespace kolo::testing {
+
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+// The ranks that the members of a set have in the communicator it was made from.
+std::vector<int> members_of(const Communicator& set, const Communicator& whole) {
+  std::vector<int> ranks(static_cast<std::size_t>(set.size()));
+  const int mine = whole.rank();
+  set.all_gather(std::span(&mine, 1), std::span(ranks));
+  return ranks;
+}
+
+// Large enough to take many chunks, and through shared windows too.
+void expect_sums_right(const Communicator& communicator) {
+  const auto memory = communicator.allocate(5000 * sizeof(float));
+  const std::span in_window(reinterpret_cast<float*>(memory.get()), 5000);
+  std::vector<float> elsewhere(7001, 1);
+  std::fill(in_window.begin(), in_window.end(), 2.0F);
+  communicator.all_reduce(in_window);
+  communicator.all_reduce(std::span(elsewhere));
+  const auto size = static_cast<float>(communicator.size());
+  EXPECT_THAT(in_window, Each(2 * size));
+  EXPECT_THAT(elsewhere, Each(size));
+}
+
+void split_by_colour(const Communicator& whole) {
+  const int color = whole.rank() % 2;
+  const auto set = whole.split(color, -whole.rank());
+  ASSERT_TRUE(set.has_value());
+  std::vector<int> expected;
+  for (int rank = whole.size() - 1; rank >= 0; --rank) {
+    if (rank % 2 == color) expected.push_back(rank);
+  }
+  EXPECT_EQ(members_of(*set, whole), expected);
+  EXPECT_NE(set->group(), whole.group());
+  for (int peer = 0; peer < set->size(); ++peer) {
+    for (int other = 0; other < set->size(); ++other) {
+      const auto node_of = [&](const Communicator& communicator, int rank) {
+        return communicator.topology().node_of_rank[static_cast<std::size_t>(rank)];
+      };
+      const auto place = [&](int member) { return expected[static_cast<std::size_t>(member)]; };
+      EXPECT_EQ(node_of(*set, peer) == node_of(*set, other),
+                node_of(whole, place(peer)) == node_of(whole, place(other)));
+    }
+  }
+  expect_sums_right(*set);
+  EXPECT_FALSE(whole.split(-1).has_value());
+  const auto only_first = whole.split(whole.rank() == 0 ? 5 : -3);
+  EXPECT_EQ(only_first.has_value(), whole.rank() == 0);
+  if (only_first) {
+    EXPECT_EQ(only_first->size(), 1);
+    expect_sums_right(*only_first);
+  }
+}
+
+void subset_keeps_the_order_of_its_list(const Communicator& whole) {
+  std::vector<int> ranks = {whole.size() - 1};
+  for (int rank = 0; rank + 2 < whole.size(); ++rank) ranks.push_back(rank);
+  const auto set = whole.subset(ranks);
+  ASSERT_EQ(set.has_value(), std::find(ranks.begin(), ranks.end(), whole.rank()) != ranks.end());
+  if (set) {
+    EXPECT_EQ(members_of(*set, whole), ranks);
+    int value = 10 + set->rank();
+    set->broadcast(std::span(&value, 1), set->size() - 1);
+    EXPECT_EQ(value, 10 + set->size() - 1);
+    expect_sums_right(*set);
+  }
+  const std::vector<int> twice = {0, 0}, none, too_large = {whole.size()};
+  for (const auto& wrong : {twice, none, too_large}) EXPECT_THROW((void)whole.subset(wrong), Error);
+  whole.barrier();
+}
+
+void sets_of_sets_outlive_what_they_are_made_from(const Communicator& whole) {
+  std::optional<Communicator> inner;
+  std::shared_ptr<std::byte> memory;
+  int ranks = 0;
+  {
+    const auto outer = whole.split(whole.rank() == 0 ? 1 : 0);
+    ranks = outer->size();
+    inner = outer->split(0, outer->rank());
+    memory = outer->allocate(400);
+  }
+  ASSERT_EQ(inner->size(), ranks);
+  expect_sums_right(*inner);
+  const std::span values(reinterpret_cast<int*>(memory.get()), 100);
+  std::fill(values.begin(), values.end(), 1);
+  inner->all_reduce(values);
+  EXPECT_THAT(values, Each(ranks));
+  expect_sums_right(whole);
+}
+
+// The same sequence on every set, but the sets in another order on every second rank.
+void sets_work_at_the_same_time(const Communicator& whole) {
+  std::vector<std::optional<Communicator>> all = {whole, whole.split(whole.rank() % 2),
+                                                  whole.split(whole.rank() == 0 ? -1 : 0)};
+  if (!all[1] || !all[1]->capabilities().concurrent) return;
+  const bool is_reversed = whole.rank() % 2 == 1;
+  std::vector<std::vector<std::int64_t>> buffers;
+  std::vector<int> sizes;
+  std::vector<Work> works;
+  buffers.reserve(all.size() * 20);
+  for (std::size_t turn = 0; turn < all.size(); ++turn) {
+    const auto& set = all[is_reversed ? all.size() - 1 - turn : turn];
+    for (std::size_t i = 0; set && i < 20; ++i) {
+      buffers.emplace_back(1 + 331 * i, 1);
+      sizes.push_back(set->size());
+      works.push_back(set->all_reduce_async(std::span(buffers.back())));
+    }
+  }
+  // The same everywhere while all of that is in flight: it waits its turn on the whole.
+  expect_sums_right(whole);
+  for (const Work& work : works) work.wait();
+  for (std::size_t i = 0; i < buffers.size(); ++i) EXPECT_THAT(buffers[i], Each(sizes[i]));
+}
+
+void shared_memory_is_shared(const Communicator& communicator) {
+  const auto parts = communicator.allocate_shared(1000);
+  const Topology& topology = communicator.topology();
+  int has_parts = parts.empty() ? 0 : 1;
+  EXPECT_EQ(all_reduce_value(communicator, has_parts, ReduceOp::min), has_parts);
+  EXPECT_EQ(all_reduce_value(communicator, has_parts, ReduceOp::max), has_parts);
+  EXPECT_TRUE(has_parts || !communicator.capabilities().shared_memory);
+  if (parts.empty()) return;
+  ASSERT_EQ(parts.size(), static_cast<std::size_t>(topology.local_size));
+  const auto local_rank = static_cast<std::size_t>(topology.local_rank);
+  for (std::size_t i = 0; i < 1000; ++i) EXPECT_EQ(parts[local_rank].get()[i], std::byte{0});
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(parts[local_rank].get()) % 64, 0U);
+  parts[local_rank].get()[999] = static_cast<std::byte>(1 + communicator.rank());
+  communicator.barrier();
+  std::size_t peer = 0;
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    if (topology.node_of_rank[static_cast<std::size_t>(rank)] != topology.node) continue;
+    EXPECT_EQ(parts[peer++].get()[999], static_cast<std::byte>(1 + rank));
+  }
+  communicator.barrier();
+}
+
+// A task's own collectives come at its turn, between those asked for before and after it.
+void tasks_take_their_turn(const Communicator& communicator) {
+  const int size = communicator.size();
+  std::vector<int> before(20000, 1), after(20000, 1), inside(3000, 1);
+  int last = 0;
+  std::vector<Work> works;
+  works.push_back(communicator.all_reduce_async(std::span(before)));
+  works.push_back(communicator.enqueue([&](const Communicator& same) {
+    same.all_reduce(std::span(inside));
+    for (int& value : inside) value += before.front();
+    same.all_reduce_async(std::span(inside)).wait();
+    last = all_reduce_value(same, same.rank(), ReduceOp::max);
+  }));
+  works.push_back(communicator.all_reduce_async(std::span(after)));
+  for (const Work& work : works) work.wait();
+  EXPECT_THAT(before, Each(size));
+  EXPECT_THAT(after, Each(size));
+  EXPECT_THAT(inside, Each(2 * size * size));
+  EXPECT_EQ(last, size - 1);
+  const Work failing = communicator.enqueue([](const Communicator&) { throw Error("no"); });
+  EXPECT_THROW(failing.wait(), Error);
+  communicator.barrier();
+}
+
+class Recorder final : public CollectiveListener {
+ public:
+  void on_submit(const CollectiveCall& call) noexcept override { note("submit", call); }
+  void on_start(const CollectiveCall& call) noexcept override { note("start", call); }
+  void on_finish(const CollectiveCall& call, bool failed) noexcept override {
+    note(failed ? "fail" : "finish", call);
+  }
+  [[nodiscard]] std::vector<std::string> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(events_, {});
+  }
+
+ private:
+  void note(const std::string& what, const CollectiveCall& call) noexcept {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(what + " " + call.name);
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> events_;
+};
+
+void listeners_are_told_in_order(const Communicator& communicator) {
+  const auto recorder = std::make_shared<Recorder>();
+  communicator.add_listener(recorder);
+  std::vector<int> values(100, 1);
+  communicator.all_reduce(std::span(values), ReduceOp::sum, {.name = "a"});
+  EXPECT_THAT(recorder->take(), ElementsAre("start a", "finish a"));
+  communicator.broadcast_async(std::span(values), 0, {.name = "b"}).wait();
+  EXPECT_THAT(recorder->take(), ElementsAre("submit b", "start b", "finish b"));
+  const auto set = communicator.split(0);
+  (void)recorder->take();
+  set->barrier({.name = "c"});
+  EXPECT_THAT(recorder->take(), ElementsAre("start c", "finish c"));
+  communicator.remove_listener(recorder);
+  communicator.barrier({.name = "d"});
+  EXPECT_THAT(recorder->take(), ElementsAre());
+}
+
+}  // namespace
+
+std::vector<RankCase> set_cases() {
+  return {
+      {"SplitByColour", split_by_colour},
+      {"SubsetKeepsTheOrderOfItsList", subset_keeps_the_order_of_its_list},
+      {"SetsOfSetsOutlive", sets_of_sets_outlive_what_they_are_made_from},
+      {"SetsWorkAtTheSameTime", sets_work_at_the_same_time},
+      {"SharedMemoryIsShared", shared_memory_is_shared},
+      {"TasksTakeTheirTurn", tasks_take_their_turn},
+      {"ListenersAreToldInOrder", listeners_are_told_in_order},
+  };
+}
+
+std::vector<RankCase> exchange_and_set_cases() {
+  auto cases = exchange_cases();
+  for (auto& rank_case : set_cases()) cases.push_back(std::move(rank_case));
+  return cases;
+}
+
+}  // namespace kolo::testing
