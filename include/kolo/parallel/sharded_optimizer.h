@@ -62,12 +62,12 @@ class ShardedOptimizer {
   void load_state(std::span<const ShardedArenaOptimizer::NamedState> whole, std::int64_t steps);
   [[nodiscard]] std::int64_t state_bytes() const { return optimizer_.state_bytes(); }
 
-  [[nodiscard]] const std::shared_ptr<const ParameterArena>& arena() const { return arena_; }
+  [[nodiscard]] std::shared_ptr<const ParameterArena> arena() const { return arena_; }
 
  private:
   void finish_backward();
 
-  std::shared_ptr<const ParameterArena> arena_;
+  std::shared_ptr<ParameterArena> arena_;
   ShardedArenaOptimizer optimizer_;
   GradientReducer reducer_;
   double learning_rate_;
