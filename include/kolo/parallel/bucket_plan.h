@@ -59,6 +59,12 @@ struct BucketPlan {
 [[nodiscard]] BucketPlan plan_buckets(std::vector<ParameterDescription> parameters,
                                       const BucketLimits& limits = {});
 
+// Buckets in another order, for example that in which gradients really became ready: `order` lists
+// every parameter's place once (Error otherwise). Takes as many bytes in all, whatever the order.
+[[nodiscard]] BucketPlan plan_buckets(std::vector<ParameterDescription> parameters,
+                                      const BucketLimits& limits,
+                                      std::span<const std::size_t> order);
+
 // Compares the plans of all ranks. Error on every rank when they differ: it names the first
 // parameter that does, two ranks and what each has. Collective; costs one 8-byte all-gather when
 // all is well.
