@@ -134,7 +134,10 @@ Timeline::Span::Span(std::shared_ptr<Recorder> recorder, std::string_view name, 
 
 Timeline::Span& Timeline::Span::operator=(Span&& other) noexcept {
   if (this == &other) return *this;
-  end();
+  if (other.recorder_)
+    end_at(other.start_);
+  else
+    end();
   recorder_ = std::move(other.recorder_);
   name_ = std::move(other.name_);
   what_ = other.what_;
@@ -144,9 +147,13 @@ Timeline::Span& Timeline::Span::operator=(Span&& other) noexcept {
 }
 
 void Timeline::Span::end() noexcept {
+  if (recorder_) end_at(recorder_->now());
+}
+
+void Timeline::Span::end_at(std::int64_t time) noexcept {
   const auto recorder = std::exchange(recorder_, nullptr);
   if (!recorder) return;
-  TraceEvent event{.start = start_, .end = recorder->now(), .name = std::move(name_)};
+  TraceEvent event{.start = start_, .end = time, .name = std::move(name_)};
   try {
     if (what_ != nullptr) event.arguments.emplace_back(what_, number_);
   } catch (const std::bad_alloc&) {  // the event without its number

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <fstream>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -84,7 +83,9 @@ MergedTimelines merge_timelines(const fs::path& folder, const fs::path& output) 
       }
       text += merged.events++ == 0 ? "\n" : ",\n";
       text += event;
-      if (text.size() > text_limit) file.write(std::exchange(text, {}));
+      if (text.size() <= text_limit) continue;
+      file.write(text);
+      text.clear();
     }
   }
   file.write(text + "\n]\n");

@@ -97,8 +97,10 @@ TEST(Timeline, SpansOfThreadsLieOnRowsOfTheirOwnAndMayOutliveIt) {
   ASSERT_EQ(there.size(), 1U);
   EXPECT_NE(here[0].row, there[0].row);
   EXPECT_THAT(there[0].text, HasSubstr(R"("args":{"batch":5})"));
-  EXPECT_EQ(named(trace, "moved").size(), 1U);
-  EXPECT_EQ(named(trace, "second").size(), 1U);
+  const auto moved = named(trace, "moved"), second = named(trace, "second");
+  ASSERT_EQ(moved.size(), 1U);
+  ASSERT_EQ(second.size(), 1U);
+  EXPECT_NEAR(moved[0].end(), second[0].start, .0021) << "one phase ends where the next begins";
   EXPECT_EQ(named(trace, "late").size(), 0U);
 }
 

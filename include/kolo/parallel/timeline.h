@@ -85,6 +85,7 @@ class Timeline::Span {
  public:
   Span() = default;
   Span(Span&& other) noexcept = default;
+  // This span ends where the other began.
   Span& operator=(Span&& other) noexcept;
   ~Span() { end(); }
 
@@ -94,6 +95,7 @@ class Timeline::Span {
   friend class Timeline;
   Span(std::shared_ptr<Recorder> recorder, std::string_view name, const char* what,
        std::int64_t number);
+  void end_at(std::int64_t time) noexcept;
 
   std::shared_ptr<Recorder> recorder_;  // none: nothing to tell
   std::string name_;
