@@ -54,7 +54,8 @@ class Communicator {
   [[nodiscard]] Work all_gather_async(ConstBuffer input, Buffer output,
                                       CallOptions options = {}) const;
 
-  // The same with counts[r] elements from rank r; every rank passes the same counts.
+  // The same with counts[r] elements from rank r; every rank passes the same counts. The input of
+  // this and of all_gather() may be this rank's part of the output.
   void all_gather_uneven(ConstBuffer input, Buffer output, std::span<const std::int64_t> counts,
                          CallOptions options = {}) const;
   [[nodiscard]] Work all_gather_uneven_async(ConstBuffer input, Buffer output,
@@ -70,7 +71,8 @@ class Communicator {
                                           CallOptions options = {}) const;
 
   // The first send_counts[0] elements of input go to rank 0, and so on; output becomes what was
-  // sent here, in the order of ranks. receive_counts[r] must be what rank r sends here.
+  // sent here, in the order of ranks. receive_counts[r] must be what rank r sends here. Input and
+  // output must not overlap.
   void all_to_all(ConstBuffer input, std::span<const std::int64_t> send_counts, Buffer output,
                   std::span<const std::int64_t> receive_counts, CallOptions options = {}) const;
   [[nodiscard]] Work all_to_all_async(ConstBuffer input, std::span<const std::int64_t> send_counts,
@@ -92,7 +94,10 @@ class Communicator {
 
   // Sets of ranks. Every rank of this communicator calls these, in the same order; those in a set
   // get a communicator of it, the others nothing. Sets are independent: where
-  // capabilities().concurrent, their collectives run at the same time.
+  // capabilities().concurrent, their collectives run at the same time. A set may outlive the
+  // communicator it was made from. Under MPI what a set takes (a few MPI communicators and
+  // staging memory) is given back with the job's last communicator, so make sets once, not in a
+  // loop; and make those of different communicators in one order on all ranks that are in both.
   //
   // The ranks that pass the same colour, in the order of (key, rank); colour < 0: in no set.
   [[nodiscard]] std::optional<Communicator> split(int color, int key = 0) const;
