@@ -3,6 +3,7 @@
 
 #include "kolo/comm/mpi.h"
 #include "parallel/state_cases.h"
+#include "parallel/sync_batch_norm_cases.h"
 #include "parallel/tensor_cases.h"
 
 namespace kolo {
@@ -24,6 +25,8 @@ auto all_of(std::span<const RankCase> cases) {
 
 INSTANTIATE_TEST_SUITE_P(Tensors, CollectivesMpi, all_of(testing::tensor_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(State, CollectivesMpi, all_of(testing::state_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(SyncBatchNorm, CollectivesMpi, all_of(testing::sync_batch_norm_cases()),
+                         name_of_case);
 
 }  // namespace
 }  // namespace kolo

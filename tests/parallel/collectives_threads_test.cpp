@@ -6,6 +6,7 @@
 
 #include "kolo/comm/threads.h"
 #include "parallel/state_cases.h"
+#include "parallel/sync_batch_norm_cases.h"
 #include "parallel/tensor_cases.h"
 
 namespace kolo {
@@ -33,6 +34,8 @@ INSTANTIATE_TEST_SUITE_P(Tensors, CollectivesThreads, on_one_to_four_ranks(testi
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(State, CollectivesThreads, on_one_to_four_ranks(testing::state_cases()),
                          name_of_case);
+INSTANTIATE_TEST_SUITE_P(SyncBatchNorm, CollectivesThreads,
+                         on_one_to_four_ranks(testing::sync_batch_norm_cases()), name_of_case);
 
 }  // namespace
 }  // namespace kolo
