@@ -117,6 +117,11 @@ TEST(MpiLargeCounts, MoreThanTwoToThe31Bytes) {
   EXPECT_EQ(values.back(), 200);
 }
 
+TEST(MpiChecked, IsAnOption) {
+  EXPECT_TRUE(mpi_communicator({.checked = true}).is_checked());
+  EXPECT_FALSE(mpi_communicator().is_checked());
+}
+
 TEST(MpiThreadLevel, WithoutThreadsEverythingStillWorks) {
   // The program's own MPI may grant less than was asked: then asynchronous collectives are done
   // when their call returns.

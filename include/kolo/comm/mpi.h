@@ -27,6 +27,9 @@ struct MpiOptions {
   // windows. On: as automatic, but an Error where they are not granted.
   SharedMemory shared_memory = SharedMemory::automatic;
 
+  // The communicator is a checked one: Communicator::checked().
+  bool checked = false;
+
   // Sizes that tests make small to reach the paths for large buffers.
   std::int64_t largest_count = std::int64_t{1} << 30;  // elements in one MPI call
   std::size_t staging_bytes = std::size_t{1} << 20;  // of shared memory a rank, besides allocate()

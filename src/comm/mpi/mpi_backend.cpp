@@ -227,7 +227,8 @@ Communicator mpi_communicator(const MpiOptions& options) {
                       "shared_memory: auto");
   }
   const bool threaded = runtime->granted() >= ThreadLevel::serialized;
-  return {std::move(backend), std::make_shared<Executor>(threaded)};
+  const Communicator plain(std::move(backend), std::make_shared<Executor>(threaded));
+  return options.checked ? plain.checked() : plain;
 }
 
 std::string mpi_library_version() {

@@ -16,7 +16,9 @@ namespace kolo {
 // of them, whatever the back end, and ranks without data can take part in what the others do.
 //
 // While nobody has joined, the header is all that a collective costs more (a barrier is the header
-// alone).
+// alone). Two ranks of one machine (Xeon, Open MPI 4.1.4), microseconds a call without and with it:
+// all-reduce of 4 KiB 1.2 and 1.7, of 1 MiB 154 and 158; where everything goes through MPI 6.6 and
+// 8.8, 375 and 417 (least of 40 rounds on a busy machine, where the latter spread by a fifth).
 //
 // Every header says whether its rank has joined, so all ranks know of each other's state after it
 // and take the same path: an average over some of the ranks is a sum and a division (of float32
