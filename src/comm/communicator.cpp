@@ -186,8 +186,11 @@ std::vector<std::shared_ptr<std::byte>> Communicator::allocate_shared(std::size_
 
 std::optional<Communicator> Communicator::split(int color, int key) const {
   std::shared_ptr<Backend> part;
-  group_->run(call_of(Collective::split, {}), {},
-              [&] { part = group_->backend->split(color, key); });
+  std::int32_t first_rank = group_->job_rank;
+  group_->run(call_of(Collective::split, {}), {}, [&] {
+    part = group_->backend->split(color, key);
+    if (part) part->broadcast(std::span(&first_rank, 1), 0);
+  });
   const auto number = group_->number_in_job * 1000 + ++group_->sequence->splits;
   if (!part) return std::nullopt;
   auto executor = part->capabilities().concurrent
@@ -195,7 +198,13 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
                       : group_->executor;
   Communicator result(std::move(part), std::move(executor));
   result.group_->number_in_job = number;
+  result.group_->job_rank = group_->job_rank;
+  result.group_->first_job_rank = first_rank;
   result.group_->set_listeners(*group_->listeners());
+  CollectiveCall member;
+  member.group = number;
+  member.first_rank = first_rank;
+  for (const auto& listener : *group_->listeners()) listener->on_group(member);
   return result;
 }
 

@@ -25,6 +25,7 @@ Communicator::Group::Group(std::shared_ptr<Backend> the_backend,
                            std::shared_ptr<Executor> the_executor)
     : backend(std::move(the_backend)),
       executor(std::move(the_executor)),
+      job_rank(backend->topology().rank),
       listeners_(std::make_shared<const Listeners>()),
       exceptions_at_start_(std::uncaught_exceptions()) {}
 
@@ -38,8 +39,16 @@ Communicator::Group::~Group() {
 }
 
 void Communicator::Group::prepare(CollectiveCall& call, CallOptions& options) {
-  call.number = ++sequence->calls;
+  // What a task calls on the communication thread must not take a number between those of calls
+  // that the ranks' own threads make meanwhile: the numbers would differ.
+  if (executor->is_inside_task() && sequence->task != 0) {
+    call.number = sequence->task;
+    call.part = ++sequence->parts;
+  } else {
+    call.number = ++sequence->calls;
+  }
   call.group = number_in_job;
+  call.first_rank = first_job_rank;
   call.name = std::move(options.name);
 }
 
@@ -51,9 +60,26 @@ void Communicator::Group::run(CollectiveCall call, CallOptions options,
   executor->run([&] { observe(*present, call, collective); });
 }
 
+std::function<void()> Communicator::Group::as_task(std::uint64_t number,
+                                                   std::function<void()> task) {
+  return [sequence = sequence, number, task = std::move(task)] {
+    struct Running {
+      Sequence& place;
+      Running(Sequence& in, std::uint64_t call) : place(in) {
+        place.task = call;
+        place.parts = 0;
+      }
+      ~Running() { place.task = 0; }
+    };
+    const Running running(*sequence, number);
+    task();
+  };
+}
+
 Work Communicator::Group::submit(CollectiveCall call, CallOptions options,
                                  std::function<void()> collective) {
   prepare(call, options);
+  if (call.collective == Collective::task) collective = as_task(call.number, std::move(collective));
   auto present = listeners();
   for (const auto& listener : *present) listener->on_submit(call);
   return executor->submit(

@@ -31,16 +31,23 @@ struct Communicator::Group {
   std::shared_ptr<Backend> backend;
   std::shared_ptr<Executor> executor;
   std::uint32_t number_in_job = 0;  // Communicator::group()
+  int job_rank;                     // this rank's in the job
+  int first_job_rank = 0;           // that of the group's first member
 
   // Where the ranks are in what they do together; plain and checked handles are in one sequence.
   struct Sequence {
     std::atomic<std::uint64_t> calls = 0;
     std::atomic<std::uint32_t> splits = 0;
+    // The task that runs, if any, and how many collectives it has called; for the thread it runs
+    // on.
+    std::uint64_t task = 0;
+    std::uint32_t parts = 0;
   };
   std::shared_ptr<Sequence> sequence = std::make_shared<Sequence>();
 
  private:
   void prepare(CollectiveCall& call, CallOptions& options);
+  [[nodiscard]] std::function<void()> as_task(std::uint64_t number, std::function<void()> task);
 
   std::mutex mutex_;
   std::shared_ptr<const Listeners> listeners_;  // never changed in place: calls keep what they see

@@ -33,6 +33,11 @@ class Executor {
 
   [[nodiscard]] bool is_threaded() const { return thread_.joinable(); }
 
+  // Whether the calling thread is the one that runs a task now.
+  [[nodiscard]] bool is_inside_task() const {
+    return runner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
+
   // Something has been submitted that is not done.
   [[nodiscard]] bool is_pending();
 
@@ -45,9 +50,6 @@ class Executor {
   void loop();
   void execute(const std::function<void()>& task);
   void complete(const Item& item);
-  [[nodiscard]] bool is_inside_task() const {
-    return runner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
-  }
 
   std::mutex mutex_;
   std::condition_variable changed_;

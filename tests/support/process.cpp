@@ -82,6 +82,18 @@ void kill_everything(pid_t session) {
   }
 }
 
+int count_left_behind(pid_t session) {
+  const auto deadline = Clock::now() + std::chrono::seconds(2);
+  auto left = survivors(session);
+  while (!left.empty() && Clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    left = survivors(session);
+  }
+  return static_cast<int>(left.size());
+}
+
 std::string read_and_remove(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -144,6 +156,7 @@ ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOpt
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
+  if (!result.timed_out) result.left_behind = count_left_behind(child);
   kill_everything(child);
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   result.output = read_and_remove(output);

@@ -11,6 +11,7 @@ namespace kolo::testing {
 struct ProcessResult {
   int exit_code = -1;      // 128 + signal when a signal ended it
   bool timed_out = false;  // it was killed, with everything it had started
+  int left_behind = 0;     // processes that it had started and that outlived it by two seconds
   std::string output;      // stdout
   std::string errors;      // stderr
 };

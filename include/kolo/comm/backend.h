@@ -8,6 +8,7 @@
 
 #include "kolo/comm/collective_call.h"
 #include "kolo/comm/data_type.h"
+#include "kolo/comm/status_exchange.h"
 #include "kolo/comm/topology.h"
 
 namespace kolo {
@@ -60,6 +61,10 @@ class Backend {
   // colour below 0. Collective. It may outlive this one. What it needs of the system may be kept
   // until the job's last group is gone, because giving it back may be collective.
   [[nodiscard]] virtual std::shared_ptr<Backend> split(int color, int key) = 0;
+
+  // Messages beside the collectives, for the watch; nothing where the back end has none.
+  // Collective.
+  [[nodiscard]] virtual std::unique_ptr<StatusExchange> status_exchange() { return nullptr; }
 
   // Makes every other rank's pending and later collectives fail, or ends their processes.
   virtual void abort(int exit_code) noexcept = 0;

@@ -33,9 +33,12 @@ struct CollectiveCall {
   DataType type = DataType::uint8;
   std::uint32_t detail = 0;  // the ReduceOp, or the root of a broadcast
   std::int64_t count = 0;    // elements; of what a rank puts in, or of its part of the result
-  std::uint64_t number = 0;  // from 1
+  std::uint64_t number = 0;  // from 1; of a collective inside a task, the task's
+  std::uint32_t part = 0;    // of a collective inside a task, which of its collectives, from 1
   std::uint32_t group = 0;   // 0 for the job, otherwise Communicator::group() of a set of ranks
-  std::string name;          // for people, for example "bucket 3"; may be empty
+  int first_rank = 0;  // the rank in the job of the group's first member: with `group` it tells
+                       // groups apart
+  std::string name;    // for people, for example "bucket 3"; may be empty
 
   // "all-reduce (sum) of 4 float32", "broadcast (from root 0) of 1 int64", "barrier".
   [[nodiscard]] std::string describe() const;
@@ -47,6 +50,9 @@ struct CollectiveCall {
 class CollectiveListener {
  public:
   virtual ~CollectiveListener() = default;
+  // This rank has become a member of a set of ranks, whose calls will be like this one in `group`
+  // and `first_rank`.
+  virtual void on_group(const CollectiveCall& /*call*/) noexcept {}
   // An asynchronous collective has been asked for; it runs later.
   virtual void on_submit(const CollectiveCall& /*call*/) noexcept {}
   virtual void on_start(const CollectiveCall& /*call*/) noexcept {}

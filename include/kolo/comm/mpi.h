@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kolo/comm/communicator.h"
+#include "kolo/comm/watch.h"
 
 namespace kolo {
 
@@ -30,6 +31,9 @@ struct MpiOptions {
   // The communicator is a checked one: Communicator::checked().
   bool checked = false;
 
+  // Who looks whether ranks wait for one another for too long.
+  WatchOptions watch;
+
   // Sizes that tests make small to reach the paths for large buffers.
   std::int64_t largest_count = std::int64_t{1} << 30;  // elements in one MPI call
   std::size_t staging_bytes = std::size_t{1} << 20;  // of shared memory a rank, besides allocate()
@@ -42,7 +46,9 @@ struct MpiOptions {
 
 // All processes of the MPI job. MPI is initialised when it is not (and finalised with the last
 // handle then); one that the program has initialised is respected, with the thread level it has.
-// Collective; call it once, from the main thread.
+// Collective; call it once, from the main thread. Environment variables overrule options:
+// KOLO_CHECKED (1, 0), KOLO_WATCH (on, off), KOLO_WATCH_WARNING and KOLO_WATCH_LIMIT (seconds),
+// KOLO_WATCH_FOLDER; InputError for what they can't mean.
 [[nodiscard]] Communicator mpi_communicator(const MpiOptions& options = {});
 
 // "Open MPI v4.1.4, ..." without initialising.

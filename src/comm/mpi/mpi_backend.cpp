@@ -6,6 +6,9 @@
 #include <fmt/format.h>
 
 #include "comm/aligned_memory.h"
+#include "comm/environment.h"
+#include "comm/mpi/mpi_status_exchange.h"
+#include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
 
 namespace kolo {
@@ -212,7 +215,14 @@ void MpiBackend::abort(int exit_code) noexcept {
   MPI_Abort(MPI_COMM_WORLD, exit_code);
 }
 
-Communicator mpi_communicator(const MpiOptions& options) {
+std::unique_ptr<StatusExchange> MpiBackend::status_exchange() {
+  if (is_one_node() || keeping_->runtime()->granted() < ThreadLevel::multiple) return nullptr;
+  objects_.statuses = objects_.all.split(0);
+  return std::make_unique<MpiStatusExchange>(keeping_->runtime(), objects_.statuses);
+}
+
+Communicator mpi_communicator(const MpiOptions& given) {
+  const MpiOptions options = with_environment(given);
   const auto runtime = std::make_shared<const MpiRuntime>(options.thread_level);
   auto world = MpiGroup::world(runtime);
   const int node_id = node_id_of(world, options.ranks_on_nodes);
@@ -227,7 +237,9 @@ Communicator mpi_communicator(const MpiOptions& options) {
                       "shared_memory: auto");
   }
   const bool threaded = runtime->granted() >= ThreadLevel::serialized;
-  const Communicator plain(std::move(backend), std::make_shared<Executor>(threaded));
+  const Communicator plain(backend, std::make_shared<Executor>(threaded));
+  if (options.watch.enabled && plain.size() > 1)
+    plain.add_listener(std::make_shared<Watch>(backend, options.watch));
   return options.checked ? plain.checked() : plain;
 }
 

@@ -33,6 +33,7 @@ class MpiBackend final : public Backend {
   [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate_shared(std::size_t bytes) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
+  [[nodiscard]] std::unique_ptr<StatusExchange> status_exchange() override;
   void abort(int exit_code) noexcept override;
 
  private:

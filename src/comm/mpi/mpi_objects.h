@@ -15,8 +15,9 @@ namespace kolo {
 // before it.
 struct MpiObjects {
   MpiGroup all;
-  MpiGroup node;    // the ranks of this node
-  MpiGroup across;  // those of all nodes that own this rank's slice; empty for a rank without one
+  MpiGroup node;      // the ranks of this node
+  MpiGroup across;    // those of all nodes that own this rank's slice; empty for a rank without one
+  MpiGroup statuses;  // all, for the watch's messages
   std::optional<MpiCollectives> all_collectives;
   std::optional<MpiCollectives> across_collectives;
   std::unique_ptr<SharedWindows> windows;

@@ -6,12 +6,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "comm/rank_list.h"
+
 namespace kolo {
 
 namespace {
 
 constexpr std::size_t most_calls_shown = 4;
-constexpr std::size_t most_ranges_shown = 6;
 constexpr auto advice = "all ranks must make the same calls in the same order";
 
 // A bijection of 64-bit numbers that leaves no pattern (the last steps of SplitMix64; Steele, Lea
@@ -99,20 +100,6 @@ std::uint64_t all_to_all_fingerprint(int rank, std::span<const std::int64_t> sen
     balance -= of_parcel(static_cast<std::int64_t>(peer), rank, receive_counts[peer]);
   }
   return balance;
-}
-
-std::string list_of_ranks(std::span<const int> ranks) {
-  std::vector<std::string> ranges;
-  std::size_t begin = 0;
-  while (begin < ranks.size() && ranges.size() < most_ranges_shown) {
-    std::size_t end = begin + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    ranges.push_back(end == begin + 1 ? fmt::format("{}", ranks[begin])
-                                      : fmt::format("{}-{}", ranks[begin], ranks[end - 1]));
-    begin = end;
-  }
-  const auto list = fmt::format("{}", fmt::join(ranges, ", "));
-  return begin == ranks.size() ? list : fmt::format("{} and {} more", list, ranks.size() - begin);
 }
 
 std::string describe_mismatch(std::span<const CallHeader> headers) {

@@ -37,9 +37,6 @@ static_assert(sizeof(CallHeader) == 32, "nothing but values: headers are sent as
                                                    std::span<const std::int64_t> send_counts,
                                                    std::span<const std::int64_t> receive_counts);
 
-// "0, 2-5, 9", shortened when it is long.
-[[nodiscard]] std::string list_of_ranks(std::span<const int> ranks);
-
 // The active ranks' calls differ: who calls what, what most of them call first.
 [[nodiscard]] std::string describe_mismatch(std::span<const CallHeader> headers);
 

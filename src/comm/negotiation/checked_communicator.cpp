@@ -32,6 +32,8 @@ Communicator Communicator::checked() const {
   if (is_checked()) return *this;
   Communicator result(std::make_shared<NegotiatedBackend>(group_->backend), group_->executor);
   result.group_->number_in_job = group_->number_in_job;
+  result.group_->job_rank = group_->job_rank;
+  result.group_->first_job_rank = group_->first_job_rank;
   result.group_->sequence = group_->sequence;
   result.group_->set_listeners(*group_->listeners());
   return result;

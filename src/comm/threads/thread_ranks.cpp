@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "comm/threads/thread_backend.h"
+#include "comm/watch/watch.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/threads.h"
 
@@ -45,9 +46,12 @@ void run_as_threads(int ranks, const std::function<void(const Communicator&)>& b
   const auto ids = node_ids(ranks, options.ranks_on_nodes);
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
   const auto run_rank = [&](int rank) {
-    const Communicator communicator(
-        std::make_shared<ThreadBackend>(Topology::from_node_ids(rank, ids), memory, options));
+    const auto backend =
+        std::make_shared<ThreadBackend>(Topology::from_node_ids(rank, ids), memory, options);
+    const Communicator communicator(backend);
     try {
+      if (options.watch.enabled)
+        communicator.add_listener(std::make_shared<Watch>(backend, options.watch));
       body(communicator);
     } catch (...) {
       errors[static_cast<std::size_t>(rank)] = std::current_exception();

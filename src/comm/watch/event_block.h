@@ -1,0 +1,88 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "kolo/comm/collective_call.h"
+
+// What a rank has done last, in memory that the ranks of its node map: others read it while it is
+// written, also when the rank is stopped or dead. Zero-filled at first.
+namespace kolo {
+
+// One collective. Times are of the monotonic clock, which processes of a machine share, in
+// nanoseconds; 0: not yet.
+struct CollectiveRecord {
+  std::uint64_t number = 0;
+  Collective collective = Collective::none;
+  DataType type = DataType::uint8;
+  std::uint8_t failed = 0;
+  std::uint16_t part = 0;  // CollectiveCall::part
+  std::int64_t count = 0;
+  std::uint32_t detail = 0;
+  std::array<char, 36> name{};  // cut short, zero-terminated
+  std::int64_t submitted = 0;
+  std::int64_t started = 0;
+  std::int64_t finished = 0;
+
+  // Ranks that are in the same collective have the same.
+  [[nodiscard]] std::uint64_t place() const { return number << 16 | part; }
+  [[nodiscard]] bool is_waiting() const { return started != 0 && finished == 0; }
+  // `call 12, all-reduce (sum) of 4 float32, "bucket 3"`
+  [[nodiscard]] std::string describe() const;
+};
+
+// A record that is written by one thread at a time and may be read at any time: the version is odd
+// while it changes.
+class RecordCell {
+ public:
+  void write(const CollectiveRecord& record);
+  [[nodiscard]] CollectiveRecord read() const;
+
+ private:
+  static constexpr std::size_t words = sizeof(CollectiveRecord) / sizeof(std::uint64_t);
+  static_assert(sizeof(CollectiveRecord) % sizeof(std::uint64_t) == 0);
+
+  std::atomic<std::uint64_t> version_;
+  std::array<std::atomic<std::uint64_t>, words> words_;
+};
+
+// A communicator, or a set of ranks, that this rank belongs to. Collective number n is in record n
+// modulo their number.
+struct Lane {
+  static constexpr std::size_t records_kept = 64;
+
+  std::atomic<std::uint64_t> identity;   // identity_of(); 0: nobody's
+  std::atomic<std::uint64_t> running;    // the number of the collective it is in; 0: none
+  std::atomic<std::uint64_t> completed;  // of the one that ended last
+  std::array<RecordCell, records_kept> records;
+
+  [[nodiscard]] RecordCell& cell(std::uint64_t number) { return records[number % records_kept]; }
+  [[nodiscard]] const RecordCell& cell(std::uint64_t number) const {
+    return records[number % records_kept];
+  }
+
+  // Equal on the members of one group, different for different groups of the job.
+  [[nodiscard]] static std::uint64_t identity_of(const CollectiveCall& call) {
+    return (std::uint64_t{call.group} << 32 | static_cast<std::uint32_t>(call.first_rank)) + 1;
+  }
+};
+
+struct EventBlock {
+  static constexpr std::size_t most_lanes = 16;
+
+  static constexpr std::int64_t has_left = -1;
+
+  std::atomic<std::int64_t> beat;  // when the watch last looked, or has_left
+  std::atomic<std::int32_t> process;
+  std::atomic<std::uint64_t> process_namespace;
+  std::atomic<std::uint32_t> is_ending;  // the limit has passed: everybody writes its file
+  std::array<Lane, most_lanes> lanes;
+};
+
+// Nanoseconds of the monotonic clock.
+[[nodiscard]] std::int64_t monotonic_now();
+
+}  // namespace kolo

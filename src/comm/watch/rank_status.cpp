@@ -1,0 +1,123 @@
+#include "comm/watch/rank_status.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+namespace kolo {
+
+namespace {
+
+LaneStatus read_lane(const Lane& lane, std::uint64_t identity, std::int64_t now) {
+  LaneStatus status;
+  status.identity = identity;
+  if (const auto number = lane.running.load(std::memory_order_acquire)) {
+    const auto record = lane.cell(number).read();
+    if (record.number == number && record.is_waiting()) {
+      status.running = record;
+      status.waiting = now - record.started;
+    }
+  }
+  if (const auto number = lane.completed.load(std::memory_order_acquire)) {
+    const auto record = lane.cell(number).read();
+    if (record.number == number) status.completed = record;
+    status.completed_age = record.finished == 0 ? 0 : now - record.finished;
+  }
+  return status;
+}
+
+// The part of a status that has a fixed size.
+struct Heading {
+  std::int32_t rank = 0;
+  std::int32_t process = 0;
+  std::uint8_t state = 0;
+  std::uint8_t is_watching = 0;
+  std::uint8_t is_ending = 0;
+  std::uint8_t has_left = 0;
+  std::uint32_t lanes = 0;
+};
+
+template <typename T>
+void append(std::vector<std::byte>& bytes, const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const auto* const begin = reinterpret_cast<const std::byte*>(&value);
+  bytes.insert(bytes.end(), begin, begin + sizeof(T));
+}
+
+template <typename T>
+bool take(std::span<const std::byte>& bytes, T& value) {
+  if (bytes.size() < sizeof(T)) return false;
+  std::memcpy(&value, bytes.data(), sizeof(T));
+  bytes = bytes.subspan(sizeof(T));
+  return true;
+}
+
+}  // namespace
+
+const LaneStatus* RankStatus::lane(std::uint64_t identity) const {
+  const auto found = std::find_if(lanes.begin(), lanes.end(), [&](const LaneStatus& lane) {
+    return lane.identity == identity;
+  });
+  return found == lanes.end() ? nullptr : &*found;
+}
+
+std::int64_t RankStatus::longest_wait() const {
+  std::int64_t longest = 0;
+  for (const LaneStatus& lane : lanes) longest = std::max(longest, lane.waiting);
+  return longest;
+}
+
+RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence) {
+  const auto now = monotonic_now();
+  RankStatus status;
+  status.rank = rank;
+  status.process = block.process;
+  if (block.process_namespace != 0 && block.process_namespace == own_process_namespace())
+    status.state = state_of_process(status.process);
+  status.is_watching = now - block.beat.load() < silence && status.state != ProcessState::stopped &&
+                       status.state != ProcessState::gone;
+  status.is_ending = block.is_ending != 0;
+  for (const Lane& lane : block.lanes) {
+    const auto identity = lane.identity.load(std::memory_order_acquire);
+    if (identity != 0) status.lanes.push_back(read_lane(lane, identity, now));
+  }
+  return status;
+}
+
+std::vector<std::byte> to_bytes(std::span<const RankStatus> statuses) {
+  std::vector<std::byte> bytes;
+  for (const RankStatus& status : statuses) {
+    append(bytes, Heading{.rank = status.rank,
+                          .process = status.process,
+                          .state = static_cast<std::uint8_t>(status.state),
+                          .is_watching = status.is_watching,
+                          .is_ending = status.is_ending,
+                          .has_left = status.has_left,
+                          .lanes = static_cast<std::uint32_t>(status.lanes.size())});
+    for (const LaneStatus& lane : status.lanes) append(bytes, lane);
+  }
+  return bytes;
+}
+
+std::vector<RankStatus> from_bytes(std::span<const std::byte> bytes) {
+  std::vector<RankStatus> statuses;
+  Heading heading;
+  while (take(bytes, heading)) {
+    RankStatus status;
+    status.rank = heading.rank;
+    status.process = heading.process;
+    status.state = static_cast<ProcessState>(heading.state);
+    status.is_watching = heading.is_watching != 0;
+    status.is_ending = heading.is_ending != 0;
+    status.has_left = heading.has_left != 0;
+    for (std::uint32_t lane = 0; lane < heading.lanes; ++lane) {
+      LaneStatus next;
+      if (!take(bytes, next)) return statuses;
+      status.lanes.push_back(next);
+    }
+    statuses.push_back(std::move(status));
+  }
+  return statuses;
+}
+
+}  // namespace kolo

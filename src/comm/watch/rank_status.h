@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "comm/watch/event_block.h"
+#include "comm/watch/process_state.h"
+
+namespace kolo {
+
+// What a rank does in one group. Records hold no times here, only ages do: clocks of different
+// nodes can't be compared.
+struct LaneStatus {
+  std::uint64_t identity = 0;
+  std::int64_t waiting = 0;        // nanoseconds in `running`
+  std::int64_t completed_age = 0;  // since `completed` ended
+  CollectiveRecord running;        // number 0: in none
+  CollectiveRecord completed;      // number 0: none yet, or forgotten
+};
+
+// What a rank is known to do.
+struct RankStatus {
+  std::int32_t rank = 0;
+  std::int32_t process = 0;
+  ProcessState state = ProcessState::unknown;
+  bool is_watching = true;  // its watch has looked lately
+  bool is_ending = false;
+  bool has_left = false;  // it has no communicator any more
+  std::int64_t age = 0;   // nanoseconds since this was so; 0 where it was read from shared memory
+  std::vector<LaneStatus> lanes;
+
+  [[nodiscard]] const LaneStatus* lane(std::uint64_t identity) const;
+  // Nanoseconds in the collective it has waited in longest; 0: in none.
+  [[nodiscard]] std::int64_t longest_wait() const;
+};
+
+// Reads a block; `silence`, in nanoseconds, after which its watch counts as dead.
+[[nodiscard]] RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence);
+
+// As bytes and back; what doesn't make sense is nothing.
+[[nodiscard]] std::vector<std::byte> to_bytes(std::span<const RankStatus> statuses);
+[[nodiscard]] std::vector<RankStatus> from_bytes(std::span<const std::byte> bytes);
+
+}  // namespace kolo

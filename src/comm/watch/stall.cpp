@@ -1,0 +1,151 @@
+#include "comm/watch/stall.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "comm/rank_list.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr std::size_t most_ranks_told = 8;  // of those missing, one by one
+
+double seconds(std::int64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) * 1e-9;
+}
+
+// What is wrong with a rank; empty: nothing that is known.
+std::string trouble_of(const RankStatus& status) {
+  switch (status.state) {
+    case ProcessState::stopped:
+      return fmt::format("its process {} is stopped, kill -CONT lets it go on", status.process);
+    case ProcessState::gone:
+      return fmt::format("its process {} is gone", status.process);
+    default:
+      if (status.has_left) return "it has given up its communicator";
+      return status.is_watching ? std::string() : "its watch is silent";
+  }
+}
+
+// What a rank does that has not come.
+std::string describe_missing(const RankStatus& status, const LaneStatus& lane) {
+  std::string text = fmt::format("rank {}", status.rank);
+  if (status.age > 0 && !status.is_watching)
+    text += fmt::format(", when last heard of {:.1f} s ago,", seconds(status.age));
+  if (lane.running.number != 0) {
+    text += fmt::format(" is in {} since {:.1f} s", lane.running.describe(), seconds(lane.waiting));
+  } else if (lane.completed.number != 0) {
+    text += fmt::format(" last completed {}, {:.1f} s ago", lane.completed.describe(),
+                        seconds(lane.completed_age));
+  } else {
+    text += " has not completed any";
+  }
+  const auto trouble = trouble_of(status);
+  return trouble.empty() ? text : fmt::format("{} ({})", text, trouble);
+}
+
+struct Attendance {
+  std::vector<int> arrived;
+  std::vector<const RankStatus*> missing;
+  std::vector<const RankStatus*> silent;  // have arrived, but are stopped, gone or not heard of
+  int known = 0;
+};
+
+Attendance attendance_of(std::span<const RankStatus> statuses, std::uint64_t group,
+                         std::uint64_t place) {
+  Attendance attendance;
+  for (const RankStatus& status : statuses) {
+    const LaneStatus* const lane = status.lane(group);
+    if (!lane) continue;
+    ++attendance.known;
+    if (lane->running.place() != place) {
+      attendance.missing.push_back(&status);
+      continue;
+    }
+    attendance.arrived.push_back(status.rank);
+    if (!status.is_watching) attendance.silent.push_back(&status);
+  }
+  // Who is furthest behind comes first: the others may only be waiting for it.
+  const auto progress = [&](const RankStatus* status) {
+    const LaneStatus& lane = *status->lane(group);
+    return std::max(lane.running.place(), lane.completed.place());
+  };
+  std::stable_sort(attendance.missing.begin(), attendance.missing.end(),
+                   [&](const auto* a, const auto* b) { return progress(a) < progress(b); });
+  return attendance;
+}
+
+std::string describe_attendance(const Attendance& attendance, std::uint64_t group, int members) {
+  std::string text = "arrived: rank " + list_of_ranks(attendance.arrived);
+  if (attendance.missing.empty() && attendance.known == members)
+    text += ", which is all; it does not end";
+  if (!attendance.silent.empty()) {
+    const RankStatus& first = *attendance.silent.front();
+    text += fmt::format("; rank {} has, but {}", first.rank, trouble_of(first));
+    if (attendance.silent.size() > 1)
+      text += fmt::format(" (and {} more)", attendance.silent.size() - 1);
+  }
+  std::size_t told = 0;
+  for (const RankStatus* const status : attendance.missing) {
+    text += told == 0 ? "; not arrived: " : "; ";
+    if (told++ == most_ranks_told) break;
+    text += describe_missing(*status, *status->lane(group));
+  }
+  if (attendance.missing.size() > most_ranks_told)
+    text += fmt::format("and {} more ranks", attendance.missing.size() - most_ranks_told);
+  if (attendance.known < members)
+    text += fmt::format("; of {} more nothing is known here", members - attendance.known);
+  return text;
+}
+
+// The last collective that a rank of the group has waited in for that long, and how long somebody
+// has: whoever is behind keeps the others waiting. (What is known of a rank may be old, so one that
+// seems to have only begun says nothing.)
+struct Head {
+  const LaneStatus* lane = nullptr;
+  std::int64_t waiting = 0;
+};
+
+Head head_of(std::span<const RankStatus> statuses, std::uint64_t group, std::int64_t least) {
+  Head head;
+  for (const RankStatus& status : statuses) {
+    const LaneStatus* const lane = status.lane(group);
+    if (!lane || lane->running.number == 0 || lane->waiting < least) continue;
+    if (!head.lane || lane->running.place() > head.lane->running.place()) {
+      head = {lane, lane->waiting};
+    } else if (lane->running.place() == head.lane->running.place()) {
+      head.waiting = std::max(head.waiting, lane->waiting);
+    }
+  }
+  return head;
+}
+
+}  // namespace
+
+std::vector<Stall> find_stalls(std::span<const RankStatus> statuses, int job_size,
+                               std::int64_t least) {
+  std::set<std::uint64_t> groups;
+  for (const RankStatus& status : statuses) {
+    for (const LaneStatus& lane : status.lanes) groups.insert(lane.identity);
+  }
+  std::vector<Stall> stalls;
+  for (const auto group : groups) {
+    const Head head = head_of(statuses, group, least);
+    if (!head.lane) continue;
+    Stall stall{.group = group, .place = head.lane->running.place(), .waiting = head.waiting};
+    stall.collective = head.lane->running.describe();
+    const auto attendance = attendance_of(statuses, group, stall.place);
+    const bool is_job = group == 1;  // group 0, whose first rank is 0
+    const int members = is_job ? job_size : attendance.known;
+    stall.report = fmt::format(
+        "watch: ranks have waited {:.1f} s in {}{}; {}", seconds(stall.waiting), stall.collective,
+        is_job ? "" : " of a set of ranks", describe_attendance(attendance, group, members));
+    stalls.push_back(std::move(stall));
+  }
+  return stalls;
+}
+
+}  // namespace kolo

@@ -1,0 +1,254 @@
+#include "comm/watch/watch.h"
+
+#include <algorithm>
+#include <csignal>
+#include <new>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "comm/watch/event_dump.h"
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+using std::chrono::nanoseconds;
+
+nanoseconds interval_for(const WatchOptions& options) {
+  std::chrono::duration<double> shortest{4};
+  for (const auto time : {options.warning, options.limit}) {
+    if (time.count() > 0) shortest = std::min(shortest, time);
+  }
+  return std::max<nanoseconds>(std::chrono::milliseconds(5),
+                               std::chrono::duration_cast<nanoseconds>(shortest / 4));
+}
+
+std::int64_t nanoseconds_of(std::chrono::duration<double> time) {
+  return std::chrono::duration_cast<nanoseconds>(time).count();
+}
+
+std::shared_ptr<EventBlock> block_in(const std::shared_ptr<std::byte>& memory) {
+  return {memory, reinterpret_cast<EventBlock*>(memory.get())};
+}
+
+// The first rank whose block rank 0 can't read; -1: it can read all.
+int find_deputy(const Topology& topology, bool is_shared) {
+  for (int rank = 1; rank < topology.size; ++rank) {
+    const bool is_near =
+        topology.node_of_rank[static_cast<std::size_t>(rank)] == topology.node_of_rank[0];
+    if (!is_shared || !is_near) return rank;
+  }
+  return -1;
+}
+
+}  // namespace
+
+Watch::Watch(std::shared_ptr<Backend> backend, WatchOptions options)
+    : backend_(std::move(backend)),
+      options_(std::move(options)),
+      interval_(interval_for(options_)),
+      warning_(nanoseconds_of(options_.warning)),
+      limit_(nanoseconds_of(options_.limit)),
+      silence_(std::max<std::int64_t>(4 * interval_.count(), 1'000'000'000)),
+      exchange_(backend_->status_exchange()) {
+  const Topology& topology = backend_->topology();
+  for (const auto& part : backend_->allocate_shared(sizeof(EventBlock)))
+    blocks_.push_back(block_in(part));
+  deputy_ = find_deputy(topology, !blocks_.empty());
+  if (blocks_.empty()) {
+    blocks_.push_back(std::make_shared<EventBlock>());
+    ranks_of_blocks_.push_back(topology.rank);
+  }
+  for (int rank = 0; rank < topology.size && blocks_.size() > ranks_of_blocks_.size(); ++rank) {
+    if (topology.node_of_rank[static_cast<std::size_t>(rank)] == topology.node)
+      ranks_of_blocks_.push_back(rank);
+  }
+  own_block_ = static_cast<std::size_t>(
+      std::find(ranks_of_blocks_.begin(), ranks_of_blocks_.end(), topology.rank) -
+      ranks_of_blocks_.begin());
+  recorder_ = std::make_unique<FlightRecorder>(blocks_[own_block_]);
+  recorder_->joined_group({});
+  backend_->barrier();  // every block is in use
+  thread_ = std::thread([this] { loop(); });
+}
+
+Watch::~Watch() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  blocks_[own_block_]->beat.store(EventBlock::has_left);
+}
+
+void Watch::loop() {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, interval_, [&] { return is_stopping_; })) {
+    lock.unlock();
+    look();
+    lock.lock();
+  }
+}
+
+void Watch::look() {
+  blocks_[own_block_]->beat.store(monotonic_now());
+  const auto of_node = look_at_node();
+  if (exchange_) exchange(of_node);
+  const auto is_ending = [](const RankStatus& status) { return status.is_ending; };
+  if (std::any_of(of_node.begin(), of_node.end(), is_ending)) dump(of_node);
+  if (is_speaker(of_node)) {
+    auto statuses = of_node;
+    for (const auto& [rank, status] : heard_) statuses.push_back(status);
+    report(statuses);
+    report_end(statuses);
+  }
+  if (limit_ > 0 && of_node[own_block_].longest_wait() >= limit_) end_job();
+}
+
+std::vector<RankStatus> Watch::look_at_node() const {
+  std::vector<RankStatus> statuses;
+  for (std::size_t i = 0; i < blocks_.size(); ++i)
+    statuses.push_back(read_status(ranks_of_blocks_[i], *blocks_[i], silence_));
+  return statuses;
+}
+
+bool Watch::can_read(int rank) const {
+  return std::find(ranks_of_blocks_.begin(), ranks_of_blocks_.end(), rank) !=
+         ranks_of_blocks_.end();
+}
+
+bool Watch::is_first_alive(const std::vector<RankStatus>& of_node) const {
+  const auto first = std::find_if(of_node.begin(), of_node.end(),
+                                  [](const RankStatus& status) { return status.is_watching; });
+  return first == of_node.end() || first->rank == ranks_of_blocks_[own_block_];
+}
+
+// One rank of the blocks that can be read here speaks for all of them: the lowest whose watch is
+// alive. With several nodes that is to rank 0 and to its deputy, and of those one to people.
+bool Watch::is_speaker(const std::vector<RankStatus>& of_node) const {
+  if (!is_first_alive(of_node)) return false;
+  if (!exchange_ || can_read(0)) return true;
+  if (deputy_ < 0 || !can_read(deputy_)) return false;
+  const auto heard = heard_at_.find(0);
+  return heard == heard_at_.end() || monotonic_now() - heard->second > silence_;
+}
+
+void Watch::exchange(const std::vector<RankStatus>& of_node) {
+  const auto now = monotonic_now();
+  while (const auto message = exchange_->receive()) {
+    if (message->bytes.empty()) dump(of_node);  // an order, from where the limit has passed
+    for (auto& status : from_bytes(message->bytes)) {
+      heard_at_[status.rank] = now;
+      heard_[status.rank] = std::move(status);
+    }
+  }
+  for (auto& [rank, status] : heard_) {
+    status.age = now - heard_at_[rank];
+    // Of a node that says nothing no watch is alive.
+    status.is_watching = status.is_watching && status.age < silence_;
+  }
+  if (!is_first_alive(of_node)) return;
+  const auto bytes = to_bytes(of_node);
+  for (const int to : {0, deputy_}) {
+    if (to >= 0 && !can_read(to)) exchange_->send(to, bytes);
+  }
+}
+
+void Watch::report(const std::vector<RankStatus>& statuses) {
+  if (warning_ <= 0) return;
+  const auto stalls = find_stalls(statuses, backend_->topology().size, warning_);
+  for (const Stall& stall : stalls) {
+    Told& told = told_[stall.group];
+    if (told.stall.place != stall.place) told = {stall, warning_};
+    told.stall.waiting = std::max(told.stall.waiting, stall.waiting);
+    if (stall.waiting < told.next) continue;
+    tell(stall.report);
+    told.next = 2 * std::max(told.next, stall.waiting / 2 + 1);
+  }
+  for (auto told = told_.begin(); told != told_.end();) {
+    const bool goes_on = std::any_of(stalls.begin(), stalls.end(), [&](const Stall& stall) {
+      return stall.group == told->first && stall.place == told->second.stall.place;
+    });
+    if (goes_on) {
+      ++told;
+      continue;
+    }
+    tell(fmt::format("watch: {} went on after {:.1f} s", told->second.stall.collective,
+                     static_cast<double>(told->second.stall.waiting) * 1e-9));
+    told = told_.erase(told);
+  }
+}
+
+// The files of this rank and, if it is the one to speak for its node, of those that can't.
+void Watch::dump(const std::vector<RankStatus>& of_node) {
+  if (has_dumped_) return;
+  has_dumped_ = true;
+  const bool is_first = is_first_alive(of_node);
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    if (i != own_block_ && (!is_first || of_node[i].is_watching)) continue;
+    try {
+      dump_events(options_.folder, of_node[i], *blocks_[i]);
+    } catch (const std::exception& error) {
+      tell(fmt::format("watch: {}", error.what()));
+    }
+  }
+}
+
+void Watch::report_end(const std::vector<RankStatus>& statuses) {
+  const auto ending = std::find_if(statuses.begin(), statuses.end(),
+                                   [](const RankStatus& status) { return status.is_ending; });
+  if (has_told_end_ || ending == statuses.end()) return;
+  has_told_end_ = true;
+  const auto folder = options_.folder.empty() ? std::filesystem::path(".") : options_.folder;
+  tell(fmt::format(
+      "watch: rank {} has waited {:.1f} s, the limit; the ranks' last collectives are in "
+      "{}/kolo-watch-rank-*.txt, and the job ends",
+      ending->rank, static_cast<double>(ending->longest_wait()) * 1e-9, folder.string()));
+}
+
+void Watch::end_job() {
+  const Topology& topology = backend_->topology();
+  blocks_[own_block_]->is_ending = 1;
+  const auto of_node = look_at_node();
+  if (exchange_) {
+    for (int rank = 0; rank < topology.size; ++rank) {
+      if (!can_read(rank)) exchange_->send(rank, {});
+    }
+  }
+  if (is_speaker(of_node)) report_end(of_node);
+  dump(of_node);
+  // The others look within two intervals, and write theirs.
+  const auto others_are_done =
+      std::chrono::steady_clock::now() + 3 * interval_ + std::chrono::milliseconds(500);
+  while (std::chrono::steady_clock::now() < others_are_done) {
+    std::this_thread::sleep_for(interval_);
+    blocks_[own_block_]->beat.store(monotonic_now());
+    const auto now_of_node = look_at_node();
+    if (exchange_) exchange(now_of_node);
+  }
+  const bool is_process = backend_->capabilities().backend == "mpi";
+  if (is_process) {
+    // A process that is stopped hears nothing but this; and ending the job may itself hang.
+    for (const RankStatus& status : look_at_node()) {
+      if (status.state == ProcessState::stopped) ::kill(status.process, SIGKILL);
+    }
+    std::thread([] {
+      std::this_thread::sleep_for(std::chrono::seconds(10));
+      ::kill(::getpid(), SIGKILL);
+    }).detach();
+  }
+  backend_->abort(1);
+  limit_ = 0;  // ranks that are threads are told once
+}
+
+void Watch::tell(const std::string& message) const {
+  if (options_.report) return options_.report(message);
+  const std::string line = "kolo: " + message + "\n";
+  // One write, so that lines of several ranks don't mix; where stderr is gone nobody reads.
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+}  // namespace kolo

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "comm/watch/flight_recorder.h"
+#include "comm/watch/stall.h"
+#include "kolo/comm/backend.h"
+#include "kolo/comm/watch.h"
+
+namespace kolo {
+
+// See kolo/comm/watch.h. Made on all ranks together; its thread ends with it.
+class Watch final : public CollectiveListener {
+ public:
+  Watch(std::shared_ptr<Backend> backend, WatchOptions options);
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+  ~Watch() override;
+
+  void on_submit(const CollectiveCall& call) noexcept override { recorder_->submitted(call); }
+  void on_start(const CollectiveCall& call) noexcept override { recorder_->started(call); }
+  void on_finish(const CollectiveCall& call, bool failed) noexcept override {
+    recorder_->finished(call, failed);
+  }
+  void on_group(const CollectiveCall& first_call) noexcept override {
+    recorder_->joined_group(first_call);
+  }
+
+ private:
+  // What has been told of a stall.
+  struct Told {
+    Stall stall;
+    std::int64_t next = 0;  // nanoseconds of waiting at which it is told again
+  };
+
+  void loop();
+  void look();
+  [[nodiscard]] std::vector<RankStatus> look_at_node() const;
+  void exchange(const std::vector<RankStatus>& of_node);
+  void report(const std::vector<RankStatus>& statuses);
+  void report_end(const std::vector<RankStatus>& statuses);
+  void end_job();
+  void dump(const std::vector<RankStatus>& of_node);
+  void tell(const std::string& message) const;
+  [[nodiscard]] bool is_first_alive(const std::vector<RankStatus>& of_node) const;
+  [[nodiscard]] bool is_speaker(const std::vector<RankStatus>& of_node) const;
+  [[nodiscard]] bool can_read(int rank) const;
+
+  std::shared_ptr<Backend> backend_;
+  WatchOptions options_;
+  std::chrono::nanoseconds interval_;
+  std::int64_t warning_;
+  std::int64_t limit_;
+  std::int64_t silence_;  // after which a watch counts as dead
+
+  std::vector<std::shared_ptr<EventBlock>> blocks_;  // that this rank can read
+  std::vector<int> ranks_of_blocks_;
+  std::size_t own_block_ = 0;
+  std::unique_ptr<FlightRecorder> recorder_;
+  std::unique_ptr<StatusExchange> exchange_;  // none: of other nodes nothing is known
+  int deputy_ = -1;  // who speaks when rank 0 can't: the first whose block is not with rank 0's
+
+  std::map<int, RankStatus> heard_;  // of other nodes, by rank
+  std::map<int, std::int64_t> heard_at_;
+  std::map<std::uint64_t, Told> told_;  // by group
+  bool has_dumped_ = false;
+  bool has_told_end_ = false;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace kolo

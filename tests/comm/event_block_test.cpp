@@ -1,0 +1,69 @@
+#include "comm/watch/event_block.h"
+
+#include <atomic>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "comm/watch/flight_recorder.h"
+#include "comm/watch/rank_status.h"
+
+namespace kolo {
+namespace {
+
+CollectiveCall call_number(std::uint64_t number) {
+  CollectiveCall call;
+  call.collective = Collective::all_reduce;
+  call.number = number;
+  call.name = fmt::format("bucket {}", number);
+  return call;
+}
+
+TEST(EventBlock, ARecordIsNeverReadHalfWritten) {
+  RecordCell cell{};
+  std::atomic<bool> is_over = false;
+  std::thread writer([&] {
+    for (std::uint64_t number = 1; number <= 50'000; ++number) {
+      CollectiveRecord record;
+      record.number = number;
+      record.count = static_cast<std::int64_t>(number);
+      record.started = static_cast<std::int64_t>(number);
+      cell.write(record);
+    }
+    is_over = true;
+  });
+  std::uint64_t torn = 0;
+  while (!is_over) {
+    const auto record = cell.read();
+    const auto number = static_cast<std::int64_t>(record.number);
+    if (record.count != number || record.started != number) ++torn;
+  }
+  writer.join();
+  EXPECT_EQ(torn, 0U);
+}
+
+TEST(FlightRecorder, KeepsWhatRunsAndWhatWasCompletedLast) {
+  const auto block = std::make_shared<EventBlock>();
+  FlightRecorder recorder(block);
+  for (std::uint64_t number = 1; number <= 200; ++number) {
+    recorder.started(call_number(number));
+    recorder.finished(call_number(number), number == 200);
+  }
+  recorder.started(call_number(201));
+  // More are asked for than there is room: the one that runs stays.
+  for (std::uint64_t number = 202; number <= 300; ++number) recorder.submitted(call_number(number));
+  const auto status = read_status(5, *block, 1'000'000'000'000);
+  ASSERT_EQ(status.lanes.size(), 1U);
+  EXPECT_EQ(status.lanes[0].running.number, 201U);
+  EXPECT_STREQ(status.lanes[0].running.name.data(), "bucket 201");
+  EXPECT_GT(status.longest_wait(), 0);
+  const auto copies = from_bytes(to_bytes(std::span(&status, 1)));
+  ASSERT_EQ(copies.size(), 1U);
+  EXPECT_EQ(copies[0].rank, 5);
+  EXPECT_EQ(copies[0].lanes[0].running.number, 201U);
+  EXPECT_TRUE(from_bytes(std::as_bytes(std::span("nonsense"))).empty());
+}
+
+}  // namespace
+}  // namespace kolo

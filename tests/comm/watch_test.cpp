@@ -1,0 +1,211 @@
+// The watch over ranks that are threads; over processes: watch_jobs_test.cpp.
+#include "kolo/comm/watch.h"
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "comm/watch/stall.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/comm/threads.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::message_of;
+using ::testing::Not;
+using testing::TemporaryFolder;
+
+// What the watches of all ranks say.
+class Messages {
+ public:
+  [[nodiscard]] WatchOptions options(double warning, double limit = 0) {
+    WatchOptions watch;
+    watch.warning = std::chrono::duration<double>(warning);
+    watch.limit = std::chrono::duration<double>(limit);
+    watch.folder = folder_.path();
+    watch.report = [this](const std::string& message) {
+      const std::lock_guard lock(mutex_);
+      messages_.push_back(message);
+    };
+    return watch;
+  }
+
+  [[nodiscard]] std::vector<std::string> all() const {
+    const std::lock_guard lock(mutex_);
+    return messages_;
+  }
+
+  // Sleeps until that many have come; the test's own deadline ends it otherwise.
+  void wait_for(std::size_t count) const {
+    while (all().size() < count) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+
+  [[nodiscard]] std::string file_of(int rank) const {
+    return read_text_file(folder_.path() / fmt::format("kolo-watch-rank-{:05}.txt", rank));
+  }
+
+ private:
+  TemporaryFolder folder_;
+  mutable std::mutex mutex_;
+  std::vector<std::string> messages_;
+};
+
+void reduce(const Communicator& communicator, const std::string& name) {
+  std::vector<float> values(100, 1.0F);
+  communicator.all_reduce(std::span(values), ReduceOp::average, {.name = name});
+}
+
+TEST(Watch, NamesTheCollectiveWhoHasNotComeAndWhatItDidLast) {
+  Messages messages;
+  run_as_threads(3,
+                 [&](const Communicator& communicator) {
+                   reduce(communicator, "bucket 2");
+                   if (communicator.rank() == 1) messages.wait_for(1);
+                   reduce(communicator, "bucket 3");
+                   messages.wait_for(2);
+                 },
+                 {.watch = messages.options(.05)});
+  const auto all = messages.all();
+  EXPECT_THAT(all[0],
+              AllOf(HasSubstr("call 2, all-reduce (average) of 100 float32, \"bucket 3\""),
+                    HasSubstr("arrived: rank 0, 2; not arrived: rank 1 last completed "
+                              "call 1, all-reduce (average) of 100 float32, \"bucket 2\"")));
+  EXPECT_THAT(all[1], AllOf(HasSubstr("\"bucket 3\""), HasSubstr("went on after")));
+}
+
+TEST(Watch, SaysNothingWhileRanksAreBusyWithoutWaiting) {
+  Messages messages;
+  run_as_threads(2,
+                 [&](const Communicator& communicator) {
+                   for (int step = 0; step < 20; ++step) {
+                     std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                     communicator.barrier();
+                   }
+                 },
+                 {.watch = messages.options(.1)});
+  EXPECT_THAT(messages.all(), IsEmpty());
+}
+
+TEST(Watch, KnowsAsynchronousCollectivesAndThoseInsideTasks) {
+  Messages messages;
+  run_as_threads(2,
+                 [&](const Communicator& communicator) {
+                   Work work;
+                   if (communicator.rank() == 0) {
+                     work = communicator.enqueue(
+                         [](const Communicator& ranks) {
+                           reduce(ranks, "first");
+                           reduce(ranks, "second");
+                         },
+                         {.name = "compression"});
+                   } else {
+                     work = communicator.enqueue([&](const Communicator& ranks) {
+                       reduce(ranks, "first");
+                       messages.wait_for(1);
+                       reduce(ranks, "second");
+                     });
+                   }
+                   work.wait();
+                 },
+                 {.watch = messages.options(.05)});
+  EXPECT_THAT(messages.all()[0],
+              AllOf(HasSubstr("call 1.2, all-reduce (average) of 100 float32, \"second\""),
+                    HasSubstr("rank 1 last completed call 1.1")));
+}
+
+TEST(Watch, OfASetOfRanksOnlyMembersAreMissing) {
+  Messages messages;
+  run_as_threads(4,
+                 [&](const Communicator& communicator) {
+                   const auto half = communicator.split(communicator.rank() % 2);
+                   if (communicator.rank() == 3) messages.wait_for(1);
+                   half->barrier({.name = "odd ones"});
+                 },
+                 {.watch = messages.options(.05)});
+  const auto first = messages.all().at(0);
+  EXPECT_THAT(first, AllOf(HasSubstr("arrived: rank 1; not arrived: rank 3"),
+                           HasSubstr("of a set of ranks"), Not(HasSubstr("rank 0"))));
+}
+
+TEST(Watch, TellsAgainAfterTwiceTheTimeOnly) {
+  Messages messages;
+  run_as_threads(2,
+                 [&](const Communicator& communicator) {
+                   if (communicator.rank() == 1) messages.wait_for(3);
+                   communicator.barrier();
+                 },
+                 {.watch = messages.options(.04)});
+  const auto all = messages.all();
+  EXPECT_GE(all.size(), 3U);
+  EXPECT_LE(all.size(), 5U);
+  EXPECT_THAT(std::vector(all.begin(), all.begin() + 3), Each(HasSubstr("not arrived: rank 1")));
+}
+
+TEST(Watch, AfterTheLimitEveryRankWritesAndTheJobEnds) {
+  Messages messages;
+  std::atomic<bool> is_over = false;
+  const auto message = message_of<CommunicationError>([&] {
+    run_as_threads(3,
+                   [&](const Communicator& communicator) {
+                     reduce(communicator, "bucket 7");
+                     while (communicator.rank() == 2 && !is_over)
+                       std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                     try {
+                       reduce(communicator, "bucket 8");
+                     } catch (const CommunicationError&) {
+                       is_over = true;
+                       throw;
+                     }
+                   },
+                   {.watch = messages.options(.1, .3)});
+  });
+  EXPECT_THAT(message, HasSubstr("gave up"));
+  EXPECT_THAT(messages.all(), Contains(HasSubstr("the limit")));
+  EXPECT_THAT(messages.file_of(0), AllOf(HasSubstr("bucket 7"), HasSubstr("bucket 8")));
+  EXPECT_THAT(messages.file_of(2), AllOf(HasSubstr("bucket 7"), Not(HasSubstr("bucket 8"))));
+}
+
+TEST(WatchStall, ManyRanksAreToldShortly) {
+  std::vector<RankStatus> statuses(100);
+  for (int rank = 0; rank < 100; ++rank) {
+    RankStatus& status = statuses[static_cast<std::size_t>(rank)];
+    status.rank = rank;
+    LaneStatus lane{.identity = 1};
+    const auto record = [](std::uint64_t number) {
+      CollectiveRecord made;
+      made.number = number;
+      made.collective = Collective::barrier;
+      return made;
+    };
+    if (rank < 50) {
+      lane.running = record(9);
+      lane.waiting = 61'000'000'000;
+    }
+    lane.completed = record(8);
+    lane.completed_age = 62'000'000'000;
+    status.lanes.push_back(lane);
+  }
+  statuses.pop_back();
+  const auto stalls = find_stalls(statuses, 100, 60'000'000'000);
+  ASSERT_EQ(stalls.size(), 1U);
+  EXPECT_THAT(stalls[0].report,
+              AllOf(HasSubstr("ranks have waited 61.0 s in call 9, barrier; arrived: rank 0-49; "
+                              "not arrived: rank 50 last completed call 8, barrier, 62.0 s ago"),
+                    HasSubstr("rank 57"), Not(HasSubstr("rank 58")), HasSubstr("and 41 more ranks"),
+                    HasSubstr("of 1 more nothing is known here")));
+}
+
+}  // namespace
+}  // namespace kolo
