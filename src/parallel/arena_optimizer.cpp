@@ -17,7 +17,7 @@ std::span<T> span_of(const torch::Tensor& flat) {
 
 ArenaOptimizer::ArenaOptimizer(std::shared_ptr<const ParameterArena> arena,
                                std::shared_ptr<const FlatOptimizer> optimizer)
-    : arena_(std::move(arena)), optimizer_(std::move(optimizer)) {
+    : arena_(std::move(arena)), version_(arena_->version()), optimizer_(std::move(optimizer)) {
   for (const auto& parameter : arena_->plan().parameters) {
     if (parameter.type == DataType::float32 || parameter.type == DataType::float64) continue;
     throw Error(
@@ -29,7 +29,16 @@ ArenaOptimizer::ArenaOptimizer(std::shared_ptr<const ParameterArena> arena,
   }
 }
 
+void ArenaOptimizer::require_same_plan() const {
+  if (arena_->version() == version_) return;
+  throw Error(
+      fmt::format("parallel: the arena's buckets were rebuilt after {} was made from it; make the "
+                  "reducer without rebuild_buckets, or the optimizer behind the first step",
+                  optimizer_->name()));
+}
+
 void ArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64_t step) {
+  require_same_plan();
   if (arena_->plan().buckets[bucket].type == DataType::float64)
     update_typed<double>(bucket, learning_rate, step);
   else
@@ -47,6 +56,7 @@ void ArenaOptimizer::update_typed(std::size_t bucket, double learning_rate, std:
 }
 
 std::vector<ArenaOptimizer::NamedState> ArenaOptimizer::named_state() const {
+  require_same_plan();
   std::vector<NamedState> named;
   const auto names = optimizer_->state_names();
   for (std::size_t parameter = 0; parameter < arena_->parameters().size(); ++parameter) {

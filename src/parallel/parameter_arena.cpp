@@ -1,5 +1,7 @@
 #include "kolo/parallel/parameter_arena.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "kolo/base/checked.h"
@@ -9,51 +11,93 @@ namespace kolo {
 
 namespace {
 
-struct NamedParameters {
-  std::vector<ParameterDescription> descriptions;
-  std::vector<torch::Tensor> tensors;
-};
-
-NamedParameters trainable_parameters(const torch::nn::Module& module) {
-  NamedParameters found;
-  for (const auto& item : module.named_parameters()) {
-    const torch::Tensor& tensor = item.value();
-    if (!tensor.requires_grad()) continue;
-    if (!tensor.device().is_cpu()) {
-      throw Error(
-          fmt::format("parallel: parameter {} is on {}; the arena takes parameters in CPU memory",
-                      item.key(), tensor.device().str()));
-    }
-    found.descriptions.push_back(
-        {item.key(), tensor.sizes().vec(), data_type_of(tensor.scalar_type())});
-    found.tensors.push_back(tensor);
+ParameterDescription describe(const std::string& name, const torch::Tensor& tensor) {
+  if (!tensor.device().is_cpu()) {
+    throw Error(
+        fmt::format("parallel: parameter {} is on {}; the arena takes parameters in CPU memory",
+                    name, tensor.device().str()));
   }
-  return found;
+  return {name, tensor.sizes().vec(), data_type_of(tensor.scalar_type())};
 }
 
 }  // namespace
 
 ParameterArena::ParameterArena(const Communicator& communicator, const torch::nn::Module& module,
-                               const BucketLimits& limits) {
-  auto found = trainable_parameters(module);
-  parameters_ = std::move(found.tensors);
-  plan_ = plan_buckets(std::move(found.descriptions), limits);
+                               const BucketLimits& limits, std::span<const std::string> excluded)
+    : limits_(limits) {
+  collect(module, excluded);
+  lay_out(plan_buckets(std::move(plan_.parameters), limits_));
   require_equal_plans(communicator, plan_);
+  gradient_memory_ = communicator.allocate(narrow<std::size_t>(plan_.total_bytes));
+  flat_gradients_ = flat_views(gradient_memory_);
+  for (std::size_t index = 0; index < parameters_.size(); ++index)
+    gradient_views_.push_back(view_of(index, flat_gradients_));
+  move_parameters();
+}
+
+void ParameterArena::collect(const torch::nn::Module& module,
+                             std::span<const std::string> excluded) {
+  for (const auto& item : module.named_parameters()) {
+    const torch::Tensor& tensor = item.value();
+    if (!tensor.requires_grad()) {
+      frozen_.push_back({item.key(), tensor});
+    } else if (std::find(excluded.begin(), excluded.end(), item.key()) != excluded.end()) {
+      excluded_.push_back({item.key(), tensor});
+    } else {
+      plan_.parameters.push_back(describe(item.key(), tensor));
+      parameters_.push_back(tensor);
+    }
+  }
+  for (const std::string& name : excluded) {
+    const auto is_name = [&](const NamedTensor& each) { return each.name == name; };
+    if (std::any_of(excluded_.begin(), excluded_.end(), is_name)) continue;
+    throw Error(fmt::format(
+        "parallel: {} is to be left out of the arena, but is no trainable parameter; names are "
+        "those of named_parameters()",
+        name));
+  }
+}
+
+void ParameterArena::lay_out(BucketPlan plan) {
+  plan_ = std::move(plan);
   places_.resize(parameters_.size());
   for (std::size_t bucket = 0; bucket < buckets(); ++bucket) {
     for (const BucketEntry& entry : plan_.buckets[bucket].entries)
       places_[entry.parameter] = {bucket, entry.offset};
   }
-  flat_parameters_ = allocate_like_parameters();
-  flat_gradients_ = flat_views(communicator.allocate(narrow<std::size_t>(plan_.total_bytes)));
+}
+
+void ParameterArena::move_parameters() {
   const torch::NoGradGuard no_gradient;
+  flat_parameters_ = allocate_like_parameters();
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     torch::Tensor& parameter = parameters_[index];
     const torch::Tensor view = view_of(index, flat_parameters_);
     view.copy_(parameter);
     parameter.set_data(view);
-    gradient_views_.push_back(view_of(index, flat_gradients_));
   }
+}
+
+bool ParameterArena::rebuild(const Communicator& communicator, std::span<const std::size_t> order) {
+  auto plan = plan_buckets(plan_.parameters, limits_, order);
+  require_equal_plans(communicator, plan);
+  if (plan.fingerprint() == plan_.fingerprint()) return false;
+  const torch::NoGradGuard no_gradient;
+  std::vector<torch::Tensor> gradients;
+  for (const torch::Tensor& view : gradient_views_) gradients.push_back(view.clone());
+  lay_out(std::move(plan));
+  flat_gradients_ = flat_views(gradient_memory_);
+  for (const torch::Tensor& flat : flat_gradients_) flat.zero_();
+  for (std::size_t index = 0; index < parameters_.size(); ++index) {
+    const torch::Tensor view = view_of(index, flat_gradients_);
+    view.copy_(gradients[index]);
+    torch::Tensor& gradient = parameters_[index].mutable_grad();
+    if (gradient.is_same(gradient_views_[index])) gradient = view;
+    gradient_views_[index] = view;
+  }
+  move_parameters();
+  ++version_;
+  return true;
 }
 
 std::vector<torch::Tensor> ParameterArena::flat_views(
@@ -88,6 +132,7 @@ torch::Tensor ParameterArena::view_of(std::size_t parameter,
 void ParameterArena::broadcast_parameters(const Communicator& communicator, int root) const {
   for (const torch::Tensor& bucket : flat_parameters_)
     communicator.broadcast(buffer_of(bucket), root);
+  for (const NamedTensor& each : excluded_) broadcast(communicator, each.tensor, root);
 }
 
 void broadcast_outside_arena(const Communicator& communicator, const torch::nn::Module& module,

@@ -14,7 +14,8 @@ namespace kolo {
 
 // A fused optimizer over an arena, with its state in buffers of the same layout. It works bucket by
 // bucket, so that a bucket whose gradients have arrived is updated while later ones are still on
-// the wire. Parameters of float32 or float64.
+// the wire. Parameters of float32 or float64. Its state is laid out by the arena's plan: Error when
+// that has changed since (see ReducerOptions::rebuild_buckets).
 class ArenaOptimizer {
  public:
   // A view of one parameter's part of the state, named "<parameter>.<state>", for example
@@ -39,7 +40,10 @@ class ArenaOptimizer {
   template <typename T>
   void update_typed(std::size_t bucket, double learning_rate, std::int64_t step);
 
+  void require_same_plan() const;
+
   std::shared_ptr<const ParameterArena> arena_;
+  std::int64_t version_;  // of the arena's plan
   std::shared_ptr<const FlatOptimizer> optimizer_;
   std::vector<std::vector<torch::Tensor>> state_;  // by state, by bucket
 };

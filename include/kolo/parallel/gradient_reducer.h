@@ -2,14 +2,64 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "kolo/comm/communicator.h"
+#include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/parameter_arena.h"
 
 namespace kolo {
 
+// The same on every rank.
 struct ReducerOptions {
   bool overlap = true;  // false: communication begins only in finish() or the first wait()
+
+  // false: every rank keeps its own gradients; everything else goes on as usual. For measuring what
+  // communication costs.
+  bool communicate = true;
+
+  // Parameters may take no part in a rank's loss. They count as zero there, and a parameter that no
+  // rank has used keeps the grad() it had (most often none, so that optimizers skip it; a flat
+  // optimizer over the arena sees zeros). Costs a byte a parameter in the message of each step's
+  // end; buckets with an unused parameter, and those behind them, begin their reduction after
+  // backward.
+  bool unused_parameters = false;
+
+  // With unused_parameters: each rank uses the same parameters in all steps. They are noted in the
+  // first one; later steps send no bytes for them and overlap as if all were used. An Error on all
+  // ranks names the parameters of a step in which that does not hold.
+  bool static_graph = false;
+
+  // After the first step the buckets are cut anew, in the order in which gradients became ready (by
+  // their mean place over the ranks). Costs a copy of parameters and gradients in that step, during
+  // which as much memory again. By default only where the reducer has made its arena itself: state
+  // laid out like an arena (ArenaOptimizer) would no longer fit. Waits for a step in which no rank
+  // has joined.
+  std::optional<bool> rebuild_buckets = std::nullopt;
+
+  // false: grad() is the tensor that autograd has made, and the average is copied into it: one more
+  // copy of the gradients a step, and memory for them twice. For code that keeps gradient tensors.
+  bool gradients_as_views = true;
+
+  // Without it a step's end sends no message (17 bytes), and when a gradient is missing on one
+  // rank only, that rank gets its Error while the others wait until the watch ends the job. (With
+  // unused_parameters it is sent all the same.)
+  bool agree = true;
+
+  // Gradients are divided by it before they are added up, and the sum by size / it: guards against
+  // overflow in types of 16 bits. Other than 1 costs two passes on the communication thread; not
+  // together with a hook.
+  double predivide_factor = 1;
+
+  // How buckets are averaged instead of by all-reduce. It is called on one rank too.
+  std::shared_ptr<GradientHook> hook = nullptr;
+
+  // For the reducer that makes its arena itself: its buckets, and the parameters whose gradients
+  // are sparse, by name. Those of Embedding and EmbeddingBag modules with sparse(true) are found.
+  BucketLimits buckets = {};
+  std::vector<std::string> sparse_parameters = {};
 };
 
 // What the reducer has done since it was made or asked to reset.
@@ -18,25 +68,52 @@ struct ReducerStatistics {
   std::int64_t bytes = 0;  // of gradients, reduced
   double exposed_seconds =
       0;  // that wait() and finish() blocked: communication that backward did not hide
+  std::int64_t hook_bytes = 0;  // that the hook has sent, by its own count
 };
 
 // Averages gradients over the ranks while backward still runs. It attaches to the parameters of an
 // arena; from then on every backward() moves each gradient into the arena and starts the all-reduce
-// of a bucket, on the communication thread, as soon as its last gradient is there and all buckets
-// before it have been started (so that all ranks start them in the same order). Afterwards the
-// parameters' grad() is the view in the arena; call finish(), or wait() for the buckets one by one,
-// before using it.
+// of a bucket ("bucket 0", "bucket 1", ... for listeners), on the communication thread, as soon as
+// its last gradient is there and all buckets before it have been started (so that all ranks start
+// them in the same order). Afterwards the parameters' grad() is the view in the arena; call
+// finish(), or wait() for the buckets one by one, before using it.
 //
-// One backward() a step. A step begins with gradients undefined (fastest: no addition and no
-// zero-filling) or with the views. Calls come from the thread that calls backward(). The destructor
-// does not communicate.
+// One backward() a step, and any number more in the scope of no_sync(). A step begins with
+// gradients undefined (fastest: no addition and no zero-filling) or with the views; gradients that
+// were left from a step before are added to, like everywhere.
+//
+// Parameters whose gradients are sparse lie outside the arena. Each is averaged behind the last
+// bucket ("sparse 0", ...) by an all-gather of the rows that the ranks have, and stays sparse.
+//
+// A step that goes wrong on one rank (a gradient is missing, parameters are frozen on some ranks
+// only) is an Error on all of them, in wait() or finish(), that says for each such rank what is
+// wrong; other ranks' parameters have not been touched unless they were updated bucket by bucket.
+// A parameter that is frozen between steps keeps the grad() it has, and one that is thawed again is
+// averaged again; one that was frozen when the reducer was made can't be thawed (Error).
+//
+// Calls come from the thread that calls backward(). The destructor does not communicate.
 class GradientReducer {
  public:
-  GradientReducer(Communicator communicator, std::shared_ptr<const ParameterArena> arena,
+  // Ends when the last copy goes.
+  class [[nodiscard]] NoSync {
+   private:
+    friend class GradientReducer;
+    explicit NoSync(std::shared_ptr<void> scope) : scope_(std::move(scope)) {}
+    std::shared_ptr<void> scope_;
+  };
+
+  GradientReducer(Communicator communicator, std::shared_ptr<ParameterArena> arena,
+                  const ReducerOptions& options = {});
+  // Makes the arena of a module's trainable parameters. Collective.
+  GradientReducer(Communicator communicator, const torch::nn::Module& module,
                   const ReducerOptions& options = {});
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
   ~GradientReducer();
+
+  // While the result lives, backward() only adds to this rank's gradients; the next one outside, or
+  // finish(), averages the sum. Every rank does as many steps; passes within one may differ.
+  NoSync no_sync();
 
   // Blocks until a bucket's gradients are averaged. Error when backward has not produced all of its
   // gradients: it names the parameters.
@@ -47,6 +124,15 @@ class GradientReducer {
 
   // Undefines all gradients, so that the next backward() writes instead of adding.
   void clear_gradients();
+
+  // Scales the averaged gradients, behind finish(), so that all of them together have a norm of at
+  // most maximum_norm: by maximum_norm / (norm + 1e-6) when that is below 1, as
+  // torch::nn::utils::clip_grad_norm_ does. Returns the norm before. norm_type is 2, another number
+  // above 0, or infinity. A norm that is not finite scales nothing. The same bits on every rank,
+  // without communication; one pass over the gradients, and one more when they are scaled.
+  double clip_gradient_norm(double maximum_norm, double norm_type = 2);
+
+  [[nodiscard]] const std::shared_ptr<ParameterArena>& arena() const;
 
   [[nodiscard]] ReducerStatistics statistics() const;
   void reset_statistics();

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,15 +21,37 @@ namespace kolo {
 // may outlive or predecease the module (the tensors keep the memory alive).
 class ParameterArena {
  public:
-  // Parameters that don't require gradients are left as they are. Collective (it allocates); throws
-  // Error on every rank when the ranks' parameters differ.
+  struct NamedTensor {
+    std::string name;
+    torch::Tensor tensor;
+  };
+
+  // Parameters that don't require gradients are left as they are, and so are those named in
+  // `excluded` (for sparse gradients; Error for a name that is no trainable parameter's).
+  // Collective (it allocates); throws Error on every rank when the ranks' parameters differ.
   ParameterArena(const Communicator& communicator, const torch::nn::Module& module,
-                 const BucketLimits& limits = {});
+                 const BucketLimits& limits = {}, std::span<const std::string> excluded = {});
   ParameterArena(const ParameterArena&) = delete;
   ParameterArena& operator=(const ParameterArena&) = delete;
 
   [[nodiscard]] const BucketPlan& plan() const { return plan_; }
   [[nodiscard]] std::size_t buckets() const { return plan_.buckets.size(); }
+  // From 1; another one whenever the plan has changed.
+  [[nodiscard]] std::int64_t version() const { return version_; }
+
+  // Cuts the same parameters into buckets in another order (see plan_buckets()), in the same
+  // gradient memory and new parameter memory. Values stay, also those of gradients that are views
+  // here; everybody's flat tensors and views are void, and buffers laid out like the parameters
+  // don't fit any more. False, and nothing is changed, when the order is the one in use.
+  //
+  // Collective: throws Error on every rank when the ranks' orders differ. Not while a collective on
+  // the arena or a backward() is under way. Copies all parameters and gradients.
+  bool rebuild(const Communicator& communicator, std::span<const std::size_t> order);
+
+  // Trainable parameters that were excluded, and parameters that did not require a gradient, when
+  // the arena was made.
+  [[nodiscard]] const std::vector<NamedTensor>& excluded() const { return excluded_; }
+  [[nodiscard]] const std::vector<NamedTensor>& frozen() const { return frozen_; }
 
   // In the order of plan().parameters.
   [[nodiscard]] const std::vector<torch::Tensor>& parameters() const { return parameters_; }
@@ -50,7 +74,7 @@ class ParameterArena {
   [[nodiscard]] torch::Tensor view_of(std::size_t parameter,
                                       const std::vector<torch::Tensor>& flat) const;
 
-  // Every rank's parameters become root's: one broadcast a bucket.
+  // Every rank's parameters become root's, the excluded ones too: one broadcast a bucket.
   void broadcast_parameters(const Communicator& communicator, int root = 0) const;
 
  private:
@@ -59,10 +83,18 @@ class ParameterArena {
     std::int64_t offset = 0;
   };
 
+  void collect(const torch::nn::Module& module, std::span<const std::string> excluded);
+  void lay_out(BucketPlan plan);
+  void move_parameters();
   [[nodiscard]] std::vector<torch::Tensor> flat_views(
       const std::shared_ptr<std::byte>& memory) const;
 
+  BucketLimits limits_;
   BucketPlan plan_;
+  std::int64_t version_ = 1;
+  std::shared_ptr<std::byte> gradient_memory_;
+  std::vector<NamedTensor> excluded_;
+  std::vector<NamedTensor> frozen_;
   std::vector<torch::Tensor> parameters_;
   std::vector<Place> places_;  // by parameter
   std::vector<torch::Tensor> flat_parameters_;

@@ -1,0 +1,14 @@
+#include "kolo/parallel/synchronize_buffers.h"
+
+#include "kolo/parallel/tensor_collectives.h"
+
+namespace kolo {
+
+void synchronize_buffers(const Communicator& communicator, const torch::nn::Module& module) {
+  if (communicator.size() == 1 || module.buffers().empty()) return;
+  // A rank that has joined takes no part in the minimum.
+  const int root = all_reduce_value(communicator, communicator.rank(), ReduceOp::min);
+  broadcast(communicator, module.buffers(), root);
+}
+
+}  // namespace kolo

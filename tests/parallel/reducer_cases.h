@@ -1,0 +1,15 @@
+#pragma once
+
+#include <span>
+
+#include "support/rank_case.h"
+
+namespace kolo::testing {
+
+// GradientReducer's options, hooks and sparse gradients, and DistributedOptimizer, over every back
+// end; each is compared with the average of the ranks' gradients by plain autograd.
+[[nodiscard]] std::span<const RankCase> reducer_cases();
+[[nodiscard]] std::span<const RankCase> unused_parameter_cases();
+[[nodiscard]] std::span<const RankCase> distributed_optimizer_cases();
+
+}  // namespace kolo::testing
