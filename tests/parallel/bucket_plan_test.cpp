@@ -89,5 +89,21 @@ TEST(BucketPlan, TheFingerprintSeesNamesShapesTypesAndLimits) {
   EXPECT_EQ(prints.size(), 6U);
 }
 
+TEST(BucketPlan, AGivenOrderIsKept) {
+  const std::vector<ParameterDescription> parameters = {
+      parameter("a", {100}), parameter("b", {100}), parameter("c", {100})};
+  const std::vector<std::size_t> order = {1, 2, 0}, reversed = {2, 1, 0};
+  const auto plan = plan_buckets(parameters, {1, 1}, order);
+  ASSERT_EQ(plan.buckets.size(), 3U);
+  for (std::size_t bucket = 0; bucket < 3; ++bucket)
+    EXPECT_EQ(plan.buckets[bucket].entries.front().parameter, order[bucket]);
+  EXPECT_EQ(plan.total_bytes, plan_buckets(parameters, {1, 1}).total_bytes);
+  EXPECT_NE(plan.fingerprint(), plan_buckets(parameters, {1, 1}).fingerprint());
+  EXPECT_EQ(plan_buckets(parameters, {1, 1}, reversed).fingerprint(),
+            plan_buckets(parameters, {1, 1}).fingerprint());
+  for (const auto& wrong : {std::vector<std::size_t>{0, 1}, {0, 1, 1}, {0, 1, 3}})
+    EXPECT_THROW((void)plan_buckets(parameters, {1, 1}, wrong), Error);
+}
+
 }  // namespace
 }  // namespace kolo

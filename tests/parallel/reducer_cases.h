@@ -9,6 +9,7 @@ namespace kolo::testing {
 // GradientReducer's options, hooks and sparse gradients, and DistributedOptimizer, over every back
 // end; each is compared with the average of the ranks' gradients by plain autograd.
 [[nodiscard]] std::span<const RankCase> reducer_cases();
+[[nodiscard]] std::span<const RankCase> reducer_order_cases();
 [[nodiscard]] std::span<const RankCase> unused_parameter_cases();
 [[nodiscard]] std::span<const RankCase> distributed_optimizer_cases();
 

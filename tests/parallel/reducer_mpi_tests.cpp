@@ -24,6 +24,7 @@ auto all_of(std::span<const RankCase> cases) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Options, ReducerMpi, all_of(testing::reducer_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Order, ReducerMpi, all_of(testing::reducer_order_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Unused, ReducerMpi, all_of(testing::unused_parameter_cases()),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(Optimizer, ReducerMpi, all_of(testing::distributed_optimizer_cases()),

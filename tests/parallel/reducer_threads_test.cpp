@@ -29,6 +29,8 @@ auto on_one_to_four_ranks(std::span<const RankCase> cases) {
 
 INSTANTIATE_TEST_SUITE_P(Options, ReducerThreads, on_one_to_four_ranks(testing::reducer_cases()),
                          name_of_case);
+INSTANTIATE_TEST_SUITE_P(Order, ReducerThreads,
+                         on_one_to_four_ranks(testing::reducer_order_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Unused, ReducerThreads,
                          on_one_to_four_ranks(testing::unused_parameter_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Optimizer, ReducerThreads,
