@@ -14,5 +14,7 @@ namespace kolo {
 // result is the exit status. Parsing itself does nothing else.
 void add_train_command(CLI::App& app, std::function<int()>& action);
 void add_doctor_command(CLI::App& app, std::function<int()>& action);
+void add_run_command(CLI::App& app, std::function<int()>& action);
+void add_timeline_command(CLI::App& app, std::function<int()>& action);
 
 }  // namespace kolo

@@ -1,6 +1,7 @@
 #include "cli/launch_ranks.h"
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -59,8 +60,12 @@ std::vector<std::string> own_command() {
   std::ifstream arguments("/proc/self/cmdline");
   for (std::string word; std::getline(arguments, word, '\0');) command.push_back(word);
   if (command.empty()) throw Error("cannot read this program's arguments from /proc/self/cmdline");
-  command[0] = fs::read_symlink("/proc/self/exe");
+  command[0] = own_program();
   return command;
+}
+
+bool is_failure(const JobEnd& end) {
+  return !end.was_asked && end.status != 0 && end.status != 2 && end.status != 75;
 }
 
 }  // namespace
@@ -94,12 +99,30 @@ MachineFacts examine_machine(const LaunchEnvironment& environment) {
   return facts;
 }
 
-void become_ranks(const LaunchRequest& request) {
+std::string own_program() {
+  return fs::read_symlink("/proc/self/exe");
+}
+
+void become_ranks(const LaunchRequest& request, const RestartPolicy& policy) {
   LaunchRequest complete = request;
   if (complete.command.empty()) complete.command = own_command();
-  const auto command = rank_command(complete, examine_machine(detect_launch_environment()));
-  std::cout << std::flush;
-  std::exit(supervise(command));
+  const auto machine = examine_machine(detect_launch_environment());
+  for (int restart = 0;; ++restart) {
+    LaunchRequest attempt = complete;
+    if (restart > 0 && policy.before_restart) policy.before_restart(attempt);
+    attempt.environment.emplace_back("KOLO_RESTART", std::to_string(restart));
+    std::cout << std::flush;
+    const auto end = supervise(rank_command(attempt, machine), policy.stop_signal);
+    if (!is_failure(end) || restart == policy.restarts) std::exit(end.status);
+    std::cerr << fmt::format(
+                     "kolo: the job ended with status {}{}; starting it again "
+                     "(restart {} of {})\n",
+                     end.status,
+                     end.status > 128 ? fmt::format(" (signal {})", ::strsignal(end.status - 128))
+                                      : "",
+                     restart + 1, policy.restarts)
+              << std::flush;
+  }
 }
 
 }  // namespace kolo

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <csignal>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "cli/hosts.h"
 #include "cli/launch_environment.h"
 
 namespace kolo {
@@ -15,6 +18,8 @@ struct LaunchRequest {
   bool oversubscribe = false;        // more ranks than CPUs are fine
   std::vector<std::string> command;  // what each rank runs; empty: this very command line
   int threads = 0;                   // of each rank; 0: what the CPUs allow
+  std::vector<Host> hosts = {};      // where; none: on this machine, or anywhere in the Slurm job
+  std::vector<std::pair<std::string, std::string>> environment = {};  // more variables
 };
 
 enum class Launcher : std::uint8_t { open_mpi_4, open_mpi_5, mpich, srun };
@@ -51,10 +56,22 @@ struct RankCommand {
 // The first executable file of that name in PATH; empty when there is none.
 [[nodiscard]] std::string find_in_path(const std::string& name);
 
-// Starts the ranks and ends this process with the job's exit status. Meanwhile SIGINT, SIGTERM and
+// What happens when a job fails: it ends with a status other than 0, 2 (wrong input) and 75
+// (stopped on request), and nobody has asked it to end.
+struct RestartPolicy {
+  int restarts = 0;                                         // at most
+  std::function<void(LaunchRequest&)> before_restart = {};  // may change what is started
+  int stop_signal = SIGUSR1;                                // that asks the ranks to stop
+};
+
+// Starts the ranks, again where the policy says so, and ends this process with the job's exit
+// status. The ranks find the number of restarts in KOLO_RESTART. Meanwhile SIGINT, SIGTERM and
 // SIGUSR1 to this process ask the ranks to stop (they get SIGUSR1, because mpirun passes that on
 // and lets them finish; at SIGTERM it kills them); a second SIGINT or SIGTERM ends the job at once.
 // Call it before MPI is initialised. Throws what the functions above throw.
-[[noreturn]] void become_ranks(const LaunchRequest& request);
+[[noreturn]] void become_ranks(const LaunchRequest& request, const RestartPolicy& policy = {});
+
+// This program's own path.
+[[nodiscard]] std::string own_program();
 
 }  // namespace kolo

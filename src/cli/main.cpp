@@ -68,11 +68,14 @@ int main(int argc, char** argv) {
         "Examples:\n"
         "  kolo doctor                                   check this machine\n"
         "  kolo train configs/hello.yaml                 train for a few seconds\n"
-        "  kolo train configs/fashion_mnist.yaml -n 2    train on two ranks\n\n"
+        "  kolo train configs/fashion_mnist.yaml -n 2    train on two ranks\n"
+        "  kolo run -n 4 ./my_training                   start ranks of a program of yours\n\n"
         "kolo COMMAND --help says more. Exit status: 0 done, 1 failed, 2 wrong input, 75 stopped\n"
         "on request after a checkpoint.");
     std::function<int()> action;
     add_train_command(app, action);
+    add_run_command(app, action);
+    add_timeline_command(app, action);
     add_doctor_command(app, action);
     return parse_and_run(app, action, argc, argv);
   } catch (const InputError& error) {

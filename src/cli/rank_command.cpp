@@ -5,6 +5,7 @@
 
 #include "cli/launch_ranks.h"
 #include "kolo/base/error.h"
+#include "kolo/base/suggest.h"
 
 namespace kolo {
 
@@ -17,7 +18,12 @@ int positive_number(const MachineFacts& facts, const char* name) {
   return std::max(0, value);
 }
 
+bool is_open_mpi(const MachineFacts& facts) {
+  return facts.launcher == Launcher::open_mpi_4 || facts.launcher == Launcher::open_mpi_5;
+}
+
 int ranks_per_node(const LaunchRequest& request, const MachineFacts& facts) {
+  if (!request.hosts.empty()) return std::min(request.ranks, most_slots(request.hosts));
   if (facts.launcher != Launcher::srun) return request.ranks;
   const int nodes = std::max({1, positive_number(facts, "SLURM_JOB_NUM_NODES")});
   return (request.ranks + nodes - 1) / nodes;
@@ -32,13 +38,23 @@ void require_cpus(const LaunchRequest& request, const MachineFacts& facts) {
       facts.cpus == 1 ? "" : "s"));
 }
 
+void require_slots(const LaunchRequest& request) {
+  const int slots = total_slots(request.hosts);
+  if (request.oversubscribe || request.ranks <= slots) return;
+  throw InputError(
+      fmt::format("-n {}: the hosts {} have {} slot{}; ask for at most so many ranks, or give the "
+                  "hosts more slots",
+                  request.ranks, to_string(request.hosts), slots, slots == 1 ? "" : "s"));
+}
+
 // Each rank gets its share of the cores, so that what it touches first stays near; its helper
 // threads (communication, loading) need the room beside those that compute. With fewer CPUs than
 // the machine has, somebody else has decided where we run, perhaps for several jobs: the kernel
 // sees all of them, mpirun would count from the first core for each.
 std::vector<std::string> binding(const LaunchRequest& request, const MachineFacts& facts) {
-  if (!facts.whole_machine || request.ranks > facts.cores) return {"--bind-to", "none"};
-  return {"--map-by", fmt::format("slot:PE={}", facts.cores / request.ranks), "--bind-to",
+  const int ranks = ranks_per_node(request, facts);  // other hosts are taken to be as this one
+  if (!facts.whole_machine || ranks > facts.cores) return {"--bind-to", "none"};
+  return {"--map-by", fmt::format("slot:PE={}", facts.cores / ranks), "--bind-to",
           "core:if-supported"};
 }
 
@@ -49,21 +65,27 @@ std::vector<std::string> open_mpi(const LaunchRequest& request, const MachineFac
   if (facts.launcher == Launcher::open_mpi_4) argv.emplace_back("--quiet");
   if (facts.is_root) argv.emplace_back("--allow-run-as-root");
   // With the slots given mpirun need not count the machine's cores its own way.
-  argv.insert(argv.end(), {"--host", fmt::format("localhost:{}", request.ranks)});
+  argv.insert(argv.end(),
+              {"--host", request.hosts.empty() ? fmt::format("localhost:{}", request.ranks)
+                                               : to_string(request.hosts)});
   const auto bound = binding(request, facts);
   argv.insert(argv.end(), bound.begin(), bound.end());
-  if (request.ranks > facts.cpus) argv.insert(argv.end(), {"--mca", "mpi_yield_when_idle", "1"});
+  if (ranks_per_node(request, facts) > facts.cpus)
+    argv.insert(argv.end(), {"--mca", "mpi_yield_when_idle", "1"});
   // All ranks are on this machine: what TCP interfaces it has, and whether they reach each other,
   // is of no concern.
-  if (!facts.environment("OMPI_MCA_btl")) argv.insert(argv.end(), {"--mca", "btl", "^tcp"});
+  if (request.hosts.empty() && !facts.environment("OMPI_MCA_btl"))
+    argv.insert(argv.end(), {"--mca", "btl", "^tcp"});
   argv.insert(argv.end(), {"-n", std::to_string(request.ranks)});
   return argv;
 }
 
 std::vector<std::string> mpich(const LaunchRequest& request, const MachineFacts& facts) {
   std::vector<std::string> argv = {facts.program};
-  if (facts.whole_machine && request.ranks <= facts.cores) {
-    argv.insert(argv.end(), {"-bind-to", fmt::format("core:{}", facts.cores / request.ranks)});
+  const int ranks = ranks_per_node(request, facts);
+  if (!request.hosts.empty()) argv.insert(argv.end(), {"-hosts", to_string(request.hosts)});
+  if (facts.whole_machine && ranks <= facts.cores) {
+    argv.insert(argv.end(), {"-bind-to", fmt::format("core:{}", facts.cores / ranks)});
   }
   argv.insert(argv.end(), {"-n", std::to_string(request.ranks)});
   return argv;
@@ -71,12 +93,20 @@ std::vector<std::string> mpich(const LaunchRequest& request, const MachineFacts&
 
 std::vector<std::string> srun(const LaunchRequest& request, const MachineFacts& facts) {
   // The default of --mpi may be one that starts so many jobs of one rank. A failed rank ends all.
-  return {facts.program,
-          fmt::format("--mpi={}", facts.slurm_mpi),
-          fmt::format("--ntasks={}", request.ranks),
-          fmt::format("--cpus-per-task={}", threads_per_rank(request, facts)),
-          "--kill-on-bad-exit=1",
-          "--quiet"};
+  std::vector<std::string> argv = {
+      facts.program,
+      fmt::format("--mpi={}", facts.slurm_mpi),
+      fmt::format("--ntasks={}", request.ranks),
+      fmt::format("--cpus-per-task={}", threads_per_rank(request, facts)),
+      "--kill-on-bad-exit=1",
+      "--quiet"};
+  if (request.hosts.empty()) return argv;
+  std::vector<std::string> names;
+  for (const Host& host : request.hosts) names.push_back(host.name);
+  argv.push_back("--nodelist=" + join(names, ","));
+  argv.push_back(fmt::format("--nodes={}", names.size()));
+  argv.push_back(fmt::format("--ntasks-per-node={}", most_slots(request.hosts)));
+  return argv;
 }
 
 std::vector<std::string> launcher_arguments(const LaunchRequest& request,
@@ -110,16 +140,29 @@ RankCommand rank_command(const LaunchRequest& request, const MachineFacts& facts
   if (request.ranks < 1) {
     throw InputError(fmt::format("-n {}: at least one rank is needed", request.ranks));
   }
-  if (facts.launcher != Launcher::srun) require_cpus(request, facts);
+  if (!request.hosts.empty())
+    require_slots(request);
+  else if (facts.launcher != Launcher::srun)
+    require_cpus(request, facts);
   RankCommand command;
-  command.argv = launcher_arguments(request, facts);
-  command.argv.insert(command.argv.end(), request.command.begin(), request.command.end());
   const auto threads = std::to_string(threads_per_rank(request, facts));
   command.environment = {
       {"OMP_NUM_THREADS", threads}, {"KOLO_TERMINAL", facts.terminal}, {"KOLO_LAUNCHED", "1"}};
   // OpenBLAS has threads of its own beside OpenMP's.
   if (!facts.environment("OPENBLAS_NUM_THREADS"))
     command.environment.emplace_back("OPENBLAS_NUM_THREADS", threads);
+  for (const auto& variable : request.environment) {
+    std::erase_if(command.environment,
+                  [&](const auto& other) { return other.first == variable.first; });
+    command.environment.push_back(variable);
+  }
+  command.argv = launcher_arguments(request, facts);
+  if (!request.hosts.empty() && is_open_mpi(facts)) {
+    // Other hosts get no variables but those named.
+    for (const auto& variable : command.environment)
+      command.argv.insert(command.argv.end(), {"-x", variable.first});
+  }
+  command.argv.insert(command.argv.end(), request.command.begin(), request.command.end());
   return command;
 }
 

@@ -9,6 +9,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/observe/format.h"
+#include "kolo/parallel/timeline.h"
 
 namespace kolo {
 
@@ -83,6 +84,29 @@ void start_folder(const PreparedRun& run, const RunOptions& options) {
     std::cout << fmt::format("{} held an earlier run; it is now {}\n", run.folder.path.string(),
                              moved->string());
   write_file_atomically(run.folder.config(), to_yaml(run.config));
+  std::filesystem::remove_all(run.folder.timelines_of_ranks());  // of what is resumed
+}
+
+// Collective.
+Timeline start_timeline(const Communicator& communicator, const RunFolder& folder,
+                        const RunOptions& options) {
+  if (!options.timeline) return Timeline::from_environment(communicator);
+  Timeline timeline(communicator, {.folder = folder.timelines_of_ranks()});
+  timeline.start();
+  return timeline;
+}
+
+// Collective. `log`: of rank 0.
+void finish_timeline(const Timeline& timeline, const Communicator& communicator,
+                     const RunFolder& folder, const RunOptions& options, RunLog* log) {
+  timeline.stop();
+  if (options.timeline) communicator.barrier();
+  if (log == nullptr) return;
+  if (const auto problem = timeline.problem(); !problem.empty()) log->warn("{}", problem);
+  if (!options.timeline) return;
+  merge_timelines(folder.timelines_of_ranks(), folder.timeline());
+  log->info("timeline in {}: open it in chrome://tracing or https://ui.perfetto.dev",
+            folder.timeline().string());
 }
 
 }  // namespace
@@ -129,6 +153,8 @@ int run_training(PreparedRun run, const Communicator& communicator, const RunOpt
   const auto rate = make_learning_rate(config, communicator.size(), training->batches());
   auto trainer_options = make_trainer_options(config);
   trainer_options.stop_requested = [&stop] { return stop.is_requested(); };
+  const auto timeline = start_timeline(communicator, run.folder, options);
+  trainer_options.timeline = timeline;
   Trainer trainer(communicator, run.network, make_loss(config), std::move(run.optimizer), rate,
                   *training, *validation, trainer_options);
   if (is_root) {
@@ -140,6 +166,7 @@ int run_training(PreparedRun run, const Communicator& communicator, const RunOpt
     trainer.restore(resumed ? std::optional(std::move(resumed->content)) : std::nullopt);
 
   const auto outcome = trainer.run();
+  finish_timeline(timeline, communicator, run.folder, options, is_root ? &records->log() : nullptr);
   if (outcome == TrainOutcome::stopped) {
     if (is_root) {
       records->log().warn(

@@ -14,6 +14,7 @@ namespace kolo {
 
 struct RunOptions {
   bool resume = false;
+  bool timeline = false;  // record one, in the run's folder
   int verbosity = 0;
   ProgressOptions progress;
 };

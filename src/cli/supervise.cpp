@@ -97,20 +97,20 @@ bool read_some(const FileDescriptor& descriptor, std::string& text) {
   return count > 0 || (count < 0 && errno == EINTR);
 }
 
-void pass_on(SignalPipe& signals, const Child& child, bool& was_asked) {
+void pass_on(SignalPipe& signals, const Child& child, int stop_signal, bool& was_asked) {
   while (const auto signal = signals.next()) {
-    if (*signal == SIGUSR1 || !was_asked) {
+    if (*signal == SIGUSR1) {
       child.signal(SIGUSR1);
     } else {
-      child.signal(SIGTERM);
+      child.signal(was_asked ? SIGTERM : stop_signal);
+      was_asked = true;
     }
-    was_asked |= *signal != SIGUSR1;
   }
 }
 
 }  // namespace
 
-int supervise(const RankCommand& command) {
+JobEnd supervise(const RankCommand& command, int stop_signal) {
   SignalPipe signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
   Pipe errors;
   Child child(command, nullptr, errors.write_end);
@@ -121,14 +121,14 @@ int supervise(const RankCommand& command) {
     std::array<pollfd, 2> watched = {
         {{signals.descriptor(), POLLIN, 0}, {errors.read_end.get(), POLLIN, 0}}};
     if (::poll(watched.data(), watched.size(), -1) < 0) continue;  // EINTR: the pipe tells
-    pass_on(signals, child, was_asked);
+    pass_on(signals, child, stop_signal, was_asked);
     if (watched[1].revents == 0) continue;
     std::string text;
     is_open = read_some(errors.read_end, text);
     std::cerr << noise.filter(text) << std::flush;
   }
   std::cerr << noise.finish() << std::flush;
-  return child.wait();
+  return {child.wait(), was_asked};
 }
 
 ProbeResult probe(const RankCommand& command, std::chrono::milliseconds deadline) {

@@ -8,10 +8,15 @@
 
 namespace kolo {
 
-// Runs mpirun or srun and waits for it; returns its exit status (128 + the signal that ended it).
-// SIGINT, SIGTERM and SIGUSR1 to this process reach it as launch_ranks.h says. It dies with this
-// process.
-[[nodiscard]] int supervise(const RankCommand& command);
+// How a job ended.
+struct JobEnd {
+  int status = 0;          // its exit status (128 + the signal that ended it)
+  bool was_asked = false;  // to end, by a signal to this process
+};
+
+// Runs mpirun or srun and waits for it. SIGINT, SIGTERM and SIGUSR1 to this process reach it as
+// launch_ranks.h says; `stop_signal` is what asks the ranks to stop. It dies with this process.
+[[nodiscard]] JobEnd supervise(const RankCommand& command, int stop_signal);
 
 // How a short helper program ended and what it printed.
 struct ProbeResult {

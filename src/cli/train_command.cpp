@@ -27,6 +27,7 @@ struct TrainArguments {
   std::optional<int> ranks;
   bool oversubscribe = false;
   bool resume = false;
+  bool timeline = false;
   bool verbose = false;
   bool show_config = false;
 };
@@ -87,6 +88,7 @@ int train(const TrainArguments& arguments) {
   const auto environment = detect_launch_environment();
   RunOptions options;
   options.resume = arguments.resume;
+  options.timeline = arguments.timeline;
   options.verbosity = arguments.verbose ? 1 : 0;
   options.progress = progress_options_from_environment();
   if (ranks > 1 && !environment.is_launched()) {
@@ -129,6 +131,8 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
                     "Go on from the newest checkpoint of the output folder");
   command->add_option("-o,--output", arguments->output, "The run's folder, instead of output_dir")
       ->type_name("DIR");
+  command->add_flag("--timeline", arguments->timeline,
+                    "Record when each rank does what, in timeline.json of the run's folder");
   command->add_flag("-v,--verbose", arguments->verbose, "Say more");
   command->add_flag("--show-config", arguments->show_config,
                     "Print the configuration as it is understood, and do nothing else");

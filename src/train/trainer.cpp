@@ -72,7 +72,7 @@ TrainOutcome Trainer::train_epoch() {
   training_.reset_wait();
   reducer_.reset_statistics();
   Stopwatch watch;
-  while (const auto batch = training_.next()) {
+  while (const auto batch = next_batch()) {
     const bool is_stop_requested = train_step(*batch);
     state_.epoch_seconds += watch.seconds();
     watch.restart();
@@ -83,10 +83,17 @@ TrainOutcome Trainer::train_epoch() {
   return TrainOutcome::finished;
 }
 
+std::optional<Batch> Trainer::next_batch() {
+  const auto span = options_.timeline.span("data wait");
+  return training_.next();
+}
+
 bool Trainer::train_step(const Batch& batch) {
   const Stopwatch watch;
+  const auto step = options_.timeline.step(state_.step + 1);
   seed_step();
   reducer_.clear_gradients();
+  auto phase = options_.timeline.span("forward");
   const torch::Tensor outputs = network_->forward(batch.input);
   const torch::Tensor loss = loss_(outputs, batch.target);
   const MetricSums mine = sums_of(loss, outputs, batch.target);
@@ -94,13 +101,11 @@ bool Trainer::train_step(const Batch& batch) {
   sums->values = {mine.loss, mine.correct, mine.samples, options_.stop_requested() ? 1.0 : 0.0};
   const Work summing = communicator_.all_reduce_async(std::span(sums->values), ReduceOp::sum,
                                                       {.name = "metrics", .owner = sums});
+  phase = options_.timeline.span("backward");
   loss.backward();
+  phase.end();
   const double rate = learning_rate_.at(state_.step);
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
-    reducer_.wait(bucket);
-    optimizer_.update(bucket, rate, state_.step + 1);
-  }
-  reducer_.finish();
+  update_parameters(rate);
   summing.wait();
   ++state_.step;
   state_.position = batch.position;
@@ -108,6 +113,19 @@ bool Trainer::train_step(const Batch& batch) {
   const StepReport report{state_, sums->metrics(), rate, watch.seconds()};
   notify([&](Observer& observer) { observer.on_step(report); });
   return sums->is_stop_requested();
+}
+
+// Each bucket as soon as it is reduced, while later ones are still on their way.
+void Trainer::update_parameters(double rate) {
+  const auto& timeline = options_.timeline;
+  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
+    const auto number = static_cast<std::int64_t>(bucket);
+    auto phase = timeline.span("wait for bucket", "bucket", number);
+    reducer_.wait(bucket);
+    phase = timeline.span("update bucket", "bucket", number);
+    optimizer_.update(bucket, rate, state_.step + 1);
+  }
+  reducer_.finish();
 }
 
 // A step's dropout masks depend on nothing that came before, so a resumed run draws the same ones
@@ -140,6 +158,7 @@ void Trainer::finish_epoch(double data_wait_seconds) {
 }
 
 MetricSums Trainer::evaluate(Loader& loader) {
+  const auto span = options_.timeline.span("validation");
   const torch::NoGradGuard no_gradient;
   network_->eval();
   MetricSums sums;

@@ -14,6 +14,7 @@
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/gradient_reducer.h"
+#include "kolo/parallel/timeline.h"
 #include "kolo/train/observer.h"
 #include "kolo/train/train_state.h"
 
@@ -28,6 +29,8 @@ struct TrainerOptions {
   // Asked at every step, on every rank; when one rank says yes, all stop after that step. Default:
   // never.
   std::function<bool()> stop_requested = [] { return false; };
+  // Is told of data wait, step, forward, backward, each bucket's update and validation.
+  Timeline timeline;
 };
 
 enum class TrainOutcome { finished, stopped };
@@ -67,8 +70,10 @@ class Trainer {
 
  private:
   [[nodiscard]] TrainOutcome train_epoch();
+  [[nodiscard]] std::optional<Batch> next_batch();
   // True: a rank asks to stop.
   [[nodiscard]] bool train_step(const Batch& batch);
+  void update_parameters(double rate);
   void finish_epoch(double data_wait_seconds);
   void seed_step() const;
   template <typename Hook>

@@ -1,0 +1,164 @@
+#include <csignal>
+#include <memory>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/launch_environment.h"
+#include "cli/launch_ranks.h"
+#include "cli/rank_output.h"
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct RunArguments {
+  std::optional<int> ranks;
+  std::string hosts, hostfile, logs;
+  int max_restarts = 0;
+  bool no_tag = false;
+  bool oversubscribe = false;
+  bool as_rank = false;  // this process is to be the parent of one rank's program
+  std::vector<std::string> program;
+};
+
+// The program's file, as `execvp` would find it. InputError: there is none.
+std::string find_program(const std::string& name) {
+  std::error_code error;
+  if (name.find('/') == std::string::npos) {
+    if (auto path = find_in_path(name); !path.empty()) return path;
+    throw InputError(fmt::format(
+        "run: there is no program {} in PATH; for one in this folder write ./{}", name, name));
+  }
+  if (!fs::exists(name, error)) throw InputError(fmt::format("run: there is no program {}", name));
+  if (!fs::is_regular_file(name, error) || ::access(name.c_str(), X_OK) != 0)
+    throw InputError(fmt::format("run: {} is not an executable file", name));
+  return fs::absolute(name);
+}
+
+std::vector<std::string> require_program(const RunArguments& arguments) {
+  auto program = arguments.program;
+  if (!program.empty() && program[0] == "--") program.erase(program.begin());
+  if (program.empty()) throw InputError("run: name the program to run; see kolo run --help");
+  if (program[0].starts_with('-')) {
+    throw InputError(fmt::format(
+        "run: unknown option {}; kolo's options come before the program, see kolo run --help",
+        program[0]));
+  }
+  program[0] = find_program(program[0]);
+  return program;
+}
+
+int as_rank(const RunArguments& arguments, std::vector<std::string> command) {
+  RankProgram program{.command = std::move(command),
+                      .rank = detect_launch_environment().rank,
+                      .tag = !arguments.no_tag};
+  if (!arguments.logs.empty()) {
+    const auto restart = environment_variable("KOLO_RESTART").value_or("0");
+    program.log =
+        fs::path(arguments.logs) /
+        fmt::format("rank-{:04}{}.log", program.rank, restart == "0" ? "" : ".restart-" + restart);
+  }
+  return run_rank_program(program);
+}
+
+std::string make_log_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error || ::access(folder.c_str(), W_OK) != 0)
+    throw InputError(fmt::format("--logs {}: the folder can't be made or written", folder));
+  return fs::absolute(folder);
+}
+
+std::vector<Host> hosts_of(const RunArguments& arguments) {
+  if (!arguments.hosts.empty() && !arguments.hostfile.empty())
+    throw InputError("run: give --hosts or --hostfile, not both");
+  if (!arguments.hosts.empty()) return parse_hosts(arguments.hosts);
+  if (!arguments.hostfile.empty()) return read_hostfile(arguments.hostfile);
+  return {};
+}
+
+int default_ranks(const std::vector<Host>& hosts, const MachineFacts& machine) {
+  if (!hosts.empty()) return total_slots(hosts);
+  if (machine.launcher == Launcher::srun) {
+    const auto tasks = std::atoi(environment_variable("SLURM_NTASKS").value_or("0").c_str());
+    if (tasks > 0) return tasks;
+  }
+  return machine.cores;
+}
+
+int run(const RunArguments& arguments) {
+  auto program = require_program(arguments);
+  if (arguments.as_rank) return as_rank(arguments, std::move(program));
+  const auto environment = detect_launch_environment();
+  if (environment.is_launched()) {
+    throw InputError(fmt::format("run: {} has started this already; start kolo run without it",
+                                 environment.launcher));
+  }
+  if (arguments.ranks && *arguments.ranks < 1)
+    throw InputError(fmt::format("-n {}: at least one rank is needed", *arguments.ranks));
+  if (arguments.max_restarts < 0)
+    throw InputError(fmt::format("--max-restarts {}: give 0 or more", arguments.max_restarts));
+  LaunchRequest request{.oversubscribe = arguments.oversubscribe, .hosts = hosts_of(arguments)};
+  const auto machine = examine_machine(environment);
+  request.ranks = arguments.ranks.value_or(default_ranks(request.hosts, machine));
+  request.command = {own_program(), "run", "--as-rank"};
+  const bool tag = !arguments.no_tag && arguments.logs.empty() && request.ranks > 1;
+  if (!tag) request.command.emplace_back("--no-tag");
+  (void)rank_command(request, machine);  // what can't be started makes no folder
+  if (!arguments.logs.empty())
+    request.command.insert(request.command.end(), {"--logs", make_log_folder(arguments.logs)});
+  request.command.insert(request.command.end(), program.begin(), program.end());
+  if (tag) request.environment.emplace_back("KOLO_TERMINAL", "0");  // no progress bars in there
+  become_ranks(request, {.restarts = arguments.max_restarts, .stop_signal = SIGUSR2});
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, std::function<int()>& action) {
+  const auto arguments = std::make_shared<RunArguments>();
+  CLI::App* const command = app.add_subcommand("run", "Start ranks of any program, as train does");
+  command->prefix_command();
+  command->add_option("-n,--ranks", arguments->ranks, "So many; all slots or cores unless given")
+      ->type_name("RANKS");
+  command->add_option("--hosts", arguments->hosts, "Where, and how many at most: node1:2,node2:2")
+      ->type_name("HOSTS");
+  command
+      ->add_option("--hostfile", arguments->hostfile,
+                   "The same from a file with a line for each host")
+      ->type_name("FILE");
+  command->add_flag("--oversubscribe", arguments->oversubscribe,
+                    "Allow more ranks than there are cores or slots");
+  command
+      ->add_option("--max-restarts", arguments->max_restarts,
+                   "Start all ranks again when one fails, so many times")
+      ->type_name("TIMES");
+  command
+      ->add_option("--logs", arguments->logs,
+                   "Write what each rank prints to DIR/rank-0003.log, and nothing here")
+      ->type_name("DIR");
+  command->add_flag("--no-tag", arguments->no_tag, "No [rank] in front of the ranks' lines");
+  command->add_flag("--as-rank", arguments->as_rank)->group("");
+  command->footer(
+      "Options of kolo come first, then PROGRAM ARGUMENTS...\n"
+      "Each rank gets its share of the cores, and OMP_NUM_THREADS to match. The program need not\n"
+      "use MPI. Ctrl-C or SIGTERM reaches the ranks as SIGTERM, once; a second one ends them at\n"
+      "once. Restarted ranks find the number of restarts in KOLO_RESTART.\n\n"
+      "Examples:\n"
+      "  kolo run -n 4 ./my_training --epochs 10\n"
+      "  kolo run --hosts node1:2,node2:2 --logs logs ./my_training\n"
+      "  kolo run -n 4 --max-restarts 3 ./my_training --resume\n\n"
+      "Exit status: the ranks', or 128 + the signal that ended one; 2 wrong input. A job that "
+      "ends\n"
+      "with 0, 2 or 75 is not started again.");
+  command->callback([arguments, command, &action] {
+    arguments->program = command->remaining();
+    action = [arguments] { return run(*arguments); };
+  });
+}
+
+}  // namespace kolo
