@@ -17,7 +17,7 @@ class StatusExchange {
   };
 
   virtual ~StatusExchange() = default;
-  // Dropped when the last message to that rank has not been taken yet.
+  // A few kilobytes at most. Dropped when many messages to that rank have not been taken yet.
   virtual void send(int to, std::span<const std::byte> bytes) = 0;
   [[nodiscard]] virtual std::optional<Message> receive() = 0;
 };

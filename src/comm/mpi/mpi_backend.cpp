@@ -218,7 +218,7 @@ void MpiBackend::abort(int exit_code) noexcept {
 std::unique_ptr<StatusExchange> MpiBackend::status_exchange() {
   if (is_one_node() || keeping_->runtime()->granted() < ThreadLevel::multiple) return nullptr;
   objects_.statuses = objects_.all.split(0);
-  return std::make_unique<MpiStatusExchange>(keeping_->runtime(), objects_.statuses);
+  return std::make_unique<MpiStatusExchange>(objects_.statuses, objects_.status_messages);
 }
 
 Communicator mpi_communicator(const MpiOptions& given) {

@@ -7,6 +7,7 @@
 
 #include "comm/mpi/mpi_collectives.h"
 #include "comm/mpi/mpi_runtime.h"
+#include "comm/mpi/mpi_status_exchange.h"
 #include "comm/mpi/shared_windows.h"
 
 namespace kolo {
@@ -18,6 +19,7 @@ struct MpiObjects {
   MpiGroup node;      // the ranks of this node
   MpiGroup across;    // those of all nodes that own this rank's slice; empty for a rank without one
   MpiGroup statuses;  // all, for the watch's messages
+  MpiStatusMessages status_messages;
   std::optional<MpiCollectives> all_collectives;
   std::optional<MpiCollectives> across_collectives;
   std::unique_ptr<SharedWindows> windows;

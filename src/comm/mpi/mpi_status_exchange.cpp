@@ -7,31 +7,24 @@ namespace kolo {
 namespace {
 
 constexpr int tag = 1;
+constexpr int most_pending = 64;  // to one rank
 
 }  // namespace
 
-// A message that nobody has taken by now is of no use; MPI may free its request.
-MpiStatusExchange::~MpiStatusExchange() {
-  if (!runtime_->is_healthy()) return;
-  for (auto& [to, pending] : pending_) {
-    int is_done = 0;
-    if (pending.request == MPI_REQUEST_NULL) continue;
-    if (MPI_Test(&pending.request, &is_done, MPI_STATUS_IGNORE) != MPI_SUCCESS || is_done) continue;
-    MPI_Cancel(&pending.request);
-    MPI_Wait(&pending.request, MPI_STATUS_IGNORE);
-  }
-}
-
 void MpiStatusExchange::send(int to, std::span<const std::byte> bytes) {
-  Pending& pending = pending_[to];
-  if (pending.request != MPI_REQUEST_NULL) {
+  int pending_there = 0;
+  for (auto message = messages_.pending.begin(); message != messages_.pending.end();) {
     int is_done = 0;
-    check_mpi(MPI_Test(&pending.request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (!is_done) return;
+    check_mpi(MPI_Test(&message->request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (!is_done && message->to == to) ++pending_there;
+    message = is_done ? messages_.pending.erase(message) : std::next(message);
   }
-  pending.bytes.assign(bytes.begin(), bytes.end());
-  check_mpi(MPI_Isend(pending.bytes.data(), narrow<int>(pending.bytes.size()), MPI_BYTE, to, tag,
-                      group_.get(), &pending.request),
+  if (pending_there >= most_pending) return;
+  auto& message = messages_.pending.emplace_back();
+  message.to = to;
+  message.bytes.assign(bytes.begin(), bytes.end());
+  check_mpi(MPI_Isend(message.bytes.data(), narrow<int>(message.bytes.size()), MPI_BYTE, to, tag,
+                      group_.get(), &message.request),
             "MPI_Isend");
 }
 

@@ -40,8 +40,9 @@ struct Heading {
 template <typename T>
 void append(std::vector<std::byte>& bytes, const T& value) {
   static_assert(std::is_trivially_copyable_v<T>);
-  const auto* const begin = reinterpret_cast<const std::byte*>(&value);
-  bytes.insert(bytes.end(), begin, begin + sizeof(T));
+  const auto end = bytes.size();
+  bytes.resize(end + sizeof(T));
+  std::memcpy(bytes.data() + end, &value, sizeof(T));
 }
 
 template <typename T>
@@ -84,40 +85,32 @@ RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence) 
   return status;
 }
 
-std::vector<std::byte> to_bytes(std::span<const RankStatus> statuses) {
+std::vector<std::byte> to_bytes(const RankStatus& status) {
   std::vector<std::byte> bytes;
-  for (const RankStatus& status : statuses) {
-    append(bytes, Heading{.rank = status.rank,
-                          .process = status.process,
-                          .state = static_cast<std::uint8_t>(status.state),
-                          .is_watching = status.is_watching,
-                          .is_ending = status.is_ending,
-                          .has_left = status.has_left,
-                          .lanes = static_cast<std::uint32_t>(status.lanes.size())});
-    for (const LaneStatus& lane : status.lanes) append(bytes, lane);
-  }
+  append(bytes, Heading{.rank = status.rank,
+                        .process = status.process,
+                        .state = static_cast<std::uint8_t>(status.state),
+                        .is_watching = status.is_watching,
+                        .is_ending = status.is_ending,
+                        .has_left = status.has_left,
+                        .lanes = static_cast<std::uint32_t>(status.lanes.size())});
+  for (const LaneStatus& lane : status.lanes) append(bytes, lane);
   return bytes;
 }
 
-std::vector<RankStatus> from_bytes(std::span<const std::byte> bytes) {
-  std::vector<RankStatus> statuses;
+std::optional<RankStatus> from_bytes(std::span<const std::byte> bytes) {
   Heading heading;
-  while (take(bytes, heading)) {
-    RankStatus status;
-    status.rank = heading.rank;
-    status.process = heading.process;
-    status.state = static_cast<ProcessState>(heading.state);
-    status.is_watching = heading.is_watching != 0;
-    status.is_ending = heading.is_ending != 0;
-    status.has_left = heading.has_left != 0;
-    for (std::uint32_t lane = 0; lane < heading.lanes; ++lane) {
-      LaneStatus next;
-      if (!take(bytes, next)) return statuses;
-      status.lanes.push_back(next);
-    }
-    statuses.push_back(std::move(status));
-  }
-  return statuses;
+  if (!take(bytes, heading) || bytes.size() != heading.lanes * sizeof(LaneStatus))
+    return std::nullopt;
+  RankStatus status;
+  status.rank = heading.rank;
+  status.process = heading.process;
+  status.state = static_cast<ProcessState>(heading.state);
+  status.is_watching = heading.is_watching != 0;
+  status.is_ending = heading.is_ending != 0;
+  status.has_left = heading.has_left != 0;
+  for (LaneStatus lane; take(bytes, lane);) status.lanes.push_back(lane);
+  return status;
 }
 
 }  // namespace kolo

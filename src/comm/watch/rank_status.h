@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -40,7 +41,7 @@ struct RankStatus {
 [[nodiscard]] RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence);
 
 // As bytes and back; what doesn't make sense is nothing.
-[[nodiscard]] std::vector<std::byte> to_bytes(std::span<const RankStatus> statuses);
-[[nodiscard]] std::vector<RankStatus> from_bytes(std::span<const std::byte> bytes);
+[[nodiscard]] std::vector<std::byte> to_bytes(const RankStatus& status);
+[[nodiscard]] std::optional<RankStatus> from_bytes(std::span<const std::byte> bytes);
 
 }  // namespace kolo

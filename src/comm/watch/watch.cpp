@@ -33,6 +33,16 @@ std::shared_ptr<EventBlock> block_in(const std::shared_ptr<std::byte>& memory) {
   return {memory, reinterpret_cast<EventBlock*>(memory.get())};
 }
 
+// What goes into one message, which must be small for MPI to send it without the other side's help:
+// what the rank does in the job's communicator and in the sets that it waits in.
+RankStatus in_short(RankStatus status) {
+  constexpr std::size_t most_lanes = 8;
+  std::erase_if(status.lanes,
+                [](const LaneStatus& lane) { return lane.identity != 1 && lane.waiting == 0; });
+  if (status.lanes.size() > most_lanes) status.lanes.resize(most_lanes);
+  return status;
+}
+
 // The first rank whose block rank 0 can't read; -1: it can read all.
 int find_deputy(const Topology& topology, bool is_shared) {
   for (int rank = 1; rank < topology.size; ++rank) {
@@ -140,9 +150,9 @@ void Watch::exchange(const std::vector<RankStatus>& of_node) {
   const auto now = monotonic_now();
   while (const auto message = exchange_->receive()) {
     if (message->bytes.empty()) dump(of_node);  // an order, from where the limit has passed
-    for (auto& status : from_bytes(message->bytes)) {
-      heard_at_[status.rank] = now;
-      heard_[status.rank] = std::move(status);
+    if (auto status = from_bytes(message->bytes)) {
+      heard_at_[status->rank] = now;
+      heard_[status->rank] = std::move(*status);
     }
   }
   for (auto& [rank, status] : heard_) {
@@ -151,9 +161,11 @@ void Watch::exchange(const std::vector<RankStatus>& of_node) {
     status.is_watching = status.is_watching && status.age < silence_;
   }
   if (!is_first_alive(of_node)) return;
-  const auto bytes = to_bytes(of_node);
-  for (const int to : {0, deputy_}) {
-    if (to >= 0 && !can_read(to)) exchange_->send(to, bytes);
+  for (const RankStatus& status : of_node) {
+    const auto bytes = to_bytes(in_short(status));
+    for (const int to : {0, deputy_}) {
+      if (to >= 0 && !can_read(to)) exchange_->send(to, bytes);
+    }
   }
 }
 
