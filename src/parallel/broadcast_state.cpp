@@ -155,4 +155,11 @@ void broadcast_optimizer_state(const Communicator& communicator, torch::optim::O
   });
 }
 
+void broadcast_state(const Communicator& communicator, const torch::nn::Module& module,
+                     torch::optim::Optimizer& optimizer, int root) {
+  broadcast_parameters(communicator, module, root);
+  broadcast_buffers(communicator, module, root);
+  broadcast_optimizer_state(communicator, optimizer, root);
+}
+
 }  // namespace kolo

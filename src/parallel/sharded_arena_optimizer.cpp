@@ -65,6 +65,7 @@ ShardedArenaOptimizer::ShardedArenaOptimizer(Communicator communicator,
                                              std::shared_ptr<const FlatOptimizer> optimizer)
     : communicator_(std::move(communicator)),
       arena_(std::move(arena)),
+      version_(arena_->version()),
       optimizer_(std::move(optimizer)) {
   for (const auto& parameter : arena_->plan().parameters) {
     if (parameter.type == DataType::float32 || parameter.type == DataType::float64) continue;
@@ -123,7 +124,16 @@ double ShardedArenaOptimizer::clip_gradients(double maximum_norm) const {
   return norm;
 }
 
+void ShardedArenaOptimizer::require_same_plan() const {
+  if (arena_->version() == version_) return;
+  throw Error(fmt::format(
+      "parallel: the arena's buckets were rebuilt after sharded {} was made from it; make the "
+      "reducer without rebuild_buckets",
+      optimizer_->name()));
+}
+
 void ShardedArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64_t step) {
+  require_same_plan();
   if (arena_->plan().buckets[bucket].type == DataType::float64)
     update_typed<double>(bucket, learning_rate, step);
   else
@@ -160,6 +170,7 @@ void ShardedArenaOptimizer::finish() {
 }
 
 std::vector<ShardedArenaOptimizer::NamedState> ShardedArenaOptimizer::gather_state() const {
+  require_same_plan();
   std::vector<std::vector<torch::Tensor>> whole;
   for (const auto& buckets : state_) {
     whole.push_back(arena_->allocate_like_parameters());
@@ -185,6 +196,7 @@ std::vector<ShardedArenaOptimizer::NamedState> ShardedArenaOptimizer::gather_sta
 }
 
 void ShardedArenaOptimizer::load_state(std::span<const NamedState> whole) {
+  require_same_plan();
   const torch::NoGradGuard no_gradient;
   std::map<std::string, torch::Tensor> given;
   for (const NamedState& item : whole) given.emplace(item.name, item.tensor);

@@ -11,7 +11,8 @@ ShardedOptimizer::ShardedOptimizer(Communicator communicator, const torch::nn::M
                                    const ShardedOptimizerOptions& options)
     : arena_(std::make_shared<ParameterArena>(communicator, module, options.buckets)),
       optimizer_(communicator, arena_, std::move(algorithm)),
-      reducer_(communicator, arena_, ReducerOptions{}),
+      reducer_(communicator, arena_,
+               ReducerOptions{.rebuild_buckets = false, .hook = optimizer_.gradient_hook()}),
       learning_rate_(options.learning_rate) {
   if (!options.broadcast_parameters) return;
   arena_->broadcast_parameters(communicator);

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 
 #include "kolo/comm/mpi.h"
+#include "parallel/combined_cases.h"
+#include "parallel/differentiable_cases.h"
 #include "parallel/state_cases.h"
 #include "parallel/sync_batch_norm_cases.h"
 #include "parallel/tensor_cases.h"
@@ -24,6 +26,9 @@ auto all_of(std::span<const RankCase> cases) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tensors, CollectivesMpi, all_of(testing::tensor_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Combined, CollectivesMpi, all_of(testing::combined_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Differentiable, CollectivesMpi, all_of(testing::differentiable_cases()),
+                         name_of_case);
 INSTANTIATE_TEST_SUITE_P(State, CollectivesMpi, all_of(testing::state_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(SyncBatchNorm, CollectivesMpi, all_of(testing::sync_batch_norm_cases()),
                          name_of_case);

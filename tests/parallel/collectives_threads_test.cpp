@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 
 #include "kolo/comm/threads.h"
+#include "parallel/combined_cases.h"
+#include "parallel/differentiable_cases.h"
 #include "parallel/state_cases.h"
 #include "parallel/sync_batch_norm_cases.h"
 #include "parallel/tensor_cases.h"
@@ -32,6 +34,10 @@ auto on_one_to_four_ranks(std::span<const RankCase> cases) {
 
 INSTANTIATE_TEST_SUITE_P(Tensors, CollectivesThreads, on_one_to_four_ranks(testing::tensor_cases()),
                          name_of_case);
+INSTANTIATE_TEST_SUITE_P(Combined, CollectivesThreads,
+                         on_one_to_four_ranks(testing::combined_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Differentiable, CollectivesThreads,
+                         on_one_to_four_ranks(testing::differentiable_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(State, CollectivesThreads, on_one_to_four_ranks(testing::state_cases()),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(SyncBatchNorm, CollectivesThreads,

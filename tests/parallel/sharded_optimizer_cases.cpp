@@ -203,9 +203,19 @@ void it_takes_an_optimizers_place(const Communicator& communicator) {
     peer.step();
   }
   EXPECT_EQ(optimizer.steps(), 8);
+  EXPECT_EQ(optimizer.statistics().hook_bytes,
+            communicator.size() == 1 ? 0 : 8 * optimizer.arena()->plan().total_bytes);
   for (std::size_t index = 0; index < 4; ++index) {
     EXPECT_TRUE(network.parameters()[index].allclose(reference.parameters()[index], 1e-6, 1e-7));
   }
+}
+
+void a_rebuilt_arena_is_refused(const Communicator& communicator) {
+  Replica replica(communicator, tiny, torch::kFloat);
+  ShardedArenaOptimizer optimizer(communicator, replica.arena, make_adam({}));
+  ASSERT_TRUE(replica.arena->rebuild(communicator, std::vector<std::size_t>{2, 0, 3, 1}));
+  EXPECT_THAT(message_of<Error>([&] { optimizer.update(0, .1, 1); }),
+              ::testing::HasSubstr("rebuilt after sharded"));
 }
 
 void a_resumed_run_goes_on_alike(const Communicator& communicator) {
@@ -246,6 +256,7 @@ std::span<const RankCase> sharded_optimizer_cases() {
       {"StateSurvivesACheckpoint", state_survives_a_checkpoint},
       {"ClippingEqualsClippingOfTheAverage", clipping_equals_clipping_of_the_average},
       {"ItTakesAnOptimizersPlace", it_takes_an_optimizers_place},
+      {"ARebuiltArenaIsRefused", a_rebuilt_arena_is_refused},
       {"AResumedRunGoesOnAlike", a_resumed_run_goes_on_alike},
   };
   return cases;

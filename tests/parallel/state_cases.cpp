@@ -171,6 +171,20 @@ void what_differs_is_named(const Communicator& communicator) {
               HasSubstr(fmt::format("rank {} has torch::optim::SGDOptions group 0", last)));
 }
 
+void one_call_broadcasts_everything(const Communicator& communicator) {
+  const int root = communicator.size() - 1;
+  SmallNetwork network(7, 5 + communicator.rank());
+  network.calls.fill_(communicator.rank() + 1);
+  torch::optim::SGD optimizer(
+      network.parameters(), torch::optim::SGDOptions(.1 * (communicator.rank() + 1)).momentum(.9));
+  train(network, optimizer, 0, communicator.rank());
+  broadcast_state(communicator, network, optimizer, root);
+  EXPECT_TRUE(network.calls.eq(root + 1).all().item<bool>());
+  EXPECT_EQ(optimizer.param_groups()[0].options().get_lr(), .1 * (root + 1));
+  train(network, optimizer, 10, 12);
+  expect_equal_to_roots(communicator, network, root);
+}
+
 // An optimizer that was never meant to be saved.
 struct Unsaved : torch::optim::Optimizer {
   explicit Unsaved(std::vector<torch::Tensor> parameters)
@@ -195,6 +209,7 @@ std::span<const RankCase> state_cases() {
       {"DifferentStatesBecomeRoots", different_states_become_roots},
       {"EveryGroupTakesItsOptions", every_group_takes_its_options},
       {"ParametersAndBuffersBecomeRoots", parameters_and_buffers_become_roots},
+      {"OneCallBroadcastsEverything", one_call_broadcasts_everything},
       {"WhatDiffersIsNamed", what_differs_is_named},
       {"AnOptimizerThatCannotBeSavedIsAnErrorEverywhere",
        an_optimizer_that_cannot_be_saved_is_an_error_everywhere},

@@ -15,7 +15,9 @@ TEST_P(TimelineMpi, Case) {
 TEST_P(TimelineMpi, CaseOverNodes) {
   const int size = mpi_communicator().size();
   if (size == 1) return;
-  GetParam().run(mpi_communicator({.ranks_on_nodes = {1, size - 1}}));
+  MpiOptions options;
+  options.ranks_on_nodes = {1, size - 1};
+  GetParam().run(mpi_communicator(options));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TimelineMpi,

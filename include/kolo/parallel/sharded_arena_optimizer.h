@@ -47,6 +47,7 @@ class ShardedArenaOptimizer {
   double clip_gradients(double maximum_norm) const;
 
   // One step for one bucket, of which the others' parts begin to be gathered; `step` counts from 1.
+  // Error when the arena's buckets were rebuilt after this was made from it.
   void update(std::size_t bucket, double learning_rate, std::int64_t step);
   // Blocks until all parameters are here. Before the next forward pass.
   void finish();
@@ -65,12 +66,14 @@ class ShardedArenaOptimizer {
   [[nodiscard]] const FlatOptimizer& algorithm() const { return *optimizer_; }
 
  private:
+  void require_same_plan() const;
   template <typename T>
   void update_typed(std::size_t bucket, double learning_rate, std::int64_t step) const;
   [[nodiscard]] std::vector<torch::Tensor> owned(const torch::Tensor& flat) const;
 
   Communicator communicator_;
   std::shared_ptr<const ParameterArena> arena_;
+  std::int64_t version_;  // of the arena's plan, which the state is laid out for
   std::shared_ptr<const FlatOptimizer> optimizer_;
   // By state, by bucket: this rank's part and, behind it, what is left over.
   std::vector<std::vector<torch::Tensor>> state_;

@@ -62,6 +62,9 @@ class ShardedOptimizer {
   void load_state(std::span<const ShardedArenaOptimizer::NamedState> whole, std::int64_t steps);
   [[nodiscard]] std::int64_t state_bytes() const { return optimizer_.state_bytes(); }
 
+  // What the gradients cost; hook_bytes counts them as sent.
+  [[nodiscard]] ReducerStatistics statistics() const { return reducer_.statistics(); }
+
   [[nodiscard]] std::shared_ptr<const ParameterArena> arena() const { return arena_; }
 
  private:
