@@ -1,6 +1,6 @@
 #!/bin/bash
 # find_package.sh BUILD CMAKE COMPILER SANITIZERS: installs a build to a folder of its own, then builds a small outside project
-# against it and runs that on two ranks. It must learn what it should and link nothing of the trainer's.
+# against it and the examples, and runs them on two ranks. They must learn what they should and link nothing of the trainer's.
 set -euo pipefail
 build=$1 cmake=$2 compiler=$3 sanitizers=$4
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -28,6 +28,28 @@ done
 output=$("$here/../support/mpirun" 2 "$folder/build/outside")
 [[ $output == *"2 ranks: y = 3.000 x -1.000"* ]] || fail "expected '2 ranks: y = 3.000 x -1.000' from the outside project, got: $output"
 echo "$output"
+
+# The examples: an ordinary program and the same made parallel, which differ in eight marked lines. On Fashion-MNIST, where it is
+# installed; LibTorch reads it unpacked.
+"$cmake" -G Ninja -S "$here/../../examples" -B "$folder/examples" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_CXX_COMPILER="$compiler" \
+  -DCMAKE_CXX_FLAGS="$flags" >"$folder/examples.log" || { cat "$folder/examples.log"; fail "configuring the examples failed"; }
+"$cmake" --build "$folder/examples" >"$folder/examples.log" || { cat "$folder/examples.log"; fail "building the examples failed"; }
+mkdir "$folder/data"
+for file in /usr/share/datasets/fashion-mnist/*.gz; do gunzip -c "$file" >"$folder/data/$(basename "$file" .gz)"; done
+cd "$folder"
+for number in 1 2 3 4 5 6 7 8; do
+  (($(grep -c "// $number: " "$here/../../examples/mnist_parallel.cpp") == 1)) || fail "mnist_parallel.cpp has no single line marked $number"
+done
+added=$(diff "$here/../../examples/mnist_alone.cpp" "$here/../../examples/mnist_parallel.cpp" | grep '^>' | grep -cv '^> *\(//\|$\|#include\)' || true)
+((added <= 9)) || fail "mnist_parallel.cpp differs from mnist_alone.cpp in $added lines"
+accuracy_of() { sed -n 's/.*test accuracy \([0-9]*\)\..*/\1/p' <<<"$1" | tail -1; }
+alone=$(OMP_NUM_THREADS=1 "$folder/examples/mnist_alone" data 1)
+parallel=$("$here/../support/mpirun" 2 "$folder/examples/mnist_parallel" data 1)
+echo "$alone"; echo "$parallel"
+(($(grep -c '^epoch' <<<"$parallel") == 1)) || fail "expected one line of rank 0, got: $parallel"
+(($(accuracy_of "$alone") >= 78)) || fail "mnist_alone learns too little: $alone"
+(($(accuracy_of "$parallel") >= 78)) || fail "mnist_parallel learns too little: $parallel"
+[[ -s $folder/mnist.pt ]] || fail "no mnist.pt was saved"
 
 # The trainer's targets can be used too, and the program runs from where it was installed.
 if [[ -e $folder/prefix/bin/kolo ]]; then
