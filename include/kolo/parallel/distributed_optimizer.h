@@ -33,7 +33,7 @@ struct DistributedOptimizerOptions {
 // (Error otherwise, which names what is missing or too much); frozen ones may be among them. It
 // goes on working with the same tensors, whose memory is now an arena's, so its state, options and
 // learning-rate schedulers are as ever. The module must outlive this. Its initial parameters must
-// be the same on every rank: broadcast them first.
+// be the same on every rank: broadcast them before the first step.
 //
 // The constructor is collective. Calls come from one thread.
 class DistributedOptimizer {
