@@ -55,11 +55,11 @@ void train_normalised(const Communicator& communicator, torch::ScalarType type, 
     peer.step();
   }
   for (const auto& item : reference->named_parameters()) {
-    const auto& value = network->named_parameters()[item.key()];
+    const torch::Tensor value = network->named_parameters()[item.key()];
     EXPECT_TRUE(value.allclose(item.value(), tolerance, tolerance)) << item.key();
   }
   for (const auto& item : reference->named_buffers()) {
-    const auto& value = network->named_buffers()[item.key()];
+    const torch::Tensor value = network->named_buffers()[item.key()];
     EXPECT_TRUE(value.allclose(item.value(), tolerance, tolerance)) << item.key();
   }
 }

@@ -1,0 +1,98 @@
+// kolo run, for real: small shell programs on two ranks.
+#include <csignal>
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "cli/program.h"
+#include "kolo/base/file.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class RunProgram : public ::testing::Test {
+ protected:
+  // A shell program; $RANK is its rank, whatever launcher has started it.
+  std::string program(const std::string& text) {
+    folder_.write("program", "#!/bin/sh\nRANK=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}\n" + text);
+    const auto path = folder_.path() / "program";
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    return path;
+  }
+
+  ProcessResult run(std::vector<std::string> options, const std::string& text) {
+    std::vector<std::string> arguments = {"run", "-n", "2", "--oversubscribe"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    arguments.push_back(program(text));
+    return run_kolo(arguments);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(RunProgram, TagsEveryLineWithItsRank) {
+  const auto result = run({}, "echo here; echo there >&2");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.output, AllOf(HasSubstr("[0] here\n"), HasSubstr("[1] here\n")));
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("[0] there\n"), HasSubstr("[1] there\n")));
+}
+
+TEST_F(RunProgram, TagsCanBeLeftOut) {
+  EXPECT_EQ(run({"--no-tag"}, "echo same").output, "same\nsame\n");
+}
+
+TEST_F(RunProgram, WritesAFileARank) {
+  const auto logs = folder_.path() / "logs";
+  const auto result = run({"--logs", logs}, "echo rank $RANK");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.output, Not(HasSubstr("rank 0")));
+  EXPECT_EQ(read_text_file(logs / "rank-0000.log"), "rank 0\n");
+  EXPECT_EQ(read_text_file(logs / "rank-0001.log"), "rank 1\n");
+}
+
+TEST_F(RunProgram, EndsWithTheFailedRanksStatus) {
+  const auto result = run({}, "[ $RANK = 1 ] && exit 7; sleep 20");
+  EXPECT_EQ(result.exit_code, 7);
+  EXPECT_EQ(result.left_behind, 0);
+}
+
+TEST_F(RunProgram, WhatCannotBeFoundIsWrongInput) {
+  const auto result = run_kolo({"run", "-n", "2", "--oversubscribe", "/nowhere/to/be/found"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.errors, HasSubstr("/nowhere/to/be/found"));
+  EXPECT_EQ(result.output, "");
+}
+
+TEST_F(RunProgram, StartsAFailedJobAgainAndSaysSo) {
+  const auto result =
+      run({"--max-restarts", "2"}, "echo attempt ${KOLO_RESTART:-none}; [ \"$KOLO_RESTART\" = 2 ]");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("attempt 1"), HasSubstr("attempt 2"), Not(HasSubstr("attempt 3"))));
+  EXPECT_THAT(result.errors, HasSubstr("restart"));
+}
+
+TEST_F(RunProgram, DoesNotStartAgainWhatEndsOnPurpose) {
+  for (const int status : {0, 2, 75}) {
+    const auto text = "[ $RANK = 0 ] && echo once; exit " + fmt::format("{}", status);
+    const auto result = run({"--max-restarts", "2"}, text);
+    EXPECT_EQ(result.exit_code, status);
+    EXPECT_EQ(result.output, "[0] once\n");
+  }
+}
+
+TEST_F(RunProgram, AKilledRankLeavesNothingBehind) {
+  const auto result =
+      run({}, "[ $RANK = 1 ] && kill -9 $$; trap '' TERM; sleep 20; sleep 20; sleep 20");
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.left_behind, 0);
+}
+
+}  // namespace
+}  // namespace kolo::testing
