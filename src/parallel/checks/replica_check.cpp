@@ -1,0 +1,119 @@
+#include "kolo/parallel/replica_check.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <span>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "kolo/base/error.h"
+#include "parallel/checks/checksum.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr std::size_t most_named = 10;  // parameters in a message
+
+// "rank 2", "ranks 1, 3"
+template <typename Ranks>
+std::string ranks_text(const Ranks& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+// The value that most ranks have; of several, the one of the lowest rank.
+std::int64_t most_frequent(const std::vector<std::int64_t>& values) {
+  const auto count = [&](std::int64_t value) {
+    return std::count(values.begin(), values.end(), value);
+  };
+  return *std::max_element(values.begin(), values.end(),
+                           [&](std::int64_t a, std::int64_t b) { return count(a) < count(b); });
+}
+
+}  // namespace
+
+std::uint64_t checksum_of(const torch::Tensor& tensor) {
+  const torch::NoGradGuard no_gradient;
+  const torch::Tensor contiguous = tensor.contiguous();
+  return parallel::checksum(
+      {static_cast<const std::byte*>(contiguous.data_ptr()), contiguous.nbytes()});
+}
+
+ReplicaCheck::ReplicaCheck(Communicator communicator, std::int64_t every_steps)
+    : communicator_(std::move(communicator)), every_steps_(every_steps) {
+  if (every_steps_ < 1) {
+    throw Error(fmt::format("parallel: replicas to be compared every {} steps; expected 1 or more",
+                            every_steps_));
+  }
+}
+
+ReplicaCheck::ReplicaCheck(Communicator communicator, const ParameterArena& arena,
+                           std::int64_t every_steps)
+    : ReplicaCheck(std::move(communicator), every_steps) {
+  for (std::size_t index = 0; index < arena.parameters().size(); ++index)
+    parameters_.push_back({arena.plan().parameters[index].name, arena.parameters()[index]});
+}
+
+ReplicaCheck::ReplicaCheck(Communicator communicator, const torch::nn::Module& module,
+                           std::int64_t every_steps)
+    : ReplicaCheck(std::move(communicator), every_steps) {
+  for (const auto& item : module.named_parameters())
+    parameters_.push_back({item.key(), item.value()});
+}
+
+void ReplicaCheck::after_step(std::int64_t step) const {
+  if (step % every_steps_ == 0) compare(fmt::format("after step {}", step));
+}
+
+void ReplicaCheck::compare(const std::string& when) const {
+  if (communicator_.size() == 1) return;
+  std::vector<std::int64_t> checksums;
+  for (const Replicated& parameter : parameters_)
+    checksums.push_back(static_cast<std::int64_t>(checksum_of(parameter.tensor)));
+  const auto together =
+      static_cast<std::int64_t>(parallel::checksum(std::as_bytes(std::span(checksums))));
+  std::vector<std::int64_t> of_ranks(static_cast<std::size_t>(communicator_.size()));
+  communicator_.all_gather(std::span(&together, 1), std::span(of_ranks), {.name = "replica check"});
+  if (std::any_of(of_ranks.begin(), of_ranks.end(),
+                  [&](std::int64_t of_rank) { return of_rank != of_ranks.front(); }))
+    report(checksums, when);
+}
+
+void ReplicaCheck::report(const std::vector<std::int64_t>& checksums,
+                          const std::string& when) const {
+  const auto ranks = static_cast<std::size_t>(communicator_.size());
+  std::vector<std::int64_t> gathered(checksums.size() * ranks);
+  communicator_.all_gather(std::span(checksums), std::span(gathered),
+                           {.name = "replica check by parameter"});
+  std::vector<std::string> named;
+  std::set<std::size_t> deviating;
+  std::size_t differing = 0;
+  bool has_majority = true;
+  for (std::size_t index = 0; index < parameters_.size(); ++index) {
+    std::vector<std::int64_t> of_ranks(ranks);
+    for (std::size_t rank = 0; rank < ranks; ++rank)
+      of_ranks[rank] = gathered[rank * checksums.size() + index];
+    const std::int64_t usual = most_frequent(of_ranks);
+    std::vector<std::size_t> others;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      if (of_ranks[rank] != usual) others.push_back(rank);
+    }
+    if (others.empty()) continue;
+    ++differing;
+    has_majority = has_majority && 2 * others.size() < ranks;
+    deviating.insert(others.begin(), others.end());
+    if (named.size() < most_named)
+      named.push_back(fmt::format("{} ({})", parameters_[index].name, ranks_text(others)));
+  }
+  if (differing > named.size()) named.push_back(fmt::format("{} more", differing - named.size()));
+  throw Error(fmt::format(
+      "parallel: {}: the replicas' parameters differ: {}. {} {} {}. A parameter that some rank "
+      "updates alone, with a gradient that is not averaged or with random numbers of its own, "
+      "makes replicas drift; find it, and go on from a checkpoint written before",
+      when, fmt::join(named, ", "), ranks_text(deviating), deviating.size() == 1 ? "is" : "are",
+      has_majority ? "unlike the majority" : "unlike rank 0's; no majority agrees"));
+}
+
+}  // namespace kolo

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/autograd/function.h>
+
+#include "kolo/parallel/gradient_reducer.h"
+#include "parallel/gradients/sparse_gradient.h"
+#include "parallel/gradients/step_agreement.h"
+
+namespace kolo {
+
+// The reducer's state machine. Parameters are numbered: those of the arena in its order, then the
+// sparse ones. What is reduced in one piece is a unit: the buckets, then the sparse parameters one
+// by one. A step:
+//
+//   begin_step()           the first gradient: parameters that get none in this step are set aside
+//   gradient_is_ready()    by autograd's threads: the units that are complete are started in order
+//   seal()                 backward is over: what is missing is filled in, so that every rank
+//                          starts every unit, whatever has gone wrong; the agreement follows the
+//                          last
+//   wait(), finish()       which throw what the agreement has found
+//
+// Tasks on the communication thread own what they use, but neither this nor the communicator.
+class GradientReducer::State : public std::enable_shared_from_this<State> {
+ public:
+  State(Communicator communicator, std::shared_ptr<ParameterArena> arena, ReducerOptions options);
+
+  void attach();
+  void gradient_is_ready(std::size_t parameter);
+  void enter_quiet();
+  void leave_quiet();
+  void wait(std::size_t bucket);
+  void finish();
+  void clear_gradients();
+  double clip_gradient_norm(double maximum_norm, double norm_type);
+
+  [[nodiscard]] const std::shared_ptr<ParameterArena>& arena() const { return arena_; }
+  [[nodiscard]] ReducerStatistics statistics();
+  void reset_statistics();
+
+ private:
+  enum class Arrival : std::uint8_t {
+    none,
+    accumulated,  // in no_sync() only
+    ready,
+    absent,  // not to come: frozen, unused in a static graph, or missing at the end
+  };
+
+  [[nodiscard]] std::size_t parameters() const { return units_.size(); }
+  [[nodiscard]] std::size_t units() const { return arena_->buckets() + sparse_.size(); }
+  [[nodiscard]] bool is_sparse(std::size_t parameter) const {
+    return parameter >= arena_->parameters().size();
+  }
+  [[nodiscard]] const torch::Tensor& tensor(std::size_t parameter) const;
+  [[nodiscard]] const std::string& name(std::size_t parameter) const;
+  [[nodiscard]] bool communicates() const {
+    return options_.communicate && communicator_.size() > 1;
+  }
+  [[nodiscard]] bool sends_usage() const { return options_.unused_parameters && !is_recorded_; }
+
+  // Before and during backward.
+  void lay_out();  // after the plan
+  void start_over();
+  void begin_step();
+  void set_ready(std::size_t parameter);
+  void set_absent(std::size_t parameter);
+  void contribute(std::size_t parameter);
+  void start_complete_units();
+  void start(std::size_t unit);
+  void start_sparse(std::size_t unit);
+  void start_agreement();
+
+  // After it.
+  void seal();
+  void add_problem(const std::string& problem);
+  [[nodiscard]] std::string missing_gradients(const std::vector<std::string>& names) const;
+  void await(const Work& work);
+  void await_agreement();
+  [[noreturn]] void fail();
+  void drain();
+  [[nodiscard]] bool is_used_anywhere(std::size_t parameter) const;
+  void hand_out(std::size_t parameter);
+  void settle_absent(std::size_t parameter);
+  void record_graph();
+  void rebuild_buckets();
+
+  Communicator communicator_;
+  std::shared_ptr<ParameterArena> arena_;
+  ReducerOptions options_;
+  // Kept: an unused one would lose its hook.
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+  std::vector<SparseGradient> sparse_;
+  std::vector<std::size_t> units_;                              // by parameter
+  std::vector<std::shared_ptr<const GradientBucket>> buckets_;  // for the hook
+  std::shared_ptr<StepAgreement> agreement_;
+  std::int64_t hook_bytes_before_ = 0;
+
+  std::mutex mutex_;  // backward may run on several threads
+  int quiet_ = 0;     // scopes of no_sync()
+  bool has_begun_ = false;
+  bool is_sealed_ = false;
+  std::vector<Arrival> arrivals_;     // by parameter, in this step
+  std::vector<std::size_t> missing_;  // gradients, by unit
+  std::size_t started_ = 0;           // units, in order
+  std::vector<Work> works_;           // by unit
+  std::vector<bool> is_handed_out_;   // by bucket, to tensors that are not views
+  bool has_agreement_ = false;        // on its way, or done
+  Work agreement_work_;
+  std::string problem_;                         // of this rank
+  std::map<std::size_t, torch::Tensor> stash_;  // gradients of absent parameters, to be put back
+  ReducerStatistics statistics_;
+
+  bool is_recorded_ = false;  // static_graph: the two below hold
+  std::vector<bool> used_here_;
+  std::vector<bool> used_anywhere_;
+  bool is_order_wanted_ = false;    // rebuild_buckets: not yet done
+  std::vector<std::size_t> order_;  // in which gradients of this step became ready
+};
+
+}  // namespace kolo

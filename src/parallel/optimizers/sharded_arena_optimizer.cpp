@@ -1,0 +1,239 @@
+#include "kolo/parallel/sharded_arena_optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/tensor_collectives.h"
+#include "parallel/optimizers/flat_kernels.h"
+#include "parallel/optimizers/shards.h"
+
+namespace kolo {
+
+namespace {
+
+using parallel::Shards;
+
+template <typename T>
+std::span<T> span_of(const torch::Tensor& flat) {
+  return {flat.data_ptr<T>(), static_cast<std::size_t>(flat.numel())};
+}
+
+class ReduceScatterHook final : public GradientHook {
+ public:
+  void average(const Communicator& communicator, const GradientBucket& bucket) override {
+    if (communicator.size() == 1) return;
+    const torch::NoGradGuard no_gradient;
+    const Shards shards(bucket.flat.numel(), communicator.size());
+    const std::string name = fmt::format("bucket {}", bucket.index);
+    if (shards.part > 0) {
+      // Not in place: not every back end could write where the others' input lies.
+      if (!part_.defined() || part_.scalar_type() != bucket.flat.scalar_type() ||
+          part_.numel() < shards.part)
+        part_ = torch::empty({shards.part}, bucket.flat.options());
+      const torch::Tensor part = part_.narrow(0, 0, shards.part);
+      communicator.reduce_scatter(buffer_of(bucket.flat.narrow(0, 0, shards.remainder)),
+                                  buffer_of(part), ReduceOp::average, {.name = name});
+      const torch::Tensor own =
+          bucket.flat.narrow(0, communicator.rank() * shards.part, shards.part);
+      std::memcpy(own.data_ptr(), part.data_ptr(), part.nbytes());
+    }
+    if (shards.left_over() > 0) {
+      communicator.all_reduce(
+          buffer_of(bucket.flat.narrow(0, shards.remainder, shards.left_over())), ReduceOp::average,
+          {.name = name + ", remainder"});
+    }
+    bytes_sent_ += static_cast<std::int64_t>(bucket.flat.nbytes());
+  }
+
+  [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
+
+ private:
+  torch::Tensor part_;  // as long as the largest bucket's, reused
+  std::int64_t bytes_sent_ = 0;
+};
+
+}  // namespace
+
+ShardedArenaOptimizer::ShardedArenaOptimizer(Communicator communicator,
+                                             std::shared_ptr<const ParameterArena> arena,
+                                             std::shared_ptr<const FlatOptimizer> optimizer)
+    : communicator_(std::move(communicator)),
+      arena_(std::move(arena)),
+      version_(arena_->version()),
+      optimizer_(std::move(optimizer)) {
+  for (const auto& parameter : arena_->plan().parameters) {
+    if (parameter.type == DataType::float32 || parameter.type == DataType::float64) continue;
+    throw Error(
+        fmt::format("parallel: {} can't be trained by {}: parameters must be float32 or float64",
+                    parameter.describe(), optimizer_->name()));
+  }
+  state_.resize(optimizer_->state_names().size());
+  for (auto& buckets : state_) {
+    for (const Bucket& bucket : arena_->plan().buckets) {
+      const Shards shards(bucket.count, communicator_.size());
+      buckets.push_back(
+          torch::zeros({shards.part + shards.left_over()}, scalar_type_of(bucket.type)));
+    }
+  }
+}
+
+std::shared_ptr<GradientHook> ShardedArenaOptimizer::gradient_hook() const {
+  return std::make_shared<ReduceScatterHook>();
+}
+
+// Of a bucket's flat tensor, what this rank updates: its part, and what is left over.
+std::vector<torch::Tensor> ShardedArenaOptimizer::owned(const torch::Tensor& flat) const {
+  const Shards shards(flat.numel(), communicator_.size());
+  return {flat.narrow(0, communicator_.rank() * shards.part, shards.part),
+          flat.narrow(0, shards.remainder, shards.left_over())};
+}
+
+double ShardedArenaOptimizer::gradient_norm() const {
+  double parts = 0, left_over = 0;
+  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
+    const auto pieces = owned(arena_->flat_gradients(bucket));
+    const auto squares = [&](const torch::Tensor& piece) {
+      return piece.scalar_type() == torch::kDouble
+                 ? parallel::sum_of_squares(span_of<double>(piece))
+                 : parallel::sum_of_squares(span_of<float>(piece));
+    };
+    parts += squares(pieces[0]);
+    left_over += squares(pieces[1]);  // the same on every rank
+  }
+  return std::sqrt(all_reduce_value(communicator_, parts) + left_over);
+}
+
+double ShardedArenaOptimizer::clip_gradients(double maximum_norm) const {
+  const double norm = gradient_norm();
+  const double factor = maximum_norm / (norm + 1e-6);
+  if (!std::isfinite(norm) || factor >= 1) return norm;
+  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
+    for (const torch::Tensor& piece : owned(arena_->flat_gradients(bucket))) {
+      if (piece.scalar_type() == torch::kDouble)
+        parallel::scale(span_of<double>(piece), factor);
+      else
+        parallel::scale(span_of<float>(piece), factor);
+    }
+  }
+  return norm;
+}
+
+void ShardedArenaOptimizer::require_same_plan() const {
+  if (arena_->version() == version_) return;
+  throw Error(fmt::format(
+      "parallel: the arena's buckets were rebuilt after sharded {} was made from it; make the "
+      "reducer without rebuild_buckets",
+      optimizer_->name()));
+}
+
+void ShardedArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64_t step) {
+  require_same_plan();
+  if (arena_->plan().buckets[bucket].type == DataType::float64)
+    update_typed<double>(bucket, learning_rate, step);
+  else
+    update_typed<float>(bucket, learning_rate, step);
+  const torch::Tensor& parameters = arena_->flat_parameters(bucket);
+  const Shards shards(parameters.numel(), communicator_.size());
+  if (communicator_.size() == 1 || shards.part == 0) return;
+  gathers_.push_back(communicator_.all_gather_async(
+      buffer_of(owned(parameters)[0]), buffer_of(parameters.narrow(0, 0, shards.remainder)),
+      {.name = fmt::format("parameters of bucket {}", bucket), .owner = arena_}));
+}
+
+template <typename T>
+void ShardedArenaOptimizer::update_typed(std::size_t bucket, double learning_rate,
+                                         std::int64_t step) const {
+  const auto parameters = owned(arena_->flat_parameters(bucket));
+  const auto gradients = owned(arena_->flat_gradients(bucket));
+  std::int64_t offset = 0;
+  for (std::size_t piece = 0; piece < parameters.size(); ++piece) {
+    FlatSlice<T> slice;
+    slice.parameters = span_of<T>(parameters[piece]);
+    slice.gradients = span_of<T>(gradients[piece]);
+    const auto count = parameters[piece].numel();
+    for (std::size_t slot = 0; slot < state_.size(); ++slot)
+      slice.state[slot] = span_of<T>(state_[slot][bucket].narrow(0, offset, count));
+    optimizer_->update(slice, learning_rate, step);
+    offset += count;
+  }
+}
+
+void ShardedArenaOptimizer::finish() {
+  for (Work& gather : gathers_) gather.wait();
+  gathers_.clear();
+}
+
+std::vector<ShardedArenaOptimizer::NamedState> ShardedArenaOptimizer::gather_state() const {
+  require_same_plan();
+  std::vector<std::vector<torch::Tensor>> whole;
+  for (const auto& buckets : state_) {
+    whole.push_back(arena_->allocate_like_parameters());
+    for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
+      const torch::Tensor& flat = whole.back()[bucket];
+      const Shards shards(flat.numel(), communicator_.size());
+      communicator_.all_gather(buffer_of(buckets[bucket].narrow(0, 0, shards.part)),
+                               buffer_of(flat.narrow(0, 0, shards.remainder)),
+                               {.name = fmt::format("state of bucket {}", bucket)});
+      flat.narrow(0, shards.remainder, shards.left_over())
+          .copy_(buckets[bucket].narrow(0, shards.part, shards.left_over()));
+    }
+  }
+  std::vector<NamedState> named;
+  const auto names = optimizer_->state_names();
+  for (std::size_t parameter = 0; parameter < arena_->parameters().size(); ++parameter) {
+    for (std::size_t slot = 0; slot < whole.size(); ++slot) {
+      named.push_back({fmt::format("{}.{}", arena_->plan().parameters[parameter].name, names[slot]),
+                       arena_->view_of(parameter, whole[slot])});
+    }
+  }
+  return named;
+}
+
+void ShardedArenaOptimizer::load_state(std::span<const NamedState> whole) {
+  require_same_plan();
+  const torch::NoGradGuard no_gradient;
+  std::map<std::string, torch::Tensor> given;
+  for (const NamedState& item : whole) given.emplace(item.name, item.tensor);
+  const auto names = optimizer_->state_names();
+  const auto& parameters = arena_->parameters();
+  const auto expected = names.size() * parameters.size();
+  if (whole.size() != expected) {
+    throw Error(fmt::format("parallel: a state of {} tensors for {}; expected {}, {} a parameter",
+                            whole.size(), optimizer_->name(), expected, names.size()));
+  }
+  std::vector<std::vector<torch::Tensor>> flat;
+  for (const std::string_view name : names) {
+    flat.push_back(arena_->allocate_like_parameters());
+    for (std::size_t index = 0; index < parameters.size(); ++index) {
+      const auto key = fmt::format("{}.{}", arena_->plan().parameters[index].name, name);
+      const torch::Tensor place = arena_->view_of(index, flat.back());
+      const auto found = given.find(key);
+      if (found == given.end() || found->second.sizes() != place.sizes() ||
+          found->second.scalar_type() != place.scalar_type()) {
+        throw Error(fmt::format("parallel: the state to load has no {} of the shape and type of {}",
+                                key, arena_->plan().parameters[index].describe()));
+      }
+      place.copy_(found->second);
+    }
+  }
+  for (std::size_t slot = 0; slot < state_.size(); ++slot) {
+    for (std::size_t bucket = 0; bucket < state_[slot].size(); ++bucket)
+      state_[slot][bucket].copy_(torch::cat(owned(flat[slot][bucket])));
+  }
+}
+
+std::int64_t ShardedArenaOptimizer::state_bytes() const {
+  std::int64_t bytes = 0;
+  for (const auto& buckets : state_) {
+    for (const torch::Tensor& bucket : buckets) bytes += static_cast<std::int64_t>(bucket.nbytes());
+  }
+  return bytes;
+}
+
+}  // namespace kolo

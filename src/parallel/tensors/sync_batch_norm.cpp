@@ -1,0 +1,232 @@
+#include "kolo/parallel/sync_batch_norm.h"
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/tensor_collectives.h"
+#include "parallel/tensors/autograd_communicator.h"
+
+namespace kolo {
+
+namespace {
+
+// Of a batch, by channel, in float64; or of all ranks' batches.
+struct Moments {
+  double count = 0;  // values a channel
+  torch::Tensor mean;
+  torch::Tensor squares;  // the sum of the squared distances from the mean
+};
+
+// All dimensions but the channels'.
+std::vector<std::int64_t> others(const torch::Tensor& input) {
+  std::vector<std::int64_t> dimensions = {0};
+  for (std::int64_t i = 2; i < input.dim(); ++i) dimensions.push_back(i);
+  return dimensions;
+}
+
+// A value a channel, to be spread over the input.
+torch::Tensor spread(const torch::Tensor& channels, const torch::Tensor& input) {
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
+  shape[1] = -1;
+  return channels.to(input.scalar_type()).view(shape);
+}
+
+Moments moments_of(const torch::Tensor& input) {
+  const auto zeros = torch::zeros({input.size(1)}, torch::kDouble);
+  if (input.numel() == 0) return {0, zeros, zeros};
+  const auto count = static_cast<double>(input.numel() / input.size(1));
+  const auto [variance, mean] = torch::var_mean(input, others(input), /*unbiased=*/false);
+  return {count, mean.to(torch::kDouble), variance.to(torch::kDouble) * count};
+}
+
+// Chan, Golub and LeVeque's update, in the order of ranks.
+Moments combine(const Moments& a, const Moments& b) {
+  const double count = a.count + b.count;
+  if (count == 0) return a;
+  const auto distance = b.mean - a.mean;
+  return {count, a.mean + distance * (b.count / count),
+          a.squares + b.squares + distance.square() * (a.count * b.count / count)};
+}
+
+Moments moments_of_all(const Communicator& communicator, const torch::Tensor& input) {
+  const auto channels = input.size(1);
+  const auto mine = moments_of(input);
+  const auto packed =
+      torch::cat({torch::full({1}, mine.count, torch::kDouble), mine.mean, mine.squares});
+  const auto all = torch::empty({communicator.size(), 2 * channels + 1}, torch::kDouble);
+  communicator.all_gather(buffer_of(packed), buffer_of(all), {.name = "batch norm forward"});
+  Moments together{0, torch::zeros({channels}, torch::kDouble),
+                   torch::zeros({channels}, torch::kDouble)};
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    const auto row = all[rank];
+    together = combine(together, {row[0].item<double>(), row.narrow(0, 1, channels),
+                                  row.narrow(0, channels + 1, channels)});
+  }
+  if (together.count < 2) {
+    throw Error(fmt::format(
+        "parallel: sync batch norm: in training all ranks together have {} values a channel, "
+        "expected at least 2; use larger batches, or eval()",
+        together.count));
+  }
+  return together;
+}
+
+// The normalisation by statistics given, without those of its own.
+class NormalizeTogether : public torch::autograd::Function<NormalizeTogether> {
+ public:
+  static torch::Tensor forward(torch::autograd::AutogradContext* context,
+                               const torch::Tensor& input, const torch::Tensor& weight,
+                               const torch::Tensor& bias, const Communicator& communicator,
+                               const Moments& moments, double eps) {
+    const auto inverse = torch::rsqrt(moments.squares / moments.count + eps);
+    context->save_for_backward({input, weight, moments.mean, inverse});
+    context->saved_data["count"] = moments.count;
+    keep_communicator(context, communicator);
+    auto scale = inverse;
+    if (weight.defined()) scale = scale * weight.detach();
+    auto output = (input - spread(moments.mean, input)).mul_(spread(scale, input));
+    if (bias.defined()) output.add_(spread(bias.detach(), input));
+    return output;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    if (torch::GradMode::is_enabled())
+      throw Error("parallel: sync batch norm has no second derivatives; drop create_graph");
+    const auto saved = context->get_saved_variables();
+    const auto &input = saved[0], &weight = saved[1], &mean = saved[2], &inverse = saved[3];
+    const double count = context->saved_data["count"].toDouble();
+    const auto& gradient = gradients[0];
+    const auto centred = input - spread(mean, input);
+
+    const auto sum = gradient.sum(others(input)).to(torch::kDouble);
+    const auto dot = (gradient * centred).sum(others(input)).to(torch::kDouble) * inverse;
+    const auto sums = torch::stack({sum, dot});
+    kept_communicator(context).all_reduce(buffer_of(sums), ReduceOp::sum,
+                                          {.name = "batch norm backward"});
+    const auto means = sums / count;
+    auto scale = inverse;
+    if (weight.defined()) scale = scale * weight;
+    const auto slope = means[1] * inverse * scale;
+    auto of_input = (gradient - spread(means[0], input)).mul_(spread(scale, input));
+    of_input.sub_(centred * spread(slope, input));
+
+    torch::Tensor of_weight, of_bias;
+    if (weight.defined()) {
+      of_weight = dot.to(weight.scalar_type());
+      of_bias = sum.to(weight.scalar_type());
+    }
+    return {of_input, of_weight, of_bias, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+SyncBatchNormImpl::SyncBatchNormImpl(Communicator communicator,
+                                     const torch::nn::BatchNormOptions& options_)
+    : NormImplBase(options_), communicator_(std::move(communicator)) {}
+
+void SyncBatchNormImpl::_check_input_dim(const torch::Tensor& input) {
+  if (input.dim() < 2 || input.size(1) != options.num_features() ||
+      !torch::isFloatingType(input.scalar_type())) {
+    throw Error(fmt::format(
+        "parallel: sync batch norm: an input of {} with shape [{}]; expected a floating dtype and "
+        "[N, {}, ...]",
+        torch::toString(input.scalar_type()), c10::Join(", ", input.sizes()),
+        options.num_features()));
+  }
+}
+
+void SyncBatchNormImpl::share(const std::array<torch::Tensor, 2>& parameters,
+                              const std::array<torch::Tensor, 3>& buffers) {
+  if (options.affine()) {
+    weight = parameters_["weight"] = parameters[0];
+    bias = parameters_["bias"] = parameters[1];
+  }
+  if (!options.track_running_stats()) return;
+  running_mean.set_data(buffers[0]);
+  running_var.set_data(buffers[1]);
+  num_batches_tracked.set_data(buffers[2]);
+}
+
+void SyncBatchNormImpl::track(const torch::Tensor& mean, const torch::Tensor& squares,
+                              double count) {
+  const torch::NoGradGuard no_gradient;
+  num_batches_tracked += 1;
+  const double factor =
+      options.momentum() ? options.momentum().value() : 1. / num_batches_tracked.item<double>();
+  running_mean.copy_(running_mean * (1 - factor) + mean * factor);
+  running_var.copy_(running_var * (1 - factor) + squares * (factor / (count - 1)));
+}
+
+torch::Tensor SyncBatchNormImpl::forward(const torch::Tensor& input) {
+  _check_input_dim(input);
+  if (!is_training() && running_mean.defined()) {
+    return torch::batch_norm(input, weight, bias, running_mean, running_var, /*training=*/false, 0.,
+                             options.eps(), /*cudnn_enabled=*/false);
+  }
+  const auto type = input.scalar_type();
+  const auto wide = type == torch::kHalf || type == torch::kBFloat16 ? torch::kFloat : type;
+  const auto values = input.to(wide);
+  Moments moments;
+  {
+    const torch::NoGradGuard no_gradient;
+    moments = moments_of_all(communicator_, values);
+  }
+  if (is_training() && running_mean.defined()) track(moments.mean, moments.squares, moments.count);
+  // Autograd takes no undefined tensors.
+  const auto slope = weight.defined() ? weight : torch::ones_like(moments.mean);
+  const auto shift = bias.defined() ? bias : torch::zeros_like(moments.mean);
+  return NormalizeTogether::apply(values, slope, shift, communicator_, moments, options.eps())
+      .to(type);
+}
+
+void SyncBatchNormImpl::pretty_print(std::ostream& stream) const {
+  stream << fmt::format("kolo::SyncBatchNorm({}, eps={}, affine={}, ranks={})",
+                        options.num_features(), options.eps(), options.affine(),
+                        communicator_.size());
+}
+
+namespace {
+
+std::shared_ptr<SyncBatchNormImpl> replacement_of(const Communicator& communicator,
+                                                  const torch::nn::Module& module) {
+  if (const auto* one = dynamic_cast<const torch::nn::BatchNorm1dImpl*>(&module))
+    return std::make_shared<SyncBatchNormImpl>(communicator, *one);
+  if (const auto* two = dynamic_cast<const torch::nn::BatchNorm2dImpl*>(&module))
+    return std::make_shared<SyncBatchNormImpl>(communicator, *two);
+  if (const auto* three = dynamic_cast<const torch::nn::BatchNorm3dImpl*>(&module))
+    return std::make_shared<SyncBatchNormImpl>(communicator, *three);
+  return nullptr;
+}
+
+void convert(const Communicator& communicator, torch::nn::Module& module, const std::string& prefix,
+             SyncBatchNormConversion& conversion) {
+  auto* sequential = dynamic_cast<torch::nn::SequentialImpl*>(&module);
+  std::ptrdiff_t index = 0;
+  for (const auto& child : module.named_children()) {
+    const std::string name = prefix + child.key();
+    const auto replacement = replacement_of(communicator, *child.value());
+    if (!replacement) {
+      convert(communicator, *child.value(), name + ".", conversion);
+    } else if (sequential) {
+      *(sequential->begin() + index) = torch::nn::AnyModule(replacement);
+      sequential->replace_module(child.key(), replacement);
+      conversion.replaced.push_back(name);
+    } else {
+      conversion.left.push_back(name);
+    }
+    ++index;
+  }
+}
+
+}  // namespace
+
+SyncBatchNormConversion convert_sync_batch_norm(const Communicator& communicator,
+                                                torch::nn::Module& module) {
+  SyncBatchNormConversion conversion;
+  convert(communicator.split(0).value(), module, "", conversion);
+  return conversion;
+}
+
+}  // namespace kolo

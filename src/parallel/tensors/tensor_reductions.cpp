@@ -1,0 +1,184 @@
+// All-reduce and reduce-scatter of tensors.
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/tensor_collectives.h"
+#include "parallel/tensors/tensor_fusion.h"
+
+namespace kolo {
+
+namespace {
+
+void check_scales(torch::ScalarType type, const ReduceOptions& options) {
+  if (type == torch::kBool && (options.prescale != 1 || options.postscale != 1)) {
+    throw Error(fmt::format(
+        "parallel: a reduction of booleans can't be scaled (by {} and {}); leave both at 1",
+        options.prescale, options.postscale));
+  }
+}
+
+void scale(const torch::Tensor& tensor, double factor) {
+  if (factor == 1) return;
+  if (torch::isFloatingType(tensor.scalar_type())) {
+    tensor.mul_(factor);
+  } else {
+    tensor.copy_(tensor.to(torch::kDouble).mul_(factor));
+  }
+}
+
+void reduce_flat(const Communicator& communicator, const torch::Tensor& flat,
+                 const ReduceOptions& options) {
+  check_scales(flat.scalar_type(), options);
+  scale(flat, options.prescale);
+  communicator.all_reduce(buffer_of(flat), options.op, options.call);
+  scale(flat, options.postscale);
+}
+
+// Rank r's share of `rows` rows begins here.
+std::int64_t first_row(std::int64_t rows, int ranks, int rank) {
+  return rows / ranks * rank + std::min<std::int64_t>(rows % ranks, rank);
+}
+
+// A part for each rank, all of one length: what reduce-scatter takes. Row by row of the result are
+// the ranks' parts of all tensors (of one dtype), one behind another, with zeros behind them.
+torch::Tensor parts_by_rank(torch::TensorList tensors, int ranks) {
+  std::int64_t length = 0;
+  for (const torch::Tensor& tensor : tensors) {
+    const auto rows = tensor.size(0);
+    if (rows > 0) length += (rows + ranks - 1) / ranks * (tensor.numel() / rows);
+  }
+  torch::Tensor parts = torch::zeros({ranks, length}, tensors.front().options());
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::int64_t end = 0;
+    for (const torch::Tensor& tensor : tensors) {
+      const auto begin = first_row(tensor.size(0), ranks, rank);
+      const auto part =
+          tensor.narrow(0, begin, first_row(tensor.size(0), ranks, rank + 1) - begin).reshape({-1});
+      parts[rank].narrow(0, end, part.numel()).copy_(part);
+      end += part.numel();
+    }
+  }
+  return parts;
+}
+
+torch::Tensor scattered(const Communicator& communicator, const torch::Tensor& parts,
+                        std::int64_t count, const ReduceOptions& options) {
+  check_scales(parts.scalar_type(), options);
+  scale(parts, options.prescale);
+  torch::Tensor mine = torch::empty({count}, parts.options());
+  communicator.reduce_scatter(buffer_of(parts), buffer_of(mine), options.op, options.call);
+  scale(mine, options.postscale);
+  return mine;
+}
+
+}  // namespace
+
+void all_reduce(const Communicator& communicator, const torch::Tensor& tensor, ReduceOp op) {
+  all_reduce(communicator, tensor, ReduceOptions{.op = op});
+}
+
+void all_reduce(const Communicator& communicator, const torch::Tensor& tensor,
+                const ReduceOptions& options) {
+  const torch::NoGradGuard no_gradient;
+  const torch::Tensor contiguous = tensor.contiguous();
+  reduce_flat(communicator, contiguous, options);
+  if (!contiguous.is_same(tensor)) tensor.copy_(contiguous);
+}
+
+void all_reduce(const Communicator& communicator, torch::TensorList tensors,
+                const ReduceOptions& options) {
+  const torch::NoGradGuard no_gradient;
+  for (const FusedTensors& fused : fuse_by_type(tensors)) {
+    reduce_flat(communicator, fused.flat, options);
+    unfuse(fused, tensors);
+  }
+}
+
+TensorWork all_reduce_async(const Communicator& communicator, const torch::Tensor& tensor,
+                            const ReduceOptions& options) {
+  return TensorWork::start(communicator, options.call, [=](const Communicator& ranks) {
+    all_reduce(ranks, tensor, options);
+    return tensor;
+  });
+}
+
+TensorListWork all_reduce_async(const Communicator& communicator, torch::TensorList tensors,
+                                const ReduceOptions& options) {
+  return TensorListWork::start(communicator, options.call,
+                               [list = tensors.vec(), options](const Communicator& ranks) {
+                                 all_reduce(ranks, list, options);
+                                 return list;
+                               });
+}
+
+torch::Tensor all_reduced(const Communicator& communicator, const torch::Tensor& tensor,
+                          const ReduceOptions& options) {
+  const torch::NoGradGuard no_gradient;
+  torch::Tensor result = tensor.detach().clone(torch::MemoryFormat::Contiguous);
+  reduce_flat(communicator, result, options);
+  return result;
+}
+
+TensorWork all_reduced_async(const Communicator& communicator, const torch::Tensor& tensor,
+                             const ReduceOptions& options) {
+  return TensorWork::start(communicator, options.call, [=](const Communicator& ranks) {
+    return all_reduced(ranks, tensor, options);
+  });
+}
+
+torch::Tensor reduce_scatter(const Communicator& communicator, const torch::Tensor& tensor,
+                             ReduceOp op) {
+  return reduce_scatter(communicator, tensor, ReduceOptions{.op = op});
+}
+
+torch::Tensor reduce_scatter(const Communicator& communicator, const torch::Tensor& tensor,
+                             const ReduceOptions& options) {
+  const torch::NoGradGuard no_gradient;
+  const torch::Tensor rows = as_rows(tensor);
+  if (rows.size(0) % communicator.size() != 0)
+    return reduce_scatter(communicator, torch::TensorList(rows), options).front();
+  auto shape = rows.sizes().vec();
+  shape.front() /= communicator.size();
+  const torch::Tensor parts = options.prescale == 1 ? rows : rows.clone();
+  return scattered(communicator, parts, rows.numel() / communicator.size(), options).view(shape);
+}
+
+std::vector<torch::Tensor> reduce_scatter(const Communicator& communicator,
+                                          torch::TensorList tensors, const ReduceOptions& options) {
+  const torch::NoGradGuard no_gradient;
+  std::vector<torch::Tensor> results(tensors.size());
+  for (const FusedTensors& fused : fuse_by_type(tensors)) {
+    std::vector<torch::Tensor> rows;
+    for (const std::size_t index : fused.indices) rows.push_back(as_rows(tensors[index]));
+    const torch::Tensor parts = parts_by_rank(rows, communicator.size());
+    const torch::Tensor mine = scattered(communicator, parts, parts.size(1), options);
+    std::int64_t end = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      auto shape = rows[i].sizes().vec();
+      const auto begin = first_row(shape.front(), communicator.size(), communicator.rank());
+      shape.front() =
+          first_row(shape.front(), communicator.size(), communicator.rank() + 1) - begin;
+      const auto count = c10::multiply_integers(shape);
+      results[fused.indices[i]] = mine.narrow(0, end, count).clone().view(shape);
+      end += count;
+    }
+  }
+  return results;
+}
+
+TensorWork reduce_scatter_async(const Communicator& communicator, const torch::Tensor& tensor,
+                                const ReduceOptions& options) {
+  return TensorWork::start(communicator, options.call, [=](const Communicator& ranks) {
+    return reduce_scatter(ranks, tensor, options);
+  });
+}
+
+TensorListWork reduce_scatter_async(const Communicator& communicator, torch::TensorList tensors,
+                                    const ReduceOptions& options) {
+  return TensorListWork::start(communicator, options.call,
+                               [list = tensors.vec(), options](const Communicator& ranks) {
+                                 return reduce_scatter(ranks, list, options);
+                               });
+}
+
+}  // namespace kolo

@@ -1,0 +1,164 @@
+#include "kolo/parallel/timeline.h"
+
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "parallel/timeline/timeline_recorder.h"
+
+namespace kolo {
+
+namespace {
+
+// Both clocks at one moment, in nanoseconds.
+struct ClockReading {
+  std::int64_t steady = 0;
+  std::int64_t wall = 0;
+};
+
+template <typename Clock>
+std::int64_t nanoseconds_of() {
+  const auto time = Clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count();
+}
+
+ClockReading read_clocks() {
+  return {nanoseconds_of<std::chrono::steady_clock>(), nanoseconds_of<std::chrono::system_clock>()};
+}
+
+// What this rank's steady clock showed, or would have shown, when rank 0 read its clocks.
+std::int64_t common_origin(const Communicator& communicator) {
+  const ClockReading mine = read_clocks();
+  std::array<std::int64_t, 2> root = {mine.steady, mine.wall};
+  communicator.broadcast(std::span(root), 0, {.name = "timeline's origin"});
+  const auto& topology = communicator.topology();
+  if (topology.node == topology.node_of_rank[0]) return root[0];
+  return mine.steady - (mine.wall - root[1]);
+}
+
+std::string broadcast_text(const Communicator& communicator, std::string text) {
+  auto size = static_cast<std::int64_t>(text.size());
+  communicator.broadcast(std::span(&size, 1), 0, {.name = "timeline's folder"});
+  text.resize(static_cast<std::size_t>(size));
+  if (size > 0) communicator.broadcast(std::span(text), 0, {.name = "timeline's folder"});
+  return text;
+}
+
+}  // namespace
+
+// The recorder in its place among the communicator's listeners. Spans and communicators may keep
+// the recorder longer.
+struct Timeline::Attachment {
+  Communicator communicator;
+  std::shared_ptr<Recorder> recorder;
+
+  Attachment(Communicator its, std::shared_ptr<Recorder> made)
+      : communicator(std::move(its)), recorder(std::move(made)) {
+    communicator.add_listener(recorder);
+  }
+  Attachment(const Attachment&) = delete;
+  Attachment& operator=(const Attachment&) = delete;
+  ~Attachment() {
+    communicator.remove_listener(recorder);
+    recorder->close();
+  }
+};
+
+Timeline::Timeline(const Communicator& communicator, const TimelineOptions& options) {
+  const std::filesystem::path folder = broadcast_text(communicator, options.folder.string());
+  const int rank = communicator.rank();
+  attachment_ = std::make_shared<Attachment>(
+      communicator, std::make_shared<Recorder>(folder / fmt::format("rank-{:05}.json", rank), rank,
+                                               common_origin(communicator), options.queue_limit));
+}
+
+Timeline Timeline::from_environment(const Communicator& communicator) {
+  const char* const value = std::getenv("KOLO_TIMELINE");
+  const auto folder = broadcast_text(communicator, value == nullptr ? "" : value);
+  if (folder.empty()) return {};
+  Timeline timeline(communicator, {.folder = folder});
+  timeline.start();
+  return timeline;
+}
+
+void Timeline::start() const {
+  if (attachment_) attachment_->recorder->start();
+}
+
+void Timeline::stop() const {
+  if (attachment_) attachment_->recorder->stop();
+}
+
+bool Timeline::is_active() const noexcept {
+  return attachment_ && attachment_->recorder->is_active();
+}
+
+Timeline::Span Timeline::span(std::string_view name) const {
+  return span(name, nullptr, 0);
+}
+
+Timeline::Span Timeline::span(std::string_view name, const char* what, std::int64_t number) const {
+  if (!is_active()) return {};
+  return {attachment_->recorder, name, what, number};
+}
+
+Timeline::Span Timeline::step(std::int64_t number) const {
+  return span("step", "step", number);
+}
+
+void Timeline::mark(std::string_view name) const {
+  if (!is_active()) return;
+  attachment_->recorder->add({.kind = TraceEvent::Kind::instant,
+                              .start = attachment_->recorder->now(),
+                              .name = std::string(name)});
+}
+
+std::filesystem::path Timeline::file() const {
+  return attachment_ ? attachment_->recorder->file() : std::filesystem::path();
+}
+
+std::string Timeline::problem() const {
+  return attachment_ ? attachment_->recorder->problem() : std::string();
+}
+
+Timeline::Span::Span(std::shared_ptr<Recorder> recorder, std::string_view name, const char* what,
+                     std::int64_t number)
+    : recorder_(std::move(recorder)),
+      name_(name),
+      what_(what),
+      number_(number),
+      start_(recorder_->now()) {}
+
+Timeline::Span& Timeline::Span::operator=(Span&& other) noexcept {
+  if (this == &other) return *this;
+  if (other.recorder_)
+    end_at(other.start_);
+  else
+    end();
+  recorder_ = std::move(other.recorder_);
+  name_ = std::move(other.name_);
+  what_ = other.what_;
+  number_ = other.number_;
+  start_ = other.start_;
+  return *this;
+}
+
+void Timeline::Span::end() noexcept {
+  if (recorder_) end_at(recorder_->now());
+}
+
+void Timeline::Span::end_at(std::int64_t time) noexcept {
+  const auto recorder = std::exchange(recorder_, nullptr);
+  if (!recorder) return;
+  TraceEvent event{.start = start_, .end = time, .name = std::move(name_)};
+  try {
+    if (what_ != nullptr) event.arguments.emplace_back(what_, number_);
+  } catch (const std::bad_alloc&) {  // the event without its number
+  }
+  recorder->add(std::move(event));
+}
+
+}  // namespace kolo

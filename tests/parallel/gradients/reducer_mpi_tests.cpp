@@ -1,0 +1,34 @@
+// The cases of the reducer and the distributed optimizer under mpirun.
+#include <gmock/gmock.h>
+
+#include "kolo/comm/mpi.h"
+#include "parallel/gradients/reducer_cases.h"
+
+namespace kolo {
+namespace {
+
+using testing::RankCase;
+
+class ReducerMpi : public ::testing::TestWithParam<RankCase> {};
+
+TEST_P(ReducerMpi, Conformance) {
+  GetParam().run(mpi_communicator());
+}
+
+std::string name_of_case(const ::testing::TestParamInfo<RankCase>& test) {
+  return test.param.name;
+}
+
+auto all_of(std::span<const RankCase> cases) {
+  return ::testing::ValuesIn(cases.begin(), cases.end());
+}
+
+INSTANTIATE_TEST_SUITE_P(Options, ReducerMpi, all_of(testing::reducer_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Order, ReducerMpi, all_of(testing::reducer_order_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Unused, ReducerMpi, all_of(testing::unused_parameter_cases()),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Optimizer, ReducerMpi, all_of(testing::distributed_optimizer_cases()),
+                         name_of_case);
+
+}  // namespace
+}  // namespace kolo

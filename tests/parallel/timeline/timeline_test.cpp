@@ -1,0 +1,146 @@
+#include "kolo/parallel/timeline.h"
+
+#include <thread>
+#include <tuple>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/comm/threads.h"
+#include "parallel/timeline/timeline_cases.h"
+#include "parallel/timeline/trace_reader.h"
+#include "support/temporary_folder.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TimelineThreads : public ::testing::TestWithParam<std::tuple<RankCase, int>> {};
+
+TEST_P(TimelineThreads, Case) {
+  const auto& [rank_case, ranks] = GetParam();
+  run_as_threads(ranks, rank_case.run);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, TimelineThreads,
+                         ::testing::Combine(::testing::ValuesIn(timeline_cases().begin(),
+                                                                timeline_cases().end()),
+                                            ::testing::Values(1, 2, 4)),
+                         [](const auto& test) {
+                           return std::get<0>(test.param).name + "_" +
+                                  std::to_string(std::get<1>(test.param));
+                         });
+
+// Sets a variable of this process's environment for as long as it lives.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    ::setenv(name, value.c_str(), 1);
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() { ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+TEST(Timeline, TheEnvironmentStartsIt) {
+  const TemporaryFolder folder;
+  EXPECT_FALSE(Timeline::from_environment(Communicator::solo()).is_active());
+  const Variable variable("KOLO_TIMELINE", folder / "new" / "folder");
+  {
+    const auto timeline = Timeline::from_environment(Communicator::solo());
+    EXPECT_TRUE(timeline.is_active());
+    timeline.mark("here");
+  }
+  const auto trace = read_trace(folder / "new" / "folder" / "rank-00000.json");
+  EXPECT_EQ(named(trace, "here", "i").size(), 1U);
+}
+
+TEST(Timeline, AnInactiveOneDoesNothing) {
+  const Timeline none;
+  none.start();
+  { const auto span = none.span("forward"); }
+  none.mark("now");
+  none.stop();
+  EXPECT_FALSE(none.is_active());
+  EXPECT_TRUE(none.file().empty());
+}
+
+TEST(Timeline, AFolderThatCannotBeMadeIsWrongInput) {
+  const TemporaryFolder folder;
+  const Timeline timeline(Communicator::solo(), {.folder = folder.write("file", "") / "below"});
+  EXPECT_THROW(timeline.start(), InputError);
+}
+
+TEST(Timeline, SpansOfThreadsLieOnRowsOfTheirOwnAndMayOutliveIt) {
+  const TemporaryFolder folder;
+  Timeline::Span late;
+  {
+    const Timeline timeline(Communicator::solo(), {.folder = folder.path()});
+    timeline.start();
+    { const auto span = timeline.span("here"); }
+    std::thread([&] { const auto span = timeline.span("there", "batch", 5); }).join();
+    auto moved = timeline.span("moved");
+    moved = timeline.span("second");
+    moved.end();
+    moved.end();
+    late = timeline.span("late");
+  }
+  late.end();
+  const auto trace = read_trace(folder / "rank-00000.json");
+  const auto here = named(trace, "here"), there = named(trace, "there");
+  ASSERT_EQ(here.size(), 1U);
+  ASSERT_EQ(there.size(), 1U);
+  EXPECT_NE(here[0].row, there[0].row);
+  EXPECT_THAT(there[0].text, HasSubstr(R"("args":{"batch":5})"));
+  const auto moved = named(trace, "moved"), second = named(trace, "second");
+  ASSERT_EQ(moved.size(), 1U);
+  ASSERT_EQ(second.size(), 1U);
+  EXPECT_NEAR(moved[0].end(), second[0].start, .0021) << "one phase ends where the next begins";
+  EXPECT_EQ(named(trace, "late").size(), 0U);
+}
+
+TEST(Timeline, AFailedCollectiveSaysSo) {
+  const TemporaryFolder folder;
+  const auto solo = Communicator::solo();
+  {
+    const Timeline timeline(solo, {.folder = folder.path()});
+    timeline.start();
+    const Work work = solo.enqueue([] { throw Error("broken on purpose"); }, {.name = "a task"});
+    EXPECT_THROW(work.wait(), Error);
+  }
+  const auto spans = named(read_trace(folder / "rank-00000.json"), "a task");
+  ASSERT_EQ(spans.size(), 1U);
+  EXPECT_THAT(spans[0].text, HasSubstr(R"("result":"failed")"));
+}
+
+TEST(MergeTimelines, LeavesOutWhatAKilledRankDidNotFinish) {
+  const TemporaryFolder folder;
+  const std::string event = R"({"name":"a \"}{\" name","ph":"X","args":{"step":1}})";
+  folder.write("rank-00000.json", "[\n" + event + ",\n" + event + "\n]\n");
+  folder.write("rank-00001.json", "[\n" + event + ",\n" + event.substr(0, event.size() - 1));
+  folder.write("rank-00002.json", "[\n" + event + ",\n" + R"({"name":"cut off })");
+  folder.write("rank-00003.json", "");
+  folder.write("notes.json", "{}");
+  const auto output = folder / "timeline.json";
+  const auto merged = merge_timelines(folder.path(), output);
+  EXPECT_EQ(merged.files, 4);
+  EXPECT_EQ(merged.events, 4);
+  EXPECT_EQ(merged.damaged, 2);
+  EXPECT_EQ(read_text_file(output),
+            "[\n" + event + ",\n" + event + ",\n" + event + ",\n" + event + "\n]\n");
+}
+
+TEST(MergeTimelines, AFolderWithoutTimelinesIsWrongInput) {
+  const TemporaryFolder folder;
+  EXPECT_THROW((void)merge_timelines(folder.path(), folder / "out.json"), InputError);
+  EXPECT_THROW((void)merge_timelines(folder / "missing", folder / "out.json"), InputError);
+  EXPECT_FALSE(std::filesystem::exists(folder / "out.json"));
+}
+
+}  // namespace
+}  // namespace kolo::testing
