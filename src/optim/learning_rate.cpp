@@ -1,10 +1,12 @@
 #include "kolo/optim/learning_rate.h"
 
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "optim/schedule_factor.h"
 
 namespace kolo {
 
@@ -29,25 +31,32 @@ double scale_factor(Scaling scaling, int ranks) {
   throw Error("learning rate: not a scaling");
 }
 
-LearningRate::LearningRate(const LearningRatePlan& plan)
-    : base_rate_(plan.base_rate),
-      scaled_rate_(plan.base_rate * scale_factor(plan.scaling, plan.ranks)),
-      warmup_steps_(plan.warmup_steps) {
-  if (!std::isfinite(base_rate_) || base_rate_ < 0) {
-    throw InputError(
-        fmt::format("learning rate: the rate is {}, expected a number of 0 or more", base_rate_));
+LearningRate::LearningRate(LearningRatePlan plan)
+    : plan_(std::move(plan)),
+      scaled_rate_(plan_.base_rate * scale_factor(plan_.scaling, plan_.ranks)) {
+  if (!std::isfinite(plan_.base_rate) || plan_.base_rate < 0) {
+    throw InputError(fmt::format("learning rate: the rate is {}, expected a number of 0 or more",
+                                 plan_.base_rate));
   }
-  if (warmup_steps_ < 0) {
-    throw InputError(
-        fmt::format("learning rate: warm-up over {} steps, expected 0 or more", warmup_steps_));
+  if (plan_.warmup_steps < 0) {
+    throw InputError(fmt::format("learning rate: warm-up over {} steps, expected 0 or more",
+                                 plan_.warmup_steps));
   }
+  if (!(plan_.warmup_from >= 0 && plan_.warmup_from <= 1)) {
+    throw InputError(
+        fmt::format("learning rate: warm-up from {} of the rate, expected a number from 0 to 1",
+                    plan_.warmup_from));
+  }
+  optim::check_schedule(plan_.schedule, plan_.warmup_steps);
 }
 
 double LearningRate::at(std::int64_t step) const {
   if (step < 0) throw Error(fmt::format("learning rate: step {}, expected 0 or more", step));
-  if (step >= warmup_steps_) return scaled_rate_;
-  const double done = static_cast<double>(step) / static_cast<double>(warmup_steps_);
-  return base_rate_ + (scaled_rate_ - base_rate_) * done;
+  if (step >= plan_.warmup_steps)
+    return scaled_rate_ * optim::schedule_factor(plan_.schedule, step, plan_.warmup_steps);
+  const double done = static_cast<double>(step + 1) / static_cast<double>(plan_.warmup_steps);
+  const double begin = plan_.warmup_from * plan_.base_rate;
+  return std::lerp(begin, scaled_rate_, done);
 }
 
 std::int64_t warmup_steps_of(double epochs, std::int64_t steps_per_epoch) {

@@ -75,8 +75,8 @@ TEST_F(TrainProgram, TwoRanksTrainAndLeaveEverythingBehind) {
   EXPECT_EQ(record.epochs()[1].step, 13) << "400 samples, 2 ranks, batches of 16";
   EXPECT_EQ(record.steps().size(), 10U);
   EXPECT_LT(record.epochs()[4].val_loss, record.epochs()[0].val_loss);
-  EXPECT_NEAR(record.epochs()[1].lr, .002 * (1 + (std::sqrt(2.) - 1) * 12 / 13), 1e-9)
-      << "one step before warm-up ends";
+  EXPECT_NEAR(record.epochs()[1].lr, .002 * std::sqrt(2.), 1e-9)
+      << "reached in the last step of the warm-up";
   EXPECT_NEAR(record.epochs()[4].lr, .002 * std::sqrt(2.), 1e-9);
   EXPECT_EQ(newest().step, 52);
 }

@@ -35,17 +35,31 @@ TEST(LearningRate, IsConstantWithoutWarmUp) {
   EXPECT_EQ(rate.at(1'000'000'000'000), 0.1 * 8);
 }
 
-TEST(LearningRate, WarmsUpLinearlyFromTheUnscaledRate) {
+TEST(LearningRate, WarmsUpLinearlyAndReachesTheScaledRateInTheLastStep) {
   const LearningRate rate(
       {.base_rate = 0.1, .scaling = Scaling::linear, .ranks = 5, .warmup_steps = 100});
-  EXPECT_EQ(rate.at(0), 0.1);
-  EXPECT_DOUBLE_EQ(rate.at(25), 0.2);
-  EXPECT_DOUBLE_EQ(rate.at(50), 0.3);
-  for (int step = 0; step < 100; ++step) {
+  EXPECT_DOUBLE_EQ(rate.at(0), 0.104);
+  EXPECT_DOUBLE_EQ(rate.at(24), 0.2);
+  EXPECT_DOUBLE_EQ(rate.at(49), 0.3);
+  for (int step = 0; step < 99; ++step) {
     EXPECT_NEAR(rate.at(step + 1) - rate.at(step), 0.004, 1e-15) << step;
   }
+  EXPECT_EQ(rate.at(99), 0.1 * 5);
   EXPECT_EQ(rate.at(100), 0.1 * 5);
-  EXPECT_EQ(rate.at(101), 0.1 * 5);
+}
+
+TEST(LearningRate, WarmsUpFromAFractionOfTheRate) {
+  const LearningRate from_zero({.base_rate = 0.3, .warmup_steps = 10, .warmup_from = 0});
+  for (int step = 0; step < 10; ++step) EXPECT_DOUBLE_EQ(from_zero.at(step), 0.03 * (step + 1));
+  EXPECT_EQ(from_zero.at(9), 0.3);
+  const LearningRate from_half({.base_rate = 0.2,
+                                .scaling = Scaling::linear,
+                                .ranks = 2,
+                                .warmup_steps = 3,
+                                .warmup_from = 0.5});
+  EXPECT_DOUBLE_EQ(from_half.at(0), 0.2);
+  EXPECT_DOUBLE_EQ(from_half.at(1), 0.3);
+  EXPECT_EQ(from_half.at(2), 0.4);
 }
 
 TEST(LearningRate, WarmUpWithoutScalingKeepsTheRate) {
@@ -59,6 +73,8 @@ TEST(LearningRate, ChecksWhatItGets) {
   EXPECT_THROW(LearningRate({.base_rate = std::nan("")}), InputError);
   EXPECT_THAT(message_of<InputError>([] { LearningRate({.base_rate = 1, .warmup_steps = -5}); }),
               HasSubstr("-5 steps"));
+  EXPECT_THAT(message_of<InputError>([] { LearningRate({.base_rate = 1, .warmup_from = 1.5}); }),
+              HasSubstr("from 1.5 of the rate"));
   EXPECT_THROW((void)LearningRate({.base_rate = 1}).at(-1), Error);
 }
 

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "kolo/optim/schedule.h"
+
 // The learning rate as a pure function of the step: every rank computes the same number, and a
 // resumed run needs no state.
 namespace kolo {
@@ -25,25 +27,41 @@ struct LearningRatePlan {
   Scaling scaling = Scaling::none;
   int ranks = 1;                  // the ranks that share a step
   std::int64_t warmup_steps = 0;  // 0: scaled from the start
+  double warmup_from = 1;  // what the warm-up sets out from, as a fraction of base_rate; 0 to 1
+  Schedule schedule = ConstantRate{};
 };
 
+// The rate of every step: first the warm-up, then what the schedule makes of the scaled rate,
+// base_rate * scale_factor().
+//
+// The warm-up is linear and ends with the scaled rate in its last step: of W warm-up steps, the one
+// that follows s completed ones has the rate
+//
+//   begin + (scaled - begin) * (s + 1) / W      with begin = warmup_from * base_rate
+//
+// This is "gradual warmup" (Goyal et al., "Accurate, large minibatch SGD", 2017) as Horovod's
+// LearningRateWarmupCallback has it; there begin is base_rate, so that warm-up without scaling does
+// nothing. With warmup_from = 0 it rises from zero, with or without scaling.
+//
+// No momentum correction is needed when the rate changes: SGD's momentum doesn't contain the rate.
 class LearningRate {
  public:
-  // Throws InputError for a rate or warm-up that is negative or not finite.
-  explicit LearningRate(const LearningRatePlan& plan);
+  // Throws InputError, naming the option, for values out of the range that is given beside them,
+  // for intervals that overlap or are out of order, and for OneCycle with a warm-up.
+  explicit LearningRate(LearningRatePlan plan);
 
-  // The rate of the step that follows `step` completed ones (0 or more, else Error). In the warm-up
-  // it grows linearly with each step, from the unscaled rate at step 0 to the scaled rate at step
-  // warmup_steps ("gradual warmup", Goyal et al., "Accurate, large minibatch SGD", 2017), and is
-  // constant afterwards. As it begins at the unscaled rate, warm-up without scaling does nothing.
+  // The rate of the step that follows `step` completed ones (0 or more, else Error). After a
+  // schedule's last step it stays as it is at its end.
   [[nodiscard]] double at(std::int64_t step) const;
 
-  [[nodiscard]] std::int64_t warmup_steps() const { return warmup_steps_; }
+  [[nodiscard]] std::int64_t warmup_steps() const { return plan_.warmup_steps; }
+  // What the schedule multiplies: base_rate * scale_factor().
+  [[nodiscard]] double scaled_rate() const { return scaled_rate_; }
+  [[nodiscard]] const Schedule& schedule() const { return plan_.schedule; }
 
  private:
-  double base_rate_;
+  LearningRatePlan plan_;
   double scaled_rate_;
-  std::int64_t warmup_steps_;
 };
 
 // The steps of a warm-up given in epochs, which may be a fraction: epochs * steps_per_epoch,

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+// What becomes of the learning rate in the course of a training. All of these are factors on one
+// rate, the scaled one; see LearningRate for what they are combined with.
+namespace kolo {
+
+struct ConstantRate {};
+
+// From start_epoch (the first epoch is 0) up to, not including, end_epoch. Epochs may be fractions,
+// and count to the nearest step.
+struct RateInterval {
+  double start_epoch = 0;
+  std::optional<double> end_epoch = std::nullopt;  // none: up to the next interval, or for good
+  double multiplier = 1;                           // 0 or more
+};
+
+// Steps at given epochs, as the LearningRateScheduleCallbacks of Horovod's examples make them. The
+// factor is 1 before the first interval; between two intervals and after the last it stays what it
+// was. Intervals come in order and don't overlap.
+struct PiecewiseRate {
+  std::vector<RateInterval> intervals;
+  std::int64_t steps_per_epoch = 0;  // 1 or more
+};
+
+// Half a period of a cosine (Loshchilov and Hutter, "SGDR", 2017, without restarts): from 1 at the
+// end of the warm-up, or at the start when there is none, to final_fraction after total_steps
+// steps, warm-up included.
+struct CosineDecay {
+  std::int64_t total_steps = 0;  // 1 or more
+  double final_fraction = 0;     // 0 or more
+};
+
+// Over the same steps, final_fraction + (1 - final_fraction) * (1 - progress)^power; power 1 is a
+// straight line.
+struct PolynomialDecay {
+  std::int64_t total_steps = 0;  // 1 or more
+  double power = 1;              // above 0
+  double final_fraction = 0;     // 0 or more
+};
+
+// One cycle (Smith and Topin, "Super-convergence", 2018): up from 1 / initial_divisor to 1 in the
+// first part of the steps and down to 1 / (initial_divisor * final_divisor) in the last step, both
+// on a cosine. The arithmetic and the defaults are those of PyTorch's OneCycleLR, with the scaled
+// rate as max_lr; the momentum isn't cycled. It is its own warm-up, and takes no other.
+struct OneCycle {
+  std::int64_t total_steps = 0;  // 1 or more
+  double rising_fraction = 0.3;  // of the steps; PyTorch's pct_start; 0 to 1
+  double initial_divisor = 25;   // PyTorch's div_factor; above 0
+  double final_divisor = 1e4;    // PyTorch's final_div_factor; above 0
+};
+
+using Schedule = std::variant<ConstantRate, PiecewiseRate, CosineDecay, PolynomialDecay, OneCycle>;
+
+// The name in configurations: "constant", "piecewise", "cosine", "polynomial" or "one_cycle".
+[[nodiscard]] std::string_view schedule_name(const Schedule& schedule);
+
+}  // namespace kolo
