@@ -64,22 +64,25 @@ void gather_fused(const Communicator& communicator, const FusedTensors& fused,
       counts[rank] = checked_add(counts[rank], count_of(rank, tensor));
   }
   const torch::Tensor gathered = gather_flat(communicator, fused.flat, counts, call);
-  std::vector<std::vector<torch::Tensor>> parts(fused.indices.size());
-  std::vector<std::int64_t> rows(fused.indices.size(), 0);
+  struct Gathered {
+    std::vector<torch::Tensor> parts;
+    std::int64_t rows = 0;
+  };
+  std::vector<Gathered> whole(fused.indices.size());
   std::int64_t begin = 0;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     for (std::size_t i = 0; i < fused.indices.size(); ++i) {
       const auto count = count_of(rank, fused.indices[i]);
-      parts[i].push_back(gathered.narrow(0, begin, count));
-      rows[i] += rows_of(headers[rank * tensors.size() + fused.indices[i]]);
+      whole[i].parts.push_back(gathered.narrow(0, begin, count));
+      whole[i].rows += rows_of(headers[rank * tensors.size() + fused.indices[i]]);
       begin += count;
     }
   }
   for (std::size_t i = 0; i < fused.indices.size(); ++i) {
     auto shape = tensors[fused.indices[i]].sizes().vec();
-    shape.front() = rows[i];
+    shape.front() = whole[i].rows;
     results[fused.indices[i]] =
-        (parts.size() == 1 ? gathered : torch::cat(parts[i])).reshape(shape);
+        (whole.size() == 1 ? gathered : torch::cat(whole[i].parts)).reshape(shape);
   }
 }
 
