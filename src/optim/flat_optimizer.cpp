@@ -3,61 +3,24 @@
 #include <cmath>
 #include <cstddef>
 
-#include <fmt/format.h>
-
-#include "kolo/base/error.h"
 #include "optim/kernels.h"
+#include "optim/typed_optimizer.h"
 
 namespace kolo {
 
 namespace {
 
-void require(bool accepted, std::string_view optimizer, std::string_view option, double value,
-             std::string_view accepts) {
-  if (accepted) return;
-  throw InputError(
-      fmt::format("optimizer {}: {} is {}, expected {}", optimizer, option, value, accepts));
-}
-
-void require_not_negative(std::string_view optimizer, std::string_view option, double value) {
-  require(std::isfinite(value) && value >= 0, optimizer, option, value, "a number of 0 or more");
-}
-
-void require_fraction(std::string_view optimizer, std::string_view option, double value) {
-  require(value >= 0 && value < 1, optimizer, option, value, "a number from 0 to below 1");
-}
-
-template <typename T>
-void check_update(const FlatOptimizer& optimizer, const FlatSlice<T>& slice, double learning_rate,
-                  std::int64_t step) {
-  const std::size_t size = slice.parameters.size();
-  const auto fail_unless = [&](bool holds, const std::string& problem) {
-    if (!holds) throw Error(fmt::format("optimizer {}: {}", optimizer.name(), problem));
-  };
-  fail_unless(slice.gradients.size() == size,
-              fmt::format("{} gradients for {} parameters, expected as many",
-                          slice.gradients.size(), size));
-  const auto names = optimizer.state_names();
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    fail_unless(slice.state[i].size() == size,
-                fmt::format("{} elements of {} for {} parameters, expected as many",
-                            slice.state[i].size(), names[i], size));
-  }
-  fail_unless(step >= 1, fmt::format("step {}, expected a count from 1", step));
-  fail_unless(std::isfinite(learning_rate) && learning_rate >= 0,
-              fmt::format("learning rate {}, expected a number of 0 or more", learning_rate));
-}
-
-class Sgd final : public FlatOptimizer {
+class Sgd final : public optim::TypedOptimizer<Sgd> {
  public:
-  explicit Sgd(const SgdOptions& options) : options_(options) {
-    require_not_negative("sgd", "momentum", options.momentum);
-    require(std::isfinite(options.dampening), "sgd", "dampening", options.dampening, "a number");
-    require_not_negative("sgd", "weight_decay", options.weight_decay);
+  explicit Sgd(const SgdOptions& options) : options_(options), decay_(optim::decay_of(options)) {
+    optim::require_not_negative("sgd", "momentum", options.momentum);
+    optim::require(std::isfinite(options.dampening), "sgd", "dampening", options.dampening,
+                   "a number");
+    optim::require_not_negative("sgd", "weight_decay", options.weight_decay);
     if (!options.nesterov) return;
-    require(options.momentum > 0, "sgd", "momentum", options.momentum,
-            "a number above 0 for nesterov");
-    require(options.dampening == 0, "sgd", "dampening", options.dampening, "0 for nesterov");
+    optim::require(options.momentum > 0, "sgd", "momentum", options.momentum,
+                   "a number above 0 for nesterov");
+    optim::require(options.dampening == 0, "sgd", "dampening", options.dampening, "0 for nesterov");
   }
 
   [[nodiscard]] std::string name() const override { return "sgd"; }
@@ -67,20 +30,14 @@ class Sgd final : public FlatOptimizer {
     return std::span(names).first(options_.momentum > 0 ? 1 : 0);
   }
 
-  void update(const FlatSlice<float>& slice, double rate, std::int64_t step) const override {
-    run(slice, rate, step);
-  }
-  void update(const FlatSlice<double>& slice, double rate, std::int64_t step) const override {
-    run(slice, rate, step);
-  }
+  [[nodiscard]] bool spares_vectors() const override { return decay_.spares_vectors(); }
 
- private:
   template <typename T>
   void run(const FlatSlice<T>& slice, double rate, std::int64_t step) const {
-    check_update(*this, slice, rate, step);
     const optim::SgdConstants<T> constants{
         .rate = static_cast<T>(rate),
-        .weight_decay = static_cast<T>(options_.weight_decay),
+        .gradient_decay = static_cast<T>(decay_.in_gradient(slice.is_vector)),
+        .keep = static_cast<T>(decay_.kept(rate, slice.is_vector)),
         .momentum = static_cast<T>(options_.momentum),
         .gradient_weight = static_cast<T>(1 - options_.dampening),
         .first_step = step == 1,
@@ -95,16 +52,18 @@ class Sgd final : public FlatOptimizer {
     }
   }
 
+ private:
   SgdOptions options_;
+  optim::Decay decay_;
 };
 
-class Adam final : public FlatOptimizer {
+class Adam final : public optim::TypedOptimizer<Adam> {
  public:
-  explicit Adam(const AdamOptions& options) : options_(options) {
-    require_fraction(name(), "beta1", options.beta1);
-    require_fraction(name(), "beta2", options.beta2);
-    require_not_negative(name(), "epsilon", options.epsilon);
-    require_not_negative(name(), "weight_decay", options.weight_decay);
+  explicit Adam(const AdamOptions& options) : options_(options), decay_(optim::decay_of(options)) {
+    optim::require_fraction(name(), "beta1", options.beta1);
+    optim::require_fraction(name(), "beta2", options.beta2);
+    optim::require_not_negative(name(), "epsilon", options.epsilon);
+    optim::require_not_negative(name(), "weight_decay", options.weight_decay);
   }
 
   [[nodiscard]] std::string name() const override {
@@ -112,40 +71,38 @@ class Adam final : public FlatOptimizer {
   }
 
   [[nodiscard]] std::span<const std::string_view> state_names() const override {
-    static constexpr std::array<std::string_view, 2> names = {"exp_avg", "exp_avg_sq"};
-    return names;
+    static constexpr std::array<std::string_view, 3> names = {"exp_avg", "exp_avg_sq",
+                                                              "max_exp_avg_sq"};
+    return std::span(names).first(options_.amsgrad ? 3 : 2);
   }
 
-  void update(const FlatSlice<float>& slice, double rate, std::int64_t step) const override {
-    run(slice, rate, step);
-  }
-  void update(const FlatSlice<double>& slice, double rate, std::int64_t step) const override {
-    run(slice, rate, step);
-  }
+  [[nodiscard]] bool spares_vectors() const override { return decay_.spares_vectors(); }
 
- private:
   template <typename T>
   void run(const FlatSlice<T>& slice, double rate, std::int64_t step) const {
-    check_update(*this, slice, rate, step);
     const auto steps = static_cast<double>(step);
     const double correction1 = 1 - std::pow(options_.beta1, steps);
-    const double correction2 = 1 - std::pow(options_.beta2, steps);
-    const bool decoupled = options_.decoupled_decay;
+    const double root_scale = 1 / std::sqrt(1 - std::pow(options_.beta2, steps));
+    // epsilon in units of the uncorrected root: then it is the step that carries the correction.
+    const bool is_before = options_.epsilon_before_correction;
     const optim::AdamConstants<T> constants{
         .beta1 = static_cast<T>(options_.beta1),
         .one_minus_beta1 = static_cast<T>(1 - options_.beta1),
         .beta2 = static_cast<T>(options_.beta2),
         .one_minus_beta2 = static_cast<T>(1 - options_.beta2),
         .epsilon = static_cast<T>(options_.epsilon),
-        .step_size = static_cast<T>(rate / correction1),
-        .root_scale = static_cast<T>(1 / std::sqrt(correction2)),
-        .gradient_decay = static_cast<T>(decoupled ? 0 : options_.weight_decay),
-        .keep = static_cast<T>(decoupled ? 1 - rate * options_.weight_decay : 1)};
+        .step_size = static_cast<T>(rate / correction1 / (is_before ? root_scale : 1)),
+        .root_scale = static_cast<T>(is_before ? 1 : root_scale),
+        .gradient_decay = static_cast<T>(decay_.in_gradient(slice.is_vector)),
+        .keep = static_cast<T>(decay_.kept(rate, slice.is_vector))};
     optim::adam(slice.parameters.data(), slice.gradients.data(), slice.state[0].data(),
-                slice.state[1].data(), slice.parameters.size(), constants);
+                slice.state[1].data(), options_.amsgrad ? slice.state[2].data() : nullptr,
+                slice.parameters.size(), constants);
   }
 
+ private:
   AdamOptions options_;
+  optim::Decay decay_;
 };
 
 }  // namespace

@@ -15,8 +15,8 @@ template <typename T>
 inline void sgd_loop(T* __restrict parameters, const T* __restrict gradients, std::size_t size,
                      SgdConstants<T> constants) {
   for (std::size_t i = 0; i < size; ++i) {
-    const T gradient = gradients[i] + constants.weight_decay * parameters[i];
-    parameters[i] -= constants.rate * gradient;
+    const T gradient = gradients[i] + constants.gradient_decay * parameters[i];
+    parameters[i] = constants.keep * parameters[i] - constants.rate * gradient;
   }
 }
 
@@ -24,12 +24,13 @@ template <typename T, bool first_step, bool nesterov>
 inline void momentum_loop(T* __restrict parameters, const T* __restrict gradients,
                           T* __restrict momentum, std::size_t size, SgdConstants<T> constants) {
   for (std::size_t i = 0; i < size; ++i) {
-    const T gradient = gradients[i] + constants.weight_decay * parameters[i];
+    const T gradient = gradients[i] + constants.gradient_decay * parameters[i];
     const T buffer = first_step
                          ? gradient
                          : constants.momentum * momentum[i] + constants.gradient_weight * gradient;
     momentum[i] = buffer;
-    parameters[i] -= constants.rate * (nesterov ? gradient + constants.momentum * buffer : buffer);
+    parameters[i] = constants.keep * parameters[i] -
+                    constants.rate * (nesterov ? gradient + constants.momentum * buffer : buffer);
   }
 }
 
@@ -47,15 +48,31 @@ inline void momentum_loops(T* parameters, const T* gradients, T* momentum, std::
   }
 }
 
-template <typename T>
+template <typename T, bool amsgrad>
 inline void adam_loop(T* __restrict parameters, const T* __restrict gradients, T* __restrict mean,
-                      T* __restrict mean_square, std::size_t size, AdamConstants<T> c) {
+                      T* __restrict mean_square, T* __restrict largest, std::size_t size,
+                      AdamConstants<T> c) {
   for (std::size_t i = 0; i < size; ++i) {
     const T gradient = gradients[i] + c.gradient_decay * parameters[i];
     mean[i] = c.beta1 * mean[i] + c.one_minus_beta1 * gradient;
     mean_square[i] = c.beta2 * mean_square[i] + c.one_minus_beta2 * gradient * gradient;
-    const T denominator = std::sqrt(mean_square[i]) * c.root_scale + c.epsilon;
+    T square = mean_square[i];
+    if constexpr (amsgrad) {
+      square = largest[i] > square ? largest[i] : square;
+      largest[i] = square;
+    }
+    const T denominator = std::sqrt(square) * c.root_scale + c.epsilon;
     parameters[i] = c.keep * parameters[i] - c.step_size * (mean[i] / denominator);
+  }
+}
+
+template <typename T>
+inline void adam_loops(T* parameters, const T* gradients, T* mean, T* mean_square, T* largest,
+                       std::size_t size, const AdamConstants<T>& constants) {
+  if (largest != nullptr) {
+    adam_loop<T, true>(parameters, gradients, mean, mean_square, largest, size, constants);
+  } else {
+    adam_loop<T, false>(parameters, gradients, mean, mean_square, nullptr, size, constants);
   }
 }
 
@@ -87,14 +104,14 @@ void sgd_momentum(double* parameters, const double* gradients, double* momentum,
 
 KOLO_VECTORIZE
 void adam(float* parameters, const float* gradients, float* mean, float* mean_square,
-          std::size_t size, const AdamConstants<float>& constants) {
-  adam_loop(parameters, gradients, mean, mean_square, size, constants);
+          float* largest, std::size_t size, const AdamConstants<float>& constants) {
+  adam_loops(parameters, gradients, mean, mean_square, largest, size, constants);
 }
 
 KOLO_VECTORIZE
 void adam(double* parameters, const double* gradients, double* mean, double* mean_square,
-          std::size_t size, const AdamConstants<double>& constants) {
-  adam_loop(parameters, gradients, mean, mean_square, size, constants);
+          double* largest, std::size_t size, const AdamConstants<double>& constants) {
+  adam_loops(parameters, gradients, mean, mean_square, largest, size, constants);
 }
 
 }  // namespace kolo::optim

@@ -8,7 +8,9 @@ namespace kolo::optim {
 
 template <typename T>
 struct SgdConstants {
-  T rate, weight_decay;
+  T rate;
+  T gradient_decay;             // times the parameter, added to the gradient
+  T keep;                       // factor on the parameter; 1 unless decay is decoupled
   T momentum, gradient_weight;  // momentum buffer = momentum * buffer + gradient_weight * gradient
   bool first_step;              // momentum buffer = gradient, whatever the buffer held
   bool nesterov;
@@ -33,9 +35,10 @@ void sgd_momentum(float* parameters, const float* gradients, float* momentum, st
 void sgd_momentum(double* parameters, const double* gradients, double* momentum, std::size_t size,
                   const SgdConstants<double>& constants);
 
+// With the largest second moments so far (AMSGrad), unless that is null.
 void adam(float* parameters, const float* gradients, float* mean, float* mean_square,
-          std::size_t size, const AdamConstants<float>& constants);
+          float* largest, std::size_t size, const AdamConstants<float>& constants);
 void adam(double* parameters, const double* gradients, double* mean, double* mean_square,
-          std::size_t size, const AdamConstants<double>& constants);
+          double* largest, std::size_t size, const AdamConstants<double>& constants);
 
 }  // namespace kolo::optim

@@ -79,12 +79,13 @@ struct Buffers {
     const std::size_t size = end - begin;
     return {std::span(parameters).subspan(begin, size),
             std::span(gradients).subspan(begin, size),
-            {std::span(state[0]).subspan(begin, size), std::span(state[1]).subspan(begin, size)}};
+            {std::span(state[0]).subspan(begin, size), std::span(state[1]).subspan(begin, size),
+             std::span(state[2]).subspan(begin, size)}};
   }
   FlatSlice<T> whole() { return slice(0, parameters.size()); }
 
   std::vector<T> parameters, gradients;
-  std::array<std::vector<T>, 2> state;
+  std::array<std::vector<T>, 3> state;
 };
 
 template <typename T>
