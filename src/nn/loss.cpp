@@ -1,24 +1,105 @@
 #include "kolo/nn/loss.h"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/suggest.h"
 
 namespace kolo {
 
+namespace {
+
+namespace functional = torch::nn::functional;
+
+struct LossName {
+  std::string_view name;
+  LossKind kind;
+};
+
+constexpr std::array<LossName, 5> loss_names = {
+    {{"cross_entropy", LossKind::cross_entropy},
+     {"categorical_crossentropy", LossKind::cross_entropy},
+     {"sparse_categorical_crossentropy", LossKind::cross_entropy},
+     {"binary_cross_entropy", LossKind::binary_cross_entropy},
+     {"binary_crossentropy", LossKind::binary_cross_entropy}}};
+
+std::string shape_of(const torch::Tensor& tensor) {
+  return fmt::format("[{}] of {}", fmt::join(tensor.sizes().vec(), ", "),
+                     torch::toString(tensor.scalar_type()));
+}
+
+torch::Tensor cross_entropy(const torch::Tensor& outputs, const torch::Tensor& targets,
+                            double smoothing) {
+  const bool logits = outputs.dim() == 2 && outputs.is_floating_point();
+  const bool indices = logits && targets.dim() == 1 && targets.size(0) == outputs.size(0) &&
+                       targets.scalar_type() == torch::kInt64;
+  const bool probabilities =
+      logits && targets.is_floating_point() && targets.sizes() == outputs.sizes();
+  if (!indices && !probabilities) {
+    throw InputError(fmt::format(
+        "loss: cross_entropy of outputs {} and targets {}, expected logits [N, classes] and the "
+        "classes' indices [N] of Long, or probabilities [N, classes]",
+        shape_of(outputs), shape_of(targets)));
+  }
+  if (outputs.size(1) == 1) {
+    throw InputError(
+        "loss: cross_entropy of a network with one output is 0 whatever it puts out; use "
+        "binary_cross_entropy, or as many outputs as there are classes");
+  }
+  return functional::cross_entropy(
+      outputs, targets, functional::CrossEntropyFuncOptions().label_smoothing(smoothing));
+}
+
+torch::Tensor binary_cross_entropy(const torch::Tensor& outputs, const torch::Tensor& targets,
+                                   double smoothing) {
+  const auto is_column = [](const torch::Tensor& tensor) {
+    return tensor.dim() == 1 || (tensor.dim() == 2 && tensor.size(1) == 1);
+  };
+  if (!is_column(outputs) || !is_column(targets) || outputs.numel() != targets.numel()) {
+    throw InputError(
+        fmt::format("loss: binary_cross_entropy of outputs {} and targets {}, expected one logit "
+                    "and one target a sample, [N] or [N, 1]; for a network of several outputs use "
+                    "cross_entropy",
+                    shape_of(outputs), shape_of(targets)));
+  }
+  torch::Tensor soft = targets.to(outputs.scalar_type()).reshape(outputs.sizes());
+  if (smoothing > 0) soft = soft * (1 - smoothing) + smoothing / 2;
+  return functional::binary_cross_entropy_with_logits(outputs, soft);
+}
+
+}  // namespace
+
 LossKind loss_named(const std::string& name) {
-  if (name == "cross_entropy") return LossKind::cross_entropy;
-  throw InputError(fmt::format("loss: unknown loss \"{}\", known is cross_entropy", name));
+  std::vector<std::string> known;
+  for (const LossName& each : loss_names) {
+    if (each.name == name) return each.kind;
+    known.emplace_back(each.name);
+  }
+  const std::string suggestion = nearest(name, known);
+  throw InputError(fmt::format(
+      "loss: unknown loss \"{}\"{}, known are {}", name,
+      suggestion.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", suggestion), join(known)));
+}
+
+LossFunction make_loss(const LossOptions& options) {
+  const double smoothing = options.label_smoothing;
+  if (!(smoothing >= 0 && smoothing < 1)) {
+    throw InputError(
+        fmt::format("loss: label smoothing is {}, expected a number from 0 to below 1", smoothing));
+  }
+  const auto loss = options.kind == LossKind::cross_entropy ? cross_entropy : binary_cross_entropy;
+  return [loss, smoothing](const torch::Tensor& outputs, const torch::Tensor& targets) {
+    return loss(outputs, targets, smoothing);
+  };
 }
 
 LossFunction make_loss(LossKind kind) {
-  switch (kind) {
-    case LossKind::cross_entropy:
-      return [](const torch::Tensor& outputs, const torch::Tensor& targets) {
-        return torch::nn::functional::cross_entropy(outputs, targets);
-      };
-  }
-  throw Error("loss: not a kind of loss");
+  return make_loss(LossOptions{.kind = kind});
 }
 
 }  // namespace kolo

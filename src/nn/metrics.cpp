@@ -1,9 +1,128 @@
 #include "kolo/nn/metrics.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+
 namespace kolo {
 
+namespace {
+
+bool is_one_logit(const torch::Tensor& logits) {
+  return logits.dim() == 1 || (logits.dim() == 2 && logits.size(1) == 1);
+}
+
+// Classes as indices, [N].
+torch::Tensor predicted_classes(const torch::Tensor& logits) {
+  if (is_one_logit(logits)) return logits.flatten().gt(0).to(torch::kInt64);
+  return logits.argmax(1);
+}
+
+torch::Tensor target_classes(const torch::Tensor& logits, const torch::Tensor& targets) {
+  if (is_one_logit(logits) && targets.is_floating_point())
+    return targets.flatten().gt(0.5).to(torch::kInt64);
+  return is_one_logit(logits) ? targets.flatten() : targets;
+}
+
+void require_rows(const torch::Tensor& logits, const torch::Tensor& targets) {
+  const bool fits = is_one_logit(logits)
+                        ? targets.numel() == logits.numel()
+                        : logits.dim() == 2 && targets.dim() == 1 &&
+                              targets.size(0) == logits.size(0) && !targets.is_floating_point();
+  if (fits) return;
+  throw InputError(fmt::format(
+      "metrics: logits [{}] and targets [{}] of {}, expected logits [N, classes] and the classes' "
+      "indices [N], or one logit and one target a sample",
+      fmt::join(logits.sizes().vec(), ", "), fmt::join(targets.sizes().vec(), ", "),
+      torch::toString(targets.scalar_type())));
+}
+
+double share(std::int64_t part, std::int64_t whole) {
+  return whole == 0 ? std::nan("") : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+}  // namespace
+
 std::int64_t count_correct(const torch::Tensor& logits, const torch::Tensor& targets) {
-  return logits.argmax(1).eq(targets).sum().item<std::int64_t>();
+  require_rows(logits, targets);
+  return predicted_classes(logits).eq(target_classes(logits, targets)).sum().item<std::int64_t>();
+}
+
+std::int64_t count_in_top(const torch::Tensor& logits, const torch::Tensor& targets,
+                          std::int64_t k) {
+  if (k < 1) throw InputError(fmt::format("metrics: the top {} classes, expected 1 or more", k));
+  require_rows(logits, targets);
+  if (logits.dim() != 2) throw InputError("metrics: the top classes need logits [N, classes]");
+  const torch::NoGradGuard no_gradient;
+  if (logits.size(0) == 0) return 0;
+  const torch::Tensor own = logits.gather(1, targets.to(torch::kInt64).reshape({-1, 1}));
+  const torch::Tensor larger = logits.gt(own).sum(1);
+  const torch::Tensor finite = logits.isfinite().all(1);
+  return larger.lt(k).logical_and(finite).sum().item<std::int64_t>();
+}
+
+ConfusionMatrix::ConfusionMatrix(std::int64_t classes)
+    : classes_(std::max<std::int64_t>(classes, 2)) {
+  if (classes < 1) {
+    throw InputError(
+        fmt::format("metrics: a confusion matrix of {} classes, expected 1 or more", classes));
+  }
+  counts_.resize(narrow<std::size_t>(checked_multiply(classes_, classes_)));
+}
+
+void ConfusionMatrix::add(const torch::Tensor& logits, const torch::Tensor& targets) {
+  require_rows(logits, targets);
+  const std::int64_t columns = is_one_logit(logits) ? 2 : logits.size(1);
+  if (columns != classes_) {
+    throw InputError(fmt::format("metrics: logits of {} classes for a confusion matrix of {}",
+                                 columns, classes_));
+  }
+  const auto predicted = predicted_classes(logits).cpu();
+  const auto target = target_classes(logits, targets).to(torch::kCPU, torch::kInt64).contiguous();
+  const std::span predictions(predicted.data_ptr<std::int64_t>(),
+                              narrow<std::size_t>(predicted.numel()));
+  const std::span truths(target.data_ptr<std::int64_t>(), predictions.size());
+  for (const std::int64_t truth : truths) {
+    if (truth >= 0 && truth < classes_) continue;
+    throw InputError(
+        fmt::format("metrics: target {}, expected a class from 0 to {}", truth, classes_ - 1));
+  }
+  for (std::size_t sample = 0; sample < truths.size(); ++sample)
+    ++counts_[static_cast<std::size_t>(truths[sample] * classes_ + predictions[sample])];
+}
+
+void ConfusionMatrix::merge(const ConfusionMatrix& other) {
+  if (other.classes_ != classes_) {
+    throw Error(fmt::format("metrics: adding a confusion matrix of {} classes to one of {}",
+                            other.classes_, classes_));
+  }
+  std::transform(counts_.begin(), counts_.end(), other.counts_.begin(), counts_.begin(),
+                 std::plus<>());
+}
+
+std::int64_t ConfusionMatrix::samples() const {
+  return std::accumulate(counts_.begin(), counts_.end(), std::int64_t{0});
+}
+
+double ConfusionMatrix::accuracy() const {
+  std::int64_t correct = 0;
+  for (std::size_t at = 0; at < counts_.size(); at += static_cast<std::size_t>(classes_) + 1)
+    correct += counts_[at];
+  return share(correct, samples());
+}
+
+std::vector<double> ConfusionMatrix::accuracy_by_class() const {
+  std::vector<double> result;
+  for (std::int64_t target = 0; target < classes_; ++target) {
+    const auto row = counts_.begin() + target * classes_;
+    result.push_back(share(row[target], std::accumulate(row, row + classes_, std::int64_t{0})));
+  }
+  return result;
 }
 
 }  // namespace kolo

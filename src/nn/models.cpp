@@ -7,13 +7,23 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
-#include "nn/mnist.h"
+#include "kolo/nn/torchscript.h"
+#include "nn/models/cnn.h"
+#include "nn/models/mnist.h"
+#include "nn/models/resnet.h"
 
 namespace kolo {
 
 namespace {
 
-void check_options(const std::string& name, const ModelOptions& options) {
+void check_fraction(const std::string& model, const char* option, std::optional<double> value) {
+  if (value && !(*value >= 0 && *value < 1)) {
+    throw InputError(fmt::format("model {}: {} is {}, expected a number from 0 to below 1", model,
+                                 option, *value));
+  }
+}
+
+void check_ranges(const std::string& name, const ModelOptions& options) {
   const auto& shape = options.input_shape;
   const auto positive = [](std::int64_t length) { return length > 0; };
   if (shape.empty() || !std::all_of(shape.begin(), shape.end(), positive)) {
@@ -25,9 +35,26 @@ void check_options(const std::string& name, const ModelOptions& options) {
     throw InputError(
         fmt::format("model {}: {} classes, expected 1 or more", name, options.classes));
   }
-  if (options.dropout && !(*options.dropout >= 0 && *options.dropout < 1)) {
-    throw InputError(fmt::format("model {}: dropout is {}, expected a number from 0 to below 1",
-                                 name, *options.dropout));
+  check_fraction(name, "dropout", options.dropout);
+  check_fraction(name, "the batch norms' momentum", options.batch_norm_momentum);
+}
+
+// A choice that a model doesn't have would be made in vain.
+void check_choices(const ModelDescription& model, const ModelOptions& options) {
+  if (!model.has_dropout && options.dropout.value_or(0) > 0) {
+    throw InputError(fmt::format("model {}: dropout is {}, but the model has no dropout layers",
+                                 model.name, *options.dropout));
+  }
+  if (!model.has_batch_norm && options.batch_norm_momentum) {
+    throw InputError(fmt::format(
+        "model {}: the batch norms' momentum is {}, but it can't be set: either the model has no "
+        "batch norms or it brings its own",
+        model.name, *options.batch_norm_momentum));
+  }
+  if (model.reads_file == options.file.empty()) {
+    throw InputError(fmt::format("model {}: {}", model.name,
+                                 model.reads_file ? "is read from a file; name it"
+                                                  : "is not read from a file, but one is named"));
   }
 }
 
@@ -59,20 +86,49 @@ const ModelDescription& ModelCatalogue::find(const std::string& name) const {
 std::shared_ptr<Network> ModelCatalogue::make(const std::string& name,
                                               const ModelOptions& options) const {
   const ModelDescription& description = find(name);
-  check_options(name, options);
+  check_ranges(name, options);
+  check_choices(description, options);
   return description.make(options);
 }
 
 ModelCatalogue built_in_models() {
   ModelCatalogue catalogue;
-  catalogue.add({"mnist_net",
-                 "two 5x5 convolutions (10, 20), channel dropout, linear 50; 22 thousand "
-                 "parameters on MNIST",
-                 make_mnist_net});
-  catalogue.add({"mnist_cnn",
-                 "two 3x3 convolutions (32, 64), dropout, linear 128; 1.2 million parameters on "
-                 "MNIST",
-                 make_mnist_cnn});
+  catalogue.add({.name = "mnist_net",
+                 .description = "two 5x5 convolutions (10, 20), channel dropout, linear 50; 22 "
+                                "thousand parameters on MNIST",
+                 .make = make_mnist_net,
+                 .has_batch_norm = false});
+  catalogue.add({.name = "mnist_cnn",
+                 .description = "two 3x3 convolutions (32, 64), dropout, linear 128; 1.2 million "
+                                "parameters on MNIST",
+                 .make = make_mnist_cnn,
+                 .has_batch_norm = false});
+  catalogue.add({.name = "cnn",
+                 .description = "three 3x3 convolutions (16, 32, 64) with pooling, linear 128; 156 "
+                                "thousand parameters on CIFAR-10",
+                 .make = make_cnn,
+                 .has_batch_norm = false});
+  catalogue.add({.name = "resnet_small",
+                 .description = "residual network of 26 layers for small images; 7.7 million "
+                                "parameters on CIFAR-10",
+                 .make = make_resnet_small,
+                 .has_dropout = false});
+  catalogue.add({.name = "resnet34",
+                 .description = "ResNet-34, basic blocks; 21.8 million parameters on ImageNet",
+                 .make = make_resnet34,
+                 .has_dropout = false});
+  catalogue.add({.name = "resnet50",
+                 .description = "ResNet-50 as Keras has it; 25.6 million parameters on ImageNet",
+                 .make = make_resnet50,
+                 .has_dropout = false});
+  catalogue.add({.name = "torchscript",
+                 .description = "a scripted PyTorch classifier from a file",
+                 .make = [](const ModelOptions& options) -> std::shared_ptr<Network> {
+                   return make_torchscript_network(options.file, options);
+                 },
+                 .has_dropout = false,
+                 .has_batch_norm = false,
+                 .reads_file = true});
   return catalogue;
 }
 

@@ -26,7 +26,7 @@ TEST(Loss, CrossEntropyIsTheMeanNegativeLogarithm) {
 
 TEST(Loss, UnknownNamesAreInputErrors) {
   EXPECT_THAT(testing::message_of<InputError>([] { (void)loss_named("hinge"); }),
-              ::testing::HasSubstr("unknown loss \"hinge\", known is cross_entropy"));
+              ::testing::HasSubstr("unknown loss \"hinge\", known are cross_entropy"));
 }
 
 TEST(CountCorrect, ComparesTheLargestLogitWithTheTarget) {

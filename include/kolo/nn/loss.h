@@ -7,9 +7,18 @@
 
 namespace kolo {
 
-enum class LossKind { cross_entropy };
+enum class LossKind { cross_entropy, binary_cross_entropy };
 
-// The loss of that name, "cross_entropy"; InputError for any other.
+struct LossOptions {
+  LossKind kind = LossKind::cross_entropy;
+  // From 0 to below 1: the share of a target that goes to all classes alike (Szegedy et al.,
+  // arXiv:1512.00567), as Keras has it.
+  double label_smoothing = 0;
+};
+
+// The loss of that name: "cross_entropy", also called "categorical_crossentropy" and
+// "sparse_categorical_crossentropy", or "binary_cross_entropy", also called "binary_crossentropy".
+// InputError for any other.
 [[nodiscard]] LossKind loss_named(const std::string& name);
 
 // The mean loss over a batch, a scalar to call backward() on, from a network's outputs and the
@@ -17,8 +26,16 @@ enum class LossKind { cross_entropy };
 using LossFunction =
     std::function<torch::Tensor(const torch::Tensor& outputs, const torch::Tensor& targets)>;
 
-// cross_entropy: outputs are logits [N, classes], targets the classes' indices [N], int64; the mean
-// of -log(softmax(logits)[target]).
+// cross_entropy: outputs are logits [N, classes]; targets the classes' indices [N], int64, or the
+// classes' probabilities [N, classes], floating. The mean of -sum(target log(softmax(logits))).
+//
+// binary_cross_entropy: outputs are one logit a sample, [N, 1] or [N]; targets 0, 1 or a
+// probability between them, integer or floating, [N] or [N, 1]. The mean of -target log(p) -
+// (1 - target) log(1 - p), p = sigmoid(logit).
+//
+// InputError for a smoothing out of range. The function made throws InputError for outputs or
+// targets of another shape than these.
+[[nodiscard]] LossFunction make_loss(const LossOptions& options);
 [[nodiscard]] LossFunction make_loss(LossKind kind);
 
 }  // namespace kolo

@@ -1,14 +1,58 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include <torch/torch.h>
 
+// Counts that ranks can add up. Nothing here records for backward; everything waits for the device
+// when the tensors aren't on the CPU.
 namespace kolo {
 
-// How many samples of a batch have their largest logit at the target (top-1); of equal logits the
-// one that torch's argmax takes counts. logits [N, classes], targets [N], int64. Records nothing
-// for backward; waits for the device when the tensors aren't on the CPU.
+// How many samples of a batch a classifier gets right. Logits [N, classes] and targets [N], int64:
+// those with their largest logit at the target (top-1); of equal logits the one that torch's argmax
+// takes counts. One logit a sample, [N, 1] or [N], and targets 0 and 1, integer or floating, [N] or
+// [N, 1]: those with a logit above 0 exactly where the target is above 1/2.
 [[nodiscard]] std::int64_t count_correct(const torch::Tensor& logits, const torch::Tensor& targets);
+
+// How many samples have their target among the k largest logits, which means that fewer than k
+// logits are larger than the target's: of equal logits all are in, as Keras counts. A sample with a
+// logit that isn't finite doesn't count. logits [N, classes], targets [N], int64; k at least 1, and
+// with k of classes or more every sample counts.
+[[nodiscard]] std::int64_t count_in_top(const torch::Tensor& logits, const torch::Tensor& targets,
+                                        std::int64_t k);
+
+// How often samples of each class were taken for each class. The matrix of several ranks is the sum
+// of theirs: all-reduce counts().
+class ConfusionMatrix {
+ public:
+  // InputError for less than one class. One class stands for a network of one logit, which tells
+  // two classes apart.
+  explicit ConfusionMatrix(std::int64_t classes);
+
+  // Adds a batch, classified as count_correct does it. InputError for a target that is no class, or
+  // other shapes.
+  void add(const torch::Tensor& logits, const torch::Tensor& targets);
+  // Adds what another matrix has counted; Error when it is of another size.
+  void merge(const ConfusionMatrix& other);
+
+  // At least 2.
+  [[nodiscard]] std::int64_t classes() const { return classes_; }
+  // Row by row: how often samples of class `target` were taken for `predicted` is at
+  // target * classes() + predicted.
+  [[nodiscard]] std::span<const std::int64_t> counts() const { return counts_; }
+  [[nodiscard]] std::span<std::int64_t> counts() { return counts_; }
+
+  [[nodiscard]] std::int64_t samples() const;
+  // The share of samples on the diagonal; not a number without samples.
+  [[nodiscard]] double accuracy() const;
+  // Of each class's samples the share taken for that class; not a number for a class without any.
+  [[nodiscard]] std::vector<double> accuracy_by_class() const;
+
+ private:
+  std::int64_t classes_;
+  std::vector<std::int64_t> counts_;
+};
 
 }  // namespace kolo

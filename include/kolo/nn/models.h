@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -12,12 +13,18 @@
 
 namespace kolo {
 
-// What a model is made for and the choices that every model understands.
+// What a model is made for and the choices that models share. A choice that a model doesn't have is
+// an InputError when it is given (see ModelDescription).
 struct ModelOptions {
   std::vector<std::int64_t> input_shape;  // of one sample, without the batch: images are C, H, W
   std::int64_t classes = 0;               // the length of the output
   // Of every dropout layer, from 0 to below 1; the model's own probabilities when not given.
   std::optional<double> dropout = std::nullopt;
+  // Of every batch norm, in Keras's sense, from 0 to below 1: running = momentum running + (1 -
+  // momentum) batch, which torch calls a momentum of 1 - momentum. The model's own when not given.
+  std::optional<double> batch_norm_momentum = std::nullopt;
+  // What the model is read from, for models that are.
+  std::filesystem::path file = {};
 };
 
 // A model under its name in configurations.
@@ -28,6 +35,10 @@ struct ModelDescription {
   // generator: the same ones after the same torch::manual_seed. Gets options that are in range;
   // throws InputError when the model can't work on the input's shape.
   std::function<std::shared_ptr<Network>(const ModelOptions&)> make;
+  // Which of the options it has; a dropout of 0 suits a model without dropout, too.
+  bool has_dropout = true;
+  bool has_batch_norm = true;
+  bool reads_file = false;
 };
 
 // Models by name. An ordinary value: who wants models of their own adds them to a copy of
@@ -50,7 +61,9 @@ class ModelCatalogue {
   std::vector<ModelDescription> entries_;
 };
 
-// mnist_net and mnist_cnn, the MNIST networks of the ALCF tutorial on distributed deep learning.
+// mnist_net and mnist_cnn, the MNIST networks of the ALCF tutorial on distributed deep learning;
+// cnn, resnet_small and resnet50 as the NERSC tutorial on deep learning at scale has them in Keras;
+// resnet34; torchscript, a scripted PyTorch module from a file.
 [[nodiscard]] ModelCatalogue built_in_models();
 
 // built_in_models().make(name, options)

@@ -1,35 +1,11 @@
-#include "nn/mnist.h"
-
-#include <algorithm>
-#include <string_view>
-
-#include <fmt/format.h>
+#include "nn/models/mnist.h"
 
 #include "kolo/base/checked.h"
-#include "kolo/base/error.h"
+#include "nn/models/image_input.h"
 
 namespace kolo {
 
 namespace {
-
-// The channels of the input, which must be an image of at least minimum x minimum pixels.
-std::int64_t channels_of(const ModelOptions& options, std::string_view model,
-                         std::int64_t minimum) {
-  const auto& shape = options.input_shape;
-  if (shape.size() != 3) {
-    throw InputError(
-        fmt::format("model {}: the input's shape is [{}], expected an image: channels, height, "
-                    "width",
-                    model, fmt::join(shape.begin(), shape.end(), ", ")));
-  }
-  if (std::min(shape[1], shape[2]) < minimum) {
-    throw InputError(
-        fmt::format("model {}: images of {}x{} pixels are too small, expected at "
-                    "least {}x{}",
-                    model, shape[1], shape[2], minimum, minimum));
-  }
-  return shape[0];
-}
 
 // The elements left for the linear layers: `channels` of the input's size after `reduce`, which
 // maps a height or width.

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+
+#include <torch/torch.h>
+
+// Layers with the initialisation that the networks of the Keras tutorials have.
+namespace kolo {
+
+struct ConvolutionShape {
+  std::int64_t inputs = 0;  // channels
+  std::int64_t outputs = 0;
+  std::int64_t kernel = 1;  // height and width
+  std::int64_t stride = 1;
+  bool bias = true;
+};
+
+// A convolution padded by kernel / 2 on every side, its bias zero, its weights not yet initialised.
+// With an odd kernel and stride 1 that is Keras's padding 'same'.
+[[nodiscard]] torch::nn::Conv2d padded_convolution(const ConvolutionShape& shape);
+
+// A fully connected layer: glorot_uniform weights, zero bias.
+[[nodiscard]] torch::nn::Linear dense(std::int64_t inputs, std::int64_t outputs);
+
+struct BatchNormSettings {
+  double momentum = 0.99;  // in Keras's sense
+  double epsilon = 1e-3;
+};
+
+[[nodiscard]] torch::nn::BatchNorm2d batch_norm(std::int64_t channels,
+                                                const BatchNormSettings& settings);
+
+}  // namespace kolo
