@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "kolo/data/image_decoder.h"
+
+namespace kolo::images {
+
+struct ImageSize {
+  std::int64_t height = 0, width = 0;
+};
+
+// An image being decoded, row by row from the top. What goes wrong is an InputError that says why,
+// without the file.
+class ImageRows {
+ public:
+  virtual ~ImageRows() = default;
+  [[nodiscard]] const ImageSize& size() const { return size_; }
+  // How much of that is image: a decoder that reduces leaves part of the last row and column empty.
+  [[nodiscard]] virtual double filled_height() const { return static_cast<double>(size_.height); }
+  [[nodiscard]] virtual double filled_width() const { return static_cast<double>(size_.width); }
+  // Writes the next row: width pixels of red, green, blue and a byte without meaning. At most
+  // `height` calls.
+  virtual void read(std::uint8_t* row) = 0;
+
+ protected:
+  ImageSize size_;
+};
+
+// Each reads no more than the header. The bytes must outlive what is returned.
+//
+// `wanted`: the decoder may make the image smaller, but not less than this; a size of 0 x 0 stands
+// for the whole.
+[[nodiscard]] std::unique_ptr<ImageRows> open_jpeg(std::span<const std::byte> file,
+                                                   const ImageSize& wanted,
+                                                   const ImageLimits& limits);
+[[nodiscard]] std::unique_ptr<ImageRows> open_png(std::span<const std::byte> file,
+                                                  const ImageLimits& limits);
+[[nodiscard]] std::unique_ptr<ImageRows> open_bmp(std::span<const std::byte> file,
+                                                  const ImageLimits& limits);
+[[nodiscard]] std::unique_ptr<ImageRows> open_ppm(std::span<const std::byte> file,
+                                                  const ImageLimits& limits);
+
+// InputError unless the size is at least 1 x 1 and within the limits.
+void check_size(std::int64_t height, std::int64_t width, const ImageLimits& limits);
+
+}  // namespace kolo::images

@@ -1,0 +1,153 @@
+#include <cstdio>  // jpeglib.h needs it
+
+#include <jpeglib.h>
+
+#include <jerror.h>
+
+#include <array>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "data/images/image_rows.h"
+#include "data/images/library_guard.h"
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+
+namespace kolo::images {
+
+namespace {
+
+struct JpegErrors {
+  jpeg_error_mgr manager;  // first: libjpeg hands out its address
+  FailurePlace failure;
+};
+
+// Warnings about data that decodes all the same; all others mean that pixels are made up.
+bool is_harmless(int message_code) {
+  return message_code == JWRN_EXTRANEOUS_DATA || message_code == JWRN_JFIF_MAJOR ||
+         message_code == JWRN_ADOBE_XFORM;
+}
+
+// A few hundred bytes can make a decoder go over a large image thousands of times.
+constexpr int most_scans = 200;
+
+extern "C" {
+[[noreturn]] static void fail_jpeg(j_common_ptr jpeg) {
+  auto* errors = reinterpret_cast<JpegErrors*>(jpeg->err);
+  static_assert(std::tuple_size_v<decltype(errors->failure.message)> >= JMSG_LENGTH_MAX);
+  jpeg->err->format_message(jpeg, errors->failure.message.data());
+  std::longjmp(errors->failure.place, 1);
+}
+
+static void note_jpeg_message(j_common_ptr jpeg, int level) {
+  if (level < 0 && !is_harmless(jpeg->err->msg_code)) fail_jpeg(jpeg);
+}
+
+static void count_jpeg_scans(j_common_ptr jpeg) {
+  if (reinterpret_cast<j_decompress_ptr>(jpeg)->input_scan_number <= most_scans) return;
+  auto* errors = reinterpret_cast<JpegErrors*>(jpeg->err);
+  std::snprintf(errors->failure.message.data(), errors->failure.message.size(),
+                "more than %d scans", most_scans);
+  std::longjmp(errors->failure.place, 1);
+}
+}
+
+// libjpeg's state; freed however far it came.
+struct Decompressor {
+  Decompressor() {
+    jpeg.err = jpeg_std_error(&errors.manager);
+    errors.manager.error_exit = fail_jpeg;
+    errors.manager.emit_message = note_jpeg_message;
+    progress.progress_monitor = count_jpeg_scans;
+  }
+  Decompressor(const Decompressor&) = delete;
+  Decompressor& operator=(const Decompressor&) = delete;
+  ~Decompressor() { jpeg_destroy_decompress(&jpeg); }
+
+  template <typename Call>
+  void run(const Call& call) {
+    if (!guarded(errors.failure, call)) throw InputError(errors.failure.message.data());
+  }
+
+  jpeg_decompress_struct jpeg{};
+  JpegErrors errors{};
+  jpeg_progress_mgr progress{};
+};
+
+// The smallest scale, in eighths, at which nothing is less than wanted. libjpeg can do all of 1 to
+// 16, but has vector code for these only: 5/8 takes longer than 8/8.
+unsigned scale_in_eighths(const ImageSize& size, const ImageSize& wanted) {
+  const auto scaled = [](std::int64_t length, std::int64_t scale) {
+    return (length * scale + 7) / 8;
+  };
+  if (wanted.height > 0 && wanted.width > 0) {
+    for (const unsigned scale : {1U, 2U, 4U}) {
+      if (scaled(size.height, scale) >= wanted.height && scaled(size.width, scale) >= wanted.width)
+        return scale;
+    }
+  }
+  return 8;
+}
+
+class JpegRows final : public ImageRows {
+ public:
+  JpegRows(std::span<const std::byte> file, const ImageSize& wanted, const ImageLimits& limits) {
+    auto& jpeg = decompressor_.jpeg;
+    decompressor_.run([&] {
+      jpeg_create_decompress(&jpeg);
+      jpeg_mem_src(&jpeg, reinterpret_cast<const unsigned char*>(file.data()), file.size());
+      jpeg_read_header(&jpeg, TRUE);
+    });
+    const ImageSize full{jpeg.image_height, jpeg.image_width};
+    check_size(full.height, full.width, limits);
+    jpeg.progress = &decompressor_.progress;
+    jpeg.mem->max_memory_to_use = narrow<long>(limits.most_memory);
+    jpeg.scale_num = scale_in_eighths(full, wanted);
+    jpeg.scale_denom = 8;
+    is_cmyk_ = jpeg.jpeg_color_space == JCS_CMYK || jpeg.jpeg_color_space == JCS_YCCK;
+    is_inverted_ = jpeg.saw_Adobe_marker != 0;
+    jpeg.out_color_space = is_cmyk_ ? JCS_CMYK : JCS_EXT_RGBX;
+    decompressor_.run([&] { jpeg_start_decompress(&jpeg); });
+    size_ = {jpeg.output_height, jpeg.output_width};
+  }
+
+  [[nodiscard]] double filled_height() const override {
+    return decompressor_.jpeg.image_height * reduction();
+  }
+  [[nodiscard]] double filled_width() const override {
+    return decompressor_.jpeg.image_width * reduction();
+  }
+
+  void read(std::uint8_t* row) override {
+    decompressor_.run([&] { jpeg_read_scanlines(&decompressor_.jpeg, &row, 1); });
+    if (is_cmyk_) convert_cmyk(row);
+  }
+
+ private:
+  [[nodiscard]] double reduction() const { return decompressor_.jpeg.scale_num / 8.; }
+
+  // Adobe's programs store ink upside down, 255 for none, and mark their files.
+  void convert_cmyk(std::uint8_t* row) const {
+    const unsigned flip = is_inverted_ ? 0 : 255;
+    for (std::int64_t x = 0; x < size_.width; ++x, row += 4) {
+      const unsigned light = row[3] ^ flip;
+      for (int c = 0; c < 3; ++c) {
+        row[c] = static_cast<std::uint8_t>(((row[c] ^ flip) * light + 127) / 255);
+      }
+    }
+  }
+
+  Decompressor decompressor_;
+  bool is_cmyk_ = false;
+  bool is_inverted_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<ImageRows> open_jpeg(std::span<const std::byte> file, const ImageSize& wanted,
+                                     const ImageLimits& limits) {
+  return std::make_unique<JpegRows>(file, wanted, limits);
+}
+
+}  // namespace kolo::images
