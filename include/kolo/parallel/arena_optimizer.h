@@ -14,8 +14,10 @@ namespace kolo {
 
 // A fused optimizer over an arena, with its state in buffers of the same layout. It works bucket by
 // bucket, so that a bucket whose gradients have arrived is updated while later ones are still on
-// the wire. Parameters of float32 or float64. Its state is laid out by the arena's plan: Error when
-// that has changed since (see ReducerOptions::rebuild_buckets).
+// the wire; parameter by parameter where the optimizer needs whole ones (a bucket has all of each),
+// and biases and batch norm's parameters, those of one dimension or none, apart where it treats
+// them in another way. Parameters of float32 or float64. Its state is laid out by the arena's plan:
+// Error when that has changed since (see ReducerOptions::rebuild_buckets).
 class ArenaOptimizer {
  public:
   // A view of one parameter's part of the state, named "<parameter>.<state>", for example

@@ -30,6 +30,8 @@ class ShardedArenaOptimizer {
  public:
   using NamedState = ArenaOptimizer::NamedState;
 
+  // InputError for an optimizer that needs whole parameters (FlatOptimizer::is_layerwise): LARS and
+  // LAMB.
   ShardedArenaOptimizer(Communicator communicator, std::shared_ptr<const ParameterArena> arena,
                         std::shared_ptr<const FlatOptimizer> optimizer);
 

@@ -3,14 +3,15 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "parallel/optimizers/bucket_runs.h"
 
 namespace kolo {
 
 namespace {
 
 template <typename T>
-std::span<T> span_of(const torch::Tensor& flat) {
-  return {flat.data_ptr<T>(), static_cast<std::size_t>(flat.numel())};
+std::span<T> span_of(const torch::Tensor& flat, const parallel::BucketRun& run) {
+  return {flat.data_ptr<T>() + run.offset, static_cast<std::size_t>(run.count)};
 }
 
 }  // namespace
@@ -26,6 +27,9 @@ ArenaOptimizer::ArenaOptimizer(std::shared_ptr<const ParameterArena> arena,
   }
   for (std::size_t slot = 0; slot < optimizer_->state_names().size(); ++slot) {
     state_.push_back(arena_->allocate_like_parameters());
+    const double initial = optimizer_->initial_state(slot);
+    if (initial == 0) continue;  // as it is
+    for (const torch::Tensor& flat : state_.back()) flat.fill_(initial);
   }
 }
 
@@ -47,12 +51,18 @@ void ArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64
 
 template <typename T>
 void ArenaOptimizer::update_typed(std::size_t bucket, double learning_rate, std::int64_t step) {
-  FlatSlice<T> slice;
-  slice.parameters = span_of<T>(arena_->flat_parameters(bucket));
-  slice.gradients = span_of<T>(arena_->flat_gradients(bucket));
-  for (std::size_t slot = 0; slot < state_.size(); ++slot)
-    slice.state[slot] = span_of<T>(state_[slot][bucket]);
-  optimizer_->update(slice, learning_rate, step);
+  const torch::Tensor& parameters = arena_->flat_parameters(bucket);
+  const torch::Tensor& gradients = arena_->flat_gradients(bucket);
+  for (const auto& run :
+       parallel::runs_of(arena_->plan(), bucket, *optimizer_, 0, parameters.numel())) {
+    FlatSlice<T> slice;
+    slice.parameters = span_of<T>(parameters, run);
+    slice.gradients = span_of<T>(gradients, run);
+    for (std::size_t slot = 0; slot < state_.size(); ++slot)
+      slice.state[slot] = span_of<T>(state_[slot][bucket], run);
+    slice.is_vector = run.is_vector;
+    optimizer_->update(slice, learning_rate, step);
+  }
 }
 
 std::vector<ArenaOptimizer::NamedState> ArenaOptimizer::named_state() const {

@@ -10,6 +10,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/tensor_collectives.h"
+#include "parallel/optimizers/bucket_runs.h"
 #include "parallel/optimizers/flat_kernels.h"
 #include "parallel/optimizers/shards.h"
 
@@ -67,6 +68,12 @@ ShardedArenaOptimizer::ShardedArenaOptimizer(Communicator communicator,
       arena_(std::move(arena)),
       version_(arena_->version()),
       optimizer_(std::move(optimizer)) {
+  if (optimizer_->is_layerwise()) {
+    throw InputError(fmt::format(
+        "parallel: {0} can't be sharded: it needs norms over whole parameters, of which a rank "
+        "would have a part only; train with {0} unsharded, or shard another optimizer",
+        optimizer_->name()));
+  }
   for (const auto& parameter : arena_->plan().parameters) {
     if (parameter.type == DataType::float32 || parameter.type == DataType::float64) continue;
     throw Error(
@@ -74,11 +81,12 @@ ShardedArenaOptimizer::ShardedArenaOptimizer(Communicator communicator,
                     parameter.describe(), optimizer_->name()));
   }
   state_.resize(optimizer_->state_names().size());
-  for (auto& buckets : state_) {
+  for (std::size_t slot = 0; slot < state_.size(); ++slot) {
     for (const Bucket& bucket : arena_->plan().buckets) {
       const Shards shards(bucket.count, communicator_.size());
-      buckets.push_back(
-          torch::zeros({shards.part + shards.left_over()}, scalar_type_of(bucket.type)));
+      state_[slot].push_back(torch::full({shards.part + shards.left_over()},
+                                         optimizer_->initial_state(slot),
+                                         scalar_type_of(bucket.type)));
     }
   }
 }
@@ -149,19 +157,26 @@ void ShardedArenaOptimizer::update(std::size_t bucket, double learning_rate, std
 template <typename T>
 void ShardedArenaOptimizer::update_typed(std::size_t bucket, double learning_rate,
                                          std::int64_t step) const {
-  const auto parameters = owned(arena_->flat_parameters(bucket));
-  const auto gradients = owned(arena_->flat_gradients(bucket));
-  std::int64_t offset = 0;
-  for (std::size_t piece = 0; piece < parameters.size(); ++piece) {
-    FlatSlice<T> slice;
-    slice.parameters = span_of<T>(parameters[piece]);
-    slice.gradients = span_of<T>(gradients[piece]);
-    const auto count = parameters[piece].numel();
-    for (std::size_t slot = 0; slot < state_.size(); ++slot)
-      slice.state[slot] = span_of<T>(state_[slot][bucket].narrow(0, offset, count));
-    optimizer_->update(slice, learning_rate, step);
-    offset += count;
-  }
+  const torch::Tensor& parameters = arena_->flat_parameters(bucket);
+  const torch::Tensor& gradients = arena_->flat_gradients(bucket);
+  const Shards shards(parameters.numel(), communicator_.size());
+  // `skipped` elements of the bucket lie before those that this rank has state for.
+  const auto update_between = [&](std::int64_t begin, std::int64_t end, std::int64_t skipped) {
+    for (const auto& run : parallel::runs_of(arena_->plan(), bucket, *optimizer_, begin, end)) {
+      FlatSlice<T> slice;
+      slice.parameters = span_of<T>(parameters.narrow(0, run.offset, run.count));
+      slice.gradients = span_of<T>(gradients.narrow(0, run.offset, run.count));
+      for (std::size_t slot = 0; slot < state_.size(); ++slot) {
+        slice.state[slot] =
+            span_of<T>(state_[slot][bucket].narrow(0, run.offset - skipped, run.count));
+      }
+      slice.is_vector = run.is_vector;
+      optimizer_->update(slice, learning_rate, step);
+    }
+  };
+  const std::int64_t begin = communicator_.rank() * shards.part;
+  update_between(begin, begin + shards.part, begin);
+  update_between(shards.remainder, shards.count, shards.remainder - shards.part);
 }
 
 void ShardedArenaOptimizer::finish() {
