@@ -1,6 +1,5 @@
 #include "optim/layerwise_kernels.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -31,7 +30,7 @@ inline double total_of(Strands& sums) {
 }
 
 template <typename T>
-inline double sum_of_squares(const T* __restrict values, std::size_t size) {
+inline double sum_of_squares_loop(const T* __restrict values, std::size_t size) {
   Strands sums{};
   std::size_t i = 0;
   for (; i + strands <= size; i += strands) add_squares(sums, values + i);
@@ -70,40 +69,15 @@ inline T lamb_direction(T parameter, T mean, T mean_square, const LambConstants<
          c.weight_decay * parameter;
 }
 
-// Block by block, so that the directions need not be kept: in a block they lie in the nearest
-// cache, from where their squares are added up.
 template <typename T>
-inline SquareSums lamb_moments_loop(const T* __restrict parameters, const T* __restrict gradients,
-                                    T* __restrict mean, T* __restrict mean_square, std::size_t size,
-                                    LambConstants<T> c) {
-  constexpr std::size_t block = 64 * strands;
-  std::array<T, block> directions;
-  Strands parameter_sums{}, direction_sums{};
-  std::array<T, strands> rest;
-  for (std::size_t begin = 0; begin < size; begin += block) {
-    const std::size_t count = std::min(block, size - begin);
-    for (std::size_t i = 0; i < count; ++i) {
-      const T gradient = gradients[begin + i];
-      const T first = c.beta1 * mean[begin + i] + c.one_minus_beta1 * gradient;
-      const T second = c.beta2 * mean_square[begin + i] + c.one_minus_beta2 * gradient * gradient;
-      mean[begin + i] = first;
-      mean_square[begin + i] = second;
-      directions[i] = lamb_direction(parameters[begin + i], first, second, c);
-    }
-    std::size_t i = 0;
-    for (; i + strands <= count; i += strands) {
-      add_squares(parameter_sums, parameters + begin + i);
-      add_squares(direction_sums, directions.data() + i);
-    }
-    if (i == count) continue;
-    rest.fill(0);
-    std::copy(parameters + begin + i, parameters + begin + count, rest.begin());
-    add_squares(parameter_sums, rest.data());
-    rest.fill(0);
-    std::copy(directions.data() + i, directions.data() + count, rest.begin());
-    add_squares(direction_sums, rest.data());
+inline void lamb_directions_loop(const T* __restrict parameters, const T* __restrict gradients,
+                                 T* __restrict mean, T* __restrict mean_square,
+                                 T* __restrict directions, std::size_t size, LambConstants<T> c) {
+  for (std::size_t i = 0; i < size; ++i) {
+    mean[i] = c.beta1 * mean[i] + c.one_minus_beta1 * gradients[i];
+    mean_square[i] = c.beta2 * mean_square[i] + c.one_minus_beta2 * gradients[i] * gradients[i];
+    directions[i] = lamb_direction(parameters[i], mean[i], mean_square[i], c);
   }
-  return {total_of(parameter_sums), total_of(direction_sums)};
 }
 
 template <typename T>
@@ -117,13 +91,13 @@ inline void lamb_step_loop(T* __restrict parameters, const T* __restrict mean,
 }  // namespace
 
 KOLO_VECTORIZE
-SquareSums square_sums(const float* parameters, const float* gradients, std::size_t size) {
-  return {sum_of_squares(parameters, size), sum_of_squares(gradients, size)};
+double sum_of_squares(const float* values, std::size_t size) {
+  return sum_of_squares_loop(values, size);
 }
 
 KOLO_VECTORIZE
-SquareSums square_sums(const double* parameters, const double* gradients, std::size_t size) {
-  return {sum_of_squares(parameters, size), sum_of_squares(gradients, size)};
+double sum_of_squares(const double* values, std::size_t size) {
+  return sum_of_squares_loop(values, size);
 }
 
 KOLO_VECTORIZE
@@ -139,17 +113,17 @@ void lars(double* parameters, const double* gradients, double* momentum, std::si
 }
 
 KOLO_VECTORIZE
-SquareSums lamb_moments(const float* parameters, const float* gradients, float* mean,
-                        float* mean_square, std::size_t size,
-                        const LambConstants<float>& constants) {
-  return lamb_moments_loop(parameters, gradients, mean, mean_square, size, constants);
+void lamb_directions(const float* parameters, const float* gradients, float* mean,
+                     float* mean_square, float* directions, std::size_t size,
+                     const LambConstants<float>& constants) {
+  lamb_directions_loop(parameters, gradients, mean, mean_square, directions, size, constants);
 }
 
 KOLO_VECTORIZE
-SquareSums lamb_moments(const double* parameters, const double* gradients, double* mean,
-                        double* mean_square, std::size_t size,
-                        const LambConstants<double>& constants) {
-  return lamb_moments_loop(parameters, gradients, mean, mean_square, size, constants);
+void lamb_directions(const double* parameters, const double* gradients, double* mean,
+                     double* mean_square, double* directions, std::size_t size,
+                     const LambConstants<double>& constants) {
+  lamb_directions_loop(parameters, gradients, mean, mean_square, directions, size, constants);
 }
 
 KOLO_VECTORIZE

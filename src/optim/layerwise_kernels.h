@@ -5,12 +5,6 @@
 // The loops of LARS and LAMB; see kernels.h.
 namespace kolo::optim {
 
-// Sums of squares, added up in double in one order whatever the processor.
-struct SquareSums {
-  double parameters = 0;
-  double directions = 0;  // the gradients of LARS, the steps of LAMB
-};
-
 template <typename T>
 struct LarsConstants {
   T rate;  // times the layer's scale
@@ -23,8 +17,9 @@ struct LambConstants {
   T mean_scale, root_scale;  // the bias corrections of the first moment, and of the root
 };
 
-SquareSums square_sums(const float* parameters, const float* gradients, std::size_t size);
-SquareSums square_sums(const double* parameters, const double* gradients, std::size_t size);
+// Added up in double, in one order whatever the processor.
+double sum_of_squares(const float* values, std::size_t size);
+double sum_of_squares(const double* values, std::size_t size);
 
 // No momentum when that is null.
 void lars(float* parameters, const float* gradients, float* momentum, std::size_t size,
@@ -32,13 +27,14 @@ void lars(float* parameters, const float* gradients, float* momentum, std::size_
 void lars(double* parameters, const double* gradients, double* momentum, std::size_t size,
           const LarsConstants<double>& constants);
 
-// Brings the moments up to date; the parameters stay.
-SquareSums lamb_moments(const float* parameters, const float* gradients, float* mean,
-                        float* mean_square, std::size_t size,
-                        const LambConstants<float>& constants);
-SquareSums lamb_moments(const double* parameters, const double* gradients, double* mean,
-                        double* mean_square, std::size_t size,
-                        const LambConstants<double>& constants);
+// Brings the moments up to date, and writes the directions that follow from them; the parameters
+// stay.
+void lamb_directions(const float* parameters, const float* gradients, float* mean,
+                     float* mean_square, float* directions, std::size_t size,
+                     const LambConstants<float>& constants);
+void lamb_directions(const double* parameters, const double* gradients, double* mean,
+                     double* mean_square, double* directions, std::size_t size,
+                     const LambConstants<double>& constants);
 
 // `rate` times the layer's scale.
 void lamb_step(float* parameters, const float* mean, const float* mean_square, std::size_t size,

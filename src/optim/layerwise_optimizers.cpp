@@ -1,5 +1,6 @@
 #include "kolo/optim/layerwise_optimizers.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 
@@ -32,8 +33,9 @@ class Lars final : public optim::TypedOptimizer<Lars> {
     T* const parameters = slice.parameters.data();
     const T* const gradients = slice.gradients.data();
     const std::size_t size = slice.parameters.size();
-    const double scale =
-        is_excluded ? 1 : scale_of(optim::square_sums(parameters, gradients, size));
+    const double scale = is_excluded ? 1
+                                     : scale_of(std::sqrt(optim::sum_of_squares(parameters, size)),
+                                                std::sqrt(optim::sum_of_squares(gradients, size)));
     const optim::LarsConstants<T> constants{
         .rate = static_cast<T>(rate * scale),
         .weight_decay = static_cast<T>(is_excluded ? 0 : options_.weight_decay),
@@ -43,11 +45,10 @@ class Lars final : public optim::TypedOptimizer<Lars> {
   }
 
  private:
-  [[nodiscard]] double scale_of(const optim::SquareSums& sums) const {
-    if (sums.parameters == 0 || sums.directions == 0) return 1;
-    const double norm = std::sqrt(sums.parameters);
-    return options_.trust_coefficient * norm /
-           (std::sqrt(sums.directions) + options_.weight_decay * norm);
+  [[nodiscard]] double scale_of(double parameters, double gradients) const {
+    if (parameters == 0 || gradients == 0) return 1;
+    return options_.trust_coefficient * parameters /
+           (gradients + options_.weight_decay * parameters);
   }
 
   LarsOptions options_;
@@ -85,19 +86,34 @@ class Lamb final : public optim::TypedOptimizer<Lamb> {
         .weight_decay = static_cast<T>(is_excluded ? 0 : options_.weight_decay),
         .mean_scale = static_cast<T>(1 / correction1),
         .root_scale = static_cast<T>(1 / std::sqrt(correction2))};
-    T* const parameters = slice.parameters.data();
-    T* const mean = slice.state[0].data();
-    T* const mean_square = slice.state[1].data();
-    const std::size_t size = slice.parameters.size();
-    const auto sums =
-        optim::lamb_moments(parameters, slice.gradients.data(), mean, mean_square, size, constants);
-    const double scale = is_excluded || sums.parameters == 0 || sums.directions == 0
-                             ? 1
-                             : std::sqrt(sums.parameters / sums.directions);
-    optim::lamb_step(parameters, mean, mean_square, size, static_cast<T>(rate * scale), constants);
+    const double scale = take_gradients(slice, constants);
+    optim::lamb_step(slice.parameters.data(), slice.state[0].data(), slice.state[1].data(),
+                     slice.parameters.size(), static_cast<T>(rate * (is_excluded ? 1 : scale)),
+                     constants);
   }
 
  private:
+  // Brings the moments up to date and gives the ratio of the parameter's norm to the direction's.
+  // Block by block, so that the directions needn't be kept: they lie in the nearest cache until
+  // their squares are added up.
+  template <typename T>
+  static double take_gradients(const FlatSlice<T>& slice,
+                               const optim::LambConstants<T>& constants) {
+    std::array<T, 2048> directions;
+    double parameter_squares = 0, direction_squares = 0;
+    for (std::size_t begin = 0; begin < slice.parameters.size(); begin += directions.size()) {
+      const auto parameters = slice.parameters.subspan(
+          begin, std::min(directions.size(), slice.parameters.size() - begin));
+      optim::lamb_directions(parameters.data(), slice.gradients.data() + begin,
+                             slice.state[0].data() + begin, slice.state[1].data() + begin,
+                             directions.data(), parameters.size(), constants);
+      parameter_squares += optim::sum_of_squares(parameters.data(), parameters.size());
+      direction_squares += optim::sum_of_squares(directions.data(), parameters.size());
+    }
+    if (parameter_squares == 0 || direction_squares == 0) return 1;
+    return std::sqrt(parameter_squares / direction_squares);
+  }
+
   LambOptions options_;
 };
 

@@ -10,14 +10,19 @@
 #include <torch/torch.h>
 
 #include "kolo/base/error.h"
+#include "kolo/optim/adaptive_optimizers.h"
+#include "optim/flat_buffers.h"
 #include "support/errors.h"
 
 namespace kolo {
 namespace {
 
+using testing::as_tensor;
+using testing::Buffers;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
+using testing::random_buffers;
 
 using TorchFactory =
     std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>;
@@ -47,9 +52,35 @@ Case adam_case(const std::string& label, const AdamOptions& options) {
   const auto torch_options = Options(rate)
                                  .betas({options.beta1, options.beta2})
                                  .eps(options.epsilon)
-                                 .weight_decay(options.weight_decay);
+                                 .weight_decay(options.weight_decay)
+                                 .amsgrad(options.amsgrad);
   return {label, make_adam(options), [torch_options](std::vector<torch::Tensor> parameters) {
             return std::make_unique<Optimizer>(std::move(parameters), torch_options);
+          }};
+}
+
+// With PyTorch's place for epsilon.
+Case rmsprop_case(const std::string& label, RmspropOptions options) {
+  options.epsilon_in_root = false;
+  const auto torch_options = torch::optim::RMSpropOptions(rate)
+                                 .alpha(options.rho)
+                                 .eps(options.epsilon)
+                                 .weight_decay(options.weight_decay)
+                                 .momentum(options.momentum)
+                                 .centered(options.centered);
+  return {label, make_rmsprop(options), [torch_options](std::vector<torch::Tensor> parameters) {
+            return std::make_unique<torch::optim::RMSprop>(std::move(parameters), torch_options);
+          }};
+}
+
+Case adagrad_case(const std::string& label, AdagradOptions options) {
+  options.epsilon_in_root = false;
+  const auto torch_options = torch::optim::AdagradOptions(rate)
+                                 .initial_accumulator_value(options.initial_accumulator)
+                                 .eps(options.epsilon)
+                                 .weight_decay(options.weight_decay);
+  return {label, make_adagrad(options), [torch_options](std::vector<torch::Tensor> parameters) {
+            return std::make_unique<torch::optim::Adagrad>(std::move(parameters), torch_options);
           }};
 }
 
@@ -65,41 +96,14 @@ std::vector<Case> cases() {
           adam("AdamWeightDecay", {.beta1 = 0.8, .beta2 = 0.9, .weight_decay = 0.1}),
           adam("AdamLargeEpsilon", {.beta1 = 0, .epsilon = 0.1}),
           adamw("AdamW", {.weight_decay = 0.1, .decoupled_decay = true}),
-          adamw("AdamWWithoutDecay", {.decoupled_decay = true})};
-}
-
-// Flat buffers of one type, as an arena would hold them.
-template <typename T>
-struct Buffers {
-  explicit Buffers(std::size_t size) : parameters(size), gradients(size), state{} {
-    for (auto& buffer : state) buffer.resize(size);
-  }
-
-  FlatSlice<T> slice(std::size_t begin, std::size_t end) {
-    const std::size_t size = end - begin;
-    return {std::span(parameters).subspan(begin, size),
-            std::span(gradients).subspan(begin, size),
-            {std::span(state[0]).subspan(begin, size), std::span(state[1]).subspan(begin, size),
-             std::span(state[2]).subspan(begin, size)}};
-  }
-  FlatSlice<T> whole() { return slice(0, parameters.size()); }
-
-  std::vector<T> parameters, gradients;
-  std::array<std::vector<T>, 3> state;
-};
-
-template <typename T>
-torch::Tensor as_tensor(std::vector<T>& values) {
-  return torch::from_blob(values.data(), static_cast<std::int64_t>(values.size()),
-                          torch::CppTypeToScalarType<T>::value);
-}
-
-template <typename T>
-Buffers<T> random_buffers(std::size_t size) {
-  Buffers<T> buffers(size);
-  as_tensor(buffers.parameters).normal_();
-  as_tensor(buffers.gradients).normal_();
-  return buffers;
+          adamw("AdamWWithoutDecay", {.decoupled_decay = true}),
+          adam("Amsgrad", {.beta2 = 0.5, .weight_decay = 0.1, .amsgrad = true}),
+          rmsprop_case("Rmsprop", {}),
+          rmsprop_case("RmspropMomentum", {.rho = 0.8, .momentum = 0.9, .weight_decay = 0.1}),
+          rmsprop_case("RmspropCentered", {.epsilon = 1e-3, .centered = true}),
+          rmsprop_case("RmspropMomentumCentered", {.momentum = 0.5, .centered = true}),
+          adagrad_case("Adagrad", {.weight_decay = 0.1}),
+          adagrad_case("AdagradFromZero", {.initial_accumulator = 0, .epsilon = 1e-10})};
 }
 
 class AgainstTorch : public ::testing::TestWithParam<Case> {};
@@ -107,7 +111,7 @@ class AgainstTorch : public ::testing::TestWithParam<Case> {};
 template <typename T>
 void compare_with_torch(const Case& test, double tolerance) {
   torch::manual_seed(7);
-  auto buffers = random_buffers<T>(1003);  // not a multiple of a vector's length
+  auto buffers = random_buffers<T>(1003, *test.optimizer);  // not a multiple of a vector's length
   torch::Tensor reference = as_tensor(buffers.parameters).clone().requires_grad_();
   const auto torch_optimizer = test.reference({reference});
   for (std::int64_t step = 1; step <= 20; ++step) {
@@ -130,9 +134,9 @@ TEST_P(AgainstTorch, Double) {
 // A rank that updates only its slices must arrive at the same bits as one that updates everything.
 TEST_P(AgainstTorch, SlicesAddUpToTheWholeBitByBit) {
   torch::manual_seed(8);
-  auto whole = random_buffers<float>(517);
-  auto sliced = whole;
   const FlatOptimizer& optimizer = *GetParam().optimizer;
+  auto whole = random_buffers<float>(517, optimizer);
+  auto sliced = whole;
   for (std::int64_t step = 1; step <= 3; ++step) {
     optimizer.update(whole.whole(), rate, step);
     std::size_t begin = 0;
@@ -147,9 +151,9 @@ TEST_P(AgainstTorch, SlicesAddUpToTheWholeBitByBit) {
 
 TEST_P(AgainstTorch, ThreadsMayShareTheOptimizer) {
   torch::manual_seed(9);
-  auto serial = random_buffers<double>(4000);
-  auto parallel = serial;
   const FlatOptimizer& optimizer = *GetParam().optimizer;
+  auto serial = random_buffers<double>(4000, optimizer);
+  auto parallel = serial;
   optimizer.update(serial.whole(), rate, 1);
   {
     std::vector<std::jthread> threads;
@@ -168,11 +172,16 @@ TEST(FlatOptimizer, NamesItselfAndItsState) {
   EXPECT_EQ(make_sgd({})->name(), "sgd");
   EXPECT_EQ(make_adam({})->name(), "adam");
   EXPECT_EQ(make_adam({.decoupled_decay = true})->name(), "adamw");
+  EXPECT_FALSE(make_adam({})->is_layerwise());
+  EXPECT_FALSE(make_adam({.weight_decay = 0.1})->spares_vectors());
+  EXPECT_TRUE(make_adam({.weight_decay = 0.1, .decay_excludes_vectors = true})->spares_vectors());
   EXPECT_TRUE(make_sgd({})->state_names().empty());
   const auto momentum = make_sgd({.momentum = 0.5});
   EXPECT_THAT(momentum->state_names(), ElementsAre("momentum_buffer"));
   const auto adam = make_adam({});
   EXPECT_THAT(adam->state_names(), ElementsAre("exp_avg", "exp_avg_sq"));
+  const auto amsgrad = make_adam({.amsgrad = true});
+  EXPECT_THAT(amsgrad->state_names(), ElementsAre("exp_avg", "exp_avg_sq", "max_exp_avg_sq"));
 }
 
 TEST(FlatOptimizer, TheFirstStepDoesNotReadTheMomentum) {
@@ -197,9 +206,9 @@ TEST(FlatOptimizer, SpansOfUnusedStateMayBeEmpty) {
 }
 
 TEST(FlatOptimizer, WrongCallsChangeNothing) {
-  auto buffers = random_buffers<float>(8);
-  const auto before = buffers.parameters;
   const auto adam = make_adam({});
+  auto buffers = random_buffers<float>(8, *adam);
+  const auto before = buffers.parameters;
   const auto message = [&](const FlatSlice<float>& slice, double learning_rate, std::int64_t step) {
     return message_of<Error>([&] { adam->update(slice, learning_rate, step); });
   };
