@@ -68,6 +68,39 @@ bool is_failure(const JobEnd& end) {
   return !end.was_asked && end.status != 0 && end.status != 2 && end.status != 75;
 }
 
+// "the job ended with status 137 (Killed)"
+std::string describe(const JobEnd& end) {
+  const int signal = end.status - 128;
+  return fmt::format("the job ended with status {}{}", end.status,
+                     signal > 0 && signal < NSIG ? fmt::format(" ({})", ::strsignal(signal)) : "");
+}
+
+void complain(const std::string& message) {
+  std::cerr << "kolo: " << message << std::endl;
+}
+
+// The job's status, after as many restarts as the policy allows.
+int run_job(const LaunchRequest& request, const RestartPolicy& policy) {
+  const auto machine = examine_machine(detect_launch_environment());
+  std::string message;
+  for (int restart = 0;; ++restart) {
+    LaunchRequest attempt = request;
+    if (restart > 0 && policy.before_restart) policy.before_restart(attempt, message);
+    attempt.environment.emplace_back("KOLO_RESTART", std::to_string(restart));
+    std::cout << std::flush;
+    const auto end = supervise(rank_command(attempt, machine), policy.stop_signal);
+    if (!is_failure(end) || policy.restarts == 0) return end.status;
+    if (restart == policy.restarts) {
+      complain(fmt::format("{}; it was restarted {} time{}, and is not again", describe(end),
+                           restart, restart == 1 ? "" : "s"));
+      return end.status;
+    }
+    message = fmt::format("{}; starting it again (restart {} of {})", describe(end), restart + 1,
+                          policy.restarts);
+    complain(message);
+  }
+}
+
 }  // namespace
 
 std::string find_in_path(const std::string& name) {
@@ -106,23 +139,7 @@ std::string own_program() {
 void become_ranks(const LaunchRequest& request, const RestartPolicy& policy) {
   LaunchRequest complete = request;
   if (complete.command.empty()) complete.command = own_command();
-  const auto machine = examine_machine(detect_launch_environment());
-  for (int restart = 0;; ++restart) {
-    LaunchRequest attempt = complete;
-    if (restart > 0 && policy.before_restart) policy.before_restart(attempt);
-    attempt.environment.emplace_back("KOLO_RESTART", std::to_string(restart));
-    std::cout << std::flush;
-    const auto end = supervise(rank_command(attempt, machine), policy.stop_signal);
-    if (!is_failure(end) || restart == policy.restarts) std::exit(end.status);
-    std::cerr << fmt::format(
-                     "kolo: the job ended with status {}{}; starting it again "
-                     "(restart {} of {})\n",
-                     end.status,
-                     end.status > 128 ? fmt::format(" (signal {})", ::strsignal(end.status - 128))
-                                      : "",
-                     restart + 1, policy.restarts)
-              << std::flush;
-  }
+  std::exit(run_job(complete, policy));
 }
 
 }  // namespace kolo

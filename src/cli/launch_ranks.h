@@ -59,16 +59,19 @@ struct RankCommand {
 // What happens when a job fails: it ends with a status other than 0, 2 (wrong input) and 75
 // (stopped on request), and nobody has asked it to end.
 struct RestartPolicy {
-  int restarts = 0;                                         // at most
-  std::function<void(LaunchRequest&)> before_restart = {};  // may change what is started
-  int stop_signal = SIGUSR1;                                // that asks the ranks to stop
+  int restarts = 0;  // at most
+  // May change what is started, and write down the message, which has been shown on stderr.
+  std::function<void(LaunchRequest&, const std::string& message)> before_restart = {};
+  // Asks the ranks to stop: SIGUSR1, which ranks of kolo train understand, or SIGUSR2, which
+  // run_rank_program() makes a SIGTERM of. mpirun passes both on and lets the ranks finish; at
+  // SIGTERM it would kill them.
+  int stop_signal = SIGUSR1;
 };
 
 // Starts the ranks, again where the policy says so, and ends this process with the job's exit
 // status. The ranks find the number of restarts in KOLO_RESTART. Meanwhile SIGINT, SIGTERM and
-// SIGUSR1 to this process ask the ranks to stop (they get SIGUSR1, because mpirun passes that on
-// and lets them finish; at SIGTERM it kills them); a second SIGINT or SIGTERM ends the job at once.
-// Call it before MPI is initialised. Throws what the functions above throw.
+// SIGHUP to this process ask the ranks to stop, and a second one ends the job at once; SIGUSR1 is
+// passed on as it is. Call it before MPI is initialised. Throws what the functions above throw.
 [[noreturn]] void become_ranks(const LaunchRequest& request, const RestartPolicy& policy = {});
 
 // This program's own path.

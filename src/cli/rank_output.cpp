@@ -70,6 +70,9 @@ class Stream {
 
 [[noreturn]] void become(const RankProgram& program, const std::vector<Stream>& streams, int log,
                          pid_t parent) {
+  // A group of its own: mpirun signals groups, and a signal is for this process's parent to
+  // translate, not for the program to get as it is too.
+  ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
   for (const Stream& stream : streams) stream.connect();
@@ -129,6 +132,7 @@ class Watch {
     process_ = ::fork();
     if (process_ < 0) throw Error(system_error_text("cannot start a process", errno));
     if (process_ == 0) become(program, streams, log.get(), self);
+    ::setpgid(process_, process_);  // whoever is first; the other fails harmlessly
     end_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, process_, 0)));
     if (!end_.is_open()) throw Error(system_error_text("cannot watch a process", errno));
     for (Stream& stream : streams_) stream.close_write_end();

@@ -101,6 +101,7 @@ void pass_on(SignalPipe& signals, const Child& child, int stop_signal, bool& was
   while (const auto signal = signals.next()) {
     if (*signal == SIGUSR1) {
       child.signal(SIGUSR1);
+      was_asked |= stop_signal == SIGUSR1;
     } else {
       child.signal(was_asked ? SIGTERM : stop_signal);
       was_asked = true;

@@ -14,8 +14,9 @@ struct JobEnd {
   bool was_asked = false;  // to end, by a signal to this process
 };
 
-// Runs mpirun or srun and waits for it. SIGINT, SIGTERM and SIGUSR1 to this process reach it as
-// launch_ranks.h says; `stop_signal` is what asks the ranks to stop. It dies with this process.
+// Runs mpirun or srun and waits for it. SIGINT, SIGTERM, SIGHUP and SIGUSR1 to this process reach
+// it as launch_ranks.h says; `stop_signal` is what asks the ranks to stop. It dies with this
+// process.
 [[nodiscard]] JobEnd supervise(const RankCommand& command, int stop_signal);
 
 // How a short helper program ended and what it printed.

@@ -10,6 +10,7 @@
 #include "cli/rank_guard.h"
 #include "cli/run_training.h"
 #include "cli/terminal.h"
+#include "cli/training_restarts.h"
 #include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/mpi.h"
@@ -25,6 +26,7 @@ struct TrainArguments {
   std::vector<std::string> overrides;
   std::string output;
   std::optional<int> ranks;
+  int max_restarts = 0;
   bool oversubscribe = false;
   bool resume = false;
   bool timeline = false;
@@ -75,32 +77,51 @@ int run_as_rank(const RunConfig& config, const RunOptions& options,
       communicator, [&] { return run_training(std::move(prepared), communicator, options, stop); });
 }
 
+// Checks everything first: what can't be started need not be prepared, and what can't be trained
+// need not be started.
+[[noreturn]] void launch(const TrainArguments& arguments, const RunConfig& config,
+                         const RunOptions& options, const LaunchEnvironment& environment) {
+  const LaunchRequest request{.ranks = arguments.ranks.value_or(1),
+                              .oversubscribe = arguments.oversubscribe,
+                              .threads = config.device.intra_threads};
+  (void)rank_command(request, examine_machine(environment));
+  const auto folder = prepare_run(config, options, request.ranks).folder;
+  become_ranks(request, training_restarts(folder, options.resume, arguments.max_restarts));
+}
+
+void require_sense(const TrainArguments& arguments, const LaunchEnvironment& environment) {
+  if (arguments.ranks && *arguments.ranks < 1) {
+    throw InputError(
+        fmt::format("-n {}: the number of ranks must be at least 1", *arguments.ranks));
+  }
+  if (arguments.max_restarts < 0)
+    throw InputError(fmt::format("--max-restarts {}: give 0 or more", arguments.max_restarts));
+  // A rank that kolo has started has this option from kolo's own command line.
+  if (arguments.max_restarts > 0 && environment.is_launched() &&
+      !environment_variable("KOLO_LAUNCHED")) {
+    throw InputError(fmt::format(
+        "--max-restarts {}: {} has started the ranks, so kolo can't start them again; leave it "
+        "out, or start them with -n",
+        arguments.max_restarts, environment.launcher));
+  }
+}
+
 int train(const TrainArguments& arguments) {
   RunConfig config = load(arguments);
   if (arguments.show_config) {
     std::cout << to_yaml(config);
     return 0;
   }
-  const int ranks = arguments.ranks.value_or(0);
-  if (arguments.ranks && ranks < 1) {
-    throw InputError(fmt::format("-n {}: the number of ranks must be at least 1", ranks));
-  }
   const auto environment = detect_launch_environment();
+  require_sense(arguments, environment);
   RunOptions options;
   options.resume = arguments.resume;
   options.timeline = arguments.timeline;
   options.verbosity = arguments.verbose ? 1 : 0;
   options.progress = progress_options_from_environment();
-  if (ranks > 1 && !environment.is_launched()) {
-    const LaunchRequest request{.ranks = ranks,
-                                .oversubscribe = arguments.oversubscribe,
-                                .threads = config.device.intra_threads};
-    (void)rank_command(request,
-                       examine_machine(environment));  // what can't be started need not be prepared
-    (void)prepare_run(config, options, ranks);
-    become_ranks(request);
-  }
-  require_ranks(environment, ranks);
+  const bool many = arguments.ranks.value_or(1) > 1 || arguments.max_restarts > 0;
+  if (many && !environment.is_launched()) launch(arguments, config, options, environment);
+  require_ranks(environment, arguments.ranks.value_or(0));
   return run_as_rank(config, options, environment);
 }
 
@@ -127,6 +148,10 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
       ->type_name("RANKS");
   command->add_flag("--oversubscribe", arguments->oversubscribe,
                     "Allow more ranks than the machine has cores");
+  command
+      ->add_option("--max-restarts", arguments->max_restarts,
+                   "When a rank dies, go on from the newest checkpoint, so many times at most")
+      ->type_name("TIMES");
   command->add_flag("--resume", arguments->resume,
                     "Go on from the newest checkpoint of the output folder");
   command->add_option("-o,--output", arguments->output, "The run's folder, instead of output_dir")
@@ -142,7 +167,8 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
       "  kolo train configs/fashion_mnist.yaml -n 2\n"
       "  kolo train configs/fashion_mnist.yaml -n 2 training.n_epochs=10 optimizer.lr=0.002 "
       "--output results/longer\n"
-      "  kolo train configs/fashion_mnist.yaml -n 2 --resume\n\n"
+      "  kolo train configs/fashion_mnist.yaml -n 2 --resume\n"
+      "  kolo train configs/fashion_mnist.yaml -n 2 --max-restarts 3\n\n"
       "Exit status: 0 done, 1 failed, 2 wrong input (nothing was written), 75 stopped on request "
       "after a checkpoint.");
   command->callback([arguments, &action] { action = [arguments] { return train(*arguments); }; });

@@ -1,11 +1,6 @@
 // kolo run, for real: small shell programs on two ranks.
-#include <csignal>
-#include <filesystem>
-
+#include "cli/run_program.h"
 #include <fmt/format.h>
-#include <gmock/gmock.h>
-
-#include "cli/program.h"
 #include "kolo/base/file.h"
 
 namespace kolo::testing {
@@ -14,26 +9,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-class RunProgram : public ::testing::Test {
- protected:
-  // A shell program; $RANK is its rank, whatever launcher has started it.
-  std::string program(const std::string& text) {
-    folder_.write("program", "#!/bin/sh\nRANK=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}\n" + text);
-    const auto path = folder_.path() / "program";
-    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
-    return path;
-  }
-
-  ProcessResult run(std::vector<std::string> options, const std::string& text) {
-    std::vector<std::string> arguments = {"run", "-n", "2", "--oversubscribe"};
-    arguments.insert(arguments.end(), options.begin(), options.end());
-    arguments.push_back(program(text));
-    return run_kolo(arguments);
-  }
-
-  TemporaryFolder folder_;
-};
 
 TEST_F(RunProgram, TagsEveryLineWithItsRank) {
   const auto result = run({}, "echo here; echo there >&2");
@@ -75,6 +50,42 @@ TEST_F(RunProgram, StartsAFailedJobAgainAndSaysSo) {
   EXPECT_THAT(result.output,
               AllOf(HasSubstr("attempt 1"), HasSubstr("attempt 2"), Not(HasSubstr("attempt 3"))));
   EXPECT_THAT(result.errors, HasSubstr("restart"));
+}
+
+TEST_F(RunProgram, EachRestartHasLogsOfItsOwn) {
+  const auto logs = folder_.path() / "logs";
+  const auto result = run({"--max-restarts", "2", "--logs", logs},
+                          "echo rank $RANK attempt $KOLO_RESTART; [ $KOLO_RESTART = 2 ]");
+  EXPECT_EQ(result.exit_code, 0);
+  for (const int rank : {0, 1}) {
+    for (const int restart : {0, 1, 2}) {
+      const auto name = fmt::format("rank-000{}{}.log", rank,
+                                    restart == 0 ? "" : fmt::format(".restart-{}", restart));
+      EXPECT_EQ(read_text_file(logs / name), fmt::format("rank {} attempt {}\n", rank, restart));
+    }
+  }
+}
+
+TEST_F(RunProgram, EndsWithTheLastStatusWhenTheRestartsAreUsedUp) {
+  const auto result = run({"--max-restarts", "1"}, "[ $RANK = 0 ] && echo attempt; exit 3");
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(result.output, "[0] attempt\n[0] attempt\n");
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("kolo: the job ended with status 3; starting it again (restart 1 of "
+                              "1)\n"),
+                    HasSubstr("kolo: the job ended with status 3; it was restarted 1 time, and is "
+                              "not again\n")));
+  EXPECT_EQ(result.left_behind, 0);
+}
+
+TEST_F(RunProgram, AKilledRankIsAReasonToStartAgain) {
+  const auto result =
+      run({"--max-restarts", "1"},
+          "[ $RANK$KOLO_RESTART = 10 ] && kill -9 $$; [ $KOLO_RESTART = 1 ] || sleep 20");
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.errors,
+              HasSubstr("the job ended with status 137 (Killed); starting it again"));
+  EXPECT_EQ(result.left_behind, 0);
 }
 
 TEST_F(RunProgram, DoesNotStartAgainWhatEndsOnPurpose) {

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "cli/program.h"
+
+namespace kolo::testing {
+
+// Runs kolo, whose process number is told to `meanwhile`, which is called from another thread; so
+// the process is the leader of its group, as a program is that was started at a terminal.
+inline ProcessResult run_kolo_and(std::vector<std::string> arguments,
+                                  const std::function<void(pid_t)>& meanwhile) {
+  const TemporaryFolder folder;
+  const auto file = folder / "process";
+  const std::string script = "echo $$ > \"$0.part\"; mv \"$0.part\" \"$0\"; exec \"$@\"";
+  arguments.insert(arguments.begin(), {"sh", "-c", script, file, KOLO_PROGRAM});
+  const std::jthread other([&](const std::stop_token& end) {
+    pid_t process = 0;
+    while (!(std::ifstream(file) >> process)) {
+      if (end.stop_requested()) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    meanwhile(process);
+  });
+  return run_process(arguments, {.deadline = std::chrono::seconds(120)});
+}
+
+// False when that takes more than a minute.
+inline bool wait_for_file(const std::filesystem::path& file) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!std::filesystem::exists(file)) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+// Sends a signal to the kolo process of one rank, which has this argument. False: there is none.
+inline bool signal_rank(int rank, const std::string& argument, int signal) {
+  const auto read = [](const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  for (const auto& process : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = process.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    const auto arguments = '\0' + read(process.path() / "cmdline");
+    const auto environment = '\0' + read(process.path() / "environ");
+    if (arguments.find('\0' + argument + '\0') == std::string::npos) continue;
+    for (const std::string variable : {"OMPI_COMM_WORLD_RANK", "PMI_RANK"}) {
+      const auto text = '\0' + variable + '=' + std::to_string(rank) + '\0';
+      if (environment.find(text) != std::string::npos)
+        return ::kill(static_cast<pid_t>(std::stol(name)), signal) == 0;
+    }
+  }
+  return false;
+}
+
+}  // namespace kolo::testing

@@ -1,0 +1,161 @@
+// kolo train --max-restarts: a rank is killed, and training goes on as if nothing had been.
+#include <csignal>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "cli/background.h"
+#include "kolo/base/file.h"
+#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/observe/history.h"
+#include "support/idx_files.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class TrainRestart : public ::testing::Test {
+ protected:
+  TrainRestart() { write_small_mnist(folder / "data", 400, 100); }
+
+  [[nodiscard]] std::vector<std::string> arguments(const std::vector<std::string>& more,
+                                                   const std::string& output) const {
+    std::vector<std::string> all = {"train", config, "--output", folder / output};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  [[nodiscard]] std::filesystem::path checkpoint(int step) const {
+    return folder / "run" / "checkpoints" / fmt::format("step-{:08}", step) / "manifest.json";
+  }
+
+  [[nodiscard]] Checkpoint newest(const std::string& output) const {
+    const CheckpointStore store({folder / output / "checkpoints"});
+    return store.load_newest([](const auto&) {}).value().content;
+  }
+
+  void expect_equal_runs(const std::string& a, const std::string& b) const {
+    const auto of_a = newest(a), of_b = newest(b);
+    ASSERT_EQ(of_a.model.size(), of_b.model.size());
+    for (std::size_t i = 0; i < of_a.model.size(); ++i)
+      EXPECT_TRUE(of_a.model[i].tensor.equal(of_b.model[i].tensor)) << of_a.model[i].name;
+    const auto history_a = History::read(folder / a / "history.json");
+    const auto history_b = History::read(folder / b / "history.json");
+    ASSERT_EQ(history_a.epochs().size(), history_b.epochs().size());
+    for (std::size_t epoch = 0; epoch < history_a.epochs().size(); ++epoch) {
+      const auto &from = history_a.epochs()[epoch], &to = history_b.epochs()[epoch];
+      EXPECT_EQ(from.step, to.step);
+      EXPECT_EQ(from.val_loss, to.val_loss);
+      if (epoch > 0) {
+        EXPECT_EQ(from.loss, to.loss);
+      }
+    }
+  }
+
+  [[nodiscard]] std::string log() const { return read_text_file(folder / "run" / "out.log"); }
+
+  TemporaryFolder folder;
+  std::string config =
+      folder.write("small.yaml", "data: {name: mnist, path: " + (folder / "data").string() +
+                                     "}\n"
+                                     "model: {name: mnist_net}\n"
+                                     "optimizer: {name: adam, lr: 0.002}\n"
+                                     "training: {batch_size: 16, n_epochs: 12}\n"
+                                     "checkpoint: {every_epochs: 0, every_steps: 5, keep: 50}\n");
+};
+
+TEST_F(TrainRestart, AKilledRankCostsTheStepsSinceTheNewestCheckpoint) {
+  ASSERT_EQ(run_kolo(arguments({"-n", "2"}, "whole")).exit_code, 0);
+  const auto result =
+      run_kolo_and(arguments({"-n", "2", "--max-restarts", "2"}, "run"), [&](pid_t) {
+        EXPECT_TRUE(wait_for_file(checkpoint(20)) && signal_rank(1, folder / "run", SIGKILL));
+      });
+  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+  EXPECT_EQ(result.left_behind, 0);
+  const std::string message =
+      "the job ended with status 137 (Killed); starting it again (restart 1 of 2)";
+  EXPECT_THAT(result.errors, HasSubstr(message));
+  EXPECT_THAT(result.output, HasSubstr("resuming from"));
+  EXPECT_THAT(log(), AllOf(HasSubstr(message), HasSubstr("resuming from")));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run.1")) << "the folder is kept";
+  expect_equal_runs("whole", "run");
+}
+
+TEST_F(TrainRestart, BeforeTheFirstCheckpointItStartsFromTheBeginning) {
+  const std::string late = "checkpoint.every_steps=150";
+  ASSERT_EQ(run_kolo(arguments({"-n", "2", late}, "whole")).exit_code, 0);
+  ASSERT_EQ(run_kolo(arguments({"training.n_epochs=1"}, "run")).exit_code, 0) << "an earlier run";
+  const auto result =
+      run_kolo_and(arguments({"-n", "2", "--max-restarts", "1", late}, "run"), [&](pid_t) {
+        EXPECT_TRUE(wait_for_file(folder / "run.1") &&
+                    wait_for_file(folder / "run" / "history.json") &&
+                    signal_rank(0, folder / "run", SIGKILL));
+      });
+  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("held an earlier run"), Not(HasSubstr("resuming"))));
+  EXPECT_THAT(result.errors, HasSubstr("starting from the beginning"));
+  EXPECT_THAT(log(), HasSubstr("starting from the beginning"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run.2"));
+  EXPECT_EQ(History::read(folder / "run.1" / "history.json").epochs().size(), 2U);
+  expect_equal_runs("whole", "run");
+}
+
+TEST_F(TrainRestart, GivesUpWhenTheRestartsAreUsedUp) {
+  const auto result =
+      run_kolo_and(arguments({"-n", "2", "--max-restarts", "1"}, "run"), [&](pid_t) {
+        EXPECT_TRUE(wait_for_file(checkpoint(5)) && signal_rank(0, folder / "run", SIGKILL));
+        EXPECT_TRUE(wait_for_file(checkpoint(100)) && signal_rank(1, folder / "run", SIGKILL));
+      });
+  EXPECT_EQ(result.exit_code, 137) << result.output << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("it was restarted 1 time, and is not again"));
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_EQ(run_kolo(arguments({"-n", "2", "--resume", "training.n_epochs=12"}, "run")).exit_code,
+            0);
+}
+
+TEST_F(TrainRestart, OneRankIsWatchedTooAndAResumedRunGoesOnAsOne) {
+  ASSERT_EQ(run_kolo(arguments({"training.n_epochs=1"}, "run")).exit_code, 0);
+  const auto result =
+      run_kolo_and(arguments({"--max-restarts", "1", "--resume"}, "run"), [&](pid_t) {
+        EXPECT_TRUE(wait_for_file(checkpoint(40)) && signal_rank(0, folder / "run", SIGKILL));
+      });
+  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("restart 1 of 1"));
+  EXPECT_EQ(History::read(folder / "run" / "history.json").epochs().size(), 13U);
+}
+
+TEST_F(TrainRestart, AStopOnRequestIsNoReasonToStartAgain) {
+  for (const int signal : {SIGTERM, SIGUSR1}) {
+    const auto output = fmt::format("stopped-{}", signal);
+    const auto first = folder / output / "checkpoints" / "step-00000005" / "manifest.json";
+    const auto result =
+        run_kolo_and(arguments({"-n", "2", "--max-restarts", "2", "training.n_epochs=500"}, output),
+                     [&](pid_t kolo) {
+                       if (wait_for_file(first)) ::kill(kolo, signal);
+                     });
+    EXPECT_EQ(result.exit_code, 75) << result.output << result.errors;
+    EXPECT_THAT(result.errors, Not(HasSubstr("restart")));
+    EXPECT_EQ(result.left_behind, 0);
+  }
+}
+
+TEST_F(TrainRestart, WrongInputIsNoReasonToStartAgain) {
+  const auto wrong = run_kolo(arguments({"-n", "2", "--max-restarts", "2", "model.name=x"}, "run"));
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.errors, Not(HasSubstr("restart")));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+  EXPECT_EQ(run_kolo(arguments({"-n", "2", "--max-restarts", "-1"}, "run")).exit_code, 2);
+
+  std::vector<std::string> command = {MPIRUN_SCRIPT, "2", KOLO_PROGRAM};
+  const auto rest = arguments({"--max-restarts", "2"}, "run");
+  command.insert(command.end(), rest.begin(), rest.end());
+  const auto launched = run_process(command, {.deadline = std::chrono::seconds(60)});
+  EXPECT_EQ(launched.exit_code, 2);
+  EXPECT_THAT(launched.errors, HasSubstr("can't start them again"));
+}
+
+}  // namespace
+}  // namespace kolo::testing
