@@ -9,6 +9,9 @@
 
 namespace kolo {
 
+template <typename Workspace>
+class WorkspacePool;
+
 // How images are varied at random, in the terms of Keras's ImageDataGenerator: shifts uniform in
 // +- the fraction of the size, continuous; zooms uniform in [low, high], of their own for each
 // axis, under 1 for larger; flipped left to right with probability 1/2. The defaults change
@@ -49,13 +52,11 @@ class AugmentedDataset final : public Dataset {
   [[nodiscard]] ImageTransform transform(std::int64_t index, std::int64_t epoch) const;
 
  private:
-  class WorkspacePool;
-
   std::shared_ptr<const Dataset> source_;
   AugmentationOptions augmentation_;
   Preprocessing preprocessing_;
   std::uint64_t seed_;
-  std::unique_ptr<WorkspacePool> workspaces_;
+  std::unique_ptr<WorkspacePool<TransformWorkspace>> workspaces_;
 };
 
 }  // namespace kolo

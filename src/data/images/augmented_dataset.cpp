@@ -1,11 +1,10 @@
 #include <cmath>
-#include <mutex>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 
+#include "data/images/workspace_pool.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
 #include "kolo/data/augmentation.h"
@@ -43,26 +42,6 @@ bool AugmentationOptions::is_identity() const {
          !horizontal_flip;
 }
 
-// Memory for as many samples as are being read at once.
-class AugmentedDataset::WorkspacePool {
- public:
-  [[nodiscard]] TransformWorkspace take() {
-    const std::lock_guard lock(mutex_);
-    if (free_.empty()) return {};
-    auto workspace = std::move(free_.back());
-    free_.pop_back();
-    return workspace;
-  }
-  void give_back(TransformWorkspace workspace) {
-    const std::lock_guard lock(mutex_);
-    free_.push_back(std::move(workspace));
-  }
-
- private:
-  std::mutex mutex_;
-  std::vector<TransformWorkspace> free_;
-};
-
 AugmentedDataset::AugmentedDataset(std::shared_ptr<const Dataset> source,
                                    AugmentationOptions augmentation, Preprocessing preprocessing,
                                    std::uint64_t seed)
@@ -70,7 +49,7 @@ AugmentedDataset::AugmentedDataset(std::shared_ptr<const Dataset> source,
       augmentation_(augmentation),
       preprocessing_(std::move(preprocessing)),
       seed_(derive_seed(seed, augmentation_stream, 0)),
-      workspaces_(std::make_unique<WorkspacePool>()) {
+      workspaces_(std::make_unique<WorkspacePool<TransformWorkspace>>()) {
   augmentation_.check();
   const auto& shape = layout().input_shape;
   if (shape.size() != 3) {
@@ -104,10 +83,9 @@ void AugmentedDataset::read(std::int64_t index, std::int64_t epoch,
                             const SamplePlace& place) const {
   source_->read(index, epoch, place);
   const auto& shape = layout().input_shape;
-  auto workspace = workspaces_->take();
+  WorkspacePool<TransformWorkspace>::Loan workspace(*workspaces_);
   transform_image(place.input, shape[0], shape[1], shape[2], transform(index, epoch),
-                  augmentation_.fill, preprocessing_, workspace);
-  workspaces_->give_back(std::move(workspace));
+                  augmentation_.fill, preprocessing_, *workspace);
 }
 
 }  // namespace kolo

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kolo/data/dataset.h"
+#include "kolo/data/image_decoder.h"
+
+namespace kolo {
+
+struct FolderIndex;
+template <typename Workspace>
+class WorkspacePool;
+
+struct ImageFolderOptions {
+  std::int64_t height = 224, width = 224;  // what every image is resized to
+  std::int64_t most_classes = 0;           // > 0: of the classes only the first so many
+  // A file that is not of the kind that its name says is rejected; false: only its content counts.
+  bool names_must_fit = true;
+  // Look at every file's size at once, to find empty ones before training does. On a file system
+  // where that takes too long: false.
+  bool inspect_sizes = true;
+  ImageLimits limits;
+};
+
+// Images in a folder for each class, as ImageNet is laid out: ROOT/CLASS/**/IMAGE. Classes are
+// numbered in the bytewise order of their folders' names, samples class by class, files in the
+// bytewise order of their paths, at any depth. Files whose names don't say jpg, jpeg, png, bmp, ppm
+// or pgm are passed over, and so is what begins with a dot. Names are bytes; they need not be
+// UTF-8.
+//
+// Inputs are {3, height, width}, pixels of 0..255, resized as decode_resized does (bilinear, where
+// Keras's flow_from_directory takes the nearest pixel unless told otherwise). Nothing is decoded
+// until it is read; the index takes about 25 bytes a file besides its name.
+//
+// Constructor: InputError for a root that is no folder, no classes, a class without images, an
+// empty file, an image that is no regular file, links that lead out of the root, nowhere or round
+// in circles, options out of range. read(): InputError that names the file, for anything that is
+// not the image it should be.
+class ImageFolderDataset final : public Dataset {
+ public:
+  explicit ImageFolderDataset(const std::filesystem::path& root, ImageFolderOptions options = {});
+  ~ImageFolderDataset() override;
+
+  [[nodiscard]] std::int64_t size() const override;
+  [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
+  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+
+  [[nodiscard]] const std::filesystem::path& root() const { return root_; }
+  // The folders' names, by class.
+  [[nodiscard]] const std::vector<std::string>& class_names() const;
+  // The file and the class of a sample, 0 <= index < size().
+  [[nodiscard]] std::filesystem::path path(std::int64_t index) const;
+  [[nodiscard]] std::int64_t label(std::int64_t index) const;
+
+ private:
+  std::filesystem::path root_;
+  ImageFolderOptions options_;
+  std::unique_ptr<const FolderIndex> index_;
+  SampleLayout layout_;
+  std::unique_ptr<WorkspacePool<DecodeWorkspace>> workspaces_;
+};
+
+// InputError that names classes which only one of the two has, when there are any.
+void require_same_classes(const ImageFolderDataset& training, const ImageFolderDataset& validation);
+
+}  // namespace kolo

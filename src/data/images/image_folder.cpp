@@ -1,0 +1,116 @@
+#include "kolo/data/image_folder.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "data/images/folder_index.h"
+#include "data/images/workspace_pool.h"
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+void check_options(const ImageFolderOptions& options) {
+  constexpr std::int64_t most_side = 16384;
+  for (const auto& [name, side] : {std::pair{"height", options.height}, {"width", options.width}}) {
+    if (side < 1 || side > most_side) {
+      throw InputError(
+          fmt::format("data: the {} of images is {}, expected 1 to {}", name, side, most_side));
+    }
+  }
+  if (options.most_classes < 0) {
+    throw InputError(fmt::format("data: the most classes to use are {}, expected 0 (all) or more",
+                                 options.most_classes));
+  }
+}
+
+void check_format(std::span<const std::byte> file, const std::filesystem::path& path) {
+  const auto content = image_format_of_content(file), name = image_format_of_name(path);
+  if (!content || content == name) return;  // what no decoder knows, decoding says better
+  throw InputError(fmt::format(
+      "data: {} is {} by its name but {} by its content; rename or replace it", path.string(),
+      name ? image_format_name(*name) : "no image", image_format_name(*content)));
+}
+
+// "a, b, c and 5 more"
+std::string first_few(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 5;
+  const auto shown = std::min(names.size(), most);
+  auto text = fmt::format(
+      "{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
+}
+
+std::vector<std::string> missing_from(const std::vector<std::string>& some,
+                                      const std::vector<std::string>& others) {
+  std::vector<std::string> missing;
+  std::set_difference(others.begin(), others.end(), some.begin(), some.end(),
+                      std::back_inserter(missing));
+  return missing;
+}
+
+}  // namespace
+
+ImageFolderDataset::ImageFolderDataset(const std::filesystem::path& root,
+                                       ImageFolderOptions options)
+    : root_(root), options_(options) {
+  check_options(options_);
+  index_ = std::make_unique<FolderIndex>(
+      index_folder(root_, options_.most_classes, options_.inspect_sizes));
+  layout_.input_shape = {3, options_.height, options_.width};
+  layout_.classes = static_cast<std::int64_t>(index_->classes.size());
+  workspaces_ = std::make_unique<WorkspacePool<DecodeWorkspace>>();
+}
+
+ImageFolderDataset::~ImageFolderDataset() = default;
+
+std::int64_t ImageFolderDataset::size() const {
+  return index_->size();
+}
+
+const std::vector<std::string>& ImageFolderDataset::class_names() const {
+  return index_->classes;
+}
+
+std::filesystem::path ImageFolderDataset::path(std::int64_t index) const {
+  return root_ / index_->classes[static_cast<std::size_t>(label(index))] / index_->name(index);
+}
+
+std::int64_t ImageFolderDataset::label(std::int64_t index) const {
+  return index_->label(index);
+}
+
+void ImageFolderDataset::read(std::int64_t index, std::int64_t /*epoch*/,
+                              const SamplePlace& place) const {
+  check_read(index, place, static_cast<std::size_t>(layout_.input_size()), 1);
+  const auto file = path(index);
+  WorkspacePool<DecodeWorkspace>::Loan workspace(*workspaces_);
+  read_image_file(file, workspace->file, options_.limits);
+  if (options_.names_must_fit) check_format(workspace->file, file);
+  decode_resized(workspace->file, file.native(), options_.height, options_.width, place.input,
+                 *workspace, options_.limits);
+  place.label[0] = label(index);
+}
+
+void require_same_classes(const ImageFolderDataset& training,
+                          const ImageFolderDataset& validation) {
+  const auto check = [](const ImageFolderDataset& some, const ImageFolderDataset& others) {
+    const auto missing = missing_from(some.class_names(), others.class_names());
+    if (missing.empty()) return;
+    throw InputError(fmt::format(
+        "data: training and validation images must have the same classes: {} has no folder {}, "
+        "which {} has",
+        some.root().string(), first_few(missing), others.root().string()));
+  };
+  check(training, validation);
+  check(validation, training);
+}
+
+}  // namespace kolo

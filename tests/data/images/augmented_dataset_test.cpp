@@ -1,0 +1,155 @@
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/data/augmentation.h"
+#include "kolo/data/loader.h"
+#include "kolo/data/random_dataset.h"
+#include "support/errors.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::message_of;
+using Pixels = std::vector<float>;
+
+const AugmentationOptions everything{.height_shift = .33,
+                                     .width_shift = .2,
+                                     .zoom_low = .5,
+                                     .zoom_high = 1.5,
+                                     .horizontal_flip = true};
+
+std::shared_ptr<const Dataset> images(std::int64_t count, std::int64_t height = 12,
+                                      std::int64_t width = 20) {
+  return std::make_shared<RandomDataset>(SampleLayout{{3, height, width}, 10, {}}, count, 1);
+}
+
+Pixels read(const Dataset& dataset, std::int64_t index, std::int64_t epoch) {
+  Pixels input(static_cast<std::size_t>(dataset.layout().input_size()));
+  std::int64_t label = 0;
+  dataset.read(index, epoch, {input, {&label, 1}, {}});
+  return input;
+}
+
+TEST(AugmentedDataset, DrawsEachOptionFromItsRange) {
+  const AugmentedDataset dataset(images(2000, 100, 50), everything, {}, 3);
+  double flips = 0, shift_y = 0, shift_x = 0, zoom = 0;
+  for (std::int64_t i = 0; i < 2000; ++i) {
+    const auto t = dataset.transform(i, 0);
+    EXPECT_LE(std::abs(t.shift_y), 33);
+    EXPECT_LE(std::abs(t.shift_x), 10);
+    EXPECT_TRUE(t.zoom_y >= .5 && t.zoom_y < 1.5 && t.zoom_x >= .5 && t.zoom_x < 1.5);
+    shift_y += std::abs(t.shift_y) / 2000;
+    shift_x += std::abs(t.shift_x) / 2000;
+    zoom += t.zoom_y * t.zoom_x / 2000;
+    flips += t.flip / 2000.;
+  }
+  EXPECT_NEAR(flips, .5, .05);
+  EXPECT_NEAR(shift_y, 16.5, 1);
+  EXPECT_NEAR(shift_x, 5, .3);
+  EXPECT_NEAR(zoom, 1, .03);  // as of independent numbers
+}
+
+TEST(AugmentedDataset, DependsOnSeedEpochAndIndexOnly) {
+  const auto source = images(50);
+  const AugmentedDataset a(source, everything, {}, 3), b(source, everything, {}, 3),
+      other(source, everything, {}, 4);
+  for (std::int64_t i = 49; i >= 0; --i) {
+    const auto sample = read(a, i, 2);
+    EXPECT_EQ(sample, read(b, i, 2));
+    EXPECT_NE(sample, read(a, i, 3));
+    EXPECT_NE(sample, read(other, i, 2));
+    EXPECT_NE(a.transform(i, 2).shift_x, a.transform((i + 1) % 50, 2).shift_x);
+  }
+}
+
+TEST(AugmentedDataset, AppliesWhatItDraws) {
+  const auto source = images(20);
+  const auto preprocessing = Preprocessing::caffe();
+  const AugmentedDataset dataset(source, everything, preprocessing, 3);
+  TransformWorkspace workspace;
+  for (std::int64_t i = 0; i < 20; ++i) {
+    auto expected = read(*source, i, 1);
+    transform_image(expected, 3, 12, 20, dataset.transform(i, 1), {}, preprocessing, workspace);
+    EXPECT_EQ(read(dataset, i, 1), expected);
+  }
+}
+
+TEST(AugmentedDataset, OptionsThatDoNothingChangeNoBit) {
+  const auto source = images(10);
+  EXPECT_TRUE(AugmentationOptions().is_identity());
+  const AugmentedDataset dataset(source, {}, {}, 3);
+  for (std::int64_t i = 0; i < 10; ++i) EXPECT_EQ(read(dataset, i, 5), read(*source, i, 5));
+}
+
+TEST(AugmentedDataset, ValidationZoomIsTheSameEveryTime) {
+  const AugmentedDataset dataset(images(3), {.zoom_low = .875, .zoom_high = .875}, {}, 3);
+  for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+    const auto t = dataset.transform(1, epoch);
+    EXPECT_EQ(t.zoom_y, .875);
+    EXPECT_EQ(t.zoom_x, .875);
+    EXPECT_TRUE(t.shift_y == 0 && t.shift_x == 0 && !t.flip);
+    EXPECT_EQ(read(dataset, 1, epoch), read(dataset, 1, 0));
+  }
+}
+
+// Every sample of an epoch, over all ranks.
+std::map<std::int64_t, Pixels> samples(const std::shared_ptr<const Dataset>& dataset, int ranks,
+                                       int workers, std::int64_t batch_size) {
+  std::map<std::int64_t, Pixels> samples;
+  for (int rank = 0; rank < ranks; ++rank) {
+    Loader loader(dataset, DistributedSampler(dataset->size(), rank, ranks, {true, 7}),
+                  {batch_size, workers, 3});
+    loader.start_epoch(4);
+    while (const auto batch = loader.next()) {
+      for (std::size_t i = 0; i < batch->indices.size(); ++i) {
+        const auto sample = batch->input[static_cast<std::int64_t>(i)].contiguous();
+        const auto* values = sample.data_ptr<float>();
+        samples[batch->indices[i]] = Pixels(values, values + sample.numel());
+      }
+    }
+  }
+  return samples;
+}
+
+TEST(AugmentedDataset, IsTheSameForAnyNumberOfRanksAndWorkers) {
+  const auto dataset =
+      std::make_shared<AugmentedDataset>(images(60), everything, Preprocessing::caffe(), 3);
+  const auto expected = samples(dataset, 1, 0, 60);
+  ASSERT_EQ(expected.size(), 60U);
+  for (const int ranks : {1, 2, 3, 4}) {
+    for (const int workers : {0, 1, 3}) EXPECT_EQ(samples(dataset, ranks, workers, 7), expected);
+  }
+}
+
+TEST(AugmentedDataset, RejectsOptionsOutOfRange) {
+  const auto rejection = [](const AugmentationOptions& options, const Preprocessing& how = {}) {
+    return message_of<InputError>([&] { AugmentedDataset(images(1), options, how, 0); });
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(rejection({.height_shift = 1}),
+              AllOf(HasSubstr("height shift is 1"), HasSubstr("[0, 1)")));
+  EXPECT_THAT(rejection({.width_shift = -.1}), HasSubstr("width shift is -0.1"));
+  EXPECT_THAT(rejection({.width_shift = nan}), HasSubstr("nan"));
+  EXPECT_THAT(rejection({.zoom_low = 0}), HasSubstr("lower zoom is 0"));
+  EXPECT_THAT(rejection({.zoom_low = 1.2, .zoom_high = 1.1}),
+              AllOf(HasSubstr("upper zoom is 1.1"), HasSubstr("1.2")));
+  EXPECT_THAT(rejection({.fill = {Fill::constant, std::numeric_limits<float>::infinity()}}),
+              HasSubstr("fill value is inf"));
+  EXPECT_THAT(rejection({}, {{0, 0}, {1}}), HasSubstr("2 numbers of mean"));
+  AugmentationOptions keras;
+  keras.set_zoom_range(1);
+  EXPECT_THAT(rejection(keras), HasSubstr("lower zoom is 0"));
+  const auto flat = std::make_shared<RandomDataset>(SampleLayout{{4}, 2, {}}, 5, 0);
+  EXPECT_THAT(message_of<InputError>([&] { AugmentedDataset(flat, {}, {}, 0); }),
+              HasSubstr("1 dimensions"));
+}
+
+}  // namespace
+}  // namespace kolo

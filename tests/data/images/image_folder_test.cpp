@@ -1,0 +1,243 @@
+#include "kolo/data/image_folder.h"
+
+#include <filesystem>
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include "data/images/image_files.h"
+#include "kolo/base/error.h"
+#include "kolo/data/augmentation.h"
+#include "kolo/data/image_writer.h"
+#include "kolo/data/loader.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::noise_image;
+using testing::ppm_file;
+using testing::text_of;
+
+class ImageFolder : public ::testing::Test {
+ protected:
+  void write(std::string_view name, unsigned seed = 1) {
+    folder_.write(name, ppm_file(noise_image(6, 8, seed)));
+  }
+  std::string rejection(const ImageFolderOptions& options = {8, 8}) {
+    return message_of<InputError>([&] { ImageFolderDataset(folder_.path(), options); });
+  }
+  // Why the only image, x/a.*, can't be read.
+  std::string read_rejection(const ImageFolderOptions& options = {8, 8}) {
+    const ImageFolderDataset dataset(folder_.path(), options);
+    return message_of<InputError>([&] { (void)read(dataset, 0); });
+  }
+  static std::vector<float> read(const Dataset& dataset, std::int64_t index,
+                                 std::int64_t* label = nullptr) {
+    std::vector<float> input(static_cast<std::size_t>(dataset.layout().input_size()));
+    std::int64_t own_label = -1;
+    dataset.read(index, 0, {input, {label != nullptr ? label : &own_label, 1}, {}});
+    return input;
+  }
+  std::vector<std::string> paths(const ImageFolderDataset& dataset) {
+    std::vector<std::string> paths;
+    for (std::int64_t i = 0; i < dataset.size(); ++i) {
+      paths.push_back(dataset.path(i).lexically_relative(folder_.path()));
+    }
+    return paths;
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(ImageFolder, NumbersClassesAndFilesInBytewiseOrder) {
+  for (const char* name : {"b/2.ppm", "b/10.ppm", "b/deep/er/1.ppm", "B/x.ppm", "a-/x.ppm",
+                           "a/x.ppm", "\xc3\xa4/x.ppm", "\xff\xfe/x\xff.ppm"}) {
+    write(name);
+  }
+  write(".hidden/x.ppm");
+  write("b/.hidden.ppm");
+  write("b/.hidden/x.ppm");
+  folder_.write("b/notes.txt", "not an image");
+  folder_.write("notes.txt", "not a class");
+  const ImageFolderDataset dataset(folder_.path(), {8, 8});
+  EXPECT_THAT(dataset.class_names(), ElementsAre("B", "a", "a-", "b", "\xc3\xa4", "\xff\xfe"));
+  EXPECT_THAT(paths(dataset),
+              ElementsAre("B/x.ppm", "a/x.ppm", "a-/x.ppm", "b/10.ppm", "b/2.ppm",
+                          "b/deep/er/1.ppm", "\xc3\xa4/x.ppm", "\xff\xfe/x\xff.ppm"));
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < dataset.size(); ++i) {
+    labels.push_back(-1);
+    (void)read(dataset, i, &labels.back());
+    EXPECT_EQ(labels.back(), dataset.label(i));
+  }
+  EXPECT_THAT(labels, ElementsAre(0, 1, 2, 3, 3, 3, 4, 5));
+  EXPECT_EQ(dataset.layout().classes, 6);
+  const ImageFolderDataset few(folder_.path(), {.height = 8, .width = 8, .most_classes = 4});
+  EXPECT_EQ(few.size(), 6);
+  EXPECT_EQ(few.layout().classes, 4);
+}
+
+TEST_F(ImageFolder, DecodesAndResizes) {
+  const auto image = noise_image(6, 8);
+  folder_.write("x/a.ppm", ppm_file(image));
+  folder_.write("x/b.JPG", text_of(encode_jpeg(image, 90)));
+  const ImageFolderDataset same(folder_.path(), {6, 8});
+  EXPECT_THAT(same.layout().input_shape, ElementsAre(3, 6, 8));
+  const auto pixels = read(same, 0);
+  for (std::size_t c = 0; c < 3; ++c) {
+    for (std::size_t i = 0; i < 48; ++i) EXPECT_EQ(pixels[48 * c + i], image.pixels[3 * i + c]);
+  }
+  const ImageFolderDataset small(folder_.path(), {1, 1});
+  const auto& bytes = image.pixels;
+  EXPECT_NEAR(read(small, 0)[0] + read(small, 0)[1] + read(small, 0)[2],
+              std::accumulate(bytes.begin(), bytes.end(), 0) / 48., 40);
+  EXPECT_THAT(read(small, 1), Each(::testing::Le(255)));
+}
+
+TEST_F(ImageFolder, LoadsAugmentedBatchesWithManyWorkers) {
+  for (unsigned i = 0; i < 40; ++i) {
+    folder_.write(std::string(i % 2 == 0 ? "x/" : "y/") + std::to_string(i) + ".jpg",
+                  text_of(encode_jpeg(testing::smooth_image(40 + i, 70 - i, i), 90)));
+  }
+  const auto dataset = std::make_shared<AugmentedDataset>(
+      std::make_shared<ImageFolderDataset>(folder_.path(), ImageFolderOptions{16, 16}),
+      AugmentationOptions{.33, .33, .5, 1.5, true}, Preprocessing::caffe(), 5);
+  for (const int workers : {0, 4}) {
+    Loader loader(dataset, {40, 0, 1}, {8, workers, 3});
+    loader.start_epoch(1);
+    std::int64_t count = 0;
+    while (const auto batch = loader.next()) {
+      for (std::size_t i = 0; i < 8; ++i, ++count) {
+        std::vector<float> expected(768);
+        std::int64_t label = -1;
+        dataset->read(batch->indices[i], 1, {expected, {&label, 1}, {}});
+        const auto place = static_cast<std::int64_t>(i);
+        EXPECT_TRUE(torch::equal(batch->input[place].flatten(), torch::tensor(expected)));
+        EXPECT_EQ(batch->target[place].item<std::int64_t>(), label);
+      }
+    }
+    EXPECT_EQ(count, 40);
+  }
+}
+
+TEST_F(ImageFolder, RejectsFoldersThatHoldNoClasses) {
+  EXPECT_THAT(rejection(), AllOf(HasSubstr("has no classes: no folders"), HasSubstr("ROOT/CLASS")));
+  write("a.ppm");
+  EXPECT_THAT(rejection(), HasSubstr("its images are not in folders"));
+  write("x/a.ppm");
+  folder_.write("empty/notes.txt", "");
+  EXPECT_THAT(rejection(), AllOf(HasSubstr("the class empty has no images"), HasSubstr("/empty")));
+  EXPECT_THAT(message_of<InputError>([&] { ImageFolderDataset(folder_ / "none"); }),
+              HasSubstr("none does not exist"));
+  EXPECT_THAT(message_of<InputError>([&] { ImageFolderDataset(folder_ / "a.ppm"); }),
+              HasSubstr("is not a folder"));
+}
+
+TEST_F(ImageFolder, RejectsEmptyFilesAtOnceOrWhenRead) {
+  folder_.write("x/a.jpg", "");
+  EXPECT_THAT(rejection(), AllOf(HasSubstr("x/a.jpg"), HasSubstr("is empty")));
+  EXPECT_THAT(read_rejection({.height = 8, .width = 8, .inspect_sizes = false}),
+              AllOf(HasSubstr("x/a.jpg"), HasSubstr("is empty")));
+}
+
+TEST_F(ImageFolder, RejectsFilesThatAreNotWhatTheyShouldBe) {
+  write("x/a.png");
+  EXPECT_THAT(read_rejection(), AllOf(HasSubstr("x/a.png"), HasSubstr("is PNG by its name"),
+                                      HasSubstr("PPM by its content")));
+  const ImageFolderDataset trusting(folder_.path(),
+                                    {.height = 8, .width = 8, .names_must_fit = false});
+  EXPECT_EQ(read(trusting, 0).size(), 192U);
+  folder_.write("x/a.png", "GIF89a");
+  EXPECT_THAT(read_rejection(), AllOf(HasSubstr("x/a.png"), HasSubstr("is no image")));
+}
+
+TEST_F(ImageFolder, RejectsTruncatedAndHugeImages) {
+  const auto file = text_of(encode_jpeg(noise_image(50, 50), 90));
+  folder_.write("x/a.jpg", file.substr(0, file.size() / 2));
+  EXPECT_THAT(read_rejection(), AllOf(HasSubstr("x/a.jpg (JPEG)"), HasSubstr("Premature end")));
+  folder_.write("x/a.jpg", file);
+  ImageFolderOptions options{8, 8};
+  options.limits.most_pixels = 2499;
+  EXPECT_THAT(read_rejection(options), AllOf(HasSubstr("x/a.jpg"), HasSubstr("at most 2499")));
+  options.limits = {.most_file_bytes = 100};
+  EXPECT_THAT(read_rejection(options), AllOf(HasSubstr("x/a.jpg"), HasSubstr("at most 100")));
+  const ImageFolderDataset dataset(folder_.path(), {8, 8});
+  fs::remove(folder_ / "x/a.jpg");
+  EXPECT_THAT(message_of<InputError>([&] { (void)read(dataset, 0); }),
+              AllOf(HasSubstr("x/a.jpg"), HasSubstr("No such file")));
+}
+
+TEST_F(ImageFolder, FollowsLinksWithinTheRootOnly) {
+  const testing::TemporaryFolder outside;
+  outside.write("secret.ppm", ppm_file(noise_image(6, 8, 9)));
+  write("x/a.ppm");
+  fs::create_symlink("a.ppm", folder_ / "x/b.ppm");
+  fs::create_directory_symlink("x", folder_ / "y");
+  const ImageFolderDataset dataset(folder_.path(), {6, 8});
+  EXPECT_THAT(paths(dataset), ElementsAre("x/a.ppm", "x/b.ppm", "y/a.ppm", "y/b.ppm"));
+  EXPECT_EQ(read(dataset, 3), read(dataset, 0));
+
+  fs::create_symlink(outside / "secret.ppm", folder_ / "x/c.ppm");
+  EXPECT_THAT(rejection(),
+              AllOf(HasSubstr("x/c.ppm"), HasSubstr("secret.ppm"), HasSubstr("outside")));
+  fs::remove(folder_ / "x/c.ppm");
+  fs::create_directory_symlink(outside.path(), folder_ / "x/deeper");
+  EXPECT_THAT(rejection(), HasSubstr("outside"));
+  fs::remove(folder_ / "x/deeper");
+  fs::create_directory_symlink(outside.path(), folder_ / "z");
+  EXPECT_THAT(rejection(), HasSubstr("outside"));
+  fs::remove(folder_ / "z");
+  fs::create_symlink("nowhere.ppm", folder_ / "x/d.ppm");
+  EXPECT_THAT(rejection(), AllOf(HasSubstr("x/d.ppm"), HasSubstr("leads nowhere")));
+  fs::remove(folder_ / "x/d.ppm");
+  fs::create_directory_symlink("..", folder_ / "x/up");
+  EXPECT_THAT(rejection(), HasSubstr("round in circles"));
+  // A root that is itself a link is no link out of the root.
+  fs::remove(folder_ / "x/up");
+  fs::create_directory_symlink(folder_.path(), outside / "link");
+  EXPECT_EQ(ImageFolderDataset(outside / "link", {8, 8}).size(), 4);
+}
+
+TEST_F(ImageFolder, RejectsPipesAndFoldersNamedAsImages) {
+  write("x/a.ppm");
+  ASSERT_EQ(::mkfifo((folder_ / "x/b.ppm").c_str(), 0600), 0);
+  EXPECT_THAT(rejection(), AllOf(HasSubstr("x/b.ppm"), HasSubstr("not a regular file")));
+  fs::remove(folder_ / "x/b.ppm");
+  write("x/c.ppm/a.ppm");  // a folder may have any name
+  EXPECT_EQ(ImageFolderDataset(folder_.path(), {8, 8}).size(), 2);
+}
+
+TEST_F(ImageFolder, RejectsOptionsOutOfRange) {
+  write("x/a.ppm");
+  EXPECT_THAT(rejection({0, 8}), HasSubstr("height of images is 0"));
+  EXPECT_THAT(rejection({8, 100000}),
+              AllOf(HasSubstr("width of images is 100000"), HasSubstr("1 to 16384")));
+  EXPECT_THAT(rejection({8, 8, -1}), HasSubstr("-1"));
+}
+
+TEST_F(ImageFolder, ComparesTheClassesOfTrainingAndValidation) {
+  for (const char* name : {"train/a/1.ppm", "train/b/1.ppm", "same/b/2.ppm", "same/a/1.ppm",
+                           "less/a/1.ppm", "other/a/1.ppm", "other/c/1.ppm"}) {
+    write(name);
+  }
+  const auto open = [&](const char* name) { return ImageFolderDataset(folder_ / name, {8, 8}); };
+  const auto train = open("train");
+  require_same_classes(train, open("same"));
+  const auto rejection = [&](const char* name) {
+    return message_of<InputError>([&] { require_same_classes(train, open(name)); });
+  };
+  EXPECT_THAT(rejection("less"), AllOf(HasSubstr("less has no folder b"), HasSubstr("/train has")));
+  EXPECT_THAT(rejection("other"), HasSubstr("train has no folder c"));
+}
+
+}  // namespace
+}  // namespace kolo
