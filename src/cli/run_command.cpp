@@ -37,7 +37,7 @@ std::string find_program(const std::string& name) {
   if (!fs::exists(name, error)) throw InputError(fmt::format("run: there is no program {}", name));
   if (!fs::is_regular_file(name, error) || ::access(name.c_str(), X_OK) != 0)
     throw InputError(fmt::format("run: {} is not an executable file", name));
-  return fs::absolute(name);
+  return fs::absolute(name).lexically_normal();
 }
 
 std::vector<std::string> require_program(const RunArguments& arguments) {
@@ -147,7 +147,7 @@ void add_run_command(CLI::App& app, std::function<int()>& action) {
       "Options of kolo come first, then PROGRAM ARGUMENTS...\n"
       "Each rank gets its share of the cores, and OMP_NUM_THREADS to match. The program need not\n"
       "use MPI. Ctrl-C or SIGTERM reaches the ranks as SIGTERM, once; a second one ends them at\n"
-      "once. Restarted ranks find the number of restarts in KOLO_RESTART.\n\n"
+      "once. SIGUSR1 is passed on. Restarted ranks find the number of restarts in KOLO_RESTART.\n\n"
       "Examples:\n"
       "  kolo run -n 4 ./my_training --epochs 10\n"
       "  kolo run --hosts node1:2,node2:2 --logs logs ./my_training\n"
