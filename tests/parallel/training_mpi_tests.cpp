@@ -27,6 +27,8 @@ auto all_of(std::span<const RankCase> cases) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PowerSgd, TrainingMpi, all_of(testing::power_sgd_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(ArenaOptimizer, TrainingMpi, all_of(testing::arena_optimizer_cases()),
+                         name_of_case);
 INSTANTIATE_TEST_SUITE_P(ShardedOptimizer, TrainingMpi, all_of(testing::sharded_optimizer_cases()),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(ReplicaCheck, TrainingMpi, all_of(testing::replica_check_cases()),

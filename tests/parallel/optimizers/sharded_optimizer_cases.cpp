@@ -3,64 +3,17 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
+#include "kolo/optim/adaptive_optimizers.h"
+#include "kolo/optim/layerwise_optimizers.h"
 #include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/sharded_optimizer.h"
-#include "kolo/parallel/tensor_collectives.h"
-#include "parallel/small_network.h"
+#include "parallel/optimizers/replica.h"
 #include "parallel/training_cases.h"
 #include "support/errors.h"
 
 namespace kolo::testing {
 
 namespace {
-
-constexpr std::int64_t hidden = 50;
-
-// A bucket a parameter, some shorter than 16 elements a rank; and one for all.
-const BucketLimits tiny{1, 1}, large{1 << 20, 1 << 20};
-
-// A replica, its arena, and what a reducer would do for it.
-struct Replica {
-  Replica(const Communicator& ranks, const BucketLimits& limits, torch::ScalarType type)
-      : communicator(ranks), network(hidden) {
-    network.to(type);
-    arena = std::make_shared<ParameterArena>(ranks, network, limits);
-  }
-
-  // This rank's own gradients, in the arena; the gaps between them are zeros.
-  void backward(std::int64_t step) {
-    const auto begin = (step * communicator.size() + communicator.rank()) * 4;
-    network.zero_grad();
-    mean_loss(network, samples(begin, begin + 4, network.first->weight.scalar_type())).backward();
-    const torch::NoGradGuard no_gradient;
-    for (std::size_t index = 0; index < arena->parameters().size(); ++index)
-      arena->gradient_view(index).copy_(arena->parameters()[index].grad());
-  }
-
-  void average(GradientHook& hook) const {
-    for (std::size_t index = 0; index < arena->buckets(); ++index) {
-      GradientBucket bucket;
-      bucket.index = index;
-      bucket.flat = arena->flat_gradients(index);
-      hook.average(communicator, bucket);
-    }
-  }
-
-  void all_reduce_gradients() const {
-    for (std::size_t index = 0; index < arena->buckets(); ++index)
-      all_reduce(communicator, arena->flat_gradients(index), ReduceOp::average);
-  }
-
-  Communicator communicator;
-  SmallNetwork network;
-  std::shared_ptr<ParameterArena> arena;
-};
-
-template <typename Optimizer>
-void update_all(Optimizer& optimizer, const ParameterArena& arena, std::int64_t step) {
-  for (std::size_t bucket = 0; bucket < arena.buckets(); ++bucket)
-    optimizer.update(bucket, .02, step);
-}
 
 // Bit for bit where both reduce in the order of ranks; otherwise but for rounding.
 void expect_equal(const Communicator& communicator, const torch::Tensor& a,
@@ -110,6 +63,20 @@ void it_trains_like_the_unsharded_one(const Communicator& communicator) {
   expect_same_training(communicator, large, torch::kDouble, adam);
   expect_same_training(communicator, tiny, torch::kFloat, momentum);
   expect_same_training(communicator, large, torch::kFloat, plain);
+  // Biases apart: parts that are cut both for ranks and between parameters.
+  const std::shared_ptr<const FlatOptimizer> sparing =
+      make_adam({.weight_decay = .1, .decoupled_decay = true, .decay_excludes_vectors = true});
+  expect_same_training(communicator, tiny, torch::kFloat, sparing);
+  expect_same_training(communicator, large, torch::kDouble, sparing);
+  // A state that doesn't begin as zeros.
+  expect_same_training(communicator, large, torch::kFloat, make_adagrad({}));
+}
+
+void layerwise_optimizers_are_refused(const Communicator& communicator) {
+  Replica replica(communicator, tiny, torch::kFloat);
+  EXPECT_THAT(message_of<InputError>(
+                  [&] { ShardedArenaOptimizer(communicator, replica.arena, make_lars({})); }),
+              ::testing::HasSubstr("lars can't be sharded"));
 }
 
 void a_rank_holds_its_part_of_the_state(const Communicator& communicator) {
@@ -252,6 +219,7 @@ void a_resumed_run_goes_on_alike(const Communicator& communicator) {
 std::span<const RankCase> sharded_optimizer_cases() {
   static const std::vector<RankCase> cases = {
       {"ItTrainsLikeTheUnshardedOne", it_trains_like_the_unsharded_one},
+      {"LayerwiseOptimizersAreRefused", layerwise_optimizers_are_refused},
       {"ARankHoldsItsPartOfTheState", a_rank_holds_its_part_of_the_state},
       {"StateSurvivesACheckpoint", state_survives_a_checkpoint},
       {"ClippingEqualsClippingOfTheAverage", clipping_equals_clipping_of_the_average},
