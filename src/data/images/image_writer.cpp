@@ -49,7 +49,7 @@ struct Compressor {
 
 }  // namespace
 
-std::vector<std::byte> encode_jpeg(const Image& image, int quality) {
+std::vector<std::byte> encode_jpeg(const Image& image, int quality, JpegColours colours) {
   const auto pixels =
       checked_multiply(checked_multiply(image.height, image.width), std::int64_t{3});
   if (quality < 1 || quality > 100 || pixels < 1 || !std::cmp_equal(image.pixels.size(), pixels)) {
@@ -66,6 +66,7 @@ std::vector<std::byte> encode_jpeg(const Image& image, int quality) {
     jpeg.input_components = 3;
     jpeg.in_color_space = JCS_RGB;
     jpeg_set_defaults(&jpeg);
+    if (colours == JpegColours::grey) jpeg_set_colorspace(&jpeg, JCS_GRAYSCALE);
     jpeg_set_quality(&jpeg, quality, TRUE);
     jpeg_start_compress(&jpeg, TRUE);
     while (jpeg.next_scanline < jpeg.image_height) {

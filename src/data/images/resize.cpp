@@ -72,12 +72,17 @@ void fill_filter(AxisFilter& filter, const Axis& axis) {
 }
 
 // The last rows read, as many as one row of the result is made of.
+//
+// They lie a pixel off the boundaries of cache lines, because libjpeg-turbo writes to places that
+// are aligned past the cache, straight to memory, from where they would have to be fetched again.
 class RowWindow {
  public:
   RowWindow(ImageRows& rows, std::size_t count, std::size_t row_bytes,
             std::vector<std::uint8_t>& memory)
-      : rows_(rows), count_(count), row_bytes_(row_bytes), memory_(memory) {
-    memory_.resize(checked_multiply(count, row_bytes));
+      : rows_(rows), count_(count), stride_((row_bytes + line - 1) / line * line) {
+    memory.resize(checked_add(checked_multiply(count, stride_), 2 * line));
+    const auto past_line = reinterpret_cast<std::uintptr_t>(memory.data()) % line;
+    places_ = memory.data() + (line - past_line) + 4;
   }
 
   const std::uint8_t* row(std::size_t y) {
@@ -86,11 +91,13 @@ class RowWindow {
   }
 
  private:
-  std::uint8_t* place(std::size_t y) { return memory_.data() + y % count_ * row_bytes_; }
+  static constexpr std::size_t line = 64;
+
+  std::uint8_t* place(std::size_t y) { return places_ + y % count_ * stride_; }
 
   ImageRows& rows_;
-  std::size_t count_, row_bytes_;
-  std::vector<std::uint8_t>& memory_;
+  std::size_t count_, stride_;
+  std::uint8_t* places_ = nullptr;
   std::size_t read_ = 0;
 };
 
@@ -117,14 +124,13 @@ void resize_rows(ImageRows& rows, const ImageSize& size, std::span<float> planes
   float* sums = numbers.last(values).data();
 
   RowWindow window(rows, row_taps, values, workspace.rows);
+  std::vector<const std::uint8_t*> sources(row_taps);
   float* red = planes.data();
   for (std::size_t y = 0; y < height; ++y, red += width) {
     const auto first = static_cast<std::size_t>(row_filter.first[y]);
     const float* weights = row_filter.weights.data() + y * row_taps;
-    weigh_row(window.row(first), weights[0], sums, values);
-    for (std::size_t k = 1; k < row_taps; ++k) {
-      add_row(window.row(first + k), weights[k], sums, values);
-    }
+    for (std::size_t k = 0; k < row_taps; ++k) sources[k] = window.row(first + k);
+    mix_byte_rows(sources.data(), weights, row_taps, sums, values);
     mix_columns(sums, column_filter.first.data(), column_filter.weights.data(), column_taps, red,
                 red + height * width, red + 2 * height * width, width);
   }

@@ -1,5 +1,6 @@
 #include "data/images/resize_kernels.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "kolo/base/vectorize.h"
@@ -16,16 +17,47 @@ inline Pixel load_pixel(const float* place) {
   return pixel;
 }
 
+inline float value_of(std::uint8_t byte) {
+  return static_cast<float>(byte);
+}
+
+// Several rows at a time: sums are loaded and stored less often.
+inline void first_rows(const std::uint8_t* const* rows, const float* weights, std::size_t taps,
+                       float* __restrict sums, std::size_t size) {
+  const auto row = [&](std::size_t k) { return rows[k < taps ? k : 0]; };
+  const auto weight = [&](std::size_t k) { return k < taps ? weights[k] : 0; };
+  const std::uint8_t *a = row(0), *b = row(1), *c = row(2), *d = row(3);
+  const float u = weight(0), v = weight(1), w = weight(2), x = weight(3);
+  for (std::size_t i = 0; i < size; ++i) {
+    sums[i] = u * value_of(a[i]) + v * value_of(b[i]) + w * value_of(c[i]) + x * value_of(d[i]);
+  }
+}
+
+inline void add_two_rows(const std::uint8_t* const* rows, const float* weights,
+                         float* __restrict sums, std::size_t size) {
+  const std::uint8_t *a = rows[0], *b = rows[1];
+  const float u = weights[0], v = weights[1];
+  for (std::size_t i = 0; i < size; ++i) sums[i] += u * value_of(a[i]) + v * value_of(b[i]);
+}
+
+inline void add_row(const std::uint8_t* row, float weight, float* __restrict sums,
+                    std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) sums[i] += weight * value_of(row[i]);
+}
+
 }  // namespace
 
 KOLO_VECTORIZE
-void weigh_row(const std::uint8_t* row, float weight, float* __restrict sums, std::size_t size) {
-  for (std::size_t i = 0; i < size; ++i) sums[i] = weight * static_cast<float>(row[i]);
-}
-
-KOLO_VECTORIZE
-void add_row(const std::uint8_t* row, float weight, float* __restrict sums, std::size_t size) {
-  for (std::size_t i = 0; i < size; ++i) sums[i] += weight * static_cast<float>(row[i]);
+void mix_byte_rows(const std::uint8_t* const* rows, const float* weights, std::size_t taps,
+                   float* __restrict sums, std::size_t size) {
+  first_rows(rows, weights, std::min<std::size_t>(taps, 4), sums, size);
+  for (std::size_t k = 4; k < taps; k += 2) {
+    if (k + 1 < taps) {
+      add_two_rows(rows + k, weights + k, sums, size);
+    } else {
+      add_row(rows[k], weights[k], sums, size);
+    }
+  }
 }
 
 KOLO_VECTORIZE

@@ -7,9 +7,9 @@
 // meaning.
 namespace kolo::images {
 
-// sums[i] = weight row[i], or sums[i] += weight row[i], for `size` values.
-void weigh_row(const std::uint8_t* row, float weight, float* sums, std::size_t size);
-void add_row(const std::uint8_t* row, float weight, float* sums, std::size_t size);
+// sums[i] = the sum over k < taps of weights[k] rows[k][i], for `size` values; taps at least 1.
+void mix_byte_rows(const std::uint8_t* const* rows, const float* weights, std::size_t taps,
+                   float* sums, std::size_t size);
 
 // The weighted sums of neighbours in a row: pixel x of the result is the sum over k < taps of
 // weights[taps x + k] times pixel first[x] + k.
