@@ -1,12 +1,12 @@
 #include "kolo/config/factories.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/random.h"
-#include "kolo/data/mnist.h"
-#include "kolo/data/random_dataset.h"
 
 namespace kolo {
 
@@ -15,41 +15,35 @@ namespace {
 // Streams of one seed.
 constexpr std::uint32_t weights_stream = 0xFFFFFFFF;  // the trainer uses the ranks' numbers
 
-std::shared_ptr<const Dataset> first_of(std::shared_ptr<const Dataset> dataset,
-                                        std::optional<std::int64_t> count, const char* key) {
-  if (!count || *count == dataset->size()) return dataset;
-  if (*count > dataset->size()) {
-    throw InputError(fmt::format("data.{}: {} samples asked for, but the data set has {}", key,
-                                 *count, dataset->size()));
-  }
-  return std::make_shared<Subset>(std::move(dataset), *count);
-}
-
-Datasets random_datasets(const RunConfig& config) {
-  const SampleLayout layout{config.data.input_shape, config.data.n_classes, {}};
-  const auto training = config.data.n_train.value();
-  const auto validation = config.data.n_valid.value_or(std::max<std::int64_t>(1, training / 8));
-  return {std::make_shared<RandomDataset>(layout, training, config.seed),
-          std::make_shared<RandomDataset>(layout, validation, config.seed + 1)};
-}
-
-Datasets mnist_datasets(const RunConfig& config) {
-  const std::filesystem::path folder = config.data.path;
-  return {first_of(std::make_shared<MnistDataset>(folder, Split::train), config.data.n_train,
-                   "n_train"),
-          first_of(std::make_shared<MnistDataset>(folder, Split::validation), config.data.n_valid,
-                   "n_valid")};
-}
-
 std::int64_t bytes_of_mebibytes(double mebibytes) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(mebibytes * (1 << 20)));
 }
 
-}  // namespace
-
-Datasets make_datasets(const RunConfig& config) {
-  return config.data.name == "dummy" ? random_datasets(config) : mnist_datasets(config);
+NonFiniteStep non_finite_named(const std::string& name) {
+  if (name == "skip") return NonFiniteStep::skip;
+  return name == "ignore" ? NonFiniteStep::ignore : NonFiniteStep::stop;
 }
+
+// A binary loss takes one output for two classes.
+std::int64_t outputs_of(const RunConfig& config, const SampleLayout& layout) {
+  const auto& given = config.model.n_classes;
+  if (loss_named(config.training.loss) == LossKind::binary_cross_entropy) {
+    if (layout.classes > 2) {
+      throw InputError(
+          fmt::format("training.loss is {}, which tells two classes apart, but the "
+                      "data has {}; use cross_entropy",
+                      config.training.loss, layout.classes));
+    }
+    return given.value_or(1);
+  }
+  if (given && *given < layout.classes) {
+    throw InputError(
+        fmt::format("model.n_classes is {}, but the data has {} classes", *given, layout.classes));
+  }
+  return given.value_or(layout.classes);
+}
+
+}  // namespace
 
 std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayout& layout,
                                       const ModelCatalogue& models) {
@@ -60,34 +54,22 @@ std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayou
                     "take the data's",
                     fmt::join(model.input_shape, ", "), fmt::join(layout.input_shape, ", ")));
   }
-  const auto classes = model.n_classes.value_or(layout.classes);
-  if (classes < layout.classes) {
-    throw InputError(
-        fmt::format("model.n_classes is {}, but the data has {} classes", classes, layout.classes));
-  }
   torch::manual_seed(derive_seed(config.seed, weights_stream, 0));
-  return models.make(model.name, {layout.input_shape, classes, model.dropout});
+  return models.make(model.name, {.input_shape = layout.input_shape,
+                                  .classes = outputs_of(config, layout),
+                                  .dropout = model.dropout,
+                                  .batch_norm_momentum = model.batch_norm_momentum,
+                                  .file = model.file});
 }
 
-LossFunction make_loss(const RunConfig& config) {
-  return make_loss(loss_named(config.training.loss));
-}
-
-std::unique_ptr<FlatOptimizer> make_optimizer(const OptimizerConfig& config) {
-  if (config.name == "sgd") {
-    return make_sgd({config.momentum, config.dampening, config.weight_decay, config.nesterov});
-  }
-  return make_adam(
-      {config.beta1, config.beta2, config.epsilon, config.weight_decay, config.name == "adamw"});
-}
-
-LearningRate make_learning_rate(const RunConfig& config, int ranks, std::int64_t steps_per_epoch) {
+Objective make_objective(const RunConfig& config) {
   const auto& training = config.training;
-  const auto warmup_steps = training.lr_warmup_epochs > 0
-                                ? warmup_steps_of(training.lr_warmup_epochs, steps_per_epoch)
-                                : training.lr_warmup_steps;
-  return LearningRate(
-      {config.optimizer.lr, scaling_named(config.optimizer.lr_scaling), ranks, warmup_steps});
+  const LossKind kind = loss_named(training.loss);
+  Objective objective{make_loss({kind, training.label_smoothing}), make_loss({kind, 0})};
+  const auto& metrics = training.metrics;
+  if (std::find(metrics.begin(), metrics.end(), "top_k_categorical_accuracy") != metrics.end())
+    objective.top = 5;  // Keras's k
+  return objective;
 }
 
 std::unique_ptr<Loader> make_training_loader(const RunConfig& config,
@@ -136,6 +118,11 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.buckets = {bytes_of_mebibytes(config.communication.first_bucket_mb),
                      bytes_of_mebibytes(config.communication.bucket_mb)};
   options.reducer.overlap = config.communication.overlap;
+  options.mixup_alpha = config.training.mixup_alpha;
+  options.maximum_norm = config.training.clip_norm;
+  options.patience = config.training.early_stopping_patience;
+  options.check_replicas_every = config.training.check_replicas_every;
+  options.non_finite = non_finite_named(config.training.non_finite);
   return options;
 }
 

@@ -27,19 +27,7 @@ ConfigValue& child_of(ConfigValue& parent, std::string_view key) {
   return parent.entries.emplace_back(ConfigEntry{std::string(key), std::move(child)}).value;
 }
 
-}  // namespace
-
-void apply_override(ConfigValue& root, const std::string& text) {
-  const auto equals = text.find('=');
-  std::string_view keys = std::string_view(text).substr(0, equals);
-  const bool has_empty_key = keys.empty() || keys.front() == '.' || keys.back() == '.' ||
-                             keys.find("..") != std::string_view::npos;
-  if (equals == std::string::npos || has_empty_key) {
-    throw InputError(
-        fmt::format("{}: expected key=value, for example training.batch_size=32, got {}",
-                    command_line, quote(text)));
-  }
-  ConfigValue value = read_yaml_text(text.substr(equals + 1), command_line);
+void set(ConfigValue& root, std::string_view keys, ConfigValue value) {
   ConfigValue* target = &root;
   while (!keys.empty()) {
     const auto dot = keys.find('.');
@@ -47,6 +35,30 @@ void apply_override(ConfigValue& root, const std::string& text) {
     keys = dot == std::string_view::npos ? std::string_view{} : keys.substr(dot + 1);
   }
   *target = std::move(value);
+}
+
+}  // namespace
+
+void apply_override(ConfigValue& root, const std::string& text) {
+  const auto equals = text.find('=');
+  const std::string_view keys = std::string_view(text).substr(0, equals);
+  const bool has_empty_key = keys.empty() || keys.front() == '.' || keys.back() == '.' ||
+                             keys.find("..") != std::string_view::npos;
+  if (equals == std::string::npos || has_empty_key) {
+    throw InputError(
+        fmt::format("{}: expected key=value, for example training.batch_size=32, got {}",
+                    command_line, quote(text)));
+  }
+  set(root, keys, read_yaml_text(text.substr(equals + 1), command_line));
+}
+
+void set_text(ConfigValue& root, const std::string& key, const std::string& text) {
+  ConfigValue value;
+  value.kind = ConfigValue::Kind::scalar;
+  value.text = text;
+  value.is_quoted = true;
+  value.place = command_line;
+  set(root, key, std::move(value));
 }
 
 }  // namespace kolo

@@ -11,4 +11,7 @@ namespace kolo {
 // line" as their place. Throws InputError.
 void apply_override(ConfigValue& root, const std::string& text);
 
+// Sets a key to a text, whatever is in it.
+void set_text(ConfigValue& root, const std::string& key, const std::string& text);
+
 }  // namespace kolo

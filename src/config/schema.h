@@ -10,8 +10,11 @@ namespace kolo {
 
 template <typename Field>
 void visit(Field& field, DataConfig& data) {
-  field("name", data.name, OneOf{{"mnist", "fashion_mnist", "dummy"}}, Presence::required);
+  field("name", data.name, OneOf{{"mnist", "fashion_mnist", "cifar10", "imagenet", "dummy"}},
+        Presence::required);
   field("path", data.path, PathText{});
+  field("train_dir", data.train_dir, PathText{});
+  field("valid_dir", data.valid_dir, PathText{});
   field("n_train", data.n_train, positive);
   field("n_valid", data.n_valid, positive);
   field("workers", data.workers,
@@ -21,28 +24,56 @@ void visit(Field& field, DataConfig& data) {
   field("shuffle", data.shuffle, AnyBool{});
   field("input_shape", data.input_shape, positive);
   field("n_classes", data.n_classes, positive);
+  field("augment", data.augment, AnyBool{});
+  field("height_shift", data.height_shift, fraction);
+  field("width_shift", data.width_shift, fraction);
+  field("zoom", data.zoom, fraction);
+  field("horizontal_flip", data.horizontal_flip, AnyBool{});
+  field("preprocessing", data.preprocessing, OneOf{{"auto", "none", "unit", "caffe", "imagenet"}});
 }
 
 template <typename Field>
 void visit(Field& field, ModelConfig& model) {
   field("name", model.name, AnyText{}, Presence::required);
+  field("file", model.file, PathText{});
   field("dropout", model.dropout, fraction);
+  field("batch_norm_momentum", model.batch_norm_momentum, fraction);
+  field("sync_batch_norm", model.sync_batch_norm, AnyBool{});
+  field("l2", model.l2, not_negative);
+  field("l2_mode", model.l2_mode, OneOf{{"loss", "decoupled"}});
   field("input_shape", model.input_shape, positive);
   field("n_classes", model.n_classes, positive);
 }
 
 template <typename Field>
 void visit(Field& field, OptimizerConfig& optimizer) {
-  field("name", optimizer.name, OneOf{{"sgd", "adam", "adamw"}}, Presence::required);
+  field("name", optimizer.name,
+        OneOf{{"sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lars",
+               "lamb"}},
+        Presence::required);
   field("lr", optimizer.lr, positive);
   field("lr_scaling", optimizer.lr_scaling, OneOf{{"none", "linear", "sqrt"}});
   field("momentum", optimizer.momentum, fraction);
   field("dampening", optimizer.dampening, fraction);
-  field("weight_decay", optimizer.weight_decay, not_negative);
   field("nesterov", optimizer.nesterov, AnyBool{});
+  field("weight_decay", optimizer.weight_decay, not_negative);
+  field("decoupled_decay", optimizer.decoupled_decay, AnyBool{});
+  field("decay_excludes_vectors", optimizer.decay_excludes_vectors, AnyBool{});
   field("beta1", optimizer.beta1, fraction);
   field("beta2", optimizer.beta2, fraction);
+  field("rho", optimizer.rho, fraction);
   field("epsilon", optimizer.epsilon, positive);
+  field("amsgrad", optimizer.amsgrad, AnyBool{});
+  field("centered", optimizer.centered, AnyBool{});
+  field("initial_accumulator", optimizer.initial_accumulator, not_negative);
+  field("trust_coefficient", optimizer.trust_coefficient, positive);
+}
+
+template <typename Field>
+void visit(Field& field, RateIntervalConfig& interval) {
+  field("start_epoch", interval.start_epoch, not_negative);
+  field("end_epoch", interval.end_epoch, positive);
+  field("multiplier", interval.multiplier, not_negative);
 }
 
 template <typename Field>
@@ -51,7 +82,24 @@ void visit(Field& field, TrainingConfig& training) {
   field("n_epochs", training.n_epochs, positive);
   field("lr_warmup_epochs", training.lr_warmup_epochs, not_negative);
   field("lr_warmup_steps", training.lr_warmup_steps, not_negative);
-  field("loss", training.loss, OneOf{{"cross_entropy"}});
+  field("lr_warmup_from", training.lr_warmup_from,
+        NumberRule{" from 0 to 1", [](long double x) { return x >= 0 && x <= 1; }});
+  field("lr_schedule", training.lr_schedule);
+  field("lr_decay", training.lr_decay, OneOf{{"none", "cosine", "polynomial", "one_cycle"}});
+  field("lr_final_fraction", training.lr_final_fraction, not_negative);
+  field("lr_decay_power", training.lr_decay_power, positive);
+  field("loss", training.loss,
+        OneOf{{"cross_entropy", "categorical_crossentropy", "sparse_categorical_crossentropy",
+               "binary_cross_entropy", "binary_crossentropy"}});
+  field("metrics", training.metrics,
+        OneOf{{"accuracy", "acc", "categorical_accuracy", "binary_accuracy",
+               "top_k_categorical_accuracy"}});
+  field("label_smoothing", training.label_smoothing, fraction);
+  field("mixup_alpha", training.mixup_alpha, not_negative);
+  field("clip_norm", training.clip_norm, not_negative);
+  field("early_stopping_patience", training.early_stopping_patience, not_negative);
+  field("non_finite", training.non_finite, OneOf{{"stop", "skip", "ignore"}});
+  field("check_replicas_every", training.check_replicas_every, not_negative);
   field("log_every", training.log_every, not_negative);
   field("validation_batch_size", training.validation_batch_size, positive);
   field("drop_last", training.drop_last, AnyBool{});

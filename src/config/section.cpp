@@ -115,6 +115,10 @@ std::string expectation(const std::string&, const OneOf& rule) {
   return (rule.names.size() > 1 ? "one of " : "") + join(rule.names);
 }
 
+std::string expectation(const std::vector<std::string>&, const OneOf& rule) {
+  return fmt::format("a list of {}", join(rule.names));
+}
+
 template <Number T>
 std::string expectation(const T&, const NumberRule& rule) {
   return fmt::format("a {}number{}", std::is_integral_v<T> ? "whole " : "", rule.words);
@@ -185,6 +189,15 @@ void read_value(const ConfigValue& value, const std::string& path, std::vector<T
   }
 }
 
+void read_value(const ConfigValue& value, const std::string& path,
+                std::vector<std::string>& destination, const OneOf& rule) {
+  if (value.kind != ConfigValue::Kind::list) refuse_value(value, path, destination, rule);
+  destination.clear();
+  for (std::size_t i = 0; i < value.items.size(); ++i) {
+    read_value(value.items[i], fmt::format("{}[{}]", path, i), destination.emplace_back(), rule);
+  }
+}
+
 template std::string expectation(const int&, const NumberRule&);
 template void read_value(const ConfigValue&, const std::string&, int&, const NumberRule&);
 template std::string expectation(const int64_t&, const NumberRule&);
@@ -202,6 +215,17 @@ template void read_value(const ConfigValue&, const std::string&, std::vector<dou
 
 std::string SectionReader::path_of(std::string_view key) const {
   return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+}
+
+std::string SectionReader::item_path(const std::string& list, std::size_t index) {
+  return fmt::format("{}[{}]", list, index);
+}
+
+void SectionReader::refuse_no_list(const ConfigValue& value, const std::string& path,
+                                   const std::vector<std::string>& keys) {
+  refuse(
+      value, path,
+      fmt::format("expected a list of mappings with keys {}; got {}", join(keys), describe(value)));
 }
 
 void SectionReader::refuse_missing(std::string_view key, std::string_view expected) const {

@@ -63,6 +63,8 @@ template <Number T>
 [[nodiscard]] std::string expectation(const T& destination, const NumberRule& rule);
 template <Number T>
 [[nodiscard]] std::string expectation(const std::vector<T>& destination, const NumberRule& rule);
+[[nodiscard]] std::string expectation(const std::vector<std::string>& destination,
+                                      const OneOf& rule);
 template <typename T, typename Rule>
 [[nodiscard]] std::string expectation(const std::optional<T>&, const Rule& rule) {
   return expectation(T{}, rule);
@@ -78,6 +80,8 @@ void read_value(const ConfigValue& value, const std::string& path, std::string& 
                 const PathText& rule);
 void read_value(const ConfigValue& value, const std::string& path, std::string& destination,
                 const OneOf& rule);
+void read_value(const ConfigValue& value, const std::string& path,
+                std::vector<std::string>& destination, const OneOf& rule);
 template <Number T>
 void read_value(const ConfigValue& value, const std::string& path, T& destination,
                 const NumberRule& rule);
@@ -123,6 +127,18 @@ class SectionReader {
     read_section(value != nullptr ? *value : empty, path_of(key), destination);
   }
 
+  // A list of mappings.
+  template <ConfigStruct T>
+  void operator()(std::string_view key, std::vector<T>& destination) const {
+    const ConfigValue* value = mapping_.find(key);
+    if (value == nullptr) return;
+    const std::string path = path_of(key);
+    if (value->kind != ConfigValue::Kind::list) refuse_no_list(*value, path, known_keys<T>());
+    destination.clear();
+    for (const ConfigValue& item : value->items)
+      read_section(item, item_path(path, destination.size()), destination.emplace_back());
+  }
+
   template <ConfigStruct T>
   static void read_section(const ConfigValue& value, const std::string& path, T& destination) {
     check_keys(value, path, known_keys<T>());
@@ -132,6 +148,9 @@ class SectionReader {
 
  private:
   [[nodiscard]] std::string path_of(std::string_view key) const;
+  [[nodiscard]] static std::string item_path(const std::string& list, std::size_t index);
+  [[noreturn]] static void refuse_no_list(const ConfigValue& value, const std::string& path,
+                                          const std::vector<std::string>& keys);
   [[noreturn]] void refuse_missing(std::string_view key, std::string_view expected) const;
 
   const ConfigValue& mapping_;

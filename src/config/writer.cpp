@@ -66,12 +66,22 @@ void YamlWriter::write(const std::string& value) {
   *emitter_ << value;
 }
 
+void YamlWriter::write(const std::vector<std::string>& values) {
+  begin_list();
+  for (const std::string& value : values) write(value);
+  end_list();
+}
+
 void YamlWriter::write_key(std::string_view key) {
   *emitter_ << YAML::Key << std::string(key) << YAML::Value;
 }
 
 void YamlWriter::begin_section(std::string_view key) {
   write_key(key);
+  begin_mapping();
+}
+
+void YamlWriter::begin_mapping() {
   *emitter_ << YAML::BeginMap;
 }
 

@@ -37,6 +37,18 @@ class YamlWriter {
     end_section();
   }
 
+  template <ConfigStruct T>
+  void operator()(std::string_view key, std::vector<T>& sections) {
+    write_key(key);
+    begin_list();
+    for (T& section : sections) {
+      begin_mapping();
+      visit(*this, section);
+      end_section();
+    }
+    end_list();
+  }
+
   // Once, at the end.
   [[nodiscard]] std::string finish();
 
@@ -58,10 +70,12 @@ class YamlWriter {
   }
   template <Number T>
   void write(T value);
+  void write(const std::vector<std::string>& values);
   void write(bool value);
   void write(const std::string& value);
   void write_key(std::string_view key);
   void begin_section(std::string_view key);
+  void begin_mapping();
   void end_section();
   void begin_list();
   void end_list();

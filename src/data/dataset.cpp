@@ -38,8 +38,8 @@ void Dataset::check_read(std::int64_t index, const SamplePlace& place, std::size
   }
 }
 
-Subset::Subset(std::shared_ptr<const Dataset> whole, std::int64_t count)
-    : whole_(std::move(whole)), count_(count) {
+Subset::Subset(std::shared_ptr<const Dataset> whole, std::int64_t count, Choice choice)
+    : whole_(std::move(whole)), count_(count), choice_(choice) {
   if (count < 1 || count > whole_->size()) {
     throw InputError(
         fmt::format("data: cannot take {} samples of a dataset of {}: expected 1 to {}", count,
@@ -49,7 +49,9 @@ Subset::Subset(std::shared_ptr<const Dataset> whole, std::int64_t count)
 
 void Subset::read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const {
   check_index(index, count_);
-  whole_->read(index, epoch, place);
+  const auto chosen =
+      choice_ == Choice::first ? index : checked_multiply(index, whole_->size()) / count_;
+  whole_->read(chosen, epoch, place);
 }
 
 }  // namespace kolo

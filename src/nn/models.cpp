@@ -112,6 +112,7 @@ ModelCatalogue built_in_models() {
                  .description = "residual network of 26 layers for small images; 7.7 million "
                                 "parameters on CIFAR-10",
                  .make = make_resnet_small,
+                 .l2 = 5e-5,
                  .has_dropout = false});
   catalogue.add({.name = "resnet34",
                  .description = "ResNet-34, basic blocks; 21.8 million parameters on ImageNet",
@@ -120,6 +121,7 @@ ModelCatalogue built_in_models() {
   catalogue.add({.name = "resnet50",
                  .description = "ResNet-50 as Keras has it; 25.6 million parameters on ImageNet",
                  .make = make_resnet50,
+                 .l2 = 5e-5,
                  .has_dropout = false});
   catalogue.add({.name = "torchscript",
                  .description = "a scripted PyTorch classifier from a file",

@@ -25,6 +25,8 @@ constexpr Field<EpochRecord> epoch_fields[] = {
     {"accuracy", &EpochRecord::accuracy},
     {"val_loss", &EpochRecord::val_loss},
     {"val_accuracy", &EpochRecord::val_accuracy},
+    {"top_accuracy", &EpochRecord::top_accuracy},
+    {"val_top_accuracy", &EpochRecord::val_top_accuracy},
     {"lr", &EpochRecord::lr},
     {"seconds", &EpochRecord::seconds},
     {"samples_per_second", &EpochRecord::samples_per_second},

@@ -1,5 +1,8 @@
 #include "kolo/train/recorders.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "kolo/observe/format.h"
 
 namespace kolo {
@@ -48,6 +51,10 @@ void HistoryRecorder::on_epoch_end(const EpochReport& report) {
     record.val_loss = report.validation->mean_loss();
     record.val_accuracy = report.validation->accuracy();
   }
+  if (report.top > 0) {
+    record.top_accuracy = report.training.top_accuracy();
+    if (report.validation) record.val_top_accuracy = report.validation->top_accuracy();
+  }
   record.lr = report.learning_rate;
   record.seconds = report.seconds;
   record.samples_per_second = samples_per_second(report);
@@ -65,9 +72,19 @@ void HistoryRecorder::on_finish(const TrainState& state) {
   summary["best_val_accuracy"] = nullptr;
   if (state.best_accuracy >= 0) summary["best_val_accuracy"] = state.best_accuracy;
   summary["best_epoch"] = state.best_epoch;
+  if (const auto best = best_top_accuracy()) summary["best_val_top_accuracy"] = *best;
   summary["mean_epoch_seconds"] = mean_epoch_seconds();
   summary["steps"] = state.step;
   history_.write(file_);
+}
+
+std::optional<double> HistoryRecorder::best_top_accuracy() const {
+  std::optional<double> best;
+  for (const EpochRecord& record : history_.epochs()) {
+    if (std::isfinite(record.val_top_accuracy))
+      best = std::max(best.value_or(0), record.val_top_accuracy);
+  }
+  return best;
 }
 
 double HistoryRecorder::mean_epoch_seconds() const {
@@ -112,6 +129,11 @@ void TensorBoardRecorder::on_epoch_end(const EpochReport& report) {
   if (report.validation) {
     writer_.add_scalar("loss/validation", report.validation->mean_loss(), step);
     writer_.add_scalar("accuracy/validation", report.validation->accuracy(), step);
+  }
+  if (report.top > 0) {
+    writer_.add_scalar("top_accuracy/train", report.training.top_accuracy(), step);
+    if (report.validation)
+      writer_.add_scalar("top_accuracy/validation", report.validation->top_accuracy(), step);
   }
   writer_.add_scalar("learning_rate", report.learning_rate, step);
   writer_.add_scalar("samples_per_second", samples_per_second(report), step);
@@ -160,6 +182,9 @@ void ProgressReporter::on_epoch_end(const EpochReport& report) {
     line +=
         fmt::format("  validation loss {:.4f}  accuracy {:.2f} %{}", report.validation->mean_loss(),
                     100 * report.validation->accuracy(), report.is_best ? " (best)" : "");
+    if (report.top > 0) {
+      line += fmt::format("  top {} {:.2f} %", report.top, 100 * report.validation->top_accuracy());
+    }
   }
   log_.info("{}  {}  {} images/s", line, format_duration(report.seconds),
             format_rate(samples_per_second(report)));

@@ -23,6 +23,7 @@ nlohmann::json to_json(const TrainState& state) {
           {"sums",
            {{"loss", state.sums.loss},
             {"correct", state.sums.correct},
+            {"in_top", state.sums.in_top},
             {"samples", state.sums.samples}}},
           {"epoch_seconds", state.epoch_seconds},
           {"best_accuracy", state.best_accuracy},
@@ -36,7 +37,8 @@ TrainState train_state_from_json(const nlohmann::json& document) {
     state.epoch = document.at("epoch").get<std::int64_t>();
     state.position = document.at("position").get<std::int64_t>();
     const auto& sums = document.at("sums");
-    state.sums = {number(sums, "loss"), number(sums, "correct"), number(sums, "samples")};
+    state.sums = {number(sums, "loss"), number(sums, "correct"), number(sums, "in_top"),
+                  number(sums, "samples")};
     state.epoch_seconds = number(document, "epoch_seconds");
     state.best_accuracy = number(document, "best_accuracy");
     state.best_epoch = document.at("best_epoch").get<std::int64_t>();

@@ -1,45 +1,63 @@
 #include "kolo/train/trainer.h"
 
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
-#include "kolo/nn/metrics.h"
+#include "kolo/nn/mixup.h"
+#include "kolo/train/evaluation.h"
 
 // The loop; what goes into a checkpoint and comes out of it is in trainer_checkpoint.cpp.
 namespace kolo {
 
 namespace {
 
+// Streams of the seed: dropout has the ranks' numbers.
+constexpr std::uint32_t mixup_stream = 0xFFFFFFFE;
+
 // What the ranks add up once a step, on its way while backward runs.
 struct StepSums {
-  std::array<double, 4> values{};  // loss, correct, samples, requests to stop
+  std::array<double, 5> values{};  // loss, correct, in top, samples, requests to stop
 
-  [[nodiscard]] MetricSums metrics() const { return {values[0], values[1], values[2]}; }
-  [[nodiscard]] bool is_stop_requested() const { return values[3] > 0; }
+  StepSums(const MetricSums& sums, bool is_stop_requested)
+      : values{sums.loss, sums.correct, sums.in_top, sums.samples, is_stop_requested ? 1. : 0.} {}
+
+  [[nodiscard]] MetricSums metrics() const { return {values[0], values[1], values[2], values[3]}; }
+  [[nodiscard]] bool is_stop_requested() const { return values[4] > 0; }
 };
 
-MetricSums sums_of(const torch::Tensor& loss, const torch::Tensor& outputs,
-                   const torch::Tensor& targets) {
-  const auto samples = static_cast<double>(targets.size(0));
-  return {loss.item<double>() * samples, static_cast<double>(count_correct(outputs, targets)),
-          samples};
+void require_finite(const MetricSums& sums, std::int64_t step) {
+  if (std::isfinite(sums.loss)) return;
+  throw Error(fmt::format(
+      "train: the loss of step {} is {}. Usual reasons: a learning rate that is too high (try a "
+      "warm-up or training.clip_norm), or samples that aren't finite. Go on from an earlier "
+      "checkpoint with --resume and other settings, or leave such steps out with "
+      "training.non_finite=skip",
+      step, sums.loss));
 }
 
 }  // namespace
 
-Trainer::Trainer(Communicator communicator, std::shared_ptr<Network> network, LossFunction loss,
+Trainer::Trainer(Communicator communicator, std::shared_ptr<Network> network, Objective objective,
                  std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
                  Loader& training, Loader& validation, TrainerOptions options)
     : communicator_(std::move(communicator)),
       network_(std::move(network)),
-      loss_(std::move(loss)),
-      learning_rate_(learning_rate),
+      objective_(std::move(objective)),
+      learning_rate_(std::move(learning_rate)),
       training_(training),
       validation_(validation),
       options_(std::move(options)),
       arena_(std::make_shared<ParameterArena>(communicator_, *network_, options_.buckets)),
       optimizer_(arena_, std::move(optimizer)),
-      reducer_(communicator_, arena_, options_.reducer) {
+      reducer_(communicator_, arena_, options_.reducer),
+      finite_check_(communicator_, arena_, {.policy = NonFinite::skip}) {
+  if (options_.check_replicas_every > 0)
+    replica_check_.emplace(communicator_, *arena_, options_.check_replicas_every);
   arena_->broadcast_parameters(communicator_);
   broadcast_outside_arena(communicator_, *network_);
 }
@@ -53,7 +71,7 @@ TrainOutcome Trainer::run() {
   std::optional<MetricSums> untrained;
   if (!is_resumed_) untrained = evaluate(validation_);
   notify([&](Observer& observer) { observer.on_start(state_, untrained); });
-  while (state_.epoch < options_.epochs) {
+  while (state_.epoch < options_.epochs && !is_out_of_patience()) {
     if (train_epoch() == TrainOutcome::stopped) {
       notify([&](Observer& observer) { observer.on_stop(state_); });
       return TrainOutcome::stopped;
@@ -61,6 +79,10 @@ TrainOutcome Trainer::run() {
   }
   notify([&](Observer& observer) { observer.on_finish(state_); });
   return TrainOutcome::finished;
+}
+
+bool Trainer::is_out_of_patience() const {
+  return options_.patience > 0 && state_.epoch - state_.best_epoch >= options_.patience;
 }
 
 TrainOutcome Trainer::train_epoch() {
@@ -94,25 +116,42 @@ bool Trainer::train_step(const Batch& batch) {
   seed_step();
   reducer_.clear_gradients();
   auto phase = options_.timeline.span("forward");
-  const torch::Tensor outputs = network_->forward(batch.input);
-  const torch::Tensor loss = loss_(outputs, batch.target);
-  const MetricSums mine = sums_of(loss, outputs, batch.target);
-  const auto sums = std::make_shared<StepSums>();
-  sums->values = {mine.loss, mine.correct, mine.samples, options_.stop_requested() ? 1.0 : 0.0};
+  const auto [loss, mine] = forward(batch);
+  const auto sums = std::make_shared<StepSums>(mine, options_.stop_requested());
   const Work summing = communicator_.all_reduce_async(std::span(sums->values), ReduceOp::sum,
                                                       {.name = "metrics", .owner = sums});
   phase = options_.timeline.span("backward");
   loss.backward();
   phase.end();
   const double rate = learning_rate_.at(state_.step);
-  update_parameters(rate);
+  const bool is_whole = options_.maximum_norm > 0 || options_.non_finite == NonFiniteStep::skip;
+  is_whole ? update_parameters_together(rate) : update_parameters(rate);
   summing.wait();
   ++state_.step;
+  if (options_.non_finite == NonFiniteStep::stop) require_finite(sums->metrics(), state_.step);
+  if (replica_check_) replica_check_->after_step(state_.step);
   state_.position = batch.position;
   state_.sums.add(sums->metrics());
   const StepReport report{state_, sums->metrics(), rate, watch.seconds()};
   notify([&](Observer& observer) { observer.on_step(report); });
   return sums->is_stop_requested();
+}
+
+Trainer::Forward Trainer::forward(const Batch& batch) {
+  if (options_.mixup_alpha <= 0) {
+    const torch::Tensor outputs = network_->forward(batch.input);
+    const torch::Tensor loss = objective_.loss(outputs, batch.target);
+    return {loss, sums_of(objective_, loss, outputs, batch.target)};
+  }
+  CounterRandom random(derive_seed(options_.seed, mixup_stream, 0),
+                       narrow<std::uint32_t>(communicator_.rank()),
+                       narrow<std::uint64_t>(state_.step));
+  const MixedBatch mixed = mix(batch.input, batch.target, options_.mixup_alpha, random);
+  const torch::Tensor outputs = network_->forward(mixed.inputs);
+  const torch::Tensor loss = mixed_loss(objective_.loss, outputs, mixed);
+  // A mixed sample counts as right when it is taken for what there is more of in it.
+  const auto& targets = mixed.share >= .5 ? mixed.targets : mixed.partner_targets;
+  return {loss, sums_of(objective_, loss, outputs, targets)};
 }
 
 // Each bucket as soon as it is reduced, while later ones are still on their way.
@@ -128,6 +167,18 @@ void Trainer::update_parameters(double rate) {
   reducer_.finish();
 }
 
+// All buckets at the end, for what must be known of the whole gradient first.
+void Trainer::update_parameters_together(double rate) {
+  auto phase = options_.timeline.span("wait for buckets");
+  reducer_.finish();
+  phase = options_.timeline.span("update");
+  if (options_.non_finite == NonFiniteStep::skip && !finite_check_.may_step(state_.step + 1))
+    return;
+  if (options_.maximum_norm > 0) reducer_.clip_gradient_norm(options_.maximum_norm);
+  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
+    optimizer_.update(bucket, rate, state_.step + 1);
+}
+
 // A step's dropout masks depend on nothing that came before, so a resumed run draws the same ones
 // and no generator state is saved.
 void Trainer::seed_step() const {
@@ -140,6 +191,7 @@ void Trainer::seed_step() const {
 
 void Trainer::finish_epoch(double data_wait_seconds) {
   EpochReport report{state_, state_.sums, std::nullopt};
+  report.top = objective_.top;
   report.learning_rate = learning_rate_.at(std::max<std::int64_t>(state_.step - 1, 0));
   report.seconds = state_.epoch_seconds;
   report.data_wait_seconds = data_wait_seconds;
@@ -157,20 +209,12 @@ void Trainer::finish_epoch(double data_wait_seconds) {
   notify([&](Observer& observer) { observer.on_epoch_end(report); });
 }
 
+// Batch norm's running statistics are each rank's own while it trains; the validation, and a run
+// that goes on from a checkpoint, have rank 0's.
 MetricSums Trainer::evaluate(Loader& loader) {
   const auto span = options_.timeline.span("validation");
-  const torch::NoGradGuard no_gradient;
-  network_->eval();
-  MetricSums sums;
-  loader.start_epoch(0);
-  while (const auto batch = loader.next()) {
-    const torch::Tensor outputs = network_->forward(batch->input);
-    sums.add(sums_of(loss_(outputs, batch->target), outputs, batch->target));
-  }
-  std::array<double, 3> values{sums.loss, sums.correct, sums.samples};
-  communicator_.all_reduce(std::span(values));
-  network_->train();
-  return {values[0], values[1], values[2]};
+  broadcast_outside_arena(communicator_, *network_);
+  return kolo::evaluate(communicator_, *network_, objective_, loader);
 }
 
 }  // namespace kolo

@@ -33,9 +33,8 @@ std::string shape_of(const torch::Tensor& tensor) {
 
 [[noreturn]] void refuse(const std::string& what) {
   throw InputError(
-      fmt::format("resume: the checkpoint is of another model: {}; resume with the configuration "
-                  "of the run it belongs to, or "
-                  "choose another output folder",
+      fmt::format("checkpoint: it is of another model: {}; use the configuration of the run it "
+                  "belongs to, or another output folder",
                   what));
 }
 
@@ -82,6 +81,12 @@ std::string optimizer_name(const Checkpoint& checkpoint) {
 }
 
 }  // namespace
+
+void load_network(const Checkpoint& checkpoint, Network& network) {
+  const auto wanted = model_tensors(network);
+  require_same_tensors(checkpoint.model, wanted);
+  copy_tensors(checkpoint.model, wanted);
+}
 
 void require_matching_checkpoint(const Checkpoint& checkpoint, const Network& network,
                                  const FlatOptimizer& optimizer) {

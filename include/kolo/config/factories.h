@@ -5,7 +5,6 @@
 #include "kolo/comm/mpi.h"
 #include "kolo/config/run_config.h"
 #include "kolo/data/loader.h"
-#include "kolo/nn/loss.h"
 #include "kolo/nn/models.h"
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/optim/learning_rate.h"
@@ -19,6 +18,7 @@ namespace kolo {
 struct Datasets {
   std::shared_ptr<const Dataset> training;
   std::shared_ptr<const Dataset> validation;
+  std::vector<std::string> class_names = {};  // where the data names its classes
 };
 
 [[nodiscard]] Datasets make_datasets(const RunConfig& config);
@@ -29,8 +29,15 @@ struct Datasets {
     const RunConfig& config, const SampleLayout& layout,
     const ModelCatalogue& models = built_in_models());
 
-[[nodiscard]] LossFunction make_loss(const RunConfig& config);
-[[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const OptimizerConfig& config);
+// The validation's loss is without label smoothing, so that runs compare.
+[[nodiscard]] Objective make_objective(const RunConfig& config);
+
+// The penalty on squared weights that is in force: the configuration's, or the model's own unless
+// there is a weight decay.
+[[nodiscard]] double l2_of(const RunConfig& config,
+                           const ModelCatalogue& models = built_in_models());
+[[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(
+    const RunConfig& config, const ModelCatalogue& models = built_in_models());
 
 // steps_per_epoch turns a warm-up in epochs into one in steps.
 [[nodiscard]] LearningRate make_learning_rate(const RunConfig& config, int ranks,

@@ -12,35 +12,68 @@
 namespace kolo {
 
 struct DataConfig {
-  std::string name;                // required: mnist | fashion_mnist | dummy (random samples)
-  std::string path;                // folder; fashion_mnist: Debian's, unless given; mnist: required
+  // required: mnist | fashion_mnist | cifar10 | imagenet (folders of images) | dummy (random
+  // samples)
+  std::string name;
+  std::string path;       // folder; mnist: required; cifar10: data/cifar10, fashion_mnist: Debian's
+  std::string train_dir;  // imagenet: a folder of images for each class; required there
+  std::string valid_dir;  // imagenet: the same classes; required there
   std::optional<int64_t> n_train;  // use only the first so many samples; dummy: required
   std::optional<int64_t> n_valid;
   int workers = 1;   // threads that prepare batches, per rank; 0: none of their own
   int prefetch = 4;  // batches prepared ahead, per rank
   bool shuffle = true;
-  std::vector<int64_t> input_shape;  // dummy: one sample's shape, without the batch; required there
-  int64_t n_classes = 10;            // dummy: labels are 0 .. n_classes - 1
+  // One sample's shape, without the batch, channels first or (images) last. dummy: required;
+  // imagenet: the size that images are brought to, unless the model says.
+  std::vector<int64_t> input_shape;
+  std::optional<int64_t> n_classes;  // dummy: how many labels there are; unset: the model's
+  // Of cifar10 and imagenet; what is unset is as the tutorials have it for that data.
+  bool augment = true;  // vary training images; validation images never are
+  std::optional<double> height_shift, width_shift;  // at most so much, as a fraction of the size
+  std::optional<double> zoom;                       // between 1 - zoom and 1 + zoom, each axis
+  std::optional<bool> horizontal_flip;
+  std::string preprocessing = "auto";  // auto | none | unit | caffe | imagenet
 };
 
 struct ModelConfig {
-  std::string name;                  // required; nn knows which names exist
-  std::optional<double> dropout;     // unset: the model's own
-  std::vector<int64_t> input_shape;  // empty: the data's
+  std::string name;                           // required; nn knows which names exist
+  std::string file;                           // torchscript: the scripted module
+  std::optional<double> dropout;              // unset: the model's own
+  std::optional<double> batch_norm_momentum;  // in Keras's sense; unset: the model's own
+  bool sync_batch_norm = false;               // batch norm over the samples of all ranks
+  std::optional<double> l2;          // times the sum of squared weights; unset: the model's own
+  std::string l2_mode = "loss";      // loss (its gradient counts) | decoupled (as in AdamW)
+  std::vector<int64_t> input_shape;  // channels first or last; empty: the data's
   std::optional<int64_t> n_classes;  // unset: the data's
 };
 
 struct OptimizerConfig {
-  std::string name = "sgd";         // required: sgd | adam | adamw, in any case
-  double lr = 0.01;                 // for one rank
-  std::string lr_scaling = "none";  // with the number of ranks: none | linear | sqrt
-  double momentum = 0;              // sgd, as are dampening and nesterov
-  double dampening = 0;
-  double weight_decay = 0;
+  // required, in any case: sgd | adam | adamw | rmsprop | adagrad | adadelta | adamax | nadam |
+  // lars | lamb
+  std::string name = "sgd";
+  std::optional<double> lr;           // for one rank; unset: Keras's default, .01 or .001
+  std::string lr_scaling = "linear";  // with the number of ranks: none | linear | sqrt
+  double momentum = 0;                // sgd, rmsprop, lars
+  double dampening = 0;               // sgd, as is nesterov
   bool nesterov = false;
-  double beta1 = 0.9;  // adam and adamw, as are beta2 and epsilon
+  double weight_decay = 0;
+  bool decoupled_decay = false;         // adamw always, lars and lamb never
+  bool decay_excludes_vectors = false;  // biases and batch norm; lars and lamb: always
+  double beta1 = 0.9;                   // adam and its kin, as is beta2
   double beta2 = 0.999;
-  double epsilon = 1e-8;
+  std::optional<double> rho;         // rmsprop (.9), adadelta (.95)
+  std::optional<double> epsilon;     // unset: 1e-7, lamb 1e-6
+  bool amsgrad = false;              // adam, adamw
+  bool centered = false;             // rmsprop
+  double initial_accumulator = 0.1;  // adagrad
+  double trust_coefficient = 0.001;  // lars
+};
+
+// A stretch of the training with its own rate, in epochs from 0; see RateInterval.
+struct RateIntervalConfig {
+  double start_epoch = 0;
+  std::optional<double> end_epoch;
+  double multiplier = 1;
 };
 
 struct TrainingConfig {
@@ -48,8 +81,20 @@ struct TrainingConfig {
   int64_t n_epochs = 1;
   double lr_warmup_epochs = 0;  // epochs or steps, not both
   int64_t lr_warmup_steps = 0;
-  std::string loss = "cross_entropy";
-  int64_t log_every = 0;                 // a record every so many steps; 0: none
+  double lr_warmup_from = 1;  // the warm-up sets out from so much of the rate of one rank
+  std::vector<RateIntervalConfig> lr_schedule;  // in order
+  std::string lr_decay = "none";                // none | cosine | polynomial | one_cycle
+  double lr_final_fraction = 0;                 // cosine, polynomial: what is left at the end
+  double lr_decay_power = 1;                    // polynomial
+  std::string loss = "cross_entropy";  // or binary_crossentropy, and Keras's names for both
+  std::vector<std::string> metrics = {"accuracy"};  // and top_k_categorical_accuracy (top 5)
+  double label_smoothing = 0;
+  double mixup_alpha = 0;               // 0: no mixup
+  double clip_norm = 0;                 // the gradient's greatest norm; 0: as it is
+  int64_t early_stopping_patience = 0;  // stop after so many epochs without a better one; 0: never
+  std::string non_finite = "stop";   // gradients that are no numbers: stop | skip the step | ignore
+  int64_t check_replicas_every = 0;  // compare all ranks' parameters every so many steps; 0: never
+  int64_t log_every = 0;             // a record every so many steps; 0: none
   int64_t validation_batch_size = 1000;  // per rank
   bool drop_last = false;                // leave out a last batch that is not full
 };
@@ -94,6 +139,8 @@ struct ConfigSource {
   std::optional<std::string> name;  // the top-level mapping to use; unset: the file itself
   // "training.batch_size=32", the value in YAML; later ones win.
   std::vector<std::string> overrides;
+  // Instead of the file's output_dir, as it stands: no variables in it.
+  std::string output_dir = {};
 };
 
 // Reads and checks a configuration; all that can be known without looking at data, model or machine

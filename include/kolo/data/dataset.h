@@ -46,10 +46,13 @@ class Dataset {
                   std::size_t target_size) const;
 };
 
-// The first `count` samples of another dataset. InputError unless 1 <= count <= its size.
+// Some samples of another dataset. InputError unless 1 <= count <= its size.
 class Subset final : public Dataset {
  public:
-  Subset(std::shared_ptr<const Dataset> whole, std::int64_t count);
+  // The first ones, or evenly spread ones, for data that lies class by class.
+  enum class Choice { first, spread };
+
+  Subset(std::shared_ptr<const Dataset> whole, std::int64_t count, Choice choice = Choice::first);
   [[nodiscard]] std::int64_t size() const override { return count_; }
   [[nodiscard]] const SampleLayout& layout() const override { return whole_->layout(); }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
@@ -57,6 +60,7 @@ class Subset final : public Dataset {
  private:
   std::shared_ptr<const Dataset> whole_;
   std::int64_t count_;
+  Choice choice_;
 };
 
 }  // namespace kolo

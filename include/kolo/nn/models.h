@@ -35,6 +35,8 @@ struct ModelDescription {
   // generator: the same ones after the same torch::manual_seed. Gets options that are in range;
   // throws InputError when the model can't work on the input's shape.
   std::function<std::shared_ptr<Network>(const ModelOptions&)> make;
+  // The factor of the penalty on squared weights that it is usually trained with (l2_penalty()).
+  double l2 = 0;
   // Which of the options it has; a dropout of 0 suits a model without dropout, too.
   bool has_dropout = true;
   bool has_batch_norm = true;

@@ -23,6 +23,8 @@ struct EpochRecord {
   double accuracy = not_measured;
   double val_loss = not_measured;
   double val_accuracy = not_measured;
+  double top_accuracy = not_measured;  // targets among the five largest outputs
+  double val_top_accuracy = not_measured;
   double lr = not_measured;
   double seconds = not_measured;
   double samples_per_second = not_measured;  // of all ranks together

@@ -23,6 +23,7 @@ struct EpochReport {
   double data_wait_seconds = 0;              // this rank waited for batches
   double exposed_communication_seconds = 0;  // this rank waited for other ranks' gradients
   bool is_best = false;                      // no validation was more accurate
+  std::int64_t top = 0;  // the sums' in_top are of so many largest outputs; 0: not counted
 };
 
 // What looks on while a Trainer works: progress, logs, records, checkpoints. Observers are called

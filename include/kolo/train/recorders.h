@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 
 #include "kolo/base/clock.h"
 #include "kolo/observe/history.h"
@@ -27,6 +28,8 @@ class HistoryRecorder final : public Observer {
   [[nodiscard]] const History& history() const { return history_; }
   // Seconds of training an epoch took on average; 0 before the first.
   [[nodiscard]] double mean_epoch_seconds() const;
+  // Of the validations, where it was counted.
+  [[nodiscard]] std::optional<double> best_top_accuracy() const;
 
  private:
   History history_;
@@ -35,6 +38,7 @@ class HistoryRecorder final : public Observer {
 };
 
 // TensorBoard scalars: loss/train, loss/validation, accuracy/train, accuracy/validation,
+// top_accuracy/train, top_accuracy/validation,
 // learning_rate, samples_per_second an epoch; step/loss, step/accuracy, step/learning_rate,
 // step/samples_per_second every `log_every` steps.
 class TensorBoardRecorder final : public Observer {

@@ -8,15 +8,18 @@ namespace kolo {
 struct MetricSums {
   double loss = 0;
   double correct = 0;
+  double in_top = 0;  // targets among the few largest logits, where that is counted
   double samples = 0;
 
   void add(const MetricSums& other) {
     loss += other.loss;
     correct += other.correct;
+    in_top += other.in_top;
     samples += other.samples;
   }
   [[nodiscard]] double mean_loss() const { return loss / samples; }
   [[nodiscard]] double accuracy() const { return correct / samples; }
+  [[nodiscard]] double top_accuracy() const { return in_top / samples; }
 };
 
 // How far a training has come: plain counters, the same on all ranks, all of it in every

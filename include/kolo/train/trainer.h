@@ -9,21 +9,40 @@
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
-#include "kolo/nn/loss.h"
 #include "kolo/nn/network.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/arena_optimizer.h"
+#include "kolo/parallel/finite_check.h"
 #include "kolo/parallel/gradient_reducer.h"
+#include "kolo/parallel/replica_check.h"
 #include "kolo/parallel/timeline.h"
+#include "kolo/train/objective.h"
 #include "kolo/train/observer.h"
 #include "kolo/train/train_state.h"
 
 namespace kolo {
 
+// What happens to a step whose numbers are not finite, on all ranks alike.
+enum class NonFiniteStep {
+  // Error when the loss of a step is not finite on any rank. Costs nothing, as the losses are added
+  // up anyway; what a step does to the parameters shows in the next one's loss.
+  stop,
+  // The averaged gradients are looked at before they are used, and the step is left out; Error
+  // after many in a row (FiniteCheck). Costs a pass over the gradients, and the buckets' updates
+  // no longer overlap the communication of later ones.
+  skip,
+  ignore
+};
+
 struct TrainerOptions {
   std::int64_t epochs = 1;
-  std::uint64_t seed =
-      1;  // of dropout; a step's random numbers depend on seed, rank and step alone
+  // Of dropout and mixup; a step's random numbers depend on seed, rank and step alone.
+  std::uint64_t seed = 1;
+  double mixup_alpha = 0;     // above 0: batches are mixed (see mixup.h)
+  double maximum_norm = 0;    // above 0: of the averaged gradient, which is scaled down to it
+  std::int64_t patience = 0;  // above 0: ends after so many epochs without a better validation
+  NonFiniteStep non_finite = NonFiniteStep::stop;
+  std::int64_t check_replicas_every = 0;  // above 0: compares all ranks' parameters (ReplicaCheck)
   BucketLimits buckets;
   ReducerOptions reducer;
   // Asked at every step, on every rank; when one rank says yes, all stop after that step. Default:
@@ -33,6 +52,7 @@ struct TrainerOptions {
   Timeline timeline;
 };
 
+// finished: all epochs are done, or patience is at an end; stopped: a rank asked to.
 enum class TrainOutcome { finished, stopped };
 
 // The training loop: batches, loss, backward with overlapped averaging, fused optimizer, validation
@@ -44,7 +64,7 @@ enum class TrainOutcome { finished, stopped };
 class Trainer {
  public:
   // The loaders must outlive the trainer. Collective.
-  Trainer(Communicator communicator, std::shared_ptr<Network> network, LossFunction loss,
+  Trainer(Communicator communicator, std::shared_ptr<Network> network, Objective objective,
           std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
           Loader& training, Loader& validation, TrainerOptions options);
 
@@ -58,22 +78,32 @@ class Trainer {
   // another network or optimizer: it names the first tensor that differs. Collective.
   void restore(const std::optional<Checkpoint>& of_root);
 
-  // Trains until all epochs are done or a stop was requested.
+  // Trains until all epochs are done, no better validation came for too long, or a stop was
+  // requested.
   TrainOutcome run();
 
   [[nodiscard]] const TrainState& state() const { return state_; }
   [[nodiscard]] const BucketPlan& plan() const { return arena_->plan(); }
 
-  // The mean loss and accuracy over a loader's whole dataset, each sample counted once if the
-  // loader's sampler draws it once. In evaluation mode. Collective.
+  // The sums over a loader's whole dataset (see evaluation.h), with rank 0's running statistics on
+  // all ranks. Collective.
   [[nodiscard]] MetricSums evaluate(Loader& loader);
+  [[nodiscard]] std::int64_t skipped_steps() const { return finite_check_.skipped_steps(); }
 
  private:
   [[nodiscard]] TrainOutcome train_epoch();
   [[nodiscard]] std::optional<Batch> next_batch();
   // True: a rank asks to stop.
   [[nodiscard]] bool train_step(const Batch& batch);
+  // The loss to call backward() on, and this rank's sums.
+  struct Forward {
+    torch::Tensor loss;
+    MetricSums sums;
+  };
+  [[nodiscard]] Forward forward(const Batch& batch);
+  [[nodiscard]] bool is_out_of_patience() const;
   void update_parameters(double rate);
+  void update_parameters_together(double rate);
   void finish_epoch(double data_wait_seconds);
   void seed_step() const;
   template <typename Hook>
@@ -81,7 +111,7 @@ class Trainer {
 
   Communicator communicator_;
   std::shared_ptr<Network> network_;
-  LossFunction loss_;
+  Objective objective_;
   LearningRate learning_rate_;
   Loader& training_;
   Loader& validation_;
@@ -89,10 +119,16 @@ class Trainer {
   std::shared_ptr<ParameterArena> arena_;
   ArenaOptimizer optimizer_;
   GradientReducer reducer_;
+  FiniteCheck finite_check_;
+  std::optional<ReplicaCheck> replica_check_;
   std::vector<Observer*> observers_;
   TrainState state_;
   bool is_resumed_ = false;
 };
+
+// Gives a network a checkpoint's parameters and buffers. InputError when it is of another network;
+// it names the first tensor that differs.
+void load_network(const Checkpoint& checkpoint, Network& network);
 
 // Checks that a checkpoint fits a network and an optimizer, before anything is started: InputError
 // that names the first difference.
