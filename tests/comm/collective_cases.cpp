@@ -252,6 +252,16 @@ void special_values_survive(const Communicator& communicator) {
   }
 }
 
+void bytes_have_no_sign(const Communicator& communicator) {
+  const auto mine = static_cast<std::uint8_t>(255 - 200 * (communicator.rank() % 2));
+  const bool is_alone = communicator.size() == 1;
+  std::vector<std::uint8_t> least(40, mine), greatest(40, mine);
+  communicator.all_reduce(std::span(least), ReduceOp::min);
+  communicator.all_reduce(std::span(greatest), ReduceOp::max);
+  EXPECT_THAT(least, ::testing::Each(is_alone ? 255 : 55));
+  EXPECT_THAT(greatest, ::testing::Each(255));
+}
+
 void wrong_arguments_are_refused_before_anything_moves(const Communicator& communicator) {
   std::vector<float> values(4);
   std::vector<float> other(3);
@@ -295,6 +305,7 @@ std::span<const RankCase> collective_cases() {
       {"AsynchronousCollectivesCompleteInOrder", asynchronous_collectives_complete_in_order},
       {"ABlockingCollectiveWaitsItsTurn", a_blocking_collective_waits_its_turn},
       {"SpecialValuesSurvive", special_values_survive},
+      {"BytesHaveNoSign", bytes_have_no_sign},
       {"WrongArgumentsAreRefused", wrong_arguments_are_refused_before_anything_moves},
       {"TopologyIsConsistent", topology_is_consistent},
   };

@@ -50,6 +50,11 @@ constexpr std::array<MPI_User_function*, 4> operations_of() {
           own_operation<type, ReduceOp::max>, own_operation<type, ReduceOp::product>};
 }
 
+// The type's row in own_operations_.
+std::size_t row_of(DataType type) {
+  return type == DataType::uint8 ? 4 : static_cast<std::size_t>(type);
+}
+
 // Where operations_of() has an operation.
 std::size_t place_of(ReduceOp op) {
   switch (op) {
@@ -84,7 +89,8 @@ MpiCollectives::MpiCollectives(MPI_Comm communicator, std::int64_t largest_count
     : communicator_(communicator), largest_count_(largest_count) {
   constexpr std::array functions = {
       operations_of<DataType::float64>(), operations_of<DataType::float32>(),
-      operations_of<DataType::float16>(), operations_of<DataType::bfloat16>()};
+      operations_of<DataType::float16>(), operations_of<DataType::bfloat16>(),
+      operations_of<DataType::uint8>()};
   for (std::size_t type = 0; type < functions.size(); ++type) {
     for (std::size_t op = 0; op < functions[type].size(); ++op) {
       check_mpi(MPI_Op_create(functions[type][op], 1, &own_operations_[type][op]), "MPI_Op_create");
@@ -102,12 +108,11 @@ MpiCollectives::~MpiCollectives() {
 
 MPI_Op MpiCollectives::operation(DataType type, ReduceOp op) const {
   const bool is_half = type == DataType::float16 || type == DataType::bfloat16;
-  const bool may_lose_nan =
-      type <= DataType::float32 && (op == ReduceOp::min || op == ReduceOp::max);
-  if (is_half || may_lose_nan) {
-    const auto row = static_cast<std::size_t>(type);
-    return own_operations_[row][place_of(op)];
-  }
+  const bool compares = op == ReduceOp::min || op == ReduceOp::max;
+  const bool may_lose_nan = type <= DataType::float32 && compares;
+  const bool may_have_a_sign = type == DataType::uint8 && compares;  // MPICH 4.0
+  if (is_half || may_lose_nan || may_have_a_sign)
+    return own_operations_[row_of(type)][place_of(op)];
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::average:

@@ -36,9 +36,10 @@ class MpiCollectives {
 
   MPI_Comm communicator_;
   std::int64_t largest_count_;
-  // Operations of our own for {float64, float32, float16, bfloat16} x {sum, min, max, product}: MPI
-  // knows no 16-bit floating-point types, and its minimum and maximum may lose a NaN.
-  MPI_Op own_operations_[4][4];
+  // Operations of our own for {float64, float32, float16, bfloat16, uint8} x {sum, min, max,
+  // product}: MPI knows no 16-bit floating-point types, its minimum and maximum may lose a NaN, and
+  // MPICH 4.0 compares unsigned bytes as signed ones.
+  MPI_Op own_operations_[5][4];
 };
 
 }  // namespace kolo
