@@ -1,7 +1,6 @@
 #include "kolo/nn/initialization.h"
 
 #include <cmath>
-#include <numbers>
 
 #include <fmt/format.h>
 
@@ -35,10 +34,15 @@ void he_normal(const torch::Tensor& weight) {
   // The standard deviation of a standard normal distribution cut off at -2 and 2.
   const double truncated_deviation = 0.87962566103423978;
   const double deviation = std::sqrt(2 / fans_of(weight).in) / truncated_deviation;
-  // The inverse of the distribution's function, of uniform numbers between its values at the cuts.
-  const double bound = std::erf(std::numbers::sqrt2);
-  weight.uniform_(-bound, bound).erfinv_().mul_(deviation * std::numbers::sqrt2);
-  weight.clamp_(-2 * deviation, 2 * deviation);
+  const torch::Tensor values =
+      torch::randn({weight.numel()}, weight.options().requires_grad(false));
+  torch::Tensor outside = values.abs().gt(2).nonzero().flatten();
+  while (outside.numel() > 0) {  // about one in twenty, to be drawn again
+    const torch::Tensor again = torch::randn({outside.numel()}, values.options());
+    values.index_copy_(0, outside, again);
+    outside = outside.masked_select(again.abs().gt(2));
+  }
+  weight.copy_(values.mul_(deviation).view(weight.sizes()));
 }
 
 void glorot_uniform(const torch::Tensor& weight) {

@@ -25,9 +25,9 @@ torch::Tensor sum_of_squares(const torch::Tensor& weight) {
 // Recorded as one node for all weights, instead of several nodes and a temporary for each.
 class L2Penalty : public torch::autograd::Function<L2Penalty> {
  public:
-  static torch::Tensor forward(torch::autograd::AutogradContext* context,
-                               const torch::autograd::variable_list& weights, double factor) {
-    context->save_for_backward(weights);
+  static torch::Tensor forward(torch::autograd::AutogradContext* context, torch::TensorList weights,
+                               double factor) {
+    context->save_for_backward(weights.vec());
     context->saved_data["factor"] = factor;
     torch::Tensor sum = torch::zeros({}, weights.front().options());
     for (const torch::Tensor& weight : weights) sum += sum_of_squares(weight);
@@ -67,7 +67,7 @@ torch::Tensor l2_penalty(const torch::nn::Module& module, double factor) {
     if (parameter.requires_grad() && is_decayed(parameter)) weights.push_back(parameter);
   }
   if (weights.empty()) return torch::zeros({});
-  return L2Penalty::apply(weights, factor);
+  return L2Penalty::apply(torch::TensorList(weights), factor);
 }
 
 }  // namespace kolo

@@ -12,22 +12,27 @@ namespace {
 // The modes of all modules, to be set again: train() sets them all alike.
 class EvaluationMode {
  public:
-  explicit EvaluationMode(torch::nn::Module& module) : module_(module) {
-    for (const auto& each : module.modules()) modes_.push_back(each->is_training());
-    module.eval();
+  explicit EvaluationMode(torch::nn::Module& network)
+      : network_(network),
+        training_(network.is_training()),
+        parts_(network.modules(/*include_self=*/false)) {
+    for (const auto& part : parts_) modes_.push_back(part->is_training());
+    network.eval();
   }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
   ~EvaluationMode() {
     // A module comes before those in it, which train() sets with it.
-    const auto modules = module_.modules();
-    for (std::size_t i = 0; i < modules.size(); ++i) {
-      if (modules[i]->is_training() != modes_[i]) modules[i]->train(modes_[i]);
+    network_.train(training_);
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      if (parts_[i]->is_training() != modes_[i]) parts_[i]->train(modes_[i]);
     }
   }
 
  private:
-  torch::nn::Module& module_;
+  torch::nn::Module& network_;
+  bool training_;
+  std::vector<std::shared_ptr<torch::nn::Module>> parts_;
   std::vector<bool> modes_;
 };
 

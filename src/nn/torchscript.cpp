@@ -1,7 +1,9 @@
 #include "kolo/nn/torchscript.h"
 
+#include <functional>
 #include <sstream>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -95,6 +97,30 @@ class TorchScriptNetwork final : public Network {
   std::vector<ScriptBuffer> buffers_;
 };
 
+// A copy of a script and its tensors. LibTorch's own takes tensors that share a storage for one,
+// and forgets what requires a gradient.
+ScriptModule copy_of(const ScriptModule& script) {
+  const torch::NoGradGuard no_gradient;
+  ScriptModule copy = script.deepcopy();
+  std::unordered_map<const c10::TensorImpl*, torch::Tensor> copies;
+  const std::function<void(const ScriptModule&, ScriptModule)> copy_tensors =
+      [&](const ScriptModule& from, ScriptModule to) {
+        const auto copy_tensor = [&](const std::string& name, const torch::Tensor& tensor) {
+          torch::Tensor& own = copies[tensor.unsafeGetTensorImpl()];
+          if (!own.defined()) own = tensor.clone().set_requires_grad(tensor.requires_grad());
+          to.setattr(name, own);
+        };
+        for (const auto& item : from.named_parameters(/*recurse=*/false))
+          copy_tensor(item.name, item.value);
+        for (const auto& item : from.named_buffers(/*recurse=*/false))
+          copy_tensor(item.name, item.value);
+        for (const auto& item : from.named_children())
+          copy_tensors(item.value, to.attr(item.name).toModule());
+      };
+  copy_tensors(script, copy);
+  return copy;
+}
+
 ScriptModule load_script(const std::filesystem::path& path) {
   try {
     (void)open_regular_file(path);
@@ -164,20 +190,12 @@ void save_torchscript(const Network& network, const std::filesystem::path& path)
     throw Error(
         "torchscript: only a network that was made from a TorchScript file can be saved as one");
   }
+  // The copy also has storage of its own for each tensor: LibTorch writes whole storages, and
+  // parameters may be views into a large one.
+  ScriptModule copy = copy_of(scripted->script());
+  copy.eval();
   std::ostringstream stream;
-  {
-    const torch::NoGradGuard no_gradient;
-    // LibTorch writes a tensor's whole storage, and parameters may be views into a large one; so
-    // does a copy have storage of its own. It loses what requires a gradient.
-    ScriptModule copy = scripted->script().deepcopy();
-    auto of_copy = copy.parameters().begin();
-    for (const torch::Tensor& parameter : scripted->script().parameters()) {
-      (*of_copy).set_requires_grad(parameter.requires_grad());
-      ++of_copy;
-    }
-    copy.eval();
-    copy.save(stream);
-  }
+  copy.save(stream);
   write_file_atomically(path, stream.str());
 }
 

@@ -1,13 +1,18 @@
 #include "kolo/nn/loss.h"
 
+#include <cmath>
+
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/nn/metrics.h"
 #include "support/errors.h"
 
 namespace kolo {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::message_of;
 
 TEST(Loss, CrossEntropyIsTheMeanNegativeLogarithm) {
   torch::manual_seed(1);
@@ -24,18 +29,92 @@ TEST(Loss, CrossEntropyIsTheMeanNegativeLogarithm) {
   EXPECT_TRUE(torch::allclose(logits.grad(), (probabilities - one_hot) / 6, 1e-5, 1e-6));
 }
 
-TEST(Loss, UnknownNamesAreInputErrors) {
-  EXPECT_THAT(testing::message_of<InputError>([] { (void)loss_named("hinge"); }),
-              ::testing::HasSubstr("unknown loss \"hinge\", known are cross_entropy"));
+// Keras: targets (1 - s) + s / classes, then the cross entropy of these.
+TEST(Loss, LabelSmoothingGivesAShareToAllClasses) {
+  torch::manual_seed(2);
+  const torch::Tensor logits = torch::randn({5, 7});
+  const torch::Tensor targets = torch::tensor({6, 0, 2, 2, 1}, torch::kInt64);
+  const torch::Tensor one_hot = torch::one_hot(targets, 7).to(torch::kFloat32);
+  const auto smooth = make_loss({.kind = LossKind::cross_entropy, .label_smoothing = 0.2});
+  const torch::Tensor soft = one_hot * 0.8 + 0.2 / 7;
+  const double expected = -(soft * logits.log_softmax(1)).sum(1).mean().item<double>();
+  EXPECT_NEAR(smooth(logits, targets).item<double>(), expected, 1e-6);
+  EXPECT_NEAR(smooth(logits, one_hot).item<double>(), expected, 1e-6);
+  EXPECT_NEAR(make_loss(LossKind::cross_entropy)(logits, soft).item<double>(), expected, 1e-6);
 }
 
-TEST(CountCorrect, ComparesTheLargestLogitWithTheTarget) {
-  const torch::Tensor logits =
-      torch::tensor({{1.0, 2.0, 3.0}, {5.0, 2.0, 3.0}, {-1.0, -0.5, -2.0}}).requires_grad_();
-  EXPECT_EQ(count_correct(logits, torch::tensor({2, 0, 1}, torch::kInt64)), 3);
-  EXPECT_EQ(count_correct(logits, torch::tensor({2, 1, 0}, torch::kInt64)), 1);
-  EXPECT_EQ(count_correct(logits, torch::tensor({0, 1, 2}, torch::kInt64)), 0);
-  EXPECT_EQ(count_correct(torch::zeros({0, 3}), torch::zeros({0}, torch::kInt64)), 0);
+TEST(Loss, BinaryCrossEntropyTakesOneLogit) {
+  const torch::Tensor logits = torch::tensor({{-2.0}, {0.5}, {3.0}}).requires_grad_();
+  const torch::Tensor targets = torch::tensor({0, 1, 0}, torch::kInt64);
+  const auto loss = make_loss(loss_named("binary_crossentropy"));
+  const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
+  const double expected =
+      -(std::log(1 - sigmoid(-2)) + std::log(sigmoid(0.5)) + std::log(1 - sigmoid(3))) / 3;
+  EXPECT_NEAR(loss(logits, targets).item<double>(), expected, 1e-6);
+  EXPECT_NEAR(loss(logits.flatten(), targets.to(torch::kFloat32)).item<double>(), expected, 1e-6);
+  EXPECT_NEAR(loss(logits, targets.view({3, 1})).item<double>(), expected, 1e-6);
+
+  loss(logits, targets).backward();
+  const torch::Tensor gradient = (logits.sigmoid() - targets.view({3, 1})) / 3;
+  EXPECT_TRUE(torch::allclose(logits.grad(), gradient, 1e-5, 1e-6));
+}
+
+// Keras: targets (1 - s) + s / 2.
+TEST(Loss, BinaryCrossEntropySmoothsTowardsOneHalf) {
+  const torch::Tensor logits = torch::tensor({{-2.0}, {0.5}});
+  const auto smooth = make_loss({.kind = LossKind::binary_cross_entropy, .label_smoothing = 0.1});
+  const auto plain = make_loss(LossKind::binary_cross_entropy);
+  EXPECT_NEAR(smooth(logits, torch::tensor({0, 1}, torch::kInt64)).item<double>(),
+              plain(logits, torch::tensor({0.05, 0.95})).item<double>(), 1e-6);
+}
+
+TEST(Loss, StaysFiniteForCertainNetworks) {
+  const auto loss = make_loss(LossKind::binary_cross_entropy);
+  EXPECT_EQ(loss(torch::tensor({1e4}), torch::tensor({1.0})).item<double>(), 0);
+  EXPECT_EQ(loss(torch::tensor({1e4}), torch::tensor({0.0})).item<double>(), 1e4);
+}
+
+TEST(Loss, KerasNamesAreKnown) {
+  EXPECT_EQ(loss_named("categorical_crossentropy"), LossKind::cross_entropy);
+  EXPECT_EQ(loss_named("sparse_categorical_crossentropy"), LossKind::cross_entropy);
+  EXPECT_EQ(loss_named("binary_crossentropy"), LossKind::binary_cross_entropy);
+  EXPECT_EQ(loss_named("binary_cross_entropy"), LossKind::binary_cross_entropy);
+}
+
+TEST(Loss, UnknownNamesAreInputErrors) {
+  EXPECT_THAT(message_of<InputError>([] { (void)loss_named("hinge"); }),
+              HasSubstr("unknown loss \"hinge\", known are cross_entropy, "));
+  EXPECT_THAT(message_of<InputError>([] { (void)loss_named("binary_crossentrpy"); }),
+              HasSubstr("did you mean \"binary_crossentropy\"?"));
+}
+
+TEST(Loss, SmoothingOutOfRangeIsAnInputError) {
+  for (const double smoothing : {-0.1, 1.0, std::nan("")}) {
+    EXPECT_THAT(message_of<InputError>([&] { (void)make_loss({.label_smoothing = smoothing}); }),
+                HasSubstr("expected a number from 0 to below 1"));
+  }
+}
+
+TEST(Loss, WrongShapesAreInputErrors) {
+  const auto classes = make_loss(LossKind::cross_entropy);
+  const auto binary = make_loss(LossKind::binary_cross_entropy);
+  const torch::Tensor indices = torch::zeros({3}, torch::kInt64);
+  EXPECT_THAT(message_of<InputError>([&] {
+                (void)classes(torch::zeros({4, 2}), indices);
+              }),
+              AllOf(HasSubstr("outputs [4, 2] of Float and targets [3] of Long"),
+                    HasSubstr("expected logits [N, classes]")));
+  EXPECT_THROW((void)classes(torch::zeros({3, 2}), torch::zeros({3})), InputError);
+  EXPECT_THROW((void)classes(torch::zeros({3, 2}), torch::zeros({3, 4})), InputError);
+  EXPECT_THAT(message_of<InputError>([&] {
+                (void)classes(torch::zeros({3, 1}), indices);
+              }),
+              HasSubstr("use binary_cross_entropy"));
+  EXPECT_THAT(message_of<InputError>([&] {
+                (void)binary(torch::zeros({3, 2}), indices);
+              }),
+              HasSubstr("for a network of several outputs use cross_entropy"));
+  EXPECT_THROW((void)binary(torch::zeros({4, 1}), indices), InputError);
 }
 
 }  // namespace

@@ -55,6 +55,26 @@ TEST(ModelCatalogue, AnUnknownNameGetsASuggestionAndTheList) {
               AllOf(HasSubstr("known are mnist_net, mnist_cnn"), Not(HasSubstr("did you mean"))));
 }
 
+TEST(ModelCatalogue, RefusesChoicesThatAModelDoesNotHave) {
+  const auto message = [](const char* name, const ModelOptions& options) {
+    return message_of<InputError>([&] { (void)make_network(name, options); });
+  };
+  ModelOptions options{.input_shape = {3, 32, 32}, .classes = 2, .dropout = 0.1};
+  EXPECT_THAT(message("resnet50", options),
+              HasSubstr("dropout is 0.1, but the model has no dropout layers"));
+  options.dropout = 0;
+  EXPECT_NE(make_network("resnet_small", options), nullptr);
+  options = {.input_shape = {3, 32, 32}, .classes = 2, .batch_norm_momentum = 0.9};
+  EXPECT_THAT(message("cnn", options), HasSubstr("momentum is 0.9, but it can't be set"));
+  options.batch_norm_momentum = 1;
+  EXPECT_THAT(message("resnet34", options),
+              HasSubstr("momentum is 1, expected a number from 0 to below 1"));
+  options = {.input_shape = {3, 32, 32}, .classes = 2, .file = "model.pt"};
+  EXPECT_THAT(message("cnn", options), HasSubstr("is not read from a file"));
+  options.file.clear();
+  EXPECT_THAT(message("torchscript", options), HasSubstr("is read from a file; name it"));
+}
+
 TEST(ModelCatalogue, ChecksTheOptions) {
   const auto message = [](const ModelOptions& options) {
     return message_of<InputError>([&] { (void)make_network("mnist_net", options); });

@@ -120,7 +120,7 @@ class ResNet final : public Network {
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
     torch::Tensor x = stem_->forward(input);
     for (Sequential& stage : stages_) x = stage->forward(x);
-    return output_(torch::adaptive_avg_pool2d(x, 1).flatten(1));
+    return output_(torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
   }
 
  private:

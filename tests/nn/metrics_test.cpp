@@ -1,0 +1,141 @@
+#include "kolo/nn/metrics.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "support/errors.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::HasSubstr;
+using ::testing::IsNan;
+using testing::message_of;
+
+torch::Tensor classes_of(std::vector<std::int64_t> classes) {
+  return torch::tensor(classes, torch::kInt64);
+}
+
+TEST(CountCorrect, ComparesTheLargestLogitWithTheTarget) {
+  const torch::Tensor logits =
+      torch::tensor({{1.0, 2.0, 3.0}, {5.0, 2.0, 3.0}, {-1.0, -0.5, -2.0}}).requires_grad_();
+  EXPECT_EQ(count_correct(logits, classes_of({2, 0, 1})), 3);
+  EXPECT_EQ(count_correct(logits, classes_of({2, 1, 0})), 1);
+  EXPECT_EQ(count_correct(logits, classes_of({0, 1, 2})), 0);
+  EXPECT_EQ(count_correct(torch::zeros({0, 3}), torch::zeros({0}, torch::kInt64)), 0);
+}
+
+TEST(CountCorrect, GoesByTheSignOfOneLogit) {
+  const torch::Tensor logits = torch::tensor({{-0.1}, {0.1}, {3.0}, {-2.0}}).requires_grad_();
+  EXPECT_EQ(count_correct(logits, classes_of({0, 1, 1, 0})), 4);
+  EXPECT_EQ(count_correct(logits, classes_of({1, 1, 1, 1})), 2);
+  EXPECT_EQ(count_correct(logits.flatten(), torch::tensor({0.0, 1.0, 0.0, 1.0})), 2);
+  EXPECT_EQ(count_correct(logits, torch::tensor({{0.2}, {0.9}, {1.0}, {1.0}})), 3);
+  EXPECT_EQ(count_correct(torch::zeros({1, 1}), classes_of({0})), 1) << "0 is not above 0";
+}
+
+TEST(CountCorrect, RefusesOtherShapes) {
+  EXPECT_THAT(message_of<InputError>([] {
+                (void)count_correct(torch::zeros({3, 2}), classes_of({0, 1}));
+              }),
+              HasSubstr("logits [3, 2] and targets [2] of Long"));
+  EXPECT_THROW((void)count_correct(torch::zeros({3, 1}), classes_of({0, 1})), InputError);
+  EXPECT_THROW((void)count_correct(torch::zeros({2, 2}), torch::zeros({2})), InputError);
+}
+
+TEST(CountInTop, AgreesWithTopkWithoutTies) {
+  torch::manual_seed(1);
+  const torch::Tensor logits = torch::randn({200, 17}, torch::requires_grad());
+  const torch::Tensor targets = torch::randint(17, {200}, torch::kInt64);
+  EXPECT_EQ(count_in_top(logits, targets, 1), count_correct(logits, targets));
+  for (const std::int64_t k : {1, 2, 5, 16, 17}) {
+    const torch::Tensor top = std::get<1>(logits.topk(k, 1));
+    EXPECT_EQ(count_in_top(logits, targets, k),
+              top.eq(targets.unsqueeze(1)).sum().item<std::int64_t>())
+        << k;
+  }
+  EXPECT_EQ(count_in_top(logits, targets, 100), 200);
+  EXPECT_EQ(count_in_top(torch::zeros({0, 3}), torch::zeros({0}, torch::kInt64), 5), 0);
+}
+
+TEST(CountInTop, AllOfEqualLogitsAreIn) {
+  const torch::Tensor logits = torch::tensor({{3.0, 2.0, 2.0, 1.0}});
+  const auto in_top_2 = [&](std::int64_t target) {
+    return count_in_top(logits, classes_of({target}), 2);
+  };
+  EXPECT_EQ(in_top_2(0), 1);
+  EXPECT_EQ(in_top_2(1), 1);
+  EXPECT_EQ(in_top_2(2), 1);
+  EXPECT_EQ(in_top_2(3), 0);
+}
+
+TEST(CountInTop, WhatIsNotFiniteIsNotIn) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  const torch::Tensor logits =
+      torch::tensor({{nan, 1.0F, 2.0F}, {1.0F, infinity, 2.0F}, {1.0F, 2.0F, 3.0F}});
+  EXPECT_EQ(count_in_top(logits, classes_of({0, 1, 0}), 3), 1);
+  EXPECT_THROW((void)count_in_top(logits, classes_of({0, 1, 0}), 0), InputError);
+}
+
+TEST(ConfusionMatrix, CountsTargetsByPrediction) {
+  ConfusionMatrix matrix(3);
+  EXPECT_THAT(matrix.accuracy(), IsNan());
+  const torch::Tensor logits = torch::eye(3).index({classes_of({0, 1, 1, 2, 2})});
+  matrix.add(logits, classes_of({0, 0, 1, 1, 1}));
+  matrix.add(torch::zeros({0, 3}), torch::zeros({0}, torch::kInt64));
+  EXPECT_THAT(matrix.counts(), ElementsAre(1, 1, 0, 0, 1, 2, 0, 0, 0));
+  EXPECT_EQ(matrix.samples(), 5);
+  EXPECT_DOUBLE_EQ(matrix.accuracy(), 0.4);
+  EXPECT_THAT(matrix.accuracy_by_class(), ElementsAre(0.5, ::testing::DoubleEq(1.0 / 3), IsNan()));
+}
+
+TEST(ConfusionMatrix, TheSumOfPartsIsTheWhole) {
+  torch::manual_seed(2);
+  const torch::Tensor logits = torch::randn({60, 5});
+  const torch::Tensor targets = torch::randint(5, {60}, torch::kInt64);
+  ConfusionMatrix whole(5), first(5), second(5);
+  whole.add(logits, targets);
+  first.add(logits.slice(0, 0, 23), targets.slice(0, 0, 23));
+  second.add(logits.slice(0, 23), targets.slice(0, 23));
+  ConfusionMatrix merged = first;
+  merged.merge(second);
+  EXPECT_THAT(merged.counts(), ElementsAreArray(whole.counts()));
+  EXPECT_EQ(first.samples(), 23) << "a copy counts for itself";
+  EXPECT_DOUBLE_EQ(whole.accuracy() * 60, static_cast<double>(count_correct(logits, targets)));
+  EXPECT_THROW(merged.merge(ConfusionMatrix(4)), Error);
+}
+
+TEST(ConfusionMatrix, OneLogitTellsTwoClassesApart) {
+  ConfusionMatrix matrix(1);
+  EXPECT_EQ(matrix.classes(), 2);
+  matrix.add(torch::tensor({{-1.0}, {1.0}, {2.0}}), classes_of({0, 0, 1}));
+  matrix.add(torch::tensor({-1.0, 1.0}), torch::tensor({1.0, 1.0}));
+  EXPECT_THAT(matrix.counts(), ElementsAre(1, 1, 1, 2));
+}
+
+TEST(ConfusionMatrix, RefusesWhatIsNoClass) {
+  EXPECT_THROW(ConfusionMatrix(0), InputError);
+  ConfusionMatrix matrix(3);
+  EXPECT_THAT(message_of<InputError>([&] {
+                matrix.add(torch::zeros({1, 3}), classes_of({3}));
+              }),
+              HasSubstr("target 3, expected a class from 0 to 2"));
+  EXPECT_THAT(message_of<InputError>([&] {
+                matrix.add(torch::zeros({1, 3}), classes_of({-1}));
+              }),
+              HasSubstr("target -1"));
+  EXPECT_THAT(message_of<InputError>([&] {
+                matrix.add(torch::zeros({1, 4}), classes_of({1}));
+              }),
+              HasSubstr("logits of 4 classes for a confusion matrix of 3"));
+  EXPECT_EQ(matrix.samples(), 0);
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,269 @@
+#include "kolo/nn/torchscript.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <torch/script.h>
+
+#include "kolo/base/error.h"
+#include "kolo/nn/summary.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::message_of;
+
+torch::jit::Module training_module(const char* name) {
+  torch::jit::Module module(name);
+  module.register_attribute("training", c10::BoolType::get(), true);
+  return module;
+}
+
+// What torch.jit.script makes of a small classifier: linear layer "hidden", batch norm with a count
+// that is replaced by a new tensor, as old files have it, dropout, linear layer "output".
+torch::jit::Module classifier() {
+  torch::manual_seed(1);
+  auto hidden = training_module("Hidden");
+  hidden.register_parameter("weight", torch::randn({6, 4}, torch::requires_grad()), false);
+  hidden.register_parameter("bias", torch::zeros({6}, torch::requires_grad()), false);
+  hidden.define("def forward(self, x):\n  return torch.linear(x, self.weight, self.bias)\n");
+
+  auto module = training_module("Classifier");
+  module.register_module("hidden", hidden);
+  module.register_parameter("weight", torch::randn({3, 6}, torch::requires_grad()), false);
+  module.register_buffer("running_mean", torch::zeros({6}));
+  module.register_buffer("running_var", torch::ones({6}));
+  module.register_buffer("batches", torch::zeros({}, torch::kInt64));
+  module.define(R"(
+def forward(self, x):
+  y = self.hidden.forward(x)
+  if self.training:
+    self.batches = self.batches + 1
+  y = torch.batch_norm(y, None, None, self.running_mean, self.running_var, self.training,
+                       0.1, 1e-5, False)
+  return torch.matmul(torch.dropout(torch.relu(y), 0.5, self.training), self.weight.t())
+)");
+  return module;
+}
+
+class TorchScript : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::filesystem::path file(const char* name) const { return folder_.path() / name; }
+  std::filesystem::path saved(const torch::jit::Module& module) const {
+    module.save(file("model.pt").string());
+    return file("model.pt");
+  }
+  [[nodiscard]] std::shared_ptr<Network> load(const torch::jit::Module& module) const {
+    return make_torchscript_network(saved(module), options_);
+  }
+  [[nodiscard]] std::string refusal(const torch::jit::Module& module) const {
+    return message_of<InputError>([&] { (void)load(module); });
+  }
+
+  testing::TemporaryFolder folder_;
+  ModelOptions options_{.input_shape = {4}, .classes = 3};
+  torch::Tensor input_ = torch::randn({5, 4});
+};
+
+TEST_F(TorchScript, HasTheScriptsParametersAndBuffers) {
+  const auto network = load(classifier());
+  EXPECT_THAT(network->named_parameters().keys(),
+              ElementsAre("weight", "hidden.weight", "hidden.bias"));
+  EXPECT_THAT(network->named_buffers().keys(),
+              ElementsAre("running_mean", "running_var", "batches"));
+  for (const auto& parameter : network->parameters()) EXPECT_TRUE(parameter.requires_grad());
+  EXPECT_TRUE(network->is_training());
+  EXPECT_EQ(network->buffers()[2].item<int>(), 0) << "loading changes nothing";
+}
+
+TEST_F(TorchScript, ModesReachTheScriptAndBuffersStayTheNetworks) {
+  const auto network = load(classifier());
+  const torch::Tensor mean = network->named_buffers()["running_mean"];
+  const torch::Tensor batches = network->named_buffers()["batches"];
+  EXPECT_FALSE(torch::equal(network->forward(input_), network->forward(input_)));
+  EXPECT_EQ(batches.item<int>(), 2);
+  EXPECT_GT(mean.abs().sum().item<double>(), 0);
+  network->eval();
+  EXPECT_TRUE(torch::equal(network->forward(input_), network->forward(input_)));
+  EXPECT_EQ(batches.item<int>(), 2);
+
+  batches.fill_(40);  // as when a checkpoint is read
+  network->train();
+  (void)network->forward(input_);
+  EXPECT_EQ(batches.item<int>(), 41);
+}
+
+torch::Tensor plain_classifier(const Network& network, const torch::Tensor& input) {
+  const auto p = network.named_parameters();
+  const auto b = network.named_buffers();
+  torch::Tensor x = torch::addmm(p["hidden.bias"], input, p["hidden.weight"].t());
+  x = torch::relu((x - b["running_mean"]) / (b["running_var"] + 1e-5).sqrt());
+  return x.mm(p["weight"].t());
+}
+
+TEST_F(TorchScript, OutputsAndGradientsAreThoseOfTheSameNetwork) {
+  const auto network = load(classifier());
+  network->eval();
+  for (int repetition = 0; repetition < 4; ++repetition) {  // the executor profiles at first
+    const torch::Tensor output = network->forward(input_);
+    const torch::Tensor expected = plain_classifier(*network, input_);
+    EXPECT_TRUE(torch::allclose(output, expected, 1e-5, 1e-6));
+    const auto gradients = torch::autograd::grad({output.square().sum()}, network->parameters());
+    const auto plain = torch::autograd::grad({expected.square().sum()}, network->parameters());
+    for (std::size_t i = 0; i < plain.size(); ++i)
+      EXPECT_TRUE(torch::allclose(gradients[i], plain[i], 1e-5, 1e-5)) << i;
+  }
+}
+
+// One large memory for all parameters, as ParameterArena has it.
+torch::Tensor move_into_one_memory(Network& network, std::int64_t spare) {
+  std::int64_t count = spare;
+  for (const auto& parameter : network.parameters()) count += parameter.numel();
+  const torch::Tensor memory = torch::zeros({count});
+  std::int64_t at = spare;
+  for (torch::Tensor& parameter : network.parameters()) {
+    const torch::NoGradGuard no_gradient;
+    const torch::Tensor view = memory.narrow(0, at, parameter.numel()).view(parameter.sizes());
+    view.copy_(parameter);
+    parameter.set_data(view);
+    at += parameter.numel();
+  }
+  return memory;
+}
+
+TEST_F(TorchScript, IsTrainedInPlaceAlsoWhenParametersAreViews) {
+  const auto network = load(classifier());
+  network->eval();
+  const torch::Tensor memory = move_into_one_memory(*network, 0);
+  const torch::Tensor targets = torch::tensor({0, 1, 2, 0, 1}, torch::kInt64);
+  const auto loss = [&] {
+    return torch::nn::functional::cross_entropy(network->forward(input_), targets);
+  };
+  const double before = loss().item<double>();
+  for (int step = 0; step < 50; ++step) {
+    network->zero_grad();
+    loss().backward();
+    const torch::NoGradGuard no_gradient;
+    std::int64_t at = 0;
+    for (const auto& parameter : network->parameters()) {
+      memory.narrow(0, at, parameter.numel()).sub_(parameter.grad().flatten(), 0.2);
+      at += parameter.numel();
+    }
+  }
+  EXPECT_LT(loss().item<double>(), before / 2);
+  EXPECT_TRUE(
+      torch::allclose(network->forward(input_), plain_classifier(*network, input_), 1e-5, 1e-6));
+}
+
+TEST_F(TorchScript, SavesAFileThatLoadsWithTheSameOutputs) {
+  const auto network = load(classifier());
+  (void)network->forward(input_);
+  const torch::Tensor memory = move_into_one_memory(*network, 1 << 20);
+  memory.mul_(1.5);
+  save_torchscript(*network, file("trained.pt"));
+  EXPECT_LT(std::filesystem::file_size(file("trained.pt")), 100000U) << "only what is used";
+  EXPECT_TRUE(network->is_training());
+
+  network->eval();
+  const torch::Tensor expected = network->forward(input_);
+  auto script = torch::jit::load(file("trained.pt").string());
+  EXPECT_TRUE(torch::equal(script.forward({input_}).toTensor(), expected));
+  EXPECT_EQ(script.attr("batches").toTensor().item<int>(), 1);
+
+  const auto again = make_torchscript_network(file("trained.pt"), options_);
+  for (const auto& parameter : again->parameters()) EXPECT_TRUE(parameter.requires_grad());
+  again->eval();
+  EXPECT_TRUE(torch::equal(again->forward(input_), expected));
+}
+
+TEST_F(TorchScript, KeepsWhatIsFrozenAndSharedAsItIs) {
+  auto module = training_module("Tied");
+  const torch::Tensor shared = torch::randn({4, 4}).requires_grad_();
+  module.register_parameter("first", shared, false);
+  module.register_parameter("second", shared, false);
+  module.register_parameter("still", torch::randn({3, 4}), false);
+  module.define(
+      "def forward(self, x):\n"
+      "  return torch.linear(torch.linear(x, self.first) + torch.linear(x, self.second),"
+      " self.still)\n");
+  const auto network = load(module);
+  save_torchscript(*network, file("again.pt"));
+  const auto again = make_torchscript_network(file("again.pt"), options_);
+  EXPECT_THAT(again->named_parameters().keys(), network->named_parameters().keys());
+  EXPECT_FALSE(again->named_parameters()["still"].requires_grad());
+  EXPECT_TRUE(again->named_parameters()["first"].requires_grad());
+  again->parameters().front().detach().zero_();
+  again->eval();
+  EXPECT_EQ(again->forward(input_).abs().sum().item<double>(), 0) << "both uses are the same";
+}
+
+TEST_F(TorchScript, ReachesTheScriptWithTo) {
+  const auto network = load(classifier());
+  network->eval();
+  network->to(torch::kFloat64);
+  const torch::Tensor input = input_.to(torch::kFloat64);
+  EXPECT_TRUE(torch::allclose(network->forward(input), plain_classifier(*network, input)));
+}
+
+TEST_F(TorchScript, IsAModelOfTheCatalogue) {
+  options_.file = saved(classifier());
+  const auto network = make_network("torchscript", options_);
+  const auto summary = summarize(*network, options_.input_shape);
+  EXPECT_EQ(summary.parameters, 6 * 4 + 6 + 3 * 6);
+  EXPECT_EQ(summary.layers.front().name, "hidden");
+  EXPECT_EQ(summary.layers.front().flops, 2 * 6 * 4);
+}
+
+TEST_F(TorchScript, RefusesOtherFiles) {
+  std::ofstream(file("text.pt")) << "not a network";
+  const auto message = [&](const char* name) {
+    return message_of<InputError>([&] { (void)make_torchscript_network(file(name), options_); });
+  };
+  EXPECT_THAT(message("text.pt"),
+              AllOf(HasSubstr("text.pt is no TorchScript file"), HasSubstr("torch.jit.script")));
+  EXPECT_THAT(message("missing.pt"), HasSubstr("missing.pt"));
+  EXPECT_THAT(message(""), HasSubstr("torchscript: "));
+  torch::save(std::vector<torch::Tensor>{torch::zeros({2})}, file("tensors.pt").string());
+  EXPECT_THAT(message("tensors.pt"), HasSubstr("tensors.pt"));
+}
+
+TEST_F(TorchScript, RefusesWhatCantBeTrained) {
+  torch::jit::Module nothing("Nothing");
+  nothing.define("def forward(self, x):\n  return x\n");
+  EXPECT_THAT(refusal(nothing), HasSubstr("has 0 parameters and none to train"));
+
+  torch::jit::Module still("Still");
+  still.register_parameter("weight", torch::zeros({3, 4}), false);
+  still.define("def forward(self, x):\n  return torch.linear(x, self.weight)\n");
+  EXPECT_THAT(refusal(still), HasSubstr("has 1 parameters and none to train"));
+}
+
+TEST_F(TorchScript, RefusesOutputsOfAnotherShape) {
+  const auto module = classifier();
+  options_.classes = 5;
+  EXPECT_THAT(refusal(module), HasSubstr("gives [2, 3] for a batch [2, 4], expected [2, 5]"));
+  options_ = {.input_shape = {7}, .classes = 3};
+  EXPECT_THAT(refusal(module), HasSubstr("does not work on a batch [2, 7]"));
+
+  options_ = {.input_shape = {4}, .classes = 3};
+  auto tuple = training_module("Tuple");
+  tuple.register_parameter("weight", torch::zeros({3, 4}, torch::requires_grad()), false);
+  tuple.define("def forward(self, x):\n  return torch.linear(x, self.weight), x\n");
+  EXPECT_THAT(refusal(tuple), HasSubstr("expected one tensor"));
+}
+
+TEST_F(TorchScript, OnlyScriptsAreSavedAsScripts) {
+  const auto network = make_network("cnn", {.input_shape = {3, 8, 8}, .classes = 2});
+  EXPECT_THAT(message_of<Error>([&] { save_torchscript(*network, file("cnn.pt")); }),
+              HasSubstr("only a network that was made from a TorchScript file"));
+  EXPECT_FALSE(std::filesystem::exists(file("cnn.pt")));
+}
+
+}  // namespace
+}  // namespace kolo
