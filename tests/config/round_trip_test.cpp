@@ -20,30 +20,10 @@ class RandomConfig {
     run.description = text();
     run.output_dir = text('r');
     run.seed = random_.next64();
-    run.data = {pick({"mnist", "fashion_mnist", "dummy"}),
-                text('d'),
-                whole(),
-                maybe(whole()),
-                small(),
-                small(),
-                coin(),
-                {whole() % 512 + 1, small()},
-                whole()};
-    run.model = {text('m'), maybe(share()), {}, maybe(whole())};
-    if (coin()) run.model.input_shape = {small()};
-    run.optimizer = {pick({"sgd", "adam", "adamw"}),
-                     number(),
-                     pick({"none", "linear", "sqrt"}),
-                     share(),
-                     share(),
-                     number(),
-                     false,
-                     share(),
-                     share(),
-                     number()};
-    run.training = {whole(), whole(), coin() ? number() : 0, 0, "cross_entropy", whole(),
-                    whole(), coin()};
-    if (run.training.lr_warmup_epochs == 0) run.training.lr_warmup_steps = whole();
+    run.data = data();
+    run.model = model();
+    run.optimizer = optimizer();
+    run.training = training();
     run.checkpoint = {coin(), whole(), whole(), whole(), coin()};
     run.communication = {pick({"auto", "mpi", "solo"}), pick({"auto", "on", "off"}), share() + 1,
                          share() + 0.1, coin()};
@@ -52,6 +32,91 @@ class RandomConfig {
   }
 
  private:
+  DataConfig data() {
+    DataConfig data;
+    data.name = pick({"mnist", "fashion_mnist", "cifar10", "imagenet", "dummy"});
+    data.path = text('d');
+    data.train_dir = text('t');
+    data.valid_dir = text('v');
+    data.n_train = whole();
+    data.n_valid = maybe(whole());
+    data.workers = small();
+    data.prefetch = small();
+    data.shuffle = coin();
+    data.input_shape = {whole() % 512 + 5, small()};
+    data.n_classes = maybe(whole());
+    data.augment = coin();
+    if (data.name != "cifar10" && data.name != "imagenet") return data;
+    data.height_shift = maybe(share());
+    data.width_shift = maybe(share());
+    data.zoom = maybe(share());
+    data.horizontal_flip = maybe(coin());
+    data.preprocessing = pick({"auto", "none", "unit", "caffe", "imagenet"});
+    return data;
+  }
+
+  ModelConfig model() {
+    ModelConfig model;
+    model.name = text('m');
+    model.dropout = maybe(share());
+    model.batch_norm_momentum = maybe(share());
+    model.sync_batch_norm = coin();
+    model.l2 = maybe(number());
+    model.l2_mode = "loss";
+    model.n_classes = maybe(whole() + 1);
+    if (coin()) model.input_shape = {small()};
+    return model;
+  }
+
+  OptimizerConfig optimizer() {
+    OptimizerConfig optimizer;
+    optimizer.name = pick({"sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax",
+                           "nadam", "lars", "lamb"});
+    optimizer.lr = number();
+    optimizer.lr_scaling = pick({"none", "linear", "sqrt"});
+    optimizer.momentum = optimizer.name == "sgd" ? share() : 0;
+    optimizer.weight_decay = number();
+    optimizer.decay_excludes_vectors = coin();
+    optimizer.beta1 = share();
+    optimizer.beta2 = share();
+    optimizer.rho = share();
+    optimizer.epsilon = number();
+    optimizer.centered = optimizer.name == "rmsprop";
+    optimizer.initial_accumulator = number();
+    optimizer.trust_coefficient = number();
+    return optimizer;
+  }
+
+  TrainingConfig training() {
+    TrainingConfig training;
+    training.batch_size = whole();
+    training.n_epochs = whole();
+    (coin() ? training.lr_warmup_epochs : training.lr_warmup_from) = share();
+    if (training.lr_warmup_epochs == 0) training.lr_warmup_steps = whole();
+    for (auto parts = random_.below(3); parts > 0; --parts) {
+      const double start = training.lr_schedule.empty()
+                               ? share()
+                               : training.lr_schedule.back().end_epoch.value_or(1) + share();
+      training.lr_schedule.push_back({start, start + 1 + share(), number()});
+    }
+    if (training.lr_schedule.empty()) training.lr_decay = pick({"none", "cosine", "polynomial"});
+    training.lr_final_fraction = share();
+    training.lr_decay_power = number();
+    training.loss = pick({"cross_entropy", "categorical_crossentropy"});
+    training.metrics = {"accuracy"};
+    if (coin()) training.metrics.push_back("top_k_categorical_accuracy");
+    training.label_smoothing = share();
+    training.mixup_alpha = number();
+    training.clip_norm = number();
+    training.early_stopping_patience = whole();
+    training.non_finite = pick({"stop", "skip", "ignore"});
+    training.check_replicas_every = whole();
+    training.log_every = whole();
+    training.validation_batch_size = whole();
+    training.drop_last = coin();
+    return training;
+  }
+
   bool coin() { return random_.below(2) == 1; }
   int small() { return static_cast<int>(random_.below(100)) + 1; }
   int64_t whole() { return static_cast<int64_t>(random_.next64() >> (1 + random_.below(63))) + 1; }
@@ -99,6 +164,14 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
     EXPECT_EQ(again.data.input_shape, config.data.input_shape);
     EXPECT_EQ(again.model.dropout, config.model.dropout);
     EXPECT_EQ(again.optimizer.lr, config.optimizer.lr);
+    EXPECT_EQ(again.optimizer.name, config.optimizer.name);
+    EXPECT_EQ(again.training.metrics, config.training.metrics);
+    ASSERT_EQ(again.training.lr_schedule.size(), config.training.lr_schedule.size());
+    for (std::size_t i = 0; i < config.training.lr_schedule.size(); ++i) {
+      EXPECT_EQ(again.training.lr_schedule[i].end_epoch, config.training.lr_schedule[i].end_epoch);
+      EXPECT_EQ(again.training.lr_schedule[i].multiplier,
+                config.training.lr_schedule[i].multiplier);
+    }
     EXPECT_EQ(again.optimizer.beta2, config.optimizer.beta2);
     EXPECT_EQ(again.communication.shared_memory, config.communication.shared_memory);
     EXPECT_EQ(again.device.inter_threads, config.device.inter_threads);
@@ -108,8 +181,9 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
 TEST_F(RoundTrip, SpellsOutEveryDefault) {
   const std::string text = to_yaml(load(required));
   for (const char* line :
-       {"seed: 1\n", "training:\n  batch_size: 64\n", "  lr: 0.01\n", "  epsilon: 1e-08\n",
-        "  shared_memory: auto\n", "  enabled: true\n", "output_dir: results/run\n"}) {
+       {"seed: 1\n", "training:\n  batch_size: 64\n", "  lr: 0.01\n", "  epsilon: 1e-07\n",
+        "  metrics: [accuracy]\n", "  shared_memory: auto\n", "  enabled: true\n",
+        "output_dir: results/run\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }

@@ -17,7 +17,18 @@ TEST(ShippedConfigurations, AllLoad) {
     EXPECT_EQ(config.output_dir, "results/" + entry.path().stem().string());
     ++count;
   }
-  EXPECT_GE(count, 3);
+  EXPECT_GE(count, 6);
+}
+
+TEST(ShippedConfigurations, ResnetHasTheTutorialsParameters) {
+  const RunConfig config =
+      load_run_config({std::filesystem::path(KOLO_CONFIGS) / "cifar10_resnet.yaml", {}, {}});
+  EXPECT_EQ(config.training.batch_size, 64);
+  EXPECT_EQ(config.training.n_epochs, 32);
+  EXPECT_EQ(config.training.lr_warmup_epochs, 5);
+  EXPECT_EQ(config.optimizer.name, "adam");
+  EXPECT_EQ(config.optimizer.lr, 0.0001);
+  EXPECT_EQ(config.optimizer.lr_scaling, "linear");
 }
 
 TEST(ShippedConfigurations, MnistNetHasTheTutorialsParameters) {

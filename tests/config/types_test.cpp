@@ -20,7 +20,7 @@ class Types : public testing::ConfigTest {
 TEST_F(Types, DefaultsStandInTheStructs) {
   const RunConfig config = load(required);
   EXPECT_EQ(config.training.batch_size, TrainingConfig{}.batch_size);
-  EXPECT_EQ(config.optimizer.lr, OptimizerConfig{}.lr);
+  EXPECT_EQ(config.optimizer.momentum, OptimizerConfig{}.momentum);
   EXPECT_EQ(config.checkpoint.keep, CheckpointConfig{}.keep);
   EXPECT_FALSE(config.data.n_train.has_value());
   EXPECT_FALSE(config.model.dropout.has_value());
@@ -166,26 +166,24 @@ TEST_F(Types, NothingLeavesAnOptionalKeyUnset) {
 
 TEST_F(Types, NamesAreListedAndTheNearestSuggested) {
   EXPECT_EQ(error("data: {name: fashion_mnist}\nmodel: {name: m}\noptimizer:\n  name: Adan\n"),
-            "run.yaml:4: optimizer.name: expected one of sgd, adam, adamw, got \"Adan\"; did you "
-            "mean \"adam\"?");
-  EXPECT_THAT(
-      error("data:\n  name: cifar\n"),
-      StartsWith(
-          "run.yaml:2: data.name: expected one of mnist, fashion_mnist, dummy, got \"cifar\""));
+            "run.yaml:4: optimizer.name: expected one of sgd, adam, adamw, rmsprop, adagrad, "
+            "adadelta, adamax, nadam, lars, lamb, got \"Adan\"; did you mean \"adam\"?");
+  EXPECT_THAT(error("data:\n  name: cifar\n"),
+              StartsWith("run.yaml:2: data.name: expected one of mnist, fashion_mnist, cifar10, "
+                         "imagenet, dummy, got \"cifar\"; did you mean \"cifar10\"?"));
   EXPECT_THAT(error_after_required("", {"optimizer.lr_scaling=liner"}),
               HasSubstr("did you mean \"linear\"?"));
   EXPECT_THAT(error_after_required("training: {loss: mse}\n"),
-              HasSubstr("expected cross_entropy, got \"mse\""));
+              AllOf(HasSubstr("expected one of cross_entropy, "), HasSubstr("got \"mse\""))));
   EXPECT_THAT(error_after_required("communication: {backend: gloo}\n"),
               HasSubstr("one of auto, mpi, solo"));
 }
 
 TEST_F(Types, UnknownKeysNameTheNearestAndAllKnown) {
-  EXPECT_EQ(error_after_required("training:\n  n_epochs: 2\n  bach_size: 2\n"),
-            "run.yaml:6: training: unknown key \"bach_size\"; did you mean \"batch_size\"? Known: "
-            "batch_size, "
-            "n_epochs, lr_warmup_epochs, lr_warmup_steps, loss, log_every, validation_batch_size, "
-            "drop_last");
+  EXPECT_THAT(error_after_required("training:\n  n_epochs: 2\n  bach_size: 2\n"),
+              AllOf(StartsWith("run.yaml:6: training: unknown key \"bach_size\"; did you mean "
+                               "\"batch_size\"? Known: batch_size, n_epochs, "),
+                    EndsWith("drop_last")));
   EXPECT_EQ(error_after_required("traning:\n  n_epochs: 2\n"),
             "run.yaml:4: unknown key \"traning\"; did you mean \"training\"? Known: description, "
             "output_dir, seed, "
@@ -202,7 +200,7 @@ TEST_F(Types, AMisspeltRequiredKeyIsCalledUnknownRatherThanMissing) {
 TEST_F(Types, RequiredKeysAreMissed) {
   EXPECT_EQ(error("# a comment\nseed: 1\n"),
             "run.yaml:2: data.name: this key is required and missing; expected one of mnist, "
-            "fashion_mnist, dummy");
+            "fashion_mnist, cifar10, imagenet, dummy");
   EXPECT_EQ(error("data: {name: fashion_mnist}\nmodel:\n  dropout: 0.5\n"),
             "run.yaml:2: model.name: this key is required and missing; expected a text");
   EXPECT_THAT(error("data: {name: fashion_mnist}\nmodel: {name: m}\noptimizer:\n"),

@@ -130,7 +130,7 @@ TEST_F(MergeKeys, NestedMappingsAreReplacedWhole) {
   const RunConfig config =
       load(std::string(needed) + "run:\n  <<: *needed\n  optimizer: {name: sgd}\n", {}, "run");
   EXPECT_EQ(config.optimizer.name, "sgd");
-  EXPECT_EQ(config.optimizer.lr, OptimizerConfig{}.lr);
+  EXPECT_EQ(config.optimizer.lr, 0.01);
 }
 
 TEST_F(MergeKeys, AQuotedKeyIsNoMerge) {

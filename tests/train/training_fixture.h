@@ -16,6 +16,8 @@ struct TrainingSetup {
   std::int64_t epochs = 2;
   double dropout = .5;
   double learning_rate = .05;
+  std::int64_t top = 0;
+  std::function<void(TrainerOptions&)> change = [](TrainerOptions&) {};
 };
 
 // Samples whose class can be learned: the class decides which part of the image is bright.
@@ -46,13 +48,10 @@ class SmallTraining {
                   {.batch_size = setup.batch_size}),
         validation_(data(37), sampler(37, communicator, false), {.batch_size = 10}),
         network_(make_network("mnist_net", {{1, 16, 16}, 4, setup.dropout})),
-        trainer_(communicator, fixed_weights(network_), make_loss(LossKind::cross_entropy),
+        trainer_(communicator, fixed_weights(network_),
+                 {.loss = make_loss(LossKind::cross_entropy), .top = setup.top},
                  make_sgd({.momentum = .5}), LearningRate({.base_rate = setup.learning_rate}),
-                 training_, validation_,
-                 {.epochs = setup.epochs,
-                  .seed = 3,
-                  .buckets = {4096, 4096},
-                  .stop_requested = std::move(stop)}) {}
+                 training_, validation_, options(setup, std::move(stop))) {}
 
   [[nodiscard]] Trainer& trainer() { return trainer_; }
   [[nodiscard]] Loader& validation() { return validation_; }
@@ -75,6 +74,15 @@ class SmallTraining {
             communicator.rank(),
             communicator.size(),
             {is_training, 4, is_training ? Padding::repeat : Padding::none}};
+  }
+  static TrainerOptions options(const TrainingSetup& setup, std::function<bool()> stop) {
+    TrainerOptions options;
+    options.epochs = setup.epochs;
+    options.seed = 3;
+    options.buckets = {4096, 4096};
+    options.stop_requested = std::move(stop);
+    setup.change(options);
+    return options;
   }
   // Without LibTorch's generator, which ranks that are threads share.
   static std::shared_ptr<Network> fixed_weights(const std::shared_ptr<Network>& network) {

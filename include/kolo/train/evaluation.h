@@ -1,0 +1,21 @@
+#pragma once
+
+#include "kolo/comm/communicator.h"
+#include "kolo/data/loader.h"
+#include "kolo/nn/metrics.h"
+#include "kolo/nn/network.h"
+#include "kolo/train/objective.h"
+
+namespace kolo {
+
+// The sums over a loader's whole dataset on all ranks, each sample counted once if the loader's
+// sampler draws it once. In evaluation mode; the network is in training mode afterwards. `matrix`,
+// when given, gets the counts of all ranks added. Collective.
+//
+// The counts are the same for any number of ranks; the loss differs in the last digits, as its
+// terms are added in another order.
+[[nodiscard]] MetricSums evaluate(const Communicator& communicator, Network& network,
+                                  const Objective& objective, Loader& loader,
+                                  ConfusionMatrix* matrix = nullptr);
+
+}  // namespace kolo

@@ -1,0 +1,199 @@
+#include "config/checks.h"
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/base/suggest.h"
+
+namespace kolo {
+
+namespace {
+
+class Checks {
+ public:
+  Checks(const RunConfig& config, const ConfigValue& root) : config_(config), root_(root) {}
+
+  void run() const {
+    check_data();
+    check_model();
+    check_optimizer();
+    check_learning_rate();
+    check_loss();
+    check_checkpoint();
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view key, std::string_view reason) const {
+    throw InputError(fmt::format("{}: {}: {}", place_of(root_, key), key, reason));
+  }
+
+  void check_data() const {
+    const auto& data = config_.data;
+    if (data.name == "mnist" && data.path.empty())
+      fail("data.path", "data mnist needs the folder that holds MNIST's four IDX files");
+    if (data.name == "imagenet" && data.train_dir.empty())
+      fail("data.train_dir", "data imagenet needs the folder that holds one folder a class");
+    if (data.name == "imagenet" && data.valid_dir.empty())
+      fail("data.valid_dir", "data imagenet needs the folder of the validation images");
+    if (data.name == "dummy" && data.input_shape.empty())
+      fail("data.input_shape", "data dummy needs the shape of one sample, for example [1, 28, 28]");
+    if (data.name == "dummy" && !data.n_train)
+      fail("data.n_train", "data dummy needs the number of samples to make, for example 2048");
+    check_shape("data.input_shape", data.input_shape);
+    check_augmentation();
+  }
+
+  void check_augmentation() const {
+    const auto& data = config_.data;
+    const bool has_images = data.name == "cifar10" || data.name == "imagenet";
+    if (has_images) return;
+    const auto refuse = [&](std::string_view key) {
+      fail(key, fmt::format("only the data cifar10 and imagenet are augmented, not {}", data.name));
+    };
+    if (data.height_shift) refuse("data.height_shift");
+    if (data.width_shift) refuse("data.width_shift");
+    if (data.zoom) refuse("data.zoom");
+    if (data.horizontal_flip) refuse("data.horizontal_flip");
+    if (data.preprocessing != "auto") {
+      fail("data.preprocessing",
+           fmt::format("only the data cifar10 and imagenet have a choice, not {}", data.name));
+    }
+  }
+
+  void check_model() const {
+    const auto& model = config_.model;
+    check_shape("model.input_shape", model.input_shape);
+    if (model.name == "torchscript" && model.file.empty()) {
+      fail("model.file",
+           "model torchscript needs the file that torch.jit.script(...).save() wrote");
+    }
+    if (model.name != "torchscript" && !model.file.empty())
+      fail("model.file", fmt::format("only the model torchscript has a file, not {}", model.name));
+  }
+
+  void check_shape(std::string_view key, const std::vector<int64_t>& shape) const {
+    try {
+      (void)checked_product(std::span<const int64_t>(shape));
+    } catch (const Error&) {
+      fail(key, "the product of the sizes does not fit 64 bits");
+    }
+  }
+
+  void check_optimizer() const {
+    const auto& optimizer = config_.optimizer;
+    only("optimizer.momentum", optimizer.momentum != 0, {"sgd", "rmsprop", "lars"});
+    only("optimizer.dampening", optimizer.dampening != 0, {"sgd"});
+    only("optimizer.nesterov", optimizer.nesterov, {"sgd"});
+    only("optimizer.amsgrad", optimizer.amsgrad, {"adam", "adamw"});
+    only("optimizer.centered", optimizer.centered, {"rmsprop"});
+    if (optimizer.name == "lars" || optimizer.name == "lamb") {
+      if (optimizer.decoupled_decay) {
+        fail("optimizer.decoupled_decay",
+             fmt::format("{} has its own kind of weight decay", optimizer.name));
+      }
+      if (config_.model.l2_mode == "decoupled") {
+        fail("model.l2_mode",
+             fmt::format("{} has its own kind of weight decay; set optimizer.weight_decay, and "
+                         "model.l2 to 0",
+                         optimizer.name));
+      }
+    }
+    if (!optimizer.nesterov) return;
+    if (optimizer.momentum == 0) fail("optimizer.nesterov", "needs a momentum greater than 0");
+    if (optimizer.dampening != 0)
+      fail("optimizer.nesterov", "works without dampening only; leave dampening out");
+  }
+
+  // A setting that some optimizers only have.
+  void only(std::string_view key, bool is_set, std::vector<std::string> optimizers) const {
+    const auto& name = config_.optimizer.name;
+    if (!is_set || std::find(optimizers.begin(), optimizers.end(), name) != optimizers.end())
+      return;
+    fail(key, fmt::format("{} has none; only {}", name, join(optimizers)));
+  }
+
+  void check_learning_rate() const {
+    const auto& training = config_.training;
+    const bool has_warmup = training.lr_warmup_epochs > 0 || training.lr_warmup_steps > 0;
+    if (training.lr_warmup_epochs > 0 && training.lr_warmup_steps > 0) {
+      fail("training.lr_warmup_steps",
+           "give the warm-up in epochs (lr_warmup_epochs) or in steps, not both");
+    }
+    if (!training.lr_schedule.empty() && training.lr_decay != "none") {
+      fail("training.lr_decay",
+           "give the rates by epochs (lr_schedule) or a decay (lr_decay), not both");
+    }
+    if (has_warmup && training.lr_decay == "one_cycle") {
+      fail("training.lr_decay",
+           "one_cycle rises and falls by itself; leave lr_warmup_epochs and lr_warmup_steps out");
+    }
+    check_intervals();
+  }
+
+  void check_intervals() const {
+    double free_from = 0;
+    for (const auto& interval : config_.training.lr_schedule) {
+      if (interval.start_epoch < free_from) {
+        fail("training.lr_schedule",
+             fmt::format("the part from epoch {} begins before the one above it ends or begins; "
+                         "the parts must be in order and apart",
+                         interval.start_epoch));
+      }
+      if (interval.end_epoch && *interval.end_epoch <= interval.start_epoch) {
+        fail("training.lr_schedule",
+             fmt::format("the part from epoch {} ends at epoch {}; it must end later than it "
+                         "begins",
+                         interval.start_epoch, *interval.end_epoch));
+      }
+      free_from = interval.end_epoch.value_or(interval.start_epoch);
+    }
+  }
+
+  void check_loss() const {
+    const auto& training = config_.training;
+    const bool is_binary = training.loss.starts_with("binary");
+    const auto& classes = config_.model.n_classes;
+    if (is_binary && classes && *classes != 1) {
+      fail("training.loss", fmt::format("{} needs a network of one output (model.n_classes: 1), "
+                                        "but model.n_classes is {}",
+                                        training.loss, *classes));
+    }
+    if (!is_binary && classes && *classes == 1) {
+      fail("training.loss", fmt::format("a network of one output (model.n_classes: 1) learns by "
+                                        "binary_crossentropy, not {}",
+                                        training.loss));
+    }
+    const auto& metrics = training.metrics;
+    if (is_binary &&
+        std::find(metrics.begin(), metrics.end(), "top_k_categorical_accuracy") != metrics.end()) {
+      fail("training.metrics", "top_k_categorical_accuracy needs a network of several outputs");
+    }
+  }
+
+  void check_checkpoint() const {
+    const CheckpointConfig& checkpoint = config_.checkpoint;
+    if (checkpoint.enabled && checkpoint.every_epochs == 0 && checkpoint.every_steps == 0) {
+      fail("checkpoint.every_epochs",
+           "every_epochs and every_steps are both 0, so no checkpoint would be written; "
+           "set one, or enabled: false");
+    }
+  }
+
+  const RunConfig& config_;
+  const ConfigValue& root_;
+};
+
+}  // namespace
+
+void check_run_config(const RunConfig& config, const ConfigValue& root) {
+  Checks(config, root).run();
+}
+
+}  // namespace kolo

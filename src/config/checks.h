@@ -1,0 +1,12 @@
+#pragma once
+
+#include "config/value.h"
+#include "kolo/config/run_config.h"
+
+namespace kolo {
+
+// What depends on more than one key, before defaults are filled in. Throws InputError that names
+// the key, and from `root`, which the configuration was read from, its place.
+void check_run_config(const RunConfig& config, const ConfigValue& root);
+
+}  // namespace kolo

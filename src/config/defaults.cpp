@@ -1,0 +1,42 @@
+#include "config/defaults.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "kolo/data/mnist.h"
+
+namespace kolo {
+
+namespace {
+
+bool is_channel_count(int64_t length) {
+  return length == 1 || length == 3 || length == 4;
+}
+
+// [32, 32, 3], as Keras writes it, is [3, 32, 32] here. Three lengths are taken for channels last
+// when the last can be a number of channels and the first can't.
+void put_channels_first(std::vector<int64_t>& shape) {
+  if (shape.size() == 3 && is_channel_count(shape[2]) && !is_channel_count(shape[0]))
+    std::rotate(shape.begin(), shape.begin() + 2, shape.end());
+}
+
+void fill_optimizer(OptimizerConfig& optimizer) {
+  const auto& name = optimizer.name;
+  if (!optimizer.lr) optimizer.lr = name == "sgd" || name == "lars" ? .01 : .001;
+  if (!optimizer.epsilon) optimizer.epsilon = name == "lamb" ? 1e-6 : 1e-7;
+  if (!optimizer.rho) optimizer.rho = name == "adadelta" ? .95 : .9;
+}
+
+}  // namespace
+
+void fill_defaults(RunConfig& config) {
+  auto& data = config.data;
+  if (data.path.empty() && data.name == "fashion_mnist") data.path = fashion_mnist_folder;
+  if (data.path.empty() && data.name == "cifar10") data.path = "data/cifar10";
+  put_channels_first(data.input_shape);
+  put_channels_first(config.model.input_shape);
+  fill_optimizer(config.optimizer);
+}
+
+}  // namespace kolo
