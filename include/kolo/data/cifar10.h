@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kolo/data/dataset.h"
+
+// CIFAR-10's binary distribution: data_batch_1.bin to data_batch_5.bin (training), test_batch.bin
+// (validation) and batches.meta.txt (the names of the classes, one a line). A batch is a row of
+// records of 3073 bytes: the label, then 32 x 32 red, green and blue values, each row by row.
+// Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009.
+namespace kolo {
+
+inline constexpr std::int64_t cifar10_side = 32;
+inline constexpr std::int64_t cifar10_classes = 10;
+inline constexpr std::size_t cifar10_pixel_bytes = 3 * 32 * 32;
+inline constexpr std::size_t cifar10_record_bytes = 1 + cifar10_pixel_bytes;
+inline constexpr std::string_view cifar10_names_file = "batches.meta.txt";
+
+// The names of a split's files, in their order.
+[[nodiscard]] std::span<const std::string_view> cifar10_batch_files(Split split);
+
+// Input {3, 32, 32}, each value x / 255, 10 classes. The images stay in memory as bytes (154 MB for
+// the training split of CIFAR-10). Augmentation goes in front (AugmentedDataset).
+//
+// Constructor: `folder` holds the files or holds a folder cifar-10-batches-bin that does.
+// InputError with the file and the offset or field, for a missing batch, sizes that are not whole
+// records, empty batches, labels above 9, CIFAR-100, the Python (pickled) version, damaged class
+// names.
+class Cifar10Dataset final : public Dataset {
+ public:
+  Cifar10Dataset(const std::filesystem::path& folder, Split split);
+
+  [[nodiscard]] std::int64_t size() const override { return size_; }
+  [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
+  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+
+  // The 3072 bytes of an image as they stand in the file: red, green, blue planes. Error for an
+  // index outside [0, size).
+  [[nodiscard]] std::span<const std::uint8_t> pixels(std::int64_t index) const;
+  [[nodiscard]] std::int64_t label(std::int64_t index) const;
+  // Of batches.meta.txt, ten; empty where there is no such file.
+  [[nodiscard]] const std::vector<std::string>& class_names() const { return class_names_; }
+
+ private:
+  [[nodiscard]] std::span<const std::uint8_t> record(std::int64_t index) const;
+
+  SampleLayout layout_;
+  std::int64_t size_ = 0;
+  std::vector<std::uint8_t> records_;
+  std::vector<std::string> class_names_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,217 @@
+#include "kolo/data/cifar10.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <sstream>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+
+namespace kolo {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 5> training_files = {"data_batch_1.bin", "data_batch_2.bin",
+                                                            "data_batch_3.bin", "data_batch_4.bin",
+                                                            "data_batch_5.bin"};
+constexpr std::array<std::string_view, 1> validation_files = {"test_batch.bin"};
+constexpr std::string_view inner_folder = "cifar-10-batches-bin";
+constexpr std::int64_t cifar100_record_bytes = 3074;
+constexpr std::uint8_t pickle_mark = 0x80;
+constexpr std::string_view binary_version =
+    "expected the binary version (cifar-10-binary.tar.gz; kolo data fetch cifar10 gets it)";
+
+[[noreturn]] void fail(const fs::path& file, const std::string& what) {
+  throw InputError(
+      fmt::format("data: cannot read {} as CIFAR-10 records: {}", file.string(), what));
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;  // what can't be inspected is as good as missing
+  return fs::exists(path, ignored);
+}
+
+// What somebody may have meant by a folder without batches.
+std::string hint_for(const fs::path& folder) {
+  if (!is_there(folder)) return "; there is no such folder";
+  for (const auto& place : {folder, folder / "cifar-10-batches-py"}) {
+    if (is_there(place / "data_batch_1") || is_there(place / "test_batch")) {
+      return fmt::format("; {} holds the Python version (pickled), {}", place.string(),
+                         binary_version);
+    }
+  }
+  if (is_there(folder / "train.bin") || is_there(folder / "cifar-100-binary")) {
+    return "; this looks like CIFAR-100, which has other records";
+  }
+  return fmt::format(
+      "; the folder is expected to hold {} to {}, {} (or a folder {} with them): kolo data fetch "
+      "cifar10 gets them, kolo data cifar10 makes a stand-in",
+      training_files.front(), training_files.back(), validation_files.front(), inner_folder);
+}
+
+fs::path find_batches(const fs::path& folder, Split split) {
+  const auto files = cifar10_batch_files(split);
+  const auto has_any = [&](const fs::path& place) {
+    return std::ranges::any_of(files,
+                               [&](std::string_view name) { return is_there(place / name); });
+  };
+  const auto place =
+      !has_any(folder) && has_any(folder / inner_folder) ? folder / inner_folder : folder;
+  for (const auto name : files) {
+    if (is_there(place / name)) continue;
+    throw InputError(
+        fmt::format("data: no file {} in {}{}", name, place.string(), hint_for(folder)));
+  }
+  return place;
+}
+
+FileDescriptor open_input(const fs::path& file) {
+  try {
+    return open_regular_file(file);
+  } catch (const Error& error) {
+    throw InputError(fmt::format("data: {}", error.what()));
+  }
+}
+
+std::int64_t file_size(const FileDescriptor& input, const fs::path& file) {
+  struct stat status {};
+  if (::fstat(input.get(), &status) != 0) {
+    throw Error(system_error_text(fmt::format("data: cannot inspect {}", file.string()), errno));
+  }
+  return narrow<std::int64_t>(status.st_size);
+}
+
+// Number of records that a file of so many bytes holds.
+std::int64_t checked_records(const fs::path& file, std::int64_t bytes) {
+  constexpr auto record = static_cast<std::int64_t>(cifar10_record_bytes);
+  if (bytes == 0) fail(file, "the file is empty, expected 3073 bytes an image");
+  if (bytes % record == 0) return bytes / record;
+  fail(file, fmt::format("the size is {} bytes, expected a multiple of 3073 ({} and {} more){}",
+                         bytes, bytes - bytes % record, bytes % record,
+                         bytes % cifar100_record_bytes == 0
+                             ? "; it is a multiple of 3074, so it may be CIFAR-100"
+                             : ""));
+}
+
+void check_not_pickled(const fs::path& file, const FileDescriptor& input) {
+  std::array<std::byte, 1> first{};
+  if (read_up_to(input.get(), first, file) == 0) return;
+  if (std::to_integer<std::uint8_t>(first[0]) == pickle_mark) {
+    fail(file, fmt::format("the byte at offset 0 is 0x80, as in the Python version (pickled); {}",
+                           binary_version));
+  }
+  if (::lseek(input.get(), 0, SEEK_SET) != 0) {
+    throw Error(system_error_text(fmt::format("data: cannot rewind {}", file.string()), errno));
+  }
+}
+
+void check_labels(const fs::path& file, std::span<const std::uint8_t> records) {
+  for (std::size_t offset = 0; offset < records.size(); offset += cifar10_record_bytes) {
+    if (records[offset] < cifar10_classes) continue;
+    fail(file, fmt::format("the label of image {} at offset {} is {}, expected 0 to 9",
+                           offset / cifar10_record_bytes, offset, records[offset]));
+  }
+}
+
+void append_batch(const fs::path& file, std::vector<std::uint8_t>& records) {
+  const auto input = open_input(file);
+  check_not_pickled(file, input);
+  const auto size = file_size(input, file);
+  checked_records(file, size);
+  const auto done = records.size();
+  records.resize(checked_add(done, narrow<std::size_t>(size)));
+  const auto part = std::span(records).subspan(done);
+  const auto found = read_up_to(input.get(), std::as_writable_bytes(part), file);
+  if (found < part.size()) {
+    fail(file, fmt::format("it ended at offset {}, expected {} bytes", found, part.size()));
+  }
+  check_labels(file, part);
+}
+
+std::vector<std::string> read_class_names(const fs::path& file) {
+  constexpr std::size_t most_bytes = 4096;
+  if (!is_there(file)) return {};
+  std::string text(most_bytes + 1, '\0');
+  const auto input = open_input(file);
+  text.resize(read_up_to(input.get(), std::as_writable_bytes(std::span(text)), file));
+  if (text.size() > most_bytes) {
+    throw InputError(fmt::format("data: {} is longer than {} bytes, expected ten class names",
+                                 file.string(), most_bytes));
+  }
+  std::vector<std::string> names;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty()) names.push_back(line);
+  }
+  if (std::ssize(names) != cifar10_classes) {
+    throw InputError(fmt::format("data: {} has {} names, expected {}, one a line", file.string(),
+                                 names.size(), cifar10_classes));
+  }
+  return names;
+}
+
+constexpr std::array<float, 256> pixel_values = [] {
+  std::array<float, 256> values{};
+  for (std::size_t pixel = 0; pixel < values.size(); ++pixel) {
+    values[pixel] = static_cast<float>(pixel) / 255.0F;
+  }
+  return values;
+}();
+
+}  // namespace
+
+std::span<const std::string_view> cifar10_batch_files(Split split) {
+  if (split == Split::train) return training_files;
+  return validation_files;
+}
+
+Cifar10Dataset::Cifar10Dataset(const fs::path& folder, Split split)
+    : layout_{{3, cifar10_side, cifar10_side}, cifar10_classes, {}} {
+  const auto place = find_batches(folder, split);
+  std::size_t whole = 0;
+  for (const auto name : cifar10_batch_files(split)) {
+    const auto file = place / name;
+    whole = checked_add(whole, narrow<std::size_t>(file_size(open_input(file), file)));
+  }
+  // A hint only: a huge file is looked at before memory is taken for it.
+  constexpr std::size_t most_reserved = std::size_t{1} << 30;
+  records_.reserve(std::min(whole, most_reserved));
+  for (const auto name : cifar10_batch_files(split)) append_batch(place / name, records_);
+  size_ = narrow<std::int64_t>(records_.size() / cifar10_record_bytes);
+  class_names_ = read_class_names(place / cifar10_names_file);
+}
+
+std::span<const std::uint8_t> Cifar10Dataset::record(std::int64_t index) const {
+  if (index < 0 || index >= size_) {
+    throw Error(fmt::format("data: sample {} of a dataset of {}", index, size_));
+  }
+  return std::span(records_).subspan(static_cast<std::size_t>(index) * cifar10_record_bytes,
+                                     cifar10_record_bytes);
+}
+
+std::span<const std::uint8_t> Cifar10Dataset::pixels(std::int64_t index) const {
+  return record(index).subspan(1);
+}
+
+std::int64_t Cifar10Dataset::label(std::int64_t index) const {
+  return record(index)[0];
+}
+
+void Cifar10Dataset::read(std::int64_t index, std::int64_t /*epoch*/,
+                          const SamplePlace& place) const {
+  check_read(index, place, cifar10_pixel_bytes, 1);
+  const auto bytes = pixels(index);
+  for (std::size_t i = 0; i < bytes.size(); ++i) place.input[i] = pixel_values[bytes[i]];
+  place.label[0] = label(index);
+}
+
+}  // namespace kolo

@@ -1,0 +1,163 @@
+#include "kolo/data/cifar10.h"
+
+#include <filesystem>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "support/cifar10_files.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::AllOf;
+using testing::cifar10_batch;
+using testing::cifar10_record;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::message_of;
+using ::testing::Not;
+using testing::TemporaryFolder;
+using testing::write_small_cifar10;
+
+class Cifar10 : public ::testing::Test {
+ protected:
+  Cifar10() { write_small_cifar10(folder.path(), 4); }
+
+  [[nodiscard]] std::string rejection(Split split = Split::train) const {
+    return message_of<InputError>([&] { Cifar10Dataset(folder.path(), split); });
+  }
+
+  // What is said about data_batch_3.bin with this content.
+  [[nodiscard]] std::string rejection_of(const std::string& content) const {
+    folder.write("data_batch_3.bin", content);
+    const auto message = rejection();
+    EXPECT_THAT(message, HasSubstr((folder / "data_batch_3.bin").string()));
+    return message;
+  }
+
+  TemporaryFolder folder;
+};
+
+std::vector<float> read(const Dataset& dataset, std::int64_t index, std::int64_t& label) {
+  std::vector<float> input(3072);
+  dataset.read(index, 0, {input, {&label, 1}, {}});
+  return input;
+}
+
+void expect_images(const Cifar10Dataset& dataset, int first) {
+  for (std::int64_t index = 0; index < dataset.size(); ++index) {
+    std::int64_t label = -1;
+    const auto input = read(dataset, index, label);
+    const auto image = first + static_cast<int>(index);
+    const auto bytes = dataset.pixels(index);
+    ASSERT_EQ(label, image % 10);
+    ASSERT_EQ(dataset.label(index), label);
+    for (int i = 0; i < 3072; ++i) {
+      const auto place = static_cast<std::size_t>(i);
+      ASSERT_EQ(bytes[place], (image + i * 7) % 256);
+      ASSERT_EQ(input[place], static_cast<float>(bytes[place]) / 255.0F);
+    }
+  }
+}
+
+TEST_F(Cifar10, ReadsBothSplits) {
+  const Cifar10Dataset training(folder.path(), Split::train);
+  EXPECT_EQ(training.size(), 20);
+  EXPECT_THAT(training.layout().input_shape, ElementsAre(3, 32, 32));
+  EXPECT_EQ(training.layout().classes, 10);
+  expect_images(training, 0);
+  const Cifar10Dataset validation(folder.path(), Split::validation);
+  EXPECT_EQ(validation.size(), 4);
+  expect_images(validation, 100);
+  EXPECT_THAT(validation.class_names(),
+              ElementsAre("a", "b", "c", "d", "e", "f", "g", "h", "i", "j"));
+}
+
+TEST_F(Cifar10, FindsTheFolderInsideTheFolder) {
+  const TemporaryFolder outer;
+  write_small_cifar10(outer / "cifar-10-batches-bin", 2);
+  EXPECT_EQ(Cifar10Dataset(outer.path(), Split::train).size(), 10);
+  EXPECT_EQ(Cifar10Dataset(outer.path(), Split::validation).size(), 2);
+}
+
+TEST_F(Cifar10, BatchesMayDifferInSizeAndNamesMayBeMissing) {
+  folder.write("data_batch_5.bin", cifar10_batch(16, 9));
+  std::filesystem::remove(folder / "batches.meta.txt");
+  const Cifar10Dataset training(folder.path(), Split::train);
+  EXPECT_EQ(training.size(), 25);
+  EXPECT_TRUE(training.class_names().empty());
+  expect_images(training, 0);
+}
+
+TEST_F(Cifar10, ManyThreadsMayRead) {
+  const Cifar10Dataset training(folder.path(), Split::train);
+  std::vector<std::jthread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] { expect_images(training, 0); });
+  }
+}
+
+TEST_F(Cifar10, RejectsDamagedBatches) {
+  EXPECT_THAT(rejection_of(""), AllOf(HasSubstr("empty"), HasSubstr("3073")));
+  EXPECT_THAT(
+      rejection_of(cifar10_batch(0, 4).substr(0, 10000)),
+      AllOf(HasSubstr("10000 bytes"), HasSubstr("multiple of 3073"), Not(HasSubstr("CIFAR-100"))));
+  EXPECT_THAT(rejection_of(cifar10_batch(0, 4) + "x"), HasSubstr("12293 bytes"));
+  EXPECT_THAT(rejection_of(std::string(5 * 3074, '\1')), HasSubstr("CIFAR-100"));
+  EXPECT_THAT(rejection_of(cifar10_batch(0, 2) + cifar10_record(10, 3)),
+              AllOf(HasSubstr("image 2"), HasSubstr("offset 6146"), HasSubstr("is 10"),
+                    HasSubstr("0 to 9")));
+  EXPECT_THAT(rejection_of("\x80\x02}q" + std::string(20000, 'x')),
+              AllOf(HasSubstr("0x80"), HasSubstr("pickled"), HasSubstr("binary version")));
+}
+
+TEST_F(Cifar10, RejectsWhatIsNotARegularFile) {
+  std::filesystem::remove(folder / "data_batch_3.bin");
+  std::filesystem::create_directory(folder / "data_batch_3.bin");
+  EXPECT_THAT(rejection(), AllOf(HasSubstr("data_batch_3.bin"), HasSubstr("a folder")));
+}
+
+TEST_F(Cifar10, NamesTheMissingBatch) {
+  std::filesystem::remove(folder / "data_batch_4.bin");
+  EXPECT_THAT(rejection(), AllOf(HasSubstr("data_batch_4.bin"), HasSubstr(folder.path().string())));
+  EXPECT_EQ(Cifar10Dataset(folder.path(), Split::validation).size(), 4);
+}
+
+TEST(Cifar10Folder, SaysWhatTheFolderHoldsInstead) {
+  const TemporaryFolder folder;
+  const auto rejection = [&](const std::filesystem::path& path) {
+    return message_of<InputError>([&] { Cifar10Dataset(path, Split::train); });
+  };
+  EXPECT_THAT(rejection(folder / "none"), HasSubstr("no such folder"));
+  EXPECT_THAT(rejection(folder.path()),
+              AllOf(HasSubstr("data_batch_1.bin"), HasSubstr("kolo data fetch cifar10")));
+  folder.write("train.bin", "x");
+  EXPECT_THAT(rejection(folder.path()), HasSubstr("CIFAR-100"));
+  folder.write("cifar-10-batches-py/data_batch_1", "x");
+  EXPECT_THAT(rejection(folder.path()), HasSubstr("pickled"));
+}
+
+TEST_F(Cifar10, RejectsDamagedClassNames) {
+  folder.write("batches.meta.txt", "a\nb\n");
+  EXPECT_THAT(rejection(), AllOf(HasSubstr("batches.meta.txt"), HasSubstr("2 names")));
+  folder.write("batches.meta.txt", std::string(5000, 'a'));
+  EXPECT_THAT(rejection(), HasSubstr("longer than"));
+}
+
+TEST_F(Cifar10, RefusesSamplesThatAreNotThere) {
+  const Cifar10Dataset training(folder.path(), Split::train);
+  for (const std::int64_t index : {-1, 20}) {
+    EXPECT_THAT(message_of<Error>([&] { (void)training.pixels(index); }),
+                HasSubstr("of a dataset of 20"));
+    std::int64_t label = 0;
+    EXPECT_THAT(message_of<Error>([&] { (void)read(training, index, label); }),
+                HasSubstr("of a dataset of 20"));
+  }
+}
+
+}  // namespace
+}  // namespace kolo
