@@ -67,7 +67,7 @@ void expect_same_training(const Communicator& communicator,
       }
       const double tolerance = type == torch::kDouble ? 1e-11 : 1e-4;
       for (const auto& item : expected.network.named_parameters()) {
-        const auto& trained = replica.network.named_parameters()[item.key()];
+        const torch::Tensor trained = replica.network.named_parameters()[item.key()];
         EXPECT_TRUE(trained.to(torch::kDouble).allclose(item.value(), tolerance, tolerance))
             << algorithm->name() << ", " << item.key();
       }
