@@ -15,6 +15,7 @@ namespace kolo {
 void add_train_command(CLI::App& app, std::function<int()>& action);
 void add_doctor_command(CLI::App& app, std::function<int()>& action);
 void add_run_command(CLI::App& app, std::function<int()>& action);
+void add_data_command(CLI::App& app, std::function<int()>& action);
 void add_timeline_command(CLI::App& app, std::function<int()>& action);
 
 }  // namespace kolo

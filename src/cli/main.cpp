@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <exception>
 #include <iostream>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -29,17 +30,28 @@ std::vector<std::string> command_names(const CLI::App& app) {
   return names;
 }
 
-// "train" for "trian": CLI11 only says that an argument was not expected. Empty for a known one.
-std::string unknown_command(const CLI::App& app, const std::string& word) {
+// "train" for "trian": CLI11 only says that an argument was not expected, or that a command is
+// missing. Empty for a known one.
+std::string unknown_command(const CLI::App& app, std::span<char* const> words) {
   const auto names = command_names(app);
-  if (word.empty() || word[0] == '-' || std::ranges::find(names, word) != names.end()) return {};
+  const std::string word = words.empty() ? "" : words[0];
+  if (names.empty() || word.empty() || word[0] == '-') return {};
+  if (std::ranges::find(names, word) != names.end()) {
+    return unknown_command(*app.get_subcommand(word), words.subspan(1));
+  }
   const auto near = nearest(word, names);
   return fmt::format("unknown command \"{}\"{}; the commands are {}", word,
                      near.empty() ? "" : fmt::format(", did you mean \"{}\"?", near), join(names));
 }
 
+// "kolo data fetch".
+std::string chosen_command(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return app.get_name() + (chosen.empty() ? "" : " " + chosen_command(*chosen.front()));
+}
+
 int parse_and_run(CLI::App& app, std::function<int()>& action, int argc, char** argv) {
-  if (const auto message = unknown_command(app, argc > 1 ? argv[1] : ""); !message.empty()) {
+  if (const auto message = unknown_command(app, {argv + 1, argv + argc}); !message.empty()) {
     complain(message);
     return exit_wrong_input;
   }
@@ -48,9 +60,7 @@ int parse_and_run(CLI::App& app, std::function<int()>& action, int argc, char** 
   } catch (const CLI::Success& wanted) {  // --help, --version
     return app.exit(wanted);
   } catch (const CLI::ParseError& error) {
-    complain(fmt::format(
-        "{}; see {}{} --help", error.what(), app.get_name(),
-        app.get_subcommands().empty() ? "" : " " + app.get_subcommands().front()->get_name()));
+    complain(fmt::format("{}; see {} --help", error.what(), chosen_command(app)));
     return exit_wrong_input;
   }
   return action();
@@ -76,6 +86,7 @@ int main(int argc, char** argv) {
     add_train_command(app, action);
     add_run_command(app, action);
     add_timeline_command(app, action);
+    add_data_command(app, action);
     add_doctor_command(app, action);
     return parse_and_run(app, action, argc, argv);
   } catch (const InputError& error) {

@@ -1,0 +1,24 @@
+#include "cli/commands.h"
+#include "cli/data/data_commands.h"
+
+namespace kolo {
+
+void add_data_command(CLI::App& app, std::function<int()>& action) {
+  CLI::App* const data = app.add_subcommand("data", "Get or make data sets");
+  data->require_subcommand(1);
+  add_data_fetch_command(*data, action);
+  add_data_cifar10_command(*data, action);
+  add_data_images_command(*data, action);
+  data->footer(
+      "Examples:\n"
+      "  kolo data fetch cifar10                            download CIFAR-10\n"
+      "  kolo data cifar10 --from fashion-mnist -o data/stand-in\n"
+      "                                                     make data like it where there is no "
+      "network\n"
+      "  kolo data images --from fashion-mnist -o data/images\n"
+      "                                                     make folders of JPEG files as ImageNet "
+      "has them\n\n"
+      "kolo data COMMAND --help says more.");
+}
+
+}  // namespace kolo

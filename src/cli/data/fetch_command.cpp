@@ -1,0 +1,104 @@
+#include <iostream>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "cli/data/data_commands.h"
+#include "cli/launch_environment.h"
+#include "cli/terminal.h"
+#include "kolo/base/clock.h"
+#include "kolo/data/fetch.h"
+#include "kolo/observe/format.h"
+#include "kolo/observe/progress.h"
+
+namespace kolo {
+
+namespace {
+
+struct FetchArguments {
+  std::string dataset;
+  std::string output;
+  std::string url;
+};
+
+// A bar for each file, in kB.
+class FetchBars {
+ public:
+  FetchBars() : bar_(std::cout, progress_options_from_environment()) {}
+
+  void show(const FetchProgress& progress) {
+    if (progress.file != file_) start(progress);
+    const auto done = progress.done / unit;
+    bar_.update(done,
+                {.samples_per_second = static_cast<double>(done - first_) / watch_.seconds()});
+    if (progress.done == progress.total) bar_.clear();
+  }
+  void notice(const std::string& text) { bar_.print_above(text); }
+
+ private:
+  static constexpr std::int64_t unit = 1000;
+
+  void start(const FetchProgress& progress) {
+    file_ = progress.file;
+    first_ = progress.done / unit;
+    watch_.restart();
+    bar_.start(file_, progress.total / unit, first_, "kB");
+  }
+
+  ProgressBar bar_;
+  std::string file_;
+  std::int64_t first_ = 0;
+  Stopwatch watch_;
+};
+
+// A mirror in the environment holds a folder for each data set.
+std::string address(const FetchArguments& arguments) {
+  if (!arguments.url.empty()) return arguments.url;
+  std::string mirror = environment_variable("KOLO_DATA_URL").value_or("");
+  if (mirror.empty()) return {};
+  return mirror + (mirror.ends_with('/') ? "" : "/") + arguments.dataset;
+}
+
+int fetch(const FetchArguments& arguments) {
+  const auto dataset = remote_dataset(arguments.dataset);
+  FetchBars bars;
+  const auto result = fetch_dataset(
+      dataset, {.folder = arguments.output.empty() ? "data/" + arguments.dataset : arguments.output,
+                .url = address(arguments),
+                .progress = [&](const FetchProgress& progress) { bars.show(progress); },
+                .notice = [&](const std::string& text) { bars.notice(text); }});
+  const auto folder = result.folder.string();
+  if (result.was_there) {
+    std::cout << fmt::format("{} is complete in {}\n", arguments.dataset, folder);
+  } else {
+    std::cout << fmt::format("{} is in {}: {} fetched, sums right\n", arguments.dataset, folder,
+                             format_bytes(static_cast<std::uint64_t>(result.bytes_fetched)));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_data_fetch_command(CLI::App& data, std::function<int()>& action) {
+  const auto arguments = std::make_shared<FetchArguments>();
+  CLI::App* const command = data.add_subcommand("fetch", "Download a data set");
+  command->add_option("name", arguments->dataset, "mnist, fashion-mnist or cifar10")
+      ->required()
+      ->type_name("NAME");
+  command->add_option("-o,--output", arguments->output, "Where to; data/NAME unless given")
+      ->type_name("DIR");
+  command
+      ->add_option("--url", arguments->url,
+                   "Where the files are, instead of their usual address: http, https or file")
+      ->type_name("BASE");
+  command->footer(
+      "Downloads go on where they were cut off, are compared with their MD5 sums and appear only\n"
+      "when they are whole. Several at once are safe: one works, the others wait.\n\n"
+      "KOLO_DATA_URL names a mirror of one's own, with a folder for each data set.\n\n"
+      "Examples:\n"
+      "  kolo data fetch cifar10\n"
+      "  kolo data fetch mnist -o /scratch/mnist --url http://mirror.example.org/mnist");
+  command->callback([arguments, &action] { action = [arguments] { return fetch(*arguments); }; });
+}
+
+}  // namespace kolo

@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <charconv>
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "cli/data/data_commands.h"
+#include "cli/data/making.h"
+#include "kolo/base/error.h"
+#include "kolo/data/photograph_folder.h"
+#include "kolo/observe/format.h"
+
+namespace kolo {
+
+namespace {
+
+struct ImagesArguments : MakingArguments {
+  std::int64_t per_class = 100;
+  std::string sizes = "160..640";
+};
+
+// "MIN..MAX", or one size for all.
+void read_sizes(const std::string& text, PhotographFolderOptions& options) {
+  const auto number = [&](std::string_view part) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (error == std::errc() && end == part.data() + part.size()) return value;
+    throw InputError(
+        fmt::format("data: --size {}: expected MIN..MAX in pixels, for example 160..640", text));
+  };
+  const auto dots = text.find("..");
+  options.least_side = number(std::string_view(text).substr(0, dots));
+  options.most_side = dots == std::string::npos ? options.least_side
+                                                : number(std::string_view(text).substr(dots + 2));
+}
+
+std::array<std::int64_t, 2> make_of_stand_in(const ImagesArguments& arguments,
+                                             const PhotographFolderOptions& options,
+                                             const WriteOptions& write) {
+  StandInOptions stand_in{.seed = arguments.seed, .per_class = arguments.per_class};
+  if (!arguments.source.empty()) stand_in.source = arguments.source;
+  const StandInImages training(stand_in, Split::train), validation(stand_in, Split::validation);
+  const auto images_of = [](const StandInImages& source) {
+    return SmallImages{
+        source.size(), [&](std::int64_t index) { return source.label(index); },
+        [&](std::int64_t index, std::span<std::uint8_t> pixels) { source.paint(index, pixels); }};
+  };
+  const std::vector<std::string> names(fashion_mnist_names.begin(), fashion_mnist_names.end());
+  return write_photograph_folder(arguments.output, images_of(training), images_of(validation),
+                                 names, options, write);
+}
+
+std::array<std::int64_t, 2> make_of_cifar10(const ImagesArguments& arguments,
+                                            const PhotographFolderOptions& options,
+                                            const WriteOptions& write) {
+  if (arguments.source.empty()) {
+    throw InputError("data: --from cifar10 needs --source DIR, the folder of CIFAR-10's batches");
+  }
+  const Cifar10Dataset training(arguments.source, Split::train);
+  const Cifar10Dataset validation(arguments.source, Split::validation);
+  const auto images_of = [](const Cifar10Dataset& source) {
+    return SmallImages{source.size(), [&](std::int64_t index) { return source.label(index); },
+                       [&](std::int64_t index, std::span<std::uint8_t> pixels) {
+                         std::ranges::copy(source.pixels(index), pixels.begin());
+                       }};
+  };
+  auto names = training.class_names();
+  if (names.empty()) names.assign(cifar10_classes, "class");
+  return write_photograph_folder(arguments.output, images_of(training), images_of(validation),
+                                 names, options, write);
+}
+
+int make(const ImagesArguments& arguments) {
+  PhotographFolderOptions options{.per_class = arguments.per_class, .seed = arguments.seed};
+  read_sizes(arguments.sizes, options);
+  MakingProgress progress;
+  const WriteOptions write{
+      .threads = arguments.thread_count(),
+      .replace = arguments.force,
+      .progress = [&](std::int64_t done, std::int64_t total) { progress.show(done, total); }};
+  const auto [training, validation] = arguments.source_kind == "cifar10"
+                                          ? make_of_cifar10(arguments, options, write)
+                                          : make_of_stand_in(arguments, options, write);
+  const double seconds = progress.finish();
+  std::cout << fmt::format("{}: {} JPEG files in train/, {} in valid/, {} classes, {:.1f} s\n",
+                           arguments.output, format_count(training), format_count(validation),
+                           cifar10_classes, seconds);
+  return 0;
+}
+
+}  // namespace
+
+void add_data_images_command(CLI::App& data, std::function<int()>& action) {
+  const auto arguments = std::make_shared<ImagesArguments>();
+  CLI::App* const command =
+      data.add_subcommand("images", "Make folders of JPEG files, laid out as ImageNet's");
+  command
+      ->add_option("--from", arguments->source_kind,
+                   "What to make them of: fashion-mnist or cifar10 (with --source)")
+      ->required()
+      ->check(CLI::IsMember({"fashion-mnist", "cifar10"}))
+      ->type_name("NAME");
+  add_making_options(*command, *arguments);
+  command
+      ->add_option("--per-class", arguments->per_class,
+                   "Training images of each class; a fifth of that for validation")
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_option("--size", arguments->sizes, "Both sides' pixels are between these")
+      ->capture_default_str()
+      ->type_name("MIN..MAX");
+  command->footer(
+      "train/CLASS/*.jpg and valid/CLASS/*.jpg, of varying sizes and aspects, some of them grey.\n"
+      "The same files for the same seed, with any number of threads.\n\n"
+      "Examples:\n"
+      "  kolo data images --from fashion-mnist -o data/images --per-class 200\n"
+      "  kolo data images --from cifar10 --source data/cifar10 -o data/images --size 224..500");
+  command->callback([arguments, &action] { action = [arguments] { return make(*arguments); }; });
+}
+
+}  // namespace kolo

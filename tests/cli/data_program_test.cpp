@@ -1,0 +1,131 @@
+// kolo data, through the binary.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+
+#include "cli/program.h"
+#include "kolo/base/file.h"
+#include "kolo/data/cifar10.h"
+#include "kolo/data/image_folder.h"
+#include "support/http_server.h"
+#include "support/idx_files.h"
+
+namespace kolo::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class DataProgram : public ::testing::Test {
+ protected:
+  DataProgram() { write_small_mnist(folder / "mnist", 100, 50); }
+
+  ProcessResult data(std::vector<std::string> arguments,
+                     std::map<std::string, std::string> environment = {}) {
+    arguments.insert(arguments.begin(), "data");
+    environment.emplace("no_proxy", "*");
+    return run_kolo(arguments, std::move(environment));
+  }
+
+  ProcessResult make(const std::string& kind, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments = {
+        kind, "--from",        "fashion-mnist", "--source", folder / "mnist",
+        "-o", folder / "made", "--per-class",   "10"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return data(arguments);
+  }
+
+  void expect_refused(const ProcessResult& result, const std::string& words) {
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.output, "");
+    EXPECT_THAT(result.errors, HasSubstr(words));
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(DataProgram, HelpNamesTheCommands) {
+  const auto result = data({"--help"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.output, AllOf(HasSubstr("fetch"), HasSubstr("cifar10"), HasSubstr("images")));
+  expect_refused(data({}), "subcommand is required");
+  expect_refused(data({"cifar"}), "did you mean \"cifar10\"?");
+  expect_refused(data({"fetch"}), "name is required; see kolo data fetch --help");
+}
+
+TEST_F(DataProgram, MakesACifar10) {
+  const auto result = make("cifar10");
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("made: 100 training and 50 validation images"), HasSubstr(" s\n")));
+  EXPECT_EQ(Cifar10Dataset(folder / "made", Split::train).size(), 100);
+  EXPECT_EQ(Cifar10Dataset(folder / "made", Split::validation).size(), 50);
+  const auto before = read_text_file(folder / "made/data_batch_1.bin");
+  expect_refused(make("cifar10", {"--seed", "7"}), "not empty");
+  EXPECT_EQ(read_text_file(folder / "made/data_batch_1.bin"), before);
+  EXPECT_EQ(make("cifar10", {"--seed", "7", "--force", "--threads", "3"}).exit_code, 0);
+  EXPECT_NE(read_text_file(folder / "made/data_batch_1.bin"), before);
+}
+
+TEST_F(DataProgram, MakesFoldersOfImages) {
+  const auto result = make("images", {"--size", "32..64"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("made: 100 JPEG files in train/, 20 in valid/, 10 classes"));
+  const ImageFolderDataset training(folder / "made/train", {.height = 32, .width = 32});
+  EXPECT_EQ(training.size(), 100);
+  EXPECT_EQ(training.class_names().front(), "0_t_shirt_top");
+  std::vector<float> input(3 * 32 * 32);
+  std::int64_t label = -1;
+  for (std::int64_t i = 0; i < training.size(); ++i) {
+    training.read(i, 0, {input, {&label, 1}, {}});
+    EXPECT_EQ(label, i / 10);
+  }
+}
+
+TEST_F(DataProgram, MakesImagesOfACifar10) {
+  ASSERT_EQ(make("cifar10").exit_code, 0);
+  const auto result = data({"images", "--from", "cifar10", "--source", folder / "made", "-o",
+                            folder / "images", "--per-class", "5", "--size", "40"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_TRUE(fs::exists(folder / "images/valid/9_ankle_boot/9_ankle_boot_00000.jpg"));
+}
+
+TEST_F(DataProgram, SaysWhatIsWrong) {
+  expect_refused(data({"cifar10", "--from", "nowhere", "-o", folder / "a"}), "nowhere");
+  expect_refused(data({"cifar10", "--from", "fashion-mnist"}), "--output");
+  expect_refused(make("cifar10", {"--threads", "0"}), "--threads");
+  expect_refused(data({"cifar10", "--from", "fashion-mnist", "--source", folder / "none", "-o",
+                       folder / "made"}),
+                 "a folder that does not exist");
+  expect_refused(make("images", {"--size", "big"}), "--size big: expected MIN..MAX");
+  expect_refused(make("images", {"--size", "9..10"}), "sizes of 9 to 10");
+  expect_refused(data({"images", "--from", "cifar10", "-o", folder / "a"}), "--source");
+  expect_refused(data({"fetch", "imagenet", "-o", folder / "a"}), "mnist, fashion-mnist, cifar10");
+  expect_refused(data({"fetch", "mnist", "-o", folder / "a", "--url", "ftp://x"}), "no address");
+  EXPECT_FALSE(fs::exists(folder / "made"));
+}
+
+TEST_F(DataProgram, FetchesFromTheMirrorOfTheEnvironment) {
+  const HttpServer server;
+  const auto result = data({"fetch", "mnist", "-o", folder / "mnist2"},
+                           {{"KOLO_DATA_URL", server.url() + "/mirror"}});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("/mirror/mnist/train-images-idx3-ubyte.gz"), HasSubstr("404")));
+  EXPECT_EQ(server.requests().size(), 1U);
+}
+
+TEST_F(DataProgram, KeepsNoDownloadWithAWrongSum) {
+  HttpServer server;
+  // As long as the true one.
+  server.serve("/train-images-idx3-ubyte.gz", {.content = std::string(9912422, 'x')});
+  const auto result = data({"fetch", "mnist", "-o", folder / "new", "--url", server.url()});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("MD5"), HasSubstr("f68b3c2dcbeaaa9fbdd348bbdeb94873")));
+  EXPECT_TRUE(fs::is_empty(folder / "new"));
+}
+
+}  // namespace
+}  // namespace kolo::testing
