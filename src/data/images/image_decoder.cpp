@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <sys/stat.h>
 

@@ -2,6 +2,7 @@
 
 #include <cstdio>  // jpeglib.h needs it
 #include <cstdlib>
+#include <utility>
 
 #include <jpeglib.h>
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include <png.h>
@@ -105,8 +106,9 @@ class PngRows final : public ImageRows {
     reader_.run([&] {
       // The sizes are checked here, with an error that says more.
       png_set_user_limits(reader_.png, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
-      png_set_chunk_cache_max(reader_.png, 100);
-      png_set_chunk_malloc_max(reader_.png, 8'000'000);
+      // Texts, profiles and the like are passed over: libpng would take as much memory for them as
+      // they say they need.
+      png_set_keep_unknown_chunks(reader_.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
       png_set_read_fn(reader_.png, &reader_.source, read_png_bytes);
       png_read_info(reader_.png, reader_.info);
     });

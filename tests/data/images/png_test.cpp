@@ -95,6 +95,16 @@ TEST(Png, RejectsDamagedFiles) {
               HasSubstr("CRC"));
 }
 
+TEST(Png, PassesOverWhatTouchesNoPixel) {
+  const auto note = png_chunk("tEXt", {"author\0me", 9}) + png_chunk("gAMA", {"\0\0\1\0", 4}) +
+                    png_chunk("zTXt", "no such compression") + png_chunk("huGe", "?");
+  EXPECT_THAT(pixels_of(png_file({1, 1, 8, 0}, {"\0\7", 2}, note)), ElementsAre(7, 7, 7));
+  // A text that says it has a gigabyte.
+  auto file = png_file({1, 1, 8, 0}, {"\0\7", 2}, note);
+  file[file.find("tEXt") - 4] = '\x40';
+  EXPECT_THAT(rejection(file), HasSubstr("truncated"));
+}
+
 TEST(Png, ChecksTheSizeBeforeItTakesMemory) {
   const PngKind absurd{2'000'000'000, 2'000'000'000, 8, 6, true};
   EXPECT_THAT(rejection(png_file(absurd, "")),

@@ -1,0 +1,84 @@
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include <sys/mman.h>
+
+#include <fmt/format.h>
+
+#include "fuzz_targets.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/data/cifar10.h"
+#include "kolo/data/idx.h"
+
+namespace kolo::fuzz {
+
+namespace {
+
+// A file in memory, and the name it can be opened by.
+class MemoryFile {
+ public:
+  explicit MemoryFile(std::span<const std::byte> bytes) : file_(memfd_create("kolo", MFD_CLOEXEC)) {
+    write_all(file_.get(), bytes, "a file in memory");
+  }
+  [[nodiscard]] std::filesystem::path path() const {
+    return fmt::format("/proc/self/fd/{}", file_.get());
+  }
+
+ private:
+  FileDescriptor file_;
+};
+
+// A folder with a link to a file in memory, for readers of folders.
+class MemoryFolder {
+ public:
+  MemoryFolder(const MemoryFile& file, std::string_view name) {
+    std::string pattern = std::filesystem::temp_directory_path() / "kolo-fuzz-XXXXXX";
+    if (mkdtemp(pattern.data()) == nullptr) throw Error("cannot make a temporary folder");
+    path_ = pattern;
+    std::filesystem::create_symlink(file.path(), path_ / name);
+  }
+  MemoryFolder(const MemoryFolder&) = delete;
+  MemoryFolder& operator=(const MemoryFolder&) = delete;
+  ~MemoryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace
+
+void read_idx(std::span<const std::byte> file) {
+  const MemoryFile memory(file);
+  try {
+    const IdxArray array = kolo::read_idx(memory.path());
+    std::int64_t elements = 1;
+    for (const auto dimension : array.header.dimensions) elements *= dimension;
+    const auto bytes = elements * idx_element_size(array.header.type);
+    if (std::cmp_not_equal(array.bytes.size(), bytes)) std::abort();
+  } catch (const InputError&) {
+  }
+}
+
+void read_cifar10(std::span<const std::byte> file) {
+  const MemoryFile memory(file);
+  const MemoryFolder folder(memory, cifar10_batch_files(Split::validation).front());
+  try {
+    const Cifar10Dataset dataset(folder.path(), Split::validation);
+    std::vector<float> input(cifar10_pixel_bytes);
+    for (std::int64_t i = 0; i < dataset.size(); ++i) {
+      std::int64_t label = -1;
+      dataset.read(i, 0, {input, {&label, 1}, {}});
+      if (label < 0 || label >= cifar10_classes) std::abort();
+    }
+  } catch (const InputError&) {
+  }
+}
+
+}  // namespace kolo::fuzz
