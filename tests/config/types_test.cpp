@@ -174,7 +174,7 @@ TEST_F(Types, NamesAreListedAndTheNearestSuggested) {
   EXPECT_THAT(error_after_required("", {"optimizer.lr_scaling=liner"}),
               HasSubstr("did you mean \"linear\"?"));
   EXPECT_THAT(error_after_required("training: {loss: mse}\n"),
-              AllOf(HasSubstr("expected one of cross_entropy, "), HasSubstr("got \"mse\""))));
+              AllOf(HasSubstr("expected one of cross_entropy, "), HasSubstr("got \"mse\"")));
   EXPECT_THAT(error_after_required("communication: {backend: gloo}\n"),
               HasSubstr("one of auto, mpi, solo"));
 }
