@@ -7,14 +7,15 @@
 
 namespace kolo {
 
-// The folder of a run: config.yaml, out.log, history.json, events.out.tfevents.*, checkpoints/,
-// and timeline.json where one was asked for.
+// The folder of a run: config.yaml, out.log, history.json, events.out.tfevents.*, model.txt,
+// checkpoints/, and timeline.json where one was asked for.
 struct RunFolder {
   std::filesystem::path path;
 
   [[nodiscard]] std::filesystem::path config() const { return path / "config.yaml"; }
   [[nodiscard]] std::filesystem::path log() const { return path / "out.log"; }
   [[nodiscard]] std::filesystem::path history() const { return path / "history.json"; }
+  [[nodiscard]] std::filesystem::path model() const { return path / "model.txt"; }
   [[nodiscard]] std::filesystem::path timeline() const { return path / "timeline.json"; }
   [[nodiscard]] std::filesystem::path timelines_of_ranks() const { return path / "timeline"; }
   [[nodiscard]] std::filesystem::path checkpoints() const { return path / "checkpoints"; }

@@ -1,6 +1,7 @@
 #include "cli/run_training.h"
 
 #include <iostream>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -8,7 +9,9 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/nn/summary.h"
 #include "kolo/observe/format.h"
+#include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/parallel/timeline.h"
 
 namespace kolo {
@@ -67,15 +70,41 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
                : "");
 }
 
+// Collective. The names of those that could not be.
+std::vector<std::string> synchronize_batch_norm(const Communicator& communicator,
+                                                const ModelConfig& config, Network& network) {
+  if (!config.sync_batch_norm || communicator.size() == 1) return {};
+  return convert_sync_batch_norm(communicator, network).left;
+}
+
+constexpr std::size_t most_lines = 40;  // of a summary on the console, unless asked for more
+
+void log_model(RunLog& log, const PreparedRun& run, const RunOptions& options) {
+  const auto summary = summarize(*run.network, run.datasets.training->layout().input_shape);
+  const auto text = to_text(summary);
+  write_file_atomically(run.folder.model(), text);
+  if (summary.layers.size() <= most_lines || options.verbosity > 0) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) log.info("{}", line);
+  } else {
+    log.info("its {} layers are listed in {}, or here with -v", summary.layers.size(),
+             run.folder.model().string());
+  }
+}
+
 void log_summary(RunLog& log, const RunRecords& records, const RunFolder& folder,
                  const TrainState& state) {
   const double mean = records.history().mean_epoch_seconds();
   if (state.best_accuracy >= 0) {
-    log.info("best validation accuracy {:.2f} % (epoch {}), mean epoch time {}",
-             100 * state.best_accuracy, state.best_epoch, format_duration(mean));
+    const auto top = records.history().best_top_accuracy();
+    log.info("best validation accuracy {:.2f} % (epoch {}){}, mean epoch time {}",
+             100 * state.best_accuracy, state.best_epoch,
+             top ? fmt::format(", best top 5 {:.2f} %", 100 * *top) : "", format_duration(mean));
   }
-  log.info("results in {}: history.json, events.out.tfevents.*, checkpoints/, out.log, config.yaml",
-           folder.path.string());
+  log.info(
+      "results in {}: history.json, events.out.tfevents.*, checkpoints/, out.log, model.txt, "
+      "config.yaml",
+      folder.path.string());
 }
 
 void start_folder(const PreparedRun& run, const RunOptions& options) {
@@ -112,11 +141,8 @@ void finish_timeline(const Timeline& timeline, const Communicator& communicator,
 }  // namespace
 
 PreparedRun prepare_run(const RunConfig& config, const RunOptions& options, int ranks) {
-  PreparedRun run{config,
-                  {config.output_dir},
-                  make_datasets(config),
-                  nullptr,
-                  make_optimizer(config.optimizer)};
+  PreparedRun run{
+      config, {config.output_dir}, make_datasets(config), nullptr, make_optimizer(config)};
   run.network = make_network(config, run.datasets.training->layout());
   (void)make_training_loader(config, run.datasets.training, 0, ranks);
   run.folder.require_writable();
@@ -155,10 +181,14 @@ int run_training(PreparedRun run, const Communicator& communicator, const RunOpt
   trainer_options.stop_requested = [&stop] { return stop.is_requested(); };
   const auto timeline = start_timeline(communicator, run.folder, options);
   trainer_options.timeline = timeline;
-  Trainer trainer(communicator, run.network, make_loss(config), std::move(run.optimizer), rate,
+  const auto unsynchronized = synchronize_batch_norm(communicator, config.model, *run.network);
+  Trainer trainer(communicator, run.network, make_objective(config), std::move(run.optimizer), rate,
                   *training, *validation, trainer_options);
   if (is_root) {
     log_set_up(records->log(), run, communicator, trainer, rate);
+    log_model(records->log(), run, options);
+    for (const auto& name : unsynchronized)
+      records->log().warn("model.sync_batch_norm: {} stays each rank's own", name);
     records->attach_to(trainer, config.checkpoint);
     if (resumed) records->log().info("resuming from {}", resumed->path.string());
   }

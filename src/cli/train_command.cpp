@@ -1,6 +1,5 @@
 #include <iostream>
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include "cli/allocator.h"
@@ -8,22 +7,28 @@
 #include "cli/launch_environment.h"
 #include "cli/launch_ranks.h"
 #include "cli/rank_guard.h"
+#include "cli/rank_setup.h"
 #include "cli/run_training.h"
 #include "cli/terminal.h"
 #include "cli/training_restarts.h"
-#include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
-#include "kolo/comm/mpi.h"
 #include "kolo/config/factories.h"
 
 namespace kolo {
 
 namespace {
 
+// The options that the tutorials' scripts have, besides key.sub=value.
+struct Shortcuts {
+  std::string batch_size, n_epochs, dropout, optimizer;
+  bool distributed = false;  // what more than one rank always is
+};
+
 struct TrainArguments {
   ConfigSource source;
   std::string config_name;
   std::vector<std::string> overrides;
+  Shortcuts shortcuts;
   std::string output;
   std::optional<int> ranks;
   int max_restarts = 0;
@@ -34,36 +39,27 @@ struct TrainArguments {
   bool show_config = false;
 };
 
+std::vector<std::string> overrides_of(const Shortcuts& shortcuts) {
+  std::vector<std::string> overrides;
+  const auto add = [&](const std::string& key, const std::string& value) {
+    if (!value.empty()) overrides.push_back(key + "=" + value);
+  };
+  add("training.batch_size", shortcuts.batch_size);
+  add("training.n_epochs", shortcuts.n_epochs);
+  add("model.dropout", shortcuts.dropout);
+  for (const std::string& setting : CLI::detail::split(shortcuts.optimizer, ','))
+    if (!setting.empty()) overrides.push_back("optimizer." + setting);
+  return overrides;
+}
+
 RunConfig load(const TrainArguments& arguments) {
   ConfigSource source = arguments.source;
   if (!arguments.config_name.empty()) source.name = arguments.config_name;
   source.overrides = arguments.overrides;
-  RunConfig config = load_run_config(source);
-  if (!arguments.output.empty()) config.output_dir = arguments.output;
-  return config;
-}
-
-Communicator make_communicator(const RunConfig& config, const LaunchEnvironment& environment) {
-  const auto& backend = config.communication.backend;
-  if (backend == "solo" && environment.size > 1) {
-    throw InputError(
-        fmt::format("communication.backend is solo, but {} started {} ranks; use auto or mpi",
-                    environment.launcher, environment.size));
-  }
-  const bool use_mpi = backend == "mpi" || (backend == "auto" && environment.is_launched());
-  return use_mpi ? mpi_communicator(make_mpi_options(config.communication)) : Communicator::solo();
-}
-
-// A rank's share of the cores, unless the configuration or OMP_NUM_THREADS (which the launcher
-// sets) say otherwise.
-void set_threads(const DeviceConfig& device, const LaunchEnvironment& environment) {
-  const int share =
-      std::max(1, detect_cpu_limits().cores() / environment.local_size.value_or(environment.size));
-  if (device.intra_threads > 0)
-    at::set_num_threads(device.intra_threads);
-  else if (!environment_variable("OMP_NUM_THREADS"))
-    at::set_num_threads(share);
-  at::set_num_interop_threads(device.inter_threads);
+  const auto shortcuts = overrides_of(arguments.shortcuts);
+  source.overrides.insert(source.overrides.end(), shortcuts.begin(), shortcuts.end());
+  source.output_dir = arguments.output;
+  return load_run_config(source);
 }
 
 int run_as_rank(const RunConfig& config, const RunOptions& options,
@@ -72,7 +68,7 @@ int run_as_rank(const RunConfig& config, const RunOptions& options,
   keep_freed_memory();
   set_threads(config.device, environment);
   auto prepared = prepare_run(config, options, environment.size);
-  const Communicator communicator = make_communicator(config, environment);
+  const Communicator communicator = make_communicator(config.communication, environment);
   return run_guarded(
       communicator, [&] { return run_training(std::move(prepared), communicator, options, stop); });
 }
@@ -152,6 +148,18 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
       ->add_option("--max-restarts", arguments->max_restarts,
                    "When a rank dies, go on from the newest checkpoint, so many times at most")
       ->type_name("TIMES");
+  command->add_option("--batch_size", arguments->shortcuts.batch_size, "training.batch_size")
+      ->type_name("SAMPLES");
+  command->add_option("--n_epochs", arguments->shortcuts.n_epochs, "training.n_epochs")
+      ->type_name("EPOCHS");
+  command->add_option("--dropout", arguments->shortcuts.dropout, "model.dropout")
+      ->type_name("SHARE");
+  command
+      ->add_option("--optimizer", arguments->shortcuts.optimizer,
+                   "Settings of the optimizer, for example name=SGD,lr=0.1,momentum=0.9")
+      ->type_name("KEY=VALUE,...");
+  command->add_flag("-d,--distributed", arguments->shortcuts.distributed,
+                    "Accepted for the tutorials' sake: several ranks always work together");
   command->add_flag("--resume", arguments->resume,
                     "Go on from the newest checkpoint of the output folder");
   command->add_option("-o,--output", arguments->output, "The run's folder, instead of output_dir")

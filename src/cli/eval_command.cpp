@@ -1,0 +1,182 @@
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "cli/allocator.h"
+#include "cli/commands.h"
+#include "cli/evaluation_report.h"
+#include "cli/launch_environment.h"
+#include "cli/launch_ranks.h"
+#include "cli/rank_guard.h"
+#include "cli/rank_setup.h"
+#include "cli/run_folder.h"
+#include "kolo/base/error.h"
+#include "kolo/config/factories.h"
+#include "kolo/parallel/broadcast_state.h"
+#include "kolo/train/evaluation.h"
+
+namespace kolo {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct EvalArguments {
+  fs::path path;
+  std::vector<std::string> overrides;
+  std::optional<int> ranks;
+  bool oversubscribe = false;
+  std::string checkpoint = "best";
+  std::string split = "validation";
+  bool json = false;
+};
+
+// A run and one of its checkpoints.
+struct Subject {
+  RunFolder run;
+  fs::path checkpoint;
+};
+
+bool is_checkpoint(const fs::path& path) {
+  return fs::exists(path / "manifest.json");
+}
+
+Subject find_subject(const EvalArguments& arguments) {
+  const fs::path path = fs::absolute(arguments.path).lexically_normal();
+  if (is_checkpoint(path)) {
+    const fs::path clean = path.has_filename() ? path : path.parent_path();
+    return {{clean.parent_path().parent_path()}, clean};
+  }
+  const RunFolder run{path};
+  if (!fs::exists(run.config())) {
+    throw InputError(
+        fmt::format("eval: {} is neither a run's folder, which holds config.yaml, nor one of its "
+                    "checkpoints, which holds manifest.json",
+                    arguments.path.string()));
+  }
+  const auto store = run.checkpoint_store(1);
+  const auto all = store.list();
+  if (all.empty()) {
+    throw InputError(
+        fmt::format("eval: {} holds no checkpoint that can be used", run.checkpoints().string()));
+  }
+  const auto best = store.best();
+  const bool use_best = arguments.checkpoint == "best" && best;
+  return {run, use_best ? best->path : all.front().path};
+}
+
+struct PreparedEvaluation {
+  RunConfig config;
+  Datasets datasets;
+  std::shared_ptr<const Dataset> dataset;
+  std::shared_ptr<Network> network;
+};
+
+// The data is read as in validation: whole, in order, never varied.
+PreparedEvaluation prepare(const EvalArguments& arguments, const Subject& subject) {
+  RunConfig config = load_run_config({subject.run.config(), std::nullopt, arguments.overrides});
+  config.data.augment = false;
+  Datasets datasets = make_datasets(config);
+  auto dataset = arguments.split == "training" ? datasets.training : datasets.validation;
+  auto network = make_network(config, dataset->layout());
+  return {std::move(config), std::move(datasets), std::move(dataset), std::move(network)};
+}
+
+EvaluationReport evaluate_checkpoint(const EvalArguments& arguments, const Subject& subject,
+                                     const PreparedEvaluation& prepared,
+                                     const Communicator& communicator) {
+  const auto& config = prepared.config;
+  EvaluationReport report{.model = config.model.name,
+                          .checkpoint = subject.checkpoint.string(),
+                          .split = arguments.split,
+                          .ranks = communicator.size(),
+                          .matrix = ConfusionMatrix(prepared.dataset->layout().classes),
+                          .class_names = prepared.datasets.class_names};
+  if (communicator.rank() == 0) {
+    const auto loaded = CheckpointStore::load(subject.checkpoint);
+    load_network(loaded.content, *prepared.network);
+    report.step = loaded.step;
+    report.epoch = loaded.content.state.value("epoch", std::int64_t{0});
+  }
+  broadcast_parameters(communicator, *prepared.network);
+  broadcast_buffers(communicator, *prepared.network);
+  auto objective = make_objective(config);
+  if (prepared.dataset->layout().classes > 5) objective.top = 5;
+  report.top = objective.top;
+  const auto loader =
+      make_validation_loader(config, prepared.dataset, communicator.rank(), communicator.size());
+  report.sums = evaluate(communicator, *prepared.network, objective, *loader, &report.matrix);
+  return report;
+}
+
+int evaluate_as_rank(const EvalArguments& arguments, const Subject& subject,
+                     const LaunchEnvironment& environment) {
+  keep_freed_memory();
+  const auto prepared = prepare(arguments, subject);
+  set_threads(prepared.config.device, environment);
+  const Communicator communicator = make_communicator(prepared.config.communication, environment);
+  return run_guarded(communicator, [&] {
+    const auto report = evaluate_checkpoint(arguments, subject, prepared, communicator);
+    if (communicator.rank() == 0) {
+      if (arguments.json)
+        std::cout << to_json(report).dump() << std::endl;
+      else
+        std::cout << to_text(report) << std::flush;
+    }
+    return 0;
+  });
+}
+
+int eval(const EvalArguments& arguments) {
+  if (arguments.ranks && *arguments.ranks < 1) {
+    throw InputError(
+        fmt::format("-n {}: the number of ranks must be at least 1", *arguments.ranks));
+  }
+  const auto subject = find_subject(arguments);
+  const auto environment = detect_launch_environment();
+  if (arguments.ranks.value_or(1) > 1 && !environment.is_launched()) {
+    const auto prepared = prepare(arguments, subject);
+    become_ranks({.ranks = *arguments.ranks,
+                  .oversubscribe = arguments.oversubscribe,
+                  .threads = prepared.config.device.intra_threads});
+  }
+  require_ranks(environment, arguments.ranks.value_or(0));
+  return evaluate_as_rank(arguments, subject, environment);
+}
+
+}  // namespace
+
+void add_eval_command(CLI::App& app, std::function<int()>& action) {
+  const auto arguments = std::make_shared<EvalArguments>();
+  CLI::App* const command = app.add_subcommand(
+      "eval", "Measure a trained network: loss, accuracy, each class, confusion matrix");
+  command->add_option("path", arguments->path, "A run's folder, or one of its checkpoints")
+      ->required()
+      ->type_name("RUN|CHECKPOINT");
+  command
+      ->add_option("settings", arguments->overrides,
+                   "key.sub=value: settings that replace the run's, for example data.path=FOLDER")
+      ->type_name("");
+  command
+      ->add_option("-n,--ranks", arguments->ranks,
+                   "Start so many ranks on this machine; the numbers are the same for any")
+      ->type_name("RANKS");
+  command->add_flag("--oversubscribe", arguments->oversubscribe,
+                    "Allow more ranks than the machine has cores");
+  command
+      ->add_option("--checkpoint", arguments->checkpoint,
+                   "Of a run: the most accurate one, or the newest (default: best)")
+      ->check(CLI::IsMember({"best", "newest"}))
+      ->type_name("best|newest");
+  command->add_option("--data", arguments->split, "What to measure on (default: validation)")
+      ->check(CLI::IsMember({"validation", "training"}))
+      ->type_name("validation|training");
+  command->add_flag("--json", arguments->json, "Print one JSON object, with the whole matrix");
+  command->footer(
+      "Examples:\n"
+      "  kolo eval results/fashion_mnist\n"
+      "  kolo eval results/fashion_mnist/checkpoints/step-00004690 -n 2 --json");
+  command->callback([arguments, &action] { action = [arguments] { return eval(*arguments); }; });
+}
+
+}  // namespace kolo

@@ -1,0 +1,158 @@
+// kolo eval, and the image networks, end to end through the binary.
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+#include "kolo/observe/history.h"
+#include "support/idx_files.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A run of two epochs, trained once for all tests.
+class EvalProgram : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder = std::make_unique<TemporaryFolder>();
+    write_small_mnist(*folder / "data", 400, 101);
+    const auto config = folder->write(
+        "small.yaml", "data: {name: mnist, path: " + (*folder / "data").string() +
+                          "}\n"
+                          "model: {name: mnist_net}\n"
+                          "optimizer: {name: adam, lr: 0.002}\n"
+                          "training: {batch_size: 16, n_epochs: 2, metrics: [accuracy, "
+                          "top_k_categorical_accuracy]}\n");
+    trained = run_kolo({"train", config, "--output", (*folder / "run").string()});
+  }
+  static void TearDownTestSuite() { folder.reset(); }
+
+  void SetUp() override { ASSERT_EQ(trained.exit_code, 0) << trained.errors; }
+
+  static ProcessResult eval(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "eval");
+    return run_kolo(arguments);
+  }
+  static std::string run() { return (*folder / "run").string(); }
+
+  static nlohmann::json eval_json(std::vector<std::string> arguments) {
+    arguments.emplace_back("--json");
+    const auto result = eval(std::move(arguments));
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return nlohmann::json::parse(result.output);
+  }
+
+  static inline std::unique_ptr<TemporaryFolder> folder;
+  static inline ProcessResult trained;
+};
+
+TEST_F(EvalProgram, SaysWhatTheTrainingSaid) {
+  const auto history = History::read(*folder / "run" / "history.json");
+  const auto json = eval_json({run(), "--checkpoint", "newest"});
+  const auto& last = history.epochs().back();
+  EXPECT_EQ(json["samples"], 101);
+  EXPECT_EQ(json["epoch"], 2);
+  EXPECT_NEAR(json["loss"].get<double>(), last.val_loss, 1e-6);
+  EXPECT_DOUBLE_EQ(json["accuracy"].get<double>(), last.val_accuracy);
+  EXPECT_DOUBLE_EQ(json["top_5_accuracy"].get<double>(), last.val_top_accuracy);
+
+  std::int64_t all = 0, right = 0;
+  for (std::size_t row = 0; row < 10; ++row) {
+    for (std::size_t column = 0; column < 10; ++column)
+      all += json["confusion_matrix"][row][column].get<std::int64_t>();
+    right += json["confusion_matrix"][row][row].get<std::int64_t>();
+  }
+  EXPECT_EQ(all, 101);
+  EXPECT_EQ(right, std::llround(last.val_accuracy * 101));
+}
+
+TEST_F(EvalProgram, TheNumbersAreTheSameForAnyRanks) {
+  auto one = eval_json({run()});
+  for (const char* ranks : {"2", "3"}) {
+    auto many = eval_json({run(), "-n", ranks, "--oversubscribe"});
+    EXPECT_EQ(many["n_ranks"], std::stoi(ranks));
+    EXPECT_NEAR(many["loss"].get<double>(), one["loss"].get<double>(), 1e-6);
+    for (auto* json : {&one, &many}) {
+      json->erase("n_ranks");
+      json->erase("loss");
+    }
+    EXPECT_EQ(many, one);
+  }
+}
+
+TEST_F(EvalProgram, PrintsTablesForPeople) {
+  const auto result = eval({run(), "--data", "training"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("training data, 400 samples, 1 rank"), HasSubstr("accuracy"),
+                    HasSubstr("top 5"), HasSubstr("mistaken for"), HasSubstr("Confusion matrix")));
+}
+
+TEST_F(EvalProgram, TakesACheckpointAsWell) {
+  const auto newest = eval_json({run(), "--checkpoint", "newest"});
+  const auto path = newest["checkpoint"].get<std::string>();
+  EXPECT_EQ(eval_json({path + "/"}), newest);
+}
+
+TEST_F(EvalProgram, RefusesWhatItCantMeasure) {
+  for (const auto& [arguments, words] : {std::pair<std::vector<std::string>, std::string>{
+                                             {folder->path().string()}, "neither a run"},
+                                         {{(*folder / "nothing").string()}, "neither a run"},
+                                         {{run(), "model.name=mnist_cnn"}, "another model"},
+                                         {{run(), "data.path=/nowhere"}, "/nowhere"},
+                                         {{run(), "--checkpoint", "worst"}, "worst"}}) {
+    const auto result = eval(arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr(words));
+  }
+}
+
+class ImageTraining : public ::testing::Test {
+ protected:
+  ProcessResult train(std::vector<std::string> arguments) {
+    std::vector<std::string> all = {"train", config};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    all.insert(all.end(), {"--output", (folder / "run").string()});
+    return run_kolo(all);
+  }
+
+  TemporaryFolder folder;
+  std::string config = folder.write("images.yaml",
+                                    "data: {name: dummy, input_shape: [16, 16, 3], n_train: 32, "
+                                    "n_valid: 20}\n"
+                                    "model: {name: resnet_small, n_classes: 7}\n"
+                                    "optimizer: {name: SGD, momentum: 0.9}\n"
+                                    "training: {batch_size: 8, metrics: [accuracy, "
+                                    "top_k_categorical_accuracy]}\n");
+};
+
+TEST_F(ImageTraining, ShowsTheModelAndTheTopFive) {
+  const auto result = train({"-n", "2", "-d", "--batch_size", "4", "--n_epochs", "2", "--optimizer",
+                             "name=RMSprop,lr=0.0001", "model.sync_batch_norm=true",
+                             "training.label_smoothing=0.1", "training.mixup_alpha=0.2"});
+  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("optimizer rmsprop, batch 4 a rank (8 in all)"),
+                                   HasSubstr("top 5"), HasSubstr("model.txt")));
+  const auto history = History::read(folder / "run" / "history.json");
+  ASSERT_EQ(history.epochs().size(), 3U);
+  EXPECT_GE(history.epochs()[2].val_top_accuracy, history.epochs()[2].val_accuracy);
+  EXPECT_TRUE(std::filesystem::file_size(folder / "run" / "model.txt") > 1000);
+}
+
+TEST_F(ImageTraining, ANetworkWithBatchNormGoesOnToTheSameBits) {
+  const std::vector<std::string> steady = {"-n", "2", "--n_epochs", "2"};
+  ASSERT_EQ(train(steady).exit_code, 0);
+  const auto whole = History::read(folder / "run" / "history.json");
+  ASSERT_EQ(train({"-n", "2", "--n_epochs", "1"}).exit_code, 0);
+  const auto rest = train({"-n", "2", "--n_epochs", "2", "--resume"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.errors;
+  const auto resumed = History::read(folder / "run" / "history.json");
+  ASSERT_EQ(resumed.epochs().size(), whole.epochs().size());
+  EXPECT_EQ(resumed.epochs()[2].loss, whole.epochs()[2].loss);
+  EXPECT_EQ(resumed.epochs()[2].val_loss, whole.epochs()[2].val_loss);
+}
+
+}  // namespace
+}  // namespace kolo::testing
