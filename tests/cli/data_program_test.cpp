@@ -7,6 +7,7 @@
 #include "kolo/base/file.h"
 #include "kolo/data/cifar10.h"
 #include "kolo/data/image_folder.h"
+#include "kolo/data/mnist.h"
 #include "support/http_server.h"
 #include "support/idx_files.h"
 
@@ -114,6 +115,40 @@ TEST_F(DataProgram, FetchesFromTheMirrorOfTheEnvironment) {
   EXPECT_THAT(result.errors,
               AllOf(HasSubstr("/mirror/mnist/train-images-idx3-ubyte.gz"), HasSubstr("404")));
   EXPECT_EQ(server.requests().size(), 1U);
+}
+
+// The original of a file of Debian's package, which is the same but for gzip's header: without the
+// name and the time.
+std::string original_file(const std::string& name, std::uint32_t time) {
+  const auto packed = read_text_file(fs::path(fashion_mnist_folder) / (name + ".gz"));
+  constexpr std::size_t header = 10;
+  std::string original = "\x1f\x8b\x08\x08";  // with a name
+  for (int byte = 0; byte < 4; ++byte) original.push_back(static_cast<char>(time >> (8 * byte)));
+  original.append("\x00\x03", 2).append(name).push_back('\0');
+  return original + packed.substr(header);
+}
+
+TEST_F(DataProgram, FetchesFashionMnist) {
+  if (!fs::exists(fashion_mnist_folder)) GTEST_SKIP() << "needs dataset-fashion-mnist";
+  HttpServer server;
+  for (const auto& [name, time] : {std::pair("train-images-idx3-ubyte", 1504176606U),
+                                   std::pair("train-labels-idx1-ubyte", 1504176606U),
+                                   std::pair("t10k-images-idx3-ubyte", 1504176627U),
+                                   std::pair("t10k-labels-idx1-ubyte", 1504176627U)}) {
+    server.serve("/" + std::string(name) + ".gz",
+                 {.content = original_file(name, time), .cuts = 1, .cut_bytes = 3000});
+  }
+  const std::vector<std::string> arguments = {"fetch", "fashion-mnist", "-o", folder / "fetched",
+                                              "--url", server.url()};
+  const auto first = data(arguments);
+  EXPECT_EQ(first.exit_code, 0) << first.errors;
+  EXPECT_THAT(first.output, HasSubstr("29.4 MiB fetched, sums right"));
+  EXPECT_EQ(server.requests().size(), 8U) << "each went on after a cut";
+  const auto second = data(arguments);
+  EXPECT_EQ(second.exit_code, 0);
+  EXPECT_THAT(second.output, HasSubstr("fashion-mnist is complete in"));
+  EXPECT_EQ(server.requests().size(), 8U);
+  EXPECT_EQ(MnistDataset(folder / "fetched", Split::validation).size(), 10000);
 }
 
 TEST_F(DataProgram, KeepsNoDownloadWithAWrongSum) {

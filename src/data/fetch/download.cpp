@@ -167,6 +167,7 @@ std::int64_t download(const Download& request) {
     }
     failures = transfer.received() > 0 ? 0 : failures + 1;
     if (failures == most_failures || !may_pass(code, transfer.status())) {
+      if (size_of(request.file) == 0) fs::remove(request.file);
       fail(request.url, transfer.reason(code), is_no_address(code));
     }
     if (request.notice) request.notice(fmt::format("{}; going on", transfer.reason(code)));

@@ -62,7 +62,7 @@ std::int64_t fetch_file(const RemoteFile& file, const std::string& url,
                          .notice = options.notice,
                          .pause = options.pause};
   std::error_code error;
-  bool was_begun = fs::exists(part, error);
+  const bool was_begun = fs::exists(part, error);
   auto received = download(request);
   auto sum = md5_of_file(part);
   if (sum != file.md5 && was_begun) {

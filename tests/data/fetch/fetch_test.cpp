@@ -178,6 +178,7 @@ TEST_F(Fetch, SaysWhatTheServerSays) {
   server.serve("/two", {.status = 403});
   EXPECT_THAT(rejection(), AllOf(HasSubstr("/two"), HasSubstr("403"), HasSubstr("--url")));
   EXPECT_EQ(read_text_file(file("one")), contents["one"]) << "what came stays";
+  EXPECT_FALSE(fs::exists(file("two.part")));
   EXPECT_THAT(rejection(server.url() + "/nowhere"), HasSubstr("404"));
   EXPECT_THAT(rejection("http://127.0.0.1:1"), HasSubstr("127.0.0.1:1/two"));
 }
