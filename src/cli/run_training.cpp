@@ -62,12 +62,15 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
   log.info("model {}: {} parameters in {} bucket{}", config.model.name,
            format_count(count_parameters(*run.network)), trainer.plan().buckets.size(),
            trainer.plan().buckets.size() == 1 ? "" : "s");
-  log.info("optimizer {}, batch {} a rank ({} in all), learning rate {:.4g}{}",
+  log.info("optimizer {}, batch {} a rank ({} in all), learning rate {:.4g}{}{}",
            config.optimizer.name, config.training.batch_size,
-           config.training.batch_size * topology.size, rate.at(rate.warmup_steps()),
+           config.training.batch_size * topology.size, rate.scaled_rate(),
            rate.warmup_steps() > 0
                ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))
-               : "");
+               : "",
+           std::holds_alternative<ConstantRate>(rate.schedule())
+               ? ""
+               : fmt::format(", {}", schedule_name(rate.schedule())));
 }
 
 // Collective. The names of those that could not be.

@@ -135,8 +135,10 @@ class SectionReader {
     const std::string path = path_of(key);
     if (value->kind != ConfigValue::Kind::list) refuse_no_list(*value, path, known_keys<T>());
     destination.clear();
-    for (const ConfigValue& item : value->items)
-      read_section(item, item_path(path, destination.size()), destination.emplace_back());
+    for (const ConfigValue& item : value->items) {
+      const std::string place = item_path(path, destination.size());
+      read_section(item, place, destination.emplace_back());
+    }
   }
 
   template <ConfigStruct T>
