@@ -1,6 +1,7 @@
 // kolo data, through the binary.
 #include <filesystem>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "cli/program.h"
@@ -135,7 +136,7 @@ TEST_F(DataProgram, FetchesFashionMnist) {
                                    std::pair("train-labels-idx1-ubyte", 1504176606U),
                                    std::pair("t10k-images-idx3-ubyte", 1504176627U),
                                    std::pair("t10k-labels-idx1-ubyte", 1504176627U)}) {
-    server.serve("/" + std::string(name) + ".gz",
+    server.serve(fmt::format("/{}.gz", name),
                  {.content = original_file(name, time), .cuts = 1, .cut_bytes = 3000});
   }
   const std::vector<std::string> arguments = {"fetch", "fashion-mnist", "-o", folder / "fetched",
