@@ -27,7 +27,7 @@ std::string rejection(std::string_view file, const ImageLimits& limits = {}) {
 
 std::string little_endian(std::int64_t number, int bytes) {
   std::string text;
-  for (int i = 0; i < bytes; ++i) text += static_cast<char>(number >> (8 * i) & 255);
+  for (int i = 0; i < bytes; ++i, number >>= 8) text += static_cast<char>(number & 255);
   return text;
 }
 
