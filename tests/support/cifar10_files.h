@@ -3,14 +3,16 @@
 #include <filesystem>
 #include <string>
 
+#include "kolo/data/cifar10.h"
 #include "support/idx_files.h"
 
 namespace kolo::testing {
 
 // One record of CIFAR-10's binary distribution; pixel i of image n is (n + i * 7) % 256.
 inline std::string cifar10_record(int label, int image) {
-  std::string bytes(1, static_cast<char>(label));
-  for (int i = 0; i < 3072; ++i) bytes.push_back(static_cast<char>((image + i * 7) % 256));
+  std::string bytes(cifar10_record_bytes, static_cast<char>(label));
+  for (std::size_t i = 1; i < bytes.size(); ++i)
+    bytes[i] = static_cast<char>((image + (static_cast<int>(i) - 1) * 7) % 256);
   return bytes;
 }
 
@@ -25,9 +27,10 @@ inline std::string cifar10_batch(int first, int count) {
 // A whole small CIFAR-10: five batches of `per_batch` images, numbered through, and a test batch
 // that counts from 100.
 inline void write_small_cifar10(const std::filesystem::path& folder, int per_batch) {
-  for (int batch = 0; batch < 5; ++batch) {
-    write_file(folder / ("data_batch_" + std::to_string(batch + 1) + ".bin"),
-               cifar10_batch(batch * per_batch, per_batch));
+  int first = 0;
+  for (const auto name : cifar10_batch_files(Split::train)) {
+    write_file(folder / name, cifar10_batch(first, per_batch));
+    first += per_batch;
   }
   write_file(folder / "test_batch.bin", cifar10_batch(100, per_batch));
   write_file(folder / "batches.meta.txt", "a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n\n");
