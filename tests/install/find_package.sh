@@ -51,21 +51,16 @@ echo "$alone"; echo "$parallel"
 (($(accuracy_of "$parallel") >= 78)) || fail "mnist_parallel learns too little: $parallel"
 [[ -s $folder/mnist.pt ]] || fail "no mnist.pt was saved"
 
-# The trainer's targets can be used too, and the program runs from where it was installed.
+# The trainer takes a network of one's own, and the program runs from where it was installed.
 if [[ -e $folder/prefix/bin/kolo ]]; then
-  mkdir "$folder/trainer"
-  cat >"$folder/trainer/CMakeLists.txt" <<'END'
-cmake_minimum_required(VERSION 3.25)
-project(trainer LANGUAGES CXX)
-find_package(kolo REQUIRED COMPONENTS trainer)
-file(WRITE ${CMAKE_BINARY_DIR}/main.cpp
-     "#include \"kolo/config/run_config.h\"\n#include \"kolo/observe/format.h\"\nint main() { return kolo::to_yaml({}).empty(); }\n")
-add_executable(trainer ${CMAKE_BINARY_DIR}/main.cpp)
-target_link_libraries(trainer PRIVATE kolo::kolo)
-END
-  "$cmake" -G Ninja -S "$folder/trainer" -B "$folder/trainer/build" -DCMAKE_PREFIX_PATH="$folder/prefix" \
-    -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="$flags" >"$folder/trainer.log" || { cat "$folder/trainer.log"; fail "configuring failed"; }
-  "$cmake" --build "$folder/trainer/build" >"$folder/trainer.log" || { cat "$folder/trainer.log"; fail "building failed"; }
-  "$folder/trainer/build/trainer" || fail "the program made of the trainer's rooms failed"
+  custom=$here/../../examples/custom_model
+  "$cmake" -G Ninja -S "$custom" -B "$folder/custom" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_CXX_COMPILER="$compiler" \
+    -DCMAKE_CXX_FLAGS="$flags" >"$folder/custom.log" || { cat "$folder/custom.log"; fail "configuring custom_model failed"; }
+  "$cmake" --build "$folder/custom" >"$folder/custom.log" || { cat "$folder/custom.log"; fail "building custom_model failed"; }
+  output=$("$here/../support/mpirun" 2 "$folder/custom/custom_model" "$custom/custom.yaml" training.n_epochs=1 data.n_train=8000 \
+    data.n_valid=2000 data.path="$folder/data")
+  echo "$output"
+  accuracy=$(sed -n 's/.*validation accuracy \([0-9]*\)\..*/\1/p' <<<"$output")
+  ((accuracy >= 65)) || fail "custom_model learns too little: $output"
   "$folder/prefix/bin/kolo" --help >/dev/null || fail "the installed kolo --help failed"
 fi
