@@ -16,28 +16,8 @@ using ::testing::HasSubstr;
 using testing::message_of;
 using testing::Recorder;
 using testing::SmallTraining;
+using testing::train_on;
 using testing::TrainingSetup;
-
-struct Outcome {
-  Recorder record;
-  torch::Tensor weights;
-  TrainState state;
-  std::int64_t skipped = 0;
-};
-
-Outcome train_on(int ranks, const TrainingSetup& setup) {
-  Outcome outcome;
-  run_as_threads(ranks, [&](const Communicator& communicator) {
-    SmallTraining training(communicator, setup);
-    if (communicator.rank() == 0) training.trainer().add_observer(outcome.record);
-    EXPECT_EQ(training.trainer().run(), TrainOutcome::finished);
-    if (communicator.rank() != 0) return;
-    outcome.weights = training.weights();
-    outcome.state = training.trainer().state();
-    outcome.skipped = training.trainer().skipped_steps();
-  });
-  return outcome;
-}
 
 TEST(TrainerOptions, PatienceEndsATrainingThatGetsNoBetter) {
   const auto outcome = train_on(

@@ -16,27 +16,11 @@ using ::testing::HasSubstr;
 using testing::message_of;
 using testing::Recorder;
 using testing::SmallTraining;
+using testing::train_on;
 using testing::TrainingSetup;
 
-// Trains on so many ranks and returns what rank 0 saw.
-struct Outcome {
-  Recorder record;
-  torch::Tensor weights;
-};
-
-Outcome train_on(int ranks, const TrainingSetup& setup) {
-  Outcome outcome;
-  run_as_threads(ranks, [&](const Communicator& communicator) {
-    SmallTraining training(communicator, setup);
-    if (communicator.rank() == 0) training.trainer().add_observer(outcome.record);
-    EXPECT_EQ(training.trainer().run(), TrainOutcome::finished);
-    if (communicator.rank() == 0) outcome.weights = training.weights();
-  });
-  return outcome;
-}
-
 TEST(Trainer, LearnsAndReports) {
-  const auto [record, weights] = train_on(1, {.samples = 200, .epochs = 4});
+  const auto record = train_on(1, {.samples = 200, .epochs = 4}).record;
   EXPECT_EQ(record.steps_in_epoch, 25);
   EXPECT_EQ(record.losses.size(), 100U);
   ASSERT_EQ(record.epochs.size(), 4U);

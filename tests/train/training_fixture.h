@@ -4,6 +4,9 @@
 #include <memory>
 #include <vector>
 
+#include <gmock/gmock.h>
+
+#include "kolo/comm/threads.h"
 #include "kolo/data/random_dataset.h"
 #include "kolo/nn/models.h"
 #include "kolo/train/trainer.h"
@@ -130,5 +133,27 @@ class Recorder final : public Observer {
   std::int64_t steps_in_epoch = 0;
   int stops = 0, finishes = 0;
 };
+
+// Trains to the end on so many ranks, as threads.
+struct Outcome {  // of rank 0
+  Recorder record;
+  torch::Tensor weights;
+  TrainState state;
+  std::int64_t skipped = 0;
+};
+
+inline Outcome train_on(int ranks, const TrainingSetup& setup) {
+  Outcome outcome;
+  run_as_threads(ranks, [&](const Communicator& communicator) {
+    SmallTraining training(communicator, setup);
+    if (communicator.rank() == 0) training.trainer().add_observer(outcome.record);
+    EXPECT_EQ(training.trainer().run(), TrainOutcome::finished);
+    if (communicator.rank() != 0) return;
+    outcome.weights = training.weights();
+    outcome.state = training.trainer().state();
+    outcome.skipped = training.trainer().skipped_steps();
+  });
+  return outcome;
+}
 
 }  // namespace kolo::testing
