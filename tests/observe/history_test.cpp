@@ -66,7 +66,7 @@ TEST(History, FileLayout) {
   EXPECT_EQ(read_text_file(folder / "history.json"), R"({
   "n_ranks": 1,
   "epochs": [
-    {"epoch":1,"step":2,"loss":0.5,"accuracy":null,"val_loss":null,"val_accuracy":null,"lr":null,"seconds":null,"samples_per_second":null,"data_wait_seconds":null}
+    {"epoch":1,"step":2,"loss":0.5,"accuracy":null,"val_loss":null,"val_accuracy":null,"top_accuracy":null,"val_top_accuracy":null,"lr":null,"seconds":null,"samples_per_second":null,"data_wait_seconds":null}
   ],
   "steps": [
     {"step":1,"loss":0.75,"accuracy":0.5,"lr":0.1,"samples_per_second":8.0}
