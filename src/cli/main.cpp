@@ -5,9 +5,9 @@
 
 #include <fmt/format.h>
 
-#include "cli/blas.h"
 #include "cli/commands.h"
-#include "cli/launch_environment.h"
+#include "cli/launch/launch_environment.h"
+#include "cli/rank/blas.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
 

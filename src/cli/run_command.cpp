@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/launch_environment.h"
-#include "cli/launch_ranks.h"
-#include "cli/rank_output.h"
+#include "cli/launch/launch_environment.h"
+#include "cli/launch/launch_ranks.h"
+#include "cli/launch/rank_output.h"
 #include "kolo/base/error.h"
 
 namespace kolo {

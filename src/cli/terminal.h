@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cli/launch_environment.h"
+#include "cli/launch/launch_environment.h"
 #include "kolo/observe/progress.h"
 
 namespace kolo {

@@ -1,7 +1,7 @@
 // A job in which rank 1 fails while all others wait for it in collectives that never end.
 #include <stdexcept>
 
-#include "cli/rank_guard.h"
+#include "cli/rank/rank_guard.h"
 #include "kolo/comm/mpi.h"
 
 int main() {

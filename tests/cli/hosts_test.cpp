@@ -1,11 +1,11 @@
-#include "cli/hosts.h"
+#include "cli/launch/hosts.h"
 
 #include <fstream>
 
 #include <gmock/gmock.h>
 
-#include "cli/launch_ranks.h"
-#include "cli/rank_output.h"
+#include "cli/launch/launch_ranks.h"
+#include "cli/launch/rank_output.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
 #include "support/temporary_folder.h"

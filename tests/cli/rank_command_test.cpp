@@ -3,8 +3,8 @@
 
 #include <gmock/gmock.h>
 
-#include "cli/launch_ranks.h"
-#include "cli/launcher_noise.h"
+#include "cli/launch/launch_ranks.h"
+#include "cli/launch/launcher_noise.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/data/data_commands.h"
-#include "cli/launch_environment.h"
+#include "cli/launch/launch_environment.h"
 #include "cli/terminal.h"
 #include "kolo/base/clock.h"
 #include "kolo/data/fetch.h"

@@ -2,9 +2,9 @@
 
 #include <filesystem>
 
-#include "cli/blas.h"
 #include "cli/doctor/finding.h"
-#include "cli/launch_environment.h"
+#include "cli/launch/launch_environment.h"
+#include "cli/rank/blas.h"
 #include "kolo/base/cpu_limits.h"
 
 namespace kolo {

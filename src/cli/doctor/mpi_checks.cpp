@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/doctor/checks.h"
-#include "cli/launch_ranks.h"
-#include "cli/supervise.h"
+#include "cli/launch/launch_ranks.h"
+#include "cli/launch/supervise.h"
 #include "kolo/comm/mpi.h"
 
 namespace kolo {

@@ -1,4 +1,4 @@
-#include "cli/hosts.h"
+#include "cli/launch/hosts.h"
 
 #include <algorithm>
 #include <charconv>

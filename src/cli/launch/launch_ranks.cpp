@@ -1,4 +1,4 @@
-#include "cli/launch_ranks.h"
+#include "cli/launch/launch_ranks.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "cli/supervise.h"
+#include "cli/launch/supervise.h"
 #include "cli/terminal.h"
 #include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"

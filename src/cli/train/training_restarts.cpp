@@ -1,4 +1,4 @@
-#include "cli/training_restarts.h"
+#include "cli/train/training_restarts.h"
 
 #include <iostream>
 

@@ -1,4 +1,4 @@
-#include "cli/supervise.h"
+#include "cli/launch/supervise.h"
 
 #include <array>
 #include <cerrno>
@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/launcher_noise.h"
-#include "cli/signal_pipe.h"
+#include "cli/launch/launcher_noise.h"
+#include "cli/launch/signal_pipe.h"
 #include "kolo/base/error.h"
 
 namespace kolo {

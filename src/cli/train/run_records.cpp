@@ -1,4 +1,4 @@
-#include "cli/run_records.h"
+#include "cli/train/run_records.h"
 
 #include <iostream>
 

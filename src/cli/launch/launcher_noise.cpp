@@ -1,4 +1,4 @@
-#include "cli/launcher_noise.h"
+#include "cli/launch/launcher_noise.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "cli/signal_pipe.h"
+#include "cli/launch/signal_pipe.h"
 
 #include <atomic>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "cli/blas.h"
+#include "cli/rank/blas.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "cli/allocator.h"
+#include "cli/rank/allocator.h"
 
 #include <climits>
 

@@ -2,14 +2,14 @@
 
 #include <fmt/format.h>
 
-#include "cli/allocator.h"
 #include "cli/commands.h"
-#include "cli/evaluation_report.h"
-#include "cli/launch_environment.h"
-#include "cli/launch_ranks.h"
-#include "cli/rank_guard.h"
-#include "cli/rank_setup.h"
-#include "cli/run_folder.h"
+#include "cli/eval/evaluation_report.h"
+#include "cli/launch/launch_environment.h"
+#include "cli/launch/launch_ranks.h"
+#include "cli/rank/allocator.h"
+#include "cli/rank/rank_guard.h"
+#include "cli/rank/rank_setup.h"
+#include "cli/train/run_folder.h"
 #include "kolo/base/error.h"
 #include "kolo/config/factories.h"
 #include "kolo/parallel/broadcast_state.h"

@@ -1,4 +1,4 @@
-#include "cli/rank_setup.h"
+#include "cli/rank/rank_setup.h"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/launch_ranks.h"
+#include "cli/launch/launch_ranks.h"
 
 namespace kolo {
 

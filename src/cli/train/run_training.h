@@ -3,8 +3,8 @@
 #include <memory>
 #include <optional>
 
-#include "cli/run_folder.h"
-#include "cli/stop_signal.h"
+#include "cli/rank/stop_signal.h"
+#include "cli/train/run_folder.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/config/factories.h"

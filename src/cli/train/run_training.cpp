@@ -1,11 +1,11 @@
-#include "cli/run_training.h"
+#include "cli/train/run_training.h"
 
 #include <iostream>
 #include <sstream>
 
 #include <fmt/format.h>
 
-#include "cli/run_records.h"
+#include "cli/train/run_records.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"

@@ -1,4 +1,4 @@
-#include "cli/rank_guard.h"
+#include "cli/rank/rank_guard.h"
 
 #include <iostream>
 

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/launch_ranks.h"
+#include "cli/launch/launch_ranks.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
 

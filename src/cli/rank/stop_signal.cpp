@@ -1,4 +1,4 @@
-#include "cli/stop_signal.h"
+#include "cli/rank/stop_signal.h"
 
 #include <csignal>
 

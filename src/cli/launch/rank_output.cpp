@@ -1,4 +1,4 @@
-#include "cli/rank_output.h"
+#include "cli/launch/rank_output.h"
 
 #include <array>
 #include <cerrno>
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/signal_pipe.h"
+#include "cli/launch/signal_pipe.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 

@@ -2,8 +2,8 @@
 
 #include <optional>
 
-#include "cli/run_folder.h"
-#include "cli/run_training.h"
+#include "cli/train/run_folder.h"
+#include "cli/train/run_training.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/recorders.h"

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "cli/launch_ranks.h"
-#include "cli/run_folder.h"
+#include "cli/launch/launch_ranks.h"
+#include "cli/train/run_folder.h"
 
 namespace kolo {
 

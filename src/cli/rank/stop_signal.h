@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "cli/signal_pipe.h"
+#include "cli/launch/signal_pipe.h"
 
 namespace kolo {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "cli/hosts.h"
-#include "cli/launch_environment.h"
+#include "cli/launch/hosts.h"
+#include "cli/launch/launch_environment.h"
 
 namespace kolo {
 
