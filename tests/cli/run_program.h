@@ -34,6 +34,13 @@ class RunProgram : public ::testing::Test {
     return run_kolo(arguments(options, text));
   }
 
+  // A shell function: `meet NAME` waits until both ranks have come to it.
+  [[nodiscard]] std::string meet() const {
+    const auto file = (folder_ / "met").string();
+    return "meet() { : > " + file + "-$1-$RANK; while ! [ -e " + file + "-$1-0 -a -e " + file +
+           "-$1-1 ]; do sleep .02; done; }\n";
+  }
+
   TemporaryFolder folder_;
 };
 

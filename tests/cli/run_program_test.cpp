@@ -55,7 +55,9 @@ TEST_F(RunProgram, StartsAFailedJobAgainAndSaysSo) {
 TEST_F(RunProgram, EachRestartHasLogsOfItsOwn) {
   const auto logs = folder_.path() / "logs";
   const auto result = run({"--max-restarts", "2", "--logs", logs},
-                          "echo rank $RANK attempt $KOLO_RESTART; [ $KOLO_RESTART = 2 ]");
+                          meet() +
+                              "echo rank $RANK attempt $KOLO_RESTART; meet $KOLO_RESTART; "
+                              "[ $KOLO_RESTART = 2 ]");
   EXPECT_EQ(result.exit_code, 0);
   for (const int rank : {0, 1}) {
     for (const int restart : {0, 1, 2}) {
@@ -90,7 +92,8 @@ TEST_F(RunProgram, AKilledRankIsAReasonToStartAgain) {
 
 TEST_F(RunProgram, DoesNotStartAgainWhatEndsOnPurpose) {
   for (const int status : {0, 2, 75}) {
-    const auto text = "[ $RANK = 0 ] && echo once; exit " + fmt::format("{}", status);
+    const auto text = meet() + fmt::format("[ $RANK = 0 ] && echo once; meet {}; sleep .2; exit {}",
+                                           status, status);
     const auto result = run({"--max-restarts", "2"}, text);
     EXPECT_EQ(result.exit_code, status);
     EXPECT_EQ(result.output, "[0] once\n");

@@ -16,17 +16,18 @@ class RunSignals : public RunProgram {
   // Both ranks' programs run `text`, which says that they are ready, and then kolo is signalled.
   ProcessResult signalled(const std::string& text, const std::function<void(pid_t)>& send) {
     const auto ready = [&](const std::string& rank) { return folder_ / ("ready-" + rank); };
-    const auto program = "get_ready() { : > " + ready("$RANK").string() + "; }\n" + text;
+    const auto program = "get_ready() { : > " + ready("$RANK").string() + "; }\n" + meet() + text;
     return run_kolo_and(arguments({"--max-restarts", "3"}, program), [&](pid_t kolo) {
       if (wait_for_file(ready("0")) && wait_for_file(ready("1"))) send(kolo);
     });
   }
 
-  // Ends of its own will some time after the signal, as one does that has a checkpoint to write.
-  // `trap` has to come before get_ready; `wait` is what a shell lets a signal interrupt.
+  // Ends of its own will some time after the signal, as one does that has a checkpoint to write,
+  // and after both were told: some launchers kill the others as soon as one has failed. `trap` has
+  // to come before get_ready; `wait` is what a shell lets a signal interrupt.
   static std::string polite(const std::string& last_words) {
     return "count=0\n"
-           "trap 'count=$((count + 1)); echo told $count; sleep 1; " +
+           "trap 'count=$((count + 1)); echo told $count; meet told; sleep 1; " +
            last_words +
            "' TERM\n"
            "trap 'echo told otherwise' INT USR1 USR2\n"

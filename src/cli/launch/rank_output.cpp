@@ -122,6 +122,30 @@ FileDescriptor open_log(const RankProgram& program) {
   return log;
 }
 
+// A process that outlives this one if a launcher kills it, and then ends the program's group, which
+// the launcher doesn't know. In a session of its own, so that what is meant for this process's
+// group passes it by; as a child it is ended with the other descendants when all goes well.
+void start_keeper(pid_t group) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(system_error_text("cannot make a pipe", errno));
+  const FileDescriptor read_end(ends[0]);  // the other end is open as long as this process is
+  const pid_t keeper = ::fork();
+  if (keeper < 0) throw Error(system_error_text("cannot start a process", errno));
+  if (keeper > 0) return;
+  ::setsid();
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) ::signal(signal, SIG_IGN);
+  // Nothing else may be held open: a launcher waits for the end of what the ranks print.
+  ::dup2(ends[0], STDIN_FILENO);
+  ::close(STDOUT_FILENO);
+  ::close(STDERR_FILENO);
+  ::close_range(STDERR_FILENO + 1, ~0U, 0);
+  char byte = 0;
+  while (::read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR) {
+  }
+  ::kill(-group, SIGKILL);
+  ::_exit(0);
+}
+
 // The program while it runs.
 class Watch {
  public:
@@ -136,6 +160,7 @@ class Watch {
     end_ = FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, process_, 0)));
     if (!end_.is_open()) throw Error(system_error_text("cannot watch a process", errno));
     for (Stream& stream : streams_) stream.close_write_end();
+    start_keeper(process_);
   }
 
   // Its status as waitpid gives it.
