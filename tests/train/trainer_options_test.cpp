@@ -73,10 +73,31 @@ TEST(TrainerOptions, MixupLearnsAndGoesOnToTheSameBits) {
   EXPECT_TRUE(rest.weights().equal(whole.weights));
 }
 
+// Changes a parameter behind the trainer's back.
+class Tamperer final : public Observer {
+ public:
+  Tamperer(Network& network, std::int64_t step) : network_(network), step_(step) {}
+  void on_step(const StepReport& report) override {
+    const torch::NoGradGuard no_gradient;
+    if (report.state.step == step_) network_.parameters()[0].add_(1);
+  }
+
+ private:
+  Network& network_;
+  std::int64_t step_;
+};
+
 TEST(TrainerOptions, ReplicasAreCompared) {
-  const auto checked =
-      train_on(2, {.epochs = 1, .change = [](auto& options) { options.check_replicas_every = 3; }});
-  EXPECT_EQ(checked.record.losses.size(), 7U);
+  const TrainingSetup setup{.epochs = 1,
+                            .change = [](auto& options) { options.check_replicas_every = 3; }};
+  EXPECT_EQ(train_on(2, setup).record.losses.size(), 7U);
+  run_as_threads(2, [&](const Communicator& communicator) {
+    SmallTraining training(communicator, setup);
+    Tamperer tamperer(training.network(), 4);
+    if (communicator.rank() == 1) training.trainer().add_observer(tamperer);
+    EXPECT_THAT(message_of<Error>([&] { (void)training.trainer().run(); }),
+                AllOf(HasSubstr("step 6"), HasSubstr("conv1.weight")));
+  });
 }
 
 // A loss function that is not a number in one step, on one rank.

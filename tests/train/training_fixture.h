@@ -58,6 +58,7 @@ class SmallTraining {
 
   [[nodiscard]] Trainer& trainer() { return trainer_; }
   [[nodiscard]] Loader& validation() { return validation_; }
+  [[nodiscard]] Network& network() { return *network_; }
 
   // All weights, one behind the other.
   [[nodiscard]] torch::Tensor weights() const {

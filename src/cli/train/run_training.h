@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "cli/rank/stop_signal.h"
 #include "cli/train/run_folder.h"
@@ -11,6 +12,10 @@
 #include "kolo/observe/progress.h"
 
 namespace kolo {
+
+// A run of this model leaves the trained script in this file of its folder.
+inline constexpr std::string_view torchscript_model = "torchscript";
+inline constexpr std::string_view torchscript_file = "model.pt";
 
 struct RunOptions {
   bool resume = false;

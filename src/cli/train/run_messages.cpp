@@ -1,0 +1,97 @@
+#include "cli/train/run_messages.h"
+
+#include <sstream>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "kolo/base/file.h"
+#include "kolo/nn/summary.h"
+#include "kolo/observe/format.h"
+
+namespace kolo {
+
+namespace {
+
+std::int64_t count_parameters(const torch::nn::Module& network) {
+  std::int64_t count = 0;
+  for (const auto& parameter : network.parameters()) count += parameter.numel();
+  return count;
+}
+
+constexpr std::size_t most_lines = 40;  // of a summary on the console, unless asked for more
+
+}  // namespace
+
+void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communicator,
+                const Trainer& trainer, const LearningRate& rate) {
+  const auto& config = run.config;
+  const auto capabilities = communicator.capabilities();
+  const auto& topology = communicator.topology();
+  if (!config.description.empty()) log.info("{}", config.description);
+  log.info("{} rank{} on {} node{}, {} thread{} each; {}", topology.size,
+           topology.size == 1 ? "" : "s", topology.nodes, topology.nodes == 1 ? "" : "s",
+           at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s",
+           capabilities.backend == "solo" ? "no communication"
+                                          : "communication by " + capabilities.transport);
+  if (capabilities.backend == "mpi" && !capabilities.asynchronous) {
+    log.warn(
+        "MPI grants the thread level '{}' only, 'serialized' is needed for communication to "
+        "overlap with backward; training "
+        "works, but slower",
+        capabilities.thread_level);
+  }
+  log.info("data {}: {} training and {} validation samples", config.data.name,
+           format_count(run.datasets.training->size()),
+           format_count(run.datasets.validation->size()));
+  log.info("model {}: {} parameters in {} bucket{}", config.model.name,
+           format_count(count_parameters(*run.network)), trainer.plan().buckets.size(),
+           trainer.plan().buckets.size() == 1 ? "" : "s");
+  log.info("optimizer {}, batch {} a rank ({} in all), learning rate {:.4g}{}{}",
+           config.optimizer.name, config.training.batch_size,
+           config.training.batch_size * topology.size, rate.scaled_rate(),
+           rate.warmup_steps() > 0
+               ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))
+               : "",
+           std::holds_alternative<ConstantRate>(rate.schedule())
+               ? ""
+               : fmt::format(", {}", schedule_name(rate.schedule())));
+}
+
+void log_model(RunLog& log, const PreparedRun& run, const RunOptions& options) {
+  const auto summary = summarize(*run.network, run.datasets.training->layout().input_shape);
+  const auto text = to_text(summary);
+  write_file_atomically(run.folder.model(), text);
+  if (summary.layers.size() <= most_lines || options.verbosity > 0) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) log.info("{}", line);
+  } else {
+    log.info("its {} layers are listed in {}, or here with -v", summary.layers.size(),
+             run.folder.model().string());
+  }
+}
+
+void log_stop(RunLog& log, const PreparedRun& run, StopSignal& stop, const TrainState& state) {
+  log.warn(
+      "stopped{} at step {}{}",
+      stop.is_requested() ? fmt::format(" by {}", stop.name()) : " on request", state.step,
+      run.config.checkpoint.enabled ? "; the same command with --resume goes on from there" : "");
+}
+
+void log_summary(RunLog& log, const PreparedRun& run, const RunRecords& records,
+                 const TrainState& state) {
+  const double mean = records.history().mean_epoch_seconds();
+  if (state.best_accuracy >= 0) {
+    const auto top = records.history().best_top_accuracy();
+    log.info("best validation accuracy {:.2f} % (epoch {}){}, mean epoch time {}",
+             100 * state.best_accuracy, state.best_epoch,
+             top ? fmt::format(", best top 5 {:.2f} %", 100 * *top) : "", format_duration(mean));
+  }
+  log.info(
+      "results in {}: history.json, events.out.tfevents.*, checkpoints/, out.log, model.txt, "
+      "config.yaml{}",
+      run.folder.path.string(),
+      run.config.model.name == torchscript_model ? fmt::format(", {}", torchscript_file) : "");
+}
+
+}  // namespace kolo
