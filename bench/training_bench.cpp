@@ -13,6 +13,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include "kolo/base/allocator.h"
 #include "kolo/base/clock.h"
 #include "kolo/nn/models.h"
 #include "kolo/parallel/arena_optimizer.h"
@@ -115,6 +116,7 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   program.add_flag("--json", options.json, "Print one JSON object");
   CLI11_PARSE(program, argc, argv);
+  keep_freed_memory();  // as kolo train does
   const auto communicator = initialize();
   const auto result = measure(communicator, options);
   if (communicator.rank() != 0) return 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kolo/base/checked.h"
+#include "nn/kernels/plain_kernels.h"
 #include "nn/operator_recorder.h"
 
 namespace kolo {
@@ -50,6 +51,7 @@ ModelSummary summarize(Network& network, std::span<const std::int64_t> input_sha
   ModelSummary summary;
   {
     const EvaluationMode evaluation(network);
+    const PlainKernels plain;
     const torch::Tensor input = sample_of_zeros(network, input_shape);
     OperatorRecorder recorder(network);
     (void)network.forward(input);

@@ -5,12 +5,12 @@
 #include "cli/commands.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/launch/launch_ranks.h"
-#include "cli/rank/allocator.h"
 #include "cli/rank/rank_guard.h"
 #include "cli/rank/rank_setup.h"
 #include "cli/terminal.h"
 #include "cli/train/run_training.h"
 #include "cli/train/training_restarts.h"
+#include "kolo/base/allocator.h"
 #include "kolo/base/error.h"
 #include "kolo/config/factories.h"
 

@@ -27,7 +27,7 @@ class Cnn final : public Network {
   }
 
  private:
-  torch::nn::Conv2d add(const char* name, std::int64_t inputs, std::int64_t outputs) {
+  Convolution2d add(const char* name, std::int64_t inputs, std::int64_t outputs) {
     const auto convolution = padded_convolution({inputs, outputs, 3});
     glorot_uniform(convolution->weight);
     return register_module(name, convolution);
@@ -38,7 +38,7 @@ class Cnn final : public Network {
         64, checked_multiply(options.input_shape[1] / 8, options.input_shape[2] / 8));
   }
 
-  torch::nn::Conv2d convolution1_, convolution2_, convolution3_;
+  Convolution2d convolution1_, convolution2_, convolution3_;
   torch::nn::Linear hidden_;
   torch::nn::Dropout dropout_;
   torch::nn::Linear output_;

@@ -4,11 +4,11 @@
 
 namespace kolo {
 
-torch::nn::Conv2d padded_convolution(const ConvolutionShape& shape) {
-  torch::nn::Conv2d convolution(torch::nn::Conv2dOptions(shape.inputs, shape.outputs, shape.kernel)
-                                    .stride(shape.stride)
-                                    .padding(shape.kernel / 2)
-                                    .bias(shape.bias));
+Convolution2d padded_convolution(const ConvolutionShape& shape) {
+  Convolution2d convolution(torch::nn::Conv2dOptions(shape.inputs, shape.outputs, shape.kernel)
+                                .stride(shape.stride)
+                                .padding(shape.kernel / 2)
+                                .bias(shape.bias));
   if (shape.bias) torch::nn::init::zeros_(convolution->bias);
   return convolution;
 }

@@ -4,6 +4,8 @@
 
 #include <torch/torch.h>
 
+#include "kolo/nn/convolution.h"
+
 // Layers with the initialisation that the networks of the Keras tutorials have.
 namespace kolo {
 
@@ -17,7 +19,7 @@ struct ConvolutionShape {
 
 // A convolution padded by kernel / 2 on every side, its bias zero, its weights not yet initialised.
 // With an odd kernel and stride 1 that is Keras's padding 'same'.
-[[nodiscard]] torch::nn::Conv2d padded_convolution(const ConvolutionShape& shape);
+[[nodiscard]] Convolution2d padded_convolution(const ConvolutionShape& shape);
 
 // A fully connected layer: glorot_uniform weights, zero bias.
 [[nodiscard]] torch::nn::Linear dense(std::int64_t inputs, std::int64_t outputs);

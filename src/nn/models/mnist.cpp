@@ -1,6 +1,7 @@
 #include "nn/models/mnist.h"
 
 #include "kolo/base/checked.h"
+#include "kolo/nn/convolution.h"
 #include "nn/models/image_input.h"
 
 namespace kolo {
@@ -18,9 +19,9 @@ std::int64_t flattened(const ModelOptions& options, std::int64_t channels, Reduc
 class MnistNet final : public Network {
  public:
   explicit MnistNet(const ModelOptions& options)
-      : conv1_(register_module("conv1",
-                               torch::nn::Conv2d(channels_of(options, "mnist_net", 16), 10, 5))),
-        conv2_(register_module("conv2", torch::nn::Conv2d(10, 20, 5))),
+      : conv1_(
+            register_module("conv1", Convolution2d(channels_of(options, "mnist_net", 16), 10, 5))),
+        conv2_(register_module("conv2", Convolution2d(10, 20, 5))),
         conv2_drop_(
             register_module("conv2_drop", torch::nn::Dropout2d(options.dropout.value_or(0.5)))),
         fc1_(register_module("fc1", torch::nn::Linear(flattened(options, 20, reduced), 50))),
@@ -37,7 +38,7 @@ class MnistNet final : public Network {
  private:
   static std::int64_t reduced(std::int64_t length) { return ((length - 4) / 2 - 4) / 2; }
 
-  torch::nn::Conv2d conv1_, conv2_;
+  Convolution2d conv1_, conv2_;
   torch::nn::Dropout2d conv2_drop_;
   torch::nn::Linear fc1_;
   torch::nn::Dropout fc1_drop_;
@@ -47,9 +48,9 @@ class MnistNet final : public Network {
 class MnistCnn final : public Network {
  public:
   explicit MnistCnn(const ModelOptions& options)
-      : conv1_(register_module("conv1",
-                               torch::nn::Conv2d(channels_of(options, "mnist_cnn", 6), 32, 3))),
-        conv2_(register_module("conv2", torch::nn::Conv2d(32, 64, 3))),
+      : conv1_(
+            register_module("conv1", Convolution2d(channels_of(options, "mnist_cnn", 6), 32, 3))),
+        conv2_(register_module("conv2", Convolution2d(32, 64, 3))),
         conv2_drop_(
             register_module("conv2_drop", torch::nn::Dropout(options.dropout.value_or(0.25)))),
         fc1_(register_module("fc1", torch::nn::Linear(flattened(options, 64, reduced), 128))),
@@ -66,7 +67,7 @@ class MnistCnn final : public Network {
  private:
   static std::int64_t reduced(std::int64_t length) { return (length - 4) / 2; }
 
-  torch::nn::Conv2d conv1_, conv2_;
+  Convolution2d conv1_, conv2_;
   torch::nn::Dropout conv2_drop_;
   torch::nn::Linear fc1_;
   torch::nn::Dropout fc1_drop_;

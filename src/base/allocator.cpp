@@ -1,4 +1,4 @@
-#include "cli/rank/allocator.h"
+#include "kolo/base/allocator.h"
 
 #include <climits>
 

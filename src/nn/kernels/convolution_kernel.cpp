@@ -1,0 +1,35 @@
+#include "nn/kernels/convolution_kernel.h"
+
+#include <algorithm>
+
+#include "kolo/base/checked.h"
+
+namespace kolo {
+
+std::vector<std::int64_t> ConvolutionGeometry::output_size() const {
+  std::vector<std::int64_t> result;
+  for (std::size_t i = 0; i < size.size(); ++i)
+    result.push_back((size[i] + 2 * padding[i] - kernel[i]) / stride[i] + 1);
+  return result;
+}
+
+namespace {
+
+// From measurements with 3x3 kernels (docs/performance.md): products by position pay where there
+// are few positions and the matrices are large enough for them.
+bool has_few_positions(const ConvolutionGeometry& geometry) {
+  constexpr std::int64_t most_positions = 16, least_channels = 128, least_batch = 8;
+  return checked_product<std::int64_t>(geometry.size) <= most_positions &&
+         checked_product<std::int64_t>(geometry.kernel) > 1 &&
+         std::min(geometry.inputs, geometry.outputs) >= least_channels &&
+         geometry.batch >= least_batch;
+}
+
+}  // namespace
+
+std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeometry& geometry) {
+  if (has_few_positions(geometry)) return make_position_convolution(geometry);
+  return make_direct_convolution(geometry);
+}
+
+}  // namespace kolo

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <torch/torch.h>
+
+namespace kolo {
+
+// The lengths that a convolution works on; one entry a spatial dimension (1 to 3).
+struct ConvolutionGeometry {
+  std::int64_t batch = 0;
+  std::int64_t inputs = 0;  // channels
+  std::int64_t outputs = 0;
+  std::vector<std::int64_t> size;  // of the input
+  std::vector<std::int64_t> kernel, stride, padding;
+  bool bias = true;
+
+  [[nodiscard]] std::vector<std::int64_t> output_size() const;
+
+  bool operator==(const ConvolutionGeometry&) const = default;
+};
+
+// One convolution, float32 on CPUs, for one geometry and number of threads. Inputs and outputs are
+// dense in channels-last order, [batch, spatial ..., channels] in memory; weights and their
+// gradients in LibTorch's, [outputs, inputs, kernel ...]. Outputs are overwritten. One call at a
+// time.
+class ConvolutionKernel {
+ public:
+  ConvolutionKernel() = default;
+  ConvolutionKernel(const ConvolutionKernel&) = delete;
+  ConvolutionKernel& operator=(const ConvolutionKernel&) = delete;
+  virtual ~ConvolutionKernel() = default;
+
+  // The bias may be undefined, if the geometry has none.
+  virtual void forward(const torch::Tensor& input, const torch::Tensor& weight,
+                       const torch::Tensor& bias, const torch::Tensor& output) = 0;
+  virtual void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
+                              const torch::Tensor& input_gradient) = 0;
+  virtual void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
+                               const torch::Tensor& weight_gradient,
+                               const torch::Tensor& bias_gradient) = 0;
+};
+
+// The fastest there is, or null where that is LibTorch's own.
+[[nodiscard]] std::unique_ptr<ConvolutionKernel> make_convolution_kernel(
+    const ConvolutionGeometry& geometry);
+
+// The kernels, one by one, for make_convolution_kernel and for tests.
+[[nodiscard]] std::unique_ptr<ConvolutionKernel> make_direct_convolution(
+    const ConvolutionGeometry& geometry);  // null where oneDNN has nothing vectorised
+[[nodiscard]] std::unique_ptr<ConvolutionKernel> make_position_convolution(
+    const ConvolutionGeometry& geometry);
+
+}  // namespace kolo

@@ -1,0 +1,155 @@
+#include <array>
+#include <optional>
+#include <string_view>
+
+#include "kolo/base/checked.h"
+#include "nn/kernels/convolution_kernel.h"
+#include "nn/kernels/onednn.h"
+
+namespace kolo {
+
+namespace {
+
+using dnnl::memory;
+using Tag = memory::format_tag;
+
+constexpr auto real = memory::data_type::f32;
+
+Tag channels_last(std::size_t dimensions) {
+  return std::array{Tag::nwc, Tag::nhwc, Tag::ndhwc}[dimensions - 1];
+}
+
+Tag plain_weight(std::size_t dimensions) {
+  return std::array{Tag::oiw, Tag::oihw, Tag::oidhw}[dimensions - 1];
+}
+
+memory::dims with_lengths(std::int64_t first, std::int64_t second,
+                          const std::vector<std::int64_t>& rest) {
+  memory::dims lengths = {first, second};
+  lengths.insert(lengths.end(), rest.begin(), rest.end());
+  return lengths;
+}
+
+onednn::ConvolutionArguments arguments_of(const ConvolutionGeometry& geometry) {
+  const auto tag = channels_last(geometry.size.size());
+  const auto bias = geometry.bias ? memory::desc({geometry.outputs}, real, Tag::x) : memory::desc();
+  return {memory::desc(with_lengths(geometry.batch, geometry.inputs, geometry.size), real, tag),
+          memory::desc(with_lengths(geometry.outputs, geometry.inputs, geometry.kernel), real,
+                       Tag::any),
+          bias,
+          memory::desc(with_lengths(geometry.batch, geometry.outputs, geometry.output_size()), real,
+                       tag),
+          geometry.stride,
+          geometry.padding};
+}
+
+template <typename Description>
+bool is_reference(const Description& description) {
+  return std::string_view(description.impl_info_str()).starts_with("ref");
+}
+
+// oneDNN's primitives, with the weight in the layout that each prefers.
+class DirectConvolution final : public ConvolutionKernel {
+ public:
+  explicit DirectConvolution(const ConvolutionGeometry& geometry)
+      : arguments_(arguments_of(geometry)),
+        plain_weight_(with_lengths(geometry.outputs, geometry.inputs, geometry.kernel), real,
+                      plain_weight(geometry.size.size())),
+        forward_(onednn::forward_of(engine_, arguments_)),
+        backward_input_(onednn::backward_input_of(engine_, arguments_, forward_)),
+        backward_weight_(onednn::backward_weight_of(engine_, arguments_, forward_)) {}
+
+  [[nodiscard]] bool is_vectorised() const {
+    return !is_reference(forward_) && !is_reference(backward_input_) &&
+           !is_reference(backward_weight_);
+  }
+
+  void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
+               const torch::Tensor& output) override {
+    if (!run_forward_) run_forward_ = dnnl::convolution_forward(forward_);
+    run_forward_.execute(stream_, {{DNNL_ARG_SRC, view(arguments_.input, input)},
+                                   {DNNL_ARG_WEIGHTS, packed(weight, forward_.weights_desc())},
+                                   {DNNL_ARG_BIAS, view(arguments_.bias, bias)},
+                                   {DNNL_ARG_DST, view(arguments_.output, output)}});
+    stream_.wait();
+  }
+
+  void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
+                      const torch::Tensor& input_gradient) override {
+    if (!run_backward_input_)
+      run_backward_input_ = dnnl::convolution_backward_data(backward_input_);
+    run_backward_input_.execute(stream_,
+                                {{DNNL_ARG_DIFF_DST, view(arguments_.output, output_gradient)},
+                                 {DNNL_ARG_WEIGHTS, packed(weight, backward_input_.weights_desc())},
+                                 {DNNL_ARG_DIFF_SRC, view(arguments_.input, input_gradient)}});
+    stream_.wait();
+  }
+
+  void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
+                       const torch::Tensor& weight_gradient,
+                       const torch::Tensor& bias_gradient) override {
+    if (!run_backward_weight_)
+      run_backward_weight_ = dnnl::convolution_backward_weights(backward_weight_);
+    const auto preferred = backward_weight_.diff_weights_desc();
+    const bool is_plain = preferred == plain_weight_;
+    auto result = is_plain ? view(plain_weight_, weight_gradient) : room_for(preferred);
+    run_backward_weight_.execute(stream_,
+                                 {{DNNL_ARG_SRC, view(arguments_.input, input)},
+                                  {DNNL_ARG_DIFF_DST, view(arguments_.output, output_gradient)},
+                                  {DNNL_ARG_DIFF_WEIGHTS, result},
+                                  {DNNL_ARG_DIFF_BIAS, view(arguments_.bias, bias_gradient)}});
+    if (!is_plain) reorder(result, view(plain_weight_, weight_gradient));
+    stream_.wait();
+  }
+
+ private:
+  [[nodiscard]] memory view(const memory::desc& layout, const torch::Tensor& tensor) const {
+    if (!tensor.defined()) return {};
+    return {layout, engine_, tensor.data_ptr()};
+  }
+
+  // The weight in this layout.
+  [[nodiscard]] memory packed(const torch::Tensor& weight, const memory::desc& layout) {
+    auto plain = view(plain_weight_, weight);
+    if (layout == plain_weight_) return plain;
+    auto result = room_for(layout);
+    reorder(plain, result);
+    return result;
+  }
+
+  // One piece of memory for all weights in other layouts: none is needed for longer than a call.
+  [[nodiscard]] memory room_for(const memory::desc& layout) {
+    const auto bytes = narrow<std::int64_t>(layout.get_size());
+    if (!room_.defined() || room_.numel() < bytes) room_ = torch::empty({bytes}, torch::kByte);
+    return {layout, engine_, room_.data_ptr()};
+  }
+
+  void reorder(memory from, memory to) { dnnl::reorder(from, to).execute(stream_, from, to); }
+
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+  onednn::ConvolutionArguments arguments_;
+  memory::desc plain_weight_;
+  onednn::Forward::primitive_desc forward_;
+  onednn::BackwardInput::primitive_desc backward_input_;
+  onednn::BackwardWeight::primitive_desc backward_weight_;
+  onednn::Forward run_forward_;
+  onednn::BackwardInput run_backward_input_;
+  onednn::BackwardWeight run_backward_weight_;
+  torch::Tensor room_;
+};
+
+}  // namespace
+
+std::unique_ptr<ConvolutionKernel> make_direct_convolution(const ConvolutionGeometry& geometry) {
+  try {
+    auto kernel = std::make_unique<DirectConvolution>(geometry);
+    if (!kernel->is_vectorised()) return nullptr;
+    return kernel;
+  } catch (const dnnl::error& error) {
+    if (error.status == dnnl_unimplemented) return nullptr;
+    throw Error(fmt::format("nn: oneDNN: a convolution: {}", error.what()));
+  }
+}
+
+}  // namespace kolo

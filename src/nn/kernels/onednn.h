@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "kolo/base/error.h"
+
+// What differs between oneDNN 2 and 3 (which has no operation descriptors), and its errors.
+namespace kolo::onednn {
+
+// oneDNN's exceptions as kolo's.
+template <typename Function>
+decltype(auto) checked(const char* what, Function&& function) {
+  try {
+    return std::forward<Function>(function)();
+  } catch (const dnnl::error& error) {
+    throw Error(fmt::format("nn: oneDNN: {}: {} (status {})", what, error.what(),
+                            static_cast<int>(error.status)));
+  }
+}
+
+struct ConvolutionArguments {
+  dnnl::memory::desc input, weight, bias, output;  // a bias of size zero is none
+  dnnl::memory::dims stride, padding;
+};
+
+using Forward = dnnl::convolution_forward;
+using BackwardInput = dnnl::convolution_backward_data;
+using BackwardWeight = dnnl::convolution_backward_weights;
+
+inline constexpr auto direct = dnnl::algorithm::convolution_direct;
+inline constexpr auto in_training = dnnl::prop_kind::forward_training;
+
+#if DNNL_VERSION_MAJOR >= 3
+
+inline Forward::primitive_desc forward_of(const dnnl::engine& engine,
+                                          const ConvolutionArguments& a) {
+  return {engine, in_training, direct,   a.input,   a.weight,
+          a.bias, a.output,    a.stride, a.padding, a.padding};
+}
+inline BackwardInput::primitive_desc backward_input_of(const dnnl::engine& engine,
+                                                       const ConvolutionArguments& a,
+                                                       const Forward::primitive_desc& forward) {
+  return {engine, direct, a.input, a.weight, a.output, a.stride, a.padding, a.padding, forward};
+}
+inline BackwardWeight::primitive_desc backward_weight_of(const dnnl::engine& engine,
+                                                         const ConvolutionArguments& a,
+                                                         const Forward::primitive_desc& forward) {
+  return {engine,   direct,   a.input,   a.weight,  a.bias,
+          a.output, a.stride, a.padding, a.padding, forward};
+}
+
+#else
+
+inline Forward::primitive_desc forward_of(const dnnl::engine& engine,
+                                          const ConvolutionArguments& a) {
+  return {Forward::desc(in_training, direct, a.input, a.weight, a.bias, a.output, a.stride,
+                        a.padding, a.padding),
+          engine};
+}
+inline BackwardInput::primitive_desc backward_input_of(const dnnl::engine& engine,
+                                                       const ConvolutionArguments& a,
+                                                       const Forward::primitive_desc& forward) {
+  return {BackwardInput::desc(direct, a.input, a.weight, a.output, a.stride, a.padding, a.padding),
+          engine, forward};
+}
+inline BackwardWeight::primitive_desc backward_weight_of(const dnnl::engine& engine,
+                                                         const ConvolutionArguments& a,
+                                                         const Forward::primitive_desc& forward) {
+  return {BackwardWeight::desc(direct, a.input, a.weight, a.bias, a.output, a.stride, a.padding,
+                               a.padding),
+          engine, forward};
+}
+
+#endif
+
+}  // namespace kolo::onednn
