@@ -2,6 +2,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/nn/initialization.h"
+#include "nn/kernels/max_pool_relu.h"
 #include "nn/models/image_input.h"
 #include "nn/models/layers.h"
 
@@ -20,9 +21,9 @@ class Cnn final : public Network {
         output_(register_module("output", dense(128, options.classes))) {}
 
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
-    torch::Tensor x = torch::max_pool2d(convolution1_(input).relu_(), 2);
-    x = torch::max_pool2d(convolution2_(x).relu_(), 2);
-    x = torch::max_pool2d(convolution3_(x).relu_(), 2);
+    torch::Tensor x = max_pool_relu(convolution1_(input));
+    x = max_pool_relu(convolution2_(x));
+    x = max_pool_relu(convolution3_(x));
     return output_(dropout_(hidden_(x.flatten(1)).relu_()));
   }
 

@@ -2,6 +2,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/nn/convolution.h"
+#include "nn/kernels/max_pool_relu.h"
 #include "nn/models/image_input.h"
 
 namespace kolo {
@@ -29,8 +30,10 @@ class MnistNet final : public Network {
         fc2_(register_module("fc2", torch::nn::Linear(50, options.classes))) {}
 
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
-    torch::Tensor x = torch::relu(torch::max_pool2d(conv1_(input), 2));
-    x = torch::relu(torch::max_pool2d(conv2_drop_(conv2_(x)), 2));
+    torch::Tensor x = max_pool_relu(conv1_(input));
+    // As before the pooling, where there are four times the values: a scale of 0 or more for whole
+    // channels commutes with maxima.
+    x = conv2_drop_(max_pool_relu(conv2_(x)));
     x = fc1_drop_(torch::relu(fc1_(x.flatten(1))));
     return fc2_(x);
   }
@@ -59,7 +62,7 @@ class MnistCnn final : public Network {
 
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
     torch::Tensor x = torch::relu(conv1_(input));
-    x = conv2_drop_(torch::max_pool2d(torch::relu(conv2_(x)), 2));
+    x = conv2_drop_(max_pool_relu(conv2_(x)));
     x = fc1_drop_(torch::relu(fc1_(x.flatten(1))));
     return fc2_(x);
   }
