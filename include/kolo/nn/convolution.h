@@ -17,7 +17,7 @@ class ConvolutionKernels;
 // processors for which oneDNN has nothing vectorised. There are no second derivatives otherwise.
 //
 // Threads: like any module, one forward at a time. Cost: besides what torch::nn::Conv2d needs, a
-// copy of the weight in oneDNN's layout for each of the last few shapes of input.
+// copy of the weight in another layout during a pass.
 class Convolution2dImpl : public torch::nn::Conv2dImpl {
  public:
   explicit Convolution2dImpl(const torch::nn::Conv2dOptions& options_);

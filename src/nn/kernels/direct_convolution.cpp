@@ -67,8 +67,9 @@ class DirectConvolution final : public ConvolutionKernel {
   void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
                const torch::Tensor& output) override {
     if (!run_forward_) run_forward_ = dnnl::convolution_forward(forward_);
+    const auto weights = packed(weight, forward_.weights_desc());
     run_forward_.execute(stream_, {{DNNL_ARG_SRC, view(arguments_.input, input)},
-                                   {DNNL_ARG_WEIGHTS, packed(weight, forward_.weights_desc())},
+                                   {DNNL_ARG_WEIGHTS, weights.values},
                                    {DNNL_ARG_BIAS, view(arguments_.bias, bias)},
                                    {DNNL_ARG_DST, view(arguments_.output, output)}});
     stream_.wait();
@@ -78,9 +79,10 @@ class DirectConvolution final : public ConvolutionKernel {
                       const torch::Tensor& input_gradient) override {
     if (!run_backward_input_)
       run_backward_input_ = dnnl::convolution_backward_data(backward_input_);
+    const auto weights = packed(weight, backward_input_.weights_desc());
     run_backward_input_.execute(stream_,
                                 {{DNNL_ARG_DIFF_DST, view(arguments_.output, output_gradient)},
-                                 {DNNL_ARG_WEIGHTS, packed(weight, backward_input_.weights_desc())},
+                                 {DNNL_ARG_WEIGHTS, weights.values},
                                  {DNNL_ARG_DIFF_SRC, view(arguments_.input, input_gradient)}});
     stream_.wait();
   }
@@ -92,13 +94,14 @@ class DirectConvolution final : public ConvolutionKernel {
       run_backward_weight_ = dnnl::convolution_backward_weights(backward_weight_);
     const auto preferred = backward_weight_.diff_weights_desc();
     const bool is_plain = preferred == plain_weight_;
-    auto result = is_plain ? view(plain_weight_, weight_gradient) : room_for(preferred);
+    const auto plain = view(plain_weight_, weight_gradient);
+    const auto result = is_plain ? Packed{weight_gradient, plain} : room_for(preferred);
     run_backward_weight_.execute(stream_,
                                  {{DNNL_ARG_SRC, view(arguments_.input, input)},
                                   {DNNL_ARG_DIFF_DST, view(arguments_.output, output_gradient)},
-                                  {DNNL_ARG_DIFF_WEIGHTS, result},
+                                  {DNNL_ARG_DIFF_WEIGHTS, result.values},
                                   {DNNL_ARG_DIFF_BIAS, view(arguments_.bias, bias_gradient)}});
-    if (!is_plain) reorder(result, view(plain_weight_, weight_gradient));
+    if (!is_plain) reorder(result.values, plain);
     stream_.wait();
   }
 
@@ -108,20 +111,23 @@ class DirectConvolution final : public ConvolutionKernel {
     return {layout, engine_, tensor.data_ptr()};
   }
 
-  // The weight in this layout.
-  [[nodiscard]] memory packed(const torch::Tensor& weight, const memory::desc& layout) {
-    auto plain = view(plain_weight_, weight);
-    if (layout == plain_weight_) return plain;
-    auto result = room_for(layout);
-    reorder(plain, result);
-    return result;
+  // Values in a layout of oneDNN's, in memory of their own or of the tensor they came from.
+  struct Packed {
+    torch::Tensor room;
+    memory values;
+  };
+
+  [[nodiscard]] Packed room_for(const memory::desc& layout) const {
+    const auto room = torch::empty({narrow<std::int64_t>(layout.get_size())}, torch::kByte);
+    return {room, view(layout, room)};
   }
 
-  // One piece of memory for all weights in other layouts: none is needed for longer than a call.
-  [[nodiscard]] memory room_for(const memory::desc& layout) {
-    const auto bytes = narrow<std::int64_t>(layout.get_size());
-    if (!room_.defined() || room_.numel() < bytes) room_ = torch::empty({bytes}, torch::kByte);
-    return {layout, engine_, room_.data_ptr()};
+  [[nodiscard]] Packed packed(const torch::Tensor& weight, const memory::desc& layout) {
+    auto plain = view(plain_weight_, weight);
+    if (layout == plain_weight_) return {weight, plain};
+    auto result = room_for(layout);
+    reorder(plain, result.values);
+    return result;
   }
 
   void reorder(memory from, memory to) { dnnl::reorder(from, to).execute(stream_, from, to); }
@@ -136,7 +142,6 @@ class DirectConvolution final : public ConvolutionKernel {
   onednn::Forward run_forward_;
   onednn::BackwardInput run_backward_input_;
   onednn::BackwardWeight run_backward_weight_;
-  torch::Tensor room_;
 };
 
 }  // namespace

@@ -37,7 +37,7 @@ inline void pool_lanes(const float* top, const float* bottom, std::int64_t chann
   const float* const others[] = {top + channels, bottom, bottom + channels};
   for (std::int32_t i = 0; i < 3; ++i) {
     load(value, others[i]);
-    const Numbers wins = ~(value <= best);  // a NaN as well
+    const Numbers wins = (value > best) | (value != value);
     best = wins ? value : best;
     winner = wins ? Numbers{} + (i + 1) : winner;
   }

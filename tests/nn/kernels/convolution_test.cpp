@@ -1,0 +1,259 @@
+// Every kernel against LibTorch's convolution in float64, over random geometries.
+#include <random>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "kolo/base/error.h"
+#include "kolo/nn/convolution.h"
+#include "nn/kernels/convolution_kernel.h"
+#include "nn/kernels/plain_kernels.h"
+
+namespace kolo {
+namespace {
+
+using torch::Tensor;
+
+// Relative to the largest value: sums of a few hundred products in float32.
+void expect_close(const Tensor& value, const Tensor& reference, const char* what) {
+  ASSERT_EQ(value.sizes(), reference.sizes()) << what;
+  const double scale = 1e-3 + reference.abs().max().item<double>();
+  EXPECT_LT((value.to(torch::kDouble) - reference).abs().max().item<double>(), 1e-5 * scale)
+      << what;
+}
+
+struct Values {
+  Tensor output, of_input, of_weight, of_bias;
+};
+
+// Inputs, weights and gradients for a geometry, and what LibTorch makes of them.
+struct Problem {
+  ConvolutionGeometry geometry;
+  Tensor input, weight, bias, gradient;  // float64
+
+  explicit Problem(ConvolutionGeometry of) : geometry(std::move(of)) {
+    input = torch::randn(lengths(geometry.batch, geometry.inputs, geometry.size), torch::kDouble);
+    weight =
+        torch::randn(lengths(geometry.outputs, geometry.inputs, geometry.kernel), torch::kDouble);
+    if (geometry.bias) bias = torch::randn({geometry.outputs}, torch::kDouble);
+    gradient = torch::randn(lengths(geometry.batch, geometry.outputs, geometry.output_size()),
+                            torch::kDouble);
+  }
+
+  static std::vector<std::int64_t> lengths(std::int64_t first, std::int64_t second,
+                                           const std::vector<std::int64_t>& rest) {
+    std::vector<std::int64_t> all = {first, second};
+    all.insert(all.end(), rest.begin(), rest.end());
+    return all;
+  }
+
+  [[nodiscard]] Values reference() const {
+    const auto x = input.clone().requires_grad_(), w = weight.clone().requires_grad_();
+    const auto b = bias.defined() ? bias.clone().requires_grad_() : Tensor();
+    const std::vector<std::int64_t> one(geometry.size.size(), 1), zero(geometry.size.size(), 0);
+    const auto y =
+        torch::convolution(x, w, b, geometry.stride, geometry.padding, one, false, zero, 1);
+    y.backward(gradient);
+    return {y.detach(), x.grad(), w.grad(), b.defined() ? b.grad() : Tensor()};
+  }
+
+  // [N, C, ...] in channels-last order, or back: a kernel knows only memory.
+  static Tensor channels_last(const Tensor& tensor) {
+    return tensor.movedim(1, -1).contiguous().to(torch::kFloat);
+  }
+  static Tensor channels_first(const Tensor& tensor) { return tensor.movedim(-1, 1); }
+
+  [[nodiscard]] Values by(ConvolutionKernel& kernel) const {
+    const auto x = channels_last(input), g = channels_last(gradient);
+    const auto w = weight.to(torch::kFloat);
+    const auto b = bias.defined() ? bias.to(torch::kFloat) : Tensor();
+    // Filled with what must not be left.
+    const auto y = torch::full_like(g, NAN), of_x = torch::full_like(x, NAN);
+    const auto of_w = torch::full_like(w, NAN);
+    const auto of_b = b.defined() ? torch::full_like(b, NAN) : Tensor();
+    kernel.forward(x, w, b, y);
+    kernel.backward_input(g, w, of_x);
+    kernel.backward_weight(x, g, of_w, of_b);
+    return {channels_first(y), channels_first(of_x), of_w, of_b};
+  }
+};
+
+void expect_close(const Values& values, const Values& reference) {
+  expect_close(values.output, reference.output, "output");
+  expect_close(values.of_input, reference.of_input, "gradient of the input");
+  expect_close(values.of_weight, reference.of_weight, "gradient of the weight");
+  ASSERT_EQ(values.of_bias.defined(), reference.of_bias.defined());
+  if (values.of_bias.defined()) expect_close(values.of_bias, reference.of_bias, "of the bias");
+}
+
+ConvolutionGeometry random_geometry(std::mt19937& random, std::size_t dimensions) {
+  const auto up_to = [&](std::int64_t first, std::int64_t last) {
+    return std::uniform_int_distribution<std::int64_t>(first, last)(random);
+  };
+  ConvolutionGeometry geometry{.batch = up_to(1, 9),
+                               .inputs = up_to(1, 40),
+                               .outputs = up_to(1, 40),
+                               .bias = up_to(0, 1) == 1};
+  for (std::size_t i = 0; i < dimensions; ++i) {
+    geometry.kernel.push_back(up_to(1, 4));
+    geometry.stride.push_back(up_to(1, 3));
+    geometry.padding.push_back(up_to(0, geometry.kernel.back() - 1));
+    const auto least = std::max<std::int64_t>(1, geometry.kernel.back() - 2 * geometry.padding[i]);
+    geometry.size.push_back(up_to(least, least + (dimensions == 3 ? 3 : 7)));
+  }
+  return geometry;
+}
+
+std::string text_of(const ConvolutionGeometry& geometry) {
+  std::ostringstream text;
+  text << "batch " << geometry.batch << ", channels " << geometry.inputs << " to "
+       << geometry.outputs << ", size " << geometry.size << ", kernel " << geometry.kernel
+       << ", stride " << geometry.stride << ", padding " << geometry.padding << ", bias "
+       << geometry.bias;
+  return text.str();
+}
+
+using MakeKernel = std::unique_ptr<ConvolutionKernel> (*)(const ConvolutionGeometry&);
+
+struct KernelCase {
+  const char* name;
+  MakeKernel make;
+};
+
+class ConvolutionKernelTest
+    : public testing::TestWithParam<std::tuple<KernelCase, std::size_t, int>> {
+ protected:
+  void SetUp() override {
+    threads_ = at::get_num_threads();
+    at::set_num_threads(std::get<2>(GetParam()));
+    torch::manual_seed(1);
+  }
+  void TearDown() override { at::set_num_threads(threads_); }
+
+ private:
+  int threads_ = 1;
+};
+
+TEST_P(ConvolutionKernelTest, EqualsLibTorchs) {
+  const auto& [kernel_case, dimensions, threads] = GetParam();
+  std::mt19937 random(static_cast<unsigned>(7 * dimensions) + static_cast<unsigned>(threads));
+  for (int round = 0; round < 25; ++round) {
+    const auto geometry = random_geometry(random, dimensions);
+    SCOPED_TRACE(text_of(geometry));
+    const Problem problem(geometry);
+    const auto kernel = kernel_case.make(geometry);
+    if (!kernel) continue;  // nothing vectorised: LibTorch's is taken
+    expect_close(problem.by(*kernel), problem.reference());
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, ConvolutionKernelTest,
+    testing::Combine(testing::Values(KernelCase{"direct", make_direct_convolution},
+                                     KernelCase{"by_position", make_position_convolution}),
+                     testing::Values<std::size_t>(1, 2, 3), testing::Values(1, 2)),
+    [](const auto& each) {
+      return fmt::format("{}_{}d_{}_threads", std::get<0>(each.param).name, std::get<1>(each.param),
+                         std::get<2>(each.param));
+    });
+
+// Steps of a layer as a network makes them, beside torch::nn::Conv2d of the same weights.
+struct Layers {
+  Convolution2d ours;
+  torch::nn::Conv2d plain;
+
+  explicit Layers(const torch::nn::Conv2dOptions& options) : ours(options), plain(options) {
+    const torch::NoGradGuard no_gradient;
+    for (const auto& item : plain->named_parameters())
+      item.value().copy_(ours->named_parameters()[item.key()]);
+  }
+
+  void expect_alike(const Tensor& given) {
+    const auto x = given.detach().clone().requires_grad_();
+    const auto x_plain = given.detach().clone().requires_grad_();
+    ours->zero_grad();
+    plain->zero_grad();
+    const auto y = ours(x), y_plain = plain(x_plain);
+    ASSERT_TRUE(y.allclose(y_plain, 1e-5, 1e-5));
+    if (y.numel() == 0) return;
+    y.square().sum().backward();
+    y_plain.square().sum().backward();
+    EXPECT_TRUE(x.grad().allclose(x_plain.grad(), 1e-4, 1e-4));
+    for (const auto& item : plain->named_parameters())
+      EXPECT_TRUE(
+          ours->named_parameters()[item.key()].grad().allclose(item.value().grad(), 1e-4, 1e-3))
+          << item.key();
+  }
+};
+
+using Options = torch::nn::Conv2dOptions;
+
+TEST(Convolution2d, IsTorchsForWholeAndLastBatchesInAnyLayout) {
+  torch::manual_seed(2);
+  Layers layers(Options(3, 8, 3).stride(2).padding(1));
+  for (const std::int64_t batch : {4, 4, 1, 3, 2, 5, 4}) {
+    layers.expect_alike(torch::randn({batch, 3, 9, 7}));
+    layers.expect_alike(torch::randn({batch, 3, 9, 7}).contiguous(at::MemoryFormat::ChannelsLast));
+    layers.expect_alike(torch::randn({batch, 9, 3, 7}).transpose(1, 2));
+  }
+}
+
+TEST(Convolution2d, IsTorchsWhereThereAreFewPositions) {
+  torch::manual_seed(3);
+  Layers layers(Options(128, 128, 3).padding(1).bias(false));
+  layers.expect_alike(torch::randn({8, 128, 2, 2}) / 8);
+  layers.expect_alike(torch::randn({8, 128, 1, 3}) / 8);
+}
+
+TEST(Convolution2d, LeavesTheRestToTorch) {
+  torch::manual_seed(4);
+  const auto x = torch::randn({2, 4, 8, 8});
+  Layers(Options(4, 6, 3).groups(2)).expect_alike(x);
+  Layers(Options(4, 6, 3).dilation(2)).expect_alike(x);
+  Layers(Options(4, 6, 3).padding(torch::kSame)).expect_alike(x);
+  Layers(Options(4, 6, 3).padding(1).padding_mode(torch::kReflect)).expect_alike(x);
+  Layers plain(Options(4, 6, 3));
+  plain.expect_alike(torch::empty({0, 4, 8, 8}));
+  plain.expect_alike(torch::randn({4, 8, 8}));  // without a batch
+  plain.ours->to(torch::kDouble);
+  plain.plain->to(torch::kDouble);
+  plain.expect_alike(x.to(torch::kDouble));
+}
+
+TEST(Convolution2d, RefusesWhatTorchRefuses) {
+  Convolution2d layer(Options(4, 6, 3));
+  EXPECT_THROW((void)layer(torch::randn({2, 5, 8, 8})), c10::Error);
+  EXPECT_THROW((void)layer(torch::randn({2, 4, 2, 8})), c10::Error);
+}
+
+TEST(Convolution2d, GivesGradientsToWhatWantsThem) {
+  Convolution2d layer(Options(2, 3, 3));
+  layer->weight.requires_grad_(false);
+  layer(torch::randn({2, 2, 5, 5})).sum().backward();  // an expanded gradient
+  EXPECT_FALSE(layer->weight.grad().defined());
+  EXPECT_TRUE(layer->bias.grad().allclose(torch::full({3}, 2. * 9)));
+  const torch::NoGradGuard no_gradient;
+  EXPECT_FALSE(layer(torch::randn({2, 2, 5, 5})).requires_grad());
+}
+
+TEST(Convolution2d, HasNoSecondDerivatives) {
+  Convolution2d layer(Options(2, 3, 3));
+  const auto x = torch::randn({1, 2, 4, 4}).requires_grad_();
+  const auto y = layer(x).sum();
+  EXPECT_THROW((void)torch::autograd::grad({y}, {x}, {}, true, /*create_graph=*/true), Error);
+}
+
+TEST(PlainKernels, AreWantedWhileAGuardLives) {
+  EXPECT_FALSE(PlainKernels::are_wanted());
+  {
+    const PlainKernels outer;
+    { const PlainKernels inner; }
+    EXPECT_TRUE(PlainKernels::are_wanted());
+  }
+  EXPECT_FALSE(PlainKernels::are_wanted());
+}
+
+}  // namespace
+}  // namespace kolo
