@@ -1,7 +1,6 @@
 #include "nn/kernels/pooling_loops.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "kolo/base/vectorize.h"
 
@@ -9,57 +8,40 @@ namespace kolo {
 
 namespace {
 
-// GCC's vectors, which it takes apart where the processor's are shorter. Its own vectoriser makes
-// little of these loops, in which 10 channels or so leave more over than they fill.
+// Loops of a fixed length, which become one vector each: of those over 10 channels or so most
+// would be left over.
 template <int lanes>
-struct Vectors {
-  typedef float Floats __attribute__((vector_size(4 * lanes)));
-  typedef std::int32_t Numbers __attribute__((vector_size(4 * lanes)));
-};
-
-template <typename Vector, typename Value>
-inline void load(Vector& vector, const Value* from) {
-  std::memcpy(&vector, from, sizeof vector);
-}
-
-template <typename Vector, typename Value>
-inline void store(const Vector& vector, Value* to) {
-  std::memcpy(to, &vector, sizeof vector);
-}
-
-template <int lanes>
-inline void pool_lanes(const float* top, const float* bottom, std::int64_t channels, float* output,
-                       std::int32_t* winners) {
-  using Numbers = typename Vectors<lanes>::Numbers;
-  typename Vectors<lanes>::Floats best, value;
-  Numbers winner = {};
-  load(best, top);
-  const float* const others[] = {top + channels, bottom, bottom + channels};
-  for (std::int32_t i = 0; i < 3; ++i) {
-    load(value, others[i]);
-    const Numbers wins = (value > best) | (value != value);
-    best = wins ? value : best;
-    winner = wins ? Numbers{} + (i + 1) : winner;
+inline void pool_lanes(const float* __restrict top, const float* __restrict bottom,
+                       std::int64_t channels, float* __restrict output,
+                       std::int32_t* __restrict winners) {
+  for (int i = 0; i < lanes; ++i) {
+    float best = top[i];
+    std::int32_t winner = 0;
+    const auto challenge = [&](float value, std::int32_t number) {
+      const bool wins = (value > best) | (value != value);  // a NaN as well
+      best = wins ? value : best;
+      winner = wins ? number : winner;
+    };
+    challenge(top[channels + i], 1);
+    challenge(bottom[i], 2);
+    challenge(bottom[channels + i], 3);
+    winners[i] = best <= 0 ? no_winner : winner;
+    output[i] = best <= 0 ? 0 : best;
   }
-  const Numbers passes = ~(best <= 0);
-  best = passes ? best : typename Vectors<lanes>::Floats{};
-  winner = passes ? winner : Numbers{} + no_winner;
-  store(best, output);
-  store(winner, winners);
 }
 
 template <int lanes>
-inline void unpool_lanes(const float* gradient, const std::int32_t* winners, std::int64_t channels,
-                         float* top, float* bottom) {
-  using Numbers = typename Vectors<lanes>::Numbers;
-  typename Vectors<lanes>::Floats value, given;
-  Numbers winner;
-  load(value, gradient);
-  load(winner, winners);
-  float* const targets[] = {top, top + channels, bottom, bottom + channels};
-  for (std::int32_t i = 0; i < 4; ++i) {
-    given = (winner == i) ? value : typename Vectors<lanes>::Floats{};
-    store(given, targets[i]);
+inline void unpool_lanes(const float* __restrict gradient, const std::int32_t* __restrict winners,
+                         float* __restrict first, float* __restrict second, float* __restrict third,
+                         float* __restrict fourth) {
+#pragma GCC unroll 1  // first to become vectors
+  for (int i = 0; i < lanes; ++i) {
+    const float value = gradient[i];
+    const std::int32_t winner = winners[i];
+    first[i] = winner == 0 ? value : 0;
+    second[i] = winner == 1 ? value : 0;
+    third[i] = winner == 2 ? value : 0;
+    fourth[i] = winner == 3 ? value : 0;
   }
 }
 
@@ -89,7 +71,8 @@ inline void pool_pixel(std::int64_t channels, const float* top, const float* bot
 inline void unpool_pixel(std::int64_t channels, const float* gradient, const std::int32_t* winners,
                          float* top, float* bottom) {
   each_vector(channels, [&]<int lanes>(std::int64_t c) {
-    unpool_lanes<lanes>(gradient + c, winners + c, channels, top + c, bottom + c);
+    unpool_lanes<lanes>(gradient + c, winners + c, top + c, top + channels + c, bottom + c,
+                        bottom + channels + c);
   });
 }
 
