@@ -89,8 +89,8 @@ class ShippedConfigurations : public ::testing::Test {
   }
 
   History train(const std::string& name, std::vector<std::string> settings) {
-    settings.insert(settings.begin(), {"train", KOLO_CONFIGS "/" + name, "-n", "2",
-                                       "--output", (folder / "run").string()});
+    settings.insert(settings.begin(), {"train", KOLO_CONFIGS "/" + name, "-n", "2", "--output",
+                                       (folder / "run").string()});
     const auto result = run_kolo(settings);
     EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
     return History::read(folder / "run" / "history.json");
@@ -112,12 +112,12 @@ TEST_F(ShippedConfigurations, ResNet50LearnsFromJpegFilesAt224) {
   EXPECT_EQ(run_kolo({"eval", (folder / "run").string(), "-n", "2"}).exit_code, 0);
 }
 
-// The short version of the run in docs/results.md; guessing gets 10 %.
+// The short version of the run in docs/results.md; guessing gets 10 %, this 35 %.
 TEST_F(ShippedConfigurations, ResNetLearnsTheStandInForCifar10) {
-  make("cifar10", "400");
+  make("cifar10", "250");
   const auto history =
-      train("cifar10_resnet.yaml", {"data.path=" + data, "data.n_valid=1000", "training.n_epochs=4",
-                                    "training.batch_size=32", "training.lr_warmup_epochs=0",
+      train("cifar10_resnet.yaml", {"data.path=" + data, "data.n_valid=1000", "training.n_epochs=3",
+                                    "training.batch_size=16", "training.lr_warmup_epochs=0",
                                     "training.lr_decay=one_cycle", "optimizer.lr=0.0005"});
   EXPECT_GT(history.epochs().back().val_accuracy, .25);
 }
