@@ -71,7 +71,6 @@ std::string time_libtorch(const ConvolutionGeometry& geometry, at::MemoryFormat 
       torch::nn::Conv2dOptions(geometry.inputs, geometry.outputs, geometry.kernel[0])
           .stride(geometry.stride[0])
           .padding(geometry.padding[0]));
-  convolution->to(torch::kFloat);
   torch::Tensor y;
   const double forward = milliseconds(samples, [&] { y = convolution(x); });
   const auto gradient = torch::rand_like(y).contiguous(layout);
