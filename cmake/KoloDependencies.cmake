@@ -31,6 +31,9 @@ if(KOLO_BUILD_TRAINER)
   find_package(CLI11 REQUIRED)
   find_package(Boost REQUIRED CONFIG)
   find_package(Protobuf REQUIRED)
+  find_package(PkgConfig REQUIRED)
+  pkg_check_modules(HDF5 REQUIRED IMPORTED_TARGET hdf5)   # PkgConfig::HDF5; CMake's own module wants its compiler wrapper
+  pkg_check_modules(FFTW REQUIRED IMPORTED_TARGET fftw3)  # PkgConfig::FFTW
 
   # oneDNN's own CMake package asks for OpenCL, which nothing here uses.
   find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)

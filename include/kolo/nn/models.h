@@ -17,12 +17,18 @@ namespace kolo {
 // an InputError when it is given (see ModelDescription).
 struct ModelOptions {
   std::vector<std::int64_t> input_shape;  // of one sample, without the batch: images are C, H, W
-  std::int64_t classes = 0;               // the length of the output
+  std::int64_t classes = 0;               // the length of the output; 0 for models of fields
+  // Of one output, without the batch, for models that make fields: channels and three lengths.
+  std::vector<std::int64_t> output_shape = {};
   // Of every dropout layer, from 0 to below 1; the model's own probabilities when not given.
   std::optional<double> dropout = std::nullopt;
   // Of every batch norm, in Keras's sense, from 0 to below 1: running = momentum running + (1 -
   // momentum) batch, which torch calls a momentum of 1 - momentum. The model's own when not given.
   std::optional<double> batch_norm_momentum = std::nullopt;
+  // Of models of fields: how often the size is halved, and the channels after the first time; the
+  // model's own when not given.
+  std::optional<std::int64_t> levels = std::nullopt;
+  std::optional<std::int64_t> channels = std::nullopt;
   // What the model is read from, for models that are.
   std::filesystem::path file = {};
 };
@@ -41,6 +47,7 @@ struct ModelDescription {
   bool has_dropout = true;
   bool has_batch_norm = true;
   bool reads_file = false;
+  bool makes_fields = false;  // its output is a field, of output_shape, rather than classes
 };
 
 // Models by name. An ordinary value: who wants models of their own adds them to a copy of
