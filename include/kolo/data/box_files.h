@@ -1,0 +1,111 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kolo/data/simulation_box.h"
+
+// Files of simulation boxes, in two formats that hold the same numbers (float32, little-endian):
+//
+//   HDF5     root datasets Nbody [4, N, N, N] and Hydro [5, N, N, N], parameters as attributes of
+//            the root
+//   .npy     <prefix>_data.npy [N, N, N, 4] and <prefix>_label.npy [N, N, N, 5], C order: the
+//            channels of a cell lie side by side; no parameters
+namespace kolo {
+
+enum class BoxField { nbody, hydro };
+enum class BoxFormat { hdf5, npy };
+
+[[nodiscard]] constexpr std::int64_t channels_of(BoxField field) {
+  return field == BoxField::nbody ? nbody_channels : hydro_channels;
+}
+
+// Both write aside, flush and rename: a file appears when it is whole and replaces an older one
+// (the two files of a pair one after the other). Error when the box's fields have other sizes than
+// its `size` says, or nothing can be written there.
+//
+// `chunk` > 0 lays HDF5 out in chunks of chunk^3 cells of one channel; 0: contiguous, which is the
+// fastest to read crops from.
+void write_box_hdf5(const SimulationBox& box, const std::filesystem::path& file,
+                    std::int64_t chunk = 0);
+void write_box_npy(const SimulationBox& box, const std::filesystem::path& prefix);
+
+// The two files of a pair.
+[[nodiscard]] std::filesystem::path npy_data_file(const std::filesystem::path& prefix);
+[[nodiscard]] std::filesystem::path npy_label_file(const std::filesystem::path& prefix);
+
+// How a field lies in its file.
+struct BoxFieldLayout {
+  std::filesystem::path file;
+  std::string type;                  // as the file's format calls it: "float32", "float64", ...
+  std::vector<std::int64_t> shape;   // as it lies in the file
+  std::vector<std::int64_t> chunk;   // empty: contiguous
+  std::vector<std::string> filters;  // deflate, shuffle, ...
+  std::int64_t stored_bytes = 0;
+  bool is_mapped = false;  // rows are read straight from the file by any number of threads;
+                           // otherwise through the HDF5 library, by one thread at a time
+};
+
+class FieldSource;
+
+// An open box, told by its content: an HDF5 file, either file of a .npy pair, or the pair's prefix.
+// Everything that can be checked without reading all numbers is checked when it is opened;
+// InputError names the file, the field or offset, what was expected and what was found. A file must
+// not shrink while it is open: it is mapped into memory, where the system ends a process that reads
+// beyond the end (SIGBUS). Const functions may be called by any number of threads at once.
+class BoxFile {
+ public:
+  explicit BoxFile(const std::filesystem::path& path);
+  BoxFile(BoxFile&&) noexcept;
+  BoxFile& operator=(BoxFile&&) noexcept;
+  ~BoxFile();
+
+  [[nodiscard]] std::int64_t size() const { return size_; }  // cells an edge
+  [[nodiscard]] BoxFormat format() const { return format_; }
+  [[nodiscard]] const BoxFieldLayout& layout(BoxField field) const;
+  // The numbers among the root's attributes.
+  [[nodiscard]] const std::vector<std::pair<std::string, double>>& parameters() const {
+    return parameters_;
+  }
+  // What a user should know though it is no error, for example that float64 is converted.
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+
+  // How many planes at a time are read without unpacking anything twice.
+  [[nodiscard]] std::int64_t plane_multiple() const;
+  // Planes first to first + count of the first axis, written to `out` as [channels, count, N, N].
+  void read_planes(BoxField field, std::int64_t first, std::int64_t count,
+                   std::span<float> out) const;
+
+  // For datasets, which read crops.
+  [[nodiscard]] const FieldSource& source(BoxField field) const;
+  [[nodiscard]] std::unique_ptr<FieldSource> release(BoxField field);
+
+ private:
+  std::int64_t size_ = 0;
+  BoxFormat format_ = BoxFormat::hdf5;
+  std::array<std::unique_ptr<FieldSource>, 2> sources_;
+  std::vector<std::pair<std::string, double>> parameters_;
+  std::vector<std::string> warnings_;
+};
+
+struct ConvertBoxOptions {
+  BoxFormat to = BoxFormat::npy;
+  std::int64_t chunk = 0;  // as for write_box_hdf5
+  bool replace = false;    // files that are there; otherwise they are an InputError
+  // Called with planes done and in all, both fields counted.
+  std::function<void(std::int64_t, std::int64_t)> progress;
+};
+
+// Writes the box again in the other or the same format, some planes at a time (about 64 MiB, more
+// where the chunks of either file are thicker), so that it may be larger than the memory.
+void convert_box(const BoxFile& box, const std::filesystem::path& to,
+                 const ConvertBoxOptions& options);
+
+}  // namespace kolo

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kolo/data/cube_symmetry.h"
+#include "kolo/data/dataset.h"
+#include "kolo/data/simulation_box.h"
+
+namespace kolo {
+
+enum class BoxMode {
+  lowmem,    // crops are read from the file (memory-mapped where its layout allows)
+  inmem,     // the whole box is read into memory first
+  synthetic  // no file: standard normal numbers in memory, read like a box
+};
+
+// What is done to a crop. `tutorial` moves the cells of all components alike, as scalars; `vector`
+// and `proper` also turn the velocities: for out(i) = in(M i) the components transform as
+// v'_j = sum_i M_ij v_i (component j is the one along axis j), which keeps the divergence.
+enum class Rotations {
+  none,
+  tutorial,  // the 24 of NERSC's tutorial
+  vector,    // all 48 of the cube group
+  proper     // its 24 without reflections
+};
+
+struct NbodyOptions {
+  std::filesystem::path file;  // X.h5, or either file or the prefix of a .npy pair; not synthetic
+  BoxMode mode = BoxMode::lowmem;
+  std::int64_t box_size = 128;  // cells an edge of a synthetic box
+  std::int64_t crop = 64;       // cells an edge of a sample
+  std::int64_t samples = 1;     // in an epoch
+  Rotations rotations = Rotations::vector;
+  std::uint64_t seed = 1;
+  bool varies_with_epoch = true;  // false: the same crops in every epoch, for validation
+};
+
+// Where a sample is cut out and how it is turned.
+struct NbodyCrop {
+  std::array<std::int64_t, 3> start{};  // uniform in 0 to box size - crop, both included
+  std::int64_t rotation = 0;            // its number among those of Rotations
+  CubeSymmetry symmetry;
+};
+
+class FieldSource;
+struct CropWorkspace;
+template <typename Workspace>
+class WorkspacePool;
+
+// Random crops of a simulation box (see kolo/data/box_files.h for the formats): input [4, c, c, c],
+// the dark matter, target [5, c, c, c], the gas; both turned alike. Sample `index` of `epoch`
+// depends on the seed and these two and nothing else, so ranks that take different samples see
+// different crops.
+//
+// Thread-safe as every Dataset. Memory-mapped fields are read by all threads at once; what needs
+// the HDF5 library (compression, other types) by one at a time: convert_box() helps. Cost: one pass
+// over the crop, 9 c^3 numbers.
+class NbodyDataset final : public Dataset {
+ public:
+  // InputError for a file that is no such box, options out of range, a box smaller than the crop.
+  explicit NbodyDataset(NbodyOptions options);
+  NbodyDataset(const NbodyDataset&) = delete;
+  NbodyDataset& operator=(const NbodyDataset&) = delete;
+  ~NbodyDataset() override;
+
+  [[nodiscard]] std::int64_t size() const override { return options_.samples; }
+  [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
+  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+
+  [[nodiscard]] std::int64_t box_size() const { return box_size_; }
+  [[nodiscard]] NbodyCrop crop(std::int64_t index, std::int64_t epoch) const;
+  // What the user should know about the file, for the run's log.
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  void open();
+  void read_field(const FieldSource& source, const NbodyCrop& crop, std::span<float> out) const;
+
+  NbodyOptions options_;
+  std::uint64_t crop_seed_;
+  SampleLayout layout_;
+  std::size_t cells_ = 0;  // of a crop
+  std::int64_t box_size_ = 0;
+  std::span<const CubeSymmetry> symmetries_;
+  std::unique_ptr<FieldSource> nbody_, hydro_;
+  std::unique_ptr<WorkspacePool<CropWorkspace>> workspaces_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,266 @@
+#include "kolo/data/npy.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include <sys/stat.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr std::string_view magic("\x93NUMPY", 6);
+constexpr std::size_t most_header_bytes = 10000;  // what NumPy itself reads
+constexpr std::size_t most_dimensions = 32;
+
+[[noreturn]] void fail(const std::filesystem::path& file, const std::string& what) {
+  throw InputError(fmt::format("data: cannot read {} as .npy: {}", file.string(), what));
+}
+
+// Text of a file as a message shows it.
+std::string quoted(std::string_view text) {
+  constexpr std::size_t most = 40;
+  std::string shown;
+  for (const char c : text.substr(0, most)) shown += c >= ' ' && c <= '~' ? c : '?';
+  return fmt::format("'{}{}'", shown, text.size() > most ? "..." : "");
+}
+
+// Reads the header: a Python dictionary with the keys descr, fortran_order and shape, once each.
+class HeaderReader {
+ public:
+  HeaderReader(const std::filesystem::path& file, std::string_view text, std::size_t offset)
+      : file_(file), text_(text), offset_(offset) {}
+
+  std::vector<std::int64_t> read() {
+    expect('{', "the header's '{'");
+    while (!accept('}')) {
+      read_entry();
+      if (accept(',')) continue;
+      expect('}', "',' or '}'");
+      break;
+    }
+    skip_spaces();
+    if (at_ != text_.size()) wrong("nothing behind the dictionary");
+    if (!has_type_) fail(file_, "the header lacks the key 'descr'");
+    if (!has_order_) fail(file_, "the header lacks the key 'fortran_order'");
+    if (!shape_) fail(file_, "the header lacks the key 'shape'");
+    return *shape_;
+  }
+
+ private:
+  [[noreturn]] void wrong(std::string_view expected) const {
+    fail(file_, fmt::format("the header at offset {} is {}, expected {}", offset_ + at_,
+                            quoted(text_.substr(at_)), expected));
+  }
+
+  void skip_spaces() {
+    while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != text_.npos) ++at_;
+  }
+  bool accept(char wanted) {
+    skip_spaces();
+    if (at_ >= text_.size() || text_[at_] != wanted) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char wanted, std::string_view name) {
+    if (!accept(wanted)) wrong(name);
+  }
+
+  void read_entry() {
+    const auto key = read_string("a key in quotes");
+    expect(':', "':'");
+    if (key == "descr" && !has_type_) {
+      read_type();
+    } else if (key == "fortran_order" && !has_order_) {
+      read_order();
+    } else if (key == "shape" && !shape_) {
+      read_shape();
+    } else {
+      fail(file_, fmt::format("the header has the key {} {}", quoted(key),
+                              key == "descr" || key == "fortran_order" || key == "shape"
+                                  ? "twice"
+                                  : "besides descr, fortran_order and shape"));
+    }
+  }
+
+  std::string_view read_string(std::string_view expected) {
+    skip_spaces();
+    const char quote = at_ < text_.size() ? text_[at_] : '\0';
+    if (quote != '\'' && quote != '"') wrong(expected);
+    const auto end = text_.find(quote, at_ + 1);
+    if (end == text_.npos) wrong("a string that ends");
+    const auto content = text_.substr(at_ + 1, end - at_ - 1);
+    at_ = end + 1;
+    return content;
+  }
+
+  void read_type() {
+    skip_spaces();
+    if (at_ < text_.size() && text_[at_] == '[') {
+      fail(file_, "descr is a list, so the array holds structures; expected '<f4' (float32)");
+    }
+    const auto type = read_string("a type in quotes");
+    if (type != "<f4") {
+      const auto advice = type.starts_with('>')            ? ", which is big-endian"
+                          : type.find('O') != type.npos    ? ", which is Python objects"
+                          : type == "<f8" || type == "<f2" ? "; write it with .astype('<f4')"
+                                                           : "";
+      fail(file_, fmt::format("descr is {}{}; expected '<f4' (little-endian float32)", quoted(type),
+                              advice));
+    }
+    has_type_ = true;
+  }
+
+  void read_order() {
+    skip_spaces();
+    const auto rest = text_.substr(at_);
+    if (rest.starts_with("True")) {
+      fail(file_, "fortran_order is True, expected False; write it with numpy.ascontiguousarray()");
+    }
+    if (!rest.starts_with("False")) wrong("True or False");
+    at_ += std::string_view("False").size();
+    has_order_ = true;
+  }
+
+  void read_shape() {
+    expect('(', "the shape's '('");
+    shape_.emplace();
+    while (!accept(')')) {
+      if (shape_->size() == most_dimensions) wrong("at most 32 dimensions");
+      shape_->push_back(read_dimension());
+      if (accept(',')) continue;
+      // (3) is a number in Python, (3,) a shape.
+      if (shape_->size() == 1) wrong("',' behind the only dimension");
+      expect(')', "',' or ')'");
+      break;
+    }
+  }
+
+  std::int64_t read_dimension() {
+    skip_spaces();
+    std::int64_t value = 0;
+    const auto [end, error] =
+        std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
+    if (error == std::errc::result_out_of_range) wrong("a dimension that fits 64 bits");
+    if (error != std::errc()) wrong("a dimension");
+    if (value < 0) wrong("a dimension that is not negative");
+    at_ = static_cast<std::size_t>(end - text_.data());
+    return value;
+  }
+
+  const std::filesystem::path& file_;
+  std::string_view text_;
+  std::size_t offset_;  // of the text in the file
+  std::size_t at_ = 0;
+  bool has_type_ = false, has_order_ = false;
+  std::optional<std::vector<std::int64_t>> shape_;
+};
+
+// Where the header's text lies, from the first bytes of a file.
+struct TextPlace {
+  std::size_t offset = 0, size = 0;
+};
+
+TextPlace find_text(const std::filesystem::path& file, std::string_view beginning) {
+  if (!beginning.starts_with(magic)) {
+    fail(file, fmt::format("the file begins with {}, expected \\x93NUMPY",
+                           quoted(beginning.substr(0, magic.size()))));
+  }
+  const auto byte = [&](std::size_t at) {
+    if (at >= beginning.size()) {
+      fail(file,
+           fmt::format("truncated: the file has {} bytes, too few for a header", beginning.size()));
+    }
+    return static_cast<std::size_t>(static_cast<unsigned char>(beginning[at]));
+  };
+  const auto major = byte(6), minor = byte(7);
+  if (major < 1 || major > 3 || minor != 0) {
+    fail(file,
+         fmt::format("the version at offset 6 is {}.{}, expected 1.0, 2.0 or 3.0", major, minor));
+  }
+  const std::size_t length_bytes = major == 1 ? 2 : 4;
+  TextPlace place{.offset = 8 + length_bytes};
+  for (std::size_t i = 0; i < length_bytes; ++i) place.size |= byte(8 + i) << (8 * i);
+  if (place.size > most_header_bytes) {
+    fail(file, fmt::format("the header length at offset 8 is {} bytes, expected at most {}",
+                           place.size, most_header_bytes));
+  }
+  if (place.offset + place.size > beginning.size()) {
+    fail(file, fmt::format("truncated: the header ends at offset {}, the file at {}",
+                           place.offset + place.size, beginning.size()));
+  }
+  return place;
+}
+
+void check_size(const std::filesystem::path& file, const NpyHeader& header,
+                std::int64_t file_size) {
+  std::int64_t expected = 0;
+  try {
+    expected =
+        checked_add(header.data_offset,
+                    checked_multiply(checked_product(std::span<const std::int64_t>(header.shape)),
+                                     static_cast<std::int64_t>(sizeof(float))));
+  } catch (const Error&) {
+    fail(file,
+         fmt::format("the shape ({}) of float32 overflows 64 bits", fmt::join(header.shape, ", ")));
+  }
+  if (expected == file_size) return;
+  fail(file,
+       fmt::format("{}: the shape ({}) of float32 needs {} bytes with the header, the file has {}",
+                   file_size < expected ? "truncated" : "trailing data",
+                   fmt::join(header.shape, ", "), expected, file_size));
+}
+
+}  // namespace
+
+bool is_npy(std::span<const std::byte> beginning) {
+  return beginning.size() >= magic.size() &&
+         std::ranges::equal(std::as_bytes(std::span(magic)), beginning.first(magic.size()));
+}
+
+NpyHeader read_npy_header(const std::filesystem::path& file) {
+  const FileDescriptor descriptor = [&] {
+    try {
+      return open_regular_file(file);
+    } catch (const Error& error) {
+      throw InputError(fmt::format("data: {}", error.what()));
+    }
+  }();
+  struct stat status {};
+  if (::fstat(descriptor.get(), &status) != 0) {
+    throw Error(system_error_text(fmt::format("data: cannot inspect {}", file.string()), errno));
+  }
+  std::string beginning(most_header_bytes + 12, '\0');
+  beginning.resize(
+      read_up_to(descriptor.get(), std::as_writable_bytes(std::span(beginning)), file));
+  const auto place = find_text(file, beginning);
+  NpyHeader header{.data_offset = static_cast<std::int64_t>(place.offset + place.size)};
+  header.shape =
+      HeaderReader(file, std::string_view(beginning).substr(place.offset, place.size), place.offset)
+          .read();
+  check_size(file, header, status.st_size);
+  return header;
+}
+
+std::string npy_header_bytes(std::span<const std::int64_t> shape) {
+  constexpr std::size_t alignment = 64, before_text = 10;
+  auto text = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}{}), }}",
+                          fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
+  while ((before_text + text.size() + 1) % alignment != 0) text += ' ';
+  text += '\n';
+  const auto length = narrow<std::uint16_t>(text.size());
+  std::string bytes(magic);
+  bytes += {'\x01', '\x00', static_cast<char>(length & 255), static_cast<char>(length >> 8)};
+  return bytes + text;
+}
+
+}  // namespace kolo
