@@ -41,8 +41,8 @@ std::string hdf5_error_text() {
   return text;
 }
 
-Hdf5Handle::Hdf5Handle(hid_t id, herr_t (*close)(hid_t), const std::string& what)
-    : id_(id), close_(close) {
+Hdf5Handle::Hdf5Handle(hid_t id, herr_t (*closer)(hid_t), const std::string& what)
+    : id_(id), close_(closer) {
   if (id < 0) throw Error(fmt::format("{}: {}", what, hdf5_error_text()));
 }
 

@@ -34,7 +34,7 @@ class Hdf5Session {
 class Hdf5Handle {
  public:
   Hdf5Handle() = default;
-  Hdf5Handle(hid_t id, herr_t (*close)(hid_t), const std::string& what);
+  Hdf5Handle(hid_t id, herr_t (*closer)(hid_t), const std::string& what);
   Hdf5Handle(Hdf5Handle&& other) noexcept
       : id_(std::exchange(other.id_, H5I_INVALID_HID)), close_(other.close_) {}
   Hdf5Handle& operator=(Hdf5Handle&& other) noexcept {

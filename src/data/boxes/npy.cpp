@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include "data/boxes/shape_text.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -210,14 +210,14 @@ void check_size(const std::filesystem::path& file, const NpyHeader& header,
                     checked_multiply(checked_product(std::span<const std::int64_t>(header.shape)),
                                      static_cast<std::int64_t>(sizeof(float))));
   } catch (const Error&) {
-    fail(file,
-         fmt::format("the shape ({}) of float32 overflows 64 bits", fmt::join(header.shape, ", ")));
+    fail(file, fmt::format("the shape ({}) of float32 overflows 64 bits",
+                           shape_text(std::span<const std::int64_t>(header.shape))));
   }
   if (expected == file_size) return;
   fail(file,
        fmt::format("{}: the shape ({}) of float32 needs {} bytes with the header, the file has {}",
                    file_size < expected ? "truncated" : "trailing data",
-                   fmt::join(header.shape, ", "), expected, file_size));
+                   shape_text(std::span<const std::int64_t>(header.shape)), expected, file_size));
 }
 
 }  // namespace
@@ -254,7 +254,7 @@ NpyHeader read_npy_header(const std::filesystem::path& file) {
 std::string npy_header_bytes(std::span<const std::int64_t> shape) {
   constexpr std::size_t alignment = 64, before_text = 10;
   auto text = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}{}), }}",
-                          fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
+                          shape_text(shape), shape.size() == 1 ? "," : "");
   while ((before_text + text.size() + 1) % alignment != 0) text += ' ';
   text += '\n';
   const auto length = narrow<std::uint16_t>(text.size());
