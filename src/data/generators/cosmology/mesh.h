@@ -1,0 +1,75 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "data/generators/cosmology/fourier.h"
+#include "data/generators/for_each_index.h"
+
+namespace kolo::cosmology {
+
+using VectorField = std::array<Field, 3>;
+
+// The periodic grid that the fields of a box live on, and the work that is the same for all of
+// them.
+class Mesh {
+ public:
+  // `length`: of the box, Mpc/h.
+  Mesh(std::int64_t size, double length, int threads);
+
+  [[nodiscard]] std::int64_t size() const { return size_; }
+  [[nodiscard]] std::size_t cells() const {
+    return static_cast<std::size_t>(size_ * size_ * size_);
+  }
+  [[nodiscard]] double length() const { return length_; }
+  [[nodiscard]] double cell() const { return length_ / static_cast<double>(size_); }
+  [[nodiscard]] int threads() const { return threads_; }
+
+  [[nodiscard]] Modes forward(const Field& field) const;
+  void forward(const Field& field, Modes& modes) const { transform_.forward(field, modes); }
+  [[nodiscard]] Field inverse(Modes&& modes) const;
+  void inverse(Modes& modes, Field& field) const { transform_.inverse(modes, field); }
+
+  // The wave vector of one mode, h/Mpc. Odd derivatives leave out the Nyquist frequency, whose sign
+  // is not known: `odd` is 0 there.
+  struct Wave {
+    std::array<double, 3> k, odd;
+    double square;  // |k|^2
+  };
+
+  // Calls visit(index into Modes, Wave) for every mode, on this mesh's threads.
+  template <typename Visit>
+  void for_each_mode(Visit visit) const;
+
+  // Calls visit(begin, end) for parts of [0, cells()), on this mesh's threads.
+  void for_each_part(const std::function<void(std::size_t, std::size_t)>& visit) const;
+
+ private:
+  std::int64_t size_;
+  double length_;
+  int threads_;
+  std::vector<double> wave_numbers_, odd_wave_numbers_;  // of each index along an axis
+  FourierTransform transform_;
+};
+
+template <typename Visit>
+void Mesh::for_each_mode(Visit visit) const {
+  const auto size = static_cast<std::size_t>(size_), last = size / 2 + 1;
+  for_each_index(size_, threads_, [&](std::int64_t plane) {
+    const auto x = static_cast<std::size_t>(plane);
+    for (std::size_t y = 0; y < size; ++y) {
+      const double kx = wave_numbers_[x], ky = wave_numbers_[y];
+      const double odd_x = odd_wave_numbers_[x], odd_y = odd_wave_numbers_[y];
+      for (std::size_t z = 0; z < last; ++z) {
+        const double kz = wave_numbers_[z];
+        visit((x * size + y) * last + z, Wave{.k = {kx, ky, kz},
+                                              .odd = {odd_x, odd_y, odd_wave_numbers_[z]},
+                                              .square = kx * kx + ky * ky + kz * kz});
+      }
+    }
+  });
+}
+
+}  // namespace kolo::cosmology
