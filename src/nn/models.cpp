@@ -11,6 +11,7 @@
 #include "nn/models/cnn.h"
 #include "nn/models/mnist.h"
 #include "nn/models/resnet.h"
+#include "nn/models/unet3d.h"
 
 namespace kolo {
 
@@ -132,6 +133,13 @@ ModelCatalogue built_in_models() {
                  .make = make_resnet50,
                  .l2 = 5e-5,
                  .has_dropout = false});
+  catalogue.add({.name = "unet3d",
+                 .description = "3-D U-Net of 6 levels, 64 to 512 channels; 117.0 million "
+                                "parameters on cosmology boxes",
+                 .make = make_unet3d,
+                 .has_dropout = false,
+                 .has_batch_norm = false,
+                 .makes_fields = true});
   catalogue.add({.name = "torchscript",
                  .description = "a scripted PyTorch classifier from a file",
                  .make = [](const ModelOptions& options) -> std::shared_ptr<Network> {

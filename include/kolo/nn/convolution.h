@@ -4,20 +4,22 @@
 
 #include <torch/torch.h>
 
+// Convolutions with the options, parameters and results (to rounding) of torch::nn's, that compute
+// by oneDNN's primitives in channels-last layout or by products of matrices, on memory of
+// LibTorch's, with the primitives kept from step to step. Outputs are in channels-last layout;
+// shapes stay [N, C, ...].
+//
+// They leave to torch::nn what the kernels don't know: dtypes other than float32, other devices
+// than CPUs, autocast, groups, dilation, padding other than with zeros, output padding, empty
+// batches, inputs without a batch, processors for which oneDNN has nothing vectorised. There are no
+// second derivatives otherwise.
+//
+// Threads: like any module, one forward at a time. Cost: besides what torch::nn's layers need, a
+// copy of the weight in another layout during a pass, unless keep_taps_first() was called.
 namespace kolo {
 
 class ConvolutionKernels;
 
-// A torch::nn::Conv2d, with the same options, parameters and results (to rounding), that computes
-// by oneDNN's primitives in channels-last layout, on memory of LibTorch's, with the primitives kept
-// from step to step. Its output is in channels-last layout; shapes stay [N, C, H, W].
-//
-// It leaves to torch::nn::Conv2d what the kernels don't know: dtypes other than float32, other
-// devices than CPUs, autocast, groups, dilation, padding other than with zeros, empty batches,
-// processors for which oneDNN has nothing vectorised. There are no second derivatives otherwise.
-//
-// Threads: like any module, one forward at a time. Cost: besides what torch::nn::Conv2d needs, a
-// copy of the weight in another layout during a pass.
 class Convolution2dImpl : public torch::nn::Conv2dImpl {
  public:
   explicit Convolution2dImpl(const torch::nn::Conv2dOptions& options_);
@@ -30,5 +32,33 @@ class Convolution2dImpl : public torch::nn::Conv2dImpl {
   std::shared_ptr<ConvolutionKernels> kernels_;
 };
 TORCH_MODULE(Convolution2d);
+
+class Convolution3dImpl : public torch::nn::Conv3dImpl {
+ public:
+  explicit Convolution3dImpl(const torch::nn::Conv3dOptions& options_);
+
+  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input);
+
+ private:
+  std::shared_ptr<ConvolutionKernels> kernels_;
+};
+TORCH_MODULE(Convolution3d);
+
+// The data gradient of a convolution, and computed as such: LibTorch's own is slow on CPUs.
+class ConvolutionTranspose3dImpl : public torch::nn::ConvTranspose3dImpl {
+ public:
+  explicit ConvolutionTranspose3dImpl(const torch::nn::ConvTranspose3dOptions& options_);
+
+  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input);
+
+ private:
+  std::shared_ptr<ConvolutionKernels> kernels_;
+};
+TORCH_MODULE(ConvolutionTranspose3d);
+
+// Puts a layer's weight into memory by taps of the kernel, for inputs of few voxels and many
+// channels: products of matrices then take it where it lies. The weight's shape and values, and
+// all that is computed, stay the same.
+void keep_taps_first(torch::Tensor& weight);
 
 }  // namespace kolo

@@ -72,7 +72,8 @@ class ModelCatalogue {
 
 // mnist_net and mnist_cnn, the MNIST networks of the ALCF tutorial on distributed deep learning;
 // cnn, resnet_small and resnet50 as the NERSC tutorial on deep learning at scale has them in Keras;
-// resnet34; torchscript, a scripted PyTorch module from a file.
+// resnet34; unet3d, the NERSC tutorial's U-Net for cosmology boxes; torchscript, a scripted PyTorch
+// module from a file.
 [[nodiscard]] ModelCatalogue built_in_models();
 
 // built_in_models().make(name, options)

@@ -15,8 +15,8 @@ std::vector<std::int64_t> ConvolutionGeometry::output_size() const {
 
 namespace {
 
-// From measurements with 3x3 kernels (docs/performance.md): products by position pay where there
-// are few positions and the matrices are large enough for them.
+// From measurements with 3x3 kernels (docs/performance.md): products by tap pay where there are few
+// positions and the matrices are large enough for them.
 bool has_few_positions(const ConvolutionGeometry& geometry) {
   constexpr std::int64_t most_positions = 16, least_channels = 128, least_batch = 8;
   return checked_product<std::int64_t>(geometry.size) <= most_positions &&
@@ -28,7 +28,7 @@ bool has_few_positions(const ConvolutionGeometry& geometry) {
 }  // namespace
 
 std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeometry& geometry) {
-  if (has_few_positions(geometry)) return make_position_convolution(geometry);
+  if (geometry.has_taps_first || has_few_positions(geometry)) return make_tap_convolution(geometry);
   return make_direct_convolution(geometry);
 }
 

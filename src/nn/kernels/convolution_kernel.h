@@ -16,6 +16,7 @@ struct ConvolutionGeometry {
   std::vector<std::int64_t> size;  // of the input
   std::vector<std::int64_t> kernel, stride, padding;
   bool bias = true;
+  bool has_taps_first = false;  // the weight's memory (taps_first.h)
 
   [[nodiscard]] std::vector<std::int64_t> output_size() const;
 
@@ -24,7 +25,8 @@ struct ConvolutionGeometry {
 
 // One convolution, float32 on CPUs, for one geometry and number of threads. Inputs and outputs are
 // dense in channels-last order, [batch, spatial ..., channels] in memory; weights and their
-// gradients in LibTorch's, [outputs, inputs, kernel ...]. Outputs are overwritten. One call at a
+// gradients are [outputs, inputs, kernel ...], contiguous or with the taps first in memory. Outputs
+// are overwritten. One call at a
 // time.
 class ConvolutionKernel {
  public:
@@ -50,7 +52,7 @@ class ConvolutionKernel {
 // The kernels, one by one, for make_convolution_kernel and for tests.
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_direct_convolution(
     const ConvolutionGeometry& geometry);  // null where oneDNN has nothing vectorised
-[[nodiscard]] std::unique_ptr<ConvolutionKernel> make_position_convolution(
+[[nodiscard]] std::unique_ptr<ConvolutionKernel> make_tap_convolution(
     const ConvolutionGeometry& geometry);
 
 }  // namespace kolo

@@ -19,8 +19,9 @@ Tag channels_last(std::size_t dimensions) {
   return std::array{Tag::nwc, Tag::nhwc, Tag::ndhwc}[dimensions - 1];
 }
 
-Tag plain_weight(std::size_t dimensions) {
-  return std::array{Tag::oiw, Tag::oihw, Tag::oidhw}[dimensions - 1];
+// Weights may lie in memory in any order.
+memory::desc layout_of(const torch::Tensor& weight) {
+  return {weight.sizes().vec(), real, weight.strides().vec()};
 }
 
 memory::dims with_lengths(std::int64_t first, std::int64_t second,
@@ -53,8 +54,6 @@ class DirectConvolution final : public ConvolutionKernel {
  public:
   explicit DirectConvolution(const ConvolutionGeometry& geometry)
       : arguments_(arguments_of(geometry)),
-        plain_weight_(with_lengths(geometry.outputs, geometry.inputs, geometry.kernel), real,
-                      plain_weight(geometry.size.size())),
         forward_(onednn::forward_of(engine_, arguments_)),
         backward_input_(onednn::backward_input_of(engine_, arguments_, forward_)),
         backward_weight_(onednn::backward_weight_of(engine_, arguments_, forward_)) {}
@@ -93,8 +92,9 @@ class DirectConvolution final : public ConvolutionKernel {
     if (!run_backward_weight_)
       run_backward_weight_ = dnnl::convolution_backward_weights(backward_weight_);
     const auto preferred = backward_weight_.diff_weights_desc();
-    const bool is_plain = preferred == plain_weight_;
-    const auto plain = view(plain_weight_, weight_gradient);
+    const auto layout = layout_of(weight_gradient);
+    const bool is_plain = preferred == layout;
+    const auto plain = view(layout, weight_gradient);
     const auto result = is_plain ? Packed{weight_gradient, plain} : room_for(preferred);
     run_backward_weight_.execute(stream_,
                                  {{DNNL_ARG_SRC, view(arguments_.input, input)},
@@ -123,8 +123,9 @@ class DirectConvolution final : public ConvolutionKernel {
   }
 
   [[nodiscard]] Packed packed(const torch::Tensor& weight, const memory::desc& layout) {
-    auto plain = view(plain_weight_, weight);
-    if (layout == plain_weight_) return {weight, plain};
+    const auto given = layout_of(weight);
+    auto plain = view(given, weight);
+    if (layout == given) return {weight, plain};
     auto result = room_for(layout);
     reorder(plain, result.values);
     return result;
@@ -135,7 +136,6 @@ class DirectConvolution final : public ConvolutionKernel {
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
   onednn::ConvolutionArguments arguments_;
-  memory::desc plain_weight_;
   onednn::Forward::primitive_desc forward_;
   onednn::BackwardInput::primitive_desc backward_input_;
   onednn::BackwardWeight::primitive_desc backward_weight_;

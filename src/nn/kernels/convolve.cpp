@@ -1,0 +1,153 @@
+#include "nn/kernels/convolve.h"
+
+#include <torch/custom_class.h>
+
+#include "nn/kernels/onednn.h"
+
+namespace kolo {
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// A kernel among what autograd keeps from forward to backward.
+struct KeptKernel : torch::CustomClassHolder {
+  explicit KeptKernel(std::shared_ptr<ConvolutionKernel> kept) : kernel(std::move(kept)) {}
+  std::shared_ptr<ConvolutionKernel> kernel;
+};
+
+void keep(AutogradContext* context, const torch::Tensor& input, const torch::Tensor& weight,
+          bool has_bias, const std::shared_ptr<ConvolutionKernel>& kernel) {
+  context->save_for_backward({input, weight});
+  context->saved_data["kernel"] =
+      c10::IValue::make_capsule(c10::make_intrusive<KeptKernel>(kernel));
+  context->saved_data["bias"] = has_bias;
+}
+
+std::shared_ptr<ConvolutionKernel> kept_kernel(AutogradContext* context) {
+  if (torch::GradMode::is_enabled())
+    throw Error("nn: convolution: has no second derivatives; drop create_graph");
+  const auto capsule = context->saved_data["kernel"].toCapsule();
+  return static_cast<KeptKernel&>(*capsule).kernel;
+}
+
+at::MemoryFormat channels_last(std::int64_t dimensions) {
+  return dimensions == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
+}
+
+torch::Tensor in_channels_last(const torch::Tensor& tensor) {
+  return tensor.contiguous(channels_last(tensor.dim()));
+}
+
+torch::Tensor room_for(std::int64_t batch, std::int64_t channels,
+                       const std::vector<std::int64_t>& size, const torch::Tensor& like) {
+  std::vector<std::int64_t> lengths = {batch, channels};
+  lengths.insert(lengths.end(), size.begin(), size.end());
+  const auto format = channels_last(static_cast<std::int64_t>(lengths.size()));
+  return torch::empty(lengths, like.options().memory_format(format));
+}
+
+// All but the channels summed up; `tensor` in channels-last memory.
+torch::Tensor sum_of_channels(const torch::Tensor& tensor) {
+  const auto channels = tensor.size(1);
+  return tensor.as_strided({tensor.numel() / channels, channels}, {channels, 1}).sum(0);
+}
+
+class Convolve : public torch::autograd::Function<Convolve> {
+ public:
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given,
+                               const torch::Tensor& weight,
+                               const c10::optional<torch::Tensor>& bias,
+                               const ConvolutionGeometry& geometry,
+                               const std::shared_ptr<ConvolutionKernel>& kernel) {
+    const auto input = in_channels_last(given);
+    auto output = room_for(geometry.batch, geometry.outputs, geometry.output_size(), input);
+    onednn::checked("forward of a convolution", [&] {
+      kernel->forward(input, weight, bias.value_or(torch::Tensor()), output);
+    });
+    keep(context, input, weight, bias.has_value(), kernel);
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto kernel = kept_kernel(context);
+    const auto saved = context->get_saved_variables();
+    const auto &input = saved[0], &weight = saved[1];
+    const auto gradient = in_channels_last(gradients[0]);
+    torch::Tensor of_input, of_weight, of_bias;
+    onednn::checked("backward of a convolution", [&] {
+      const bool has_bias = context->saved_data["bias"].toBool();
+      if (context->needs_input_grad(1) || (has_bias && context->needs_input_grad(2))) {
+        of_weight = torch::empty_like(weight);
+        if (has_bias) of_bias = torch::empty({weight.size(0)}, weight.options());
+        kernel->backward_weight(input, gradient, of_weight, of_bias);
+      }
+      if (context->needs_input_grad(0)) {
+        of_input = torch::empty_like(input);
+        kernel->backward_input(gradient, weight, of_input);
+      }
+    });
+    return {of_input, of_weight, of_bias, {}, {}};
+  }
+};
+
+class ConvolveTransposed : public torch::autograd::Function<ConvolveTransposed> {
+ public:
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given,
+                               const torch::Tensor& weight,
+                               const c10::optional<torch::Tensor>& bias,
+                               const ConvolutionGeometry& geometry,
+                               const std::shared_ptr<ConvolutionKernel>& kernel) {
+    const auto input = in_channels_last(given);
+    auto output = room_for(geometry.batch, geometry.inputs, geometry.size, input);
+    onednn::checked("forward of a transposed convolution",
+                    [&] { kernel->backward_input(input, weight, output); });
+    if (bias.has_value()) {
+      const auto channels = geometry.inputs;
+      output.as_strided({output.numel() / channels, channels}, {channels, 1})
+          .add_(bias.value().detach());
+    }
+    keep(context, input, weight, bias.has_value(), kernel);
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto kernel = kept_kernel(context);
+    const auto saved = context->get_saved_variables();
+    const auto &input = saved[0], &weight = saved[1];
+    const auto gradient = in_channels_last(gradients[0]);
+    torch::Tensor of_input, of_weight, of_bias;
+    onednn::checked("backward of a transposed convolution", [&] {
+      if (context->needs_input_grad(1)) {
+        of_weight = torch::empty_like(weight);
+        kernel->backward_weight(gradient, input, of_weight, {});
+      }
+      if (context->needs_input_grad(0)) {
+        of_input = torch::empty_like(input);
+        kernel->forward(gradient, weight, {}, of_input);
+      }
+    });
+    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2))
+      of_bias = sum_of_channels(gradient);
+    return {of_input, of_weight, of_bias, {}, {}};
+  }
+};
+
+}  // namespace
+
+torch::Tensor convolve(const torch::Tensor& input, const torch::Tensor& weight,
+                       const c10::optional<torch::Tensor>& bias,
+                       const ConvolutionGeometry& geometry,
+                       const std::shared_ptr<ConvolutionKernel>& kernel) {
+  return Convolve::apply(input, weight, bias, geometry, kernel);
+}
+
+torch::Tensor convolve_transposed(const torch::Tensor& input, const torch::Tensor& weight,
+                                  const c10::optional<torch::Tensor>& bias,
+                                  const ConvolutionGeometry& geometry,
+                                  const std::shared_ptr<ConvolutionKernel>& kernel) {
+  return ConvolveTransposed::apply(input, weight, bias, geometry, kernel);
+}
+
+}  // namespace kolo

@@ -1,0 +1,140 @@
+#include "nn/models/unet3d.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "kolo/base/error.h"
+#include "kolo/nn/convolution.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr std::int64_t kernel = 4, stride = 2, padding = 1;  // halves the size, or doubles it
+
+// By level, from 1: what its convolution makes.
+std::int64_t channels_at(std::int64_t level, std::int64_t first) {
+  constexpr std::int64_t most_doublings = 3;
+  return first << std::min(level - 1, most_doublings);
+}
+
+void initialize(torch::Tensor& weight, torch::Tensor& bias) {
+  const torch::NoGradGuard no_gradient;
+  weight.normal_(0, .02);
+  bias.zero_();
+}
+
+// Where a layer's smaller side has so few voxels, and the matrices are so large, its weights are
+// most of what it moves (docs/performance.md).
+bool has_few_voxels(std::int64_t voxels, std::int64_t inputs, std::int64_t outputs) {
+  constexpr std::int64_t most_voxels = 64, least_channels = 64;
+  return voxels <= most_voxels && std::min(inputs, outputs) >= least_channels;
+}
+
+class UNet3d final : public Network {
+ public:
+  UNet3d(const ModelOptions& options, std::int64_t levels, std::int64_t channels) {
+    const auto& shape = options.input_shape;
+    std::int64_t voxels = shape[1] * shape[2] * shape[3];
+    std::int64_t inputs = shape[0];
+    for (std::int64_t level = 1; level <= levels; ++level) {
+      const auto outputs = channels_at(level, channels);
+      voxels /= stride * stride * stride;
+      down_.push_back(add_down(level, inputs, outputs, voxels));
+      inputs = outputs;
+    }
+    for (std::int64_t level = levels; level >= 1; --level) {
+      const bool is_deepest = level == levels;
+      const auto made = channels_at(level, channels);
+      const auto outputs = level == 1 ? options.output_shape[0] : channels_at(level - 1, channels);
+      up_.push_back(add_up(level, is_deepest ? made : 2 * made, outputs, voxels));
+      voxels *= stride * stride * stride;
+    }
+  }
+
+  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
+    constexpr double slope = .01;
+    std::vector<torch::Tensor> shared;  // with the other side, the smallest last
+    torch::Tensor x = input;
+    for (auto& convolution : down_) {
+      x = convolution(x);
+      torch::leaky_relu_(x, slope);
+      shared.push_back(x);
+    }
+    for (std::size_t index = 0; index < up_.size(); ++index) {
+      if (index > 0) x = torch::cat({x.relu_(), shared.back()}, 1);
+      x = up_[index](x);
+      shared.pop_back();
+    }
+    return x.tanh_();
+  }
+
+ private:
+  Convolution3d add_down(std::int64_t level, std::int64_t inputs, std::int64_t outputs,
+                         std::int64_t voxels) {
+    Convolution3d layer(
+        torch::nn::Conv3dOptions(inputs, outputs, kernel).stride(stride).padding(padding));
+    initialize(layer->weight, layer->bias);
+    if (has_few_voxels(voxels, inputs, outputs)) keep_taps_first(layer->weight);
+    return register_module(fmt::format("down{}", level), layer);
+  }
+
+  ConvolutionTranspose3d add_up(std::int64_t level, std::int64_t inputs, std::int64_t outputs,
+                                std::int64_t voxels) {
+    ConvolutionTranspose3d layer(
+        torch::nn::ConvTranspose3dOptions(inputs, outputs, kernel).stride(stride).padding(padding));
+    initialize(layer->weight, layer->bias);
+    if (has_few_voxels(voxels, inputs, outputs)) keep_taps_first(layer->weight);
+    return register_module(fmt::format("up{}", level), layer);
+  }
+
+  std::vector<Convolution3d> down_;         // by level, from 1
+  std::vector<ConvolutionTranspose3d> up_;  // from the last level to 1
+};
+
+void require_fields(const ModelOptions& options) {
+  const auto &input = options.input_shape, &output = options.output_shape;
+  if (input.size() == 4 && output.size() == 4 &&
+      std::equal(input.begin() + 1, input.end(), output.begin() + 1))
+    return;
+  throw InputError(
+      fmt::format("model unet3d: the input is [{}] and the output [{}], expected both to be fields "
+                  "of channels, depth, height and width, with the same lengths",
+                  fmt::join(input, ", "), fmt::join(output, ", ")));
+}
+
+void require_range(const char* what, std::int64_t value, std::int64_t most) {
+  if (value >= 1 && value <= most) return;
+  throw InputError(fmt::format("model unet3d: {} is {}, expected 1 to {}", what, value, most));
+}
+
+void require_divisible(const std::vector<std::int64_t>& shape, std::int64_t levels) {
+  for (std::size_t i = 1; i < shape.size(); ++i) {
+    if (shape[i] % (std::int64_t{1} << levels) == 0) continue;
+    std::int64_t fitting = 0;
+    while (shape[i] % (std::int64_t{2} << fitting) == 0) ++fitting;
+    throw InputError(fmt::format(
+        "model unet3d: {} levels halve an input of [{}] {} times, but {} can be halved {} times; "
+        "set model.levels to {} or less, or make the input a multiple of {}",
+        levels, fmt::join(shape, ", "), levels, shape[i], fitting,
+        std::max<std::int64_t>(1, fitting), std::int64_t{1} << levels));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Network> make_unet3d(const ModelOptions& options) {
+  constexpr std::int64_t most_levels = 12, most_channels = 4096;
+  const auto levels = options.levels.value_or(6), channels = options.channels.value_or(64);
+  require_fields(options);
+  require_range("levels", levels, most_levels);
+  require_range("channels", channels, most_channels);
+  require_divisible(options.input_shape, levels);
+  return std::make_shared<UNet3d>(options, levels, channels);
+}
+
+}  // namespace kolo
