@@ -21,8 +21,8 @@ struct CubeSymmetry {
   bool operator==(const CubeSymmetry&) const = default;
 };
 
-// The product of the matrices: first `second` is done to a field, then `first`... in the sense of
-// out(i) = in(M i): in(first second i).
+// The product of the matrices, out(i) = in(first (second i)): a field to which `first` is done and
+// then `second`.
 [[nodiscard]] CubeSymmetry compose(const CubeSymmetry& first, const CubeSymmetry& second);
 
 // All 48, the 24 rotations first; number 0 changes nothing.

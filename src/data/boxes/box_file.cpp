@@ -1,0 +1,163 @@
+#include "kolo/data/box_files.h"
+
+#include <algorithm>
+#include <array>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "data/boxes/box_writer.h"
+#include "data/boxes/field_source.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/data/npy.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr std::string_view hdf5_magic = "\x89HDF\r\n\x1a\n";
+
+// HDF5's signature is at 0, or behind a user block at 512, 1024, 2048, ...
+bool is_hdf5(const MappedFile& file) {
+  const auto size = static_cast<std::size_t>(file.size());
+  const auto signature = std::as_bytes(std::span(hdf5_magic));
+  for (std::size_t at = 0; at + signature.size() <= size; at = at == 0 ? 512 : 2 * at) {
+    if (std::equal(signature.begin(), signature.end(), file.data() + at)) return true;
+  }
+  return false;
+}
+
+// The prefix of the pair that a .npy file is of.
+std::filesystem::path prefix_of(const std::filesystem::path& file) {
+  const auto name = file.filename().string();
+  for (const std::string_view ending : {"_data.npy", "_label.npy"}) {
+    if (name.ends_with(ending)) {
+      return file.parent_path() / name.substr(0, name.size() - ending.size());
+    }
+  }
+  throw InputError(
+      fmt::format("data: {} is a .npy file, but its name is neither X_data.npy nor X_label.npy, so "
+                  "the other one of the pair can't be told",
+                  file.string()));
+}
+
+OpenBox open_box(const std::filesystem::path& path, BoxFormat& format) {
+  std::error_code ignored;
+  format = BoxFormat::npy;
+  if (!std::filesystem::exists(path, ignored)) {
+    if (std::filesystem::exists(npy_data_file(path), ignored)) return open_npy_box(path);
+    throw InputError(fmt::format("data: there is neither {} nor {}", path.string(),
+                                 npy_data_file(path).string()));
+  }
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw InputError(
+        fmt::format("data: {} is a folder, expected an HDF5 file or a .npy pair's file or prefix",
+                    path.string()));
+  }
+  {
+    const MappedFile file(path);
+    const std::span bytes(file.data(), static_cast<std::size_t>(file.size()));
+    if (is_npy(bytes)) return open_npy_box(prefix_of(path));
+    if (!is_hdf5(file)) {
+      throw InputError(fmt::format(
+          "data: {} is no simulation box: expected an HDF5 file, or the .npy pair X_data.npy and "
+          "X_label.npy; the file ({} bytes) begins with neither's signature",
+          path.string(), file.size()));
+    }
+  }
+  format = BoxFormat::hdf5;
+  return open_hdf5_box(path);
+}
+
+void refuse_existing(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(file, ignored))) return;
+  throw InputError(fmt::format("data: {} is there already; --force replaces it", file.string()));
+}
+
+bool is_same_file(const std::filesystem::path& one, const std::filesystem::path& other) {
+  std::error_code error;
+  return std::filesystem::equivalent(one, other, error) && !error;
+}
+
+}  // namespace
+
+BoxFile::BoxFile(const std::filesystem::path& path) {
+  auto box = open_box(path, format_);
+  size_ = box.size;
+  sources_ = std::move(box.sources);
+  parameters_ = std::move(box.parameters);
+  warnings_ = std::move(box.warnings);
+}
+
+BoxFile::BoxFile(BoxFile&&) noexcept = default;
+BoxFile& BoxFile::operator=(BoxFile&&) noexcept = default;
+BoxFile::~BoxFile() = default;
+
+const FieldSource& BoxFile::source(BoxField field) const {
+  return *sources_[field == BoxField::hydro];
+}
+
+std::unique_ptr<FieldSource> BoxFile::release(BoxField field) {
+  return std::move(sources_[field == BoxField::hydro]);
+}
+
+const BoxFieldLayout& BoxFile::layout(BoxField field) const {
+  return source(field).layout();
+}
+
+std::int64_t BoxFile::plane_multiple() const {
+  return std::max(source(BoxField::nbody).plane_multiple(),
+                  source(BoxField::hydro).plane_multiple());
+}
+
+void BoxFile::read_planes(BoxField field, std::int64_t first, std::int64_t count,
+                          std::span<float> out) const {
+  const auto channels = channels_of(field);
+  const Region region{.start = {first, 0, 0}, .extent = {count, size_, size_}};
+  if (first < 0 || count < 1 || count > size_ - first ||
+      std::cmp_not_equal(out.size(), channels * region.cells())) {
+    throw Error(fmt::format("data: planes {} to {} of {}, into {} numbers", first, first + count,
+                            size_, out.size()));
+  }
+  std::vector<float> scratch;
+  const auto view = source(field).view(region, scratch);
+  float* place = out.data();
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      for (std::int64_t j = 0; j < size_; ++j, place += size_) {
+        const float* const row =
+            view.data + channel * view.strides[0] + i * view.strides[1] + j * view.strides[2];
+        for (std::int64_t k = 0; k < size_; ++k) place[k] = row[k * view.strides[3]];
+      }
+    }
+  }
+}
+
+void convert_box(const BoxFile& box, const std::filesystem::path& to,
+                 const ConvertBoxOptions& options) {
+  const auto files = options.to == BoxFormat::npy
+                         ? std::vector{npy_data_file(to), npy_label_file(to)}
+                         : std::vector{to};
+  for (const auto& file : files) {
+    for (const auto field : {BoxField::nbody, BoxField::hydro}) {
+      if (!is_same_file(file, box.layout(field).file)) continue;
+      throw InputError(
+          fmt::format("data: {} is what is read, so it can't be written", file.string()));
+    }
+    if (!options.replace) refuse_existing(file);
+  }
+  const auto writer = options.to == BoxFormat::npy
+                          ? make_npy_writer(to, box.size())
+                          : make_hdf5_writer(to, box.size(), options.chunk, box.parameters());
+  const auto multiple = std::max({box.plane_multiple(), options.chunk, std::int64_t{1}});
+  write_box(
+      *writer, box.size(), multiple,
+      [&](BoxField field, std::int64_t first, std::int64_t count, std::span<float> out) {
+        box.read_planes(field, first, count, out);
+      },
+      options.progress);
+}
+
+}  // namespace kolo

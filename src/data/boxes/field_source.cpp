@@ -1,0 +1,164 @@
+#include "data/boxes/field_source.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+namespace kolo {
+
+namespace {
+
+// Files hold little-endian numbers, which are used where they lie.
+static_assert(std::endian::native == std::endian::little);
+
+constexpr auto number_bytes = static_cast<std::int64_t>(sizeof(float));
+
+using Strides = std::array<std::int64_t, 4>;  // of channel and three axes, in numbers
+
+Strides strides_of(std::int64_t channels, std::int64_t size, bool channel_last) {
+  if (channel_last) return {1, size * size * channels, size * channels, channels};
+  return {size * size * size, size * size, size, 1};
+}
+
+Strides strides_of(const Region& region) {
+  const auto& extent = region.extent;
+  return {region.cells(), extent[1] * extent[2], extent[2], 1};
+}
+
+std::int64_t place_of(const std::array<std::int64_t, 3>& cell, const Strides& strides) {
+  return cell[0] * strides[1] + cell[1] * strides[2] + cell[2] * strides[3];
+}
+
+class MemorySource final : public FieldSource {
+ public:
+  MemorySource(std::vector<float> values, std::int64_t channels, std::int64_t size)
+      : FieldSource({}, channels, size), values_(std::move(values)) {}
+
+  FieldView view(const Region& region, std::vector<float>&) const override {
+    const auto strides = strides_of(channels(), size(), false);
+    return {values_.data() + place_of(region.start, strides), strides};
+  }
+
+ private:
+  std::vector<float> values_;
+};
+
+class MappedSource final : public FieldSource {
+ public:
+  MappedSource(std::shared_ptr<const MappedFile> map, BoxFieldLayout layout, std::int64_t offset,
+               std::int64_t channels, std::int64_t size, bool channel_last)
+      : FieldSource(std::move(layout), channels, size),
+        map_(std::move(map)),
+        offset_(offset),
+        strides_(strides_of(channels, size, channel_last)) {}
+
+  FieldView view(const Region& region, std::vector<float>& scratch) const override {
+    const auto* const first =
+        map_->data() + offset_ + place_of(region.start, strides_) * number_bytes;
+    if (offset_ % alignof(float) == 0) return {reinterpret_cast<const float*>(first), strides_};
+    return copy(first, region, scratch);
+  }
+
+ private:
+  // For headers of odd sizes, behind which no float can be read where it lies.
+  FieldView copy(const std::byte* first, const Region& region, std::vector<float>& scratch) const {
+    const auto to = strides_of(region);
+    scratch.resize(static_cast<std::size_t>(channels() * region.cells()));
+    for (std::int64_t channel = 0; channel < channels(); ++channel) {
+      for (std::int64_t i = 0; i < region.extent[0]; ++i) {
+        for (std::int64_t j = 0; j < region.extent[1]; ++j) {
+          for (std::int64_t k = 0; k < region.extent[2]; ++k) {
+            const auto from = channel * strides_[0] + place_of({i, j, k}, strides_);
+            std::memcpy(scratch.data() + channel * to[0] + place_of({i, j, k}, to),
+                        first + from * number_bytes, sizeof(float));
+          }
+        }
+      }
+    }
+    return {scratch.data(), to};
+  }
+
+  std::shared_ptr<const MappedFile> map_;
+  std::int64_t offset_;
+  Strides strides_;
+};
+
+class ChunkedSource final : public FieldSource {
+ public:
+  ChunkedSource(std::shared_ptr<const MappedFile> map, BoxFieldLayout layout,
+                std::vector<std::int64_t> offsets, std::int64_t channels, std::int64_t size)
+      : FieldSource(std::move(layout), channels, size),
+        map_(std::move(map)),
+        offsets_(std::move(offsets)) {
+    std::copy_n(this->layout().chunk.begin(), 4, chunk_.begin());
+    for (std::size_t axis = 1; axis < 4; ++axis) {
+      counts_[axis] = (size + chunk_[axis] - 1) / chunk_[axis];
+    }
+  }
+
+  FieldView view(const Region& region, std::vector<float>& scratch) const override {
+    scratch.resize(static_cast<std::size_t>(channels() * region.cells()));
+    float* out = scratch.data();
+    for (std::int64_t channel = 0; channel < channels(); ++channel) {
+      for (std::int64_t i = 0; i < region.extent[0]; ++i) {
+        for (std::int64_t j = 0; j < region.extent[1]; ++j, out += region.extent[2]) {
+          copy_row({channel, region.start[0] + i, region.start[1] + j, region.start[2]},
+                   region.extent[2], out);
+        }
+      }
+    }
+    return {scratch.data(), strides_of(region)};
+  }
+
+  std::int64_t plane_multiple() const override { return std::min(chunk_[1], size()); }
+
+ private:
+  void copy_row(std::array<std::int64_t, 4> cell, std::int64_t length, float* out) const {
+    const auto end = cell[3] + length;
+    while (cell[3] < end) {
+      const auto inside = cell[3] % chunk_[3];
+      const auto count = std::min(chunk_[3] - inside, end - cell[3]);
+      std::int64_t chunk = 0, place = 0;
+      for (std::size_t axis = 0; axis < 4; ++axis) {
+        chunk = chunk * counts_[axis] + cell[axis] / chunk_[axis];
+        place = place * chunk_[axis] + cell[axis] % chunk_[axis];
+      }
+      std::memcpy(out,
+                  map_->data() + offsets_[static_cast<std::size_t>(chunk)] + place * number_bytes,
+                  static_cast<std::size_t>(count) * sizeof(float));
+      out += count;
+      cell[3] += count;
+    }
+  }
+
+  std::shared_ptr<const MappedFile> map_;
+  std::vector<std::int64_t> offsets_;
+  std::array<std::int64_t, 4> chunk_{};
+  std::array<std::int64_t, 4> counts_{};  // chunks along each axis; the first one's is not used
+};
+
+}  // namespace
+
+std::unique_ptr<FieldSource> make_memory_source(std::vector<float> values, std::int64_t channels,
+                                                std::int64_t size) {
+  return std::make_unique<MemorySource>(std::move(values), channels, size);
+}
+
+std::unique_ptr<FieldSource> make_mapped_source(std::shared_ptr<const MappedFile> map,
+                                                BoxFieldLayout layout, std::int64_t offset,
+                                                std::int64_t channels, std::int64_t size,
+                                                bool channel_last) {
+  return std::make_unique<MappedSource>(std::move(map), std::move(layout), offset, channels, size,
+                                        channel_last);
+}
+
+std::unique_ptr<FieldSource> make_chunked_source(std::shared_ptr<const MappedFile> map,
+                                                 BoxFieldLayout layout,
+                                                 std::vector<std::int64_t> offsets,
+                                                 std::int64_t channels, std::int64_t size) {
+  return std::make_unique<ChunkedSource>(std::move(map), std::move(layout), std::move(offsets),
+                                         channels, size);
+}
+
+}  // namespace kolo

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "data/boxes/mapped_file.h"
+#include "kolo/data/box_files.h"
+
+namespace kolo {
+
+// Cells start to start + extent of a cube.
+struct Region {
+  std::array<std::int64_t, 3> start{}, extent{};
+
+  [[nodiscard]] std::int64_t cells() const { return extent[0] * extent[1] * extent[2]; }
+};
+
+// Numbers that lie somewhere in memory: element (channel, i, j, k) is at data[channel strides[0] +
+// i strides[1] + j strides[2] + k strides[3]].
+struct FieldView {
+  const float* data = nullptr;
+  std::array<std::int64_t, 4> strides{};
+};
+
+// One field of a box, wherever its numbers are. Const functions may be called by any number of
+// threads at once.
+class FieldSource {
+ public:
+  virtual ~FieldSource() = default;
+
+  // The numbers of a region inside the box, of all channels: where they lie, if they can be read
+  // there, or copied into `scratch`. Valid as long as the source and scratch are, unchanged.
+  [[nodiscard]] virtual FieldView view(const Region& region, std::vector<float>& scratch) const = 0;
+  // How many planes of the first axis are kept together.
+  [[nodiscard]] virtual std::int64_t plane_multiple() const { return 1; }
+
+  [[nodiscard]] const BoxFieldLayout& layout() const { return layout_; }
+  [[nodiscard]] std::int64_t channels() const { return channels_; }
+  [[nodiscard]] std::int64_t size() const { return size_; }  // cells an edge
+
+ protected:
+  FieldSource(BoxFieldLayout layout, std::int64_t channels, std::int64_t size)
+      : layout_(std::move(layout)), channels_(channels), size_(size) {}
+
+ private:
+  BoxFieldLayout layout_;
+  std::int64_t channels_, size_;
+};
+
+// Numbers in memory, channel first.
+[[nodiscard]] std::unique_ptr<FieldSource> make_memory_source(std::vector<float> values,
+                                                              std::int64_t channels,
+                                                              std::int64_t size);
+
+// Numbers that lie in a mapped file from `offset` on, channel first or, if `channel_last`, the
+// channels of a cell side by side. The caller has checked that the file holds them.
+[[nodiscard]] std::unique_ptr<FieldSource> make_mapped_source(std::shared_ptr<const MappedFile> map,
+                                                              BoxFieldLayout layout,
+                                                              std::int64_t offset,
+                                                              std::int64_t channels,
+                                                              std::int64_t size, bool channel_last);
+
+// Numbers in chunks of a mapped file, each whole (also at the box's far edges) and as it is in
+// memory; `offsets` of the chunks are in the order of their places in the field. Checked by the
+// caller, too.
+[[nodiscard]] std::unique_ptr<FieldSource> make_chunked_source(
+    std::shared_ptr<const MappedFile> map, BoxFieldLayout layout, std::vector<std::int64_t> offsets,
+    std::int64_t channels, std::int64_t size);
+
+// What opening either format gives.
+struct OpenBox {
+  std::int64_t size = 0;
+  std::array<std::unique_ptr<FieldSource>, 2> sources;  // as BoxField
+  std::vector<std::pair<std::string, double>> parameters;
+  std::vector<std::string> warnings;
+};
+[[nodiscard]] OpenBox open_hdf5_box(const std::filesystem::path& file);
+[[nodiscard]] OpenBox open_npy_box(const std::filesystem::path& prefix);
+
+}  // namespace kolo

@@ -1,0 +1,125 @@
+#include "data/boxes/rotated_copy.h"
+
+#include "kolo/base/vectorize.h"
+
+namespace kolo {
+
+namespace {
+
+// Numbers of a row, `stride` apart in memory, times a factor, forwards or backwards.
+KOLO_VECTORIZE void copy_row(const float* in, std::int64_t stride, std::int64_t size, float factor,
+                             bool is_backwards, float* out) {
+  if (is_backwards) {
+    if (stride == 1) {
+      for (std::int64_t k = 0; k < size; ++k) out[size - 1 - k] = factor * in[k];
+    } else {
+      for (std::int64_t k = 0; k < size; ++k) out[size - 1 - k] = factor * in[k * stride];
+    }
+  } else if (stride == 1) {
+    for (std::int64_t k = 0; k < size; ++k) out[k] = factor * in[k];
+  } else {
+    for (std::int64_t k = 0; k < size; ++k) out[k] = factor * in[k * stride];
+  }
+}
+
+// out[column * out_stride + row] = in[row * in_stride + column].
+KOLO_VECTORIZE void transpose(const float* in, std::int64_t in_stride, std::int64_t size,
+                              float* out, std::int64_t out_stride) {
+  for (std::int64_t column = 0; column < size; ++column) {
+    for (std::int64_t row = 0; row < size; ++row) {
+      out[column * out_stride + row] = in[row * in_stride + column];
+    }
+  }
+}
+
+// Strides of a crop's three axes in the result, and where its first cell goes.
+struct Target {
+  std::array<std::int64_t, 3> strides{};
+  std::int64_t first = 0;
+
+  Target(const CubeSymmetry& symmetry, std::int64_t size) {
+    const std::array<std::int64_t, 3> of_axis{size * size, size, 1};
+    for (std::size_t j = 0; j < 3; ++j) {
+      const auto stride = of_axis[static_cast<std::size_t>(symmetry.axis[j])];
+      strides[j] = symmetry.sign[j] * stride;
+      if (symmetry.sign[j] < 0) first += (size - 1) * stride;
+    }
+  }
+};
+
+// One channel of the crop and where it goes.
+struct Channel {
+  const float* in;
+  float* out;  // where the first cell goes
+  float factor;
+};
+
+// Rows of the crop stay rows of the result.
+void copy_rows(const Channel& channel, const FieldView& view, std::int64_t size,
+               const Target& target, std::int64_t i) {
+  const bool is_backwards = target.strides[2] < 0;
+  for (std::int64_t j = 0; j < size; ++j) {
+    float* const out =
+        channel.out + i * target.strides[0] + j * target.strides[1] - (is_backwards ? size - 1 : 0);
+    copy_row(channel.in + i * view.strides[1] + j * view.strides[2], view.strides[3], size,
+             channel.factor, is_backwards, out);
+  }
+}
+
+// Axis `fast` (0 or 1) of the crop becomes the rows of the result: plane by plane of it and the
+// crop's rows, by way of a small plane, since the crop's own rows lie apart by strides that share
+// one set of the processor's caches.
+void copy_plane_transposed(const Channel& channel, const FieldView& view, std::int64_t size,
+                           const Target& target, std::size_t fast, std::int64_t i,
+                           std::span<float> plane) {
+  const std::size_t slow = 1 - fast;
+  const auto row_stride = static_cast<std::int64_t>(plane.size()) / size;
+  const bool is_backwards = target.strides[fast] < 0;
+  for (std::int64_t row = 0; row < size; ++row) {
+    const auto place = is_backwards ? size - 1 - row : row;
+    copy_row(channel.in + i * view.strides[1 + slow] + row * view.strides[1 + fast],
+             view.strides[3], size, channel.factor, false, plane.data() + place * row_stride);
+  }
+  float* const out = channel.out + i * target.strides[slow] - (is_backwards ? size - 1 : 0);
+  transpose(plane.data(), row_stride, size, out, target.strides[2]);
+}
+
+}  // namespace
+
+void copy_rotated(const FieldView& view, std::int64_t channels, std::int64_t size,
+                  const CropTurn& turn, std::vector<float>& plane, float* out) {
+  constexpr std::int64_t padding = 16;  // numbers behind a row, against the same effect
+  const auto& symmetry = turn.symmetry;
+  const Target target(symmetry, size);
+  const auto channel_at = [&](std::int64_t number) {
+    Channel channel{view.data + number * view.strides[0], nullptr, 1};
+    auto to = number;
+    if (turn.turns_velocity && number >= 1 && number <= 3) {
+      const auto component = static_cast<std::size_t>(number - 1);
+      to = 1 + symmetry.axis[component];
+      channel.factor = static_cast<float>(symmetry.sign[component]);
+    }
+    channel.out = out + to * size * size * size + target.first;
+    return channel;
+  };
+  const std::size_t fast = symmetry.axis[2] == 2 ? 2 : symmetry.axis[1] == 2 ? 1 : 0;
+  if (fast != 2) plane.resize(static_cast<std::size_t>(size * (size + padding)));
+  const auto copy_plane = [&](std::int64_t number, std::int64_t i) {
+    if (fast == 2) {
+      copy_rows(channel_at(number), view, size, target, i);
+    } else {
+      copy_plane_transposed(channel_at(number), view, size, target, fast, i, plane);
+    }
+  };
+  if (view.strides[0] == 1) {  // the channels of a cell share lines of the cache
+    for (std::int64_t i = 0; i < size; ++i) {
+      for (std::int64_t number = 0; number < channels; ++number) copy_plane(number, i);
+    }
+  } else {
+    for (std::int64_t number = 0; number < channels; ++number) {
+      for (std::int64_t i = 0; i < size; ++i) copy_plane(number, i);
+    }
+  }
+}
+
+}  // namespace kolo
