@@ -35,18 +35,6 @@ void smooth(const Mesh& mesh, double wave_number, Field& field) {
   mesh.inverse(modes, field);
 }
 
-Field divergence(const Mesh& mesh, const VectorField& vectors) {
-  Modes sum(mesh.size());
-  for (std::size_t axis = 0; axis < 3; ++axis) {
-    const Modes modes = mesh.forward(vectors[axis]);
-    mesh.for_each_mode([&](std::size_t i, const Mesh::Wave& wave) {
-      sum[i] +=
-          std::complex<double>(-wave.odd[axis] * modes[i].imag(), wave.odd[axis] * modes[i].real());
-    });
-  }
-  return mesh.inverse(std::move(sum));
-}
-
 // No cell is empty, and the mean is 1 again.
 void bound_density(Field& density) {
   double sum = 0;

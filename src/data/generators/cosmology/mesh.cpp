@@ -1,6 +1,7 @@
 #include "data/generators/cosmology/mesh.h"
 
 #include <numbers>
+#include <utility>
 
 namespace kolo::cosmology {
 
@@ -31,6 +32,18 @@ void Mesh::for_each_part(const std::function<void(std::size_t, std::size_t)>& vi
     const auto begin = static_cast<std::size_t>(plane) * part;
     visit(begin, begin + part);
   });
+}
+
+Field divergence(const Mesh& mesh, const VectorField& vectors) {
+  Modes sum(mesh.size());
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    const Modes modes = mesh.forward(vectors[axis]);
+    mesh.for_each_mode([&](std::size_t i, const Mesh::Wave& wave) {
+      sum[i] +=
+          std::complex<double>(-wave.odd[axis] * modes[i].imag(), wave.odd[axis] * modes[i].real());
+    });
+  }
+  return mesh.inverse(std::move(sum));
 }
 
 }  // namespace kolo::cosmology

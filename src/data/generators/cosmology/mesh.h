@@ -54,6 +54,8 @@ class Mesh {
   FourierTransform transform_;
 };
 
+[[nodiscard]] Field divergence(const Mesh& mesh, const VectorField& vectors);
+
 template <typename Visit>
 void Mesh::for_each_mode(Visit visit) const {
   const auto size = static_cast<std::size_t>(size_), last = size / 2 + 1;
