@@ -1,0 +1,295 @@
+#include "kolo/data/box_files.h"
+
+#include <cstring>
+
+#include <sys/stat.h>
+
+#include <gmock/gmock.h>
+
+#include "data/boxes/boxes.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::Hdf5Field;
+using testing::message_of;
+using testing::numbered_box;
+using ::testing::StartsWith;
+using testing::TemporaryFolder;
+using testing::write_hdf5;
+using testing::write_hdf5_field;
+
+std::vector<float> read_all(const BoxFile& box, BoxField field) {
+  const auto edge = box.size();
+  std::vector<float> values(static_cast<std::size_t>(channels_of(field) * edge * edge * edge));
+  box.read_planes(field, 0, edge, values);
+  return values;
+}
+
+void expect_holds(const fs::path& path, const SimulationBox& box) {
+  const BoxFile file(path);
+  EXPECT_EQ(file.size(), box.size);
+  EXPECT_EQ(read_all(file, BoxField::nbody), box.nbody);
+  EXPECT_EQ(read_all(file, BoxField::hydro), box.hydro);
+}
+
+class BoxFiles : public ::testing::Test {
+ protected:
+  TemporaryFolder folder;
+  SimulationBox box = numbered_box(6);
+  std::vector<float> nbody = std::vector<float>(4 * 216), hydro = std::vector<float>(5 * 216);
+};
+
+TEST_F(BoxFiles, HoldWhatWasWritten) {
+  write_box_hdf5(box, folder / "a.h5");
+  write_box_hdf5(box, folder / "b.h5", 4);
+  write_box_npy(box, folder / "c");
+  for (const auto* const name : {"a.h5", "b.h5", "c", "c_data.npy", "c_label.npy"}) {
+    SCOPED_TRACE(name);
+    expect_holds(folder / name, box);
+  }
+  const BoxFile plain(folder / "a.h5"), chunked(folder / "b.h5"), pair(folder / "c");
+  EXPECT_EQ(plain.format(), BoxFormat::hdf5);
+  EXPECT_EQ(pair.format(), BoxFormat::npy);
+  EXPECT_THAT(plain.parameters(), ElementsAre(std::pair<std::string, double>("omega_m", .31),
+                                              std::pair<std::string, double>("seed", 17)));
+  EXPECT_TRUE(plain.layout(BoxField::nbody).chunk.empty());
+  EXPECT_TRUE(plain.layout(BoxField::nbody).is_mapped);
+  EXPECT_THAT(chunked.layout(BoxField::hydro).chunk, ElementsAre(1, 4, 4, 4));
+  EXPECT_TRUE(chunked.layout(BoxField::hydro).is_mapped);
+  EXPECT_EQ(chunked.plane_multiple(), 4);
+  EXPECT_THAT(pair.layout(BoxField::hydro).shape, ElementsAre(6, 6, 6, 5));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 4) << "nothing aside is left";
+}
+
+// The names of the datasets, their shapes and types, and NumPy's order, byte by byte.
+TEST_F(BoxFiles, NpyIsNumPysOwn) {
+  write_box_npy(box, folder / "c");
+  const auto bytes = read_text_file(folder / "c_label.npy");
+  EXPECT_EQ(bytes.substr(0, 10), std::string("\x93NUMPY\x01\x00\x76\x00", 10));
+  EXPECT_THAT(bytes.substr(10, 80),
+              StartsWith("{'descr': '<f4', 'fortran_order': False, 'shape': (6, 6, 6, 5), }"));
+  ASSERT_EQ(bytes.size(), 128 + sizeof(float) * 5 * 216);
+  EXPECT_EQ(bytes[127], '\n');
+  std::vector<float> values(5 * 216);
+  std::memcpy(values.data(), bytes.data() + 128, values.size() * sizeof(float));
+  for (std::size_t cell = 0; cell < 216; ++cell) {
+    for (std::size_t channel = 0; channel < 5; ++channel) {
+      ASSERT_EQ(values[cell * 5 + channel], box.hydro[channel * 216 + cell]);
+    }
+  }
+}
+
+TEST_F(BoxFiles, AppearWholeOrNotAtAll) {
+  write_box_hdf5(box, folder / "a.h5");
+  auto broken = box;
+  broken.hydro.pop_back();
+  EXPECT_THAT(message_of<Error>([&] { write_box_hdf5(broken, folder / "a.h5"); }),
+              AllOf(HasSubstr("gas"), HasSubstr("1079 numbers, expected 1080")));
+  EXPECT_THAT(message_of<Error>([&] { write_box_npy(broken, folder / "c"); }), HasSubstr("1079"));
+  expect_holds(folder / "a.h5", box);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
+  EXPECT_THAT(message_of<Error>([&] { write_box_hdf5(box, folder / "none" / "a.h5"); }),
+              AllOf(HasSubstr("cannot write"), HasSubstr("none/a.h5")));
+  EXPECT_THAT(message_of<InputError>([&] { write_box_hdf5(box, folder / "b.h5", 513); }),
+              HasSubstr("1 to 512"));
+}
+
+TEST_F(BoxFiles, AreConverted) {
+  testing::write_box_like(folder / "a.h5", box, {.chunk = {2, 4, 4, 4}, .deflate = 1});
+  std::vector<std::int64_t> progress;
+  convert_box(BoxFile(folder / "a.h5"), folder / "b",
+              {.progress = [&](std::int64_t done, std::int64_t total) {
+                progress.push_back(done);
+                EXPECT_EQ(total, 12);
+              }});
+  EXPECT_EQ(progress.back(), 12);
+  expect_holds(folder / "b", box);
+  convert_box(BoxFile(folder / "b"), folder / "c.h5", {.to = BoxFormat::hdf5, .chunk = 4});
+  expect_holds(folder / "c.h5", box);
+  write_box_hdf5(box, folder / "d.h5");
+  convert_box(BoxFile(folder / "d.h5"), folder / "e.h5", {.to = BoxFormat::hdf5});
+  EXPECT_EQ(BoxFile(folder / "e.h5").parameters(), BoxFile(folder / "d.h5").parameters());
+}
+
+TEST_F(BoxFiles, ConversionSparesWhatIsThere) {
+  write_box_hdf5(box, folder / "a.h5");
+  folder.write("b_label.npy", "precious");
+  const BoxFile file(folder / "a.h5");
+  EXPECT_THAT(message_of<InputError>([&] { convert_box(file, folder / "b", {}); }),
+              AllOf(HasSubstr("b_label.npy is there already"), HasSubstr("--force")));
+  EXPECT_EQ(read_text_file(folder / "b_label.npy"), "precious");
+  convert_box(file, folder / "b", {.replace = true});
+  expect_holds(folder / "b", box);
+  EXPECT_THAT(message_of<InputError>([&] {
+                convert_box(file, folder / "a.h5", {.to = BoxFormat::hdf5, .replace = true});
+              }),
+              HasSubstr("is what is read"));
+}
+
+class BadHdf5 : public BoxFiles {
+ protected:
+  // Why a file that `fill` makes is rejected; every message names it.
+  std::string rejection(const std::function<void(hid_t)>& fill) {
+    write_hdf5(path, fill);
+    return rejection();
+  }
+  std::string rejection() {
+    const auto message = message_of<InputError>([&] { const BoxFile file(path); });
+    EXPECT_THAT(message, HasSubstr(path));
+    return message;
+  }
+  // Of a file whose Hydro is right and whose Nbody is this.
+  std::string rejection(Hdf5Field bad, bool is_hydro = false) {
+    return rejection([&](hid_t file) {
+      const Hdf5Field good{.name = is_hydro ? "Nbody" : "Hydro",
+                           .shape = {is_hydro ? 4U : 5U, 6, 6, 6},
+                           .values = is_hydro ? &nbody : &hydro};
+      bad.name = is_hydro ? "Hydro" : "Nbody";
+      write_hdf5_field(file, bad);
+      write_hdf5_field(file, good);
+    });
+  }
+
+  std::string path = folder / "bad.h5";
+  const std::vector<hsize_t> shape = {4, 6, 6, 6};
+};
+
+TEST_F(BadHdf5, MissingDatasets) {
+  EXPECT_THAT(rejection([&](hid_t file) {
+                write_hdf5_field(file, {.name = "Nbody", .shape = shape, .values = &nbody});
+              }),
+              AllOf(HasSubstr("Hydro"), HasSubstr("no such dataset"), HasSubstr("holds Nbody")));
+  EXPECT_THAT(rejection([](hid_t) {}), AllOf(HasSubstr("Nbody"), HasSubstr("holds nothing")));
+  EXPECT_THAT(rejection([](hid_t file) {
+                H5Gclose(H5Gcreate2(file, "Nbody", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+              }),
+              HasSubstr("is a group, expected a dataset"));
+}
+
+TEST_F(BadHdf5, Shapes) {
+  EXPECT_THAT(rejection({.shape = {4, 36, 6}, .values = &nbody}),
+              HasSubstr("rank is 3, expected 4: (4, N, N, N)"));
+  EXPECT_THAT(rejection({.shape = {6, 6, 6, 4}, .values = &nbody}),
+              AllOf(HasSubstr("(6, 6, 6, 4)"), HasSubstr("4 channels first")));
+  EXPECT_THAT(rejection({.shape = {4, 6, 6, 6}, .values = &nbody}, true),
+              HasSubstr("5 channels first"));
+  EXPECT_THAT(rejection({.shape = {4, 6, 12, 3}, .values = &nbody}), HasSubstr("expected a cube"));
+  EXPECT_THAT(rejection({.shape = {4, 0, 0, 0}}), HasSubstr("expected a cube"));
+  EXPECT_THAT(rejection({.shape = {5, 3, 3, 3}, .values = &hydro}, true),
+              HasSubstr("3^3 cells and Nbody 6^3"));
+  const hsize_t huge = hsize_t{1} << 31;
+  EXPECT_THAT(rejection({.shape = {4, huge, huge, huge}, .chunk = {1, 64, 64, 64}}),
+              HasSubstr("overflows 64 bits"));
+}
+
+TEST_F(BadHdf5, Types) {
+  EXPECT_THAT(rejection({.shape = shape, .values = &nbody, .type = H5T_STD_I32LE}),
+              HasSubstr("integers of 32 bits, expected float32"));
+  EXPECT_THAT(rejection({.shape = shape, .values = &nbody, .type = H5T_STD_U8LE}),
+              HasSubstr("integers of 8 bits"));
+}
+
+TEST_F(BadHdf5, NumbersThatAreElsewhere) {
+  EXPECT_THAT(rejection([&](hid_t file) {
+                H5Lcreate_external("other.h5", "Nbody", file, "Nbody", H5P_DEFAULT, H5P_DEFAULT);
+              }),
+              HasSubstr("external link"));
+  EXPECT_THAT(rejection({.shape = shape,
+                         .more =
+                             [&](hid_t creation) {
+                               H5Pset_external(creation, (folder / "raw").c_str(), 0,
+                                               4 * 216 * sizeof(float));
+                             }}),
+              HasSubstr("external storage"));
+  EXPECT_THAT(rejection({.shape = shape,
+                         .more =
+                             [&](hid_t creation) {
+                               const hid_t space = H5Screate_simple(4, shape.data(), nullptr);
+                               H5Pset_virtual(creation, space, "other.h5", "Nbody", space);
+                               H5Sclose(space);
+                             }}),
+              HasSubstr("virtual dataset"));
+  EXPECT_THAT(rejection([&](hid_t file) {
+                H5Lcreate_soft("/nowhere", file, "Nbody", H5P_DEFAULT, H5P_DEFAULT);
+              }),
+              HasSubstr("Nbody"));
+  EXPECT_THAT(rejection({.shape = shape}), HasSubstr("no numbers were ever written"));
+}
+
+// A filter that is registered while the file is written and gone when it is read.
+TEST_F(BadHdf5, UnavailableFilters) {
+  constexpr H5Z_filter_t number = 499;
+  const H5Z_class2_t filter{H5Z_CLASS_T_VERS,
+                            number,
+                            1,
+                            1,
+                            "packer",
+                            nullptr,
+                            nullptr,
+                            [](unsigned, std::size_t, const unsigned*, std::size_t bytes,
+                               std::size_t*, void**) { return bytes; }};
+  write_hdf5(path, [&](hid_t file) {
+    H5Zregister(&filter);
+    write_hdf5_field(file, {.name = "Nbody",
+                            .shape = shape,
+                            .values = &nbody,
+                            .chunk = {1, 6, 6, 6},
+                            .more = [](hid_t creation) {
+                              H5Pset_filter(creation, number, H5Z_FLAG_MANDATORY, 0, nullptr);
+                            }});
+    H5Fflush(file, H5F_SCOPE_GLOBAL);
+  });
+  H5Zunregister(number);
+  EXPECT_THAT(rejection(), AllOf(HasSubstr("filter packer (499)"), HasSubstr("h5repack")));
+}
+
+TEST_F(BadHdf5, TruncatedFiles) {
+  write_box_hdf5(box, path);
+  const auto whole = read_text_file(path);
+  for (const std::size_t size : {whole.size() - 1, whole.size() / 2, std::size_t{100}}) {
+    folder.write("bad.h5", whole.substr(0, size));
+    EXPECT_THAT(rejection(), AllOf(HasSubstr("cannot open"), HasSubstr("truncated")));
+  }
+  folder.write("bad.h5", whole.substr(0, 8));
+  EXPECT_THAT(rejection(), HasSubstr("cannot open"));
+}
+
+TEST_F(BadHdf5, DamagedPackedNumbers) {
+  auto noisy = numbered_box(6);
+  testing::write_box_like(path, noisy, {.chunk = {4, 6, 6, 6}, .deflate = 1});
+  auto bytes = read_text_file(path);
+  for (std::size_t at = bytes.size() / 2; at < bytes.size() / 2 + 64; ++at) bytes[at] = '\x55';
+  folder.write("bad.h5", bytes);
+  EXPECT_THAT(message_of<InputError>([&] {
+                const BoxFile file(path);
+                (void)read_all(file, BoxField::nbody);
+                (void)read_all(file, BoxField::hydro);
+              }),
+              HasSubstr(path));
+}
+
+TEST_F(BadHdf5, OtherThings) {
+  EXPECT_THAT(message_of<InputError>([&] { const BoxFile file(folder / "none"); }),
+              HasSubstr("neither"));
+  EXPECT_THAT(message_of<InputError>([&] { const BoxFile file(folder.path()); }),
+              HasSubstr("is a folder"));
+  folder.write("bad.h5", "");
+  EXPECT_THAT(rejection(), HasSubstr("no simulation box"));
+  folder.write("bad.h5", "something else");
+  EXPECT_THAT(rejection(), HasSubstr("neither's signature"));
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(message_of<InputError>([&] { const BoxFile file(folder / "pipe"); }),
+              HasSubstr("not a regular file"));
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,160 @@
+#include "kolo/data/cube_symmetry.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace kolo {
+namespace {
+
+using Cell = std::array<std::int64_t, 3>;
+using Matrix = std::array<std::array<int, 3>, 3>;
+
+Matrix matrix_of(const CubeSymmetry& symmetry) {
+  Matrix matrix{};
+  for (std::size_t j = 0; j < 3; ++j) {
+    matrix[j][static_cast<std::size_t>(symmetry.axis[j])] = symmetry.sign[j];
+  }
+  return matrix;
+}
+
+int determinant(const Matrix& m) {
+  return m[0][0] * (m[1][1] * m[2][2] - m[1][2] * m[2][1]) -
+         m[0][1] * (m[1][0] * m[2][2] - m[1][2] * m[2][0]) +
+         m[0][2] * (m[1][0] * m[2][1] - m[1][1] * m[2][0]);
+}
+
+// A cube of which each cell holds where it was at first, and NumPy's two operations on it.
+class Cube {
+ public:
+  explicit Cube(std::int64_t size) : size_(size) {
+    for_each([&](const Cell& cell) { at(cell) = cell; });
+  }
+  // numpy.transpose: axis k of the result is axis order[k] of this.
+  [[nodiscard]] Cube transposed(const std::array<std::size_t, 3>& order) const {
+    Cube result(size_);
+    for_each([&](const Cell& cell) {
+      Cell from{};
+      for (std::size_t k = 0; k < 3; ++k) from[order[k]] = cell[k];
+      result.at(cell) = at(from);
+    });
+    return result;
+  }
+  // [::-1] along an axis.
+  [[nodiscard]] Cube flipped(std::size_t axis) const {
+    Cube result(size_);
+    for_each([&](const Cell& cell) {
+      Cell from = cell;
+      from[axis] = size_ - 1 - from[axis];
+      result.at(cell) = at(from);
+    });
+    return result;
+  }
+  [[nodiscard]] bool is(const CubeSymmetry& symmetry) const {
+    bool is_same = true;
+    for_each([&](const Cell& cell) { is_same &= at(cell) == symmetry.source(cell, size_); });
+    return is_same;
+  }
+
+ private:
+  template <typename Action>
+  void for_each(Action action) const {
+    for (std::int64_t i = 0; i < size_; ++i)
+      for (std::int64_t j = 0; j < size_; ++j)
+        for (std::int64_t k = 0; k < size_; ++k) action(Cell{i, j, k});
+  }
+  [[nodiscard]] std::size_t place(const Cell& cell) const {
+    return static_cast<std::size_t>((cell[0] * size_ + cell[1]) * size_ + cell[2]);
+  }
+  Cell& at(const Cell& cell) {
+    cells_.resize(static_cast<std::size_t>(size_ * size_ * size_));
+    return cells_[place(cell)];
+  }
+  [[nodiscard]] const Cell& at(const Cell& cell) const { return cells_[place(cell)]; }
+
+  std::int64_t size_;
+  std::vector<Cell> cells_;
+};
+
+TEST(CubeGroup, HasEachSignedPermutationOnceRotationsFirst) {
+  std::set<Matrix> matrices;
+  for (std::size_t i = 0; i < 48; ++i) {
+    const auto& symmetry = cube_group()[i];
+    matrices.insert(matrix_of(symmetry));
+    EXPECT_EQ(symmetry.determinant(), determinant(matrix_of(symmetry)));
+    EXPECT_EQ(symmetry.determinant(), i < 24 ? 1 : -1);
+  }
+  EXPECT_EQ(matrices.size(), 48U);
+  EXPECT_EQ(cube_group()[0], CubeSymmetry{});
+}
+
+// A finite set of invertible matrices that is closed under products is a group.
+TEST(CubeGroup, IsClosedUnderProducts) {
+  const auto& group = cube_group();
+  for (std::size_t i = 0; i < 48; ++i) {
+    for (std::size_t j = 0; j < 48; ++j) {
+      const auto product = compose(group[i], group[j]);
+      const auto found = std::find(group.begin(), group.end(), product);
+      ASSERT_NE(found, group.end());
+      if (i < 24 && j < 24) {
+        EXPECT_LT(found - group.begin(), 24);
+      }
+      const Cell cell{0, 1, 3};
+      EXPECT_EQ(product.source(cell, 5), group[i].source(group[j].source(cell, 5), 5));
+    }
+  }
+}
+
+// out(i) = in(M i) with i counted from the centre; doubled, to be whole numbers.
+TEST(CubeSymmetry, TakesCellsAboutTheCentre) {
+  for (const std::int64_t size : {1, 4, 5}) {
+    for (const auto& symmetry : cube_group()) {
+      const auto matrix = matrix_of(symmetry);
+      const Cell cell{0, size / 2, size - 1};
+      Cell expected{};
+      for (std::size_t j = 0; j < 3; ++j) {
+        std::int64_t doubled = 0;
+        for (std::size_t i = 0; i < 3; ++i) doubled += matrix[j][i] * (2 * cell[i] - (size - 1));
+        expected[j] = (doubled + size - 1) / 2;
+      }
+      EXPECT_EQ(symmetry.source(cell, size), expected);
+    }
+  }
+}
+
+// As the tutorial's table has it: number, transpose, flipped axes.
+TEST(TutorialRotations, AreNumPysTransposesAndFlips) {
+  struct Entry {
+    std::array<std::size_t, 3> transpose;
+    std::vector<std::size_t> flips;
+  };
+  const std::vector<Entry> table = {
+      {{0, 1, 2}, {0, 1}}, {{0, 1, 2}, {0, 2}}, {{0, 1, 2}, {1, 2}},    {{1, 0, 2}, {0}},
+      {{1, 0, 2}, {0, 2}}, {{1, 0, 2}, {1}},    {{1, 0, 2}, {1, 2}},    {{2, 1, 0}, {0}},
+      {{2, 1, 0}, {0, 1}}, {{2, 1, 0}, {2}},    {{2, 1, 0}, {1, 2}},    {{0, 2, 1}, {1}},
+      {{0, 2, 1}, {0, 1}}, {{0, 2, 1}, {2}},    {{0, 2, 1}, {0, 2}},    {{1, 2, 0}, {0, 1}},
+      {{1, 2, 0}, {1, 2}}, {{1, 2, 0}, {0, 2}}, {{1, 2, 0}, {0, 1, 2}}, {{2, 0, 1}, {0, 1}},
+      {{2, 0, 1}, {0, 2}}, {{2, 0, 1}, {1, 2}}, {{2, 0, 1}, {0, 1, 2}}, {{0, 1, 2}, {}}};
+  ASSERT_EQ(table.size(), tutorial_rotations().size());
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    auto cube = Cube(4).transposed(table[i].transpose);
+    for (const auto axis : table[i].flips) cube = cube.flipped(axis);
+    EXPECT_TRUE(cube.is(tutorial_rotations()[i])) << "number " << i + 1;
+  }
+}
+
+TEST(TutorialRotations, AreDistinctAndLackEightRotations) {
+  std::set<Matrix> matrices;
+  int reflections = 0;
+  for (const auto& symmetry : tutorial_rotations()) {
+    matrices.insert(matrix_of(symmetry));
+    reflections += symmetry.determinant() == -1;
+  }
+  EXPECT_EQ(matrices.size(), 24U);
+  EXPECT_EQ(reflections, 8);
+}
+
+}  // namespace
+}  // namespace kolo

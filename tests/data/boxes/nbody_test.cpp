@@ -1,0 +1,319 @@
+#include "kolo/data/nbody.h"
+
+#include <numeric>
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "data/boxes/boxes.h"
+#include "kolo/base/error.h"
+#include "kolo/data/box_files.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::numbered_box;
+using testing::TemporaryFolder;
+
+struct Sample {
+  std::vector<float> input, target;
+  bool operator==(const Sample&) const = default;
+};
+
+Sample read(const NbodyDataset& dataset, std::int64_t index, std::int64_t epoch = 0) {
+  Sample sample;
+  sample.input.assign(static_cast<std::size_t>(dataset.layout().input_size()), -1e9F);
+  sample.target.assign(static_cast<std::size_t>(dataset.layout().target_size()), -1e9F);
+  dataset.read(index, epoch, {sample.input, {}, sample.target});
+  return sample;
+}
+
+// The value of a field at a cell of a turned crop, straight from the definition: out(i) = in(M i),
+// v'_j = sum_i M_ij v_i.
+float expected_at(const std::vector<float>& field, std::int64_t box_size, const NbodyCrop& crop,
+                  std::int64_t size, bool turns_velocity, std::int64_t channel,
+                  const std::array<std::int64_t, 3>& cell) {
+  const auto from = crop.symmetry.source(cell, size);
+  const auto value = [&](std::int64_t c) {
+    return field[static_cast<std::size_t>(
+        ((c * box_size + crop.start[0] + from[0]) * box_size + crop.start[1] + from[1]) * box_size +
+        crop.start[2] + from[2])];
+  };
+  if (!turns_velocity || channel == 0 || channel == 4) return value(channel);
+  float sum = 0;
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (crop.symmetry.axis[i] == channel - 1) {
+      sum += static_cast<float>(crop.symmetry.sign[i]) * value(1 + static_cast<std::int64_t>(i));
+    }
+  }
+  return sum;
+}
+
+void expect_field(const std::vector<float>& found, const std::vector<float>& field,
+                  std::int64_t box_size, const NbodyCrop& crop, std::int64_t size,
+                  bool turns_velocity) {
+  std::size_t at = 0;
+  std::int64_t wrong = 0;
+  for (std::int64_t channel = 0; at < found.size(); ++channel) {
+    for (std::int64_t i = 0; i < size; ++i) {
+      for (std::int64_t j = 0; j < size; ++j) {
+        for (std::int64_t k = 0; k < size; ++k) {
+          wrong += found[at++] !=
+                   expected_at(field, box_size, crop, size, turns_velocity, channel, {i, j, k});
+        }
+      }
+    }
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
+// Every way a box can lie in files.
+struct Storage {
+  std::string name;
+  std::function<std::string(const SimulationBox&, const TemporaryFolder&)> write;
+  BoxMode mode = BoxMode::lowmem;
+};
+void PrintTo(const Storage& storage, std::ostream* stream) {
+  *stream << storage.name;
+}
+
+std::string write_hdf5_like(const SimulationBox& box, const TemporaryFolder& folder,
+                            const testing::Hdf5Field& like, hsize_t user_block = 0) {
+  testing::write_box_like(folder / "box.h5", box, like, user_block);
+  return folder / "box.h5";
+}
+
+const std::vector<Storage> storages = {
+    {"contiguous",
+     [](const auto& box, const auto& folder) {
+       write_box_hdf5(box, folder / "box.h5");
+       return (folder / "box.h5").string();
+     }},
+    {"chunked",
+     [](const auto& box, const auto& folder) {
+       write_box_hdf5(box, folder / "box.h5", 5);
+       return (folder / "box.h5").string();
+     }},
+    {"chunkedAcrossChannels",
+     [](const auto& box, const auto& folder) {
+       return write_hdf5_like(box, folder, {.chunk = {3, 4, 3, 7}});
+     }},
+    {"deflate",
+     [](const auto& box, const auto& folder) {
+       return write_hdf5_like(box, folder, {.chunk = {1, 6, 6, 6}, .deflate = 1});
+     }},
+    {"float64",
+     [](const auto& box, const auto& folder) {
+       return write_hdf5_like(box, folder, {.type = H5T_IEEE_F64LE});
+     }},
+    {"bigEndian",
+     [](const auto& box, const auto& folder) {
+       return write_hdf5_like(box, folder, {.type = H5T_IEEE_F32BE});
+     }},
+    {"userBlock",
+     [](const auto& box, const auto& folder) { return write_hdf5_like(box, folder, {}, 1024); }},
+    {"npy",
+     [](const auto& box, const auto& folder) {
+       write_box_npy(box, folder / "box");
+       return (folder / "box_label.npy").string();
+     }},
+    {"inmem",
+     [](const auto& box, const auto& folder) {
+       return write_hdf5_like(box, folder, {.chunk = {1, 6, 6, 6}, .deflate = 1});
+     },
+     BoxMode::inmem}};
+
+class NbodyStorage : public ::testing::TestWithParam<Storage> {};
+INSTANTIATE_TEST_SUITE_P(All, NbodyStorage, ::testing::ValuesIn(storages),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(NbodyStorage, CropsAreTheBoxsOwnNumbers) {
+  const TemporaryFolder folder;
+  const auto box = numbered_box(13);
+  const auto file = GetParam().write(box, folder);
+  for (const auto rotations :
+       {Rotations::none, Rotations::tutorial, Rotations::vector, Rotations::proper}) {
+    for (const std::int64_t size : {1, 6, 13}) {
+      const NbodyDataset dataset({.file = file,
+                                  .mode = GetParam().mode,
+                                  .crop = size,
+                                  .samples = 25,
+                                  .rotations = rotations});
+      EXPECT_EQ(dataset.box_size(), 13);
+      const bool turns = rotations == Rotations::vector || rotations == Rotations::proper;
+      for (std::int64_t i = 0; i < 25; ++i) {
+        const auto crop = dataset.crop(i, 3);
+        const auto sample = read(dataset, i, 3);
+        expect_field(sample.input, box.nbody, 13, crop, size, turns);
+        expect_field(sample.target, box.hydro, 13, crop, size, turns);
+      }
+    }
+  }
+}
+
+class Nbody : public ::testing::Test {
+ protected:
+  Nbody() { write_box_hdf5(box, file); }
+  [[nodiscard]] NbodyDataset dataset(NbodyOptions options) const {
+    options.file = file;
+    return NbodyDataset(std::move(options));
+  }
+
+  TemporaryFolder folder;
+  SimulationBox box = numbered_box(8);
+  std::string file = folder / "box.h5";
+};
+
+TEST_F(Nbody, LooksLikeItsCrop) {
+  const auto crops = dataset({.crop = 4, .samples = 3});
+  EXPECT_EQ(crops.size(), 3);
+  EXPECT_EQ(crops.layout().input_shape, (std::vector<std::int64_t>{4, 4, 4, 4}));
+  EXPECT_EQ(crops.layout().target_shape, (std::vector<std::int64_t>{5, 4, 4, 4}));
+  EXPECT_EQ(crops.layout().classes, 0);
+  EXPECT_TRUE(crops.warnings().empty());
+}
+
+TEST_F(Nbody, DrawsEveryStartAndEveryRotation) {
+  for (const auto& [rotations, count] :
+       {std::pair(Rotations::none, 1), std::pair(Rotations::tutorial, 24),
+        std::pair(Rotations::vector, 48), std::pair(Rotations::proper, 24)}) {
+    const auto crops = dataset({.crop = 5, .samples = 2000, .rotations = rotations});
+    std::set<std::array<std::int64_t, 3>> starts;
+    std::set<std::int64_t> numbers;
+    for (std::int64_t i = 0; i < crops.size(); ++i) {
+      const auto crop = crops.crop(i, 0);
+      starts.insert(crop.start);
+      numbers.insert(crop.rotation);
+      if (rotations == Rotations::proper) {
+        EXPECT_EQ(crop.symmetry.determinant(), 1);
+      }
+    }
+    EXPECT_EQ(starts.size(), 64U);
+    EXPECT_EQ(*starts.begin(), (std::array<std::int64_t, 3>{0, 0, 0}));
+    EXPECT_EQ(*starts.rbegin(), (std::array<std::int64_t, 3>{3, 3, 3}));
+    EXPECT_EQ(numbers.size(), static_cast<std::size_t>(count));
+  }
+}
+
+TEST_F(Nbody, DependsOnSeedEpochAndIndexAlone) {
+  const auto crops = dataset({.crop = 4, .samples = 50, .seed = 5});
+  const auto again = dataset({.crop = 4, .samples = 70, .seed = 5});
+  const auto other = dataset({.crop = 4, .samples = 50, .seed = 6});
+  int same_epoch = 0, same_seed = 0;
+  for (std::int64_t i = 49; i >= 0; --i) {
+    const auto sample = read(crops, i, 2);
+    EXPECT_EQ(sample, read(again, i, 2));
+    same_epoch += sample == read(crops, i, 3);
+    same_seed += sample == read(other, i, 2);
+  }
+  EXPECT_LE(same_epoch, 1);
+  EXPECT_LE(same_seed, 1);
+}
+
+TEST_F(Nbody, ValidationStaysTheSame) {
+  const auto fixed = dataset({.crop = 4, .samples = 20, .varies_with_epoch = false});
+  std::set<std::vector<float>> inputs;
+  for (std::int64_t i = 0; i < 20; ++i) {
+    const auto sample = read(fixed, i, 0);
+    EXPECT_EQ(sample, read(fixed, i, 7));
+    inputs.insert(sample.input);
+  }
+  EXPECT_GE(inputs.size(), 19U);
+}
+
+// Differences of neighbours, the box being periodic; exact, since all numbers are whole.
+std::vector<float> divergence(std::span<const float> velocity, std::int64_t size) {
+  std::vector<float> sum;
+  const auto at = [&](std::int64_t component, std::array<std::int64_t, 3> cell, std::size_t axis,
+                      std::int64_t step) {
+    cell[axis] = (cell[axis] + step + size) % size;
+    return velocity[static_cast<std::size_t>(
+        ((component * size + cell[0]) * size + cell[1]) * size + cell[2])];
+  };
+  for (std::int64_t i = 0; i < size; ++i)
+    for (std::int64_t j = 0; j < size; ++j)
+      for (std::int64_t k = 0; k < size; ++k) {
+        float value = 0;
+        for (std::size_t axis = 0; axis < 3; ++axis) {
+          const auto component = static_cast<std::int64_t>(axis);
+          value += at(component, {i, j, k}, axis, 1) - at(component, {i, j, k}, axis, -1);
+        }
+        sum.push_back(value);
+      }
+  return sum;
+}
+
+TEST_F(Nbody, TurningKeepsTheDivergence) {
+  const auto whole = dataset({.crop = 8, .samples = 400});
+  const std::size_t cells = 512;
+  const auto before = divergence(std::span(box.hydro).subspan(cells, 3 * cells), 8);
+  std::set<std::int64_t> seen;
+  for (std::int64_t index = 0; index < whole.size(); ++index) {
+    const auto crop = whole.crop(index, 0);
+    if (!seen.insert(crop.rotation).second) continue;
+    const auto sample = read(whole, index);
+    const auto after = divergence(std::span(sample.target).subspan(cells, 3 * cells), 8);
+    std::vector<float> expected;
+    for (std::int64_t i = 0; i < 8; ++i)
+      for (std::int64_t j = 0; j < 8; ++j)
+        for (std::int64_t k = 0; k < 8; ++k) {
+          const auto from = crop.symmetry.source({i, j, k}, 8);
+          expected.push_back(
+              before[static_cast<std::size_t>((from[0] * 8 + from[1]) * 8 + from[2])]);
+        }
+    EXPECT_EQ(after, expected) << "rotation " << crop.rotation;
+  }
+  EXPECT_EQ(seen.size(), 48U);
+}
+
+TEST_F(Nbody, SyntheticBoxesAreStandardNormal) {
+  const NbodyDataset crops(
+      {.mode = BoxMode::synthetic, .box_size = 40, .crop = 32, .samples = 10, .seed = 3});
+  EXPECT_EQ(crops.box_size(), 40);
+  const auto sample = read(crops, 4);
+  for (const auto& values : {sample.input, sample.target}) {
+    const double count = static_cast<double>(values.size());
+    EXPECT_NEAR(std::accumulate(values.begin(), values.end(), 0.) / count, 0, .02);
+    EXPECT_NEAR(std::inner_product(values.begin(), values.end(), values.begin(), 0.) / count, 1,
+                .02);
+  }
+  EXPECT_NE(sample, read(crops, 5));
+}
+
+TEST_F(Nbody, WarnsOfWhatIsSlow) {
+  testing::write_box_like(file, numbered_box(24), {.chunk = {1, 24, 24, 24}, .deflate = 1});
+  const auto small = dataset({.crop = 4}).warnings();
+  ASSERT_EQ(small.size(), 4U);
+  EXPECT_THAT(small[0], AllOf(HasSubstr("Nbody"), HasSubstr("packed (deflate)"),
+                              HasSubstr("kolo data convert")));
+  EXPECT_THAT(small[2], AllOf(HasSubstr("(1, 24, 24, 24)"), HasSubstr("crops of 4^3"),
+                              HasSubstr("about 216 times")));
+  EXPECT_EQ(dataset({.crop = 16}).warnings().size(), 2U);
+  EXPECT_TRUE(dataset({.mode = BoxMode::inmem, .crop = 4}).warnings().empty());
+  testing::write_box_like(file, box, {.type = H5T_IEEE_F64LE});
+  EXPECT_THAT(dataset({.crop = 4}).warnings().front(), HasSubstr("float64 and converted"));
+}
+
+TEST_F(Nbody, RefusesOptionsOutOfRange) {
+  const auto refusal = [&](NbodyOptions options) {
+    return message_of<InputError>([&] { (void)dataset(std::move(options)); });
+  };
+  EXPECT_THAT(refusal({.crop = 9}), AllOf(HasSubstr("crops of 9^3"), HasSubstr("8^3")));
+  EXPECT_THAT(refusal({.crop = 0}), HasSubstr("expected an edge of 1"));
+  EXPECT_THAT(refusal({.crop = 4, .samples = 0}), HasSubstr("0 crops an epoch"));
+  EXPECT_THAT(refusal({.mode = BoxMode::synthetic, .box_size = 0, .crop = 1}),
+              HasSubstr("synthetic box of 0^3"));
+  EXPECT_THAT(refusal({.mode = BoxMode::synthetic, .box_size = 4, .crop = 5}),
+              HasSubstr("a synthetic box of 4^3"));
+  EXPECT_THAT(refusal({.mode = BoxMode::synthetic, .box_size = 1 << 17, .crop = 5}),
+              HasSubstr("bytes and the machine has"));
+  EXPECT_THAT(message_of<InputError>([] { NbodyDataset({.crop = 4}); }), HasSubstr("needs a file"));
+}
+
+}  // namespace
+}  // namespace kolo

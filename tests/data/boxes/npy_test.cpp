@@ -1,0 +1,214 @@
+#include "kolo/data/npy.h"
+
+#include <gmock/gmock.h>
+
+#include "data/boxes/boxes.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/data/box_files.h"
+#include "kolo/data/nbody.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::TemporaryFolder;
+
+// A file of this version with this header and so many bytes behind it.
+std::string npy_bytes(std::string_view header, std::size_t data_bytes, int version = 1) {
+  std::string bytes = "\x93NUMPY";
+  bytes += {static_cast<char>(version), '\0'};
+  for (int i = 0; i < (version == 1 ? 2 : 4); ++i) {
+    bytes.push_back(static_cast<char>(header.size() >> (8 * i) & 255));
+  }
+  return bytes.append(header).append(data_bytes, '\0');
+}
+
+std::string header_of(std::string_view shape, std::string_view type = "'<f4'",
+                      std::string_view order = "False") {
+  std::string header = "{'descr': ";
+  return header.append(type)
+      .append(", 'fortran_order': ")
+      .append(order)
+      .append(", 'shape': ")
+      .append(shape)
+      .append(", }\n");
+}
+
+class Npy : public ::testing::Test {
+ protected:
+  NpyHeader read(std::string_view content) const {
+    return read_npy_header(folder.write("file.npy", content));
+  }
+  std::string rejection(std::string_view content) const {
+    const auto message = message_of<InputError>([&] { (void)read(content); });
+    EXPECT_THAT(message, HasSubstr((folder / "file.npy").string()));
+    return message;
+  }
+  // Of a header of version 1 with 24 bytes of numbers behind it.
+  std::string header_rejection(std::string_view header) const {
+    return rejection(npy_bytes(header, 24));
+  }
+  TemporaryFolder folder;
+};
+
+TEST_F(Npy, ReadsAllVersions) {
+  for (const int version : {1, 2, 3}) {
+    const auto header = read(npy_bytes(header_of("(2, 3)"), 24, version));
+    EXPECT_THAT(header.shape, ElementsAre(2, 3));
+    EXPECT_EQ(header.data_offset,
+              static_cast<std::int64_t>((version == 1 ? 10 : 12) + header_of("(2, 3)").size()));
+  }
+}
+
+TEST_F(Npy, ReadsWhatPythonWrites) {
+  EXPECT_THAT(read(npy_bytes(header_of("(6,)"), 24)).shape, ElementsAre(6));
+  EXPECT_THAT(read(npy_bytes(header_of("()"), 4)).shape, ElementsAre());
+  EXPECT_THAT(read(npy_bytes(header_of("(0, 3)"), 0)).shape, ElementsAre(0, 3));
+  EXPECT_THAT(
+      read(npy_bytes("{\"shape\":(1,2,),\"fortran_order\":False , 'descr':'<f4'}   \n", 8)).shape,
+      ElementsAre(1, 2));
+  const std::vector<std::int64_t> shape{3, 1, 2, 4};
+  EXPECT_EQ(read(npy_header_bytes(shape) + std::string(96, '\0')).shape, shape);
+  EXPECT_EQ(npy_header_bytes(shape).size() % 64, 0U);
+  EXPECT_EQ(read(npy_header_bytes(std::vector<std::int64_t>{6}) + std::string(24, '\0')).shape,
+            std::vector<std::int64_t>{6});
+}
+
+TEST_F(Npy, RejectsOtherFiles) {
+  EXPECT_THAT(rejection(""), HasSubstr("begins with ''"));
+  EXPECT_THAT(rejection("PK\x03\x04 an archive"), HasSubstr("expected \\x93NUMPY"));
+  EXPECT_THAT(rejection("\x93NUMPY"), HasSubstr("truncated"));
+  EXPECT_THAT(rejection(std::string("\x93NUMPY\x01\x00\x40", 9)), HasSubstr("truncated"));
+  for (const int version : {0, 4}) {
+    EXPECT_THAT(rejection(npy_bytes(header_of("(6,)"), 24, version)), HasSubstr("version"));
+  }
+  auto minor = npy_bytes(header_of("(6,)"), 24);
+  minor[7] = 1;
+  EXPECT_THAT(rejection(minor), HasSubstr("1.1, expected 1.0, 2.0 or 3.0"));
+  EXPECT_THAT(message_of<InputError>([&] { (void)read_npy_header(folder.path()); }),
+              HasSubstr("a folder"));
+  EXPECT_THAT(message_of<InputError>([&] { (void)read_npy_header(folder / "none"); }),
+              HasSubstr("No such file"));
+}
+
+TEST_F(Npy, RejectsTypes) {
+  EXPECT_THAT(header_rejection(header_of("(6,)", "'>f4'")), HasSubstr("big-endian"));
+  EXPECT_THAT(header_rejection(header_of("(6,)", "'|O'")), HasSubstr("Python objects"));
+  EXPECT_THAT(header_rejection(header_of("(6,)", "[('x', '<f4')]")), HasSubstr("structures"));
+  EXPECT_THAT(header_rejection(header_of("(3,)", "'<f8'")), HasSubstr(".astype('<f4')"));
+  EXPECT_THAT(header_rejection(header_of("(6,)", "'<i4'")), HasSubstr("expected '<f4'"));
+  EXPECT_THAT(header_rejection(header_of("(6,)", "4")), HasSubstr("expected a type in quotes"));
+  EXPECT_THAT(header_rejection(header_of("(2, 3)", "'<f4'", "True")),
+              HasSubstr("numpy.ascontiguousarray"));
+  EXPECT_THAT(header_rejection(header_of("(6,)", "'<f4'", "0")), HasSubstr("True or False"));
+}
+
+TEST_F(Npy, RejectsKeys) {
+  EXPECT_THAT(header_rejection("{'descr': '<f4', 'shape': (6,)}"),
+              HasSubstr("lacks the key 'fortran_order'"));
+  EXPECT_THAT(header_rejection("{'fortran_order': False, 'shape': (6,)}"), HasSubstr("'descr'"));
+  EXPECT_THAT(header_rejection("{'descr': '<f4', 'fortran_order': False}"), HasSubstr("'shape'"));
+  EXPECT_THAT(header_rejection("{'descr': '<f4', 'descr': '<f4'}"), HasSubstr("'descr' twice"));
+  EXPECT_THAT(header_rejection("{'colour': 1}"), HasSubstr("'colour' besides"));
+  EXPECT_THAT(header_rejection("{'descr' '<f4'}"), HasSubstr("expected ':'"));
+  EXPECT_THAT(header_rejection("{'descr': '<f4'"), HasSubstr("expected ',' or '}'"));
+  EXPECT_THAT(header_rejection("{'descr"), HasSubstr("expected a string that ends"));
+  EXPECT_THAT(header_rejection("[1]"), HasSubstr("expected the header's '{'"));
+  EXPECT_THAT(header_rejection(""), HasSubstr("expected the header's '{'"));
+  EXPECT_THAT(header_rejection(header_of("(6,)") + "x"), HasSubstr("nothing behind"));
+}
+
+TEST_F(Npy, RejectsShapes) {
+  EXPECT_THAT(header_rejection(header_of("(-6,)")), HasSubstr("not negative"));
+  EXPECT_THAT(header_rejection(header_of("(6)")), HasSubstr("',' behind the only dimension"));
+  EXPECT_THAT(header_rejection(header_of("6")), HasSubstr("the shape's '('"));
+  EXPECT_THAT(header_rejection(header_of("(6, 'x')")), HasSubstr("expected a dimension"));
+  EXPECT_THAT(header_rejection(header_of("(99999999999999999999,)")), HasSubstr("64 bits"));
+  EXPECT_THAT(header_rejection(header_of("(4294967296, 4294967296)")),
+              HasSubstr("overflows 64 bits"));
+  EXPECT_THAT(header_rejection(header_of("(9223372036854775807,)")), HasSubstr("overflows"));
+  std::string deep = "(";
+  for (int i = 0; i < 33; ++i) deep += "1, ";
+  EXPECT_THAT(header_rejection(header_of(deep + ")")), HasSubstr("32 dimensions"));
+}
+
+TEST_F(Npy, RejectsSizes) {
+  EXPECT_THAT(rejection(npy_bytes(header_of("(6,)"), 23)),
+              AllOf(HasSubstr("truncated"), HasSubstr("the file has")));
+  EXPECT_THAT(rejection(npy_bytes(header_of("(6,)"), 25)), HasSubstr("trailing data"));
+  EXPECT_THAT(rejection(npy_bytes(std::string(10001, ' '), 24)), HasSubstr("at most 10000"));
+  EXPECT_THAT(rejection(npy_bytes(header_of("(6,)"), 0).substr(0, 20)), HasSubstr("truncated"));
+  auto lying = npy_bytes(header_of("(6,)"), 24, 2);
+  lying[10] = lying[11] = '\xff';
+  EXPECT_THAT(rejection(lying), HasSubstr("header length at offset 8 is 4294901"));
+}
+
+// Pairs that are no box.
+class NpyPair : public Npy {
+ protected:
+  void write(const std::string& name, std::string_view shape, std::size_t numbers) const {
+    folder.write(name, npy_bytes(header_of(shape), 4 * numbers));
+  }
+  std::string pair_rejection() const {
+    return message_of<InputError>([&] { const BoxFile box(folder / "x_data.npy"); });
+  }
+};
+
+TEST_F(NpyPair, RejectsShapesThatAreNoBox) {
+  write("x_label.npy", "(2, 2, 2, 5)", 40);
+  write("x_data.npy", "(2, 2, 2, 5)", 40);
+  EXPECT_THAT(pair_rejection(), AllOf(HasSubstr("(2, 2, 2, 5)"), HasSubstr("(N, N, N, 4)")));
+  write("x_data.npy", "(2, 2, 4)", 16);
+  EXPECT_THAT(pair_rejection(), HasSubstr("(2, 2, 4)"));
+  write("x_data.npy", "(2, 4, 1, 4)", 32);
+  EXPECT_THAT(pair_rejection(), HasSubstr("a cube"));
+  write("x_data.npy", "(0, 0, 0, 4)", 0);
+  EXPECT_THAT(pair_rejection(), HasSubstr("(0, 0, 0, 4)"));
+  write("x_data.npy", "(3, 3, 3, 4)", 108);
+  EXPECT_THAT(pair_rejection(), AllOf(HasSubstr("3^3"), HasSubstr("2^3")));
+  write("x_data.npy", "(2, 2, 2, 4)", 32);
+  EXPECT_EQ(BoxFile(folder / "x_data.npy").size(), 2);
+  write("x_label.npy", "(2, 2, 2, 4)", 32);
+  EXPECT_THAT(pair_rejection(), HasSubstr("x_label.npy"));
+}
+
+TEST_F(NpyPair, RejectsHalfAPair) {
+  write("x_data.npy", "(2, 2, 2, 4)", 32);
+  EXPECT_THAT(pair_rejection(), HasSubstr("there is no"));
+  write("other.npy", "(2, 2, 2, 4)", 32);
+  EXPECT_THAT(message_of<InputError>([&] { const BoxFile box(folder / "other.npy"); }),
+              HasSubstr("neither X_data.npy nor X_label.npy"));
+}
+
+// A header of an odd size, behind which numbers do not lie at multiples of four.
+TEST_F(NpyPair, ReadsNumbersThatAreNotAligned) {
+  const auto box = testing::numbered_box(5);
+  write_box_npy(box, folder / "even");
+  for (const std::string file : {"_data.npy", "_label.npy"}) {
+    const auto bytes = read_text_file(folder / ("even" + file));
+    auto header = bytes.substr(10, 118);
+    header.erase(header.size() - 2, 1);
+    folder.write("odd" + file, npy_bytes(header, 0) + bytes.substr(128));
+  }
+  const NbodyDataset even({.file = folder / "even", .crop = 3, .samples = 9});
+  const NbodyDataset odd({.file = folder / "odd", .crop = 3, .samples = 9});
+  for (std::int64_t i = 0; i < 9; ++i) {
+    std::vector<float> inputs[2], targets[2];
+    for (const int which : {0, 1}) {
+      inputs[which].resize(4 * 27);
+      targets[which].resize(5 * 27);
+      (which == 0 ? even : odd).read(i, 0, {inputs[which], {}, targets[which]});
+    }
+    EXPECT_EQ(inputs[0], inputs[1]);
+    EXPECT_EQ(targets[0], targets[1]);
+  }
+}
+
+}  // namespace
+}  // namespace kolo
