@@ -9,6 +9,7 @@ void add_data_command(CLI::App& app, std::function<int()>& action) {
   add_data_fetch_command(*data, action);
   add_data_cifar10_command(*data, action);
   add_data_images_command(*data, action);
+  add_data_nbody_command(*data, action);
   data->footer(
       "Examples:\n"
       "  kolo data fetch cifar10                            download CIFAR-10\n"
@@ -17,7 +18,8 @@ void add_data_command(CLI::App& app, std::function<int()>& action) {
       "network\n"
       "  kolo data images --from fashion-mnist -o data/images\n"
       "                                                     make folders of JPEG files as ImageNet "
-      "has them\n\n"
+      "has them\n"
+      "  kolo data nbody -o data/train.h5                   make a box of simulated universe\n\n"
       "kolo data COMMAND --help says more.");
 }
 

@@ -1,0 +1,216 @@
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "cli/data/data_commands.h"
+#include "cli/terminal.h"
+#include "kolo/base/clock.h"
+#include "kolo/base/cpu_limits.h"
+#include "kolo/base/error.h"
+#include "kolo/data/box_files.h"
+#include "kolo/data/cosmology_box.h"
+#include "kolo/observe/format.h"
+#include "kolo/observe/progress.h"
+
+namespace kolo {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::map<std::string, GravityMethod> method_names = {
+    {"particle-mesh", GravityMethod::particle_mesh}, {"2lpt", GravityMethod::second_order}};
+
+struct NbodyArguments : CosmologyOptions {
+  NbodyArguments() { threads = 0; }  // as many as there are processors
+
+  std::string output;
+  bool npy = false, force = false;
+};
+
+// A .npy pair is called as the HDF5 file is, without its extension.
+fs::path npy_prefix(const fs::path& output) {
+  const auto extension = output.extension();
+  return extension == ".h5" || extension == ".hdf5" ? fs::path(output).replace_extension() : output;
+}
+
+std::vector<fs::path> files_of(const NbodyArguments& arguments) {
+  std::vector<fs::path> files = {arguments.output};
+  if (arguments.npy) {
+    const auto prefix = npy_prefix(arguments.output);
+    files.push_back(npy_data_file(prefix));
+    files.push_back(npy_label_file(prefix));
+  }
+  return files;
+}
+
+void check_memory(const CosmologyOptions& options) {
+  const auto needed = cosmology_box_memory(options);
+  const auto pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
+  if (pages <= 0 || page <= 0) return;  // not known here
+  const auto installed = static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page);
+  if (needed <= installed) return;
+  throw InputError(fmt::format("data: --size {} takes {} of memory, this machine has {}",
+                               options.size, format_bytes(needed), format_bytes(installed)));
+}
+
+void check_file(const fs::path& file, bool force) {
+  const auto status = fs::status(file);
+  if (!fs::exists(status)) return;
+  if (!fs::is_regular_file(status)) {
+    throw InputError(
+        fmt::format("data: {} is there and no file; choose another --output", file.string()));
+  }
+  if (force) return;
+  throw InputError(
+      fmt::format("data: {} is there already; choose another --output, or --force to replace it",
+                  file.string()));
+}
+
+// Makes the folder that the files go to.
+void prepare_folder(const fs::path& output, std::uint64_t bytes) {
+  if (output.empty() || !output.has_filename()) {
+    throw InputError(
+        fmt::format("data: --output {}: expected the name of a file", output.string()));
+  }
+  const auto folder = fs::absolute(output).parent_path();
+  std::error_code failure;
+  fs::create_directories(folder, failure);
+  if (!failure && ::access(folder.c_str(), W_OK | X_OK) != 0) {
+    failure = std::error_code(errno, std::generic_category());
+  }
+  if (failure) {
+    throw InputError(
+        fmt::format("data: cannot write into {}: {}", folder.string(), failure.message()));
+  }
+  const auto space = fs::space(folder, failure);
+  if (failure || space.available >= bytes) return;
+  throw InputError(fmt::format("data: the files take {}, {} has {} left", format_bytes(bytes),
+                               folder.string(), format_bytes(space.available)));
+}
+
+// The bytes of one file of both fields.
+std::uint64_t box_bytes(const CosmologyOptions& options) {
+  const auto size = static_cast<std::uint64_t>(options.crop > 0 ? options.crop : options.size);
+  return size * size * size * (nbody_channels + hydro_channels) * sizeof(float);
+}
+
+// Everything that can be wrong, before any work.
+void check(const NbodyArguments& arguments) {
+  check_cosmology_options(arguments);
+  check_memory(arguments);
+  for (const auto& file : files_of(arguments)) check_file(file, arguments.force);
+  prepare_folder(arguments.output, box_bytes(arguments) * (arguments.npy ? 2 : 1));
+}
+
+class StageBar {
+ public:
+  StageBar() : bar_(std::cout, progress_options_from_environment()) {}
+
+  void show(double fraction, std::string_view stage) {
+    const auto done = static_cast<std::int64_t>(std::lround(fraction * parts));
+    if (stage != stage_) bar_.start(stage_ = stage, parts, done);
+    bar_.update(done, {});
+  }
+  void clear() { bar_.clear(); }
+
+ private:
+  static constexpr std::int64_t parts = 100;
+  ProgressBar bar_;
+  std::string stage_;
+};
+
+// "matter: density 0.000 to 0.463, vx -0.299 to 0.296, ..."
+std::string describe_ranges(std::string_view what, std::span<const float> values,
+                            std::span<const std::string_view> channels) {
+  std::string text = fmt::format("{}:", what);
+  const auto cells = values.size() / channels.size();
+  for (std::size_t channel = 0; channel < channels.size(); ++channel) {
+    const auto [least, most] = std::ranges::minmax(values.subspan(channel * cells, cells));
+    text += fmt::format("{} {} {:.3f} to {:.3f}", channel > 0 ? "," : "", channels[channel], least,
+                        most);
+  }
+  return text;
+}
+
+void report(const NbodyArguments& arguments, const SimulationBox& box, double seconds) {
+  std::string files;
+  for (const auto& file : files_of(arguments)) {
+    files += fmt::format("{}{} ({})", files.empty() ? "" : ", ", file.string(),
+                         format_bytes(fs::file_size(file)));
+  }
+  constexpr std::string_view channels[] = {"density", "vx", "vy", "vz", "temperature"};
+  std::cout << fmt::format("{}: {} x {} x {} cells of {} kpc/h, seed {}, {:.1f} s\n", files,
+                           box.size, box.size, box.size, arguments.cell, arguments.seed, seconds)
+            << describe_ranges("matter", box.nbody, std::span(channels).first(nbody_channels))
+            << '\n'
+            << describe_ranges("gas", box.hydro, channels) << '\n';
+}
+
+int make(NbodyArguments arguments) {
+  if (arguments.threads == 0) arguments.threads = detect_cpu_limits().cpus();
+  check(arguments);
+  const Stopwatch watch;
+  StageBar bar;
+  const auto box = make_cosmology_box(
+      arguments, [&](double fraction, std::string_view stage) { bar.show(fraction, stage); });
+  bar.show(1, "writing");
+  write_box_hdf5(box, arguments.output);
+  if (arguments.npy) write_box_npy(box, npy_prefix(arguments.output));
+  bar.clear();
+  report(arguments, box, watch.seconds());
+  return 0;
+}
+
+void add_options(CLI::App& command, NbodyArguments& arguments) {
+  command.add_option("-o,--output", arguments.output, "The HDF5 file to make")
+      ->required()
+      ->type_name("FILE");
+  const auto number = [&](const char* name, auto& value, const char* help, const char* type = "N") {
+    command.add_option(name, value, help)->capture_default_str()->type_name(type);
+  };
+  number("--size", arguments.size, "Cells an edge: even, 16 to 1024");
+  number("--seed", arguments.seed, "Another universe for another number");
+  command.add_option("--crop", arguments.crop, "Keep a corner of so many cells an edge")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}))
+      ->type_name("N");
+  number("--cell", arguments.cell, "Comoving kpc/h an edge of a cell", "KPC");
+  command.add_option("--method", arguments.method, "How gravity works: particle-mesh or 2lpt")
+      ->transform(CLI::CheckedTransformer(method_names).description(""))
+      ->default_str("particle-mesh")
+      ->type_name("NAME");
+  number("--scatter", arguments.temperature_scatter,
+         "Deviation of ln T that nobody can know from the matter", "S");
+  command.add_flag("!--no-heating", arguments.heating, "No shocks: temperature follows density");
+  command.add_flag("--npy", arguments.npy,
+                   "Also write FILE_data.npy and FILE_label.npy (FILE without .h5)");
+  command
+      .add_option("--threads", arguments.threads, "As many as there are processors, unless given")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N");
+  command.add_flag("--force", arguments.force, "Replace files that are there");
+}
+
+}  // namespace
+
+void add_data_nbody_command(CLI::App& data, std::function<int()>& action) {
+  const auto arguments = std::make_shared<NbodyArguments>();
+  CLI::App* const command =
+      data.add_subcommand("nbody", "Make a box of simulated universe: dark matter and gas");
+  add_options(*command, *arguments);
+  command->footer(
+      "Dark matter falls together from random beginnings up to redshift 3; gas follows it, held "
+      "up\nby pressure and warmed by shocks. A network learns to tell the gas from the matter. The "
+      "same\nbox for the same options, with any number of threads.\n\n"
+      "Example:\n"
+      "  kolo data nbody --size 128 --seed 1 -o data/train.h5\n"
+      "  kolo data nbody --size 128 --seed 2 --crop 64 -o data/valid.h5");
+  command->callback([arguments, &action] { action = [arguments] { return make(*arguments); }; });
+}
+
+}  // namespace kolo

@@ -1,0 +1,113 @@
+// kolo data nbody, through the binary.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+
+#include "cli/program.h"
+#include "kolo/base/file.h"
+#include "kolo/data/box_files.h"
+#include "kolo/data/cosmology_box.h"
+
+namespace kolo::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class NbodyProgram : public ::testing::Test {
+ protected:
+  ProcessResult make(const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"data", "nbody", "-o", folder / "new/box.h5"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_kolo(arguments);
+  }
+
+  void expect_refused(const std::vector<std::string>& more, const std::string& words) {
+    const auto result = make(more);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.output, "");
+    EXPECT_THAT(result.errors, HasSubstr(words));
+  }
+
+  TemporaryFolder folder;
+};
+
+std::vector<float> read_field(const BoxFile& box, BoxField field) {
+  std::vector<float> values(
+      static_cast<std::size_t>(channels_of(field) * box.size() * box.size() * box.size()));
+  box.read_planes(field, 0, box.size(), values);
+  return values;
+}
+
+TEST_F(NbodyProgram, MakesABoxInBothFormats) {
+  const auto result = make({"--size", "32", "--seed", "3", "--npy"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("box.h5 ("), HasSubstr("box_data.npy ("),
+                                   HasSubstr("box_label.npy ("),
+                                   HasSubstr("32 x 32 x 32 cells of 78.125 kpc/h, seed 3"),
+                                   HasSubstr("matter: density 0."), HasSubstr("temperature -0.")));
+  EXPECT_THAT(result.output, Not(HasSubstr("\x1b")));
+  const auto expected = make_cosmology_box({.size = 32, .seed = 3});
+  const BoxFile hdf5(folder / "new/box.h5"), npy(folder / "new/box");
+  EXPECT_EQ(hdf5.format(), BoxFormat::hdf5);
+  EXPECT_EQ(npy.format(), BoxFormat::npy);
+  EXPECT_THAT(hdf5.parameters(), ::testing::UnorderedElementsAreArray(expected.parameters));
+  for (const auto& box : {&hdf5, &npy}) {
+    EXPECT_EQ(read_field(*box, BoxField::nbody), expected.nbody);
+    EXPECT_EQ(read_field(*box, BoxField::hydro), expected.hydro);
+  }
+}
+
+TEST_F(NbodyProgram, CutsAndChoosesItsPhysics) {
+  const auto result = make({"--size", "32", "--crop", "16", "--method", "2lpt", "--cell", "100",
+                            "--scatter", "0.1", "--no-heating", "--threads", "3"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const auto expected = make_cosmology_box({.size = 32,
+                                            .cell = 100,
+                                            .crop = 16,
+                                            .method = GravityMethod::second_order,
+                                            .heating = false,
+                                            .temperature_scatter = .1});
+  const BoxFile box(folder / "new/box.h5");
+  EXPECT_EQ(box.size(), 16);
+  EXPECT_EQ(read_field(box, BoxField::hydro), expected.hydro);
+  EXPECT_FALSE(fs::exists(folder / "new/box_data.npy"));
+}
+
+TEST_F(NbodyProgram, ReplacesNothingUnasked) {
+  folder.write("new/box.h5", "mine");
+  expect_refused({"--size", "16"}, "box.h5 is there already");
+  EXPECT_EQ(read_text_file(folder / "new/box.h5"), "mine");
+  EXPECT_EQ(make({"--size", "16", "--force"}).exit_code, 0);
+  EXPECT_EQ(BoxFile(folder / "new/box.h5").size(), 16);
+  fs::remove(folder / "new/box.h5");
+  folder.write("new/box_label.npy", "mine");
+  expect_refused({"--size", "16", "--npy"}, "box_label.npy is there already");
+  EXPECT_FALSE(fs::exists(folder / "new/box.h5"));
+}
+
+TEST_F(NbodyProgram, SaysWhatIsWrongBeforeAnyWork) {
+  expect_refused({"--size", "33"}, "33 cells an edge: expected an even number, 16 to 1024");
+  expect_refused({"--size", "8"}, "16 to 1024");
+  expect_refused({"--size", "many"}, "--size");
+  expect_refused({"--crop", "256"}, "256 cells an edge cut out of 128");
+  expect_refused({"--crop", "0"}, "--crop");
+  expect_refused({"--cell", "-3"}, "cells of -3 kpc/h");
+  expect_refused({"--scatter", "99"}, "scatter of 99");
+  expect_refused({"--seed", "-1"}, "--seed");
+  expect_refused({"--method", "tree"}, "--method");
+  EXPECT_FALSE(fs::exists(folder / "new"));
+  folder.write("new", "a file where a folder should be");
+  expect_refused({"--size", "16"}, "cannot write into");
+}
+
+TEST_F(NbodyProgram, AsksForAnOutput) {
+  const auto result = run_kolo({"data", "nbody"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.errors, HasSubstr("--output"));
+}
+
+}  // namespace
+}  // namespace kolo::testing
