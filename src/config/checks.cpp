@@ -11,6 +11,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
+#include "kolo/nn/loss.h"
 
 namespace kolo {
 
@@ -47,7 +48,45 @@ class Checks {
     if (data.name == "dummy" && !data.n_train)
       fail("data.n_train", "data dummy needs the number of samples to make, for example 2048");
     check_shape("data.input_shape", data.input_shape);
+    check_shape("data.target_shape", data.target_shape);
+    check_targets();
+    check_boxes();
     check_augmentation();
+  }
+
+  void check_targets() const {
+    const auto& data = config_.data;
+    if (data.target_shape.empty()) return;
+    if (data.name != "dummy") {
+      fail("data.target_shape", fmt::format("only the data dummy has a choice, not {}", data.name));
+    }
+    if (data.n_classes)
+      fail("data.target_shape",
+           "targets are numbers (target_shape) or labels (n_classes), not both");
+  }
+
+  void check_boxes() const {
+    const auto& data = config_.data;
+    const std::pair<std::string_view, const std::string&> paths[] = {
+        {"data.train_path", data.train_path}, {"data.valid_path", data.valid_path}};
+    for (const auto& [key, path] : paths) {
+      if (data.name != "nbody" && !path.empty())
+        fail(key, fmt::format("only the data nbody is read from it, not {}", data.name));
+      if (data.name == "nbody" && data.mode != "synthetic" && path.empty()) {
+        fail(key,
+             "data nbody needs a simulation box, an HDF5 file or a pair of .npy files (kolo "
+             "data nbody makes some), or mode: synthetic");
+      }
+    }
+    if (data.name != "nbody") return;
+    if (!data.n_train) fail("data.n_train", "data nbody needs the number of crops an epoch has");
+    if (!data.n_valid)
+      fail("data.n_valid", "data nbody needs the number of crops a validation has");
+    if (data.mode == "synthetic" && data.box_size < data.crop) {
+      fail("data.box_size", fmt::format("a box of {} cells has no crops of {}; make it larger, or "
+                                        "data.crop smaller",
+                                        data.box_size, data.crop));
+    }
   }
 
   void check_augmentation() const {
@@ -76,6 +115,8 @@ class Checks {
     }
     if (model.name != "torchscript" && !model.file.empty())
       fail("model.file", fmt::format("only the model torchscript has a file, not {}", model.name));
+    if (model.full_scale && model.levels)
+      fail("model.levels", "full_scale stands for 6 or 5 levels; give one of the two");
   }
 
   void check_shape(std::string_view key, const std::vector<int64_t>& shape) const {
@@ -159,6 +200,7 @@ class Checks {
   void check_loss() const {
     const auto& training = config_.training;
     const bool is_binary = training.loss.starts_with("binary");
+    check_regression();
     const auto& classes = config_.model.n_classes;
     if (is_binary && classes && *classes != 1) {
       fail("training.loss", fmt::format("{} needs a network of one output (model.n_classes: 1), "
@@ -174,6 +216,24 @@ class Checks {
     if (is_binary &&
         std::find(metrics.begin(), metrics.end(), "top_k_categorical_accuracy") != metrics.end()) {
       fail("training.metrics", "top_k_categorical_accuracy needs a network of several outputs");
+    }
+  }
+
+  void check_regression() const {
+    const auto& training = config_.training;
+    if (is_of_classes(loss_named(training.loss))) {
+      if (training.lambda_rho > 0)
+        fail("training.lambda_rho", fmt::format("is for the loss l1, not {}", training.loss));
+      return;
+    }
+    if (training.label_smoothing > 0) {
+      fail("training.label_smoothing", fmt::format("is for labels; {} has none", training.loss));
+    }
+    const ConfigValue* const section = root_.find("training");
+    if (section->find("metrics") != nullptr && !training.metrics.empty()) {
+      fail("training.metrics", fmt::format("with the loss {} nothing is right or wrong; leave the "
+                                           "metrics out",
+                                           training.loss));
     }
   }
 

@@ -8,6 +8,7 @@
 #include "kolo/data/cifar10.h"
 #include "kolo/data/image_folder.h"
 #include "kolo/data/mnist.h"
+#include "kolo/data/nbody.h"
 #include "kolo/data/random_dataset.h"
 
 namespace kolo {
@@ -38,7 +39,9 @@ std::int64_t random_classes(const RunConfig& config) {
 }
 
 Datasets random_datasets(const RunConfig& config) {
-  const SampleLayout layout{config.data.input_shape, random_classes(config), {}};
+  const auto& target_shape = config.data.target_shape;
+  const SampleLayout layout{config.data.input_shape,
+                            target_shape.empty() ? random_classes(config) : 0, target_shape};
   const auto training = config.data.n_train.value();
   const auto validation = config.data.n_valid.value_or(std::max<std::int64_t>(1, training / 8));
   return {std::make_shared<RandomDataset>(layout, training, config.seed),
@@ -130,6 +133,40 @@ Datasets imagenet_datasets(const RunConfig& config) {
           training->class_names()};
 }
 
+NbodyOptions box_options(const RunConfig& config) {
+  const auto& data = config.data;
+  NbodyOptions options;
+  options.mode = data.mode == "lowmem"  ? BoxMode::lowmem
+                 : data.mode == "inmem" ? BoxMode::inmem
+                                        : BoxMode::synthetic;
+  options.rotations = data.rotations == "none"       ? Rotations::none
+                      : data.rotations == "tutorial" ? Rotations::tutorial
+                      : data.rotations == "vector"   ? Rotations::vector
+                                                     : Rotations::proper;
+  options.box_size = data.box_size;
+  options.crop = data.crop;
+  options.seed = config.seed;
+  return options;
+}
+
+// Validation crops are drawn and turned like the others, but the same in every epoch, so that
+// epochs and runs compare.
+Datasets box_datasets(const RunConfig& config) {
+  auto options = box_options(config);
+  const bool has_files = options.mode != BoxMode::synthetic;
+  if (has_files) options.file = config.data.train_path;
+  options.samples = config.data.n_train.value();
+  auto training = std::make_shared<NbodyDataset>(options);
+  if (has_files) options.file = config.data.valid_path;
+  options.samples = config.data.n_valid.value();
+  options.seed = config.seed + 1;
+  options.varies_with_epoch = false;
+  auto validation = std::make_shared<NbodyDataset>(options);
+  auto warnings = training->warnings();
+  warnings.insert(warnings.end(), validation->warnings().begin(), validation->warnings().end());
+  return {std::move(training), std::move(validation), {}, std::move(warnings)};
+}
+
 }  // namespace
 
 Datasets make_datasets(const RunConfig& config) {
@@ -137,6 +174,7 @@ Datasets make_datasets(const RunConfig& config) {
   if (name == "dummy") return random_datasets(config);
   if (name == "cifar10") return cifar10_datasets(config);
   if (name == "imagenet") return imagenet_datasets(config);
+  if (name == "nbody") return box_datasets(config);
   return mnist_datasets(config);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kolo/data/mnist.h"
+#include "kolo/nn/loss.h"
 
 namespace kolo {
 
@@ -28,6 +29,13 @@ void fill_optimizer(OptimizerConfig& optimizer) {
   if (!optimizer.rho) optimizer.rho = name == "adadelta" ? .95 : .9;
 }
 
+void fill_training(TrainingConfig& training) {
+  if (training.local_batch_size) training.batch_size = training.local_batch_size;
+  training.local_batch_size.reset();
+  if (!training.batch_size && !training.global_batch_size) training.batch_size = 64;
+  if (!is_of_classes(loss_named(training.loss))) training.metrics.clear();
+}
+
 }  // namespace
 
 void fill_defaults(RunConfig& config) {
@@ -37,6 +45,7 @@ void fill_defaults(RunConfig& config) {
   put_channels_first(data.input_shape);
   put_channels_first(config.model.input_shape);
   fill_optimizer(config.optimizer);
+  fill_training(config.training);
 }
 
 }  // namespace kolo

@@ -27,6 +27,7 @@ NonFiniteStep non_finite_named(const std::string& name) {
 // A binary loss takes one output for two classes.
 std::int64_t outputs_of(const RunConfig& config, const SampleLayout& layout) {
   const auto& given = config.model.n_classes;
+  if (layout.classes == 0) return 0;
   if (loss_named(config.training.loss) == LossKind::binary_cross_entropy) {
     if (layout.classes > 2) {
       throw InputError(
@@ -43,6 +44,29 @@ std::int64_t outputs_of(const RunConfig& config, const SampleLayout& layout) {
   return given.value_or(layout.classes);
 }
 
+void require_loss_of(const RunConfig& config, const SampleLayout& layout) {
+  const auto& loss = config.training.loss;
+  const bool has_classes = layout.classes > 0;
+  if (is_of_classes(loss_named(loss)) == has_classes) return;
+  throw InputError(fmt::format("training.loss is {}, but the targets of the data {} are {}; use {}",
+                               loss, config.data.name, has_classes ? "classes" : "numbers",
+                               has_classes ? "cross_entropy or binary_crossentropy" : "l1"));
+}
+
+std::optional<std::int64_t> levels_of(const ModelConfig& model) {
+  if (model.full_scale) return *model.full_scale ? 6 : 5;
+  return model.levels;
+}
+
+// Any number of ranks may evaluate, whether they share the global batch evenly or not.
+std::int64_t validation_batch_size_of(const TrainingConfig& training, const SampleLayout& layout,
+                                      int ranks) {
+  if (training.validation_batch_size) return *training.validation_batch_size;
+  if (layout.classes > 0) return 1000;
+  if (training.batch_size) return *training.batch_size;
+  return std::max<std::int64_t>(1, *training.global_batch_size / ranks);
+}
+
 }  // namespace
 
 std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayout& layout,
@@ -54,18 +78,25 @@ std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayou
                     "take the data's",
                     fmt::join(model.input_shape, ", "), fmt::join(layout.input_shape, ", ")));
   }
+  require_loss_of(config, layout);
   torch::manual_seed(derive_seed(config.seed, weights_stream, 0));
   return models.make(model.name, {.input_shape = layout.input_shape,
                                   .classes = outputs_of(config, layout),
+                                  .output_shape = layout.target_shape,
                                   .dropout = model.dropout,
                                   .batch_norm_momentum = model.batch_norm_momentum,
+                                  .levels = levels_of(model),
+                                  .channels = model.channels,
                                   .file = model.file});
 }
 
 Objective make_objective(const RunConfig& config) {
   const auto& training = config.training;
   const LossKind kind = loss_named(training.loss);
-  Objective objective{make_loss({kind, training.label_smoothing}), make_loss({kind, 0})};
+  Objective objective{make_loss({kind, training.label_smoothing, training.lambda_rho}),
+                      make_loss({kind, 0, training.lambda_rho})};
+  objective.precision = precision_named(training.precision);
+  objective.counts_correct = is_of_classes(kind);
   const auto& metrics = training.metrics;
   if (std::find(metrics.begin(), metrics.end(), "top_k_categorical_accuracy") != metrics.end())
     objective.top = 5;  // Keras's k
@@ -77,31 +108,33 @@ std::unique_ptr<Loader> make_training_loader(const RunConfig& config,
                                              int ranks) {
   const auto size = dataset->size();
   const auto& training = config.training;
+  const auto batch_size = batch_size_of(training, ranks);
   const auto needed =
-      training.drop_last ? checked_multiply<std::int64_t>(ranks, training.batch_size) : ranks;
+      training.drop_last ? checked_multiply<std::int64_t>(ranks, batch_size) : ranks;
   if (size < needed) {
     throw InputError(fmt::format(
         "data: {} training samples are too few for {} ranks{}; use fewer ranks or more samples",
         size, ranks,
         training.drop_last
-            ? fmt::format(" with whole batches of {} (training.drop_last)", training.batch_size)
+            ? fmt::format(" with whole batches of {} (training.drop_last)", batch_size)
             : ""));
   }
   DistributedSampler sampler(
       size, rank, ranks,
       {config.data.shuffle, config.seed, training.drop_last ? Padding::drop : Padding::repeat});
-  return std::make_unique<Loader>(std::move(dataset), std::move(sampler),
-                                  LoaderOptions{training.batch_size, config.data.workers,
-                                                config.data.prefetch, training.drop_last});
+  return std::make_unique<Loader>(
+      std::move(dataset), std::move(sampler),
+      LoaderOptions{batch_size, config.data.workers, config.data.prefetch, training.drop_last});
 }
 
 std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
                                                std::shared_ptr<const Dataset> dataset, int rank,
                                                int ranks) {
+  const auto validation_batch = validation_batch_size_of(config.training, dataset->layout(), ranks);
   DistributedSampler sampler(dataset->size(), rank, ranks, {false, 0, Padding::none});
-  return std::make_unique<Loader>(std::move(dataset), std::move(sampler),
-                                  LoaderOptions{config.training.validation_batch_size,
-                                                config.data.workers, config.data.prefetch, false});
+  return std::make_unique<Loader>(
+      std::move(dataset), std::move(sampler),
+      LoaderOptions{validation_batch, config.data.workers, config.data.prefetch, false});
 }
 
 MpiOptions make_mpi_options(const CommunicationConfig& config) {
@@ -122,6 +155,7 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.maximum_norm = config.training.clip_norm;
   options.patience = config.training.early_stopping_patience;
   options.check_replicas_every = config.training.check_replicas_every;
+  if (config.training.precision == "fp16") options.loss_scale.emplace();
   options.non_finite = non_finite_named(config.training.non_finite);
   return options;
 }

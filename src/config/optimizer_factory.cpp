@@ -74,6 +74,8 @@ std::unique_ptr<FlatOptimizer> make_adaptive(const OptimizerConfig& config, cons
 Schedule make_schedule(const TrainingConfig& training, std::int64_t steps_per_epoch) {
   const auto total_steps = checked_multiply(training.n_epochs, steps_per_epoch);
   if (training.lr_decay == "cosine") return CosineDecay{total_steps, training.lr_final_fraction};
+  if (training.lr_decay == "cosine_shifted")
+    return ShiftedCosineDecay{total_steps, training.lr_final_fraction};
   if (training.lr_decay == "polynomial") {
     return PolynomialDecay{total_steps, training.lr_decay_power, training.lr_final_fraction};
   }
@@ -134,10 +136,11 @@ LearningRate make_learning_rate(const RunConfig& config, int ranks, std::int64_t
                                 : training.lr_warmup_steps;
   return LearningRate({.base_rate = config.optimizer.lr.value(),
                        .scaling = scaling_named(config.optimizer.lr_scaling),
-                       .ranks = ranks,
+                       .batch_ratio = batch_ratio_of(training, ranks),
                        .warmup_steps = warmup_steps,
                        .warmup_from = training.lr_warmup_from,
-                       .schedule = make_schedule(training, steps_per_epoch)});
+                       .schedule = make_schedule(training, steps_per_epoch),
+                       .warmup_only_when_scaled = training.lr_warmup_when == "scaled"});
 }
 
 }  // namespace kolo

@@ -52,6 +52,10 @@ void apply_override(ConfigValue& root, const std::string& text) {
   set(root, keys, read_yaml_text(text.substr(equals + 1), command_line));
 }
 
+bool is_from_command_line(const ConfigValue& value) {
+  return value.place == command_line;
+}
+
 void set_text(ConfigValue& root, const std::string& key, const std::string& text) {
   ConfigValue value;
   value.kind = ConfigValue::Kind::scalar;

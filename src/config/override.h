@@ -11,6 +11,8 @@ namespace kolo {
 // line" as their place. Throws InputError.
 void apply_override(ConfigValue& root, const std::string& text);
 
+[[nodiscard]] bool is_from_command_line(const ConfigValue& value);
+
 // Sets a key to a text, whatever is in it.
 void set_text(ConfigValue& root, const std::string& key, const std::string& text);
 

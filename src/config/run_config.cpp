@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "config/batch_sizes.h"
 #include "config/checks.h"
 #include "config/defaults.h"
 #include "config/environment.h"
@@ -78,6 +79,7 @@ RunConfig load_run_config(const ConfigSource& source) {
   ConfigValue root = choose(read_yaml_file(source.file), source);
   for (const std::string& text : source.overrides) apply_override(root, text);
   if (!source.output_dir.empty()) set_text(root, "output_dir", escape_path(source.output_dir));
+  settle_batch_sizes(root);
   RunConfig config;
   SectionReader::read_section(root, "", config);
   check_run_config(config, root);

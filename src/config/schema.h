@@ -10,7 +10,8 @@ namespace kolo {
 
 template <typename Field>
 void visit(Field& field, DataConfig& data) {
-  field("name", data.name, OneOf{{"mnist", "fashion_mnist", "cifar10", "imagenet", "dummy"}},
+  field("name", data.name,
+        OneOf{{"mnist", "fashion_mnist", "cifar10", "imagenet", "dummy", "nbody"}},
         Presence::required);
   field("path", data.path, PathText{});
   field("train_dir", data.train_dir, PathText{});
@@ -24,6 +25,13 @@ void visit(Field& field, DataConfig& data) {
   field("shuffle", data.shuffle, AnyBool{});
   field("input_shape", data.input_shape, positive);
   field("n_classes", data.n_classes, positive);
+  field("target_shape", data.target_shape, positive);
+  field("train_path", data.train_path, PathText{});
+  field("valid_path", data.valid_path, PathText{});
+  field("mode", data.mode, OneOf{{"lowmem", "inmem", "synthetic"}});
+  field("crop", data.crop, positive);
+  field("box_size", data.box_size, positive);
+  field("rotations", data.rotations, OneOf{{"none", "tutorial", "vector", "proper"}});
   field("augment", data.augment, AnyBool{});
   field("height_shift", data.height_shift, fraction);
   field("width_shift", data.width_shift, fraction);
@@ -43,6 +51,9 @@ void visit(Field& field, ModelConfig& model) {
   field("l2_mode", model.l2_mode, OneOf{{"loss", "decoupled"}});
   field("input_shape", model.input_shape, positive);
   field("n_classes", model.n_classes, positive);
+  field("full_scale", model.full_scale, AnyBool{});
+  field("levels", model.levels, positive);
+  field("channels", model.channels, positive);
 }
 
 template <typename Field>
@@ -79,23 +90,30 @@ void visit(Field& field, RateIntervalConfig& interval) {
 template <typename Field>
 void visit(Field& field, TrainingConfig& training) {
   field("batch_size", training.batch_size, positive);
+  field("local_batch_size", training.local_batch_size, positive);
+  field("global_batch_size", training.global_batch_size, positive);
+  field("base_batch_size", training.base_batch_size, positive);
   field("n_epochs", training.n_epochs, positive);
   field("lr_warmup_epochs", training.lr_warmup_epochs, not_negative);
   field("lr_warmup_steps", training.lr_warmup_steps, not_negative);
   field("lr_warmup_from", training.lr_warmup_from,
         NumberRule{" from 0 to 1", [](long double x) { return x >= 0 && x <= 1; }});
+  field("lr_warmup_when", training.lr_warmup_when, OneOf{{"always", "scaled"}});
   field("lr_schedule", training.lr_schedule);
-  field("lr_decay", training.lr_decay, OneOf{{"none", "cosine", "polynomial", "one_cycle"}});
+  field("lr_decay", training.lr_decay,
+        OneOf{{"none", "cosine", "cosine_shifted", "polynomial", "one_cycle"}});
   field("lr_final_fraction", training.lr_final_fraction, not_negative);
   field("lr_decay_power", training.lr_decay_power, positive);
   field("loss", training.loss,
         OneOf{{"cross_entropy", "categorical_crossentropy", "sparse_categorical_crossentropy",
-               "binary_cross_entropy", "binary_crossentropy"}});
+               "binary_cross_entropy", "binary_crossentropy", "l1", "mean_absolute_error"}});
+  field("lambda_rho", training.lambda_rho, not_negative);
   field("metrics", training.metrics,
         OneOf{{"accuracy", "acc", "categorical_accuracy", "binary_accuracy",
                "top_k_categorical_accuracy"}});
   field("label_smoothing", training.label_smoothing, fraction);
   field("mixup_alpha", training.mixup_alpha, not_negative);
+  field("precision", training.precision, OneOf{{"fp32", "bf16", "fp16"}});
   field("clip_norm", training.clip_norm, not_negative);
   field("early_stopping_patience", training.early_stopping_patience, not_negative);
   field("non_finite", training.non_finite, OneOf{{"stop", "skip", "ignore"}});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 #include <vector>
 
@@ -21,12 +22,16 @@ struct LossName {
   LossKind kind;
 };
 
-constexpr std::array<LossName, 5> loss_names = {
+constexpr std::array<LossName, 7> loss_names = {
     {{"cross_entropy", LossKind::cross_entropy},
      {"categorical_crossentropy", LossKind::cross_entropy},
      {"sparse_categorical_crossentropy", LossKind::cross_entropy},
      {"binary_cross_entropy", LossKind::binary_cross_entropy},
-     {"binary_crossentropy", LossKind::binary_cross_entropy}}};
+     {"binary_crossentropy", LossKind::binary_cross_entropy},
+     {"l1", LossKind::l1},
+     {"mean_absolute_error", LossKind::l1}}};
+
+constexpr double density_exponent = 14;  // a field's first channel is ln(rho) / 14
 
 std::string shape_of(const torch::Tensor& tensor) {
   return fmt::format("[{}] of {}", fmt::join(tensor.sizes().vec(), ", "),
@@ -72,7 +77,43 @@ torch::Tensor binary_cross_entropy(const torch::Tensor& outputs, const torch::Te
   return functional::binary_cross_entropy_with_logits(outputs, soft);
 }
 
+torch::Tensor l1(const torch::Tensor& outputs, const torch::Tensor& targets, double lambda_rho) {
+  const bool has_channels = outputs.dim() >= 2 || lambda_rho == 0;
+  if (outputs.sizes() != targets.sizes() || !targets.is_floating_point() || !has_channels) {
+    throw InputError(fmt::format(
+        "loss: l1 of outputs {} and targets {}, expected numbers of one shape{}", shape_of(outputs),
+        shape_of(targets), has_channels ? "" : ", [N, channels, ...] for lambda_rho"));
+  }
+  const torch::Tensor loss = functional::l1_loss(outputs, targets);
+  if (lambda_rho == 0) return loss;
+  const auto density = [](const torch::Tensor& fields) {
+    return torch::exp(density_exponent * fields.select(1, 0));
+  };
+  return loss + lambda_rho * functional::l1_loss(density(outputs), density(targets));
+}
+
+void check(const LossOptions& options) {
+  const double smoothing = options.label_smoothing;
+  if (!(smoothing >= 0 && smoothing < 1)) {
+    throw InputError(
+        fmt::format("loss: label smoothing is {}, expected a number from 0 to below 1", smoothing));
+  }
+  if (!(options.lambda_rho >= 0) || !std::isfinite(options.lambda_rho)) {
+    throw InputError(
+        fmt::format("loss: lambda_rho is {}, expected a number of 0 or more", options.lambda_rho));
+  }
+  const bool has_classes = is_of_classes(options.kind);
+  if (!has_classes && smoothing > 0)
+    throw InputError("loss: label smoothing is for classes; l1 has none");
+  if (has_classes && options.lambda_rho > 0)
+    throw InputError("loss: lambda_rho is for the loss l1 of density fields, not for classes");
+}
+
 }  // namespace
+
+bool is_of_classes(LossKind kind) {
+  return kind != LossKind::l1;
+}
 
 LossKind loss_named(const std::string& name) {
   std::vector<std::string> known;
@@ -87,11 +128,14 @@ LossKind loss_named(const std::string& name) {
 }
 
 LossFunction make_loss(const LossOptions& options) {
-  const double smoothing = options.label_smoothing;
-  if (!(smoothing >= 0 && smoothing < 1)) {
-    throw InputError(
-        fmt::format("loss: label smoothing is {}, expected a number from 0 to below 1", smoothing));
+  check(options);
+  if (options.kind == LossKind::l1) {
+    return
+        [lambda = options.lambda_rho](const torch::Tensor& outputs, const torch::Tensor& targets) {
+          return l1(outputs, targets, lambda);
+        };
   }
+  const double smoothing = options.label_smoothing;
   const auto loss = options.kind == LossKind::cross_entropy ? cross_entropy : binary_cross_entropy;
   return [loss, smoothing](const torch::Tensor& outputs, const torch::Tensor& targets) {
     return loss(outputs, targets, smoothing);

@@ -42,6 +42,14 @@ std::string format_rate(double per_second) {
   return format_count(std::llround(per_second));
 }
 
+std::string format_loss(double loss) {
+  const double size = std::abs(loss);
+  if (size >= 0.1 || size == 0 || !std::isfinite(loss)) return fmt::format("{:.4f}", loss);
+  if (size < 1e-4) return fmt::format("{:.3e}", loss);
+  const int zeros = static_cast<int>(-std::floor(std::log10(size))) - 1;  // behind the point
+  return fmt::format("{:.{}f}", loss, zeros + 4);
+}
+
 std::string format_bytes(std::uint64_t bytes) {
   if (bytes < 1024) return fmt::format("{} B", bytes);
   constexpr std::array units{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};

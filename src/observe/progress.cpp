@@ -127,7 +127,7 @@ void ProgressBar::draw(const Epoch& epoch, std::string_view time_text) {
   if (figures.samples_per_second > 0) {
     texts.rate = fmt::format("{} {}/s", format_rate(figures.samples_per_second), epoch.unit);
   }
-  if (figures.loss) texts.loss = fmt::format("loss {:.4f}", *figures.loss);
+  if (figures.loss) texts.loss = fmt::format("loss {}", format_loss(*figures.loss));
   if (options_.terminal) {
     const auto width = static_cast<std::size_t>(std::max(options_.width, 1));
     stream_ << '\r' << render_line(texts, fraction, width, options_.unicode) << "\x1b[K"

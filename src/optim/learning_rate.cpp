@@ -18,22 +18,25 @@ Scaling scaling_named(const std::string& name) {
       "learning rate: unknown scaling \"{}\", expected one of none, linear, sqrt", name));
 }
 
-double scale_factor(Scaling scaling, int ranks) {
-  if (ranks < 1) throw Error(fmt::format("learning rate: {} ranks, expected 1 or more", ranks));
+double scale_factor(Scaling scaling, double ratio) {
+  if (!(ratio > 0) || !std::isfinite(ratio)) {
+    throw Error(
+        fmt::format("learning rate: scaled by {} ranks or batches, expected more than 0", ratio));
+  }
   switch (scaling) {
     case Scaling::none:
       return 1;
     case Scaling::linear:
-      return ranks;
+      return ratio;
     case Scaling::sqrt:
-      return std::sqrt(ranks);
+      return std::sqrt(ratio);
   }
   throw Error("learning rate: not a scaling");
 }
 
 LearningRate::LearningRate(LearningRatePlan plan)
     : plan_(std::move(plan)),
-      scaled_rate_(plan_.base_rate * scale_factor(plan_.scaling, plan_.ranks)) {
+      scaled_rate_(plan_.base_rate * scale_factor(plan_.scaling, plan_.batch_ratio)) {
   if (!std::isfinite(plan_.base_rate) || plan_.base_rate < 0) {
     throw InputError(fmt::format("learning rate: the rate is {}, expected a number of 0 or more",
                                  plan_.base_rate));
@@ -47,6 +50,7 @@ LearningRate::LearningRate(LearningRatePlan plan)
         fmt::format("learning rate: warm-up from {} of the rate, expected a number from 0 to 1",
                     plan_.warmup_from));
   }
+  if (plan_.warmup_only_when_scaled && !(scaled_rate_ > plan_.base_rate)) plan_.warmup_steps = 0;
   optim::check_schedule(plan_.schedule, plan_.warmup_steps);
 }
 

@@ -1,5 +1,6 @@
 #include "optim/schedule_factor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -48,6 +49,7 @@ struct Name {
   std::string_view operator()(const ConstantRate&) const { return "constant"; }
   std::string_view operator()(const PiecewiseRate&) const { return "piecewise"; }
   std::string_view operator()(const CosineDecay&) const { return "cosine"; }
+  std::string_view operator()(const ShiftedCosineDecay&) const { return "cosine_shifted"; }
   std::string_view operator()(const PolynomialDecay&) const { return "polynomial"; }
   std::string_view operator()(const OneCycle&) const { return "one_cycle"; }
 };
@@ -95,6 +97,11 @@ struct Check {
     require_not_negative("cosine", "final_fraction", schedule.final_fraction);
   }
 
+  void operator()(const ShiftedCosineDecay& schedule) const {
+    require_steps("cosine_shifted", "total_steps", schedule.total_steps);
+    require_not_negative("cosine_shifted", "final_fraction", schedule.final_fraction);
+  }
+
   void operator()(const PolynomialDecay& schedule) const {
     require_steps("polynomial", "total_steps", schedule.total_steps);
     require_positive("polynomial", "power", schedule.power);
@@ -133,6 +140,12 @@ struct Factor {
 
   double operator()(const CosineDecay& schedule) const {
     const double progress = decay_progress(step, warmup_steps, schedule.total_steps);
+    return cosine_between(1, schedule.final_fraction, progress);
+  }
+
+  double operator()(const ShiftedCosineDecay& schedule) const {
+    const double behind = static_cast<double>(step + 1 - warmup_steps);
+    const double progress = std::min(behind / static_cast<double>(schedule.total_steps), 1.);
     return cosine_between(1, schedule.final_fraction, progress);
   }
 

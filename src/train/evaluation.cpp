@@ -14,7 +14,7 @@ MetricSums evaluate(const Communicator& communicator, Network& network, const Ob
   network.eval();
   loader.start_epoch(0);
   while (const auto batch = loader.next()) {
-    const torch::Tensor outputs = network.forward(batch->input);
+    const torch::Tensor outputs = forward_in(objective.precision, network, batch->input);
     sums.add(sums_of(objective, loss(outputs, batch->target), outputs, batch->target));
     if (mine) mine->add(outputs, batch->target);
   }

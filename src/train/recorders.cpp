@@ -13,6 +13,23 @@ double samples_per_second(const EpochReport& report) {
   return report.training.samples / report.seconds;
 }
 
+// "loss 0.3121  accuracy 89.10 %", or the loss alone.
+std::string metrics_of(const MetricSums& sums) {
+  const std::string loss = fmt::format("loss {}", format_loss(sums.mean_loss()));
+  return sums.has_accuracy() ? fmt::format("{}  accuracy {:.2f} %", loss, 100 * sums.accuracy())
+                             : loss;
+}
+
+std::string metrics_line(const EpochReport& report) {
+  std::string line = metrics_of(report.training);
+  if (!report.validation) return line;
+  line += fmt::format("  validation {}{}", metrics_of(*report.validation),
+                      report.is_best ? " (best)" : "");
+  if (report.top > 0)
+    line += fmt::format("  top {} {:.2f} %", report.top, 100 * report.validation->top_accuracy());
+  return line;
+}
+
 bool is_due(std::int64_t step, std::int64_t every) {
   return every > 0 && step % every == 0;
 }
@@ -69,8 +86,12 @@ void HistoryRecorder::on_stop(const TrainState&) {
 
 void HistoryRecorder::on_finish(const TrainState& state) {
   auto& summary = history_.summary();
-  summary["best_val_accuracy"] = nullptr;
-  if (state.best_accuracy >= 0) summary["best_val_accuracy"] = state.best_accuracy;
+  if (std::isfinite(state.best_loss)) {
+    summary["best_val_loss"] = state.best_loss;
+  } else {
+    summary["best_val_accuracy"] = nullptr;
+    if (state.best_accuracy >= 0) summary["best_val_accuracy"] = state.best_accuracy;
+  }
   summary["best_epoch"] = state.best_epoch;
   if (const auto best = best_top_accuracy()) summary["best_val_top_accuracy"] = *best;
   summary["mean_epoch_seconds"] = mean_epoch_seconds();
@@ -106,7 +127,8 @@ void TensorBoardRecorder::on_start(const TrainState& state,
                                    const std::optional<MetricSums>& untrained) {
   if (untrained) {
     writer_.add_scalar("loss/validation", untrained->mean_loss(), state.step);
-    writer_.add_scalar("accuracy/validation", untrained->accuracy(), state.step);
+    if (untrained->has_accuracy())
+      writer_.add_scalar("accuracy/validation", untrained->accuracy(), state.step);
   } else {
     writer_.forget_from(state.step + 1);
   }
@@ -117,7 +139,7 @@ void TensorBoardRecorder::on_step(const StepReport& report) {
   const auto step = report.state.step;
   if (!is_due(step, log_every_)) return;
   writer_.add_scalar("step/loss", report.sums.mean_loss(), step);
-  writer_.add_scalar("step/accuracy", report.sums.accuracy(), step);
+  if (report.sums.has_accuracy()) writer_.add_scalar("step/accuracy", report.sums.accuracy(), step);
   writer_.add_scalar("step/learning_rate", report.learning_rate, step);
   writer_.add_scalar("step/samples_per_second", report.sums.samples / report.seconds, step);
 }
@@ -125,16 +147,19 @@ void TensorBoardRecorder::on_step(const StepReport& report) {
 void TensorBoardRecorder::on_epoch_end(const EpochReport& report) {
   const auto step = report.state.step;
   writer_.add_scalar("loss/train", report.training.mean_loss(), step);
-  writer_.add_scalar("accuracy/train", report.training.accuracy(), step);
-  if (report.validation) {
+  if (report.validation)
     writer_.add_scalar("loss/validation", report.validation->mean_loss(), step);
-    writer_.add_scalar("accuracy/validation", report.validation->accuracy(), step);
+  if (report.training.has_accuracy()) {
+    writer_.add_scalar("accuracy/train", report.training.accuracy(), step);
+    if (report.validation)
+      writer_.add_scalar("accuracy/validation", report.validation->accuracy(), step);
   }
   if (report.top > 0) {
     writer_.add_scalar("top_accuracy/train", report.training.top_accuracy(), step);
     if (report.validation)
       writer_.add_scalar("top_accuracy/validation", report.validation->top_accuracy(), step);
   }
+  if (report.loss_scale) writer_.add_scalar("loss_scale", *report.loss_scale, step);
   writer_.add_scalar("learning_rate", report.learning_rate, step);
   writer_.add_scalar("samples_per_second", samples_per_second(report), step);
   writer_.flush();
@@ -144,14 +169,17 @@ void TensorBoardRecorder::on_stop(const TrainState&) {
   writer_.flush();
 }
 
-ProgressReporter::ProgressReporter(ProgressBar& bar, RunLog& log, std::int64_t epochs)
-    : bar_(bar), log_(log), epochs_(epochs) {}
+ProgressReporter::ProgressReporter(ProgressBar& bar, RunLog& log, std::int64_t epochs,
+                                   std::string unit)
+    : bar_(bar), log_(log), epochs_(epochs), unit_(std::move(unit)) {}
 
 void ProgressReporter::on_start(const TrainState& state,
                                 const std::optional<MetricSums>& untrained) {
   if (untrained) {
-    log_.info("before training: validation loss {:.4f}, accuracy {:.2f} %", untrained->mean_loss(),
-              100 * untrained->accuracy());
+    log_.info("before training: validation loss {}{}", format_loss(untrained->mean_loss()),
+              untrained->has_accuracy()
+                  ? fmt::format(", accuracy {:.2f} %", 100 * untrained->accuracy())
+                  : "");
   } else {
     log_.info("going on at step {} (epoch {} of {})", state.step,
               std::min(state.epoch + 1, epochs_), epochs_);
@@ -163,7 +191,7 @@ void ProgressReporter::on_epoch_begin(const TrainState& state, std::int64_t step
   steps_done_ = done;
   samples_before_ = state.sums.samples;
   since_begin_.restart();
-  bar_.start(fmt::format("epoch {}/{}", state.epoch + 1, epochs_), steps, done);
+  bar_.start(fmt::format("epoch {}/{}", state.epoch + 1, epochs_), steps, done, unit_);
 }
 
 void ProgressReporter::on_step(const StepReport& report) {
@@ -175,19 +203,13 @@ void ProgressReporter::on_step(const StepReport& report) {
 
 void ProgressReporter::on_epoch_end(const EpochReport& report) {
   bar_.clear();
-  std::string line =
-      fmt::format("epoch {}/{}  loss {:.4f}  accuracy {:.2f} %", report.state.epoch, epochs_,
-                  report.training.mean_loss(), 100 * report.training.accuracy());
-  if (report.validation) {
-    line +=
-        fmt::format("  validation loss {:.4f}  accuracy {:.2f} %{}", report.validation->mean_loss(),
-                    100 * report.validation->accuracy(), report.is_best ? " (best)" : "");
-    if (report.top > 0) {
-      line += fmt::format("  top {} {:.2f} %", report.top, 100 * report.validation->top_accuracy());
-    }
+  log_.info("epoch {}/{}  {}  {}  {} {}/s", report.state.epoch, epochs_, metrics_line(report),
+            format_duration(report.seconds), format_rate(samples_per_second(report)), unit_);
+  if (report.loss_scale || report.skipped_steps > 0) {
+    log_.info("  {} step{} skipped so far{}", report.skipped_steps,
+              report.skipped_steps == 1 ? "" : "s",
+              report.loss_scale ? fmt::format(", loss scale {}", *report.loss_scale) : "");
   }
-  log_.info("{}  {}  {} images/s", line, format_duration(report.seconds),
-            format_rate(samples_per_second(report)));
   log_.debug("epoch {}: {} waiting for data, {} waiting for gradients of other ranks",
              report.state.epoch, format_duration(report.data_wait_seconds),
              format_duration(report.exposed_communication_seconds));

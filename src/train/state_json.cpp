@@ -27,6 +27,7 @@ nlohmann::json to_json(const TrainState& state) {
             {"samples", state.sums.samples}}},
           {"epoch_seconds", state.epoch_seconds},
           {"best_accuracy", state.best_accuracy},
+          {"best_loss", state.best_loss},
           {"best_epoch", state.best_epoch}};
 }
 
@@ -41,6 +42,9 @@ TrainState train_state_from_json(const nlohmann::json& document) {
                   number(sums, "samples")};
     state.epoch_seconds = number(document, "epoch_seconds");
     state.best_accuracy = number(document, "best_accuracy");
+    // Older checkpoints have none, and JSON has no infinity.
+    if (const auto best = document.find("best_loss"); best != document.end() && !best->is_null())
+      state.best_loss = best->get<double>();
     state.best_epoch = document.at("best_epoch").get<std::int64_t>();
     return state;
   } catch (const nlohmann::json::exception& error) {

@@ -56,6 +56,7 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<Network> network, Ob
       optimizer_(arena_, std::move(optimizer)),
       reducer_(communicator_, arena_, options_.reducer),
       finite_check_(communicator_, arena_, {.policy = NonFinite::skip}) {
+  if (options_.loss_scale) scaler_.emplace(*options_.loss_scale);
   if (options_.check_replicas_every > 0)
     replica_check_.emplace(communicator_, *arena_, options_.check_replicas_every);
   arena_->broadcast_parameters(communicator_);
@@ -121,14 +122,18 @@ bool Trainer::train_step(const Batch& batch) {
   const Work summing = communicator_.all_reduce_async(std::span(sums->values), ReduceOp::sum,
                                                       {.name = "metrics", .owner = sums});
   phase = options_.timeline.span("backward");
-  loss.backward();
+  (scaler_ ? scaler_->scaled(loss) : loss).backward();
   phase.end();
   const double rate = learning_rate_.at(state_.step);
-  const bool is_whole = options_.maximum_norm > 0 || options_.non_finite == NonFiniteStep::skip;
-  is_whole ? update_parameters_together(rate) : update_parameters(rate);
+  bool is_made = true;
+  if (updates_together())
+    is_made = update_parameters_together(rate);
+  else
+    update_parameters(rate);
   summing.wait();
   ++state_.step;
-  if (options_.non_finite == NonFiniteStep::stop) require_finite(sums->metrics(), state_.step);
+  if (is_made && options_.non_finite == NonFiniteStep::stop)
+    require_finite(sums->metrics(), state_.step);
   if (replica_check_) replica_check_->after_step(state_.step);
   state_.position = batch.position;
   state_.sums.add(sums->metrics());
@@ -139,7 +144,7 @@ bool Trainer::train_step(const Batch& batch) {
 
 Trainer::Forward Trainer::forward(const Batch& batch) {
   if (options_.mixup_alpha <= 0) {
-    const torch::Tensor outputs = network_->forward(batch.input);
+    const torch::Tensor outputs = forward_in(objective_.precision, *network_, batch.input);
     const torch::Tensor loss = objective_.loss(outputs, batch.target);
     return {loss, sums_of(objective_, loss, outputs, batch.target)};
   }
@@ -147,7 +152,7 @@ Trainer::Forward Trainer::forward(const Batch& batch) {
                        narrow<std::uint32_t>(communicator_.rank()),
                        narrow<std::uint64_t>(state_.step));
   const MixedBatch mixed = mix(batch.input, batch.target, options_.mixup_alpha, random);
-  const torch::Tensor outputs = network_->forward(mixed.inputs);
+  const torch::Tensor outputs = forward_in(objective_.precision, *network_, mixed.inputs);
   const torch::Tensor loss = mixed_loss(objective_.loss, outputs, mixed);
   // A mixed sample counts as right when it is taken for what there is more of in it.
   const auto& targets = mixed.share >= .5 ? mixed.targets : mixed.partner_targets;
@@ -167,16 +172,26 @@ void Trainer::update_parameters(double rate) {
   reducer_.finish();
 }
 
+bool Trainer::updates_together() const {
+  return options_.maximum_norm > 0 || options_.non_finite == NonFiniteStep::skip || scaler_;
+}
+
 // All buckets at the end, for what must be known of the whole gradient first.
-void Trainer::update_parameters_together(double rate) {
+bool Trainer::update_parameters_together(double rate) {
   auto phase = options_.timeline.span("wait for buckets");
   reducer_.finish();
   phase = options_.timeline.span("update");
-  if (options_.non_finite == NonFiniteStep::skip && !finite_check_.may_step(state_.step + 1))
-    return;
+  const bool is_checked = options_.non_finite == NonFiniteStep::skip || scaler_;
+  const bool is_finite = !is_checked || finite_check_.may_step(state_.step + 1);
+  if (scaler_) {
+    if (is_finite) scaler_->unscale(*arena_);
+    scaler_->update(is_finite);
+  }
+  if (!is_finite) return false;
   if (options_.maximum_norm > 0) reducer_.clip_gradient_norm(options_.maximum_norm);
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
     optimizer_.update(bucket, rate, state_.step + 1);
+  return true;
 }
 
 // A step's dropout masks depend on nothing that came before, so a resumed run draws the same ones
@@ -196,17 +211,28 @@ void Trainer::finish_epoch(double data_wait_seconds) {
   report.seconds = state_.epoch_seconds;
   report.data_wait_seconds = data_wait_seconds;
   report.exposed_communication_seconds = reducer_.statistics().exposed_seconds;
+  if (scaler_) report.loss_scale = scaler_->scale();
+  report.skipped_steps = skipped_steps();
   report.validation = evaluate(validation_);
   ++state_.epoch;
   state_.position = 0;
   state_.sums = {};
   state_.epoch_seconds = 0;
-  if (report.validation->samples > 0 && report.validation->accuracy() > state_.best_accuracy) {
-    state_.best_accuracy = report.validation->accuracy();
-    state_.best_epoch = state_.epoch;
-    report.is_best = true;
-  }
+  report.is_best = note_if_best(*report.validation);
   notify([&](Observer& observer) { observer.on_epoch_end(report); });
+}
+
+bool Trainer::note_if_best(const MetricSums& validation) {
+  if (validation.samples == 0) return false;
+  const bool is_best = validation.has_accuracy() ? validation.accuracy() > state_.best_accuracy
+                                                 : validation.mean_loss() < state_.best_loss;
+  if (!is_best) return false;
+  if (validation.has_accuracy())
+    state_.best_accuracy = validation.accuracy();
+  else
+    state_.best_loss = validation.mean_loss();
+  state_.best_epoch = state_.epoch;
+  return true;
 }
 
 // Batch norm's running statistics are each rank's own while it trains; the validation, and a run

@@ -106,6 +106,7 @@ Checkpoint Trainer::checkpoint() const {
     checkpoint.optimizer.push_back({item.name, item.tensor});
   checkpoint.state = to_json(state_);
   checkpoint.state["optimizer"] = optimizer_.algorithm().name();
+  if (scaler_) checkpoint.state["loss_scale"] = scaler_->state();
   checkpoint.state["ranks"] = communicator_.size();
   checkpoint.state["seed"] = options_.seed;
   return checkpoint;
@@ -124,8 +125,11 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   arena_->broadcast_parameters(communicator_);
   broadcast_outside_arena(communicator_, *network_);
   for (const NamedTensor& item : optimizer_tensors) broadcast(communicator_, item.tensor);
-  const auto state = broadcast_text(communicator_, is_root ? of_root->state.dump() : "");
-  state_ = train_state_from_json(nlohmann::json::parse(state));
+  const auto text = broadcast_text(communicator_, is_root ? of_root->state.dump() : "");
+  const auto state = nlohmann::json::parse(text);
+  state_ = train_state_from_json(state);
+  // A training in another precision had none.
+  if (scaler_ && state.contains("loss_scale")) scaler_->restore(state.at("loss_scale"));
   is_resumed_ = true;
 }
 

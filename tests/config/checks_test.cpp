@@ -25,6 +25,47 @@ TEST_F(Checks, DataHasWhatItNeeds) {
       StartsWith("run.yaml:1: data.n_train: data dummy needs the number"));
 }
 
+TEST_F(Checks, BoxesHaveWhatTheyNeed) {
+  const std::string boxes =
+      "data: {name: nbody}\nmodel: {name: m}\noptimizer: {name: sgd}\n"
+      "training: {loss: l1}\n";
+  EXPECT_THAT(error(boxes), HasSubstr("data.train_path: data nbody needs a simulation box"));
+  EXPECT_THAT(error(boxes, {"data.train_path=a"}), HasSubstr("data.valid_path: "));
+  const Overrides paths{"data.train_path=a", "data.valid_path=b"};
+  EXPECT_THAT(error(boxes, paths), HasSubstr("data.n_train: "));
+  const Overrides synthetic{"data.mode=synthetic", "data.n_train=8", "data.n_valid=8"};
+  EXPECT_EQ(load(boxes, synthetic).data.rotations, "vector");
+  auto small = synthetic;
+  small.emplace_back("data.box_size=63");
+  EXPECT_THAT(error(boxes, small), HasSubstr("a box of 63 cells has no crops of 64"));
+  EXPECT_THAT(error_after_required("", {"data.train_path=a"}), HasSubstr("only the data nbody"));
+}
+
+TEST_F(Checks, TargetsAreLabelsOrNumbers) {
+  const std::string dummy =
+      "data: {name: dummy, input_shape: [1], n_train: 1, target_shape: [3]}\n"
+      "model: {name: m}\noptimizer: {name: sgd}\ntraining: {loss: l1}\n";
+  EXPECT_EQ(load(dummy).data.target_shape, (std::vector<int64_t>{3}));
+  EXPECT_THAT(error(dummy, {"data.n_classes=2"}), HasSubstr("not both"));
+  EXPECT_THAT(error_after_required("", {"data.target_shape=[3]"}),
+              HasSubstr("only the data dummy"));
+}
+
+TEST_F(Checks, NumbersHaveNoAccuracy) {
+  EXPECT_TRUE(load(required, {"training.loss=l1"}).training.metrics.empty());
+  EXPECT_THAT(error_after_required("training: {loss: L1, metrics: [accuracy]}\n"),
+              HasSubstr("training.metrics: with the loss l1 nothing is right or wrong"));
+  EXPECT_THAT(error_after_required("training: {loss: l1, label_smoothing: .1}\n"),
+              HasSubstr("training.label_smoothing"));
+  EXPECT_THAT(error_after_required("training: {lambda_rho: .1}\n"),
+              HasSubstr("training.lambda_rho: is for the loss l1"));
+}
+
+TEST_F(Checks, ScaleIsInWordsOrInLevels) {
+  EXPECT_THAT(error_after_required("", {"model.full_scale=true", "model.levels=4"}),
+              HasSubstr("model.levels: full_scale stands for"));
+}
+
 TEST_F(Checks, ShapesStayCountable) {
   EXPECT_THAT(error_after_required("", {"model.input_shape=[4294967296, 4294967296]"}),
               StartsWith("command line: model.input_shape: the product"));

@@ -34,17 +34,28 @@ class RandomConfig {
  private:
   DataConfig data() {
     DataConfig data;
-    data.name = pick({"mnist", "fashion_mnist", "cifar10", "imagenet", "dummy"});
+    data.name = pick({"mnist", "fashion_mnist", "cifar10", "imagenet", "dummy", "nbody"});
     data.path = text('d');
     data.train_dir = text('t');
     data.valid_dir = text('v');
     data.n_train = whole();
-    data.n_valid = maybe(whole());
+    data.n_valid = data.name == "nbody" ? whole() : maybe(whole());
+    if (data.name == "nbody") {
+      data.train_path = text('a');
+      data.valid_path = text('b');
+      data.mode = pick({"lowmem", "inmem", "synthetic"});
+      data.crop = small();
+      data.box_size = data.crop + small();
+      data.rotations = pick({"none", "tutorial", "vector", "proper"});
+    }
     data.workers = small();
     data.prefetch = small();
     data.shuffle = coin();
     data.input_shape = {whole() % 512 + 5, small()};
-    data.n_classes = maybe(whole());
+    if (data.name == "dummy" && coin())
+      data.target_shape = {small(), small()};
+    else
+      data.n_classes = maybe(whole());
     data.augment = coin();
     if (data.name != "cifar10" && data.name != "imagenet") return data;
     data.height_shift = maybe(share());
@@ -65,6 +76,11 @@ class RandomConfig {
     model.l2_mode = "loss";
     model.n_classes = maybe(whole() + 1);
     if (coin()) model.input_shape = {small()};
+    if (coin())
+      model.full_scale = coin();
+    else
+      model.levels = maybe(whole());
+    model.channels = maybe(whole());
     return model;
   }
 
@@ -89,7 +105,8 @@ class RandomConfig {
 
   TrainingConfig training() {
     TrainingConfig training;
-    training.batch_size = whole();
+    (coin() ? training.batch_size : training.global_batch_size) = whole();
+    training.base_batch_size = maybe(whole());
     training.n_epochs = whole();
     (coin() ? training.lr_warmup_epochs : training.lr_warmup_from) = share();
     if (training.lr_warmup_epochs == 0) training.lr_warmup_steps = whole();
@@ -99,22 +116,34 @@ class RandomConfig {
                                : training.lr_schedule.back().end_epoch.value_or(1) + share();
       training.lr_schedule.push_back({start, start + 1 + share(), number()});
     }
-    if (training.lr_schedule.empty()) training.lr_decay = pick({"none", "cosine", "polynomial"});
+    training.lr_warmup_when = pick({"always", "scaled"});
+    if (training.lr_schedule.empty())
+      training.lr_decay = pick({"none", "cosine", "cosine_shifted", "polynomial"});
     training.lr_final_fraction = share();
     training.lr_decay_power = number();
-    training.loss = pick({"cross_entropy", "categorical_crossentropy"});
-    training.metrics = {"accuracy"};
-    if (coin()) training.metrics.push_back("top_k_categorical_accuracy");
-    training.label_smoothing = share();
+    set_loss(training);
     training.mixup_alpha = number();
+    training.precision = pick({"fp32", "bf16", "fp16"});
     training.clip_norm = number();
     training.early_stopping_patience = whole();
     training.non_finite = pick({"stop", "skip", "ignore"});
     training.check_replicas_every = whole();
     training.log_every = whole();
-    training.validation_batch_size = whole();
+    training.validation_batch_size = maybe(whole());
     training.drop_last = coin();
     return training;
+  }
+
+  void set_loss(TrainingConfig& training) {
+    training.loss = pick({"cross_entropy", "categorical_crossentropy", "l1"});
+    training.metrics.clear();
+    if (training.loss == "l1") {
+      training.lambda_rho = share();
+      return;
+    }
+    training.metrics.emplace_back("accuracy");
+    if (coin()) training.metrics.emplace_back("top_k_categorical_accuracy");
+    training.label_smoothing = share();
   }
 
   bool coin() { return random_.below(2) == 1; }

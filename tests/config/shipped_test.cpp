@@ -12,9 +12,12 @@ TEST(ShippedConfigurations, AllLoad) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(KOLO_CONFIGS)) {
     if (entry.path().extension() != ".yaml") continue;
-    const RunConfig config = load_run_config({entry.path(), {}, {}});
+    const auto stem = entry.path().stem().string();
+    const bool has_names = stem == "unet3d";  // its configurations have a test of their own
+    const auto name = has_names ? std::optional<std::string>("tiny") : std::nullopt;
+    const RunConfig config = load_run_config({entry.path(), name, {}});
     EXPECT_FALSE(config.description.empty()) << entry.path();
-    EXPECT_EQ(config.output_dir, "results/" + entry.path().stem().string());
+    EXPECT_EQ(config.output_dir, "results/" + stem + (has_names ? "-tiny" : ""));
     ++count;
   }
   EXPECT_GE(count, 6);

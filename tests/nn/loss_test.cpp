@@ -74,7 +74,49 @@ TEST(Loss, StaysFiniteForCertainNetworks) {
   EXPECT_EQ(loss(torch::tensor({1e4}), torch::tensor({0.0})).item<double>(), 1e4);
 }
 
+TEST(Loss, L1IsTheMeanDistance) {
+  const auto loss = make_loss(LossKind::l1);
+  EXPECT_NEAR(loss(torch::tensor({1.0, -2.0, 4.0}), torch::tensor({0.0, 1.0, 4.0})).item<double>(),
+              4. / 3, 1e-12);
+  const auto outputs = torch::randn({2, 5, 3, 4, 2}, torch::requires_grad());
+  const auto targets = torch::randn({2, 5, 3, 4, 2});
+  loss(outputs, targets).backward();
+  EXPECT_TRUE(outputs.grad().allclose(torch::sign(outputs.detach() - targets) / 240, 0, 1e-9));
+}
+
+// The first channel of a field is ln(rho) / 14: of densities 1 and e^2 against e and e^2.
+TEST(Loss, L1CanCountTheDensityItself) {
+  const auto outputs = torch::zeros({1, 5, 1, 1, 2});
+  outputs.select(1, 0).copy_(torch::tensor({0.0, 2.0 / 14}).view({1, 1, 1, 2}));
+  const auto targets = outputs.clone();
+  targets.select(1, 0).copy_(torch::tensor({1.0 / 14, 2.0 / 14}).view({1, 1, 1, 2}));
+  const double plain = 1. / 14 / 10;
+  EXPECT_NEAR(make_loss({.kind = LossKind::l1})(outputs, targets).item<double>(), plain, 1e-7);
+  const auto loss = make_loss({.kind = LossKind::l1, .lambda_rho = .5});
+  EXPECT_NEAR(loss(outputs, targets).item<double>(), plain + .5 * (std::exp(1.) - 1) / 2, 1e-6);
+}
+
+TEST(Loss, L1TakesNumbersOfOneShape) {
+  const auto loss = make_loss(LossKind::l1);
+  EXPECT_THAT(message_of<InputError>([&] {
+                (void)loss(torch::zeros({2, 3}), torch::zeros({2, 4}));
+              }),
+              HasSubstr("expected numbers of one shape"));
+  EXPECT_THROW((void)loss(torch::zeros({2}), torch::zeros({2}, torch::kInt64)), InputError);
+  const auto with_density = make_loss({.kind = LossKind::l1, .lambda_rho = 1});
+  EXPECT_THAT(
+      message_of<InputError>([&] { (void)with_density(torch::zeros({2}), torch::zeros({2})); }),
+      HasSubstr("for lambda_rho"));
+}
+
+TEST(Loss, OptionsOfOtherLossesAreInputErrors) {
+  EXPECT_THROW((void)make_loss({.kind = LossKind::l1, .label_smoothing = .1}), InputError);
+  EXPECT_THROW((void)make_loss({.lambda_rho = .1}), InputError);
+  EXPECT_THROW((void)make_loss({.kind = LossKind::l1, .lambda_rho = -1}), InputError);
+}
+
 TEST(Loss, KerasNamesAreKnown) {
+  EXPECT_EQ(loss_named("mean_absolute_error"), LossKind::l1);
   EXPECT_EQ(loss_named("categorical_crossentropy"), LossKind::cross_entropy);
   EXPECT_EQ(loss_named("sparse_categorical_crossentropy"), LossKind::cross_entropy);
   EXPECT_EQ(loss_named("binary_crossentropy"), LossKind::binary_cross_entropy);

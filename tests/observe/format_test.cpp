@@ -18,6 +18,18 @@ TEST(Format, CountsAreGrouped) {
   EXPECT_EQ(format_count(std::numeric_limits<std::int64_t>::min()), "-9 223 372 036 854 775 808");
 }
 
+TEST(Format, LossesKeepTheDigitsThatMatter) {
+  EXPECT_EQ(format_loss(2.302585), "2.3026");
+  EXPECT_EQ(format_loss(.31207), "0.3121");
+  EXPECT_EQ(format_loss(.0142803), "0.01428");
+  EXPECT_EQ(format_loss(.004771), "0.004771");
+  EXPECT_EQ(format_loss(.00012), "0.0001200");
+  EXPECT_EQ(format_loss(3.2e-6), "3.200e-06");
+  EXPECT_EQ(format_loss(0), "0.0000");
+  EXPECT_EQ(format_loss(-.05), "-0.05000");
+  EXPECT_EQ(format_loss(std::nan("")), "nan");
+}
+
 TEST(Format, RatesKeepTheDigitsThatMatter) {
   EXPECT_EQ(format_rate(0), "0.00");
   EXPECT_EQ(format_rate(0.0417), "0.042");

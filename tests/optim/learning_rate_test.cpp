@@ -18,6 +18,7 @@ TEST(ScaleFactor, FollowsTheRanks) {
   EXPECT_EQ(scale_factor(Scaling::linear, 16), 16);
   EXPECT_EQ(scale_factor(Scaling::sqrt, 16), 4);
   EXPECT_EQ(scale_factor(Scaling::linear, 1), 1);
+  EXPECT_EQ(scale_factor(Scaling::sqrt, .25), .5);
   EXPECT_THROW((void)scale_factor(Scaling::none, 0), Error);
 }
 
@@ -30,14 +31,14 @@ TEST(Scaling, HasNames) {
 }
 
 TEST(LearningRate, IsConstantWithoutWarmUp) {
-  const LearningRate rate({.base_rate = 0.1, .scaling = Scaling::linear, .ranks = 8});
+  const LearningRate rate({.base_rate = 0.1, .scaling = Scaling::linear, .batch_ratio = 8});
   EXPECT_EQ(rate.at(0), 0.1 * 8);
   EXPECT_EQ(rate.at(1'000'000'000'000), 0.1 * 8);
 }
 
 TEST(LearningRate, WarmsUpLinearlyAndReachesTheScaledRateInTheLastStep) {
   const LearningRate rate(
-      {.base_rate = 0.1, .scaling = Scaling::linear, .ranks = 5, .warmup_steps = 100});
+      {.base_rate = 0.1, .scaling = Scaling::linear, .batch_ratio = 5, .warmup_steps = 100});
   EXPECT_DOUBLE_EQ(rate.at(0), 0.104);
   EXPECT_DOUBLE_EQ(rate.at(24), 0.2);
   EXPECT_DOUBLE_EQ(rate.at(49), 0.3);
@@ -54,7 +55,7 @@ TEST(LearningRate, WarmsUpFromAFractionOfTheRate) {
   EXPECT_EQ(from_zero.at(9), 0.3);
   const LearningRate from_half({.base_rate = 0.2,
                                 .scaling = Scaling::linear,
-                                .ranks = 2,
+                                .batch_ratio = 2,
                                 .warmup_steps = 3,
                                 .warmup_from = 0.5});
   EXPECT_DOUBLE_EQ(from_half.at(0), 0.2);
@@ -63,7 +64,7 @@ TEST(LearningRate, WarmsUpFromAFractionOfTheRate) {
 }
 
 TEST(LearningRate, WarmUpWithoutScalingKeepsTheRate) {
-  const LearningRate rate({.base_rate = 0.01, .ranks = 4, .warmup_steps = 10});
+  const LearningRate rate({.base_rate = 0.01, .batch_ratio = 4, .warmup_steps = 10});
   for (int step = 0; step < 20; ++step) EXPECT_EQ(rate.at(step), 0.01);
 }
 

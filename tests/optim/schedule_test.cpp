@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <functional>
+#include <numbers>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -73,6 +74,34 @@ TEST(Schedule, EveryOneWithEveryScalingAndWarmUpFollowsItsFormula) {
   }
 }
 
+TEST(Schedule, AShiftedCosineIsNotAtItsEndAfterAWarmUp) {
+  const LearningRate plain({.base_rate = .2, .schedule = ShiftedCosineDecay{100, .1}});
+  EXPECT_DOUBLE_EQ(plain.at(49), .2 * .55);  // after half of all steps
+  EXPECT_DOUBLE_EQ(plain.at(99), .2 * .1);
+  EXPECT_DOUBLE_EQ(plain.at(500), .2 * .1);
+  const LearningRate warmed(
+      {.base_rate = .2, .warmup_steps = 20, .warmup_from = 0, .schedule = ShiftedCosineDecay{100}});
+  EXPECT_DOUBLE_EQ(warmed.at(19), .2);
+  EXPECT_DOUBLE_EQ(warmed.at(69), .1);
+  EXPECT_NEAR(warmed.at(99), .1 * (1 + std::cos(.8 * std::numbers::pi)), 1e-15);
+}
+
+TEST(Schedule, AWarmUpCanBeForScaledRatesOnly) {
+  for (const double ratio : {.5, 1., 4.}) {
+    for (const Scaling scaling : {Scaling::none, Scaling::sqrt}) {
+      const LearningRate rate({.base_rate = .2,
+                               .scaling = scaling,
+                               .batch_ratio = ratio,
+                               .warmup_steps = 20,
+                               .warmup_from = 0,
+                               .warmup_only_when_scaled = true});
+      const bool is_warmed = scaling == Scaling::sqrt && ratio > 1;
+      EXPECT_EQ(rate.warmup_steps(), is_warmed ? 20 : 0);
+      EXPECT_DOUBLE_EQ(rate.at(0), is_warmed ? .02 : rate.scaled_rate());
+    }
+  }
+}
+
 TEST(Schedule, ContinuesWhereTheWarmUpEnds) {
   for (const Case& each : cases()) {
     const LearningRate rate({.1, Scaling::linear, 4, 10, 1, each.schedule});
@@ -117,7 +146,7 @@ TEST(PiecewiseRate, BelongsToTheWarmUpFirst) {
   const PiecewiseRate schedule{{{0, 1, 3.}, {1, std::nullopt, 2.}}, 4};
   const LearningRate rate({.base_rate = 1,
                            .scaling = Scaling::linear,
-                           .ranks = 2,
+                           .batch_ratio = 2,
                            .warmup_steps = 2,
                            .schedule = schedule});
   EXPECT_EQ(rate.at(0), 1.5);

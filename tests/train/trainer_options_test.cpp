@@ -112,7 +112,8 @@ class BadStep {
         validation_(StripesOf(8),
                     {8, communicator.rank(), communicator.size(), {false, 4, Padding::none}},
                     {.batch_size = 8}),
-        network_(make_network("mnist_net", {{1, 16, 16}, 4, 0.})),
+        network_(
+            make_network("mnist_net", {.input_shape = {1, 16, 16}, .classes = 4, .dropout = 0.})),
         trainer_(communicator, network_, {.loss = loss(), .validation_loss = plain_}, make_sgd({}),
                  LearningRate({.base_rate = .05}), training_, validation_, options(setup)) {}
 

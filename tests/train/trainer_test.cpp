@@ -128,11 +128,11 @@ TEST(Trainer, RestoresOnEveryRankFromRankZeros) {
 TEST(Trainer, RefusesACheckpointOfAnotherModelOrOptimizer) {
   SmallTraining training(Communicator::solo(), {});
   const Checkpoint checkpoint = training.trainer().checkpoint();
-  const auto wider = make_network("mnist_net", {{1, 16, 16}, 7, std::nullopt});
+  const auto wider = make_network("mnist_net", {.input_shape = {1, 16, 16}, .classes = 7});
   EXPECT_THAT(message_of<InputError>(
                   [&] { require_matching_checkpoint(checkpoint, *wider, *make_sgd({})); }),
               HasSubstr("its fc2.weight is [4, 50], the configuration's is [7, 50]"));
-  const auto same = make_network("mnist_net", {{1, 16, 16}, 4, std::nullopt});
+  const auto same = make_network("mnist_net", {.input_shape = {1, 16, 16}, .classes = 4});
   EXPECT_THAT(message_of<InputError>(
                   [&] { require_matching_checkpoint(checkpoint, *same, *make_adam({})); }),
               HasSubstr("the checkpoint's optimizer is sgd, the configuration's is adam"));

@@ -50,7 +50,8 @@ class SmallTraining {
       : training_(data(setup.samples), sampler(setup.samples, communicator, true),
                   {.batch_size = setup.batch_size}),
         validation_(data(37), sampler(37, communicator, false), {.batch_size = 10}),
-        network_(make_network("mnist_net", {{1, 16, 16}, 4, setup.dropout})),
+        network_(make_network(
+            "mnist_net", {.input_shape = {1, 16, 16}, .classes = 4, .dropout = setup.dropout})),
         trainer_(communicator, fixed_weights(network_),
                  {.loss = make_loss(LossKind::cross_entropy), .top = setup.top},
                  make_sgd({.momentum = .5}), LearningRate({.base_rate = setup.learning_rate}),

@@ -19,6 +19,7 @@ struct Datasets {
   std::shared_ptr<const Dataset> training;
   std::shared_ptr<const Dataset> validation;
   std::vector<std::string> class_names = {};  // where the data names its classes
+  std::vector<std::string> warnings = {};     // for the run's log
 };
 
 [[nodiscard]] Datasets make_datasets(const RunConfig& config);
@@ -38,6 +39,13 @@ struct Datasets {
                            const ModelCatalogue& models = built_in_models());
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(
     const RunConfig& config, const ModelCatalogue& models = built_in_models());
+
+// Samples a rank and step. InputError when the ranks can't share the global batch evenly: it says
+// what would fit.
+[[nodiscard]] std::int64_t batch_size_of(const TrainingConfig& training, int ranks);
+// What the learning rate is scaled by: the number of ranks, or how many times the base batch the
+// global one is.
+[[nodiscard]] double batch_ratio_of(const TrainingConfig& training, int ranks);
 
 // steps_per_epoch turns a warm-up in epochs into one in steps.
 [[nodiscard]] LearningRate make_learning_rate(const RunConfig& config, int ranks,

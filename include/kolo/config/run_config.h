@@ -13,12 +13,13 @@ namespace kolo {
 
 struct DataConfig {
   // required: mnist | fashion_mnist | cifar10 | imagenet (folders of images) | dummy (random
-  // samples)
+  // samples) | nbody (crops of simulation boxes)
   std::string name;
   std::string path;       // folder; mnist: required; cifar10: data/cifar10, fashion_mnist: Debian's
   std::string train_dir;  // imagenet: a folder of images for each class; required there
   std::string valid_dir;  // imagenet: the same classes; required there
-  std::optional<int64_t> n_train;  // use only the first so many samples; dummy: required
+  // Use only the first so many samples; dummy: required; nbody: crops an epoch, both required.
+  std::optional<int64_t> n_train;
   std::optional<int64_t> n_valid;
   int workers = 1;   // threads that prepare batches, per rank; 0: none of their own
   int prefetch = 4;  // batches prepared ahead, per rank
@@ -26,7 +27,15 @@ struct DataConfig {
   // One sample's shape, without the batch, channels first or (images) last. dummy: required;
   // imagenet: the size that images are brought to, unless the model says.
   std::vector<int64_t> input_shape;
-  std::optional<int64_t> n_classes;  // dummy: how many labels there are; unset: the model's
+  std::optional<int64_t> n_classes;   // dummy: how many labels there are; unset: the model's
+  std::vector<int64_t> target_shape;  // dummy: targets are numbers of this shape instead of labels
+  // Of nbody.
+  std::string train_path;       // HDF5 file, or prefix_data.npy beside prefix_label.npy; required
+  std::string valid_path;       // unless synthetic
+  std::string mode = "lowmem";  // lowmem (crops read from disk) | inmem | synthetic
+  int64_t crop = 64;            // its edge, in cells
+  int64_t box_size = 128;       // the edge of a synthetic box
+  std::string rotations = "vector";  // none | tutorial | vector | proper; validation: the same
   // Of cifar10 and imagenet; what is unset is as the tutorials have it for that data.
   bool augment = true;  // vary training images; validation images never are
   std::optional<double> height_shift, width_shift;  // at most so much, as a fraction of the size
@@ -45,16 +54,23 @@ struct ModelConfig {
   std::string l2_mode = "loss";      // loss (its gradient counts) | decoupled (as in AdamW)
   std::vector<int64_t> input_shape;  // channels first or last; empty: the data's
   std::optional<int64_t> n_classes;  // unset: the data's
+  // Of unet3d: how often it halves the size, as a number or as 6 (true) or 5 (false), not both;
+  // and its channels after the first time. Unset: the model's own.
+  std::optional<bool> full_scale;
+  std::optional<int64_t> levels;
+  std::optional<int64_t> channels;
 };
 
 struct OptimizerConfig {
   // required, in any case: sgd | adam | adamw | rmsprop | adagrad | adadelta | adamax | nadam |
   // lars | lamb
   std::string name = "sgd";
-  std::optional<double> lr;           // for one rank; unset: Keras's default, .01 or .001
-  std::string lr_scaling = "linear";  // with the number of ranks: none | linear | sqrt
-  double momentum = 0;                // sgd, rmsprop, lars
-  double dampening = 0;               // sgd, as is nesterov
+  std::optional<double> lr;  // for one rank; unset: Keras's default, .01 or .001
+  // With the number of ranks, or with the global batch over training.base_batch_size: none |
+  // linear | sqrt
+  std::string lr_scaling = "linear";
+  double momentum = 0;   // sgd, rmsprop, lars
+  double dampening = 0;  // sgd, as is nesterov
   bool nesterov = false;
   double weight_decay = 0;
   bool decoupled_decay = false;         // adamw always, lars and lamb never
@@ -77,26 +93,36 @@ struct RateIntervalConfig {
 };
 
 struct TrainingConfig {
-  int64_t batch_size = 64;  // per rank
+  // One of the three; none: 64 a rank.
+  std::optional<int64_t> batch_size;         // per rank
+  std::optional<int64_t> local_batch_size;   // another name of it; unset when loaded
+  std::optional<int64_t> global_batch_size;  // of all ranks together
+  std::optional<int64_t> base_batch_size;    // the global batch that optimizer.lr is meant for
   int64_t n_epochs = 1;
   double lr_warmup_epochs = 0;  // epochs or steps, not both
   int64_t lr_warmup_steps = 0;
   double lr_warmup_from = 1;  // the warm-up sets out from so much of the rate of one rank
+  std::string lr_warmup_when = "always";  // always | scaled: only where lr_scaling raises the rate
   std::vector<RateIntervalConfig> lr_schedule;  // in order
-  std::string lr_decay = "none";                // none | cosine | polynomial | one_cycle
-  double lr_final_fraction = 0;                 // cosine, polynomial: what is left at the end
-  double lr_decay_power = 1;                    // polynomial
-  std::string loss = "cross_entropy";  // or binary_crossentropy, and Keras's names for both
-  std::vector<std::string> metrics = {"accuracy"};  // and top_k_categorical_accuracy (top 5)
+  std::string lr_decay = "none";       // none | cosine | cosine_shifted | polynomial | one_cycle
+  double lr_final_fraction = 0;        // cosine, polynomial: what is left at the end
+  double lr_decay_power = 1;           // polynomial
+  std::string loss = "cross_entropy";  // or binary_crossentropy, l1, and Keras's names for them
+  double lambda_rho = 0;               // l1: the weight of the error in the density itself
+  // And top_k_categorical_accuracy (top 5); with l1 none.
+  std::vector<std::string> metrics = {"accuracy"};
   double label_smoothing = 0;
-  double mixup_alpha = 0;               // 0: no mixup
+  double mixup_alpha = 0;  // 0: no mixup
+  // What forward and backward compute in: fp32 | bf16 | fp16. Parameters stay in float32.
+  std::string precision = "fp32";
   double clip_norm = 0;                 // the gradient's greatest norm; 0: as it is
   int64_t early_stopping_patience = 0;  // stop after so many epochs without a better one; 0: never
   std::string non_finite = "stop";   // gradients that are no numbers: stop | skip the step | ignore
   int64_t check_replicas_every = 0;  // compare all ranks' parameters every so many steps; 0: never
   int64_t log_every = 0;             // a record every so many steps; 0: none
-  int64_t validation_batch_size = 1000;  // per rank
-  bool drop_last = false;                // leave out a last batch that is not full
+  // Per rank; unset: 1000 for data with classes, as in training for fields, which are large.
+  std::optional<int64_t> validation_batch_size;
+  bool drop_last = false;  // leave out a last batch that is not full
 };
 
 struct CheckpointConfig {

@@ -13,6 +13,10 @@ namespace kolo {
 // finite or negative.
 [[nodiscard]] std::string format_rate(double per_second);
 
+// A loss, of any size, with four decimals or four significant digits: "2.3026", "0.3121",
+// "0.005123", "3.200e-06"; "nan" and "inf" as they are.
+[[nodiscard]] std::string format_loss(double loss);
+
 // "17 B", "1.50 KiB", "128 MiB", "2.30 GiB".
 [[nodiscard]] std::string format_bytes(std::uint64_t bytes);
 

@@ -9,26 +9,28 @@
 // resumed run needs no state.
 namespace kolo {
 
-// How the rate grows with the number of ranks, which share a global batch that grows with them.
+// How the rate grows with the global batch: by the ratio of that to the batch which the rate is
+// meant for. Where each rank has such a batch, the ratio is the number of ranks.
 enum class Scaling {
   none,    // the rate is as given
-  linear,  // times ranks (Goyal et al., 2017)
-  sqrt     // times the square root of ranks: keeps the variance of a step (Krizhevsky, 2014)
+  linear,  // times the ratio (Goyal et al., 2017)
+  sqrt     // times its square root: keeps the variance of a step (Krizhevsky, 2014)
 };
 
 // The scaling of that name: "none", "linear" or "sqrt"; InputError for any other.
 [[nodiscard]] Scaling scaling_named(const std::string& name);
 
-// 1, ranks or sqrt(ranks); ranks >= 1, else Error.
-[[nodiscard]] double scale_factor(Scaling scaling, int ranks);
+// 1, ratio or sqrt(ratio); the ratio is above 0, else Error.
+[[nodiscard]] double scale_factor(Scaling scaling, double ratio);
 
 struct LearningRatePlan {
-  double base_rate = 0;  // for one rank; 0 or more
+  double base_rate = 0;  // for one rank, or the base batch; 0 or more
   Scaling scaling = Scaling::none;
-  int ranks = 1;                  // the ranks that share a step
+  double batch_ratio = 1;  // the ranks that share a step, or the global batch over the base batch
   std::int64_t warmup_steps = 0;  // 0: scaled from the start
   double warmup_from = 1;  // what the warm-up sets out from, as a fraction of base_rate; 0 to 1
   Schedule schedule = ConstantRate{};
+  bool warmup_only_when_scaled = false;  // no warm-up unless scaling makes the rate higher
 };
 
 // The rate of every step: first the warm-up, then what the schedule makes of the scaled rate,

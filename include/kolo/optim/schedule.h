@@ -36,8 +36,18 @@ struct CosineDecay {
   double final_fraction = 0;     // 0 or more
 };
 
-// Over the same steps, final_fraction + (1 - final_fraction) * (1 - progress)^power; power 1 is a
-// straight line.
+// The same half period, as long as all total_steps, but shifted by the warm-up: it begins when that
+// ends and so isn't at its end when the training is. The step that follows s completed ones has the
+// progress (s + 1 - warmup_steps) / total_steps, at most 1, so that without a warm-up the first
+// step already has less than the whole rate and the last one final_fraction. This is the schedule
+// of NERSC's tutorial for the cosmology U-Net.
+struct ShiftedCosineDecay {
+  std::int64_t total_steps = 0;  // 1 or more
+  double final_fraction = 0;     // 0 or more
+};
+
+// Over the steps of CosineDecay, final_fraction + (1 - final_fraction) * (1 - progress)^power;
+// power 1 is a straight line.
 struct PolynomialDecay {
   std::int64_t total_steps = 0;  // 1 or more
   double power = 1;              // above 0
@@ -55,9 +65,11 @@ struct OneCycle {
   double final_divisor = 1e4;    // PyTorch's final_div_factor; above 0
 };
 
-using Schedule = std::variant<ConstantRate, PiecewiseRate, CosineDecay, PolynomialDecay, OneCycle>;
+using Schedule = std::variant<ConstantRate, PiecewiseRate, CosineDecay, ShiftedCosineDecay,
+                              PolynomialDecay, OneCycle>;
 
-// The name in configurations: "constant", "piecewise", "cosine", "polynomial" or "one_cycle".
+// The name in configurations: "constant", "piecewise", "cosine", "cosine_shifted", "polynomial" or
+// "one_cycle".
 [[nodiscard]] std::string_view schedule_name(const Schedule& schedule);
 
 }  // namespace kolo

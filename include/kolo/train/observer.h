@@ -22,7 +22,9 @@ struct EpochReport {
   double seconds = 0;                        // of training, without the validation
   double data_wait_seconds = 0;              // this rank waited for batches
   double exposed_communication_seconds = 0;  // this rank waited for other ranks' gradients
-  bool is_best = false;                      // no validation was more accurate
+  bool is_best = false;  // no validation was more accurate, or had less loss without accuracy
+  std::optional<double> loss_scale;  // as it is after the epoch; none: losses aren't scaled
+  std::int64_t skipped_steps = 0;    // by this process so far, as gradients were not finite
   std::int64_t top = 0;  // the sums' in_top are of so many largest outputs; 0: not counted
 };
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "kolo/base/clock.h"
 #include "kolo/observe/history.h"
@@ -40,7 +41,8 @@ class HistoryRecorder final : public Observer {
 // TensorBoard scalars: loss/train, loss/validation, accuracy/train, accuracy/validation,
 // top_accuracy/train, top_accuracy/validation,
 // learning_rate, samples_per_second an epoch; step/loss, step/accuracy, step/learning_rate,
-// step/samples_per_second every `log_every` steps.
+// step/samples_per_second every `log_every` steps. Accuracies only where there are any,
+// and loss_scale where losses are scaled.
 class TensorBoardRecorder final : public Observer {
  public:
   TensorBoardRecorder(const std::filesystem::path& folder, std::int64_t log_every);
@@ -58,7 +60,8 @@ class TensorBoardRecorder final : public Observer {
 // The progress bar, and a line an epoch in the log.
 class ProgressReporter final : public Observer {
  public:
-  ProgressReporter(ProgressBar& bar, RunLog& log, std::int64_t epochs);
+  // `unit`: what a sample is called.
+  ProgressReporter(ProgressBar& bar, RunLog& log, std::int64_t epochs, std::string unit = "images");
 
   void on_start(const TrainState& state, const std::optional<MetricSums>& untrained) override;
   void on_epoch_begin(const TrainState& state, std::int64_t steps, std::int64_t done) override;
@@ -70,6 +73,7 @@ class ProgressReporter final : public Observer {
   ProgressBar& bar_;
   RunLog& log_;
   std::int64_t epochs_;
+  std::string unit_;
   std::int64_t steps_done_ = 0;  // of the epoch
   double samples_before_ = 0;    // of the epoch, before this process went on with it
   Stopwatch since_begin_;

@@ -1,14 +1,16 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 namespace kolo {
 
 // Sums over samples, of all ranks together.
 struct MetricSums {
   double loss = 0;
-  double correct = 0;
-  double in_top = 0;  // targets among the few largest logits, where that is counted
+  double correct = 0;  // not a number where targets are no classes, so that nothing is counted
+  double in_top = 0;   // targets among the few largest logits, where that is counted
   double samples = 0;
 
   void add(const MetricSums& other) {
@@ -18,6 +20,7 @@ struct MetricSums {
     samples += other.samples;
   }
   [[nodiscard]] double mean_loss() const { return loss / samples; }
+  [[nodiscard]] bool has_accuracy() const { return !std::isnan(correct); }
   [[nodiscard]] double accuracy() const { return correct / samples; }
   [[nodiscard]] double top_accuracy() const { return in_top / samples; }
 };
@@ -30,7 +33,10 @@ struct TrainState {
   std::int64_t position = 0;  // samples that all ranks have drawn in the epoch under way
   MetricSums sums;            // of the epoch under way
   double epoch_seconds = 0;   // spent on the epoch under way
-  double best_accuracy = -1;  // of all validations after an epoch; below 0: none yet
+  // Of all validations after an epoch; below 0 and infinity: none yet. What is the best is told by
+  // the accuracy; by the loss where there is none.
+  double best_accuracy = -1;
+  double best_loss = std::numeric_limits<double>::infinity();
   std::int64_t best_epoch = 0;
 };
 

@@ -16,6 +16,7 @@
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/replica_check.h"
 #include "kolo/parallel/timeline.h"
+#include "kolo/train/grad_scaler.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/observer.h"
 #include "kolo/train/train_state.h"
@@ -45,6 +46,10 @@ struct TrainerOptions {
   std::int64_t check_replicas_every = 0;  // above 0: compares all ranks' parameters (ReplicaCheck)
   BucketLimits buckets;
   ReducerOptions reducer;
+  // Scales the loss (see GradScaler), as training in fp16 needs it. Steps whose gradients overflow
+  // are left out on all ranks, whatever `non_finite` says; Error after many in a row. Costs two
+  // passes over the gradients, and the overlap of updates, as `skip` does.
+  std::optional<LossScaleOptions> loss_scale;
   // Asked at every step, on every rank; when one rank says yes, all stop after that step. Default:
   // never.
   std::function<bool()> stop_requested = [] { return false; };
@@ -88,7 +93,10 @@ class Trainer {
   // The sums over a loader's whole dataset (see evaluation.h), with rank 0's running statistics on
   // all ranks. Collective.
   [[nodiscard]] MetricSums evaluate(Loader& loader);
+  // By this process.
   [[nodiscard]] std::int64_t skipped_steps() const { return finite_check_.skipped_steps(); }
+  // 1 without a loss scale.
+  [[nodiscard]] double loss_scale() const { return scaler_ ? scaler_->scale() : 1; }
 
  private:
   [[nodiscard]] TrainOutcome train_epoch();
@@ -103,8 +111,11 @@ class Trainer {
   [[nodiscard]] Forward forward(const Batch& batch);
   [[nodiscard]] bool is_out_of_patience() const;
   void update_parameters(double rate);
-  void update_parameters_together(double rate);
+  // False: the step was left out.
+  [[nodiscard]] bool update_parameters_together(double rate);
+  [[nodiscard]] bool updates_together() const;
   void finish_epoch(double data_wait_seconds);
+  [[nodiscard]] bool note_if_best(const MetricSums& validation);
   void seed_step() const;
   template <typename Hook>
   void notify(const Hook& hook);
@@ -120,6 +131,7 @@ class Trainer {
   ArenaOptimizer optimizer_;
   GradientReducer reducer_;
   FiniteCheck finite_check_;
+  std::optional<GradScaler> scaler_;
   std::optional<ReplicaCheck> replica_check_;
   std::vector<Observer*> observers_;
   TrainState state_;

@@ -90,8 +90,9 @@ EvaluationReport evaluate_checkpoint(const EvalArguments& arguments, const Subje
                           .checkpoint = subject.checkpoint.string(),
                           .split = arguments.split,
                           .ranks = communicator.size(),
-                          .matrix = ConfusionMatrix(prepared.dataset->layout().classes),
                           .class_names = prepared.datasets.class_names};
+  const auto classes = prepared.dataset->layout().classes;
+  if (classes > 0) report.matrix.emplace(classes);
   if (communicator.rank() == 0) {
     const auto loaded = CheckpointStore::load(subject.checkpoint);
     load_network(loaded.content, *prepared.network);
@@ -101,11 +102,12 @@ EvaluationReport evaluate_checkpoint(const EvalArguments& arguments, const Subje
   broadcast_parameters(communicator, *prepared.network);
   broadcast_buffers(communicator, *prepared.network);
   auto objective = make_objective(config);
-  if (prepared.dataset->layout().classes > 5) objective.top = 5;
+  if (classes > 5) objective.top = 5;
   report.top = objective.top;
   const auto loader =
       make_validation_loader(config, prepared.dataset, communicator.rank(), communicator.size());
-  report.sums = evaluate(communicator, *prepared.network, objective, *loader, &report.matrix);
+  report.sums = evaluate(communicator, *prepared.network, objective, *loader,
+                         report.matrix ? &*report.matrix : nullptr);
   return report;
 }
 
@@ -165,7 +167,8 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
                     "Allow more ranks than the machine has cores");
   command
       ->add_option("--checkpoint", arguments->checkpoint,
-                   "Of a run: the most accurate one, or the newest (default: best)")
+                   "Of a run: the most accurate one (of least loss where there is no accuracy), or "
+                   "the newest (default: best)")
       ->check(CLI::IsMember({"best", "newest"}))
       ->type_name("best|newest");
   command->add_option("--data", arguments->split, "What to measure on (default: validation)")

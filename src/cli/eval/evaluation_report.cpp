@@ -20,7 +20,7 @@ std::string name_of(const EvaluationReport& report, std::int64_t label) {
 
 std::size_t width_of_names(const EvaluationReport& report) {
   std::size_t width = 5;  // of "class"
-  for (std::int64_t label = 0; label < report.matrix.classes(); ++label)
+  for (std::int64_t label = 0; label < report.matrix->classes(); ++label)
     width = std::max(width, name_of(report, label).size());
   return width;
 }
@@ -38,9 +38,9 @@ std::int64_t sum_of(std::span<const std::int64_t> row) {
 
 // The class that samples of `target` are most often mistaken for, "-" when none is.
 std::string usual_mistake(const EvaluationReport& report, std::int64_t target) {
-  const auto row = row_of(report.matrix, target);
+  const auto row = row_of(*report.matrix, target);
   std::int64_t worst = -1;
-  for (std::int64_t label = 0; label < report.matrix.classes(); ++label) {
+  for (std::int64_t label = 0; label < report.matrix->classes(); ++label) {
     const auto count = row[static_cast<std::size_t>(label)];
     if (label == target || count == 0) continue;
     if (worst < 0 || count > row[static_cast<std::size_t>(worst)]) worst = label;
@@ -55,11 +55,11 @@ std::string table_of_classes(const EvaluationReport& report) {
   const auto width = width_of_names(report);
   std::string text = fmt::format("\n{:<{}}  {:>8}  {:>9}  {}\n", "class", width, "samples",
                                  "accuracy", "mistaken for");
-  const auto accuracies = report.matrix.accuracy_by_class();
-  for (std::int64_t label = 0; label < report.matrix.classes(); ++label) {
+  const auto accuracies = report.matrix->accuracy_by_class();
+  for (std::int64_t label = 0; label < report.matrix->classes(); ++label) {
     const double accuracy = accuracies[static_cast<std::size_t>(label)];
     text += fmt::format("{:<{}}  {:>8}  {:>9}  {}\n", name_of(report, label), width,
-                        format_count(sum_of(row_of(report.matrix, label))),
+                        format_count(sum_of(row_of(*report.matrix, label))),
                         std::isfinite(accuracy) ? fmt::format("{:.2f} %", 100 * accuracy) : "-",
                         usual_mistake(report, label));
   }
@@ -67,7 +67,7 @@ std::string table_of_classes(const EvaluationReport& report) {
 }
 
 std::string table_of_counts(const EvaluationReport& report) {
-  const auto classes = report.matrix.classes();
+  const auto classes = report.matrix->classes();
   if (classes > most_columns) {
     return fmt::format("\nThe confusion matrix of {} classes is in --json.\n", classes);
   }
@@ -79,7 +79,7 @@ std::string table_of_counts(const EvaluationReport& report) {
   text += "\n";
   for (std::int64_t target = 0; target < classes; ++target) {
     text += fmt::format("{:<{}}", name_of(report, target), width);
-    for (const auto count : row_of(report.matrix, target)) text += fmt::format("{:>7}", count);
+    for (const auto count : row_of(*report.matrix, target)) text += fmt::format("{:>7}", count);
     text += "\n";
   }
   return text;
@@ -97,6 +97,7 @@ std::string to_text(const EvaluationReport& report) {
                                  report.model, report.checkpoint, report.epoch, report.step,
                                  report.split, format_count(std::llround(sums.samples)),
                                  report.ranks, report.ranks == 1 ? "" : "s");
+  if (!report.matrix) return text + fmt::format("loss      {}\n", format_loss(sums.mean_loss()));
   text += fmt::format("loss      {:.5f}\naccuracy  {:.2f} %\n", sums.mean_loss(),
                       100 * sums.accuracy());
   if (report.top > 0)
@@ -106,22 +107,20 @@ std::string to_text(const EvaluationReport& report) {
 
 nlohmann::ordered_json to_json(const EvaluationReport& report) {
   const auto& sums = report.sums;
-  nlohmann::ordered_json json{{"model", report.model},
-                              {"checkpoint", report.checkpoint},
-                              {"epoch", report.epoch},
-                              {"step", report.step},
-                              {"data", report.split},
-                              {"samples", std::llround(sums.samples)},
-                              {"n_ranks", report.ranks},
-                              {"loss", finite_or_null(sums.mean_loss())},
-                              {"accuracy", finite_or_null(sums.accuracy())}};
+  nlohmann::ordered_json json{
+      {"model", report.model},   {"checkpoint", report.checkpoint},
+      {"epoch", report.epoch},   {"step", report.step},
+      {"data", report.split},    {"samples", std::llround(sums.samples)},
+      {"n_ranks", report.ranks}, {"loss", finite_or_null(sums.mean_loss())}};
+  if (!report.matrix) return json;
+  json["accuracy"] = finite_or_null(sums.accuracy());
   if (report.top > 0)
     json[fmt::format("top_{}_accuracy", report.top)] = finite_or_null(sums.top_accuracy());
   json["classes"] = nlohmann::ordered_json::array();
   json["confusion_matrix"] = nlohmann::ordered_json::array();
-  const auto accuracies = report.matrix.accuracy_by_class();
-  for (std::int64_t label = 0; label < report.matrix.classes(); ++label) {
-    const auto row = row_of(report.matrix, label);
+  const auto accuracies = report.matrix->accuracy_by_class();
+  for (std::int64_t label = 0; label < report.matrix->classes(); ++label) {
+    const auto row = row_of(*report.matrix, label);
     json["classes"].push_back(
         {{"name", name_of(report, label)},
          {"samples", sum_of(row)},

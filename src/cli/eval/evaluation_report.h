@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,12 @@ struct EvaluationReport {
   int ranks = 1;
   MetricSums sums;
   std::int64_t top = 0;  // sums.in_top are of so many largest outputs; 0: not counted
-  ConfusionMatrix matrix;
+  std::optional<ConfusionMatrix> matrix;  // none for targets that are numbers
   std::vector<std::string> class_names;  // empty: classes are shown by number
 };
 
-// For people: the totals, a line a class with what it is mostly taken for, and the confusion matrix
-// where it fits a screen.
+// For people: the totals; of classes a line each with what it is mostly taken for, and the confusion
+// matrix where it fits a screen.
 [[nodiscard]] std::string to_text(const EvaluationReport& report);
 
 // The same for programs, with the whole matrix.

@@ -1,5 +1,6 @@
 #include "cli/train/run_messages.h"
 
+#include <cmath>
 #include <sstream>
 #include <variant>
 
@@ -44,12 +45,15 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
   log.info("data {}: {} training and {} validation samples", config.data.name,
            format_count(run.datasets.training->size()),
            format_count(run.datasets.validation->size()));
-  log.info("model {}: {} parameters in {} bucket{}", config.model.name,
+  for (const auto& warning : run.datasets.warnings) log.warn("{}", warning);
+  const auto& precision = config.training.precision;
+  log.info("model {}: {} parameters in {} bucket{}{}", config.model.name,
            format_count(count_parameters(*run.network)), trainer.plan().buckets.size(),
-           trainer.plan().buckets.size() == 1 ? "" : "s");
+           trainer.plan().buckets.size() == 1 ? "" : "s",
+           precision == "fp32" ? "" : fmt::format(", computed in {}", precision));
+  const auto batch_size = batch_size_of(config.training, topology.size);
   log.info("optimizer {}, batch {} a rank ({} in all), learning rate {:.4g}{}{}",
-           config.optimizer.name, config.training.batch_size,
-           config.training.batch_size * topology.size, rate.scaled_rate(),
+           config.optimizer.name, batch_size, batch_size * topology.size, rate.scaled_rate(),
            rate.warmup_steps() > 0
                ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))
                : "",
@@ -81,7 +85,10 @@ void log_stop(RunLog& log, const PreparedRun& run, StopSignal& stop, const Train
 void log_summary(RunLog& log, const PreparedRun& run, const RunRecords& records,
                  const TrainState& state) {
   const double mean = records.history().mean_epoch_seconds();
-  if (state.best_accuracy >= 0) {
+  if (std::isfinite(state.best_loss)) {
+    log.info("best validation loss {} (epoch {}), mean epoch time {}", format_loss(state.best_loss),
+             state.best_epoch, format_duration(mean));
+  } else if (state.best_accuracy >= 0) {
     const auto top = records.history().best_top_accuracy();
     log.info("best validation accuracy {:.2f} % (epoch {}){}, mean epoch time {}",
              100 * state.best_accuracy, state.best_epoch,

@@ -14,6 +14,12 @@ History earlier_history(const RunFolder& folder, int ranks,
   return history;
 }
 
+// What a sample is called in rates.
+std::string sample_name(const DataConfig& data) {
+  if (data.name == "nbody") return "crops";
+  return data.target_shape.empty() ? "images" : "samples";
+}
+
 }  // namespace
 
 RunRecords::RunRecords(const RunConfig& config, const RunFolder& folder, const RunOptions& options,
@@ -26,7 +32,7 @@ RunRecords::RunRecords(const RunConfig& config, const RunFolder& folder, const R
       history_(earlier_history(folder, ranks, resumed_step), folder.history(),
                config.training.log_every),
       tensorboard_(folder.path, config.training.log_every),
-      progress_(bar_, log_, config.training.n_epochs),
+      progress_(bar_, log_, config.training.n_epochs, sample_name(config.data)),
       store_(folder.checkpoint_store(config.checkpoint.keep)) {
   log_.route_console_through([this](std::string_view line) { bar_.print_above(line); });
   if (resumed_step) store_.remove_after(*resumed_step);

@@ -72,6 +72,9 @@ void finish_timeline(const Timeline& timeline, const Communicator& communicator,
 }  // namespace
 
 PreparedRun prepare_run(const RunConfig& config, const RunOptions& options, int ranks) {
+  // Before any data is read.
+  (void)batch_size_of(config.training, ranks);
+  require_precision(precision_named(config.training.precision));
   PreparedRun run{
       config, {config.output_dir}, make_datasets(config), nullptr, make_optimizer(config)};
   run.network = make_network(config, run.datasets.training->layout());

@@ -20,7 +20,7 @@ namespace {
 
 // The options that the tutorials' scripts have, besides key.sub=value.
 struct Shortcuts {
-  std::string batch_size, n_epochs, dropout, optimizer;
+  std::string batch_size, local_batch_size, n_epochs, workers, dropout, optimizer;
   bool distributed = false;  // what more than one rank always is
 };
 
@@ -45,7 +45,9 @@ std::vector<std::string> overrides_of(const Shortcuts& shortcuts) {
     if (!value.empty()) overrides.push_back(key + "=" + value);
   };
   add("training.batch_size", shortcuts.batch_size);
+  add("training.local_batch_size", shortcuts.local_batch_size);
   add("training.n_epochs", shortcuts.n_epochs);
+  add("data.workers", shortcuts.workers);
   add("model.dropout", shortcuts.dropout);
   for (const std::string& setting : CLI::detail::split(shortcuts.optimizer, ','))
     if (!setting.empty()) overrides.push_back("optimizer." + setting);
@@ -150,8 +152,14 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
       ->type_name("TIMES");
   command->add_option("--batch_size", arguments->shortcuts.batch_size, "training.batch_size")
       ->type_name("SAMPLES");
-  command->add_option("--n_epochs", arguments->shortcuts.n_epochs, "training.n_epochs")
+  command
+      ->add_option("--local_batch_size", arguments->shortcuts.local_batch_size,
+                   "training.local_batch_size")
+      ->type_name("SAMPLES");
+  command->add_option("--n_epochs,--num_epochs", arguments->shortcuts.n_epochs, "training.n_epochs")
       ->type_name("EPOCHS");
+  command->add_option("--num_data_workers", arguments->shortcuts.workers, "data.workers")
+      ->type_name("THREADS");
   command->add_option("--dropout", arguments->shortcuts.dropout, "model.dropout")
       ->type_name("SHARE");
   command

@@ -1,0 +1,73 @@
+// batch_size, local_batch_size and global_batch_size.
+#include "config/config_fixture.h"
+#include "kolo/config/factories.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class BatchSizes : public testing::ConfigTest {
+ protected:
+  [[nodiscard]] TrainingConfig training(const std::string& text, Overrides overrides = {}) const {
+    return load(std::string(required) + "training: {" + text + "}\n", std::move(overrides))
+        .training;
+  }
+};
+
+TEST_F(BatchSizes, AreThoseOfARankOrOfAll) {
+  EXPECT_EQ(batch_size_of(training(""), 8), 64);
+  EXPECT_EQ(batch_size_of(training("batch_size: 12"), 8), 12);
+  EXPECT_EQ(batch_size_of(training("local_batch_size: 12"), 8), 12);
+  EXPECT_EQ(batch_size_of(training("global_batch_size: 96"), 8), 12);
+  EXPECT_EQ(
+      batch_size_of(
+          training("global_batch_size: 96, batch_size: 12", {"training.global_batch_size="}), 8),
+      12);
+}
+
+TEST_F(BatchSizes, OfAFileAreOneOnly) {
+  EXPECT_THAT(error_after_required("training:\n  global_batch_size: 64\n  local_batch_size: 16\n"),
+              AllOf(StartsWith("run.yaml:5: "), HasSubstr("training.local_batch_size"),
+                    HasSubstr("training.global_batch_size")));
+  EXPECT_THAT(error_after_required("training: {batch_size: 64, local_batch_size: 16}\n"),
+              HasSubstr("both say how large a batch is"));
+}
+
+TEST_F(BatchSizes, OfTheCommandLineWin) {
+  const auto local = training("global_batch_size: 64", {"training.local_batch_size=3"});
+  EXPECT_EQ(batch_size_of(local, 5), 3);
+  const auto global = training("batch_size: 64", {"training.global_batch_size=10"});
+  EXPECT_EQ(batch_size_of(global, 5), 2);
+  EXPECT_EQ(global.batch_size, std::nullopt);
+  EXPECT_THAT(error_after_required("", {"training.batch_size=3", "training.global_batch_size=6"}),
+              StartsWith("command line: training.batch_size and training.global_batch_size"));
+}
+
+TEST_F(BatchSizes, SayWhatWouldFit) {
+  const auto config = training("global_batch_size: 64");
+  EXPECT_THAT(testing::message_of<InputError>([&] { (void)batch_size_of(config, 3); }),
+              AllOf(HasSubstr("64 samples can't be shared evenly by 3 ranks"),
+                    HasSubstr("1, 2, 4, 8, 16, 32 ranks can"), HasSubstr("a batch of 63 or 66")));
+  EXPECT_THAT(testing::message_of<InputError>([&] { (void)batch_size_of(config, 65); }),
+              AllOf(HasSubstr("8, 16, 32, 64 ranks can"), HasSubstr("a batch of 65")));
+}
+
+TEST_F(BatchSizes, DecideHowTheRateIsScaled) {
+  EXPECT_EQ(batch_ratio_of(training("batch_size: 12"), 8), 8);
+  EXPECT_EQ(batch_ratio_of(training("global_batch_size: 96"), 8), 8);
+  EXPECT_EQ(batch_ratio_of(training("global_batch_size: 96, base_batch_size: 24"), 8), 4);
+  EXPECT_EQ(batch_ratio_of(training("batch_size: 12, base_batch_size: 192"), 8), .5);
+}
+
+TEST_F(BatchSizes, OfAResolvedConfigurationStay) {
+  const auto original = load(std::string(required) + "training: {global_batch_size: 96}\n");
+  const auto again = load(to_yaml(original));
+  EXPECT_EQ(again.training.global_batch_size, 96);
+  EXPECT_EQ(batch_size_of(again.training, 3), 32);
+}
+
+}  // namespace
+}  // namespace kolo
