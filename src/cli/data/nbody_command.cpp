@@ -175,7 +175,10 @@ void add_options(CLI::App& command, NbodyArguments& arguments) {
     command.add_option(name, value, help)->capture_default_str()->type_name(type);
   };
   number("--size", arguments.size, "Cells an edge: even, 16 to 1024");
-  number("--seed", arguments.seed, "Another universe for another number");
+  command.add_option("--seed", arguments.seed, "Another universe for another number")
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->capture_default_str()
+      ->type_name("N");
   command.add_option("--crop", arguments.crop, "Keep a corner of so many cells an edge")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}))
       ->type_name("N");
@@ -186,7 +189,8 @@ void add_options(CLI::App& command, NbodyArguments& arguments) {
       ->type_name("NAME");
   number("--scatter", arguments.temperature_scatter,
          "Deviation of ln T that nobody can know from the matter", "S");
-  command.add_flag("!--no-heating", arguments.heating, "No shocks: temperature follows density");
+  command.add_flag_callback(
+      "--no-heating", [&] { arguments.heating = false; }, "No shocks: temperature follows density");
   command.add_flag("--npy", arguments.npy,
                    "Also write FILE_data.npy and FILE_label.npy (FILE without .h5)");
   command
