@@ -48,16 +48,16 @@ void check_choices(const ModelDescription& model, const ModelOptions& options) {
         "batch norms or it brings its own",
         model.name, *options.batch_norm_momentum));
   }
-  if (!model.makes_fields && options.classes < 1) {
-    throw InputError(
-        fmt::format("model {}: {} classes, expected 1 or more", model.name, options.classes));
-  }
   if (model.makes_fields != !options.output_shape.empty()) {
     throw InputError(fmt::format("model {}: {}", model.name,
                                  model.makes_fields
                                      ? "makes fields, but the data has classes; use a classifier"
                                      : "tells classes apart, but the data's targets are fields; "
                                        "use unet3d"));
+  }
+  if (!model.makes_fields && options.classes < 1) {
+    throw InputError(
+        fmt::format("model {}: {} classes, expected 1 or more", model.name, options.classes));
   }
   if (!model.makes_fields && (options.levels || options.channels))
     throw InputError(fmt::format("model {}: has no choice of levels and channels", model.name));

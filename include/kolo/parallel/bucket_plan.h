@@ -15,9 +15,12 @@ struct ParameterDescription {
   std::string name;
   std::vector<std::int64_t> shape;
   DataType type = DataType::float32;
+  // Of a parameter whose memory is dense but in another order than its shape's (a convolution's
+  // weight by taps, for instance); empty for all others.
+  std::vector<std::int64_t> strides = {};
 
   [[nodiscard]] std::int64_t count() const;  // elements
-  // "conv1.weight float32 [10, 1, 5, 5]"
+  // "conv1.weight float32 [10, 1, 5, 5]", and its strides where it has them
   [[nodiscard]] std::string describe() const;
 };
 

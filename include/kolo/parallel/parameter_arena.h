@@ -14,7 +14,8 @@
 namespace kolo {
 
 // The memory of a model's trainable parameters and their gradients: flat, aligned buffers, cut into
-// buckets. The parameters' tensors become views into it. Gradients lie in memory that the ranks of
+// buckets. The parameters' tensors become views into it, of the same shape, and of the same strides
+// where they are dense. Gradients lie in memory that the ranks of
 // a node share, where that is to be had.
 //
 // Made once, from parameters in CPU memory that nothing else views; not copied, not moved, and it
@@ -70,7 +71,7 @@ class ParameterArena {
   // Private zero-filled buffers laid out like the parameters (an optimizer's state), one flat
   // tensor a bucket.
   [[nodiscard]] std::vector<torch::Tensor> allocate_like_parameters() const;
-  // A parameter's view, with its shape, of such buffers.
+  // A parameter's view, with its shape and strides, of such buffers.
   [[nodiscard]] torch::Tensor view_of(std::size_t parameter,
                                       const std::vector<torch::Tensor>& flat) const;
 

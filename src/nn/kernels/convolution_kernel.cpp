@@ -27,8 +27,15 @@ bool has_few_positions(const ConvolutionGeometry& geometry) {
 
 }  // namespace
 
+bool is_wrong_in_onednn(const ConvolutionGeometry& geometry) {
+  return geometry.size.size() == 3 && geometry.stride[0] > 1 &&
+         geometry.padding[0] > geometry.stride[0];
+}
+
+// LibTorch's own is oneDNN's as well, so what that gets wrong is not left to it.
 std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeometry& geometry) {
-  if (geometry.has_taps_first || has_few_positions(geometry)) return make_tap_convolution(geometry);
+  if (geometry.has_taps_first || has_few_positions(geometry) || is_wrong_in_onednn(geometry))
+    return make_tap_convolution(geometry);
   return make_direct_convolution(geometry);
 }
 

@@ -147,6 +147,7 @@ class DirectConvolution final : public ConvolutionKernel {
 }  // namespace
 
 std::unique_ptr<ConvolutionKernel> make_direct_convolution(const ConvolutionGeometry& geometry) {
+  if (is_wrong_in_onednn(geometry)) return nullptr;
   try {
     auto kernel = std::make_unique<DirectConvolution>(geometry);
     if (!kernel->is_vectorised()) return nullptr;

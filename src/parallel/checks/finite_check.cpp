@@ -78,7 +78,7 @@ std::string FiniteCheck::where() const {
   const auto parameters = arena_->parameters().size();
   std::vector<std::uint8_t> mine(parameters), gathered(parameters * ranks);
   for (std::size_t index = 0; index < parameters; ++index)
-    mine[index] = is_finite(arena_->gradient_view(index)) ? 0 : 1;
+    mine[index] = is_finite(arena_->gradient_view(index).contiguous()) ? 0 : 1;
   communicator_.all_gather(std::span<const std::uint8_t>(mine), std::span(gathered),
                            {.name = "where gradients are not finite"});
   std::vector<std::string> named;

@@ -91,7 +91,9 @@ std::int64_t ParameterDescription::count() const {
 }
 
 std::string ParameterDescription::describe() const {
-  return fmt::format("{} {} [{}]", name, name_of(type), fmt::join(shape, ", "));
+  return fmt::format(
+      "{} {} [{}]{}", name, name_of(type), fmt::join(shape, ", "),
+      strides.empty() ? "" : fmt::format(" with strides [{}]", fmt::join(strides, ", ")));
 }
 
 std::uint64_t BucketPlan::fingerprint() const {

@@ -17,7 +17,10 @@ ParameterDescription describe(const std::string& name, const torch::Tensor& tens
         fmt::format("parallel: parameter {} is on {}; the arena takes parameters in CPU memory",
                     name, tensor.device().str()));
   }
-  return {name, tensor.sizes().vec(), data_type_of(tensor.scalar_type())};
+  ParameterDescription description{name, tensor.sizes().vec(), data_type_of(tensor.scalar_type())};
+  if (!tensor.is_contiguous() && tensor.is_non_overlapping_and_dense())
+    description.strides = tensor.strides().vec();
+  return description;
 }
 
 }  // namespace
@@ -126,7 +129,9 @@ torch::Tensor ParameterArena::view_of(std::size_t parameter,
                                       const std::vector<torch::Tensor>& flat) const {
   const auto& description = plan_.parameters[parameter];
   const Place& place = places_[parameter];
-  return flat[place.bucket].narrow(0, place.offset, description.count()).view(description.shape);
+  const auto mine = flat[place.bucket].narrow(0, place.offset, description.count());
+  return description.strides.empty() ? mine.view(description.shape)
+                                     : mine.as_strided(description.shape, description.strides);
 }
 
 void ParameterArena::broadcast_parameters(const Communicator& communicator, int root) const {

@@ -9,6 +9,7 @@
 #include "kolo/nn/convolution.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/plain_kernels.h"
+#include "nn/kernels/taps_first.h"
 
 namespace kolo {
 namespace {
@@ -66,7 +67,8 @@ struct Problem {
 
   [[nodiscard]] Values by(ConvolutionKernel& kernel) const {
     const auto x = channels_last(input), g = channels_last(gradient);
-    const auto w = weight.to(torch::kFloat);
+    const auto single = weight.to(torch::kFloat);
+    const auto w = geometry.has_taps_first ? taps_first(single) : single;
     const auto b = bias.defined() ? bias.to(torch::kFloat) : Tensor();
     // Filled with what must not be left.
     const auto y = torch::full_like(g, NAN), of_x = torch::full_like(x, NAN);
@@ -94,7 +96,8 @@ ConvolutionGeometry random_geometry(std::mt19937& random, std::size_t dimensions
   ConvolutionGeometry geometry{.batch = up_to(1, 9),
                                .inputs = up_to(1, 40),
                                .outputs = up_to(1, 40),
-                               .bias = up_to(0, 1) == 1};
+                               .bias = up_to(0, 1) == 1,
+                               .has_taps_first = up_to(0, 1) == 1};
   for (std::size_t i = 0; i < dimensions; ++i) {
     geometry.kernel.push_back(up_to(1, 4));
     geometry.stride.push_back(up_to(1, 3));
@@ -110,7 +113,7 @@ std::string text_of(const ConvolutionGeometry& geometry) {
   text << "batch " << geometry.batch << ", channels " << geometry.inputs << " to "
        << geometry.outputs << ", size " << geometry.size << ", kernel " << geometry.kernel
        << ", stride " << geometry.stride << ", padding " << geometry.padding << ", bias "
-       << geometry.bias;
+       << geometry.bias << ", taps first " << geometry.has_taps_first;
   return text.str();
 }
 

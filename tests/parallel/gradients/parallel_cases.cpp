@@ -138,6 +138,32 @@ void training_equals_torch_optim_on_the_union(const Communicator& communicator) 
   EXPECT_EQ(optimizer.named_state().front().name, "first.weight.exp_avg");
 }
 
+// A parameter whose memory is dense but transposed keeps its strides, and so does its gradient.
+void a_transposed_parameter_trains_alike(const Communicator& communicator) {
+  SmallNetwork network, reference;
+  network.first->weight.set_data(network.first->weight.t().contiguous().t());
+  const auto strides = network.first->weight.strides().vec();
+  for (SmallNetwork* const each : {&network, &reference}) {
+    const auto arena = std::make_shared<ParameterArena>(communicator, *each, tiny);
+    GradientReducer reducer(communicator, arena);
+    ArenaOptimizer optimizer(arena, make_adam({}));
+    for (std::int64_t step = 0; step < 3; ++step) {
+      reducer.clear_gradients();
+      mean_loss(*each, batch_of(communicator, step)).backward();
+      reducer.finish();
+      for (std::size_t bucket = 0; bucket < arena->buckets(); ++bucket)
+        optimizer.update(bucket, .02, step + 1);
+    }
+    EXPECT_EQ(optimizer.named_state().front().tensor.sizes(), each->first->weight.sizes());
+  }
+  EXPECT_EQ(network.first->weight.strides(), strides);
+  EXPECT_EQ(network.first->weight.grad().strides(), strides);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_TRUE(network.parameters()[i].allclose(reference.parameters()[i], 1e-5, 1e-7))
+        << "parameter " << i;
+  }
+}
+
 void a_missing_gradient_is_named(const Communicator& communicator) {
   SmallNetwork network;
   const auto arena = std::make_shared<ParameterArena>(communicator, network, tiny);
@@ -167,6 +193,7 @@ std::span<const RankCase> parallel_cases() {
       {"FrozenParametersAreBroadcastAndLeftAlone", frozen_parameters_are_broadcast_and_left_alone},
       {"GradientsEqualOneRanksOnTheUnion", gradients_equal_one_ranks_on_the_union},
       {"TrainingEqualsTorchOptimOnTheUnion", training_equals_torch_optim_on_the_union},
+      {"ATransposedParameterTrainsAlike", a_transposed_parameter_trains_alike},
       {"AMissingGradientIsNamed", a_missing_gradient_is_named},
       {"DifferentModelsAreNamed", different_models_are_named},
   };

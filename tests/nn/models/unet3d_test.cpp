@@ -1,0 +1,136 @@
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+
+#include "kolo/base/error.h"
+#include "kolo/nn/models.h"
+#include "nn/models/same_network.h"
+#include "support/errors.h"
+
+namespace kolo {
+namespace {
+
+using testing::Parameters;
+
+namespace functional = torch::nn::functional;
+
+torch::Tensor plain_down(const Parameters& p, const std::string& name, const torch::Tensor& x) {
+  const auto made = functional::conv3d(
+      x, p[name + ".weight"],
+      functional::Conv3dFuncOptions().bias(p[name + ".bias"]).stride(2).padding(1));
+  return torch::leaky_relu(made, .01);
+}
+
+torch::Tensor plain_up(const Parameters& p, const std::string& name, const torch::Tensor& x) {
+  return functional::conv_transpose3d(
+      x, p[name + ".weight"],
+      functional::ConvTranspose3dFuncOptions().bias(p[name + ".bias"]).stride(2).padding(1));
+}
+
+// The tutorial's network with four levels, written down layer by layer.
+torch::Tensor plain_unet(const Parameters& p, torch::Tensor x) {
+  const auto down1 = plain_down(p, "down1", x), down2 = plain_down(p, "down2", down1);
+  const auto down3 = plain_down(p, "down3", down2), down4 = plain_down(p, "down4", down3);
+  x = torch::cat({torch::relu(plain_up(p, "up4", down4)), down3}, 1);
+  x = torch::cat({torch::relu(plain_up(p, "up3", x)), down2}, 1);
+  x = torch::cat({torch::relu(plain_up(p, "up2", x)), down1}, 1);
+  return torch::tanh(plain_up(p, "up1", x));
+}
+
+ModelOptions options_for(std::int64_t size, std::int64_t levels, std::int64_t channels) {
+  return {.input_shape = {4, size, size, size},
+          .output_shape = {5, size, size, size},
+          .levels = levels,
+          .channels = channels};
+}
+
+TEST(UNet3d, EqualsTheSameNetworkWrittenPlainly) {
+  torch::manual_seed(1);
+  const auto network = make_network("unet3d", options_for(16, 4, 3));
+  testing::expect_same_network(*network, plain_unet, torch::randn({2, 4, 16, 16, 16}));
+}
+
+// By the kernels, in float32; with 16 channels some of the layers keep their weights by taps.
+TEST(UNet3d, ComputesInFloat32WhatTorchsModulesDoInFloat64) {
+  torch::manual_seed(2);
+  const auto network = make_network("unet3d", options_for(16, 4, 16));
+  const auto input = torch::randn({2, 4, 16, 16, 16});
+  const auto slope = torch::randn({2, 5, 16, 16, 16});
+  const auto output = network->forward(input);
+  output.backward(slope);
+
+  Parameters doubles;
+  for (const auto& item : network->named_parameters())
+    doubles.insert(item.key(), item.value().detach().to(torch::kDouble).requires_grad_());
+  const auto expected = plain_unet(doubles, input.to(torch::kDouble));
+  expected.backward(slope.to(torch::kDouble));
+  const auto expect_close = [](const torch::Tensor& value, const torch::Tensor& reference,
+                               const std::string& what) {
+    const double scale = reference.abs().max().item<double>();
+    EXPECT_LT((value.to(torch::kDouble) - reference).abs().max().item<double>(), 1e-5 * scale)
+        << what;
+  };
+  expect_close(output.detach(), expected.detach(), "output");
+  for (const auto& item : network->named_parameters())
+    expect_close(item.value().grad(), doubles[item.key()].grad(), item.key());
+}
+
+// 64 (4 + 4 * 64 ... channels) 4x4x4 taps and the biases, as added up from the tutorial's layers.
+TEST(UNet3d, HasTheTutorialsParametersAtFullScaleAndStartsAsItDoes) {
+  torch::manual_seed(3);
+  const auto network =
+      make_network("unet3d", {.input_shape = {4, 64, 64, 64}, .output_shape = {5, 64, 64, 64}});
+  const std::int64_t taps = 64;
+  const std::int64_t down = 4 * 64 + 64 * 128 + 128 * 256 + 256 * 512 + 512 * 512 + 512 * 512;
+  const std::int64_t up = 512 * 512 + 1024 * 512 + 1024 * 256 + 512 * 128 + 256 * 64 + 128 * 5;
+  const std::int64_t biases = (64 + 128 + 256 + 512 + 512 + 512) + (512 + 512 + 256 + 128 + 64 + 5);
+  EXPECT_EQ(testing::parameter_count(*network), taps * (down + up) + biases);
+  EXPECT_NEAR(static_cast<double>(testing::parameter_count(*network)), 117.0e6, .05e6);
+  for (const auto& item : network->named_parameters()) {
+    if (item.value().dim() == 1) {
+      EXPECT_EQ(item.value().count_nonzero().item<std::int64_t>(), 0) << item.key();
+    } else {
+      EXPECT_NEAR(item.value().std().item<double>(), .02, .0005) << item.key();
+    }
+  }
+}
+
+TEST(UNet3d, WorksDownToASingleLevelAndOnAnyMultiple) {
+  torch::manual_seed(4);
+  const auto one = make_network("unet3d", options_for(2, 1, 2));
+  EXPECT_EQ(one->forward(torch::randn({1, 4, 2, 2, 2})).sizes(),
+            (std::vector<std::int64_t>{1, 5, 2, 2, 2}));
+  const auto two = make_network(
+      "unet3d",
+      {.input_shape = {1, 8, 4, 12}, .output_shape = {2, 8, 4, 12}, .levels = 2, .channels = 3});
+  const auto output = two->forward(torch::randn({3, 1, 8, 4, 12}));
+  EXPECT_EQ(output.sizes(), (std::vector<std::int64_t>{3, 2, 8, 4, 12}));
+  EXPECT_LE(output.abs().max().item<float>(), 1);
+}
+
+TEST(UNet3d, RefusesShapesThatDontFit) {
+  const auto message = [](const ModelOptions& options) {
+    return testing::message_of<InputError>([&] { (void)make_network("unet3d", options); });
+  };
+  EXPECT_THAT(message({.input_shape = {4, 32, 32, 32}, .output_shape = {5, 32, 32, 32}}),
+              ::testing::HasSubstr("set model.levels to 5 or less"));
+  EXPECT_THAT(message({.input_shape = {4, 64, 64, 64}, .output_shape = {5, 32, 64, 64}}),
+              ::testing::HasSubstr("with the same lengths"));
+  EXPECT_THAT(message({.input_shape = {3, 32, 32}, .classes = 10}),
+              ::testing::HasSubstr("makes fields"));
+  EXPECT_THAT(message(options_for(16, 0, 16)), ::testing::HasSubstr("levels is 0"));
+  EXPECT_THAT(message(options_for(16, 4, 0)), ::testing::HasSubstr("channels is 0"));
+  EXPECT_THAT(testing::message_of<InputError>([] {
+                (void)make_network(
+                    "cnn", {.input_shape = {4, 16, 16, 16}, .output_shape = {5, 16, 16, 16}});
+              }),
+              ::testing::HasSubstr("use unet3d"));
+  EXPECT_THAT(testing::message_of<InputError>([] {
+                (void)make_network("cnn", {.input_shape = {3, 32, 32}, .classes = 2, .levels = 3});
+              }),
+              ::testing::HasSubstr("no choice of levels"));
+}
+
+}  // namespace
+}  // namespace kolo
