@@ -3,6 +3,8 @@
 //
 //   mpirun -n 2 training_bench [--model resnet_small] [--input 3,32,32] [--batch 32]
 //                              [--optimizer sgd|adam] [--steps 30] [--json]
+//   mpirun -n 2 training_bench --model unet3d --input 4,64,64,64 --output 5,64,64,64 --batch 2
+//                              --optimizer adam --steps 5
 //
 // bench/peers/training.py does the same with PyTorch's DistributedDataParallel and gloo, and
 // bench/compare_training runs both in turns.
@@ -15,6 +17,7 @@
 
 #include "kolo/base/allocator.h"
 #include "kolo/base/clock.h"
+#include "kolo/nn/loss.h"
 #include "kolo/nn/models.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/gradient_reducer.h"
@@ -27,7 +30,8 @@ struct Options {
   std::string model = "resnet_small";
   std::vector<std::int64_t> input = {3, 32, 32};
   std::int64_t classes = 10;
-  std::int64_t batch = 32;  // a rank
+  std::vector<std::int64_t> output;  // of networks that make fields
+  std::int64_t batch = 32;           // a rank
   std::string optimizer = "sgd";
   std::int64_t steps = 30;
   std::int64_t warm_up = 3;
@@ -39,26 +43,39 @@ std::unique_ptr<FlatOptimizer> optimizer_of(const std::string& name) {
   return make_sgd({.momentum = .9});
 }
 
+ModelOptions model_options(const Options& options) {
+  ModelOptions model{.input_shape = options.input};
+  options.output.empty() ? void(model.classes = options.classes)
+                         : void(model.output_shape = options.output);
+  return model;
+}
+
+std::vector<std::int64_t> batch_shape(std::int64_t batch, std::vector<std::int64_t> sample) {
+  sample.insert(sample.begin(), batch);
+  return sample;
+}
+
 class Training {
  public:
   Training(const Communicator& communicator, const Options& options)
-      : network_(make_network(options.model, {options.input, options.classes})),
+      : network_(make_network(options.model, model_options(options))),
         arena_(std::make_shared<ParameterArena>(communicator, *network_)),
         reducer_(communicator, arena_),
         optimizer_(arena_, optimizer_of(options.optimizer)) {
     arena_->broadcast_parameters(communicator);
     auto generator = torch::make_generator<torch::CPUGeneratorImpl>(
         static_cast<std::uint64_t>(communicator.rank()) + 1);
-    auto shape = options.input;
-    shape.insert(shape.begin(), options.batch);
-    input_ = torch::randn(shape, generator);
-    target_ = torch::randint(options.classes, {options.batch}, generator,
-                             torch::TensorOptions(torch::kLong));
+    input_ = torch::randn(batch_shape(options.batch, options.input), generator);
+    target_ = options.output.empty()
+                  ? torch::randint(options.classes, {options.batch}, generator,
+                                   torch::TensorOptions(torch::kLong))
+                  : torch::randn(batch_shape(options.batch, options.output), generator);
+    loss_ = make_loss(options.output.empty() ? LossKind::cross_entropy : LossKind::l1);
   }
 
   void step() {
     reducer_.clear_gradients();
-    torch::cross_entropy_loss(network_->forward(input_), target_).backward();
+    loss_(network_->forward(input_), target_).backward();
     ++steps_;
     for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
       reducer_.wait(bucket);
@@ -72,6 +89,7 @@ class Training {
   std::shared_ptr<ParameterArena> arena_;
   GradientReducer reducer_;
   ArenaOptimizer optimizer_;
+  LossFunction loss_;
   torch::Tensor input_, target_;
   std::int64_t steps_ = 0;
 };
@@ -105,6 +123,8 @@ int run(int argc, char** argv) {
   program.add_option("--model", options.model, "One of kolo's networks")->capture_default_str();
   program.add_option("--input", options.input, "Shape of a sample")->delimiter(',');
   program.add_option("--classes", options.classes)->capture_default_str();
+  program.add_option("--output", options.output, "Shape of a target that is a field")
+      ->delimiter(',');
   program.add_option("--batch", options.batch, "Samples a rank")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -64,25 +64,66 @@ def mnist_net():
         nn.Flatten(), nn.Linear(320, 50), nn.ReLU(True), nn.Dropout(), nn.Linear(50, 10)), (1, 28, 28)
 
 
+class UNet3d(nn.Module):
+    """The tutorial's network: six levels of 4x4x4 convolutions of stride 2, and back."""
+
+    def __init__(self, inputs=4, outputs=5, channels=(64, 128, 256, 512, 512, 512)):
+        super().__init__()
+        made = (inputs, *channels)
+        self.down = nn.ModuleList(nn.Conv3d(made[i], made[i + 1], 4, 2, 1) for i in range(len(channels)))
+        back = (outputs, *channels)
+        self.up = nn.ModuleList(
+            nn.ConvTranspose3d(back[level] * (1 if level == len(channels) else 2), back[level - 1], 4, 2, 1)
+            for level in range(len(channels), 0, -1))
+
+    def forward(self, x):
+        shared = []
+        for convolution in self.down:
+            x = nn.functional.leaky_relu(convolution(x), inplace=True)
+            shared.append(x)
+        for index, convolution in enumerate(self.up):
+            level = len(shared) - index
+            if index > 0:
+                x = torch.cat([torch.relu_(x), shared[level - 1]], 1)
+            x = convolution(x)
+        return torch.tanh(x)
+
+
+def unet3d():
+    return UNet3d(), (4, 64, 64, 64)
+
+
+networks = {"resnet_small": resnet_small, "cnn": cnn, "mnist_net": mnist_net, "unet3d": unet3d}
+
+
+def memory_format(layout, dimensions):
+    if layout == "contiguous":
+        return torch.contiguous_format
+    return torch.channels_last_3d if dimensions == 4 else torch.channels_last
+
+
 def train(rank, options, address, results):
     torch.set_num_threads(1)
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=options.ranks)
     torch.manual_seed(1)
-    network, shape = {"resnet_small": resnet_small, "cnn": cnn, "mnist_net": mnist_net}[options.model]()
-    layout = torch.channels_last if options.layout == "channels_last" else torch.contiguous_format
+    network, shape = networks[options.model]()
+    layout = memory_format(options.layout, len(shape))
     network = nn.parallel.DistributedDataParallel(network.to(memory_format=layout), gradient_as_bucket_view=True)
     optimizer = (torch.optim.Adam(network.parameters(), 1e-4) if options.optimizer == "adam" else
                  torch.optim.SGD(network.parameters(), 1e-4, momentum=0.9))
     torch.manual_seed(rank + 1)
     inputs = torch.randn(options.batch, *shape).to(memory_format=layout)
-    targets = torch.randint(10, (options.batch,))
+    if options.model == "unet3d":
+        targets, loss = torch.randn(options.batch, 5, *shape[1:]), nn.functional.l1_loss
+    else:
+        targets, loss = torch.randint(10, (options.batch,)), nn.functional.cross_entropy
     seconds = []
     for step in range(3 + options.steps):
         begin = time.perf_counter()
         optimizer.zero_grad()
-        nn.functional.cross_entropy(network(inputs), targets).backward()
+        loss(network(inputs), targets).backward()
         optimizer.step()
         if step >= 3:
             seconds.append(time.perf_counter() - begin)
@@ -95,7 +136,7 @@ def train(rank, options, address, results):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="resnet_small", choices=("resnet_small", "cnn", "mnist_net"))
+    parser.add_argument("--model", default="resnet_small", choices=sorted(networks))
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--optimizer", default="sgd", choices=("sgd", "adam"))
     parser.add_argument("--steps", type=int, default=30)
