@@ -12,6 +12,7 @@
 #include "kolo/base/file.h"
 #include "kolo/data/cifar10.h"
 #include "kolo/data/idx.h"
+#include "kolo/data/npy.h"
 
 namespace kolo::fuzz {
 
@@ -77,6 +78,20 @@ void read_cifar10(std::span<const std::byte> file) {
       dataset.read(i, 0, {input, {&label, 1}, {}});
       if (label < 0 || label >= cifar10_classes) std::abort();
     }
+  } catch (const InputError&) {
+  }
+}
+
+void read_npy(std::span<const std::byte> file) {
+  const MemoryFile memory(file);
+  try {
+    const NpyHeader header = read_npy_header(memory.path());
+    std::size_t bytes = sizeof(float);
+    for (const auto dimension : header.shape) {
+      if (dimension < 0) std::abort();
+      bytes *= static_cast<std::size_t>(dimension);
+    }
+    if (static_cast<std::size_t>(header.data_offset) + bytes != file.size()) std::abort();
   } catch (const InputError&) {
   }
 }
