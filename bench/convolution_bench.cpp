@@ -1,33 +1,82 @@
 // Times convolutions of kolo's networks: LibTorch's own in its two layouts, oneDNN's primitives as
-// kolo calls them, and products of matrices by position, forward and backward, on one thread.
+// kolo calls them, and products of matrices by tap, forward and backward, on one thread.
 //
-//   OMP_NUM_THREADS=1 convolution_bench [--batch 32] [--samples 15]
+//   OMP_NUM_THREADS=1 convolution_bench [--batch 32] [--samples 15] [--unet3d]
 #include <algorithm>
 #include <functional>
 #include <iostream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include "kolo/base/allocator.h"
 #include "kolo/base/clock.h"
 #include "nn/kernels/convolution_kernel.h"
+#include "nn/kernels/taps_first.h"
 
 namespace kolo {
 namespace {
+
+ConvolutionGeometry geometry_of(std::int64_t inputs, std::vector<std::int64_t> size,
+                                std::int64_t outputs, std::int64_t kernel, std::int64_t stride,
+                                std::int64_t padding) {
+  const auto all = [&](std::int64_t value) {
+    return std::vector<std::int64_t>(size.size(), value);
+  };
+  return {.inputs = inputs,
+          .outputs = outputs,
+          .size = size,
+          .kernel = all(kernel),
+          .stride = all(stride),
+          .padding = all(padding)};
+}
 
 struct Case {
   std::int64_t inputs, size, outputs, kernel, stride;
 };
 
 // Those of resnet_small, from the input to the output, of cnn and of mnist_net.
-constexpr Case cases[] = {
-    {3, 32, 64, 3, 1},   {64, 32, 64, 1, 2},  {64, 16, 64, 1, 1},  {64, 16, 64, 3, 1},
-    {64, 16, 128, 1, 2}, {128, 8, 128, 1, 1}, {128, 8, 128, 3, 1}, {128, 8, 256, 1, 2},
-    {256, 4, 256, 1, 1}, {256, 4, 256, 3, 1}, {256, 4, 512, 1, 2}, {512, 2, 512, 1, 1},
-    {512, 2, 512, 3, 1}, {3, 32, 16, 3, 1},   {16, 16, 32, 3, 1},  {32, 8, 64, 3, 1},
-    {1, 28, 10, 5, 1},   {10, 12, 20, 5, 1},
-};
+std::vector<ConvolutionGeometry> image_convolutions() {
+  constexpr Case cases[] = {
+      {3, 32, 64, 3, 1},   {64, 32, 64, 1, 2},  {64, 16, 64, 1, 1},  {64, 16, 64, 3, 1},
+      {64, 16, 128, 1, 2}, {128, 8, 128, 1, 1}, {128, 8, 128, 3, 1}, {128, 8, 256, 1, 2},
+      {256, 4, 256, 1, 1}, {256, 4, 256, 3, 1}, {256, 4, 512, 1, 2}, {512, 2, 512, 1, 1},
+      {512, 2, 512, 3, 1}, {3, 32, 16, 3, 1},   {16, 16, 32, 3, 1},  {32, 8, 64, 3, 1},
+      {1, 28, 10, 5, 1},   {10, 12, 20, 5, 1},
+  };
+  std::vector<ConvolutionGeometry> found;
+  for (const auto& [inputs, size, outputs, kernel, stride] : cases) {
+    found.push_back(
+        geometry_of(inputs, {size, size}, outputs, kernel, stride, kernel == 5 ? 0 : kernel / 2));
+  }
+  return found;
+}
+
+// Those of unet3d at full scale, down and up; a transposed one as the convolution whose data
+// gradient it is, so that its forward pass is the second time.
+std::vector<ConvolutionGeometry> unet3d_convolutions() {
+  constexpr Case cases[] = {{4, 64, 64, 4, 2},    {64, 32, 128, 4, 2},  {128, 16, 256, 4, 2},
+                            {256, 8, 512, 4, 2},  {512, 4, 512, 4, 2},  {512, 2, 512, 4, 2},
+                            {512, 2, 512, 4, 2},  {512, 4, 1024, 4, 2}, {256, 8, 1024, 4, 2},
+                            {128, 16, 512, 4, 2}, {64, 32, 256, 4, 2},  {5, 64, 128, 4, 2}};
+  std::vector<ConvolutionGeometry> found;
+  for (const auto& [inputs, size, outputs, kernel, stride] : cases)
+    found.push_back(geometry_of(inputs, {size, size, size}, outputs, kernel, stride, 1));
+  return found;
+}
+
+std::vector<std::int64_t> lengths(std::int64_t first, std::int64_t second,
+                                  const std::vector<std::int64_t>& rest) {
+  std::vector<std::int64_t> all = {first, second};
+  all.insert(all.end(), rest.begin(), rest.end());
+  return all;
+}
+
+at::MemoryFormat channels_last(const ConvolutionGeometry& geometry) {
+  return geometry.size.size() == 3 ? at::MemoryFormat::ChannelsLast3d
+                                   : at::MemoryFormat::ChannelsLast;
+}
 
 double milliseconds(std::int64_t samples, const std::function<void()>& work) {
   work();
@@ -44,14 +93,14 @@ double milliseconds(std::int64_t samples, const std::function<void()>& work) {
 std::string time_kernel(std::unique_ptr<ConvolutionKernel> kernel,
                         const ConvolutionGeometry& geometry, std::int64_t samples) {
   if (!kernel) return "-";
-  const auto layout = torch::TensorOptions().memory_format(at::MemoryFormat::ChannelsLast);
-  const auto size = geometry.output_size();
-  const auto x = torch::rand({geometry.batch, geometry.inputs, geometry.size[0], geometry.size[1]})
-                     .contiguous(at::MemoryFormat::ChannelsLast);
-  const auto y = torch::empty({geometry.batch, geometry.outputs, size[0], size[1]}, layout);
+  const auto layout = channels_last(geometry);
+  const auto x =
+      torch::rand(lengths(geometry.batch, geometry.inputs, geometry.size)).contiguous(layout);
+  const auto y = torch::rand(lengths(geometry.batch, geometry.outputs, geometry.output_size()))
+                     .contiguous(layout);
   const auto x_gradient = torch::empty_like(x);
-  const auto weight =
-      torch::rand({geometry.outputs, geometry.inputs, geometry.kernel[0], geometry.kernel[1]});
+  const auto plain = torch::rand(lengths(geometry.outputs, geometry.inputs, geometry.kernel));
+  const auto weight = geometry.has_taps_first ? taps_first(plain) : plain;
   const auto bias = torch::rand({geometry.outputs});
   const auto weight_gradient = torch::empty_like(weight), bias_gradient = torch::empty_like(bias);
   return fmt::format("{:.2f} + {:.2f} + {:.2f}",
@@ -64,17 +113,20 @@ std::string time_kernel(std::unique_ptr<ConvolutionKernel> kernel,
 
 std::string time_libtorch(const ConvolutionGeometry& geometry, at::MemoryFormat layout,
                           std::int64_t samples) {
-  auto x = torch::rand({geometry.batch, geometry.inputs, geometry.size[0], geometry.size[1]})
+  auto x = torch::rand(lengths(geometry.batch, geometry.inputs, geometry.size))
                .contiguous(layout)
-               .requires_grad_(geometry.inputs > 3);
-  torch::nn::Conv2d convolution(
-      torch::nn::Conv2dOptions(geometry.inputs, geometry.outputs, geometry.kernel[0])
-          .stride(geometry.stride[0])
-          .padding(geometry.padding[0]));
+               .requires_grad_(geometry.inputs > 5);
+  auto weight = torch::rand(lengths(geometry.outputs, geometry.inputs, geometry.kernel))
+                    .contiguous(layout)
+                    .requires_grad_();
+  auto bias = torch::rand({geometry.outputs}).requires_grad_();
+  const std::vector<std::int64_t> one(geometry.size.size(), 1), zero(geometry.size.size(), 0);
   torch::Tensor y;
-  const double forward = milliseconds(samples, [&] { y = convolution(x); });
+  const double forward = milliseconds(samples, [&] {
+    y = torch::convolution(x, weight, bias, geometry.stride, geometry.padding, one, false, zero, 1);
+  });
   const auto gradient = torch::rand_like(y).contiguous(layout);
-  auto wanted = convolution->parameters();
+  std::vector<torch::Tensor> wanted = {weight, bias};
   if (x.requires_grad()) wanted.push_back(x);
   const double backward = milliseconds(samples, [&] {
     (void)torch::autograd::grad({y}, wanted, {gradient}, /*retain_graph=*/true);
@@ -82,40 +134,42 @@ std::string time_libtorch(const ConvolutionGeometry& geometry, at::MemoryFormat 
   return fmt::format("{:.2f} + {:.2f}", forward, backward);
 }
 
-void measure(std::int64_t batch, std::int64_t samples) {
-  std::cout << "milliseconds: forward + backward to the input + to the weight (LibTorch: both in "
-               "one)\n\n"
-               "| convolution | LibTorch | LibTorch, channels last | oneDNN | by position |\n"
-               "|---|---:|---:|---:|---:|\n";
-  for (const auto& each : cases) {
-    const std::int64_t padding = each.kernel == 5 ? 0 : each.kernel / 2;
-    const ConvolutionGeometry geometry{.batch = batch,
-                                       .inputs = each.inputs,
-                                       .outputs = each.outputs,
-                                       .size = {each.size, each.size},
-                                       .kernel = {each.kernel, each.kernel},
-                                       .stride = {each.stride, each.stride},
-                                       .padding = {padding, padding}};
-    std::cout << fmt::format("| {}x{}x{} to {}, {}x{} stride {} | {} | {} | {} | {} |", each.inputs,
-                             each.size, each.size, each.outputs, each.kernel, each.kernel,
-                             each.stride,
+void measure(std::vector<ConvolutionGeometry> geometries, std::int64_t batch,
+             std::int64_t samples) {
+  std::cout
+      << "milliseconds: forward + backward to the input + to the weight (LibTorch: both in "
+         "one)\n\n"
+         "| convolution | LibTorch | LibTorch, channels last | oneDNN | by tap | by tap, taps "
+         "first |\n"
+         "|---|---:|---:|---:|---:|---:|\n";
+  for (auto& geometry : geometries) {
+    geometry.batch = batch;
+    auto taps_first = geometry;
+    taps_first.has_taps_first = true;
+    const auto size = fmt::format("{}", fmt::join(geometry.size, "x"));
+    std::cout << fmt::format("| {}x{} to {}, {} stride {} | {} | {} | {} | {} | {} |",
+                             geometry.inputs, size, geometry.outputs,
+                             fmt::join(geometry.kernel, "x"), geometry.stride[0],
                              time_libtorch(geometry, at::MemoryFormat::Contiguous, samples),
-                             time_libtorch(geometry, at::MemoryFormat::ChannelsLast, samples),
+                             time_libtorch(geometry, channels_last(geometry), samples),
                              time_kernel(make_direct_convolution(geometry), geometry, samples),
-                             time_kernel(make_position_convolution(geometry), geometry, samples))
+                             time_kernel(make_tap_convolution(geometry), geometry, samples),
+                             time_kernel(make_tap_convolution(taps_first), taps_first, samples))
               << std::endl;
   }
 }
 
 int run(int argc, char** argv) {
   std::int64_t batch = 32, samples = 15;
+  bool is_unet3d = false;
   CLI::App program("Times convolutions of kolo's networks on one thread");
   program.add_option("--batch", batch)->check(CLI::PositiveNumber)->capture_default_str();
   program.add_option("--samples", samples)->check(CLI::PositiveNumber)->capture_default_str();
+  program.add_flag("--unet3d", is_unet3d, "Those of the 3-D U-Net instead of the image networks'");
   CLI11_PARSE(program, argc, argv);
   keep_freed_memory();
   at::set_num_threads(1);
-  measure(batch, samples);
+  measure(is_unet3d ? unet3d_convolutions() : image_convolutions(), batch, samples);
   return 0;
 }
 
