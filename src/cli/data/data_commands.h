@@ -10,6 +10,8 @@ namespace kolo {
 void add_data_cifar10_command(CLI::App& data, std::function<int()>& action);
 void add_data_images_command(CLI::App& data, std::function<int()>& action);
 void add_data_nbody_command(CLI::App& data, std::function<int()>& action);
+void add_data_convert_command(CLI::App& data, std::function<int()>& action);
+void add_data_inspect_command(CLI::App& data, std::function<int()>& action);
 void add_data_fetch_command(CLI::App& data, std::function<int()>& action);
 
 }  // namespace kolo

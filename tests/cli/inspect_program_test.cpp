@@ -1,0 +1,149 @@
+// kolo data inspect, through the binary.
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <torch/torch.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+#include "kolo/checkpoint/safetensors.h"
+#include "kolo/data/box_files.h"
+#include "kolo/data/npy.h"
+#include "support/cifar10_files.h"
+#include "support/idx_files.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Json = nlohmann::json;
+
+class InspectProgram : public ::testing::Test {
+ protected:
+  InspectProgram() {
+    box.size = 4;
+    for (int i = 0; i < 4 * 64; ++i) box.nbody.push_back(static_cast<float>(i / 64) / 4);
+    for (int i = 0; i < 5 * 64; ++i) box.hydro.push_back(static_cast<float>(i % 64) / 64);
+    box.parameters = {{"seed", 5}};
+  }
+  ProcessResult inspect(const std::string& path, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments{"data", "inspect", path};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_kolo(arguments);
+  }
+  Json inspected(const std::string& path, const std::vector<std::string>& more = {"--json"}) {
+    const auto result = inspect(path, more);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return Json::parse(result.output);
+  }
+
+  TemporaryFolder folder;
+  SimulationBox box;
+};
+
+TEST_F(InspectProgram, ShowsBoxes) {
+  write_box_hdf5(box, folder / "plain.h5");
+  write_box_hdf5(box, folder / "chunks.bin", 2);
+  write_box_npy(box, folder / "pair");
+  for (const auto* const name : {"plain.h5", "chunks.bin", "pair", "pair_label.npy"}) {
+    SCOPED_TRACE(name);
+    const auto json = inspected(folder / name);
+    EXPECT_EQ(json["bytes"].get<int>() / 9, 64 * 4);
+    const auto& channels = json["arrays"][1]["channels"];
+    ASSERT_EQ(channels.size(), 5U);
+    EXPECT_EQ(channels[4]["name"], "T");
+    EXPECT_EQ(channels[4]["min"], 0);
+    EXPECT_EQ(channels[4]["max"], 63. / 64);
+    EXPECT_EQ(channels[4]["mean"], 31.5 / 64);
+    EXPECT_EQ(json["arrays"][0]["channels"][2]["min"], .5);
+  }
+  const auto chunked = inspected(folder / "chunks.bin");
+  EXPECT_EQ(chunked["format"], "simulation box, HDF5");
+  EXPECT_EQ(chunked["arrays"][0]["chunk"], Json({1, 2, 2, 2}));
+  EXPECT_EQ(chunked["arrays"][0]["shape"], Json({4, 4, 4, 4}));
+  EXPECT_EQ(chunked["facts"]["seed"], 5);
+  EXPECT_THAT(chunked["advice"].dump(), HasSubstr("kolo data convert"));
+  EXPECT_EQ(inspected(folder / "pair")["arrays"][0]["name"], "pair_data.npy");
+  EXPECT_THAT(inspected(folder / "plain.h5", {"--json", "--quick"})["arrays"][0]["channels"],
+              IsEmpty());
+  EXPECT_THAT(inspect(folder / "plain.h5").output,
+              AllOf(HasSubstr("Nbody      4 x 4 x 4 x 4 of float32"), HasSubstr("seed: 5"),
+                    HasSubstr("page cache")));
+}
+
+TEST_F(InspectProgram, AdvisesOnNumbers) {
+  box.hydro[0] = std::numeric_limits<float>::quiet_NaN();
+  box.nbody[70] = 3;
+  write_box_hdf5(box, folder / "box.h5");
+  const auto json = inspected(folder / "box.h5");
+  EXPECT_EQ(json["arrays"][1]["channels"][0]["not_finite"], 1);
+  EXPECT_THAT(json["advice"].dump(), AllOf(HasSubstr("Nbody's vx runs from 0.25 to 3"),
+                                           HasSubstr("1 of the numbers of Hydro's rho")));
+}
+
+TEST_F(InspectProgram, ShowsArrays) {
+  std::string bytes = npy_header_bytes(std::vector<std::int64_t>{2, 3});
+  const std::vector<float> numbers{1, 2, 3, 4, 5, 9};
+  bytes.append(reinterpret_cast<const char*>(numbers.data()), 24);
+  const auto npy = inspected(folder.write("some.npy", bytes));
+  EXPECT_EQ(npy["format"], ".npy array");
+  EXPECT_EQ(npy["arrays"][0]["shape"], Json({2, 3}));
+  EXPECT_EQ(npy["arrays"][0]["channels"][0]["mean"], 4);
+  EXPECT_EQ(npy["arrays"][0]["channels"][0]["max"], 9);
+
+  const auto idx = inspected(folder.write("digits", idx_bytes(8, {2, 2}, "\x01\x02\x03\xfe")));
+  EXPECT_EQ(idx["format"], "IDX");
+  EXPECT_EQ(idx["arrays"][0]["type"], "uint8");
+  EXPECT_EQ(idx["arrays"][0]["channels"][0]["max"], 254);
+
+  write_safetensors(folder / "weights", std::vector<NamedTensor>{{"w", torch::ones({2, 5})}},
+                    {{"made by", "a test"}});
+  const auto weights = inspected(folder / "weights");
+  EXPECT_EQ(weights["format"], "safetensors");
+  EXPECT_EQ(weights["arrays"][0]["name"], "w");
+  EXPECT_EQ(weights["arrays"][0]["shape"], Json({2, 5}));
+  EXPECT_EQ(weights["facts"]["numbers"], 10);
+  EXPECT_EQ(weights["facts"]["made by"], "a test");
+}
+
+TEST_F(InspectProgram, ShowsImages) {
+  write_small_cifar10(folder / "cifar", 4);
+  const auto cifar = inspected(folder / "cifar");
+  EXPECT_EQ(cifar["format"], "CIFAR-10, binary");
+  EXPECT_EQ(cifar["arrays"][0]["shape"], Json({20, 3, 32, 32}));
+  EXPECT_EQ(cifar["facts"]["training images by class"]["a"], 2);
+  const auto batch = inspected(folder / "cifar/test_batch.bin");
+  EXPECT_EQ(batch["format"], "CIFAR-10 batch, binary");
+  EXPECT_EQ(batch["facts"]["images by label"]["3"], 1);
+
+  const std::string pixels = "P6 2 1 255\n\x01\x02\x03\x04\x05\x06";
+  folder.write("images/a/one.ppm", pixels);
+  folder.write("images/b/two.ppm", pixels);
+  const auto image = inspected(folder / "images/a/one.ppm");
+  EXPECT_THAT(image["format"].get<std::string>(), HasSubstr("image"));
+  EXPECT_EQ(image["arrays"][0]["shape"], Json({1, 2, 3}));
+  EXPECT_EQ(image["arrays"][0]["channels"][2]["max"], 6);
+  const auto images = inspected(folder / "images");
+  EXPECT_EQ(images["format"], "folder of images");
+  EXPECT_EQ(images["facts"]["images by class"], Json({{"a", 1}, {"b", 1}}));
+  EXPECT_EQ(images["facts"]["widths"], Json({2, 2}));
+}
+
+TEST_F(InspectProgram, SaysWhatIsWrong) {
+  for (const auto& [path, words] :
+       {std::pair<std::string, std::string>(folder / "none", "No such file"),
+        {folder.write("text", "hello"), "of no format that is read: IDX"},
+        {folder.write("bad.npy", "\x93NUMPY\x09"), "as .npy"},
+        {folder.write("bad.h5", "\x89HDF\r\n\x1a\n"), "as HDF5"},
+        {folder.path().string(), folder.path().string()}}) {
+    const auto result = inspect(path);
+    EXPECT_EQ(result.exit_code, 2) << path;
+    EXPECT_EQ(result.output, "");
+    EXPECT_THAT(result.errors, HasSubstr(words));
+  }
+}
+
+}  // namespace
+}  // namespace kolo::testing
