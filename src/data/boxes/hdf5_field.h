@@ -15,8 +15,8 @@ struct Hdf5Field {
   std::int64_t size = 0;  // cells an edge
 };
 
-// Opens "Nbody" or "Hydro" and checks all that section "HDF5" of docs/data.md promises. InputError.
-// Needs an Hdf5Session, as do the others here.
+// Opens "Nbody" or "Hydro" and checks all that section "Simulation boxes" of docs/data.md promises.
+// InputError. Needs an Hdf5Session, as do the others here.
 [[nodiscard]] Hdf5Field open_hdf5_field(const Hdf5Handle& file, const std::filesystem::path& path,
                                         BoxField field);
 
