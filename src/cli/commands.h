@@ -13,6 +13,7 @@ namespace kolo {
 // program; when the user chose the command, `action` becomes what main() runs afterwards and whose
 // result is the exit status. Parsing itself does nothing else.
 void add_train_command(CLI::App& app, std::function<int()>& action);
+void add_bench_command(CLI::App& app, std::function<int()>& action);
 void add_eval_command(CLI::App& app, std::function<int()>& action);
 void add_doctor_command(CLI::App& app, std::function<int()>& action);
 void add_run_command(CLI::App& app, std::function<int()>& action);

@@ -85,6 +85,7 @@ int main(int argc, char** argv) {
     std::function<int()> action;
     add_train_command(app, action);
     add_eval_command(app, action);
+    add_bench_command(app, action);
     add_run_command(app, action);
     add_timeline_command(app, action);
     add_data_command(app, action);

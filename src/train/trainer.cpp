@@ -111,6 +111,11 @@ std::optional<Batch> Trainer::next_batch() {
   return training_.next();
 }
 
+void Trainer::step(const Batch& batch) {
+  network_->train();
+  (void)train_step(batch);
+}
+
 bool Trainer::train_step(const Batch& batch) {
   const Stopwatch watch;
   const auto step = options_.timeline.step(state_.step + 1);

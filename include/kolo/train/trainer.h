@@ -87,6 +87,13 @@ class Trainer {
   // requested.
   TrainOutcome run();
 
+  // One step on a batch of any origin, outside of run(): for measuring, or for loops of one's own.
+  // Collective.
+  void step(const Batch& batch);
+  // What the averaging of gradients has done and cost since the last reset, or this epoch's begin.
+  [[nodiscard]] ReducerStatistics communication() const { return reducer_.statistics(); }
+  void reset_communication() { reducer_.reset_statistics(); }
+
   [[nodiscard]] const TrainState& state() const { return state_; }
   [[nodiscard]] const BucketPlan& plan() const { return arena_->plan(); }
 

@@ -9,6 +9,7 @@
 #include "kolo/base/file.h"
 #include "kolo/nn/summary.h"
 #include "kolo/observe/format.h"
+#include "kolo/observe/memory.h"
 
 namespace kolo {
 
@@ -94,6 +95,7 @@ void log_summary(RunLog& log, const PreparedRun& run, const RunRecords& records,
              100 * state.best_accuracy, state.best_epoch,
              top ? fmt::format(", best top 5 {:.2f} %", 100 * *top) : "", format_duration(mean));
   }
+  log.info("peak memory of rank 0: {}", format_bytes(peak_resident_bytes()));
   log.info(
       "results in {}: history.json, events.out.tfevents.*, checkpoints/, out.log, model.txt, "
       "config.yaml{}",

@@ -1,0 +1,78 @@
+// kolo bench, end to end through the binary.
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class BenchProgram : public ::testing::Test {
+ protected:
+  // In a folder of its own, so that whatever is written there is seen.
+  [[nodiscard]] ProcessResult bench(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(),
+                     {"bench", config_, "--steps", "3", "--warmup", "1", "--trials", "2"});
+    return run_kolo(arguments);
+  }
+  [[nodiscard]] nlohmann::json bench_json(std::vector<std::string> arguments) const {
+    arguments.emplace_back("--json");
+    const auto result = bench(std::move(arguments));
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    return nlohmann::json::parse(result.output);
+  }
+
+  TemporaryFolder folder_;
+  std::string config_ = folder_.write(
+      "small.yaml", "output_dir: " + (folder_ / "run").string() +
+                        "\n"
+                        "data: {name: dummy, input_shape: [1, 28, 28], n_train: 100}\n"
+                        "model: {name: mnist_net}\n"
+                        "optimizer: {name: sgd}\n"
+                        "training: {global_batch_size: 16}\n");
+};
+
+TEST_F(BenchProgram, MeasuresTwoRanksAndWritesNothing) {
+  const auto json = bench_json({"-n", "2"});
+  EXPECT_EQ(json["n_ranks"], 2);
+  EXPECT_EQ(json["batch_size"], 8);
+  for (const char* mode : {"io", "synthetic", "full"}) {
+    EXPECT_EQ(json[mode]["samples_per_second"]["trials"].size(), 2U) << mode;
+    EXPECT_EQ(json[mode]["samples_per_second_by_rank"].size(), 2U);
+    const double rate = json[mode]["samples_per_second"]["mean"];
+    const double milliseconds = json[mode]["milliseconds_per_step"]["trials"][0];
+    EXPECT_GT(rate, 0);
+    EXPECT_NEAR(json[mode]["samples_per_second"]["trials"][0].get<double>(),
+                3 * 16 / (3 * milliseconds / 1e3), 1e-6 * rate);
+  }
+  EXPECT_THAT(json["bound_by"], ::testing::AnyOf("data", "compute", "communication"));
+  EXPECT_GT(json["peak_memory_bytes_by_rank"][1], 10e6);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
+}
+
+TEST_F(BenchProgram, ShowsATableOfTheModesAskedFor) {
+  const auto all = bench({});
+  EXPECT_EQ(all.exit_code, 0) << all.errors;
+  EXPECT_THAT(all.output, AllOf(HasSubstr("mnist_net on dummy, 1 rank"), HasSubstr("synthetic "),
+                                HasSubstr("bound by ")));
+  const auto io = bench_json({"--mode", "io"});
+  EXPECT_TRUE(io.contains("io"));
+  EXPECT_FALSE(io.contains("full"));
+  EXPECT_FALSE(io.contains("bound_by"));
+}
+
+TEST_F(BenchProgram, RefusesWhatCannotWorkBeforeAnythingStarts) {
+  const auto shared = bench({"-n", "3"});
+  EXPECT_EQ(shared.exit_code, 2);
+  EXPECT_THAT(shared.errors, AllOf(HasSubstr("16 samples can't be shared evenly by 3 ranks"),
+                                   HasSubstr("a batch of 15 or 18")));
+  EXPECT_EQ(bench({"--mode", "fast"}).exit_code, 2);
+  EXPECT_EQ(bench({"--steps", "0"}).exit_code, 2);
+  EXPECT_TRUE(shared.output.empty());
+}
+
+}  // namespace
+}  // namespace kolo::testing

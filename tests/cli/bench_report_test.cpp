@@ -1,0 +1,81 @@
+// What kolo bench makes of its measurements.
+#include "cli/bench/bench_report.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+namespace kolo {
+namespace {
+
+using ::testing::DoubleEq;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Two ranks and two trials of 10 steps of 8 samples a rank.
+BenchMeasurement two_ranks(BenchMode mode, double seconds, double data = 0,
+                           double communication = 0) {
+  const BenchTrial trial{seconds, 80, data, communication};
+  auto slower = trial;
+  slower.seconds = 2 * seconds;
+  slower.data_seconds = 2 * data;
+  slower.communication_seconds = 2 * communication;
+  return {mode, {{trial, trial}, {slower, trial}}};
+}
+
+BenchReport report_of(std::vector<BenchMeasurement> measurements) {
+  return {{"a.yaml", "mnist_net", "mnist", "fp32", 2, 8, 1, 10, 5, 2},
+          std::move(measurements),
+          {1U << 30, 3U << 29}};
+}
+
+TEST(BenchReport, ATrialLastsUntilTheSlowestRankIsDone) {
+  const auto measurement = two_ranks(BenchMode::io, 2);
+  EXPECT_THAT(samples_per_second(measurement), ElementsAre(DoubleEq(40), DoubleEq(80)));
+  EXPECT_THAT(milliseconds_per_step(measurement, 10), ElementsAre(DoubleEq(400), DoubleEq(200)));
+}
+
+TEST(BenchReport, DeviationIsThatOfSingleValues) {
+  const auto value = mean_and_deviation(std::vector<double>{1, 2, 3, 4});
+  EXPECT_DOUBLE_EQ(value.mean, 2.5);
+  EXPECT_DOUBLE_EQ(value.deviation, std::sqrt(5. / 3));
+  EXPECT_EQ(mean_and_deviation(std::vector<double>{7}).deviation, 0);
+}
+
+TEST(BenchReport, SharesAddUpToOne) {
+  const auto shares = shares_of(two_ranks(BenchMode::full, 4, 1, 2));
+  EXPECT_DOUBLE_EQ(shares.data, .25);
+  EXPECT_DOUBLE_EQ(shares.communication, .5);
+  EXPECT_DOUBLE_EQ(shares.compute, .25);
+}
+
+TEST(BenchReport, SaysWhatBoundsTheRun) {
+  const auto by = [](double io, double synthetic, BenchMeasurement full) {
+    return verdict_of(report_of({two_ranks(BenchMode::io, io),
+                                 two_ranks(BenchMode::synthetic, synthetic), std::move(full)}))
+        .value()
+        .by;
+  };
+  EXPECT_EQ(by(1, 4, two_ranks(BenchMode::full, 4.1, .1, .5)), "compute");
+  EXPECT_EQ(by(1, 4, two_ranks(BenchMode::full, 4.1, .1, 2.5)), "communication");
+  EXPECT_EQ(by(5, 4, two_ranks(BenchMode::full, 5.1, 1, .1)), "data");
+  EXPECT_EQ(verdict_of(report_of({two_ranks(BenchMode::io, 1)})), std::nullopt);
+}
+
+TEST(BenchReport, IsATableAndOneObject) {
+  const auto report = report_of({two_ranks(BenchMode::io, 1), two_ranks(BenchMode::synthetic, 4),
+                                 two_ranks(BenchMode::full, 4, .5, .5)});
+  const auto text = to_text(report);
+  EXPECT_THAT(text, HasSubstr("batch 8 a rank, fp32"));
+  EXPECT_THAT(text, HasSubstr("peak memory by rank: 1.00 GiB  1.50 GiB"));
+  EXPECT_THAT(text, HasSubstr("of a full step: compute 75 %, waiting for gradients 12 %"));
+  EXPECT_THAT(text, HasSubstr("bound by compute: "));
+  const auto json = to_json(report);
+  EXPECT_EQ(json["io"]["samples_per_second"]["trials"].size(), 2U);
+  EXPECT_DOUBLE_EQ(json["full"]["shares"]["data"].get<double>(), .125);
+  EXPECT_EQ(json["bound_by"], "compute");
+  EXPECT_EQ(json["peak_memory_bytes_by_rank"][0], 1U << 30);
+}
+
+}  // namespace
+}  // namespace kolo
