@@ -76,6 +76,7 @@ struct PreparedEvaluation {
 PreparedEvaluation prepare(const EvalArguments& arguments, const Subject& subject) {
   RunConfig config = load_run_config({subject.run.config(), std::nullopt, arguments.overrides});
   config.data.augment = false;
+  require_precision(precision_named(config.training.precision));
   Datasets datasets = make_datasets(config);
   auto dataset = arguments.split == "training" ? datasets.training : datasets.validation;
   auto network = make_network(config, dataset->layout());
