@@ -10,9 +10,14 @@
 // shapes stay [N, C, ...].
 //
 // They leave to torch::nn what the kernels don't know: dtypes other than float32, other devices
-// than CPUs, autocast, groups, dilation, padding other than with zeros, output padding, empty
-// batches, inputs without a batch, processors for which oneDNN has nothing vectorised. There are no
-// second derivatives otherwise.
+// than CPUs, groups, dilation, padding other than with zeros, output padding, empty batches, inputs
+// without a batch, processors for which oneDNN has nothing vectorised. There are no second
+// derivatives otherwise.
+//
+// Under autocast Convolution2d is LibTorch's. The 3-D layers round their operands and their result
+// to autocast's type and compute in float32 between, which is no faster than without: LibTorch 1.13
+// has no transposed convolution in bfloat16, and the weight gradients that oneDNN 2.6 makes in it
+// are wrong for some shapes (64 channels of 4x4x4 to 128, kernel 4, stride 2).
 //
 // Threads: like any module, one forward at a time. Cost: besides what torch::nn's layers need, a
 // copy of the weight in another layout during a pass, unless keep_taps_first() was called.

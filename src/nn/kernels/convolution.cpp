@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "kolo/nn/autocast.h"
 #include "nn/kernels/convolve.h"
 #include "nn/kernels/kernel_cache.h"
 #include "nn/kernels/plain_kernels.h"
@@ -16,10 +17,6 @@ namespace {
 bool is_for_kernels(const torch::Tensor& tensor) {
   return tensor.device().is_cpu() && tensor.scalar_type() == torch::kFloat &&
          tensor.layout() == torch::kStrided;
-}
-
-bool is_autocast() {
-  return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::AutocastCPU);
 }
 
 template <std::size_t D>
@@ -41,7 +38,7 @@ bool is_known(const torch::nn::detail::ConvNdOptions<D>& options, const torch::T
   if (padding_of(options) == nullptr || !has_zeros || options.groups() != 1) return false;
   if (*options.dilation() != *torch::ExpandingArray<D>(1)) return false;
   if (*options.output_padding() != *torch::ExpandingArray<D>(0)) return false;
-  if (!is_for_kernels(input) || !is_for_kernels(weight) || is_autocast()) return false;
+  if (!is_for_kernels(input) || !is_for_kernels(weight)) return false;
   if (!weight.is_contiguous() && !is_taps_first(weight)) return false;
   return input.dim() == D + 2 && input.numel() > 0 && input.size(1) == options.in_channels();
 }
@@ -91,6 +88,11 @@ std::optional<ConvolutionGeometry> geometry_of_transposed(
   return geometry;
 }
 
+// A value as it is in the type that LibTorch casts to, in float32.
+torch::Tensor rounded(const torch::Tensor& tensor, std::optional<at::ScalarType> type) {
+  return type ? tensor.to(*type).to(torch::kFloat) : tensor;
+}
+
 // An undefined tensor can't be an argument of autograd's functions, one that isn't there can.
 c10::optional<torch::Tensor> if_defined(const torch::Tensor& tensor) {
   return tensor.defined() ? c10::make_optional(tensor) : c10::nullopt;
@@ -107,7 +109,7 @@ Convolution2dImpl::Convolution2dImpl(const torch::nn::Conv2dOptions& options_)
     : Conv2dImpl(options_), kernels_(std::make_shared<ConvolutionKernels>()) {}
 
 torch::Tensor Convolution2dImpl::forward(const torch::Tensor& input) {
-  if (PlainKernels::are_wanted()) return Conv2dImpl::forward(input);
+  if (PlainKernels::are_wanted() || autocast_type()) return Conv2dImpl::forward(input);
   const auto geometry = geometry_of(options, input, weight);
   const auto kernel = kernel_for(*kernels_, geometry);
   if (!kernel) return Conv2dImpl::forward(input);
@@ -119,10 +121,13 @@ Convolution3dImpl::Convolution3dImpl(const torch::nn::Conv3dOptions& options_)
 
 torch::Tensor Convolution3dImpl::forward(const torch::Tensor& input) {
   if (PlainKernels::are_wanted()) return Conv3dImpl::forward(input);
-  const auto geometry = geometry_of(options, input, weight);
+  const auto type = autocast_type();
+  const auto given = rounded(input, type);
+  const auto geometry = geometry_of(options, given, weight);
   const auto kernel = kernel_for(*kernels_, geometry);
   if (!kernel) return Conv3dImpl::forward(input);
-  return convolve(input, weight, if_defined(bias), *geometry, kernel);
+  const auto made = convolve(given, rounded(weight, type), if_defined(bias), *geometry, kernel);
+  return type ? made.to(*type) : made;
 }
 
 ConvolutionTranspose3dImpl::ConvolutionTranspose3dImpl(
@@ -131,10 +136,14 @@ ConvolutionTranspose3dImpl::ConvolutionTranspose3dImpl(
 
 torch::Tensor ConvolutionTranspose3dImpl::forward(const torch::Tensor& input) {
   if (PlainKernels::are_wanted()) return ConvTranspose3dImpl::forward(input);
-  const auto geometry = geometry_of_transposed(options, input, weight);
+  const auto type = autocast_type();
+  const auto given = rounded(input, type);
+  const auto geometry = geometry_of_transposed(options, given, weight);
   const auto kernel = kernel_for(*kernels_, geometry);
   if (!kernel) return ConvTranspose3dImpl::forward(input);
-  return convolve_transposed(input, weight, if_defined(bias), *geometry, kernel);
+  const auto made =
+      convolve_transposed(given, rounded(weight, type), if_defined(bias), *geometry, kernel);
+  return type ? made.to(*type) : made;
 }
 
 void keep_taps_first(torch::Tensor& weight) {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "kolo/base/error.h"
+#include "kolo/nn/autocast.h"
 #include "kolo/nn/convolution.h"
 #include "nn/kernels/taps_first.h"
 
@@ -139,6 +139,37 @@ TEST(Convolution3d, TakesBatchesOfAnySizeAndLayout) {
     down.expect_alike(x);
     up.expect_alike(x.contiguous(at::MemoryFormat::ChannelsLast3d));
     up.expect_alike(torch::randn({batch, 6, 3, 4, 2}).transpose(1, 2));
+  }
+}
+
+// Under autocast values are rounded to bfloat16, whose precision is 2^-8, and computed rightly:
+// also where oneDNN 2.6's own weight gradient isn't.
+TEST(Convolution3d, RoundsUnderAutocast) {
+  torch::manual_seed(5);
+  Convolution3d down(torch::nn::Conv3dOptions(64, 128, 4).stride(2).padding(1));
+  ConvolutionTranspose3d up(torch::nn::ConvTranspose3dOptions(128, 64, 4).stride(2).padding(1));
+  keep_taps_first(down->weight);
+  const auto x = torch::randn({4, 64, 4, 4, 4});
+  const auto gradients = [&](Precision precision) {
+    down->zero_grad();
+    up->zero_grad();
+    torch::Tensor made;
+    {
+      const AutocastGuard guard(precision);
+      made = up(torch::tanh(down(x)));
+      EXPECT_EQ(made.scalar_type(),
+                precision == Precision::fp32 ? torch::kFloat : torch::kBFloat16);
+    }
+    made.to(torch::kFloat).square().sum().backward();
+    return std::vector<torch::Tensor>{made.detach().to(torch::kFloat), down->weight.grad().clone(),
+                                      up->weight.grad().clone(), up->bias.grad().clone()};
+  };
+  const auto exact = gradients(Precision::fp32), cast = gradients(Precision::bf16);
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    const double scale = exact[i].abs().max().item<double>();
+    const double error = (exact[i] - cast[i]).abs().max().item<double>();
+    EXPECT_LT(error, .02 * scale) << i;
+    EXPECT_GT(error, 1e-5 * scale) << i;  // it was rounded
   }
 }
 
