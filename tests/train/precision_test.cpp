@@ -148,6 +148,20 @@ TEST(LossScale, ChangesNothingUntilGradientsOverflow) {
   EXPECT_EQ(plain.trainer().loss_scale(), 1);
 }
 
+TEST(LossScale, GradientsAreClippedAsTheyAreWithoutIt) {
+  auto clipped = FieldSetup{.change = [](auto& options) { options.maximum_norm = .05; }};
+  FieldTraining plain(Communicator::solo(), clipped);
+  auto both = clipped;
+  both.change = [](auto& options) {
+    options.maximum_norm = .05;
+    options.loss_scale.emplace();
+  };
+  FieldTraining with_scale(Communicator::solo(), both);
+  (void)plain.trainer().run();
+  (void)with_scale.trainer().run();
+  EXPECT_TRUE(with_scale.weights().equal(plain.weights()));
+}
+
 TEST(LossScale, AnOverflowOnOneRankSkipsTheStepOnAll) {
   for (const int bad_rank : {0, 1}) {
     run_as_threads(2, [&](const Communicator& communicator) {
