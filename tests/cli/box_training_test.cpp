@@ -1,6 +1,7 @@
 // Training of the cosmology U-Net on boxes of another seed, end to end through the binary.
 #include <cmath>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "cli/program.h"
@@ -20,18 +21,21 @@ class BoxTraining : public ::testing::Test {
   }
 
   [[nodiscard]] std::string box(const std::string& seed) const {
-    return (folder / "box").string() + seed + ".h5";
+    return (folder / fmt::format("box{}.h5", seed)).string();
   }
 
   // The validation loss at the end, on the box of the second seed.
   double train(const std::string& precision) {
-    const auto run = (folder / precision).string();
-    const auto result =
-        run_kolo({"train", KOLO_CONFIGS "/unet3d.yaml", "--config", "tiny", "-n", "2", "--output",
-                  run, "data.train_path=" + box("1"), "data.valid_path=" + box("2"),
-                  "training.n_epochs=2", "training.precision=" + precision});
+    const auto run = folder / precision;
+    std::vector<std::string> arguments = {
+        "train", KOLO_CONFIGS "/unet3d.yaml", "--config", "tiny", "-n", "2", "training.n_epochs=2"};
+    arguments.push_back(fmt::format("--output={}", run.string()));
+    arguments.push_back(fmt::format("data.train_path={}", box("1")));
+    arguments.push_back(fmt::format("data.valid_path={}", box("2")));
+    arguments.push_back(fmt::format("training.precision={}", precision));
+    const auto result = run_kolo(arguments);
     EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
-    const auto history = History::read(std::filesystem::path(run) / "history.json");
+    const auto history = History::read(run / "history.json");
     EXPECT_TRUE(std::isnan(history.epochs().back().val_accuracy));
     return history.epochs().back().val_loss;
   }

@@ -9,13 +9,14 @@
 namespace kolo::testing {
 
 // Runs the kolo program; after two minutes everything it started is killed.
-inline ProcessResult run_kolo(std::vector<std::string> arguments,
+inline ProcessResult run_kolo(const std::vector<std::string>& arguments,
                               std::map<std::string, std::string> environment = {}) {
-  arguments.insert(arguments.begin(), KOLO_PROGRAM);
+  std::vector<std::string> command = {KOLO_PROGRAM};
+  command.insert(command.end(), arguments.begin(), arguments.end());
   ProcessOptions options;
   options.deadline = std::chrono::seconds(120);
   options.environment = std::move(environment);
-  return run_process(arguments, options);
+  return run_process(command, options);
 }
 
 }  // namespace kolo::testing
