@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <memory>
 
+#include <ATen/Parallel.h>
 #include <oneapi/dnnl/dnnl.h>
 
 #include "kolo/base/checked.h"
@@ -57,14 +59,18 @@ std::vector<Tap> taps_of(const ConvolutionGeometry& geometry) {
   return taps;
 }
 
-// Vectors of channels in channels-last memory: [batch, positions, channels].
+// Vectors of channels in channels-last memory, [batch, positions, stride], or of some of them.
 struct Field {
   float* data = nullptr;
   std::int64_t positions = 0;
-  std::int64_t channels = 0;
+  std::int64_t stride = 0;    // from one position to the next
+  std::int64_t channels = 0;  // those meant
 
   [[nodiscard]] float* at(std::int64_t sample, std::int64_t position) const {
-    return data + (sample * positions + position) * channels;
+    return data + (sample * positions + position) * stride;
+  }
+  [[nodiscard]] Field of(std::int64_t first, std::int64_t count) const {
+    return {data + first, positions, stride, count};
   }
 };
 
@@ -89,15 +95,31 @@ void scatter(const float* rows, std::int64_t batch, const Tap& tap, const Field&
   }
 }
 
-// C = A B of dense row-major matrices; A is rows x inner, B inner x columns, or stored the other
-// way round.
-void multiply(char transpose_a, char transpose_b, std::int64_t rows, std::int64_t columns,
-              std::int64_t inner, const float* a, const float* b, float* c) {
-  const auto status = dnnl_sgemm(transpose_a, transpose_b, rows, columns, inner, 1, a,
-                                 transpose_a == 'N' ? inner : rows, b,
-                                 transpose_b == 'N' ? columns : inner, 0, c, columns);
+// A row-major matrix whose rows are `stride` values apart; `transpose` when it is stored so.
+struct Matrix {
+  const float* data = nullptr;
+  std::int64_t stride = 0;
+  bool transpose = false;
+};
+
+// C = A B; A is rows x inner, B inner x columns, C dense.
+void multiply(std::int64_t rows, std::int64_t columns, std::int64_t inner, const Matrix& a,
+              const Matrix& b, float* c) {
+  const auto letter = [](const Matrix& matrix) { return matrix.transpose ? 'T' : 'N'; };
+  const auto status = dnnl_sgemm(letter(a), letter(b), rows, columns, inner, 1, a.data, a.stride,
+                                 b.data, b.stride, 0, c, columns);
   if (status != dnnl_success)
     throw Error(fmt::format("nn: oneDNN: a product of matrices: status {}", int{status}));
+}
+
+// Calls work(first, count) for blocks of channels, side by side on LibTorch's threads. One such
+// region a pass: a region for each product would cost more than the products.
+template <typename Work>
+void for_channels(std::int64_t channels, const Work& work) {
+  constexpr std::int64_t block = 64;
+  at::parallel_for(0, (channels + block - 1) / block, 1, [&](std::int64_t begin, std::int64_t end) {
+    work(begin * block, std::min(end * block, channels) - begin * block);
+  });
 }
 
 // A matrix product for every tap of the kernel, over the samples and the positions it connects.
@@ -121,14 +143,16 @@ class TapConvolution final : public ConvolutionKernel {
     const auto weights = packed(weight);
     const auto in = input_field(input), out = output_field(output);
     rows_of(output, positions_out_, geometry_.outputs).zero_();
-    const auto from = rows(geometry_.inputs), to = rows(geometry_.outputs);
-    for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
-      if (taps_[tap].empty()) continue;
-      gather<&Connection::input>(in, geometry_.batch, taps_[tap], from.data_ptr<float>());
-      multiply('N', 'N', rows_of_tap(tap), geometry_.outputs, geometry_.inputs,
-               from.data_ptr<float>(), matrix(weights, tap), to.data_ptr<float>());
-      scatter<&Connection::output>(to.data_ptr<float>(), geometry_.batch, taps_[tap], out);
-    }
+    for_channels(geometry_.outputs, [&](std::int64_t first, std::int64_t count) {
+      const auto from = rows(geometry_.inputs), to = rows(count);
+      for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
+        if (taps_[tap].empty()) continue;
+        gather<&Connection::input>(in, geometry_.batch, taps_[tap], from.get());
+        multiply(rows_of_tap(tap), count, geometry_.inputs, {from.get(), geometry_.inputs},
+                 {matrix(weights, tap) + first, geometry_.outputs}, to.get());
+        scatter<&Connection::output>(to.get(), geometry_.batch, taps_[tap], out.of(first, count));
+      }
+    });
     if (bias.defined()) rows_of(output, positions_out_, geometry_.outputs).add_(bias.detach());
   }
 
@@ -137,14 +161,17 @@ class TapConvolution final : public ConvolutionKernel {
     const auto weights = packed(weight);
     const auto in = input_field(input_gradient), out = output_field(output_gradient);
     rows_of(input_gradient, positions_in_, geometry_.inputs).zero_();
-    const auto from = rows(geometry_.outputs), to = rows(geometry_.inputs);
-    for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
-      if (taps_[tap].empty()) continue;
-      gather<&Connection::output>(out, geometry_.batch, taps_[tap], from.data_ptr<float>());
-      multiply('N', 'T', rows_of_tap(tap), geometry_.inputs, geometry_.outputs,
-               from.data_ptr<float>(), matrix(weights, tap), to.data_ptr<float>());
-      scatter<&Connection::input>(to.data_ptr<float>(), geometry_.batch, taps_[tap], in);
-    }
+    for_channels(geometry_.inputs, [&](std::int64_t first, std::int64_t count) {
+      const auto from = rows(geometry_.outputs), to = rows(count);
+      for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
+        if (taps_[tap].empty()) continue;
+        gather<&Connection::output>(out, geometry_.batch, taps_[tap], from.get());
+        const auto* const matrix_of_block = matrix(weights, tap) + first * geometry_.outputs;
+        multiply(rows_of_tap(tap), count, geometry_.outputs, {from.get(), geometry_.outputs},
+                 {matrix_of_block, geometry_.outputs, true}, to.get());
+        scatter<&Connection::input>(to.get(), geometry_.batch, taps_[tap], in.of(first, count));
+      }
+    });
   }
 
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
@@ -153,18 +180,11 @@ class TapConvolution final : public ConvolutionKernel {
     const bool is_in_place = is_taps_first(weight_gradient);
     const auto weights = is_in_place ? weight_gradient : room_for_weights();
     const auto in = input_field(input), out = output_field(output_gradient);
-    const auto from = rows(geometry_.inputs), to = rows(geometry_.outputs);
-    const auto size = geometry_.inputs * geometry_.outputs;
-    for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
-      if (taps_[tap].empty()) {
-        std::fill_n(matrix(weights, tap), size, 0.F);
-        continue;
-      }
-      gather<&Connection::input>(in, geometry_.batch, taps_[tap], from.data_ptr<float>());
-      gather<&Connection::output>(out, geometry_.batch, taps_[tap], to.data_ptr<float>());
-      multiply('T', 'N', geometry_.inputs, geometry_.outputs, rows_of_tap(tap),
-               from.data_ptr<float>(), to.data_ptr<float>(), matrix(weights, tap));
-    }
+    at::parallel_for(0, narrow<std::int64_t>(taps_.size()), 1, [&](auto begin, auto end) {
+      const auto from = rows(geometry_.inputs), to = rows(geometry_.outputs);
+      for (auto tap = static_cast<std::size_t>(begin); tap < static_cast<std::size_t>(end); ++tap)
+        weight_of_tap(tap, in, out, from.get(), to.get(), matrix(weights, tap));
+    });
     if (!is_in_place)
       reorder(weights, in_taps_first(), weight_gradient, layout_of(weight_gradient));
     if (bias_gradient.defined()) {
@@ -185,16 +205,30 @@ class TapConvolution final : public ConvolutionKernel {
   }
 
   [[nodiscard]] Field input_field(const torch::Tensor& input) const {
-    return {input.data_ptr<float>(), positions_in_, geometry_.inputs};
+    return {input.data_ptr<float>(), positions_in_, geometry_.inputs, geometry_.inputs};
   }
   [[nodiscard]] Field output_field(const torch::Tensor& output) const {
-    return {output.data_ptr<float>(), positions_out_, geometry_.outputs};
+    return {output.data_ptr<float>(), positions_out_, geometry_.outputs, geometry_.outputs};
   }
-  [[nodiscard]] torch::Tensor rows(std::int64_t channels) const {
-    return torch::empty({most_rows_, channels});
+  // Room for the rows of any tap.
+  [[nodiscard]] std::unique_ptr<float[]> rows(std::int64_t channels) const {
+    return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(most_rows_ * channels));
   }
   [[nodiscard]] std::int64_t rows_of_tap(std::size_t tap) const {
     return geometry_.batch * static_cast<std::int64_t>(taps_[tap].size());
+  }
+
+  // The gradient of one tap's matrix; `from` and `to` are room for rows.
+  void weight_of_tap(std::size_t tap, const Field& in, const Field& out, float* from, float* to,
+                     float* gradient) const {
+    if (taps_[tap].empty()) {
+      std::fill_n(gradient, geometry_.inputs * geometry_.outputs, 0.F);
+      return;
+    }
+    gather<&Connection::input>(in, geometry_.batch, taps_[tap], from);
+    gather<&Connection::output>(out, geometry_.batch, taps_[tap], to);
+    multiply(geometry_.inputs, geometry_.outputs, rows_of_tap(tap), {from, geometry_.inputs, true},
+             {to, geometry_.outputs}, gradient);
   }
 
   // A tap's inputs x outputs matrix.
