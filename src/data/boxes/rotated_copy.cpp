@@ -1,5 +1,7 @@
 #include "data/boxes/rotated_copy.h"
 
+#include <cstring>
+
 #include "kolo/base/vectorize.h"
 
 namespace kolo {
@@ -22,11 +24,45 @@ KOLO_VECTORIZE void copy_row(const float* in, std::int64_t stride, std::int64_t 
   }
 }
 
+// Four numbers at once, which every processor that kolo is built for has.
+using Four = float __attribute__((vector_size(16)));
+
+Four load(const float* in) {
+  Four four;
+  std::memcpy(&four, in, sizeof(four));
+  return four;
+}
+
+void store(const Four& four, float* out) {
+  std::memcpy(out, &four, sizeof(four));
+}
+
+// A block of 4 x 4, by halves that change places.
+void transpose_block(const float* in, std::int64_t in_stride, float* out, std::int64_t out_stride) {
+  const Four a = load(in), b = load(in + in_stride), c = load(in + 2 * in_stride),
+             d = load(in + 3 * in_stride);
+  const Four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+  const Four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  const Four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  const Four cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  store(__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), out);
+  store(__builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7), out + out_stride);
+  store(__builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), out + 2 * out_stride);
+  store(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), out + 3 * out_stride);
+}
+
 // out[column * out_stride + row] = in[row * in_stride + column].
-KOLO_VECTORIZE void transpose(const float* in, std::int64_t in_stride, std::int64_t size,
-                              float* out, std::int64_t out_stride) {
+void transpose(const float* in, std::int64_t in_stride, std::int64_t size, float* out,
+               std::int64_t out_stride) {
+  const auto whole = size - size % 4;
+  for (std::int64_t column = 0; column < whole; column += 4) {
+    for (std::int64_t row = 0; row < whole; row += 4) {
+      transpose_block(in + row * in_stride + column, in_stride, out + column * out_stride + row,
+                      out_stride);
+    }
+  }
   for (std::int64_t column = 0; column < size; ++column) {
-    for (std::int64_t row = 0; row < size; ++row) {
+    for (std::int64_t row = column < whole ? whole : 0; row < size; ++row) {
       out[column * out_stride + row] = in[row * in_stride + column];
     }
   }
