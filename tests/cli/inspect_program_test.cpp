@@ -98,6 +98,14 @@ TEST_F(InspectProgram, ShowsArrays) {
   EXPECT_EQ(idx["arrays"][0]["type"], "uint8");
   EXPECT_EQ(idx["arrays"][0]["channels"][0]["max"], 254);
 
+  std::filesystem::create_directory(folder / "mnist");
+  folder.write("mnist/t10k-labels-idx1-ubyte", idx_bytes(8, {1}, "\x07"));
+  folder.write("mnist/t10k-images-idx3-ubyte", idx_bytes(8, {1, 1, 2}, "\x01\x09"));
+  const auto mnist = inspected(folder / "mnist");
+  EXPECT_EQ(mnist["format"], "folder of IDX files");
+  ASSERT_EQ(mnist["arrays"].size(), 2U);
+  EXPECT_EQ(mnist["arrays"][0]["shape"], Json({1, 1, 2}));
+
   write_safetensors(folder / "weights", std::vector<NamedTensor>{{"w", torch::ones({2, 5})}},
                     {{"made by", "a test"}});
   const auto weights = inspected(folder / "weights");

@@ -77,12 +77,36 @@ bool is_cifar10_batch(const fs::path& path, std::uint64_t size) {
   return true;
 }
 
-Inspection inspect_folder(const fs::path& path) {
+// MNIST and its kin: files named ...-ubyte, plain or .gz, side by side.
+std::vector<fs::path> idx_files_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const auto name = entry.path().filename().string();
+    if (name.ends_with("-ubyte") || name.ends_with("-ubyte.gz")) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+Inspection inspect_idx_files(const fs::path& folder, const std::vector<fs::path>& files,
+                             bool reads_numbers) {
+  Inspection all{.path = folder.string(), .format = "folder of IDX files"};
+  for (const auto& file : files) {
+    auto one = inspect_idx(file, reads_numbers);
+    all.bytes += one.bytes;
+    all.arrays.push_back(std::move(one.arrays.front()));
+  }
+  return all;
+}
+
+Inspection inspect_folder(const fs::path& path, bool reads_numbers) {
   if (is_there(path / cifar10_batch_files(Split::validation).front()) ||
       is_there(path / "cifar-10-batches-bin")) {
     return inspect_cifar10_folder(path);
   }
-  return inspect_image_folder(path);
+  const auto files = idx_files_in(path);
+  return files.empty() ? inspect_image_folder(path) : inspect_idx_files(path, files, reads_numbers);
 }
 
 std::vector<std::byte> beginning_of(const fs::path& path) {
@@ -140,7 +164,7 @@ Inspection inspect_safetensors(const fs::path& path) {
 
 Inspection inspect(const fs::path& path, bool reads_numbers) {
   std::error_code ignored;
-  if (fs::is_directory(path, ignored)) return inspect_folder(path);
+  if (fs::is_directory(path, ignored)) return inspect_folder(path, reads_numbers);
   if (!is_there(path) && is_there(npy_data_file(path))) return inspect_box(path, reads_numbers);
   const auto beginning = beginning_of(path);
   const auto size = fs::file_size(path);
