@@ -8,6 +8,7 @@
 #include "cli/launch/launch_ranks.h"
 #include "cli/rank/rank_guard.h"
 #include "cli/rank/rank_setup.h"
+#include "cli/shared_options.h"
 #include "kolo/base/allocator.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
@@ -19,11 +20,8 @@ namespace kolo {
 namespace {
 
 struct BenchArguments {
-  std::filesystem::path file;
-  std::string config_name;
-  std::vector<std::string> overrides;
-  std::optional<int> ranks;
-  bool oversubscribe = false;
+  ConfigOptions config;
+  RankOptions ranks;
   std::string mode = "all";
   BenchPlan plan;
   bool json = false;
@@ -38,9 +36,7 @@ struct PreparedBench {
 };
 
 PreparedBench prepare(const BenchArguments& arguments, int ranks) {
-  ConfigSource source{arguments.file, std::nullopt, arguments.overrides};
-  if (!arguments.config_name.empty()) source.name = arguments.config_name;
-  RunConfig config = load_run_config(source);
+  RunConfig config = load_run_config(arguments.config.source());
   (void)batch_size_of(config.training, ranks);
   require_precision(precision_named(config.training.precision));
   PreparedBench prepared{config, make_datasets(config), nullptr, make_optimizer(config)};
@@ -78,9 +74,8 @@ std::vector<std::int64_t> gather_memory(const Communicator& communicator) {
 
 BenchSetup setup_of(const BenchArguments& arguments, const RunConfig& config, int ranks) {
   const auto& plan = arguments.plan;
-  const auto name = arguments.config_name.empty()
-                        ? arguments.file.string()
-                        : fmt::format("{} {}", arguments.file.string(), arguments.config_name);
+  const auto& [file, chosen, overrides] = arguments.config;
+  const auto name = chosen.empty() ? file.string() : fmt::format("{} {}", file.string(), chosen);
   return {name,
           config.model.name,
           config.data.name,
@@ -135,18 +130,15 @@ int bench_as_rank(const BenchArguments& arguments, const LaunchEnvironment& envi
 }
 
 int bench(const BenchArguments& arguments) {
-  if (arguments.ranks && *arguments.ranks < 1) {
-    throw InputError(
-        fmt::format("-n {}: the number of ranks must be at least 1", *arguments.ranks));
-  }
+  arguments.ranks.check();
   const auto environment = detect_launch_environment();
-  if (arguments.ranks.value_or(1) > 1 && !environment.is_launched()) {
-    const auto prepared = prepare(arguments, *arguments.ranks);
-    become_ranks({.ranks = *arguments.ranks,
-                  .oversubscribe = arguments.oversubscribe,
+  if (arguments.ranks.are_many() && !environment.is_launched()) {
+    const auto prepared = prepare(arguments, *arguments.ranks.ranks);
+    become_ranks({.ranks = *arguments.ranks.ranks,
+                  .oversubscribe = arguments.ranks.oversubscribe,
                   .threads = prepared.config.device.intra_threads});
   }
-  require_ranks(environment, arguments.ranks.value_or(0));
+  require_ranks(environment, arguments.ranks.ranks.value_or(0));
   return bench_as_rank(arguments, environment);
 }
 
@@ -168,23 +160,9 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
   const auto arguments = std::make_shared<BenchArguments>();
   CLI::App* const command =
       app.add_subcommand("bench", "Measure how fast a configuration trains, and what bounds it");
-  command->add_option("file", arguments->file, "The configuration, a YAML file")
-      ->required()
-      ->type_name("FILE");
-  command
-      ->add_option("settings", arguments->overrides,
-                   "key.sub=value: settings that replace the file's")
-      ->type_name("");
-  command
-      ->add_option("--config", arguments->config_name,
-                   "The configuration to use in a file that holds several")
-      ->type_name("NAME");
-  command
-      ->add_option("-n,--ranks", arguments->ranks,
-                   "Start so many ranks on this machine (with mpirun, or srun in a Slurm job)")
-      ->type_name("RANKS");
-  command->add_flag("--oversubscribe", arguments->oversubscribe,
-                    "Allow more ranks than the machine has cores");
+  add_config_options(*command, arguments->config);
+  add_rank_options(*command, arguments->ranks,
+                   "Start so many ranks on this machine (with mpirun, or srun in a Slurm job)");
   command
       ->add_option("--mode", arguments->mode,
                    "io: the loader alone; synthetic: training steps on one batch that is loaded "

@@ -8,6 +8,7 @@
 #include "cli/launch/launch_ranks.h"
 #include "cli/rank/rank_guard.h"
 #include "cli/rank/rank_setup.h"
+#include "cli/shared_options.h"
 #include "cli/train/run_folder.h"
 #include "kolo/base/allocator.h"
 #include "kolo/base/error.h"
@@ -24,8 +25,7 @@ namespace fs = std::filesystem;
 struct EvalArguments {
   fs::path path;
   std::vector<std::string> overrides;
-  std::optional<int> ranks;
-  bool oversubscribe = false;
+  RankOptions ranks;
   std::string checkpoint = "best";
   std::string split = "validation";
   bool json = false;
@@ -131,19 +131,16 @@ int evaluate_as_rank(const EvalArguments& arguments, const Subject& subject,
 }
 
 int eval(const EvalArguments& arguments) {
-  if (arguments.ranks && *arguments.ranks < 1) {
-    throw InputError(
-        fmt::format("-n {}: the number of ranks must be at least 1", *arguments.ranks));
-  }
+  arguments.ranks.check();
   const auto subject = find_subject(arguments);
   const auto environment = detect_launch_environment();
-  if (arguments.ranks.value_or(1) > 1 && !environment.is_launched()) {
+  if (arguments.ranks.are_many() && !environment.is_launched()) {
     const auto prepared = prepare(arguments, subject);
-    become_ranks({.ranks = *arguments.ranks,
-                  .oversubscribe = arguments.oversubscribe,
+    become_ranks({.ranks = *arguments.ranks.ranks,
+                  .oversubscribe = arguments.ranks.oversubscribe,
                   .threads = prepared.config.device.intra_threads});
   }
-  require_ranks(environment, arguments.ranks.value_or(0));
+  require_ranks(environment, arguments.ranks.ranks.value_or(0));
   return evaluate_as_rank(arguments, subject, environment);
 }
 
@@ -160,12 +157,8 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
       ->add_option("settings", arguments->overrides,
                    "key.sub=value: settings that replace the run's, for example data.path=FOLDER")
       ->type_name("");
-  command
-      ->add_option("-n,--ranks", arguments->ranks,
-                   "Start so many ranks on this machine; the numbers are the same for any")
-      ->type_name("RANKS");
-  command->add_flag("--oversubscribe", arguments->oversubscribe,
-                    "Allow more ranks than the machine has cores");
+  add_rank_options(*command, arguments->ranks,
+                   "Start so many ranks on this machine; the numbers are the same for any");
   command
       ->add_option("--checkpoint", arguments->checkpoint,
                    "Of a run: the most accurate one (of least loss where there is no accuracy), or "

@@ -7,6 +7,7 @@
 #include "cli/launch/launch_ranks.h"
 #include "cli/rank/rank_guard.h"
 #include "cli/rank/rank_setup.h"
+#include "cli/shared_options.h"
 #include "cli/terminal.h"
 #include "cli/train/run_training.h"
 #include "cli/train/training_restarts.h"
@@ -25,14 +26,11 @@ struct Shortcuts {
 };
 
 struct TrainArguments {
-  ConfigSource source;
-  std::string config_name;
-  std::vector<std::string> overrides;
+  ConfigOptions config;
+  RankOptions ranks;
   Shortcuts shortcuts;
   std::string output;
-  std::optional<int> ranks;
   int max_restarts = 0;
-  bool oversubscribe = false;
   bool resume = false;
   bool timeline = false;
   bool verbose = false;
@@ -55,9 +53,7 @@ std::vector<std::string> overrides_of(const Shortcuts& shortcuts) {
 }
 
 RunConfig load(const TrainArguments& arguments) {
-  ConfigSource source = arguments.source;
-  if (!arguments.config_name.empty()) source.name = arguments.config_name;
-  source.overrides = arguments.overrides;
+  ConfigSource source = arguments.config.source();
   const auto shortcuts = overrides_of(arguments.shortcuts);
   source.overrides.insert(source.overrides.end(), shortcuts.begin(), shortcuts.end());
   source.output_dir = arguments.output;
@@ -79,8 +75,8 @@ int run_as_rank(const RunConfig& config, const RunOptions& options,
 // need not be started.
 [[noreturn]] void launch(const TrainArguments& arguments, const RunConfig& config,
                          const RunOptions& options, const LaunchEnvironment& environment) {
-  const LaunchRequest request{.ranks = arguments.ranks.value_or(1),
-                              .oversubscribe = arguments.oversubscribe,
+  const LaunchRequest request{.ranks = arguments.ranks.ranks.value_or(1),
+                              .oversubscribe = arguments.ranks.oversubscribe,
                               .threads = config.device.intra_threads};
   (void)rank_command(request, examine_machine(environment));
   const auto folder = prepare_run(config, options, request.ranks).folder;
@@ -88,10 +84,7 @@ int run_as_rank(const RunConfig& config, const RunOptions& options,
 }
 
 void require_sense(const TrainArguments& arguments, const LaunchEnvironment& environment) {
-  if (arguments.ranks && *arguments.ranks < 1) {
-    throw InputError(
-        fmt::format("-n {}: the number of ranks must be at least 1", *arguments.ranks));
-  }
+  arguments.ranks.check();
   if (arguments.max_restarts < 0)
     throw InputError(fmt::format("--max-restarts {}: give 0 or more", arguments.max_restarts));
   // A rank that kolo has started has this option from kolo's own command line.
@@ -117,9 +110,9 @@ int train(const TrainArguments& arguments) {
   options.timeline = arguments.timeline;
   options.verbosity = arguments.verbose ? 1 : 0;
   options.progress = progress_options_from_environment();
-  const bool many = arguments.ranks.value_or(1) > 1 || arguments.max_restarts > 0;
+  const bool many = arguments.ranks.are_many() || arguments.max_restarts > 0;
   if (many && !environment.is_launched()) launch(arguments, config, options, environment);
-  require_ranks(environment, arguments.ranks.value_or(0));
+  require_ranks(environment, arguments.ranks.ranks.value_or(0));
   return run_as_rank(config, options, environment);
 }
 
@@ -129,23 +122,9 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
   const auto arguments = std::make_shared<TrainArguments>();
   CLI::App* const command =
       app.add_subcommand("train", "Train a network as a configuration file says");
-  command->add_option("file", arguments->source.file, "The configuration, a YAML file")
-      ->required()
-      ->type_name("FILE");
-  command
-      ->add_option("settings", arguments->overrides,
-                   "key.sub=value: settings that replace the file's")
-      ->type_name("");
-  command
-      ->add_option("--config", arguments->config_name,
-                   "The configuration to use in a file that holds several")
-      ->type_name("NAME");
-  command
-      ->add_option("-n,--ranks", arguments->ranks,
-                   "Start so many ranks on this machine (with mpirun, or srun in a Slurm job)")
-      ->type_name("RANKS");
-  command->add_flag("--oversubscribe", arguments->oversubscribe,
-                    "Allow more ranks than the machine has cores");
+  add_config_options(*command, arguments->config);
+  add_rank_options(*command, arguments->ranks,
+                   "Start so many ranks on this machine (with mpirun, or srun in a Slurm job)");
   command
       ->add_option("--max-restarts", arguments->max_restarts,
                    "When a rank dies, go on from the newest checkpoint, so many times at most")
