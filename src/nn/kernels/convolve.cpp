@@ -25,13 +25,6 @@ void keep(AutogradContext* context, const torch::Tensor& input, const torch::Ten
   context->saved_data["bias"] = has_bias;
 }
 
-std::shared_ptr<ConvolutionKernel> kept_kernel(AutogradContext* context) {
-  if (torch::GradMode::is_enabled())
-    throw Error("nn: convolution: has no second derivatives; drop create_graph");
-  const auto capsule = context->saved_data["kernel"].toCapsule();
-  return static_cast<KeptKernel&>(*capsule).kernel;
-}
-
 at::MemoryFormat channels_last(std::int64_t dimensions) {
   return dimensions == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
 }
@@ -54,6 +47,25 @@ torch::Tensor sum_of_channels(const torch::Tensor& tensor) {
   return tensor.as_strided({tensor.numel() / channels, channels}, {channels, 1}).sum(0);
 }
 
+// What backward goes on with: what forward kept, and the gradient of its output.
+struct Kept {
+  std::shared_ptr<ConvolutionKernel> kernel;
+  torch::Tensor input, weight, gradient;
+  bool has_bias = false;
+
+  Kept(AutogradContext* context, const variable_list& gradients) {
+    if (torch::GradMode::is_enabled())
+      throw Error("nn: convolution: has no second derivatives; drop create_graph");
+    const auto capsule = context->saved_data["kernel"].toCapsule();
+    kernel = static_cast<KeptKernel&>(*capsule).kernel;
+    const auto saved = context->get_saved_variables();
+    input = saved[0];
+    weight = saved[1];
+    gradient = in_channels_last(gradients[0]);
+    has_bias = context->saved_data["bias"].toBool();
+  }
+};
+
 class Convolve : public torch::autograd::Function<Convolve> {
  public:
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given,
@@ -71,21 +83,17 @@ class Convolve : public torch::autograd::Function<Convolve> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto kernel = kept_kernel(context);
-    const auto saved = context->get_saved_variables();
-    const auto &input = saved[0], &weight = saved[1];
-    const auto gradient = in_channels_last(gradients[0]);
+    const Kept kept(context, gradients);
     torch::Tensor of_input, of_weight, of_bias;
     onednn::checked("backward of a convolution", [&] {
-      const bool has_bias = context->saved_data["bias"].toBool();
-      if (context->needs_input_grad(1) || (has_bias && context->needs_input_grad(2))) {
-        of_weight = torch::empty_like(weight);
-        if (has_bias) of_bias = torch::empty({weight.size(0)}, weight.options());
-        kernel->backward_weight(input, gradient, of_weight, of_bias);
+      if (context->needs_input_grad(1) || (kept.has_bias && context->needs_input_grad(2))) {
+        of_weight = torch::empty_like(kept.weight);
+        if (kept.has_bias) of_bias = torch::empty({kept.weight.size(0)}, kept.weight.options());
+        kept.kernel->backward_weight(kept.input, kept.gradient, of_weight, of_bias);
       }
       if (context->needs_input_grad(0)) {
-        of_input = torch::empty_like(input);
-        kernel->backward_input(gradient, weight, of_input);
+        of_input = torch::empty_like(kept.input);
+        kept.kernel->backward_input(kept.gradient, kept.weight, of_input);
       }
     });
     return {of_input, of_weight, of_bias, {}, {}};
@@ -113,23 +121,19 @@ class ConvolveTransposed : public torch::autograd::Function<ConvolveTransposed> 
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const auto kernel = kept_kernel(context);
-    const auto saved = context->get_saved_variables();
-    const auto &input = saved[0], &weight = saved[1];
-    const auto gradient = in_channels_last(gradients[0]);
+    const Kept kept(context, gradients);
     torch::Tensor of_input, of_weight, of_bias;
     onednn::checked("backward of a transposed convolution", [&] {
       if (context->needs_input_grad(1)) {
-        of_weight = torch::empty_like(weight);
-        kernel->backward_weight(gradient, input, of_weight, {});
+        of_weight = torch::empty_like(kept.weight);
+        kept.kernel->backward_weight(kept.gradient, kept.input, of_weight, {});
       }
       if (context->needs_input_grad(0)) {
-        of_input = torch::empty_like(input);
-        kernel->forward(gradient, weight, {}, of_input);
+        of_input = torch::empty_like(kept.input);
+        kept.kernel->forward(kept.gradient, kept.weight, {}, of_input);
       }
     });
-    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2))
-      of_bias = sum_of_channels(gradient);
+    if (kept.has_bias && context->needs_input_grad(2)) of_bias = sum_of_channels(kept.gradient);
     return {of_input, of_weight, of_bias, {}, {}};
   }
 };

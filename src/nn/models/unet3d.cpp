@@ -30,9 +30,9 @@ void initialize(torch::Tensor& weight, torch::Tensor& bias) {
 
 // Where a layer's smaller side has so few voxels, and the matrices are so large, its weights are
 // most of what it moves (docs/performance.md).
-bool has_few_voxels(std::int64_t voxels, std::int64_t inputs, std::int64_t outputs) {
+bool has_few_voxels(std::int64_t voxels, const torch::Tensor& weight) {
   constexpr std::int64_t most_voxels = 64, least_channels = 64;
-  return voxels <= most_voxels && std::min(inputs, outputs) >= least_channels;
+  return voxels <= most_voxels && std::min(weight.size(0), weight.size(1)) >= least_channels;
 }
 
 class UNet3d final : public Network {
@@ -76,20 +76,28 @@ class UNet3d final : public Network {
  private:
   Convolution3d add_down(std::int64_t level, std::int64_t inputs, std::int64_t outputs,
                          std::int64_t voxels) {
-    Convolution3d layer(
-        torch::nn::Conv3dOptions(inputs, outputs, kernel).stride(stride).padding(padding));
-    initialize(layer->weight, layer->bias);
-    if (has_few_voxels(voxels, inputs, outputs)) keep_taps_first(layer->weight);
-    return register_module(fmt::format("down{}", level), layer);
+    return add(
+        fmt::format("down{}", level),
+        Convolution3d(
+            torch::nn::Conv3dOptions(inputs, outputs, kernel).stride(stride).padding(padding)),
+        voxels);
   }
 
   ConvolutionTranspose3d add_up(std::int64_t level, std::int64_t inputs, std::int64_t outputs,
                                 std::int64_t voxels) {
-    ConvolutionTranspose3d layer(
-        torch::nn::ConvTranspose3dOptions(inputs, outputs, kernel).stride(stride).padding(padding));
+    return add(fmt::format("up{}", level),
+               ConvolutionTranspose3d(torch::nn::ConvTranspose3dOptions(inputs, outputs, kernel)
+                                          .stride(stride)
+                                          .padding(padding)),
+               voxels);
+  }
+
+  // `voxels`: of the layer's smaller side.
+  template <typename Layer>
+  Layer add(const std::string& name, Layer layer, std::int64_t voxels) {
     initialize(layer->weight, layer->bias);
-    if (has_few_voxels(voxels, inputs, outputs)) keep_taps_first(layer->weight);
-    return register_module(fmt::format("up{}", level), layer);
+    if (has_few_voxels(voxels, layer->weight)) keep_taps_first(layer->weight);
+    return register_module(name, layer);
   }
 
   std::vector<Convolution3d> down_;         // by level, from 1
