@@ -8,6 +8,7 @@
 #include "kolo/comm/threads.h"
 #include "kolo/data/random_dataset.h"
 #include "kolo/train/trainer.h"
+#include "train/flat_weights.h"
 
 namespace kolo::testing {
 
@@ -92,12 +93,7 @@ class FieldTraining {
 
   [[nodiscard]] Trainer& trainer() { return trainer_; }
   [[nodiscard]] FieldNetwork& network() { return *network_; }
-  [[nodiscard]] torch::Tensor weights() const {
-    std::vector<torch::Tensor> flat;
-    for (const auto& parameter : network_->parameters())
-      flat.push_back(parameter.detach().flatten());
-    return torch::cat(flat).clone();
-  }
+  [[nodiscard]] torch::Tensor weights() const { return flat_weights(*network_); }
 
  private:
   static Objective objective(int rank, const FieldSetup& setup) {

@@ -10,6 +10,7 @@
 #include "kolo/data/random_dataset.h"
 #include "kolo/nn/models.h"
 #include "kolo/train/trainer.h"
+#include "train/flat_weights.h"
 
 namespace kolo::testing {
 
@@ -62,12 +63,7 @@ class SmallTraining {
   [[nodiscard]] Network& network() { return *network_; }
 
   // All weights, one behind the other.
-  [[nodiscard]] torch::Tensor weights() const {
-    std::vector<torch::Tensor> flat;
-    for (const auto& parameter : network_->parameters())
-      flat.push_back(parameter.detach().flatten());
-    return torch::cat(flat).clone();
-  }
+  [[nodiscard]] torch::Tensor weights() const { return flat_weights(*network_); }
 
  private:
   static std::shared_ptr<const Dataset> data(std::int64_t size) {

@@ -119,6 +119,10 @@ int bench_as_rank(const BenchArguments& arguments, const LaunchEnvironment& envi
   set_threads(prepared.config.device, environment);
   const Communicator communicator = make_communicator(prepared.config.communication, environment);
   return run_guarded(communicator, [&] {
+    if (communicator.rank() == 0) {
+      for (const auto& warning : prepared.datasets.warnings)
+        std::cerr << fmt::format("kolo: warning: {}", warning) << std::endl;
+    }
     const auto report = measure_all(arguments, prepared, communicator);
     if (communicator.rank() != 0) return 0;
     if (arguments.json)

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <utility>
 
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
+#include "kolo/base/memory_size.h"
 #include "kolo/data/box_files.h"
 #include "kolo/data/cosmology_box.h"
 #include "kolo/observe/format.h"
@@ -51,12 +53,11 @@ std::vector<fs::path> files_of(const NbodyArguments& arguments) {
 
 void check_memory(const CosmologyOptions& options) {
   const auto needed = cosmology_box_memory(options);
-  const auto pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
-  if (pages <= 0 || page <= 0) return;  // not known here
-  const auto installed = static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page);
-  if (needed <= installed) return;
+  const auto installed = installed_memory();
+  if (!installed || std::cmp_less_equal(needed, *installed)) return;
   throw InputError(fmt::format("data: --size {} takes {} of memory, this machine has {}",
-                               options.size, format_bytes(needed), format_bytes(installed)));
+                               options.size, format_bytes(needed),
+                               format_bytes(static_cast<std::uint64_t>(*installed))));
 }
 
 void check_file(const fs::path& file, bool force) {

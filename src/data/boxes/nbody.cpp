@@ -4,8 +4,6 @@
 #include <new>
 #include <utility>
 
-#include <unistd.h>
-
 #include <fmt/format.h>
 
 #include "data/boxes/field_source.h"
@@ -14,6 +12,7 @@
 #include "data/images/workspace_pool.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/memory_size.h"
 #include "kolo/base/random.h"
 #include "kolo/data/random_dataset.h"
 
@@ -63,11 +62,11 @@ void check_memory(std::int64_t size, const char* advice) {
   const std::array shape{nbody_channels + hydro_channels, size, size, size,
                          static_cast<std::int64_t>(sizeof(float))};
   const auto needed = checked_product(std::span<const std::int64_t>(shape));
-  const auto pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
-  if (pages <= 0 || page <= 0 || needed / page < pages) return;
+  const auto installed = installed_memory();
+  if (!installed || needed <= *installed) return;
   throw InputError(
       fmt::format("data: a box of {}^3 cells in memory takes {} bytes and the machine has {}; {}",
-                  size, needed, static_cast<std::int64_t>(pages) * page, advice));
+                  size, needed, *installed, advice));
 }
 
 std::size_t numbers_in(std::int64_t channels, std::int64_t size) {

@@ -1,12 +1,11 @@
 #include <algorithm>
 #include <array>
 
-#include <unistd.h>
-
 #include <fmt/format.h>
 
 #include "cli/data/inspect/inspection.h"
 #include "kolo/base/file.h"
+#include "kolo/base/memory_size.h"
 #include "kolo/data/box_files.h"
 #include "kolo/data/npy.h"
 #include "kolo/observe/format.h"
@@ -57,9 +56,9 @@ void advise_on_ranges(const ArrayInspection& array, std::vector<std::string>& ad
 }
 
 void advise_on_memory(std::uint64_t bytes, std::vector<std::string>& advice) {
-  const auto pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
-  if (pages <= 0 || page <= 0) return;
-  const auto memory = static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page);
+  const auto installed = installed_memory();
+  if (!installed) return;
+  const auto memory = static_cast<std::uint64_t>(*installed);
   if (bytes > memory - memory / 4) {
     advice.push_back(
         fmt::format("larger than the page cache of this machine's {} can keep, so crops "

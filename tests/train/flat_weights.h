@@ -1,0 +1,16 @@
+#pragma once
+
+#include <vector>
+
+#include <torch/torch.h>
+
+namespace kolo::testing {
+
+// A copy of all weights, one behind the other.
+inline torch::Tensor flat_weights(const torch::nn::Module& network) {
+  std::vector<torch::Tensor> flat;
+  for (const auto& parameter : network.parameters()) flat.push_back(parameter.detach().flatten());
+  return torch::cat(flat).clone();
+}
+
+}  // namespace kolo::testing
