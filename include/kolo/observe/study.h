@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "kolo/observe/history.h"
+
+namespace kolo {
+
+// What a run of a study gave, or what is predicted of one. Means over its epochs where there are
+// several; losses and accuracies are of all samples of all ranks, accuracies from 0 to 1.
+struct StudyResults {
+  double epochs = not_measured;
+  double epoch_seconds = not_measured;  // of training, without validation
+  double epoch_seconds_deviation = not_measured;
+  double samples_per_second = not_measured;  // of all ranks together
+  double samples_per_second_deviation = not_measured;
+  double step_seconds = not_measured;
+  double data_wait_seconds = not_measured;              // of a step, rank 0's
+  double exposed_communication_seconds = not_measured;  // of a step, rank 0's
+  double loss = not_measured;  // of the last epoch, as are the next three
+  double accuracy = not_measured;
+  double val_loss = not_measured;
+  double val_accuracy = not_measured;
+  double best_loss = not_measured;  // of all epochs, as are the next three
+  double best_accuracy = not_measured;
+  double best_val_loss = not_measured;
+  double best_val_accuracy = not_measured;
+};
+
+// pending: not started; submitted: a scheduler has it; done; failed; predicted: never run, computed
+// from what was measured and a model of the network.
+enum class StudyPointState : std::uint8_t { pending, submitted, done, failed, predicted };
+
+[[nodiscard]] std::string_view state_name(StudyPointState state);
+
+// One run of a study.
+struct StudyPoint {
+  int ranks = 1;
+  int nodes = 1;
+  std::int64_t batch_size = 0;  // a rank
+  std::string lr_scaling;       // none | linear | sqrt
+  double warmup_epochs = 0;
+  StudyPointState state = StudyPointState::pending;
+  std::string folder;   // its run, relative to the study's; empty for what is predicted
+  std::string job;      // what the scheduler calls it
+  std::string problem;  // why it failed
+  // Samples a second, relative to so many times what the fewest ranks of the same line give: 1 is
+  // ideal. not_measured without that first point.
+  double efficiency = not_measured;
+  StudyResults results;
+};
+
+// A scaling study: one configuration on several numbers of ranks. Written as study.json, with the
+// structs' member names as keys; one thread at a time.
+struct Study {
+  std::string name;
+  std::string configuration;  // the file, and its named configuration where there is one
+  std::string scaling;        // weak: the batch of a rank is fixed | strong: the batch of all ranks
+  std::vector<std::string> settings;  // key.sub=value, of all its runs
+  int cores = 1;                      // of the machine that ran it; more ranks share cores
+  std::string network;                // what predictions were made with; empty: none were
+  std::vector<StudyPoint> points;
+
+  [[nodiscard]] nlohmann::ordered_json to_json() const;
+  // Error: not what to_json() makes, naming the field.
+  [[nodiscard]] static Study from_json(const nlohmann::ordered_json& document);
+
+  // Whole or not at all.
+  void write(const std::filesystem::path& path) const;
+  // Error, naming the file.
+  [[nodiscard]] static Study read(const std::filesystem::path& path);
+  // A table for spreadsheets: one line a point, a header line first, empty where nothing was
+  // measured.
+  [[nodiscard]] std::string to_csv() const;
+};
+
+// Fills in every point's efficiency, from the points measured with the fewest ranks of the same
+// learning-rate scaling and warm-up. Predicted points are related to measured ones.
+void fill_in_efficiency(Study& study);
+
+// What a run's history tells of it. `steps`: optimizer steps of an epoch are counted from it.
+[[nodiscard]] StudyResults results_of(const History& history);
+
+}  // namespace kolo

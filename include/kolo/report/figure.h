@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace kolo {
+
+struct FigureSeries {
+  std::string name;
+  std::vector<double> x, y;    // of one length; a y that is not a number is a gap
+  std::vector<double> spread;  // standard deviation of y; empty: none is shown
+  int colour = 0;              // its place in the palette: one run has one colour in all figures
+  bool dashed = false;         // training beside validation, ideal beside measured, predicted
+  bool marks = false;          // a mark at each point
+};
+
+// One chart: what an HTML page shows interactively, and what gnuplot draws. Pure data.
+struct Figure {
+  enum class Kind { lines, stacked_bars };
+  std::string id;     // "validation-accuracy": names its file, unique on a page
+  std::string title;  // "Validation accuracy"
+  std::string x_label, y_label;
+  Kind kind = Kind::lines;
+  bool x_logarithmic = false, y_logarithmic = false;
+  std::vector<std::string> categories;  // of stacked_bars: what stands below each bar, for each x
+  std::vector<FigureSeries> series;
+  std::string note;  // a sentence below it; empty: none
+};
+
+}  // namespace kolo

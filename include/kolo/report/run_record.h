@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kolo/observe/history.h"
+
+namespace kolo {
+
+// A value of a curve, and where it stands. What is unknown is not_measured.
+struct CurvePoint {
+  double value = not_measured;
+  double epoch = not_measured;  // epochs done; with fractions for single steps
+  double step = not_measured;   // optimizer steps done
+  double time = not_measured;   // seconds since 1970
+};
+
+// One quantity as it goes in a run. `quantity` is one of loss, accuracy, top_accuracy,
+// learning_rate, samples_per_second, epoch_seconds, data_wait_seconds,
+// exposed_communication_seconds, loss_scale, or, for what kolo doesn't know, the tag that the file
+// has.
+struct Curve {
+  std::string quantity;
+  std::string part;      // training | validation; empty where there is one only
+  bool by_step = false;  // a value every few steps, or one an epoch
+  std::vector<CurvePoint> points;  // in order
+};
+
+// A run, whoever wrote it: what a report shows of it.
+struct RunRecord {
+  std::string name;              // the folder's, or the file's
+  std::filesystem::path source;  // as the user gave it
+  std::string writer;            // "kolo", "event files"
+  std::optional<int> ranks;
+  std::optional<std::int64_t> parameters;
+  bool is_finished = false;  // its summary is there; of event files: unknown, so true
+  std::vector<Curve> curves;
+  // Of the resolved configuration, flattened ("optimizer.lr", "0.001"), in the file's order.
+  std::vector<std::pair<std::string, std::string>> settings;
+  std::vector<std::string> warnings;  // what could not be read of it
+
+  // The curve, or null.
+  [[nodiscard]] const Curve* find(std::string_view quantity, std::string_view part,
+                                  bool by_step = false) const;
+};
+
+}  // namespace kolo
