@@ -30,13 +30,16 @@ constexpr Field<EpochRecord> epoch_fields[] = {
     {"lr", &EpochRecord::lr},
     {"seconds", &EpochRecord::seconds},
     {"samples_per_second", &EpochRecord::samples_per_second},
-    {"data_wait_seconds", &EpochRecord::data_wait_seconds}};
+    {"data_wait_seconds", &EpochRecord::data_wait_seconds},
+    {"exposed_communication_seconds", &EpochRecord::exposed_communication_seconds},
+    {"time", &EpochRecord::time}};
 
 constexpr Field<StepRecord> step_fields[] = {
     {"loss", &StepRecord::loss},
     {"accuracy", &StepRecord::accuracy},
     {"lr", &StepRecord::lr},
-    {"samples_per_second", &StepRecord::samples_per_second}};
+    {"samples_per_second", &StepRecord::samples_per_second},
+    {"time", &StepRecord::time}};
 
 template <typename Record>
 void write_fields(Json& json, const Record& record, std::span<const Field<Record>> fields) {

@@ -47,6 +47,7 @@ void HistoryRecorder::on_start(const TrainState& state,
     record.step = state.step;
     record.val_loss = untrained->mean_loss();
     record.val_accuracy = untrained->accuracy();
+    record.time = wall_time();
     history_.add(record);
   }
   history_.write(file_);
@@ -55,7 +56,7 @@ void HistoryRecorder::on_start(const TrainState& state,
 void HistoryRecorder::on_step(const StepReport& report) {
   if (!is_due(report.state.step, log_every_)) return;
   history_.add(StepRecord{report.state.step, report.sums.mean_loss(), report.sums.accuracy(),
-                          report.learning_rate, report.sums.samples / report.seconds});
+                          report.learning_rate, report.sums.samples / report.seconds, wall_time()});
 }
 
 void HistoryRecorder::on_epoch_end(const EpochReport& report) {
@@ -76,6 +77,8 @@ void HistoryRecorder::on_epoch_end(const EpochReport& report) {
   record.seconds = report.seconds;
   record.samples_per_second = samples_per_second(report);
   record.data_wait_seconds = report.data_wait_seconds;
+  record.exposed_communication_seconds = report.exposed_communication_seconds;
+  record.time = wall_time();
   history_.add(record);
   history_.write(file_);
 }
@@ -162,6 +165,8 @@ void TensorBoardRecorder::on_epoch_end(const EpochReport& report) {
   if (report.loss_scale) writer_.add_scalar("loss_scale", *report.loss_scale, step);
   writer_.add_scalar("learning_rate", report.learning_rate, step);
   writer_.add_scalar("samples_per_second", samples_per_second(report), step);
+  writer_.add_scalar("data_wait_seconds", report.data_wait_seconds, step);
+  writer_.add_scalar("exposed_communication_seconds", report.exposed_communication_seconds, step);
   writer_.flush();
 }
 

@@ -29,6 +29,9 @@ struct EpochRecord {
   double seconds = not_measured;
   double samples_per_second = not_measured;  // of all ranks together
   double data_wait_seconds = not_measured;   // how long the training loop waited for batches
+  // How long it waited for the gradients of other ranks, which backward did not hide.
+  double exposed_communication_seconds = not_measured;
+  double time = not_measured;  // at its end, in seconds since 1970
 };
 
 // One optimizer step, or the mean of a few.
@@ -38,6 +41,7 @@ struct StepRecord {
   double accuracy = not_measured;
   double lr = not_measured;
   double samples_per_second = not_measured;
+  double time = not_measured;  // at its end, in seconds since 1970
 };
 
 // The record of a run, written as history.json:

@@ -40,7 +40,8 @@ class HistoryRecorder final : public Observer {
 
 // TensorBoard scalars: loss/train, loss/validation, accuracy/train, accuracy/validation,
 // top_accuracy/train, top_accuracy/validation,
-// learning_rate, samples_per_second an epoch; step/loss, step/accuracy, step/learning_rate,
+// learning_rate, samples_per_second, data_wait_seconds, exposed_communication_seconds an epoch;
+// step/loss, step/accuracy, step/learning_rate,
 // step/samples_per_second every `log_every` steps. Accuracies only where there are any,
 // and loss_scale where losses are scaled.
 class TensorBoardRecorder final : public Observer {
