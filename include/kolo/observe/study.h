@@ -23,7 +23,7 @@ struct StudyResults {
   double step_seconds = not_measured;
   double data_wait_seconds = not_measured;              // of a step, rank 0's
   double exposed_communication_seconds = not_measured;  // of a step, rank 0's
-  double loss = not_measured;  // of the last epoch, as are the next three
+  double loss = not_measured;                           // of the last epoch, as are the next three
   double accuracy = not_measured;
   double val_loss = not_measured;
   double val_accuracy = not_measured;

@@ -1,0 +1,196 @@
+#include "kolo/observe/study.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+
+namespace kolo {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct ResultField {
+  const char* name;
+  double StudyResults::*member;
+};
+
+constexpr ResultField result_fields[] = {
+    {"epochs", &StudyResults::epochs},
+    {"epoch_seconds", &StudyResults::epoch_seconds},
+    {"epoch_seconds_deviation", &StudyResults::epoch_seconds_deviation},
+    {"samples_per_second", &StudyResults::samples_per_second},
+    {"samples_per_second_deviation", &StudyResults::samples_per_second_deviation},
+    {"step_seconds", &StudyResults::step_seconds},
+    {"data_wait_seconds", &StudyResults::data_wait_seconds},
+    {"exposed_communication_seconds", &StudyResults::exposed_communication_seconds},
+    {"loss", &StudyResults::loss},
+    {"accuracy", &StudyResults::accuracy},
+    {"val_loss", &StudyResults::val_loss},
+    {"val_accuracy", &StudyResults::val_accuracy},
+    {"best_loss", &StudyResults::best_loss},
+    {"best_accuracy", &StudyResults::best_accuracy},
+    {"best_val_loss", &StudyResults::best_val_loss},
+    {"best_val_accuracy", &StudyResults::best_val_accuracy}};
+
+constexpr std::array<std::string_view, 5> state_names{"pending", "submitted", "done", "failed",
+                                                      "predicted"};
+
+StudyPointState state_named(const std::string& name) {
+  const auto found = std::ranges::find(state_names, name);
+  if (found != state_names.end()) return StudyPointState(found - state_names.begin());
+  throw Error(fmt::format(
+      "study: \"state\" is \"{}\", expected pending, submitted, done, failed or predicted", name));
+}
+
+Json number_or_null(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+double number_or_unmeasured(const Json& json, const char* name) {
+  const auto value = json.find(name);
+  if (value == json.end() || value->is_null()) return not_measured;
+  return value->get<double>();
+}
+
+Json json_of(const StudyPoint& point) {
+  Json json{{"ranks", point.ranks},
+            {"nodes", point.nodes},
+            {"batch_size", point.batch_size},
+            {"lr_scaling", point.lr_scaling},
+            {"warmup_epochs", point.warmup_epochs},
+            {"state", state_name(point.state)},
+            {"folder", point.folder},
+            {"job", point.job},
+            {"problem", point.problem},
+            {"efficiency", number_or_null(point.efficiency)},
+            {"results", Json::object()}};
+  for (const auto& field : result_fields)
+    json["results"][field.name] = number_or_null(point.results.*field.member);
+  return json;
+}
+
+StudyPoint point_of(const Json& json) {
+  StudyPoint point;
+  point.ranks = json.at("ranks").get<int>();
+  point.nodes = json.value("nodes", 1);
+  point.batch_size = json.at("batch_size").get<std::int64_t>();
+  point.lr_scaling = json.value("lr_scaling", "");
+  point.warmup_epochs = json.value("warmup_epochs", 0.0);
+  point.state = state_named(json.at("state").get<std::string>());
+  point.folder = json.value("folder", "");
+  point.job = json.value("job", "");
+  point.problem = json.value("problem", "");
+  point.efficiency = number_or_unmeasured(json, "efficiency");
+  const Json results = json.value("results", Json::object());
+  for (const auto& field : result_fields)
+    point.results.*field.member = number_or_unmeasured(results, field.name);
+  return point;
+}
+
+// As RFC 4180 has it.
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char letter : text) quoted += letter == '"' ? "\"\"" : std::string(1, letter);
+  return quoted + "\"";
+}
+
+std::string csv_number(double value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "";
+}
+
+bool is_measured(const StudyPoint& point) {
+  return point.state != StudyPointState::predicted &&
+         std::isfinite(point.results.samples_per_second);
+}
+
+// The point that others of its learning-rate scaling and warm-up are related to.
+const StudyPoint* first_of_line(const Study& study, const StudyPoint& line) {
+  const StudyPoint* first = nullptr;
+  for (const StudyPoint& point : study.points) {
+    if (!is_measured(point) || point.lr_scaling != line.lr_scaling ||
+        point.warmup_epochs != line.warmup_epochs)
+      continue;
+    if (first == nullptr || point.ranks < first->ranks) first = &point;
+  }
+  return first;
+}
+
+}  // namespace
+
+std::string_view state_name(StudyPointState state) {
+  return state_names.at(static_cast<std::size_t>(state));
+}
+
+Json Study::to_json() const {
+  Json document{{"name", name},           {"configuration", configuration},
+                {"scaling", scaling},     {"settings", settings},
+                {"cores", cores},         {"network", network},
+                {"points", Json::array()}};
+  for (const StudyPoint& point : points) document["points"].push_back(json_of(point));
+  return document;
+}
+
+Study Study::from_json(const Json& document) {
+  try {
+    Study study;
+    study.name = document.at("name").get<std::string>();
+    study.configuration = document.value("configuration", "");
+    study.scaling = document.at("scaling").get<std::string>();
+    study.settings = document.value("settings", std::vector<std::string>());
+    study.cores = document.value("cores", 1);
+    study.network = document.value("network", "");
+    for (const Json& point : document.at("points")) study.points.push_back(point_of(point));
+    return study;
+  } catch (const Json::exception& error) {
+    throw Error(fmt::format("study: malformed: {}", error.what()));
+  }
+}
+
+void Study::write(const std::filesystem::path& path) const {
+  write_file_atomically(path, to_json().dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+Study Study::read(const std::filesystem::path& path) {
+  const std::string text = read_text_file(path);
+  try {
+    return from_json(Json::parse(text));
+  } catch (const Json::exception& error) {
+    throw Error(fmt::format("study: {} is not valid JSON: {}", path.string(), error.what()));
+  } catch (const Error& error) {
+    throw Error(fmt::format("{} (in {})", error.what(), path.string()));
+  }
+}
+
+std::string Study::to_csv() const {
+  std::string text = "ranks,nodes,batch_size,lr_scaling,warmup_epochs,state,efficiency";
+  for (const auto& field : result_fields) text += fmt::format(",{}", field.name);
+  text += ",folder,problem\n";
+  for (const StudyPoint& point : points) {
+    text += fmt::format("{},{},{},{},{},{},{}", point.ranks, point.nodes, point.batch_size,
+                        csv_cell(point.lr_scaling), point.warmup_epochs, state_name(point.state),
+                        csv_number(point.efficiency));
+    for (const auto& field : result_fields) text += fmt::format(",{}", csv_number(point.results.*field.member));
+    text += fmt::format(",{},{}\n", csv_cell(point.folder), csv_cell(point.problem));
+  }
+  return text;
+}
+
+void fill_in_efficiency(Study& study) {
+  for (StudyPoint& point : study.points) {
+    const StudyPoint* const first = first_of_line(study, point);
+    point.efficiency = first == nullptr
+                           ? not_measured
+                           : point.results.samples_per_second / first->results.samples_per_second *
+                                 first->ranks / point.ranks;
+  }
+}
+
+}  // namespace kolo
