@@ -1,9 +1,7 @@
 #include "kolo/observe/tensorboard.h"
 
 #include <array>
-#include <bit>
 #include <cerrno>
-#include <cstring>
 #include <span>
 #include <system_error>
 #include <utility>
@@ -12,33 +10,16 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
-#include <boost/crc.hpp>
 
 #include "kolo/base/error.h"
+#include "observe/event_records.h"
 #include "tensorboard_event.pb.h"
 
 namespace kolo {
 
-static_assert(std::endian::native == std::endian::little, "TFRecord numbers are little-endian");
-
 namespace {
 
 constexpr std::size_t buffer_size = 64 * 1024;
-
-// CRC-32C (Castagnoli), rotated and shifted as TFRecord asks for, so that the checksum of data that
-// holds checksums stays useful.
-std::uint32_t masked_crc(std::string_view bytes) {
-  boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true> crc;
-  crc.process_bytes(bytes.data(), bytes.size());
-  return std::rotr(static_cast<std::uint32_t>(crc.checksum()), 15) + 0xa282ead8U;
-}
-
-template <typename T>
-std::string bytes_of(T number) {
-  std::string bytes(sizeof number, '\0');
-  std::memcpy(bytes.data(), &number, sizeof number);
-  return bytes;
-}
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -108,8 +89,7 @@ void TensorBoardWriter::flush() {
 }
 
 void TensorBoardWriter::append_record(const std::string& message) {
-  const std::string length = bytes_of(static_cast<std::uint64_t>(message.size()));
-  pending_ += length + bytes_of(masked_crc(length)) + message + bytes_of(masked_crc(message));
+  append_event_record(pending_, message);
   if (pending_.size() >= buffer_size) flush();
 }
 

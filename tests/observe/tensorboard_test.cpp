@@ -12,6 +12,7 @@
 
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/event_encoder.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
@@ -22,19 +23,10 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using testing::message_of;
 using testing::TemporaryFolder;
+using testing::events::masked_crc32c;
 
 // A reader of event files of the test's own: nothing here shares code with the writer or the
 // protobuf library.
-
-std::uint32_t masked_crc32c(std::string_view bytes) {
-  std::uint32_t crc = 0xFFFFFFFFU;
-  for (const char byte : bytes) {
-    crc ^= static_cast<unsigned char>(byte);
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1U) != 0 ? 0x82F63B78U : 0U);
-  }
-  crc = ~crc;
-  return ((crc >> 15) | (crc << 17)) + 0xa282ead8U;
-}
 
 template <typename T>
 T number_at(std::string_view bytes) {
