@@ -22,6 +22,7 @@ struct Figure {
   std::string x_label, y_label;
   Kind kind = Kind::lines;
   bool x_logarithmic = false, y_logarithmic = false;
+  bool x_is_time = false;               // x: seconds since 1970, shown as dates and times of day
   std::vector<std::string> categories;  // of stacked_bars: what stands below each bar, for each x
   std::vector<FigureSeries> series;
   std::string note;  // a sentence below it; empty: none

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "kolo/observe/study.h"
+#include "kolo/report/results_table.h"
+#include "kolo/report/run_figures.h"
+#include "kolo/report/run_record.h"
+
+namespace kolo {
+
+// What a page shows.
+struct Report {
+  std::string title;
+  std::optional<Study> study;
+  std::vector<RunRecord> runs;
+  std::vector<std::string> warnings;  // besides those of the runs
+  std::vector<double> targets;        // see RunFigureOptions
+};
+
+// Reads runs (see read_run) and at most one study: a folder with study.json, or the file itself. A
+// study brings the runs of its points that are there, named after their points.
+//
+// InputError: a path can't be read, or there are two studies. With `wait`, as for runs that have
+// yet to start, what can't be read is a warning instead.
+[[nodiscard]] Report read_report(std::span<const std::filesystem::path> paths, bool wait = false);
+
+// All figures, the study's first.
+[[nodiscard]] std::vector<FigureGroup> report_figures(const Report& report, CurveAxis axis);
+
+// The axis that curves stand against when nobody chose: the first that is known.
+[[nodiscard]] CurveAxis first_axis(const Report& report);
+
+// All tables that have rows, the study's first.
+[[nodiscard]] std::vector<ResultsTable> report_tables(const Report& report);
+
+// Everything that the page's script shows. Numbers have seven significant digits (times since 1970
+// hundredths of a second); what is not finite is null. `generated`: when, in words.
+[[nodiscard]] nlohmann::ordered_json report_data(const Report& report,
+                                                 const std::string& generated);
+
+// The page: one HTML file that needs nothing else and asks for nothing over the network. `live`: it
+// asks the server it came from for /data.json every few seconds.
+[[nodiscard]] std::string report_page(const nlohmann::ordered_json& data, bool live = false);
+
+}  // namespace kolo

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kolo/observe/study.h"
+#include "kolo/report/run_record.h"
+
+namespace kolo {
+
+// A table for people. Pure data; every row has as many cells as there are columns.
+struct ResultsTable {
+  struct Column {
+    std::string title;
+    bool is_number = false;  // stands to the right
+  };
+  struct Cell {
+    std::string text;      // empty: unknown
+    bool is_best = false;  // of its column
+  };
+  enum class Mark : std::uint8_t { none, predicted, failed, waiting };
+  struct Row {
+    std::vector<Cell> cells;
+    int colour = -1;  // of the run that it tells of, in the palette; -1: of none
+    Mark mark = Mark::none;
+  };
+  std::string title;
+  std::vector<Column> columns;
+  std::vector<Row> rows;
+  std::string note;  // a sentence below it; empty: none
+};
+
+// A row a run: best validation accuracy, top-5 accuracy and loss, mean epoch time and throughput,
+// parameters, ranks, epochs. Columns of which no run knows anything are left out.
+[[nodiscard]] ResultsTable run_results(std::span<const RunRecord> runs);
+
+// A row a setting that is not the same in all runs that have a configuration, a column a run.
+// Without rows when there are none, or fewer than two such runs. Where a run is written to is no
+// difference.
+[[nodiscard]] ResultsTable differing_settings(std::span<const RunRecord> runs);
+
+// A row a point of the study.
+[[nodiscard]] ResultsTable study_results(const Study& study);
+
+}  // namespace kolo

@@ -1,0 +1,250 @@
+#include "kolo/report/run_figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "kolo/report/palette.h"
+#include "report/run_time.h"
+#include "report/step_time.h"
+#include "report/time_to_target.h"
+
+namespace kolo {
+
+namespace {
+
+// How a quantity is shown.
+struct Presentation {
+  std::string id, title, y_label;
+  double factor = 1;
+};
+
+// Points of a curve in a figure: more can't be seen apart, and make pages slow.
+constexpr std::size_t most_points = 1500;
+constexpr std::size_t most_marks = 60;
+
+// Every curve of one quantity of a run.
+using CurveFilter = std::function<bool(const Curve&)>;
+
+// Makes figures of the same runs against one axis.
+class CurveFigures {
+ public:
+  CurveFigures(std::span<const RunRecord> runs, CurveAxis axis)
+      : runs_(runs), axis_(axis), unit_(unit_for(runs)) {}
+
+  // Adds the figure to the group unless no run has a curve that `is_wanted`.
+  void add(FigureGroup& group, const Presentation& presentation,
+           const CurveFilter& is_wanted) const {
+    Figure figure{.id = presentation.id,
+                  .title = presentation.title,
+                  .x_label = axis_label(),
+                  .y_label = presentation.y_label,
+                  .x_is_time = axis_ == CurveAxis::wall};
+    bool is_thinned = false;
+    for (std::size_t number = 0; number < runs_.size(); ++number) {
+      for (const auto& curve : runs_[number].curves) {
+        if (!is_wanted(curve)) continue;
+        is_thinned = is_thinned || curve.points.size() > most_points;
+        if (auto series = series_of(curve, number, presentation.factor); !series.x.empty())
+          figure.series.push_back(std::move(series));
+      }
+    }
+    if (figure.series.empty()) return;
+    if (is_thinned) figure.note = "Of long curves the smallest and largest values are drawn.";
+    group.figures.push_back(std::move(figure));
+  }
+
+  // A quantity that kolo knows, with a value an epoch and, as a figure of its own, every few steps.
+  void add_known(FigureGroup& group, std::string_view quantity,
+                 const Presentation& presentation) const {
+    add(group, presentation,
+        [&](const Curve& curve) { return curve.quantity == quantity && !curve.by_step; });
+    auto by_step = presentation;
+    by_step.id += "-by-step";
+    by_step.title += ", step by step";
+    add(group, by_step,
+        [&](const Curve& curve) { return curve.quantity == quantity && curve.by_step; });
+  }
+
+ private:
+  [[nodiscard]] std::string axis_label() const {
+    switch (axis_) {
+      case CurveAxis::epoch:
+        return "epoch";
+      case CurveAxis::step:
+        return "step";
+      case CurveAxis::relative:
+        return unit_.name + " since the start";
+      case CurveAxis::wall:
+        return "time (UTC)";
+    }
+    return {};
+  }
+
+  [[nodiscard]] double place_of(const CurvePoint& point, double start) const {
+    switch (axis_) {
+      case CurveAxis::epoch:
+        return point.epoch;
+      case CurveAxis::step:
+        return point.step;
+      case CurveAxis::relative:
+        return (point.time - start) / unit_.seconds;
+      case CurveAxis::wall:
+        return point.time;
+    }
+    return not_measured;
+  }
+
+  // "training", or among several runs "first, training".
+  [[nodiscard]] std::string name_of(const Curve& curve, std::size_t number) const {
+    if (curve.part.empty()) return runs_[number].name;
+    return runs_.size() == 1 ? curve.part : fmt::format("{}, {}", runs_[number].name, curve.part);
+  }
+
+  [[nodiscard]] FigureSeries series_of(const Curve& curve, std::size_t number,
+                                       double factor) const {
+    FigureSeries series{.name = name_of(curve, number), .x = {}, .y = {}, .spread = {}};
+    series.colour = run_colour(number);
+    series.dashed = curve.part == "training";
+    const double start = start_of(runs_[number]);
+    // kolo validates before it trains too. That value would leave little room for the others.
+    const bool from_start = runs_[number].writer != "kolo" || curve.by_step;
+    for (const auto& point : thinned(curve.points, most_points)) {
+      if (!from_start && point.epoch == 0) continue;
+      series.x.push_back(place_of(point, start));
+      series.y.push_back(factor * point.value);
+    }
+    series.marks = !curve.by_step && series.x.size() <= most_marks;
+    return series;
+  }
+
+  std::span<const RunRecord> runs_;
+  CurveAxis axis_;
+  TimeUnit unit_;
+};
+
+FigureGroup learning(const CurveFigures& figures, std::span<const RunRecord> runs) {
+  FigureGroup group{"Learning", {}};
+  figures.add_known(group, "loss", {"loss", "Loss", "loss"});
+  figures.add_known(group, "accuracy", {"accuracy", "Accuracy", "accuracy, %", 100});
+  figures.add_known(group, "top_accuracy",
+                    {"top-accuracy", "Top-5 accuracy", "top-5 accuracy, %", 100});
+  // The rate of every few steps says more than that of epochs, where there is one.
+  std::set<const Curve*> finest;
+  for (const auto& run : runs) {
+    const auto* const by_step = run.find("learning_rate", "", true);
+    finest.insert(by_step != nullptr ? by_step : run.find("learning_rate", ""));
+  }
+  figures.add(group, {"learning-rate", "Learning rate", "learning rate"},
+              [&](const Curve& curve) { return finest.contains(&curve); });
+  return group;
+}
+
+FigureGroup speed(const CurveFigures& figures, std::span<const RunRecord> runs,
+                  const RunFigureOptions& options) {
+  FigureGroup group{"Speed", {}};
+  if (auto figure = time_to_target_figure(runs, options.targets))
+    group.figures.push_back(std::move(*figure));
+  figures.add_known(group, "samples_per_second", {"throughput", "Throughput", "samples/s"});
+  figures.add_known(group, "epoch_seconds", {"epoch-time", "Time per epoch", "seconds"});
+  std::vector<StepTime> times;
+  for (const auto& run : runs) {
+    if (const auto time = step_time_of(run); std::isfinite(time.whole)) times.push_back(time);
+  }
+  if (!times.empty()) group.figures.push_back(step_time_figure(times));
+  return group;
+}
+
+bool is_known(const std::string& quantity) {
+  static const std::set<std::string, std::less<>> known = {"loss",
+                                                           "accuracy",
+                                                           "top_accuracy",
+                                                           "learning_rate",
+                                                           "samples_per_second",
+                                                           "epoch_seconds",
+                                                           "data_wait_seconds",
+                                                           "exposed_communication_seconds"};
+  return known.contains(quantity);
+}
+
+// "weights/conv1.norm" as part of a file's name, unlike all names in `taken`.
+std::string id_of(const std::string& quantity, std::set<std::string>& taken) {
+  std::string id = "other-";
+  for (const char c : quantity) {
+    const bool is_plain =
+        (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+    if (is_plain) id += c;
+    if (!is_plain && id.back() != '-') id += '-';
+    if (id.size() >= 80) break;
+  }
+  if (id.ends_with('-')) id.pop_back();
+  std::string unique = id;
+  for (int number = 2; !taken.insert(unique).second; ++number)
+    unique = fmt::format("{}-{}", id, number);
+  return unique;
+}
+
+FigureGroup others(const CurveFigures& figures, std::span<const RunRecord> runs) {
+  FigureGroup group{"Other", {}};
+  std::set<std::pair<std::string, bool>> done;
+  std::set<std::string> taken;
+  for (const auto& run : runs) {
+    for (const auto& curve : run.curves) {
+      const auto& quantity = curve.quantity;
+      if (is_known(quantity) || !done.emplace(quantity, curve.by_step).second) continue;
+      const auto title = quantity == "loss_scale" ? "Loss scale" : quantity;
+      figures.add(group, {id_of(quantity, taken), title, ""}, [&](const Curve& other) {
+        return other.quantity == quantity && other.by_step == curve.by_step;
+      });
+    }
+  }
+  return group;
+}
+
+}  // namespace
+
+std::string_view axis_name(CurveAxis axis) {
+  switch (axis) {
+    case CurveAxis::epoch:
+      return "epoch";
+    case CurveAxis::step:
+      return "step";
+    case CurveAxis::relative:
+      return "relative";
+    case CurveAxis::wall:
+      return "wall";
+  }
+  return {};
+}
+
+std::vector<CurveAxis> known_axes(std::span<const RunRecord> runs) {
+  bool epoch = false, step = false, time = false;
+  for (const auto& run : runs) {
+    for (const auto& curve : run.curves) {
+      for (const auto& point : curve.points) {
+        epoch = epoch || std::isfinite(point.epoch);
+        step = step || std::isfinite(point.step);
+        time = time || std::isfinite(point.time);
+      }
+    }
+  }
+  std::vector<CurveAxis> axes;
+  if (epoch) axes.push_back(CurveAxis::epoch);
+  if (step) axes.push_back(CurveAxis::step);
+  if (time) axes.insert(axes.end(), {CurveAxis::relative, CurveAxis::wall});
+  return axes;
+}
+
+std::vector<FigureGroup> run_figures(std::span<const RunRecord> runs,
+                                     const RunFigureOptions& options) {
+  const CurveFigures figures(runs, options.axis);
+  std::vector<FigureGroup> groups = {learning(figures, runs), speed(figures, runs, options),
+                                     others(figures, runs)};
+  std::erase_if(groups, [](const FigureGroup& group) { return group.figures.empty(); });
+  return groups;
+}
+
+}  // namespace kolo

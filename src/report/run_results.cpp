@@ -1,0 +1,174 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "kolo/observe/format.h"
+#include "kolo/report/palette.h"
+#include "kolo/report/results_table.h"
+
+namespace kolo {
+
+namespace {
+
+using Column = ResultsTable::Column;
+
+enum class Better { neither, larger, smaller };
+
+// What a column says of a run: a number, and the number in words.
+struct Measure {
+  std::string title;
+  std::function<double(const RunRecord&)> value;  // not a number: unknown
+  std::function<std::string(double)> text;
+  Better better = Better::neither;
+};
+
+const Curve* training_or_only(const RunRecord& run, std::string_view quantity) {
+  const auto* const only = run.find(quantity, "");
+  return only != nullptr ? only : run.find(quantity, "training");
+}
+
+double best_of(const RunRecord& run, std::string_view quantity, bool larger) {
+  const auto* const curve = run.find(quantity, "validation");
+  double best = not_measured;
+  if (curve == nullptr) return best;
+  for (const auto& point : curve->points) {
+    if (!std::isfinite(point.value)) continue;
+    best = larger ? std::fmax(best, point.value) : std::fmin(best, point.value);
+  }
+  return best;
+}
+
+double mean_of(const RunRecord& run, std::string_view quantity) {
+  const auto* curve = training_or_only(run, quantity);
+  if (curve == nullptr) curve = run.find(quantity, "", true);
+  if (curve == nullptr) return not_measured;
+  double sum = 0;
+  int count = 0;
+  for (const auto& point : curve->points) {
+    if (!std::isfinite(point.value)) continue;
+    sum += point.value;
+    ++count;
+  }
+  return count == 0 ? not_measured : sum / count;
+}
+
+double last_epoch(const RunRecord& run) {
+  double last = not_measured;
+  for (const auto& curve : run.curves) {
+    for (const auto& point : curve.points) last = std::fmax(last, point.epoch);
+  }
+  return last;
+}
+
+std::string percent(double value) {
+  return fmt::format("{:.2f} %", 100 * value);
+}
+std::string count(double value) {
+  return format_count(static_cast<std::int64_t>(value));
+}
+std::string seconds(double value) {
+  return fmt::format("{:.4g} s", value);
+}
+
+// The value of a column for a run, unless it is unknown.
+template <typename T>
+double number_or_unmeasured(const std::optional<T>& value) {
+  return value ? static_cast<double>(*value) : not_measured;
+}
+
+std::vector<Measure> measures() {
+  const auto best = [](const char* quantity, bool larger) {
+    return [=](const RunRecord& run) { return best_of(run, quantity, larger); };
+  };
+  const auto mean = [](const char* quantity) {
+    return [=](const RunRecord& run) { return mean_of(run, quantity); };
+  };
+  return {{"best validation accuracy", best("accuracy", true), percent, Better::larger},
+          {"best top-5 accuracy", best("top_accuracy", true), percent, Better::larger},
+          {"best validation loss", best("loss", false), format_loss, Better::smaller},
+          {"time per epoch", mean("epoch_seconds"), seconds, Better::smaller},
+          {"samples/s", mean("samples_per_second"), format_rate, Better::larger},
+          {"ranks", [](const RunRecord& run) { return number_or_unmeasured(run.ranks); }, count},
+          {"parameters", [](const RunRecord& run) { return number_or_unmeasured(run.parameters); },
+           count},
+          {"epochs", last_epoch, [](double value) { return fmt::format("{:.3g}", value); }}};
+}
+
+// Among several values the best one; not a number when none is better than another.
+double best_value(const std::vector<double>& values, Better better) {
+  std::vector<double> known;
+  std::ranges::copy_if(values, std::back_inserter(known),
+                       [](double value) { return std::isfinite(value); });
+  if (better == Better::neither || known.size() < 2) return not_measured;
+  const auto [smallest, largest] = std::ranges::minmax(known);
+  if (smallest == largest) return not_measured;
+  return better == Better::larger ? largest : smallest;
+}
+
+// What a run is configured with under this name; empty where it says nothing.
+std::string setting_of(const RunRecord& run, const std::string& name) {
+  const auto found =
+      std::ranges::find(run.settings, name, &decltype(run.settings)::value_type::first);
+  return found == run.settings.end() ? "" : found->second;
+}
+
+// The names of all settings of some runs, in the order of the first that has them.
+std::vector<std::string> setting_names(std::span<const RunRecord* const> runs) {
+  std::vector<std::string> names;
+  std::set<std::string> known;
+  for (const auto* const run : runs) {
+    for (const auto& [name, value] : run->settings) {
+      if (known.insert(name).second) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+ResultsTable run_results(std::span<const RunRecord> runs) {
+  ResultsTable table{.title = "Results", .columns = {{"run"}}, .rows = {}, .note = {}};
+  for (std::size_t number = 0; number < runs.size(); ++number) {
+    const auto& run = runs[number];
+    const auto name = run.is_finished ? run.name : run.name + " (not finished)";
+    table.rows.push_back({{{name}}, run_colour(number)});
+  }
+  for (const auto& measure : measures()) {
+    std::vector<double> values;
+    for (const auto& run : runs) values.push_back(measure.value(run));
+    const auto is_known = [](double value) { return std::isfinite(value); };
+    if (std::ranges::none_of(values, is_known)) continue;
+    const double best = best_value(values, measure.better);
+    table.columns.push_back({measure.title, true});
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const bool known = std::isfinite(values[i]);
+      table.rows[i].cells.push_back({known ? measure.text(values[i]) : "", values[i] == best});
+    }
+  }
+  return table;
+}
+
+ResultsTable differing_settings(std::span<const RunRecord> runs) {
+  ResultsTable table{
+      .title = "What the runs differ in", .columns = {{"setting"}}, .rows = {}, .note = {}};
+  std::vector<const RunRecord*> configured;
+  for (const auto& run : runs) {
+    if (!run.settings.empty()) configured.push_back(&run);
+  }
+  for (const auto* const run : configured) table.columns.push_back({run->name});
+  for (const auto& name : setting_names(configured)) {
+    if (name == "output_dir") continue;
+    ResultsTable::Row row{{{name}}};
+    for (const auto* const run : configured) row.cells.push_back({setting_of(*run, name)});
+    const bool differs = std::ranges::any_of(
+        row.cells.begin() + 1, row.cells.end(),
+        [&](const ResultsTable::Cell& cell) { return cell.text != row.cells[1].text; });
+    if (differs) table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace kolo

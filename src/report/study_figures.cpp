@@ -1,0 +1,238 @@
+#include "kolo/report/study_figures.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "kolo/report/palette.h"
+#include "report/step_time.h"
+
+namespace kolo {
+
+namespace {
+
+using Measurement = double StudyResults::*;
+
+bool is_predicted(const StudyPoint& point) {
+  return point.state == StudyPointState::predicted;
+}
+
+// Mean and deviation of points of the same number of ranks.
+class Mean {
+ public:
+  void add(double value, double deviation) {
+    if (!std::isfinite(value)) return;
+    count_ += 1;
+    sum_ += value;
+    sum_of_squares_ += value * value;
+    if (std::isfinite(deviation)) variance_within_ += deviation * deviation;
+  }
+  [[nodiscard]] bool is_empty() const { return count_ == 0; }
+  [[nodiscard]] double value() const { return sum_ / count_; }
+  // Of single measurements: within the points and between them.
+  [[nodiscard]] double deviation() const {
+    const double between = std::max(0.0, sum_of_squares_ / count_ - value() * value());
+    return std::sqrt(between + variance_within_ / count_);
+  }
+
+ private:
+  double count_ = 0, sum_ = 0, sum_of_squares_ = 0, variance_within_ = 0;
+};
+
+// What measured, or predicted, points gave, by ranks.
+template <typename Value, typename Deviation>
+FigureSeries series_by_ranks(const Study& study, bool predicted, Value value, Deviation deviation) {
+  std::map<int, Mean> means;
+  for (const auto& point : study.points) {
+    if (is_predicted(point) == predicted) means[point.ranks].add(value(point), deviation(point));
+  }
+  FigureSeries series{.name = predicted ? "predicted" : "measured", .x = {}, .y = {}, .spread = {}};
+  series.colour = run_colour(predicted ? 1 : 0);
+  series.dashed = predicted;
+  series.marks = true;
+  for (const auto& [ranks, mean] : means) {
+    if (mean.is_empty()) continue;
+    series.x.push_back(ranks);
+    series.y.push_back(mean.value());
+    series.spread.push_back(mean.deviation());
+  }
+  if (std::ranges::all_of(series.spread, [](double spread) { return spread == 0; }))
+    series.spread.clear();
+  return series;
+}
+
+template <typename Value, typename Deviation>
+void add_series(Figure& figure, const Study& study, Value value, Deviation deviation) {
+  for (const bool predicted : {false, true}) {
+    auto series = series_by_ranks(study, predicted, value, deviation);
+    if (!series.x.empty()) figure.series.push_back(std::move(series));
+  }
+}
+
+void add_series(Figure& figure, const Study& study, Measurement value, Measurement deviation) {
+  add_series(
+      figure, study, [=](const StudyPoint& point) { return point.results.*value; },
+      [=](const StudyPoint& point) { return point.results.*deviation; });
+}
+
+// What would be if more ranks cost nothing: from the first measured point, to the power of ranks.
+void add_ideal(Figure& figure, double power) {
+  if (figure.series.empty() || figure.series.front().dashed) return;
+  const double first = figure.series.front().x.front(), value = figure.series.front().y.front();
+  double last = first;
+  for (const auto& series : figure.series) last = std::max(last, series.x.back());
+  FigureSeries ideal{.name = "ideal", .x = {first, last}, .y = {}, .spread = {}};
+  for (const double ranks : ideal.x) ideal.y.push_back(value * std::pow(ranks / first, power));
+  ideal.colour = ideal_colour;
+  ideal.dashed = true;
+  if (last > first) figure.series.push_back(std::move(ideal));
+}
+
+Figure figure_by_ranks(std::string id, std::string title, std::string y_label) {
+  return {.id = std::move(id),
+          .title = std::move(title),
+          .x_label = "ranks",
+          .y_label = std::move(y_label),
+          .x_logarithmic = true};
+}
+
+// "Of ranks that share this machine's 2 cores, beyond 2." where some do.
+std::string note_on_cores(const Study& study) {
+  const bool shares = std::ranges::any_of(study.points, [&](const StudyPoint& point) {
+    return !is_predicted(point) && point.nodes == 1 && point.ranks > study.cores;
+  });
+  if (!shares) return {};
+  return fmt::format("More than {} rank{} share the cores of the machine.", study.cores,
+                     study.cores == 1 ? "" : "s");
+}
+
+Figure throughput(const Study& study) {
+  auto figure = figure_by_ranks("scaling-throughput", "Throughput against ranks", "samples/s");
+  figure.y_logarithmic = true;
+  add_series(figure, study, &StudyResults::samples_per_second,
+             &StudyResults::samples_per_second_deviation);
+  add_ideal(figure, 1);
+  figure.note = note_on_cores(study);
+  return figure;
+}
+
+Figure efficiency(const Study& study) {
+  auto figure = figure_by_ranks("scaling-efficiency", "Efficiency against ranks", "efficiency, %");
+  add_series(
+      figure, study, [](const StudyPoint& point) { return 100 * point.efficiency; },
+      [](const StudyPoint& point) {
+        return 100 * point.efficiency * point.results.samples_per_second_deviation /
+               point.results.samples_per_second;
+      });
+  add_ideal(figure, 0);
+  return figure;
+}
+
+Figure epoch_time(const Study& study) {
+  auto figure = figure_by_ranks("scaling-epoch-time", "Time per epoch against ranks", "seconds");
+  figure.y_logarithmic = true;
+  add_series(figure, study, &StudyResults::epoch_seconds, &StudyResults::epoch_seconds_deviation);
+  // An epoch is the whole data set, however large the batches are.
+  add_ideal(figure, -1);
+  return figure;
+}
+
+std::optional<Figure> step_time(const Study& study) {
+  std::map<std::pair<int, bool>, std::array<Mean, 3>> means;
+  for (const auto& point : study.points) {
+    const auto& results = point.results;
+    if (!std::isfinite(results.step_seconds)) continue;
+    auto& [whole, data, ranks] = means[{point.ranks, is_predicted(point)}];
+    whole.add(results.step_seconds, 0);
+    data.add(results.data_wait_seconds, 0);
+    ranks.add(results.exposed_communication_seconds, 0);
+  }
+  if (means.empty()) return std::nullopt;
+  std::vector<StepTime> times;
+  for (const auto& [key, mean] : means) {
+    const auto value = [](const Mean& of) { return of.is_empty() ? not_measured : of.value(); };
+    times.push_back({fmt::format("{}{}", key.first, key.second ? " (predicted)" : ""),
+                     value(mean[0]), value(mean[1]), value(mean[2])});
+  }
+  auto figure = step_time_figure(times);
+  figure.id = "scaling-step-time";
+  figure.x_label = "ranks";
+  return figure;
+}
+
+// One line for each combination of learning-rate scaling and warm-up.
+Figure by_combination(const Study& study, Figure figure, Measurement value, double factor) {
+  std::vector<std::string> names;
+  std::vector<std::map<int, double>> lines;
+  for (const auto& point : study.points) {
+    if (is_predicted(point) || !std::isfinite(point.results.*value)) continue;
+    const auto name = combination_name(point);
+    const auto place = std::ranges::find(names, name) - names.begin();
+    if (place == std::ssize(names)) {
+      names.push_back(name);
+      lines.emplace_back();
+    }
+    lines[static_cast<std::size_t>(place)][point.ranks] = factor * (point.results.*value);
+  }
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    FigureSeries series{.name = names[i], .x = {}, .y = {}, .spread = {}};
+    series.colour = run_colour(i);
+    series.marks = true;
+    for (const auto& [ranks, result] : lines[i]) {
+      series.x.push_back(ranks);
+      series.y.push_back(result);
+    }
+    figure.series.push_back(std::move(series));
+  }
+  return figure;
+}
+
+void add_if_drawn(FigureGroup& group, Figure figure) {
+  if (!figure.series.empty()) group.figures.push_back(std::move(figure));
+}
+
+FigureGroup scaling(const Study& study) {
+  FigureGroup group{"Scaling", {}};
+  add_if_drawn(group, throughput(study));
+  add_if_drawn(group, efficiency(study));
+  add_if_drawn(group, epoch_time(study));
+  if (auto figure = step_time(study)) group.figures.push_back(std::move(*figure));
+  return group;
+}
+
+FigureGroup large_batches(const Study& study) {
+  FigureGroup group{"Large batches", {}};
+  const auto accuracy =
+      figure_by_ranks("scaling-accuracy", "Validation accuracy against ranks", "accuracy, %");
+  add_if_drawn(group, by_combination(study, accuracy, &StudyResults::val_accuracy, 100));
+  const auto loss = figure_by_ranks("scaling-loss", "Validation loss against ranks", "loss");
+  add_if_drawn(group, by_combination(study, loss, &StudyResults::val_loss, 1));
+  for (auto& figure : group.figures) {
+    figure.note = study.scaling == "weak"
+                      ? "After the last epoch. The batch of all ranks grows with them."
+                      : "After the last epoch. The batch of all ranks is the same.";
+  }
+  return group;
+}
+
+}  // namespace
+
+std::string combination_name(const StudyPoint& point) {
+  std::string name = "no scaling";
+  if (!point.lr_scaling.empty() && point.lr_scaling != "none") name = point.lr_scaling + " scaling";
+  if (point.warmup_epochs == 0) return name + ", no warm-up";
+  return name + fmt::format(", warm-up of {:g} epoch{}", point.warmup_epochs,
+                            point.warmup_epochs == 1 ? "" : "s");
+}
+
+std::vector<FigureGroup> study_figures(const Study& study) {
+  std::vector<FigureGroup> groups = {scaling(study), large_batches(study)};
+  std::erase_if(groups, [](const FigureGroup& group) { return group.figures.empty(); });
+  return groups;
+}
+
+}  // namespace kolo

@@ -1,0 +1,116 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "kolo/observe/format.h"
+#include "kolo/report/results_table.h"
+#include "kolo/report/study_figures.h"
+
+namespace kolo {
+
+namespace {
+
+// What a column says of a point; empty: nothing.
+struct Measure {
+  std::string title;
+  bool is_number;
+  std::function<std::string(const StudyPoint&)> text;
+};
+
+std::string text_or_nothing(const std::string& format, double value) {
+  return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "";
+}
+
+// "12.3 ± 0.4"
+std::string with_deviation(const std::string& value, const std::string& deviation) {
+  return deviation.empty() ? value : fmt::format("{} ± {}", value, deviation);
+}
+
+std::string epoch_time(const StudyPoint& point) {
+  const auto& results = point.results;
+  return with_deviation(text_or_nothing("{:.4g} s", results.epoch_seconds),
+                        text_or_nothing("{:.2g}", results.epoch_seconds_deviation));
+}
+
+std::string throughput(const StudyPoint& point) {
+  const auto& results = point.results;
+  if (!std::isfinite(results.samples_per_second)) return {};
+  const double deviation = results.samples_per_second_deviation;
+  return with_deviation(format_rate(results.samples_per_second),
+                        std::isfinite(deviation) ? format_rate(deviation) : "");
+}
+
+std::string state_of(const StudyPoint& point) {
+  if (!point.problem.empty()) return fmt::format("{}: {}", state_name(point.state), point.problem);
+  if (point.state == StudyPointState::submitted && !point.job.empty())
+    return fmt::format("submitted as {}", point.job);
+  return std::string(state_name(point.state));
+}
+
+std::vector<Measure> measures() {
+  const auto result = [](const char* format, double StudyResults::*member, double factor) {
+    return [=](const StudyPoint& point) {
+      return text_or_nothing(format, factor * (point.results.*member));
+    };
+  };
+  using Point = const StudyPoint&;
+  return {{"ranks", true, [](Point point) { return fmt::format("{}", point.ranks); }},
+          {"nodes", true,
+           [](Point point) { return point.nodes == 1 ? "" : fmt::format("{}", point.nodes); }},
+          {"batch of a rank", true, [](Point point) { return format_count(point.batch_size); }},
+          {"learning rate", false, [](Point point) { return combination_name(point); }},
+          {"time per epoch", true, epoch_time},
+          {"samples/s", true, throughput},
+          {"efficiency", true,
+           [](Point point) { return text_or_nothing("{:.1f} %", 100 * point.efficiency); }},
+          {"validation accuracy", true, result("{:.2f} %", &StudyResults::val_accuracy, 100)},
+          {"best", true, result("{:.2f} %", &StudyResults::best_val_accuracy, 100)},
+          {"validation loss", true, result("{:.4f}", &StudyResults::val_loss, 1)},
+          {"waiting for ranks, ms a step", true,
+           result("{:.3g}", &StudyResults::exposed_communication_seconds, 1000)},
+          {"waiting for data, ms a step", true,
+           result("{:.3g}", &StudyResults::data_wait_seconds, 1000)},
+          {"state", false, state_of}};
+}
+
+ResultsTable::Mark mark_of(StudyPointState state) {
+  switch (state) {
+    case StudyPointState::predicted:
+      return ResultsTable::Mark::predicted;
+    case StudyPointState::failed:
+      return ResultsTable::Mark::failed;
+    case StudyPointState::pending:
+    case StudyPointState::submitted:
+      return ResultsTable::Mark::waiting;
+    case StudyPointState::done:
+      return ResultsTable::Mark::none;
+  }
+  return ResultsTable::Mark::none;
+}
+
+std::string note_of(const Study& study) {
+  std::string note = fmt::format("{} scaling: the batch of {} is fixed.",
+                                 study.scaling == "weak" ? "Weak" : "Strong",
+                                 study.scaling == "weak" ? "a rank" : "all ranks together");
+  if (!study.network.empty()) note += fmt::format(" Predicted with {}.", study.network);
+  return note;
+}
+
+}  // namespace
+
+ResultsTable study_results(const Study& study) {
+  ResultsTable table{.title = "The study", .columns = {}, .rows = {}, .note = note_of(study)};
+  for (const auto& point : study.points) table.rows.push_back({{}, -1, mark_of(point.state)});
+  for (const auto& measure : measures()) {
+    std::vector<std::string> texts;
+    for (const auto& point : study.points) texts.push_back(measure.text(point));
+    if (std::ranges::all_of(texts, &std::string::empty)) continue;
+    table.columns.push_back({measure.title, measure.is_number});
+    for (std::size_t i = 0; i < texts.size(); ++i) table.rows[i].cells.push_back({texts[i]});
+  }
+  return table;
+}
+
+}  // namespace kolo
