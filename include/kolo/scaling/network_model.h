@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+// How long an all-reduce takes, from a few numbers of the network: the postal model of Hockney
+// ("The communication challenge for MPP", Parallel Computing 20, 1994), in which a message of n
+// bytes takes alpha + n beta seconds, and adding n received bytes to one's own takes n gamma.
+namespace kolo {
+
+// alpha and 1 / beta.
+struct Link {
+  double latency_seconds = 0;
+  double bytes_per_second = 0;
+};
+
+struct NetworkModel {
+  std::string name;
+  // Inside a node, where ranks read each other's memory: the time of one meeting of its ranks, and
+  // how fast a rank goes through memory while all others of the node do too.
+  Link within_node;
+  // Of the node's connection, which its ranks share. Other nodes' traffic is not in the way: every
+  // pair of nodes has the full bandwidth (no contention in the switches).
+  Link between_nodes;
+  double reduction_bytes_per_second = 8e9;  // 1 / gamma, of one processor
+};
+
+// Where ranks are: full nodes, but perhaps the last one.
+struct RankLayout {
+  int ranks = 1;
+  int ranks_per_node = 1;
+  int cores_per_node = 1;  // for all ranks of the node together
+
+  [[nodiscard]] int nodes() const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
+  [[nodiscard]] int ranks_on_node() const {
+    return ranks < ranks_per_node ? ranks : ranks_per_node;
+  }
+};
+
+// Error: a number is below 1.
+void check(const RankLayout& layout);
+
+// ring: all ranks pass n / p bytes on to their neighbour, 2 (p - 1) times: the least traffic
+//   (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
+//   JPDC 69, 2009).
+// tree: log2 p rounds with partners at distances 1, 2, 4, ...: recursive doubling (everything in
+//   every round) or recursive halving and doubling (half as much in each: Rabenseifner's),
+//   whichever is quicker (Thakur, Rabenseifner and Gropp, "Optimization of collective communication
+//   operations in MPICH", IJHPCA 19, 2005).
+// hierarchical: what kolo does. The ranks of a node add up their buffers in shared memory, a slice
+// a
+//   rank; each slice's owner then does an all-reduce over the nodes, for which the MPI library
+//   picks among the algorithms above by size (here: the quickest), and all ranks of the node get
+//   it.
+enum class AllReduceAlgorithm : std::uint8_t { ring, tree, hierarchical };
+
+// "ring", "tree", "hierarchical". Unknown: InputError.
+[[nodiscard]] std::string_view algorithm_name(AllReduceAlgorithm algorithm);
+[[nodiscard]] AllReduceAlgorithm algorithm_named(std::string_view name);
+
+// The seconds of an all-reduce of so many bytes a rank, which all ranks begin at once; 0 for one
+// rank. More ranks on a node than cores take turns at the node's part of the work.
+[[nodiscard]] double all_reduce_seconds(const NetworkModel& network, AllReduceAlgorithm algorithm,
+                                        const RankLayout& layout, double bytes);
+
+// The two stages of hierarchical; all_reduce_seconds() is their sum.
+[[nodiscard]] double node_stage_seconds(const NetworkModel& network, const RankLayout& layout,
+                                        double bytes);
+[[nodiscard]] double between_nodes_seconds(const NetworkModel& network, const RankLayout& layout,
+                                           double bytes);
+
+// Networks by name, with published numbers (the source beside each in network_model.cpp), for
+// predictions where nothing can be measured.
+[[nodiscard]] std::vector<std::string> network_names();
+// InputError for an unknown name, with what it may have meant.
+[[nodiscard]] NetworkModel network_named(std::string_view name);
+
+}  // namespace kolo

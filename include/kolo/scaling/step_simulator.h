@@ -1,0 +1,44 @@
+#pragma once
+
+#include "kolo/scaling/network_model.h"
+#include "kolo/scaling/step_profile.h"
+
+namespace kolo {
+
+struct SimulatorOptions {
+  AllReduceAlgorithm algorithm = AllReduceAlgorithm::hierarchical;
+  // How much of the processor the communication thread takes from computing where a node has no
+  // core to spare for it: while it adds up buffers in memory, and while it waits for the network
+  // (MPI libraries poll). 1: computing stands still.
+  double processor_share_in_memory = 1;
+  double processor_share_on_network = 0.5;
+  bool stragglers = true;  // the slowest of many ranks decides when a step ends
+};
+
+struct StepPrediction {
+  double step_seconds = 0;     // all of it: data wait, computing, exposed communication, stragglers
+  double compute_seconds = 0;  // of a rank without communication; longer where cores are shared
+  double communication_seconds = 0;          // that the all-reduces take, hidden or not
+  double exposed_communication_seconds = 0;  // that they make the step longer
+  double straggler_seconds = 0;              // that a rank waits for the slowest one, on average
+  double data_wait_seconds = 0;
+};
+
+// Plays a step of one rank: forward, backward, in which the buckets become ready one after another;
+// a communication thread that averages them in this order; and the update of each. All ranks do the
+// same at once. Like kolo's trainer, each step also adds up the metrics (behind forward) and agrees
+// on the step (behind the last bucket): two messages of some bytes.
+//
+// Where the layout has more ranks (times threads) on a node than cores, computing takes as much
+// longer, relative to what the profile's ranks had. Costs a few operations a bucket, whatever the
+// number of ranks.
+[[nodiscard]] StepPrediction predict_step(const StepProfile& profile, const NetworkModel& network,
+                                          const RankLayout& layout,
+                                          const SimulatorOptions& options = {});
+
+// How many standard deviations above the mean the largest of so many normally distributed values
+// lies on average: 0 for one, 0.56 for two, 3.85 for ten thousand (Blom, "Statistical estimates and
+// transformed beta-variables", 1958).
+[[nodiscard]] double expected_maximum(int values);
+
+}  // namespace kolo

@@ -1,0 +1,92 @@
+#include "kolo/scaling/predict_study.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+RankLayout layout_of(const StudyPrediction& prediction, int ranks) {
+  return {ranks, prediction.ranks_per_node, prediction.cores_per_node};
+}
+
+std::int64_t batch_of_rank(const StudyPrediction& prediction, int ranks) {
+  if (!prediction.is_strong) return prediction.batch_size;
+  if (prediction.batch_size % ranks == 0) return prediction.batch_size / ranks;
+  throw InputError(
+      fmt::format("scaling: a global batch of {} samples can't be shared evenly by {} ranks; leave "
+                  "that number of ranks out, or take another batch",
+                  prediction.batch_size, ranks));
+}
+
+// Those measured with about as many ranks side by side; of two numbers equally far, the larger.
+std::vector<StepProfile> nearest_profiles(const StudyPrediction& prediction, int ranks_on_node) {
+  int nearest = 0;
+  for (const auto& profile : prediction.profiles) {
+    const int distance = std::abs(profile.ranks_per_node - ranks_on_node);
+    const int best = std::abs(nearest - ranks_on_node);
+    if (nearest == 0 || distance < best || (distance == best && profile.ranks_per_node > nearest))
+      nearest = profile.ranks_per_node;
+  }
+  std::vector<StepProfile> found;
+  for (const auto& profile : prediction.profiles) {
+    if (profile.ranks_per_node == nearest) found.push_back(profile);
+  }
+  return found;
+}
+
+}  // namespace
+
+void BenchMeasurements::add(const nlohmann::ordered_json& bench) {
+  if (!bench.is_object() || !bench.contains("n_ranks"))
+    throw Error("scaling: not a JSON object of kolo bench --json: it lacks \"n_ranks\"");
+  if (const auto profile = bench.find("profile"); profile != bench.end())
+    profiles.push_back(StepProfile::from_json(*profile));
+  if (const auto times = bench.find("collectives"); times != bench.end())
+    collectives.push_back(CollectiveMeasurement::from_json(*times));
+}
+
+StepPrediction predict_ranks(const StudyPrediction& prediction, int ranks) {
+  if (ranks < 1) {
+    throw InputError(
+        fmt::format("scaling: {} ranks can't be simulated; there must be at least one", ranks));
+  }
+  const auto layout = layout_of(prediction, ranks);
+  check(layout);
+  const auto profile = profile_at_batch(nearest_profiles(prediction, layout.ranks_on_node()),
+                                        batch_of_rank(prediction, ranks));
+  return predict_step(profile, prediction.network, layout, prediction.options);
+}
+
+std::vector<StudyPoint> predict_points(const StudyPrediction& prediction,
+                                       std::span<const int> rank_counts) {
+  std::vector<StudyPoint> points;
+  for (const int ranks : rank_counts) {
+    const auto step = predict_ranks(prediction, ranks);
+    StudyPoint point;
+    point.ranks = ranks;
+    point.nodes = layout_of(prediction, ranks).nodes();
+    point.batch_size = batch_of_rank(prediction, ranks);
+    point.state = StudyPointState::predicted;
+    auto& results = point.results;
+    results.step_seconds = step.step_seconds;
+    results.exposed_communication_seconds =
+        step.exposed_communication_seconds + step.straggler_seconds;
+    results.data_wait_seconds = step.data_wait_seconds;
+    results.samples_per_second = static_cast<double>(point.batch_size) * ranks / step.step_seconds;
+    if (prediction.samples_per_epoch > 0) {
+      results.epoch_seconds =
+          static_cast<double>(prediction.samples_per_epoch) / results.samples_per_second;
+    }
+    points.push_back(std::move(point));
+  }
+  return points;
+}
+
+}  // namespace kolo

@@ -1,0 +1,131 @@
+#include "kolo/scaling/step_profile.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "scaling/json_field.h"
+#include "scaling/straight_line.h"
+
+namespace kolo {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* owner = "a step profile";
+
+struct TimeField {
+  const char* name;
+  double StepProfile::*member;
+};
+
+constexpr TimeField time_fields[] = {{"forward_seconds", &StepProfile::forward_seconds},
+                                     {"backward_seconds", &StepProfile::backward_seconds},
+                                     {"optimizer_seconds", &StepProfile::optimizer_seconds},
+                                     {"data_wait_seconds", &StepProfile::data_wait_seconds},
+                                     {"deviation_seconds", &StepProfile::deviation_seconds}};
+
+double read_time(const Json& document, const char* name) {
+  const auto seconds = read_field<double>(document, owner, name);
+  if (!std::isfinite(seconds) || seconds < 0)
+    throw Error(
+        fmt::format("scaling: \"{}\" of {} is {}; times are 0 or more", name, owner, seconds));
+  return seconds;
+}
+
+template <typename Integer>
+Integer read_count(const Json& document, const char* name) {
+  const auto count = read_field<Integer>(document, owner, name);
+  if (count < 1)
+    throw Error(fmt::format("scaling: \"{}\" of {} is {}; it is at least 1", name, owner, count));
+  return count;
+}
+
+bool have_same_plan(const StepProfile& a, const StepProfile& b) {
+  return a.buckets.size() == b.buckets.size() &&
+         std::equal(a.buckets.begin(), a.buckets.end(), b.buckets.begin(),
+                    [](const auto& one, const auto& other) { return one.bytes == other.bytes; });
+}
+
+void require_related(std::span<const StepProfile> profiles) {
+  if (profiles.empty()) {
+    throw InputError(
+        "scaling: no step has been measured; kolo bench FILE --profile --json does that");
+  }
+  const StepProfile& first = profiles.front();
+  for (const auto& other : profiles) {
+    if (have_same_plan(first, other) && other.ranks_per_node == first.ranks_per_node) continue;
+    throw InputError(fmt::format(
+        "scaling: profiles of {} ({} buckets, {} ranks a node) and {} ({} buckets, {} ranks a "
+        "node) "
+        "don't belong to one training; measure both with the same model and number of ranks",
+        first.name, first.buckets.size(), first.ranks_per_node, other.name, other.buckets.size(),
+        other.ranks_per_node));
+  }
+}
+
+}  // namespace
+
+Json StepProfile::to_json() const {
+  Json json{{"name", name},
+            {"ranks_per_node", ranks_per_node},
+            {"cores_per_node", cores_per_node},
+            {"threads", threads},
+            {"batch_size", batch_size}};
+  for (const auto& field : time_fields) json[field.name] = this->*field.member;
+  json["updates_by_bucket"] = updates_by_bucket;
+  json["buckets"] = Json::array();
+  for (const auto& bucket : buckets)
+    json["buckets"].push_back({{"bytes", bucket.bytes}, {"ready_seconds", bucket.ready_seconds}});
+  return json;
+}
+
+StepProfile StepProfile::from_json(const Json& document) {
+  StepProfile profile;
+  profile.name = read_field<std::string>(document, owner, "name");
+  profile.ranks_per_node = read_count<int>(document, "ranks_per_node");
+  profile.cores_per_node = read_count<int>(document, "cores_per_node");
+  profile.threads = read_count<int>(document, "threads");
+  profile.batch_size = read_count<std::int64_t>(document, "batch_size");
+  for (const auto& field : time_fields) profile.*field.member = read_time(document, field.name);
+  profile.updates_by_bucket = read_field<bool>(document, owner, "updates_by_bucket");
+  const auto& buckets = json_field(document, owner, "buckets");
+  if (!buckets.is_array())
+    throw Error(fmt::format("scaling: \"buckets\" of {} is {}, expected an array", owner,
+                            buckets.type_name()));
+  for (const auto& bucket : buckets) {
+    profile.buckets.push_back(
+        {read_count<std::int64_t>(bucket, "bytes"), read_time(bucket, "ready_seconds")});
+  }
+  return profile;
+}
+
+StepProfile profile_at_batch(std::span<const StepProfile> profiles, std::int64_t batch_size) {
+  require_related(profiles);
+  const auto at_batch = [&](const std::function<double(const StepProfile&)>& time) {
+    std::vector<LinePoint> points;
+    for (const auto& profile : profiles)
+      points.push_back({static_cast<double>(profile.batch_size), time(profile)});
+    return rising_line(points).at(static_cast<double>(batch_size));
+  };
+  StepProfile result = profiles.front();
+  result.batch_size = batch_size;
+  for (const auto& field : time_fields)
+    result.*field.member = at_batch([&](const StepProfile& of) { return of.*field.member; });
+  result.optimizer_seconds = 0;
+  for (const auto& profile : profiles)
+    result.optimizer_seconds += profile.optimizer_seconds / static_cast<double>(profiles.size());
+  double before = 0;
+  for (std::size_t index = 0; index < result.buckets.size(); ++index) {
+    double& ready = result.buckets[index].ready_seconds;
+    ready = at_batch([&](const StepProfile& of) { return of.buckets[index].ready_seconds; });
+    ready = before = std::clamp(ready, before, std::max(before, result.backward_seconds));
+  }
+  return result;
+}
+
+}  // namespace kolo

@@ -1,0 +1,122 @@
+// Steps of a rank, by hand and against what must hold for all.
+#include "kolo/scaling/step_simulator.h"
+
+#include <cmath>
+#include <random>
+
+#include <gtest/gtest.h>
+
+namespace kolo {
+namespace {
+
+// 10 ms forward, 20 ms backward in which two buckets are ready after 5 and 20 ms, 2 ms update.
+StepProfile simple_profile() {
+  StepProfile profile;
+  profile.name = "simple";
+  profile.cores_per_node = 4;
+  profile.forward_seconds = .010;
+  profile.backward_seconds = .020;
+  profile.optimizer_seconds = .002;
+  profile.buckets = {{1'000'000, .005}, {1'000'000, .020}};
+  return profile;
+}
+
+// A megabyte takes a millisecond among two nodes, and latency nothing.
+NetworkModel simple_network() {
+  return {"simple", {0, 1e12}, {0, 1e9}, 1e18};
+}
+
+TEST(StepSimulator, OneRankComputes) {
+  const auto step = predict_step(simple_profile(), simple_network(), {1, 1, 4});
+  EXPECT_DOUBLE_EQ(step.step_seconds, .032);
+  EXPECT_EQ(step.communication_seconds, 0);
+  EXPECT_EQ(step.exposed_communication_seconds, 0);
+}
+
+TEST(StepSimulator, OnlyTheLastBucketIsExposedWhereCoresAreSpare) {
+  const auto step = predict_step(simple_profile(), simple_network(), {2, 1, 4});
+  EXPECT_NEAR(step.communication_seconds, .002, 1e-6);
+  // It takes 1 ms, during which the first bucket is updated, for 1 ms.
+  EXPECT_NEAR(step.exposed_communication_seconds, 0, 1e-6);
+  auto together = simple_profile();
+  together.updates_by_bucket = false;
+  EXPECT_NEAR(predict_step(together, simple_network(), {2, 1, 4}).exposed_communication_seconds,
+              .001, 1e-6);
+}
+
+TEST(StepSimulator, CommunicationTakesTheProcessorWhereNoneIsSpare) {
+  auto profile = simple_profile();
+  const SimulatorOptions all = {.processor_share_on_network = 1};
+  const auto step = predict_step(profile, simple_network(), {2, 1, 1}, all);
+  // Four cores were measured with one rank: no longer computing, but nothing is hidden.
+  EXPECT_NEAR(step.step_seconds, .034, 1e-6);
+  const SimulatorOptions half = {.processor_share_on_network = .5};
+  EXPECT_NEAR(predict_step(profile, simple_network(), {2, 1, 1}, half).step_seconds, .033, 1e-6);
+}
+
+TEST(StepSimulator, SlowNetworksDecideAlone) {
+  auto network = simple_network();
+  network.between_nodes.bytes_per_second = 1e7;
+  const auto step = predict_step(simple_profile(), network, {2, 1, 4});
+  // The first bucket begins at 15 ms and both take 100 ms each, then the second is updated.
+  EXPECT_NEAR(step.step_seconds, .015 + .200 + .001, 1e-5);
+}
+
+TEST(StepSimulator, SharedCoresStretchComputing) {
+  auto profile = simple_profile();
+  profile.ranks_per_node = 2;
+  profile.cores_per_node = 2;
+  EXPECT_NEAR(predict_step(profile, simple_network(), {4, 4, 2}).compute_seconds, .064, 1e-12);
+  EXPECT_NEAR(predict_step(profile, simple_network(), {2, 2, 2}).compute_seconds, .032, 1e-12);
+  profile.ranks_per_node = 4;  // what was measured was stretched already
+  EXPECT_NEAR(predict_step(profile, simple_network(), {4, 4, 2}).compute_seconds, .032, 1e-12);
+}
+
+TEST(StepSimulator, TheSlowestOfManyIsWaitedFor) {
+  EXPECT_EQ(expected_maximum(1), 0);
+  EXPECT_NEAR(expected_maximum(2), 1 / std::sqrt(3.14159265), .03);
+  EXPECT_NEAR(expected_maximum(100), 2.508, .02);
+  EXPECT_NEAR(expected_maximum(10'000), 3.852, .02);
+  auto profile = simple_profile();
+  profile.deviation_seconds = .001;
+  const auto step = predict_step(profile, simple_network(), {10'000, 4, 8});
+  EXPECT_NEAR(step.straggler_seconds, .00385, 1e-4);
+  const auto without =
+      predict_step(profile, simple_network(), {10'000, 4, 8}, {.stragglers = false});
+  EXPECT_NEAR(step.step_seconds - without.step_seconds, step.straggler_seconds, 1e-12);
+}
+
+TEST(StepSimulator, StepsLieBetweenFullAndNoOverlap) {
+  std::mt19937 random(7);
+  const auto between = [&](double low, double high) {
+    return std::uniform_real_distribution<double>(low, high)(random);
+  };
+  for (int trial = 0; trial < 300; ++trial) {
+    StepProfile profile;
+    profile.forward_seconds = between(0, .01);
+    profile.backward_seconds = between(0, .02);
+    profile.optimizer_seconds = between(0, .002);
+    profile.data_wait_seconds = between(0, .003);
+    profile.updates_by_bucket = trial % 2 == 0;
+    const int buckets = 1 + trial % 12;
+    for (int bucket = 1; bucket <= buckets; ++bucket)
+      profile.buckets.push_back({1 + static_cast<std::int64_t>(between(1, 2e7)),
+                                 profile.backward_seconds * bucket / buckets});
+    const NetworkModel network = {
+        "", {between(0, 1e-5), between(1e9, 1e11)}, {between(0, 1e-4), between(1e8, 1e10)}, 1e10};
+    const int per_node = 1 + trial % 5;
+    const RankLayout layout = {1 + static_cast<int>(between(0, 20'000)), per_node,
+                               per_node + trial % 7};
+    const SimulatorOptions options = {.processor_share_in_memory = between(0, 1),
+                                      .processor_share_on_network = between(0, 1)};
+    const auto step = predict_step(profile, network, layout, options);
+    const double computing = step.compute_seconds + step.data_wait_seconds;
+    EXPECT_GE(step.step_seconds, computing - 1e-12);
+    EXPECT_GE(step.step_seconds, step.communication_seconds + profile.forward_seconds - 1e-9);
+    EXPECT_LE(step.step_seconds, computing + step.communication_seconds + 1e-9);
+    EXPECT_NEAR(step.step_seconds, computing + step.exposed_communication_seconds, 1e-9);
+  }
+}
+
+}  // namespace
+}  // namespace kolo
