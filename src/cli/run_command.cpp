@@ -88,6 +88,7 @@ int default_ranks(const std::vector<Host>& hosts, const MachineFacts& machine) {
     const auto tasks = std::atoi(environment_variable("SLURM_NTASKS").value_or("0").c_str());
     if (tasks > 0) return tasks;
   }
+  if (!machine.job_hosts.empty()) return total_slots(machine.job_hosts);
   return machine.cores;
 }
 

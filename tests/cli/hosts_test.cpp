@@ -54,6 +54,21 @@ TEST(Hosts, ComeFromAFileInEitherWayOfWriting) {
   EXPECT_THROW((void)read_hostfile(folder.path() / "none"), InputError);
 }
 
+TEST(Hosts, OfASchedulersFileHaveALineForEachSlot) {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "nodes";
+  std::ofstream(file) << "b.example\na\nb.example\nb.example\n";
+  EXPECT_EQ(to_string(read_nodefile(file)), "b.example:3,a:1");
+}
+
+TEST(Hosts, GetEvenShares) {
+  const std::vector<Host> hosts = {{"a", 1}, {"b", 8}, {"c", 1}};
+  EXPECT_EQ(to_string(spread_evenly(hosts, 8)), "a:3,b:3,c:2");
+  EXPECT_EQ(to_string(spread_evenly(hosts, 2)), "a:1,b:1");
+  for (const int ranks : {1, 2, 3, 7, 100})
+    EXPECT_EQ(total_slots(spread_evenly(hosts, ranks)), ranks);
+}
+
 TEST(Hosts, ReachEveryLauncher) {
   for (const auto launcher : {Launcher::open_mpi_4, Launcher::open_mpi_5}) {
     const auto command = line(launcher, 4, "a:2,b:2");

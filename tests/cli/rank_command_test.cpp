@@ -122,6 +122,31 @@ TEST(RankCommand, SlurmJudgesItsOwnAllocation) {
   EXPECT_EQ(threads_per_rank(wish, facts(Launcher::srun, 2, {{"SLURM_CPUS_PER_TASK", "6"}})), 6);
 }
 
+TEST(RankCommand, APbsJobsNodesGetEvenShares) {
+  auto machine = facts(Launcher::open_mpi_4, 4);
+  machine.job_hosts = {{"a", 1}, {"b", 1}};
+  const auto command = rank_command(request(3), machine);
+  EXPECT_THAT(line(command), HasSubstr("--host a:2,b:1"));
+  EXPECT_THAT(line(command), HasSubstr("-x OMP_NUM_THREADS"));
+  EXPECT_EQ(variable(command, "OMP_NUM_THREADS"), "2") << "of the fuller node";
+  EXPECT_THAT(line(rank_command(request(1), machine)), HasSubstr("--host a:1"));
+  EXPECT_NO_THROW((void)rank_command(request(8), machine));
+  EXPECT_THROW((void)rank_command(request(9), machine), InputError);
+  machine.launcher = Launcher::mpich;
+  EXPECT_THAT(line(rank_command(request(4), machine)), HasSubstr("-hosts a:2,b:2"));
+}
+
+TEST(RankCommand, PalsKnowsTheNodesAndIsToldHowManyOnEach) {
+  auto machine = facts(Launcher::pals, 8);
+  machine.program = "/opt/pals/bin/mpiexec";
+  machine.job_hosts = {{"a", 1}, {"b", 1}};
+  const auto command = rank_command(request(4), machine);
+  EXPECT_THAT(line(command),
+              HasSubstr("/opt/pals/bin/mpiexec -n 4 --ppn 2 --depth 4 --cpu-bind depth"));
+  EXPECT_THAT(line(command), HasSubstr("--env OMP_NUM_THREADS=4"));
+  EXPECT_THAT(line(command), Not(HasSubstr("--host")));
+}
+
 TEST(LauncherNoise, DropsOnlyBoxesThatRepeatAFailure) {
   const std::string rule(74, '-');
   const std::string failure = rule +

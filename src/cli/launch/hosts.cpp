@@ -70,6 +70,27 @@ std::vector<Host> read_hostfile(const std::filesystem::path& file) {
   return hosts;
 }
 
+std::vector<Host> read_nodefile(const std::filesystem::path& file) {
+  std::vector<Host> hosts;
+  std::istringstream words(read_text_file(file));
+  for (std::string name; words >> name;) {
+    const auto known = std::ranges::find(hosts, name, &Host::name);
+    if (known == hosts.end())
+      hosts.push_back({name});
+    else
+      ++known->slots;
+  }
+  return hosts;
+}
+
+std::vector<Host> spread_evenly(std::vector<Host> hosts, int ranks) {
+  const int count = narrow<int>(hosts.size());
+  for (int i = 0; i < count; ++i)
+    hosts[static_cast<std::size_t>(i)].slots = ranks / count + (i < ranks % count ? 1 : 0);
+  std::erase_if(hosts, [](const Host& host) { return host.slots == 0; });
+  return hosts;
+}
+
 int total_slots(const std::vector<Host>& hosts) {
   int sum = 0;
   for (const Host& host : hosts) sum = checked_add(sum, host.slots);

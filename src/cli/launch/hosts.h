@@ -21,6 +21,14 @@ struct Host {
 // A file with one host a line: "a:2", or "a slots=2" as for Open MPI; from # on a comment.
 [[nodiscard]] std::vector<Host> read_hostfile(const std::filesystem::path& file);
 
+// A scheduler's list of a job's hosts (PBS_NODEFILE): a line for each slot, so a host may come
+// several times; in the order of their first lines.
+[[nodiscard]] std::vector<Host> read_nodefile(const std::filesystem::path& file);
+
+// So many ranks as evenly as possible over these hosts, whatever slots they have; hosts that get
+// none are left out.
+[[nodiscard]] std::vector<Host> spread_evenly(std::vector<Host> hosts, int ranks);
+
 // Of all hosts.
 [[nodiscard]] int total_slots(const std::vector<Host>& hosts);
 [[nodiscard]] int most_slots(const std::vector<Host>& hosts);

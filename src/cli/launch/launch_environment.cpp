@@ -11,69 +11,145 @@ namespace kolo {
 
 namespace {
 
-// A count or rank; nothing when the variable is not set or not a number.
-std::optional<int> number(const EnvironmentLookup& lookup, const char* name) {
-  const auto text = lookup(name);
-  if (!text || text->empty()) return std::nullopt;
+std::optional<int> parse_number(std::string_view text) {
   int value = 0;
-  const char* const end = text->data() + text->size();
-  const auto [stopped, error] = std::from_chars(text->data(), end, value);
-  if (error != std::errc{} || stopped != end || value < 0) return std::nullopt;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  if (text.empty() || error != std::errc{} || stopped != end || value < 0) return std::nullopt;
   return value;
 }
 
-struct LauncherVariables {
-  const char* launcher;
-  const char* rank;
-  const char* size;
-  const char* local_size;
-};
-
-// In this order, because mpirun inside a Slurm job leaves Slurm's variables of the batch step or of
-// its own daemons in place: there the MPI rank is the truth.
-constexpr LauncherVariables mpi_launchers[] = {
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    {"MPICH or PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS"},
-};
-
-// srun gives every task SLURM_STEP_ID and SLURM_PROCID; a batch script has SLURM_PROCID too, but
-// its step is no number a task could have started under (SLURM_STEP_ID is not set, or "batch").
-bool is_srun_task(const EnvironmentLookup& lookup) {
-  return number(lookup, "SLURM_STEP_ID") && number(lookup, "SLURM_PROCID");
-}
-
-std::optional<int> first_number(const EnvironmentLookup& lookup,
-                                std::initializer_list<const char*> names) {
+// A count or rank: the first of these variables that is set to a number.
+std::optional<int> number(const EnvironmentLookup& lookup,
+                          std::initializer_list<const char*> names) {
   for (const char* const name : names) {
-    if (const auto value = number(lookup, name)) return value;
+    const auto text = lookup(name);
+    if (const auto value = text ? parse_number(*text) : std::nullopt) return value;
   }
   return std::nullopt;
 }
 
+std::optional<int> number(const EnvironmentLookup& lookup, const char* name) {
+  return number(lookup, {name});
+}
+
+// Nothing unless it is a rank among so many.
+std::optional<LaunchEnvironment> launched(StartedBy by, std::optional<int> rank,
+                                          std::optional<int> size) {
+  if (!rank || (size && *rank >= *size)) return std::nullopt;
+  LaunchEnvironment environment;
+  environment.started_by = by;
+  environment.launcher = name_of(by);
+  environment.rank = *rank;
+  environment.size = size.value_or(1);
+  environment.size_is_known = size.has_value();
+  return environment;
+}
+
+std::optional<LaunchEnvironment> by_open_mpi(const EnvironmentLookup& lookup) {
+  const auto size = number(lookup, "OMPI_COMM_WORLD_SIZE");
+  if (!size) return std::nullopt;
+  auto environment = launched(StartedBy::open_mpi, number(lookup, "OMPI_COMM_WORLD_RANK"), size);
+  if (environment) environment->local_size = number(lookup, "OMPI_COMM_WORLD_LOCAL_SIZE");
+  return environment;
+}
+
+std::optional<LaunchEnvironment> by_pals(const EnvironmentLookup& lookup) {
+  auto environment = launched(StartedBy::pals, number(lookup, "PALS_RANKID"),
+                              number(lookup, {"PMI_SIZE", "PALS_SIZE"}));
+  if (!environment) return environment;
+  environment->local_size = number(lookup, {"PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"});
+  environment->cpus = number(lookup, "PALS_DEPTH");
+  return environment;
+}
+
+std::optional<LaunchEnvironment> by_alps(const EnvironmentLookup& lookup) {
+  auto environment = launched(StartedBy::alps, number(lookup, "ALPS_APP_PE"), std::nullopt);
+  if (environment) environment->cpus = number(lookup, "ALPS_APP_DEPTH");
+  return environment;
+}
+
+// Hydra tells the ranks of a node, srun's PMI does not.
+std::optional<LaunchEnvironment> by_mpich(const EnvironmentLookup& lookup) {
+  const auto local_size = number(lookup, "MPI_LOCALNRANKS");
+  const auto size = number(lookup, "PMI_SIZE");
+  if (!local_size || !size) return std::nullopt;
+  auto environment = launched(StartedBy::mpich, number(lookup, "PMI_RANK"), size);
+  if (environment) environment->local_size = local_size;
+  return environment;
+}
+
+// srun gives every task SLURM_STEP_ID and SLURM_PROCID; a batch script has SLURM_PROCID too, but
+// its step is no number a task could have started under (SLURM_STEP_ID is not set, or "batch").
+std::optional<LaunchEnvironment> by_srun(const EnvironmentLookup& lookup) {
+  if (!number(lookup, "SLURM_STEP_ID")) return std::nullopt;
+  auto environment = launched(StartedBy::srun, number(lookup, "SLURM_PROCID"),
+                              number(lookup, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}).value_or(1));
+  if (!environment) return environment;
+  environment->local_size = slurm_tasks_on_node(lookup("SLURM_STEP_TASKS_PER_NODE").value_or(""),
+                                                number(lookup, "SLURM_NODEID").value_or(0));
+  environment->cpus = number(lookup, "SLURM_CPUS_PER_TASK");
+  if (lookup("PMIX_RANK"))
+    environment->slurm_mpi = SlurmMpi::pmix;
+  else if (lookup("PMI_RANK"))
+    environment->slurm_mpi = SlurmMpi::pmi2;
+  return environment;
+}
+
+std::optional<LaunchEnvironment> by_others(const EnvironmentLookup& lookup) {
+  if (const auto size = number(lookup, "PMI_SIZE"))
+    return launched(StartedBy::pmi, number(lookup, "PMI_RANK"), size);
+  if (!lookup("PMIX_NAMESPACE")) return std::nullopt;
+  return launched(StartedBy::pmix, number(lookup, "PMIX_RANK"), std::nullopt);
+}
+
+std::optional<LaunchEnvironment> by_torchrun(const EnvironmentLookup& lookup) {
+  const auto size = number(lookup, "WORLD_SIZE");
+  if (!size || *size < 2) return std::nullopt;  // one process needs nobody
+  auto environment = launched(StartedBy::torchrun, number(lookup, "RANK"), size);
+  if (environment) environment->local_size = number(lookup, "LOCAL_WORLD_SIZE");
+  return environment;
+}
+
+// In this order, because an mpirun inside a job leaves the variables of whoever started itself or
+// its daemons in place: there the inner one counts. torchrun's names are so general that they only
+// count when nothing else does.
+constexpr std::optional<LaunchEnvironment> (*launchers[])(const EnvironmentLookup&) = {
+    by_open_mpi, by_mpich, by_srun, by_pals, by_alps, by_others, by_torchrun};
+
 }  // namespace
 
+std::string_view name_of(StartedBy started_by) {
+  switch (started_by) {
+    case StartedBy::open_mpi:
+      return "Open MPI's mpirun";
+    case StartedBy::mpich:
+      return "MPICH's mpiexec";
+    case StartedBy::srun:
+      return "Slurm's srun";
+    case StartedBy::pals:
+      return "PALS' mpiexec";
+    case StartedBy::alps:
+      return "ALPS' aprun";
+    case StartedBy::pmi:
+      return "a launcher that speaks PMI";
+    case StartedBy::pmix:
+      return "a launcher that speaks PMIx";
+    case StartedBy::torchrun:
+      return "torchrun";
+    case StartedBy::nobody:
+      break;
+  }
+  return "";
+}
+
 LaunchEnvironment detect_launch_environment(const EnvironmentLookup& lookup) {
+  for (const auto detect : launchers) {
+    if (const auto environment = detect(lookup)) return *environment;
+  }
   LaunchEnvironment environment;
-  for (const auto& variables : mpi_launchers) {
-    const auto rank = number(lookup, variables.rank), size = number(lookup, variables.size);
-    if (!rank || !size || *rank >= *size) continue;
-    environment.launcher = variables.launcher;
-    environment.rank = *rank;
-    environment.size = *size;
-    environment.local_size = number(lookup, variables.local_size);
-    return environment;
-  }
-  if (is_srun_task(lookup)) {
-    const auto size = first_number(lookup, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}).value_or(1);
-    const auto rank = *number(lookup, "SLURM_PROCID");
-    if (rank < size) {
-      environment.launcher = "Slurm";
-      environment.rank = rank;
-      environment.size = size;
-      return environment;
-    }
-  }
   environment.in_slurm_allocation = lookup("SLURM_JOB_ID").has_value();
+  environment.in_pbs_job = !environment.in_slurm_allocation && lookup("PBS_NODEFILE").has_value();
   return environment;
 }
 
@@ -87,14 +163,46 @@ LaunchEnvironment detect_launch_environment() {
   return detect_launch_environment(environment_variable);
 }
 
+std::string describe_job(const EnvironmentLookup& lookup) {
+  if (const auto job = lookup("SLURM_JOB_ID")) {
+    const auto array = lookup("SLURM_ARRAY_JOB_ID"), task = lookup("SLURM_ARRAY_TASK_ID");
+    const int restarts = number(lookup, "SLURM_RESTART_COUNT").value_or(0);
+    return fmt::format("Slurm job {}{}", array && task ? fmt::format("{}_{}", *array, *task) : *job,
+                       restarts > 0 ? fmt::format(", restart {}", restarts) : "");
+  }
+  if (const auto job = lookup("PBS_JOBID")) return fmt::format("PBS job {}", *job);
+  if (const auto job = lookup("COBALT_JOBID")) return fmt::format("Cobalt job {}", *job);
+  return {};
+}
+
+std::optional<int> slurm_tasks_on_node(std::string_view text, int node) {
+  while (!text.empty() && node >= 0) {
+    const auto comma = text.find(',');
+    auto word = text.substr(0, comma);
+    text.remove_prefix(comma == text.npos ? text.size() : comma + 1);
+    int nodes = 1;
+    if (const auto bracket = word.find("(x"); bracket != word.npos && word.ends_with(')')) {
+      const auto repeated = word.substr(bracket + 2, word.size() - bracket - 3);
+      nodes = parse_number(repeated).value_or(0);
+      word = word.substr(0, bracket);
+    }
+    const auto tasks = parse_number(word);
+    if (!tasks || nodes == 0) return std::nullopt;
+    if (node < nodes) return tasks;
+    node -= nodes;
+  }
+  return std::nullopt;
+}
+
 void require_ranks(const LaunchEnvironment& environment, int requested) {
   if (requested == 0 || requested == environment.size) return;
   if (environment.is_launched()) {
     throw InputError(fmt::format(
         "-n {} asks for {} rank{}, but {} has started {}; leave -n out, or start the program "
         "without {}",
-        requested, requested, requested == 1 ? "" : "s", environment.launcher, environment.size,
-        environment.launcher == "Slurm" ? "srun" : "mpirun"));
+        requested, requested, requested == 1 ? "" : "s", environment.launcher,
+        environment.size_is_known ? std::to_string(environment.size) : "this already",
+        environment.launcher));
   }
   throw InputError(fmt::format("-n {}: these ranks have not been started", requested));
 }

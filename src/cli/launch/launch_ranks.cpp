@@ -1,5 +1,6 @@
 #include "cli/launch/launch_ranks.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -52,6 +53,33 @@ std::string find_srun() {
         "package slurm-client, or unset SLURM_JOB_ID to start them on this machine alone");
   }
   return path;
+}
+
+// The mpiexec of HPE's machines, which knows the job's nodes by itself and serves their MPICH; it
+// lives in a folder named after it. Empty where there is none, or no job.
+std::string find_pals(const LaunchEnvironment& environment, Launcher linked) {
+  if (!environment.in_pbs_job || linked != Launcher::mpich) return {};
+  const auto program = find_in_path("mpiexec");
+  std::error_code error;
+  const auto real = program.empty() ? fs::path() : fs::canonical(program, error);
+  const bool is_pals = std::ranges::find(real, fs::path("pals")) != real.end();
+  return is_pals ? program : std::string();
+}
+
+// None where this machine is the only one.
+std::vector<Host> hosts_of_pbs_job() {
+  const auto file = environment_variable("PBS_NODEFILE").value_or("");
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) {
+    throw InputError(
+        fmt::format("-n takes the nodes of a PBS job from the file that PBS_NODEFILE names, and "
+                    "there is no {}; "
+                    "unset PBS_NODEFILE to start the ranks on this machine alone",
+                    file));
+  }
+  auto hosts = read_nodefile(file);
+  if (hosts.size() == 1) hosts.clear();  // where the job's script runs
+  return hosts;
 }
 
 // This very command line, with the program's path for whatever it was called by.
@@ -120,9 +148,13 @@ MachineFacts examine_machine(const LaunchEnvironment& environment) {
     facts.slurm_mpi = facts.launcher == Launcher::mpich ? "pmi2" : "pmix";
     facts.launcher = Launcher::srun;
     facts.program = find_srun();
+  } else if (const auto pals = find_pals(environment, facts.launcher); !pals.empty()) {
+    facts.launcher = Launcher::pals;
+    facts.program = pals;
   } else {
     facts.program = find_mpirun(facts.launcher);
   }
+  if (environment.in_pbs_job) facts.job_hosts = hosts_of_pbs_job();
   const auto limits = detect_cpu_limits();
   facts.cpus = limits.cpus();
   facts.cores = limits.cores();

@@ -18,11 +18,11 @@ struct LaunchRequest {
   bool oversubscribe = false;        // more ranks than CPUs are fine
   std::vector<std::string> command;  // what each rank runs; empty: this very command line
   int threads = 0;                   // of each rank; 0: what the CPUs allow
-  std::vector<Host> hosts = {};      // where; none: on this machine, or anywhere in the Slurm job
+  std::vector<Host> hosts = {};      // where; none: on this machine, or anywhere in the job
   std::vector<std::pair<std::string, std::string>> environment = {};  // more variables
 };
 
-enum class Launcher : std::uint8_t { open_mpi_4, open_mpi_5, mpich, srun };
+enum class Launcher : std::uint8_t { open_mpi_4, open_mpi_5, mpich, srun, pals };
 
 // What starting ranks depends on.
 struct MachineFacts {
@@ -33,6 +33,7 @@ struct MachineFacts {
   bool whole_machine = false;      // neither affinity nor quota keeps it from any CPU
   bool is_root = false;
   std::string slurm_mpi = "pmix";  // how srun introduces ranks to each other
+  std::vector<Host> job_hosts;     // of a PBS job that has others than this machine, else none
   std::string terminal = "0";      // describe_terminal() of what the user sees
   EnvironmentLookup environment = environment_variable;
 };
@@ -47,7 +48,9 @@ struct RankCommand {
 // share of the cores (of the node, inside a Slurm job).
 [[nodiscard]] int threads_per_rank(const LaunchRequest& request, const MachineFacts& facts);
 
-// InputError: more ranks than CPUs, unless oversubscribe. Inside a Slurm allocation srun judges.
+// Inside a job the ranks are spread over its nodes. InputError: more ranks than CPUs (of this
+// machine, to which a PBS job's others are taken to be alike), unless oversubscribe. Inside a Slurm
+// allocation srun judges.
 [[nodiscard]] RankCommand rank_command(const LaunchRequest& request, const MachineFacts& facts);
 
 // InputError: no mpirun (or, inside a Slurm allocation, srun) in PATH; names the package.

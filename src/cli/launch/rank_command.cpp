@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/launch/launch_ranks.h"
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
 
@@ -23,6 +24,8 @@ bool is_open_mpi(const MachineFacts& facts) {
 }
 
 int ranks_per_node(const LaunchRequest& request, const MachineFacts& facts) {
+  if (request.hosts.empty() && !facts.job_hosts.empty())
+    return most_slots(spread_evenly(facts.job_hosts, request.ranks));
   if (!request.hosts.empty()) return std::min(request.ranks, most_slots(request.hosts));
   if (facts.launcher != Launcher::srun) return request.ranks;
   const int nodes = std::max({1, positive_number(facts, "SLURM_JOB_NUM_NODES")});
@@ -30,7 +33,14 @@ int ranks_per_node(const LaunchRequest& request, const MachineFacts& facts) {
 }
 
 void require_cpus(const LaunchRequest& request, const MachineFacts& facts) {
-  if (request.oversubscribe || request.ranks <= facts.cpus) return;
+  if (request.oversubscribe || ranks_per_node(request, facts) <= facts.cpus) return;
+  if (!facts.job_hosts.empty()) {
+    throw InputError(fmt::format(
+        "-n {}: that is {} ranks on a node of the job, and this one lets the program use {} CPU{}; "
+        "ask for at most {} ranks, or add --oversubscribe to have ranks share CPUs (slow)",
+        request.ranks, ranks_per_node(request, facts), facts.cpus, facts.cpus == 1 ? "" : "s",
+        facts.cpus * narrow<int>(facts.job_hosts.size())));
+  }
   throw InputError(fmt::format(
       "-n {}: this machine lets the program use {} CPU{}; ask for at most {} rank{}, or "
       "add --oversubscribe to have ranks share CPUs (slow)",
@@ -91,6 +101,12 @@ std::vector<std::string> mpich(const LaunchRequest& request, const MachineFacts&
   return argv;
 }
 
+std::vector<std::string> names_of(const std::vector<Host>& hosts) {
+  std::vector<std::string> names;
+  for (const Host& host : hosts) names.push_back(host.name);
+  return names;
+}
+
 std::vector<std::string> srun(const LaunchRequest& request, const MachineFacts& facts) {
   // The default of --mpi may be one that starts so many jobs of one rank. A failed rank ends all.
   std::vector<std::string> argv = {
@@ -101,22 +117,41 @@ std::vector<std::string> srun(const LaunchRequest& request, const MachineFacts& 
       "--kill-on-bad-exit=1",
       "--quiet"};
   if (request.hosts.empty()) return argv;
-  std::vector<std::string> names;
-  for (const Host& host : request.hosts) names.push_back(host.name);
-  argv.push_back("--nodelist=" + join(names, ","));
-  argv.push_back(fmt::format("--nodes={}", names.size()));
+  argv.push_back("--nodelist=" + join(names_of(request.hosts), ","));
+  argv.push_back(fmt::format("--nodes={}", request.hosts.size()));
   argv.push_back(fmt::format("--ntasks-per-node={}", most_slots(request.hosts)));
   return argv;
 }
 
-std::vector<std::string> launcher_arguments(const LaunchRequest& request,
-                                            const MachineFacts& facts) {
+// The machines that have it give a job whole nodes.
+std::vector<std::string> pals(const LaunchRequest& request, const MachineFacts& facts,
+                              const std::vector<std::pair<std::string, std::string>>& variables) {
+  std::vector<std::string> argv = {facts.program,
+                                   "-n",
+                                   std::to_string(request.ranks),
+                                   "--ppn",
+                                   std::to_string(ranks_per_node(request, facts)),
+                                   "--depth",
+                                   std::to_string(threads_per_rank(request, facts)),
+                                   "--cpu-bind",
+                                   "depth"};
+  for (const auto& [name, value] : variables)
+    argv.insert(argv.end(), {"--env", fmt::format("{}={}", name, value)});
+  if (request.hosts.empty()) return argv;
+  argv.insert(argv.end(), {"--hosts", join(names_of(request.hosts), ",")});
+  return argv;
+}
+
+std::vector<std::string> launcher_arguments(const LaunchRequest& request, const MachineFacts& facts,
+                                            const RankCommand& command) {
   switch (facts.launcher) {
     case Launcher::open_mpi_4:
     case Launcher::open_mpi_5:
       return open_mpi(request, facts);
     case Launcher::mpich:
       return mpich(request, facts);
+    case Launcher::pals:
+      return pals(request, facts, command.environment);
     case Launcher::srun:
       break;
   }
@@ -136,14 +171,17 @@ int threads_per_rank(const LaunchRequest& request, const MachineFacts& facts) {
   return std::max(1, facts.cores / ranks_per_node(request, facts));
 }
 
-RankCommand rank_command(const LaunchRequest& request, const MachineFacts& facts) {
-  if (request.ranks < 1) {
-    throw InputError(fmt::format("-n {}: at least one rank is needed", request.ranks));
+RankCommand rank_command(const LaunchRequest& wish, const MachineFacts& facts) {
+  if (wish.ranks < 1) {
+    throw InputError(fmt::format("-n {}: at least one rank is needed", wish.ranks));
   }
-  if (!request.hosts.empty())
-    require_slots(request);
+  if (!wish.hosts.empty())
+    require_slots(wish);
   else if (facts.launcher != Launcher::srun)
-    require_cpus(request, facts);
+    require_cpus(wish, facts);
+  LaunchRequest request = wish;
+  if (wish.hosts.empty() && !facts.job_hosts.empty() && facts.launcher != Launcher::pals)
+    request.hosts = spread_evenly(facts.job_hosts, wish.ranks);
   RankCommand command;
   const auto threads = std::to_string(threads_per_rank(request, facts));
   command.environment = {
@@ -156,7 +194,7 @@ RankCommand rank_command(const LaunchRequest& request, const MachineFacts& facts
                   [&](const auto& other) { return other.first == variable.first; });
     command.environment.push_back(variable);
   }
-  command.argv = launcher_arguments(request, facts);
+  command.argv = launcher_arguments(request, facts, command);
   if (!request.hosts.empty() && is_open_mpi(facts)) {
     // Other hosts get no variables but those named.
     for (const auto& variable : command.environment)

@@ -1,10 +1,13 @@
 #include "cli/rank/rank_setup.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include "cli/launch/launch_advice.h"
 #include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/mpi.h"
@@ -12,25 +15,51 @@
 
 namespace kolo {
 
+namespace {
+
+// A launcher ends the job when the first rank fails: the others let the one that says why speak
+// first.
+void let_the_first_speak(const LaunchEnvironment& environment) {
+  if (environment.rank > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
+Communicator join_ranks(const CommunicationConfig& config, const LaunchEnvironment& environment) {
+  const auto mpi = parse_mpi_version(mpi_library_version());
+  try {
+    require_suitable_launcher(environment, mpi, config.backend == "mpi");
+    auto communicator = mpi_communicator(make_mpi_options(config));
+    if (environment.is_launched()) require_all_ranks(environment, mpi, communicator.size());
+    return communicator;
+  } catch (const InputError&) {
+    let_the_first_speak(environment);
+    throw;
+  }
+}
+
+}  // namespace
+
 Communicator make_communicator(const CommunicationConfig& config,
                                const LaunchEnvironment& environment) {
   const auto& backend = config.backend;
   if (backend == "solo" && environment.size > 1) {
     throw InputError(
-        fmt::format("communication.backend is solo, but {} started {} ranks; use auto or mpi",
+        fmt::format("communication.backend is solo, but {} has started {} ranks; use auto or mpi",
                     environment.launcher, environment.size));
   }
-  const bool use_mpi = backend == "mpi" || (backend == "auto" && environment.is_launched());
-  return use_mpi ? mpi_communicator(make_mpi_options(config)) : Communicator::solo();
+  // One task of srun needs nobody, and srun may not have been told of MPI.
+  const bool is_single_task = environment.started_by == StartedBy::srun && environment.size == 1;
+  const bool use_mpi =
+      backend == "mpi" || (backend == "auto" && environment.is_launched() && !is_single_task);
+  return use_mpi ? join_ranks(config, environment) : Communicator::solo();
 }
 
 void set_threads(const DeviceConfig& device, const LaunchEnvironment& environment) {
-  const int share =
-      std::max(1, detect_cpu_limits().cores() / environment.local_size.value_or(environment.size));
+  const int cores = detect_cpu_limits().cores();
+  const int share = cores / environment.local_size.value_or(environment.size);
   if (device.intra_threads > 0)
     at::set_num_threads(device.intra_threads);
   else if (!environment_variable("OMP_NUM_THREADS"))
-    at::set_num_threads(share);
+    at::set_num_threads(std::clamp(environment.cpus.value_or(share), 1, cores));
   at::set_num_interop_threads(device.inter_threads);
 }
 

@@ -1,11 +1,14 @@
 #include "cli/train/run_messages.h"
 
+#include <array>
 #include <cmath>
 #include <sstream>
 #include <variant>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include "cli/launch/launch_environment.h"
 #include "kolo/base/file.h"
 #include "kolo/nn/summary.h"
 #include "kolo/observe/format.h"
@@ -21,6 +24,19 @@ std::int64_t count_parameters(const torch::nn::Module& network) {
   return count;
 }
 
+// "started by Slurm's srun in Slurm job 12: rank 0 of 4, local rank 0 of 2 on node 1 of 2 (n1)".
+// The scripts in submit/ look for the job here.
+void log_start(RunLog& log, const Topology& topology) {
+  const auto environment = detect_launch_environment();
+  const auto job = describe_job();
+  if (!environment.is_launched() && job.empty()) return;
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  log.info("started{}{}: {} ({})",
+           environment.is_launched() ? fmt::format(" by {}", environment.launcher) : "",
+           job.empty() ? "" : fmt::format(" in {}", job), topology.describe(), host.data());
+}
+
 constexpr std::size_t most_lines = 40;  // of a summary on the console, unless asked for more
 
 }  // namespace
@@ -31,6 +47,7 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
   const auto capabilities = communicator.capabilities();
   const auto& topology = communicator.topology();
   if (!config.description.empty()) log.info("{}", config.description);
+  log_start(log, topology);
   log.info("{} rank{} on {} node{}, {} thread{} each; {}", topology.size,
            topology.size == 1 ? "" : "s", topology.nodes, topology.nodes == 1 ? "" : "s",
            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s",

@@ -1,0 +1,99 @@
+#include <filesystem>
+
+#include <gmock/gmock.h>
+
+#include "cli/program.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+namespace fs = std::filesystem;
+
+// kolo train in an environment as launchers and schedulers make it.
+class LaunchProgram : public ::testing::Test {
+ protected:
+  [[nodiscard]] ProcessResult train(std::map<std::string, std::string> environment,
+                                    const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {"train",           KOLO_CONFIGS "/hello.yaml",
+                                          "data.n_train=64", "data.n_valid=32",
+                                          "--output",        output()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run_kolo(arguments, std::move(environment));
+  }
+
+  [[nodiscard]] std::string output() const { return folder_ / "run"; }
+
+  // A program that prints its name, what it was called with and how many threads ranks get.
+  void write_stub(const std::string& name) const {
+    folder_.write(name, "#!/bin/sh\necho \"${0##*/} $*\"\necho threads $OMP_NUM_THREADS\n");
+    fs::permissions(folder_ / name, fs::perms::owner_all);
+  }
+
+  [[nodiscard]] std::map<std::string, std::string> pbs_job(const std::string& nodes) const {
+    folder_.write("nodes", nodes);
+    return {{"PBS_JOBID", "7.server"},
+            {"PBS_NODEFILE", folder_ / "nodes"},
+            {"OMP_NUM_THREADS", "3"},
+            {"PATH", folder_.path().string() + ":/usr/bin:/bin"}};
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(LaunchProgram, RanksThatMpiLeavesAloneDoNotTrain) {
+  const std::map<std::string, std::string> launchers[] = {
+      {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "0"}, {"MASTER_ADDR", "localhost"}},
+      {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"PMIX_RANK", "0"}},
+  };
+  for (const auto& environment : launchers) {
+    const auto result = train(environment);
+    EXPECT_EQ(result.exit_code, 2) << result.errors;
+    EXPECT_THAT(result.errors, AllOf(StartsWith("kolo: "), HasSubstr("-n 2")));
+    EXPECT_FALSE(fs::exists(output()));
+  }
+}
+
+TEST_F(LaunchProgram, OneOfThemSaysWhy) {
+  const auto result = train({{"RANK", "1"}, {"WORLD_SIZE", "2"}});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.errors, "") << "rank 0 does";
+}
+
+TEST_F(LaunchProgram, APbsJobsNodesGetTheRanks) {
+  write_stub("mpirun");
+  const auto result = train(pbs_job("node-a\nnode-b\n"), {"-n", "3", "--oversubscribe"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output,
+              AllOf(StartsWith("mpirun "), HasSubstr("node-a:2,node-b:1"), HasSubstr("threads 3")));
+}
+
+TEST_F(LaunchProgram, APbsJobWithoutItsListOfNodesIsReported) {
+  write_stub("mpirun");
+  auto environment = pbs_job("node-a\n");
+  environment["PBS_NODEFILE"] = "/nowhere/nodes";
+  const auto result = train(environment, {"-n", "2", "--oversubscribe"});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("PBS_NODEFILE"), HasSubstr("/nowhere/nodes")));
+}
+
+TEST_F(LaunchProgram, SrunGetsTheRanksInsideASlurmJob) {
+  write_stub("srun");
+  auto environment = pbs_job("");
+  environment["SLURM_JOB_ID"] = "12";
+  const auto result = train(environment, {"-n", "3"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, AllOf(StartsWith("srun --mpi="), HasSubstr("--ntasks=3")));
+}
+
+TEST_F(LaunchProgram, TheLogSaysWhoStartedTheRun) {
+  const auto result = train({{"SLURM_JOB_ID", "12"}, {"SLURM_RESTART_COUNT", "1"}});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("started in Slurm job 12, restart 1: rank 0 of 1"));
+}
+
+}  // namespace
+}  // namespace kolo::testing
