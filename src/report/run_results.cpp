@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "kolo/observe/format.h"
-#include "kolo/report/palette.h"
 #include "kolo/report/results_table.h"
 
 namespace kolo {
@@ -134,7 +133,7 @@ ResultsTable run_results(std::span<const RunRecord> runs) {
   for (std::size_t number = 0; number < runs.size(); ++number) {
     const auto& run = runs[number];
     const auto name = run.is_finished ? run.name : run.name + " (not finished)";
-    table.rows.push_back({{{name}}, run_colour(number)});
+    table.rows.push_back({{{name}}, static_cast<int>(number)});
   }
   for (const auto& measure : measures()) {
     std::vector<double> values;

@@ -9,7 +9,7 @@ struct FigureSeries {
   std::string name;
   std::vector<double> x, y;    // of one length; a y that is not a number is a gap
   std::vector<double> spread;  // standard deviation of y; empty: none is shown
-  int colour = 0;              // its place in the palette: one run has one colour in all figures
+  int colour = 0;              // its place in the palette: a run's number, or less than 0
   bool dashed = false;         // training beside validation, ideal beside measured, predicted
   bool marks = false;          // a mark at each point
 };

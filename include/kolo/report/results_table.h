@@ -23,7 +23,7 @@ struct ResultsTable {
   enum class Mark : std::uint8_t { none, predicted, failed, waiting };
   struct Row {
     std::vector<Cell> cells;
-    int colour = -1;  // of the run that it tells of, in the palette; -1: of none
+    int run = -1;  // the number of the run that it tells of; -1: of none
     Mark mark = Mark::none;
   };
   std::string title;

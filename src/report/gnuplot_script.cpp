@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "kolo/report/draw_figures.h"
+#include "kolo/report/palette.h"
+
+namespace kolo {
+
+namespace {
+
+// A string in single quotes: gnuplot replaces nothing in it.
+std::string in_quotes(std::string_view text) {
+  std::string result = "'";
+  for (const char letter : text) {
+    const bool is_control = static_cast<unsigned char>(letter) < ' ' || letter == '\x7f';
+    if (letter == '\'') result += "''";
+    if (letter != '\'') result += is_control ? ' ' : letter;
+  }
+  return result + "'";
+}
+
+std::string number(double value) {
+  return std::isfinite(value) ? fmt::format("{:.12g}", value) : "NaN";
+}
+
+std::string colour(int place) {
+  return in_quotes(colour_at(place).light);
+}
+
+// Filled marks, one for each time through the palette: circle, square, triangle, diamond.
+int mark_of(int place) {
+  constexpr int marks[] = {7, 5, 9, 13};
+  const auto round = static_cast<std::size_t>(std::max(place, 0)) / run_palette.size();
+  return marks[round % std::size(marks)];
+}
+
+std::string terminal(const Figure& figure, FigureFormat format) {
+  constexpr int width = 760, lines_height = 400, line_height = 21;
+  const bool is_bars = figure.kind == Figure::Kind::stacked_bars;
+  const auto legend = is_bars || figure.series.size() < 2 ? 0 : figure.series.size();
+  const auto height = lines_height + line_height * static_cast<int>((legend + 2) / 3);
+  if (format == FigureFormat::svg) {
+    return fmt::format(
+        "set terminal svg size {},{} noenhanced font 'DejaVu Sans,13' background '#ffffff'\n",
+        width, height);
+  }
+  return fmt::format(
+      "set terminal pngcairo size {},{} noenhanced font 'DejaVu Sans,18' fontscale 1.0 "
+      "background '#ffffff' linewidth 2 pointscale 2\n",
+      2 * width, 2 * height);
+}
+
+// What all figures have in common.
+std::string style(const Figure& figure) {
+  std::string text =
+      "set encoding utf8\n"
+      "set border 3 linewidth 0.8 linecolor rgb '#9a9fa6'\n"
+      "set tics nomirror out scale 0.5 textcolor rgb '#4a4f57'\n"
+      "set grid linewidth 0.6 linetype 1 linecolor rgb '#e4e4e1'\n"
+      "set key below center horizontal samplen 2.4 textcolor rgb '#33373d' maxrows 12\n"
+      "set lmargin 11\nset rmargin 3\nset tmargin 3\n";
+  text +=
+      fmt::format("set title {} textcolor rgb '#1f2328' offset 0,-0.2\n", in_quotes(figure.title));
+  for (const auto& [axis, label] : {std::pair{"x", figure.x_label}, std::pair{"y", figure.y_label}})
+    text += fmt::format("set {}label {} textcolor rgb '#4a4f57'\n", axis, in_quotes(label));
+  if (figure.series.size() == 1) text += "unset key\n";
+  return text;
+}
+
+// The values of one coordinate of all series that are numbers, in order.
+std::set<double> values_of(const Figure& figure, std::vector<double> FigureSeries::*coordinate) {
+  std::set<double> values;
+  for (const auto& series : figure.series) {
+    for (const double value : series.*coordinate) {
+      if (std::isfinite(value)) values.insert(value);
+    }
+  }
+  return values;
+}
+
+// "set xtics ('1' 1, '2' 2)"
+std::string tics_at(std::string_view axis, const std::set<double>& values) {
+  std::string list;
+  for (const double value : values)
+    list += fmt::format("{}'{:.6g}' {}", list.empty() ? "" : ", ", value, number(value));
+  return fmt::format("set {}tics ({})\n", axis, list);
+}
+
+// Of a logarithmic scale: 1, 2 and 5 times powers of ten, as far as the values reach.
+std::set<double> round_values(double smallest, double largest) {
+  std::set<double> values;
+  for (double power = std::pow(10, std::floor(std::log10(smallest))); power <= largest;
+       power *= 10) {
+    for (const double factor : {1.0, 2.0, 5.0}) values.insert(factor * power);
+  }
+  return values;
+}
+
+std::string logarithmic_scale(const Figure& figure, std::string_view axis,
+                              std::vector<double> FigureSeries::*coordinate) {
+  auto values = values_of(figure, coordinate);
+  if (values.empty() || *values.begin() <= 0) return {};
+  constexpr std::size_t most_tics = 16;
+  const double smallest = *values.begin(), largest = *values.rbegin();
+  const double margin = axis == "x" ? 1.1 : 1.25;
+  std::string text = fmt::format("set logscale {}\nset {}range [{}:{}]\n", axis, axis,
+                                 number(smallest / margin), number(largest * margin));
+  // Numbers of ranks are few: each has its tic.
+  const bool is_few = axis == "x" && values.size() <= most_tics;
+  return text + tics_at(axis, is_few ? values : round_values(smallest, largest));
+}
+
+std::string scales(const Figure& figure) {
+  std::string text;
+  if (figure.x_logarithmic) text += logarithmic_scale(figure, "x", &FigureSeries::x);
+  if (figure.y_logarithmic) text += logarithmic_scale(figure, "y", &FigureSeries::y);
+  if (!figure.y_logarithmic) text += "set offsets 0, 0, graph 0.04, graph 0.04\n";
+  if (figure.x_is_time) {
+    const auto times = values_of(figure, &FigureSeries::x);
+    const double span = times.empty() ? 0 : *times.rbegin() - *times.begin();
+    const auto* const format = span > 4 * 86400 ? "%Y-%m-%d" : span > 600 ? "%H:%M" : "%H:%M:%S";
+    text += fmt::format("set xtics time format '{}'\n", format);
+  } else if (!figure.x_logarithmic) {
+    text += "set xtics format '%g'\n";
+  }
+  if (!figure.y_logarithmic) text += "set ytics format '%g'\n";
+  return text;
+}
+
+// The points of a series as the data block $NAME: x, y, deviation. A gap is an empty line.
+std::string data_block(const std::string& name, const FigureSeries& series) {
+  std::string text = fmt::format("${} << END\n", name);
+  for (std::size_t i = 0; i < series.y.size(); ++i) {
+    if (!std::isfinite(series.x[i])) continue;
+    if (!std::isfinite(series.y[i])) {
+      text += "\n";
+      continue;
+    }
+    text += fmt::format("{} {} {}\n", number(series.x[i]), number(series.y[i]),
+                        series.spread.empty() ? "0" : number(series.spread[i]));
+  }
+  return text + "END\n";
+}
+
+bool has_points(const FigureSeries& series) {
+  for (std::size_t i = 0; i < series.y.size(); ++i) {
+    if (std::isfinite(series.x[i]) && std::isfinite(series.y[i])) return true;
+  }
+  return false;
+}
+
+std::string line_plot(const Figure& figure) {
+  std::string blocks, plots;
+  for (std::size_t i = 0; i < figure.series.size(); ++i) {
+    const auto& series = figure.series[i];
+    if (!has_points(series)) continue;
+    const auto name = fmt::format("series{}", i);
+    blocks += data_block(name, series);
+    const auto add = [&](const std::string& what) {
+      plots += fmt::format("{}  ${} {}", plots.empty() ? "plot \\\n" : ", \\\n", name, what);
+    };
+    const auto paint = fmt::format("linecolor rgb {}", colour(series.colour));
+    if (!series.spread.empty())
+      add(fmt::format("using 1:2:3 with yerrorbars notitle pointtype 0 linewidth 1.2 {}", paint));
+    const auto mark = fmt::format("pointtype {} pointsize 0.55", mark_of(series.colour));
+    add(fmt::format("using 1:2 with {} title {} linewidth {} dashtype {} {} {}",
+                    series.marks ? "linespoints" : "lines", in_quotes(series.name),
+                    series.marks ? "2.2" : "1.6", series.dashed ? "(9,6)" : "solid", paint,
+                    series.marks ? mark : ""));
+  }
+  return blocks + plots + "\n";
+}
+
+// One row a bar: its parts.
+std::string bar_plot(const Figure& figure) {
+  std::string text =
+      "set style data histograms\nset style histogram rowstacked\nset boxwidth 0.6 relative\n"
+      "set style fill solid 1 noborder\nset yrange [0:*]\nunset grid\n"
+      "set grid ytics linewidth 0.6 linetype 1 linecolor rgb '#e4e4e1'\n$bars << END\n";
+  for (std::size_t bar = 0; bar < figure.categories.size(); ++bar) {
+    for (const auto& series : figure.series)
+      text += fmt::format("{} ", number(bar < series.y.size() ? series.y[bar] : 0));
+    text += "\n";
+  }
+  text += "END\nset xtics (";
+  for (std::size_t bar = 0; bar < figure.categories.size(); ++bar)
+    text += fmt::format("{}{} {}", bar == 0 ? "" : ", ", in_quotes(figure.categories[bar]), bar);
+  const bool is_crowded = figure.categories.size() > 6;
+  text += is_crowded ? ") rotate by -30\nplot \\\n" : ")\nplot \\\n";
+  for (std::size_t i = 0; i < figure.series.size(); ++i) {
+    const auto& series = figure.series[i];
+    text +=
+        fmt::format("  $bars using {} title {} linecolor rgb {}{}", i + 1, in_quotes(series.name),
+                    colour(series.colour), i + 1 < figure.series.size() ? ", \\\n" : "\n");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string gnuplot_script(const Figure& figure, FigureFormat format) {
+  const bool is_bars = figure.kind == Figure::Kind::stacked_bars;
+  return terminal(figure, format) + style(figure) + (is_bars ? "" : scales(figure)) +
+         (is_bars ? bar_plot(figure) : line_plot(figure));
+}
+
+}  // namespace kolo

@@ -1,0 +1,239 @@
+"use strict";
+// Builds the page from its data, and keeps it up to date. All text goes through textContent.
+(() => {
+  const find = (id) => document.getElementById(id);
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const axisNames = { epoch: "Epoch", step: "Step", relative: "Relative", wall: "Wall time" };
+
+  let data = JSON.parse(find("data").textContent);
+  let printing = false;
+  const chosen = { axis: data.axes[0], smoothing: 0, hiddenRuns: new Set(), hiddenSeries: new Set(), logarithmic: new Map() };
+  const drawn = new Map();  // a figure's id: its Chart
+
+  function element(tag, attributes = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) {
+      if (name === "className") made.className = value;
+      else if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+      else if (value !== false) made.setAttribute(name, value === true ? "" : value);
+    }
+    made.append(...children);
+    return made;
+  }
+
+  // How figures look just now.
+
+  const isManyRuns = () => data.runs.length > 1;
+  const seriesKey = (figure, number) => `${figure.id}/${figure.series[number].name}`;
+  const figures = () => data.groups.flatMap((group) => group.figures);
+
+  function colour(place) {
+    const palette = data.palette[dark.matches && !printing ? "dark" : "light"];
+    return place < 0 ? palette.others[-1 - place] : palette.runs[place % palette.runs.length];
+  }
+
+  function isHidden(figure, number) {
+    const isRun = charts.dependsOnAxis(figure) && isManyRuns();
+    return (isRun && chosen.hiddenRuns.has(figure.series[number].colour)) || chosen.hiddenSeries.has(seriesKey(figure, number));
+  }
+
+  const isLogarithmic = (figure) => chosen.logarithmic.get(figure.id) ?? figure.y_logarithmic;
+
+  function view() {
+    const style = getComputedStyle(document.documentElement);
+    const of = (name) => style.getPropertyValue(name).trim();
+    return {
+      axis: chosen.axis, smoothing: chosen.smoothing, colour, isHidden, isLogarithmic,
+      text: of("--text"), muted: of("--muted"), grid: of("--grid"), tooltip: "rgba(24, 27, 32, 0.92)",
+    };
+  }
+
+  function draw(figure) {
+    const canvas = find(`canvas-${figure.id}`);
+    drawn.get(figure.id)?.destroy();
+    drawn.set(figure.id, new Chart(canvas, charts.configuration(figure, view())));
+  }
+
+  const drawAll = () => figures().forEach(draw);
+
+  // Legends.
+
+  function swatch(place, dashed) {
+    const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
+    for (const [name, value] of Object.entries({ width: 24, height: 8, "aria-hidden": "true" })) svg.setAttribute(name, value);
+    for (const [name, value] of Object.entries({ x1: 0, x2: 24, y1: 4, y2: 4, "stroke-width": 2.5 })) line.setAttribute(name, value);
+    line.setAttribute("stroke", place === null ? "currentColor" : colour(place));
+    if (dashed) line.setAttribute("stroke-dasharray", "6 4");
+    svg.append(line);
+    return svg;
+  }
+
+  function dot(place) {
+    const made = element("span", { className: "dot", "aria-hidden": "true" });
+    made.style.background = colour(place);
+    return made;
+  }
+
+  function seriesButton(figure, number) {
+    const series = figure.series[number];
+    const mark = figure.kind === "lines" ? swatch(series.colour, series.dashed) : dot(series.colour);
+    const toggle = (event) => {
+      const key = seriesKey(figure, number);
+      if (!chosen.hiddenSeries.delete(key)) chosen.hiddenSeries.add(key);
+      event.currentTarget.setAttribute("aria-pressed", String(!chosen.hiddenSeries.has(key)));
+      draw(figure);
+    };
+    const pressed = String(!chosen.hiddenSeries.has(seriesKey(figure, number)));
+    return element("li", {}, element("button", { type: "button", "aria-pressed": pressed, onclick: toggle }, mark, series.name));
+  }
+
+  const key = (mark, text) => element("li", {}, element("span", { className: "key" }, mark, text));
+
+  function legend(figure) {
+    const list = element("ul", { className: "legend" });
+    if (charts.dependsOnAxis(figure) && isManyRuns()) {
+      const shown = new Set(figure.series.map((series) => series.colour));
+      if (shown.size <= 6) for (const place of shown) list.append(key(swatch(place, false), data.runs[place]));
+      const dashed = new Set(figure.series.map((series) => series.dashed));
+      if (dashed.size > 1) list.append(key(swatch(null, false), "validation"), key(swatch(null, true), "training"));
+      else if (dashed.has(true)) list.append(key(swatch(null, true), "training"));
+    } else if (figure.series.length > 1) {
+      figure.series.forEach((_, number) => list.append(seriesButton(figure, number)));
+    }
+    return list;
+  }
+
+  // Figures and tables.
+
+  function canBeLogarithmic(figure) {
+    const values = figure.series.flatMap((series) => series.y).filter((y) => y !== null);
+    return figure.kind === "lines" && values.length > 1 && values.every((y) => y > 0);
+  }
+
+  function logarithmButton(figure) {
+    const toggle = (event) => {
+      chosen.logarithmic.set(figure.id, !isLogarithmic(figure));
+      event.currentTarget.setAttribute("aria-pressed", String(isLogarithmic(figure)));
+      draw(figure);
+    };
+    return element("button", { type: "button", title: "Logarithmic scale", "aria-pressed": String(isLogarithmic(figure)), onclick: toggle }, "log");
+  }
+
+  function figureElement(figure) {
+    const caption = element("figcaption", {}, element("h3", {}, figure.title));
+    if (canBeLogarithmic(figure)) caption.append(logarithmButton(figure));
+    const names = figure.series.map((series) => series.name).join("; ");
+    const canvas = element("canvas", { id: `canvas-${figure.id}`, role: "img", "aria-label": `Chart: ${figure.title}. ${names}` });
+    const made = element("figure", { id: figure.id }, caption, element("div", { className: "canvas" }, canvas), legend(figure));
+    if (figure.note) made.append(element("p", { className: "note" }, figure.note));
+    return made;
+  }
+
+  function tableElement(table) {
+    const head = element("tr", {}, ...table.columns.map((column) => element("th", { scope: "col", className: column.is_number ? "number" : "" }, column.title)));
+    const body = element("tbody");
+    for (const row of table.rows) {
+      const cells = row.cells.map((cell, i) => {
+        const classes = [table.columns[i].is_number ? "number" : "", cell.best ? "best" : ""].join(" ").trim();
+        const made = element(i === 0 ? "th" : "td", { className: classes, scope: i === 0 ? "row" : false }, cell.text || "\u2013");
+        if (i === 0 && row.run >= 0 && isManyRuns()) made.prepend(dot(row.run));
+        return made;
+      });
+      body.append(element("tr", { className: row.mark }, ...cells));
+    }
+    return element("div", { className: "table", tabindex: "0", role: "region", "aria-label": table.title }, element("table", {}, element("thead", {}, head), body));
+  }
+
+  function section(title, ...content) {
+    return element("section", { "aria-label": title }, element("h2", {}, title), ...content);
+  }
+
+  function controls() {
+    const form = find("controls");
+    const axes = data.axes.map((axis) => {
+      const change = () => { chosen.axis = axis; figures().filter(charts.dependsOnAxis).forEach(draw); };
+      const input = element("input", { type: "radio", name: "axis", value: axis, checked: axis === chosen.axis, onchange: change });
+      return element("label", {}, input, element("span", {}, axisNames[axis]));
+    });
+    const parts = [element("fieldset", { className: "axes" }, element("legend", {}, "Curves against"), ...axes)];
+    if (figures().some(charts.isDense)) {
+      const change = (event) => { chosen.smoothing = Number(event.target.value); figures().filter(charts.isDense).forEach(draw); };
+      const input = element("input", { type: "range", min: 0, max: 0.99, step: 0.01, value: chosen.smoothing, oninput: change });
+      parts.push(element("label", { className: "smoothing" }, "Smoothing", input));
+    }
+    if (isManyRuns()) parts.push(element("div", { className: "runs", role: "group", "aria-label": "Runs" }, ...data.runs.map(runButton)));
+    form.replaceChildren(...parts);
+    form.hidden = !figures().some(charts.dependsOnAxis);
+  }
+
+  function runButton(name, run) {
+    const toggle = (event) => {
+      if (!chosen.hiddenRuns.delete(run)) chosen.hiddenRuns.add(run);
+      event.currentTarget.setAttribute("aria-pressed", String(!chosen.hiddenRuns.has(run)));
+      figures().filter(charts.dependsOnAxis).forEach(draw);
+    };
+    return element("button", { type: "button", "aria-pressed": String(!chosen.hiddenRuns.has(run)), onclick: toggle }, dot(run), name);
+  }
+
+  function warnings() {
+    const list = element("ul", {}, ...data.warnings.map((warning) => element("li", {}, warning)));
+    find("warnings").replaceChildren(list);
+    find("warnings").hidden = data.warnings.length === 0;
+  }
+
+  function build() {
+    if (!data.axes.includes(chosen.axis)) chosen.axis = data.axes[0];
+    find("summary").textContent = data.summary;
+    warnings();
+    controls();
+    for (const chart of drawn.values()) chart.destroy();
+    drawn.clear();
+    const parts = [];
+    for (const table of data.tables) parts.push(section(table.title, tableElement(table), ...(table.note ? [element("p", { className: "note" }, table.note)] : [])));
+    for (const group of data.groups) parts.push(section(group.title, element("div", { className: "figures" }, ...group.figures.map(figureElement))));
+    if (parts.length === 0) parts.push(element("p", { className: "nothing" }, "There is nothing to show yet."));
+    find("content").replaceChildren(...parts);
+    drawAll();
+  }
+
+  // The printed page is light.
+  function setPrinting(value) {
+    printing = value;
+    document.documentElement.classList.toggle("for-print", value);
+    build();
+  }
+
+  // Live: the server reads the runs again for each question.
+  function say(status, isLost) {
+    find("status").textContent = status;
+    find("status").classList.toggle("lost", isLost);
+    find("status").hidden = false;
+  }
+
+  let last = "";
+  async function refresh() {
+    try {
+      const answer = await fetch("data.json", { cache: "no-store" });
+      if (!answer.ok) throw new Error(answer.statusText);
+      const text = await answer.text();
+      if (text !== last) {
+        last = text;
+        data = JSON.parse(text);
+        const place = window.scrollY;
+        build();
+        window.scrollTo(0, place);
+      }
+      say("Live: follows the runs", false);
+    } catch {
+      say("No connection to kolo report --watch: this is how things stood last", true);
+    }
+    setTimeout(refresh, 3000);
+  }
+
+  build();
+  dark.addEventListener("change", build);
+  window.addEventListener("beforeprint", () => setPrinting(true));
+  window.addEventListener("afterprint", () => setPrinting(false));
+  if (document.body.dataset.live === "true") refresh();
+})();

@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/report/read_runs.h"
+#include "kolo/report/report.h"
+#include "kolo/report/study_figures.h"
+
+namespace kolo {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// The study.json that is meant by a path; empty when it names none.
+fs::path study_file(const fs::path& path) {
+  std::error_code error;
+  if (path.filename() == "study.json") return path;
+  const auto inside = path / "study.json";
+  return fs::is_regular_file(inside, error) ? inside : fs::path{};
+}
+
+Study read_study(const fs::path& file) {
+  try {
+    return Study::read(file);
+  } catch (const Error& error) {
+    throw InputError(fmt::format("report: {}", error.what()));
+  }
+}
+
+// "4 ranks" or, where a study has several, "4 ranks, linear scaling, no warm-up".
+std::string name_of(const StudyPoint& point, bool with_combination) {
+  const auto ranks = fmt::format("{} rank{}", point.ranks, point.ranks == 1 ? "" : "s");
+  return with_combination ? fmt::format("{}, {}", ranks, combination_name(point)) : ranks;
+}
+
+void read_runs_of(const Study& study, const fs::path& folder, Report& report) {
+  std::set<std::string> combinations;
+  for (const auto& point : study.points) combinations.insert(combination_name(point));
+  for (const auto& point : study.points) {
+    std::error_code error;
+    if (point.folder.empty() || !fs::exists(folder / point.folder / "history.json", error))
+      continue;
+    try {
+      auto run = read_run(folder / point.folder);
+      run.name = name_of(point, combinations.size() > 1);
+      report.runs.push_back(std::move(run));
+    } catch (const Error& problem) {
+      report.warnings.emplace_back(problem.what());
+    }
+  }
+}
+
+void read_one(const fs::path& path, Report& report) {
+  const auto file = study_file(path);
+  if (file.empty()) {
+    report.runs.push_back(read_run(path));
+    return;
+  }
+  if (report.study) {
+    throw InputError(fmt::format(
+        "report: {} is a second study; a page shows one study, and any number of runs beside it",
+        path.string()));
+  }
+  report.study = read_study(file);
+  read_runs_of(*report.study, file.parent_path(), report);
+}
+
+std::string title_of(const Report& report) {
+  if (report.study) return report.study->name.empty() ? "Scaling study" : report.study->name;
+  if (report.runs.empty()) return "Waiting for runs";
+  if (report.runs.size() == 1) return report.runs[0].name;
+  return fmt::format("{} runs compared", report.runs.size());
+}
+
+}  // namespace
+
+Report read_report(std::span<const fs::path> paths, bool wait) {
+  Report report;
+  for (const auto& path : paths) {
+    try {
+      read_one(path, report);
+    } catch (const Error& error) {
+      if (!wait) throw;
+      report.warnings.push_back(fmt::format("waiting: {}", error.what()));
+    }
+  }
+  make_names_distinct(report.runs);
+  report.title = title_of(report);
+  return report;
+}
+
+}  // namespace kolo
