@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/file.h"
 #include "observe/event_records.h"
 #include "tensorboard_event.pb.h"
 
@@ -97,6 +98,15 @@ class EventSorter {
                   path.string(), why));
 }
 
+// Whether a file begins as people write: the usual mistake in naming a file.
+bool begins_as_text(const std::filesystem::path& path) {
+  std::string begin(64, '\0');
+  const FileDescriptor file = open_regular_file(path);
+  begin.resize(read_up_to(file.get(), std::as_writable_bytes(std::span(begin)), path));
+  return std::ranges::all_of(
+      begin, [](unsigned char c) { return c >= ' ' || c == '\n' || c == '\r' || c == '\t'; });
+}
+
 EventRecordReader open_records(const std::filesystem::path& path) {
   try {
     return EventRecordReader(path);
@@ -132,6 +142,7 @@ EventFile read_event_file(const std::filesystem::path& path) {
     is_first = false;
   }
   if (damage.empty()) damage = records.damage();
+  if (is_first && begins_as_text(path)) refuse(path, "not an event file, but text");
   if (is_first) refuse(path, fmt::format("not an event file: {} at byte 0", damage));
   EventFile file = sorter.take();
   if (!damage.empty()) {

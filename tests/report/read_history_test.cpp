@@ -1,0 +1,177 @@
+#include <cmath>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/observe/tensorboard.h"
+#include "kolo/report/read_runs.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::message_of;
+using ::testing::Pair;
+using testing::TemporaryFolder;
+
+// Two epochs of ten steps and a half of the third, a record each five steps.
+History history_of_a_run() {
+  History history(4);
+  EpochRecord untrained;
+  untrained.val_loss = 2.5;
+  untrained.time = 1000;
+  history.add(untrained);
+  for (int epoch = 1; epoch <= 2; ++epoch) {
+    EpochRecord record;
+    record.epoch = epoch;
+    record.step = 10 * epoch;
+    record.loss = 2.0 / epoch;
+    record.accuracy = 0.25 * epoch;
+    record.val_loss = 2.25 / epoch;
+    record.top_accuracy = 0.5 * epoch;
+    record.lr = 0.1;
+    record.seconds = 7;
+    record.exposed_communication_seconds = 0.5;
+    record.time = 1000 + 10 * epoch;
+    history.add(record);
+  }
+  for (int step = 5; step <= 25; step += 5) {
+    StepRecord record;
+    record.step = step;
+    record.loss = 1.0 / step;
+    record.time = 1000 + step;
+    history.add(record);
+  }
+  return history;
+}
+
+std::vector<double> column(const Curve* curve, double CurvePoint::*member) {
+  std::vector<double> values;
+  if (curve == nullptr) return values;
+  for (const CurvePoint& point : curve->points) values.push_back(point.*member);
+  return values;
+}
+
+TEST(ReadHistory, CurvesOfEpochsAndSteps) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "resnet");
+  history_of_a_run().write(folder / "resnet/history.json");
+  const RunRecord run = read_run(folder / "resnet");
+  EXPECT_EQ(run.name, "resnet");
+  EXPECT_EQ(run.source, folder / "resnet");
+  EXPECT_EQ(run.writer, "kolo");
+  EXPECT_EQ(run.ranks, 4);
+  EXPECT_FALSE(run.is_finished);
+  EXPECT_THAT(run.warnings, IsEmpty());
+
+  const Curve* loss = run.find("loss", "training");
+  EXPECT_THAT(column(loss, &CurvePoint::value), ElementsAre(2, 1));
+  EXPECT_THAT(column(loss, &CurvePoint::epoch), ElementsAre(1, 2));
+  EXPECT_THAT(column(loss, &CurvePoint::step), ElementsAre(10, 20));
+  EXPECT_THAT(column(loss, &CurvePoint::time), ElementsAre(1010, 1020));
+  // The validation before training is one of epoch 0.
+  const Curve* validation = run.find("loss", "validation");
+  EXPECT_THAT(column(validation, &CurvePoint::value), ElementsAre(2.5, 2.25, 1.125));
+  EXPECT_THAT(column(validation, &CurvePoint::epoch), ElementsAre(0, 1, 2));
+  EXPECT_THAT(column(run.find("top_accuracy", "training"), &CurvePoint::value),
+              ElementsAre(0.5, 1));
+  EXPECT_THAT(column(run.find("learning_rate", ""), &CurvePoint::value), ElementsAre(0.1, 0.1));
+  EXPECT_THAT(column(run.find("epoch_seconds", ""), &CurvePoint::value), ElementsAre(7, 7));
+  EXPECT_THAT(column(run.find("exposed_communication_seconds", ""), &CurvePoint::value),
+              ElementsAre(0.5, 0.5));
+  // What was not measured has no curve.
+  EXPECT_EQ(run.find("accuracy", "validation"), nullptr);
+  EXPECT_EQ(run.find("data_wait_seconds", ""), nullptr);
+
+  const Curve* steps = run.find("loss", "training", true);
+  EXPECT_THAT(column(steps, &CurvePoint::step), ElementsAre(5, 10, 15, 20, 25));
+  EXPECT_THAT(column(steps, &CurvePoint::epoch), ElementsAre(0.5, 1, 1.5, 2, 2.5));
+  EXPECT_THAT(column(steps, &CurvePoint::time), ElementsAre(1005, 1010, 1015, 1020, 1025));
+}
+
+TEST(ReadHistory, StepsBeforeTheFirstEpochsEndHaveNoEpoch) {
+  const TemporaryFolder folder;
+  History history(1);
+  StepRecord record;
+  record.step = 5;
+  record.loss = 1;
+  history.add(record);
+  history.write(folder / "history.json");
+  const RunRecord run = read_run(folder / "history.json");
+  EXPECT_EQ(run.name, folder.path().filename());
+  ASSERT_NE(run.find("loss", "training", true), nullptr);
+  EXPECT_TRUE(std::isnan(run.find("loss", "training", true)->points[0].epoch));
+}
+
+TEST(ReadHistory, ASummaryIsWrittenAtTheEnd) {
+  const TemporaryFolder folder;
+  History history = history_of_a_run();
+  history.summary()["best_epoch"] = 2;
+  history.write(folder / "history.json");
+  EXPECT_TRUE(read_run(folder.path()).is_finished);
+}
+
+TEST(ReadHistory, SettingsAndParametersBesideIt) {
+  const TemporaryFolder folder;
+  history_of_a_run().write(folder / "history.json");
+  folder.write("config.yaml",
+               "description: \"A run: one\"\noptimizer:\n  lr: 0.001\n  nesterov: false\n"
+               "model:\n  input_shape: [3, 64, 64]\n  file: \"\"\n  nothing:\n  none: []\n"
+               "stages:\n  - {width: 8}\n  - {width: 16}\n");
+  folder.write("model.txt",
+               "layer  operation  output  parameters  FLOPs a sample\n"
+               "total                     1,234,567   1,000\n"
+               "1,234,500 trainable parameters, 67 frozen, 12 values in buffers\n");
+  const RunRecord run = read_run(folder.path());
+  EXPECT_EQ(run.parameters, 1234567);
+  EXPECT_THAT(
+      run.settings,
+      ElementsAre(Pair("description", "A run: one"), Pair("optimizer.lr", "0.001"),
+                  Pair("optimizer.nesterov", "false"), Pair("model.input_shape", "[3, 64, 64]"),
+                  Pair("model.file", ""), Pair("model.nothing", "null"), Pair("model.none", "[]"),
+                  Pair("stages.0.width", "8"), Pair("stages.1.width", "16")));
+  EXPECT_THAT(run.warnings, IsEmpty());
+}
+
+TEST(ReadHistory, WhatCannotBeReadBesideItIsSaid) {
+  const TemporaryFolder folder;
+  history_of_a_run().write(folder / "history.json");
+  folder.write("model.txt", "hello\n");
+  // The last one stands for ten to the tenth values.
+  std::string many = "l0: &l0 {}\n";
+  for (int i = 1; i <= 10; ++i) {
+    many += fmt::format("l{}: &l{} [", i, i);
+    for (int j = 0; j < 10; ++j) many += fmt::format("*l{}, ", i - 1);
+    many += "]\n";
+  }
+  for (const std::string& yaml :
+       {std::string("a: [1, 2"), std::string("- 1\n- 2\n"), std::string("a: &a {b: *a}\n"), many}) {
+    folder.write("config.yaml", yaml);
+    const RunRecord run = read_run(folder.path());
+    EXPECT_NE(run.find("loss", "training"), nullptr);
+    EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("config.yaml"), HasSubstr("model.txt")));
+    EXPECT_EQ(run.parameters, std::nullopt);
+  }
+}
+
+TEST(ReadHistory, EventFilesStepInForADamagedHistory) {
+  const TemporaryFolder folder;
+  const auto history = folder.write("history.json", "{\"n_ranks\": 2, \"epochs\": [{\"epo");
+  EXPECT_THAT(message_of<InputError>([&] { (void)read_run(folder.path()); }),
+              AllOf(HasSubstr("not valid JSON"), HasSubstr(history.string())));
+  TensorBoardWriter(folder.path()).add_scalar("loss/train", 0.5, 10);
+  const RunRecord run = read_run(folder.path());
+  EXPECT_EQ(run.writer, "event files");
+  EXPECT_THAT(column(run.find("loss", "training"), &CurvePoint::value), ElementsAre(0.5));
+  EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("not valid JSON")));
+}
+
+}  // namespace
+}  // namespace kolo
