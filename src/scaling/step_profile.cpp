@@ -27,6 +27,7 @@ constexpr TimeField time_fields[] = {{"forward_seconds", &StepProfile::forward_s
                                      {"backward_seconds", &StepProfile::backward_seconds},
                                      {"optimizer_seconds", &StepProfile::optimizer_seconds},
                                      {"data_wait_seconds", &StepProfile::data_wait_seconds},
+                                     {"slowest_seconds", &StepProfile::slowest_seconds},
                                      {"deviation_seconds", &StepProfile::deviation_seconds}};
 
 double read_time(const Json& document, const char* name) {
@@ -72,6 +73,7 @@ void require_related(std::span<const StepProfile> profiles) {
 
 Json StepProfile::to_json() const {
   Json json{{"name", name},
+            {"ranks", ranks},
             {"ranks_per_node", ranks_per_node},
             {"cores_per_node", cores_per_node},
             {"threads", threads},
@@ -87,6 +89,7 @@ Json StepProfile::to_json() const {
 StepProfile StepProfile::from_json(const Json& document) {
   StepProfile profile;
   profile.name = read_field<std::string>(document, owner, "name");
+  profile.ranks = read_count<int>(document, "ranks");
   profile.ranks_per_node = read_count<int>(document, "ranks_per_node");
   profile.cores_per_node = read_count<int>(document, "cores_per_node");
   profile.threads = read_count<int>(document, "threads");
@@ -119,6 +122,7 @@ StepProfile profile_at_batch(std::span<const StepProfile> profiles, std::int64_t
   result.optimizer_seconds = 0;
   for (const auto& profile : profiles)
     result.optimizer_seconds += profile.optimizer_seconds / static_cast<double>(profiles.size());
+  result.slowest_seconds = std::max(result.slowest_seconds, result.compute_seconds());
   double before = 0;
   for (std::size_t index = 0; index < result.buckets.size(); ++index) {
     double& ready = result.buckets[index].ready_seconds;

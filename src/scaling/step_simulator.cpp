@@ -81,8 +81,9 @@ class Simulation {
       : profile_(profile), network_(network), layout_(layout), options_(options) {
     const double wanted = static_cast<double>(layout.ranks_on_node()) * profile.threads;
     const double measured = static_cast<double>(profile.ranks_per_node) * profile.threads;
-    stretch_ = std::max(1., wanted / layout.cores_per_node) /
-               std::max(1., measured / profile.cores_per_node);
+    // Ranks wait for each other in every step, so the core that has the most of them decides.
+    stretch_ = std::max(1., std::ceil(wanted / layout.cores_per_node)) /
+               std::max(1., std::ceil(measured / profile.cores_per_node));
     const double spare_cores = layout.cores_per_node - wanted;
     missing_core_ = std::clamp(1 - spare_cores / layout.ranks_on_node(), 0., 1.);
   }
@@ -98,16 +99,21 @@ class Simulation {
     rank_.wait_until(metrics);
     prediction.communication_seconds = rank_.communication();
     prediction.exposed_communication_seconds = rank_.now() - prediction.compute_seconds;
-    if (options_.stragglers) {
-      prediction.straggler_seconds =
-          stretch_ * profile_.deviation_seconds * expected_maximum(layout_.ranks);
-    }
+    if (options_.stragglers) prediction.straggler_seconds = stretch_ * slowest_behind_mean();
     prediction.step_seconds =
         rank_.now() + prediction.data_wait_seconds + prediction.straggler_seconds;
     return prediction;
   }
 
  private:
+  [[nodiscard]] double slowest_behind_mean() const {
+    const double measured = std::max(0., profile_.slowest_seconds - profile_.compute_seconds());
+    const double here = expected_maximum(layout_.ranks);
+    const double there = expected_maximum(profile_.ranks);
+    if (layout_.ranks < profile_.ranks) return measured * here / there;
+    return measured + profile_.deviation_seconds * (here - there);
+  }
+
   [[nodiscard]] std::vector<Stage> collective(double bytes) const {
     if (layout_.ranks == 1) return {};
     const double in_memory = missing_core_ * options_.processor_share_in_memory;

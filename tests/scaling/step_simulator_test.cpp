@@ -67,6 +67,7 @@ TEST(StepSimulator, SharedCoresStretchComputing) {
   profile.ranks_per_node = 2;
   profile.cores_per_node = 2;
   EXPECT_NEAR(predict_step(profile, simple_network(), {4, 4, 2}).compute_seconds, .064, 1e-12);
+  EXPECT_NEAR(predict_step(profile, simple_network(), {3, 3, 2}).compute_seconds, .064, 1e-12);
   EXPECT_NEAR(predict_step(profile, simple_network(), {2, 2, 2}).compute_seconds, .032, 1e-12);
   profile.ranks_per_node = 4;  // what was measured was stretched already
   EXPECT_NEAR(predict_step(profile, simple_network(), {4, 4, 2}).compute_seconds, .032, 1e-12);
@@ -79,11 +80,22 @@ TEST(StepSimulator, TheSlowestOfManyIsWaitedFor) {
   EXPECT_NEAR(expected_maximum(10'000), 3.852, .02);
   auto profile = simple_profile();
   profile.deviation_seconds = .001;
+  profile.slowest_seconds = .032;
   const auto step = predict_step(profile, simple_network(), {10'000, 4, 8});
   EXPECT_NEAR(step.straggler_seconds, .00385, 1e-4);
   const auto without =
       predict_step(profile, simple_network(), {10'000, 4, 8}, {.stragglers = false});
   EXPECT_NEAR(step.step_seconds - without.step_seconds, step.straggler_seconds, 1e-12);
+  // Among as many as were measured, what was measured counts.
+  profile.ranks = 4;
+  profile.slowest_seconds = .035;
+  const auto straggling = [&](int ranks) {
+    return predict_step(profile, simple_network(), {ranks, 4, 8}).straggler_seconds;
+  };
+  EXPECT_NEAR(straggling(4), .003, 1e-9);
+  EXPECT_NEAR(straggling(8), .003 + .001 * (expected_maximum(8) - expected_maximum(4)), 1e-9);
+  EXPECT_LT(straggling(2), .003);
+  EXPECT_EQ(straggling(1), 0);
 }
 
 TEST(StepSimulator, StepsLieBetweenFullAndNoOverlap) {

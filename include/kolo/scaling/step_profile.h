@@ -20,7 +20,8 @@ struct BucketProfile {
 // together.
 struct StepProfile {
   std::string name;        // of the network
-  int ranks_per_node = 1;  // that computed side by side while this was measured
+  int ranks = 1;           // that computed side by side while this was measured
+  int ranks_per_node = 1;  // of them
   int cores_per_node = 1;
   int threads = 1;              // a rank
   std::int64_t batch_size = 1;  // a rank
@@ -28,7 +29,9 @@ struct StepProfile {
   double backward_seconds = 0;
   double optimizer_seconds = 0;  // with everything behind backward
   double data_wait_seconds = 0;
-  // Standard deviation, from step to step, of forward + backward + optimizer.
+  // Of forward + backward + optimizer: what the slowest rank of each step takes, and the standard
+  // deviation from step to step on one rank.
+  double slowest_seconds = 0;
   double deviation_seconds = 0;
   // Buckets are updated as soon as they are averaged, rather than when all are (for clipping, a
   // loss scale, or checks of all gradients).

@@ -29,9 +29,10 @@ struct StepPrediction {
 // same at once. Like kolo's trainer, each step also adds up the metrics (behind forward) and agrees
 // on the step (behind the last bucket): two messages of some bytes.
 //
-// Where the layout has more ranks (times threads) on a node than cores, computing takes as much
-// longer, relative to what the profile's ranks had. Costs a few operations a bucket, whatever the
-// number of ranks.
+// Where the layout has more ranks (times threads) on a node than cores, computing takes as many
+// times longer as the fullest core has ranks, relative to what the profile's ranks had. How much
+// longer the slowest rank takes is measured for as many ranks as the profile is of, and normally
+// distributed beyond. Costs a few operations a bucket, whatever the number of ranks.
 [[nodiscard]] StepPrediction predict_step(const StepProfile& profile, const NetworkModel& network,
                                           const RankLayout& layout,
                                           const SimulatorOptions& options = {});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/bench/measure.h"
+#include "cli/bench/measure_model.h"
 #include "cli/commands.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/launch/launch_ranks.h"
@@ -24,6 +25,8 @@ struct BenchArguments {
   RankOptions ranks;
   std::string mode = "all";
   BenchPlan plan;
+  bool profile = false;
+  bool collectives = false;
   bool json = false;
 };
 
@@ -54,15 +57,24 @@ std::vector<BenchMode> modes_of(const std::string& name) {
 
 // As kolo train makes it. Numbers that stop being finite, as they may when a batch is trained on
 // for long, are no reason to stop measuring.
-std::unique_ptr<Trainer> make_trainer(PreparedBench& prepared, const Communicator& communicator,
-                                      Loader& loader, Loader& validation) {
-  const auto& config = prepared.config;
+TrainerOptions trainer_options(const RunConfig& config) {
   auto options = make_trainer_options(config);
   if (options.non_finite == NonFiniteStep::stop) options.non_finite = NonFiniteStep::ignore;
+  return options;
+}
+
+struct Loaders {
+  std::unique_ptr<Loader> training, validation;
+};
+
+std::unique_ptr<Trainer> make_trainer(const RunConfig& config, const Communicator& communicator,
+                                      std::shared_ptr<Network> network,
+                                      std::unique_ptr<FlatOptimizer> optimizer,
+                                      const Loaders& loaders, TrainerOptions options) {
   return std::make_unique<Trainer>(
-      communicator, prepared.network, make_objective(config), std::move(prepared.optimizer),
-      make_learning_rate(config, communicator.size(), loader.batches()), loader, validation,
-      options);
+      communicator, std::move(network), make_objective(config), std::move(optimizer),
+      make_learning_rate(config, communicator.size(), loaders.training->batches()),
+      *loaders.training, *loaders.validation, std::move(options));
 }
 
 std::vector<std::int64_t> gather_memory(const Communicator& communicator) {
@@ -88,28 +100,74 @@ BenchSetup setup_of(const BenchArguments& arguments, const RunConfig& config, in
           plan.trials};
 }
 
+// Mean over ranks; 0 where training was not measured together with loading.
+double data_wait_of_step(const BenchReport& report) {
+  double seconds = 0, steps = 0;
+  for (const auto& measurement : report.measurements) {
+    if (measurement.mode != BenchMode::full) continue;
+    for (const auto& trials : measurement.trials) {
+      for (const auto& trial : trials) {
+        seconds += trial.data_seconds;
+        steps += static_cast<double>(report.setup.steps);
+      }
+    }
+  }
+  return steps > 0 ? seconds / steps : 0;
+}
+
+// By a network and a trainer of its own, which are gone afterwards.
+StepProfile profile_steps(const BenchArguments& arguments, const RunConfig& config,
+                          const Datasets& datasets, const Communicator& communicator,
+                          const Loaders& loaders) {
+  auto options = trainer_options(config);
+  options.reducer.communicate = false;
+  const bool overlaps = options.reducer.overlap;
+  const bool updates_by_bucket =
+      options.maximum_norm <= 0 && !options.loss_scale && options.non_finite != NonFiniteStep::skip;
+  const auto network = make_network(config, datasets.training->layout());
+  const auto trainer = make_trainer(config, communicator, network, make_optimizer(config), loaders,
+                                    std::move(options));
+  auto profile =
+      measure_profile(communicator, *trainer, *network, *loaders.training, arguments.plan);
+  profile.name = config.model.name;
+  profile.updates_by_bucket = updates_by_bucket;
+  if (!overlaps) {
+    for (auto& bucket : profile.buckets) bucket.ready_seconds = profile.backward_seconds;
+  }
+  return profile;
+}
+
 BenchReport measure_all(const BenchArguments& arguments, PreparedBench& prepared,
                         const Communicator& communicator) {
   const auto& config = prepared.config;
   const auto& plan = arguments.plan;
-  const auto loader = make_training_loader(config, prepared.datasets.training, communicator.rank(),
-                                           communicator.size());
-  const auto validation = make_validation_loader(config, prepared.datasets.validation,
-                                                 communicator.rank(), communicator.size());
-  BenchReport report{setup_of(arguments, config, communicator.size()), {}, {}};
+  const int rank = communicator.rank(), size = communicator.size();
+  const Loaders loaders = {
+      make_training_loader(config, prepared.datasets.training, rank, size),
+      make_validation_loader(config, prepared.datasets.validation, rank, size)};
+  BenchReport report{setup_of(arguments, config, size), {}, {}};
   std::unique_ptr<Trainer> trainer;
   for (const BenchMode mode : modes_of(arguments.mode)) {
     std::vector<BenchTrial> mine;
     if (mode == BenchMode::io) {
-      mine = measure_loader(communicator, *loader, plan);
+      mine = measure_loader(communicator, *loaders.training, plan);
     } else {
-      if (!trainer) trainer = make_trainer(prepared, communicator, *loader, *validation);
-      mine = mode == BenchMode::synthetic ? measure_steps(communicator, *trainer, *loader, plan)
-                                          : measure_training(communicator, *trainer, *loader, plan);
+      if (!trainer) {
+        trainer = make_trainer(config, communicator, prepared.network,
+                               std::move(prepared.optimizer), loaders, trainer_options(config));
+      }
+      mine = mode == BenchMode::synthetic
+                 ? measure_steps(communicator, *trainer, *loaders.training, plan)
+                 : measure_training(communicator, *trainer, *loaders.training, plan);
     }
     report.measurements.push_back({mode, gather(communicator, mine)});
   }
   report.peak_bytes = gather_memory(communicator);
+  if (arguments.profile) {
+    report.profile = profile_steps(arguments, config, prepared.datasets, communicator, loaders);
+    report.profile->data_wait_seconds = data_wait_of_step(report);
+  }
+  if (arguments.collectives && size > 1) report.collectives = measure_collectives(communicator);
   return report;
 }
 
@@ -174,12 +232,18 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
       ->check(CLI::IsMember({"io", "synthetic", "full", "all"}))
       ->type_name("io|synthetic|full|all");
   add_plan_options(*command, arguments->plan);
+  command->add_flag("--profile", arguments->profile,
+                    "Also the parts of a step without communication, and when each bucket of "
+                    "gradients is ready");
+  command->add_flag("--collectives", arguments->collectives,
+                    "Also all-reduces of 4 KiB to 64 MiB among the ranks");
   command->add_flag("--json", arguments->json, "Print one JSON object, with every trial");
   command->footer(
       "Nothing is written to disk, and what is trained is lost.\n\n"
       "Examples:\n"
       "  kolo bench configs/fashion_mnist.yaml -n 2\n"
       "  kolo bench configs/unet3d.yaml --config tiny -n 2 data.workers=2\n"
+      "  kolo bench configs/cifar10_cnn.yaml -n 2 --mode full --profile --collectives --json\n"
       "  kolo bench configs/unet3d.yaml --config short --mode synthetic --steps 3 --trials 3\n"
       "      data.mode=synthetic data.box_size=128 training.local_batch_size=2");
   command->callback([arguments, &action] { action = [arguments] { return bench(*arguments); }; });

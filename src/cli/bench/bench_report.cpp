@@ -62,6 +62,37 @@ std::string memory_line(const BenchReport& report) {
   return fmt::format("peak memory by rank: {}\n", fmt::join(by_rank, "  "));
 }
 
+std::string milliseconds(double seconds) {
+  return fmt::format("{:.3f} ms", 1e3 * seconds);
+}
+
+std::string text_of(const StepProfile& profile) {
+  std::string text = fmt::format(
+      "a step without communication: forward {}, backward {}, update {}; slowest rank "
+      "{}, deviation {}\n",
+      milliseconds(profile.forward_seconds), milliseconds(profile.backward_seconds),
+      milliseconds(profile.optimizer_seconds), milliseconds(profile.slowest_seconds),
+      milliseconds(profile.deviation_seconds));
+  for (std::size_t index = 0; index < profile.buckets.size(); ++index) {
+    const auto& bucket = profile.buckets[index];
+    text += fmt::format("  bucket {}: {}, ready after {} of backward\n", index,
+                        format_bytes(static_cast<std::uint64_t>(bucket.bytes)),
+                        milliseconds(bucket.ready_seconds));
+  }
+  return text + "\n";
+}
+
+std::string text_of(const CollectiveMeasurement& collectives) {
+  std::string text = fmt::format("{:<12}  {:>12}  {:>12}\n", "all-reduce of", "takes", "bytes/s");
+  for (const auto& point : collectives.points) {
+    text += fmt::format("{:<12}  {:>12}  {:>12}\n",
+                        format_bytes(static_cast<std::uint64_t>(point.bytes)),
+                        milliseconds(point.seconds),
+                        format_bytes(static_cast<std::uint64_t>(point.bytes / point.seconds)));
+  }
+  return text + "\n";
+}
+
 Json json_of(const MeanDeviation& value, const std::vector<double>& trials) {
   return {{"mean", value.mean}, {"deviation", value.deviation}, {"trials", trials}};
 }
@@ -179,6 +210,8 @@ std::string to_text(const BenchReport& report) {
         fmt::format("of a full step: compute {}, waiting for gradients {}, for data {}\n",
                     percent(shares.compute), percent(shares.communication), percent(shares.data));
   }
+  if (report.profile) text += text_of(*report.profile);
+  if (report.collectives) text += text_of(*report.collectives);
   text += memory_line(report);
   if (const auto verdict = verdict_of(report))
     text += fmt::format("bound by {}: {}\n", verdict->by, verdict->why);
@@ -199,6 +232,8 @@ Json to_json(const BenchReport& report) {
             {"trials", setup.trials}};
   for (const auto& measurement : report.measurements)
     json[std::string(bench_mode_name(measurement.mode))] = json_of(measurement, setup.steps);
+  if (report.profile) json["profile"] = report.profile->to_json();
+  if (report.collectives) json["collectives"] = report.collectives->to_json();
   json["peak_memory_bytes_by_rank"] = report.peak_bytes;
   if (const auto verdict = verdict_of(report)) {
     json["bound_by"] = verdict->by;

@@ -8,6 +8,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kolo/scaling/network_fit.h"
+#include "kolo/scaling/step_profile.h"
+
 namespace kolo {
 
 // What is measured: the loader alone, training on one batch that is loaded once, and both.
@@ -41,6 +44,9 @@ struct BenchReport {
   BenchSetup setup;
   std::vector<BenchMeasurement> measurements;
   std::vector<std::int64_t> peak_bytes;  // by rank
+  // Where they were asked for.
+  std::optional<StepProfile> profile = std::nullopt;
+  std::optional<CollectiveMeasurement> collectives = std::nullopt;
 };
 
 // A mean and the standard deviation of single values; 0 for one alone.

@@ -50,6 +50,10 @@ std::vector<BenchTrial> measure(const Communicator& communicator, const BenchPla
 
 }  // namespace
 
+Batch first_batch(Loader& loader) {
+  return BatchStream(loader).next();
+}
+
 std::vector<BenchTrial> measure_loader(const Communicator& communicator, Loader& loader,
                                        const BenchPlan& plan) {
   BatchStream batches(loader);
@@ -60,7 +64,7 @@ std::vector<BenchTrial> measure_loader(const Communicator& communicator, Loader&
 
 std::vector<BenchTrial> measure_steps(const Communicator& communicator, Trainer& trainer,
                                       Loader& loader, const BenchPlan& plan) {
-  const Batch batch = BatchStream(loader).next();
+  const Batch batch = first_batch(loader);
   return measure(
       communicator, plan,
       [&] {

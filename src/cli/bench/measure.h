@@ -31,6 +31,9 @@ struct BenchPlan {
                                                        Trainer& trainer, Loader& loader,
                                                        const BenchPlan& plan);
 
+// The first one of an epoch.
+[[nodiscard]] Batch first_batch(Loader& loader);
+
 // All ranks' trials, by rank. Collective.
 [[nodiscard]] std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
                                                           const std::vector<BenchTrial>& mine);

@@ -1,0 +1,150 @@
+#include "cli/bench/measure_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "cli/bench/step_recorder.h"
+#include "kolo/base/checked.h"
+#include "kolo/base/clock.h"
+#include "kolo/base/cpu_limits.h"
+
+namespace kolo {
+
+namespace {
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// A standard deviation that a few outliers, as a busy machine makes them, don't change: 1.4826
+// times the median distance from the median.
+double robust_deviation(const std::vector<double>& values) {
+  const double center = median(values);
+  std::vector<double> distances;
+  for (const double value : values) distances.push_back(std::abs(value - center));
+  return 1.4826 * median(std::move(distances));
+}
+
+template <typename Time>
+double median_of(const std::vector<RecordedStep>& steps, const Time& time) {
+  std::vector<double> values;
+  for (const auto& step : steps) values.push_back(time(step));
+  return median(std::move(values));
+}
+
+int cores_of_node() {
+  const auto limits = detect_cpu_limits();
+  const int quota = limits.quota ? static_cast<int>(std::ceil(*limits.quota)) : limits.online;
+  return std::max(1, std::min(limits.online, quota));
+}
+
+int ranks_on_fullest_node(const Topology& topology) {
+  std::vector<int> ranks(static_cast<std::size_t>(topology.nodes));
+  for (const int node : topology.node_of_rank) ++ranks[static_cast<std::size_t>(node)];
+  return *std::max_element(ranks.begin(), ranks.end());
+}
+
+std::vector<RecordedStep> record_steps(const Communicator& communicator, Trainer& trainer,
+                                       const Network& network, const Batch& batch,
+                                       const BenchPlan& plan) {
+  for (std::int64_t step = 0; step < plan.warmup; ++step) trainer.step(batch);
+  const auto recorder = std::make_shared<StepRecorder>(network);
+  communicator.add_listener(recorder);
+  std::vector<RecordedStep> steps;
+  for (std::int64_t step = 0; step < checked_multiply(plan.steps, plan.trials); ++step) {
+    recorder->begin();
+    trainer.step(batch);
+    steps.push_back(recorder->end(trainer.plan()));
+  }
+  communicator.remove_listener(recorder);
+  return steps;
+}
+
+std::vector<double> computing_of(const std::vector<RecordedStep>& steps) {
+  std::vector<double> seconds;
+  for (const auto& step : steps) seconds.push_back(step.forward + step.backward + step.rest);
+  return seconds;
+}
+
+// This rank's times, in the order of a profile's, and then the buckets'.
+std::vector<double> times_of(const std::vector<RecordedStep>& steps) {
+  std::vector<double> times = {
+      median_of(steps, [](const RecordedStep& step) { return step.forward; }),
+      median_of(steps, [](const RecordedStep& step) { return step.backward; }),
+      median_of(steps, [](const RecordedStep& step) { return step.rest; }),
+      robust_deviation(computing_of(steps))};
+  for (std::size_t bucket = 0; bucket < steps.front().ready.size(); ++bucket)
+    times.push_back(median_of(steps, [&](const RecordedStep& step) { return step.ready[bucket]; }));
+  return times;
+}
+
+// How long the slowest rank takes, half of the times. Every rank writes its buffer before each
+// call, as backward writes gradients: otherwise a slice's owner would find what it has left itself
+// in its cache, and reducing would seem several times as fast.
+double time_all_reduce(const Communicator& communicator, std::span<float> values) {
+  constexpr double enough_seconds = .2;
+  constexpr std::size_t warmup = 2, fewest_calls = 9, most_calls = 1000;
+  std::vector<double> seconds;
+  double spent = 0;
+  for (std::size_t call = 0; call < most_calls; ++call) {
+    std::fill(values.begin(), values.end(), 1.F);
+    communicator.barrier();
+    const Stopwatch watch;
+    communicator.all_reduce_async(values, ReduceOp::average).wait();
+    const double mine = watch.seconds();
+    if (call < warmup) continue;
+    const double slowest = all_reduce_value(communicator, mine, ReduceOp::max);
+    seconds.push_back(slowest);
+    spent += slowest;  // the same on all ranks, so that all stop together
+    if (spent > enough_seconds && seconds.size() >= fewest_calls) break;
+  }
+  return median(std::move(seconds));
+}
+
+}  // namespace
+
+StepProfile measure_profile(const Communicator& communicator, Trainer& trainer,
+                            const Network& network, Loader& loader, const BenchPlan& plan) {
+  const Batch batch = first_batch(loader);
+  const auto steps = record_steps(communicator, trainer, network, batch, plan);
+  auto times = times_of(steps), slowest = computing_of(steps);
+  communicator.all_reduce(std::span(times), ReduceOp::average);
+  communicator.all_reduce(std::span(slowest), ReduceOp::max);
+  StepProfile profile;
+  profile.ranks = communicator.size();
+  profile.ranks_per_node = ranks_on_fullest_node(communicator.topology());
+  profile.cores_per_node = cores_of_node();
+  profile.threads = at::get_num_threads();
+  profile.batch_size = batch.input.size(0);
+  profile.forward_seconds = times[0];
+  profile.backward_seconds = times[1];
+  profile.optimizer_seconds = times[2];
+  profile.slowest_seconds = median(std::move(slowest));
+  profile.deviation_seconds = times[3];
+  auto ready = times.begin() + 4;
+  for (const auto& bucket : trainer.plan().buckets) {
+    profile.buckets.push_back(
+        {checked_multiply(bucket.count, narrow<std::int64_t>(size_of(bucket.type))), *ready++});
+  }
+  return profile;
+}
+
+CollectiveMeasurement measure_collectives(const Communicator& communicator) {
+  constexpr std::int64_t smallest = std::int64_t{4} << 10, largest = std::int64_t{64} << 20;
+  const auto memory = communicator.allocate(static_cast<std::size_t>(largest));
+  CollectiveMeasurement measurement;
+  measurement.layout = {communicator.size(), ranks_on_fullest_node(communicator.topology()),
+                        cores_of_node()};
+  for (std::int64_t bytes = smallest; bytes <= largest; bytes *= 4) {
+    const std::span values(reinterpret_cast<float*>(memory.get()),
+                           static_cast<std::size_t>(bytes) / sizeof(float));
+    measurement.points.push_back(
+        {static_cast<double>(bytes), time_all_reduce(communicator, values)});
+  }
+  return measurement;
+}
+
+}  // namespace kolo
