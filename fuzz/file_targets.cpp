@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +15,8 @@
 #include "kolo/data/cifar10.h"
 #include "kolo/data/idx.h"
 #include "kolo/data/npy.h"
+#include "kolo/observe/tensorboard_reader.h"
+#include "observe/event_records.h"
 
 namespace kolo::fuzz {
 
@@ -52,6 +56,18 @@ class MemoryFolder {
  private:
   std::filesystem::path path_;
 };
+
+void read_event_bytes(std::span<const std::byte> file) {
+  const MemoryFile memory(file);
+  try {
+    const EventFile events = read_event_file(memory.path());
+    for (const EventRestart& restart : events.restarts) {
+      if (restart.position > events.scalars.size()) std::abort();
+    }
+    if (scalars_in_effect({&events, 1}).size() > events.scalars.size()) std::abort();
+  } catch (const InputError&) {
+  }
+}
 
 }  // namespace
 
@@ -94,6 +110,20 @@ void read_npy(std::span<const std::byte> file) {
     if (static_cast<std::size_t>(header.data_offset) + bytes != file.size()) std::abort();
   } catch (const InputError&) {
   }
+}
+
+void read_events(std::span<const std::byte> file) {
+  read_event_bytes(file);
+  // Guessing checksums is not the point: the same bytes as messages in right frames.
+  std::string framed;
+  for (auto rest = file; rest.size() >= 2;) {
+    const auto length =
+        std::to_integer<std::size_t>(rest[0]) * 256 + std::to_integer<std::size_t>(rest[1]);
+    const auto message = rest.subspan(2, std::min(length, rest.size() - 2));
+    append_event_record(framed, {reinterpret_cast<const char*>(message.data()), message.size()});
+    rest = rest.subspan(2 + message.size());
+  }
+  read_event_bytes(std::as_bytes(std::span(framed)));
 }
 
 }  // namespace kolo::fuzz

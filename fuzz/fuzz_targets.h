@@ -15,14 +15,15 @@ void read_bitmap(std::span<const std::byte> file);  // BMP, PPM and PGM
 void read_idx(std::span<const std::byte> file);     // plain and gzip
 void read_cifar10(std::span<const std::byte> file);
 void read_npy(std::span<const std::byte> file);
+void read_events(std::span<const std::byte> file);  // TensorBoard's event files
 
 struct Target {
   std::string_view name;  // of its folder in fuzz/corpus
   void (*read)(std::span<const std::byte>);
 };
 
-inline constexpr Target targets[] = {{"jpeg", read_jpeg},       {"png", read_png},
-                                     {"bitmap", read_bitmap},   {"idx", read_idx},
-                                     {"cifar10", read_cifar10}, {"npy", read_npy}};
+inline constexpr Target targets[] = {
+    {"jpeg", read_jpeg},       {"png", read_png}, {"bitmap", read_bitmap}, {"idx", read_idx},
+    {"cifar10", read_cifar10}, {"npy", read_npy}, {"events", read_events}};
 
 }  // namespace kolo::fuzz

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <boost/nowide/utf/convert.hpp>
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -56,6 +57,13 @@ std::optional<double> scalar_of(const Tensor& tensor) {
   }
 }
 
+// What is no UTF-8 is replaced, because pages and JSON can't hold it.
+std::string utf8_of(const std::string& text) {
+  const bool is_ascii = std::ranges::all_of(text, [](unsigned char c) { return c < 0x80; });
+  if (is_ascii) return text;
+  return boost::nowide::utf::convert_string<char>(text.data(), text.data() + text.size());
+}
+
 // Sorts a file's events into what an EventFile has.
 class EventSorter {
  public:
@@ -73,7 +81,7 @@ class EventSorter {
     if (value.has_simple_value()) scalar = value.simple_value();
     if (value.has_tensor() && is_of_scalars(tag, value)) scalar = scalar_of(value.tensor());
     if (scalar) {
-      file_.scalars.push_back({tag, event.step(), event.wall_time(), *scalar});
+      file_.scalars.push_back({utf8_of(tag), event.step(), event.wall_time(), *scalar});
     } else {
       ++file_.other_values;
     }

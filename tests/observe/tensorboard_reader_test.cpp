@@ -112,6 +112,15 @@ TEST(TensorBoardReader, ScalarsOfTensorFlow2) {
   EXPECT_EQ(file.other_values, 0);
 }
 
+TEST(TensorBoardReader, TagsAreUtf8) {
+  const EventFile file = read(events::version() + events::scalar("žluťoučký", 1, 1) +
+                              events::scalar("caf\xe9", 2, 1) + events::scalar("a\xc3", 3, 1));
+  ASSERT_EQ(file.scalars.size(), 3U);
+  EXPECT_EQ(file.scalars[0].tag, "žluťoučký");
+  EXPECT_EQ(file.scalars[1].tag, "caf\uFFFD");
+  EXPECT_EQ(file.scalars[2].tag, "a\uFFFD");
+}
+
 TEST(TensorBoardReader, OtherValuesAreCounted) {
   using events::field, events::tensor, events::tensor_event;
   const std::string three = field(2, field(1, std::uint64_t{3}));

@@ -11,7 +11,7 @@ namespace kolo {
 
 // One value of one scalar.
 struct ScalarEvent {
-  std::string tag;  // valid UTF-8
+  std::string tag;  // UTF-8; what is none is replaced by U+FFFD
   std::int64_t step = 0;
   double time = 0;   // seconds since 1970
   double value = 0;  // most writers store single precision
@@ -39,8 +39,8 @@ struct EventFile {
 // are single values, and tensors of one float32, float64, int32 or int64. Format: see
 // TensorBoardWriter.
 //
-// Memory: the scalars, and one record, of at most the file's size. Time: a second for some hundred
-// MB.
+// Memory: the scalars, and one record, of at most the file's size. Time: a second for 200 MB, or
+// three million scalars.
 //
 // InputError, naming the file: there is none, it can't be read, it is empty or not even its first
 // record is an event's.
