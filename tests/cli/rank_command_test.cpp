@@ -122,6 +122,15 @@ TEST(RankCommand, SlurmJudgesItsOwnAllocation) {
   EXPECT_EQ(threads_per_rank(wish, facts(Launcher::srun, 2, {{"SLURM_CPUS_PER_TASK", "6"}})), 6);
 }
 
+TEST(RankCommand, RanksThatStopTogetherAreNotKilledForIt) {
+  auto wish = request(2);
+  EXPECT_THAT(line(rank_command(wish, facts(Launcher::srun, 4))),
+              HasSubstr("--kill-on-bad-exit=1"));
+  wish.end_together = true;
+  EXPECT_THAT(line(rank_command(wish, facts(Launcher::srun, 4))),
+              HasSubstr("--kill-on-bad-exit=0 --wait=30"));
+}
+
 TEST(RankCommand, APbsJobsNodesGetEvenShares) {
   auto machine = facts(Launcher::open_mpi_4, 4);
   machine.job_hosts = {{"a", 1}, {"b", 1}};

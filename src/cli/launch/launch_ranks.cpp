@@ -170,7 +170,10 @@ std::string own_program() {
 
 void become_ranks(const LaunchRequest& request, const RestartPolicy& policy) {
   LaunchRequest complete = request;
-  if (complete.command.empty()) complete.command = own_command();
+  if (complete.command.empty()) {
+    complete.command = own_command();
+    complete.end_together = true;
+  }
   std::exit(run_job(complete, policy));
 }
 

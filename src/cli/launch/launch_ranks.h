@@ -20,6 +20,9 @@ struct LaunchRequest {
   int threads = 0;                   // of each rank; 0: what the CPUs allow
   std::vector<Host> hosts = {};      // where; none: on this machine, or anywhere in the job
   std::vector<std::pair<std::string, std::string>> environment = {};  // more variables
+  // The ranks end together, whatever their status, because MPI makes them: so kolo's own do. One
+  // that ends alone has died, and with others a status other than 0 is what tells.
+  bool end_together = false;
 };
 
 enum class Launcher : std::uint8_t { open_mpi_4, open_mpi_5, mpich, srun, pals };

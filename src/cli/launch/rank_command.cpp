@@ -108,14 +108,16 @@ std::vector<std::string> names_of(const std::vector<Host>& hosts) {
 }
 
 std::vector<std::string> srun(const LaunchRequest& request, const MachineFacts& facts) {
-  // The default of --mpi may be one that starts so many jobs of one rank. A failed rank ends all.
+  // The default of --mpi may be one that starts so many jobs of one rank. A failed rank ends all,
+  // but the first to stop on request (status 75) must not have the others killed.
   std::vector<std::string> argv = {
-      facts.program,
-      fmt::format("--mpi={}", facts.slurm_mpi),
+      facts.program, fmt::format("--mpi={}", facts.slurm_mpi),
       fmt::format("--ntasks={}", request.ranks),
-      fmt::format("--cpus-per-task={}", threads_per_rank(request, facts)),
-      "--kill-on-bad-exit=1",
-      "--quiet"};
+      fmt::format("--cpus-per-task={}", threads_per_rank(request, facts)), "--quiet"};
+  if (request.end_together)
+    argv.insert(argv.end(), {"--kill-on-bad-exit=0", "--wait=30"});
+  else
+    argv.emplace_back("--kill-on-bad-exit=1");
   if (request.hosts.empty()) return argv;
   argv.push_back("--nodelist=" + join(names_of(request.hosts), ","));
   argv.push_back(fmt::format("--nodes={}", request.hosts.size()));

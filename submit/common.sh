@@ -1,0 +1,117 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154,SC2034  # variables that the scripts set or use
+# What the job scripts of every scheduler share. They source it after setting `script` and `submit`, the folder of
+# this file.
+
+# To the job's log.
+say() { printf '%s: %s\n' "$(basename "$script")" "$*"; }
+refuse() { say "$@" >&2; exit 2; }  # nothing has been started
+
+# The array `kolo`: the program, inside the container where there is one.
+#   KOLO            the program, where it is not in PATH or in the build folder
+#   KOLO_CONTAINER  an image of Apptainer (submit/apptainer/kolo.def) that holds it
+find_kolo() {
+  local built
+  if [[ ${KOLO_CONTAINER:-} ]]; then
+    [[ -e $KOLO_CONTAINER ]] || refuse "KOLO_CONTAINER=$KOLO_CONTAINER: there is no such image"
+    command -v apptainer >/dev/null || refuse "KOLO_CONTAINER needs apptainer in PATH (module load apptainer?)"
+    # The container's PMIx can't map the files of the node's; it asks over a socket instead.
+    export PMIX_MCA_gds=hash
+    local binds=$PWD
+    [[ -z ${KOLO_STAGE:-} ]] || binds+=,$(scratch_folder)
+    kolo=(apptainer exec --bind "$binds" --pwd "$PWD" "$KOLO_CONTAINER" "${KOLO:-kolo}")
+    return
+  fi
+  built=$submit/../build/release/src/cli/kolo
+  if [[ ${KOLO:-} ]]; then
+    [[ -f $KOLO && -x $KOLO ]] || refuse "KOLO=$KOLO: there is no such program"
+    kolo=("$(realpath "$KOLO")")
+  elif command -v kolo >/dev/null; then
+    kolo=("$(command -v kolo)")
+  elif [[ -x $built ]]; then
+    kolo=("$(realpath "$built")")
+  else
+    refuse "there is no kolo in PATH and none in $submit/../build/release; name the program with KOLO=/path/to/kolo," \
+      "or a container with KOLO_CONTAINER=IMAGE"
+  fi
+}
+
+# find_run ARGUMENTS OF KOLO TRAIN...: checks them, which takes a second and no nodes, and sets run_folder.
+find_run() {
+  local settled status=0
+  settled=$("${kolo[@]}" train "$@" --show-config) || status=$?
+  ((status == 0)) || exit "$status"
+  run_folder=$(sed -n 's/^output_dir: *//p' <<<"$settled" | sed -E "s/^\"(.*)\"\$/\1/; s/^'(.*)'\$/\1/")
+}
+
+has_checkpoint() { compgen -G "$run_folder/checkpoints/step-*/manifest.json" >/dev/null; }
+
+# belongs_to JOB: has this job begun the run in run_folder? Its log says so. A folder that holds another run is not gone
+# on with: kolo moves it aside, as it always does.
+belongs_to() { grep -qsF -e " in $1:" -e " in $1," "$run_folder/out.log"; }
+
+# choose_resume JOB: sets the array `resume` for a job that was begun before.
+choose_resume() {
+  resume=()
+  if ! belongs_to "$1"; then
+    say "$run_folder holds nothing of $1: starting from the beginning"
+  elif ! has_checkpoint; then
+    say "$run_folder holds no checkpoint yet: starting from the beginning"
+  else
+    resume=(--resume)
+  fi
+}
+
+# run_with_signals COMMAND...: sets `status` to its exit status. The first USR1 to this script is passed on to it, once:
+# ranks take a second signal for an order to stop at once. `signal` is then USR1. TERM comes to the ranks by themselves; it
+# only must not end the script before them.
+run_with_signals() {
+  local process signals=0 seen=-1
+  signal=
+  trap '((++signals)); [[ $signal ]] || { signal=USR1; kill -USR1 "$process" 2>/dev/null; }' USR1
+  trap '((++signals))' TERM
+  "$@" &
+  process=$!
+  # A signal ends `wait`, not the process.
+  while ((seen != signals)); do
+    seen=$signals status=0
+    wait "$process" || status=$?
+  done
+  trap '' USR1 TERM
+}
+
+# Stopped by the signal that was passed on: after a checkpoint, or killed by it before kolo had got so far as to listen.
+was_stopped() { [[ $signal == USR1 ]] && ((status == 75 || status == 138)); }
+
+# KOLO_STAGE=FILE or FOLDER is copied to each node's own disk before the run, which reads it there (data.path), and removed
+# afterwards.
+scratch_folder() { printf '%s\n' "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"; }
+
+# on_each_node COMMAND...: the scripts say how.
+# stage NAME: NAME is the job's, for a folder of its own.
+stage() {
+  staged=()
+  [[ ${KOLO_STAGE:-} ]] || return 0
+  [[ -e $KOLO_STAGE ]] || refuse "KOLO_STAGE=$KOLO_STAGE: there is no such file or folder"
+  local source name
+  source=$(realpath "$KOLO_STAGE") name=$(basename "$KOLO_STAGE")
+  stage_folder=$(scratch_folder)/kolo-$1
+  say "copying $KOLO_STAGE to $stage_folder on each node"
+  # shellcheck disable=SC2016  # expanded on the nodes
+  on_each_node bash -c 'set -e
+    mkdir -p "$1"
+    [ ! -e "$1/$3" ] || exit 0
+    cp -rL -- "$2" "$1/.part-$$"
+    mv -T -- "$1/.part-$$" "$1/$3"' stage "$stage_folder" "$source" "$name" || {
+    say "could not copy $KOLO_STAGE to $stage_folder; is there room? SLURM_TMPDIR or TMPDIR name another place" >&2
+    unstage
+    exit 1
+  }
+  staged=("data.path=$stage_folder/$name")
+}
+
+unstage() {
+  [[ ${stage_folder:-} ]] || return 0
+  on_each_node rm -rf -- "$stage_folder" || say "could not remove $stage_folder from every node" >&2
+  stage_folder=
+}

@@ -1,0 +1,82 @@
+# shellcheck shell=bash
+# What the Slurm scripts share: they source it, inside the job. Sets `job`, `nodes`, `ranks` and `cpus`.
+submit=$(dirname "$(dirname "${BASH_SOURCE[0]}")")
+# shellcheck source=submit/common.sh
+source "$submit/common.sh"
+
+# As kolo names it in its log, without the restarts.
+job="Slurm job $SLURM_JOB_ID"
+[[ -z ${SLURM_ARRAY_TASK_ID:-} ]] || job="Slurm job ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
+restarts=${SLURM_RESTART_COUNT:-0}
+
+# What was asked for (-n, --ntasks-per-node), or else one rank a node: how many there are changes the training (the batch of
+# all ranks, the learning rate), so it does not depend on how many CPUs a node happens to have. A rank gets the CPUs
+# that were asked for (-c), or its share of its node's.
+count_ranks() {
+  nodes=$SLURM_JOB_NUM_NODES
+  ranks=${SLURM_NTASKS:-$((nodes * ${SLURM_NTASKS_PER_NODE:-1}))}
+  per_node=$(((ranks + nodes - 1) / nodes))
+  cpus=${SLURM_CPUS_PER_TASK:-$((SLURM_CPUS_ON_NODE / per_node))}
+  ((cpus > 0)) || cpus=1
+}
+
+on_each_node() {
+  srun --overlap --quiet --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --cpus-per-task=1 --mem=0 --mpi=none "$@"
+}
+
+# How srun introduces the ranks: Open MPI takes pmix, MPICH pmi2. KOLO_MPI overrules it (a container's MPI can't be seen
+# from here and is taken to be Open MPI, as in kolo.def).
+srun_mpi() {
+  if [[ ${KOLO_MPI:-} ]]; then
+    printf '%s\n' "$KOLO_MPI"
+  elif ldd "${kolo[0]}" 2>/dev/null | grep -q libmpich; then
+    echo pmi2
+  else
+    echo pmix
+  fi
+}
+
+# Each rank to cores of its own, where Slurm binds at all; it refuses the option otherwise.
+binding() {
+  if scontrol show config | grep -q '^TaskPlugin .*affinity'; then echo --cpu-bind=cores; fi
+}
+
+# go_on_later: this job again, from its checkpoint. Does not return when Slurm takes it, as Slurm then ends this script.
+go_on_later() {
+  [[ ${KOLO_REQUEUE:-1} != 0 ]] || { say "stopped; KOLO_REQUEUE=0, so it is not put into the queue again"; return; }
+  say "stopped before the time limit; putting $job into the queue again"
+  if scontrol requeue "$SLURM_JOB_ID"; then
+    sleep 60
+  else
+    say "Slurm refuses; submit it again with --resume" >&2
+  fi
+}
+
+# train ARGUMENTS OF KOLO TRAIN...: ends the script with kolo's exit status.
+train() {
+  find_kolo
+  count_ranks
+  find_run "$@"
+  resume=()
+  ((restarts == 0)) || choose_resume "$job"
+  trap unstage EXIT
+  stage "$SLURM_JOB_ID"
+  say "$job: $ranks ranks on $nodes nodes ($SLURM_JOB_NODELIST), $cpus CPUs each; run folder $run_folder"
+  export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-${OMP_NUM_THREADS:-$cpus}}
+  local -a bound
+  mapfile -t bound < <(binding)
+  # Ranks of kolo end together, whatever their status. The first of them that Slurm sees must not have the others killed,
+  # but a rank that dies ends all of them.
+  run_with_signals srun --mpi="$(srun_mpi)" --nodes="$nodes" --ntasks="$ranks" --ntasks-per-node="$per_node" \
+    --cpus-per-task="$cpus" "${bound[@]}" --kill-on-bad-exit=0 --wait=30 --quiet \
+    "${kolo[@]}" train "$@" "${staged[@]}" "${resume[@]}"
+  if was_stopped; then
+    unstage
+    if has_checkpoint && belongs_to "$job"; then
+      go_on_later
+    else
+      say "stopped before there was a checkpoint: give the job more time, or checkpoints (checkpoint.enabled)" >&2
+    fi
+  fi
+  exit "$status"
+}
