@@ -34,6 +34,7 @@ if(KOLO_BUILD_TRAINER)
   find_package(PkgConfig REQUIRED)
   pkg_check_modules(HDF5 REQUIRED IMPORTED_TARGET hdf5)   # PkgConfig::HDF5; CMake's own module wants its compiler wrapper
   pkg_check_modules(FFTW REQUIRED IMPORTED_TARGET fftw3)  # PkgConfig::FFTW
+  pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
 
   # oneDNN's own CMake package asks for OpenCL, which nothing here uses.
   find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)

@@ -1,17 +1,12 @@
-#include <cerrno>
-#include <filesystem>
 #include <iostream>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "cli/commands.h"
-#include "kolo/base/error.h"
+#include "cli/output_file.h"
 #include "kolo/parallel/timeline.h"
 
 namespace kolo {
-
-namespace fs = std::filesystem;
 
 namespace {
 
@@ -20,20 +15,8 @@ struct TimelineArguments {
   std::string output = "timeline.json";
 };
 
-void require_writable(const fs::path& output) {
-  std::error_code error;
-  const auto folder = fs::absolute(output, error).parent_path();
-  const auto refuse = [&](const std::string& reason) {
-    throw InputError(fmt::format("timeline: --output {}: {}", output.string(), reason));
-  };
-  if (fs::is_directory(output, error)) refuse("is a folder; name a file");
-  if (!fs::is_directory(folder, error)) refuse("there is no folder " + folder.string());
-  if (::access(folder.c_str(), W_OK) != 0)
-    refuse(system_error_text("cannot write in " + folder.string(), errno));
-}
-
 int merge(const TimelineArguments& arguments) {
-  require_writable(arguments.output);
+  require_writable("timeline: --output", arguments.output);
   const auto merged = merge_timelines(arguments.folder, arguments.output);
   std::cout << fmt::format("{}: {} events of {} rank{}\n", arguments.output, merged.events,
                            merged.files, merged.files == 1 ? "" : "s");

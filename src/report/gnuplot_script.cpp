@@ -37,37 +37,73 @@ int mark_of(int place) {
   return marks[round % std::size(marks)];
 }
 
-std::string terminal(const Figure& figure, FigureFormat format) {
-  constexpr int width = 760, lines_height = 400, line_height = 21;
-  const bool is_bars = figure.kind == Figure::Kind::stacked_bars;
-  const auto legend = is_bars || figure.series.size() < 2 ? 0 : figure.series.size();
-  const auto height = lines_height + line_height * static_cast<int>((legend + 2) / 3);
+// How much room there must be beside the figure itself, in pixels and in gnuplot's characters.
+struct Layout {
+  int width = 760, height = 420;
+  int bottom_margin = 4;
+  bool key_is_below = false, key_is_beside = false;
+  bool labels_are_turned = false;  // those below bars
+};
+
+std::size_t longest_name(const Figure& figure) {
+  std::size_t longest = 0;
+  for (const auto& series : figure.series) longest = std::max(longest, series.name.size());
+  return longest;
+}
+
+Layout layout_of(const Figure& figure) {
+  constexpr int few = 4, pixels_of_letter = 8, pixels_of_line = 19;
+  Layout layout;
+  const auto series = static_cast<int>(figure.series.size());
+  const auto longest = static_cast<int>(std::min<std::size_t>(longest_name(figure), 60));
+  const bool fits_below = series * (longest + 6) * pixels_of_letter < layout.width;
+  layout.key_is_below = series > 1 && series <= few && fits_below;
+  layout.key_is_beside = series > 1 && !layout.key_is_below;
+  if (layout.key_is_beside) {
+    layout.width += (longest + 4) * pixels_of_letter;
+    layout.height = std::max(layout.height, (series + 3) * pixels_of_line);
+  }
+  if (layout.key_is_below) layout.bottom_margin += 2;
+  std::size_t longest_category = 0;
+  for (const auto& category : figure.categories)
+    longest_category = std::max(longest_category, category.size());
+  layout.labels_are_turned = longest_category * figure.categories.size() > 70;
+  if (layout.labels_are_turned)
+    layout.bottom_margin += static_cast<int>(std::min<std::size_t>(longest_category, 40) / 4);
+  return layout;
+}
+
+std::string terminal(const Layout& layout, FigureFormat format) {
   if (format == FigureFormat::svg) {
     return fmt::format(
         "set terminal svg size {},{} noenhanced font 'DejaVu Sans,13' background '#ffffff'\n",
-        width, height);
+        layout.width, layout.height);
   }
   return fmt::format(
-      "set terminal pngcairo size {},{} noenhanced font 'DejaVu Sans,18' fontscale 1.0 "
-      "background '#ffffff' linewidth 2 pointscale 2\n",
-      2 * width, 2 * height);
+      "set terminal pngcairo size {},{} noenhanced font 'DejaVu Sans,18' background '#ffffff' "
+      "linewidth 2 pointscale 2\n",
+      2 * layout.width, 2 * layout.height);
 }
 
 // What all figures have in common.
-std::string style(const Figure& figure) {
+std::string style(const Figure& figure, const Layout& layout) {
   std::string text =
       "set encoding utf8\n"
       "set border 3 linewidth 0.8 linecolor rgb '#9a9fa6'\n"
       "set tics nomirror out scale 0.5 textcolor rgb '#4a4f57'\n"
       "set grid linewidth 0.6 linetype 1 linecolor rgb '#e4e4e1'\n"
-      "set key below center horizontal samplen 2.4 textcolor rgb '#33373d' maxrows 12\n"
-      "set lmargin 11\nset rmargin 3\nset tmargin 3\n";
+      "set lmargin 11\nset tmargin 3\n";
+  text += fmt::format("set bmargin {}\n", layout.bottom_margin);
   text +=
       fmt::format("set title {} textcolor rgb '#1f2328' offset 0,-0.2\n", in_quotes(figure.title));
   for (const auto& [axis, label] : {std::pair{"x", figure.x_label}, std::pair{"y", figure.y_label}})
     text += fmt::format("set {}label {} textcolor rgb '#4a4f57'\n", axis, in_quotes(label));
-  if (figure.series.size() == 1) text += "unset key\n";
-  return text;
+  const std::string_view key = "Left reverse samplen 2.6 textcolor rgb '#33373d'";
+  if (layout.key_is_below)
+    return text + fmt::format("set rmargin 3\nset key bmargin center horizontal {}\n", key);
+  if (layout.key_is_beside)
+    return text + fmt::format("set key outside right center vertical {}\n", key);
+  return text + "set rmargin 3\nunset key\n";
 }
 
 // The values of one coordinate of all series that are numbers, in order.
@@ -85,7 +121,7 @@ std::set<double> values_of(const Figure& figure, std::vector<double> FigureSerie
 std::string tics_at(std::string_view axis, const std::set<double>& values) {
   std::string list;
   for (const double value : values)
-    list += fmt::format("{}'{:.6g}' {}", list.empty() ? "" : ", ", value, number(value));
+    list += fmt::format("{}'{:.7g}' {}", list.empty() ? "" : ", ", value, number(value));
   return fmt::format("set {}tics ({})\n", axis, list);
 }
 
@@ -175,7 +211,7 @@ std::string line_plot(const Figure& figure) {
 }
 
 // One row a bar: its parts.
-std::string bar_plot(const Figure& figure) {
+std::string bar_plot(const Figure& figure, const Layout& layout) {
   std::string text =
       "set style data histograms\nset style histogram rowstacked\nset boxwidth 0.6 relative\n"
       "set style fill solid 1 noborder\nset yrange [0:*]\nunset grid\n"
@@ -188,8 +224,8 @@ std::string bar_plot(const Figure& figure) {
   text += "END\nset xtics (";
   for (std::size_t bar = 0; bar < figure.categories.size(); ++bar)
     text += fmt::format("{}{} {}", bar == 0 ? "" : ", ", in_quotes(figure.categories[bar]), bar);
-  const bool is_crowded = figure.categories.size() > 6;
-  text += is_crowded ? ") rotate by -30\nplot \\\n" : ")\nplot \\\n";
+  text += layout.labels_are_turned ? ") rotate by 30 right\n" : ")\n";
+  text += "plot \\\n";
   for (std::size_t i = 0; i < figure.series.size(); ++i) {
     const auto& series = figure.series[i];
     text +=
@@ -202,9 +238,10 @@ std::string bar_plot(const Figure& figure) {
 }  // namespace
 
 std::string gnuplot_script(const Figure& figure, FigureFormat format) {
-  const bool is_bars = figure.kind == Figure::Kind::stacked_bars;
-  return terminal(figure, format) + style(figure) + (is_bars ? "" : scales(figure)) +
-         (is_bars ? bar_plot(figure) : line_plot(figure));
+  const auto layout = layout_of(figure);
+  const auto start = terminal(layout, format) + style(figure, layout);
+  if (figure.kind == Figure::Kind::stacked_bars) return start + bar_plot(figure, layout);
+  return start + scales(figure) + line_plot(figure);
 }
 
 }  // namespace kolo

@@ -1,4 +1,4 @@
-#include <algorithm>
+#include <iterator>
 #include <set>
 
 #include <fmt/format.h>
@@ -36,7 +36,9 @@ std::string name_of(const StudyPoint& point, bool with_combination) {
   return with_combination ? fmt::format("{}, {}", ranks, combination_name(point)) : ranks;
 }
 
-void read_runs_of(const Study& study, const fs::path& folder, Report& report) {
+std::vector<RunRecord> read_runs_of(const Study& study, const fs::path& folder,
+                                    std::vector<std::string>& warnings) {
+  std::vector<RunRecord> runs;
   std::set<std::string> combinations;
   for (const auto& point : study.points) combinations.insert(combination_name(point));
   for (const auto& point : study.points) {
@@ -46,11 +48,12 @@ void read_runs_of(const Study& study, const fs::path& folder, Report& report) {
     try {
       auto run = read_run(folder / point.folder);
       run.name = name_of(point, combinations.size() > 1);
-      report.runs.push_back(std::move(run));
+      runs.push_back(std::move(run));
     } catch (const Error& problem) {
-      report.warnings.emplace_back(problem.what());
+      warnings.emplace_back(problem.what());
     }
   }
+  return runs;
 }
 
 void read_one(const fs::path& path, Report& report) {
@@ -65,7 +68,10 @@ void read_one(const fs::path& path, Report& report) {
         path.string()));
   }
   report.study = read_study(file);
-  read_runs_of(*report.study, file.parent_path(), report);
+  auto runs = read_runs_of(*report.study, file.parent_path(), report.warnings);
+  report.study_runs = runs.size();
+  report.runs.insert(report.runs.begin(), std::move_iterator(runs.begin()),
+                     std::move_iterator(runs.end()));
 }
 
 std::string title_of(const Report& report) {

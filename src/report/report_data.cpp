@@ -129,20 +129,15 @@ Json run_figures_on(const Report& report, const std::vector<CurveAxis>& axes) {
   return json;
 }
 
+void append(Json& list, Json&& others) {
+  for (auto& other : others) list.push_back(std::move(other));
+}
+
 Json palette_of(std::string_view PaletteColour::*theme) {
   Json runs = Json::array(), others = Json::array();
   for (const auto& colour : run_palette) runs.push_back(colour.*theme);
   for (const auto& colour : other_palette) others.push_back(colour.*theme);
   return {{"runs", std::move(runs)}, {"others", std::move(others)}};
-}
-
-std::vector<std::string> warnings_of(const Report& report) {
-  auto warnings = report.warnings;
-  for (const auto& run : report.runs) {
-    for (const auto& warning : run.warnings)
-      warnings.push_back(fmt::format("{}: {}", run.name, warning));
-  }
-  return warnings;
 }
 
 std::string summary_of(const Report& report, const std::string& generated) {
@@ -157,17 +152,17 @@ std::string summary_of(const Report& report, const std::string& generated) {
   return what + fmt::format("Made {}.", generated);
 }
 
-}  // namespace
-
-CurveAxis first_axis(const Report& report) {
+CurveAxis chosen_axis(const Report& report) {
   const auto axes = known_axes(report.runs);
-  return axes.empty() ? CurveAxis::epoch : axes.front();
+  return report.axis.value_or(axes.empty() ? CurveAxis::epoch : axes.front());
 }
 
-std::vector<FigureGroup> report_figures(const Report& report, CurveAxis axis) {
+}  // namespace
+
+std::vector<FigureGroup> report_figures(const Report& report) {
   std::vector<FigureGroup> groups;
   if (report.study) groups = study_figures(*report.study);
-  for (auto& group : run_figures(report.runs, {axis, report.targets}))
+  for (auto& group : run_figures(report.runs, {chosen_axis(report), report.targets}))
     groups.push_back(std::move(group));
   return groups;
 }
@@ -178,9 +173,20 @@ std::vector<ResultsTable> report_tables(const Report& report) {
     if (!table.rows.empty()) tables.push_back(std::move(table));
   };
   if (report.study) add(study_results(*report.study));
-  add(run_results(report.runs));
-  add(differing_settings(report.runs));
+  if (report.runs.size() > report.study_runs) {
+    add(run_results(report.runs));
+    add(differing_settings(report.runs));
+  }
   return tables;
+}
+
+std::vector<std::string> report_warnings(const Report& report) {
+  auto warnings = report.warnings;
+  for (const auto& run : report.runs) {
+    for (const auto& warning : run.warnings)
+      warnings.push_back(fmt::format("{}: {}", run.name, warning));
+  }
+  return warnings;
 }
 
 Json report_data(const Report& report, const std::string& generated) {
@@ -188,7 +194,7 @@ Json report_data(const Report& report, const std::string& generated) {
   Json data{
       {"title", report.title},
       {"summary", summary_of(report, generated)},
-      {"warnings", warnings_of(report)},
+      {"warnings", report_warnings(report)},
       {"palette",
        {{"light", palette_of(&PaletteColour::light)}, {"dark", palette_of(&PaletteColour::dark)}}},
       {"runs", Json::array()},
@@ -196,9 +202,10 @@ Json report_data(const Report& report, const std::string& generated) {
       {"tables", Json::array()}};
   for (const auto& run : report.runs) data["runs"].push_back(run.name);
   for (const CurveAxis axis : axes) data["axes"].push_back(axis_name(axis));
-  for (const auto& table : report_tables(report)) data["tables"].push_back(json_of(table));
-  data["groups"] = report.study ? json_of(study_figures(*report.study)) : Json::array();
-  for (auto& group : run_figures_on(report, axes)) data["groups"].push_back(std::move(group));
+  // A study's figures come first, then tables, then curves.
+  if (report.study) append(data["sections"], json_of(study_figures(*report.study)));
+  for (const auto& table : report_tables(report)) data["sections"].push_back(json_of(table));
+  append(data["sections"], run_figures_on(report, axes));
   return data;
 }
 

@@ -108,7 +108,7 @@ class CurveFigures {
                                        double factor) const {
     FigureSeries series{.name = name_of(curve, number), .x = {}, .y = {}, .spread = {}};
     series.colour = run_colour(number);
-    series.dashed = curve.part == "training";
+    series.dashed = curve.part == "training" && !curve.by_step;  // there it is alone, and dense
     const double start = start_of(runs_[number]);
     // kolo validates before it trains too. That value would leave little room for the others.
     const bool from_start = runs_[number].writer != "kolo" || curve.by_step;

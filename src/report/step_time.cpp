@@ -70,7 +70,10 @@ Figure step_time_figure(const std::vector<StepTime>& times) {
     add(wait, data);
     add(exposed, ranks);
   }
-  figure.series = {std::move(compute), std::move(wait), std::move(exposed)};
+  for (auto* const series : {&compute, &wait, &exposed}) {
+    const bool is_shown = std::ranges::any_of(series->y, [](double y) { return y > 0; });
+    if (is_shown) figure.series.push_back(std::move(*series));
+  }
   return figure;
 }
 

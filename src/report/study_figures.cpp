@@ -213,8 +213,10 @@ FigureGroup large_batches(const Study& study) {
   add_if_drawn(group, by_combination(study, loss, &StudyResults::val_loss, 1));
   for (auto& figure : group.figures) {
     figure.note = study.scaling == "weak"
-                      ? "After the last epoch. The batch of all ranks grows with them."
-                      : "After the last epoch. The batch of all ranks is the same.";
+                      ? "After the last epoch. The batch of all ranks grows with them; the "
+                        "learning rate is scaled "
+                        "with it, or not."
+                      : "After the last epoch. The batch of all ranks is the same for any number.";
   }
   return group;
 }
@@ -222,11 +224,11 @@ FigureGroup large_batches(const Study& study) {
 }  // namespace
 
 std::string combination_name(const StudyPoint& point) {
-  std::string name = "no scaling";
-  if (!point.lr_scaling.empty() && point.lr_scaling != "none") name = point.lr_scaling + " scaling";
-  if (point.warmup_epochs == 0) return name + ", no warm-up";
-  return name + fmt::format(", warm-up of {:g} epoch{}", point.warmup_epochs,
-                            point.warmup_epochs == 1 ? "" : "s");
+  const bool is_scaled = !point.lr_scaling.empty() && point.lr_scaling != "none";
+  const std::string scaling = is_scaled ? point.lr_scaling : "unscaled";
+  if (point.warmup_epochs == 0) return fmt::format("{}, no warm-up", scaling);
+  return fmt::format("{}, warm-up of {:g} epoch{}", scaling, point.warmup_epochs,
+                     point.warmup_epochs == 1 ? "" : "s");
 }
 
 std::vector<FigureGroup> study_figures(const Study& study) {

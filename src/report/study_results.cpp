@@ -6,7 +6,6 @@
 
 #include "kolo/observe/format.h"
 #include "kolo/report/results_table.h"
-#include "kolo/report/study_figures.h"
 
 namespace kolo {
 
@@ -56,23 +55,23 @@ std::vector<Measure> measures() {
     };
   };
   using Point = const StudyPoint&;
-  return {{"ranks", true, [](Point point) { return fmt::format("{}", point.ranks); }},
-          {"nodes", true,
-           [](Point point) { return point.nodes == 1 ? "" : fmt::format("{}", point.nodes); }},
-          {"batch of a rank", true, [](Point point) { return format_count(point.batch_size); }},
-          {"learning rate", false, [](Point point) { return combination_name(point); }},
-          {"time per epoch", true, epoch_time},
-          {"samples/s", true, throughput},
-          {"efficiency", true,
-           [](Point point) { return text_or_nothing("{:.1f} %", 100 * point.efficiency); }},
-          {"validation accuracy", true, result("{:.2f} %", &StudyResults::val_accuracy, 100)},
-          {"best", true, result("{:.2f} %", &StudyResults::best_val_accuracy, 100)},
-          {"validation loss", true, result("{:.4f}", &StudyResults::val_loss, 1)},
-          {"waiting for ranks, ms a step", true,
-           result("{:.3g}", &StudyResults::exposed_communication_seconds, 1000)},
-          {"waiting for data, ms a step", true,
-           result("{:.3g}", &StudyResults::data_wait_seconds, 1000)},
-          {"state", false, state_of}};
+  return {
+      {"ranks", true, [](Point point) { return fmt::format("{}", point.ranks); }},
+      {"nodes", true,
+       [](Point point) { return point.nodes == 1 ? "" : fmt::format("{}", point.nodes); }},
+      {"batch/rank", true, [](Point point) { return format_count(point.batch_size); }},
+      {"lr scaling", false, [](Point point) { return point.lr_scaling; }},
+      {"warm-up", true, [](Point point) { return fmt::format("{:g}", point.warmup_epochs); }},
+      {"epoch", true, epoch_time},
+      {"samples/s", true, throughput},
+      {"efficiency", true,
+       [](Point point) { return text_or_nothing("{:.1f} %", 100 * point.efficiency); }},
+      {"accuracy", true, result("{:.2f} %", &StudyResults::val_accuracy, 100)},
+      {"best accuracy", true, result("{:.2f} %", &StudyResults::best_val_accuracy, 100)},
+      {"loss", true, result("{:.4f}", &StudyResults::val_loss, 1)},
+      {"exposed, ms", true, result("{:.3g}", &StudyResults::exposed_communication_seconds, 1000)},
+      {"data wait, ms", true, result("{:.3g}", &StudyResults::data_wait_seconds, 1000)},
+      {"state", false, state_of}};
 }
 
 ResultsTable::Mark mark_of(StudyPointState state) {
@@ -91,9 +90,11 @@ ResultsTable::Mark mark_of(StudyPointState state) {
 }
 
 std::string note_of(const Study& study) {
-  std::string note = fmt::format("{} scaling: the batch of {} is fixed.",
-                                 study.scaling == "weak" ? "Weak" : "Strong",
-                                 study.scaling == "weak" ? "a rank" : "all ranks together");
+  std::string note = fmt::format(
+      "{} scaling: the batch of {} is fixed. Accuracy and loss are of validation, after the last "
+      "epoch; exposed: what a step waits for other ranks.",
+      study.scaling == "weak" ? "Weak" : "Strong",
+      study.scaling == "weak" ? "a rank" : "all ranks together");
   if (!study.network.empty()) note += fmt::format(" Predicted with {}.", study.network);
   return note;
 }
@@ -107,6 +108,7 @@ ResultsTable study_results(const Study& study) {
     std::vector<std::string> texts;
     for (const auto& point : study.points) texts.push_back(measure.text(point));
     if (std::ranges::all_of(texts, &std::string::empty)) continue;
+    if (measure.title == "nodes" && std::ranges::count(texts, "1") == std::ssize(texts)) continue;
     table.columns.push_back({measure.title, measure.is_number});
     for (std::size_t i = 0; i < texts.size(); ++i) table.rows[i].cells.push_back({texts[i]});
   }

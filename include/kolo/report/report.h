@@ -20,8 +20,10 @@ struct Report {
   std::string title;
   std::optional<Study> study;
   std::vector<RunRecord> runs;
+  std::size_t study_runs = 0;         // so many of them, the first, are the study's
   std::vector<std::string> warnings;  // besides those of the runs
   std::vector<double> targets;        // see RunFigureOptions
+  std::optional<CurveAxis> axis;      // that curves stand against at first; none: the first known
 };
 
 // Reads runs (see read_run) and at most one study: a folder with study.json, or the file itself. A
@@ -31,14 +33,14 @@ struct Report {
 // yet to start, what can't be read is a warning instead.
 [[nodiscard]] Report read_report(std::span<const std::filesystem::path> paths, bool wait = false);
 
-// All figures, the study's first.
-[[nodiscard]] std::vector<FigureGroup> report_figures(const Report& report, CurveAxis axis);
+// All figures, the study's first; curves against the report's axis.
+[[nodiscard]] std::vector<FigureGroup> report_figures(const Report& report);
 
-// The axis that curves stand against when nobody chose: the first that is known.
-[[nodiscard]] CurveAxis first_axis(const Report& report);
-
-// All tables that have rows, the study's first.
+// All tables that have rows, the study's first. Runs of the study are not told of twice.
 [[nodiscard]] std::vector<ResultsTable> report_tables(const Report& report);
+
+// Its own warnings, and those of its runs with their names.
+[[nodiscard]] std::vector<std::string> report_warnings(const Report& report);
 
 // Everything that the page's script shows. Numbers have seven significant digits (times since 1970
 // hundredths of a second); what is not finite is null. `generated`: when, in words.

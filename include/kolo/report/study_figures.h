@@ -9,7 +9,8 @@
 
 namespace kolo {
 
-// "linear, warm-up of 3 epochs": a combination of learning-rate scaling and warm-up, in words.
+// "linear, warm-up of 3 epochs", "unscaled, no warm-up": how a point's learning rate goes, in
+// words.
 [[nodiscard]] std::string combination_name(const StudyPoint& point);
 
 // What a study shows: in one group how it scales (throughput and efficiency beside the ideal, time

@@ -10,6 +10,13 @@ const charts = (() => {
     return value.toLocaleString("en", { maximumSignificantDigits: 6 }).replaceAll(",", "\u2009");
   }
 
+  // On a logarithmic scale: of 1, 2, 3, ... 10, 20, ... those that are round enough to be read.
+  function roundNumber(value) {
+    const isWide = this.max / this.min > 1e3;
+    const first = Number(value.toExponential()[0]);
+    return (isWide ? [1] : [1, 2, 5]).includes(first) || this.options.isFew ? formatNumber(value) : null;
+  }
+
   const timeSteps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000, 31536000];
 
   function formatTime(seconds, span) {
@@ -107,7 +114,7 @@ const charts = (() => {
       isLogarithmic,
       title: { display: title !== "", text: title, color: view.muted, font: { size: 12 } },
       grid: { color: view.grid, borderColor: view.grid, tickLength: 4 },
-      ticks: { color: view.muted, maxRotation: 0, autoSkipPadding: 14, font: { size: 11 }, callback: formatNumber },
+      ticks: { color: view.muted, maxRotation: 0, autoSkipPadding: 14, font: { size: 11 }, callback: isLogarithmic ? roundNumber : formatNumber },
     };
   }
 
@@ -115,9 +122,19 @@ const charts = (() => {
   function ticksAtValues(x, datasets) {
     const values = [...new Set(datasets.flatMap((dataset) => dataset.data.map((point) => point.x)))].sort((a, b) => a - b);
     if (values.length === 0 || values.length > 16) return;
+    x.isFew = true;
     x.min = values[0] / 1.12;
     x.max = values.at(-1) * 1.12;
     x.afterBuildTicks = (axis) => { axis.ticks = values.map((value) => ({ value })); };
+  }
+
+  // A little room above and below, but none for what can't be: less than nothing, more than all.
+  function limits(y, figure) {
+    const values = figure.series.flatMap((series) => series.y).filter((value) => value !== null);
+    const low = Math.min(...values), high = Math.max(...values);
+    if (low >= 0 && low < 0.25 * high) y.min = 0;
+    if (figure.y_label.endsWith("%") && high > 90 && high <= 100) y.max = 100;
+    y.grace = "4%";
   }
 
   function lineChart(figure, view) {
@@ -126,7 +143,8 @@ const charts = (() => {
     const time = isTime(figure, view.axis);
     const x = scale(label, figure.x_logarithmic, view);
     const y = scale(figure.y_label, view.isLogarithmic(figure), view);
-    y.grace = figure.y_logarithmic ? 0 : "4%";
+    if (!y.isLogarithmic) limits(y, figure);
+    if (label === "epoch" || label === "step") x.ticks.precision = 0;
     if (figure.x_logarithmic) ticksAtValues(x, datasets);
     if (time) {
       x.afterBuildTicks = timeTicks;

@@ -7,7 +7,7 @@
 
   let data = JSON.parse(find("data").textContent);
   let printing = false;
-  const chosen = { axis: data.axes[0], smoothing: 0, hiddenRuns: new Set(), hiddenSeries: new Set(), logarithmic: new Map() };
+  const chosen = { axis: data.axis, smoothing: 0, hiddenRuns: new Set(), hiddenSeries: new Set(), logarithmic: new Map() };
   const drawn = new Map();  // a figure's id: its Chart
 
   function element(tag, attributes = {}, ...children) {
@@ -25,7 +25,7 @@
 
   const isManyRuns = () => data.runs.length > 1;
   const seriesKey = (figure, number) => `${figure.id}/${figure.series[number].name}`;
-  const figures = () => data.groups.flatMap((group) => group.figures);
+  const figures = () => data.sections.flatMap((section) => section.figures ?? []);
 
   function colour(place) {
     const palette = data.palette[dark.matches && !printing ? "dark" : "light"];
@@ -142,7 +142,7 @@
       });
       body.append(element("tr", { className: row.mark }, ...cells));
     }
-    return element("div", { className: "table", tabindex: "0", role: "region", "aria-label": table.title }, element("table", {}, element("thead", {}, head), body));
+    return element("div", { className: table.columns.length > 9 ? "dense table" : "table", tabindex: "0", role: "region", "aria-label": table.title }, element("table", {}, element("thead", {}, head), body));
   }
 
   function section(title, ...content) {
@@ -190,9 +190,15 @@
     for (const chart of drawn.values()) chart.destroy();
     drawn.clear();
     const parts = [];
-    for (const table of data.tables) parts.push(section(table.title, tableElement(table), ...(table.note ? [element("p", { className: "note" }, table.note)] : [])));
-    for (const group of data.groups) parts.push(section(group.title, element("div", { className: "figures" }, ...group.figures.map(figureElement))));
+    const form = find("controls");
+    for (const part of data.sections) {
+      if (part.figures?.some(charts.dependsOnAxis) && !parts.includes(form)) parts.push(form);
+      const content = part.figures ? [element("div", { className: "figures" }, ...part.figures.map(figureElement))] : [tableElement(part)];
+      if (part.note) content.push(element("p", { className: "note" }, part.note));
+      parts.push(section(part.title, ...content));
+    }
     if (parts.length === 0) parts.push(element("p", { className: "nothing" }, "There is nothing to show yet."));
+    if (!parts.includes(form)) parts.push(form);
     find("content").replaceChildren(...parts);
     drawAll();
   }
