@@ -36,13 +36,16 @@ find_kolo() {
   fi
 }
 
-# find_run ARGUMENTS OF KOLO TRAIN...: checks them, which takes a second and no nodes, and sets run_folder.
+# find_run ARGUMENTS OF KOLO TRAIN...: checks them, which takes a second and no nodes, and sets `settled`, the configuration
+# as kolo understands it, and run_folder.
 find_run() {
-  local settled status=0
+  local status=0
   settled=$("${kolo[@]}" train "$@" --show-config) || status=$?
   ((status == 0)) || exit "$status"
-  run_folder=$(sed -n 's/^output_dir: *//p' <<<"$settled" | sed -E "s/^\"(.*)\"\$/\1/; s/^'(.*)'\$/\1/")
+  run_folder=$(sed -n 's/^output_dir: *//p' <<<"$settled" | unquote)
 }
+
+unquote() { sed -E "s/^\"(.*)\"\$/\1/; s/^'(.*)'\$/\1/"; }
 
 has_checkpoint() { compgen -G "$run_folder/checkpoints/step-*/manifest.json" >/dev/null; }
 
@@ -83,31 +86,43 @@ run_with_signals() {
 # Stopped by the signal that was passed on: after a checkpoint, or killed by it before kolo had got so far as to listen.
 was_stopped() { [[ $signal == USR1 ]] && ((status == 75 || status == 138)); }
 
-# KOLO_STAGE=FILE or FOLDER is copied to each node's own disk before the run, which reads it there (data.path), and removed
-# afterwards.
+# KOLO_STAGE=FILE or FOLDER is copied to each node's own disk before the run and removed afterwards. What the configuration
+# reads from there, it reads from the copy.
 scratch_folder() { printf '%s\n' "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"; }
 
-# on_each_node COMMAND...: the scripts say how.
-# stage NAME: NAME is the job's, for a folder of its own.
+# choose_staged ORIGINAL COPY: sets the array `staged`.
+choose_staged() {
+  local key value
+  staged=()
+  for key in path train_path valid_path; do
+    value=$(sed -n "/^data:/,/^[a-z]/s/^  $key: *//p" <<<"$settled" | unquote)
+    [[ $value ]] || continue
+    value=$(realpath -m "$value")
+    if [[ $value/ == "$1"/* ]]; then staged+=("data.$key=$2${value#"$1"}"); fi
+  done
+  ((${#staged[@]})) || refuse "KOLO_STAGE=$KOLO_STAGE: the configuration reads nothing there;" \
+    "data.path, data.train_path and data.valid_path say what it reads"
+}
+
+# stage NAME: for a folder of this name, the job's, on each node. The scripts say how to reach it: on_each_node COMMAND...
 stage() {
   staged=()
   [[ ${KOLO_STAGE:-} ]] || return 0
   [[ -e $KOLO_STAGE ]] || refuse "KOLO_STAGE=$KOLO_STAGE: there is no such file or folder"
-  local source name
-  source=$(realpath "$KOLO_STAGE") name=$(basename "$KOLO_STAGE")
+  local source copy
+  source=$(realpath "$KOLO_STAGE")
   stage_folder=$(scratch_folder)/kolo-$1
+  copy=$stage_folder/$(basename "$source")
+  choose_staged "$source" "$copy"
   say "copying $KOLO_STAGE to $stage_folder on each node"
   # shellcheck disable=SC2016  # expanded on the nodes
   on_each_node bash -c 'set -e
     mkdir -p "$1"
-    [ ! -e "$1/$3" ] || exit 0
     cp -rL -- "$2" "$1/.part-$$"
-    mv -T -- "$1/.part-$$" "$1/$3"' stage "$stage_folder" "$source" "$name" || {
+    [ -e "$3" ] || mv -T -- "$1/.part-$$" "$3"' stage "$stage_folder" "$source" "$copy" || {
     say "could not copy $KOLO_STAGE to $stage_folder; is there room? SLURM_TMPDIR or TMPDIR name another place" >&2
-    unstage
     exit 1
   }
-  staged=("data.path=$stage_folder/$name")
 }
 
 unstage() {

@@ -41,12 +41,14 @@ binding() {
   if scontrol show config | grep -q '^TaskPlugin .*affinity'; then echo --cpu-bind=cores; fi
 }
 
-# go_on_later: this job again, from its checkpoint. Does not return when Slurm takes it, as Slurm then ends this script.
+# go_on_later: this job again, from its checkpoint. Ends the script when Slurm takes it.
 go_on_later() {
   [[ ${KOLO_REQUEUE:-1} != 0 ]] || { say "stopped; KOLO_REQUEUE=0, so it is not put into the queue again"; return; }
   say "stopped before the time limit; putting $job into the queue again"
+  trap 'exit "$status"' TERM
   if scontrol requeue "$SLURM_JOB_ID"; then
-    sleep 60
+    sleep 60 &
+    wait
   else
     say "Slurm refuses; submit it again with --resume" >&2
   fi
