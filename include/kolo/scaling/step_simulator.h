@@ -7,11 +7,10 @@ namespace kolo {
 
 struct SimulatorOptions {
   AllReduceAlgorithm algorithm = AllReduceAlgorithm::hierarchical;
-  // How much of the processor the communication thread takes from computing where a node has no
-  // core to spare for it: while it adds up buffers in memory, and while it waits for the network
-  // (MPI libraries poll). 1: computing stands still.
-  double processor_share_in_memory = 1;
-  double processor_share_on_network = 0.5;
+  // How much of its processor the communication thread takes from computing where a node has no
+  // core to spare for it. 1: they take turns, as is measured in shared memory and over TCP, which
+  // live on the processor. 0: the network card does everything.
+  double processor_share = 1;
   bool stragglers = true;  // the slowest of many ranks decides when a step ends
 };
 

@@ -55,6 +55,7 @@ std::vector<RecordedStep> record_steps(const Communicator& communicator, Trainer
   communicator.add_listener(recorder);
   std::vector<RecordedStep> steps;
   for (std::int64_t step = 0; step < checked_multiply(plan.steps, plan.trials); ++step) {
+    communicator.barrier();  // as averaging gradients makes all ranks begin a step together
     recorder->begin();
     trainer.step(batch);
     steps.push_back(recorder->end(trainer.plan()));
@@ -85,8 +86,8 @@ std::vector<double> times_of(const std::vector<RecordedStep>& steps) {
 // call, as backward writes gradients: otherwise a slice's owner would find what it has left itself
 // in its cache, and reducing would seem several times as fast.
 double time_all_reduce(const Communicator& communicator, std::span<float> values) {
-  constexpr double enough_seconds = .2;
-  constexpr std::size_t warmup = 2, fewest_calls = 9, most_calls = 1000;
+  constexpr double enough_seconds = .1;
+  constexpr std::size_t warmup = 2, fewest_calls = 5, most_calls = 1000;
   std::vector<double> seconds;
   double spent = 0;
   for (std::size_t call = 0; call < most_calls; ++call) {
@@ -138,11 +139,13 @@ CollectiveMeasurement measure_collectives(const Communicator& communicator) {
   CollectiveMeasurement measurement;
   measurement.layout = {communicator.size(), ranks_on_fullest_node(communicator.topology()),
                         cores_of_node()};
-  for (std::int64_t bytes = smallest; bytes <= largest; bytes *= 4) {
+  constexpr double longest_seconds = .5;
+  for (std::int64_t bytes = smallest; bytes <= largest; bytes *= 2) {
     const std::span values(reinterpret_cast<float*>(memory.get()),
                            static_cast<std::size_t>(bytes) / sizeof(float));
-    measurement.points.push_back(
-        {static_cast<double>(bytes), time_all_reduce(communicator, values)});
+    const double seconds = time_all_reduce(communicator, values);
+    measurement.points.push_back({static_cast<double>(bytes), seconds});
+    if (seconds > longest_seconds) break;
   }
   return measurement;
 }

@@ -15,9 +15,9 @@ namespace kolo {
                                           const Network& network, Loader& loader,
                                           const BenchPlan& plan);
 
-// All-reduces of 4 KiB to 64 MiB of float32, as gradients are averaged: asynchronously, in memory
-// from Communicator::allocate() that every rank has just written. Medians of many calls.
-// Collective.
+// All-reduces of 4 KiB to 64 MiB of float32 (or until one takes half a second), as gradients are
+// averaged: asynchronously, in memory from Communicator::allocate() that every rank has just
+// written. Medians of many calls. Collective.
 [[nodiscard]] CollectiveMeasurement measure_collectives(const Communicator& communicator);
 
 }  // namespace kolo
