@@ -1,0 +1,96 @@
+# shellcheck shell=bash
+# shellcheck disable=SC2154,SC2034  # variables that the scripts set or use
+# What the scripts for PBS and Cobalt share: they source it, inside the job. Sets `job`, `nodes`, `per_node`, `ranks` and `cpus`.
+submit=$(dirname "$(dirname "${BASH_SOURCE[0]}")")
+# shellcheck source=submit/common.sh
+source "$submit/common.sh"
+
+job="PBS job ${PBS_JOBID:-}"
+[[ ${PBS_JOBID:-} ]] || job="Cobalt job $COBALT_JOBID"
+cd "${PBS_O_WORKDIR:-$PWD}" || exit 1
+
+physical_cores() { lscpu --parse=CORE,SOCKET | grep -v '^#' | sort -u | wc -l; }
+
+# One rank for each line of the list of nodes: one a node, or mpiprocs of the request. KOLO_RANKS_PER_NODE overrules it.
+# A rank gets its share of its node's cores.
+count_ranks() {
+  if [[ ${PBS_NODEFILE:-} ]]; then
+    nodes=$(sort -u "$PBS_NODEFILE" | wc -l)
+    ranks=$(wc -l <"$PBS_NODEFILE")
+  else
+    nodes=$COBALT_PARTSIZE ranks=$COBALT_PARTSIZE
+  fi
+  [[ ! ${KOLO_RANKS_PER_NODE:-} ]] || ranks=$((nodes * KOLO_RANKS_PER_NODE))
+  per_node=$(((ranks + nodes - 1) / nodes))
+  cpus=${OMP_NUM_THREADS:-$(($(physical_cores) / per_node))}
+  ((cpus > 0)) || cpus=1
+}
+
+# How long this job still runs; nothing where nobody says.
+seconds_left() {
+  local limit
+  if [[ ${COBALT_ENDTIME:-} ]]; then
+    echo $((COBALT_ENDTIME - $(date +%s)))
+    return
+  fi
+  limit=$(qstat -f "$PBS_JOBID" 2>/dev/null | sed -n 's/^ *Resource_List.walltime = //p')
+  [[ $limit =~ ^([0-9]+):([0-9]+):([0-9]+)$ ]] || return 0
+  echo $((10#${BASH_REMATCH[1]} * 3600 + 10#${BASH_REMATCH[2]} * 60 + 10#${BASH_REMATCH[3]} - SECONDS))
+}
+
+# PBS has no signal before the end: the script sends itself one, KOLO_STOP_BEFORE seconds (120) before.
+watch_time() {
+  local left
+  left=$(seconds_left)
+  [[ $left ]] || { say "nobody says when this job ends, so it is not stopped before"; return; }
+  left=$((left - ${KOLO_STOP_BEFORE:-120}))
+  (
+    trap 'kill $!; exit' TERM
+    sleep "$((left > 0 ? left : 0))" &
+    wait
+    kill -USR1 $$
+  ) &
+  timer=$!
+}
+
+# go_on_later ARGUMENTS...: a new job that resumes, where the user has said how to ask for one.
+go_on_later() {
+  local -a arguments=("$@")
+  if [[ ! ${KOLO_RESUBMIT:-} ]]; then
+    say "stopped before the time limit; submit it again with --resume (KOLO_RESUBMIT does this, see --help)"
+    return
+  fi
+  [[ " $* " == *" --resume "* ]] || arguments+=(--resume)
+  say "stopped before the time limit; submitting it again: qsub $KOLO_RESUBMIT"
+  export KOLO_RESUBMIT
+  # shellcheck disable=SC2086  # options, divided by blanks
+  qsub $KOLO_RESUBMIT -V -- "$(realpath "$script")" "${arguments[@]}" ||
+    say "qsub refuses; submit it again with --resume" >&2
+}
+
+# train ARGUMENTS OF KOLO TRAIN...: ends the script with kolo's exit status. The script has defined choose_launcher, which sets
+# the arrays `launcher` (for the ranks) and `each` (for one process on each node) from what count_ranks found.
+train() {
+  find_kolo
+  count_ranks
+  choose_launcher
+  on_each_node() { "${each[@]}" "$@"; }
+  find_run "$@"
+  resume=()
+  if belongs_to "$job"; then choose_resume "$job"; fi  # a job that PBS has started again
+  trap 'unstage; [[ ! ${timer:-} ]] || kill "$timer" 2>/dev/null' EXIT
+  stage "${PBS_JOBID:-$COBALT_JOBID}"
+  say "$job: $ranks ranks on $nodes nodes, $cpus cores each; run folder $run_folder"
+  export OMP_NUM_THREADS=$cpus OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-$cpus}
+  watch_time
+  run_with_signals "${launcher[@]}" "${kolo[@]}" train "$@" "${staged[@]}" "${resume[@]}"
+  if was_stopped; then
+    unstage
+    if has_checkpoint && belongs_to "$job"; then
+      go_on_later "$@"
+    else
+      say "stopped before there was a checkpoint: give the job more time, or checkpoints (checkpoint.enabled)" >&2
+    fi
+  fi
+  exit "$status"
+}
