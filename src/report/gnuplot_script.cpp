@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <set>
 
@@ -11,15 +12,18 @@ namespace kolo {
 
 namespace {
 
-// A string in single quotes: gnuplot replaces nothing in it.
+// A string for gnuplot in which nothing is anything but text: all that could be more (backquotes,
+// which execute what is between them, quotes, backslashes) is written by its number.
 std::string in_quotes(std::string_view text) {
-  std::string result = "'";
+  std::string result = "\"";
   for (const char letter : text) {
-    const bool is_control = static_cast<unsigned char>(letter) < ' ' || letter == '\x7f';
-    if (letter == '\'') result += "''";
-    if (letter != '\'') result += is_control ? ' ' : letter;
+    const auto code = static_cast<unsigned char>(letter);
+    const bool is_control = code < ' ' || code == 0x7f;
+    const bool is_plain = std::isalnum(code) != 0 || code == ' ' || code >= 0x80;
+    if (is_plain) result += letter;
+    if (!is_plain) result += is_control ? " " : fmt::format("\\{:03o}", code);
   }
-  return result + "'";
+  return result + "\"";
 }
 
 std::string number(double value) {
@@ -27,7 +31,7 @@ std::string number(double value) {
 }
 
 std::string colour(int place) {
-  return in_quotes(colour_at(place).light);
+  return fmt::format("'{}'", colour_at(place).light);
 }
 
 // Filled marks, one for each time through the palette: circle, square, triangle, diamond.
@@ -207,6 +211,8 @@ std::string line_plot(const Figure& figure) {
                     series.marks ? "2.2" : "1.6", series.dashed ? "(9,6)" : "solid", paint,
                     series.marks ? mark : ""));
   }
+  // An empty frame, where no point has a place.
+  if (plots.empty()) return "set xrange [0:1]\nset yrange [0:1]\nplot NaN notitle\n";
   return blocks + plots + "\n";
 }
 

@@ -199,7 +199,7 @@ Json report_data(const Report& report, const std::string& generated) {
        {{"light", palette_of(&PaletteColour::light)}, {"dark", palette_of(&PaletteColour::dark)}}},
       {"runs", Json::array()},
       {"axes", Json::array()},
-      {"tables", Json::array()}};
+      {"sections", Json::array()}};
   for (const auto& run : report.runs) data["runs"].push_back(run.name);
   for (const CurveAxis axis : axes) data["axes"].push_back(axis_name(axis));
   // A study's figures come first, then tables, then curves.

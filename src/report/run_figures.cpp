@@ -48,7 +48,8 @@ class CurveFigures {
       for (const auto& curve : runs_[number].curves) {
         if (!is_wanted(curve)) continue;
         is_thinned = is_thinned || curve.points.size() > most_points;
-        if (auto series = series_of(curve, number, presentation.factor); !series.x.empty())
+        auto series = series_of(curve, number, presentation.factor);
+        if (std::ranges::any_of(series.y, [](double y) { return std::isfinite(y); }))
           figure.series.push_back(std::move(series));
       }
     }

@@ -1,0 +1,121 @@
+// Pages opened in a real browser, Debian's chromium; scripts/test --browser installs it.
+#include <filesystem>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "kolo/base/file.h"
+#include "kolo/report/report.h"
+#include "report/records.h"
+#include "report/studies.h"
+#include "support/process.h"
+#include "support/temporary_folder.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+class Browser : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(chromium)) GTEST_SKIP() << chromium << " is not installed";
+  }
+
+  // The page's elements after its scripts have run. Fails when the browser had anything to complain
+  // about.
+  std::string elements_of(const Report& report, const std::string& scheme = "1") const {
+    const auto page = folder.write("page.html", report_page(report_data(report, "today")));
+    const auto result = open_in_browser(page, scheme);
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_THAT(result.errors, Not(HasSubstr("CONSOLE")));
+    return result.output;
+  }
+
+  // Now and then chromium itself never comes up; it gets another chance.
+  ProcessResult open_in_browser(const std::filesystem::path& page,
+                                const std::string& scheme) const {
+    ProcessResult result;
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      const TemporaryFolder profile;
+      result = run_process(
+          {chromium, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+           "--no-first-run", "--disable-background-networking",
+           fmt::format("--blink-settings=preferredColorScheme={}", scheme),
+           fmt::format("--user-data-dir={}", profile.path().string()), "--enable-logging=stderr",
+           "--v=0", "--virtual-time-budget=5000", "--window-size=1300,1000", "--dump-dom",
+           fmt::format("file://{}", page.string())},
+          {.deadline = std::chrono::seconds(40)});
+      if (!result.timed_out) break;
+    }
+    return result;
+  }
+
+  static std::size_t figures_in(const Report& report) {
+    std::size_t figures = 0;
+    for (const auto& group : report_figures(report)) figures += group.figures.size();
+    return figures;
+  }
+
+  void expect_all_drawn(const Report& report, const std::string& scheme = "1") const {
+    const auto elements = elements_of(report, scheme);
+    ASSERT_GT(figures_in(report), 0U);
+    EXPECT_EQ(count(elements, "<canvas"), figures_in(report));
+    EXPECT_EQ(count(elements, "data-drawn=\"true\""), figures_in(report));
+    EXPECT_EQ(count(elements, "<table"), report_tables(report).size());
+  }
+
+  static constexpr const char* chromium = "/usr/bin/chromium";
+  TemporaryFolder folder;
+};
+
+Report runs_report(const std::string& name) {
+  Report report{.title = name};
+  Curve steps{"loss", "training", true, {}};
+  for (int i = 0; i < 500; ++i) steps.points.push_back({5. / (i + 1), i / 90., 1. * i, 1000. + i});
+  report.runs = {run_named(name, {epoch_curve("loss", "validation", {3, not_measured, 1}),
+                                  epoch_curve("accuracy", "validation", {.3, .6, .9}),
+                                  epoch_curve("epoch_seconds", "", {5, 5, 5}), steps})};
+  return report;
+}
+
+TEST_F(Browser, DrawsARun) {
+  expect_all_drawn(runs_report("a run"));
+}
+
+TEST_F(Browser, DrawsARunAtNight) {
+  expect_all_drawn(runs_report("a run"), "0");
+}
+
+TEST_F(Browser, DrawsManyRunsAndAStudy) {
+  auto report = runs_report("first");
+  for (int i = 0; i < 9; ++i) {
+    report.runs.push_back(report.runs[0]);
+    report.runs.back().name = fmt::format("run {}", i);
+  }
+  report.study = small_study();
+  report.warnings = {"half of it is missing"};
+  expect_all_drawn(report);
+}
+
+TEST_F(Browser, ShowsHostileNamesAsTheyAre) {
+  const auto elements =
+      elements_of(runs_report("<img src=x onerror=console.log(1)></script>{{x}}"));
+  EXPECT_THAT(elements, Not(HasSubstr("<img")));
+  EXPECT_THAT(elements, HasSubstr("&lt;img src=x onerror=console.log(1)&gt;&lt;/script&gt;{{x}}"));
+}
+
+TEST_F(Browser, SaysThatThereIsNothing) {
+  EXPECT_THAT(elements_of(Report{.title = "Nothing"}), HasSubstr("nothing to show yet"));
+}
+
+}  // namespace
+}  // namespace kolo::testing

@@ -1,0 +1,156 @@
+// The page as a file: what is in it, and that nothing in it can break it or call out.
+#include <cmath>
+#include <regex>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/report/report.h"
+#include "report/records.h"
+#include "report/studies.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* hostile = "</script><script>alert('\"&{{data}}</title>";
+
+Report small_report() {
+  Report report{.title = "A report"};
+  report.runs = {run_named("first", {epoch_curve("loss", "validation", {3, not_measured, 1. / 3}),
+                                     epoch_curve("loss", "training", {3.5, 2, 1})}),
+                 run_named("second", {epoch_curve("loss", "validation", {2, 1})})};
+  return report;
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+// What the page's script gets.
+Json data_in(const std::string& page) {
+  const std::string start = R"(<script type="application/json" id="data">)";
+  const auto begin = page.find(start) + start.size();
+  return Json::parse(page.substr(begin, page.find("</script>", begin) - begin));
+}
+
+TEST(ReportPage, HoldsItsData) {
+  const auto data = report_data(small_report(), "today");
+  EXPECT_EQ(data_in(report_page(data)), data);
+  EXPECT_THAT(data["summary"], "2 runs. Made today.");
+  EXPECT_THAT(data["axes"], ElementsAre("epoch", "step", "relative", "wall"));
+  const auto& figure = data["sections"][1]["figures"][0];
+  EXPECT_EQ(figure["id"], "loss");
+  EXPECT_EQ(figure["x_label"]["step"], "step");
+  const auto& series = figure["series"][0];
+  EXPECT_EQ(series["x"]["step"], (Json{10, 20, 30}));
+  EXPECT_EQ(series["x"]["wall"], (Json{1005, 1010, 1015}));
+  EXPECT_EQ(series["y"], (Json{3, nullptr, .3333333}));
+}
+
+TEST(ReportPage, ShowsAStudyBeforeItsRuns) {
+  auto report = small_report();
+  report.study = small_study();
+  const auto data = report_data(report, "today");
+  std::vector<std::string> titles;
+  for (const auto& section : data["sections"]) titles.push_back(section["title"]);
+  EXPECT_THAT(titles,
+              ElementsAre("Scaling", "Large batches", "The study", "Results", "Learning", "Speed"));
+  report.study_runs = 2;
+  EXPECT_THAT(report_tables(report), SizeIs(1)) << "the study's table tells of its runs";
+}
+
+TEST(ReportPage, TextStaysText) {
+  auto report = small_report();
+  report.title = hostile;
+  report.runs[0].name = hostile;
+  report.runs[0].settings = {{hostile, hostile}};
+  report.runs[1].settings = {{hostile, "\xff"}};  // no UTF-8
+  report.warnings = {hostile};
+  report.runs[0].curves.push_back(epoch_curve(hostile, "", {1}));
+  const auto calm = report_page(report_data(small_report(), "today"));
+  const auto page = report_page(report_data(report, "today"));
+  EXPECT_THAT(page, Not(HasSubstr("alert('\"&{{data}}</title>")));
+  EXPECT_THAT(page, HasSubstr("&lt;/script&gt;&lt;script&gt;alert(&#39;&quot;&amp;{{data}}"));
+  for (const char* const part : {"<script", "</script", "<title", "</title", "<style", "<!--"})
+    EXPECT_EQ(count(page, part), count(calm, part)) << part;
+  const auto data = data_in(page);
+  EXPECT_EQ(data["title"], hostile);
+  EXPECT_EQ(data["runs"][0], hostile);
+}
+
+// What begins with this in the page's own markup, style and scripts, Chart.js among them.
+TEST(ReportPage, AsksForNothing) {
+  const auto page = report_page(report_data(small_report(), "today"));
+  EXPECT_THAT(page, HasSubstr("default-src 'none'"));
+  EXPECT_THAT(page, HasSubstr("connect-src 'none'"));
+  EXPECT_FALSE(std::regex_search(page, std::regex("<[a-z]+ [^>]*(src|href|srcset|action)=")));
+  EXPECT_FALSE(std::regex_search(page, std::regex("url\\(|@import|<link|<iframe|<base")));
+  EXPECT_THAT(page, HasSubstr("Released under the MIT License"));
+  const auto live = report_page(report_data(small_report(), "today"), true);
+  EXPECT_THAT(live, HasSubstr("connect-src 'self'"));
+  EXPECT_THAT(live, HasSubstr("data-live=\"true\""));
+  EXPECT_THAT(page, HasSubstr("data-live=\"false\""));
+}
+
+class ReadReport : public ::testing::Test {
+ protected:
+  std::string write_run(const std::string& name) const {
+    folder.write(name + "/history.json",
+                 R"({"n_ranks":2,"epochs":[{"epoch":1,"step":9,"val_loss":0.5}],"summary":{}})");
+    return folder / name;
+  }
+  std::string write_study() const {
+    auto study = small_study();
+    study.points[1].folder = "runs/2";
+    write_run("study/runs/2");
+    study.write(folder / "study/study.json");
+    return folder / "study";
+  }
+  static Report read(std::vector<std::filesystem::path> paths, bool wait = false) {
+    return read_report(paths, wait);
+  }
+  TemporaryFolder folder;
+};
+
+TEST_F(ReadReport, NamesTheReport) {
+  EXPECT_EQ(read({write_run("a")}).title, "a");
+  EXPECT_EQ(read({write_run("a"), write_run("b")}).title, "2 runs compared");
+  EXPECT_EQ(read({write_study()}).title, "A study");
+}
+
+TEST_F(ReadReport, AStudyBringsItsRuns) {
+  const auto report = read({write_run("a"), folder.path() / "study" / "study.json"}, true);
+  EXPECT_FALSE(report.study) << "it is not there yet";
+  EXPECT_THAT(report.warnings, ElementsAre(HasSubstr("waiting: ")));
+  const auto study = read({write_run("a"), write_study()});
+  ASSERT_TRUE(study.study);
+  EXPECT_EQ(study.study_runs, 1U);
+  ASSERT_THAT(study.runs, SizeIs(2));
+  EXPECT_EQ(study.runs[0].name, "2 ranks, linear, no warm-up");
+  EXPECT_EQ(study.runs[1].name, "a");
+}
+
+TEST_F(ReadReport, RefusesWhatItCannotShow) {
+  const auto message = [&](std::vector<std::filesystem::path> paths) {
+    return message_of<InputError>([&] { (void)read(std::move(paths)); });
+  };
+  const auto study = write_study();
+  EXPECT_THAT(message({study, study}), HasSubstr("is a second study"));
+  EXPECT_THAT(message({folder / "nothing"}), HasSubstr((folder / "nothing").string()));
+  folder.write("broken/study.json", "{");
+  EXPECT_THAT(message({folder / "broken"}), HasSubstr("study.json"));
+}
+
+}  // namespace
+}  // namespace kolo::testing

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "kolo/report/run_record.h"
+
+namespace kolo::testing {
+
+// A curve with a value an epoch: epochs 1, 2, ..., of so many steps and seconds each.
+inline Curve epoch_curve(const std::string& quantity, const std::string& part,
+                         const std::vector<double>& values, double steps = 10, double seconds = 5,
+                         double start = 1000) {
+  Curve curve{quantity, part, false, {}};
+  for (const double value : values) {
+    const auto epoch = static_cast<double>(curve.points.size() + 1);
+    curve.points.push_back({value, epoch, epoch * steps, start + epoch * seconds});
+  }
+  return curve;
+}
+
+// A run of kolo's with these curves.
+inline RunRecord run_named(const std::string& name, std::vector<Curve> curves) {
+  RunRecord run;
+  run.name = name;
+  run.source = "/results/" + name;
+  run.writer = "kolo";
+  run.is_finished = true;
+  run.curves = std::move(curves);
+  return run;
+}
+
+}  // namespace kolo::testing

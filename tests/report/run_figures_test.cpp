@@ -1,0 +1,234 @@
+#include "kolo/report/run_figures.h"
+
+#include <cmath>
+#include <random>
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "kolo/report/palette.h"
+#include "report/records.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::NanSensitiveDoubleEq;
+using ::testing::SizeIs;
+
+std::vector<Figure> all_figures(const std::vector<RunRecord>& runs,
+                                const RunFigureOptions& options = {}) {
+  std::vector<Figure> all;
+  for (auto& group : run_figures(runs, options))
+    std::ranges::move(group.figures, std::back_inserter(all));
+  return all;
+}
+
+const Figure& figure_named(const std::vector<Figure>& figures, const std::string& id) {
+  const auto found = std::ranges::find(figures, id, &Figure::id);
+  if (found == figures.end()) throw std::runtime_error("no figure " + id);
+  return *found;
+}
+
+std::vector<std::string> ids_of(const std::vector<Figure>& figures) {
+  std::vector<std::string> ids;
+  for (const auto& figure : figures) ids.push_back(figure.id);
+  return ids;
+}
+
+std::vector<RunRecord> two_runs() {
+  return {run_named("first", {epoch_curve("loss", "training", {3, 2, 1}),
+                              epoch_curve("loss", "validation", {4, 3, 2}),
+                              epoch_curve("accuracy", "validation", {.5, .75, .7}),
+                              epoch_curve("epoch_seconds", "", {5, 5, 5})}),
+          run_named("second", {epoch_curve("loss", "validation", {5, 1}, 20, 60, 9000),
+                               epoch_curve("accuracy", "validation", {.6, .9}, 20, 60, 9000)})};
+}
+
+TEST(RunFigures, ValidationIsSolidAndTrainingDashed) {
+  const auto figures = all_figures({two_runs()[0]});
+  const auto& loss = figure_named(figures, "loss").series;
+  ASSERT_THAT(loss, SizeIs(2));
+  EXPECT_EQ(loss[0].name, "training");
+  EXPECT_TRUE(loss[0].dashed);
+  EXPECT_THAT(loss[0].y, ElementsAre(3, 2, 1));
+  EXPECT_EQ(loss[1].name, "validation");
+  EXPECT_FALSE(loss[1].dashed);
+  EXPECT_THAT(figure_named(figures, "accuracy").series[0].y, ElementsAre(50, 75, 70));
+  EXPECT_EQ(figure_named(figures, "accuracy").y_label, "accuracy, %");
+}
+
+TEST(RunFigures, StandAgainstEveryAxis) {
+  const auto runs = two_runs();
+  const auto series = [&](CurveAxis axis, std::size_t number) {
+    return figure_named(all_figures(runs, {axis, {}}), "loss").series.at(number);
+  };
+  EXPECT_THAT(series(CurveAxis::epoch, 0).x, ElementsAre(1, 2, 3));
+  EXPECT_THAT(series(CurveAxis::step, 2).x, ElementsAre(20, 40));
+  // Each run's own start is the beginning of relative time; the longest run takes 60 s.
+  EXPECT_THAT(series(CurveAxis::relative, 0).x, ElementsAre(0, 5, 10));
+  EXPECT_THAT(series(CurveAxis::relative, 2).x, ElementsAre(0, 60));
+  EXPECT_THAT(series(CurveAxis::wall, 2).x, ElementsAre(9060, 9120));
+  EXPECT_TRUE(figure_named(all_figures(runs, {CurveAxis::wall, {}}), "loss").x_is_time);
+  EXPECT_EQ(figure_named(all_figures(runs, {CurveAxis::relative, {}}), "loss").x_label,
+            "seconds since the start");
+}
+
+TEST(RunFigures, AreTheSameForEveryAxisButForX) {
+  const auto runs = two_runs();
+  const auto reference = all_figures(runs);
+  for (const CurveAxis axis : all_axes) {
+    const auto figures = all_figures(runs, {axis, {}});
+    ASSERT_EQ(ids_of(figures), ids_of(reference));
+    for (std::size_t i = 0; i < figures.size(); ++i) {
+      ASSERT_EQ(figures[i].series.size(), reference[i].series.size());
+      for (std::size_t j = 0; j < figures[i].series.size(); ++j)
+        EXPECT_EQ(figures[i].series[j].y, reference[i].series[j].y) << figures[i].id;
+    }
+  }
+}
+
+TEST(RunFigures, ARunHasOneColourInAll) {
+  const auto runs = two_runs();
+  for (const auto& figure : all_figures(runs)) {
+    for (const auto& series : figure.series) {
+      if (series.colour < 0) continue;  // a part of a step's time
+      const auto& run = runs.at(static_cast<std::size_t>(series.colour));
+      EXPECT_TRUE(series.name.starts_with(run.name)) << figure.id << ": " << series.name;
+    }
+  }
+  EXPECT_EQ(colour_at(0).light, colour_at(8).light);
+  EXPECT_NE(colour_at(0).light, colour_at(1).light);
+  EXPECT_NE(colour_at(compute_colour).light, colour_at(data_wait_colour).light);
+}
+
+TEST(RunFigures, GapsStayGaps) {
+  auto run = run_named("run", {epoch_curve("loss", "validation", {3, not_measured, 1})});
+  run.curves[0].points[2].step = not_measured;
+  const auto y = figure_named(all_figures({run}), "loss").series[0].y;
+  EXPECT_THAT(y, ElementsAre(3, NanSensitiveDoubleEq(not_measured), 1));
+  const auto x = figure_named(all_figures({run}, {CurveAxis::step, {}}), "loss").series[0].x;
+  EXPECT_THAT(x, ElementsAre(10, 20, NanSensitiveDoubleEq(not_measured)));
+}
+
+TEST(RunFigures, LeaveOutTheUntrainedNetworkOfKoloOnly) {
+  auto run = run_named("run", {epoch_curve("loss", "validation", {3, 1})});
+  auto& points = run.curves[0].points;
+  points.insert(points.begin(), {90, 0, 0, 1000});
+  EXPECT_THAT(figure_named(all_figures({run}), "loss").series[0].y, ElementsAre(3, 1));
+  // Time counts from it all the same.
+  EXPECT_THAT(figure_named(all_figures({run}, {CurveAxis::relative, {}}), "loss").series[0].x,
+              ElementsAre(5, 10));
+  run.writer = "event files";  // others call their first epoch 0
+  EXPECT_THAT(figure_named(all_figures({run}), "loss").series[0].y, ElementsAre(90, 3, 1));
+}
+
+TEST(RunFigures, StepCurvesAreFiguresOfTheirOwn) {
+  auto run = two_runs()[0];
+  Curve steps{"loss", "training", true, {}};
+  for (int i = 0; i < 9; ++i) steps.points.push_back({9. - i, i / 3., 1. * i, 1000. + i});
+  run.curves.push_back(steps);
+  run.curves.push_back(epoch_curve("learning_rate", "", {1, 1, 1}));
+  Curve rate{"learning_rate", "", true, steps.points};
+  run.curves.push_back(rate);
+  const auto figures = all_figures({run});
+  const auto& by_step = figure_named(figures, "loss-by-step").series;
+  ASSERT_THAT(by_step, SizeIs(1));
+  EXPECT_FALSE(by_step[0].dashed);
+  EXPECT_FALSE(by_step[0].marks);
+  EXPECT_THAT(figure_named(figures, "loss").series, SizeIs(2));
+  const auto& rates = figure_named(figures, "learning-rate").series;
+  ASSERT_THAT(rates, SizeIs(1)) << "the finest only";
+  EXPECT_THAT(rates[0].y, SizeIs(9));
+}
+
+TEST(RunFigures, ThinningKeepsWhatStandsOut) {
+  std::mt19937 random(7);
+  for (const std::size_t count : {3000U, 12345U}) {
+    std::vector<CurvePoint> points;
+    for (std::size_t i = 0; i < count; ++i)
+      points.push_back({std::uniform_real_distribution<>(0, 1)(random), 0, 1. * i, 0});
+    const auto highest = random() % count, lowest = random() % count;
+    points[highest].value = 50;
+    points[lowest].value = -50;
+    points[(lowest + 17) % count].value = not_measured;
+    const auto kept = thinned(points, 1000);
+    EXPECT_LE(kept.size(), 1000U);
+    EXPECT_GT(kept.size(), 900U);
+    EXPECT_TRUE(std::ranges::is_sorted(kept, {}, &CurvePoint::step));
+    const auto [smallest, largest] = std::ranges::minmax(kept, {}, &CurvePoint::value);
+    EXPECT_EQ(smallest.step, points[lowest].step);
+    EXPECT_EQ(largest.step, points[highest].step);
+  }
+  EXPECT_THAT(thinned({}, 10), IsEmpty());
+}
+
+TEST(RunFigures, TellWhenTargetsWereReached) {
+  const auto every = figure_named(all_figures(two_runs()), "time-to-accuracy");
+  ASSERT_THAT(every.series, SizeIs(2));
+  EXPECT_THAT(every.series[0].x, ElementsAre(50, 75)) << "not the worse one after it";
+  EXPECT_THAT(every.series[0].y, ElementsAre(0, 5));
+  const auto chosen =
+      figure_named(all_figures(two_runs(), {.targets = {.55, .8}}), "time-to-accuracy");
+  EXPECT_THAT(chosen.series[0].x, ElementsAre(DoubleNear(55, 1e-9), 80));
+  EXPECT_THAT(chosen.series[0].y, ElementsAre(5, NanSensitiveDoubleEq(not_measured)));
+  EXPECT_THAT(chosen.series[1].y, ElementsAre(0, 60));
+  EXPECT_EQ(chosen.note, "first did not reach 80 %.");
+}
+
+TEST(RunFigures, TellWhenALossWasReachedWithoutAccuracies) {
+  const auto run = run_named("run", {epoch_curve("loss", "validation", {4, 2, 3, 1})});
+  const auto figure = figure_named(all_figures({run}, {.targets = {2.5}}), "time-to-loss");
+  EXPECT_THAT(figure.series[0].y, ElementsAre(5));
+}
+
+TEST(RunFigures, ShowWhereTheTimeOfAStepGoes) {
+  const auto run = run_named("run", {epoch_curve("epoch_seconds", "", {2, 4}, 10),
+                                     epoch_curve("data_wait_seconds", "", {.5, .5}, 10),
+                                     epoch_curve("exposed_communication_seconds", "", {1, 1}, 10)});
+  const auto figure = figure_named(all_figures({run}), "step-time");
+  EXPECT_EQ(figure.kind, Figure::Kind::stacked_bars);
+  EXPECT_THAT(figure.categories, ElementsAre("run"));
+  ASSERT_THAT(figure.series, SizeIs(3));
+  EXPECT_THAT(figure.series[0].y, ElementsAre(DoubleNear(150, 1e-9))) << "6 s, 20 steps, less 3 s";
+  EXPECT_THAT(figure.series[1].y, ElementsAre(DoubleNear(50, 1e-9)));
+  EXPECT_THAT(figure.series[2].y, ElementsAre(DoubleNear(100, 1e-9)));
+}
+
+TEST(RunFigures, OtherTagsAreFiguresWithUniqueNames) {
+  const auto run = run_named(
+      "run", {epoch_curve("weights/norm", "", {1, 2}), epoch_curve("weights norm", "", {1, 2}),
+              epoch_curve("../../etc/passwd", "", {1})});
+  const auto groups = run_figures(std::vector{run});
+  ASSERT_THAT(groups, SizeIs(1));
+  EXPECT_EQ(groups[0].title, "Other");
+  EXPECT_THAT(ids_of(groups[0].figures),
+              ElementsAre("other-weights-norm", "other-weights-norm-2", "other-etc-passwd"));
+  EXPECT_EQ(groups[0].figures[0].title, "weights/norm");
+}
+
+TEST(RunFigures, KnowWhichAxesThereAre) {
+  RunRecord run = run_named("run", {{"loss", "", true, {{1, not_measured, 7, not_measured}}}});
+  EXPECT_THAT(known_axes(std::vector{run}), ElementsAre(CurveAxis::step));
+  EXPECT_THAT(known_axes(two_runs()), SizeIs(4));
+  EXPECT_THAT(run_figures({}), IsEmpty());
+}
+
+TEST(RunFigures, RunsOfOneNameGetDifferentOnes) {
+  std::vector<RunRecord> runs(5);
+  const char* const sources[] = {"/a/x/run", "/b/x/run", "/c/other", "/d/twice", "/d/twice"};
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    runs[i].source = sources[i];
+    runs[i].name = runs[i].source.filename();
+  }
+  make_names_distinct(runs);
+  std::vector<std::string> names;
+  for (const auto& run : runs) names.push_back(run.name);
+  EXPECT_THAT(names, ElementsAre("a/x/run", "b/x/run", "other", "twice", "twice (2)"));
+}
+
+}  // namespace
+}  // namespace kolo::testing

@@ -1,0 +1,68 @@
+#include <gmock/gmock.h>
+
+#include "kolo/report/results_table.h"
+#include "report/records.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+std::vector<std::string> titles_of(const ResultsTable& table) {
+  std::vector<std::string> titles;
+  for (const auto& column : table.columns) titles.push_back(column.title);
+  return titles;
+}
+
+std::vector<std::string> texts_of(const ResultsTable::Row& row) {
+  std::vector<std::string> texts;
+  for (const auto& cell : row.cells) texts.push_back(cell.text);
+  return texts;
+}
+
+TEST(RunResults, TellTheBestOfEachRunAndOfAll) {
+  auto first = run_named("first", {epoch_curve("accuracy", "validation", {.5, .9, .8}),
+                                   epoch_curve("loss", "validation", {3, 1, 2}),
+                                   epoch_curve("epoch_seconds", "", {4, 6, 5})});
+  first.parameters = 1234567;
+  first.ranks = 2;
+  auto second = run_named("second", {epoch_curve("accuracy", "validation", {.95})});
+  second.is_finished = false;
+  const std::vector runs{first, second};
+  const auto table = run_results(runs);
+  EXPECT_THAT(titles_of(table),
+              ElementsAre("run", "best validation accuracy", "best validation loss",
+                          "time per epoch", "ranks", "parameters", "epochs"));
+  ASSERT_THAT(table.rows, SizeIs(2));
+  EXPECT_THAT(texts_of(table.rows[0]),
+              ElementsAre("first", "90.00 %", "1.0000", "5 s", "2", "1 234 567", "3"));
+  EXPECT_THAT(texts_of(table.rows[1]),
+              ElementsAre("second (not finished)", "95.00 %", "", "", "", "", "1"));
+  EXPECT_FALSE(table.rows[0].cells[1].is_best);
+  EXPECT_TRUE(table.rows[1].cells[1].is_best);
+  EXPECT_FALSE(table.rows[0].cells[2].is_best) << "there is no other";
+  EXPECT_EQ(table.rows[1].run, 1);
+}
+
+TEST(DifferingSettings, AreThoseThatAreNotTheSameInAllRuns) {
+  auto first = run_named("first", {}), second = run_named("second", {}),
+       other = run_named("other", {});
+  first.settings = {{"optimizer.lr", "0.1"}, {"data.name", "mnist"}, {"output_dir", "a"}};
+  second.settings = {{"optimizer.lr", "0.2"},
+                     {"data.name", "mnist"},
+                     {"output_dir", "b"},
+                     {"training.n_epochs", "3"}};
+  const std::vector runs{first, second, other};
+  const auto table = differing_settings(runs);
+  EXPECT_THAT(titles_of(table), ElementsAre("setting", "first", "second"));
+  ASSERT_THAT(table.rows, SizeIs(2));
+  EXPECT_THAT(texts_of(table.rows[0]), ElementsAre("optimizer.lr", "0.1", "0.2"));
+  EXPECT_THAT(texts_of(table.rows[1]), ElementsAre("training.n_epochs", "", "3"));
+  EXPECT_THAT(differing_settings(std::vector{first}).rows, IsEmpty());
+  EXPECT_THAT(differing_settings({}).rows, IsEmpty());
+}
+
+}  // namespace
+}  // namespace kolo::testing

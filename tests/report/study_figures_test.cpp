@@ -1,0 +1,105 @@
+#include "kolo/report/study_figures.h"
+
+#include <gmock/gmock.h>
+
+#include "kolo/report/palette.h"
+#include "kolo/report/results_table.h"
+#include "report/studies.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::DoubleNear;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+Figure figure_named(const Study& study, const std::string& id) {
+  for (const auto& group : study_figures(study)) {
+    for (const auto& figure : group.figures) {
+      if (figure.id == id) return figure;
+    }
+  }
+  throw std::runtime_error("no figure " + id);
+}
+
+TEST(StudyFigures, ShowThroughputBesideTheIdealAndThePredicted) {
+  const auto figure = figure_named(small_study(), "scaling-throughput");
+  EXPECT_TRUE(figure.x_logarithmic && figure.y_logarithmic);
+  ASSERT_THAT(figure.series, SizeIs(3));
+  const auto& measured = figure.series[0];
+  EXPECT_EQ(measured.name, "measured");
+  EXPECT_THAT(measured.x, ElementsAre(1, 2));
+  EXPECT_THAT(measured.y, ElementsAre(100, 180)) << "the mean of both combinations";
+  EXPECT_THAT(measured.spread, ElementsAre(10, 10));
+  EXPECT_FALSE(measured.dashed);
+  const auto& predicted = figure.series[1];
+  EXPECT_EQ(predicted.name, "predicted");
+  EXPECT_TRUE(predicted.dashed);
+  EXPECT_THAT(predicted.x, ElementsAre(64));
+  const auto& ideal = figure.series[2];
+  EXPECT_EQ(ideal.colour, ideal_colour);
+  EXPECT_THAT(ideal.x, ElementsAre(1, 64));
+  EXPECT_THAT(ideal.y, ElementsAre(100, 6400));
+}
+
+TEST(StudyFigures, ShowEfficiencyBesideOneHundredPerCent) {
+  const auto figure = figure_named(small_study(), "scaling-efficiency");
+  EXPECT_THAT(figure.series[0].y, ElementsAre(100, 90));
+  EXPECT_THAT(figure.series.back().y, Each(100));
+}
+
+TEST(StudyFigures, ShowTheCollapseOfLargeBatchesAndItsCure) {
+  const auto figure = figure_named(small_study(), "scaling-accuracy");
+  ASSERT_THAT(figure.series, SizeIs(2));
+  EXPECT_EQ(figure.series[0].name, "linear, no warm-up");
+  EXPECT_THAT(figure.series[0].y, ElementsAre(90, 10));
+  EXPECT_EQ(figure.series[1].name, "linear, warm-up of 3 epochs");
+  EXPECT_THAT(figure.series[1].y, ElementsAre(90, 90));
+}
+
+TEST(StudyFigures, ShowWhereTheTimeOfAStepGoes) {
+  const auto figure = figure_named(small_study(), "scaling-step-time");
+  EXPECT_THAT(figure.categories, ElementsAre("1", "2", "64 (predicted)"));
+  ASSERT_THAT(figure.series, SizeIs(3));
+  EXPECT_THAT(figure.series[0].y,
+              ElementsAre(DoubleNear(90, 1e-9), DoubleNear(70, 1e-9), DoubleNear(70, 1e-9)));
+  EXPECT_THAT(figure.series[2].y, ElementsAre(0, 20, 20));
+}
+
+TEST(StudyFigures, OfNothingAreNone) {
+  EXPECT_THAT(study_figures(Study{}), IsEmpty());
+  Study study;
+  study.points.resize(2);
+  EXPECT_THAT(study_figures(study), IsEmpty());
+}
+
+TEST(StudyResults, HaveARowAPoint) {
+  const auto table = study_results(small_study());
+  ASSERT_THAT(table.rows, SizeIs(6));
+  std::vector<std::string> titles;
+  for (const auto& column : table.columns) titles.push_back(column.title);
+  EXPECT_THAT(titles, Contains("efficiency"));
+  EXPECT_THAT(titles, Contains("nodes"));
+  for (const auto& row : table.rows) EXPECT_EQ(row.cells.size(), table.columns.size());
+  const auto cell = [&](std::size_t row, const std::string& title) {
+    return table.rows[row]
+        .cells[std::size_t(std::ranges::find(titles, title) - titles.begin())]
+        .text;
+  };
+  EXPECT_EQ(cell(1, "samples/s"), "180 ± 10.0");
+  EXPECT_EQ(cell(1, "exposed, ms"), "20");
+  EXPECT_EQ(cell(1, "accuracy"), "10.00 %");
+  EXPECT_EQ(cell(4, "state"), "predicted");
+  EXPECT_EQ(table.rows[4].mark, ResultsTable::Mark::predicted);
+  EXPECT_EQ(cell(5, "state"), "failed: rank 3 ended with signal 9");
+  EXPECT_EQ(cell(5, "efficiency"), "");
+  EXPECT_EQ(table.rows[5].mark, ResultsTable::Mark::failed);
+  EXPECT_THAT(table.note, HasSubstr("10 Gbit/s"));
+}
+
+}  // namespace
+}  // namespace kolo::testing
