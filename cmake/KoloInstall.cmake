@@ -1,16 +1,25 @@
 # cmake --install, and what find_package(kolo) reads afterwards: the component `library` (kolo::comm, kolo::parallel and what they
-# need: MPI, LibTorch, fmt) and the component `trainer` (everything else, and the program).
+# need: MPI, LibTorch, fmt) and the component `trainer` (everything else, and the program). Packages are cut otherwise: into the
+# install components `program` and `development` (KoloPackage.cmake).
 include(CMakePackageConfigHelpers)
 
 set(destination ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)
 install(EXPORT kolo-library-targets NAMESPACE kolo:: DESTINATION ${destination})
 if(KOLO_BUILD_TRAINER)
   install(EXPORT kolo-trainer-targets NAMESPACE kolo:: DESTINATION ${destination})
-  install(TARGETS kolo_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION ${CMAKE_INSTALL_DATADIR}/kolo)
+  install(TARGETS kolo_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+  # As they lie in the sources: the job scripts look for one another.
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs ${PROJECT_SOURCE_DIR}/submit DESTINATION ${CMAKE_INSTALL_DATADIR}/kolo
+          USE_SOURCE_PERMISSIONS COMPONENT program)
+  # For environment-modules and Lmod: module use PREFIX/share/kolo/modulefiles
+  install(FILES ${PROJECT_SOURCE_DIR}/packaging/modulefiles/kolo.lua RENAME ${PROJECT_VERSION}.lua
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/kolo/modulefiles/kolo COMPONENT program)
+  install(FILES ${PROJECT_SOURCE_DIR}/packaging/modulefiles/kolo.tcl RENAME ${PROJECT_VERSION}
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/kolo/modulefiles/kolo COMPONENT program)
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PROJECT_SOURCE_DIR}/CHANGELOG.md
-        DESTINATION ${CMAKE_INSTALL_DOCDIR})
+        DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/kolo-config.cmake.in ${PROJECT_BINARY_DIR}/kolo-config.cmake
                               INSTALL_DESTINATION ${destination})

@@ -9,6 +9,17 @@ trap 'rm -rf "$folder"' EXIT
 fail() { echo "find_package.sh: $*" >&2; exit 1; }
 
 "$cmake" --install "$build" --prefix "$folder/prefix" >"$folder/install.log" || { cat "$folder/install.log"; fail "installing failed"; }
+# The job scripts are there, and can be run, with what a cluster's users load.
+if [[ -e $folder/prefix/bin/kolo ]]; then
+  shared=$folder/prefix/share/kolo
+  for file in modulefiles/kolo/*.lua submit/common.sh submit/slurm/job.sh configs/hello.yaml; do
+    compgen -G "$shared/$file" >/dev/null || fail "share/kolo/$file is not installed"
+  done
+  for script in "$shared"/submit/{slurm/train,slurm/array,slurm/study,pbs/polaris,pbs/theta}.sh; do
+    [[ $("$script" --help) == *CONFIG* ]] || fail "$script does not run"
+  done
+fi
+
 # Looking only in the prefix shows that nothing of the build folder is needed.
 flags="-O0${sanitizers:+ -fsanitize=$sanitizers}"
 "$cmake" -G Ninja -S "$here/outside" -B "$folder/build" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_CXX_COMPILER="$compiler" \
