@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "kolo/scaling/network_fit.h"
+#include "kolo/scaling/step_profile.h"
 
 namespace kolo::testing {
 namespace {
@@ -62,6 +64,45 @@ TEST_F(BenchProgram, ShowsATableOfTheModesAskedFor) {
   EXPECT_TRUE(io.contains("io"));
   EXPECT_FALSE(io.contains("full"));
   EXPECT_FALSE(io.contains("bound_by"));
+}
+
+// What is measured of a step fits the step itself and the trainer's bucket plan.
+TEST_F(BenchProgram, ProfilesAStepOfTwoRanks) {
+  const auto json = bench_json({"-n", "2", "--mode", "full", "--profile", "--collectives",
+                                "communication.first_bucket_mb=0.01"});
+  const auto profile = StepProfile::from_json(json["profile"]);
+  EXPECT_EQ(profile.name, "mnist_net");
+  EXPECT_EQ(profile.ranks, 2);
+  EXPECT_EQ(profile.batch_size, 8);
+  EXPECT_TRUE(profile.updates_by_bucket);
+  EXPECT_GT(profile.forward_seconds, 0);
+  EXPECT_GT(profile.optimizer_seconds, 0);
+  EXPECT_GE(profile.slowest_seconds, 0);
+  EXPECT_GE(profile.data_wait_seconds, 0);
+  ASSERT_EQ(profile.buckets.size(), 2U);
+  // 21 840 parameters, each beginning at a multiple of 64 bytes.
+  const auto bytes = profile.buckets[0].bytes + profile.buckets[1].bytes;
+  EXPECT_GE(bytes, 4 * 21'840);
+  EXPECT_LT(bytes, 4 * 21'840 + 8 * 64);
+  EXPECT_LT(profile.buckets[0].ready_seconds, profile.buckets[1].ready_seconds);
+  EXPECT_LE(profile.buckets[1].ready_seconds, 1.5 * profile.backward_seconds);
+
+  const auto collectives = CollectiveMeasurement::from_json(json["collectives"]);
+  EXPECT_EQ(collectives.layout.ranks, 2);
+  EXPECT_EQ(collectives.layout.nodes(), 1);
+  EXPECT_EQ(collectives.points.front().bytes, 4096);
+  for (const auto& point : collectives.points) EXPECT_GT(point.seconds, 0);
+}
+
+TEST_F(BenchProgram, ProfilesAloneAndWithoutUpdatesByBucket) {
+  const auto json = bench_json({"--mode", "io", "--profile", "--collectives",
+                                "training.clip_norm=1", "communication.overlap=false"});
+  const auto profile = StepProfile::from_json(json["profile"]);
+  EXPECT_FALSE(profile.updates_by_bucket);
+  EXPECT_EQ(profile.data_wait_seconds, 0);
+  for (const auto& bucket : profile.buckets)
+    EXPECT_EQ(bucket.ready_seconds, profile.backward_seconds);
+  EXPECT_FALSE(json.contains("collectives"));  // with nobody
 }
 
 TEST_F(BenchProgram, RefusesWhatCannotWorkBeforeAnythingStarts) {

@@ -77,5 +77,22 @@ TEST(BenchReport, IsATableAndOneObject) {
   EXPECT_EQ(json["peak_memory_bytes_by_rank"][0], 1U << 30);
 }
 
+TEST(BenchReport, ShowsWhatPredictionsAreMadeFrom) {
+  auto report = report_of({two_ranks(BenchMode::io, 1)});
+  EXPECT_FALSE(to_json(report).contains("profile"));
+  EXPECT_FALSE(to_json(report).contains("collectives"));
+  report.profile.emplace();
+  report.profile->forward_seconds = .0125;
+  report.profile->buckets = {{3 << 20, .002}};
+  report.collectives = CollectiveMeasurement{{2, 2, 2}, {{65536, 1e-5}}};
+  const auto json = to_json(report);
+  EXPECT_EQ(StepProfile::from_json(json["profile"]).to_json(), report.profile->to_json());
+  EXPECT_EQ(CollectiveMeasurement::from_json(json["collectives"]).points.size(), 1U);
+  const auto text = to_text(report);
+  EXPECT_THAT(text, HasSubstr("a step without communication: forward 12.500 ms"));
+  EXPECT_THAT(text, HasSubstr("bucket 0: 3.00 MiB, ready after 2.000 ms of backward"));
+  EXPECT_THAT(text, HasSubstr("64.0 KiB"));
+}
+
 }  // namespace
 }  // namespace kolo
