@@ -14,10 +14,12 @@ namespace kolo {
 // result is the exit status. Parsing itself does nothing else.
 void add_train_command(CLI::App& app, std::function<int()>& action);
 void add_bench_command(CLI::App& app, std::function<int()>& action);
+void add_scale_command(CLI::App& app, std::function<int()>& action);
 void add_eval_command(CLI::App& app, std::function<int()>& action);
 void add_doctor_command(CLI::App& app, std::function<int()>& action);
 void add_run_command(CLI::App& app, std::function<int()>& action);
 void add_data_command(CLI::App& app, std::function<int()>& action);
 void add_timeline_command(CLI::App& app, std::function<int()>& action);
+void add_report_command(CLI::App& app, std::function<int()>& action);
 
 }  // namespace kolo

@@ -86,8 +86,10 @@ int main(int argc, char** argv) {
     add_train_command(app, action);
     add_eval_command(app, action);
     add_bench_command(app, action);
+    add_scale_command(app, action);
     add_run_command(app, action);
     add_timeline_command(app, action);
+    add_report_command(app, action);
     add_data_command(app, action);
     add_doctor_command(app, action);
     return parse_and_run(app, action, argc, argv);

@@ -21,6 +21,12 @@ bool RunFolder::holds_a_run() const {
   return fs::exists(config()) && (fs::exists(history()) || fs::exists(checkpoints()));
 }
 
+bool RunFolder::holds_checkpoint() const {
+  constexpr int any = 1;                          // how many are kept matters to who writes only
+  const auto silent = [](const std::string&) {};  // the ranks warn of damaged ones
+  return fs::is_directory(checkpoints()) && checkpoint_store(any).load_newest(silent).has_value();
+}
+
 void RunFolder::require_writable() const {
   const auto refuse = [&](const fs::path& place, const std::string& reason) {
     throw InputError(fmt::format("output folder {}: {} {}; choose another with --output DIR",

@@ -23,6 +23,8 @@ struct RunFolder {
   [[nodiscard]] CheckpointStore checkpoint_store(std::int64_t keep) const;
 
   [[nodiscard]] bool holds_a_run() const;
+  // One that can be used; damaged ones are none.
+  [[nodiscard]] bool holds_checkpoint() const;
 
   // InputError when the folder can't be made or written. Makes nothing.
   void require_writable() const;

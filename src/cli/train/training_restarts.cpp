@@ -10,12 +10,6 @@ namespace kolo {
 
 namespace {
 
-bool holds_checkpoint(const RunFolder& folder) {
-  constexpr int any = 1;                          // how many are kept matters to who writes only
-  const auto silent = [](const std::string&) {};  // the ranks warn of damaged ones
-  return folder.checkpoint_store(any).load_newest(silent).has_value();
-}
-
 void go_on(LaunchRequest& request, RunLog& log) {
   request.command.insert(request.command.begin() + 2, "--resume");  // kolo train --resume ...
   log.info("going on from the newest checkpoint");
@@ -44,7 +38,7 @@ RestartPolicy training_restarts(const RunFolder& folder, bool resume, int restar
     RunLog log({.file = folder.log()});
     log.warn("{}", message);
     if (resume) return;  // as the command says already
-    if (holds_checkpoint(folder))
+    if (folder.holds_checkpoint())
       go_on(request, log);
     else
       start_over(folder, log);

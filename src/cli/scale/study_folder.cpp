@@ -1,0 +1,104 @@
+#include "cli/scale/study_folder.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "cli/scale/study_plan.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+
+namespace kolo {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// The same run: what differs otherwise is what has become of it.
+bool is_same_point(const StudyPoint& one, const StudyPoint& other) {
+  return one.ranks == other.ranks && one.lr_scaling == other.lr_scaling &&
+         one.warmup_epochs == other.warmup_epochs;
+}
+
+const StudyPoint* find(const Study& study, const StudyPoint& wanted) {
+  const auto found = std::ranges::find_if(
+      study.points, [&](const StudyPoint& point) { return is_same_point(point, wanted); });
+  return found == study.points.end() ? nullptr : &*found;
+}
+
+[[noreturn]] void refuse(const fs::path& folder, const std::string& reason) {
+  throw InputError(
+      fmt::format("study in {}: {}; choose another folder with --output DIR, or move this one away",
+                  folder.string(), reason));
+}
+
+}  // namespace
+
+bool is_finished(const RunFolder& run) {
+  return fs::exists(run.history()) && !History::read(run.history()).summary().empty();
+}
+
+void StudyFolder::require_same(const Study& study, const std::string& configuration) const {
+  RunFolder{path}.require_writable();
+  if (!fs::exists(study_file())) {
+    if (RunFolder{path}.holds_a_run()) refuse(path, "the folder holds a run of kolo train");
+    return;
+  }
+  const Study earlier = Study::read(study_file());
+  if (earlier.scaling != study.scaling)
+    refuse(path, fmt::format("its scaling is {}, not {}", earlier.scaling, study.scaling));
+  if (earlier.settings != study.settings || read_text_file(config()) != configuration)
+    refuse(path, "it was made with other settings, or the configuration has changed since");
+  for (const StudyPoint& point : study.points) {
+    const StudyPoint* const same = find(earlier, point);
+    if (same != nullptr && same->batch_size != point.batch_size)
+      refuse(path, fmt::format("its run on {} ranks has batches of {} a rank, not {}", point.ranks,
+                               same->batch_size, point.batch_size));
+  }
+}
+
+std::optional<int> StudyFolder::threads() const {
+  if (!fs::exists(study_file())) return std::nullopt;
+  for (const std::string& setting : Study::read(study_file()).settings)
+    if (setting.starts_with(threads_setting))
+      return std::stoi(setting.substr(threads_setting.size()));
+  return std::nullopt;
+}
+
+Study StudyFolder::open(const Study& study, const std::string& configuration) const {
+  require_same(study, configuration);
+  fs::create_directories(path);
+  if (!fs::exists(study_file())) {
+    write_file_atomically(config(), configuration);
+    return study;
+  }
+  Study merged = Study::read(study_file());
+  std::erase_if(merged.points, [](const StudyPoint& point) {
+    return point.state == StudyPointState::predicted;  // they are made anew
+  });
+  for (const StudyPoint& point : study.points)
+    if (find(merged, point) == nullptr) merged.points.push_back(point);
+  std::ranges::stable_sort(merged.points, {}, &StudyPoint::ranks);
+  return merged;
+}
+
+void StudyFolder::collect(Study& study) const {
+  for (StudyPoint& point : study.points) {
+    if (point.folder.empty()) continue;
+    const RunFolder folder = run(point);
+    if (!fs::exists(folder.history())) continue;
+    const History history = History::read(folder.history());
+    point.results = results_of(history);
+    if (history.summary().empty()) continue;
+    point.state = StudyPointState::done;
+    point.problem.clear();
+  }
+}
+
+void StudyFolder::write(Study& study) const {
+  fill_in_efficiency(study);
+  study.write(study_file());
+  write_file_atomically(table(), study.to_csv());
+}
+
+}  // namespace kolo

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "cli/train/run_folder.h"
+#include "kolo/observe/study.h"
+
+namespace kolo {
+
+// The folder of a study: study.json, study.csv, config.yaml, report.html, and runs/, the folders of
+// its runs.
+struct StudyFolder {
+  std::filesystem::path path;
+
+  [[nodiscard]] std::filesystem::path study_file() const { return path / "study.json"; }
+  [[nodiscard]] std::filesystem::path table() const { return path / "study.csv"; }
+  [[nodiscard]] std::filesystem::path config() const { return path / "config.yaml"; }
+  [[nodiscard]] std::filesystem::path report() const { return path / "report.html"; }
+  [[nodiscard]] RunFolder run(const StudyPoint& point) const { return {path / point.folder}; }
+
+  // InputError: the folder holds the study of another configuration, of other settings or batches,
+  // or something else. `configuration`: as resolved, in YAML.
+  void require_same(const Study& study, const std::string& configuration) const;
+
+  // How many threads a rank has in the study that is there, where that was the study's choice.
+  [[nodiscard]] std::optional<int> threads() const;
+
+  // Makes the folder, or goes on with it: points that are only in the study.json that is there are
+  // kept.
+  [[nodiscard]] Study open(const Study& study, const std::string& configuration) const;
+
+  // Looks at what the runs have written: a finished run makes its points done, with their results;
+  // what a scheduler was doing or has failed stays so otherwise.
+  void collect(Study& study) const;
+
+  // study.json and study.csv, with efficiencies.
+  void write(Study& study) const;
+};
+
+// Its last epoch is done and the summary written.
+[[nodiscard]] bool is_finished(const RunFolder& run);
+
+}  // namespace kolo

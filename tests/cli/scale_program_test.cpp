@@ -1,0 +1,211 @@
+// kolo scale, end to end through the binary.
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/background.h"
+#include "cli/program.h"
+#include "kolo/base/file.h"
+#include "kolo/observe/study.h"
+
+namespace kolo::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class ScaleProgram : public ::testing::Test {
+ protected:
+  [[nodiscard]] ProcessResult scale(std::vector<std::string> arguments,
+                                    std::map<std::string, std::string> environment = {}) const {
+    arguments.insert(arguments.begin(), {"scale", config_, "--oversubscribe"});
+    return run_kolo(arguments, std::move(environment));
+  }
+  [[nodiscard]] Study study() const { return Study::read(study_folder_ / "study.json"); }
+
+  // A program in a folder for PATH.
+  [[nodiscard]] std::string path_with(const std::map<std::string, std::string>& programs) const {
+    for (const auto& [name, text] : programs) {
+      folder_.write("bin/" + name, "#!/bin/sh\n" + text);
+      fs::permissions(folder_ / ("bin/" + name), fs::perms::owner_all);
+    }
+    return (folder_ / "bin").string() + ":" + std::getenv("PATH");
+  }
+
+  TemporaryFolder folder_;
+  fs::path study_folder_ = folder_ / "digits-weak";
+  std::string config_ = folder_.write(
+      "digits.yaml", "output_dir: " + (folder_ / "digits").string() +
+                         "\n"
+                         "data: {name: dummy, input_shape: [1, 28, 28], n_train: 64, n_valid: 16}\n"
+                         "model: {name: mnist_net}\n"
+                         "optimizer: {name: sgd, lr: 0.01}\n"
+                         "training: {batch_size: 8, n_epochs: 2}\n");
+};
+
+TEST_F(ScaleProgram, AStudyOfTwoNumbersOfRanks) {
+  const auto result = scale({"--ranks", "1,2"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("weak scaling"), HasSubstr("efficiency"),
+                                   HasSubstr("results in " + study_folder_.string())));
+  const auto done = study();
+  ASSERT_EQ(done.points.size(), 2U);
+  for (const auto& point : done.points) {
+    EXPECT_EQ(point.state, StudyPointState::done);
+    EXPECT_EQ(point.batch_size, 8);
+    EXPECT_EQ(point.results.epochs, 2);
+    EXPECT_GT(point.results.samples_per_second, 0);
+    EXPECT_TRUE(fs::exists(study_folder_ / point.folder / "history.json"));
+  }
+  EXPECT_EQ(done.points[0].efficiency, 1);
+  EXPECT_GT(done.points[1].efficiency, 0);
+  const auto history = History::read(study_folder_ / done.points[1].folder / "history.json");
+  EXPECT_EQ(history.n_ranks(), 2);
+  EXPECT_EQ(history.epochs().back().step, 2 * 64 / 16);  // the batch of a rank stayed
+  EXPECT_THAT(read_text_file(study_folder_ / "study.csv"), HasSubstr("\n2,1,8,linear,0,done,"));
+}
+
+TEST_F(ScaleProgram, StrongScalingKeepsTheStepsOfAnEpoch) {
+  const auto result = scale({"--ranks", "1,2", "--strong", "--json", "training.n_epochs=1"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const auto json = nlohmann::json::parse(result.output);  // and nothing else there
+  EXPECT_EQ(json["scaling"], "strong");
+  EXPECT_EQ(json["points"][1]["batch_size"], 4);
+  const auto runs = folder_ / "digits-strong/runs";
+  EXPECT_EQ(History::read(runs / "strong-1/history.json").epochs().back().step, 8);
+  EXPECT_EQ(History::read(runs / "strong-2-linear-warmup0/history.json").epochs().back().step, 8);
+}
+
+TEST_F(ScaleProgram, DoesNothingTwiceAndGrows) {
+  ASSERT_EQ(scale({"--ranks", "1", "--quiet"}).exit_code, 0);
+  const auto file = study_folder_ / "runs/weak-1/history.json";
+  const auto before = fs::last_write_time(file);
+  const auto again = scale({"--ranks", "1,2", "--quiet", "--lr-scaling", "linear"});
+  ASSERT_EQ(again.exit_code, 0) << again.errors;
+  EXPECT_EQ(fs::last_write_time(file), before);
+  EXPECT_EQ(study().points.size(), 2U);
+  EXPECT_THAT(again.errors, HasSubstr("Run 1 of 1: 2 ranks"));
+}
+
+TEST_F(ScaleProgram, GoesOnWithAStudyThatWasInterrupted) {
+  const std::vector<std::string> command{"scale",   config_, "--oversubscribe",
+                                         "--ranks", "1,2",   "training.n_epochs=60"};
+  const auto stopped = run_kolo_and(command, [&](pid_t process) {
+    // The first run has left a checkpoint.
+    EXPECT_TRUE(wait_for_file(study_folder_ / "runs/weak-1/checkpoints"));
+    ::kill(process, SIGINT);
+  });
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.errors;
+  EXPECT_THAT(stopped.errors, HasSubstr("the same command goes on"));
+  EXPECT_EQ(stopped.left_behind, 0);
+  EXPECT_EQ(study().points[0].state, StudyPointState::pending);
+  const auto result = run_kolo(command);
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("resuming from"));
+  EXPECT_EQ(study().points[0].results.epochs, 60);
+  EXPECT_EQ(study().points[1].results.epochs, 60);
+}
+
+TEST_F(ScaleProgram, ARunThatFailsDoesNotStopTheOthers) {
+  const auto result = scale({"--ranks", "1,2", "--quiet", "--lr-scaling", "none,linear",
+                             "optimizer.lr=1e30", "training.n_epochs=1"});
+  EXPECT_EQ(result.exit_code, 1);
+  const auto failed = study();
+  ASSERT_EQ(failed.points.size(), 4U);
+  for (const auto& point : failed.points) {
+    EXPECT_EQ(point.state, StudyPointState::failed);
+    EXPECT_THAT(point.problem, HasSubstr("status 1"));
+  }
+}
+
+TEST_F(ScaleProgram, WrongInputIsRefusedBeforeAnythingIsWritten) {
+  const auto refused = [&](std::vector<std::string> arguments, const std::string& message) {
+    const auto result = scale(std::move(arguments));
+    EXPECT_EQ(result.exit_code, 2) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr(message));
+    EXPECT_FALSE(fs::exists(study_folder_));
+  };
+  refused({"--ranks", "0"}, "--ranks");
+  refused({"--ranks", "1", "--weak", "--strong"}, "one or the other");
+  refused({"--ranks", "1", "--lr-scaling", "cubic"}, "cubic");
+  refused({"--ranks", "1,100"}, "100 ranks");  // more than there are samples for
+  refused({"--ranks", "1", "--submit", "lottery"}, "slurm and pbs");
+  refused({}, "--ranks");
+}
+
+TEST_F(ScaleProgram, AnotherStudyIsNotMixedIn) {
+  ASSERT_EQ(scale({"--ranks", "1", "--quiet", "training.n_epochs=1"}).exit_code, 0);
+  const auto other = scale({"--ranks", "2", "--quiet", "training.n_epochs=2"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.errors, AllOf(HasSubstr("other settings"), HasSubstr("--output")));
+  EXPECT_EQ(study().points.size(), 1U);
+}
+
+TEST_F(ScaleProgram, DryRunShowsTheCommands) {
+  const auto result = scale({"--ranks", "2", "--dry-run", "--warmup", "0,1"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("kolo train " + config_), HasSubstr("-n 2"),
+                                   HasSubstr("training.lr_warmup_epochs=1")));
+  EXPECT_FALSE(fs::exists(study_folder_));
+}
+
+// A scheduler of two small programs: what is submitted is written down.
+TEST_F(ScaleProgram, HandsRunsToASchedulerOnceAndCollectsThem) {
+  const auto jobs = (folder_ / "jobs").string();
+  const auto environment = std::map<std::string, std::string>{
+      {"PATH", path_with({{"sbatch", "echo \"$@\" >> " + jobs + "; echo 7"},
+                          {"squeue",
+                           "case $* in *--jobs=7*) echo RUNNING;; *) echo 'Invalid job id' >&2; "
+                           "exit 1;; esac"}})}};
+  const std::vector<std::string> command{
+      "--ranks",          "1,2",      "--submit",     "slurm", "training.n_epochs=1",
+      "--submit-options", "--time 5", "--job-script", config_};
+  ASSERT_EQ(scale(command, environment).exit_code, 0);
+  const auto submitted = read_text_file(jobs);
+  EXPECT_THAT(submitted, AllOf(HasSubstr("--ntasks=2"), HasSubstr("--time 5"),
+                               HasSubstr("training.batch_size=8")));
+  EXPECT_EQ(study().points[1].state, StudyPointState::submitted);
+  EXPECT_EQ(study().points[1].job, "7");
+  ASSERT_EQ(scale(command, environment).exit_code, 0);
+  EXPECT_EQ(read_text_file(jobs), submitted);  // nothing twice
+
+  // One job does its work.
+  const auto run = (study_folder_ / "runs/weak-1").string();
+  ASSERT_EQ(run_kolo({"train", config_, "training.n_epochs=1", "--output", run}).exit_code, 0);
+  const auto collected = scale(command, environment);
+  ASSERT_EQ(collected.exit_code, 0) << collected.errors;
+  EXPECT_EQ(study().points[0].state, StudyPointState::done);
+  EXPECT_GT(study().points[0].results.samples_per_second, 0);
+  EXPECT_THAT(collected.errors, HasSubstr("1 of 2 points"));
+}
+
+TEST_F(ScaleProgram, AJobThatEndedWithoutFinishingIsHandedOverAgain) {
+  const auto jobs = (folder_ / "jobs").string();
+  const auto environment = std::map<std::string, std::string>{
+      {"PATH",
+       path_with(
+           {{"sbatch", "echo \"$@\" >> " + jobs + "; wc -l < " + jobs},
+            {"squeue", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"}})}};
+  const std::vector<std::string> command{"--ranks",      "1",    "--submit", "slurm",
+                                         "--job-script", config_};
+  ASSERT_EQ(scale(command, environment).exit_code, 0);
+  EXPECT_EQ(study().points[0].job, "1");
+  ASSERT_EQ(scale(command, environment).exit_code, 0);
+  EXPECT_EQ(study().points[0].job, "2");
+}
+
+// Or every run would be started twice whenever the scheduler is down for a moment.
+TEST_F(ScaleProgram, ASchedulerThatCannotBeAskedIsNotTakenForAnAnswer) {
+  const auto environment = std::map<std::string, std::string>{
+      {"PATH", path_with({{"sbatch", "echo 7"},
+                          {"squeue", "echo 'Unable to contact slurm controller' >&2; exit 1"}})}};
+  const std::vector<std::string> command{"--ranks",      "1",    "--submit", "slurm",
+                                         "--job-script", config_};
+  ASSERT_EQ(scale(command, environment).exit_code, 0);
+  const auto again = scale(command, environment);
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.errors, HasSubstr("Unable to contact"));
+}
+
+}  // namespace
+}  // namespace kolo::testing
