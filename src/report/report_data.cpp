@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstdlib>
 
 #include <fmt/format.h>
 
@@ -13,15 +15,22 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// With seven significant digits, which no chart shows: pages get half as large.
+// As short as possible: 3 rather than 3.0.
+Json whole_or_not(double value) {
+  constexpr double most = 1e15;
+  if (value == std::trunc(value) && std::abs(value) < most) return static_cast<std::int64_t>(value);
+  return value;
+}
+
+// With seven significant digits; no chart shows more.
 Json number(double value) {
   if (!std::isfinite(value)) return nullptr;
-  return std::strtod(fmt::format("{:.7g}", value).c_str(), nullptr);
+  return whole_or_not(std::strtod(fmt::format("{:.7g}", value).c_str(), nullptr));
 }
 
 Json time_stamp(double seconds) {
   if (!std::isfinite(seconds)) return nullptr;
-  return std::round(100 * seconds) / 100;
+  return whole_or_not(std::round(100 * seconds) / 100);
 }
 
 Json numbers(const std::vector<double>& values, bool are_times = false) {
@@ -199,6 +208,7 @@ Json report_data(const Report& report, const std::string& generated) {
        {{"light", palette_of(&PaletteColour::light)}, {"dark", palette_of(&PaletteColour::dark)}}},
       {"runs", Json::array()},
       {"axes", Json::array()},
+      {"axis", axis_name(chosen_axis(report))},
       {"sections", Json::array()}};
   for (const auto& run : report.runs) data["runs"].push_back(run.name);
   for (const CurveAxis axis : axes) data["axes"].push_back(axis_name(axis));

@@ -49,6 +49,7 @@ TEST(ReportPage, HoldsItsData) {
   EXPECT_EQ(data_in(report_page(data)), data);
   EXPECT_THAT(data["summary"], "2 runs. Made today.");
   EXPECT_THAT(data["axes"], ElementsAre("epoch", "step", "relative", "wall"));
+  EXPECT_EQ(data["axis"], "epoch");
   const auto& figure = data["sections"][1]["figures"][0];
   EXPECT_EQ(figure["id"], "loss");
   EXPECT_EQ(figure["x_label"]["step"], "step");

@@ -1,0 +1,173 @@
+// kolo report, through the binary.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <httplib.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/background.h"
+#include "kolo/base/file.h"
+#include "kolo/observe/history.h"
+
+namespace kolo::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class ReportProgram : public ::testing::Test {
+ protected:
+  // A run that has done so many epochs.
+  std::string write_run(const std::string& name, int epochs) const {
+    History history(2);
+    for (int epoch = 1; epoch <= epochs; ++epoch) {
+      history.add(EpochRecord{.epoch = epoch,
+                              .step = 10 * epoch,
+                              .loss = 2. / epoch,
+                              .val_loss = 3. / epoch,
+                              .val_accuracy = 1 - 1. / (1 + epoch),
+                              .seconds = 2,
+                              .time = 1000. + 2 * epoch});
+    }
+    std::filesystem::create_directories(folder / name);
+    history.write(folder / name / "history.json");
+    return folder / name;
+  }
+
+  [[nodiscard]] static ProcessResult report(std::vector<std::string> arguments,
+                                            std::map<std::string, std::string> environment = {}) {
+    arguments.insert(arguments.begin(), "report");
+    return run_kolo(arguments, std::move(environment));
+  }
+
+  void expect_refused(const ProcessResult& result, const std::string& words) const {
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(result.output, "");
+    EXPECT_THAT(result.errors, HasSubstr(words));
+    EXPECT_FALSE(std::filesystem::exists(page)) << "nothing is written";
+  }
+
+  TemporaryFolder folder;
+  std::string page = (folder / "page.html").string();
+};
+
+TEST_F(ReportProgram, WritesAPage) {
+  const auto first = write_run("first", 3), second = write_run("second", 2);
+  const auto result =
+      report({first, second, "-o", page, "--title", "Two & two", "--target", "0.7"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr(fmt::format("{}: 2 runs, ", page)));
+  const auto text = read_text_file(page);
+  for (const char* const part :
+       {"<title>Two &amp; two</title>", "Chart.js v3", "second did not reach 70 %"})
+    EXPECT_NE(text.find(part), std::string::npos) << part;
+}
+
+TEST_F(ReportProgram, DrawsFigures) {
+  const auto run = write_run("run", 3);
+  const auto drawings = (folder / "figures").string();
+  const auto result = report({run, "-o", page, "--figures", drawings, "--axis", "step"});
+  if (result.exit_code == 2 && result.errors.find("gnuplot-nox") != std::string::npos)
+    GTEST_SKIP() << "gnuplot is not installed";
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr(fmt::format("{}: ", drawings)));
+  EXPECT_THAT(read_text_file(folder / "figures/accuracy.svg"),
+              AllOf(HasSubstr("Accuracy"), HasSubstr("step"), Not(HasSubstr("epoch"))));
+}
+
+TEST_F(ReportProgram, SaysWhatIsWrong) {
+  const auto run = write_run("run", 3);
+  expect_refused(report({(folder / "nowhere").string(), "-o", page}), "nowhere");
+  expect_refused(report({run, "-o", (folder / "nowhere/page.html").string()}),
+                 "there is no folder");
+  expect_refused(report({run, "-o", run}), "is a folder");
+  expect_refused(report({run, "-o", page, "--target", "60"}), "60 % is --target 0.6");
+  expect_refused(report({run, "-o", page, "--axis", "days"}), "--axis");
+  expect_refused(report({run, "-o", page, "--format", "png"}), "--figures");
+  expect_refused(report({run, "-o", page, "--watch"}), "--watch");
+  expect_refused(report({run, "-o", page, "--figures", (folder / "f").string()}, {{"PATH", "/x"}}),
+                 "gnuplot-nox");
+  expect_refused(report({}), "runs is required");
+}
+
+// What the program is to do and what happens meanwhile: `meanwhile` gets its address.
+class WatchingReport : public ReportProgram {
+ protected:
+  ProcessResult watch(const std::vector<std::string>& runs,
+                      const std::function<void(httplib::Client&)>& meanwhile) const {
+    const auto said = folder / "said";
+    // Its output is a file here, so that it can be read before the end.
+    const std::string script =
+        fmt::format(R"(exec "$0" report "$@" --watch --port 0 > {})", said.string());
+    std::vector<std::string> command = {"sh", "-c", script, KOLO_PROGRAM};
+    command.insert(command.end(), runs.begin(), runs.end());
+    const std::jthread other([&] {
+      const int port = wait_for_port(said);
+      httplib::Client client("127.0.0.1", port);
+      if (port > 0) meanwhile(client);
+      signal_processes_with_argument(folder.path(), SIGINT);
+    });
+    return run_process(command, {.deadline = std::chrono::seconds(60)});
+  }
+
+  static json data_of(httplib::Client& client) {
+    const auto answer = client.Get("/data.json");
+    return answer && answer->status == 200 ? json::parse(answer->body) : json();
+  }
+
+ private:
+  static int wait_for_port(const std::filesystem::path& said) {
+    const std::string before = "http://127.0.0.1:";
+    for (int i = 0; i < 1000; ++i) {
+      std::error_code none;
+      const auto text = std::filesystem::exists(said, none) ? read_text_file(said) : "";
+      if (text.ends_with("\n")) return std::stoi(text.substr(text.find(before) + before.size()));
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    ADD_FAILURE() << "the program never said where it serves";
+    return 0;
+  }
+};
+
+TEST_F(WatchingReport, FollowsRuns) {
+  const auto result = watch({(folder / "later").string()}, [&](httplib::Client& client) {
+    const auto before = data_of(client);
+    EXPECT_THAT(before.dump(), HasSubstr("waiting: "));
+    EXPECT_TRUE(before["runs"].empty());
+    for (const int epochs : {2, 3}) {
+      write_run("later", epochs);
+      const auto data = data_of(client);
+      EXPECT_EQ(data["runs"], json{"later"});
+      EXPECT_EQ(data["sections"][1]["figures"][0]["series"][0]["y"].size(), std::size_t(epochs));
+    }
+    const auto answer = client.Get("/");
+    ASSERT_TRUE(answer);
+    EXPECT_NE(answer->body.find("data-live=\"true\""), std::string::npos);
+  });
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_FALSE(std::filesystem::exists("report.html"));
+}
+
+TEST_F(WatchingReport, AnswersThisMachineOnly) {
+  const auto result = watch({write_run("run", 1)}, [&](httplib::Client& client) {
+    const auto status = [&](const std::string& path, const std::string& host) {
+      const auto answer = client.Get(path.c_str(), {{"Host", host}});
+      return answer ? answer->status : 0;
+    };
+    EXPECT_EQ(status("/data.json", "localhost:1"), 200) << "a forwarded port";
+    EXPECT_EQ(status("/data.json", "elsewhere.example"), 403);
+    EXPECT_EQ(status("/etc/passwd", "localhost"), 404);
+  });
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+}
+
+TEST_F(WatchingReport, SharesItsPortWithNobody) {
+  httplib::Server other;
+  const int port = other.bind_to_any_port("127.0.0.1");
+  const auto number = fmt::format("{}", port);
+  expect_refused(report({write_run("run", 1), "--watch", "--port", number}), "is taken");
+}
+
+}  // namespace
+}  // namespace kolo::testing
