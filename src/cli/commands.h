@@ -21,6 +21,5 @@ void add_run_command(CLI::App& app, std::function<int()>& action);
 void add_data_command(CLI::App& app, std::function<int()>& action);
 void add_timeline_command(CLI::App& app, std::function<int()>& action);
 void add_report_command(CLI::App& app, std::function<int()>& action);
-void add_report_command(CLI::App& app, std::function<int()>& action);
 
 }  // namespace kolo

@@ -90,7 +90,6 @@ int main(int argc, char** argv) {
     add_run_command(app, action);
     add_timeline_command(app, action);
     add_report_command(app, action);
-    add_report_command(app, action);
     add_data_command(app, action);
     add_doctor_command(app, action);
     return parse_and_run(app, action, argc, argv);
