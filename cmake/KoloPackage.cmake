@@ -30,19 +30,19 @@ set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS "${kolo_launcher_package}, libopenblas0
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "gnuplot-nox, dataset-fashion-mnist")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "slurm-client, libkolo-dev, environment-modules | lmod")
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "Data-parallel deep-learning training on LibTorch and MPI
- kolo trains neural networks from one core to a cluster: it starts the ranks,
- reads the data, averages gradients, saves checkpoints, and shows and measures
- what it does.")
+kolo trains neural networks from one core to a cluster: it starts the ranks,
+reads the data, averages gradients, saves checkpoints, and shows and measures
+what it does.")
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libkolo-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 # What find_package(kolo) needs; its component `trainer` needs what is recommended as well.
-set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "cmake, ${kolo_mpi_packages}, libtorch-dev, libfmt-dev")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "cmake, g++, ${kolo_mpi_packages}, libtorch-dev, libfmt-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS
     "libopenblas0-pthread, libdnnl-dev, libspdlog-dev, libyaml-cpp-dev, nlohmann-json3-dev, libboost-dev, libprotobuf-dev, protobuf-compiler, pkg-config, libhdf5-dev, libfftw3-dev, zlib1g-dev, libjpeg-dev, libpng-dev, libcurl4-openssl-dev, libarchive-dev, libssl-dev")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Data-parallel training for programs on LibTorch - library
- Gradients averaged over MPI while they are computed, for a training loop of
- one's own (kolo::parallel), and everything that the program kolo is made of
- (kolo::kolo): headers, static libraries and a CMake package.")
+Gradients averaged over MPI while they are computed, for a training loop of
+one's own (kolo::parallel), and everything that the program kolo is made of
+(kolo::kolo): headers, static libraries and a CMake package.")
 
 include(CPack)
