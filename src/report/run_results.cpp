@@ -7,6 +7,7 @@
 
 #include "kolo/observe/format.h"
 #include "kolo/report/results_table.h"
+#include "report/validation_curve.h"
 
 namespace kolo {
 
@@ -30,7 +31,7 @@ const Curve* training_or_only(const RunRecord& run, std::string_view quantity) {
 }
 
 double best_of(const RunRecord& run, std::string_view quantity, bool larger) {
-  const auto* const curve = run.find(quantity, "validation");
+  const auto* const curve = validation_curve(run, quantity);
   double best = not_measured;
   if (curve == nullptr) return best;
   for (const auto& point : curve->points) {

@@ -57,8 +57,7 @@ std::vector<Measure> measures() {
   using Point = const StudyPoint&;
   return {
       {"ranks", true, [](Point point) { return fmt::format("{}", point.ranks); }},
-      {"nodes", true,
-       [](Point point) { return point.nodes == 1 ? "" : fmt::format("{}", point.nodes); }},
+      {"nodes", true, [](Point point) { return fmt::format("{}", point.nodes); }},
       {"batch/rank", true, [](Point point) { return format_count(point.batch_size); }},
       {"lr scaling", false, [](Point point) { return point.lr_scaling; }},
       {"warm-up", true, [](Point point) { return fmt::format("{:g}", point.warmup_epochs); }},

@@ -8,6 +8,7 @@
 
 #include "kolo/report/palette.h"
 #include "report/run_time.h"
+#include "report/validation_curve.h"
 
 namespace kolo {
 
@@ -27,7 +28,7 @@ struct Goal {
 };
 
 std::vector<Best> bests_of(const RunRecord& run, const Goal& goal) {
-  const auto* const curve = run.find(goal.quantity, "validation");
+  const auto* const curve = validation_curve(run, goal.quantity);
   std::vector<Best> bests;
   if (curve == nullptr) return bests;
   const double start = start_of(run);
@@ -51,7 +52,7 @@ double first_time(const std::vector<Best>& bests, const Goal& goal, double targe
 
 bool has_accuracy(std::span<const RunRecord> runs) {
   return std::ranges::any_of(
-      runs, [](const RunRecord& run) { return run.find("accuracy", "validation") != nullptr; });
+      runs, [](const RunRecord& run) { return validation_curve(run, "accuracy") != nullptr; });
 }
 
 // "run-a did not reach 95 %"

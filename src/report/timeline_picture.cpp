@@ -1,0 +1,185 @@
+#include "kolo/report/timeline_picture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "kolo/report/palette.h"
+#include "report/timeline_spans.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr double width = 960, left = 150, right = 16, top = 44;  // pixels
+constexpr double bar_height = 20, row_gap = 10, character_width = 6.2;
+
+// A span and how many others it lies in.
+struct PlacedSpan {
+  TimelineSpan span;
+  int depth = 0;
+};
+
+// One thread of one rank.
+struct Row {
+  std::string label;
+  std::vector<PlacedSpan> spans;
+  int depth = 1;  // spans below each other
+};
+
+std::string escaped(const std::string& text) {
+  std::string safe;
+  for (const char letter : text) {
+    switch (letter) {
+      case '&':
+        safe += "&amp;";
+        break;
+      case '<':
+        safe += "&lt;";
+        break;
+      case '>':
+        safe += "&gt;";
+        break;
+      case '"':
+        safe += "&quot;";
+        break;
+      default:
+        safe += letter;
+    }
+  }
+  return safe;
+}
+
+std::string_view colour_of(const std::string& name) {
+  if (name == "step") return "#e4e4e4";
+  if (name == "forward") return run_palette[0].light;
+  if (name == "backward") return run_palette[5].light;
+  if (name == "data wait") return colour_at(data_wait_colour).light;
+  if (name.starts_with("wait")) return colour_at(communication_colour).light;
+  if (name.starts_with("update")) return run_palette[2].light;
+  if (name.starts_with("bucket")) return run_palette[4].light;
+  return colour_at(ideal_colour).light;
+}
+
+bool is_dark(const std::string& name) {
+  return name == "forward" || name.starts_with("wait") || name.starts_with("update");
+}
+
+// Spans that begin earlier or, at once, last longer, lie above those within them.
+Row placed(std::vector<TimelineSpan> spans, std::string label) {
+  std::ranges::sort(spans, [](const TimelineSpan& one, const TimelineSpan& other) {
+    return one.begin != other.begin ? one.begin < other.begin : one.duration > other.duration;
+  });
+  Row row{std::move(label), {}, 1};
+  std::vector<double> ends;  // of the spans that are open
+  for (auto& span : spans) {
+    while (!ends.empty() && ends.back() <= span.begin) ends.pop_back();
+    row.spans.push_back({span, static_cast<int>(ends.size())});
+    ends.push_back(span.end());
+    row.depth = std::max(row.depth, static_cast<int>(ends.size()));
+  }
+  return row;
+}
+
+std::vector<Row> rows_of(const TimelineStep& step) {
+  std::map<std::pair<int, std::int64_t>, std::vector<TimelineSpan>> by_thread;
+  for (const auto& span : step.spans) by_thread[{span.rank, span.thread}].push_back(span);
+  std::vector<Row> rows;
+  for (auto& [place, spans] : by_thread) {
+    const auto name = step.thread_names.find(place);
+    rows.push_back(placed(std::move(spans), fmt::format("rank {}, {}", place.first,
+                                                        name == step.thread_names.end()
+                                                            ? fmt::format("thread {}", place.second)
+                                                            : name->second)));
+  }
+  return rows;
+}
+
+// 1, 2 or 5 times a power of ten: about eight ticks.
+double tick_of(double length) {
+  const double power = std::pow(10, std::floor(std::log10(length / 8)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (length / (factor * power) <= 10) return factor * power;
+  return 10 * power;
+}
+
+class Drawing {
+ public:
+  Drawing(const TimelineStep& step, double height) : step_(step), height_(height) {}
+
+  void axis() {
+    const double length = (step_.end - step_.begin) / 1e3;
+    const double tick = tick_of(length);
+    for (double time = 0; time <= length; time += tick) {
+      const double x = x_of(step_.begin + 1e3 * time);
+      text_ += fmt::format(
+          "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2:.1f}\" "
+          "stroke=\"#ddd\"/>\n<text x=\"{0:.1f}\" y=\"{3}\" "
+          "text-anchor=\"middle\">{4:g}</text>\n",
+          x, top - 4, height_ - 8, top - 10, time);
+    }
+    text_ += fmt::format("<text x=\"{}\" y=\"16\" font-weight=\"bold\">step {}: {:.3g} ms</text>\n",
+                         left, step_.number, length);
+    text_ +=
+        fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"end\">ms</text>\n", left - 12, top - 10);
+  }
+
+  // Returns where the next row begins.
+  [[nodiscard]] double row(const Row& row, double y) {
+    text_ += fmt::format("<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n", left - 12,
+                         y + bar_height - 6, escaped(row.label));
+    for (const auto& placed : row.spans) span(placed, y + bar_height * placed.depth);
+    return y + bar_height * row.depth + row_gap;
+  }
+
+  [[nodiscard]] std::string finish() const {
+    return fmt::format(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1:.0f}\" "
+        "viewBox=\"0 0 {0} {1:.0f}\" font-family=\"sans-serif\" font-size=\"11\" "
+        "fill=\"#333\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{2}"
+        "</svg>\n",
+        width, height_, text_);
+  }
+
+ private:
+  [[nodiscard]] double x_of(double time) const {
+    const double share = (time - step_.begin) / (step_.end - step_.begin);
+    return left + std::clamp(share, 0.0, 1.0) * (width - left - right);
+  }
+
+  void span(const PlacedSpan& placed, double y) {
+    const auto& [rank, thread, name, begin, duration] = placed.span;
+    const double x = x_of(begin), length = std::max(0.5, x_of(begin + duration) - x);
+    text_ += fmt::format(
+        "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" "
+        "fill=\"{}\" stroke=\"#fff\" stroke-width=\"0.5\"><title>{} {:.3g} ms"
+        "</title></rect>\n",
+        x, y, length, bar_height - 2, colour_of(name), escaped(name), duration / 1e3);
+    if (character_width * static_cast<double>(name.size()) + 6 > length) return;
+    text_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"{}\">{}</text>\n", x + 4,
+                         y + bar_height - 7, is_dark(name) ? "#fff" : "#222", escaped(name));
+  }
+
+  const TimelineStep& step_;
+  double height_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string timeline_picture(const std::filesystem::path& file, std::int64_t step) {
+  const auto read = read_timeline_step(file, step);
+  const auto rows = rows_of(read);
+  double height = top;
+  for (const auto& row : rows) height += bar_height * row.depth + row_gap;
+  Drawing drawing(read, height);
+  drawing.axis();
+  double y = top;
+  for (const auto& row : rows) y = drawing.row(row, y);
+  return drawing.finish();
+}
+
+}  // namespace kolo
