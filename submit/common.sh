@@ -104,7 +104,9 @@ choose_staged() {
     "data.path, data.train_path and data.valid_path say what it reads"
 }
 
-# stage NAME: for a folder of this name, the job's, on each node. The scripts say how to reach it: on_each_node COMMAND...
+# stage NAME: for a folder of this name, the job's, on each node. The scripts say how to reach the nodes, by
+#   copy_to_nodes FOLDER ORIGINAL COPY    which makes the folder with the copy in it
+#   remove_from_nodes FOLDER
 stage() {
   staged=()
   [[ ${KOLO_STAGE:-} ]] || return 0
@@ -115,11 +117,7 @@ stage() {
   copy=$stage_folder/$(basename "$source")
   choose_staged "$source" "$copy"
   say "copying $KOLO_STAGE to $stage_folder on each node"
-  # shellcheck disable=SC2016  # expanded on the nodes
-  on_each_node bash -c 'set -e
-    mkdir -p "$1"
-    cp -rL -- "$2" "$1/.part-$$"
-    [ -e "$3" ] || mv -T -- "$1/.part-$$" "$3"' stage "$stage_folder" "$source" "$copy" || {
+  copy_to_nodes "$stage_folder" "$source" "$copy" || {
     say "could not copy $KOLO_STAGE to $stage_folder; is there room? SLURM_TMPDIR or TMPDIR name another place" >&2
     exit 1
   }
@@ -127,6 +125,13 @@ stage() {
 
 unstage() {
   [[ ${stage_folder:-} ]] || return 0
-  on_each_node rm -rf -- "$stage_folder" || say "could not remove $stage_folder from every node" >&2
+  remove_from_nodes "$stage_folder" || say "could not remove $stage_folder from every node" >&2
   stage_folder=
 }
+
+# What copies on a node: FOLDER ORIGINAL COPY. Nodes that share the folder do it once for all.
+# shellcheck disable=SC2016  # expanded on the nodes
+copy_on_node='set -e
+  mkdir -p "$1"
+  cp -rL -- "$2" "$1/.part-$$"
+  [ -e "$3" ] || mv -T -- "$1/.part-$$" "$3"'

@@ -68,13 +68,15 @@ go_on_later() {
     say "qsub refuses; submit it again with --resume" >&2
 }
 
+copy_to_nodes() { "${each[@]}" bash -c "$copy_on_node" stage "$@"; }
+remove_from_nodes() { "${each[@]}" rm -rf -- "$1"; }
+
 # train ARGUMENTS OF KOLO TRAIN...: ends the script with kolo's exit status. The script has defined choose_launcher, which sets
 # the arrays `launcher` (for the ranks) and `each` (for one process on each node) from what count_ranks found.
 train() {
   find_kolo
   count_ranks
   choose_launcher
-  on_each_node() { "${each[@]}" "$@"; }
   find_run "$@"
   resume=()
   if belongs_to "$job"; then choose_resume "$job"; fi  # a job that PBS has started again

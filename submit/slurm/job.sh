@@ -20,8 +20,29 @@ count_ranks() {
   ((cpus > 0)) || cpus=1
 }
 
-on_each_node() {
-  srun --overlap --quiet --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --cpus-per-task=1 --mem=0 --mpi=none "$@"
+# A step beside the ranks keeps the copy as long as it runs, so that it is removed however the job ends: a job that is cancelled
+# can't start another step for it. srun passes USR1 on, while at TERM it would kill the step.
+copy_to_nodes() {
+  local ready
+  ready=$(mktemp)
+  srun --overlap --quiet --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --cpus-per-task=1 --mem=0 --mpi=none \
+    bash -c "trap 'rm -rf -- \"\$1\"' EXIT
+      trap 'kill \$!; exit 0' TERM USR1
+      $copy_on_node
+      echo ready
+      sleep infinity &
+      wait" stage "$@" >"$ready" &
+  keeper=$!
+  while (($(wc -l <"$ready") < nodes)) && kill -0 "$keeper" 2>/dev/null; do sleep 0.2; done
+  local count
+  count=$(wc -l <"$ready")
+  rm -f "$ready"
+  ((count == nodes))
+}
+
+remove_from_nodes() {
+  kill -USR1 "$keeper" 2>/dev/null
+  wait "$keeper"
 }
 
 # How srun introduces the ranks: Open MPI takes pmix, MPICH pmi2. KOLO_MPI overrules it (a container's MPI can't be seen
