@@ -1,4 +1,4 @@
-// Training of fields through the binary: kolo train, kolo eval and plot-history without accuracy.
+// Training of fields through the binary: kolo train and kolo eval without accuracy.
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
