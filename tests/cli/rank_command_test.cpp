@@ -120,6 +120,8 @@ TEST(RankCommand, SlurmJudgesItsOwnAllocation) {
   wish.oversubscribe = true;
   EXPECT_THAT(line(rank_command(wish, machine)), HasSubstr("--overcommit"));
   EXPECT_EQ(threads_per_rank(wish, facts(Launcher::srun, 2, {{"SLURM_CPUS_PER_TASK", "6"}})), 6);
+  const auto shared_node = facts(Launcher::srun, 64, {{"SLURM_CPUS_ON_NODE", "16"}});
+  EXPECT_EQ(threads_per_rank(wish, shared_node), 2) << "not the whole node, but the job's share";
 }
 
 TEST(RankCommand, RanksThatStopTogetherAreNotKilledForIt) {

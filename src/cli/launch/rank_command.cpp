@@ -170,7 +170,13 @@ int threads_per_rank(const LaunchRequest& request, const MachineFacts& facts) {
   if (facts.launcher == Launcher::srun) {
     if (const int granted = positive_number(facts, "SLURM_CPUS_PER_TASK")) return granted;
   }
-  return std::max(1, facts.cores / ranks_per_node(request, facts));
+  int cores = facts.cores;
+  if (facts.launcher == Launcher::srun) {
+    // The job's share of this node, where Slurm does not bind the job's script to it.
+    if (const int granted = positive_number(facts, "SLURM_CPUS_ON_NODE"))
+      cores = std::min(cores, granted);
+  }
+  return std::max(1, cores / ranks_per_node(request, facts));
 }
 
 RankCommand rank_command(const LaunchRequest& wish, const MachineFacts& facts) {
