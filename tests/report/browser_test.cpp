@@ -31,8 +31,11 @@ class Browser : public ::testing::Test {
 
   // The page's elements after its scripts have run. Fails when the browser had anything to complain
   // about.
-  std::string elements_of(const Report& report, const std::string& scheme = "1") const {
-    const auto page = folder.write("page.html", report_page(report_data(report, "today")));
+  std::string elements_of(const Report& report, const std::string& scheme = "1",
+                          const std::string& script = "") const {
+    auto text = report_page(report_data(report, "today"));
+    text.insert(text.rfind("</body>"), fmt::format("<script>{}</script>", script));
+    const auto page = folder.write("page.html", text);
     const auto result = open_in_browser(page, scheme);
     EXPECT_FALSE(result.timed_out);
     EXPECT_EQ(result.exit_code, 0) << result.errors;
@@ -104,6 +107,36 @@ TEST_F(Browser, DrawsManyRunsAndAStudy) {
   report.study = small_study();
   report.warnings = {"half of it is missing"};
   expect_all_drawn(report);
+}
+
+// Every switch is used; what the chart of the loss stands against is noted each time.
+TEST_F(Browser, SwitchesAxesRunsAndScales) {
+  auto report = runs_report("first");
+  report.runs.push_back(report.runs[0]);
+  report.runs[1].name = "second";
+  const auto elements = elements_of(report, "1", R"(
+    const chart = () => Chart.getChart("canvas-loss");
+    const seen = [];
+    for (const axis of document.querySelectorAll("input[type=radio]")) {
+      axis.click();
+      seen.push(chart().options.scales.x.title.text, chart().data.datasets[0].data[1].x);
+    }
+    const shown = () => chart().data.datasets.filter((dataset) => !dataset.hidden).length;
+    document.querySelector(".runs button").click();
+    seen.push("shown", shown());
+    document.querySelector(".runs button").click();
+    seen.push("shown", shown());
+    const slider = document.querySelector("input[type=range]");
+    slider.value = 0.9;
+    slider.dispatchEvent(new Event("input"));
+    seen.push("lines", Chart.getChart("canvas-loss-by-step").data.datasets.length);
+    document.querySelector("#loss figcaption button").click();
+    seen.push(chart().options.scales.y.type);
+    document.title = seen.join(" ");)");
+  EXPECT_THAT(elements,
+              HasSubstr("<title>epoch 2 step 20 seconds since the start 10 time (UTC) 1010 "
+                        "shown 1 shown 2 lines 4 logarithmic</title>"));
+  EXPECT_EQ(count(elements, "data-drawn=\"true\""), figures_in(report));
 }
 
 TEST_F(Browser, ShowsHostileNamesAsTheyAre) {

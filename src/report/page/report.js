@@ -99,7 +99,7 @@
       if (dashed.size > 1) list.append(key(swatch(null, false), "validation"), key(swatch(null, true), "training"));
       else if (dashed.has(true)) list.append(key(swatch(null, true), "training"));
     } else if (figure.series.length > 1) {
-      figure.series.forEach((_, number) => list.append(seriesButton(figure, number)));
+      for (const number of figure.series.keys()) list.append(seriesButton(figure, number));
     }
     return list;
   }

@@ -1,0 +1,68 @@
+#include "kolo/report/timeline_picture.h"
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "support/temporary_folder.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::ThrowsMessage;
+
+std::string span(const std::string& name, int rank, int thread, double begin, double duration,
+                 const std::string& arguments = "{}") {
+  return R"({"name":")" + name + R"(","ph":"X","pid":)" + std::to_string(rank) + R"(,"tid":)" +
+         std::to_string(thread) + R"(,"ts":)" + std::to_string(begin) + R"(,"dur":)" +
+         std::to_string(duration) + R"(,"args":)" + arguments + "},\n";
+}
+
+// Three steps of 10 ms of two ranks; only the second has a span named "special".
+std::string example() {
+  std::string text = "[\n";
+  text += R"({"name":"thread_name","ph":"M","pid":0,"tid":1000,"args":{"name":"communication"}},)"
+          "\n";
+  for (int step = 1; step <= 3; ++step) {
+    for (int rank = 0; rank < 2; ++rank) {
+      const double begin = 1e4 * step;
+      text += span("step", rank, 1, begin, 1e4, R"({"step":)" + std::to_string(step) + "}");
+      text += span("forward", rank, 1, begin + 1e2, 3e3);
+      text += span("bucket 0", rank, 1000, begin + 5e3, 1e3);
+    }
+  }
+  return text + span("special <&> one", 0, 1, 2.5e4, 2e3) + R"({"cut":"o)";
+}
+
+class TimelinePicture : public ::testing::Test {
+ protected:
+  TemporaryFolder folder_;
+  std::filesystem::path file_ = folder_.write("timeline.json", example());
+};
+
+TEST_F(TimelinePicture, ShowsTheRowsOfOneStep) {
+  const auto picture = timeline_picture(file_, 2);
+  EXPECT_THAT(picture, AllOf(HasSubstr("step 2: 10 ms"), HasSubstr("rank 0, communication"),
+                             HasSubstr("rank 1, thread 1"), HasSubstr("forward 3 ms"),
+                             HasSubstr("bucket 0 1 ms"), HasSubstr("special &lt;&amp;&gt; one")));
+  EXPECT_THAT(timeline_picture(file_, 1), Not(HasSubstr("special")));
+}
+
+TEST_F(TimelinePicture, TakesAStepFromTheMiddle) {
+  EXPECT_EQ(timeline_picture(file_, 0), timeline_picture(file_, 2));
+}
+
+TEST_F(TimelinePicture, RefusesWhatIsNotThere) {
+  const auto of = [](const std::filesystem::path& file, std::int64_t step) {
+    return [=] { (void)timeline_picture(file, step); };
+  };
+  EXPECT_THAT(of(file_, 7), ThrowsMessage<InputError>(HasSubstr("1 to 3")));
+  EXPECT_THAT(of(folder_ / "none.json", 0), ThrowsMessage<InputError>(HasSubstr("cannot read")));
+  EXPECT_THAT(of(folder_.write("text", "hello\n"), 0),
+              ThrowsMessage<InputError>(HasSubstr("no steps")));
+}
+
+}  // namespace
+}  // namespace kolo::testing
