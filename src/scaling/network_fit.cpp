@@ -117,6 +117,7 @@ double squared_errors(const NetworkModel& model, const std::vector<Sample>& samp
 void fit_link(NetworkModel& model, Link NetworkModel::*link, const std::vector<Sample>& samples) {
   constexpr int rounds = 20;
   NetworkModel candidate = model;
+  if (!((candidate.*link).bytes_per_second > 0)) candidate.*link = {1e-6, 1e9};
   double least = std::numeric_limits<double>::infinity();
   for (int round = 0; round < rounds; ++round) {
     std::vector<Equation> equations;

@@ -41,6 +41,21 @@ const std::vector<NetworkModel>& known_networks() {
   return networks;
 }
 
+void require_links(const NetworkModel& network, const RankLayout& layout) {
+  if (layout.ranks_on_node() > 1 && !(network.within_node.bytes_per_second > 0)) {
+    throw InputError(fmt::format(
+        "scaling: nothing is known of all-reduces inside a node of {} ranks; measure some with "
+        "kolo bench FILE -n {} --collectives --json, or name a network",
+        layout.ranks_on_node(), layout.ranks_on_node()));
+  }
+  if (layout.nodes() > 1 && !(network.between_nodes.bytes_per_second > 0)) {
+    throw InputError(fmt::format(
+        "scaling: nothing is known of the network between {} nodes; name one ({}), or measure "
+        "all-reduces over some nodes with kolo bench FILE --collectives --json",
+        layout.nodes(), join(network_names())));
+  }
+}
+
 int rounds_of(int participants) {
   return static_cast<int>(std::bit_width(static_cast<unsigned>(participants - 1)));
 }
@@ -170,6 +185,7 @@ double all_reduce_seconds(const NetworkModel& network, AllReduceAlgorithm algori
                           const RankLayout& layout, double bytes) {
   check(layout);
   if (layout.ranks == 1) return 0;
+  require_links(network, layout);
   switch (algorithm) {
     case AllReduceAlgorithm::ring:
       return ring_seconds(all_ranks(network, layout, bytes));

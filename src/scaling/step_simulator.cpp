@@ -56,6 +56,10 @@ class Simulation {
     const double spare_cores = layout.cores_per_node - wanted;
     const double missing_core = std::clamp(1 - spare_cores / layout.ranks_on_node(), 0., 1.);
     share_ = missing_core * options.processor_share;
+    if (spare_cores < 0 || layout.nodes() > 1) {
+      const double longest = stretch_ * profile.backward_seconds / 2;
+      turn_seconds_ = share_ * std::min(options.turn_seconds, longest);
+    }
   }
 
   [[nodiscard]] StepPrediction run() {
@@ -91,6 +95,7 @@ class Simulation {
   }
 
   void backward() {
+    rank_.wait_until(rank_.now() + turn_seconds_);
     double done = 0;
     for (const auto& bucket : profile_.buckets) {
       compute(bucket.ready_seconds - done);
@@ -120,6 +125,7 @@ class Simulation {
   const SimulatorOptions& options_;
   double stretch_ = 1;
   double share_ = 0;  // of the processor, that communication takes from computing
+  double turn_seconds_ = 0;
   Rank rank_;
   std::vector<double> averaged_;  // when each bucket is
   double agreement_ = 0;

@@ -85,6 +85,10 @@ TEST_F(NetworkFitting, WhatNothingTellsStaysAsItWas) {
   EXPECT_EQ(inside.model.between_nodes.bytes_per_second, start_.between_nodes.bytes_per_second);
   EXPECT_NEAR(inside.model.within_node.bytes_per_second / network.within_node.bytes_per_second, 1,
               .01);
+  const auto from_nothing = fit_network(std::vector{measured(network, {2, 2, 2}, 0)}, {});
+  EXPECT_NEAR(from_nothing.model.within_node.bytes_per_second,
+              inside.model.within_node.bytes_per_second,
+              1e-3 * network.within_node.bytes_per_second);
   const auto across = fit_network(std::vector{measured(network, {2, 1, 2}, 0)}, start_);
   EXPECT_EQ(across.model.within_node.bytes_per_second, start_.within_node.bytes_per_second);
 }

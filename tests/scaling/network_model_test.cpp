@@ -111,5 +111,23 @@ TEST(NetworkModel, NamesAreKnownOrSuggested) {
                Error);
 }
 
+TEST(NetworkModel, UnknownLinksAreMissedOnlyWhereTheyAreTaken) {
+  NetworkModel network = simple_network();
+  network.between_nodes = {};
+  const auto seconds = [&](const RankLayout& layout) {
+    return all_reduce_seconds(network, AllReduceAlgorithm::hierarchical, layout, megabyte);
+  };
+  EXPECT_GT(seconds({4, 4, 4}), 0);
+  EXPECT_THAT(
+      [&] {
+        (void)seconds({8, 4, 4});
+      },
+      Throws<InputError>(Property(&InputError::what, HasSubstr("between 2 nodes"))));
+  network = simple_network();
+  network.within_node = {};
+  EXPECT_GT(seconds({4, 1, 4}), 0);
+  EXPECT_THROW((void)seconds({4, 4, 4}), InputError);
+}
+
 }  // namespace
 }  // namespace kolo

@@ -46,12 +46,16 @@ TEST(StepSimulator, OnlyTheLastBucketIsExposedWhereCoresAreSpare) {
 
 TEST(StepSimulator, CommunicationTakesTheProcessorWhereNoneIsSpare) {
   auto profile = simple_profile();
-  const SimulatorOptions all = {.processor_share = 1};
+  const SimulatorOptions all = {.turn_seconds = 0};
   const auto step = predict_step(profile, simple_network(), {2, 1, 1}, all);
   // Four cores were measured with one rank: no longer computing, but nothing is hidden.
   EXPECT_NEAR(step.step_seconds, .034, 1e-6);
-  const SimulatorOptions half = {.processor_share = .5};
+  const SimulatorOptions half = {.processor_share = .5, .turn_seconds = 0};
   EXPECT_NEAR(predict_step(profile, simple_network(), {2, 1, 1}, half).step_seconds, .033, 1e-6);
+  // MPI's thread and the computing one wait for each other's turns, but not where it has a core.
+  const SimulatorOptions turns = {.turn_seconds = .003};
+  EXPECT_NEAR(predict_step(profile, simple_network(), {2, 1, 1}, turns).step_seconds, .037, 1e-6);
+  EXPECT_LT(predict_step(profile, simple_network(), {2, 1, 2}, turns).step_seconds, .034);
 }
 
 TEST(StepSimulator, SlowNetworksDecideAlone) {
@@ -119,7 +123,7 @@ TEST(StepSimulator, StepsLieBetweenFullAndNoOverlap) {
     const int per_node = 1 + trial % 5;
     const RankLayout layout = {1 + static_cast<int>(between(0, 20'000)), per_node,
                                per_node + trial % 7};
-    const SimulatorOptions options = {.processor_share = between(0, 1)};
+    const SimulatorOptions options = {.processor_share = between(0, 1), .turn_seconds = 0};
     const auto step = predict_step(profile, network, layout, options);
     const double computing = step.compute_seconds + step.data_wait_seconds;
     EXPECT_GE(step.step_seconds, computing - 1e-12);

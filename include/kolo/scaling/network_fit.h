@@ -37,7 +37,7 @@ struct NetworkFit {
 // The latencies and bandwidths with which hierarchical all-reduces take the times measured: least
 // squares of the relative errors, so that small and large messages count alike. Measurements inside
 // one node give within_node, those over several nodes between_nodes; what no measurement tells, and
-// the rate of reductions, stay as in `start`.
+// the rate of reductions, stay as in `start`, of which no link need be known.
 //
 // InputError: a link has fewer than three points or a single size, or a time is not above 0.
 [[nodiscard]] NetworkFit fit_network(std::span<const CollectiveMeasurement> measurements,

@@ -11,6 +11,11 @@ struct SimulatorOptions {
   // core to spare for it. 1: they take turns, as is measured in shared memory and over TCP, which
   // live on the processor. 0: the network card does everything.
   double processor_share = 1;
+  // Threads that share a core do not all run when a collective needs them: so long a step waits for
+  // their turns, at most half of backward. About a time slice of Linux; measured, not derived.
+  // Counts where a node has more ranks than cores, and where MPI, which polls, has no core to
+  // spare.
+  double turn_seconds = 2.5e-3;
   bool stragglers = true;  // the slowest of many ranks decides when a step ends
 };
 
