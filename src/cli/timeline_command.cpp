@@ -1,10 +1,14 @@
+#include <filesystem>
 #include <iostream>
 
 #include <fmt/format.h>
 
 #include "cli/commands.h"
 #include "cli/output_file.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
 #include "kolo/parallel/timeline.h"
+#include "kolo/report/timeline_picture.h"
 
 namespace kolo {
 
@@ -13,7 +17,19 @@ namespace {
 struct TimelineArguments {
   std::string folder;
   std::string output = "timeline.json";
+  std::string picture;    // empty: none is drawn
+  std::int64_t step = 0;  // that it shows; 0: one from the middle
 };
+
+// Of the ranks' files in a folder, or of one that has been made of them already.
+int draw(const TimelineArguments& arguments) {
+  require_writable("timeline: --picture", arguments.picture);
+  const bool is_folder = std::filesystem::is_directory(arguments.folder);
+  const auto file = is_folder ? arguments.output : arguments.folder;
+  write_file_atomically(arguments.picture, timeline_picture(file, arguments.step));
+  std::cout << fmt::format("{}: a step of {}\n", arguments.picture, file);
+  return 0;
+}
 
 int merge(const TimelineArguments& arguments) {
   require_writable("timeline: --output", arguments.output);
@@ -24,7 +40,18 @@ int merge(const TimelineArguments& arguments) {
     std::cout << fmt::format("left out {} event{} that a killed rank had not finished\n",
                              merged.damaged, merged.damaged == 1 ? "" : "s");
   }
-  return 0;
+  return arguments.picture.empty() ? 0 : draw(arguments);
+}
+
+int timeline(const TimelineArguments& arguments) {
+  if (arguments.step != 0 && arguments.picture.empty())
+    throw InputError("--step says what --picture FILE shows; give that too");
+  if (std::filesystem::is_directory(arguments.folder)) return merge(arguments);
+  if (!arguments.picture.empty()) return draw(arguments);
+  throw InputError(
+      fmt::format("timeline: {} is no folder; name the folder of the ranks' files, or "
+                  "a timeline.json together with --picture FILE",
+                  arguments.folder));
 }
 
 }  // namespace
@@ -33,19 +60,30 @@ void add_timeline_command(CLI::App& app, std::function<int()>& action) {
   const auto arguments = std::make_shared<TimelineArguments>();
   CLI::App* const command =
       app.add_subcommand("timeline", "Make one timeline of those that the ranks of a run wrote");
-  command->add_option("folder", arguments->folder, "Holds the ranks' files, rank-*.json")
+  command
+      ->add_option("folder", arguments->folder,
+                   "Holds the ranks' files, rank-*.json; or, with --picture, a timeline.json")
       ->required()
       ->type_name("FOLDER");
   command->add_option("-o,--output", arguments->output, "The file to write")
       ->capture_default_str()
       ->type_name("FILE");
+  command
+      ->add_option("--picture", arguments->picture, "Draw a step of all ranks as SVG, in this file")
+      ->type_name("FILE");
+  command
+      ->add_option("--step", arguments->step,
+                   "The step that the picture shows, instead of one from the middle")
+      ->type_name("NUMBER");
   command->footer(
       "Ranks write their files when KOLO_TIMELINE names a folder, or with kolo train --timeline.\n"
       "Open the result in chrome://tracing or https://ui.perfetto.dev.\n\n"
       "Examples:\n"
       "  KOLO_TIMELINE=/tmp/trace kolo run -n 2 ./my_training\n"
-      "  kolo timeline /tmp/trace -o timeline.json");
-  command->callback([arguments, &action] { action = [arguments] { return merge(*arguments); }; });
+      "  kolo timeline /tmp/trace -o timeline.json\n"
+      "  kolo timeline results/hello/timeline.json --picture step.svg --step 12");
+  command->callback(
+      [arguments, &action] { action = [arguments] { return timeline(*arguments); }; });
 }
 
 }  // namespace kolo

@@ -63,6 +63,7 @@ TEST_F(ScaleProgram, AStudyOfTwoNumbersOfRanks) {
   EXPECT_EQ(history.n_ranks(), 2);
   EXPECT_EQ(history.epochs().back().step, 2 * 64 / 16);  // the batch of a rank stayed
   EXPECT_THAT(read_text_file(study_folder_ / "study.csv"), HasSubstr("\n2,1,8,linear,0,done,"));
+  EXPECT_THAT(read_text_file(study_folder_ / "report.html"), HasSubstr("digits"));
 }
 
 TEST_F(ScaleProgram, StrongScalingKeepsTheStepsOfAnEpoch) {
@@ -74,6 +75,22 @@ TEST_F(ScaleProgram, StrongScalingKeepsTheStepsOfAnEpoch) {
   const auto runs = folder_ / "digits-strong/runs";
   EXPECT_EQ(History::read(runs / "strong-1/history.json").epochs().back().step, 8);
   EXPECT_EQ(History::read(runs / "strong-2-linear-warmup0/history.json").epochs().back().step, 8);
+}
+
+TEST_F(ScaleProgram, PredictsWhatTheMachineHasNoRanksFor) {
+  const auto result = scale({"--ranks", "1,2", "--quiet", "training.n_epochs=1", "--simulate",
+                             "64,10000", "--ranks-per-node", "2", "--network", "slingshot-11"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("prediction for 2 ranks: a step of"));
+  std::map<int, StudyPoint> predicted;
+  for (const auto& point : study().points)
+    if (point.state == StudyPointState::predicted) predicted[point.ranks] = point;
+  ASSERT_EQ(predicted.size(), 4U);  // what was run too, to compare
+  EXPECT_EQ(predicted[10000].nodes, 5000);
+  EXPECT_GT(predicted[10000].results.step_seconds, predicted[64].results.step_seconds);
+  EXPECT_GT(predicted[10000].results.samples_per_second, predicted[64].results.samples_per_second);
+  EXPECT_LT(predicted[10000].efficiency, predicted[64].efficiency);
+  EXPECT_EQ(study().network, "slingshot-11");
 }
 
 TEST_F(ScaleProgram, DoesNothingTwiceAndGrows) {
@@ -130,6 +147,8 @@ TEST_F(ScaleProgram, WrongInputIsRefusedBeforeAnythingIsWritten) {
   refused({"--ranks", "1", "--lr-scaling", "cubic"}, "cubic");
   refused({"--ranks", "1,100"}, "100 ranks");  // more than there are samples for
   refused({"--ranks", "1", "--submit", "lottery"}, "slurm and pbs");
+  refused({"--ranks", "1", "--simulate", "1000"}, "--network");
+  refused({"--ranks", "1", "--simulate", "8", "--network", "string"}, "string");
   refused({}, "--ranks");
 }
 

@@ -148,6 +148,11 @@ TEST(TrainTimeline, HasEveryStepOfEveryRank) {
     EXPECT_EQ(spans(events, rank, "validation").size(), 2U) << "untrained, and after the epoch";
     for (std::size_t step = 0; step < 8; ++step) expect_sensible_step(events, rank, step);
   }
+  const auto drawn =
+      run_kolo({"timeline", run / "timeline.json", "--picture", run / "step.svg", "--step", "5"});
+  ASSERT_EQ(drawn.exit_code, 0) << drawn.errors;
+  EXPECT_THAT(read_text_file(run / "step.svg"),
+              AllOf(HasSubstr("step 5:"), HasSubstr("rank 1, communication")));
 }
 
 }  // namespace

@@ -92,7 +92,8 @@ void show_end(const ScaleArguments& arguments, const StudyFolder& folder, const 
     return;
   }
   std::cout << "\n" << to_text(study) << "\n" << comparison(study);
-  std::cout << fmt::format("results in {}: study.json, study.csv, runs/\n", folder.path.string())
+  std::cout << fmt::format("results in {}: report.html, study.json, study.csv, runs/\n",
+                           folder.path.string())
             << std::flush;
 }
 
@@ -155,6 +156,7 @@ int scale(ScaleArguments arguments) {
     add_predictions(study, arguments.study, arguments.simulation, samples_per_epoch(base));
     folder.write(study);
   }
+  folder.write_report();
   show_end(arguments, folder, study);
   say_what_is_submitted(study);
   return exit_status(study);

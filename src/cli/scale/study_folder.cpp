@@ -1,12 +1,15 @@
 #include "cli/scale/study_folder.h"
 
 #include <algorithm>
+#include <ctime>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "cli/scale/study_plan.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/report/report.h"
 
 namespace kolo {
 
@@ -99,6 +102,12 @@ void StudyFolder::write(Study& study) const {
   fill_in_efficiency(study);
   study.write(study_file());
   write_file_atomically(table(), study.to_csv());
+}
+
+void StudyFolder::write_report() const {
+  const auto generated = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
+  const auto data = report_data(read_report(std::span(&path, 1)), generated);
+  write_file_atomically(report(), report_page(data));
 }
 
 }  // namespace kolo

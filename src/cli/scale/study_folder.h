@@ -37,6 +37,9 @@ struct StudyFolder {
 
   // study.json and study.csv, with efficiencies.
   void write(Study& study) const;
+
+  // report.html, of the study as it was written and its runs.
+  void write_report() const;
 };
 
 // Its last epoch is done and the summary written.
