@@ -21,22 +21,22 @@ constexpr Link server_memory = {2e-6, 5e9};
 
 const std::vector<NetworkModel>& known_networks() {
   static const std::vector<NetworkModel> networks = {
-      // TCP at an MTU of 1500 carries 94.1 % of the wire's rate: 1448 of the 1538 bytes that a
-      // frame
-      // takes. Round trips through the kernels' TCP and a switch are some 50 to 100 us at 1 Gbit/s,
-      // 20 to 40 us above; half of that here.
+      // TCP at an MTU of 1500 carries 94.1 % of the wire's rate: 1448 of the 1538 bytes a frame
+      // takes. Round trips through the kernels' TCP and a switch are some 80 us at 1 Gbit/s and 20
+      // to 30 us above; half of that here.
       {"ethernet-1g", server_memory, {40e-6, 117.7e6}},
       {"ethernet-10g", server_memory, {15e-6, 1.177e9}},
       {"ethernet-25g", server_memory, {12e-6, 2.942e9}},
       {"ethernet-100g", server_memory, {10e-6, 11.77e9}},
-      // OSU micro-benchmarks as published with MVAPICH2 (mvapich.cse.ohio-state.edu/performance):
-      // EDR (ConnectX-4) 1.0 us, 12.1 GB/s; HDR (ConnectX-6) 1.0 us, 24.5 GB/s.
+      // 100 and 200 Gbit/s, of which MPI reaches some 97 %, and about 1 us: the order that OSU
+      // micro-benchmarks are published with (mvapich.cse.ohio-state.edu/performance).
       {"infiniband-edr", server_memory, {1.0e-6, 12.1e9}},
-      {"infiniband-hdr", server_memory, {1.0e-6, 24.5e9}},
-      // One 200 Gbit/s card a node: 25 GB/s on the wire; latency with a quiet network from De Sensi
-      // et al., "An in-depth analysis of the Slingshot interconnect" (SC20).
+      {"infiniband-hdr", server_memory, {1.0e-6, 24.3e9}},
+      // One card of 200 Gbit/s a node; about 2 us on a quiet network (De Sensi et al., "An in-depth
+      // analysis of the Slingshot interconnect", SC20, for the card before this one).
       {"slingshot-11", server_memory, {2.0e-6, 23e9}},
-      // Faanes et al., "Cray Cascade: a scalable HPC system based on a Dragonfly network" (SC12).
+      // Some 10 GB/s a node and 1.3 us: Alverson, Froese, Kaplan and Roweth, "Cray XC series
+      // network", Cray WP-Aries01-1112, 2012.
       {"aries", server_memory, {1.3e-6, 10e9}}};
   return networks;
 }

@@ -72,8 +72,8 @@ enum class AllReduceAlgorithm : std::uint8_t { ring, tree, hierarchical };
 [[nodiscard]] double between_nodes_seconds(const NetworkModel& network, const RankLayout& layout,
                                            double bytes);
 
-// Networks by name, with published numbers (the source beside each in network_model.cpp), for
-// predictions where nothing can be measured.
+// Networks by name, with published numbers, rounded (the sources beside them in network_model.cpp):
+// for a first idea where nothing can be measured.
 [[nodiscard]] std::vector<std::string> network_names();
 // InputError for an unknown name, with what it may have meant.
 [[nodiscard]] NetworkModel network_named(std::string_view name);
