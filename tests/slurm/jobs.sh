@@ -27,7 +27,7 @@ wait_until() {
 }
 
 is_over() { [[ $(job_value "$1" JobState) =~ ^(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE_FAIL)$ ]]; }
-wait_for_job() { wait_until 150 is_over "$1" || fail "job $1 is not over: $(job_value "$1" JobState)"; }
+wait_for_job() { wait_until 400 is_over "$1" || fail "job $1 is not over: $(job_value "$1" JobState)"; }
 
 # ends_with JOB STATE [EXIT STATUS]
 ends_with() {
