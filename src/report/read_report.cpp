@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iterator>
 #include <set>
 
@@ -30,24 +31,31 @@ Study read_study(const fs::path& file) {
   }
 }
 
-// "4 ranks" or, where a study has several, "4 ranks, linear scaling, no warm-up".
-std::string name_of(const StudyPoint& point, bool with_combination) {
+// What one of a study's runs is called: "4 ranks" or, where a study has several combinations, "4
+// ranks, linear, no warm-up". Points that train alike, as those of one rank do, share a run.
+std::string name_of(const Study& study, const StudyPoint& point) {
   const auto ranks = fmt::format("{} rank{}", point.ranks, point.ranks == 1 ? "" : "s");
-  return with_combination ? fmt::format("{}, {}", ranks, combination_name(point)) : ranks;
+  const auto is_other = [&](const StudyPoint& other) {
+    return combination_name(other) != combination_name(point);
+  };
+  if (std::ranges::none_of(study.points, is_other)) return ranks;
+  const bool is_shared = std::ranges::any_of(study.points, [&](const StudyPoint& other) {
+    return other.folder == point.folder && is_other(other);
+  });
+  return fmt::format("{}, {}", ranks, is_shared ? "unscaled" : combination_name(point));
 }
 
 std::vector<RunRecord> read_runs_of(const Study& study, const fs::path& folder,
                                     std::vector<std::string>& warnings) {
   std::vector<RunRecord> runs;
-  std::set<std::string> combinations;
-  for (const auto& point : study.points) combinations.insert(combination_name(point));
+  std::set<std::string> done;
   for (const auto& point : study.points) {
+    if (point.folder.empty() || !done.insert(point.folder).second) continue;
     std::error_code error;
-    if (point.folder.empty() || !fs::exists(folder / point.folder / "history.json", error))
-      continue;
+    if (!fs::exists(folder / point.folder / "history.json", error)) continue;
     try {
       auto run = read_run(folder / point.folder);
-      run.name = name_of(point, combinations.size() > 1);
+      run.name = name_of(study, point);
       runs.push_back(std::move(run));
     } catch (const Error& problem) {
       warnings.emplace_back(problem.what());

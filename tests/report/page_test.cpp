@@ -115,6 +115,8 @@ class ReadReport : public ::testing::Test {
     auto study = small_study();
     study.points[1].folder = "runs/2";
     write_run("study/runs/2");
+    study.points[0].folder = study.points[2].folder = "runs/1";  // they train alike
+    write_run("study/runs/1");
     study.write(folder / "study/study.json");
     return folder / "study";
   }
@@ -136,10 +138,11 @@ TEST_F(ReadReport, AStudyBringsItsRuns) {
   EXPECT_THAT(report.warnings, ElementsAre(HasSubstr("waiting: ")));
   const auto study = read({write_run("a"), write_study()});
   ASSERT_TRUE(study.study);
-  EXPECT_EQ(study.study_runs, 1U);
-  ASSERT_THAT(study.runs, SizeIs(2));
-  EXPECT_EQ(study.runs[0].name, "2 ranks, linear, no warm-up");
-  EXPECT_EQ(study.runs[1].name, "a");
+  EXPECT_EQ(study.study_runs, 2U);
+  ASSERT_THAT(study.runs, SizeIs(3));
+  EXPECT_EQ(study.runs[0].name, "1 rank, unscaled");
+  EXPECT_EQ(study.runs[1].name, "2 ranks, linear, no warm-up");
+  EXPECT_EQ(study.runs[2].name, "a");
 }
 
 TEST_F(ReadReport, RefusesWhatItCannotShow) {
