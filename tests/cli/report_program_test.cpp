@@ -119,7 +119,7 @@ class WatchingReport : public ReportProgram {
  private:
   static int wait_for_port(const std::filesystem::path& said) {
     const std::string before = "http://127.0.0.1:";
-    for (int i = 0; i < 1000; ++i) {
+    for (int i = 0; i < 4000; ++i) {
       std::error_code none;
       const auto text = std::filesystem::exists(said, none) ? read_text_file(said) : "";
       if (text.ends_with("\n")) return std::stoi(text.substr(text.find(before) + before.size()));
