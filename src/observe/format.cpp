@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 namespace kolo {
@@ -60,6 +61,10 @@ std::string format_bytes(std::uint64_t bytes) {
     ++unit;
   }
   return fmt::format("{} {}", three_digits(value), units[unit]);
+}
+
+std::string format_moment(double time) {
+  return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(static_cast<std::time_t>(time)));
 }
 
 std::string format_clock(double seconds) {

@@ -106,20 +106,26 @@ std::string csv_number(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "";
 }
 
-bool is_measured(const StudyPoint& point) {
-  return point.state != StudyPointState::predicted &&
-         std::isfinite(point.results.samples_per_second);
+bool is_predicted(const StudyPoint& point) {
+  return point.state == StudyPointState::predicted;
 }
 
-// The point that others of its learning-rate scaling and warm-up are related to.
+// The point that others of its learning-rate scaling and warm-up are related to: measured ones to
+// the measured one with the fewest ranks, predictions to the prediction for as many, so that an
+// error of the model cancels, or where there is none to what was measured.
 const StudyPoint* first_of_line(const Study& study, const StudyPoint& line) {
+  const auto is_of_line = [&](const StudyPoint& point) {
+    return std::isfinite(point.results.samples_per_second) && point.lr_scaling == line.lr_scaling &&
+           point.warmup_epochs == line.warmup_epochs;
+  };
   const StudyPoint* first = nullptr;
   for (const StudyPoint& point : study.points) {
-    if (!is_measured(point) || point.lr_scaling != line.lr_scaling ||
-        point.warmup_epochs != line.warmup_epochs)
-      continue;
+    if (is_predicted(point) || !is_of_line(point)) continue;
     if (first == nullptr || point.ranks < first->ranks) first = &point;
   }
+  if (first == nullptr || !is_predicted(line)) return first;
+  for (const StudyPoint& point : study.points)
+    if (is_predicted(point) && is_of_line(point) && point.ranks == first->ranks) return &point;
   return first;
 }
 
@@ -177,7 +183,8 @@ std::string Study::to_csv() const {
     text += fmt::format("{},{},{},{},{},{},{}", point.ranks, point.nodes, point.batch_size,
                         csv_cell(point.lr_scaling), point.warmup_epochs, state_name(point.state),
                         csv_number(point.efficiency));
-    for (const auto& field : result_fields) text += fmt::format(",{}", csv_number(point.results.*field.member));
+    for (const auto& field : result_fields)
+      text += fmt::format(",{}", csv_number(point.results.*field.member));
     text += fmt::format(",{},{}\n", csv_cell(point.folder), csv_cell(point.problem));
   }
   return text;

@@ -19,6 +19,8 @@ constexpr std::array<std::string_view, 3> algorithm_names = {"ring", "tree", "hi
 // gets of the memory's bandwidth.
 constexpr Link server_memory = {2e-6, 5e9};
 
+// Round numbers of the order that such networks are known for, not measured by us: a start, where
+// nothing can be measured.
 const std::vector<NetworkModel>& known_networks() {
   static const std::vector<NetworkModel> networks = {
       // TCP at an MTU of 1500 carries 94.1 % of the wire's rate: 1448 of the 1538 bytes a frame
@@ -28,15 +30,14 @@ const std::vector<NetworkModel>& known_networks() {
       {"ethernet-10g", server_memory, {15e-6, 1.177e9}},
       {"ethernet-25g", server_memory, {12e-6, 2.942e9}},
       {"ethernet-100g", server_memory, {10e-6, 11.77e9}},
-      // 100 and 200 Gbit/s, of which MPI reaches some 97 %, and about 1 us: the order that OSU
-      // micro-benchmarks are published with (mvapich.cse.ohio-state.edu/performance).
+      // 100 and 200 Gbit/s, of which MPI reaches some 97 %, and about 1 us.
       {"infiniband-edr", server_memory, {1.0e-6, 12.1e9}},
       {"infiniband-hdr", server_memory, {1.0e-6, 24.3e9}},
-      // One card of 200 Gbit/s a node; about 2 us on a quiet network (De Sensi et al., "An in-depth
-      // analysis of the Slingshot interconnect", SC20, for the card before this one).
+      // One card of 200 Gbit/s a node; about 2 us. More of the network: De Sensi et al., "An in-depth
+      // analysis of the Slingshot interconnect", SC20.
       {"slingshot-11", server_memory, {2.0e-6, 23e9}},
-      // Some 10 GB/s a node and 1.3 us: Alverson, Froese, Kaplan and Roweth, "Cray XC series
-      // network", Cray WP-Aries01-1112, 2012.
+      // Some 10 GB/s a node and 1.3 us. More of the network: Alverson, Froese, Kaplan and Roweth,
+      // "Cray XC series network", Cray WP-Aries01-1112, 2012.
       {"aries", server_memory, {1.3e-6, 10e9}}};
   return networks;
 }

@@ -95,15 +95,17 @@ TrainOutcome Trainer::train_epoch() {
   training_.reset_wait();
   reducer_.reset_statistics();
   Stopwatch watch;
+  bool is_stop_requested = false;
   while (const auto batch = next_batch()) {
-    const bool is_stop_requested = train_step(*batch);
+    is_stop_requested = train_step(*batch);
     state_.epoch_seconds += watch.seconds();
     watch.restart();
     // The last step of an epoch goes on to its end: a stop there would only repeat the validation.
     if (is_stop_requested && training_.batches(state_.position) > 0) return TrainOutcome::stopped;
   }
   finish_epoch(training_.wait_seconds());
-  return TrainOutcome::finished;
+  const bool is_last = state_.epoch == options_.epochs;
+  return is_stop_requested && !is_last ? TrainOutcome::stopped : TrainOutcome::finished;
 }
 
 std::optional<Batch> Trainer::next_batch() {

@@ -60,5 +60,10 @@ TEST(Format, ClockTimes) {
   EXPECT_EQ(format_clock(std::numeric_limits<double>::infinity()), "--:--");
 }
 
+TEST(Format, Moments) {
+  EXPECT_EQ(format_moment(0), "1970-01-01 00:00 UTC");
+  EXPECT_EQ(format_moment(1763733900.9), "2025-11-21 14:05 UTC");
+}
+
 }  // namespace
 }  // namespace kolo

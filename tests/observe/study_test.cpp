@@ -80,6 +80,16 @@ TEST(Study, PredictionsAreRelatedToMeasurements) {
   EXPECT_DOUBLE_EQ(study.points[0].efficiency, 1);  // 150 of half of 300
 }
 
+TEST(Study, PredictionsAreRelatedToThePredictionForAsManyRanks) {
+  Study study;
+  study.points = {measured(1, 100), measured(1, 110), measured(8, 440)};
+  study.points[1].state = study.points[2].state = StudyPointState::predicted;
+  fill_in_efficiency(study);
+  EXPECT_DOUBLE_EQ(study.points[0].efficiency, 1);
+  EXPECT_DOUBLE_EQ(study.points[1].efficiency, 1);
+  EXPECT_DOUBLE_EQ(study.points[2].efficiency, 0.5);
+}
+
 TEST(Study, AFailedRunHasNoEfficiency) {
   Study study = example();
   study.points[1].results = {};

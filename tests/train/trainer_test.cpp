@@ -74,8 +74,9 @@ TEST(Trainer, GoesOnFromACheckpointToTheSameBits) {
   for (const int stop_after : {1, 5, 12, 13, 14}) {  // an epoch has 13 steps
     int steps = 0;
     SmallTraining first(solo, {}, [&] { return ++steps == stop_after; });
-    const bool stops = stop_after != 13;  // the last step of an epoch goes on to its end
-    ASSERT_EQ(first.trainer().run(), stops ? TrainOutcome::stopped : TrainOutcome::finished);
+    ASSERT_EQ(first.trainer().run(), TrainOutcome::stopped);
+    // The last step of an epoch goes on to its end, and stops there.
+    EXPECT_EQ(first.trainer().state().epoch, stop_after / 13);
     const Checkpoint checkpoint = first.trainer().checkpoint();
     SmallTraining second(solo, {});
     Recorder record;
@@ -83,13 +84,21 @@ TEST(Trainer, GoesOnFromACheckpointToTheSameBits) {
     second.trainer().restore(checkpoint);
     ASSERT_EQ(second.trainer().run(), TrainOutcome::finished);
     EXPECT_TRUE(second.weights().equal(whole.weights())) << "stopped after " << stop_after;
-    if (stops) {
-      EXPECT_FALSE(record.untrained.has_value());
-      EXPECT_EQ(record.done_at_begin.front(), stop_after % 13);
-      EXPECT_EQ(record.epochs.back().training.loss, whole_record.epochs.back().training.loss);
-      EXPECT_EQ(record.epochs.back().training.samples, 100);
-    }
+    EXPECT_FALSE(record.untrained.has_value());
+    EXPECT_EQ(record.done_at_begin.front(), stop_after % 13);
+    EXPECT_EQ(record.epochs.back().training.loss, whole_record.epochs.back().training.loss);
+    EXPECT_EQ(record.epochs.back().training.samples, 100);
   }
+}
+
+TEST(Trainer, ARequestInTheVeryLastStepComesTooLate) {
+  const auto solo = Communicator::solo();
+  SmallTraining counted(solo, {});
+  ASSERT_EQ(counted.trainer().run(), TrainOutcome::finished);
+  const auto all = counted.trainer().state().step;
+  std::int64_t steps = 0;
+  SmallTraining training(solo, {}, [&] { return ++steps == all; });
+  EXPECT_EQ(training.trainer().run(), TrainOutcome::finished);
 }
 
 TEST(Trainer, OneRanksRequestStopsAllAtTheSameStep) {

@@ -20,6 +20,9 @@ namespace kolo {
 // "17 B", "1.50 KiB", "128 MiB", "2.30 GiB".
 [[nodiscard]] std::string format_bytes(std::uint64_t bytes);
 
+// Seconds since 1970 (wall_time()) as "2026-11-21 14:05 UTC".
+[[nodiscard]] std::string format_moment(double time);
+
 // "00:14", "12:05", "3:07:00"; "--:--" for what is not finite or negative.
 [[nodiscard]] std::string format_clock(double seconds);
 

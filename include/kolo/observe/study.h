@@ -80,8 +80,9 @@ struct Study {
   [[nodiscard]] std::string to_csv() const;
 };
 
-// Fills in every point's efficiency, from the points measured with the fewest ranks of the same
-// learning-rate scaling and warm-up. Predicted points are related to measured ones.
+// Fills in every point's efficiency, relative to the point measured with the fewest ranks of the
+// same learning-rate scaling and warm-up. Predictions are related to the prediction for as many
+// ranks where there is one.
 void fill_in_efficiency(Study& study);
 
 // What a run's history tells of it. `steps`: optimizer steps of an epoch are counted from it.

@@ -72,7 +72,7 @@ enum class AllReduceAlgorithm : std::uint8_t { ring, tree, hierarchical };
 [[nodiscard]] double between_nodes_seconds(const NetworkModel& network, const RankLayout& layout,
                                            double bytes);
 
-// Networks by name, with published numbers, rounded (the sources beside them in network_model.cpp):
+// Networks by name, with round numbers of the order that they are known for:
 // for a first idea where nothing can be measured.
 [[nodiscard]] std::vector<std::string> network_names();
 // InputError for an unknown name, with what it may have meant.

@@ -1,9 +1,7 @@
 #include <algorithm>
-#include <ctime>
 #include <filesystem>
 #include <iostream>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <poll.h>
 
@@ -11,9 +9,11 @@
 #include "cli/launch/signal_pipe.h"
 #include "cli/output_file.h"
 #include "cli/report/report_server.h"
+#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/suggest.h"
+#include "kolo/observe/format.h"
 #include "kolo/report/draw_figures.h"
 #include "kolo/report/report.h"
 
@@ -34,11 +34,6 @@ struct ReportArguments {
   bool watch = false;
   int port = 8008;
 };
-
-// "2026-11-21 14:05 UTC"
-std::string now() {
-  return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
-}
 
 std::string counted(std::size_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
@@ -93,7 +88,8 @@ int write_report(const ReportArguments& arguments) {
   std::vector<Figure> figures;
   for (auto& group : report_figures(report))
     std::ranges::move(group.figures, std::back_inserter(figures));
-  write_file_atomically(arguments.output, report_page(report_data(report, now())));
+  write_file_atomically(arguments.output,
+                        report_page(report_data(report, format_moment(wall_time()))));
   std::cout << fmt::format("{}: {}, {}\n", arguments.output, counted(report.runs.size(), "run"),
                            counted(figures.size(), "figure"));
   if (!arguments.figures.empty()) {
@@ -109,7 +105,7 @@ int write_report(const ReportArguments& arguments) {
 
 // Until it is told to end, or can't go on.
 int watch_runs(const ReportArguments& arguments) {
-  const auto start = fmt::format("{}, and following the runs since", now());
+  const auto start = fmt::format("{}, and following the runs since", format_moment(wall_time()));
   SignalPipe signals({SIGINT, SIGTERM});
   const ReportServer server(arguments.port,
                             [&] { return report_data(read(arguments, true), start); });

@@ -35,6 +35,7 @@ nlohmann::ordered_json bench(const Study& study, const StudyRequest& request, in
   add(fmt::format("training.batch_size={}", batch_size));
   for (const char* const word : {"--mode", "full", "--profile", "--json", "-n"}) add(word);
   add(std::to_string(ranks));
+  if (ranks > request.cores) add("--oversubscribe");
   if (ranks > 1) add("--collectives");
   std::cerr << fmt::format("==> Measuring steps of {} rank{} with batches of {}", ranks,
                            ranks == 1 ? "" : "s", batch_size)
@@ -56,10 +57,20 @@ std::set<std::int64_t> batches_to_measure(const Study& study, const SimulationOp
   return batches;
 }
 
+// Of every number of ranks that was run, once.
+std::vector<int> ranks_measured(const Study& study) {
+  std::set<int> ranks;
+  for (const StudyPoint& point : study.points)
+    if (point.state == StudyPointState::done) ranks.insert(point.ranks);
+  return {ranks.begin(), ranks.end()};
+}
+
 BenchMeasurements measure(const Study& study, const StudyRequest& request,
                           const SimulationOptions& options) {
   BenchMeasurements measurements;
   std::set<int> rank_counts{1, std::min(request.cores, ranks_of_a_node(options, request.cores))};
+  // Ranks that share cores are better measured than computed.
+  for (const int ranks : ranks_measured(study)) rank_counts.insert(ranks);
   for (const int ranks : rank_counts)
     for (const std::int64_t batch : batches_to_measure(study, options))
       measurements.add(bench(study, request, ranks, batch));
@@ -74,14 +85,6 @@ NetworkModel network_of(const BenchMeasurements& measurements, const SimulationO
   network = fit_network(measurements.collectives, network).model;
   network.name = name;
   return network;
-}
-
-// Of every number of ranks that was run, once.
-std::vector<int> ranks_measured(const Study& study) {
-  std::set<int> ranks;
-  for (const StudyPoint& point : study.points)
-    if (point.state == StudyPointState::done) ranks.insert(point.ranks);
-  return {ranks.begin(), ranks.end()};
 }
 
 void append(Study& study, std::vector<StudyPoint> points) {

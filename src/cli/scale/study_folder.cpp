@@ -1,14 +1,14 @@
 #include "cli/scale/study_folder.h"
 
 #include <algorithm>
-#include <ctime>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "cli/scale/study_plan.h"
+#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/observe/format.h"
 #include "kolo/report/report.h"
 
 namespace kolo {
@@ -105,8 +105,7 @@ void StudyFolder::write(Study& study) const {
 }
 
 void StudyFolder::write_report() const {
-  const auto generated = fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
-  const auto data = report_data(read_report(std::span(&path, 1)), generated);
+  const auto data = report_data(read_report(std::span(&path, 1)), format_moment(wall_time()));
   write_file_atomically(report(), report_page(data));
 }
 
