@@ -1,29 +1,13 @@
 #include "cli/bench/step_recorder.h"
 
 #include <algorithm>
-#include <functional>
 #include <map>
 
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
+#include "kolo/parallel/accumulation_hook.h"
 
 namespace kolo {
 
 namespace {
-
-class AfterAccumulation final : public torch::autograd::FunctionPostHook {
- public:
-  explicit AfterAccumulation(std::function<void()> call) : call_(std::move(call)) {}
-
-  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
-                                            const torch::autograd::variable_list&) override {
-    call_();
-    return outputs;
-  }
-
- private:
-  std::function<void()> call_;
-};
 
 double seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -36,11 +20,10 @@ StepRecorder::StepRecorder(const Network& network)
   for (const auto& parameter : network.named_parameters()) {
     if (!parameter.value().requires_grad()) continue;
     const auto index = gradients_->size();
-    auto accumulator = torch::autograd::impl::grad_accumulator(parameter.value());
-    accumulator->add_post_hook(
-        std::make_unique<AfterAccumulation>([weak = std::weak_ptr(gradients_), index] {
+    auto accumulator =
+        call_after_accumulation(parameter.value(), [weak = std::weak_ptr(gradients_), index] {
           if (const auto gradients = weak.lock()) (*gradients)[index].ready = Clock::now();
-        }));
+        });
     gradients_->push_back({parameter.key(), {}, std::move(accumulator)});
   }
 }

@@ -4,31 +4,15 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include "kolo/base/error.h"
+#include "kolo/parallel/accumulation_hook.h"
 #include "kolo/parallel/tensor_collectives.h"
 
 // What happens before and during backward; the rest of a step is in reducer_finish.cpp.
 namespace kolo {
 
 namespace {
-
-// Calls a function when autograd has accumulated into a parameter's gradient.
-class AfterAccumulation final : public torch::autograd::FunctionPostHook {
- public:
-  explicit AfterAccumulation(std::function<void()> call) : call_(std::move(call)) {}
-
-  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
-                                            const torch::autograd::variable_list&) override {
-    call_();
-    return outputs;
-  }
-
- private:
-  std::function<void()> call_;
-};
 
 void check(const ReducerOptions& options) {
   if (!(options.predivide_factor > 0) || !std::isfinite(options.predivide_factor)) {
@@ -67,12 +51,10 @@ GradientReducer::State::State(Communicator communicator, std::shared_ptr<Paramet
 
 void GradientReducer::State::attach() {
   for (std::size_t index = 0; index < parameters(); ++index) {
-    auto accumulator = torch::autograd::impl::grad_accumulator(tensor(index));
-    accumulator->add_post_hook(
-        std::make_unique<AfterAccumulation>([weak = weak_from_this(), index] {
+    accumulators_.push_back(
+        call_after_accumulation(tensor(index), [weak = weak_from_this(), index] {
           if (const auto state = weak.lock()) state->gradient_is_ready(index);
         }));
-    accumulators_.push_back(std::move(accumulator));
   }
 }
 
