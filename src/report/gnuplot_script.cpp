@@ -56,7 +56,7 @@ std::size_t longest_name(const Figure& figure) {
 }
 
 Layout layout_of(const Figure& figure) {
-  constexpr int few = 4, pixels_of_letter = 8, pixels_of_line = 19;
+  constexpr int few = 4, pixels_of_letter = 8, pixels_of_line = 22;
   Layout layout;
   const auto series = static_cast<int>(figure.series.size());
   const auto longest = static_cast<int>(std::min<std::size_t>(longest_name(figure), 60));
@@ -65,7 +65,7 @@ Layout layout_of(const Figure& figure) {
   layout.key_is_beside = series > 1 && !layout.key_is_below;
   if (layout.key_is_beside) {
     layout.width += (longest + 4) * pixels_of_letter;
-    layout.height = std::max(layout.height, (series + 3) * pixels_of_line);
+    layout.height = std::max(layout.height, (series + 6) * pixels_of_line);
   }
   if (layout.key_is_below) layout.bottom_margin += 2;
   std::size_t longest_category = 0;

@@ -57,6 +57,19 @@ TEST(StudyPlan, StrongScalingSharesTheBatchOfAllRanks) {
               ThrowsMessage<InputError>(HasSubstr("5 ranks")));
 }
 
+// The same steps need the same rate, however many ranks share them.
+TEST(StudyPlan, StrongScalingKeepsTheLearningRate) {
+  auto strong = request({1, 2, 4});
+  strong.strong = true;
+  const auto study = plan_study(strong, digits());
+  EXPECT_THAT(study.settings, Contains("training.base_batch_size=32"));
+  EXPECT_EQ(study.points[2].folder, "runs/strong-4");
+  auto config = digits();
+  config.training.base_batch_size = 8;  // then it says what the rate is for
+  EXPECT_THAT(plan_study(strong, config).settings,
+              Not(Contains(StartsWith("training.base_batch_size"))));
+}
+
 TEST(StudyPlan, AGlobalBatchIsOfTheFewestRanks) {
   auto config = digits();
   config.training.batch_size.reset();
@@ -76,7 +89,18 @@ TEST(StudyPlan, AxesMultiplyAndWhatTrainsAlikeIsTrainedOnce) {
   std::set<std::string> of_one, of_four;
   for (const auto& point : study.points) (point.ranks == 1 ? of_one : of_four).insert(point.folder);
   EXPECT_EQ(of_one.size(), 1U);
-  EXPECT_EQ(of_four.size(), 6U);
+  EXPECT_EQ(of_four.size(), 5U);  // unscaled, a warm-up changes nothing
+}
+
+TEST(StudyPlan, AWarmUpFromBelowMattersWithoutScalingToo) {
+  auto config = digits();
+  config.training.lr_warmup_from = 0;
+  auto wanted = request({1});
+  wanted.lr_scalings = {"none", "linear"};
+  wanted.warmup_epochs = {0, 3};
+  const auto study = plan_study(wanted, config);
+  EXPECT_EQ(study.points[0].folder, study.points[2].folder);
+  EXPECT_NE(study.points[0].folder, study.points[1].folder);
 }
 
 // One rank whose batch is not the base batch has a scaled rate too.

@@ -13,11 +13,12 @@ TEST(ShippedConfigurations, AllLoad) {
   for (const auto& entry : std::filesystem::directory_iterator(KOLO_CONFIGS)) {
     if (entry.path().extension() != ".yaml") continue;
     const auto stem = entry.path().stem().string();
-    const bool has_names = stem == "unet3d";  // its configurations have a test of their own
-    const auto name = has_names ? std::optional<std::string>("tiny") : std::nullopt;
+    std::optional<std::string> name;      // of one of several
+    if (stem == "unet3d") name = "tiny";  // all of its configurations have a test of their own
+    if (stem == "tutorial") name = "warmup";
     const RunConfig config = load_run_config({entry.path(), name, {}});
     EXPECT_FALSE(config.description.empty()) << entry.path();
-    EXPECT_EQ(config.output_dir, "results/" + stem + (has_names ? "-tiny" : ""));
+    EXPECT_EQ(config.output_dir, "results/" + stem + (name ? "-" + *name : ""));
     ++count;
   }
   EXPECT_GE(count, 6);

@@ -47,24 +47,30 @@ std::int64_t batch_size_of(const StudyRequest& request, const TrainingConfig& tr
   return kolo::batch_size_of(whole, ranks);
 }
 
-// Where the rate is not scaled, a warm-up sets out from where it ends.
+// How the rate is scaled makes no difference.
 bool is_unscaled(const RunConfig& base, const StudyPoint& point) {
   TrainingConfig training = base.training;
   training.batch_size = point.batch_size;
   training.global_batch_size.reset();
-  return batch_ratio_of(training, point.ranks) == 1 && training.lr_warmup_from == 1;
+  return batch_ratio_of(training, point.ranks) == 1;
 }
 
+// What distinguishes the run of a point from others. Where the rate is not raised, a warm-up that
+// sets out from the rate of one rank changes nothing either.
 std::string folder_of(const Study& study, const RunConfig& base, const StudyPoint& point) {
-  const auto name = fmt::format("runs/{}-{}", study.scaling, point.ranks);
-  if (is_unscaled(base, point)) return name;
-  return fmt::format("{}-{}-warmup{}", name, point.lr_scaling, point.warmup_epochs);
+  auto name = fmt::format("runs/{}-{}", study.scaling, point.ranks);
+  const bool is_level = is_unscaled(base, point) || point.lr_scaling == "none";
+  if (!is_unscaled(base, point)) name += fmt::format("-{}", point.lr_scaling);
+  if (is_level && base.training.lr_warmup_from == 1) return name;
+  return fmt::format("{}-warmup{}", name, point.warmup_epochs);
 }
 
 }  // namespace
 
-Study plan_study(const StudyRequest& request, const RunConfig& base) {
+Study plan_study(const StudyRequest& request, const RunConfig& configured) {
   check(request);
+  const auto ranks = sorted_without_repeats(request.ranks);
+  RunConfig base = configured;
   const auto& [file, chosen, overrides] = request.config;
   Study study;
   study.name = file.stem().string() + (chosen.empty() ? "" : fmt::format(" {}", chosen));
@@ -75,11 +81,16 @@ Study plan_study(const StudyRequest& request, const RunConfig& base) {
   if (request.threads && base.device.intra_threads == 0)
     study.settings.push_back(fmt::format("{}{}", threads_setting, *request.threads));
 
+  if (request.strong && !base.training.base_batch_size) {
+    base.training.base_batch_size = kolo::batch_size_of(base.training, ranks.front());
+    study.settings.push_back(
+        fmt::format("training.base_batch_size={}", *base.training.base_batch_size));
+  }
+
   auto scalings = request.lr_scalings;
   if (scalings.empty()) scalings = {base.optimizer.lr_scaling};
   auto warmups = sorted_without_repeats(request.warmup_epochs);
   if (warmups.empty()) warmups = {base.training.lr_warmup_epochs};
-  const auto ranks = sorted_without_repeats(request.ranks);
   for (const int count : ranks) {
     for (const auto& scaling : scalings) {
       for (const double warmup : warmups) {

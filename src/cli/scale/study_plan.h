@@ -28,11 +28,12 @@ struct StudyRequest {
 
 // The study with a pending point for every combination, in the order in which they are run: the
 // fewest ranks first. Points that train alike have the same folder: where the learning rate is not
-// scaled, it doesn't matter how.
+// scaled, it doesn't matter how. With strong scaling the rate follows the batch of all ranks, which
+// stays, rather than the number of ranks: so all ranks train alike.
 //
 // InputError: ranks below 1 or none, an unknown scaling, a negative warm-up, a batch that so many
 // ranks can't share.
-[[nodiscard]] Study plan_study(const StudyRequest& request, const RunConfig& base);
+[[nodiscard]] Study plan_study(const StudyRequest& request, const RunConfig& configured);
 
 // key.sub=value: everything that the run of a point has besides the configuration's file and name.
 [[nodiscard]] std::vector<std::string> settings_of(const StudyRequest& request, const Study& study,

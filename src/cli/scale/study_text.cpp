@@ -16,8 +16,9 @@ using Row = std::vector<std::string>;
 
 std::string with_deviation(double value, double deviation) {
   if (!std::isfinite(value)) return "";
-  return std::isfinite(deviation) ? fmt::format("{:.4g} ± {:.2g}", value, deviation)
-                                  : fmt::format("{:.4g}", value);
+  if (!std::isfinite(deviation)) return fmt::format("{:.4g}", value);
+  return deviation < 100 ? fmt::format("{:.4g} ± {:.2g}", value, deviation)
+                         : fmt::format("{:.4g} ± {:.0f}", value, deviation);
 }
 
 std::string percent(double share) {
