@@ -74,9 +74,10 @@ Row placed(std::vector<TimelineSpan> spans, std::string label) {
     return one.begin != other.begin ? one.begin < other.begin : one.duration > other.duration;
   });
   Row row{std::move(label), {}, 1};
-  std::vector<double> ends;  // of the spans that are open
+  constexpr double rounding = 0.01;  // of times in the file, in microseconds
+  std::vector<double> ends;          // of the spans that are open
   for (auto& span : spans) {
-    while (!ends.empty() && ends.back() <= span.begin) ends.pop_back();
+    while (!ends.empty() && ends.back() <= span.begin + rounding) ends.pop_back();
     row.spans.push_back({span, static_cast<int>(ends.size())});
     ends.push_back(span.end());
     row.depth = std::max(row.depth, static_cast<int>(ends.size()));

@@ -81,8 +81,10 @@ std::vector<StudyPoint> predict_points(const StudyPrediction& prediction,
     results.data_wait_seconds = step.data_wait_seconds;
     results.samples_per_second = static_cast<double>(point.batch_size) * ranks / step.step_seconds;
     if (prediction.samples_per_epoch > 0) {
-      results.epoch_seconds =
-          static_cast<double>(prediction.samples_per_epoch) / results.samples_per_second;
+      // Whole steps, the last one with fewer samples: many ranks leave an epoch few of them.
+      const auto batch = static_cast<double>(point.batch_size) * ranks;
+      const double steps = std::ceil(static_cast<double>(prediction.samples_per_epoch) / batch);
+      results.epoch_seconds = steps * step.step_seconds;
     }
     points.push_back(std::move(point));
   }

@@ -54,6 +54,20 @@ TEST_F(TimelinePicture, TakesAStepFromTheMiddle) {
   EXPECT_EQ(timeline_picture(file_, 0), timeline_picture(file_, 2));
 }
 
+// Files have thousandths of microseconds, whose sums are a little off.
+TEST_F(TimelinePicture, SpansThatFollowEachOtherLieBesideEachOther) {
+  const auto file = folder_.write(
+      "one.json", "[\n" + span("step", 0, 1, 0.1, 1000, R"({"step":1})") +
+                      span("forward", 0, 1, 0.1, 0.2) + span("backward", 0, 1, 0.3, 500));
+  const auto picture = timeline_picture(file, 1);
+  const auto height = [&](const std::string& colour) {
+    const auto place = picture.find("fill=\"" + colour);
+    const auto y = picture.rfind("y=\"", place);
+    return picture.substr(y, picture.find('"', y + 3) - y);
+  };
+  EXPECT_EQ(height("#0072b2"), height("#56b4e9"));  // forward's and backward's colours
+}
+
 TEST_F(TimelinePicture, RefusesWhatIsNotThere) {
   const auto of = [](const std::filesystem::path& file, std::int64_t step) {
     return [=] { (void)timeline_picture(file, step); };

@@ -47,7 +47,7 @@ struct StudyPrediction {
   // true: `batch_size` is that of all ranks and each gets a part; false: of a rank.
   bool is_strong = false;
   std::int64_t batch_size = 1;
-  // Above 0: epochs have as many, and epoch_seconds is predicted.
+  // Above 0: epochs have as many, in whole steps, and epoch_seconds is predicted.
   std::int64_t samples_per_epoch = 0;
 };
 
