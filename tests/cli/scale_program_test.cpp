@@ -151,6 +151,7 @@ TEST_F(ScaleProgram, WrongInputIsRefusedBeforeAnythingIsWritten) {
   refused({"--ranks", "1", "--submit", "lottery"}, "slurm and pbs");
   refused({"--ranks", "1", "--simulate", "1000"}, "--network");
   refused({"--ranks", "1", "--simulate", "8", "--network", "string"}, "string");
+  refused({"--ranks", "1", "--simulate", "1", "--all-reduce", "star"}, "hierarchical");
   refused({}, "--ranks");
 }
 

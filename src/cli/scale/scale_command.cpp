@@ -211,6 +211,11 @@ void add_running_options(CLI::App& command, ScaleArguments& arguments) {
       .add_option("--network", arguments.simulation.network,
                   fmt::format("What is between the nodes of --simulate: {}", join(network_names())))
       ->type_name("NAME");
+  command
+      .add_option(
+          "--all-reduce", arguments.simulation.algorithm,
+          "How --simulate averages: ring, tree, or hierarchical, as kolo does (the default)")
+      ->type_name("ALGORITHM");
   command.add_flag("--dry-run", arguments.dry_run, "Show the runs, and do nothing else");
   command.add_flag("--quiet", arguments.running.quiet,
                    "Don't show what the runs say; it is in their out.log");

@@ -100,6 +100,7 @@ void append(Study& study, std::vector<StudyPoint> points) {
 
 void check(const SimulationOptions& options, int cores) {
   if (!options.network.empty()) (void)network_named(options.network);
+  (void)algorithm_named(options.algorithm);
   for (const int ranks : options.ranks) {
     if (ranks < 1) throw InputError(fmt::format("--simulate: {} is no number of ranks", ranks));
     if (ranks > ranks_of_a_node(options, cores) && options.network.empty()) {
@@ -124,6 +125,7 @@ void add_predictions(Study& study, const StudyRequest& request, const Simulation
   const auto& first = study.points.front();
   prediction.batch_size = prediction.is_strong ? first.batch_size * first.ranks : first.batch_size;
   prediction.samples_per_epoch = samples_per_epoch;
+  prediction.options.algorithm = algorithm_named(options.algorithm);
 
   // What was run shares this machine's cores.
   prediction.cores_per_node = request.cores;

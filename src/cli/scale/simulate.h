@@ -10,12 +10,13 @@
 namespace kolo {
 
 struct SimulationOptions {
-  std::vector<int> ranks;  // beyond the machine
-  std::string network;     // between nodes, by name; empty: none
+  std::vector<int> ranks;                  // beyond the machine
+  std::string network;                     // between nodes, by name; empty: none
+  std::string algorithm = "hierarchical";  // of all-reduces: ring | tree | hierarchical
   int ranks_per_node = 0;  // of the nodes to predict; 0: as many as this machine has cores for
 };
 
-// InputError: ranks below 1, an unknown network, or several nodes without one.
+// InputError: ranks below 1, an unknown network or algorithm, or several nodes without one.
 void check(const SimulationOptions& options, int cores);
 
 // Measures steps and collectives on this machine with `kolo bench`, and adds to the study a
