@@ -79,6 +79,9 @@ int main(int argc, char** argv) {
         "  kolo doctor                                   check this machine\n"
         "  kolo train configs/hello.yaml                 train for a few seconds\n"
         "  kolo train configs/fashion_mnist.yaml -n 2    train on two ranks\n"
+        "  kolo scale configs/fashion_mnist.yaml --ranks 1,2\n"
+        "                                                compare numbers of ranks\n"
+        "  kolo report results/fashion_mnist             a page of curves and tables\n"
         "  kolo run -n 4 ./my_training                   start ranks of a program of yours\n\n"
         "kolo COMMAND --help says more. Exit status: 0 done, 1 failed, 2 wrong input, 75 stopped\n"
         "on request after a checkpoint.");

@@ -128,6 +128,14 @@ const charts = (() => {
     x.afterBuildTicks = (axis) => { axis.ticks = values.map((value) => ({ value })); };
   }
 
+  // Around a single value: left alone, the axis would reach from one less to one more.
+  function roomAroundOne(x, datasets) {
+    const values = [...new Set(datasets.flatMap((dataset) => dataset.data.map((point) => point.x)))];
+    if (values.length !== 1 || values[0] === 0) return;
+    x.min = values[0] - 0.2 * Math.abs(values[0]);
+    x.max = values[0] + 0.2 * Math.abs(values[0]);
+  }
+
   // A little room above and below, but none for what can't be: less than nothing, more than all.
   function limits(y, figure) {
     const values = figure.series.flatMap((series) => series.y).filter((value) => value !== null);
@@ -146,6 +154,7 @@ const charts = (() => {
     if (!y.isLogarithmic) limits(y, figure);
     if (label === "epoch" || label === "step") x.ticks.precision = 0;
     if (figure.x_logarithmic) ticksAtValues(x, datasets);
+    else roomAroundOne(x, datasets);
     if (time) {
       x.afterBuildTicks = timeTicks;
       x.ticks.callback = function (value) { return formatTime(value, this.max - this.min); };
