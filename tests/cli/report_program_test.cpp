@@ -68,8 +68,6 @@ TEST_F(ReportProgram, DrawsFigures) {
   const auto run = write_run("run", 3);
   const auto drawings = (folder / "figures").string();
   const auto result = report({run, "-o", page, "--figures", drawings, "--axis", "step"});
-  if (result.exit_code == 2 && result.errors.find("gnuplot-nox") != std::string::npos)
-    GTEST_SKIP() << "gnuplot is not installed";
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_THAT(result.output, HasSubstr(fmt::format("{}: ", drawings)));
   EXPECT_THAT(read_text_file(folder / "figures/accuracy.svg"),

@@ -25,10 +25,6 @@ std::size_t count(const std::string& text, const std::string& part) {
 
 class Browser : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (!std::filesystem::exists(chromium)) GTEST_SKIP() << chromium << " is not installed";
-  }
-
   // The page's elements after its scripts have run. Fails when the browser had anything to complain
   // about.
   std::string elements_of(const Report& report, const std::string& scheme = "1",

@@ -24,15 +24,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-bool has_gnuplot() {
-  try {
-    require_gnuplot();
-    return true;
-  } catch (const InputError&) {
-    return false;
-  }
-}
-
 // Every kind of figure there is.
 std::vector<Figure> many_figures() {
   const std::vector runs = {
@@ -66,9 +57,6 @@ Figure figure_named(const std::string& name) {
 
 class DrawFigures : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (!has_gnuplot()) GTEST_SKIP() << "gnuplot is not installed";
-  }
   TemporaryFolder folder;
 };
 
