@@ -136,10 +136,10 @@ std::string_view state_name(StudyPointState state) {
 }
 
 Json Study::to_json() const {
-  Json document{{"name", name},           {"configuration", configuration},
-                {"scaling", scaling},     {"settings", settings},
-                {"cores", cores},         {"network", network},
-                {"points", Json::array()}};
+  Json document{{"name", name},       {"configuration", configuration},
+                {"scaling", scaling}, {"settings", settings},
+                {"threads", threads}, {"cores", cores},
+                {"network", network}, {"points", Json::array()}};
   for (const StudyPoint& point : points) document["points"].push_back(json_of(point));
   return document;
 }
@@ -151,6 +151,7 @@ Study Study::from_json(const Json& document) {
     study.configuration = document.value("configuration", "");
     study.scaling = document.at("scaling").get<std::string>();
     study.settings = document.value("settings", std::vector<std::string>());
+    study.threads = document.value("threads", 0);
     study.cores = document.value("cores", 1);
     study.network = document.value("network", "");
     for (const Json& point : document.at("points")) study.points.push_back(point_of(point));

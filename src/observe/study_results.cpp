@@ -2,6 +2,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kolo/base/statistics.h"
 #include "kolo/observe/study.h"
 
 namespace kolo {
@@ -12,26 +13,14 @@ namespace {
 // of what is said about speed.
 constexpr std::size_t enough_epochs = 3;
 
-struct MeanAndDeviation {
-  double mean = not_measured, deviation = not_measured;
-};
-
-// Of what was measured; the deviation is that of single values.
-MeanAndDeviation mean_and_deviation(const std::vector<EpochRecord>& epochs,
-                                    double EpochRecord::*member) {
-  double sum = 0, count = 0;
-  for (const auto& epoch : epochs) {
-    if (!std::isfinite(epoch.*member)) continue;
-    sum += epoch.*member;
-    ++count;
-  }
-  if (count == 0) return {};
-  const double mean = sum / count;
-  if (count == 1) return {mean, not_measured};
-  double squares = 0;
+// Of what was measured; one value says nothing of how much they differ.
+MeanDeviation over_epochs(const std::vector<EpochRecord>& epochs, double EpochRecord::*member) {
+  std::vector<double> values;
   for (const auto& epoch : epochs)
-    if (std::isfinite(epoch.*member)) squares += std::pow(epoch.*member - mean, 2);
-  return {mean, std::sqrt(squares / (count - 1))};
+    if (std::isfinite(epoch.*member)) values.push_back(epoch.*member);
+  if (values.empty()) return {not_measured, not_measured};
+  const auto [mean, deviation] = mean_and_deviation(values);
+  return {mean, values.size() < 2 ? not_measured : deviation};
 }
 
 double best(const std::vector<EpochRecord>& epochs, double EpochRecord::*member, bool largest) {
@@ -65,17 +54,16 @@ StudyResults results_of(const History& history) {
 
   const double steps = static_cast<double>(last.step) / static_cast<double>(last.epoch);
   if (epochs.size() >= enough_epochs) epochs.erase(epochs.begin());
-  const auto seconds = mean_and_deviation(epochs, &EpochRecord::seconds);
-  const auto rate = mean_and_deviation(epochs, &EpochRecord::samples_per_second);
+  const auto seconds = over_epochs(epochs, &EpochRecord::seconds);
+  const auto rate = over_epochs(epochs, &EpochRecord::samples_per_second);
   results.epoch_seconds = seconds.mean;
   results.epoch_seconds_deviation = seconds.deviation;
   results.samples_per_second = rate.mean;
   results.samples_per_second_deviation = rate.deviation;
   results.step_seconds = seconds.mean / steps;
-  results.data_wait_seconds =
-      mean_and_deviation(epochs, &EpochRecord::data_wait_seconds).mean / steps;
+  results.data_wait_seconds = over_epochs(epochs, &EpochRecord::data_wait_seconds).mean / steps;
   results.exposed_communication_seconds =
-      mean_and_deviation(epochs, &EpochRecord::exposed_communication_seconds).mean / steps;
+      over_epochs(epochs, &EpochRecord::exposed_communication_seconds).mean / steps;
   return results;
 }
 

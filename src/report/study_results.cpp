@@ -68,8 +68,9 @@ std::vector<Measure> measures() {
       {"accuracy", true, result("{:.2f} %", &StudyResults::val_accuracy, 100)},
       {"best accuracy", true, result("{:.2f} %", &StudyResults::best_val_accuracy, 100)},
       {"loss", true, result("{:.4f}", &StudyResults::val_loss, 1)},
+      {"step, ms", true, result("{:.3g}", &StudyResults::step_seconds, 1000)},
       {"exposed, ms", true, result("{:.3g}", &StudyResults::exposed_communication_seconds, 1000)},
-      {"data wait, ms", true, result("{:.3g}", &StudyResults::data_wait_seconds, 1000)},
+      {"data, ms", true, result("{:.3g}", &StudyResults::data_wait_seconds, 1000)},
       {"state", false, state_of}};
 }
 
@@ -88,12 +89,23 @@ ResultsTable::Mark mark_of(StudyPointState state) {
   return ResultsTable::Mark::none;
 }
 
+bool shares_cores(const Study& study) {
+  return std::ranges::any_of(study.points, [&](const StudyPoint& point) {
+    return point.ranks > study.cores * point.nodes && point.state == StudyPointState::done;
+  });
+}
+
 std::string note_of(const Study& study) {
   std::string note = fmt::format(
       "{} scaling: the batch of {} is fixed. Accuracy and loss are of validation, after the last "
-      "epoch; exposed: what a step waits for other ranks.",
+      "epoch; exposed, data: what a step waits for other ranks and for batches.",
       study.scaling == "weak" ? "Weak" : "Strong",
       study.scaling == "weak" ? "a rank" : "all ranks together");
+  if (shares_cores(study))
+    note += fmt::format(
+        " More than {} rank{} share this machine's cores: their efficiency says nothing of a "
+        "larger one.",
+        study.cores, study.cores == 1 ? "" : "s");
   if (!study.network.empty()) note += fmt::format(" Predicted with {}.", study.network);
   return note;
 }

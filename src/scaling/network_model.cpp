@@ -33,7 +33,8 @@ const std::vector<NetworkModel>& known_networks() {
       // 100 and 200 Gbit/s, of which MPI reaches some 97 %, and about 1 us.
       {"infiniband-edr", server_memory, {1.0e-6, 12.1e9}},
       {"infiniband-hdr", server_memory, {1.0e-6, 24.3e9}},
-      // One card of 200 Gbit/s a node; about 2 us. More of the network: De Sensi et al., "An in-depth
+      // One card of 200 Gbit/s a node; about 2 us. More of the network: De Sensi et al., "An
+      // in-depth
       // analysis of the Slingshot interconnect", SC20.
       {"slingshot-11", server_memory, {2.0e-6, 23e9}},
       // Some 10 GB/s a node and 1.3 us. More of the network: Alverson, Froese, Kaplan and Roweth,

@@ -73,7 +73,9 @@ class Simulation {
     rank_.wait_until(metrics);
     prediction.communication_seconds = rank_.communication();
     prediction.exposed_communication_seconds = rank_.now() - prediction.compute_seconds;
-    if (options_.stragglers) prediction.straggler_seconds = stretch_ * slowest_behind_mean();
+    // While one waits for its turn on a core, others wait for it: the same time.
+    if (options_.stragglers)
+      prediction.straggler_seconds = std::max(0., stretch_ * slowest_behind_mean() - turn_seconds_);
     prediction.step_seconds =
         rank_.now() + prediction.data_wait_seconds + prediction.straggler_seconds;
     return prediction;

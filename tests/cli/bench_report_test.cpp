@@ -35,13 +35,6 @@ TEST(BenchReport, ATrialLastsUntilTheSlowestRankIsDone) {
   EXPECT_THAT(milliseconds_per_step(measurement, 10), ElementsAre(DoubleEq(400), DoubleEq(200)));
 }
 
-TEST(BenchReport, DeviationIsThatOfSingleValues) {
-  const auto value = mean_and_deviation(std::vector<double>{1, 2, 3, 4});
-  EXPECT_DOUBLE_EQ(value.mean, 2.5);
-  EXPECT_DOUBLE_EQ(value.deviation, std::sqrt(5. / 3));
-  EXPECT_EQ(mean_and_deviation(std::vector<double>{7}).deviation, 0);
-}
-
 TEST(BenchReport, SharesAddUpToOne) {
   const auto shares = shares_of(two_ranks(BenchMode::full, 4, 1, 2));
   EXPECT_DOUBLE_EQ(shares.data, .25);

@@ -110,7 +110,8 @@ TEST(Program, WrongCommandLinesExitWith2) {
   };
   refuse({}, "subcommand");
   refuse({"trian"}, "did you mean \"train\"?");
-  refuse({"qqqqqq"}, "the commands are train, eval, bench, scale, run, timeline, report, data, doctor");
+  refuse({"qqqqqq"},
+         "the commands are train, eval, bench, scale, run, timeline, report, data, doctor");
   refuse({"doctor", "--jsonn"}, "--jsonn");
   refuse({"train"}, "file");
   refuse({"train", "x.yaml", "-n", "two"}, "two");

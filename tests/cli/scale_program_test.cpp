@@ -46,7 +46,7 @@ class ScaleProgram : public ::testing::Test {
 TEST_F(ScaleProgram, AStudyOfTwoNumbersOfRanks) {
   const auto result = scale({"--ranks", "1,2"});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output, AllOf(HasSubstr("weak scaling"), HasSubstr("efficiency"),
+  EXPECT_THAT(result.output, AllOf(HasSubstr("Weak scaling"), HasSubstr("efficiency"),
                                    HasSubstr("results in " + study_folder_.string())));
   const auto done = study();
   ASSERT_EQ(done.points.size(), 2U);

@@ -55,6 +55,10 @@ TEST(StudyPlan, StrongScalingSharesTheBatchOfAllRanks) {
   strong.ranks = {1, 5};
   EXPECT_THAT([&] { (void)plan_study(strong, digits()); },
               ThrowsMessage<InputError>(HasSubstr("5 ranks")));
+  strong.ranks = {1, 2};
+  strong.simulated_ranks = {5};
+  EXPECT_THAT([&] { (void)plan_study(strong, digits()); },
+              ThrowsMessage<InputError>(HasSubstr("5 ranks")));
 }
 
 // The same steps need the same rate, however many ranks share them.
@@ -135,7 +139,7 @@ TEST(StudyPlan, ThreadsOfTheConfigurationStand) {
   config.device.intra_threads = 3;
   auto wanted = request({2});
   wanted.threads = 2;
-  EXPECT_THAT(plan_study(wanted, config).settings,
+  EXPECT_THAT(settings_of(plan_study(wanted, config)),
               Not(Contains(StartsWith("device.intra_threads"))));
 }
 

@@ -33,6 +33,7 @@ Study example() {
   study.configuration = "digits.yaml small";
   study.scaling = "weak";
   study.settings = {"training.n_epochs=3"};
+  study.threads = 3;
   study.cores = 2;
   study.points = {measured(2, 200), measured(4, 300), measured(1, 110, "none", 3)};
   study.points[1].problem = "ended with status 1";
@@ -44,6 +45,7 @@ TEST(Study, ComesBackFromItsFile) {
   example().write(folder / "study.json");
   const auto read = Study::read(folder / "study.json");
   EXPECT_EQ(read.to_json(), example().to_json());
+  EXPECT_EQ(read.threads, 3);
   ASSERT_EQ(read.points.size(), 3U);
   EXPECT_EQ(read.points[1].results.samples_per_second, 300);
   EXPECT_TRUE(std::isnan(read.points[1].results.loss));

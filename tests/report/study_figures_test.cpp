@@ -15,6 +15,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 Figure figure_named(const Study& study, const std::string& id) {
@@ -99,6 +100,27 @@ TEST(StudyResults, HaveARowAPoint) {
   EXPECT_EQ(cell(5, "efficiency"), "");
   EXPECT_EQ(table.rows[5].mark, ResultsTable::Mark::failed);
   EXPECT_THAT(table.note, HasSubstr("10 Gbit/s"));
+}
+
+TEST(StudyResults, SayWhereRanksShareCores) {
+  auto study = small_study();
+  study.cores = 2;
+  EXPECT_THAT(study_results(study).note, Not(HasSubstr("share")));
+  study.cores = 1;
+  EXPECT_THAT(study_results(study).note, HasSubstr("More than 1 rank share this machine's cores"));
+}
+
+TEST(ResultsText, LinesUp) {
+  ResultsTable table{.title = "", .columns = {{"name"}, {"rate", true}}, .rows = {}, .note = "So."};
+  table.rows.push_back({{{"one"}, {"5 ± 1"}}});
+  table.rows.push_back({{{"three"}, {"12 ± 10"}}});
+  table.rows.push_back({{{"none"}, {""}}});
+  EXPECT_EQ(to_text(table),
+            "name      rate\n"
+            "one      5 ± 1\n"
+            "three  12 ± 10\n"
+            "none\n"
+            "\nSo.\n");
 }
 
 }  // namespace

@@ -63,8 +63,9 @@ struct Study {
   std::string configuration;  // the file, and its named configuration where there is one
   std::string scaling;        // weak: the batch of a rank is fixed | strong: the batch of all ranks
   std::vector<std::string> settings;  // key.sub=value, of all its runs
-  int cores = 1;                      // of the machine that ran it; more ranks share cores
-  std::string network;                // what predictions were made with; empty: none were
+  int threads = 0;      // of a rank in every run, where the study chose; 0: the configuration's
+  int cores = 1;        // of the machine that ran it; more ranks share cores
+  std::string network;  // what predictions were made with; empty: none were
   std::vector<StudyPoint> points;
 
   [[nodiscard]] nlohmann::ordered_json to_json() const;

@@ -41,7 +41,10 @@ struct ResultsTable {
 // difference.
 [[nodiscard]] ResultsTable differing_settings(std::span<const RunRecord> runs);
 
-// A row a point of the study.
+// A row a point of the study. Columns of which no point knows anything are left out.
 [[nodiscard]] ResultsTable study_results(const Study& study);
+
+// Columns that line up, as UTF-8 text, and the note below them.
+[[nodiscard]] std::string to_text(const ResultsTable& table);
 
 }  // namespace kolo

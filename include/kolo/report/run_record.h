@@ -25,8 +25,8 @@ struct CurvePoint {
 // has.
 struct Curve {
   std::string quantity;
-  std::string part;      // training | validation; empty where there is one only
-  bool by_step = false;  // a value every few steps, or one an epoch
+  std::string part;                // training | validation; empty where there is one only
+  bool by_step = false;            // a value every few steps, or one an epoch
   std::vector<CurvePoint> points;  // in order
 };
 

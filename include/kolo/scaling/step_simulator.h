@@ -12,9 +12,9 @@ struct SimulatorOptions {
   // live on the processor. 0: the network card does everything.
   double processor_share = 1;
   // Threads that share a core do not all run when a collective needs them: so long a step waits for
-  // their turns, at most half of backward. About a time slice of Linux; measured, not derived.
-  // Counts where a node has more ranks than cores, and where MPI, which polls, has no core to
-  // spare.
+  // their turns, at most half of backward, or as long as for stragglers, whichever is longer. About
+  // a time slice of Linux; measured, not derived. Counts where a node has more ranks than cores,
+  // and where MPI, which polls, has no core to spare.
   double turn_seconds = 2.5e-3;
   bool stragglers = true;  // the slowest of many ranks decides when a step ends
 };
@@ -24,7 +24,7 @@ struct StepPrediction {
   double compute_seconds = 0;  // of a rank without communication; longer where cores are shared
   double communication_seconds = 0;          // that the all-reduces take, hidden or not
   double exposed_communication_seconds = 0;  // that they make the step longer
-  double straggler_seconds = 0;              // that a rank waits for the slowest one, on average
+  double straggler_seconds = 0;  // that a rank waits for the slowest one, on average, beyond turns
   double data_wait_seconds = 0;
 };
 

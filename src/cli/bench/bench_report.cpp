@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "kolo/base/statistics.h"
 #include "kolo/observe/format.h"
 
 namespace kolo {
@@ -122,15 +123,6 @@ std::string_view bench_mode_name(BenchMode mode) {
       return "full";
   }
   return {};
-}
-
-MeanDeviation mean_and_deviation(std::span<const double> values) {
-  const auto count = static_cast<double>(values.size());
-  double sum = 0, squares = 0;
-  for (const double value : values) sum += value;
-  const double mean = sum / count;
-  for (const double value : values) squares += (value - mean) * (value - mean);
-  return {mean, values.size() < 2 ? 0 : std::sqrt(squares / (count - 1))};
 }
 
 std::vector<double> samples_per_second(const BenchMeasurement& measurement) {

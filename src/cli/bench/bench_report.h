@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -48,12 +47,6 @@ struct BenchReport {
   std::optional<StepProfile> profile = std::nullopt;
   std::optional<CollectiveMeasurement> collectives = std::nullopt;
 };
-
-// A mean and the standard deviation of single values; 0 for one alone.
-struct MeanDeviation {
-  double mean = 0, deviation = 0;
-};
-[[nodiscard]] MeanDeviation mean_and_deviation(std::span<const double> values);
 
 // Of all ranks together: a trial lasts until the slowest rank is done.
 [[nodiscard]] std::vector<double> samples_per_second(const BenchMeasurement& measurement);

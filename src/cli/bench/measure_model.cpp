@@ -8,16 +8,11 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/cpu_limits.h"
+#include "kolo/base/statistics.h"
 
 namespace kolo {
 
 namespace {
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // A standard deviation that a few outliers, as a busy machine makes them, don't change: 1.4826
 // times the median distance from the median.

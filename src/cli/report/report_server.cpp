@@ -28,7 +28,8 @@ bool names_this_machine(const std::string& host) {
 class ReportServer::Implementation {
  public:
   Implementation(int port, std::function<nlohmann::ordered_json()> data) : data_(std::move(data)) {
-    // Unlike the library's own choice, which lets two servers have the same port.
+    // Unlike the library's own choice, which lets two servers have the same port. Where this fails,
+    // binding may too, and says so.
     server_.set_socket_options([](auto socket) {
       const int yes = 1;
       (void)::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);

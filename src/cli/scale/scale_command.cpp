@@ -10,13 +10,13 @@
 #include "cli/scale/study_folder.h"
 #include "cli/scale/study_plan.h"
 #include "cli/scale/study_runs.h"
-#include "cli/scale/study_text.h"
 #include "cli/shared_options.h"
 #include "cli/train/run_training.h"
 #include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
 #include "kolo/config/factories.h"
+#include "kolo/report/results_table.h"
 
 namespace kolo {
 
@@ -59,7 +59,8 @@ void settle_threads(StudyRequest& request, const StudyFolder& folder) {
   request.cores = detect_cpu_limits().cores();
   if (detect_launch_environment().in_slurm_allocation || request.ranks.empty()) return;
   const int share = request.cores / std::max(1, std::ranges::max(request.ranks));
-  request.threads = folder.threads().value_or(std::max(1, share));
+  const int earlier = folder.threads();
+  request.threads = earlier > 0 ? earlier : std::max(1, share);
 }
 
 // All that can be wrong is found before the first run.
@@ -91,7 +92,7 @@ void show_end(const ScaleArguments& arguments, const StudyFolder& folder, const 
     std::cout << study.to_json().dump() << std::endl;
     return;
   }
-  std::cout << "\n" << to_text(study) << "\n" << comparison(study);
+  std::cout << "\n" << to_text(study_results(study)) << "\n" << comparison(study);
   std::cout << fmt::format("results in {}: report.html, study.json, study.csv, runs/\n",
                            folder.path.string())
             << std::flush;
@@ -126,6 +127,7 @@ int scale(ScaleArguments arguments) {
   const RunConfig base = load_run_config(source);
   const StudyFolder folder{output_of(arguments, base)};
   if (!submits(arguments)) settle_threads(arguments.study, folder);
+  arguments.study.simulated_ranks = arguments.simulation.ranks;
   arguments.simulation.ranks_per_node = arguments.study.ranks_per_node;
   check(arguments.simulation, arguments.study.cores);
   Study study = plan_study(arguments.study, base);

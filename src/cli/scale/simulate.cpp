@@ -31,7 +31,7 @@ nlohmann::ordered_json bench(const Study& study, const StudyRequest& request, in
     add("--config");
     add(request.config.name);
   }
-  for (const auto& setting : study.settings) add(setting);
+  for (const auto& setting : settings_of(study)) add(setting);
   add(fmt::format("training.batch_size={}", batch_size));
   for (const char* const word : {"--mode", "full", "--profile", "--json", "-n"}) add(word);
   add(std::to_string(ranks));
@@ -137,7 +137,7 @@ void add_predictions(Study& study, const StudyRequest& request, const Simulation
   // The nodes of other machines have cores for their ranks.
   prediction.ranks_per_node = ranks_of_a_node(options, request.cores);
   prediction.cores_per_node =
-      std::max(request.cores, prediction.ranks_per_node * request.threads.value_or(1));
+      std::max(request.cores, prediction.ranks_per_node * prediction.profiles.front().threads);
   for (auto& point : predict_points(prediction, options.ranks)) points.push_back(point);
   study.network = prediction.network.name;
   append(study, std::move(points));

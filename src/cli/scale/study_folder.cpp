@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "cli/scale/study_plan.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -37,10 +36,6 @@ const StudyPoint* find(const Study& study, const StudyPoint& wanted) {
 
 }  // namespace
 
-bool is_finished(const RunFolder& run) {
-  return fs::exists(run.history()) && !History::read(run.history()).summary().empty();
-}
-
 void StudyFolder::require_same(const Study& study, const std::string& configuration) const {
   RunFolder{path}.require_writable();
   if (!fs::exists(study_file())) {
@@ -50,7 +45,8 @@ void StudyFolder::require_same(const Study& study, const std::string& configurat
   const Study earlier = Study::read(study_file());
   if (earlier.scaling != study.scaling)
     refuse(path, fmt::format("its scaling is {}, not {}", earlier.scaling, study.scaling));
-  if (earlier.settings != study.settings || read_text_file(config()) != configuration)
+  if (earlier.settings != study.settings || earlier.threads != study.threads ||
+      read_text_file(config()) != configuration)
     refuse(path, "it was made with other settings, or the configuration has changed since");
   for (const StudyPoint& point : study.points) {
     const StudyPoint* const same = find(earlier, point);
@@ -60,12 +56,8 @@ void StudyFolder::require_same(const Study& study, const std::string& configurat
   }
 }
 
-std::optional<int> StudyFolder::threads() const {
-  if (!fs::exists(study_file())) return std::nullopt;
-  for (const std::string& setting : Study::read(study_file()).settings)
-    if (setting.starts_with(threads_setting))
-      return std::stoi(setting.substr(threads_setting.size()));
-  return std::nullopt;
+int StudyFolder::threads() const {
+  return fs::exists(study_file()) ? Study::read(study_file()).threads : 0;
 }
 
 Study StudyFolder::open(const Study& study, const std::string& configuration) const {

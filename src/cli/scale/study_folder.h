@@ -1,7 +1,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 
 #include "cli/train/run_folder.h"
@@ -24,8 +23,9 @@ struct StudyFolder {
   // or something else. `configuration`: as resolved, in YAML.
   void require_same(const Study& study, const std::string& configuration) const;
 
-  // How many threads a rank has in the study that is there, where that was the study's choice.
-  [[nodiscard]] std::optional<int> threads() const;
+  // How many threads a rank has in the study that is there; 0 without one, or where that was not
+  // the study's choice.
+  [[nodiscard]] int threads() const;
 
   // Makes the folder, or goes on with it: points that are only in the study.json that is there are
   // kept.
@@ -41,8 +41,5 @@ struct StudyFolder {
   // report.html, of the study as it was written and its runs.
   void write_report() const;
 };
-
-// Its last epoch is done and the summary written.
-[[nodiscard]] bool is_finished(const RunFolder& run);
 
 }  // namespace kolo

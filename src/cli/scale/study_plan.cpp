@@ -78,9 +78,7 @@ Study plan_study(const StudyRequest& request, const RunConfig& configured) {
   study.scaling = request.strong ? "strong" : "weak";
   study.settings = overrides;
   study.cores = request.cores;
-  if (request.threads && base.device.intra_threads == 0)
-    study.settings.push_back(fmt::format("{}{}", threads_setting, *request.threads));
-
+  if (base.device.intra_threads == 0) study.threads = request.threads;
   if (request.strong && !base.training.base_batch_size) {
     base.training.base_batch_size = kolo::batch_size_of(base.training, ranks.front());
     study.settings.push_back(
@@ -91,6 +89,8 @@ Study plan_study(const StudyRequest& request, const RunConfig& configured) {
   if (scalings.empty()) scalings = {base.optimizer.lr_scaling};
   auto warmups = sorted_without_repeats(request.warmup_epochs);
   if (warmups.empty()) warmups = {base.training.lr_warmup_epochs};
+  for (const int count : request.simulated_ranks)
+    (void)batch_size_of(request, base.training, ranks.front(), count);
   for (const int count : ranks) {
     for (const auto& scaling : scalings) {
       for (const double warmup : warmups) {
@@ -109,9 +109,15 @@ Study plan_study(const StudyRequest& request, const RunConfig& configured) {
   return study;
 }
 
+std::vector<std::string> settings_of(const Study& study) {
+  auto settings = study.settings;
+  if (study.threads > 0) settings.push_back(fmt::format("device.intra_threads={}", study.threads));
+  return settings;
+}
+
 std::vector<std::string> settings_of(const StudyRequest& request, const Study& study,
                                      const StudyPoint& point) {
-  auto settings = study.settings;
+  auto settings = settings_of(study);
   settings.push_back(fmt::format("training.batch_size={}", point.batch_size));
   if (!request.lr_scalings.empty())
     settings.push_back(fmt::format("optimizer.lr_scaling={}", point.lr_scaling));

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cli/shared_options.h"
@@ -11,19 +9,17 @@
 
 namespace kolo {
 
-// Begins the setting that gives every rank of a study as many threads.
-inline constexpr std::string_view threads_setting = "device.intra_threads=";
-
 // What a study is to vary. Empty lists: the configuration's own value.
 struct StudyRequest {
   ConfigOptions config;
   std::vector<int> ranks;
-  bool strong = false;  // the batch of all ranks is fixed; otherwise that of a rank
+  std::vector<int> simulated_ranks;  // to predict
+  bool strong = false;               // the batch of all ranks is fixed; otherwise that of a rank
   std::vector<std::string> lr_scalings;
   std::vector<double> warmup_epochs;
-  int ranks_per_node = 0;           // 0: all ranks on one node
-  std::optional<int> threads = {};  // of a rank, unless the configuration says
-  int cores = 1;                    // of the machine
+  int ranks_per_node = 0;  // 0: all ranks on one node
+  int threads = 0;         // of a rank, unless the configuration says; 0: what is left to it
+  int cores = 1;           // of the machine
 };
 
 // The study with a pending point for every combination, in the order in which they are run: the
@@ -32,10 +28,12 @@ struct StudyRequest {
 // stays, rather than the number of ranks: so all ranks train alike.
 //
 // InputError: ranks below 1 or none, an unknown scaling, a negative warm-up, a batch that so many
-// ranks can't share.
+// ranks can't share, to predict included.
 [[nodiscard]] Study plan_study(const StudyRequest& request, const RunConfig& configured);
 
-// key.sub=value: everything that the run of a point has besides the configuration's file and name.
+// key.sub=value: what all runs of the study have besides the configuration's file and name.
+[[nodiscard]] std::vector<std::string> settings_of(const Study& study);
+// The same and what the run of a point has.
 [[nodiscard]] std::vector<std::string> settings_of(const StudyRequest& request, const Study& study,
                                                    const StudyPoint& point);
 
