@@ -16,6 +16,7 @@ struct Measure {
   std::string title;
   bool is_number;
   std::function<std::string(const StudyPoint&)> text;
+  std::string usual = {};  // a column that says nothing else is left out
 };
 
 std::string text_or_nothing(const std::string& format, double value) {
@@ -48,19 +49,20 @@ std::string state_of(const StudyPoint& point) {
   return std::string(state_name(point.state));
 }
 
-std::vector<Measure> measures() {
+std::vector<Measure> measures(const StudyPoint& first) {
   const auto result = [](const char* format, double StudyResults::*member, double factor) {
     return [=](const StudyPoint& point) {
       return text_or_nothing(format, factor * (point.results.*member));
     };
   };
   using Point = const StudyPoint&;
+  const auto warmup = [](Point point) { return fmt::format("{:g}", point.warmup_epochs); };
   return {
       {"ranks", true, [](Point point) { return fmt::format("{}", point.ranks); }},
-      {"nodes", true, [](Point point) { return fmt::format("{}", point.nodes); }},
+      {"nodes", true, [](Point point) { return fmt::format("{}", point.nodes); }, "1"},
       {"batch/rank", true, [](Point point) { return format_count(point.batch_size); }},
-      {"lr scaling", false, [](Point point) { return point.lr_scaling; }},
-      {"warm-up", true, [](Point point) { return fmt::format("{:g}", point.warmup_epochs); }},
+      {"lr scaling", false, [](Point point) { return point.lr_scaling; }, first.lr_scaling},
+      {"warm-up", true, warmup, warmup(first)},
       {"epoch", true, epoch_time},
       {"samples/s", true, throughput},
       {"efficiency", true,
@@ -71,7 +73,7 @@ std::vector<Measure> measures() {
       {"step, ms", true, result("{:.3g}", &StudyResults::step_seconds, 1000)},
       {"exposed, ms", true, result("{:.3g}", &StudyResults::exposed_communication_seconds, 1000)},
       {"data, ms", true, result("{:.3g}", &StudyResults::data_wait_seconds, 1000)},
-      {"state", false, state_of}};
+      {"state", false, state_of, "done"}};
 }
 
 ResultsTable::Mark mark_of(StudyPointState state) {
@@ -115,11 +117,14 @@ std::string note_of(const Study& study) {
 ResultsTable study_results(const Study& study) {
   ResultsTable table{.title = "The study", .columns = {}, .rows = {}, .note = note_of(study)};
   for (const auto& point : study.points) table.rows.push_back({{}, -1, mark_of(point.state)});
-  for (const auto& measure : measures()) {
+  if (study.points.empty()) return table;
+  for (const auto& measure : measures(study.points.front())) {
     std::vector<std::string> texts;
     for (const auto& point : study.points) texts.push_back(measure.text(point));
-    if (std::ranges::all_of(texts, &std::string::empty)) continue;
-    if (measure.title == "nodes" && std::ranges::count(texts, "1") == std::ssize(texts)) continue;
+    const auto all_are = [&](const std::string& text) {
+      return std::ranges::count(texts, text) == std::ssize(texts);
+    };
+    if (all_are("") || all_are(measure.usual)) continue;
     table.columns.push_back({measure.title, measure.is_number});
     for (std::size_t i = 0; i < texts.size(); ++i) table.rows[i].cells.push_back({texts[i]});
   }

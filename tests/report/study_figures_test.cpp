@@ -9,6 +9,7 @@
 namespace kolo::testing {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::Contains;
 using ::testing::DoubleNear;
 using ::testing::Each;
@@ -100,6 +101,17 @@ TEST(StudyResults, HaveARowAPoint) {
   EXPECT_EQ(cell(5, "efficiency"), "");
   EXPECT_EQ(table.rows[5].mark, ResultsTable::Mark::failed);
   EXPECT_THAT(table.note, HasSubstr("10 Gbit/s"));
+}
+
+TEST(StudyResults, LeaveOutWhatIsTheSameInAllRows) {
+  auto study = small_study();
+  study.points.resize(2);  // without warm-up, done, on one node
+  std::vector<std::string> titles;
+  for (const auto& column : study_results(study).columns) titles.push_back(column.title);
+  EXPECT_THAT(titles, Not(AnyOf(Contains("warm-up"), Contains("nodes"), Contains("state"))));
+  EXPECT_THAT(titles, Contains("ranks"));
+  study.points[1].warmup_epochs = 3;
+  EXPECT_EQ(study_results(study).columns[2].title, "warm-up");
 }
 
 TEST(StudyResults, SayWhereRanksShareCores) {

@@ -41,7 +41,9 @@ struct ResultsTable {
 // difference.
 [[nodiscard]] ResultsTable differing_settings(std::span<const RunRecord> runs);
 
-// A row a point of the study. Columns of which no point knows anything are left out.
+// A row a point of the study. Columns of which no point knows anything are left out, and so are
+// nodes, learning-rate scaling, warm-up and state where they are the same, or nothing but one node
+// and done.
 [[nodiscard]] ResultsTable study_results(const Study& study);
 
 // Columns that line up, as UTF-8 text, and the note below them.
