@@ -8,7 +8,8 @@
 // processor at hand.
 //
 // Use it on plain functions at namespace scope that hold the loop. What the loop calls must be
-// inlined: templates or lambdas of the same file, marked inline. Compile that file with
+// inlined, or it is compiled for the oldest processor: templates of the same file, and lambdas,
+// marked KOLO_INLINE unless they are tiny. Compile that file with
 // -O3 -fno-math-errno -ffp-contract=off. The last one matters: only some versions have a fused
 // multiply-add, and the ranks of a job must round alike on whatever processors they run. For the
 // same reason never use -ffast-math.
@@ -21,3 +22,4 @@
 #else
 #define KOLO_VECTORIZE
 #endif
+#define KOLO_INLINE __attribute__((always_inline))

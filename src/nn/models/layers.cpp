@@ -1,6 +1,7 @@
 #include "nn/models/layers.h"
 
 #include "kolo/nn/initialization.h"
+#include "nn/kernels/batch_norm.h"
 
 namespace kolo {
 
@@ -24,6 +25,28 @@ torch::nn::BatchNorm2d batch_norm(std::int64_t channels, const BatchNormSettings
   return torch::nn::BatchNorm2d(torch::nn::BatchNorm2dOptions(channels)
                                     .eps(settings.epsilon)
                                     .momentum(1 - settings.momentum));
+}
+
+torch::Tensor forward_fused(torch::nn::Sequential& layers, torch::Tensor input,
+                            const torch::Tensor& addend) {
+  torch::Tensor x = std::move(input);
+  for (auto layer = layers->begin(); layer != layers->end(); ++layer) {
+    const auto next = layer + 1;
+    const bool is_last = next == layers->end();
+    auto* const norm = dynamic_cast<torch::nn::BatchNorm2dImpl*>(layer->ptr().get());
+    if (norm == nullptr) {
+      x = layer->forward(x);
+    } else if (is_last) {
+      if (!addend.defined()) return batch_norm(*norm, x, {}, Activation::none);
+      return batch_norm(*norm, x, addend, Activation::relu);
+    } else if (dynamic_cast<torch::nn::ReLUImpl*>(next->ptr().get()) != nullptr) {
+      x = batch_norm(*norm, x, {}, Activation::relu);
+      layer = next;
+    } else {
+      x = batch_norm(*norm, x, {}, Activation::none);
+    }
+  }
+  return addend.defined() ? x.add_(addend).relu_() : x;
 }
 
 }  // namespace kolo

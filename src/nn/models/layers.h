@@ -32,4 +32,9 @@ struct BatchNormSettings {
 [[nodiscard]] torch::nn::BatchNorm2d batch_norm(std::int64_t channels,
                                                 const BatchNormSettings& settings);
 
+// What layers->forward(input) computes, and with an addend relu(that + addend); batch norms take
+// the ReLU or the addend behind them along (nn/kernels/batch_norm.h).
+[[nodiscard]] torch::Tensor forward_fused(torch::nn::Sequential& layers, torch::Tensor input,
+                                          const torch::Tensor& addend = {});
+
 }  // namespace kolo

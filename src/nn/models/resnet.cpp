@@ -87,8 +87,8 @@ class ResidualBlock final : public torch::nn::Module {
   }
 
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) {
-    const torch::Tensor shortcut = shortcut_.is_empty() ? input : shortcut_->forward(input);
-    return residual_->forward(input).add_(shortcut).relu_();
+    const torch::Tensor shortcut = shortcut_.is_empty() ? input : forward_fused(shortcut_, input);
+    return forward_fused(residual_, input, shortcut);
   }
 
  private:
@@ -118,7 +118,7 @@ class ResNet final : public Network {
   }
 
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
-    torch::Tensor x = stem_->forward(input);
+    torch::Tensor x = forward_fused(stem_, input);
     for (Sequential& stage : stages_) x = stage->forward(x);
     return output_(torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
   }

@@ -2,13 +2,17 @@
 
 #include <torch/csrc/autograd/function_hook.h>
 
+#include "kolo/base/gradient_destination.h"
+
 namespace kolo {
 
 namespace {
 
-class AfterAccumulation final : public torch::autograd::FunctionPostHook {
+class AfterAccumulation final : public torch::autograd::FunctionPostHook,
+                                public GradientDestination {
  public:
-  explicit AfterAccumulation(std::function<void()> call) : call_(std::move(call)) {}
+  AfterAccumulation(std::function<void()> call, std::function<std::shared_ptr<void>()> claim)
+      : call_(std::move(call)), claim_(std::move(claim)) {}
 
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
                                             const torch::autograd::variable_list&) override {
@@ -16,16 +20,21 @@ class AfterAccumulation final : public torch::autograd::FunctionPostHook {
     return outputs;
   }
 
+  [[nodiscard]] std::shared_ptr<void> claim() override { return claim_ ? claim_() : nullptr; }
+
  private:
   std::function<void()> call_;
+  std::function<std::shared_ptr<void>()> claim_;
 };
 
 }  // namespace
 
-std::shared_ptr<torch::autograd::Node> call_after_accumulation(const torch::Tensor& parameter,
-                                                               std::function<void()> call) {
+std::shared_ptr<torch::autograd::Node> call_after_accumulation(
+    const torch::Tensor& parameter, std::function<void()> call,
+    std::function<std::shared_ptr<void>()> claim) {
   auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
-  accumulator->add_post_hook(std::make_unique<AfterAccumulation>(std::move(call)));
+  accumulator->add_post_hook(
+      std::make_unique<AfterAccumulation>(std::move(call), std::move(claim)));
   return accumulator;
 }
 

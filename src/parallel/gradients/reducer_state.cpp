@@ -51,9 +51,14 @@ GradientReducer::State::State(Communicator communicator, std::shared_ptr<Paramet
 
 void GradientReducer::State::attach() {
   for (std::size_t index = 0; index < parameters(); ++index) {
-    accumulators_.push_back(
-        call_after_accumulation(tensor(index), [weak = weak_from_this(), index] {
+    accumulators_.push_back(call_after_accumulation(
+        tensor(index),
+        [weak = weak_from_this(), index] {
           if (const auto state = weak.lock()) state->gradient_is_ready(index);
+        },
+        [weak = weak_from_this(), index]() -> std::shared_ptr<void> {
+          const auto state = weak.lock();
+          return state ? state->claim(index) : nullptr;
         }));
   }
 }
@@ -88,6 +93,7 @@ void GradientReducer::State::lay_out() {
 void GradientReducer::State::start_over() {
   has_begun_ = is_sealed_ = has_agreement_ = false;
   arrivals_.assign(parameters(), Arrival::none);
+  claimed_.assign(parameters(), false);
   missing_.assign(units(), 1);
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
     missing_[bucket] = arena_->plan().buckets[bucket].entries.size();
@@ -156,6 +162,18 @@ void GradientReducer::State::gradient_is_ready(std::size_t parameter) {
   if (options_.overlap) start_complete_units();
 }
 
+std::shared_ptr<void> GradientReducer::State::claim(std::size_t parameter) {
+  const std::lock_guard lock(mutex_);
+  // Elsewhere there is something to add to, or something else to be given back.
+  const bool is_whole = quiet_ == 0 && arrivals_[parameter] == Arrival::none &&
+                        !claimed_[parameter] && !tensor(parameter).grad().defined();
+  if (!is_whole || is_sparse(parameter) || !options_.gradients_as_views) return nullptr;
+  const torch::Tensor& view = arena_->gradient_view(parameter);
+  if (view.strides() != tensor(parameter).strides()) return nullptr;
+  claimed_[parameter] = true;
+  return {std::make_shared<torch::Tensor>(view), view.data_ptr()};
+}
+
 void GradientReducer::State::set_ready(std::size_t parameter) {
   contribute(parameter);
   arrivals_[parameter] = Arrival::ready;
@@ -186,7 +204,9 @@ void GradientReducer::State::contribute(std::size_t parameter) {
   const torch::Tensor& view = arena_->gradient_view(parameter);
   if (gradient.is_same(view)) return;
   const torch::NoGradGuard no_gradient;
-  view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+  const bool is_there = claimed_[parameter] && gradient.layout() == torch::kStrided &&
+                        gradient.data_ptr() == view.data_ptr();
+  if (!is_there) view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
   if (options_.gradients_as_views) gradient = view;
 }
 

@@ -31,6 +31,8 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
 
   void attach();
   void gradient_is_ready(std::size_t parameter);
+  // The arena's memory for a gradient of this step, once, if it is to be the whole gradient.
+  [[nodiscard]] std::shared_ptr<void> claim(std::size_t parameter);
   void enter_quiet();
   void leave_quiet();
   void wait(std::size_t bucket);
@@ -104,6 +106,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   bool has_begun_ = false;
   bool is_sealed_ = false;
   std::vector<Arrival> arrivals_;     // by parameter, in this step
+  std::vector<bool> claimed_;         // by parameter: its gradient is computed in the arena
   std::vector<std::size_t> missing_;  // gradients, by unit
   std::size_t started_ = 0;           // units, in order
   std::vector<Work> works_;           // by unit

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <torch/csrc/autograd/function_hook.h>
+
 #include "kolo/base/error.h"
+#include "kolo/base/gradient_destination.h"
 #include "kolo/nn/convolution.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/plain_kernels.h"
@@ -256,6 +259,42 @@ TEST(PlainKernels, AreWantedWhileAGuardLives) {
     EXPECT_TRUE(PlainKernels::are_wanted());
   }
   EXPECT_FALSE(PlainKernels::are_wanted());
+}
+
+// Somebody who wants the weight's gradient in memory of their own.
+class Destination final : public torch::autograd::FunctionPostHook, public GradientDestination {
+ public:
+  explicit Destination(const Tensor& weight) : room(torch::empty_like(weight.detach())) {}
+
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list&) override {
+    return outputs;
+  }
+  std::shared_ptr<void> claim() override {
+    return {std::make_shared<Tensor>(room), room.data_ptr()};
+  }
+
+  Tensor room;
+};
+
+TEST(ConvolutionKernels, ComputeAWeightsGradientWhereItIsWanted) {
+  torch::manual_seed(8);
+  for (const bool taps_are_first : {false, true}) {
+    Convolution3d layer(torch::nn::Conv3dOptions(16, 32, 4).stride(2).padding(1));
+    if (taps_are_first) keep_taps_first(layer->weight);
+    const auto accumulator = torch::autograd::impl::grad_accumulator(layer->weight);
+    auto hook = std::make_unique<Destination>(layer->weight);
+    const Tensor room = hook->room;
+    accumulator->add_post_hook(std::move(hook));
+    const auto input = torch::randn({2, 16, 4, 4, 4});
+    layer(input).square().sum().backward();
+    EXPECT_EQ(layer->weight.grad().data_ptr(), room.data_ptr()) << "neither moved nor copied";
+    const Tensor made = layer->weight.grad().clone();
+    layer->zero_grad();
+    const PlainKernels plain;
+    layer(input).square().sum().backward();
+    expect_close(made, layer->weight.grad().to(torch::kDouble), "weight's gradient");
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ namespace kolo::testing {
 [[nodiscard]] std::span<const RankCase> reducer_cases();
 [[nodiscard]] std::span<const RankCase> reducer_order_cases();
 [[nodiscard]] std::span<const RankCase> unused_parameter_cases();
+[[nodiscard]] std::span<const RankCase> claimed_gradient_cases();
 [[nodiscard]] std::span<const RankCase> distributed_optimizer_cases();
 
 }  // namespace kolo::testing

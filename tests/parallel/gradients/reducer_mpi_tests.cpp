@@ -27,6 +27,8 @@ INSTANTIATE_TEST_SUITE_P(Options, ReducerMpi, all_of(testing::reducer_cases()), 
 INSTANTIATE_TEST_SUITE_P(Order, ReducerMpi, all_of(testing::reducer_order_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Unused, ReducerMpi, all_of(testing::unused_parameter_cases()),
                          name_of_case);
+INSTANTIATE_TEST_SUITE_P(Claimed, ReducerMpi, all_of(testing::claimed_gradient_cases()),
+                         name_of_case);
 INSTANTIATE_TEST_SUITE_P(Optimizer, ReducerMpi, all_of(testing::distributed_optimizer_cases()),
                          name_of_case);
 

@@ -33,6 +33,8 @@ INSTANTIATE_TEST_SUITE_P(Order, ReducerThreads,
                          on_one_to_four_ranks(testing::reducer_order_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Unused, ReducerThreads,
                          on_one_to_four_ranks(testing::unused_parameter_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Claimed, ReducerThreads,
+                         on_one_to_four_ranks(testing::claimed_gradient_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Optimizer, ReducerThreads,
                          on_one_to_four_ranks(testing::distributed_optimizer_cases()),
                          name_of_case);

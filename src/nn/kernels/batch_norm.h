@@ -1,0 +1,20 @@
+#pragma once
+
+#include <torch/torch.h>
+
+namespace kolo {
+
+enum class Activation : bool { none, relu };
+
+// What follows a batch norm in a network, in as few passes over memory as there can be:
+// activation(norm(input) + addend). An undefined addend is none. Like norm->forward() it uses up a
+// batch: in training the running statistics follow.
+//
+// Float32 on CPUs in channels-last memory [N, C, H, W], in training, goes through kolo's loops:
+// mean and variance in one pass, normalisation, sum and activation in another; backward likewise.
+// The result is then in channels-last memory, and no second derivatives are to be had (Error).
+// Everything else is left to LibTorch's operators.
+[[nodiscard]] torch::Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
+                                       const torch::Tensor& addend, Activation activation);
+
+}  // namespace kolo
