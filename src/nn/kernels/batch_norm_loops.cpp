@@ -31,8 +31,9 @@ KOLO_INLINE inline void each_block(const ChannelRows& rows, const Work& work) {
 
 template <int lanes>
 KOLO_INLINE inline void sum_distances_of(std::int64_t count, std::int64_t channels,
-                             const float* __restrict values, const float* __restrict shift,
-                             double* __restrict sums, double* __restrict squares) {
+                                         const float* __restrict values,
+                                         const float* __restrict shift, double* __restrict sums,
+                                         double* __restrict squares) {
   std::array<float, lanes> sum{}, square{};
   for (std::int64_t row = 0; row < count; ++row, values += channels) {
     for (int lane = 0; lane < lanes; ++lane) {
@@ -49,8 +50,9 @@ KOLO_INLINE inline void sum_distances_of(std::int64_t count, std::int64_t channe
 
 template <bool adds, bool relu>
 KOLO_INLINE inline void normalize_rows(const ChannelRows& rows, const float* __restrict values,
-                           const float* __restrict slope, const float* __restrict offset,
-                           const float* __restrict addend, float* __restrict output) {
+                                       const float* __restrict slope,
+                                       const float* __restrict offset,
+                                       const float* __restrict addend, float* __restrict output) {
   for (std::int64_t row = 0; row < rows.count; ++row) {
     for (std::int64_t i = 0; i < rows.channels; ++i) {
       float value = values[i] * slope[i] + offset[i];
@@ -67,10 +69,11 @@ KOLO_INLINE inline void normalize_rows(const ChannelRows& rows, const float* __r
 
 template <int lanes, bool relu, bool keeps>
 KOLO_INLINE inline void sum_gradients_of(std::int64_t count, std::int64_t channels,
-                             const float* __restrict gradient, const float* __restrict output,
-                             const float* __restrict values, const float* __restrict mean,
-                             float* __restrict kept, double* __restrict sums,
-                             double* __restrict products) {
+                                         const float* __restrict gradient,
+                                         const float* __restrict output,
+                                         const float* __restrict values,
+                                         const float* __restrict mean, float* __restrict kept,
+                                         double* __restrict sums, double* __restrict products) {
   std::array<float, lanes> sum{}, product{};
   for (std::int64_t row = 0; row < count; ++row) {
     for (int lane = 0; lane < lanes; ++lane) {
@@ -92,9 +95,10 @@ KOLO_INLINE inline void sum_gradients_of(std::int64_t count, std::int64_t channe
 }
 
 template <bool relu, bool keeps>
-KOLO_INLINE inline void sum_gradients_rows(const ChannelRows& rows, const float* gradient, const float* output,
-                               const float* values, const float* mean, float* kept, double* sums,
-                               double* products) {
+KOLO_INLINE inline void sum_gradients_rows(const ChannelRows& rows, const float* gradient,
+                                           const float* output, const float* values,
+                                           const float* mean, float* kept, double* sums,
+                                           double* products) {
   each_block(rows, [&](std::int64_t row, std::int64_t count) KOLO_INLINE {
     const std::int64_t at = row * rows.channels;
     each_tile(rows.channels, [&]<int lanes>(std::int64_t i) KOLO_INLINE {
@@ -106,11 +110,10 @@ KOLO_INLINE inline void sum_gradients_rows(const ChannelRows& rows, const float*
 }
 
 template <bool relu>
-KOLO_INLINE inline void normalize_gradient_rows(const ChannelRows& rows, const float* __restrict gradient,
-                                    const float* __restrict output, const float* __restrict values,
-                                    const float* __restrict mean, const float* __restrict slope,
-                                    const float* __restrict tilt, const float* __restrict level,
-                                    float* __restrict of_values) {
+KOLO_INLINE inline void normalize_gradient_rows(
+    const ChannelRows& rows, const float* __restrict gradient, const float* __restrict output,
+    const float* __restrict values, const float* __restrict mean, const float* __restrict slope,
+    const float* __restrict tilt, const float* __restrict level, float* __restrict of_values) {
   for (std::int64_t row = 0; row < rows.count; ++row) {
     for (std::int64_t i = 0; i < rows.channels; ++i) {
       float g = gradient[i];

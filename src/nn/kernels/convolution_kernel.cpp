@@ -25,6 +25,13 @@ bool has_few_positions(const ConvolutionGeometry& geometry) {
          geometry.batch >= least_batch;
 }
 
+// The gradient of such an input (the output of the last transposed convolution of a U-Net).
+bool has_few_inputs(const ConvolutionGeometry& geometry) {
+  constexpr std::int64_t most_inputs = 8, least_outputs = 64;
+  return geometry.size.size() == 3 && geometry.inputs <= most_inputs &&
+         geometry.outputs >= least_outputs;
+}
+
 }  // namespace
 
 bool is_wrong_in_onednn(const ConvolutionGeometry& geometry) {
@@ -36,6 +43,7 @@ bool is_wrong_in_onednn(const ConvolutionGeometry& geometry) {
 std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeometry& geometry) {
   if (geometry.has_taps_first || has_few_positions(geometry) || is_wrong_in_onednn(geometry))
     return make_tap_convolution(geometry);
+  if (has_few_inputs(geometry)) return make_column_convolution(geometry);
   return make_direct_convolution(geometry);
 }
 

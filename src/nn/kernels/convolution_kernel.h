@@ -59,5 +59,7 @@ class ConvolutionKernel {
     const ConvolutionGeometry& geometry);  // null where oneDNN has nothing vectorised or right
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_tap_convolution(
     const ConvolutionGeometry& geometry);
+[[nodiscard]] std::unique_ptr<ConvolutionKernel> make_column_convolution(
+    const ConvolutionGeometry& geometry);  // null where there is no direct one
 
 }  // namespace kolo

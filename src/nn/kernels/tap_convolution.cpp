@@ -2,10 +2,10 @@
 #include <memory>
 
 #include <ATen/Parallel.h>
-#include <oneapi/dnnl/dnnl.h>
 
 #include "kolo/base/checked.h"
 #include "nn/kernels/convolution_kernel.h"
+#include "nn/kernels/matrix_product.h"
 #include "nn/kernels/onednn.h"
 #include "nn/kernels/taps_first.h"
 
@@ -93,23 +93,6 @@ void scatter(const float* rows, std::int64_t batch, const Tap& tap, const Field&
         into[channel] += rows[channel];
     }
   }
-}
-
-// A row-major matrix whose rows are `stride` values apart; `transpose` when it is stored so.
-struct Matrix {
-  const float* data = nullptr;
-  std::int64_t stride = 0;
-  bool transpose = false;
-};
-
-// C = A B; A is rows x inner, B inner x columns, C dense.
-void multiply(std::int64_t rows, std::int64_t columns, std::int64_t inner, const Matrix& a,
-              const Matrix& b, float* c) {
-  const auto letter = [](const Matrix& matrix) { return matrix.transpose ? 'T' : 'N'; };
-  const auto status = dnnl_sgemm(letter(a), letter(b), rows, columns, inner, 1, a.data, a.stride,
-                                 b.data, b.stride, 0, c, columns);
-  if (status != dnnl_success)
-    throw Error(fmt::format("nn: oneDNN: a product of matrices: status {}", int{status}));
 }
 
 // Calls work(first, count) for blocks of channels, side by side on LibTorch's threads. One such

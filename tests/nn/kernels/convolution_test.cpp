@@ -158,7 +158,8 @@ TEST_P(ConvolutionKernelTest, EqualsLibTorchs) {
 INSTANTIATE_TEST_SUITE_P(
     Kernels, ConvolutionKernelTest,
     testing::Combine(testing::Values(KernelCase{"direct", make_direct_convolution},
-                                     KernelCase{"by_tap", make_tap_convolution}),
+                                     KernelCase{"by_tap", make_tap_convolution},
+                                     KernelCase{"by_columns", make_column_convolution}),
                      testing::Values<std::size_t>(1, 2, 3), testing::Values(1, 2)),
     [](const auto& each) {
       return fmt::format("{}_{}d_{}_threads", std::get<0>(each.param).name, std::get<1>(each.param),
