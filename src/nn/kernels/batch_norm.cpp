@@ -1,11 +1,14 @@
 #include "nn/kernels/batch_norm.h"
 
+#include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include <ATen/Parallel.h>
 
 #include "kolo/base/error.h"
 #include "nn/kernels/batch_norm_loops.h"
+#include "nn/kernels/gradient_room.h"
 #include "nn/kernels/plain_kernels.h"
 
 namespace kolo {
@@ -36,52 +39,116 @@ void side_by_side(const ChannelRows& rows, const Work& work) {
                    });
 }
 
-// Two sums a channel: of parts of the rows that don't depend on the number of threads, in the order
-// of the rows, so that the result doesn't either.
+// Two sums a channel, one behind the other: of parts of the rows that don't depend on the number of
+// threads, in the order of the rows, so that the result doesn't either.
 template <typename Work>
-std::array<torch::Tensor, 2> sums_of(const ChannelRows& rows, const Work& work) {
+std::vector<double> sums_of(const ChannelRows& rows, const Work& work) {
   constexpr std::int64_t values_a_part = 1 << 17;
   const auto rows_a_part = values_a_part / rows.channels + 1;
   const auto parts = (rows.count + rows_a_part - 1) / rows_a_part;
-  const auto sums = torch::empty({parts, 2, rows.channels}, torch::kDouble);
+  const auto size = static_cast<std::size_t>(2 * rows.channels);
+  std::vector<double> sums(static_cast<std::size_t>(parts) * size);
   at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t part = begin; part < end; ++part) {
       const auto first = part * rows_a_part;
-      double* const into = sums.data_ptr<double>() + part * 2 * rows.channels;
+      double* const into = sums.data() + static_cast<std::size_t>(part) * size;
       work(first, ChannelRows{std::min(rows_a_part, rows.count - first), rows.channels}, into,
            into + rows.channels);
     }
   });
-  const auto total = parts == 1 ? sums[0] : sums.sum(0);
-  return {total[0], total[1]};
+  for (std::size_t i = size; i < sums.size(); ++i) sums[i % size] += sums[i];
+  sums.resize(size);
+  return sums;
 }
 
+// Of a batch, by channel.
 struct Statistics {
-  torch::Tensor mean, variance;  // by channel, float64; the variance of these values themselves
+  std::vector<double> mean, variance;  // the variance of these values themselves
+
+  [[nodiscard]] std::size_t channels() const { return mean.size(); }
 };
 
 Statistics statistics_of(const torch::Tensor& input) {
   const auto rows = rows_of(input);
   float* const values = data_of(input);
-  // The first row, which lies as near to the means as any.
-  const auto [sums, squares] =
+  // By the first row, which lies as near to the means as any.
+  const auto sums =
       sums_of(rows, [&](std::int64_t first, const ChannelRows& part, double* sum, double* square) {
         sum_distances(part, at_row(values, first, rows), values, sum, square);
       });
-  const auto shift = torch::from_blob(values, {rows.channels}, torch::kFloat).to(torch::kDouble);
+  const auto channels = static_cast<std::size_t>(rows.channels);
   const auto count = static_cast<double>(rows.count);
-  const auto distance = sums / count;
-  return {distance + shift, (squares / count - distance.square()).clamp_min_(0)};
+  Statistics statistics{std::vector<double>(channels), std::vector<double>(channels)};
+  for (std::size_t i = 0; i < channels; ++i) {
+    const double distance = sums[i] / count;
+    statistics.mean[i] = distance + values[i];
+    statistics.variance[i] = std::max(0., sums[channels + i] / count - distance * distance);
+  }
+  return statistics;
 }
 
+// As LibTorch does; the variance of many values from these few.
 void track(torch::nn::BatchNorm2dImpl& norm, const Statistics& statistics, std::int64_t count) {
   norm.num_batches_tracked.add_(1);
   const auto momentum = norm.options.momentum();
   const double factor = momentum ? *momentum : 1. / norm.num_batches_tracked.item().to<double>();
   const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
-  norm.running_mean.mul_(1 - factor).add_(statistics.mean.to(torch::kFloat), factor);
-  norm.running_var.mul_(1 - factor).add_(statistics.variance.to(torch::kFloat), factor * unbiased);
+  float* const mean = norm.running_mean.data_ptr<float>();
+  float* const variance = norm.running_var.data_ptr<float>();
+  const auto moved = [factor](float from, double to) {
+    return static_cast<float>((1 - factor) * from + factor * to);
+  };
+  for (std::size_t i = 0; i < statistics.channels(); ++i) {
+    mean[i] = moved(mean[i], statistics.mean[i]);
+    variance[i] = moved(variance[i], unbiased * statistics.variance[i]);
+  }
 }
+
+// What backward needs of a channel: [2, channels], the mean and the inverse of the deviation.
+torch::Tensor kept_of(const Statistics& statistics, double epsilon) {
+  const auto channels = static_cast<std::int64_t>(statistics.channels());
+  auto kept = torch::empty({2, channels}, torch::kDouble);
+  double* const values = kept.data_ptr<double>();
+  for (std::size_t i = 0; i < statistics.channels(); ++i) {
+    values[i] = statistics.mean[i];
+    values[statistics.channels() + i] = 1 / std::sqrt(statistics.variance[i] + epsilon);
+  }
+  return kept;
+}
+
+// slope x + offset is the normalised value.
+struct Forward {
+  std::vector<float> slope, offset;
+
+  Forward(const torch::Tensor& weight, const torch::Tensor& bias, const torch::Tensor& kept) {
+    const auto channels = static_cast<std::size_t>(weight.numel());
+    const double* const mean = kept.data_ptr<double>();
+    const double* const inverse = mean + channels;
+    for (std::size_t i = 0; i < channels; ++i) {
+      const double factor = weight.data_ptr<float>()[i] * inverse[i];
+      slope.push_back(static_cast<float>(factor));
+      offset.push_back(static_cast<float>(bias.data_ptr<float>()[i] - mean[i] * factor));
+    }
+  }
+};
+
+// slope g - tilt (x - mean) - level is the input's gradient (Ioffe and Szegedy, arXiv:1502.03167).
+struct Backward {
+  std::vector<float> slope, tilt, level;
+
+  Backward(const torch::Tensor& weight, const torch::Tensor& kept, const std::vector<double>& sums,
+           double count) {
+    const auto channels = static_cast<std::size_t>(weight.numel());
+    const double* const inverse = kept.data_ptr<double>() + channels;
+    for (std::size_t i = 0; i < channels; ++i) {
+      const double factor = weight.data_ptr<float>()[i] * inverse[i];
+      slope.push_back(static_cast<float>(factor));
+      tilt.push_back(
+          static_cast<float>(factor * inverse[i] * inverse[i] * sums[channels + i] / count));
+      level.push_back(static_cast<float>(factor * sums[i] / count));
+    }
+  }
+};
 
 class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
  public:
@@ -89,19 +156,16 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
                                const torch::Tensor& input, const torch::Tensor& weight,
                                const torch::Tensor& bias,
                                const c10::optional<torch::Tensor>& addend, bool relu,
-                               const torch::Tensor& mean, const torch::Tensor& inverse_deviation) {
+                               const torch::Tensor& kept) {
     const auto rows = rows_of(input);
-    const auto slope = weight.to(torch::kDouble) * inverse_deviation;
-    const auto offset = (bias.to(torch::kDouble) - mean * slope).to(torch::kFloat);
-    const auto slope_values = slope.to(torch::kFloat);
+    const Forward line(weight, bias, kept);
     auto output = torch::empty_like(input);
     float* const added = data_of(addend.value_or(torch::Tensor()));
     side_by_side(rows, [&](std::int64_t first, const ChannelRows& part) {
-      normalize(part, at_row(data_of(input), first, rows), data_of(slope_values), data_of(offset),
+      normalize(part, at_row(data_of(input), first, rows), line.slope.data(), line.offset.data(),
                 at_row(added, first, rows), relu, at_row(data_of(output), first, rows));
     });
-    context->save_for_backward(
-        {input, weight, mean, inverse_deviation, relu ? output : torch::Tensor()});
+    context->save_for_backward({input, weight, bias, kept, relu ? output : torch::Tensor()});
     context->saved_data["adds"] = addend.has_value();
     return output;
   }
@@ -111,43 +175,40 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     if (torch::GradMode::is_enabled())
       throw Error("nn: batch norm: has no second derivatives; drop create_graph");
     const auto saved = context->get_saved_variables();
-    const auto &input = saved[0], &weight = saved[1], &inverse = saved[3];
+    const auto &input = saved[0], &weight = saved[1], &bias = saved[2], &kept = saved[3];
     torch::Tensor output = saved[4];
     torch::Tensor gradient = gradients[0].contiguous(channels_last);
     const auto rows = rows_of(input);
-    const auto mean = saved[2].to(torch::kFloat);
+    const auto channels = static_cast<std::size_t>(rows.channels);
+    const double* const means = kept.data_ptr<double>();
+    const std::vector<float> mean(means, means + channels);
     const bool adds = context->saved_data["adds"].toBool();
     const auto of_addend = adds && output.defined() ? torch::empty_like(input) : torch::Tensor();
 
-    const auto [sums, products] = sums_of(
+    const auto sums = sums_of(
         rows, [&](std::int64_t first, const ChannelRows& part, double* sum, double* product) {
           sum_gradients(part, at_row(data_of(gradient), first, rows),
                         at_row(data_of(output), first, rows), at_row(data_of(input), first, rows),
-                        data_of(mean), at_row(data_of(of_addend), first, rows), sum, product);
+                        mean.data(), at_row(data_of(of_addend), first, rows), sum, product);
         });
     if (of_addend.defined()) {
       gradient = of_addend;  // where the output is above 0, and needs no comparing any more
       output = torch::Tensor();
     }
-    const auto count = static_cast<double>(rows.count);
-    const auto slope = weight.to(torch::kDouble) * inverse;
-    const auto tilt = (slope * inverse.square() * products / count).to(torch::kFloat);
-    const auto level = (slope * sums / count).to(torch::kFloat);
-    const auto slope_values = slope.to(torch::kFloat);
+    const Backward line(weight, kept, sums, static_cast<double>(rows.count));
     auto of_input = torch::empty_like(input);
     side_by_side(rows, [&](std::int64_t first, const ChannelRows& part) {
       normalize_gradient(part, at_row(data_of(gradient), first, rows),
                          at_row(data_of(output), first, rows), at_row(data_of(input), first, rows),
-                         data_of(mean), data_of(slope_values), data_of(tilt), data_of(level),
+                         mean.data(), line.slope.data(), line.tilt.data(), line.level.data(),
                          at_row(data_of(of_input), first, rows));
     });
-    return {of_input,
-            (products * inverse).to(torch::kFloat),
-            sums.to(torch::kFloat),
-            adds ? gradient : torch::Tensor(),
-            {},
-            {},
-            {}};
+    auto of_weight = room_for_gradient(weight), of_bias = room_for_gradient(bias);
+    for (std::size_t i = 0; i < channels; ++i) {
+      of_weight.data_ptr<float>()[i] = static_cast<float>(sums[channels + i] * means[channels + i]);
+      of_bias.data_ptr<float>()[i] = static_cast<float>(sums[i]);
+    }
+    return {of_input, of_weight, of_bias, adds ? gradient : torch::Tensor(), {}, {}};
   }
 };
 
@@ -178,17 +239,15 @@ torch::Tensor by_operators(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor
 torch::Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
                          const torch::Tensor& addend, Activation activation) {
   if (!is_for_loops(norm, input, addend)) return by_operators(norm, input, addend, activation);
-  Statistics statistics;
+  const auto statistics = statistics_of(input);
   {
     const torch::NoGradGuard no_gradient;
-    statistics = statistics_of(input.detach());
     track(norm, statistics, rows_of(input).count);
   }
-  const auto inverse_deviation = torch::rsqrt(statistics.variance + norm.options.eps());
   const auto added = addend.defined() ? c10::make_optional(addend) : c10::nullopt;
   return BatchNormFunction::apply(input, norm.weight, norm.bias, added,
-                                  activation == Activation::relu, statistics.mean,
-                                  inverse_deviation);
+                                  activation == Activation::relu,
+                                  kept_of(statistics, norm.options.eps()));
 }
 
 }  // namespace kolo

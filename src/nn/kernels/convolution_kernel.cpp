@@ -15,13 +15,11 @@ std::vector<std::int64_t> ConvolutionGeometry::output_size() const {
 
 namespace {
 
-// From measurements with 3x3 kernels (docs/performance.md): products by tap pay where there are few
-// positions and the matrices are large enough for them.
 bool has_few_positions(const ConvolutionGeometry& geometry) {
-  constexpr std::int64_t most_positions = 16, least_channels = 128, least_batch = 8;
-  return checked_product<std::int64_t>(geometry.size) <= most_positions &&
+  constexpr std::int64_t least_batch = 8;
+  return checked_product<std::int64_t>(geometry.size) <= most_tap_positions &&
          checked_product<std::int64_t>(geometry.kernel) > 1 &&
-         std::min(geometry.inputs, geometry.outputs) >= least_channels &&
+         std::min(geometry.inputs, geometry.outputs) >= least_tap_channels &&
          geometry.batch >= least_batch;
 }
 

@@ -1,9 +1,21 @@
 #include "nn/models/layers.h"
 
+#include <algorithm>
+
 #include "kolo/nn/initialization.h"
 #include "nn/kernels/batch_norm.h"
+#include "nn/kernels/convolution_kernel.h"
 
 namespace kolo {
+
+namespace {
+
+bool is_for_taps(const ConvolutionShape& shape) {
+  return shape.kernel > 1 && shape.positions > 0 && shape.positions <= most_tap_positions &&
+         std::min(shape.inputs, shape.outputs) >= least_tap_channels;
+}
+
+}  // namespace
 
 Convolution2d padded_convolution(const ConvolutionShape& shape) {
   Convolution2d convolution(torch::nn::Conv2dOptions(shape.inputs, shape.outputs, shape.kernel)
@@ -11,6 +23,7 @@ Convolution2d padded_convolution(const ConvolutionShape& shape) {
                                 .padding(shape.kernel / 2)
                                 .bias(shape.bias));
   if (shape.bias) torch::nn::init::zeros_(convolution->bias);
+  if (is_for_taps(shape)) keep_taps_first(convolution->weight);
   return convolution;
 }
 

@@ -15,9 +15,11 @@ struct ConvolutionShape {
   std::int64_t kernel = 1;  // height and width
   std::int64_t stride = 1;
   bool bias = true;
+  std::int64_t positions = 0;  // of its input, height x width; 0: not known
 };
 
 // A convolution padded by kernel / 2 on every side, its bias zero, its weights not yet initialised.
+// Where it will be computed by taps, its weight's memory has the taps first.
 // With an odd kernel and stride 1 that is Keras's padding 'same'.
 [[nodiscard]] Convolution2d padded_convolution(const ConvolutionShape& shape);
 

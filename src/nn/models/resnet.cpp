@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "kolo/base/checked.h"
 #include "kolo/nn/initialization.h"
 #include "nn/models/image_input.h"
 #include "nn/models/layers.h"
@@ -36,6 +37,7 @@ struct BlockShape {
   std::int64_t width = 0;
   std::int64_t outputs = 0;
   std::int64_t stride = 1;
+  std::int64_t positions = 0;  // of its output, height x width
 
   // Whether the shortcut needs a convolution to fit what it is added to.
   [[nodiscard]] bool projects() const { return stride != 1 || inputs != outputs; }
@@ -60,11 +62,11 @@ Sequential residual_of(const ResNetLayout& layout, const BlockShape& shape,
   std::vector<ConvolutionShape> convolutions;
   if (layout.kind == BlockKind::bottleneck) {
     convolutions = {{shape.inputs, width, 1, shape.stride, layout.bias},
-                    {width, width, 3, 1, layout.bias},
+                    {width, width, 3, 1, layout.bias, shape.positions},
                     {width, shape.outputs, 1, 1, layout.bias}};
   } else {
     convolutions = {{shape.inputs, width, 3, shape.stride, layout.bias},
-                    {width, shape.outputs, 3, 1, layout.bias}};
+                    {width, shape.outputs, 3, 1, layout.bias, shape.positions}};
   }
   Sequential layers;
   for (std::size_t index = 0; index < convolutions.size(); ++index) {
@@ -101,15 +103,18 @@ class ResNet final : public Network {
   ResNet(const ResNetLayout& layout, const ModelOptions& options)
       : stem_(register_module("stem", stem_of(layout, channels_of(options, layout.name, 1)))) {
     std::int64_t channels = stem_width;
+    int halvings = layout.large_stem ? 2 : 0;
     for (std::size_t stage = 0; stage < layout.blocks.size(); ++stage) {
       const std::int64_t width = stem_width << stage;
       const std::int64_t outputs = width * layout.expansion;
       Sequential blocks;
       for (std::int64_t block = 0; block < layout.blocks[stage]; ++block) {
         const std::int64_t stride = block > 0 ? 1 : stage > 0 ? 2 : layout.first_stride;
-        blocks->push_back(
-            fmt::format("block{}", block + 1),
-            std::make_shared<ResidualBlock>(layout, BlockShape{channels, width, outputs, stride}));
+        if (stride == 2) ++halvings;
+        blocks->push_back(fmt::format("block{}", block + 1),
+                          std::make_shared<ResidualBlock>(
+                              layout, BlockShape{channels, width, outputs, stride,
+                                                 positions_of(options.input_shape, halvings)}));
         channels = outputs;
       }
       stages_.push_back(register_module(fmt::format("stage{}", stage + 1), blocks));
@@ -125,6 +130,13 @@ class ResNet final : public Network {
 
  private:
   static constexpr std::int64_t stem_width = 64;
+
+  // Of an image whose height and width were halved so often, rounded up.
+  static std::int64_t positions_of(const std::vector<std::int64_t>& input_shape, int halvings) {
+    const std::int64_t factor = std::int64_t{1} << halvings;
+    const auto length = [&](std::size_t i) { return (input_shape[i] + factor - 1) / factor; };
+    return checked_multiply(length(1), length(2));
+  }
 
   static Sequential stem_of(const ResNetLayout& layout, std::int64_t channels) {
     Sequential layers;
