@@ -19,6 +19,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/nn/loss.h"
 #include "kolo/nn/models.h"
+#include "kolo/observe/memory.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/initialize.h"
@@ -107,14 +108,14 @@ nlohmann::ordered_json measure(const Communicator& communicator, const Options& 
   communicator.all_reduce(std::span(seconds), ReduceOp::max);
   std::sort(seconds.begin(), seconds.end());
   const double median = seconds[seconds.size() / 2];
-  return {
-      {"model", options.model},
-      {"ranks", communicator.size()},
-      {"threads", torch::get_num_threads()},
-      {"batch", options.batch},
-      {"steps", options.steps},
-      {"median_step_seconds", median},
-      {"samples_per_second", static_cast<double>(options.batch * communicator.size()) / median}};
+  return {{"model", options.model},
+          {"ranks", communicator.size()},
+          {"threads", torch::get_num_threads()},
+          {"batch", options.batch},
+          {"steps", options.steps},
+          {"median_step_seconds", median},
+          {"samples_per_second", static_cast<double>(options.batch * communicator.size()) / median},
+          {"peak_memory_bytes", peak_resident_bytes()}};
 }
 
 int run(int argc, char** argv) {

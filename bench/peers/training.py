@@ -9,6 +9,7 @@ The networks are those of src/nn/models, written again for PyTorch. Debian: pyth
 import argparse
 import json
 import os
+import resource
 import statistics
 import sys
 import tempfile
@@ -130,7 +131,8 @@ def train(rank, options, address, results):
     slowest = torch.tensor(seconds, dtype=torch.float64)
     dist.all_reduce(slowest, dist.ReduceOp.MAX)
     if rank == 0:
-        results.put(statistics.median(slowest.tolist()))
+        peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        results.put((statistics.median(slowest.tolist()), peak))
     dist.destroy_process_group()
 
 
@@ -149,11 +151,12 @@ def main():
         results = context.SimpleQueue()
         mp.start_processes(train, (options, f"file://{folder}/rendezvous", results), nprocs=options.ranks,
                            start_method="spawn")
-        median = results.get()
+        median, peak = results.get()
     rate = options.batch * options.ranks / median
     if options.json:
         print(json.dumps({"model": options.model, "layout": options.layout, "ranks": options.ranks,
-                          "batch": options.batch, "median_step_seconds": median, "samples_per_second": rate}))
+                          "batch": options.batch, "median_step_seconds": median, "samples_per_second": rate,
+                          "peak_memory_bytes": peak}))
     else:
         print(f"{options.model}: {options.ranks} ranks, batch {options.batch} a rank, {options.layout}: "
               f"{1e3 * median:.2f} ms a step, {rate:.1f} samples/s")

@@ -1,0 +1,116 @@
+// How near the optimizers' passes over flat buffers come to the memory's bandwidth:
+//
+//   mpirun -n 2 optimizer_bench [--elements 117000000] [--rounds 7]
+//
+// Every rank copies a buffer of as many float32 values, and makes a step of each optimizer on
+// buffers of its own, in turns; a turn is as long as its slowest rank's. A copy moves 8 bytes a
+// value, a step of Adam 28: parameters, both states and the gradient are read, all but the gradient
+// written. What a share is of: the copy's bytes a second.
+#include <cstring>
+#include <iostream>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "kolo/base/clock.h"
+#include "kolo/base/error.h"
+#include "kolo/base/statistics.h"
+#include "kolo/comm/mpi.h"
+#include "kolo/optim/flat_optimizer.h"
+
+namespace kolo {
+namespace {
+
+struct Options {
+  std::size_t elements = 117'000'000;  // the U-Net's parameters
+  int rounds = 7;
+};
+
+// What a turn is of, and how many bytes of memory it moves for each value.
+struct Pass {
+  std::string name;
+  double bytes = 0;
+  std::function<void(std::int64_t step)> run;
+};
+
+class Buffers {
+ public:
+  explicit Buffers(std::size_t elements) {
+    for (auto& values : values_) values.assign(elements, 1e-3F);
+  }
+
+  [[nodiscard]] FlatSlice<float> slice() {
+    return {
+        .parameters = values_[0], .gradients = values_[1], .state = {values_[2], values_[3], {}}};
+  }
+  void copy() {
+    std::memcpy(values_[0].data(), values_[1].data(), values_[1].size() * sizeof(float));
+  }
+
+ private:
+  std::array<std::vector<float>, 4> values_;
+};
+
+std::vector<Pass> passes_of(Buffers& buffers, const FlatOptimizer& sgd, const FlatOptimizer& adam) {
+  return {{"copy", 8, [&](std::int64_t) { buffers.copy(); }},
+          {"sgd with momentum", 20,
+           [&](std::int64_t step) { sgd.update(buffers.slice(), 1e-4, step); }},
+          {"adam", 28, [&](std::int64_t step) { adam.update(buffers.slice(), 1e-4, step); }}};
+}
+
+// Seconds of each pass, medians of the rounds.
+std::vector<double> measure(const Communicator& communicator, const std::vector<Pass>& passes,
+                            int rounds) {
+  std::vector<std::vector<double>> seconds(passes.size());
+  for (int round = 0; round <= rounds; ++round) {
+    for (std::size_t pass = 0; pass < passes.size(); ++pass) {
+      communicator.barrier();
+      const Stopwatch watch;
+      passes[pass].run(round + 2);
+      const double slowest = all_reduce_value(communicator, watch.seconds(), ReduceOp::max);
+      if (round > 0) seconds[pass].push_back(slowest);  // the first touches the memory
+    }
+  }
+  std::vector<double> medians;
+  for (auto& each : seconds) medians.push_back(median(each));
+  return medians;
+}
+
+void run(int argc, char** argv) {
+  Options options;
+  CLI::App app("Optimizers' passes over flat buffers beside a copy");
+  app.add_option("--elements", options.elements, "float32 values of each buffer");
+  app.add_option("--rounds", options.rounds)->check(CLI::PositiveNumber);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::exit(app.exit(error));
+  }
+  const auto communicator = mpi_communicator();
+  Buffers buffers(options.elements);
+  const auto sgd = make_sgd({.momentum = .9});
+  const auto adam = make_adam({});
+  const auto passes = passes_of(buffers, *sgd, *adam);
+  const auto seconds = measure(communicator, passes, options.rounds);
+  if (communicator.rank() != 0) return;
+  const auto rate = [&](std::size_t pass) {
+    return static_cast<double>(options.elements) * passes[pass].bytes / seconds[pass];
+  };
+  std::cout << fmt::format("{} ranks, {} values each\n", communicator.size(), options.elements);
+  for (std::size_t pass = 0; pass < passes.size(); ++pass)
+    std::cout << fmt::format("{:<18} {:8.2f} ms {:7.2f} GB/s a rank {:6.2f} of the copy's\n",
+                             passes[pass].name, 1e3 * seconds[pass], 1e-9 * rate(pass),
+                             rate(pass) / rate(0));
+}
+
+}  // namespace
+}  // namespace kolo
+
+int main(int argc, char** argv) {
+  try {
+    kolo::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::cerr << "optimizer_bench: " << error.what() << std::endl;
+    return 1;
+  }
+}
