@@ -82,7 +82,8 @@ Statistics statistics_of(const torch::Tensor& input) {
   for (std::size_t i = 0; i < channels; ++i) {
     const double distance = sums[i] / count;
     statistics.mean[i] = distance + values[i];
-    statistics.variance[i] = std::max(0., sums[channels + i] / count - distance * distance);
+    const double variance = sums[channels + i] / count - distance * distance;
+    statistics.variance[i] = variance < 0 ? 0 : variance;  // by rounding; a NaN stays one
   }
   return statistics;
 }

@@ -125,6 +125,9 @@ TEST(BatchNorm, KeepsNaN) {
   const auto y = batch_norm(*norm, x, {}, Activation::relu);
   EXPECT_TRUE(y.index({0, 1, 0, 0}).isnan().item<bool>());
   EXPECT_FALSE(y.index({0, 0, 0, 0}).isnan().item<bool>());
+  EXPECT_TRUE(norm->running_mean[1].isnan().item<bool>());
+  EXPECT_TRUE(norm->running_var[1].isnan().item<bool>());
+  EXPECT_FALSE(norm->running_var[0].isnan().item<bool>());
 }
 
 TEST(BatchNorm, LeavesTheRestToLibTorch) {
