@@ -2,7 +2,7 @@
 // the same: what forward, backward, averaging and the optimizer take, without the data.
 //
 //   mpirun -n 2 training_bench [--model resnet_small] [--input 3,32,32] [--batch 32]
-//                              [--optimizer sgd|adam] [--steps 30] [--json]
+//                              [--optimizer sgd|adam] [--steps 30] [--whole-steps] [--json]
 //   mpirun -n 2 training_bench --model unet3d --input 4,64,64,64 --output 5,64,64,64 --batch 2
 //                              --optimizer adam --steps 5
 //
@@ -36,6 +36,7 @@ struct Options {
   std::string optimizer = "sgd";
   std::int64_t steps = 30;
   std::int64_t warm_up = 3;
+  bool whole_steps = false;
   bool json = false;
 };
 
@@ -62,7 +63,8 @@ class Training {
       : network_(make_network(options.model, model_options(options))),
         arena_(std::make_shared<ParameterArena>(communicator, *network_)),
         reducer_(communicator, arena_),
-        optimizer_(arena_, optimizer_of(options.optimizer)) {
+        optimizer_(communicator, arena_, optimizer_of(options.optimizer),
+                   StepSharing{.enabled = !options.whole_steps}) {
     arena_->broadcast_parameters(communicator);
     auto generator = torch::make_generator<torch::CPUGeneratorImpl>(
         static_cast<std::uint64_t>(communicator.rank()) + 1);
@@ -83,6 +85,7 @@ class Training {
       optimizer_.update(bucket, 1e-4, steps_);
     }
     reducer_.finish();
+    optimizer_.finish();
   }
 
  private:
@@ -135,6 +138,8 @@ int run(int argc, char** argv) {
   program.add_option("--steps", options.steps, "Timed ones, behind three that are not")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  program.add_flag("--whole-steps", options.whole_steps,
+                   "Every rank updates all parameters, instead of its part of the node's");
   program.add_flag("--json", options.json, "Print one JSON object");
   CLI11_PARSE(program, argc, argv);
   keep_freed_memory();  // as kolo train does

@@ -184,6 +184,14 @@ std::vector<std::shared_ptr<std::byte>> Communicator::allocate_shared(std::size_
   return parts;
 }
 
+std::shared_ptr<std::byte> Communicator::allocate_for_node(std::size_t bytes) const {
+  std::shared_ptr<std::byte> memory;
+  const ConstBuffer size(nullptr, narrow<std::int64_t>(bytes), DataType::uint8);
+  group_->run(call_of(Collective::allocate, size), {},
+              [&] { memory = group_->backend->allocate_for_node(bytes); });
+  return memory;
+}
+
 std::optional<Communicator> Communicator::split(int color, int key) const {
   std::shared_ptr<Backend> part;
   std::int32_t first_rank = group_->job_rank;

@@ -151,6 +151,7 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.buckets = {bytes_of_mebibytes(config.communication.first_bucket_mb),
                      bytes_of_mebibytes(config.communication.bucket_mb)};
   options.reducer.overlap = config.communication.overlap;
+  options.step_sharing.enabled = config.optimizer.shared_step;
   options.mixup_alpha = config.training.mixup_alpha;
   options.maximum_norm = config.training.clip_norm;
   options.patience = config.training.early_stopping_patience;

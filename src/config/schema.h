@@ -78,6 +78,7 @@ void visit(Field& field, OptimizerConfig& optimizer) {
   field("centered", optimizer.centered, AnyBool{});
   field("initial_accumulator", optimizer.initial_accumulator, not_negative);
   field("trust_coefficient", optimizer.trust_coefficient, positive);
+  field("shared_step", optimizer.shared_step, AnyBool{});
 }
 
 template <typename Field>

@@ -53,7 +53,8 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<Network> network, Ob
       validation_(validation),
       options_(std::move(options)),
       arena_(std::make_shared<ParameterArena>(communicator_, *network_, options_.buckets)),
-      optimizer_(arena_, std::move(optimizer)),
+      optimizer_(communicator_, arena_, std::move(optimizer),
+                 options_.reducer.communicate ? options_.step_sharing : StepSharing{false}),
       reducer_(communicator_, arena_, options_.reducer),
       finite_check_(communicator_, arena_, {.policy = NonFinite::skip}) {
   if (options_.loss_scale) scaler_.emplace(*options_.loss_scale);
@@ -176,7 +177,9 @@ void Trainer::update_parameters(double rate) {
     phase = timeline.span("update bucket", "bucket", number);
     optimizer_.update(bucket, rate, state_.step + 1);
   }
+  const auto phase = timeline.span("finish step");
   reducer_.finish();
+  optimizer_.finish();
 }
 
 bool Trainer::updates_together() const {
@@ -198,6 +201,7 @@ bool Trainer::update_parameters_together(double rate) {
   if (options_.maximum_norm > 0) reducer_.clip_gradient_norm(options_.maximum_norm);
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
     optimizer_.update(bucket, rate, state_.step + 1);
+  optimizer_.finish();
   return true;
 }
 

@@ -124,7 +124,7 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   }
   arena_->broadcast_parameters(communicator_);
   broadcast_outside_arena(communicator_, *network_);
-  for (const NamedTensor& item : optimizer_tensors) broadcast(communicator_, item.tensor);
+  optimizer_.broadcast_state(communicator_);
   const auto text = broadcast_text(communicator_, is_root ? of_root->state.dump() : "");
   const auto state = nlohmann::json::parse(text);
   state_ = train_state_from_json(state);

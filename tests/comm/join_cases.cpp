@@ -240,6 +240,7 @@ void allocate_and_barrier(const Step& step) {
   step.communicator.all_reduce(values, ReduceOp::max);
   EXPECT_THAT(values, ::testing::Each(static_cast<float>(step.active.back())));
   EXPECT_NO_THROW((void)step.communicator.allocate_shared(4096));
+  EXPECT_NO_THROW((void)step.communicator.allocate_for_node(4096));
 }
 
 // Sets of the active ranks are whole, whoever has joined the communicator that they are made from.

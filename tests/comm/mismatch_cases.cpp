@@ -123,6 +123,15 @@ void different_collectives(const Communicator& plain) {
           (void)communicator.allocate_shared(640);
       },
       "allocate of 640 bytes, shared", "allocate of 640 bytes");
+  expect_named(
+      communicator,
+      [&] {
+        if (is_last(communicator))
+          (void)communicator.allocate_for_node(640);
+        else
+          (void)communicator.allocate_shared(640);
+      },
+      "allocate of 640 bytes, shared", "allocate of 640 bytes, one for a node");
 }
 
 void different_order(const Communicator& plain) {

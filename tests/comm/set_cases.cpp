@@ -152,6 +152,25 @@ void shared_memory_is_shared(const Communicator& communicator) {
   communicator.barrier();
 }
 
+void memory_of_the_node_is_one(const Communicator& communicator) {
+  const auto memory = communicator.allocate_for_node(1000);
+  const Topology& topology = communicator.topology();
+  int has_memory = memory ? 1 : 0;
+  EXPECT_EQ(all_reduce_value(communicator, has_memory, ReduceOp::min), has_memory);
+  EXPECT_TRUE(has_memory || !communicator.capabilities().shared_memory);
+  if (!memory) return;
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.get()) % 64, 0U);
+  const auto mine = static_cast<std::size_t>(topology.local_rank);
+  memory.get()[mine] = static_cast<std::byte>(1 + communicator.rank());
+  communicator.barrier();
+  std::size_t peer = 0;
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    if (topology.node_of_rank[static_cast<std::size_t>(rank)] != topology.node) continue;
+    EXPECT_EQ(memory.get()[peer++], static_cast<std::byte>(1 + rank));
+  }
+  communicator.barrier();
+}
+
 // A task's own collectives come at its turn, between those asked for before and after it.
 void tasks_take_their_turn(const Communicator& communicator) {
   const int size = communicator.size();
@@ -224,6 +243,7 @@ std::vector<RankCase> set_cases() {
       {"SetsOfSetsOutlive", sets_of_sets_outlive_what_they_are_made_from},
       {"SetsWorkAtTheSameTime", sets_work_at_the_same_time},
       {"SharedMemoryIsShared", shared_memory_is_shared},
+      {"MemoryOfTheNodeIsOne", memory_of_the_node_is_one},
       {"TasksTakeTheirTurn", tasks_take_their_turn},
       {"ListenersAreToldInOrder", listeners_are_told_in_order},
   };

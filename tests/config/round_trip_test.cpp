@@ -100,6 +100,7 @@ class RandomConfig {
     optimizer.centered = optimizer.name == "rmsprop";
     optimizer.initial_accumulator = number();
     optimizer.trust_coefficient = number();
+    optimizer.shared_step = coin();
     return optimizer;
   }
 

@@ -36,6 +36,8 @@ INSTANTIATE_TEST_SUITE_P(ArenaOptimizer, TrainingThreads,
                          on_one_to_four_ranks(testing::arena_optimizer_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(ShardedOptimizer, TrainingThreads,
                          on_one_to_four_ranks(testing::sharded_optimizer_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(SharedStep, TrainingThreads,
+                         on_one_to_four_ranks(testing::shared_step_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(ReplicaCheck, TrainingThreads,
                          on_one_to_four_ranks(testing::replica_check_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(FiniteCheck, TrainingThreads,

@@ -7,4 +7,7 @@ namespace kolo {
 // system each time costs a page fault, and zeroing, for every 4 KiB.
 void keep_freed_memory();
 
+// Gives back what is free now, once: for after large memory that won't be asked for again.
+void release_freed_memory();
+
 }  // namespace kolo

@@ -57,6 +57,10 @@ class Backend {
   [[nodiscard]] virtual std::vector<std::shared_ptr<std::byte>> allocate_shared(
       std::size_t bytes) = 0;
 
+  // One piece of memory, 64-byte aligned, for all ranks of this node; nothing where they can't
+  // share any (on all ranks then). Collective; the same size everywhere.
+  [[nodiscard]] virtual std::shared_ptr<std::byte> allocate_for_node(std::size_t bytes) = 0;
+
   // The group of the ranks that pass the same colour, in the order of (key, rank); nothing for a
   // colour below 0. Collective. It may outlive this one. What it needs of the system may be kept
   // until the job's last group is gone, because giving it back may be collective.

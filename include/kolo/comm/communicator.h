@@ -114,6 +114,11 @@ class Communicator {
   // share memory.
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate_shared(std::size_t bytes) const;
 
+  // One piece of memory for all ranks of this node, 64-byte aligned, its content undefined; nothing
+  // where they can't share memory. A page of it takes room where the rank is that first writes it,
+  // and none before.
+  [[nodiscard]] std::shared_ptr<std::byte> allocate_for_node(std::size_t bytes) const;
+
   // A handle over the same ranks in which every call is compared before it is done: ranks that call
   // different collectives, or one with different counts, types, operations or roots, get an Error,
   // all of them, that names the ranks and what each has called, on every back end and across nodes.

@@ -83,6 +83,8 @@ struct OptimizerConfig {
   bool centered = false;             // rmsprop
   double initial_accumulator = 0.1;  // adagrad
   double trust_coefficient = 0.001;  // lars
+  // The ranks of a node share a step where that pays (see ArenaOptimizer); never lars and lamb.
+  bool shared_step = true;
 };
 
 // A stretch of the training with its own rate, in epochs from 0; see RateInterval.

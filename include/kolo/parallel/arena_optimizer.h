@@ -12,12 +12,27 @@
 
 namespace kolo {
 
+namespace parallel {
+class SharedStep;
+struct BucketRun;
+}  // namespace parallel
+
+// When the ranks of a node share an optimizer's steps.
+struct StepSharing {
+  bool enabled = true;
+  // Of the parameters. A shared step takes two meetings of the node's ranks, which a small
+  // network's update isn't worth.
+  std::int64_t smallest_bytes = std::int64_t{1} << 20;
+};
+
 // A fused optimizer over an arena, with its state in buffers of the same layout. It works bucket by
 // bucket, so that a bucket whose gradients have arrived is updated while later ones are still on
 // the wire; parameter by parameter where the optimizer needs whole ones (a bucket has all of each),
 // and biases and batch norm's parameters, those of one dimension or none, apart where it treats
 // them in another way. Parameters of float32 or float64. Its state is laid out by the arena's plan:
 // Error when that has changed since (see ReducerOptions::rebuild_buckets).
+//
+// A step: update() of every bucket, in any order, then finish().
 class ArenaOptimizer {
  public:
   // A view of one parameter's part of the state, named "<parameter>.<state>", for example
@@ -29,12 +44,30 @@ class ArenaOptimizer {
 
   ArenaOptimizer(std::shared_ptr<const ParameterArena> arena,
                  std::shared_ptr<const FlatOptimizer> optimizer);
+  // Where the ranks of a node share memory and the optimizer doesn't need whole parameters
+  // (FlatOptimizer::is_layerwise), they share its steps: each rank updates its part of every
+  // bucket, bit for bit as it would alone, for all of the node, and the state is there once a node
+  // instead of once a rank. The arena's parameters move for it. Collective. The ranks then make
+  // the same calls in the same order, and a rank's first update() of a step waits for the backward
+  // passes of all ranks of its node.
+  ArenaOptimizer(const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
+                 std::shared_ptr<const FlatOptimizer> optimizer, const StepSharing& sharing);
+  ArenaOptimizer(ArenaOptimizer&&) noexcept;
+  ArenaOptimizer& operator=(ArenaOptimizer&&) noexcept;
+  ~ArenaOptimizer();
 
   // One step for one bucket; `step` counts from 1.
   void update(std::size_t bucket, double learning_rate, std::int64_t step);
+  // Blocks until the parameters are complete, where a node's ranks share steps; nothing otherwise.
+  void finish();
 
-  // For checkpoints: to be read, or copied into.
+  // For checkpoints: to be read, between finish() and the next step's gradients.
   [[nodiscard]] std::vector<NamedState> named_state() const;
+  // Every rank's state becomes rank 0's. Collective.
+  void broadcast_state(const Communicator& communicator) const;
+
+  // Whether the ranks of this node share steps.
+  [[nodiscard]] bool is_shared() const { return shared_ != nullptr; }
 
   [[nodiscard]] const FlatOptimizer& algorithm() const { return *optimizer_; }
 
@@ -42,12 +75,19 @@ class ArenaOptimizer {
   template <typename T>
   void update_typed(std::size_t bucket, double learning_rate, std::int64_t step);
 
+  template <typename T>
+  [[nodiscard]] FlatSlice<T> slice_of(std::size_t bucket, const parallel::BucketRun& run) const;
+  void require_trainable() const;
   void require_same_plan() const;
+  void allocate_state();
+  void share_steps(const Communicator& communicator, ParameterArena& arena);
 
   std::shared_ptr<const ParameterArena> arena_;
   std::int64_t version_;  // of the arena's plan
   std::shared_ptr<const FlatOptimizer> optimizer_;
   std::vector<std::vector<torch::Tensor>> state_;  // by state, by bucket
+  std::unique_ptr<parallel::SharedStep> shared_;
+  bool is_in_step_ = false;
 };
 
 }  // namespace kolo

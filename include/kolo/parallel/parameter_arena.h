@@ -68,9 +68,17 @@ class ParameterArena {
     return flat_gradients_[bucket];
   }
 
+  // Moves the parameters into memory of the caller's: zero-filled, aligned to 64 bytes, of
+  // plan().total_bytes. Flat tensors and views of them that were taken before are void. rebuild()
+  // takes them to memory of its own again.
+  void move_parameters(const std::shared_ptr<std::byte>& memory);
+
   // Private zero-filled buffers laid out like the parameters (an optimizer's state), one flat
   // tensor a bucket.
   [[nodiscard]] std::vector<torch::Tensor> allocate_like_parameters() const;
+  // Flat tensors like those, in memory of the caller's, which they keep alive.
+  [[nodiscard]] std::vector<torch::Tensor> flat_views(
+      const std::shared_ptr<std::byte>& memory) const;
   // A parameter's view, with its shape and strides, of such buffers.
   [[nodiscard]] torch::Tensor view_of(std::size_t parameter,
                                       const std::vector<torch::Tensor>& flat) const;
@@ -86,9 +94,7 @@ class ParameterArena {
 
   void collect(const torch::nn::Module& module, std::span<const std::string> excluded);
   void lay_out(BucketPlan plan);
-  void move_parameters();
-  [[nodiscard]] std::vector<torch::Tensor> flat_views(
-      const std::shared_ptr<std::byte>& memory) const;
+  void move_parameters(std::vector<torch::Tensor> flat);
 
   BucketLimits limits_;
   BucketPlan plan_;

@@ -46,6 +46,7 @@ struct TrainerOptions {
   std::int64_t check_replicas_every = 0;  // above 0: compares all ranks' parameters (ReplicaCheck)
   BucketLimits buckets;
   ReducerOptions reducer;
+  StepSharing step_sharing;  // not without communication
   // Scales the loss (see GradScaler), as training in fp16 needs it. Steps whose gradients overflow
   // are left out on all ranks, whatever `non_finite` says; Error after many in a row. Costs two
   // passes over the gradients, and the overlap of updates, as `skip` does.
@@ -96,6 +97,8 @@ class Trainer {
 
   [[nodiscard]] const TrainState& state() const { return state_; }
   [[nodiscard]] const BucketPlan& plan() const { return arena_->plan(); }
+  // Whether the ranks of a node share the optimizer's steps (see ArenaOptimizer).
+  [[nodiscard]] bool shares_steps() const { return optimizer_.is_shared(); }
 
   // The sums over a loader's whole dataset (see evaluation.h), with rank 0's running statistics on
   // all ranks. Collective.

@@ -74,7 +74,8 @@ void MpiBackend::start_node_stage() {
   objects_.windows = std::make_unique<SharedWindows>(keeping_->runtime(), objects_.node);
   const SharedWindows& windows = *objects_.windows;
   const std::size_t cells = sizeof(AbortCell) + sizeof(RankCell);
-  const auto window = add_window(checked_add(cells, options_.staging_bytes));
+  const auto window =
+      on_all_ranks(objects_.windows->add(checked_add(cells, options_.staging_bytes)));
   if (!window) {
     objects_.windows.reset();
     return;
@@ -103,8 +104,7 @@ void MpiBackend::start_node_stage() {
 
 // A window on all ranks or, where one of them gets none, nothing on any: private memory on one rank
 // would make the ranks take different paths.
-std::optional<std::size_t> MpiBackend::add_window(std::size_t bytes) {
-  const auto window = objects_.windows->add(bytes);
+std::optional<std::size_t> MpiBackend::on_all_ranks(std::optional<std::size_t> window) const {
   return all_ranks(window.has_value()) ? window : std::nullopt;
 }
 
@@ -185,7 +185,7 @@ void MpiBackend::barrier() {
 
 std::shared_ptr<std::byte> MpiBackend::allocate(std::size_t bytes) {
   if (is_one_node()) node_group_->agree(Collective::allocate, narrow<std::int64_t>(bytes));
-  const auto window = node_group_ ? add_window(bytes) : std::nullopt;
+  const auto window = node_group_ ? on_all_ranks(objects_.windows->add(bytes)) : std::nullopt;
   if (!window) return allocate_aligned(bytes);
   return {keeping_, objects_.windows->own_part(*window)};
 }
@@ -193,12 +193,22 @@ std::shared_ptr<std::byte> MpiBackend::allocate(std::size_t bytes) {
 std::vector<std::shared_ptr<std::byte>> MpiBackend::allocate_shared(std::size_t bytes) {
   if (!node_group_) return {};
   if (is_one_node()) node_group_->agree(Collective::allocate, narrow<std::int64_t>(bytes));
-  const auto window = add_window(bytes);
+  const auto window = on_all_ranks(objects_.windows->add(bytes));
   if (!window) return {};
   std::vector<std::shared_ptr<std::byte>> parts;
   for (int peer = 0; peer < topology_.local_size; ++peer)
     parts.emplace_back(keeping_, objects_.windows->part(*window, peer));
   return parts;
+}
+
+// All of it is the first rank's part of a window, in which the others have none.
+std::shared_ptr<std::byte> MpiBackend::allocate_for_node(std::size_t bytes) {
+  if (!node_group_) return nullptr;
+  if (is_one_node()) node_group_->agree(Collective::allocate, narrow<std::int64_t>(bytes));
+  const auto window =
+      on_all_ranks(objects_.windows->add_unwritten(topology_.local_rank == 0 ? bytes : 0));
+  if (!window) return nullptr;
+  return {keeping_, objects_.windows->part(*window, 0)};
 }
 
 std::shared_ptr<Backend> MpiBackend::split(int color, int key) {

@@ -32,13 +32,14 @@ class MpiBackend final : public Backend {
   void barrier() override;
   [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate_shared(std::size_t bytes) override;
+  [[nodiscard]] std::shared_ptr<std::byte> allocate_for_node(std::size_t bytes) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
   [[nodiscard]] std::unique_ptr<StatusExchange> status_exchange() override;
   void abort(int exit_code) noexcept override;
 
  private:
   void start_node_stage();
-  [[nodiscard]] std::optional<std::size_t> add_window(std::size_t bytes);
+  [[nodiscard]] std::optional<std::size_t> on_all_ranks(std::optional<std::size_t> window) const;
   [[nodiscard]] bool all_ranks(bool mine) const;
   [[nodiscard]] bool is_one_node() const { return node_group_ && topology_.nodes == 1; }
 

@@ -29,6 +29,17 @@ SharedWindows::~SharedWindows() {
 }
 
 std::optional<std::size_t> SharedWindows::add(std::size_t bytes) {
+  const auto number = add_unwritten(bytes);
+  if (!number) return std::nullopt;
+  const MPI_Win window = windows_[*number].handle;
+  std::memset(own_part(*number), 0, bytes);
+  check_mpi(MPI_Win_sync(window), "MPI_Win_sync");
+  check_mpi(MPI_Barrier(node_.get()), "MPI_Barrier");
+  check_mpi(MPI_Win_sync(window), "MPI_Win_sync");
+  return number;
+}
+
+std::optional<std::size_t> SharedWindows::add_unwritten(std::size_t bytes) {
   Window window;
   window.bytes = bytes;
   void* base = nullptr;
@@ -53,10 +64,6 @@ std::optional<std::size_t> SharedWindows::add(std::size_t bytes) {
     // the same for all.
     window.parts.push_back(aligned(address));
   }
-  std::memset(window.parts[static_cast<std::size_t>(local_rank_)], 0, bytes);
-  check_mpi(MPI_Win_sync(window.handle), "MPI_Win_sync");
-  check_mpi(MPI_Barrier(node_.get()), "MPI_Barrier");
-  check_mpi(MPI_Win_sync(window.handle), "MPI_Win_sync");
   windows_.push_back(std::move(window));
   return windows_.size() - 1;
 }

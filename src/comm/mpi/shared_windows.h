@@ -24,6 +24,9 @@ class SharedWindows final : public PeerMemory {
   // number, or nothing where MPI can't (on this rank; the others may have succeeded). Collective
   // over the node.
   [[nodiscard]] std::optional<std::size_t> add(std::size_t bytes);
+  // The same with parts of different sizes, and content that is not defined: pages that nobody
+  // writes take no room.
+  [[nodiscard]] std::optional<std::size_t> add_unwritten(std::size_t bytes);
 
   // A rank's part of a window, and of this rank's own.
   [[nodiscard]] std::byte* part(std::size_t window, int local_rank) const;

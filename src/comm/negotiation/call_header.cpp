@@ -67,13 +67,21 @@ std::string CallHeader::describe() const {
   call.type = static_cast<DataType>(type);
   call.detail = detail;
   call.count = count;
-  return shared == 0 ? call.describe() : fmt::format("{}, shared", call.describe());
+  switch (memory) {
+    case MemoryKind::own:
+      return call.describe();
+    case MemoryKind::shared:
+      return fmt::format("{}, shared", call.describe());
+    case MemoryKind::for_node:
+      return fmt::format("{}, one for a node", call.describe());
+  }
+  return call.describe();
 }
 
 bool is_same_call(const CallHeader& a, const CallHeader& b) {
   if (a.collective != b.collective || a.type != b.type) return false;
   if (a.collective == Collective::all_to_all) return true;
-  return a.detail == b.detail && a.shared == b.shared && a.count == b.count &&
+  return a.detail == b.detail && a.memory == b.memory && a.count == b.count &&
          a.fingerprint == b.fingerprint;
 }
 

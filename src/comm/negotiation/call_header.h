@@ -8,12 +8,15 @@
 
 namespace kolo {
 
+// Which of a communicator's ways to allocate: allocate(), allocate_shared(), allocate_for_node().
+enum class MemoryKind : std::uint32_t { own, shared, for_node };
+
 // What the ranks tell each other before a collective when they negotiate: 32 bytes each.
 struct CallHeader {
   Collective collective = Collective::none;  // join: the rank has no data any more
   std::uint32_t type = 0;                    // DataType
   std::uint32_t detail = 0;                  // ReduceOp; root of a broadcast
-  std::uint32_t shared = 0;                  // memory of allocate_shared(), not allocate()
+  MemoryKind memory = MemoryKind::own;       // of an allocation
   std::int64_t count = 0;                    // elements; of an uneven all-gather, of all ranks
   std::uint64_t fingerprint = 0;             // of counts by rank
 

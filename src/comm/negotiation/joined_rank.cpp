@@ -74,16 +74,27 @@ void NegotiatedBackend::take_part(const CallHeader& call) {
     case Collective::all_to_all:
       return take_part_in_all_to_all(type);
     case Collective::allocate:
-      if (call.shared == 0)
-        (void)inner_->allocate(static_cast<std::size_t>(call.count));
-      else
-        (void)inner_->allocate_shared(static_cast<std::size_t>(call.count));
-      return;
+      return take_part_in_allocation(call);
     case Collective::split:
       (void)inner_->split(-1, 0);
       return;
     default:
       return;  // a barrier is done with the headers
+  }
+}
+
+void NegotiatedBackend::take_part_in_allocation(const CallHeader& call) {
+  const auto bytes = static_cast<std::size_t>(call.count);
+  switch (call.memory) {
+    case MemoryKind::own:
+      (void)inner_->allocate(bytes);
+      return;
+    case MemoryKind::shared:
+      (void)inner_->allocate_shared(bytes);
+      return;
+    case MemoryKind::for_node:
+      (void)inner_->allocate_for_node(bytes);
+      return;
   }
 }
 

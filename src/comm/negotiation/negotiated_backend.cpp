@@ -236,14 +236,23 @@ void NegotiatedBackend::barrier() {
 }
 
 std::shared_ptr<std::byte> NegotiatedBackend::allocate(std::size_t bytes) {
-  negotiate({.collective = Collective::allocate, .count = narrow<std::int64_t>(bytes)});
+  negotiate_allocation(MemoryKind::own, bytes);
   return inner_->allocate(bytes);
 }
 
 std::vector<std::shared_ptr<std::byte>> NegotiatedBackend::allocate_shared(std::size_t bytes) {
-  negotiate(
-      {.collective = Collective::allocate, .shared = 1, .count = narrow<std::int64_t>(bytes)});
+  negotiate_allocation(MemoryKind::shared, bytes);
   return inner_->allocate_shared(bytes);
+}
+
+std::shared_ptr<std::byte> NegotiatedBackend::allocate_for_node(std::size_t bytes) {
+  negotiate_allocation(MemoryKind::for_node, bytes);
+  return inner_->allocate_for_node(bytes);
+}
+
+void NegotiatedBackend::negotiate_allocation(MemoryKind kind, std::size_t bytes) {
+  negotiate(
+      {.collective = Collective::allocate, .memory = kind, .count = narrow<std::int64_t>(bytes)});
 }
 
 std::shared_ptr<Backend> NegotiatedBackend::split(int color, int key) {

@@ -45,6 +45,7 @@ class NegotiatedBackend final : public Backend {
   void barrier() override;
   [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate_shared(std::size_t bytes) override;
+  [[nodiscard]] std::shared_ptr<std::byte> allocate_for_node(std::size_t bytes) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
   void abort(int exit_code) noexcept override { inner_->abort(exit_code); }
 
@@ -67,6 +68,7 @@ class NegotiatedBackend final : public Backend {
 
  private:
   void negotiate(const CallHeader& mine, std::span<const std::int64_t> counts = {});
+  void negotiate_allocation(MemoryKind kind, std::size_t bytes);
   void exchange(const CallHeader& mine);
   void note_joined();
   void check_calls(std::span<const std::int64_t> counts);
@@ -83,6 +85,7 @@ class NegotiatedBackend final : public Backend {
 
   // What a joined rank does in the call that the active ranks make.
   void take_part(const CallHeader& call);
+  void take_part_in_allocation(const CallHeader& call);
   void take_part_in_reduction(const CallHeader& call);
   void take_part_in_uneven_gather(DataType type);
   void take_part_in_all_to_all(DataType type);

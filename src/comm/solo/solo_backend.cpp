@@ -56,6 +56,10 @@ std::vector<std::shared_ptr<std::byte>> SoloBackend::allocate_shared(std::size_t
   return {allocate_aligned(bytes)};
 }
 
+std::shared_ptr<std::byte> SoloBackend::allocate_for_node(std::size_t bytes) {
+  return allocate_aligned(bytes);
+}
+
 std::shared_ptr<Backend> SoloBackend::split(int color, int) {
   return color < 0 ? nullptr : std::make_shared<SoloBackend>();
 }

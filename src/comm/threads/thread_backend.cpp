@@ -116,6 +116,15 @@ std::vector<std::shared_ptr<std::byte>> ThreadBackend::allocate_shared(std::size
   return of_this_node;
 }
 
+// The node's first rank makes it.
+std::shared_ptr<std::byte> ThreadBackend::allocate_for_node(std::size_t bytes) {
+  const auto offered = exchange(Collective::allocate, narrow<std::int64_t>(bytes),
+                                topology_.local_rank == 0 ? allocate_aligned(bytes) : nullptr);
+  const auto& nodes = topology_.node_of_rank;
+  const auto first = std::find(nodes.begin(), nodes.end(), topology_.node) - nodes.begin();
+  return offered[static_cast<std::size_t>(first)];
+}
+
 std::shared_ptr<Backend> ThreadBackend::split(int color, int key) {
   const auto everybody =
       exchange(Collective::split, 0,

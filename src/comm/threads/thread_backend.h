@@ -47,6 +47,7 @@ class ThreadBackend final : public Backend {
   void barrier() override { group_.barrier(); }
   [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate_shared(std::size_t bytes) override;
+  [[nodiscard]] std::shared_ptr<std::byte> allocate_for_node(std::size_t bytes) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
   void abort(int) noexcept override { group_.abort(); }
 

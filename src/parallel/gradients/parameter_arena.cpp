@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "kolo/base/allocator.h"
 #include "kolo/base/checked.h"
 #include "kolo/parallel/tensor_collectives.h"
 
@@ -35,7 +36,7 @@ ParameterArena::ParameterArena(const Communicator& communicator, const torch::nn
   flat_gradients_ = flat_views(gradient_memory_);
   for (std::size_t index = 0; index < parameters_.size(); ++index)
     gradient_views_.push_back(view_of(index, flat_gradients_));
-  move_parameters();
+  move_parameters(allocate_like_parameters());
 }
 
 void ParameterArena::collect(const torch::nn::Module& module,
@@ -70,15 +71,22 @@ void ParameterArena::lay_out(BucketPlan plan) {
   }
 }
 
-void ParameterArena::move_parameters() {
+void ParameterArena::move_parameters(const std::shared_ptr<std::byte>& memory) {
+  move_parameters(flat_views(memory));
+}
+
+void ParameterArena::move_parameters(std::vector<torch::Tensor> flat) {
   const torch::NoGradGuard no_gradient;
-  flat_parameters_ = allocate_like_parameters();
+  std::swap(flat_parameters_, flat);
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     torch::Tensor& parameter = parameters_[index];
     const torch::Tensor view = view_of(index, flat_parameters_);
     view.copy_(parameter);
     parameter.set_data(view);
   }
+  // As large as the whole network, and nothing in a training asks for so much again.
+  flat.clear();
+  release_freed_memory();
 }
 
 bool ParameterArena::rebuild(const Communicator& communicator, std::span<const std::size_t> order) {
@@ -98,7 +106,7 @@ bool ParameterArena::rebuild(const Communicator& communicator, std::span<const s
     if (gradient.is_same(gradient_views_[index])) gradient = view;
     gradient_views_[index] = view;
   }
-  move_parameters();
+  move_parameters(allocate_like_parameters());
   ++version_;
   return true;
 }

@@ -1,13 +1,20 @@
 #include "kolo/parallel/arena_optimizer.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/parallel/tensor_buffer.h"
 #include "parallel/optimizers/bucket_runs.h"
+#include "parallel/optimizers/shared_step.h"
 
 namespace kolo {
 
 namespace {
+
+// 128 KiB of parameters, which with gradients and state fit a second-level cache.
+constexpr std::int64_t published_elements = std::int64_t{1} << 15;
 
 template <typename T>
 std::span<T> span_of(const torch::Tensor& flat, const parallel::BucketRun& run) {
@@ -19,18 +26,67 @@ std::span<T> span_of(const torch::Tensor& flat, const parallel::BucketRun& run) 
 ArenaOptimizer::ArenaOptimizer(std::shared_ptr<const ParameterArena> arena,
                                std::shared_ptr<const FlatOptimizer> optimizer)
     : arena_(std::move(arena)), version_(arena_->version()), optimizer_(std::move(optimizer)) {
+  require_trainable();
+  allocate_state();
+}
+
+ArenaOptimizer::ArenaOptimizer(const Communicator& communicator,
+                               const std::shared_ptr<ParameterArena>& arena,
+                               std::shared_ptr<const FlatOptimizer> optimizer,
+                               const StepSharing& sharing)
+    : arena_(arena), version_(arena->version()), optimizer_(std::move(optimizer)) {
+  require_trainable();
+  const auto& topology = communicator.topology();
+  const bool is_worth_it = sharing.enabled && arena->plan().total_bytes >= sharing.smallest_bytes;
+  if (is_worth_it && topology.nodes < topology.size && !optimizer_->is_layerwise())
+    share_steps(communicator, *arena);
+  if (!shared_) allocate_state();
+}
+
+ArenaOptimizer::ArenaOptimizer(ArenaOptimizer&&) noexcept = default;
+ArenaOptimizer& ArenaOptimizer::operator=(ArenaOptimizer&&) noexcept = default;
+ArenaOptimizer::~ArenaOptimizer() = default;
+
+void ArenaOptimizer::require_trainable() const {
   for (const auto& parameter : arena_->plan().parameters) {
     if (parameter.type == DataType::float32 || parameter.type == DataType::float64) continue;
     throw Error(
         fmt::format("parallel: {} can't be trained by {}: parameters must be float32 or float64",
                     parameter.describe(), optimizer_->name()));
   }
+}
+
+void ArenaOptimizer::allocate_state() {
+  state_.clear();
   for (std::size_t slot = 0; slot < optimizer_->state_names().size(); ++slot) {
     state_.push_back(arena_->allocate_like_parameters());
     const double initial = optimizer_->initial_state(slot);
     if (initial == 0) continue;  // as it is
     for (const torch::Tensor& flat : state_.back()) flat.fill_(initial);
   }
+}
+
+// On all nodes or, where one of them has no room, on none: a rank's calls don't depend on it.
+void ArenaOptimizer::share_steps(const Communicator& communicator, ParameterArena& arena) {
+  shared_ = parallel::SharedStep::make(communicator, arena);
+  bool has_room = shared_ != nullptr;
+  for (std::size_t slot = 0; has_room && slot < optimizer_->state_names().size(); ++slot) {
+    auto memory = shared_->allocate_like_parameters();
+    has_room = memory.has_value();
+    if (has_room) state_.push_back(*std::move(memory));
+  }
+  if (all_reduce_value(communicator, has_room ? 1 : 0, ReduceOp::min) == 0) {
+    shared_.reset();
+    return;
+  }
+  // Each rank writes its own part first, so that its pages lie near it.
+  for (std::size_t slot = 0; slot < state_.size(); ++slot) {
+    for (std::size_t bucket = 0; bucket < arena.buckets(); ++bucket) {
+      const auto [begin, end] = shared_->own_part(bucket);
+      state_[slot][bucket].slice(0, begin, end).fill_(optimizer_->initial_state(slot));
+    }
+  }
+  communicator.barrier();
 }
 
 void ArenaOptimizer::require_same_plan() const {
@@ -43,6 +99,8 @@ void ArenaOptimizer::require_same_plan() const {
 
 void ArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64_t step) {
   require_same_plan();
+  if (shared_ && !is_in_step_) shared_->begin();
+  is_in_step_ = true;
   if (arena_->plan().buckets[bucket].type == DataType::float64)
     update_typed<double>(bucket, learning_rate, step);
   else
@@ -51,18 +109,39 @@ void ArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64
 
 template <typename T>
 void ArenaOptimizer::update_typed(std::size_t bucket, double learning_rate, std::int64_t step) {
-  const torch::Tensor& parameters = arena_->flat_parameters(bucket);
-  const torch::Tensor& gradients = arena_->flat_gradients(bucket);
+  const auto own = shared_ ? shared_->own_part(bucket)
+                           : parallel::SharedStep::Part{0, arena_->plan().buckets[bucket].count};
   for (const auto& run :
-       parallel::runs_of(arena_->plan(), bucket, *optimizer_, 0, parameters.numel())) {
-    FlatSlice<T> slice;
-    slice.parameters = span_of<T>(parameters, run);
-    slice.gradients = span_of<T>(gradients, run);
-    for (std::size_t slot = 0; slot < state_.size(); ++slot)
-      slice.state[slot] = span_of<T>(state_[slot][bucket], run);
-    slice.is_vector = run.is_vector;
-    optimizer_->update(slice, learning_rate, step);
+       parallel::runs_of(arena_->plan(), bucket, *optimizer_, own.begin, own.end)) {
+    if (!shared_) {
+      optimizer_->update(slice_of<T>(bucket, run), learning_rate, step);
+      continue;
+    }
+    // Piece by piece, so that what goes to the other ranks is in the cache still.
+    for (std::int64_t done = 0; done < run.count; done += published_elements) {
+      auto piece = run;
+      piece.offset += done;
+      piece.count = std::min(published_elements, run.count - done);
+      optimizer_->update(slice_of<T>(bucket, piece), learning_rate, step);
+      shared_->publish(bucket, piece.offset, piece.offset + piece.count);
+    }
   }
+}
+
+template <typename T>
+FlatSlice<T> ArenaOptimizer::slice_of(std::size_t bucket, const parallel::BucketRun& run) const {
+  FlatSlice<T> slice;
+  slice.parameters = span_of<T>(arena_->flat_parameters(bucket), run);
+  slice.gradients = span_of<T>(arena_->flat_gradients(bucket), run);
+  for (std::size_t slot = 0; slot < state_.size(); ++slot)
+    slice.state[slot] = span_of<T>(state_[slot][bucket], run);
+  slice.is_vector = run.is_vector;
+  return slice;
+}
+
+void ArenaOptimizer::finish() {
+  if (shared_ && is_in_step_) shared_->end();
+  is_in_step_ = false;
 }
 
 std::vector<ArenaOptimizer::NamedState> ArenaOptimizer::named_state() const {
@@ -76,6 +155,19 @@ std::vector<ArenaOptimizer::NamedState> ArenaOptimizer::named_state() const {
     }
   }
   return named;
+}
+
+// Where steps are shared, one rank a node takes part: what it writes is the whole node's.
+void ArenaOptimizer::broadcast_state(const Communicator& communicator) const {
+  require_same_plan();
+  const bool takes_part = !shared_ || communicator.topology().local_rank == 0;
+  const auto holders = shared_ ? communicator.split(takes_part ? 0 : -1) : communicator;
+  for (const auto& buckets : state_) {
+    for (const torch::Tensor& flat : buckets) {
+      if (takes_part) holders->broadcast(buffer_of(flat));
+    }
+  }
+  communicator.barrier();
 }
 
 }  // namespace kolo

@@ -16,8 +16,9 @@ inline const BucketLimits tiny{1, 1}, large{1 << 20, 1 << 20};
 
 // A replica, its arena, and what a reducer would do for it.
 struct Replica {
-  Replica(const Communicator& ranks, const BucketLimits& limits, torch::ScalarType type)
-      : communicator(ranks), network(hidden) {
+  Replica(const Communicator& ranks, const BucketLimits& limits, torch::ScalarType type,
+          std::int64_t hidden_values = hidden)
+      : communicator(ranks), network(hidden_values) {
     network.to(type);
     arena = std::make_shared<ParameterArena>(ranks, network, limits);
   }

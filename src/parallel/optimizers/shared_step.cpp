@@ -1,0 +1,59 @@
+#include "parallel/optimizers/shared_step.h"
+
+#include <cstring>
+
+#include "kolo/base/checked.h"
+
+namespace kolo::parallel {
+
+namespace {
+
+// Parts are cut at cache lines, so that no two ranks write the same one.
+constexpr std::int64_t line = 64;
+
+}  // namespace
+
+std::unique_ptr<SharedStep> SharedStep::make(const Communicator& all, ParameterArena& arena) {
+  auto node = all.split(all.topology().node);
+  if (node->size() == 1)  // of several nodes, one has a single rank: it shares with nobody
+    return std::unique_ptr<SharedStep>(new SharedStep(*std::move(node), arena, {}));
+  auto parameters = node->allocate_shared(narrow<std::size_t>(arena.plan().total_bytes));
+  if (parameters.empty()) return nullptr;
+  arena.move_parameters(parameters[static_cast<std::size_t>(node->rank())]);
+  return std::unique_ptr<SharedStep>(
+      new SharedStep(*std::move(node), arena, std::move(parameters)));
+}
+
+SharedStep::SharedStep(Communicator node, const ParameterArena& arena,
+                       std::vector<std::shared_ptr<std::byte>> parameters)
+    : node_(std::move(node)), arena_(arena), parameters_(std::move(parameters)) {}
+
+SharedStep::Part SharedStep::own_part(std::size_t bucket) const {
+  const std::int64_t count = arena_.plan().buckets[bucket].count;
+  const std::int64_t lines = (count + line - 1) / line;
+  const auto cut = [&](std::int64_t rank) {
+    return std::min(count, lines * rank / node_.size() * line);
+  };
+  return {cut(node_.rank()), cut(node_.rank() + 1)};
+}
+
+std::optional<std::vector<torch::Tensor>> SharedStep::allocate_like_parameters() const {
+  if (node_.size() == 1) return arena_.allocate_like_parameters();
+  const auto memory = node_.allocate_for_node(narrow<std::size_t>(arena_.plan().total_bytes));
+  if (!memory) return std::nullopt;
+  return arena_.flat_views(memory);
+}
+
+void SharedStep::publish(std::size_t bucket, std::int64_t begin, std::int64_t end) const {
+  const Bucket& place = arena_.plan().buckets[bucket];
+  const auto size = static_cast<std::int64_t>(size_of(place.type));
+  const std::int64_t offset = place.offset_bytes + begin * size;
+  const auto own = static_cast<std::size_t>(node_.rank());
+  for (std::size_t peer = 0; peer < parameters_.size(); ++peer) {
+    if (peer == own) continue;
+    std::memcpy(parameters_[peer].get() + offset, parameters_[own].get() + offset,
+                static_cast<std::size_t>((end - begin) * size));
+  }
+}
+
+}  // namespace kolo::parallel
