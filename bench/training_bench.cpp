@@ -2,7 +2,8 @@
 // the same: what forward, backward, averaging and the optimizer take, without the data.
 //
 //   mpirun -n 2 training_bench [--model resnet_small] [--input 3,32,32] [--batch 32]
-//                              [--optimizer sgd|adam] [--steps 30] [--whole-steps] [--json]
+//                              [--optimizer sgd|adam] [--steps 30] [--whole-steps]
+//                              [--no-communication] [--json]
 //   mpirun -n 2 training_bench --model unet3d --input 4,64,64,64 --output 5,64,64,64 --batch 2
 //                              --optimizer adam --steps 5
 //
@@ -37,6 +38,7 @@ struct Options {
   std::int64_t steps = 30;
   std::int64_t warm_up = 3;
   bool whole_steps = false;
+  bool communicate = true;
   bool json = false;
 };
 
@@ -62,9 +64,9 @@ class Training {
   Training(const Communicator& communicator, const Options& options)
       : network_(make_network(options.model, model_options(options))),
         arena_(std::make_shared<ParameterArena>(communicator, *network_)),
-        reducer_(communicator, arena_),
+        reducer_(communicator, arena_, {.communicate = options.communicate}),
         optimizer_(communicator, arena_, optimizer_of(options.optimizer),
-                   StepSharing{.enabled = !options.whole_steps}) {
+                   StepSharing{.enabled = options.communicate && !options.whole_steps}) {
     arena_->broadcast_parameters(communicator);
     auto generator = torch::make_generator<torch::CPUGeneratorImpl>(
         static_cast<std::uint64_t>(communicator.rank()) + 1);
@@ -140,6 +142,8 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   program.add_flag("--whole-steps", options.whole_steps,
                    "Every rank updates all parameters, instead of its part of the node's");
+  program.add_flag("!--no-communication", options.communicate,
+                   "Ranks train on their own, side by side");
   program.add_flag("--json", options.json, "Print one JSON object");
   CLI11_PARSE(program, argc, argv);
   keep_freed_memory();  // as kolo train does
