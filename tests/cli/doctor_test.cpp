@@ -87,6 +87,15 @@ TEST(Blas, ADoctorOnTheRightCoreSaysSo) {
   EXPECT_EQ(check_blas({.path = "/lib/libblas.so.3"}, avx512, "").status, FindingStatus::warning);
 }
 
+TEST(Doctor, KernelsThatAreNotVectorisedAreAWarning) {
+  const auto fast = check_kernels("brgconv:avx512_core", "jit:avx2");
+  EXPECT_EQ(fast.status, FindingStatus::ok);
+  EXPECT_THAT(fast.text, HasSubstr("2-D by oneDNN, brgconv:avx512_core; in 3-D by oneDNN, jit"));
+  const auto slow = check_kernels("", "");
+  EXPECT_EQ(slow.status, FindingStatus::warning);
+  EXPECT_THAT(slow.text, HasSubstr("LibTorch's own operators"));
+}
+
 TEST(Program, HelpShowsExamples) {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"--help"}, {"train", "--help"}, {"doctor", "--help"}}) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <string>
 
 #include <torch/torch.h>
 
@@ -24,6 +26,11 @@
 namespace kolo {
 
 class ConvolutionKernels;
+
+// oneDNN's name of the implementation that computes a usual convolution of 2 or 3 dimensions on
+// this processor, for example "brgconv:avx512_core"; empty where it has nothing vectorised, and
+// LibTorch's own operators compute.
+[[nodiscard]] std::string convolution_implementation(std::int64_t dimensions);
 
 class Convolution2dImpl : public torch::nn::Conv2dImpl {
  public:

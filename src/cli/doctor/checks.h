@@ -20,6 +20,9 @@ namespace kolo {
                                  const std::string& core_before);
 [[nodiscard]] Finding check_libtorch();
 [[nodiscard]] Finding check_onednn();
+// Which kernels networks compute by: the names of oneDNN's implementations for 2 and 3 dimensions,
+// empty where there is none and LibTorch's own operators compute.
+[[nodiscard]] Finding check_kernels(const std::string& in_2d, const std::string& in_3d);
 
 // mpi_checks.cpp. These start programs and wait for them, some seconds at most.
 [[nodiscard]] Finding check_mpi_library();

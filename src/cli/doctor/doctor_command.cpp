@@ -6,6 +6,7 @@
 #include "cli/doctor/checks.h"
 #include "cli/terminal.h"
 #include "kolo/data/mnist.h"
+#include "kolo/nn/convolution.h"
 
 namespace kolo {
 
@@ -26,6 +27,7 @@ std::vector<Finding> examine() {
           check_shared_memory(),
           check_blas(loaded_blas(), vector_units_of_this_processor(), core_before),
           check_onednn(),
+          check_kernels(convolution_implementation(2), convolution_implementation(3)),
           check_libtorch(),
           check_gpu(),
           check_fashion_mnist(fashion_mnist_folder)};

@@ -82,4 +82,21 @@ Finding check_onednn() {
                               version.patch, name_of(dnnl::get_effective_cpu_isa()))};
 }
 
+Finding check_kernels(const std::string& in_2d, const std::string& in_3d) {
+  const auto path = [](const std::string& implementation) {
+    return implementation.empty() ? "LibTorch's own operators"
+                                  : fmt::format("oneDNN, {}", implementation);
+  };
+  Finding finding{
+      .name = "kernels",
+      .text = fmt::format("convolutions in 2-D by {}; in 3-D by {}", path(in_2d), path(in_3d))};
+  if (in_2d.empty() || in_3d.empty()) {
+    finding.status = FindingStatus::warning;
+    finding.remedy =
+        "oneDNN has nothing vectorised for this processor; results are the same, training is "
+        "slower than docs/performance.md says";
+  }
+  return finding;
+}
+
 }  // namespace kolo

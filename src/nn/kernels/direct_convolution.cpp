@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "kolo/base/checked.h"
+#include "kolo/nn/convolution.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/onednn.h"
 
@@ -62,6 +63,8 @@ class DirectConvolution final : public ConvolutionKernel {
     return !is_reference(forward_) && !is_reference(backward_input_) &&
            !is_reference(backward_weight_);
   }
+
+  [[nodiscard]] std::string implementation() const { return forward_.impl_info_str(); }
 
   void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
                const torch::Tensor& output) override {
@@ -144,18 +147,34 @@ class DirectConvolution final : public ConvolutionKernel {
   onednn::BackwardWeight run_backward_weight_;
 };
 
-}  // namespace
-
-std::unique_ptr<ConvolutionKernel> make_direct_convolution(const ConvolutionGeometry& geometry) {
-  if (is_wrong_in_onednn(geometry)) return nullptr;
+std::unique_ptr<DirectConvolution> make_vectorised(const ConvolutionGeometry& geometry) {
   try {
     auto kernel = std::make_unique<DirectConvolution>(geometry);
-    if (!kernel->is_vectorised()) return nullptr;
-    return kernel;
+    return kernel->is_vectorised() ? std::move(kernel) : nullptr;
   } catch (const dnnl::error& error) {
     if (error.status == dnnl_unimplemented) return nullptr;
     throw Error(fmt::format("nn: oneDNN: a convolution: {}", error.what()));
   }
+}
+
+}  // namespace
+
+std::unique_ptr<ConvolutionKernel> make_direct_convolution(const ConvolutionGeometry& geometry) {
+  return is_wrong_in_onednn(geometry) ? nullptr : make_vectorised(geometry);
+}
+
+std::string convolution_implementation(std::int64_t dimensions) {
+  const auto lengths = [&](std::int64_t length) {
+    return std::vector<std::int64_t>(static_cast<std::size_t>(dimensions), length);
+  };
+  const auto kernel = make_vectorised({.batch = 2,
+                                       .inputs = 64,
+                                       .outputs = 64,
+                                       .size = lengths(16),
+                                       .kernel = lengths(3),
+                                       .stride = lengths(1),
+                                       .padding = lengths(1)});
+  return kernel ? kernel->implementation() : "";
 }
 
 }  // namespace kolo
