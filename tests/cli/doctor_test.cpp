@@ -24,8 +24,8 @@ TEST(Doctor, PrintsOneJsonObjectAndExitsByTheWorst) {
     EXPECT_EQ(finding["status"] != "ok", finding["remedy"] != "") << finding;
   }
   EXPECT_EQ(join(names),
-            "MPI, launcher, two ranks, processors, shared memory, BLAS, oneDNN, LibTorch, GPU, "
-            "data");
+            "MPI, launcher, two ranks, processors, shared memory, BLAS, oneDNN, kernels, LibTorch, "
+            "GPU, data");
   EXPECT_EQ(report["findings"][2]["status"], "ok") << report["findings"][2];
 }
 
