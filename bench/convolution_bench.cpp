@@ -140,21 +140,22 @@ void measure(std::vector<ConvolutionGeometry> geometries, std::int64_t batch,
       << "milliseconds: forward + backward to the input + to the weight (LibTorch: both in "
          "one)\n\n"
          "| convolution | LibTorch | LibTorch, channels last | oneDNN | by tap | by tap, taps "
-         "first |\n"
-         "|---|---:|---:|---:|---:|---:|\n";
+         "first | an image a lane |\n"
+         "|---|---:|---:|---:|---:|---:|---:|\n";
   for (auto& geometry : geometries) {
     geometry.batch = batch;
     auto taps_first = geometry;
     taps_first.has_taps_first = true;
     const auto size = fmt::format("{}", fmt::join(geometry.size, "x"));
-    std::cout << fmt::format("| {}x{} to {}, {} stride {} | {} | {} | {} | {} | {} |",
+    std::cout << fmt::format("| {}x{} to {}, {} stride {} | {} | {} | {} | {} | {} | {} |",
                              geometry.inputs, size, geometry.outputs,
                              fmt::join(geometry.kernel, "x"), geometry.stride[0],
                              time_libtorch(geometry, at::MemoryFormat::Contiguous, samples),
                              time_libtorch(geometry, channels_last(geometry), samples),
                              time_kernel(make_direct_convolution(geometry), geometry, samples),
                              time_kernel(make_tap_convolution(geometry), geometry, samples),
-                             time_kernel(make_tap_convolution(taps_first), taps_first, samples))
+                             time_kernel(make_tap_convolution(taps_first), taps_first, samples),
+                             time_kernel(make_image_lane_convolution(geometry), geometry, samples))
               << std::endl;
   }
 }

@@ -30,6 +30,12 @@ bool has_few_inputs(const ConvolutionGeometry& geometry) {
          geometry.outputs >= least_outputs;
 }
 
+// Vectors of 16 channels would be partly empty.
+bool has_odd_channels(const ConvolutionGeometry& geometry) {
+  constexpr std::int64_t full = 16, most = 32;
+  return geometry.outputs % full != 0 && std::max(geometry.inputs, geometry.outputs) <= most;
+}
+
 }  // namespace
 
 bool is_wrong_in_onednn(const ConvolutionGeometry& geometry) {
@@ -42,6 +48,9 @@ std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeom
   if (geometry.has_taps_first || has_few_positions(geometry) || is_wrong_in_onednn(geometry))
     return make_tap_convolution(geometry);
   if (has_few_inputs(geometry)) return make_column_convolution(geometry);
+  if (has_odd_channels(geometry)) {
+    if (auto kernel = make_image_lane_convolution(geometry)) return kernel;
+  }
   return make_direct_convolution(geometry);
 }
 

@@ -23,17 +23,20 @@ struct ConvolutionGeometry {
   bool operator==(const ConvolutionGeometry&) const = default;
 };
 
+// In memory: [batch, spatial ..., channels], or [channels, spatial ..., batch].
+enum class MemoryOrder { channels_last, batch_last };
+
 // One convolution, float32 on CPUs, for one geometry and number of threads. Inputs and outputs are
-// dense in channels-last order, [batch, spatial ..., channels] in memory; weights and their
-// gradients are [outputs, inputs, kernel ...], contiguous or with the taps first in memory. Outputs
-// are overwritten. One call at a
-// time.
+// dense in order(); weights and their gradients are [outputs, inputs, kernel ...], contiguous or
+// with the taps first in memory. Outputs are overwritten. One call at a time.
 class ConvolutionKernel {
  public:
   ConvolutionKernel() = default;
   ConvolutionKernel(const ConvolutionKernel&) = delete;
   ConvolutionKernel& operator=(const ConvolutionKernel&) = delete;
   virtual ~ConvolutionKernel() = default;
+
+  [[nodiscard]] virtual MemoryOrder order() const { return MemoryOrder::channels_last; }
 
   // The bias may be undefined, if the geometry has none.
   virtual void forward(const torch::Tensor& input, const torch::Tensor& weight,
@@ -65,5 +68,10 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
     const ConvolutionGeometry& geometry);
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_column_convolution(
     const ConvolutionGeometry& geometry);  // null where there is no direct one
+
+// Null unless it is of images, stride 1, without padding, a multiple of 16 of them, on a processor
+// with vectors of 16 floats.
+[[nodiscard]] std::unique_ptr<ConvolutionKernel> make_image_lane_convolution(
+    const ConvolutionGeometry& geometry);
 
 }  // namespace kolo

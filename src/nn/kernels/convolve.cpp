@@ -2,6 +2,7 @@
 
 #include <torch/custom_class.h>
 
+#include "nn/kernels/batch_last.h"
 #include "nn/kernels/gradient_room.h"
 #include "nn/kernels/onednn.h"
 
@@ -30,14 +31,17 @@ at::MemoryFormat channels_last(std::int64_t dimensions) {
   return dimensions == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
 }
 
-torch::Tensor in_channels_last(const torch::Tensor& tensor) {
-  return tensor.contiguous(channels_last(tensor.dim()));
+torch::Tensor in_order(const torch::Tensor& tensor, MemoryOrder order) {
+  return order == MemoryOrder::channels_last ? tensor.contiguous(channels_last(tensor.dim()))
+                                             : with_batch_last(tensor);
 }
 
 torch::Tensor room_for(std::int64_t batch, std::int64_t channels,
-                       const std::vector<std::int64_t>& size, const torch::Tensor& like) {
+                       const std::vector<std::int64_t>& size, const torch::Tensor& like,
+                       MemoryOrder order) {
   std::vector<std::int64_t> lengths = {batch, channels};
   lengths.insert(lengths.end(), size.begin(), size.end());
+  if (order == MemoryOrder::batch_last) return empty_with_batch_last(lengths, like.options());
   const auto format = channels_last(static_cast<std::int64_t>(lengths.size()));
   return torch::empty(lengths, like.options().memory_format(format));
 }
@@ -62,7 +66,7 @@ struct Kept {
     const auto saved = context->get_saved_variables();
     input = saved[0];
     weight = saved[1];
-    gradient = in_channels_last(gradients[0]);
+    gradient = in_order(gradients[0], kernel->order());
     has_bias = context->saved_data["bias"].toBool();
   }
 };
@@ -74,8 +78,9 @@ class Convolve : public torch::autograd::Function<Convolve> {
                                const c10::optional<torch::Tensor>& bias,
                                const ConvolutionGeometry& geometry,
                                const std::shared_ptr<ConvolutionKernel>& kernel) {
-    const auto input = in_channels_last(given);
-    auto output = room_for(geometry.batch, geometry.outputs, geometry.output_size(), input);
+    const auto input = in_order(given, kernel->order());
+    auto output =
+        room_for(geometry.batch, geometry.outputs, geometry.output_size(), input, kernel->order());
     onednn::checked("forward of a convolution", [&] {
       kernel->forward(input, weight, bias.value_or(torch::Tensor()), output);
     });
@@ -108,8 +113,8 @@ class ConvolveTransposed : public torch::autograd::Function<ConvolveTransposed> 
                                const c10::optional<torch::Tensor>& bias,
                                const ConvolutionGeometry& geometry,
                                const std::shared_ptr<ConvolutionKernel>& kernel) {
-    const auto input = in_channels_last(given);
-    auto output = room_for(geometry.batch, geometry.inputs, geometry.size, input);
+    const auto input = in_order(given, kernel->order());
+    auto output = room_for(geometry.batch, geometry.inputs, geometry.size, input, kernel->order());
     onednn::checked("forward of a transposed convolution",
                     [&] { kernel->backward_input(input, weight, output); });
     if (bias.has_value()) {

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include "kolo/base/error.h"
+#include "nn/kernels/batch_last.h"
 #include "nn/kernels/plain_kernels.h"
 #include "nn/kernels/pooling_loops.h"
 
@@ -61,15 +62,18 @@ class MaxPoolRelu : public torch::autograd::Function<MaxPoolRelu> {
 };
 
 bool is_for_kernel(const torch::Tensor& input) {
-  return !PlainKernels::are_wanted() && input.device().is_cpu() &&
-         input.scalar_type() == torch::kFloat && input.layout() == torch::kStrided &&
-         input.dim() == 4 && input.size(1) > 1 && input.size(2) > 1 && input.size(3) > 1 &&
-         input.is_contiguous(channels_last);
+  return input.device().is_cpu() && input.scalar_type() == torch::kFloat &&
+         input.layout() == torch::kStrided && input.dim() == 4 && input.size(1) > 1 &&
+         input.size(2) > 1 && input.size(3) > 1 && input.is_contiguous(channels_last);
 }
 
 }  // namespace
 
+// Where images lie innermost they take the channels' place, and each channel is an image.
 torch::Tensor max_pool_relu(const torch::Tensor& input) {
+  if (PlainKernels::are_wanted()) return torch::max_pool2d(torch::relu(input), 2);
+  if (input.dim() == 4 && has_batch_last(input) && is_for_kernel(input.transpose(0, 1)))
+    return MaxPoolRelu::apply(input.transpose(0, 1)).transpose(0, 1);
   if (!is_for_kernel(input)) return torch::max_pool2d(torch::relu(input), 2);
   return MaxPoolRelu::apply(input);
 }

@@ -62,14 +62,14 @@ struct Problem {
     return {y.detach(), x.grad(), w.grad(), b.defined() ? b.grad() : Tensor()};
   }
 
-  // [N, C, ...] in channels-last order, or back: a kernel knows only memory.
-  static Tensor channels_last(const Tensor& tensor) {
-    return tensor.movedim(1, -1).contiguous().to(torch::kFloat);
-  }
-  static Tensor channels_first(const Tensor& tensor) { return tensor.movedim(-1, 1); }
-
   [[nodiscard]] Values by(ConvolutionKernel& kernel) const {
-    const auto x = channels_last(input), g = channels_last(gradient);
+    // [N, C, ...] in the kernel's order, and back: a kernel knows only memory.
+    const int moved = kernel.order() == MemoryOrder::channels_last ? 1 : 0;
+    const auto in_order = [&](const Tensor& tensor) {
+      return tensor.movedim(moved, -1).contiguous().to(torch::kFloat);
+    };
+    const auto back = [&](const Tensor& tensor) { return tensor.movedim(-1, moved); };
+    const auto x = in_order(input), g = in_order(gradient);
     const auto single = weight.to(torch::kFloat);
     const auto w = geometry.has_taps_first ? taps_first(single) : single;
     const auto b = bias.defined() ? bias.to(torch::kFloat) : Tensor();
@@ -80,7 +80,7 @@ struct Problem {
     kernel.forward(x, w, b, y);
     kernel.backward_input(g, w, of_x);
     kernel.backward_weight(x, g, of_w, of_b);
-    return {channels_first(y), channels_first(of_x), of_w, of_b};
+    return {back(y), back(of_x), of_w, of_b};
   }
 };
 
@@ -125,7 +125,20 @@ using MakeKernel = std::unique_ptr<ConvolutionKernel> (*)(const ConvolutionGeome
 struct KernelCase {
   const char* name;
   MakeKernel make;
+  void (*suit)(ConvolutionGeometry&) = [](ConvolutionGeometry&) {};
 };
+
+// Geometries that it knows, with batches that fill its vectors from one to five.
+void suit_image_lanes(ConvolutionGeometry& geometry) {
+  geometry.batch = 16 * (1 + geometry.batch % 5);
+  geometry.has_taps_first = false;
+  for (std::size_t i = 0; i < geometry.size.size(); ++i) {
+    geometry.stride[i] = 1;
+    geometry.padding[i] = 0;
+    geometry.kernel[i] += 2 * static_cast<std::int64_t>(i);
+    geometry.size[i] += geometry.kernel[i] - 1;
+  }
+}
 
 class ConvolutionKernelTest
     : public testing::TestWithParam<std::tuple<KernelCase, std::size_t, int>> {
@@ -145,7 +158,8 @@ TEST_P(ConvolutionKernelTest, EqualsLibTorchs) {
   const auto& [kernel_case, dimensions, threads] = GetParam();
   std::mt19937 random(static_cast<unsigned>(7 * dimensions) + static_cast<unsigned>(threads));
   for (int round = 0; round < 25; ++round) {
-    const auto geometry = random_geometry(random, dimensions);
+    auto geometry = random_geometry(random, dimensions);
+    kernel_case.suit(geometry);
     SCOPED_TRACE(text_of(geometry));
     const Problem problem(geometry);
     const auto kernel = kernel_case.make(geometry);
@@ -159,7 +173,9 @@ INSTANTIATE_TEST_SUITE_P(
     Kernels, ConvolutionKernelTest,
     testing::Combine(testing::Values(KernelCase{"direct", make_direct_convolution},
                                      KernelCase{"by_tap", make_tap_convolution},
-                                     KernelCase{"by_columns", make_column_convolution}),
+                                     KernelCase{"by_columns", make_column_convolution},
+                                     KernelCase{"image_lanes", make_image_lane_convolution,
+                                                suit_image_lanes}),
                      testing::Values<std::size_t>(1, 2, 3), testing::Values(1, 2)),
     [](const auto& each) {
       return fmt::format("{}_{}d_{}_threads", std::get<0>(each.param).name, std::get<1>(each.param),
@@ -212,6 +228,18 @@ TEST(Convolution2d, IsTorchsWhereThereAreFewPositions) {
   Layers layers(Options(128, 128, 3).padding(1).bias(false));
   layers.expect_alike(torch::randn({8, 128, 2, 2}) / 8);
   layers.expect_alike(torch::randn({8, 128, 1, 3}) / 8);
+}
+
+// With an image a lane for whole batches, otherwise in between.
+TEST(Convolution2d, IsTorchsForOddChannelsOneAfterAnother) {
+  torch::manual_seed(5);
+  Layers first(Options(3, 10, 5)), second(Options(10, 7, 3));
+  for (const std::int64_t batch : {32, 7, 16, 48}) {
+    const auto x = torch::randn({batch, 3, 12, 11});
+    first.expect_alike(x);
+    second.expect_alike(first.ours(x).detach());
+    second.expect_alike(torch::randn({batch, 10, 8, 7}).contiguous(at::MemoryFormat::ChannelsLast));
+  }
 }
 
 TEST(Convolution2d, LeavesTheRestToTorch) {

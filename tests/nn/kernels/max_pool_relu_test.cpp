@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "nn/kernels/batch_last.h"
 #include "nn/kernels/plain_kernels.h"
 
 namespace kolo {
@@ -44,6 +45,15 @@ TEST(MaxPoolRelu, IsLibTorchsToTheBitWithTiesAndAnyChannels) {
   for (std::int64_t channels = 2; channels <= 40; ++channels) {
     const auto length = [&] { return std::uniform_int_distribution<std::int64_t>(2, 9)(random); };
     expect_libtorchs(numbers({3, channels, length(), length()}));
+  }
+}
+
+TEST(MaxPoolRelu, TakesImagesThatLieInnermost) {
+  torch::manual_seed(3);
+  for (const std::int64_t images : {2, 16, 21, 64}) {
+    const auto x = with_batch_last(numbers({images, 5, 7, 6}));
+    expect_libtorchs(x);
+    EXPECT_TRUE(has_batch_last(max_pool_relu(x)));
   }
 }
 
