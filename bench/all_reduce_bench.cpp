@@ -32,6 +32,7 @@ struct Options {
   std::vector<std::size_t> sizes;  // bytes
   double seconds = 1;              // for each size
   MpiOptions mpi;
+  bool has_gloo = true;
   bool json = false;
 };
 
@@ -188,7 +189,7 @@ struct OrdinaryMemory {
 };
 
 std::vector<Way> ways_of(const Communicator& communicator, OrdinaryMemory& memory,
-                         std::span<float> shared) {
+                         std::span<float> shared, bool has_gloo) {
   const auto with_kolo = [communicator](std::span<float> values) {
     communicator.all_reduce(values, ReduceOp::sum);
   };
@@ -198,8 +199,15 @@ std::vector<Way> ways_of(const Communicator& communicator, OrdinaryMemory& memor
               "MPI_Allreduce");
   };
   std::vector<Way> ways = {{"MPI_Allreduce", memory.of_mpi, with_mpi}};
-  if (const auto with_gloo = gloo_all_reduce(communicator.rank(), communicator.size()))
+  if (has_gloo) {
+    const auto with_gloo = gloo_all_reduce(communicator.rank(), communicator.size());
+    if (!with_gloo) {
+      throw Error(
+          "all_reduce_bench: gloo, a peer, is not in this build; Debian's package is libgloo-dev; "
+          "or leave it out with --no-gloo");
+    }
     ways.push_back({"gloo", memory.of_gloo, with_gloo});
+  }
   ways.push_back({"kolo allocated", shared, with_kolo, true});
   ways.push_back({"kolo ordinary", memory.ordinary, with_kolo, true});
   return ways;
@@ -214,7 +222,7 @@ void run(const Options& options) {
   const std::span shared(reinterpret_cast<float*>(allocated.get()), count);
   OrdinaryMemory memory{std::vector<float>(count), std::vector<float>(count),
                         std::vector<float>(count)};
-  const auto ways = ways_of(communicator, memory, shared);
+  const auto ways = ways_of(communicator, memory, shared, options.has_gloo);
   const bool is_printing = communicator.rank() == 0;
   if (is_printing && !options.json) {
     std::cout << mpi_library_version() << "; " << communicator.size() << " ranks, "
@@ -250,6 +258,7 @@ int main_of(int argc, char** argv) {
   app.add_option("--staging-bytes", options.mpi.staging_bytes, "Staging area of a rank");
   app.add_option("--whole-limit", options.mpi.whole_limit_bytes,
                  "Bytes up to which every rank reduces the whole buffer");
+  app.add_flag("!--no-gloo", options.has_gloo, "Without PyTorch's gloo");
   app.add_flag("--json", options.json, "Print one JSON object");
   CLI11_PARSE(app, argc, argv);
   try {

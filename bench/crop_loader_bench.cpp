@@ -131,7 +131,7 @@ Json time_loader(const std::shared_ptr<const NbodyDataset>& dataset, const Optio
           {"crops_a_processor_second", count / (processor_seconds() - begin)}};
 }
 
-// What the peer prints: an object like ours, or one with the key "skipped".
+// What the peer prints: an object like ours. Error where it can't run.
 Json run_peer(const Options& options, const fs::path& file) {
   std::string workers;
   for (const int count : options.workers) {
@@ -141,13 +141,19 @@ Json run_peer(const Options& options, const fs::path& file) {
                                    options.python, KOLO_CROP_LOADER_PEER, file.string(),
                                    options.crop, options.batch, options.seconds, workers);
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(popen(command.c_str(), "r"), pclose);
-  if (!pipe) return {{"skipped", "it can't be started"}};
+  if (!pipe) throw Error(fmt::format("{} can't be started", options.python));
   std::string text;
   for (int c = std::fgetc(pipe.get()); c != EOF; c = std::fgetc(pipe.get())) {
     text += static_cast<char>(c);
   }
   const auto json = Json::parse(text, nullptr, false);
-  return json.is_discarded() ? Json{{"skipped", text}} : json;
+  if (json.is_discarded() || !json.contains("runs")) {
+    throw Error(
+        fmt::format("the peer didn't run: {}; name a Python that has h5py and PyTorch with "
+                    "--python, or leave it out with --no-peer",
+                    text.empty() ? "it says why above" : text));
+  }
+  return json;
 }
 
 double best_of(const Json& runs, const char* key) {
@@ -176,7 +182,7 @@ void run(const Options& options) {
                                                   .rotations = rotations_named(options.rotations)});
   Json ours = Json::array();
   for (const int workers : options.workers) ours.push_back(time_loader(dataset, options, workers));
-  const Json peer = options.no_peer ? Json{{"skipped", "as asked"}} : run_peer(options, box.path());
+  const Json peer = options.no_peer ? Json() : run_peer(options, box.path());
   Json result{{"box", dataset->box_size()},     {"crop", options.crop}, {"batch", options.batch},
               {"rotations", options.rotations}, {"kolo", ours},         {"peer", peer}};
   const bool has_peer = peer.contains("runs");
@@ -193,7 +199,7 @@ void run(const Options& options) {
                            dataset->box_size(), options.crop, options.batch, options.rotations);
   print("kolo", ours);
   if (!has_peer) {
-    std::cout << fmt::format("peer skipped: {}\n", peer["skipped"].get<std::string>());
+    std::cout << "without the peer\n";
     return;
   }
   print("h5py + DataLoader", peer["runs"]);

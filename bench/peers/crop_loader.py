@@ -20,8 +20,7 @@ try:
     import torch
     from torch.utils.data import DataLoader, Dataset
 except ImportError as error:
-    print(json.dumps({"skipped": f"{error} (Debian: python3-h5py, python3-numpy, python3-torch)"}))
-    sys.exit(0)
+    sys.exit(f"crop_loader.py: {error}; Debian's packages are python3-h5py, python3-numpy and python3-torch")
 
 # Orders of the three axes, and which of them then run backwards.
 FLIPS = {

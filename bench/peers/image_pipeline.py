@@ -19,8 +19,7 @@ try:
     import torchvision.transforms as T
     from PIL import Image
 except ImportError as error:
-    print(f"skipped: {error} (Debian: python3-torchvision, python3-pil)")
-    sys.exit(0)
+    sys.exit(f"image_pipeline.py: {error}; Debian's packages are python3-torchvision and python3-pil")
 
 
 def pipelines(side):
