@@ -80,6 +80,7 @@ Json StepProfile::to_json() const {
             {"batch_size", batch_size}};
   for (const auto& field : time_fields) json[field.name] = this->*field.member;
   json["updates_by_bucket"] = updates_by_bucket;
+  json["shared_update_passes"] = shared_update_passes;
   json["buckets"] = Json::array();
   for (const auto& bucket : buckets)
     json["buckets"].push_back({{"bytes", bucket.bytes}, {"ready_seconds", bucket.ready_seconds}});
@@ -96,6 +97,11 @@ StepProfile StepProfile::from_json(const Json& document) {
   profile.batch_size = read_count<std::int64_t>(document, "batch_size");
   for (const auto& field : time_fields) profile.*field.member = read_time(document, field.name);
   profile.updates_by_bucket = read_field<bool>(document, owner, "updates_by_bucket");
+  profile.shared_update_passes = read_field<std::int64_t>(document, owner, "shared_update_passes");
+  if (profile.shared_update_passes < 0) {
+    throw Error(fmt::format("scaling: \"shared_update_passes\" of {} is {}, expected 0 or more",
+                            owner, profile.shared_update_passes));
+  }
   const auto& buckets = json_field(document, owner, "buckets");
   if (!buckets.is_array())
     throw Error(fmt::format("scaling: \"buckets\" of {} is {}, expected an array", owner,

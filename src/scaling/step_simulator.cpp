@@ -53,6 +53,7 @@ class Simulation {
     // Ranks wait for each other in every step, so the core that has the most of them decides.
     stretch_ = std::max(1., std::ceil(wanted / layout.cores_per_node)) /
                std::max(1., std::ceil(measured / profile.cores_per_node));
+    optimizer_seconds_ = profile.optimizer_seconds * update_share();
     const double spare_cores = layout.cores_per_node - wanted;
     const double missing_core = std::clamp(1 - spare_cores / layout.ranks_on_node(), 0., 1.);
     share_ = missing_core * options.processor_share;
@@ -65,7 +66,8 @@ class Simulation {
   [[nodiscard]] StepPrediction run() {
     StepPrediction prediction;
     prediction.data_wait_seconds = profile_.data_wait_seconds;
-    prediction.compute_seconds = stretch_ * profile_.compute_seconds();
+    prediction.compute_seconds =
+        stretch_ * (profile_.forward_seconds + profile_.backward_seconds + optimizer_seconds_);
     compute(profile_.forward_seconds);
     const double metrics = all_reduce(metrics_bytes);
     backward();
@@ -90,6 +92,15 @@ class Simulation {
     return measured + profile_.deviation_seconds * (here - there);
   }
 
+  // Of an update's time, where the ranks of a node share it: each rank's part of the memory, and
+  // what it writes into the other ranks' parameters, for which a line is read as well.
+  [[nodiscard]] double update_share() const {
+    const auto ranks = static_cast<double>(layout_.ranks_on_node());
+    const auto passes = static_cast<double>(profile_.shared_update_passes);
+    if (layout_.ranks_on_node() == 1 || passes == 0) return 1;
+    return (passes + 2 * (ranks - 1)) / (passes * ranks);
+  }
+
   void compute(double seconds) { rank_.compute(stretch_ * seconds, share_); }
 
   double all_reduce(double bytes) {
@@ -112,12 +123,12 @@ class Simulation {
     double bytes = 0;
     for (const auto& bucket : profile_.buckets) bytes += static_cast<double>(bucket.bytes);
     if (!profile_.updates_by_bucket || profile_.buckets.empty()) rank_.wait_until(agreement_);
-    if (profile_.buckets.empty()) return compute(profile_.optimizer_seconds);
+    if (profile_.buckets.empty()) return compute(optimizer_seconds_);
     for (std::size_t index = 0; index < profile_.buckets.size(); ++index) {
       const bool is_last = index + 1 == profile_.buckets.size();
       rank_.wait_until(is_last ? agreement_ : averaged_[index]);
       const double share = static_cast<double>(profile_.buckets[index].bytes) / bytes;
-      compute(profile_.optimizer_seconds * share);
+      compute(optimizer_seconds_ * share);
     }
   }
 
@@ -126,6 +137,7 @@ class Simulation {
   const RankLayout& layout_;
   const SimulatorOptions& options_;
   double stretch_ = 1;
+  double optimizer_seconds_ = 0;
   double share_ = 0;  // of the processor, that communication takes from computing
   double turn_seconds_ = 0;
   Rank rank_;

@@ -44,6 +44,19 @@ TEST(StepSimulator, OnlyTheLastBucketIsExposedWhereCoresAreSpare) {
               .001, 1e-6);
 }
 
+TEST(StepSimulator, RanksOfANodeShareAnUpdateWhereTheyDo) {
+  auto profile = simple_profile();
+  const auto whole = predict_step(profile, simple_network(), {2, 2, 4});
+  profile.shared_update_passes = 7;  // Adam
+  const auto shared = predict_step(profile, simple_network(), {2, 2, 4});
+  // Half of 7 passes, and 2 of the other rank's half: 9 of 14.
+  EXPECT_NEAR(whole.compute_seconds - shared.compute_seconds, .002 * 5 / 14, 1e-9);
+  EXPECT_LT(shared.step_seconds, whole.step_seconds);
+  EXPECT_GE(shared.exposed_communication_seconds, 0);
+  const auto apart = predict_step(profile, simple_network(), {2, 1, 4});
+  EXPECT_DOUBLE_EQ(apart.compute_seconds, whole.compute_seconds);
+}
+
 TEST(StepSimulator, CommunicationTakesTheProcessorWhereNoneIsSpare) {
   auto profile = simple_profile();
   const SimulatorOptions all = {.turn_seconds = 0};

@@ -25,6 +25,11 @@ struct StepSharing {
   std::int64_t smallest_bytes = std::int64_t{1} << 20;
 };
 
+// Whether ranks of a node that can share memory share the steps of an optimizer over parameters of
+// so many bytes.
+[[nodiscard]] bool is_worth_sharing(const FlatOptimizer& optimizer, std::int64_t parameter_bytes,
+                                    const StepSharing& sharing);
+
 // A fused optimizer over an arena, with its state in buffers of the same layout. It works bucket by
 // bucket, so that a bucket whose gradients have arrived is updated while later ones are still on
 // the wire; parameter by parameter where the optimizer needs whole ones (a bucket has all of each),

@@ -36,6 +36,9 @@ struct StepProfile {
   // Buckets are updated as soon as they are averaged, rather than when all are (for clipping, a
   // loss scale, or checks of all gradients).
   bool updates_by_bucket = true;
+  // How often an update reads or writes a parameter's worth of memory (parameters, gradients,
+  // state), where the ranks of a node share steps when they communicate; 0: they don't.
+  std::int64_t shared_update_passes = 0;
   std::vector<BucketProfile> buckets;
 
   [[nodiscard]] double compute_seconds() const {

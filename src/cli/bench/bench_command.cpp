@@ -124,6 +124,7 @@ StepProfile profile_steps(const BenchArguments& arguments, const RunConfig& conf
   const bool overlaps = options.reducer.overlap;
   const bool updates_by_bucket =
       options.maximum_norm <= 0 && !options.loss_scale && options.non_finite != NonFiniteStep::skip;
+  const auto sharing = options.step_sharing;
   const auto network = make_network(config, datasets.training->layout());
   const auto trainer = make_trainer(config, communicator, network, make_optimizer(config), loaders,
                                     std::move(options));
@@ -131,6 +132,12 @@ StepProfile profile_steps(const BenchArguments& arguments, const RunConfig& conf
       measure_profile(communicator, *trainer, *network, *loaders.training, arguments.plan);
   profile.name = config.model.name;
   profile.updates_by_bucket = updates_by_bucket;
+  const auto optimizer = make_optimizer(config);
+  if (is_worth_sharing(*optimizer, trainer->plan().total_bytes, sharing)) {
+    // Parameters and states are read and written, gradients read.
+    profile.shared_update_passes =
+        3 + 2 * static_cast<std::int64_t>(optimizer->state_names().size());
+  }
   if (!overlaps) {
     for (auto& bucket : profile.buckets) bucket.ready_seconds = profile.backward_seconds;
   }

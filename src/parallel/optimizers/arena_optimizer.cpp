@@ -23,6 +23,11 @@ std::span<T> span_of(const torch::Tensor& flat, const parallel::BucketRun& run) 
 
 }  // namespace
 
+bool is_worth_sharing(const FlatOptimizer& optimizer, std::int64_t parameter_bytes,
+                      const StepSharing& sharing) {
+  return sharing.enabled && parameter_bytes >= sharing.smallest_bytes && !optimizer.is_layerwise();
+}
+
 ArenaOptimizer::ArenaOptimizer(std::shared_ptr<const ParameterArena> arena,
                                std::shared_ptr<const FlatOptimizer> optimizer)
     : arena_(std::move(arena)), version_(arena_->version()), optimizer_(std::move(optimizer)) {
@@ -37,8 +42,8 @@ ArenaOptimizer::ArenaOptimizer(const Communicator& communicator,
     : arena_(arena), version_(arena->version()), optimizer_(std::move(optimizer)) {
   require_trainable();
   const auto& topology = communicator.topology();
-  const bool is_worth_it = sharing.enabled && arena->plan().total_bytes >= sharing.smallest_bytes;
-  if (is_worth_it && topology.nodes < topology.size && !optimizer_->is_layerwise())
+  if (topology.nodes < topology.size &&
+      is_worth_sharing(*optimizer_, arena->plan().total_bytes, sharing))
     share_steps(communicator, *arena);
   if (!shared_) allocate_state();
 }
