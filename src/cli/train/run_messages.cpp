@@ -70,16 +70,15 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
            trainer.plan().buckets.size() == 1 ? "" : "s",
            precision == "fp32" ? "" : fmt::format(", computed in {}", precision));
   const auto batch_size = batch_size_of(config.training, topology.size);
-  log.info("optimizer {}{}, batch {} a rank ({} in all), learning rate {:.4g}{}{}",
-           config.optimizer.name,
-           trainer.shares_steps() ? ", its steps shared by the ranks of a node" : "", batch_size,
-           batch_size * topology.size, rate.scaled_rate(),
+  log.info("optimizer {}, batch {} a rank ({} in all), learning rate {:.4g}{}{}{}",
+           config.optimizer.name, batch_size, batch_size * topology.size, rate.scaled_rate(),
            rate.warmup_steps() > 0
                ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))
                : "",
            std::holds_alternative<ConstantRate>(rate.schedule())
                ? ""
-               : fmt::format(", {}", schedule_name(rate.schedule())));
+               : fmt::format(", {}", schedule_name(rate.schedule())),
+           trainer.shares_steps() ? "; the ranks of a node share its steps" : "");
 }
 
 void log_model(RunLog& log, const PreparedRun& run, const RunOptions& options) {

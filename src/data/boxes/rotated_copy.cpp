@@ -2,6 +2,10 @@
 
 #include <cstring>
 
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+
 #include "kolo/base/vectorize.h"
 
 namespace kolo {
@@ -33,11 +37,40 @@ Four load(const float* in) {
   return four;
 }
 
+// How results are stored: streamed ones go past the caches, which spares reading lines that are
+// overwritten whole; for places at multiples of 16 bytes, and rows of multiples of 4 numbers.
+enum class Storing { cached, streamed };
+
+template <Storing storing>
 void store(const Four& four, float* out) {
+#if defined(__SSE__)
+  if constexpr (storing == Storing::streamed) return _mm_stream_ps(out, four);
+#endif
   std::memcpy(out, &four, sizeof(four));
 }
 
+// Streamed numbers are not in order with what other threads are told otherwise.
+void finish_streams() {
+#if defined(__SSE__)
+  _mm_sfence();
+#endif
+}
+
+// A row whose numbers lie one behind another.
+void stream_row(const float* in, std::int64_t size, float factor, bool is_backwards, float* out) {
+  if (is_backwards) {
+    for (std::int64_t k = 0; k < size; k += 4) {
+      const Four four = factor * load(in + size - 4 - k);
+      store<Storing::streamed>(__builtin_shufflevector(four, four, 3, 2, 1, 0), out + k);
+    }
+  } else {
+    for (std::int64_t k = 0; k < size; k += 4)
+      store<Storing::streamed>(factor * load(in + k), out + k);
+  }
+}
+
 // A block of 4 x 4, by halves that change places.
+template <Storing storing>
 void transpose_block(const float* in, std::int64_t in_stride, float* out, std::int64_t out_stride) {
   const Four a = load(in), b = load(in + in_stride), c = load(in + 2 * in_stride),
              d = load(in + 3 * in_stride);
@@ -45,20 +78,21 @@ void transpose_block(const float* in, std::int64_t in_stride, float* out, std::i
   const Four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
   const Four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
   const Four cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  store(__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), out);
-  store(__builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7), out + out_stride);
-  store(__builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), out + 2 * out_stride);
-  store(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), out + 3 * out_stride);
+  store<storing>(__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), out);
+  store<storing>(__builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7), out + out_stride);
+  store<storing>(__builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5), out + 2 * out_stride);
+  store<storing>(__builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7), out + 3 * out_stride);
 }
 
 // out[column * out_stride + row] = in[row * in_stride + column].
+template <Storing storing>
 void transpose(const float* in, std::int64_t in_stride, std::int64_t size, float* out,
                std::int64_t out_stride) {
   const auto whole = size - size % 4;
   for (std::int64_t column = 0; column < whole; column += 4) {
     for (std::int64_t row = 0; row < whole; row += 4) {
-      transpose_block(in + row * in_stride + column, in_stride, out + column * out_stride + row,
-                      out_stride);
+      transpose_block<storing>(in + row * in_stride + column, in_stride,
+                               out + column * out_stride + row, out_stride);
     }
   }
   for (std::int64_t column = 0; column < size; ++column) {
@@ -91,20 +125,25 @@ struct Channel {
 };
 
 // Rows of the crop stay rows of the result.
+template <Storing storing>
 void copy_rows(const Channel& channel, const FieldView& view, std::int64_t size,
                const Target& target, std::int64_t i) {
   const bool is_backwards = target.strides[2] < 0;
   for (std::int64_t j = 0; j < size; ++j) {
     float* const out =
         channel.out + i * target.strides[0] + j * target.strides[1] - (is_backwards ? size - 1 : 0);
-    copy_row(channel.in + i * view.strides[1] + j * view.strides[2], view.strides[3], size,
-             channel.factor, is_backwards, out);
+    const float* const in = channel.in + i * view.strides[1] + j * view.strides[2];
+    if (storing == Storing::streamed && view.strides[3] == 1)
+      stream_row(in, size, channel.factor, is_backwards, out);
+    else
+      copy_row(in, view.strides[3], size, channel.factor, is_backwards, out);
   }
 }
 
 // Axis `fast` (0 or 1) of the crop becomes the rows of the result: plane by plane of it and the
 // crop's rows, by way of a small plane, since the crop's own rows lie apart by strides that share
 // one set of the processor's caches.
+template <Storing storing>
 void copy_plane_transposed(const Channel& channel, const FieldView& view, std::int64_t size,
                            const Target& target, std::size_t fast, std::int64_t i,
                            std::span<float> plane) {
@@ -117,13 +156,12 @@ void copy_plane_transposed(const Channel& channel, const FieldView& view, std::i
              view.strides[3], size, channel.factor, false, plane.data() + place * row_stride);
   }
   float* const out = channel.out + i * target.strides[slow] - (is_backwards ? size - 1 : 0);
-  transpose(plane.data(), row_stride, size, out, target.strides[2]);
+  transpose<storing>(plane.data(), row_stride, size, out, target.strides[2]);
 }
 
-}  // namespace
-
-void copy_rotated(const FieldView& view, std::int64_t channels, std::int64_t size,
-                  const CropTurn& turn, std::vector<float>& plane, float* out) {
+template <Storing storing>
+void copy_rotated_by(const FieldView& view, std::int64_t channels, std::int64_t size,
+                     const CropTurn& turn, std::vector<float>& plane, float* out) {
   constexpr std::int64_t padding = 16;  // numbers behind a row, against the same effect
   const auto& symmetry = turn.symmetry;
   const Target target(symmetry, size);
@@ -142,9 +180,9 @@ void copy_rotated(const FieldView& view, std::int64_t channels, std::int64_t siz
   if (fast != 2) plane.resize(static_cast<std::size_t>(size * (size + padding)));
   const auto copy_plane = [&](std::int64_t number, std::int64_t i) {
     if (fast == 2) {
-      copy_rows(channel_at(number), view, size, target, i);
+      copy_rows<storing>(channel_at(number), view, size, target, i);
     } else {
-      copy_plane_transposed(channel_at(number), view, size, target, fast, i, plane);
+      copy_plane_transposed<storing>(channel_at(number), view, size, target, fast, i, plane);
     }
   };
   if (view.strides[0] == 1) {  // the channels of a cell share lines of the cache
@@ -156,6 +194,20 @@ void copy_rotated(const FieldView& view, std::int64_t channels, std::int64_t siz
       for (std::int64_t i = 0; i < size; ++i) copy_plane(number, i);
     }
   }
+}
+
+}  // namespace
+
+void copy_rotated(const FieldView& view, std::int64_t channels, std::int64_t size,
+                  const CropTurn& turn, std::vector<float>& plane, float* out) {
+  // Smaller crops are still in the caches when they are used.
+  constexpr std::int64_t least_streamed_bytes = std::int64_t{1} << 20;
+  const auto bytes = channels * size * size * size * static_cast<std::int64_t>(sizeof(float));
+  const bool is_aligned = size % 4 == 0 && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
+  if (!is_aligned || bytes < least_streamed_bytes)
+    return copy_rotated_by<Storing::cached>(view, channels, size, turn, plane, out);
+  copy_rotated_by<Storing::streamed>(view, channels, size, turn, plane, out);
+  finish_streams();
 }
 
 }  // namespace kolo
