@@ -20,7 +20,7 @@ struct Setting {
   std::int64_t levels = 0;
   std::int64_t channels = 0;
   double rate = .01;
-  double tolerance = .001;  // of the loss at first, between curves
+  double tolerance = .01;  // of the loss at first, between curves
 };
 
 void PrintTo(const Setting& setting, std::ostream* out) {
