@@ -73,7 +73,8 @@ void ArenaOptimizer::allocate_state() {
 
 // On all nodes or, where one of them has no room, on none: a rank's calls don't depend on it.
 void ArenaOptimizer::share_steps(const Communicator& communicator, ParameterArena& arena) {
-  shared_ = parallel::SharedStep::make(communicator, arena);
+  if (auto shared = parallel::SharedStep::make(communicator, arena))
+    shared_ = std::make_unique<parallel::SharedStep>(*std::move(shared));
   bool has_room = shared_ != nullptr;
   for (std::size_t slot = 0; has_room && slot < optimizer_->state_names().size(); ++slot) {
     auto memory = shared_->allocate_like_parameters();

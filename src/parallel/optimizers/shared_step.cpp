@@ -13,15 +13,14 @@ constexpr std::int64_t line = 64;
 
 }  // namespace
 
-std::unique_ptr<SharedStep> SharedStep::make(const Communicator& all, ParameterArena& arena) {
+std::optional<SharedStep> SharedStep::make(const Communicator& all, ParameterArena& arena) {
   auto node = all.split(all.topology().node);
   if (node->size() == 1)  // of several nodes, one has a single rank: it shares with nobody
-    return std::unique_ptr<SharedStep>(new SharedStep(*std::move(node), arena, {}));
+    return SharedStep(*std::move(node), arena, {});
   auto parameters = node->allocate_shared(narrow<std::size_t>(arena.plan().total_bytes));
-  if (parameters.empty()) return nullptr;
+  if (parameters.empty()) return std::nullopt;
   arena.move_parameters(parameters[static_cast<std::size_t>(node->rank())]);
-  return std::unique_ptr<SharedStep>(
-      new SharedStep(*std::move(node), arena, std::move(parameters)));
+  return SharedStep(*std::move(node), arena, std::move(parameters));
 }
 
 SharedStep::SharedStep(Communicator node, const ParameterArena& arena,

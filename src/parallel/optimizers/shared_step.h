@@ -24,8 +24,8 @@ class SharedStep {
  public:
   // Nothing where the ranks of this node can't share memory. Collective over `all`; moves the
   // arena's parameters.
-  [[nodiscard]] static std::unique_ptr<SharedStep> make(const Communicator& all,
-                                                        ParameterArena& arena);
+  [[nodiscard]] static std::optional<SharedStep> make(const Communicator& all,
+                                                      ParameterArena& arena);
 
   // Elements of a bucket.
   struct Part {
