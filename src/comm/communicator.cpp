@@ -168,28 +168,31 @@ Work Communicator::enqueue(std::function<void(const Communicator&)> task,
   return enqueue([task = std::move(task), borrowed] { task(borrowed); }, std::move(options));
 }
 
-std::shared_ptr<std::byte> Communicator::allocate(std::size_t bytes) const {
-  std::shared_ptr<std::byte> memory;
+namespace {
+
+// What one of the back end's ways to allocate gives.
+template <typename Memory>
+Memory allocated(Communicator::Group& group, Memory (Backend::*allocate)(std::size_t),
+                 std::size_t bytes) {
+  Memory memory;
   const ConstBuffer size(nullptr, narrow<std::int64_t>(bytes), DataType::uint8);
-  group_->run(call_of(Collective::allocate, size), {},
-              [&] { memory = group_->backend->allocate(bytes); });
+  group.run(call_of(Collective::allocate, size), {},
+            [&] { memory = (*group.backend.*allocate)(bytes); });
   return memory;
+}
+
+}  // namespace
+
+std::shared_ptr<std::byte> Communicator::allocate(std::size_t bytes) const {
+  return allocated(*group_, &Backend::allocate, bytes);
 }
 
 std::vector<std::shared_ptr<std::byte>> Communicator::allocate_shared(std::size_t bytes) const {
-  std::vector<std::shared_ptr<std::byte>> parts;
-  const ConstBuffer size(nullptr, narrow<std::int64_t>(bytes), DataType::uint8);
-  group_->run(call_of(Collective::allocate, size), {},
-              [&] { parts = group_->backend->allocate_shared(bytes); });
-  return parts;
+  return allocated(*group_, &Backend::allocate_shared, bytes);
 }
 
 std::shared_ptr<std::byte> Communicator::allocate_for_node(std::size_t bytes) const {
-  std::shared_ptr<std::byte> memory;
-  const ConstBuffer size(nullptr, narrow<std::int64_t>(bytes), DataType::uint8);
-  group_->run(call_of(Collective::allocate, size), {},
-              [&] { memory = group_->backend->allocate_for_node(bytes); });
-  return memory;
+  return allocated(*group_, &Backend::allocate_for_node, bytes);
 }
 
 std::optional<Communicator> Communicator::split(int color, int key) const {

@@ -86,7 +86,6 @@ class ArenaOptimizer {
   void require_same_plan() const;
   void allocate_state();
   void share_steps(const Communicator& communicator, ParameterArena& arena);
-  void fill_own_parts(std::size_t slot) const;
 
   std::shared_ptr<const ParameterArena> arena_;
   std::int64_t version_;  // of the arena's plan

@@ -37,29 +37,20 @@ class ImageLaneConvolution final : public ConvolutionKernel {
 
   void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
                const torch::Tensor& output) override {
-    const float* const values = weight.data_ptr<float>();
-    const auto packed = torch::empty_like(weight);
-    image_lanes::pack(
-        forward_,
-        [&](std::int64_t out, std::int64_t in, std::int64_t tap) {
-          return values[(out * forward_.inputs + in) * forward_.taps() + tap];
-        },
-        packed.data_ptr<float>());
+    const auto packed =
+        packed_by(forward_, weight, [&](std::int64_t out, std::int64_t in, std::int64_t tap) {
+          return (out * forward_.inputs + in) * forward_.taps() + tap;
+        });
     correlate(forward_, input, packed, bias.defined() ? bias.data_ptr<float>() : nullptr, output);
   }
 
   // The correlation with the weight turned round, inputs and outputs exchanged.
   void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
                       const torch::Tensor& input_gradient) override {
-    const float* const values = weight.data_ptr<float>();
-    const auto packed = torch::empty_like(weight);
-    image_lanes::pack(
-        backward_,
-        [&](std::int64_t out, std::int64_t in, std::int64_t tap) {
-          return values[(in * backward_.outputs + out) * backward_.taps() + backward_.taps() - 1 -
-                        tap];
-        },
-        packed.data_ptr<float>());
+    const auto packed =
+        packed_by(backward_, weight, [&](std::int64_t out, std::int64_t in, std::int64_t tap) {
+          return (in * backward_.outputs + out) * backward_.taps() + backward_.taps() - 1 - tap;
+        });
     correlate(backward_, output_gradient, packed, nullptr, input_gradient);
   }
 
@@ -79,6 +70,21 @@ class ImageLaneConvolution final : public ConvolutionKernel {
   }
 
  private:
+  // `place(output, input, tap)`: where a value of the weight lies.
+  template <typename Place>
+  static torch::Tensor packed_by(const Correlation& shape, const torch::Tensor& weight,
+                                 const Place& place) {
+    const float* const values = weight.data_ptr<float>();
+    auto packed = torch::empty_like(weight);
+    image_lanes::pack(
+        shape,
+        [&](std::int64_t out, std::int64_t in, std::int64_t tap) {
+          return values[place(out, in, tap)];
+        },
+        packed.data_ptr<float>());
+    return packed;
+  }
+
   static void correlate(const Correlation& shape, const torch::Tensor& input,
                         const torch::Tensor& packed, const float* bias,
                         const torch::Tensor& output) {

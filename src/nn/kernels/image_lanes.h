@@ -9,6 +9,7 @@ namespace kolo::image_lanes {
 
 inline constexpr std::int64_t lanes = 16;
 inline constexpr std::int64_t longest_kernel = 11;
+inline constexpr std::int64_t group = 5;  // so many outputs are computed together
 
 // Whether this processor has such vectors; nothing else here may be called where it hasn't.
 [[nodiscard]] bool are_supported();
@@ -32,7 +33,17 @@ struct Correlation {
 // The weight as correlate() reads it, [groups of outputs, inputs, taps, outputs of the group], as
 // many values as it has. `at(output, input, tap)` is one value of it.
 template <typename At>
-void pack(const Correlation& shape, const At& at, float* packed);
+void pack(const Correlation& shape, const At& at, float* packed) {
+  for (std::int64_t first = 0; first < shape.outputs; first += group) {
+    const std::int64_t last = first + group < shape.outputs ? first + group : shape.outputs;
+    for (std::int64_t input = 0; input < shape.inputs; ++input) {
+      for (std::int64_t tap = 0; tap < shape.taps(); ++tap) {
+        for (std::int64_t output = first; output < last; ++output)
+          *packed++ = at(output, input, tap);
+      }
+    }
+  }
+}
 
 // Rows [begin, end) of the output. `bias` is a value an output channel, or null.
 void correlate(const Correlation& shape, const float* input, const float* packed, const float* bias,
@@ -45,21 +56,5 @@ void correlate_gradients(const Correlation& shape, const float* input, const flo
 
 // The sums of `count` values, a multiple of `lanes`.
 [[nodiscard]] float sum(const float* values, std::int64_t count);
-
-// So many outputs are computed together.
-inline constexpr std::int64_t group = 5;
-
-template <typename At>
-void pack(const Correlation& shape, const At& at, float* packed) {
-  for (std::int64_t first = 0; first < shape.outputs; first += group) {
-    const std::int64_t last = first + group < shape.outputs ? first + group : shape.outputs;
-    for (std::int64_t input = 0; input < shape.inputs; ++input) {
-      for (std::int64_t tap = 0; tap < shape.taps(); ++tap) {
-        for (std::int64_t output = first; output < last; ++output)
-          *packed++ = at(output, input, tap);
-      }
-    }
-  }
-}
 
 }  // namespace kolo::image_lanes

@@ -77,23 +77,11 @@ void ArenaOptimizer::share_steps(const Communicator& communicator, ParameterAren
     shared_ = std::make_unique<parallel::SharedStep>(*std::move(shared));
   bool has_room = shared_ != nullptr;
   for (std::size_t slot = 0; has_room && slot < optimizer_->state_names().size(); ++slot) {
-    auto memory = shared_->allocate_like_parameters();
-    has_room = memory.has_value();
-    if (!has_room) break;
-    state_.push_back(*std::move(memory));
-    fill_own_parts(slot);
+    auto flat = shared_->allocate_like_parameters(optimizer_->initial_state(slot));
+    has_room = flat.has_value();
+    if (has_room) state_.push_back(*std::move(flat));
   }
   if (all_reduce_value(communicator, has_room ? 1 : 0, ReduceOp::min) == 0) shared_.reset();
-}
-
-// Each rank writes its own first, so that these pages lie near it. Before the next state is asked
-// for, so that this one's room is taken.
-void ArenaOptimizer::fill_own_parts(std::size_t slot) const {
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
-    const auto [begin, end] = shared_->own_part(bucket);
-    state_[slot][bucket].slice(0, begin, end).fill_(optimizer_->initial_state(slot));
-  }
-  shared_->begin();
 }
 
 void ArenaOptimizer::require_same_plan() const {

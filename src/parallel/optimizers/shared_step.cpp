@@ -36,11 +36,22 @@ SharedStep::Part SharedStep::own_part(std::size_t bucket) const {
   return {cut(node_.rank()), cut(node_.rank() + 1)};
 }
 
-std::optional<std::vector<torch::Tensor>> SharedStep::allocate_like_parameters() const {
-  if (node_.size() == 1) return arena_.allocate_like_parameters();
-  const auto memory = node_.allocate_for_node(narrow<std::size_t>(arena_.plan().total_bytes));
-  if (!memory) return std::nullopt;
-  return arena_.flat_views(memory);
+std::optional<std::vector<torch::Tensor>> SharedStep::allocate_like_parameters(double value) const {
+  std::vector<torch::Tensor> flat;
+  if (node_.size() == 1) {
+    flat = arena_.allocate_like_parameters();
+  } else {
+    const auto memory = node_.allocate_for_node(narrow<std::size_t>(arena_.plan().total_bytes));
+    if (!memory) return std::nullopt;
+    flat = arena_.flat_views(memory);
+  }
+  for (std::size_t bucket = 0; bucket < flat.size(); ++bucket) {
+    const auto [begin, end] = own_part(bucket);
+    flat[bucket].slice(0, begin, end).fill_(value);
+  }
+  // Written by everybody, so that its room is taken before more is asked for.
+  node_.barrier({.name = "shared state"});
+  return flat;
 }
 
 void SharedStep::publish(std::size_t bucket, std::int64_t begin, std::int64_t end) const {

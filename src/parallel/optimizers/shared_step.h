@@ -34,9 +34,11 @@ class SharedStep {
   };
   [[nodiscard]] Part own_part(std::size_t bucket) const;
 
-  // Flat tensors laid out like the parameters, one memory for the node, whose content is not
-  // defined; nothing where there is no room for it (on all ranks of the node). Collective.
-  [[nodiscard]] std::optional<std::vector<torch::Tensor>> allocate_like_parameters() const;
+  // Flat tensors laid out like the parameters and filled with a value, one memory for the node, of
+  // which a rank's own part lies near it; nothing where there is no room for it (on all ranks of
+  // the node). Collective.
+  [[nodiscard]] std::optional<std::vector<torch::Tensor>> allocate_like_parameters(
+      double value) const;
 
   // Blocks until all ranks of the node have come: their backward passes are done, and nobody needs
   // the old parameters any more.

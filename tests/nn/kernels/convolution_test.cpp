@@ -169,18 +169,25 @@ TEST_P(ConvolutionKernelTest, EqualsLibTorchs) {
   }
 }
 
+std::string name_of(const testing::TestParamInfo<ConvolutionKernelTest::ParamType>& each) {
+  const auto& [kernel_case, dimensions, threads] = each.param;
+  return fmt::format("{}_{}d_{}_threads", kernel_case.name, dimensions, threads);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Kernels, ConvolutionKernelTest,
     testing::Combine(testing::Values(KernelCase{"direct", make_direct_convolution},
                                      KernelCase{"by_tap", make_tap_convolution},
-                                     KernelCase{"by_columns", make_column_convolution},
-                                     KernelCase{"image_lanes", make_image_lane_convolution,
-                                                suit_image_lanes}),
+                                     KernelCase{"by_columns", make_column_convolution}),
                      testing::Values<std::size_t>(1, 2, 3), testing::Values(1, 2)),
-    [](const auto& each) {
-      return fmt::format("{}_{}d_{}_threads", std::get<0>(each.param).name, std::get<1>(each.param),
-                         std::get<2>(each.param));
-    });
+    name_of);
+
+INSTANTIATE_TEST_SUITE_P(ImageLanes, ConvolutionKernelTest,
+                         testing::Combine(testing::Values(KernelCase{"image_lanes",
+                                                                     make_image_lane_convolution,
+                                                                     suit_image_lanes}),
+                                          testing::Values<std::size_t>(2), testing::Values(1, 2)),
+                         name_of);
 
 // Steps of a layer as a network makes them, beside torch::nn::Conv2d of the same weights.
 struct Layers {
