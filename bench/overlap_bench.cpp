@@ -15,6 +15,9 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 

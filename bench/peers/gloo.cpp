@@ -6,7 +6,7 @@
 #include <string>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <unistd.h>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>

@@ -1,7 +1,10 @@
 #pragma once
 
 // All of the library for data-parallel training with LibTorch: ranks and their collectives,
-// samplers, optimizers, and what keeps replicas of a network equal.
+// samplers, optimizers, and what keeps replicas of a network equal. And all of LibTorch, which a
+// training loop needs besides; the single headers include only what they use of it.
+
+#include <torch/torch.h>
 
 #include "kolo/base/error.h"
 #include "kolo/comm/communicator.h"

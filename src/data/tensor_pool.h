@@ -6,7 +6,7 @@
 #include <mutex>
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace kolo {
 

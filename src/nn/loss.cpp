@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <torch/nn/functional.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"

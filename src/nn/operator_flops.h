@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace kolo {
 

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include <ATen/record_function.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
 
 #include "kolo/nn/summary.h"
 

@@ -1,5 +1,7 @@
 #include "kolo/parallel/torch_sampler.h"
 
+#include <torch/serialize.h>
+
 #include "kolo/base/checked.h"
 
 namespace kolo {

@@ -2,7 +2,7 @@
 #include <limits>
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <gmock/gmock.h>
+#include <torch/nn/modules/linear.h>
 
 #include "kolo/base/error.h"
 #include "support/errors.h"

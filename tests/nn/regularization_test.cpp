@@ -3,6 +3,10 @@
 #include <limits>
 
 #include <gmock/gmock.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
 
 #include "kolo/base/error.h"
 #include "kolo/nn/models.h"

@@ -1,6 +1,7 @@
 #include "kolo/nn/summary.h"
 
 #include <gmock/gmock.h>
+#include <torch/nn/modules/conv.h>
 
 #include "kolo/nn/models.h"
 

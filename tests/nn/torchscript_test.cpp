@@ -4,7 +4,9 @@
 #include <fstream>
 
 #include <gmock/gmock.h>
+#include <torch/nn/functional.h>
 #include <torch/script.h>
+#include <torch/serialize.h>
 
 #include "kolo/base/error.h"
 #include "kolo/nn/summary.h"

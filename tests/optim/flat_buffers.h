@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "kolo/optim/flat_optimizer.h"
 

@@ -7,7 +7,14 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/optimizer.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "kolo/base/error.h"
 #include "kolo/optim/adaptive_optimizers.h"

@@ -4,6 +4,8 @@
 #include <sstream>
 
 #include <gmock/gmock.h>
+#include <torch/data.h>
+#include <torch/serialize.h>
 
 namespace kolo {
 namespace {

@@ -8,7 +8,7 @@
 #include <span>
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <gmock/gmock.h>
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <torch/nn/modules/conv.h>
 
 #include "kolo/comm/threads.h"
 #include "kolo/data/random_dataset.h"

@@ -2,7 +2,8 @@
 
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
 
 namespace kolo::testing {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 // Weights in the safetensors format (https://huggingface.co/docs/safetensors): eight bytes with the
 // header's length, a JSON header with the dtype, shape and place of each tensor, the raw data.

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "kolo/data/dataset.h"
 #include "kolo/sampling/sampler.h"

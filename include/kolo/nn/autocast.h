@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <optional>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <torch/version.h>
 
 #include <ATen/autocast_mode.h>

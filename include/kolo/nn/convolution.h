@@ -4,7 +4,9 @@
 #include <memory>
 #include <string>
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/types.h>
 
 // Convolutions with the options, parameters and results (to rounding) of torch::nn's, that compute
 // by oneDNN's primitives in channels-last layout or by products of matrices, on memory of

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 // Random weights, in place and not recorded for backward, from torch's default generator. Weights
 // are laid out as torch has them: [outputs, inputs, ...kernel], floating.

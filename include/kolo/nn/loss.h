@@ -3,7 +3,7 @@
 #include <functional>
 #include <string>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace kolo {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 // Counts that ranks can add up. Nothing here records for backward; everything waits for the device
 // when the tensors aren't on the CPU.

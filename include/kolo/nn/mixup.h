@@ -1,6 +1,6 @@
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "kolo/base/random.h"
 #include "kolo/nn/loss.h"

@@ -2,7 +2,8 @@
 
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
 
 // Which parameters are to be kept small, and by how much. Those of two or more dimensions are: the
 // weights of convolutions, linear layers and the like, in any network. Biases and the scales and

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/parameter_arena.h"

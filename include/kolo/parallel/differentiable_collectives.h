@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "kolo/comm/communicator.h"
 #include "kolo/parallel/tensor_collectives.h"

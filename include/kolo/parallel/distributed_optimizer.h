@@ -7,7 +7,9 @@
 #include <type_traits>
 #include <utility>
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+#include <torch/types.h>
 
 #include "kolo/parallel/gradient_reducer.h"
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "kolo/comm/communicator.h"
 

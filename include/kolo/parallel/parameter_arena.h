@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
 
 #include "kolo/comm/communicator.h"
 #include "kolo/parallel/bucket_plan.h"

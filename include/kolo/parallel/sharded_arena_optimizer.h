@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "kolo/comm/communicator.h"
 #include "kolo/parallel/arena_optimizer.h"

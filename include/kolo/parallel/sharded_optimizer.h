@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include "kolo/comm/communicator.h"
 #include "kolo/optim/flat_optimizer.h"

@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/types.h>
 
 #include "kolo/comm/communicator.h"
 

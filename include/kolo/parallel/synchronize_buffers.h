@@ -1,6 +1,6 @@
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/nn/module.h>
 
 #include "kolo/comm/communicator.h"
 

@@ -5,7 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/data/samplers/base.h>
+#include <torch/serialize.h>
 
 #include "kolo/comm/communicator.h"
 #include "kolo/sampling/sampler.h"

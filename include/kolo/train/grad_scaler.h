@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <nlohmann/json.hpp>
 
 #include "kolo/parallel/parameter_arena.h"

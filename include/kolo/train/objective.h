@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "kolo/nn/loss.h"
 #include "kolo/train/precision.h"

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::chrono::seconds patience{120};  // with a busy scheduler
+constexpr std::chrono::seconds longest_answer{120};  // of a busy scheduler
 
 std::vector<std::string> words_of(const std::string& text) {
   std::istringstream stream(text);
@@ -52,10 +52,10 @@ std::string first_word(const std::string& text) {
 }
 
 ProbeResult ask(const std::vector<std::string>& command) {
-  const auto answer = probe({.argv = command, .environment = {}}, patience);
+  const auto answer = probe({.argv = command, .environment = {}}, longest_answer);
   if (answer.status) return answer;
   throw Error(fmt::format("scheduler: {} did not answer within {} s", join(command, " "),
-                          patience.count()));
+                          longest_answer.count()));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace kolo {
 
 namespace {
 
-constexpr std::chrono::hours patience{2};  // for one bench
+constexpr std::chrono::hours longest_bench{2};
 
 int ranks_of_a_node(const SimulationOptions& options, int cores) {
   return options.ranks_per_node > 0 ? options.ranks_per_node : cores;
@@ -40,7 +40,7 @@ nlohmann::ordered_json bench(const Study& study, const StudyRequest& request, in
   std::cerr << fmt::format("==> Measuring steps of {} rank{} with batches of {}", ranks,
                            ranks == 1 ? "" : "s", batch_size)
             << std::endl;
-  const auto result = probe(command, patience);
+  const auto result = probe(command, longest_bench);
   if (result.status == 0) return nlohmann::ordered_json::parse(result.output);
   throw Error(
       fmt::format("kolo bench, which predictions are made from, failed: {}", result.errors));

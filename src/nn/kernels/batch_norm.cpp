@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include "kolo/base/error.h"
 #include "nn/kernels/batch_norm_loops.h"

@@ -1,5 +1,6 @@
 #include "kolo/nn/convolution.h"
 
+#include <torch/nn/modules/conv.h>
 #include <algorithm>
 #include <optional>
 #include <vector>

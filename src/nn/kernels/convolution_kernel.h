@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace kolo {
 

@@ -1,3 +1,4 @@
+#include <torch/nn/modules/conv.h>
 #include <array>
 #include <optional>
 #include <string_view>

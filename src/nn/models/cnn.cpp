@@ -1,5 +1,8 @@
 #include "nn/models/cnn.h"
 
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+
 #include "kolo/base/checked.h"
 #include "kolo/nn/initialization.h"
 #include "nn/kernels/max_pool_relu.h"

@@ -1,5 +1,11 @@
 #include "nn/models/layers.h"
 
+#include <torch/nn/init.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
 #include <algorithm>
 
 #include "kolo/nn/initialization.h"

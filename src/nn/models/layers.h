@@ -2,7 +2,10 @@
 
 #include <cstdint>
 
-#include <torch/torch.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
 
 #include "kolo/nn/convolution.h"
 

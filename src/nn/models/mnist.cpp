@@ -1,5 +1,8 @@
 #include "nn/models/mnist.h"
 
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+
 #include "kolo/base/checked.h"
 #include "kolo/nn/convolution.h"
 #include "nn/kernels/max_pool_relu.h"

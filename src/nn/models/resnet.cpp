@@ -6,6 +6,10 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/pooling.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/nn/initialization.h"

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/nn/modules/conv.h>
 
 #include "kolo/base/error.h"
 #include "kolo/nn/convolution.h"
@@ -14,7 +15,7 @@ namespace kolo {
 
 namespace {
 
-constexpr std::int64_t kernel = 4, stride = 2, padding = 1;  // halves the size, or doubles it
+constexpr std::int64_t kernel_size = 4, stride = 2, padding = 1;  // halves the size, or doubles it
 
 // By level, from 1: what its convolution makes.
 std::int64_t channels_at(std::int64_t level, std::int64_t first) {
@@ -79,17 +80,18 @@ class UNet3d final : public Network {
     return add(
         fmt::format("down{}", level),
         Convolution3d(
-            torch::nn::Conv3dOptions(inputs, outputs, kernel).stride(stride).padding(padding)),
+            torch::nn::Conv3dOptions(inputs, outputs, kernel_size).stride(stride).padding(padding)),
         voxels);
   }
 
   ConvolutionTranspose3d add_up(std::int64_t level, std::int64_t inputs, std::int64_t outputs,
                                 std::int64_t voxels) {
-    return add(fmt::format("up{}", level),
-               ConvolutionTranspose3d(torch::nn::ConvTranspose3dOptions(inputs, outputs, kernel)
-                                          .stride(stride)
-                                          .padding(padding)),
-               voxels);
+    return add(
+        fmt::format("up{}", level),
+        ConvolutionTranspose3d(torch::nn::ConvTranspose3dOptions(inputs, outputs, kernel_size)
+                                   .stride(stride)
+                                   .padding(padding)),
+        voxels);
   }
 
   // `voxels`: of the layer's smaller side.

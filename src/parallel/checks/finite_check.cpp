@@ -5,16 +5,14 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
+#include "parallel/checks/named_parameters.h"
 #include "parallel/optimizers/flat_kernels.h"
 
 namespace kolo {
 
 namespace {
-
-constexpr std::size_t most_named = 10;  // parameters in a message
 
 // Of a contiguous tensor. Integers are finite.
 bool is_finite(const torch::Tensor& flat) {
@@ -72,7 +70,7 @@ bool FiniteCheck::may_step(std::int64_t step) {
   return false;
 }
 
-// "first.weight (ranks 1, 2), second.bias (rank 1)". Collective.
+// Collective.
 std::string FiniteCheck::where() const {
   const auto ranks = static_cast<std::size_t>(communicator_.size());
   const auto parameters = arena_->parameters().size();
@@ -81,19 +79,15 @@ std::string FiniteCheck::where() const {
     mine[index] = is_finite(arena_->gradient_view(index).contiguous()) ? 0 : 1;
   communicator_.all_gather(std::span<const std::uint8_t>(mine), std::span(gathered),
                            {.name = "where gradients are not finite"});
-  std::vector<std::string> named;
-  std::size_t found = 0;
+  parallel::NamedParameters named;
   for (std::size_t index = 0; index < parameters; ++index) {
     std::vector<std::size_t> on;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       if (gathered[rank * parameters + index] != 0) on.push_back(rank);
     }
-    if (on.empty() || ++found > most_named) continue;
-    named.push_back(fmt::format("{} (rank{} {})", arena_->plan().parameters[index].name,
-                                on.size() == 1 ? "" : "s", fmt::join(on, ", ")));
+    if (!on.empty()) named.add(arena_->plan().parameters[index].name, on);
   }
-  if (found > named.size()) named.push_back(fmt::format("{} more", found - named.size()));
-  return fmt::format("{}", fmt::join(named, ", "));
+  return named.text();
 }
 
 }  // namespace kolo

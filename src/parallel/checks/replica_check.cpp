@@ -6,22 +6,14 @@
 #include <span>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
 #include "parallel/checks/checksum.h"
+#include "parallel/checks/named_parameters.h"
 
 namespace kolo {
 
 namespace {
-
-constexpr std::size_t most_named = 10;  // parameters in a message
-
-// "rank 2", "ranks 1, 3"
-template <typename Ranks>
-std::string ranks_text(const Ranks& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
-}
 
 // The value that most ranks have; of several, the one of the lowest rank.
 std::int64_t most_frequent(const std::vector<std::int64_t>& values) {
@@ -87,9 +79,8 @@ void ReplicaCheck::report(const std::vector<std::int64_t>& checksums,
   std::vector<std::int64_t> gathered(checksums.size() * ranks);
   communicator_.all_gather(std::span(checksums), std::span(gathered),
                            {.name = "replica check by parameter"});
-  std::vector<std::string> named;
+  parallel::NamedParameters named;
   std::set<std::size_t> deviating;
-  std::size_t differing = 0;
   bool has_majority = true;
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     std::vector<std::int64_t> of_ranks(ranks);
@@ -101,18 +92,15 @@ void ReplicaCheck::report(const std::vector<std::int64_t>& checksums,
       if (of_ranks[rank] != usual) others.push_back(rank);
     }
     if (others.empty()) continue;
-    ++differing;
     has_majority = has_majority && 2 * others.size() < ranks;
     deviating.insert(others.begin(), others.end());
-    if (named.size() < most_named)
-      named.push_back(fmt::format("{} ({})", parameters_[index].name, ranks_text(others)));
+    named.add(parameters_[index].name, others);
   }
-  if (differing > named.size()) named.push_back(fmt::format("{} more", differing - named.size()));
   throw Error(fmt::format(
       "parallel: {}: the replicas' parameters differ: {}. {} {} {}. A parameter that some rank "
       "updates alone, with a gradient that is not averaged or with random numbers of its own, "
       "makes replicas drift; find it, and go on from a checkpoint written before",
-      when, fmt::join(named, ", "), ranks_text(deviating), deviating.size() == 1 ? "is" : "are",
+      when, named.text(), parallel::ranks_text(deviating), deviating.size() == 1 ? "is" : "are",
       has_majority ? "unlike the majority" : "unlike rank 0's; no majority agrees"));
 }
 

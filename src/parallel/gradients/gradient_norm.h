@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace kolo {
 

@@ -1,5 +1,6 @@
 #include "parallel/gradients/sparse_gradient.h"
 
+#include <torch/nn/modules/embedding.h>
 #include <numeric>
 
 #include "kolo/base/checked.h"

@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include <torch/autograd.h>
 #include <torch/custom_class.h>
-#include <torch/torch.h>
 
 #include "kolo/comm/communicator.h"
 

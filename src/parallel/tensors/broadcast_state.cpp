@@ -7,6 +7,8 @@
 
 #include <c10/util/Type.h>
 #include <fmt/format.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/serialize.h>
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/bucket_plan.h"

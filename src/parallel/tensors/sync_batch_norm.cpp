@@ -1,6 +1,9 @@
 #include "kolo/parallel/sync_batch_norm.h"
 
 #include <fmt/format.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/modules/container/sequential.h>
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/tensor_collectives.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace kolo {
 

@@ -6,6 +6,7 @@
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
 
 #include "kolo/base/error.h"
 #include "nn/kernels/plain_kernels.h"

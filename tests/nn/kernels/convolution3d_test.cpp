@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "kolo/nn/autocast.h"
 #include "kolo/nn/convolution.h"

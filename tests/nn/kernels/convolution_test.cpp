@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
+#include <torch/autograd.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include <torch/csrc/autograd/function_hook.h>
 

@@ -1,7 +1,8 @@
 #include <cmath>
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "kolo/base/error.h"
 #include "kolo/nn/models.h"

@@ -1,5 +1,8 @@
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/functional.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "kolo/base/error.h"
 #include "kolo/nn/models.h"

@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "kolo/base/error.h"
 #include "kolo/nn/models.h"

@@ -3,6 +3,7 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <torch/nn/functional.h>
 
 #include "kolo/nn/network.h"
 

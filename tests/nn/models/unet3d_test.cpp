@@ -1,7 +1,9 @@
 #include <functional>
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/functional.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "kolo/base/error.h"
 #include "kolo/nn/models.h"

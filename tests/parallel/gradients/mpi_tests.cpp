@@ -1,6 +1,6 @@
 // The cases of parallel/ under mpirun.
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "kolo/comm/mpi.h"
 #include "parallel/gradients/parallel_cases.h"

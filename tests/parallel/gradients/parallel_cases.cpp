@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <torch/optim/adam.h>
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/arena_optimizer.h"

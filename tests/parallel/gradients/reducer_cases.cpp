@@ -1,5 +1,7 @@
 #include "parallel/gradients/reducer_cases.h"
 
+#include <torch/nn/utils/clip_grad.h>
+
 #include "kolo/base/error.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/compression_hooks.h"

@@ -4,7 +4,9 @@
 #include <vector>
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
+#include <torch/utils.h>
 
 #include "kolo/comm/communicator.h"
 #include "kolo/parallel/bucket_plan.h"

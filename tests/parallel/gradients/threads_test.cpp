@@ -1,7 +1,7 @@
 #include <tuple>
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include "kolo/comm/threads.h"
 #include "kolo/parallel/gradient_reducer.h"

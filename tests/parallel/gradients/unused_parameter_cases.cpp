@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <torch/nn/modules/linear.h>
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/gradient_reducer.h"

@@ -1,4 +1,11 @@
 #include "kolo/base/error.h"
+
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/sgd.h>
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/synchronize_buffers.h"
 #include "parallel/gradients/reducer_cases.h"

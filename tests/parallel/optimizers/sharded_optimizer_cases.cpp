@@ -1,6 +1,8 @@
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adam.h>
 
 #include "kolo/base/error.h"
 #include "kolo/optim/adaptive_optimizers.h"

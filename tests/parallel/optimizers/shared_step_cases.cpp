@@ -101,7 +101,7 @@ void state_becomes_that_of_rank_zero(const Communicator& communicator) {
   }
 }
 
-void state_begins_as_the_optimizer_says(const Communicator& communicator) {
+void shared_state_begins_as_the_optimizer_says(const Communicator& communicator) {
   const Replica replica(communicator, tiny, torch::kFloat);
   const ArenaOptimizer optimizer(communicator, replica.arena,
                                  make_adagrad({.initial_accumulator = .25}), always);
@@ -117,7 +117,7 @@ std::span<const RankCase> shared_step_cases() {
       {"LargeParametersGoInPieces", large_parameters_go_in_pieces},
       {"WhatIsNotWorthItIsNotShared", what_is_not_worth_it_is_not_shared},
       {"StateBecomesThatOfRankZero", state_becomes_that_of_rank_zero},
-      {"StateBeginsAsTheOptimizerSays", state_begins_as_the_optimizer_says},
+      {"StateBeginsAsTheOptimizerSays", shared_state_begins_as_the_optimizer_says},
   };
   return cases;
 }

@@ -3,6 +3,11 @@
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
 
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/power_sgd.h"

@@ -5,6 +5,13 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/sgd.h>
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/broadcast_state.h"

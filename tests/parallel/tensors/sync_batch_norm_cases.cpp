@@ -4,6 +4,9 @@
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/sync_batch_norm.h"
