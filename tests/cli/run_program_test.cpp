@@ -69,7 +69,9 @@ TEST_F(RunProgram, EachRestartHasLogsOfItsOwn) {
 }
 
 TEST_F(RunProgram, EndsWithTheLastStatusWhenTheRestartsAreUsedUp) {
-  const auto result = run({"--max-restarts", "1"}, "[ $RANK = 0 ] && echo attempt; exit 3");
+  const auto result =
+      run({"--max-restarts", "1"},
+          meet() + "[ $RANK = 0 ] && echo attempt; meet $KOLO_RESTART; sleep .2; exit 3");
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_EQ(result.output, "[0] attempt\n[0] attempt\n");
   EXPECT_THAT(result.errors,
