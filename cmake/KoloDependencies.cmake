@@ -13,7 +13,7 @@ target_link_libraries(kolo_torch INTERFACE "$<BUILD_INTERFACE:${TORCH_LIBRARIES}
 install(TARGETS kolo_torch EXPORT kolo-library-targets)
 
 # The one precompiled header, shared by every target that includes LibTorch: what most sources need of it. Not <torch/torch.h>,
-# whose layers (<torch/nn.h>) cost every source four seconds of instantiations, precompiled or not, used or not.
+# whose layers (<torch/nn.h>) are instantiated anew in every source, precompiled or not, used or not.
 file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/torch_header.cpp CONTENT "")
 add_library(kolo_torch_header OBJECT ${PROJECT_BINARY_DIR}/torch_header.cpp)
 target_link_libraries(kolo_torch_header PRIVATE kolo::torch kolo_warnings)
