@@ -2,6 +2,10 @@
 // rank sends itself a signal while it does. For watch_jobs_test.cpp.
 //   MODE     all-reduce, broadcast or backward (asynchronous all-reduces, as a reducer's)
 //   SETTING  nodes (the last rank on a node of its own), mpi (no shared memory)
+//
+// stalling_job suspended RANKS SECONDS [SETTING]: all ranks (RANKS is "all") or one is stopped for
+// so long in the middle of its collectives, and continued, one rank after the other. Then the job
+// goes on for a while and ends with status 0.
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -39,11 +43,43 @@ void step(const Communicator& communicator, const std::string& mode, std::vector
   for (const Work& work : works) work.wait();
 }
 
-int run(const std::string& mode, int victim, int signal, const std::string& setting) {
+Communicator start(const std::string& setting) {
   int provided = 0, size = 1;
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  const auto communicator = mpi_communicator(options_for(setting, size));
+  return mpi_communicator(options_for(setting, size));
+}
+
+// A shell that stops the processes for so many seconds, and then continues the first at once and
+// the others a little later each.
+void suspend(const std::vector<int>& processes, double seconds) {
+  std::string script = "sleep 0.3";
+  for (const int process : processes) script += fmt::format("; kill -STOP {}", process);
+  script += fmt::format("; sleep {}", seconds);
+  for (const int process : processes) script += fmt::format("; kill -CONT {}; sleep 0.2", process);
+  script = fmt::format("({}) > /dev/null 2>&1 &", script);
+  if (std::system(script.c_str()) != 0) std::exit(3);
+}
+
+void go_through_suspension(const Communicator& communicator, const std::string& ranks,
+                           double seconds) {
+  const std::int32_t process = ::getpid();
+  std::vector<std::int32_t> processes(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(std::span(&process, 1), std::span(processes));
+  std::vector<float> values(100'000, 1.0F);
+  if (communicator.rank() == 0)
+    suspend(ranks == "all" ? processes : std::vector{processes.at(std::stoul(ranks))}, seconds);
+  const auto begin = std::chrono::steady_clock::now();
+  for (float goes_on = 1; goes_on > 0;) {
+    step(communicator, "all-reduce", values);
+    const auto passed = std::chrono::steady_clock::now() - begin;
+    goes_on = passed < std::chrono::duration<double>(seconds + 2) ? 1.F : 0.F;
+    communicator.broadcast(std::span(&goes_on, 1));
+  }
+}
+
+int run(const std::string& mode, int victim, int signal, const std::string& setting) {
+  const auto communicator = start(setting);
   std::vector<float> values(100'000, 1.0F);
   step(communicator, mode, values);
   if (communicator.rank() == victim) {
@@ -60,5 +96,10 @@ int run(const std::string& mode, int victim, int signal, const std::string& sett
 
 int main(int argc, char** argv) {
   if (argc < 4) return 2;
-  return kolo::run(argv[1], std::atoi(argv[2]), std::atoi(argv[3]), argc > 4 ? argv[4] : "");
+  const std::string setting = argc > 4 ? argv[4] : "";
+  if (std::strcmp(argv[1], "suspended") == 0) {
+    kolo::go_through_suspension(kolo::start(setting), argv[2], std::atof(argv[3]));
+    return MPI_Finalize();
+  }
+  return kolo::run(argv[1], std::atoi(argv[2]), std::atoi(argv[3]), setting);
 }

@@ -15,8 +15,8 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
-using ::testing::MatchesRegex;
 using ::testing::Not;
 
 ProcessResult run_job(const TemporaryFolder& folder, const std::string& mode, int victim,
@@ -94,6 +94,47 @@ INSTANTIATE_TEST_SUITE_P(Jobs, StoppedRank,
                                            StopCase{"broadcast", "nodes", "\"weights\"", 2},
                                            StopCase{"all-reduce", "mpi", "\"sums\"", 2},
                                            StopCase{"all-reduce", "mpi", "\"sums\"", 0}));
+
+struct SuspendCase {
+  std::string ranks, seconds, setting;
+};
+
+void PrintTo(const SuspendCase& suspend, std::ostream* stream) {
+  *stream << suspend.ranks << " " << suspend.seconds << " " << suspend.setting;
+}
+
+class SuspendedJob : public ::testing::TestWithParam<SuspendCase> {};
+
+// Time in which nobody ran is not waited, and what was waited before does not count twice.
+TEST_P(SuspendedJob, GoesOnAfterMoreThanTheLimit) {
+  const TemporaryFolder folder;
+  ProcessOptions options;
+  options.environment = {{"KOLO_WATCH_WARNING", "1.5"},
+                         {"KOLO_WATCH_LIMIT", "2"},
+                         {"KOLO_WATCH_FOLDER", folder.path().string()}};
+  const SuspendCase& suspend = GetParam();
+  const auto result = run_process({MPIRUN_SCRIPT, "3", STALLING_JOB, "suspended", suspend.ranks,
+                                   suspend.seconds, suspend.setting},
+                                  options);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.errors, Not(HasSubstr("watch:")));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, SuspendedJob,
+                         ::testing::Values(SuspendCase{"all", "4", ""},
+                                           SuspendCase{"all", "4", "nodes"},
+                                           SuspendCase{"all", "4", "mpi"},
+                                           SuspendCase{"0", "0.8", ""},
+                                           SuspendCase{"1", "0.8", "mpi"}));
+
+TEST(WatchAtTheLimit, SaysHowLongItReallyWaited) {
+  const TemporaryFolder folder;
+  const auto result = run_job(folder, "all-reduce", 1, SIGSTOP);
+  EXPECT_THAT(result.errors, ContainsRegex("has waited (2\\.[5-9]|[3-9]\\.[0-9]) s, and the "
+                                           "limit is 2.5 s"));
+}
 
 TEST(WatchEnvironment, NonsenseIsRefusedBeforeAnythingStarts) {
   ProcessOptions options;

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 
 #include "comm/watch/stall.h"
+#include "comm/watch/waiting_times.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/comm/threads.h"
@@ -175,6 +176,31 @@ TEST(Watch, AfterTheLimitEveryRankWritesAndTheJobEnds) {
   EXPECT_THAT(messages.all(), Contains(HasSubstr("the limit")));
   EXPECT_THAT(messages.file_of(0), AllOf(HasSubstr("bucket 7"), HasSubstr("bucket 8")));
   EXPECT_THAT(messages.file_of(2), AllOf(HasSubstr("bucket 7"), Not(HasSubstr("bucket 8"))));
+}
+
+// A rank that is in call `number` since `waiting` nanoseconds by the clock.
+RankStatus waiting_rank(std::uint64_t number, std::int64_t waiting) {
+  RankStatus status;
+  LaneStatus lane{.identity = 1, .waiting = waiting};
+  lane.running.number = number;
+  status.lanes.push_back(lane);
+  return status;
+}
+
+TEST(WatchWaitingTimes, CountOnlyTimeInWhichTheWatchRan) {
+  WaitingTimes times(20);
+  const auto waited = [&](std::int64_t now, std::uint64_t number, std::int64_t by_clock) {
+    times.look(now);
+    auto status = waiting_rank(number, by_clock);
+    times.correct(status);
+    return status.longest_wait();
+  };
+  EXPECT_EQ(waited(1000, 7, 5), 5);  // begun since the last look
+  EXPECT_EQ(waited(1010, 7, 15), 15);
+  EXPECT_EQ(waited(9010, 7, 8015), 35);  // suspended: one step counts
+  EXPECT_EQ(waited(9020, 7, 8025), 45);
+  EXPECT_EQ(waited(9030, 8, 3), 3);       // another collective
+  EXPECT_EQ(waited(19030, 9, 9990), 20);  // begun before a suspension
 }
 
 TEST(WatchStall, ManyRanksAreToldShortly) {

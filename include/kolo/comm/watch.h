@@ -16,6 +16,9 @@ namespace kolo {
 // all. After the limit every rank writes its last collectives to a file, and the job is ended on
 // all ranks with status 1; for processes that can't write theirs another rank of the node does.
 //
+// What counts is time in which the watch itself ran. A job that is suspended as a whole and goes on
+// later, as schedulers do it, has not waited; a rank that stays behind has the others wait for it.
+//
 // Ranks of a node read each other's records in shared memory, also of a process that is stopped or
 // dead. Between nodes the watches send small messages, which takes MPI's thread level `multiple`;
 // with less, or without shared memory then, each node or rank knows only of itself.

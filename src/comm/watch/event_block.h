@@ -78,7 +78,9 @@ struct EventBlock {
   std::atomic<std::int64_t> beat;  // when the watch last looked, or has_left
   std::atomic<std::int32_t> process;
   std::atomic<std::uint64_t> process_namespace;
-  std::atomic<std::uint32_t> is_ending;  // the limit has passed: everybody writes its file
+  // How long it had waited, in nanoseconds, when that was the limit: everybody writes its file. 0:
+  // not so.
+  std::atomic<std::int64_t> waited_at_end;
   std::array<Lane, most_lanes> lanes;
 };
 

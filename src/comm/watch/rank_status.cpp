@@ -32,9 +32,9 @@ struct Heading {
   std::int32_t process = 0;
   std::uint8_t state = 0;
   std::uint8_t is_watching = 0;
-  std::uint8_t is_ending = 0;
   std::uint8_t has_left = 0;
   std::uint32_t lanes = 0;
+  std::int64_t waited_at_end = 0;
 };
 
 template <typename T>
@@ -77,7 +77,7 @@ RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence) 
     status.state = state_of_process(status.process);
   status.is_watching = now - block.beat.load() < silence && status.state != ProcessState::stopped &&
                        status.state != ProcessState::gone;
-  status.is_ending = block.is_ending != 0;
+  status.waited_at_end = block.waited_at_end;
   for (const Lane& lane : block.lanes) {
     const auto identity = lane.identity.load(std::memory_order_acquire);
     if (identity != 0) status.lanes.push_back(read_lane(lane, identity, now));
@@ -91,9 +91,9 @@ std::vector<std::byte> to_bytes(const RankStatus& status) {
                         .process = status.process,
                         .state = static_cast<std::uint8_t>(status.state),
                         .is_watching = status.is_watching,
-                        .is_ending = status.is_ending,
                         .has_left = status.has_left,
-                        .lanes = static_cast<std::uint32_t>(status.lanes.size())});
+                        .lanes = static_cast<std::uint32_t>(status.lanes.size()),
+                        .waited_at_end = status.waited_at_end});
   for (const LaneStatus& lane : status.lanes) append(bytes, lane);
   return bytes;
 }
@@ -107,7 +107,7 @@ std::optional<RankStatus> from_bytes(std::span<const std::byte> bytes) {
   status.process = heading.process;
   status.state = static_cast<ProcessState>(heading.state);
   status.is_watching = heading.is_watching != 0;
-  status.is_ending = heading.is_ending != 0;
+  status.waited_at_end = heading.waited_at_end;
   status.has_left = heading.has_left != 0;
   for (LaneStatus lane; take(bytes, lane);) status.lanes.push_back(lane);
   return status;

@@ -15,7 +15,7 @@ namespace kolo {
 // nodes can't be compared.
 struct LaneStatus {
   std::uint64_t identity = 0;
-  std::int64_t waiting = 0;        // nanoseconds in `running`
+  std::int64_t waiting = 0;        // nanoseconds in `running`; see WaitingTimes
   std::int64_t completed_age = 0;  // since `completed` ended
   CollectiveRecord running;        // number 0: in none
   CollectiveRecord completed;      // number 0: none yet, or forgotten
@@ -26,12 +26,13 @@ struct RankStatus {
   std::int32_t rank = 0;
   std::int32_t process = 0;
   ProcessState state = ProcessState::unknown;
-  bool is_watching = true;  // its watch has looked lately
-  bool is_ending = false;
-  bool has_left = false;  // it has no communicator any more
-  std::int64_t age = 0;   // nanoseconds since this was so; 0 where it was read from shared memory
+  bool is_watching = true;         // its watch has looked lately
+  std::int64_t waited_at_end = 0;  // EventBlock::waited_at_end
+  bool has_left = false;           // it has no communicator any more
+  std::int64_t age = 0;  // nanoseconds since this was so; 0 where it was read from shared memory
   std::vector<LaneStatus> lanes;
 
+  [[nodiscard]] bool is_ending() const { return waited_at_end != 0; }
   [[nodiscard]] const LaneStatus* lane(std::uint64_t identity) const;
   // Nanoseconds in the collective it has waited in longest; 0: in none.
   [[nodiscard]] std::int64_t longest_wait() const;

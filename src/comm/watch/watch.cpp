@@ -62,6 +62,7 @@ Watch::Watch(std::shared_ptr<Backend> backend, WatchOptions options)
       warning_(nanoseconds_of(options_.warning)),
       limit_(nanoseconds_of(options_.limit)),
       silence_(std::max<std::int64_t>(4 * interval_.count(), 1'000'000'000)),
+      waiting_times_(2 * interval_.count()),
       exchange_(backend_->status_exchange()) {
   const Topology& topology = backend_->topology();
   for (const auto& part : backend_->allocate_shared(sizeof(EventBlock)))
@@ -104,10 +105,12 @@ void Watch::loop() {
 }
 
 void Watch::look() {
-  blocks_[own_block_]->beat.store(monotonic_now());
+  const auto now = monotonic_now();
+  blocks_[own_block_]->beat.store(now);
+  waiting_times_.look(now);
   const auto of_node = look_at_node();
   if (exchange_) exchange(of_node);
-  const auto is_ending = [](const RankStatus& status) { return status.is_ending; };
+  const auto is_ending = [](const RankStatus& status) { return status.is_ending(); };
   if (std::any_of(of_node.begin(), of_node.end(), is_ending)) dump(of_node);
   if (is_speaker(of_node)) {
     auto statuses = of_node;
@@ -115,13 +118,16 @@ void Watch::look() {
     report(statuses);
     report_end(statuses);
   }
-  if (limit_ > 0 && of_node[own_block_].longest_wait() >= limit_) end_job();
+  const auto waited = of_node[own_block_].longest_wait();
+  if (limit_ > 0 && waited >= limit_) end_job(waited);
 }
 
-std::vector<RankStatus> Watch::look_at_node() const {
+std::vector<RankStatus> Watch::look_at_node() {
   std::vector<RankStatus> statuses;
-  for (std::size_t i = 0; i < blocks_.size(); ++i)
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
     statuses.push_back(read_status(ranks_of_blocks_[i], *blocks_[i], silence_));
+    waiting_times_.correct(statuses.back());
+  }
   return statuses;
 }
 
@@ -211,19 +217,20 @@ void Watch::dump(const std::vector<RankStatus>& of_node) {
 
 void Watch::report_end(const std::vector<RankStatus>& statuses) {
   const auto ending = std::find_if(statuses.begin(), statuses.end(),
-                                   [](const RankStatus& status) { return status.is_ending; });
+                                   [](const RankStatus& status) { return status.is_ending(); });
   if (has_told_end_ || ending == statuses.end()) return;
   has_told_end_ = true;
   const auto folder = options_.folder.empty() ? std::filesystem::path(".") : options_.folder;
   tell(fmt::format(
-      "watch: rank {} has waited {:.1f} s, the limit; the ranks' last collectives are in "
-      "{}/kolo-watch-rank-*.txt, and the job ends",
-      ending->rank, static_cast<double>(ending->longest_wait()) * 1e-9, folder.string()));
+      "watch: rank {} has waited {:.1f} s, and the limit is {:.4g} s; the ranks' last collectives "
+      "are in {}/kolo-watch-rank-*.txt, and the job ends",
+      ending->rank, static_cast<double>(ending->waited_at_end) * 1e-9, options_.limit.count(),
+      folder.string()));
 }
 
-void Watch::end_job() {
+void Watch::end_job(std::int64_t waited) {
   const Topology& topology = backend_->topology();
-  blocks_[own_block_]->is_ending = 1;
+  blocks_[own_block_]->waited_at_end = waited;
   const auto of_node = look_at_node();
   if (exchange_) {
     for (int rank = 0; rank < topology.size; ++rank) {

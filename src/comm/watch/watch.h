@@ -9,6 +9,7 @@
 
 #include "comm/watch/flight_recorder.h"
 #include "comm/watch/stall.h"
+#include "comm/watch/waiting_times.h"
 #include "kolo/comm/backend.h"
 #include "kolo/comm/watch.h"
 
@@ -40,11 +41,12 @@ class Watch final : public CollectiveListener {
 
   void loop();
   void look();
-  [[nodiscard]] std::vector<RankStatus> look_at_node() const;
+  [[nodiscard]] std::vector<RankStatus> look_at_node();
   void exchange(const std::vector<RankStatus>& of_node);
   void report(const std::vector<RankStatus>& statuses);
   void report_end(const std::vector<RankStatus>& statuses);
-  void end_job();
+  // `waited`: nanoseconds, by this rank.
+  void end_job(std::int64_t waited);
   void dump(const std::vector<RankStatus>& of_node);
   void tell(const std::string& message) const;
   [[nodiscard]] bool is_first_alive(const std::vector<RankStatus>& of_node) const;
@@ -57,6 +59,7 @@ class Watch final : public CollectiveListener {
   std::int64_t warning_;
   std::int64_t limit_;
   std::int64_t silence_;  // after which a watch counts as dead
+  WaitingTimes waiting_times_;
 
   std::vector<std::shared_ptr<EventBlock>> blocks_;  // that this rank can read
   std::vector<int> ranks_of_blocks_;
