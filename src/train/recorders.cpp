@@ -36,6 +36,13 @@ bool is_due(std::int64_t step, std::int64_t every) {
 
 }  // namespace
 
+std::int64_t thin_record_interval(std::int64_t epochs, std::int64_t steps_of_epoch) {
+  constexpr double most_records = 500,
+                   longest = 1LL << 62;  // steps may be more than an integer has
+  const double steps = static_cast<double>(epochs) * static_cast<double>(steps_of_epoch);
+  return static_cast<std::int64_t>(std::clamp(std::ceil(steps / most_records), 1., longest));
+}
+
 HistoryRecorder::HistoryRecorder(History history, std::filesystem::path file,
                                  std::int64_t log_every)
     : history_(std::move(history)), file_(std::move(file)), log_every_(log_every) {}

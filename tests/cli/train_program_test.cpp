@@ -82,10 +82,19 @@ TEST_F(TrainProgram, TwoRanksTrainAndLeaveEverythingBehind) {
 }
 
 TEST_F(TrainProgram, OneRankWithoutMpi) {
-  const auto result = train({});
+  const auto result = train({"training.lr_warmup_from=0.1"});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("1 rank on 1 node"));
-  EXPECT_EQ(history().epochs().size(), 3U);
+  const auto record = history();
+  EXPECT_EQ(record.epochs().size(), 3U);
+  ASSERT_EQ(record.steps().size(), 50U) << "of a short run every step is recorded";
+  EXPECT_LT(record.steps()[0].lr, record.steps()[5].lr) << "the warm-up can be seen";
+  EXPECT_GT(record.steps()[0].loss, 0);
+}
+
+TEST_F(TrainProgram, RecordsNoStepsWhereNoneAreWanted) {
+  ASSERT_EQ(train({"training.n_epochs=1", "training.log_every=0"}).exit_code, 0);
+  EXPECT_TRUE(history().steps().empty());
 }
 
 TEST_F(TrainProgram, JoinsAnMpirunOfTheUser) {

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include <gmock/gmock.h>
 
 #include "kolo/comm/threads.h"
@@ -49,6 +51,19 @@ TEST(HistoryRecorder, WritesEpochsStepsAndASummary) {
   EXPECT_EQ(history.steps().size(), 5U);
   EXPECT_EQ(history.summary().at("steps"), 26);
   EXPECT_GT(history.summary().at("best_val_accuracy"), 0);
+}
+
+TEST(ThinRecordInterval, LetsARunHaveNoMoreThan500Records) {
+  EXPECT_EQ(thin_record_interval(1, 0), 1);
+  EXPECT_EQ(thin_record_interval(5, 100), 1);
+  EXPECT_EQ(thin_record_interval(1, 501), 2);
+  EXPECT_EQ(thin_record_interval(90, 40000), 7200);
+  for (const std::int64_t steps : {1, 499, 999, 1001, 12345}) {
+    EXPECT_LE(3 * steps / thin_record_interval(3, steps), 500) << steps;
+    EXPECT_GE(3 * steps / thin_record_interval(3, steps), std::min<std::int64_t>(3 * steps, 250));
+  }
+  constexpr auto most = std::numeric_limits<std::int64_t>::max();
+  EXPECT_GT(thin_record_interval(most, most), most / 3) << "more steps than an integer can count";
 }
 
 }  // namespace

@@ -121,7 +121,8 @@ struct TrainingConfig {
   int64_t early_stopping_patience = 0;  // stop after so many epochs without a better one; 0: never
   std::string non_finite = "stop";   // gradients that are no numbers: stop | skip the step | ignore
   int64_t check_replicas_every = 0;  // compare all ranks' parameters every so many steps; 0: never
-  int64_t log_every = 0;             // a record every so many steps; 0: none
+  // A record every so many steps; 0: none; unset: so that a run has 500 at most.
+  std::optional<int64_t> log_every;
   // Per rank; unset: 1000 for data with classes, as in training for fields, which are large.
   std::optional<int64_t> validation_batch_size;
   bool drop_last = false;  // leave out a last batch that is not full

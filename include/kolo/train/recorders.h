@@ -14,6 +14,10 @@
 // Observers that write down how a training goes. For rank 0.
 namespace kolo {
 
+// How many steps apart records are of which a run of so many epochs has 500 at most: enough for a
+// curve, a warm-up among it, and little to write.
+[[nodiscard]] std::int64_t thin_record_interval(std::int64_t epochs, std::int64_t steps_of_epoch);
+
 // history.json: a record an epoch, and one every `log_every` steps (0: none). The file is rewritten
 // at each epoch's end.
 class HistoryRecorder final : public Observer {

@@ -14,6 +14,10 @@ History earlier_history(const RunFolder& folder, int ranks,
   return history;
 }
 
+std::int64_t record_interval(const TrainingConfig& config, std::int64_t steps_of_epoch) {
+  return config.log_every.value_or(thin_record_interval(config.n_epochs, steps_of_epoch));
+}
+
 // What a sample is called in rates.
 std::string sample_name(const DataConfig& data) {
   if (data.name == "nbody") return "crops";
@@ -23,15 +27,15 @@ std::string sample_name(const DataConfig& data) {
 }  // namespace
 
 RunRecords::RunRecords(const RunConfig& config, const RunFolder& folder, const RunOptions& options,
-                       int ranks, std::optional<std::int64_t> resumed_step)
+                       int ranks, std::int64_t steps, std::optional<std::int64_t> resumed_step)
     : log_({.console = &std::cout,
             .colour = options.progress.terminal && detect_colour(1),
             .file = folder.log(),
             .verbosity = options.verbosity}),
       bar_(std::cout, options.progress),
       history_(earlier_history(folder, ranks, resumed_step), folder.history(),
-               config.training.log_every),
-      tensorboard_(folder.path, config.training.log_every),
+               record_interval(config.training, steps)),
+      tensorboard_(folder.path, record_interval(config.training, steps)),
       progress_(bar_, log_, config.training.n_epochs, sample_name(config.data)),
       store_(folder.checkpoint_store(config.checkpoint.keep)) {
   log_.route_console_through([this](std::string_view line) { bar_.print_above(line); });

@@ -14,10 +14,10 @@ namespace kolo {
 // What only rank 0 has: the files and the console of a run, and the observers that write to them.
 class RunRecords {
  public:
-  // `resumed_step`: of the checkpoint that the run goes on from; what is recorded beyond it is
+  // `steps`: of an epoch. `resumed_step`: of the checkpoint that the run goes on from; what is recorded beyond it is
   // dropped.
   RunRecords(const RunConfig& config, const RunFolder& folder, const RunOptions& options, int ranks,
-             std::optional<std::int64_t> resumed_step);
+             std::int64_t steps, std::optional<std::int64_t> resumed_step);
   RunRecords(const RunRecords&) = delete;
   RunRecords& operator=(const RunRecords&) = delete;
   ~RunRecords();

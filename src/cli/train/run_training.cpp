@@ -93,6 +93,8 @@ int run_training(PreparedRun run, const Communicator& communicator, const RunOpt
                  StopSignal& stop) {
   const auto& config = run.config;
   const bool is_root = communicator.rank() == 0;
+  const auto training =
+      make_training_loader(config, run.datasets.training, communicator.rank(), communicator.size());
   std::vector<std::string> warnings;
   std::optional<CheckpointStore::Loaded> resumed;
   std::optional<RunRecords> records;
@@ -102,12 +104,10 @@ int run_training(PreparedRun run, const Communicator& communicator, const RunOpt
                                   [&](const std::string& warning) { warnings.push_back(warning); });
     }
     start_folder(run, options);
-    records.emplace(config, run.folder, options, communicator.size(),
+    records.emplace(config, run.folder, options, communicator.size(), training->batches(),
                     resumed ? std::optional(resumed->step) : std::nullopt);
     for (const auto& warning : warnings) records->log().warn("{}", warning);
   }
-  const auto training =
-      make_training_loader(config, run.datasets.training, communicator.rank(), communicator.size());
   const auto validation = make_validation_loader(config, run.datasets.validation,
                                                  communicator.rank(), communicator.size());
   const auto rate = make_learning_rate(config, communicator.size(), training->batches());
