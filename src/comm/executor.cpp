@@ -71,11 +71,12 @@ void Executor::loop() {
   while (true) {
     changed_.wait(lock, [&] { return !busy_ && (stopping_ || !queue_.empty()); });
     if (queue_.empty()) return;
-    const Item item = std::move(queue_.front());
+    Item item = std::move(queue_.front());
     queue_.pop_front();
     busy_ = true;
     lock.unlock();
     complete(item);
+    item = {};  // what the task owned may use this executor as it goes
     lock.lock();
     busy_ = false;
   }

@@ -1,6 +1,8 @@
 #include "kolo/comm/threads.h"
 
 #include <atomic>
+#include <future>
+#include <memory>
 #include <thread>
 #include <tuple>
 
@@ -90,6 +92,22 @@ INSTANTIATE_TEST_SUITE_P(Negotiated, Solo, ::testing::ValuesIn(testing::negotiat
 
 INSTANTIATE_TEST_SUITE_P(Sets, Solo, ::testing::ValuesIn(testing::exchange_and_set_cases()),
                          [](const auto& test) { return test.param.name; });
+
+// What a task owns goes with it, and may be the last that keeps something which says goodbye.
+TEST(ThreadRanksTasks, MayOwnWhatUsesTheCommunicatorAsItGoes) {
+  run_as_threads(2, [](const Communicator& communicator) {
+    std::promise<void> gone;
+    const auto deleter = [&](const int* value) {
+      std::default_delete<const int>()(value);
+      const Work goodbye = communicator.barrier_async();
+      gone.set_value();
+    };
+    std::shared_ptr<const int> owned(std::make_unique<const int>(1).release(), deleter);
+    communicator.enqueue([owned = std::move(owned)] { EXPECT_EQ(*owned, 1); }).wait();
+    gone.get_future().wait();
+    communicator.barrier();
+  });
+}
 
 // A mismatch must not hang or give wrong sums: every rank learns who called what.
 void expect_mismatch(const std::function<void(const Communicator&)>& call,

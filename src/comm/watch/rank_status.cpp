@@ -75,8 +75,10 @@ RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence) 
   status.process = block.process;
   if (block.process_namespace != 0 && block.process_namespace == own_process_namespace())
     status.state = state_of_process(status.process);
-  status.is_watching = now - block.beat.load() < silence && status.state != ProcessState::stopped &&
-                       status.state != ProcessState::gone;
+  const auto beat = block.beat.load();
+  status.has_left = beat == EventBlock::has_left;
+  status.is_watching = !status.has_left && now - beat < silence &&
+                       status.state != ProcessState::stopped && status.state != ProcessState::gone;
   status.waited_at_end = block.waited_at_end;
   for (const Lane& lane : block.lanes) {
     const auto identity = lane.identity.load(std::memory_order_acquire);
