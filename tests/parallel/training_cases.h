@@ -10,6 +10,7 @@ namespace kolo::testing {
 // end.
 [[nodiscard]] std::span<const RankCase> power_sgd_cases();
 [[nodiscard]] std::span<const RankCase> arena_optimizer_cases();
+[[nodiscard]] std::span<const RankCase> left_out_cases();
 [[nodiscard]] std::span<const RankCase> sharded_optimizer_cases();
 [[nodiscard]] std::span<const RankCase> shared_step_cases();
 [[nodiscard]] std::span<const RankCase> replica_check_cases();

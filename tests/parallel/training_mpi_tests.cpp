@@ -37,6 +37,7 @@ auto all_of(std::span<const RankCase> cases) {
 INSTANTIATE_TEST_SUITE_P(PowerSgd, TrainingMpi, all_of(testing::power_sgd_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(ArenaOptimizer, TrainingMpi, all_of(testing::arena_optimizer_cases()),
                          name_of_case);
+INSTANTIATE_TEST_SUITE_P(LeftOut, TrainingMpi, all_of(testing::left_out_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(ShardedOptimizer, TrainingMpi, all_of(testing::sharded_optimizer_cases()),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(SharedStep, TrainingMpi, all_of(testing::shared_step_cases()),

@@ -34,6 +34,8 @@ INSTANTIATE_TEST_SUITE_P(PowerSgd, TrainingThreads,
                          on_one_to_four_ranks(testing::power_sgd_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(ArenaOptimizer, TrainingThreads,
                          on_one_to_four_ranks(testing::arena_optimizer_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(LeftOut, TrainingThreads, on_one_to_four_ranks(testing::left_out_cases()),
+                         name_of_case);
 INSTANTIATE_TEST_SUITE_P(ShardedOptimizer, TrainingThreads,
                          on_one_to_four_ranks(testing::sharded_optimizer_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(SharedStep, TrainingThreads,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace kolo {
 
 namespace parallel {
 class SharedStep;
+class SkippedSteps;
 struct BucketRun;
 }  // namespace parallel
 
@@ -36,6 +38,9 @@ struct StepSharing {
 // and biases and batch norm's parameters, those of one dimension or none, apart where it treats
 // them in another way. Parameters of float32 or float64. Its state is laid out by the arena's plan:
 // Error when that has changed since (see ReducerOptions::rebuild_buckets).
+//
+// What takes no part in a step (ParameterArena::takes_part: frozen parameters, and those that no
+// rank has used) stays as it is, with its state; its steps are counted apart, as in torch::optim.
 //
 // A step: update() of every bucket, in any order, then finish().
 class ArenaOptimizer {
@@ -68,6 +73,10 @@ class ArenaOptimizer {
 
   // For checkpoints: to be read, between finish() and the next step's gradients.
   [[nodiscard]] std::vector<NamedState> named_state() const;
+  // How many steps each parameter, in the order of the arena's plan, took no part in: part of a
+  // checkpoint where parameters are frozen or unused in some steps, zeros otherwise.
+  [[nodiscard]] std::vector<std::int64_t> skipped_steps() const;
+  void set_skipped_steps(std::span<const std::int64_t> counts);
   // Every rank's state becomes rank 0's. Collective.
   void broadcast_state(const Communicator& communicator) const;
 
@@ -91,6 +100,7 @@ class ArenaOptimizer {
   std::int64_t version_;  // of the arena's plan
   std::shared_ptr<const FlatOptimizer> optimizer_;
   std::vector<std::vector<torch::Tensor>> state_;  // by state, by bucket
+  std::unique_ptr<parallel::SkippedSteps> skipped_;
   std::unique_ptr<parallel::SharedStep> shared_;
   bool is_in_step_ = false;
 };

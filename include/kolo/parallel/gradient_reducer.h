@@ -21,8 +21,8 @@ struct ReducerOptions {
   bool communicate = true;
 
   // Parameters may take no part in a rank's loss. They count as zero there, and a parameter that no
-  // rank has used keeps the grad() it had (most often none, so that optimizers skip it; a flat
-  // optimizer over the arena sees zeros). Costs a byte a parameter in the message of each step's
+  // rank has used keeps the grad() it had (most often none, so that optimizers skip it, those over
+  // an arena too; wait() for a bucket that has one waits for all buckets). Costs a byte a parameter in the message of each step's
   // end; buckets with an unused parameter, and those behind them, begin their reduction after
   // backward.
   bool unused_parameters = false;

@@ -61,6 +61,15 @@ class ParameterArena {
     return gradient_views_[parameter];
   }
 
+  // Whether optimizers over the arena update a parameter in this step. Not while it is frozen
+  // (requires_grad() is false), nor when the reducer has found that no rank has a gradient for it
+  // and it has none from before: it stays as it is then, and its state too, as in torch::optim.
+  [[nodiscard]] bool takes_part(std::size_t parameter) const {
+    return !is_idle_[parameter] && parameters_[parameter].requires_grad();
+  }
+  // The reducer's part of that. The same on every rank.
+  void set_idle(std::size_t parameter, bool is_idle) { is_idle_[parameter] = is_idle; }
+
   // One-dimensional views of a whole bucket, the gaps between parameters (zeros) included.
   [[nodiscard]] const torch::Tensor& flat_parameters(std::size_t bucket) const {
     return flat_parameters_[bucket];
@@ -105,6 +114,7 @@ class ParameterArena {
   std::vector<NamedTensor> frozen_;
   std::vector<torch::Tensor> parameters_;
   std::vector<Place> places_;  // by parameter
+  std::vector<bool> is_idle_;  // by parameter
   std::vector<torch::Tensor> flat_parameters_;
   std::vector<torch::Tensor> flat_gradients_;
   std::vector<torch::Tensor> gradient_views_;

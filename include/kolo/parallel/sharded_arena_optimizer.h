@@ -13,13 +13,18 @@
 
 namespace kolo {
 
+namespace parallel {
+class SkippedSteps;
+}
+
 // A fused optimizer over an arena that keeps only this rank's part of the state: ZeRO, stage 1
 // (Rajbhandari et al., SC20). Every bucket is cut into as many equal parts as there are ranks. A
 // step reduces a rank's part of the gradients, updates its part of the parameters and gathers
 // everybody's, which moves as many bytes as the all-reduce it takes the place of. What is left of a
 // bucket, fewer than 16 elements a rank, every rank updates for itself.
 //
-// With the same order of reduction the parameters are, bit for bit, those of ArenaOptimizer.
+// With the same order of reduction the parameters are, bit for bit, those of ArenaOptimizer; so are
+// those that take no part in a step.
 // Parameters of float32 or float64. The ranks make the same calls in the same order. One step:
 //
 //   backward, with gradient_hook() in the reducer
@@ -34,6 +39,9 @@ class ShardedArenaOptimizer {
   // LAMB.
   ShardedArenaOptimizer(Communicator communicator, std::shared_ptr<const ParameterArena> arena,
                         std::shared_ptr<const FlatOptimizer> optimizer);
+  ShardedArenaOptimizer(ShardedArenaOptimizer&&) noexcept;
+  ShardedArenaOptimizer& operator=(ShardedArenaOptimizer&&) noexcept;
+  ~ShardedArenaOptimizer();
 
   // Averages only what this rank's update() reads: afterwards a bucket holds averages in this
   // rank's part and what is left over, and this rank's own gradients elsewhere. (Fully averaged
@@ -54,9 +62,10 @@ class ShardedArenaOptimizer {
   // Blocks until all parameters are here. Before the next forward pass.
   void finish();
 
-  // The whole state, as ArenaOptimizer::named_state() gives it: a checkpoint of it suits any number
-  // of ranks, and unsharded training. Collective; every rank gets a copy of its own, as large as
-  // all ranks' state together.
+  // The whole state, as ArenaOptimizer::named_state() gives it, and "<parameter>.skipped_steps"
+  // (int64, one element) for parameters that took no part in some steps: a checkpoint of it suits
+  // any number of ranks, and unsharded training. Collective; every rank gets a copy of its own, as
+  // large as all ranks' state together.
   [[nodiscard]] std::vector<NamedState> gather_state() const;
   // Keeps this rank's part of a whole state. Not collective. Error, with nothing changed, for names
   // that are missing, too many, or have another shape or type.
@@ -79,6 +88,7 @@ class ShardedArenaOptimizer {
   std::shared_ptr<const FlatOptimizer> optimizer_;
   // By state, by bucket: this rank's part and, behind it, what is left over.
   std::vector<std::vector<torch::Tensor>> state_;
+  std::unique_ptr<parallel::SkippedSteps> skipped_;
   std::vector<Work> gathers_;
 };
 

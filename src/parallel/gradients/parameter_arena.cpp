@@ -30,6 +30,7 @@ ParameterArena::ParameterArena(const Communicator& communicator, const torch::nn
                                const BucketLimits& limits, std::span<const std::string> excluded)
     : limits_(limits) {
   collect(module, excluded);
+  is_idle_.assign(parameters_.size(), false);
   lay_out(plan_buckets(std::move(plan_.parameters), limits_));
   require_equal_plans(communicator, plan_);
   gradient_memory_ = communicator.allocate(narrow<std::size_t>(plan_.total_bytes));

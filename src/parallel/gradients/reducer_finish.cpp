@@ -58,9 +58,18 @@ void GradientReducer::State::wait(std::size_t bucket) {
   }
   if (!problem_.empty()) fail();
   await(works_[bucket]);
+  const auto& entries = arena_->plan().buckets[bucket].entries;
+  const bool has_absent = std::any_of(
+      entries.begin(), entries.end(),
+      [&](const BucketEntry& entry) { return arrivals_[entry.parameter] == Arrival::absent; });
+  // Whether somebody else has used them is known at the end only.
+  if (has_absent && sends_usage()) await_agreement();
+  for (const auto& entry : entries) {
+    if (arrivals_[entry.parameter] == Arrival::absent) settle_absent(entry.parameter);
+  }
   if (!options_.gradients_as_views && !is_handed_out_[bucket]) {
     is_handed_out_[bucket] = true;
-    for (const auto& entry : arena_->plan().buckets[bucket].entries) {
+    for (const auto& entry : entries) {
       if (arrivals_[entry.parameter] == Arrival::ready) hand_out(entry.parameter);
     }
   }
@@ -114,10 +123,8 @@ void GradientReducer::State::finish() {
   await_agreement();
   const std::lock_guard lock(mutex_);
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
-    if (arrivals_[parameter] == Arrival::absent)
-      settle_absent(parameter);
-    else if (is_sparse(parameter))
-      hand_out(parameter);
+    if (!is_sparse(parameter)) continue;
+    if (arrivals_[parameter] != Arrival::absent || is_used_anywhere(parameter)) hand_out(parameter);
   }
   for (SparseGradient& sparse : sparse_)
     statistics_.bytes += std::exchange(sparse.result, nullptr)->bytes;
@@ -145,7 +152,11 @@ void GradientReducer::State::hand_out(std::size_t parameter) {
 }
 
 void GradientReducer::State::settle_absent(std::size_t parameter) {
-  if (is_used_anywhere(parameter)) return hand_out(parameter);
+  if (is_used_anywhere(parameter)) {
+    arena_->set_idle(parameter, false);
+    return hand_out(parameter);
+  }
+  arena_->set_idle(parameter, !tensor(parameter).grad().defined());
   const auto stashed = stash_.find(parameter);
   if (stashed == stash_.end()) return;
   const torch::NoGradGuard no_gradient;

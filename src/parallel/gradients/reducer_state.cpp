@@ -176,6 +176,7 @@ std::shared_ptr<void> GradientReducer::State::claim(std::size_t parameter) {
 
 void GradientReducer::State::set_ready(std::size_t parameter) {
   contribute(parameter);
+  if (!is_sparse(parameter)) arena_->set_idle(parameter, false);
   arrivals_[parameter] = Arrival::ready;
   --missing_[units_[parameter]];
 }

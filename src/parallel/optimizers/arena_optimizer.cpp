@@ -30,7 +30,10 @@ bool is_worth_sharing(const FlatOptimizer& optimizer, std::int64_t parameter_byt
 
 ArenaOptimizer::ArenaOptimizer(std::shared_ptr<const ParameterArena> arena,
                                std::shared_ptr<const FlatOptimizer> optimizer)
-    : arena_(std::move(arena)), version_(arena_->version()), optimizer_(std::move(optimizer)) {
+    : arena_(std::move(arena)),
+      version_(arena_->version()),
+      optimizer_(std::move(optimizer)),
+      skipped_(std::make_unique<parallel::SkippedSteps>(arena_->parameters().size())) {
   require_trainable();
   allocate_state();
 }
@@ -39,7 +42,10 @@ ArenaOptimizer::ArenaOptimizer(const Communicator& communicator,
                                const std::shared_ptr<ParameterArena>& arena,
                                std::shared_ptr<const FlatOptimizer> optimizer,
                                const StepSharing& sharing)
-    : arena_(arena), version_(arena->version()), optimizer_(std::move(optimizer)) {
+    : arena_(arena),
+      version_(arena->version()),
+      optimizer_(std::move(optimizer)),
+      skipped_(std::make_unique<parallel::SkippedSteps>(arena_->parameters().size())) {
   require_trainable();
   const auto& topology = communicator.topology();
   if (topology.nodes < topology.size &&
@@ -96,6 +102,7 @@ void ArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64
   require_same_plan();
   if (shared_ && !is_in_step_) shared_->begin();
   is_in_step_ = true;
+  skipped_->begin(*arena_, bucket);
   if (arena_->plan().buckets[bucket].type == DataType::float64)
     update_typed<double>(bucket, learning_rate, step);
   else
@@ -107,9 +114,9 @@ void ArenaOptimizer::update_typed(std::size_t bucket, double learning_rate, std:
   const auto own = shared_ ? shared_->own_part(bucket)
                            : parallel::SharedStep::Part{0, arena_->plan().buckets[bucket].count};
   for (const auto& run :
-       parallel::runs_of(arena_->plan(), bucket, *optimizer_, own.begin, own.end)) {
+       parallel::runs_of(*arena_, bucket, *optimizer_, *skipped_, step, own.begin, own.end)) {
     if (!shared_) {
-      optimizer_->update(slice_of<T>(bucket, run), learning_rate, step);
+      optimizer_->update(slice_of<T>(bucket, run), learning_rate, run.step);
       continue;
     }
     // Piece by piece, so that what goes to the other ranks is in the cache still.
@@ -117,7 +124,7 @@ void ArenaOptimizer::update_typed(std::size_t bucket, double learning_rate, std:
       auto piece = run;
       piece.offset += done;
       piece.count = std::min(published_elements, run.count - done);
-      optimizer_->update(slice_of<T>(bucket, piece), learning_rate, step);
+      optimizer_->update(slice_of<T>(bucket, piece), learning_rate, run.step);
       shared_->publish(bucket, piece.offset, piece.offset + piece.count);
     }
   }
@@ -152,6 +159,18 @@ std::vector<ArenaOptimizer::NamedState> ArenaOptimizer::named_state() const {
   return named;
 }
 
+std::vector<std::int64_t> ArenaOptimizer::skipped_steps() const {
+  return {skipped_->counts().begin(), skipped_->counts().end()};
+}
+
+void ArenaOptimizer::set_skipped_steps(std::span<const std::int64_t> counts) {
+  if (counts.size() != skipped_->counts().size()) {
+    throw Error(fmt::format("parallel: skipped steps of {} parameters for {}; the arena has {}",
+                            counts.size(), optimizer_->name(), skipped_->counts().size()));
+  }
+  std::copy(counts.begin(), counts.end(), skipped_->counts().begin());
+}
+
 // Where steps are shared, one rank a node takes part: what it writes is the whole node's.
 void ArenaOptimizer::broadcast_state(const Communicator& communicator) const {
   require_same_plan();
@@ -162,6 +181,7 @@ void ArenaOptimizer::broadcast_state(const Communicator& communicator) const {
       if (takes_part) holders->broadcast(buffer_of(flat));
     }
   }
+  communicator.broadcast(skipped_->counts());
   communicator.barrier();
 }
 

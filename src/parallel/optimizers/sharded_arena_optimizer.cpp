@@ -25,6 +25,10 @@ std::span<T> span_of(const torch::Tensor& flat) {
   return {flat.data_ptr<T>(), static_cast<std::size_t>(flat.numel())};
 }
 
+std::string skipped_name(const ParameterArena& arena, std::size_t parameter) {
+  return arena.plan().parameters[parameter].name + ".skipped_steps";
+}
+
 class ReduceScatterHook final : public GradientHook {
  public:
   void average(const Communicator& communicator, const GradientBucket& bucket) override {
@@ -67,7 +71,8 @@ ShardedArenaOptimizer::ShardedArenaOptimizer(Communicator communicator,
     : communicator_(std::move(communicator)),
       arena_(std::move(arena)),
       version_(arena_->version()),
-      optimizer_(std::move(optimizer)) {
+      optimizer_(std::move(optimizer)),
+      skipped_(std::make_unique<parallel::SkippedSteps>(arena_->parameters().size())) {
   if (optimizer_->is_layerwise()) {
     throw InputError(fmt::format(
         "parallel: {0} can't be sharded: it needs norms over whole parameters, of which a rank "
@@ -90,6 +95,10 @@ ShardedArenaOptimizer::ShardedArenaOptimizer(Communicator communicator,
     }
   }
 }
+
+ShardedArenaOptimizer::ShardedArenaOptimizer(ShardedArenaOptimizer&&) noexcept = default;
+ShardedArenaOptimizer& ShardedArenaOptimizer::operator=(ShardedArenaOptimizer&&) noexcept = default;
+ShardedArenaOptimizer::~ShardedArenaOptimizer() = default;
 
 std::shared_ptr<GradientHook> ShardedArenaOptimizer::gradient_hook() const {
   return std::make_shared<ReduceScatterHook>();
@@ -142,6 +151,7 @@ void ShardedArenaOptimizer::require_same_plan() const {
 
 void ShardedArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64_t step) {
   require_same_plan();
+  skipped_->begin(*arena_, bucket);
   if (arena_->plan().buckets[bucket].type == DataType::float64)
     update_typed<double>(bucket, learning_rate, step);
   else
@@ -162,7 +172,8 @@ void ShardedArenaOptimizer::update_typed(std::size_t bucket, double learning_rat
   const Shards shards(parameters.numel(), communicator_.size());
   // `skipped` elements of the bucket lie before those that this rank has state for.
   const auto update_between = [&](std::int64_t begin, std::int64_t end, std::int64_t skipped) {
-    for (const auto& run : parallel::runs_of(arena_->plan(), bucket, *optimizer_, begin, end)) {
+    for (const auto& run :
+         parallel::runs_of(*arena_, bucket, *optimizer_, *skipped_, step, begin, end)) {
       FlatSlice<T> slice;
       slice.parameters = span_of<T>(parameters.narrow(0, run.offset, run.count));
       slice.gradients = span_of<T>(gradients.narrow(0, run.offset, run.count));
@@ -171,7 +182,7 @@ void ShardedArenaOptimizer::update_typed(std::size_t bucket, double learning_rat
             span_of<T>(state_[slot][bucket].narrow(0, run.offset - skipped, run.count));
       }
       slice.is_vector = run.is_vector;
-      optimizer_->update(slice, learning_rate, step);
+      optimizer_->update(slice, learning_rate, run.step);
     }
   };
   const std::int64_t begin = communicator_.rank() * shards.part;
@@ -206,6 +217,9 @@ std::vector<ShardedArenaOptimizer::NamedState> ShardedArenaOptimizer::gather_sta
       named.push_back({fmt::format("{}.{}", arena_->plan().parameters[parameter].name, names[slot]),
                        arena_->view_of(parameter, whole[slot])});
     }
+    const std::int64_t skipped = skipped_->counts()[parameter];
+    if (skipped > 0)
+      named.push_back({skipped_name(*arena_, parameter), torch::full({}, skipped, torch::kLong)});
   }
   return named;
 }
@@ -217,7 +231,14 @@ void ShardedArenaOptimizer::load_state(std::span<const NamedState> whole) {
   for (const NamedState& item : whole) given.emplace(item.name, item.tensor);
   const auto names = optimizer_->state_names();
   const auto& parameters = arena_->parameters();
-  const auto expected = names.size() * parameters.size();
+  std::vector<std::int64_t> skipped(parameters.size(), 0);
+  auto expected = names.size() * parameters.size();
+  for (std::size_t index = 0; index < parameters.size(); ++index) {
+    const auto found = given.find(skipped_name(*arena_, index));
+    if (found == given.end()) continue;
+    skipped[index] = found->second.item<std::int64_t>();
+    ++expected;
+  }
   if (whole.size() != expected) {
     throw Error(fmt::format("parallel: a state of {} tensors for {}; expected {}, {} a parameter",
                             whole.size(), optimizer_->name(), expected, names.size()));
@@ -241,6 +262,7 @@ void ShardedArenaOptimizer::load_state(std::span<const NamedState> whole) {
     for (std::size_t bucket = 0; bucket < state_[slot].size(); ++bucket)
       state_[slot][bucket].copy_(torch::cat(owned(flat[slot][bucket])));
   }
+  std::copy(skipped.begin(), skipped.end(), skipped_->counts().begin());
 }
 
 std::int64_t ShardedArenaOptimizer::state_bytes() const {
