@@ -8,15 +8,13 @@
 #include "cli/commands.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/rank/blas.h"
+#include "cli/rank/rank_guard.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
 
 namespace {
 
 using namespace kolo;
-
-constexpr int exit_failed = 1;
-constexpr int exit_wrong_input = 2;
 
 // What every rank would say alike is said by one.
 void complain(std::string_view message) {
@@ -100,7 +98,10 @@ int main(int argc, char** argv) {
     complain(error.what());
     return exit_wrong_input;
   } catch (const std::exception& error) {
-    complain(error.what());
+    // Not what all ranks would say alike.
+    const int rank = detect_launch_environment().rank;
+    std::cerr << fmt::format("kolo: {}{}\n", rank == 0 ? "" : describe_rank(rank) + ": ",
+                             error.what());
     return exit_failed;
   }
 }

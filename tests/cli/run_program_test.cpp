@@ -7,6 +7,7 @@ namespace kolo::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -34,6 +35,9 @@ TEST_F(RunProgram, EndsWithTheFailedRanksStatus) {
   const auto result = run({}, "[ $RANK = 1 ] && exit 7; sleep 20");
   EXPECT_EQ(result.exit_code, 7);
   EXPECT_EQ(result.left_behind, 0);
+  EXPECT_THAT(result.errors, ContainsRegex("kolo run: rank 1 \\(on .*\\): .*/program ended with "
+                                           "status 7\n"));
+  EXPECT_THAT(result.errors, Not(HasSubstr("rank 0"))) << "it was ended because of the other";
 }
 
 TEST_F(RunProgram, WhatCannotBeFoundIsWrongInput) {

@@ -7,8 +7,9 @@
 #include "cli/commands.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/launch/launch_ranks.h"
-#include "cli/rank/rank_guard.h"
+#include "cli/rank/rank_job.h"
 #include "cli/rank/rank_setup.h"
+#include "cli/rank/run_facts.h"
 #include "cli/shared_options.h"
 #include "kolo/base/allocator.h"
 #include "kolo/base/checked.h"
@@ -38,8 +39,7 @@ struct PreparedBench {
   std::unique_ptr<FlatOptimizer> optimizer;
 };
 
-PreparedBench prepare(const BenchArguments& arguments, int ranks) {
-  RunConfig config = load_run_config(arguments.config.source());
+PreparedBench prepare(const RunConfig& config, int ranks) {
   (void)batch_size_of(config.training, ranks);
   require_precision(precision_named(config.training.precision));
   PreparedBench prepared{config, make_datasets(config), nullptr, make_optimizer(config)};
@@ -178,34 +178,48 @@ BenchReport measure_all(const BenchArguments& arguments, PreparedBench& prepared
   return report;
 }
 
+void print(const BenchArguments& arguments, const BenchReport& report) {
+  if (arguments.json)
+    std::cout << to_json(report).dump() << std::endl;
+  else
+    std::cout << to_text(report) << std::flush;
+}
+
 int bench_as_rank(const BenchArguments& arguments, const LaunchEnvironment& environment) {
   keep_freed_memory();
-  auto prepared = prepare(arguments, environment.size);
-  set_threads(prepared.config.device, environment);
-  const Communicator communicator = make_communicator(prepared.config.communication, environment);
-  return run_guarded(communicator, [&] {
-    if (communicator.rank() == 0) {
-      for (const auto& warning : prepared.datasets.warnings)
+  RunConfig config;
+  std::optional<PreparedBench> prepared;
+  RankJob job;
+  job.configure = [&] {
+    config = load_run_config(arguments.config.source());
+    set_threads(config.device, environment);
+    return config.communication;
+  };
+  job.prepare = [&](int rank, int ranks) {
+    prepared = prepare(config, ranks);
+    if (rank == 0) {
+      for (const auto& warning : prepared->datasets.warnings)
         std::cerr << fmt::format("kolo: warning: {}", warning) << std::endl;
     }
-    const auto report = measure_all(arguments, prepared, communicator);
-    if (communicator.rank() != 0) return 0;
-    if (arguments.json)
-      std::cout << to_json(report).dump() << std::endl;
-    else
-      std::cout << to_text(report) << std::flush;
+    return facts_of(config, prepared->datasets);
+  };
+  job.run = [&](const Communicator& communicator) {
+    const auto report = measure_all(arguments, *prepared, communicator);
+    if (communicator.rank() == 0) print(arguments, report);
     return 0;
-  });
+  };
+  return run_rank_job(environment, job);
 }
 
 int bench(const BenchArguments& arguments) {
   arguments.ranks.check();
   const auto environment = detect_launch_environment();
   if (arguments.ranks.are_many() && !environment.is_launched()) {
-    const auto prepared = prepare(arguments, *arguments.ranks.ranks);
+    const auto config = load_run_config(arguments.config.source());
+    (void)prepare(config, *arguments.ranks.ranks);
     become_ranks({.ranks = *arguments.ranks.ranks,
                   .oversubscribe = arguments.ranks.oversubscribe,
-                  .threads = prepared.config.device.intra_threads});
+                  .threads = config.device.intra_threads});
   }
   require_ranks(environment, arguments.ranks.ranks.value_or(0));
   return bench_as_rank(arguments, environment);

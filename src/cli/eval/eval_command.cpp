@@ -6,8 +6,9 @@
 #include "cli/eval/evaluation_report.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/launch/launch_ranks.h"
-#include "cli/rank/rank_guard.h"
+#include "cli/rank/rank_job.h"
 #include "cli/rank/rank_setup.h"
+#include "cli/rank/run_facts.h"
 #include "cli/shared_options.h"
 #include "cli/train/run_folder.h"
 #include "kolo/base/allocator.h"
@@ -73,14 +74,18 @@ struct PreparedEvaluation {
 };
 
 // The data is read as in validation: whole, in order, never varied.
-PreparedEvaluation prepare(const EvalArguments& arguments, const Subject& subject) {
+RunConfig load(const EvalArguments& arguments, const Subject& subject) {
   RunConfig config = load_run_config({subject.run.config(), std::nullopt, arguments.overrides});
   config.data.augment = false;
+  return config;
+}
+
+PreparedEvaluation prepare(const EvalArguments& arguments, const RunConfig& config) {
   require_precision(precision_named(config.training.precision));
   Datasets datasets = make_datasets(config);
   auto dataset = arguments.split == "training" ? datasets.training : datasets.validation;
   auto network = make_network(config, dataset->layout());
-  return {std::move(config), std::move(datasets), std::move(dataset), std::move(network)};
+  return {config, std::move(datasets), std::move(dataset), std::move(network)};
 }
 
 EvaluationReport evaluate_checkpoint(const EvalArguments& arguments, const Subject& subject,
@@ -112,36 +117,49 @@ EvaluationReport evaluate_checkpoint(const EvalArguments& arguments, const Subje
   return report;
 }
 
-int evaluate_as_rank(const EvalArguments& arguments, const Subject& subject,
-                     const LaunchEnvironment& environment) {
+void print(const EvalArguments& arguments, const EvaluationReport& report) {
+  if (arguments.json)
+    std::cout << to_json(report).dump() << std::endl;
+  else
+    std::cout << to_text(report) << std::flush;
+}
+
+int evaluate_as_rank(const EvalArguments& arguments, const LaunchEnvironment& environment) {
   keep_freed_memory();
-  const auto prepared = prepare(arguments, subject);
-  set_threads(prepared.config.device, environment);
-  const Communicator communicator = make_communicator(prepared.config.communication, environment);
-  return run_guarded(communicator, [&] {
-    const auto report = evaluate_checkpoint(arguments, subject, prepared, communicator);
-    if (communicator.rank() == 0) {
-      if (arguments.json)
-        std::cout << to_json(report).dump() << std::endl;
-      else
-        std::cout << to_text(report) << std::flush;
-    }
+  std::optional<Subject> subject;
+  std::optional<PreparedEvaluation> prepared;
+  RunConfig config;
+  RankJob job;
+  job.configure = [&] {
+    subject = find_subject(arguments);
+    config = load(arguments, *subject);
+    set_threads(config.device, environment);
+    return config.communication;
+  };
+  job.prepare = [&](int /*rank*/, int /*ranks*/) {
+    prepared = prepare(arguments, config);
+    return facts_of(config, prepared->datasets);
+  };
+  job.run = [&](const Communicator& communicator) {
+    const auto report = evaluate_checkpoint(arguments, *subject, *prepared, communicator);
+    if (communicator.rank() == 0) print(arguments, report);
     return 0;
-  });
+  };
+  return run_rank_job(environment, job);
 }
 
 int eval(const EvalArguments& arguments) {
   arguments.ranks.check();
-  const auto subject = find_subject(arguments);
   const auto environment = detect_launch_environment();
   if (arguments.ranks.are_many() && !environment.is_launched()) {
-    const auto prepared = prepare(arguments, subject);
+    const auto config = load(arguments, find_subject(arguments));
+    (void)prepare(arguments, config);
     become_ranks({.ranks = *arguments.ranks.ranks,
                   .oversubscribe = arguments.ranks.oversubscribe,
-                  .threads = prepared.config.device.intra_threads});
+                  .threads = config.device.intra_threads});
   }
   require_ranks(environment, arguments.ranks.ranks.value_or(0));
-  return evaluate_as_rank(arguments, subject, environment);
+  return evaluate_as_rank(arguments, environment);
 }
 
 }  // namespace

@@ -208,6 +208,19 @@ class Watch {
   std::optional<Clock::time_point> deadline_;  // once it must end
 };
 
+std::string host_name() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return host.data();
+}
+
+// By waitpid's status.
+std::string describe_end(int status) {
+  if (!WIFSIGNALED(status)) return fmt::format("ended with status {}", WEXITSTATUS(status));
+  const int signal = WTERMSIG(status);
+  return fmt::format("was ended by signal {} ({})", signal, ::strsignal(signal));
+}
+
 }  // namespace
 
 LineTagger::LineTagger(int rank) : tag_(fmt::format("[{}] ", rank)) {}
@@ -242,14 +255,12 @@ int run_rank_program(const RankProgram& program) {
   for (Stream& stream : streams) {
     while (stream.descriptor() >= 0) stream.forward();
   }
-  if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
-  const int signal = WTERMSIG(status);
-  if (!watch.was_ended()) {
-    const auto message = fmt::format("kolo run: rank {}: {} was ended by signal {} ({})\n",
-                                     program.rank, program.command[0], signal, ::strsignal(signal));
+  if (status != 0 && !watch.was_ended()) {
+    const auto message = fmt::format("kolo run: rank {} (on {}): {} {}\n", program.rank,
+                                     host_name(), program.command[0], describe_end(status));
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, message.data(), message.size());
   }
-  return 128 + signal;
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
 }  // namespace kolo

@@ -1,24 +1,59 @@
 #include "cli/rank/rank_guard.h"
 
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
 #include <iostream>
+#include <thread>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "kolo/base/error.h"
 
 namespace kolo {
 
+namespace {
+
+// Time for lower ranks that fail alike to say so and to end the job; launchers do that with SIGTERM
+// first.
+void let_lower_ranks_speak(int rank) {
+  if (rank == 0) return;
+  for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000 + 50 * std::min(rank, 40)));
+}
+
+void end_job(const Communicator& communicator, const std::string& message, int status) {
+  let_lower_ranks_speak(communicator.rank());
+  std::cerr << fmt::format("kolo: {}: {}\n", describe_rank(communicator.rank()), message)
+            << std::flush;
+  communicator.abort(status);
+}
+
+}  // namespace
+
+int exit_status_of(const std::exception& error) {
+  return dynamic_cast<const InputError*>(&error) == nullptr ? exit_failed : exit_wrong_input;
+}
+
+std::string describe_rank(int rank) {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  return fmt::format("rank {} (on {})", rank, host.data());
+}
+
 int run_guarded(const Communicator& communicator, const std::function<int()>& body) {
   try {
     return body();
   } catch (const CommunicationError&) {
-    communicator.abort(1);
+    communicator.abort(exit_failed);
     throw;
   } catch (const std::exception& error) {
-    if (communicator.size() == 1) throw;
-    std::cerr << fmt::format("kolo: rank {}: {}\n", communicator.rank(), error.what())
-              << std::flush;
-    communicator.abort(1);
+    if (communicator.size() > 1) end_job(communicator, error.what(), exit_status_of(error));
+    throw;
+  } catch (...) {
+    if (communicator.size() > 1) end_job(communicator, "an exception of unknown type", exit_failed);
     throw;
   }
 }

@@ -5,8 +5,9 @@
 #include "cli/commands.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/launch/launch_ranks.h"
-#include "cli/rank/rank_guard.h"
+#include "cli/rank/rank_job.h"
 #include "cli/rank/rank_setup.h"
+#include "cli/rank/run_facts.h"
 #include "cli/shared_options.h"
 #include "cli/terminal.h"
 #include "cli/train/run_training.h"
@@ -60,15 +61,26 @@ RunConfig load(const TrainArguments& arguments) {
   return load_run_config(source);
 }
 
-int run_as_rank(const RunConfig& config, const RunOptions& options,
+int run_as_rank(const TrainArguments& arguments, const RunOptions& options,
                 const LaunchEnvironment& environment) {
   StopSignal stop;
   keep_freed_memory();
-  set_threads(config.device, environment);
-  auto prepared = prepare_run(config, options, environment.size);
-  const Communicator communicator = make_communicator(config.communication, environment);
-  return run_guarded(
-      communicator, [&] { return run_training(std::move(prepared), communicator, options, stop); });
+  RunConfig config;
+  std::optional<PreparedRun> prepared;
+  RankJob job;
+  job.configure = [&] {
+    config = load(arguments);
+    set_threads(config.device, environment);
+    return config.communication;
+  };
+  job.prepare = [&](int /*rank*/, int ranks) {
+    prepared = prepare_run(config, options, ranks);
+    return facts_of(config, prepared->datasets);
+  };
+  job.run = [&](const Communicator& communicator) {
+    return run_training(std::move(*prepared), communicator, options, stop);
+  };
+  return run_rank_job(environment, job);
 }
 
 // Checks everything first: what can't be started need not be prepared, and what can't be trained
@@ -98,9 +110,8 @@ void require_sense(const TrainArguments& arguments, const LaunchEnvironment& env
 }
 
 int train(const TrainArguments& arguments) {
-  RunConfig config = load(arguments);
   if (arguments.show_config) {
-    std::cout << to_yaml(config);
+    std::cout << to_yaml(load(arguments));
     return 0;
   }
   const auto environment = detect_launch_environment();
@@ -111,9 +122,9 @@ int train(const TrainArguments& arguments) {
   options.verbosity = arguments.verbose ? 1 : 0;
   options.progress = progress_options_from_environment();
   const bool many = arguments.ranks.are_many() || arguments.max_restarts > 0;
-  if (many && !environment.is_launched()) launch(arguments, config, options, environment);
+  if (many && !environment.is_launched()) launch(arguments, load(arguments), options, environment);
   require_ranks(environment, arguments.ranks.ranks.value_or(0));
-  return run_as_rank(config, options, environment);
+  return run_as_rank(arguments, options, environment);
 }
 
 }  // namespace

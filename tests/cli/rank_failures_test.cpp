@@ -1,0 +1,110 @@
+// Ranks that are not given the same: a node that lacks the data, another file, another
+// configuration. Whatever fails on one of them ends all, and is said once, with rank and host.
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+
+#include "cli/program.h"
+#include "support/idx_files.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RankFailures : public ::testing::Test {
+ protected:
+  RankFailures() {
+    for (const std::string name : {"0", "1", "same"}) write_small_mnist(folder / name, 40, 20);
+    write_config("same.yaml", "16");
+  }
+
+  void write_config(const std::string& name, const std::string& batch_size) const {
+    folder.write(name, "data: {name: mnist, path: " + (folder / "same").string() +
+                           "}\nmodel: {name: mnist_net}\noptimizer: {name: sgd}\n"
+                           "training: {batch_size: " +
+                           batch_size + "}\n");
+  }
+
+  // Two ranks of `kolo COMMAND FILE REST...`, as a shell has it in which $RANK is the rank.
+  [[nodiscard]] ProcessResult run(const std::string& command, const std::string& file,
+                                  const std::string& rest) const {
+    const auto place = folder.path().string() + "/";
+    const std::string script = "RANK=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}; cd " + place +
+                               "; exec " + KOLO_PROGRAM + " " + command + " " + file + " " + rest;
+    return run_process({MPIRUN_SCRIPT, "2", "sh", "-c", script},
+                       {.deadline = std::chrono::seconds(60)});
+  }
+
+  // Once, from the first "kolo: " on.
+  static void expect_said_once(const ProcessResult& result, const std::string& words, int status) {
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_EQ(result.exit_code, status) << result.errors;
+    const auto first = result.errors.find("kolo: ");
+    ASSERT_NE(first, std::string::npos) << result.errors;
+    EXPECT_EQ(result.errors.find("kolo: ", first + 1), std::string::npos) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr(words));
+  }
+
+  [[nodiscard]] static std::string rank(int number) {
+    std::string host(256, '\0');
+    ::gethostname(host.data(), host.size() - 1);
+    return "rank " + std::to_string(number) + " (on " + host.c_str() + ")";
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(RankFailures, DataThatOneNodeLacks) {
+  std::filesystem::remove_all(folder / "1");
+  for (const std::string command : {"train", "bench"})
+    expect_said_once(run(command, "same.yaml", "data.path=$RANK"), rank(1) + ": data", 2);
+  std::filesystem::remove_all(folder / "0");
+  write_small_mnist(folder / "1", 40, 20);
+  expect_said_once(run("train", "same.yaml", "data.path=$RANK"), rank(0) + ": data", 2);
+  EXPECT_FALSE(std::filesystem::exists(folder / "results"));
+}
+
+TEST_F(RankFailures, AConfigurationThatOneNodeLacks) {
+  write_config("0.yaml", "16");
+  expect_said_once(run("train", "$RANK.yaml", "-o run"),
+                   rank(1) + ": cannot read the configuration: file: cannot open 1.yaml", 2);
+}
+
+TEST_F(RankFailures, AFolderThatOneRankCannotWrite) {
+  expect_said_once(run("train", "same.yaml", "-o $([ $RANK = 0 ] && echo run || echo /proc/run)"),
+                   rank(1) + ": output folder /proc/run", 2);
+}
+
+TEST_F(RankFailures, WhatAllRanksSayAlikeNamesNone) {
+  const auto result = run("train", "same.yaml", "data.path=nowhere");
+  expect_said_once(result, "kolo: data", 2);
+}
+
+TEST_F(RankFailures, DataOfAnotherLength) {
+  write_small_mnist(folder / "1", 39, 20);
+  const auto result = run("train", "same.yaml", "data.path=$RANK");
+  expect_said_once(
+      result, "the number of training samples is 40 for " + rank(0) + ", but 39 for " + rank(1), 2);
+  EXPECT_FALSE(std::filesystem::exists(folder / "results"));
+}
+
+TEST_F(RankFailures, AnotherConfiguration) {
+  write_config("0.yaml", "16");
+  write_config("1.yaml", "8");
+  expect_said_once(run("train", "$RANK.yaml", "-o run"),
+                   "training.batch_size is 16 for " + rank(0) + ", but 8 for " + rank(1), 2);
+}
+
+TEST_F(RankFailures, EvaluationOfDataThatOneNodeLacks) {
+  ASSERT_EQ(run_kolo({"train", folder / "same.yaml", "-o", folder / "run"}).exit_code, 0);
+  std::filesystem::remove_all(folder / "1");
+  expect_said_once(run("eval", "run", "data.path=$RANK"), rank(1) + ": data", 2);
+}
+
+TEST_F(RankFailures, PlacesOfDataMayDiffer) {
+  EXPECT_EQ(run("train", "same.yaml", "data.path=$RANK -o run").exit_code, 0);
+}
+
+}  // namespace
+}  // namespace kolo::testing
