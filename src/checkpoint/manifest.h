@@ -39,7 +39,10 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& manifes
 // Error: a file is missing or has another size.
 void verify_sizes(const std::filesystem::path& folder, const Manifest& manifest);
 
-// Error: a file's contents are not those that were written.
-void verify_checksums(const std::filesystem::path& folder, const Manifest& manifest);
+// Error: a file's contents are not those that were written; `crc32` is what was found.
+void require_checksum(const std::filesystem::path& folder, const Manifest::File& file,
+                      std::uint32_t crc32);
+// The same, reading the file.
+void verify_checksum(const std::filesystem::path& folder, const Manifest::File& file);
 
 }  // namespace kolo

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <sys/stat.h>
+#include <zlib.h>
 
 #include <fmt/format.h>
 
@@ -24,14 +25,21 @@ std::span<std::byte> bytes_of(const torch::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
 }
 
+std::uint32_t checksum(std::uint32_t before, std::span<const std::byte> bytes) {
+  return static_cast<std::uint32_t>(
+      ::crc32_z(before, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()));
+}
+
 std::uint64_t size_of(const FileDescriptor& file, const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) fail_safetensors({path}, "cannot find out its size");
   return static_cast<std::uint64_t>(status.st_size);
 }
 
-// Reads length and header; the descriptor then stands at the start of the data.
-SafetensorsListing read_header(const FileDescriptor& file, const std::filesystem::path& path) {
+// Reads length and header; the descriptor then stands at the start of the data. `crc32` is of what
+// was read.
+SafetensorsListing read_header(const FileDescriptor& file, const std::filesystem::path& path,
+                               std::uint32_t* crc32 = nullptr) {
   const std::uint64_t file_size = size_of(file, path);
   std::uint64_t header_size = 0;
   if (read_up_to(file.get(), std::as_writable_bytes(std::span(&header_size, 1)), path) !=
@@ -51,6 +59,10 @@ SafetensorsListing read_header(const FileDescriptor& file, const std::filesystem
   std::string text(header_size, '\0');
   if (read_up_to(file.get(), std::as_writable_bytes(std::span(text)), path) != header_size) {
     fail_safetensors({path}, "ends within the header");
+  }
+  if (crc32 != nullptr) {
+    *crc32 = checksum(0, std::as_bytes(std::span(&header_size, 1)));
+    *crc32 = checksum(*crc32, std::as_bytes(std::span(text)));
   }
   const std::uint64_t data_offset = safetensors_prefix_size + header_size;
   auto listing = parse_safetensors_header(path, text, file_size - data_offset);
@@ -89,13 +101,14 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedT
   file.commit();
 }
 
-std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path) {
+std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path, std::uint32_t* crc32) {
   const FileDescriptor file = open_regular_file(path);
-  const auto listing = read_header(file, path);
+  const auto listing = read_header(file, path, crc32);
   std::vector<NamedTensor> tensors(listing.tensors.size());
   for (const std::size_t index : order_of_data(listing.tensors)) {
     const auto& entry = listing.tensors[index];
     tensors[index] = {entry.name, read_tensor(file, path, entry)};
+    if (crc32 != nullptr) *crc32 = checksum(*crc32, bytes_of(tensors[index].tensor));
   }
   return tensors;
 }

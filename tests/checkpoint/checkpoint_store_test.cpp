@@ -109,6 +109,37 @@ TEST_F(CheckpointStoreTest, ComesBackAsItWas) {
   EXPECT_EQ(loaded->content.state, (nlohmann::json{{"epoch", 2}, {"value", 1.5}, {"step", 12}}));
 }
 
+// Bytes that this process has asked the system to read so far.
+std::int64_t bytes_read() {
+  std::ifstream file("/proc/self/io");
+  std::string name;
+  std::int64_t count = 0;
+  file >> name >> count;
+  EXPECT_EQ(name, "rchar:");
+  return count;
+}
+
+TEST_F(CheckpointStoreTest, LoadingReadsEveryFileOnce) {
+  constexpr std::int64_t elements = 1 << 20;
+  const auto path = store().save(3, checkpoint_of(3, elements), false);
+  const auto before = bytes_read();
+  EXPECT_EQ(value_of(CheckpointStore::load(path)), 3);
+  EXPECT_LT(bytes_read() - before, elements * 4 * 3 / 2);
+}
+
+TEST_F(CheckpointStoreTest, HeadersTellNamesAndShapesAndTakeNoReading) {
+  constexpr std::int64_t elements = 1 << 20;
+  (void)store().save(3, checkpoint_of(3, elements), false);
+  const auto before = bytes_read();
+  const auto loaded = store().load_newest([](const auto&) {}, CheckpointReading::headers);
+  EXPECT_LT(bytes_read() - before, 100'000);
+  ASSERT_TRUE(loaded.has_value());
+  EXPECT_EQ(loaded->content.state.at("value"), 3);
+  EXPECT_EQ(loaded->content.model.at(0).name, "fc.weight");
+  EXPECT_EQ(loaded->content.model.at(0).tensor.sizes(), torch::IntArrayRef({elements}));
+  EXPECT_TRUE(loaded->content.model.at(0).tensor.is_meta());
+}
+
 TEST_F(CheckpointStoreTest, NothingThereIsNoError) {
   EXPECT_FALSE(load());
   EXPECT_THAT(store().list(), IsEmpty());

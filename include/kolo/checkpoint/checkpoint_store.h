@@ -21,6 +21,11 @@ struct Checkpoint {
   nlohmann::json state = nlohmann::json::object();  // an object; save() sets its "step"
 };
 
+// How much of a checkpoint is read: everything, checked; or the tensors' names, shapes and types
+// (tensors of the device `meta`, without memory) and the state, which is a matter of kilobytes, and
+// tells a missing or shortened file, but not a changed one.
+enum class CheckpointReading { whole, headers };
+
 struct CheckpointOptions {
   std::filesystem::path folder;  // made by the first save()
   int keep_last = 3;             // at least 1
@@ -75,10 +80,12 @@ class CheckpointStore {
   // readable. Each damaged one passed over is reported through `warn`, with its path and what is
   // wrong. nullopt: there is none.
   [[nodiscard]] std::optional<Loaded> load_newest(
-      const std::function<void(const std::string&)>& warn) const;
+      const std::function<void(const std::string&)>& warn,
+      CheckpointReading reading = CheckpointReading::whole) const;
 
-  // The checkpoint in one step folder. Error: it is damaged, and how.
-  [[nodiscard]] static Loaded load(const std::filesystem::path& path);
+  // The checkpoint in one step folder, whose files are read once. Error: it is damaged, and how.
+  [[nodiscard]] static Loaded load(const std::filesystem::path& path,
+                                   CheckpointReading reading = CheckpointReading::whole);
 
   // Removes every checkpoint after `step` (-1: all): those of a future that a run restarted at
   // `step` will write anew.

@@ -45,8 +45,10 @@ void write_safetensors(const std::filesystem::path& path, std::span<const NamedT
 
 // Reads all tensors into memory of their own (CPU, contiguous, no gradient), in the order of the
 // header. Error, naming the file and where it applies the tensor and the field: everything that
-// list_safetensors() rejects, and a BOOL that is neither 0 nor 1.
-[[nodiscard]] std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path);
+// list_safetensors() rejects, and a BOOL that is neither 0 nor 1. The file is read once, from its
+// begin to its end; `crc32`, when given, gets the checksum (zlib's) of all of it on the way.
+[[nodiscard]] std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path,
+                                                        std::uint32_t* crc32 = nullptr);
 
 // Reads the header alone and checks it whole: its length against the file's, well-formed JSON
 // without repeated keys, known dtypes, sizes that agree with shape and dtype, and data that covers
