@@ -18,8 +18,11 @@ struct ParameterDescription {
   // Of a parameter whose memory is dense but in another order than its shape's (a convolution's
   // weight by taps, for instance); empty for all others.
   std::vector<std::int64_t> strides = {};
+  // Of a tensor that a module has several times (tied weights): what it is called besides.
+  std::vector<std::string> other_names = {};
 
   [[nodiscard]] std::int64_t count() const;  // elements
+  [[nodiscard]] std::string names() const;   // "first.weight", "first.weight (also last.weight)"
   // "conv1.weight float32 [10, 1, 5, 5]", and its strides where it has them
   [[nodiscard]] std::string describe() const;
 };

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -19,8 +20,11 @@ namespace kolo {
 // where they are dense. Gradients lie in memory that the ranks of
 // a node share, where that is to be had.
 //
-// Made once, from parameters in CPU memory that nothing else views; not copied, not moved, and it
-// may outlive or predecease the module (the tensors keep the memory alive).
+// A tensor that the module has under several names (tied weights) is one parameter, called by the
+// first. Two tensors in the same memory are an Error.
+//
+// Made once, from parameters in CPU memory; not copied, not moved, and it may outlive or predecease
+// the module (the tensors keep the memory alive).
 class ParameterArena {
  public:
   struct NamedTensor {
@@ -83,6 +87,12 @@ class ParameterArena {
   // takes them to memory of its own again.
   void move_parameters(const std::shared_ptr<std::byte>& memory);
 
+  // Parameters that have got other memory since (torch::load() of the module, set_data(), to()) lie
+  // here again afterwards, with the values they have now. Returns what can't be mended, for an
+  // Error: parameters of another type or shape and, while the module lives and a shared_ptr has it,
+  // trainable ones that it did not have before. Empty: nothing. A walk over the parameters.
+  [[nodiscard]] std::string take_back_parameters() const;
+
   // Private zero-filled buffers laid out like the parameters (an optimizer's state), one flat
   // tensor a bucket.
   [[nodiscard]] std::vector<torch::Tensor> allocate_like_parameters() const;
@@ -106,6 +116,8 @@ class ParameterArena {
   void lay_out(BucketPlan plan);
   void move_parameters(std::vector<torch::Tensor> flat);
 
+  std::weak_ptr<const torch::nn::Module> module_;
+  std::set<const torch::TensorImpl*> known_;  // the module's parameters, of whatever kind
   BucketLimits limits_;
   BucketPlan plan_;
   std::int64_t version_ = 1;

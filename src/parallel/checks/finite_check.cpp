@@ -85,7 +85,7 @@ std::string FiniteCheck::where() const {
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       if (gathered[rank * parameters + index] != 0) on.push_back(rank);
     }
-    if (!on.empty()) named.add(arena_->plan().parameters[index].name, on);
+    if (!on.empty()) named.add(arena_->plan().parameters[index].names(), on);
   }
   return named.text();
 }

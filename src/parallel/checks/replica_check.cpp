@@ -10,6 +10,7 @@
 #include "kolo/base/error.h"
 #include "parallel/checks/checksum.h"
 #include "parallel/checks/named_parameters.h"
+#include "parallel/tensors/distinct_tensors.h"
 
 namespace kolo {
 
@@ -45,14 +46,14 @@ ReplicaCheck::ReplicaCheck(Communicator communicator, const ParameterArena& aren
                            std::int64_t every_steps)
     : ReplicaCheck(std::move(communicator), every_steps) {
   for (std::size_t index = 0; index < arena.parameters().size(); ++index)
-    parameters_.push_back({arena.plan().parameters[index].name, arena.parameters()[index]});
+    parameters_.push_back({arena.plan().parameters[index].names(), arena.parameters()[index]});
 }
 
 ReplicaCheck::ReplicaCheck(Communicator communicator, const torch::nn::Module& module,
                            std::int64_t every_steps)
     : ReplicaCheck(std::move(communicator), every_steps) {
-  for (const auto& item : module.named_parameters())
-    parameters_.push_back({item.key(), item.value()});
+  for (const auto& each : parallel::distinct_tensors(module.named_parameters()))
+    parameters_.push_back({each.names(), each.tensor});
 }
 
 void ReplicaCheck::after_step(std::int64_t step) const {

@@ -90,9 +90,14 @@ std::int64_t ParameterDescription::count() const {
   return checked_product<std::int64_t>(shape);
 }
 
+std::string ParameterDescription::names() const {
+  return other_names.empty() ? name
+                             : fmt::format("{} (also {})", name, fmt::join(other_names, ", "));
+}
+
 std::string ParameterDescription::describe() const {
   return fmt::format(
-      "{} {} [{}]{}", name, name_of(type), fmt::join(shape, ", "),
+      "{} {} [{}]{}", names(), name_of(type), fmt::join(shape, ", "),
       strides.empty() ? "" : fmt::format(" with strides [{}]", fmt::join(strides, ", ")));
 }
 

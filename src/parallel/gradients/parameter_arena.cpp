@@ -1,34 +1,45 @@
 #include "kolo/parallel/parameter_arena.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "kolo/base/allocator.h"
 #include "kolo/base/checked.h"
 #include "kolo/parallel/tensor_collectives.h"
+#include "parallel/gradients/gradient_memory.h"
+#include "parallel/tensors/distinct_tensors.h"
 
 namespace kolo {
 
 namespace {
 
-ParameterDescription describe(const std::string& name, const torch::Tensor& tensor) {
+ParameterDescription describe(const parallel::DistinctTensor& parameter) {
+  const torch::Tensor& tensor = parameter.tensor;
   if (!tensor.device().is_cpu()) {
     throw Error(
         fmt::format("parallel: parameter {} is on {}; the arena takes parameters in CPU memory",
-                    name, tensor.device().str()));
+                    parameter.names(), tensor.device().str()));
   }
-  ParameterDescription description{name, tensor.sizes().vec(), data_type_of(tensor.scalar_type())};
+  ParameterDescription description{parameter.name, tensor.sizes().vec(),
+                                   data_type_of(tensor.scalar_type())};
+  description.other_names = parameter.other_names;
   if (!tensor.is_contiguous() && tensor.is_non_overlapping_and_dense())
     description.strides = tensor.strides().vec();
   return description;
+}
+
+// In the same memory, but no view: zero_grad() of LibTorch's optimizers detaches gradients in
+// place, which views refuse.
+torch::Tensor unknown_to_autograd(const torch::Tensor& view) {
+  return torch::empty({0}, view.options())
+      .set_(view.storage(), view.storage_offset(), view.sizes(), view.strides());
 }
 
 }  // namespace
 
 ParameterArena::ParameterArena(const Communicator& communicator, const torch::nn::Module& module,
                                const BucketLimits& limits, std::span<const std::string> excluded)
-    : limits_(limits) {
+    : module_(module.weak_from_this()), limits_(limits) {
   collect(module, excluded);
   is_idle_.assign(parameters_.size(), false);
   lay_out(plan_buckets(std::move(plan_.parameters), limits_));
@@ -36,31 +47,33 @@ ParameterArena::ParameterArena(const Communicator& communicator, const torch::nn
   gradient_memory_ = communicator.allocate(narrow<std::size_t>(plan_.total_bytes));
   flat_gradients_ = flat_views(gradient_memory_);
   for (std::size_t index = 0; index < parameters_.size(); ++index)
-    gradient_views_.push_back(view_of(index, flat_gradients_));
+    gradient_views_.push_back(unknown_to_autograd(view_of(index, flat_gradients_)));
   move_parameters(allocate_like_parameters());
 }
 
 void ParameterArena::collect(const torch::nn::Module& module,
                              std::span<const std::string> excluded) {
-  for (const auto& item : module.named_parameters()) {
-    const torch::Tensor& tensor = item.value();
-    if (!tensor.requires_grad()) {
-      frozen_.push_back({item.key(), tensor});
-    } else if (std::find(excluded.begin(), excluded.end(), item.key()) != excluded.end()) {
-      excluded_.push_back({item.key(), tensor});
+  parallel::require_memory_of_their_own(module);
+  std::set<std::string> unknown(excluded.begin(), excluded.end());
+  for (const auto& each : parallel::distinct_tensors(module.named_parameters())) {
+    const bool is_excluded =
+        std::erase_if(unknown, [&](const std::string& name) { return each.is_called(name); }) > 0;
+    known_.insert(each.tensor.unsafeGetTensorImpl());
+    if (!each.tensor.requires_grad()) {
+      frozen_.push_back({each.names(), each.tensor});
+      if (is_excluded) unknown.insert(each.name);
+    } else if (is_excluded) {
+      excluded_.push_back({each.names(), each.tensor});
     } else {
-      plan_.parameters.push_back(describe(item.key(), tensor));
-      parameters_.push_back(tensor);
+      plan_.parameters.push_back(describe(each));
+      parameters_.push_back(each.tensor);
     }
   }
-  for (const std::string& name : excluded) {
-    const auto is_name = [&](const NamedTensor& each) { return each.name == name; };
-    if (std::any_of(excluded_.begin(), excluded_.end(), is_name)) continue;
-    throw Error(fmt::format(
-        "parallel: {} is to be left out of the arena, but is no trainable parameter; names are "
-        "those of named_parameters()",
-        name));
-  }
+  if (unknown.empty()) return;
+  throw Error(fmt::format(
+      "parallel: {} is to be left out of the arena, but is no trainable parameter; names are "
+      "those of named_parameters()",
+      *unknown.begin()));
 }
 
 void ParameterArena::lay_out(BucketPlan plan) {
@@ -101,15 +114,49 @@ bool ParameterArena::rebuild(const Communicator& communicator, std::span<const s
   flat_gradients_ = flat_views(gradient_memory_);
   for (const torch::Tensor& flat : flat_gradients_) flat.zero_();
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
-    const torch::Tensor view = view_of(index, flat_gradients_);
+    const torch::Tensor view = unknown_to_autograd(view_of(index, flat_gradients_));
     view.copy_(gradients[index]);
     torch::Tensor& gradient = parameters_[index].mutable_grad();
-    if (gradient.is_same(gradient_views_[index])) gradient = view;
+    if (parallel::is_in_place(gradient, gradient_views_[index])) gradient = view;
     gradient_views_[index] = view;
   }
   move_parameters(allocate_like_parameters());
   ++version_;
   return true;
+}
+
+std::string ParameterArena::take_back_parameters() const {
+  const torch::NoGradGuard no_gradient;
+  std::vector<std::string> problems;
+  for (std::size_t index = 0; index < parameters_.size(); ++index) {
+    torch::Tensor parameter = parameters_[index];
+    const auto& description = plan_.parameters[index];
+    const auto& [bucket, offset] = places_[index];
+    const auto* const place = static_cast<const std::byte*>(flat_parameters_[bucket].data_ptr()) +
+                              offset * static_cast<std::int64_t>(size_of(description.type));
+    const bool is_alike = parameter.sizes() == description.shape &&
+                          parameter.scalar_type() == scalar_type_of(description.type);
+    if (!is_alike) {
+      problems.push_back(fmt::format("parameter {} has become {} [{}]", description.describe(),
+                                     c10::toString(parameter.scalar_type()),
+                                     fmt::join(parameter.sizes(), ", ")));
+    } else if (parameter.data_ptr() != place) {
+      const torch::Tensor view = view_of(index, flat_parameters_);
+      view.copy_(parameter);
+      parameter.set_data(view);
+    }
+  }
+  if (const auto module = module_.lock()) {
+    for (const auto& each : parallel::distinct_tensors(module->named_parameters())) {
+      if (each.tensor.requires_grad() && !known_.contains(each.tensor.unsafeGetTensorImpl()))
+        problems.push_back(fmt::format("parameter {} is new in the module", each.names()));
+    }
+  }
+  if (problems.empty()) return "";
+  return fmt::format(
+      "{}, after the gradients' buffers were made for what the module had; change a network before "
+      "its reducer or optimizer is made, or make that anew",
+      fmt::join(problems, ", "));
 }
 
 std::vector<torch::Tensor> ParameterArena::flat_views(
@@ -144,6 +191,7 @@ torch::Tensor ParameterArena::view_of(std::size_t parameter,
 }
 
 void ParameterArena::broadcast_parameters(const Communicator& communicator, int root) const {
+  (void)take_back_parameters();  // what can't be mended the next step tells all ranks
   for (const torch::Tensor& bucket : flat_parameters_)
     communicator.broadcast(buffer_of(bucket), root);
   for (const NamedTensor& each : excluded_) broadcast(communicator, each.tensor, root);
@@ -151,9 +199,10 @@ void ParameterArena::broadcast_parameters(const Communicator& communicator, int 
 
 void broadcast_outside_arena(const Communicator& communicator, const torch::nn::Module& module,
                              int root) {
-  for (const torch::Tensor& buffer : module.buffers()) broadcast(communicator, buffer, root);
-  for (const torch::Tensor& parameter : module.parameters()) {
-    if (!parameter.requires_grad()) broadcast(communicator, parameter, root);
+  for (const auto& each : parallel::distinct_tensors(module.named_buffers()))
+    broadcast(communicator, each.tensor, root);
+  for (const auto& each : parallel::distinct_tensors(module.named_parameters())) {
+    if (!each.tensor.requires_grad()) broadcast(communicator, each.tensor, root);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
+#include "parallel/gradients/gradient_memory.h"
 #include "parallel/gradients/reducer_state.h"
 
 // What happens after backward.
@@ -15,6 +16,8 @@ void GradientReducer::State::seal() {
   if (is_sealed_) return;
   if (!has_begun_) begin_step();
   is_sealed_ = true;
+  const std::string changes = arena_->take_back_parameters();
+  if (!changes.empty()) add_problem(changes);
   const bool is_untouched = std::none_of(arrivals_.begin(), arrivals_.end(), [](Arrival arrival) {
     return arrival == Arrival::accumulated || arrival == Arrival::ready;
   });
@@ -145,7 +148,7 @@ void GradientReducer::State::hand_out(std::size_t parameter) {
   const torch::NoGradGuard no_gradient;
   if (options_.gradients_as_views)
     gradient = view;
-  else if (!gradient.defined() || gradient.is_sparse() || gradient.is_same(view))
+  else if (!gradient.defined() || gradient.is_sparse() || parallel::is_in_place(gradient, view))
     gradient = view.clone();
   else
     gradient.copy_(view);

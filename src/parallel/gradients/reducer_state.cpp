@@ -8,6 +8,7 @@
 #include "kolo/base/error.h"
 #include "kolo/parallel/accumulation_hook.h"
 #include "kolo/parallel/tensor_collectives.h"
+#include "parallel/gradients/gradient_memory.h"
 
 // What happens before and during backward; the rest of a step is in reducer_finish.cpp.
 namespace kolo {
@@ -190,7 +191,7 @@ void GradientReducer::State::set_absent(std::size_t parameter) {
     const torch::NoGradGuard no_gradient;
     if (!gradient.defined())
       view.zero_();
-    else if (gradient.is_same(view))
+    else if (parallel::is_in_place(gradient, view))
       stash_[parameter] = view.clone();
     else
       view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
@@ -203,11 +204,9 @@ void GradientReducer::State::contribute(std::size_t parameter) {
   if (is_sparse(parameter)) return;
   torch::Tensor& gradient = tensor(parameter).mutable_grad();
   const torch::Tensor& view = arena_->gradient_view(parameter);
-  if (gradient.is_same(view)) return;
   const torch::NoGradGuard no_gradient;
-  const bool is_there = claimed_[parameter] && gradient.layout() == torch::kStrided &&
-                        gradient.data_ptr() == view.data_ptr();
-  if (!is_there) view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+  if (!parallel::is_in_place(gradient, view))
+    view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
   if (options_.gradients_as_views) gradient = view;
 }
 

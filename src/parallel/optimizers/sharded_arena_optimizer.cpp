@@ -231,6 +231,12 @@ void ShardedArenaOptimizer::load_state(std::span<const NamedState> whole) {
   for (const NamedState& item : whole) given.emplace(item.name, item.tensor);
   const auto names = optimizer_->state_names();
   const auto& parameters = arena_->parameters();
+  // A state of before kolo knew tied weights has them under each of their names.
+  for (const auto& parameter : arena_->plan().parameters) {
+    for (const std::string& other : parameter.other_names) {
+      for (const std::string_view name : names) given.erase(fmt::format("{}.{}", other, name));
+    }
+  }
   std::vector<std::int64_t> skipped(parameters.size(), 0);
   auto expected = names.size() * parameters.size();
   for (std::size_t index = 0; index < parameters.size(); ++index) {
@@ -239,9 +245,9 @@ void ShardedArenaOptimizer::load_state(std::span<const NamedState> whole) {
     skipped[index] = found->second.item<std::int64_t>();
     ++expected;
   }
-  if (whole.size() != expected) {
+  if (given.size() != expected) {
     throw Error(fmt::format("parallel: a state of {} tensors for {}; expected {}, {} a parameter",
-                            whole.size(), optimizer_->name(), expected, names.size()));
+                            given.size(), optimizer_->name(), expected, names.size()));
   }
   std::vector<std::vector<torch::Tensor>> flat;
   for (const std::string_view name : names) {

@@ -14,6 +14,7 @@
 #include "kolo/parallel/bucket_plan.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/parallel/tensor_collectives.h"
+#include "parallel/tensors/distinct_tensors.h"
 
 namespace kolo {
 
@@ -30,16 +31,17 @@ void broadcast_all(const Communicator& communicator,
                    const torch::OrderedDict<std::string, torch::Tensor>& tensors, int root) {
   std::vector<ParameterDescription> descriptions;
   std::vector<torch::Tensor> small;
-  for (const auto& item : tensors) {
-    if (item.value().defined()) descriptions.push_back(describe(item.key(), item.value()));
+  const auto distinct = parallel::distinct_tensors(tensors);
+  for (const auto& each : distinct) {
+    descriptions.push_back(describe(each.name, each.tensor));
+    descriptions.back().other_names = each.other_names;
   }
   require_equal_plans(communicator, plan_buckets(std::move(descriptions)));
-  for (const auto& item : tensors) {
-    if (!item.value().defined()) continue;
-    if (item.value().nbytes() < large_bytes) {
-      small.push_back(item.value());
+  for (const auto& each : distinct) {
+    if (each.tensor.nbytes() < large_bytes) {
+      small.push_back(each.tensor);
     } else {
-      broadcast(communicator, item.value(), root, {.name = item.key()});
+      broadcast(communicator, each.tensor, root, {.name = each.name});
     }
   }
   broadcast(communicator, small, root);

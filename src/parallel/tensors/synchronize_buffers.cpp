@@ -1,6 +1,7 @@
 #include "kolo/parallel/synchronize_buffers.h"
 
 #include "kolo/parallel/tensor_collectives.h"
+#include "parallel/tensors/distinct_tensors.h"
 
 namespace kolo {
 
@@ -8,7 +9,10 @@ void synchronize_buffers(const Communicator& communicator, const torch::nn::Modu
   if (communicator.size() == 1 || module.buffers().empty()) return;
   // A rank that has joined takes no part in the minimum.
   const int root = all_reduce_value(communicator, communicator.rank(), ReduceOp::min);
-  broadcast(communicator, module.buffers(), root);
+  std::vector<torch::Tensor> buffers;
+  for (const auto& each : parallel::distinct_tensors(module.named_buffers()))
+    buffers.push_back(each.tensor);
+  broadcast(communicator, buffers, root);
 }
 
 }  // namespace kolo
