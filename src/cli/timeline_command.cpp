@@ -8,9 +8,12 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/parallel/timeline.h"
+#include "kolo/report/own_files.h"
 #include "kolo/report/timeline_picture.h"
 
 namespace kolo {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -21,10 +24,28 @@ struct TimelineArguments {
   std::int64_t step = 0;  // that it shows; 0: one from the middle
 };
 
+// Before anything is made.
+void require_outputs(const TimelineArguments& arguments, bool merges) {
+  if (merges) {
+    const fs::path output = arguments.output;
+    require_writable("timeline: --output", output, {"a timeline", {".json"}, is_timeline});
+    std::error_code error;
+    const bool is_beside_ranks =
+        fs::equivalent(fs::absolute(output, error).parent_path(), arguments.folder, error);
+    if (is_beside_ranks && output.filename().string().starts_with("rank-")) {
+      throw InputError(fmt::format(
+          "timeline: --output {}: so the files are called that it is made of; choose another name",
+          arguments.output));
+    }
+  }
+  if (!arguments.picture.empty())
+    require_writable("timeline: --picture", arguments.picture,
+                     {"a picture of kolo's (SVG)", {".svg"}, is_drawing});
+}
+
 // Of the ranks' files in a folder, or of one that has been made of them already.
 int draw(const TimelineArguments& arguments) {
-  require_writable("timeline: --picture", arguments.picture);
-  const bool is_folder = std::filesystem::is_directory(arguments.folder);
+  const bool is_folder = fs::is_directory(arguments.folder);
   const auto file = is_folder ? arguments.output : arguments.folder;
   write_file_atomically(arguments.picture, timeline_picture(file, arguments.step));
   std::cout << fmt::format("{}: a step of {}\n", arguments.picture, file);
@@ -32,7 +53,6 @@ int draw(const TimelineArguments& arguments) {
 }
 
 int merge(const TimelineArguments& arguments) {
-  require_writable("timeline: --output", arguments.output);
   const auto merged = merge_timelines(arguments.folder, arguments.output);
   std::cout << fmt::format("{}: {} events of {} rank{}\n", arguments.output, merged.events,
                            merged.files, merged.files == 1 ? "" : "s");
@@ -46,7 +66,9 @@ int merge(const TimelineArguments& arguments) {
 int timeline(const TimelineArguments& arguments) {
   if (arguments.step != 0 && arguments.picture.empty())
     throw InputError("--step says what --picture FILE shows; give that too");
-  if (std::filesystem::is_directory(arguments.folder)) return merge(arguments);
+  const bool merges = fs::is_directory(arguments.folder);
+  require_outputs(arguments, merges);
+  if (merges) return merge(arguments);
   if (!arguments.picture.empty()) return draw(arguments);
   throw InputError(
       fmt::format("timeline: {} is no folder; name the folder of the ranks' files, or "

@@ -23,6 +23,18 @@ MeanDeviation over_epochs(const std::vector<EpochRecord>& epochs, double EpochRe
   return {mean, values.size() < 2 ? not_measured : deviation};
 }
 
+// All samples by all of the time: a slow epoch lasts longer, so that the mean of the rates is too
+// large.
+double whole_rate(const std::vector<EpochRecord>& epochs) {
+  double samples = 0, seconds = 0;
+  for (const auto& epoch : epochs) {
+    if (!std::isfinite(epoch.samples_per_second) || !std::isfinite(epoch.seconds)) continue;
+    samples += epoch.samples_per_second * epoch.seconds;
+    seconds += epoch.seconds;
+  }
+  return seconds > 0 ? samples / seconds : not_measured;
+}
+
 double best(const std::vector<EpochRecord>& epochs, double EpochRecord::*member, bool largest) {
   double best = not_measured;
   for (const auto& epoch : epochs) {
@@ -55,11 +67,11 @@ StudyResults results_of(const History& history) {
   const double steps = static_cast<double>(last.step) / static_cast<double>(last.epoch);
   if (epochs.size() >= enough_epochs) epochs.erase(epochs.begin());
   const auto seconds = over_epochs(epochs, &EpochRecord::seconds);
-  const auto rate = over_epochs(epochs, &EpochRecord::samples_per_second);
   results.epoch_seconds = seconds.mean;
   results.epoch_seconds_deviation = seconds.deviation;
-  results.samples_per_second = rate.mean;
-  results.samples_per_second_deviation = rate.deviation;
+  results.samples_per_second = whole_rate(epochs);
+  results.samples_per_second_deviation =
+      over_epochs(epochs, &EpochRecord::samples_per_second).deviation;
   results.step_seconds = seconds.mean / steps;
   results.data_wait_seconds = over_epochs(epochs, &EpochRecord::data_wait_seconds).mean / steps;
   results.exposed_communication_seconds =

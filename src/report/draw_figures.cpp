@@ -15,6 +15,8 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/report/own_files.h"
+#include "report/drawing_mark.h"
 
 namespace kolo {
 
@@ -89,6 +91,10 @@ int wait_for(pid_t process) {
   return status;
 }
 
+fs::path file_of(const Figure& figure, FigureFormat format, const fs::path& folder) {
+  return folder / (figure.id + (format == FigureFormat::svg ? ".svg" : ".png"));
+}
+
 bool is_gnuplot_there() {
   const char* const folders = std::getenv("PATH");  // NOLINT(concurrency-mt-unsafe)
   std::istringstream list(folders == nullptr ? "/usr/bin:/bin" : folders);
@@ -124,17 +130,30 @@ std::string draw_figure(const Figure& figure, FigureFormat format) {
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || bytes.empty()) {
     throw Error(fmt::format("figures: gnuplot could not draw {}: {}", figure.id, errors.read()));
   }
-  return bytes;
+  return format == FigureFormat::svg ? marked_svg(std::move(bytes)) : marked_png(std::move(bytes));
+}
+
+void require_replaceable(std::span<const Figure> figures, FigureFormat format,
+                         const fs::path& folder) {
+  for (const auto& figure : figures) {
+    const auto file = file_of(figure, format, folder);
+    std::error_code error;
+    if (!fs::exists(file, error) || is_drawing(file)) continue;
+    throw InputError(
+        fmt::format("figures: {} is there and was not drawn by kolo; it would be lost: choose "
+                    "another folder, or remove it",
+                    file.string()));
+  }
 }
 
 void draw_figures(std::span<const Figure> figures, FigureFormat format, const fs::path& folder) {
+  require_replaceable(figures, format, folder);
   std::error_code error;
   fs::create_directories(folder, error);
   if (error)
     throw Error(fmt::format("figures: cannot make {}: {}", folder.string(), error.message()));
-  const auto* const extension = format == FigureFormat::svg ? ".svg" : ".png";
   for (const auto& figure : figures)
-    write_file_atomically(folder / (figure.id + extension), draw_figure(figure, format));
+    write_file_atomically(file_of(figure, format, folder), draw_figure(figure, format));
 }
 
 }  // namespace kolo

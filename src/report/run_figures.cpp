@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "kolo/report/palette.h"
+#include "report/hidden_lines.h"
 #include "report/run_time.h"
 #include "report/step_time.h"
 #include "report/time_to_target.h"
@@ -245,6 +246,7 @@ std::vector<FigureGroup> run_figures(std::span<const RunRecord> runs,
   std::vector<FigureGroup> groups = {learning(figures, runs), speed(figures, runs, options),
                                      others(figures, runs)};
   std::erase_if(groups, [](const FigureGroup& group) { return group.figures.empty(); });
+  for (auto& group : groups) std::ranges::for_each(group.figures, mark_hidden_lines);
   return groups;
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -31,10 +32,8 @@ const Curve* training_or_only(const RunRecord& run, std::string_view quantity) {
 }
 
 double best_of(const RunRecord& run, std::string_view quantity, bool larger) {
-  const auto* const curve = validation_curve(run, quantity);
   double best = not_measured;
-  if (curve == nullptr) return best;
-  for (const auto& point : curve->points) {
+  for (const auto& point : validations(run, quantity)) {
     if (!std::isfinite(point.value)) continue;
     best = larger ? std::fmax(best, point.value) : std::fmin(best, point.value);
   }
@@ -42,8 +41,7 @@ double best_of(const RunRecord& run, std::string_view quantity, bool larger) {
 }
 
 double mean_of(const RunRecord& run, std::string_view quantity) {
-  const auto* curve = training_or_only(run, quantity);
-  if (curve == nullptr) curve = run.find(quantity, "", true);
+  const auto* const curve = training_or_only(run, quantity);
   if (curve == nullptr) return not_measured;
   double sum = 0;
   int count = 0;
@@ -53,6 +51,41 @@ double mean_of(const RunRecord& run, std::string_view quantity) {
     ++count;
   }
   return count == 0 ? not_measured : sum / count;
+}
+
+// How long the epochs took that end at these steps; empty where a point's is unknown.
+std::vector<double> seconds_of(const RunRecord& run, const std::vector<CurvePoint>& points) {
+  const auto* const curve = training_or_only(run, "epoch_seconds");
+  if (curve == nullptr) return {};
+  std::map<double, double> by_step;
+  for (const auto& point : curve->points) {
+    if (std::isfinite(point.step) && std::isfinite(point.value)) by_step[point.step] = point.value;
+  }
+  std::vector<double> seconds;
+  for (const auto& point : points) {
+    const auto found = std::isfinite(point.step) ? by_step.find(point.step) : by_step.end();
+    if (found == by_step.end()) return {};
+    seconds.push_back(found->second);
+  }
+  return seconds;
+}
+
+// All samples by all of the time: the mean of the rates is too large, as a slow epoch lasts longer.
+// Where times are unknown, points are taken to tell of as many samples each.
+double whole_rate(const RunRecord& run) {
+  const auto* curve = training_or_only(run, "samples_per_second");
+  if (curve == nullptr) curve = run.find("samples_per_second", "", true);
+  if (curve == nullptr) return not_measured;
+  const auto times = seconds_of(run, curve->points);
+  double samples = 0, seconds = 0;
+  for (std::size_t i = 0; i < curve->points.size(); ++i) {
+    const double rate = curve->points[i].value;
+    if (!std::isfinite(rate) || rate <= 0) continue;
+    const double time = times.empty() ? 1 / rate : times[i];
+    samples += rate * time;
+    seconds += time;
+  }
+  return seconds > 0 ? samples / seconds : not_measured;
 }
 
 double last_epoch(const RunRecord& run) {
@@ -83,14 +116,12 @@ std::vector<Measure> measures() {
   const auto best = [](const char* quantity, bool larger) {
     return [=](const RunRecord& run) { return best_of(run, quantity, larger); };
   };
-  const auto mean = [](const char* quantity) {
-    return [=](const RunRecord& run) { return mean_of(run, quantity); };
-  };
   return {{"best validation accuracy", best("accuracy", true), percent, Better::larger},
           {"best top-5 accuracy", best("top_accuracy", true), percent, Better::larger},
           {"best validation loss", best("loss", false), format_loss, Better::smaller},
-          {"time per epoch", mean("epoch_seconds"), seconds, Better::smaller},
-          {"samples/s", mean("samples_per_second"), format_rate, Better::larger},
+          {"time per epoch", [](const RunRecord& run) { return mean_of(run, "epoch_seconds"); },
+           seconds, Better::smaller},
+          {"samples/s", whole_rate, format_rate, Better::larger},
           {"ranks", [](const RunRecord& run) { return number_or_unmeasured(run.ranks); }, count},
           {"parameters", [](const RunRecord& run) { return number_or_unmeasured(run.parameters); },
            count},

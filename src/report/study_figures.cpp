@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "kolo/report/palette.h"
+#include "report/hidden_lines.h"
 #include "report/step_time.h"
 
 namespace kolo {
@@ -234,6 +235,7 @@ std::string combination_name(const StudyPoint& point) {
 std::vector<FigureGroup> study_figures(const Study& study) {
   std::vector<FigureGroup> groups = {scaling(study), large_batches(study)};
   std::erase_if(groups, [](const FigureGroup& group) { return group.figures.empty(); });
+  for (auto& group : groups) std::ranges::for_each(group.figures, mark_hidden_lines);
   return groups;
 }
 

@@ -28,11 +28,9 @@ struct Goal {
 };
 
 std::vector<Best> bests_of(const RunRecord& run, const Goal& goal) {
-  const auto* const curve = validation_curve(run, goal.quantity);
   std::vector<Best> bests;
-  if (curve == nullptr) return bests;
   const double start = start_of(run);
-  for (const auto& point : curve->points) {
+  for (const auto& point : validations(run, goal.quantity)) {
     const double seconds = point.time - start;
     if (!std::isfinite(point.value) || !std::isfinite(seconds)) continue;
     const bool is_better =

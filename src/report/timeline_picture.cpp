@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "kolo/report/palette.h"
+#include "report/drawing_mark.h"
 #include "report/timeline_spans.h"
 
 namespace kolo {
@@ -180,7 +181,7 @@ std::string timeline_picture(const std::filesystem::path& file, std::int64_t ste
   drawing.axis();
   double y = top;
   for (const auto& row : rows) y = drawing.row(row, y);
-  return drawing.finish();
+  return marked_svg(drawing.finish());
 }
 
 }  // namespace kolo

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <string_view>
+#include <vector>
 
 #include "kolo/report/run_record.h"
 
@@ -10,6 +12,17 @@ namespace kolo {
 inline const Curve* validation_curve(const RunRecord& run, std::string_view quantity) {
   const auto* const by_epoch = run.find(quantity, "validation");
   return by_epoch != nullptr ? by_epoch : run.find(quantity, "validation", true);
+}
+
+// The points of that curve among which a run's best is looked for: those of a network that was
+// trained, unless there are no others.
+inline std::vector<CurvePoint> validations(const RunRecord& run, std::string_view quantity) {
+  const auto* const curve = validation_curve(run, quantity);
+  if (curve == nullptr) return {};
+  const auto is_untrained = [](const CurvePoint& point) { return point.epoch == 0; };
+  auto points = curve->points;
+  if (!std::ranges::all_of(points, is_untrained)) std::erase_if(points, is_untrained);
+  return points;
 }
 
 }  // namespace kolo

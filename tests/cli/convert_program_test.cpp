@@ -79,6 +79,8 @@ TEST_F(ConvertProgram, SaysWhatIsWrong) {
                  "does not go with the name");
   expect_refused(convert({folder / "box.h5", "-o", folder / "a.npy"}), "a pair of .npy files");
   expect_refused(convert({folder / "box.h5", "-o", folder / "a", "--to", "zip"}), "zip");
+  expect_refused(convert({folder / "box.h5", "-o", folder / "a.csv"}), "HDF5, or a pair of .npy");
+  expect_refused(convert({folder / "box.h5", "-o", folder / "box.h5", "--force"}), "what is read");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1) << "nothing was written";
 }
 

@@ -103,6 +103,15 @@ TEST_F(NbodyProgram, SaysWhatIsWrongBeforeAnyWork) {
   expect_refused({"--size", "16"}, "cannot write into");
 }
 
+TEST_F(NbodyProgram, RefusesANameThatPromisesAnotherFormat) {
+  for (const std::string name : {"box.npy", "box.json", "box.H5"}) {
+    const auto result = run_kolo({"data", "nbody", "--size", "16", "-o", folder / name});
+    EXPECT_EQ(result.exit_code, 2) << name;
+    EXPECT_THAT(result.errors, HasSubstr("ends with .h5 or .hdf5")) << name;
+    EXPECT_FALSE(fs::exists(folder / name));
+  }
+}
+
 TEST_F(NbodyProgram, AsksForAnOutput) {
   const auto result = run_kolo({"data", "nbody"});
   EXPECT_EQ(result.exit_code, 2);

@@ -89,6 +89,37 @@ TEST_F(ReportProgram, SaysWhatIsWrong) {
   expect_refused(report({}), "runs is required");
 }
 
+TEST_F(ReportProgram, WritesOverNothingButItsOwnPagesAndFigures) {
+  const auto run = write_run("run", 3);
+  const auto history = read_text_file(run + "/history.json");
+  const auto expect_kept = [&](const std::string& file, const std::string& words) {
+    const auto before = read_text_file(file);
+    expect_refused(report({run, "-o", file}), words);
+    EXPECT_EQ(read_text_file(file), before) << file;
+  };
+  expect_kept(run + "/history.json", "ends with .html");
+  expect_kept(folder.write("notes.html", "<!DOCTYPE html>mine"), "is not a page of kolo report");
+  expect_kept(folder.write("notes", "mine"), "is not a page of kolo report");
+  expect_refused(report({run, "-o", (folder / "page.pdf").string()}), "a page of kolo report");
+  expect_refused(report({run, "-o", "/dev/null"}), "no file");
+  EXPECT_EQ(read_text_file(run + "/history.json"), history);
+
+  const auto drawings = (folder / "figures").string();
+  std::filesystem::create_directory(drawings);
+  folder.write("figures/loss.svg", "<svg>mine</svg>");
+  expect_refused(report({run, "-o", page, "--figures", drawings}), "was not drawn by kolo");
+  EXPECT_EQ(read_text_file(folder / "figures/loss.svg"), "<svg>mine</svg>");
+  expect_refused(report({run, "-o", page, "--figures", drawings + "/loss.svg"}), "no folder");
+
+  // Its own, and an empty file, may be replaced.
+  std::filesystem::remove(folder / "figures/loss.svg");
+  folder.write("page.html", "");
+  for (const std::string format : {"svg", "png", "svg", "png"}) {
+    const auto again = report({run, "-o", page, "--figures", drawings, "--format", format});
+    EXPECT_EQ(again.exit_code, 0) << again.errors;
+  }
+}
+
 // What the program is to do and what happens meanwhile: `meanwhile` gets its address.
 class WatchingReport : public ReportProgram {
  protected:

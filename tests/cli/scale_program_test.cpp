@@ -95,6 +95,18 @@ TEST_F(ScaleProgram, PredictsWhatTheMachineHasNoRanksFor) {
   EXPECT_EQ(study().network, "slingshot-11");
 }
 
+TEST_F(ScaleProgram, WritesOverNothingThatIsNoStudys) {
+  for (const std::string name : {"config.yaml", "study.csv", "report.html"}) {
+    fs::create_directories(study_folder_);
+    std::ofstream(study_folder_ / name) << "precious";
+    const auto result = scale({"--ranks", "1", "--quiet"});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.errors, HasSubstr("it holds " + name));
+    EXPECT_EQ(read_text_file(study_folder_ / name), "precious");
+    fs::remove_all(study_folder_);
+  }
+}
+
 TEST_F(ScaleProgram, DoesNothingTwiceAndGrows) {
   ASSERT_EQ(scale({"--ranks", "1", "--quiet"}).exit_code, 0);
   const auto file = study_folder_ / "runs/weak-1/history.json";

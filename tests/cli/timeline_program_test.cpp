@@ -68,6 +68,27 @@ TEST_F(TimelineProgram, SaysWhatIsWrong) {
   EXPECT_FALSE(std::filesystem::exists(folder / "a.json"));
 }
 
+TEST_F(TimelineProgram, WritesOverNothingButItsOwn) {
+  const auto trace = folder / "trace", output = folder / "all.json";
+  const auto before = read_text_file(trace / "rank-00000.json");
+  expect_refused(timeline(trace, trace / "rank-00000.json"), "choose another name");
+  expect_refused(timeline(trace, trace / "rank-all.json"), "choose another name");
+  EXPECT_EQ(read_text_file(trace / "rank-00000.json"), before);
+  folder.write("history.json", "{}");
+  expect_refused(timeline(trace, folder / "history.json"), "is not a timeline");
+  expect_refused(timeline(trace, folder / "all.svg"), "ends with .json");
+  EXPECT_EQ(timeline(trace, output).exit_code, 0);
+  EXPECT_EQ(timeline(trace, output).exit_code, 0) << "again";
+
+  const auto picture = [&](const std::filesystem::path& file) {
+    return run_kolo({"timeline", output, "--picture", file});
+  };
+  expect_refused(picture(output), "ends with .svg");
+  expect_refused(picture(folder / "step.png"), "ends with .svg");
+  folder.write("mine.svg", "<svg/>");
+  expect_refused(picture(folder / "mine.svg"), "is not a picture of kolo's");
+}
+
 TEST_F(TimelineProgram, HelpSaysWhereTheFilesComeFrom) {
   const auto result = run_kolo({"timeline", "--help"});
   EXPECT_EQ(result.exit_code, 0);

@@ -8,6 +8,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/report/own_files.h"
 #include "kolo/report/run_figures.h"
 #include "kolo/report/study_figures.h"
 #include "report/records.h"
@@ -19,8 +20,10 @@ namespace kolo::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::IsSupersetOf;
 using ::testing::Not;
 using ::testing::StartsWith;
 
@@ -77,6 +80,31 @@ TEST_F(DrawFigures, AsPng) {
   EXPECT_THAT(picture, StartsWith("\x89PNG"));
 }
 
+TEST_F(DrawFigures, ReplacesItsOwnDrawingsAlone) {
+  const std::vector figures{figure_named("a")};
+  for (const auto format : {FigureFormat::svg, FigureFormat::png}) {
+    const auto* const name = format == FigureFormat::svg ? "a.svg" : "a.png";
+    draw_figures(figures, format, folder.path());
+    EXPECT_TRUE(is_drawing(folder / name));
+    draw_figures(figures, format, folder.path());
+    folder.write(name, "somebody's");
+    EXPECT_THAT(message_of<InputError>([&] { draw_figures(figures, format, folder.path()); }),
+                AllOf(HasSubstr(name), HasSubstr("was not drawn by kolo")));
+    EXPECT_EQ(read_text_file(folder / name), "somebody's");
+  }
+}
+
+// What reads PNG sees a text chunk, whose sum is right.
+TEST_F(DrawFigures, AMarkedPngIsStillOne) {
+  const auto drawn = draw_figure(figure_named("a"), FigureFormat::png);
+  const auto file = folder.write("a.png", drawn);
+  const auto chunk = drawn.substr(8 + 25, 4 + 4 + 13 + 4);
+  EXPECT_EQ(chunk.substr(4, 4), "tEXt");
+  EXPECT_EQ(chunk.substr(8, 13), std::string("Software\0kolo", 13));
+  EXPECT_EQ(chunk.substr(21), "\x81\x46\x03\xf6");
+  EXPECT_TRUE(is_drawing(file));
+}
+
 TEST_F(DrawFigures, TextIsDrawnAndNeverExecuted) {
   const auto touched = (folder / "touched").string();
   const std::string names[] = {fmt::format("`touch {}`", touched),
@@ -98,6 +126,82 @@ TEST_F(DrawFigures, TextIsDrawnAndNeverExecuted) {
   }
   const auto svg = draw_figure(figure_named("a_b^c {/Bold x} <i> & it's"), FigureFormat::svg);
   EXPECT_NE(svg.find("a_b^c {/Bold x} &lt;i> &amp; it's"), std::string::npos);
+}
+
+// How often a text is drawn.
+std::size_t drawn(const std::string& svg, const std::string& text) {
+  std::size_t found = 0;
+  for (auto at = svg.find(text); at != std::string::npos; at = svg.find(text, at + 1)) ++found;
+  return found;
+}
+
+TEST_F(DrawFigures, NamesAreDrawnAsTheyAre) {
+  for (const std::string name :
+       {"lr0.1", "50% of 5%d %%", "a_b^c", "{x}", "it's \"5\"", "`1`", "back\\1n", "$1 @2 #3 ~4",
+        "1.2.3.4-5/6", "M\u00fcller \u4e2d\u6587", "'''", "\"7"}) {
+    auto bars = figure_named(name);
+    bars.kind = Figure::Kind::stacked_bars;
+    bars.categories = {name, name};
+    EXPECT_EQ(drawn(draw_figure(figure_named(name), FigureFormat::svg), ">" + name + "<"), 5U)
+        << name << ": the title, two axes, two lines";
+    EXPECT_EQ(drawn(draw_figure(bars, FigureFormat::svg), ">" + name + "<"), 7U)
+        << name << ": and two bars";
+  }
+  const auto svg = draw_figure(figure_named("not \xff UTF-8"), FigureFormat::svg);
+  EXPECT_EQ(drawn(svg, ">not \xef\xbf\xbd UTF-8<"), 5U);
+}
+
+// The numbers along the axes, and whatever else is written.
+std::vector<std::string> texts_of(const Figure& figure) {
+  const auto svg = draw_figure(figure, FigureFormat::svg);
+  std::vector<std::string> texts;
+  for (auto at = svg.find("<text>"); at != std::string::npos; at = svg.find("<text>", at + 1)) {
+    auto text = svg.substr(at + 6, svg.find("</text>", at) - at - 6);
+    if (const auto end = text.rfind("\">"); end != std::string::npos) text.erase(0, end + 2);
+    texts.push_back(text.substr(0, text.find('<')));
+  }
+  return texts;
+}
+
+Figure line(std::vector<double> x, std::vector<double> y) {
+  Figure figure{.id = "a", .title = "title", .x_label = "epoch", .y_label = "y"};
+  figure.series = {{.name = "a line", .x = std::move(x), .y = std::move(y), .spread = {}}};
+  figure.series[0].marks = true;
+  return figure;
+}
+
+TEST_F(DrawFigures, ASinglePointAndAConstantStandInTheMiddle) {
+  const auto constant = texts_of(line({1, 2, 3, 4}, {.001, .001, .001, .001}));
+  EXPECT_THAT(constant, IsSupersetOf({"0", "0.0005", "0.001", "0.002"}));
+  EXPECT_THAT(constant, Not(Contains(HasSubstr("-"))));
+  const auto single = texts_of(line({1}, {250}));
+  EXPECT_THAT(single, AllOf(IsSupersetOf({"0", "1", "2", "500"}), Not(Contains("0.5"))));
+  EXPECT_THAT(texts_of(line({1, 2}, {0, 0})), IsSupersetOf({"0", "1"}));
+  EXPECT_THAT(texts_of(line({1, 2}, {-3, -3})), IsSupersetOf({"-6", "0"}));
+}
+
+TEST_F(DrawFigures, TicksAreRoundNumbersAndShort) {
+  auto figure = line({41.4844, 63.2, 86.1}, {1234567, 2345678, 4345678});
+  figure.x_label = "validation accuracy, %";
+  EXPECT_THAT(texts_of(figure), IsSupersetOf({"40", "50", "90", "1 000 000", "4 000 000"}));
+  figure.y_logarithmic = true;
+  EXPECT_THAT(texts_of(figure), IsSupersetOf({"1 000 000", "2 000 000", "5 000 000"}));
+  EXPECT_THAT(texts_of(line({1, 2}, {1e-5, 3e-5})), IsSupersetOf({"1e-5", "3e-5"}));
+  // Times of the day, none of them twice.
+  figure = line({1.7e9, 1.7e9 + 1}, {1, 2});
+  figure.x_is_time = true;
+  const auto times = texts_of(figure);
+  EXPECT_EQ(std::ranges::count(times, "22:13:20"), 1);
+  EXPECT_EQ(std::ranges::count(times, "22:13:21"), 1);
+}
+
+TEST_F(DrawFigures, DeviationsAreDrawnWhole) {
+  auto figure = line({1, 2}, {100, 95});
+  figure.y_label = "efficiency, %";
+  figure.series[0].spread = {18, 4};
+  EXPECT_THAT(texts_of(figure), IsSupersetOf({"80", "120"}));
+  figure.series[0].spread = {};
+  EXPECT_THAT(texts_of(figure), AllOf(Contains("100"), Not(Contains("101"))));
 }
 
 TEST(RequireGnuplot, NamesThePackage) {

@@ -46,6 +46,39 @@ TEST(RunResults, TellTheBestOfEachRunAndOfAll) {
   EXPECT_EQ(table.rows[1].run, 1);
 }
 
+// As kolo writes them: with a validation before the first step.
+Curve from_untrained(const std::string& quantity, const std::vector<double>& values) {
+  auto curve = epoch_curve(quantity, "validation", values);
+  for (auto& point : curve.points) {
+    point.epoch -= 1;
+    point.step -= 10;
+    point.time -= 5;
+  }
+  return curve;
+}
+
+TEST(RunResults, AnUntrainedNetworkIsNotTheBest) {
+  const std::vector runs{run_named("trained", {from_untrained("accuracy", {.6, .5, .4}),
+                                               from_untrained("loss", {.1, 3, 2})}),
+                         run_named("begun", {from_untrained("accuracy", {.6})})};
+  const auto table = run_results(runs);
+  EXPECT_THAT(texts_of(table.rows[0]), ElementsAre("trained", "50.00 %", "2.0000", "2"));
+  EXPECT_EQ(table.rows[1].cells[1].text, "60.00 %") << "there is nothing else yet";
+}
+
+TEST(RunResults, SpeedIsAllSamplesByAllOfTheTime) {
+  const auto rate = [](std::vector<Curve> curves) {
+    return run_results(std::vector{run_named("run", std::move(curves))}).rows[0].cells;
+  };
+  const auto rates = epoch_curve("samples_per_second", "", {1000, 100, not_measured});
+  EXPECT_EQ(rate({rates, epoch_curve("epoch_seconds", "", {1, 19, 5})})[2].text, "145")
+      << "2900 in 20 s";
+  EXPECT_EQ(rate({rates})[1].text, "182") << "as many samples in each epoch: 2 in 0.001 + 0.01 s";
+  auto steps = epoch_curve("samples_per_second", "", {1000, 100});
+  steps.by_step = true;
+  EXPECT_EQ(rate({steps})[1].text, "182");
+}
+
 TEST(DifferingSettings, AreThoseThatAreNotTheSameInAllRuns) {
   auto first = run_named("first", {}), second = run_named("second", {}),
        other = run_named("other", {});

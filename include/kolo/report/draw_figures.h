@@ -22,7 +22,13 @@ void require_gnuplot();
 // what it said.
 [[nodiscard]] std::string draw_figure(const Figure& figure, FigureFormat format);
 
-// FOLDER/ID.svg or .png for each figure, each written whole or not at all. Makes the folder.
+// InputError when a file that one of these figures would replace is there and is no drawing of
+// kolo's (is_drawing()).
+void require_replaceable(std::span<const Figure> figures, FigureFormat format,
+                         const std::filesystem::path& folder);
+
+// FOLDER/ID.svg or .png for each figure, each written whole or not at all. Makes the folder. Only
+// older drawings of kolo's are replaced: see require_replaceable().
 void draw_figures(std::span<const Figure> figures, FigureFormat format,
                   const std::filesystem::path& folder);
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/data/data_commands.h"
+#include "cli/output_file.h"
 #include "cli/terminal.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
@@ -27,6 +28,8 @@ bool is_hdf5_name(std::string_view name) {
 
 // What was asked for; or what the output's name says; or the other format.
 BoxFormat target_format(const ConvertArguments& arguments, const BoxFile& box) {
+  require_ending("data: --output", arguments.output,
+                 {"HDF5, or a pair of .npy files", {".h5", ".hdf5", ".npy"}, {}});
   const bool is_npy_name = arguments.output.ends_with(".npy");
   if (arguments.format.empty()) {
     if (is_hdf5_name(arguments.output)) return BoxFormat::hdf5;

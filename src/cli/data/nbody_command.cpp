@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/data/data_commands.h"
+#include "cli/output_file.h"
 #include "cli/terminal.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/cpu_limits.h"
@@ -105,6 +106,8 @@ std::uint64_t box_bytes(const CosmologyOptions& options) {
 void check(const NbodyArguments& arguments) {
   check_cosmology_options(arguments);
   check_memory(arguments);
+  require_ending("data: --output", arguments.output,
+                 {"HDF5 (with --npy a pair of .npy files as well)", {".h5", ".hdf5"}, {}});
   for (const auto& file : files_of(arguments)) check_file(file, arguments.force);
   prepare_folder(arguments.output, box_bytes(arguments) * (arguments.npy ? 2 : 1));
 }

@@ -15,6 +15,7 @@
 #include "kolo/base/suggest.h"
 #include "kolo/observe/format.h"
 #include "kolo/report/draw_figures.h"
+#include "kolo/report/own_files.h"
 #include "kolo/report/report.h"
 
 namespace kolo {
@@ -82,19 +83,23 @@ int write_report(const ReportArguments& arguments) {
   const auto report = read(arguments, false);
   require_sensible_targets(report, arguments.targets);
   require_known_axis(report);
-  require_writable("report: --output", arguments.output);
-  if (!arguments.figures.empty()) require_gnuplot();
-
+  require_writable("report: --output", arguments.output,
+                   {"a page of kolo report", {".html", ".htm"}, is_report_page});
   std::vector<Figure> figures;
   for (auto& group : report_figures(report))
     std::ranges::move(group.figures, std::back_inserter(figures));
+  const auto format = arguments.format == "png" ? FigureFormat::png : FigureFormat::svg;
+  if (!arguments.figures.empty()) {
+    require_gnuplot();
+    require_writable_folder("report: --figures", arguments.figures);
+    require_replaceable(figures, format, arguments.figures);
+  }
   write_file_atomically(arguments.output,
                         report_page(report_data(report, format_moment(wall_time()))));
   std::cout << fmt::format("{}: {}, {}\n", arguments.output, counted(report.runs.size(), "run"),
                            counted(figures.size(), "figure"));
   if (!arguments.figures.empty()) {
-    draw_figures(figures, arguments.format == "png" ? FigureFormat::png : FigureFormat::svg,
-                 arguments.figures);
+    draw_figures(figures, format, arguments.figures);
     std::cout << fmt::format("{}: {} as {}\n", arguments.figures, counted(figures.size(), "figure"),
                              arguments.format);
   }

@@ -34,12 +34,23 @@ const StudyPoint* find(const Study& study, const StudyPoint& wanted) {
                   folder.string(), reason));
 }
 
+// What a study would write over.
+void require_nothing_of_others(const StudyFolder& folder, const std::string& configuration) {
+  for (const auto& file : {folder.config(), folder.table(), folder.report()}) {
+    if (!fs::exists(file)) continue;
+    // A study that was stopped before it began has left its configuration.
+    if (file == folder.config() && read_text_file(file) == configuration) continue;
+    refuse(folder.path, fmt::format("it holds {}, and no study", file.filename().string()));
+  }
+}
+
 }  // namespace
 
 void StudyFolder::require_same(const Study& study, const std::string& configuration) const {
   RunFolder{path}.require_writable();
   if (!fs::exists(study_file())) {
     if (RunFolder{path}.holds_a_run()) refuse(path, "the folder holds a run of kolo train");
+    require_nothing_of_others(*this, configuration);
     return;
   }
   const Study earlier = Study::read(study_file());
