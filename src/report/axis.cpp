@@ -99,7 +99,7 @@ void Extent::add(double value) {
 }
 
 Axis linear_axis(const Extent& extent, const LinearAxisOptions& options) {
-  constexpr double most_ticks = 7, room = 0.02;
+  constexpr double most_ticks = 7;
   if (extent.is_empty()) return {0, 1, {0, 1}};
   double low = extent.smallest, high = extent.largest;
   if (is_one_value(extent)) {
@@ -107,7 +107,7 @@ Axis linear_axis(const Extent& extent, const LinearAxisOptions& options) {
     high = std::max(0., 2 * extent.largest);
     if (low == high) high = 1;
   } else {
-    const double more = room * (high - low);
+    const double more = options.room * (high - low);
     // Zero is shown where it is near.
     low = low >= 0 && low < 0.25 * high ? 0 : low - more;
     high = high <= 0 && high > 0.25 * low ? 0 : high + more;

@@ -26,6 +26,7 @@ inline constexpr double unbounded = std::numeric_limits<double>::infinity();
 struct LinearAxisOptions {
   bool whole = false;       // ticks at whole numbers only
   double most = unbounded;  // the axis goes no further where no value does: 100 %
+  double room = 0.02;       // beside the values, of what they span
 };
 
 // From round number to round number. A single value, also one that many points have, stands in the

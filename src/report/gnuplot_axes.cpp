@@ -132,7 +132,8 @@ std::string linear_x(const Figure& figure) {
   if (!figure.x_is_time) {
     const bool counts = figure.x_label == "epoch" || figure.x_label == "step";
     const auto axis = linear_axis(
-        extent, {.whole = counts, .most = is_in_percent(figure.x_label) ? 100 : unbounded});
+        extent,
+        {.whole = counts, .most = is_in_percent(figure.x_label) ? 100 : unbounded, .room = 0});
     return axis_commands("x", axis, tick_labels(axis.ticks));
   }
   const auto axis = time_axis(extent);

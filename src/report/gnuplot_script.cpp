@@ -149,6 +149,10 @@ std::string bar_plot(const Figure& figure, const Layout& layout) {
       "set style data histograms\nset style histogram rowstacked\nset boxwidth 0.6 relative\n"
       "set style fill solid 1 noborder\nunset grid\n"
       "set grid ytics linewidth 0.6 linetype 1 linecolor rgb '#e4e4e1'\n";
+  // Few bars are not made wide.
+  const auto bars = static_cast<double>(figure.categories.size());
+  const double beside = 0.7 + std::max(0., 4 - bars) / 2;
+  text += fmt::format("set xrange [{:.2f}:{:.2f}]\n", -beside, bars - 1 + beside);
   text += scale_of_bars(figure) + "$bars << END\n";
   for (std::size_t bar = 0; bar < figure.categories.size(); ++bar) {
     for (const auto& series : figure.series)

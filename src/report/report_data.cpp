@@ -49,6 +49,8 @@ std::string_view mark_name(ResultsTable::Mark mark) {
       return "failed";
     case ResultsTable::Mark::waiting:
       return "waiting";
+    case ResultsTable::Mark::far_off:
+      return "far-off";
   }
   return "";
 }
@@ -72,6 +74,7 @@ Json json_of(const FigureSeries& series, bool x_is_time) {
           {"colour", series.colour},
           {"dashed", series.dashed},
           {"marks", series.marks},
+          {"hidden_by", series.hidden_by},
           {"y", numbers(series.y)},
           {"spread", numbers(series.spread)},
           {"x", numbers(series.x, x_is_time)}};
@@ -181,7 +184,10 @@ std::vector<ResultsTable> report_tables(const Report& report) {
   const auto add = [&](ResultsTable table) {
     if (!table.rows.empty()) tables.push_back(std::move(table));
   };
-  if (report.study) add(study_results(*report.study));
+  if (report.study) {
+    add(study_results(*report.study));
+    add(prediction_checks(*report.study));
+  }
   if (report.runs.size() > report.study_runs) {
     add(run_results(report.runs));
     add(differing_settings(report.runs));

@@ -70,8 +70,12 @@ Figure step_time_figure(const std::vector<StepTime>& times) {
     add(wait, data);
     add(exposed, ranks);
   }
+  // What can't be seen needs no place in the legend.
+  double longest = 0;
+  for (const auto& time : times) longest = std::fmax(longest, 1000 * time.whole);
   for (auto* const series : {&compute, &wait, &exposed}) {
-    const bool is_shown = std::ranges::any_of(series->y, [](double y) { return y > 0; });
+    const bool is_shown =
+        std::ranges::any_of(series->y, [=](double y) { return y > 0.001 * longest; });
     if (is_shown) figure.series.push_back(std::move(*series));
   }
   return figure;

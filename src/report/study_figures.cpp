@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "kolo/report/palette.h"
+#include "kolo/report/results_table.h"
 #include "report/hidden_lines.h"
 #include "report/step_time.h"
 
@@ -192,6 +193,10 @@ Figure by_combination(const Study& study, Figure figure, Measurement value, doub
   return figure;
 }
 
+void add_note(Figure& figure, const std::string& note) {
+  if (!note.empty()) figure.note += (figure.note.empty() ? "" : " ") + note;
+}
+
 void add_if_drawn(FigureGroup& group, Figure figure) {
   if (!figure.series.empty()) group.figures.push_back(std::move(figure));
 }
@@ -202,6 +207,7 @@ FigureGroup scaling(const Study& study) {
   add_if_drawn(group, efficiency(study));
   add_if_drawn(group, epoch_time(study));
   if (auto figure = step_time(study)) group.figures.push_back(std::move(*figure));
+  for (auto& figure : group.figures) add_note(figure, prediction_error_note(study));
   return group;
 }
 

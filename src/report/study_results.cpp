@@ -109,6 +109,7 @@ std::string note_of(const Study& study) {
         "larger one.",
         study.cores, study.cores == 1 ? "" : "s");
   if (!study.network.empty()) note += fmt::format(" Predicted with {}.", study.network);
+  if (const auto error = prediction_error_note(study); !error.empty()) note += " " + error;
   return note;
 }
 

@@ -17,6 +17,7 @@ namespace {
 
 constexpr double width = 960, left = 150, right = 16, top = 44;  // pixels
 constexpr double bar_height = 20, row_gap = 10, character_width = 6.2;
+constexpr double swatch = 12, legend_line = 18;
 
 // A span and how many others it lies in.
 struct PlacedSpan {
@@ -54,19 +55,29 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-std::string_view colour_of(const std::string& name) {
-  if (name == "step") return "#e4e4e4";
-  if (name == "forward") return run_palette[0].light;
-  if (name == "backward") return run_palette[5].light;
-  if (name == "data wait") return colour_at(data_wait_colour).light;
-  if (name.starts_with("wait")) return colour_at(communication_colour).light;
-  if (name.starts_with("update")) return run_palette[2].light;
-  if (name.starts_with("bucket")) return run_palette[4].light;
-  return colour_at(ideal_colour).light;
-}
+// What spans of a kind look like: those whose names begin so.
+struct SpanKind {
+  std::string_view beginning, description;  // as the legend has it
+  std::string_view colour;
+  bool is_dark = false;  // what is written on it is white
+};
 
-bool is_dark(const std::string& name) {
-  return name == "forward" || name.starts_with("wait") || name.starts_with("update");
+// The first that fits counts; everything fits the last.
+constexpr SpanKind span_kinds[] = {
+    {"step", "step", "#e4e4e4"},
+    {"forward", "forward", run_palette[0].light, true},
+    {"backward", "backward", run_palette[5].light},
+    {"data wait", "waiting for data", colour_at(data_wait_colour).light},
+    {"wait", "waiting for other ranks", colour_at(communication_colour).light, true},
+    {"update", "update of parameters", run_palette[2].light, true},
+    {"bucket", "all-reduce of a bucket", run_palette[4].light},
+    {"", "other", colour_at(ideal_colour).light}};
+
+const SpanKind& kind_of(const std::string& name) {
+  return *std::ranges::find_if(span_kinds, [&](const SpanKind& kind) {
+    const bool is_step_itself = kind.beginning == "step";  // "step agreement" is none
+    return is_step_itself ? name == "step" : name.starts_with(kind.beginning);
+  });
 }
 
 // Spans that begin earlier or, at once, last longer, lie above those within them.
@@ -108,9 +119,39 @@ double tick_of(double length) {
   return 10 * power;
 }
 
+// One kind's place in the legend.
+struct LegendEntry {
+  const SpanKind* kind;
+  double x, y;  // y: from the legend's top
+};
+
+// Those kinds that the rows have, in lines as wide as the picture.
+std::vector<LegendEntry> legend_of(const std::vector<Row>& rows) {
+  std::vector<LegendEntry> legend;
+  double x = left, y = 0;
+  for (const auto& kind : span_kinds) {
+    const bool is_there = std::ranges::any_of(rows, [&](const Row& row) {
+      return std::ranges::any_of(
+          row.spans, [&](const PlacedSpan& placed) { return &kind_of(placed.span.name) == &kind; });
+    });
+    if (!is_there) continue;
+    const double length =
+        swatch + character_width * static_cast<double>(kind.description.size()) + 26;
+    if (x + length > width && x > left) {
+      x = left;
+      y += legend_line;
+    }
+    legend.push_back({&kind, x, y});
+    x += length;
+  }
+  return legend;
+}
+
 class Drawing {
  public:
-  Drawing(const TimelineStep& step, double height) : step_(step), height_(height) {}
+  // `more_left`: what labels need beyond their usual room.
+  Drawing(const TimelineStep& step, double height, double more_left)
+      : step_(step), height_(height), more_left_(more_left) {}
 
   void axis() {
     const double length = (step_.end - step_.begin) / 1e3;
@@ -137,13 +178,24 @@ class Drawing {
     return y + bar_height * row.depth + row_gap;
   }
 
+  void legend(const std::vector<LegendEntry>& entries) {
+    for (const auto& [kind, x, below] : entries) {
+      const double y = height_ + below;
+      text_ += fmt::format(
+          "<rect x=\"{0:.1f}\" y=\"{1:.1f}\" width=\"{2}\" height=\"{2}\" fill=\"{3}\"/>\n"
+          "<text x=\"{4:.1f}\" y=\"{5:.1f}\">{6}</text>\n",
+          x, y, swatch, kind->colour, x + swatch + 6, y + swatch - 2, kind->description);
+    }
+    if (!entries.empty()) height_ += entries.back().y + legend_line + row_gap / 2;
+  }
+
   [[nodiscard]] std::string finish() const {
     return fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1:.0f}\" "
-        "viewBox=\"0 0 {0} {1:.0f}\" font-family=\"sans-serif\" font-size=\"11\" "
-        "fill=\"#333\">\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{2}"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
+        "viewBox=\"{2:.0f} 0 {0:.0f} {1:.0f}\" font-family=\"sans-serif\" font-size=\"11\" "
+        "fill=\"#333\">\n<rect x=\"{2:.0f}\" width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n{3}"
         "</svg>\n",
-        width, height_, text_);
+        width + more_left_, height_, -more_left_, text_);
   }
 
  private:
@@ -154,19 +206,22 @@ class Drawing {
 
   void span(const PlacedSpan& placed, double y) {
     const auto& [rank, thread, name, begin, duration] = placed.span;
-    const double x = x_of(begin), length = std::max(0.5, x_of(begin + duration) - x);
+    const auto& kind = kind_of(name);
+    // The shortest can be seen too: they have no edge, which would cover them.
+    const double x = x_of(begin), length = std::max(1.0, x_of(begin + duration) - x);
     text_ += fmt::format(
         "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" "
-        "fill=\"{}\" stroke=\"#fff\" stroke-width=\"0.5\"><title>{} {:.3g} ms"
+        "fill=\"{}\"{}><title>{} {:.3g} ms"
         "</title></rect>\n",
-        x, y, length, bar_height - 2, colour_of(name), escaped(name), duration / 1e3);
+        x, y, length, bar_height - 2, kind.colour,
+        length > 2 ? " stroke=\"#fff\" stroke-width=\"0.5\"" : "", escaped(name), duration / 1e3);
     if (character_width * static_cast<double>(name.size()) + 6 > length) return;
     text_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"{}\">{}</text>\n", x + 4,
-                         y + bar_height - 7, is_dark(name) ? "#fff" : "#222", escaped(name));
+                         y + bar_height - 7, kind.is_dark ? "#fff" : "#222", escaped(name));
   }
 
   const TimelineStep& step_;
-  double height_;
+  double height_, more_left_;
   std::string text_;
 };
 
@@ -175,12 +230,17 @@ class Drawing {
 std::string timeline_picture(const std::filesystem::path& file, std::int64_t step) {
   const auto read = read_timeline_step(file, step);
   const auto rows = rows_of(read);
-  double height = top;
-  for (const auto& row : rows) height += bar_height * row.depth + row_gap;
-  Drawing drawing(read, height);
+  double height = top, more_left = 0;
+  for (const auto& row : rows) {
+    height += bar_height * row.depth + row_gap;
+    const auto letters = static_cast<double>(row.label.size());
+    more_left = std::max(more_left, character_width * letters + 20 - left);
+  }
+  Drawing drawing(read, height, more_left);
   drawing.axis();
   double y = top;
   for (const auto& row : rows) y = drawing.row(row, y);
+  drawing.legend(legend_of(rows));
   return marked_svg(drawing.finish());
 }
 

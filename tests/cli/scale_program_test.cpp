@@ -83,7 +83,9 @@ TEST_F(ScaleProgram, PredictsWhatTheMachineHasNoRanksFor) {
   const auto result = scale({"--ranks", "1,2", "--quiet", "training.n_epochs=1", "--simulate",
                              "64,10000", "--ranks-per-node", "2", "--network", "slingshot-11"});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("prediction for 2 ranks: a step of"));
+  EXPECT_THAT(result.output, HasSubstr("Predictions against measurements"));
+  EXPECT_THAT(read_text_file(study_folder_ / "report.html"),
+              HasSubstr("Predictions against measurements"));
   std::map<int, StudyPoint> predicted;
   for (const auto& point : study().points)
     if (point.state == StudyPointState::predicted) predicted[point.ranks] = point;

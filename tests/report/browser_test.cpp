@@ -136,6 +136,28 @@ TEST_F(Browser, SwitchesAxesRunsAndScales) {
   EXPECT_EQ(count(elements, "data-drawn=\"true\""), figures_in(report));
 }
 
+// A constant and a single point stand in the middle; ticks are round, deviations are drawn whole.
+TEST_F(Browser, AxesAreRoundAndHoldEverything) {
+  auto report = runs_report("a run");
+  report.runs[0].curves.push_back(epoch_curve("learning_rate", "", {.001, .001, .001}));
+  report.runs[0].curves.push_back(epoch_curve("single", "", {250}));
+  report.study = small_study();
+  const auto elements = elements_of(report, "1", R"(
+    const seen = [];
+    const axis = (id, name) => Chart.getChart("canvas-" + id).scales[name];
+    const labels = (id, name) => axis(id, name).ticks.map((tick) => tick.label).join(" ");
+    seen.push(labels("learning-rate", "y"), labels("other-single", "x"), labels("other-single", "y"));
+    seen.push(labels("accuracy", "y"), labels("scaling-efficiency", "y"));
+    document.querySelector("input[value=wall]").click();
+    seen.push(labels("other-single", "x"));
+    document.title = seen.join("; ");)");
+  const auto title = elements.substr(elements.find("<title>") + 7);
+  EXPECT_EQ(
+      title.substr(0, title.find('<')),
+      "0 0.0005 0.001 0.0015 0.002; 0 1 2; 0 100 200 300 400 500; 20 30 40 50 60 70 80 90 100; "
+      "75 80 85 90 95 100 105 110 115; 00:16:43 00:16:44 00:16:45 00:16:46 00:16:47");
+}
+
 TEST_F(Browser, ShowsHostileNamesAsTheyAre) {
   const auto elements =
       elements_of(runs_report("<img src=x onerror=console.log(1)></script>{{x}}"));

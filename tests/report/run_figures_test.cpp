@@ -179,6 +179,16 @@ TEST(RunFigures, TellWhenTargetsWereReached) {
   EXPECT_EQ(chosen.note, "first did not reach 80 %.");
 }
 
+TEST(RunFigures, AnUntrainedNetworkReachesNothing) {
+  auto accuracy = epoch_curve("accuracy", "validation", {.5, .75});
+  accuracy.points.insert(accuracy.points.begin(), {.6, 0, 0, 1000});
+  const auto run = run_named("run", {accuracy});
+  const auto every = figure_named(all_figures({run}), "time-to-accuracy");
+  EXPECT_THAT(every.series[0].x, ElementsAre(50, 75));
+  const auto chosen = figure_named(all_figures({run}, {.targets = {.55}}), "time-to-accuracy");
+  EXPECT_THAT(chosen.series[0].y, ElementsAre(10)) << "since the validation before the first step";
+}
+
 TEST(RunFigures, TellWhenALossWasReachedWithoutAccuracies) {
   const auto run = run_named("run", {epoch_curve("loss", "validation", {4, 2, 3, 1})});
   const auto figure = figure_named(all_figures({run}, {.targets = {2.5}}), "time-to-loss");

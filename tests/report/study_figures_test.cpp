@@ -72,6 +72,45 @@ TEST(StudyFigures, ShowWhereTheTimeOfAStepGoes) {
   EXPECT_THAT(figure.series[2].y, ElementsAre(0, 20, 20));
 }
 
+TEST(StudyFigures, ALineThatOthersLieOnIsDrawnWider) {
+  auto study = small_study();
+  for (auto& point : study.points)
+    if (point.state == StudyPointState::done) point.results.val_loss = 1;
+  const auto same = figure_named(study, "scaling-loss");
+  ASSERT_THAT(same.series, SizeIs(2));
+  EXPECT_EQ(same.series[0].hidden_by, 1);
+  EXPECT_EQ(same.series[1].hidden_by, 0) << "it is drawn last";
+  EXPECT_THAT(same.note, HasSubstr("drawn wider"));
+  const auto other = figure_named(study, "scaling-accuracy");
+  EXPECT_EQ(other.series[0].hidden_by, 0) << "only one point is the same";
+  EXPECT_THAT(other.note, Not(HasSubstr("drawn wider")));
+  // From end to end on the ideal, which has points at its ends alone.
+  for (auto& point : study.points) point.efficiency = 1;
+  EXPECT_EQ(figure_named(study, "scaling-efficiency").series[0].hidden_by, 1);
+}
+
+TEST(PredictionChecks, MarkWhatIsFarOff) {
+  auto study = small_study();
+  EXPECT_THAT(prediction_checks(study).rows, IsEmpty()) << "nothing was both predicted and run";
+  EXPECT_EQ(prediction_error_note(study), "");
+  for (const int ranks : {1, 2}) {
+    auto point = study_point(ranks, 3, StudyPointState::predicted, 100);
+    point.results.step_seconds = ranks == 1 ? .11 : .05;
+    study.points.push_back(point);
+  }
+  const auto table = prediction_checks(study);
+  ASSERT_THAT(table.rows, SizeIs(2));
+  EXPECT_EQ(table.rows[0].cells[3].text, "+10.0 %");
+  EXPECT_EQ(table.rows[0].mark, ResultsTable::Mark::none);
+  EXPECT_EQ(table.rows[1].cells[1].text, "50");
+  EXPECT_EQ(table.rows[1].cells[2].text, "100");
+  EXPECT_EQ(table.rows[1].cells[3].text, "-50.0 % !");
+  EXPECT_EQ(table.rows[1].mark, ResultsTable::Mark::far_off);
+  EXPECT_THAT(table.note, HasSubstr("more than 25 %"));
+  EXPECT_THAT(study_results(study).note, HasSubstr("off by up to 50 %"));
+  EXPECT_THAT(figure_named(study, "scaling-throughput").note, HasSubstr("off by up to 50 %"));
+}
+
 TEST(StudyFigures, OfNothingAreNone) {
   EXPECT_THAT(study_figures(Study{}), IsEmpty());
   Study study;

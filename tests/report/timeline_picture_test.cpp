@@ -50,6 +50,22 @@ TEST_F(TimelinePicture, ShowsTheRowsOfOneStep) {
   EXPECT_THAT(timeline_picture(file_, 1), Not(HasSubstr("special")));
 }
 
+// One entry for each kind of span that is there.
+TEST_F(TimelinePicture, HasALegendOfWhatItShows) {
+  const auto picture = timeline_picture(file_, 2);
+  EXPECT_THAT(picture, AllOf(HasSubstr(">all-reduce of a bucket</text>"),
+                             HasSubstr(">other</text>"), HasSubstr(">step</text>")));
+  EXPECT_THAT(picture, Not(HasSubstr("waiting for data")));
+}
+
+TEST_F(TimelinePicture, ShowsTheShortestSpans) {
+  const auto file =
+      folder_.write("short.json", "[\n" + span("step", 0, 1, 0, 1e6, R"({"step":1})") +
+                                      span("update", 0, 1, 5, 0.1));
+  EXPECT_THAT(timeline_picture(file, 1),
+              HasSubstr("width=\"1.0\" height=\"18\" fill=\"#009e73\">"));
+}
+
 TEST_F(TimelinePicture, TakesAStepFromTheMiddle) {
   EXPECT_EQ(timeline_picture(file_, 0), timeline_picture(file_, 2));
 }

@@ -20,7 +20,7 @@ struct ResultsTable {
     std::string text;      // empty: unknown
     bool is_best = false;  // of its column
   };
-  enum class Mark : std::uint8_t { none, predicted, failed, waiting };
+  enum class Mark : std::uint8_t { none, predicted, failed, waiting, far_off };
   struct Row {
     std::vector<Cell> cells;
     int run = -1;  // the number of the run that it tells of; -1: of none
@@ -45,6 +45,15 @@ struct ResultsTable {
 // nodes, learning-rate scaling, warm-up and state where they are the same, or nothing but one node
 // and done.
 [[nodiscard]] ResultsTable study_results(const Study& study);
+
+// A row a number of ranks that was predicted and run: a step as predicted, as measured, and how far
+// the prediction is off; marked where that is more than a quarter. Without rows when nothing was
+// both predicted and run.
+[[nodiscard]] ResultsTable prediction_checks(const Study& study);
+
+// The same in a sentence: "Predictions of what was run are off by up to 53 %."; empty where none is
+// marked.
+[[nodiscard]] std::string prediction_error_note(const Study& study);
 
 // Columns that line up, as UTF-8 text, and the note below them.
 [[nodiscard]] std::string to_text(const ResultsTable& table);

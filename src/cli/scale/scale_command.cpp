@@ -92,7 +92,9 @@ void show_end(const ScaleArguments& arguments, const StudyFolder& folder, const 
     std::cout << study.to_json().dump() << std::endl;
     return;
   }
-  std::cout << "\n" << to_text(study_results(study)) << "\n" << comparison(study);
+  std::cout << "\n" << to_text(study_results(study)) << "\n";
+  if (const auto checks = prediction_checks(study); !checks.rows.empty())
+    std::cout << checks.title << ":\n\n" << to_text(checks) << "\n";
   std::cout << fmt::format("results in {}: report.html, study.json, study.csv, runs/\n",
                            folder.path.string())
             << std::flush;

@@ -143,21 +143,4 @@ void add_predictions(Study& study, const StudyRequest& request, const Simulation
   append(study, std::move(points));
 }
 
-std::string comparison(const Study& study) {
-  std::string text;
-  for (const StudyPoint& predicted : study.points) {
-    if (predicted.state != StudyPointState::predicted) continue;
-    for (const StudyPoint& measured : study.points) {
-      if (measured.state != StudyPointState::done || measured.ranks != predicted.ranks) continue;
-      text += fmt::format(
-          "prediction for {} rank{}: a step of {:.4g} ms, measured {:.4g} ms ({:+.1f} %)\n",
-          predicted.ranks, predicted.ranks == 1 ? "" : "s", 1e3 * predicted.results.step_seconds,
-          1e3 * measured.results.step_seconds,
-          100 * (predicted.results.step_seconds / measured.results.step_seconds - 1));
-      break;
-    }
-  }
-  return text;
-}
-
 }  // namespace kolo

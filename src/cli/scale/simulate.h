@@ -26,7 +26,4 @@ void check(const SimulationOptions& options, int cores);
 void add_predictions(Study& study, const StudyRequest& request, const SimulationOptions& options,
                      std::int64_t samples_per_epoch);
 
-// For people: how far predictions are from what was measured.
-[[nodiscard]] std::string comparison(const Study& study);
-
 }  // namespace kolo

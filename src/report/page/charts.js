@@ -3,21 +3,75 @@
 const charts = (() => {
   const markShapes = ["circle", "rect", "triangle", "rectRot"];
 
-  // "12 300", "0.05", "5e-4": short, and without a trailing .0.
-  function formatNumber(value) {
-    const size = Math.abs(value);
-    if (size !== 0 && (size < 1e-3 || size >= 1e7)) return String(Number(value.toPrecision(4)).toExponential()).replace("e+", "e");
-    return value.toLocaleString("en", { maximumSignificantDigits: 6 }).replaceAll(",", "\u2009");
+  // Axes begin and end, and have their ticks, by the same rules as in drawings (src/report/axis.cpp).
+
+  // 1, 2 or 5 times a power of ten, and not below `least`.
+  function roundStep(least) {
+    const power = 10 ** Math.floor(Math.log10(least));
+    return power * ([1, 2, 5].find((factor) => factor * power >= least * (1 - 1e-9)) ?? 10);
   }
 
-  // On a logarithmic scale: of 1, 2, 3, ... 10, 20, ... those that are round enough to be read.
-  function roundNumber(value) {
-    const isWide = this.max / this.min > 1e3;
-    const first = Number(value.toExponential()[0]);
-    return (isWide ? [1] : [1, 2, 5]).includes(first) || this.options.isFew ? formatNumber(value) : null;
+  function multiples(step, low, high) {
+    const values = [];
+    for (let count = Math.ceil(low / step - 1e-6); count <= Math.floor(high / step + 1e-6); ++count) values.push(count * step);
+    return values;
+  }
+
+  // The smallest and the largest number.
+  function extentOf(values) {
+    const numbers = values.filter(Number.isFinite);
+    return numbers.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
+  }
+
+  const isOneValue = ([low, high]) => high - low <= 1e-5 * Math.max(Math.abs(low), Math.abs(high));
+
+  // A single value stands in the middle between zero and twice as much; zero is shown where it is near.
+  function linearAxis(extent, { whole = false, most = Infinity, room = 0.02 } = {}) {
+    let [low, high] = extent;
+    if (low > high) return { low: 0, high: 1, ticks: [0, 1] };
+    if (isOneValue(extent)) {
+      [low, high] = [Math.min(0, 2 * low), Math.max(0, 2 * high)];
+      if (low === high) high = 1;
+    } else {
+      const more = room * (high - low);
+      [low, high] = [low >= 0 && low < 0.25 * high ? 0 : low - more, high <= 0 && high > 0.25 * low ? 0 : high + more];
+    }
+    if (extent[1] <= most) high = Math.min(high, most);
+    const step = Math.max(whole ? 1 : 0, roundStep((high - low) / 7));
+    low = step * Math.floor(low / step + 1e-6);
+    high = step * Math.ceil(high / step - 1e-6);
+    return { low, high, ticks: multiples(step, low, high) };
+  }
+
+  function logarithmicAxis(extent) {
+    if (!(extent[0] > 0)) return { low: 1, high: 10, ticks: [1, 10] };
+    const around = isOneValue(extent) ? 2.5 : 1.25;
+    const [low, high] = [extent[0] / around, extent[1] * around];
+    const powers = Math.log10(high / low);
+    if (powers <= 1) return { low, high, ticks: multiples(roundStep((high - low) / 8), low, high) };
+    const [factors, apart] = powers <= 3.5 ? [[1, 2, 5], 1] : [[1], Math.ceil(powers / 8)];
+    const ticks = [];
+    for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); ++power) {
+      if (power % apart === 0) ticks.push(...factors.map((factor) => Number(`${factor}e${power}`)));
+    }
+    return { low, high, ticks: ticks.filter((tick) => tick >= low && tick <= high) };
+  }
+
+  // A few values, such as numbers of ranks, have their ticks there.
+  function axisOfFew(values) {
+    const margin = values.length === 1 ? 2 : 1.12;
+    return { low: values[0] / margin, high: values.at(-1) * margin, ticks: values };
   }
 
   const timeSteps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 2592000, 31536000];
+
+  function timeAxis(extent) {
+    if (extent[0] > extent[1]) return { low: 0, high: 60, ticks: [0, 60] };
+    const missing = Math.max(0, 4 - (extent[1] - extent[0])) / 2;
+    const [low, high] = [extent[0] - missing, extent[1] + missing];
+    const step = timeSteps.find((candidate) => (high - low) / candidate <= 6) ?? timeSteps.at(-1);
+    return { low, high, ticks: multiples(step, low, high) };
+  }
 
   function formatTime(seconds, span) {
     const [day, clock] = new Date(1000 * seconds).toISOString().split("T");
@@ -26,10 +80,25 @@ const charts = (() => {
     return clock.slice(0, span < 600 ? 8 : 5);
   }
 
-  function timeTicks(scale) {
-    const step = timeSteps.find((candidate) => (scale.max - scale.min) / candidate <= 6) ?? 31536000;
-    scale.ticks = [];
-    for (let value = Math.ceil(scale.min / step) * step; value <= scale.max; value += step) scale.ticks.push({ value });
+  // "12 300", "0.05", "5e-4": short, and without a trailing .0.
+  const isPlain = (size) => size === 0 || (size >= 1e-3 && size < 1e7);
+  const withExponent = (value, digits) => (value === 0 ? "0" : String(Number(value.toPrecision(digits)).toExponential()).replace("e+", "e"));
+  const plainNumber = (value, digits) => (value === 0 ? "0" : value.toLocaleString("en", { maximumSignificantDigits: digits }).replaceAll(",", "\u2009"));
+  const formatNumber = (value) => (isPlain(Math.abs(value)) ? plainNumber(value, 6) : withExponent(value, 4));
+
+  // Ticks of a linear axis are written alike.
+  function tickLabel(axis, isLogarithmic) {
+    if (isLogarithmic) return formatNumber;
+    const largest = Math.max(...axis.ticks.map(Math.abs));
+    return isPlain(largest) ? (value) => plainNumber(value, 7) : (value) => withExponent(value, 4);
+  }
+
+  // Gives one of Chart.js's scales these ends, ticks and labels.
+  function setAxis(scale, axis, label) {
+    scale.min = axis.low;
+    scale.max = axis.high;
+    scale.afterBuildTicks = (built) => { built.ticks = axis.ticks.map((value) => ({ value })); };
+    scale.ticks.callback = (value) => label(value);
   }
 
   // Marks say that the figure is drawn; tests count them.
@@ -98,12 +167,15 @@ const charts = (() => {
       const colour = view.colour(series.colour);
       const line = {
         label: series.name, number, data: pointsOf(figure, series, view.axis), spread: series.spread,
-        borderColor: colour, backgroundColor: colour, borderWidth: 2, borderDash: series.dashed ? [6, 4] : [],
-        pointRadius: series.marks ? 2.5 : 0, pointHoverRadius: 4, pointStyle: markShapes[Math.floor(Math.max(series.colour, 0) / 8) % 4],
+        borderColor: colour, backgroundColor: colour, borderWidth: 2 + 4 * series.hidden_by, borderDash: series.dashed ? [6, 4] : [],
+        pointBackgroundColor: series.dashed ? view.surface : colour, pointRadius: series.marks ? 2.5 + 2 * series.hidden_by : 0, pointHoverRadius: 4,
+        order: -number,  // later ones lie on top
+        clip: 12,  // marks at the frame are drawn whole
+        pointStyle: markShapes[Math.floor(Math.max(series.colour, 0) / 8) % 4],
         hidden: view.isHidden(figure, number),
       };
       if (series.marks || !dependsOnAxis(figure) || view.smoothing === 0) return [line];
-      const raw = { ...line, label: "", borderWidth: 1, borderColor: colour + "44", pointHoverRadius: 0, order: 1 };
+      const raw = { ...line, label: "", borderWidth: 1, borderColor: colour + "44", pointHoverRadius: 0, order: 1 + figure.series.length };
       return [{ ...line, data: smoothed(line.data, view.smoothing) }, raw];
     });
   }
@@ -114,35 +186,35 @@ const charts = (() => {
       isLogarithmic,
       title: { display: title !== "", text: title, color: view.muted, font: { size: 12 } },
       grid: { color: view.grid, borderColor: view.grid, tickLength: 4 },
-      ticks: { color: view.muted, maxRotation: 0, autoSkipPadding: 14, font: { size: 11 }, callback: isLogarithmic ? roundNumber : formatNumber },
+      ticks: { color: view.muted, maxRotation: 0, autoSkipPadding: 14, font: { size: 11 } },
     };
   }
 
-  // A logarithmic scale of a few values, such as numbers of ranks, has its ticks there.
-  function ticksAtValues(x, datasets) {
-    const values = [...new Set(datasets.flatMap((dataset) => dataset.data.map((point) => point.x)))].sort((a, b) => a - b);
-    if (values.length === 0 || values.length > 16) return;
-    x.isFew = true;
-    x.min = values[0] / 1.12;
-    x.max = values.at(-1) * 1.12;
-    x.afterBuildTicks = (axis) => { axis.ticks = values.map((value) => ({ value })); };
+  const most = (label) => (label.endsWith("%") ? 100 : Infinity);
+
+  function setXAxis(x, figure, label, datasets, isATime) {
+    const places = datasets.flatMap((dataset) => dataset.data.map((point) => point.x));
+    const extent = extentOf(places);
+    if (isATime) {
+      const axis = timeAxis(extent);
+      return setAxis(x, axis, (value) => formatTime(value, axis.high - axis.low));
+    }
+    if (figure.x_logarithmic) {
+      const values = [...new Set(places)].sort((a, b) => a - b);
+      return setAxis(x, values.length > 0 && values.length <= 16 ? axisOfFew(values) : logarithmicAxis(extent), formatNumber);
+    }
+    const axis = linearAxis(extent, { whole: label === "epoch" || label === "step", most: most(label), room: 0 });
+    return setAxis(x, axis, tickLabel(axis, false));
   }
 
-  // Around a single value: left alone, the axis would reach from one less to one more.
-  function roomAroundOne(x, datasets) {
-    const values = [...new Set(datasets.flatMap((dataset) => dataset.data.map((point) => point.x)))];
-    if (values.length !== 1 || values[0] === 0) return;
-    x.min = values[0] - 0.2 * Math.abs(values[0]);
-    x.max = values[0] + 0.2 * Math.abs(values[0]);
-  }
-
-  // A little room above and below, but none for what can't be: less than nothing, more than all.
-  function limits(y, figure) {
-    const values = figure.series.flatMap((series) => series.y).filter((value) => value !== null);
-    const low = Math.min(...values), high = Math.max(...values);
-    if (low >= 0 && low < 0.25 * high) y.min = 0;
-    if (figure.y_label.endsWith("%") && high > 90 && high <= 100) y.max = 100;
-    y.grace = "4%";
+  // With room for the deviations.
+  function setYAxis(y, label, datasets) {
+    const heights = datasets.flatMap(({ data, spread }) => data.flatMap((point, i) => {
+      const more = spread?.[i] ?? 0;
+      return [point.y - more, point.y, point.y + more];
+    }));
+    const axis = y.isLogarithmic ? logarithmicAxis(extentOf(heights.filter((height) => height > 0))) : linearAxis(extentOf(heights), { most: most(label) });
+    setAxis(y, axis, tickLabel(axis, y.isLogarithmic));
   }
 
   function lineChart(figure, view) {
@@ -151,14 +223,9 @@ const charts = (() => {
     const time = isTime(figure, view.axis);
     const x = scale(label, figure.x_logarithmic, view);
     const y = scale(figure.y_label, view.isLogarithmic(figure), view);
-    if (!y.isLogarithmic) limits(y, figure);
-    if (label === "epoch" || label === "step") x.ticks.precision = 0;
-    if (figure.x_logarithmic) ticksAtValues(x, datasets);
-    else roomAroundOne(x, datasets);
-    if (time) {
-      x.afterBuildTicks = timeTicks;
-      x.ticks.callback = function (value) { return formatTime(value, this.max - this.min); };
-    }
+    const shown = datasets.filter((dataset) => !dataset.hidden);
+    setXAxis(x, figure, label, shown, time);
+    setYAxis(y, figure.y_label, shown);
     const title = (items) => (items.length === 0 ? "" : `${label}: ${time ? formatTime(items[0].parsed.x, 0) : formatNumber(items[0].parsed.x)}`);
     const line = (item) => {
       const spread = item.dataset.spread?.[item.dataIndex];
@@ -169,7 +236,7 @@ const charts = (() => {
       data: { datasets },
       options: {
         parsing: false, scales: { x, y }, interaction: { mode: "nearest", axis: "x", intersect: false },
-        plugins: { tooltip: { callbacks: { title, label: line }, filter: (item) => item.dataset.label !== "" } },
+        plugins: { tooltip: { callbacks: { title, label: line }, filter: (item) => item.dataset.label !== "", itemSort: (a, b) => a.datasetIndex - b.datasetIndex } },
       },
     };
   }
@@ -185,6 +252,9 @@ const charts = (() => {
       label: series.name, data: series.y.map((y) => y ?? 0), backgroundColor: view.colour(series.colour), maxBarThickness: 34,
       hidden: view.isHidden(figure, number), number,
     }));
+    const whole = (i) => datasets.reduce((sum, { data, hidden }) => sum + (hidden ? 0 : data[i]), 0);
+    const axis = linearAxis(extentOf([0, ...labels.map((name, i) => whole(i))]));
+    setAxis(value, axis, tickLabel(axis, false));
     const line = (item) => ` ${item.dataset.label}: ${formatNumber(Number(item.raw.toPrecision(4)))} ${figure.y_label.split(" ")[0]}`;
     return {
       type: "bar",

@@ -44,7 +44,7 @@
     const of = (name) => style.getPropertyValue(name).trim();
     return {
       axis: chosen.axis, smoothing: chosen.smoothing, colour, isHidden, isLogarithmic,
-      text: of("--text"), muted: of("--muted"), grid: of("--grid"), tooltip: "rgba(24, 27, 32, 0.92)",
+      text: of("--text"), muted: of("--muted"), grid: of("--grid"), surface: of("--surface"), tooltip: "rgba(24, 27, 32, 0.92)",
     };
   }
 
