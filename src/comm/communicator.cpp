@@ -59,14 +59,15 @@ std::uint32_t Communicator::group() const {
 void Communicator::all_reduce(Buffer buffer, ReduceOp op, CallOptions options) const {
   check_all_reduce(buffer, op);
   group_->run(call_of(Collective::all_reduce, buffer, op), std::move(options),
-              [&] { group_->backend->all_reduce(buffer, op); });
+              [&] { group_->backend->all_reduce(buffer, op, size()); });
 }
 
 Work Communicator::all_reduce_async(Buffer buffer, ReduceOp op, CallOptions options) const {
   check_all_reduce(buffer, op);
-  return group_->submit(
-      call_of(Collective::all_reduce, buffer, op), std::move(options),
-      [backend = group_->backend, buffer, op] { backend->all_reduce(buffer, op); });
+  return group_->submit(call_of(Collective::all_reduce, buffer, op), std::move(options),
+                        [backend = group_->backend, buffer, op, ranks = size()] {
+                          backend->all_reduce(buffer, op, ranks);
+                        });
 }
 
 void Communicator::broadcast(Buffer buffer, int root, CallOptions options) const {
@@ -117,15 +118,15 @@ void Communicator::reduce_scatter(ConstBuffer input, Buffer output, ReduceOp op,
                                   CallOptions options) const {
   check_reduce_scatter(input, output, op, size());
   group_->run(call_of(Collective::reduce_scatter, input, op), std::move(options),
-              [&] { group_->backend->reduce_scatter(input, output, op); });
+              [&] { group_->backend->reduce_scatter(input, output, op, size()); });
 }
 
 Work Communicator::reduce_scatter_async(ConstBuffer input, Buffer output, ReduceOp op,
                                         CallOptions options) const {
   check_reduce_scatter(input, output, op, size());
   return group_->submit(call_of(Collective::reduce_scatter, input, op), std::move(options),
-                        [backend = group_->backend, input, output, op] {
-                          backend->reduce_scatter(input, output, op);
+                        [backend = group_->backend, input, output, op, ranks = size()] {
+                          backend->reduce_scatter(input, output, op, ranks);
                         });
 }
 
@@ -216,6 +217,7 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
   member.group = number;
   member.first_rank = first_rank;
   for (const auto& listener : *group_->listeners()) listener->on_group(member);
+  group_->add_set(result.group_);
   return result;
 }
 

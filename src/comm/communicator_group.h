@@ -28,6 +28,11 @@ struct Communicator::Group {
   [[nodiscard]] std::shared_ptr<const Listeners> listeners();
   void set_listeners(Listeners changed);
 
+  // Sets of ranks made from this one, and those that still have a handle; of more than one rank.
+  void add_set(const std::shared_ptr<Group>& set);
+  [[nodiscard]] std::vector<std::shared_ptr<Group>> sets();
+  Work service;  // a join of this set, for one of the communicator that it was made from
+
   std::shared_ptr<Backend> backend;
   std::shared_ptr<Executor> executor;
   std::uint32_t number_in_job = 0;  // Communicator::group()
@@ -51,6 +56,7 @@ struct Communicator::Group {
 
   std::mutex mutex_;
   std::shared_ptr<const Listeners> listeners_;  // never changed in place: calls keep what they see
+  std::vector<std::weak_ptr<Group>> sets_;
   int exceptions_at_start_;
 };
 

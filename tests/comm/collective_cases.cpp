@@ -294,21 +294,25 @@ void topology_is_consistent(const Communicator& communicator) {
 }  // namespace
 
 std::span<const RankCase> collective_cases() {
-  static const std::vector<RankCase> cases = {
-      {"AllReduceEveryType", all_reduce_every_type},
-      {"ReduceScatterEveryType", reduce_scatter_every_type},
-      {"BroadcastEveryTypeAndRoot", broadcast_every_type_and_root},
-      {"AllGatherEveryType", all_gather_every_type},
-      {"AllGatherInPlace", all_gather_in_place},
-      {"AllReduceInAllocatedMemory", all_reduce_in_allocated_memory},
-      {"AllRanksHoldTheSameBits", all_ranks_hold_the_same_bits},
-      {"AsynchronousCollectivesCompleteInOrder", asynchronous_collectives_complete_in_order},
-      {"ABlockingCollectiveWaitsItsTurn", a_blocking_collective_waits_its_turn},
-      {"SpecialValuesSurvive", special_values_survive},
-      {"BytesHaveNoSign", bytes_have_no_sign},
-      {"WrongArgumentsAreRefused", wrong_arguments_are_refused_before_anything_moves},
-      {"TopologyIsConsistent", topology_is_consistent},
-  };
+  static const std::vector<RankCase> cases = [] {
+    std::vector<RankCase> all = {
+        {"AllReduceEveryType", all_reduce_every_type},
+        {"ReduceScatterEveryType", reduce_scatter_every_type},
+        {"BroadcastEveryTypeAndRoot", broadcast_every_type_and_root},
+        {"AllGatherEveryType", all_gather_every_type},
+        {"AllGatherInPlace", all_gather_in_place},
+        {"AllReduceInAllocatedMemory", all_reduce_in_allocated_memory},
+        {"AllRanksHoldTheSameBits", all_ranks_hold_the_same_bits},
+        {"AsynchronousCollectivesCompleteInOrder", asynchronous_collectives_complete_in_order},
+        {"ABlockingCollectiveWaitsItsTurn", a_blocking_collective_waits_its_turn},
+        {"SpecialValuesSurvive", special_values_survive},
+        {"BytesHaveNoSign", bytes_have_no_sign},
+        {"WrongArgumentsAreRefused", wrong_arguments_are_refused_before_anything_moves},
+        {"TopologyIsConsistent", topology_is_consistent},
+    };
+    for (auto& rank_case : average_cases()) all.push_back(std::move(rank_case));
+    return all;
+  }();
   return cases;
 }
 

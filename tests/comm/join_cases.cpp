@@ -334,6 +334,56 @@ void an_unchecked_communicator(const Communicator& plain) {
               HasSubstr("use communicator.checked()"));
 }
 
+// Ranks that have joined take part in the sets, too, which nobody else joins for them; those of
+// sets included.
+void sets_are_served(const Communicator& plain) {
+  const auto communicator = plain.checked();
+  const auto copy = communicator.split(0), half = communicator.split(plain.rank() % 2);
+  const auto inner = copy->split(0, -plain.rank());
+  if (plain.size() > 1 && !plain.capabilities().concurrent) {
+    EXPECT_THAT(message_of<Error>([&] { (void)communicator.join(); }),
+                HasSubstr("sets of ranks were made from this communicator"));
+    return;
+  }
+  for (const int pattern : {0, 1}) {
+    for (int step = 0; step < steps_of(plain.rank(), pattern); ++step) {
+      const auto active = ranks_with_more_steps(plain.size(), pattern, step);
+      const auto active_of_half = std::count_if(
+          active.begin(), active.end(), [&](int rank) { return rank % 2 == plain.rank() % 2; });
+      std::vector<std::int64_t> ones(1000, 1);
+      const Work work = copy->all_reduce_async(std::span(ones));
+      EXPECT_EQ(all_reduce_value(*half, std::int64_t{1}), active_of_half);
+      EXPECT_EQ(all_reduce_value(*inner, 5.0, ReduceOp::average), 5.0);
+      EXPECT_EQ(all_reduce_value(communicator, 1), active.size());
+      work.wait();
+      EXPECT_THAT(ones, ::testing::Each(static_cast<std::int64_t>(active.size())));
+    }
+    const auto joins = copy->joins();
+    EXPECT_EQ(communicator.join(), last_to_join(plain.size(), pattern));
+    EXPECT_EQ(copy->joins(), joins + (plain.size() > 1 ? 1 : 0));
+    EXPECT_EQ(copy->active_ranks(), plain.size());
+    EXPECT_EQ(all_reduce_value(*inner, 1), plain.size());
+  }
+}
+
+void what_needs_all_ranks_is_refused(const Communicator& plain) {
+  const auto communicator = plain.checked();
+  communicator.require_all_ranks("never said");
+  if (plain.size() == 1) return;
+  const auto message = message_of<Error>([&] {
+    if (plain.rank() == plain.size() - 1) {
+      (void)communicator.join();
+      return;
+    }
+    communicator.barrier();
+    communicator.require_all_ranks(fmt::format("rank {} says so", plain.rank()));
+  });
+  EXPECT_EQ(message, "rank 0 says so");
+  EXPECT_EQ(communicator.joins(), 1);
+  communicator.barrier();  // all are active again
+  communicator.require_all_ranks("never said");
+}
+
 RankCase training(const char* name, void (*step)(const Step&)) {
   return {name, [step](const Communicator& communicator) { train(communicator, step); }};
 }
@@ -356,6 +406,8 @@ std::vector<RankCase> join_cases() {
       {"JoinABroadcastFromAJoinedRank", a_broadcast_from_a_joined_rank},
       {"JoinAMismatchReachesJoinedRanks", a_mismatch_reaches_joined_ranks},
       {"JoinAnUncheckedCommunicator", an_unchecked_communicator},
+      {"JoinSetsAreServed", sets_are_served},
+      {"JoinWhatNeedsAllRanksIsRefused", what_needs_all_ranks_is_refused},
   };
 }
 

@@ -35,13 +35,16 @@ class Backend {
   [[nodiscard]] virtual const Topology& topology() const = 0;
   [[nodiscard]] virtual Capabilities capabilities() const = 0;
 
-  virtual void all_reduce(const Buffer& buffer, ReduceOp op) = 0;
+  // An average is that of `divisor` ranks' values, the others being 0: of all, unless some have
+  // joined (Communicator::join()).
+  virtual void all_reduce(const Buffer& buffer, ReduceOp op, int divisor) = 0;
   virtual void broadcast(const Buffer& buffer, int root) = 0;
   virtual void all_gather(const ConstBuffer& input, const Buffer& output) = 0;
   // `counts`, by rank, are the same everywhere; output holds their sum, input counts[rank].
   virtual void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
                                  std::span<const std::int64_t> counts) = 0;
-  virtual void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op) = 0;
+  virtual void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op,
+                              int divisor) = 0;
   // Both counts by rank; input and output hold the parts one behind another.
   virtual void all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
                           const Buffer& output, std::span<const std::int64_t> receive_counts) = 0;

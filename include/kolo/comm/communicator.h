@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kolo/comm/backend.h"
@@ -40,7 +41,8 @@ class Communicator {
   // 0 for all ranks of the job; a set of ranks made by split() or subset() has a number of its own.
   [[nodiscard]] std::uint32_t group() const;
 
-  // buffer becomes the sum, average, ... of all ranks' buffers; bit-identical on all ranks.
+  // buffer becomes the sum, average, ... of all ranks' buffers; bit-identical on all ranks. Of
+  // 16-bit types it is rounded once, whatever the transport; averages don't overflow (ReduceOp).
   void all_reduce(Buffer buffer, ReduceOp op = ReduceOp::sum, CallOptions options = {}) const;
   [[nodiscard]] Work all_reduce_async(Buffer buffer, ReduceOp op = ReduceOp::sum,
                                       CallOptions options = {}) const;
@@ -132,21 +134,36 @@ class Communicator {
 
   // For a rank whose data is used up before the others': takes part in whatever they do, until
   // every rank has joined; returns the last one to join on all of them (the highest rank, where
-  // several were), which is the one to broadcast a final state from. Blocks; asynchronous
-  // collectives asked for before are done first. Afterwards all ranks are active again.
+  // several were), which is the one to broadcast a final state from: parameters and the optimizer's
+  // state. Blocks; asynchronous collectives asked for before are done first. Afterwards all ranks
+  // are active again.
+  //
+  // It takes part in the sets of ranks made from this communicator, too, as long as they have a
+  // handle: in split() and subset() before the join, and in those that libraries have made for
+  // themselves. That takes capabilities().concurrent; an Error where it is false and there are any.
   //
   // What the active ranks get: reductions of their own values only, an average divided by how many
   // they are; zeros where an all-gather or an all-to-all takes values of a joined rank (none at all
-  // in an uneven all-gather whose count for it is 0). In split() and subset() a joined rank is in
-  // no set. A broadcast from a joined rank is an Error on all ranks.
+  // in an uneven all-gather whose count for it is 0). In a split() or subset() that the others call
+  // meanwhile a joined rank is in no set. A broadcast from a joined rank is an Error on all ranks,
+  // and so is what calls require_all_ranks().
   //
-  // An Error that the active ranks' calls lead to is thrown here too, and this rank is active then.
-  // Error for a communicator that is not checked().
+  // An Error that the active ranks' calls lead to is thrown here too, and this rank is active then
+  // (one of a set's calls when the join ends). Error for a communicator that is not checked().
   int join() const;
 
   // How many ranks contributed to the last collective that is done: size() except while ranks have
   // joined.
   [[nodiscard]] int active_ranks() const;
+
+  // How often joined ranks have become active again, the same on all ranks. When it changes, state
+  // that the ranks keep alike from step to step is no longer alike: ranks have missed steps.
+  [[nodiscard]] std::uint64_t joins() const;
+
+  // For what can't be done while a rank has joined: nothing, unless one had when the last
+  // collective was done; then an Error of these words on all ranks, the joined ones included. For
+  // all active ranks, after the same collective.
+  void require_all_ranks(const std::string& words) const;
 
   // Who is told of every collective from now on, here and in sets of ranks made later.
   void add_listener(std::shared_ptr<CollectiveListener> listener) const;
@@ -160,6 +177,7 @@ class Communicator {
 
  private:
   explicit Communicator(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+  [[nodiscard]] std::vector<Work> serve_sets() const;
 
   std::shared_ptr<Group> group_;
 };

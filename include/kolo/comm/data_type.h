@@ -8,8 +8,11 @@
 
 namespace kolo {
 
-// Element types of collectives. float16 and bfloat16 travel as 16-bit patterns and are reduced in
-// float32; boolean is one byte that holds 0 or 1.
+// Element types of collectives. float16 and bfloat16 are reduced in float32, whatever the
+// transport, and rounded once, at the end; boolean is one byte that holds 0 or 1.
+//
+// 16-bit values travel as such, but for what several ranks of a node have added up, which goes to
+// the other nodes as float32: 6 bytes an element instead of 4.
 enum class DataType : std::uint8_t {
   float64,
   float32,
@@ -32,7 +35,10 @@ inline constexpr DataType all_data_types[] = {
 
 // What an all-reduce or reduce-scatter computes, element by element, in the order of ranks.
 // - sum: integers wrap round; of booleans it is the logical or.
-// - average: the sum times 1/size; integers are divided, rounding towards zero; not for booleans.
+// - average: the sum of the values times 1/size, so that it doesn't overflow where the values
+// don't;
+//   integers are added up without wrapping round, then divided, rounding towards zero; not for
+//   booleans.
 // - min, max: of booleans the logical and, or.
 // - product: integers wrap round; of booleans the logical and.
 enum class ReduceOp : std::uint8_t { sum, average, min, max, product };

@@ -128,15 +128,26 @@ Capabilities MpiBackend::capabilities() const {
   return capabilities;
 }
 
-void MpiBackend::all_reduce(const Buffer& buffer, ReduceOp op) {
-  if (!node_group_) return objects_.all_collectives->all_reduce(buffer, op, topology_.size);
-  if (is_one_node()) return node_group_->all_reduce(buffer, op);
-  const auto across = [&](const Buffer& slice) {
-    if (slice.count > 0)
-      objects_.across_collectives->all_reduce(slice, op == ReduceOp::average ? ReduceOp::sum : op,
-                                              1);
-  };
-  node_group_->all_reduce(buffer, op, topology_.smallest_node(), topology_.size, across);
+void MpiBackend::all_reduce(const Buffer& buffer, ReduceOp op, int divisor) {
+  if (is_one_node()) return node_group_->all_reduce(buffer, op, divisor);
+  const bool is_average_of_integers = op == ReduceOp::average && buffer.type > DataType::bfloat16;
+  if (!node_group_ || is_average_of_integers)
+    return objects_.all_collectives->all_reduce(buffer, op, divisor);
+  const auto& nodes = objects_.across_collectives;  // nothing on a rank without a slice
+  const NodeGroup::AcrossNodes across{
+      .reduce =
+          [&](const Buffer& partial, const Buffer& result) {
+            // What the node's average has been divided by is the number of all ranks already.
+            nodes->all_reduce_partial(partial, result,
+                                      op == ReduceOp::average ? ReduceOp::sum : op);
+          },
+      .everywhere =
+          [&](bool here) {
+            std::uint8_t value = here ? 1 : 0;
+            nodes->all_reduce(std::span(&value, 1), ReduceOp::min, 1);
+            return value == 1;
+          }};
+  node_group_->all_reduce(buffer, op, divisor, topology_.smallest_node(), across);
 }
 
 void MpiBackend::broadcast(const Buffer& buffer, int root) {
@@ -161,11 +172,12 @@ void MpiBackend::all_gather_uneven(const ConstBuffer& input, const Buffer& outpu
     objects_.all_collectives->all_gather_uneven(input, output, counts);
 }
 
-void MpiBackend::reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op) {
+void MpiBackend::reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op,
+                                int divisor) {
   if (is_one_node())
-    node_group_->reduce_scatter(input, output, op);
+    node_group_->reduce_scatter(input, output, op, divisor);
   else
-    objects_.all_collectives->reduce_scatter(input, output, op);
+    objects_.all_collectives->reduce_scatter(input, output, op, divisor);
 }
 
 void MpiBackend::all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,

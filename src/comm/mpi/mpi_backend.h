@@ -21,12 +21,13 @@ class MpiBackend final : public Backend {
   [[nodiscard]] const Topology& topology() const override { return topology_; }
   [[nodiscard]] Capabilities capabilities() const override;
 
-  void all_reduce(const Buffer& buffer, ReduceOp op) override;
+  void all_reduce(const Buffer& buffer, ReduceOp op, int divisor) override;
   void broadcast(const Buffer& buffer, int root) override;
   void all_gather(const ConstBuffer& input, const Buffer& output) override;
   void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
                          std::span<const std::int64_t> counts) override;
-  void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op) override;
+  void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op,
+                      int divisor) override;
   void all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
                   const Buffer& output, std::span<const std::int64_t> receive_counts) override;
   void barrier() override;

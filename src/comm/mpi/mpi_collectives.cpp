@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <vector>
 
 #include "comm/shared_memory/reduce_kernels.h"
+#include "kolo/base/checked.h"
 
 namespace kolo {
 
@@ -45,9 +47,8 @@ void own_operation(void* input, void* in_out, int* length, MPI_Datatype*) {
 }
 
 template <DataType type>
-constexpr std::array<MPI_User_function*, 4> operations_of() {
-  return {own_operation<type, ReduceOp::sum>, own_operation<type, ReduceOp::min>,
-          own_operation<type, ReduceOp::max>, own_operation<type, ReduceOp::product>};
+constexpr std::array<MPI_User_function*, 2> operations_of() {
+  return {own_operation<type, ReduceOp::min>, own_operation<type, ReduceOp::max>};
 }
 
 // The type's row in own_operations_.
@@ -55,18 +56,20 @@ std::size_t row_of(DataType type) {
   return type == DataType::uint8 ? 4 : static_cast<std::size_t>(type);
 }
 
-// Where operations_of() has an operation.
-std::size_t place_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::min:
-      return 1;
-    case ReduceOp::max:
-      return 2;
-    case ReduceOp::product:
-      return 3;
-    default:
-      return 0;
-  }
+// What is received at a time in a reduction by owners, and what is gathered to be reduced whole by
+// every rank.
+constexpr std::size_t received_bytes = std::size_t{8} << 20;
+constexpr std::size_t whole_bytes = std::size_t{64} << 10;
+
+// Of each of `ranks`.
+std::int64_t elements_received(DataType type, int ranks) {
+  return static_cast<std::int64_t>(received_bytes / size_of(type)) / ranks + 1;
+}
+
+// Memory that is written before it is read.
+std::unique_ptr<std::byte[]> memory_for(DataType type, std::int64_t count) {
+  return std::make_unique_for_overwrite<std::byte[]>(
+      checked_multiply(static_cast<std::size_t>(count), size_of(type)));
 }
 
 std::byte* at(const Buffer& buffer, std::int64_t element) {
@@ -87,6 +90,8 @@ void for_chunks(std::int64_t total, std::int64_t largest, const Function& functi
 
 MpiCollectives::MpiCollectives(MPI_Comm communicator, std::int64_t largest_count)
     : communicator_(communicator), largest_count_(largest_count) {
+  check_mpi(MPI_Comm_size(communicator_, &size_), "MPI_Comm_size");
+  check_mpi(MPI_Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
   constexpr std::array functions = {
       operations_of<DataType::float64>(), operations_of<DataType::float32>(),
       operations_of<DataType::float16>(), operations_of<DataType::bfloat16>(),
@@ -107,12 +112,10 @@ MpiCollectives::~MpiCollectives() {
 }
 
 MPI_Op MpiCollectives::operation(DataType type, ReduceOp op) const {
-  const bool is_half = type == DataType::float16 || type == DataType::bfloat16;
   const bool compares = op == ReduceOp::min || op == ReduceOp::max;
-  const bool may_lose_nan = type <= DataType::float32 && compares;
-  const bool may_have_a_sign = type == DataType::uint8 && compares;  // MPICH 4.0
-  if (is_half || may_lose_nan || may_have_a_sign)
-    return own_operations_[row_of(type)][place_of(op)];
+  // Floating-point types, and uint8 because of MPICH 4.0.
+  if (compares && (type <= DataType::bfloat16 || type == DataType::uint8))
+    return own_operations_[row_of(type)][op == ReduceOp::max ? 1 : 0];
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::average:
@@ -128,13 +131,97 @@ MPI_Op MpiCollectives::operation(DataType type, ReduceOp op) const {
 }
 
 void MpiCollectives::all_reduce(const Buffer& buffer, ReduceOp op, int divisor) const {
+  if (buffer.count == 0) return;
+  if (needs_wide_partials(buffer.type, op)) return reduce_by_owners(buffer, buffer, op, divisor);
+  if (op == ReduceOp::average) {
+    std::byte* const values = at(buffer, 0);
+    const std::byte* const source = values;
+    reduce(buffer.type, op, std::span(&source, 1), std::span(&values, 1), buffer.count, divisor);
+  }
   for_chunks(buffer.count, largest_count_, [&](std::int64_t offset, int count) {
     check_mpi(MPI_Allreduce(MPI_IN_PLACE, at(buffer, offset), count, mpi_type(buffer.type),
                             operation(buffer.type, op), communicator_),
               "MPI_Allreduce");
   });
-  if (op == ReduceOp::average && buffer.count > 0)
-    divide(buffer.type, at(buffer, 0), buffer.count, divisor);
+}
+
+void MpiCollectives::all_reduce_partial(const Buffer& partial, const Buffer& result,
+                                        ReduceOp op) const {
+  if (partial.type == result.type) return all_reduce(result, op, 1);
+  reduce_by_owners(partial, result, op, 1);
+}
+
+namespace {
+
+// One step, or the last of several.
+void reduce_sources(DataType from, const Buffer& output, ReduceOp op,
+                    std::span<const std::byte* const> sources, int divisor) {
+  std::byte* const destination = at(output, 0);
+  if (from == output.type)
+    reduce(from, op, sources, std::span(&destination, 1), output.count, divisor);
+  else
+    reduce(from, output.type, op, sources, destination, output.count, divisor);
+}
+
+Buffer part_of(const Buffer& whole, std::int64_t offset, std::int64_t count) {
+  return {at(whole, offset), count, whole.type};
+}
+
+}  // namespace
+
+// For types in which partial results can't travel. Each rank owns a part of what is reduced: it
+// receives that part of all ranks, reduces them in one pass, in the order of ranks, and everybody
+// gets the results. As many bytes as a ring's, in as many messages.
+void MpiCollectives::reduce_by_owners(const ConstBuffer& input, const Buffer& output, ReduceOp op,
+                                      int divisor) const {
+  const Buffer source(const_cast<void*>(input.data), input.count, input.type);  // only read
+  if (input.bytes() <= whole_bytes / static_cast<std::size_t>(size_))
+    return reduce_whole(input, output, op, divisor);
+  const auto largest_part = std::min(largest_count_, elements_received(input.type, size_));
+  for (std::int64_t begin = 0; begin < input.count; begin += largest_part * size_) {
+    const auto count = std::min(largest_part * size_, input.count - begin);
+    const auto part = (count + size_ - 1) / size_;
+    std::vector<std::int64_t> counts;
+    for (int owner = 0; owner < size_; ++owner)
+      counts.push_back(std::clamp(count - owner * part, std::int64_t{0}, part));
+    const auto part_for = [&](int owner) {
+      return part_of(source, begin + std::min(count, owner * part),
+                     counts[static_cast<std::size_t>(owner)]);
+    };
+    const Buffer chunk = part_of(output, begin, count);
+    const Buffer mine =
+        part_of(chunk, std::min(count, rank_ * part), counts[static_cast<std::size_t>(rank_)]);
+    reduce_part(part_for, mine, op, divisor);
+    all_gather_uneven(mine, chunk, counts);
+  }
+}
+
+// Where a message takes longer than what it carries: everybody gets all values.
+void MpiCollectives::reduce_whole(const ConstBuffer& input, const Buffer& output, ReduceOp op,
+                                  int divisor) const {
+  const auto memory = memory_for(input.type, input.count * size_);
+  const Buffer all(memory.get(), input.count * size_, input.type);
+  all_gather(input, all);
+  std::vector<const std::byte*> sources;
+  for (int rank = 0; rank < size_; ++rank) sources.push_back(at(all, rank * input.count));
+  reduce_sources(input.type, output, op, sources, divisor);
+}
+
+// `part_for(rank)` is this rank's operand of what `rank` reduces; output, this rank's result.
+template <typename PartFor>
+void MpiCollectives::reduce_part(const PartFor& part_for, const Buffer& output, ReduceOp op,
+                                 int divisor) const {
+  const Buffer own = part_for(rank_);
+  const auto memory = memory_for(own.type, own.count * (size_ - 1));
+  const Buffer received(memory.get(), own.count * (size_ - 1), own.type);
+  std::vector<const std::byte*> sources(static_cast<std::size_t>(size_), at(own, 0));
+  for (int distance = 1; distance < size_; ++distance) {
+    const int to = (rank_ + distance) % size_, from = (rank_ - distance + size_) % size_;
+    const Buffer operand = part_of(received, (distance - 1) * own.count, own.count);
+    exchange(part_for(to), to, operand, from);
+    sources[static_cast<std::size_t>(from)] = at(operand, 0);
+  }
+  if (output.count > 0) reduce_sources(own.type, output, op, sources, divisor);
 }
 
 void MpiCollectives::broadcast(const Buffer& buffer, int root) const {
@@ -145,24 +232,21 @@ void MpiCollectives::broadcast(const Buffer& buffer, int root) const {
 }
 
 void MpiCollectives::all_gather(const ConstBuffer& input, const Buffer& output) const {
-  int size = 0, rank = 0;
-  check_mpi(MPI_Comm_size(communicator_, &size), "MPI_Comm_size");
-  check_mpi(MPI_Comm_rank(communicator_, &rank), "MPI_Comm_rank");
   if (output.count <= largest_count_) {
     const int count = static_cast<int>(input.count);
     if (count == 0) return barrier();
     // MPI allows no overlap of the two buffers; a part that already lies in its place is said so.
-    const bool in_place = input.data == at(output, rank * input.count);
+    const bool in_place = input.data == at(output, rank_ * input.count);
     check_mpi(MPI_Allgather(in_place ? MPI_IN_PLACE : input.data, count, mpi_type(input.type),
                             output.data, count, mpi_type(input.type), communicator_),
               "MPI_Allgather");
     return;
   }
   // Beyond what one call takes, every rank's part is a broadcast, in chunks.
-  const Buffer mine(at(output, rank * input.count), input.count, input.type);
+  const Buffer mine(at(output, rank_ * input.count), input.count, input.type);
   if (mine.data != input.data)
     std::copy_n(static_cast<const std::byte*>(input.data), mine.bytes(), at(mine, 0));
-  for (int owner = 0; owner < size; ++owner) {
+  for (int owner = 0; owner < size_; ++owner) {
     broadcast(Buffer(at(output, owner * input.count), input.count, input.type), owner);
   }
 }
@@ -170,15 +254,13 @@ void MpiCollectives::all_gather(const ConstBuffer& input, const Buffer& output) 
 void MpiCollectives::all_gather_uneven(const ConstBuffer& input, const Buffer& output,
                                        std::span<const std::int64_t> counts) const {
   if (output.count == 0) return barrier();
-  int rank = 0;
-  check_mpi(MPI_Comm_rank(communicator_, &rank), "MPI_Comm_rank");
   std::vector<std::int64_t> starts(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), std::int64_t{0});
   const auto part = [&](int owner) {
     const auto index = static_cast<std::size_t>(owner);
     return Buffer(at(output, starts[index]), counts[index], output.type);
   };
-  const Buffer mine = part(rank);
+  const Buffer mine = part(rank_);
   if (mine.count > 0 && mine.data != input.data) std::memcpy(mine.data, input.data, mine.bytes());
   if (output.count > largest_count_) {
     for (int owner = 0; owner < static_cast<int>(counts.size()); ++owner)
@@ -192,42 +274,28 @@ void MpiCollectives::all_gather_uneven(const ConstBuffer& input, const Buffer& o
             "MPI_Allgatherv");
 }
 
-void MpiCollectives::reduce_scatter(const ConstBuffer& input, const Buffer& output,
-                                    ReduceOp op) const {
-  int size = 0;
-  check_mpi(MPI_Comm_size(communicator_, &size), "MPI_Comm_size");
-  const Buffer whole(const_cast<void*>(input.data), input.count, input.type);  // only read
-  if (input.count <= largest_count_) {
-    check_mpi(
-        MPI_Reduce_scatter_block(input.data, output.data, static_cast<int>(output.count),
-                                 mpi_type(input.type), operation(input.type, op), communicator_),
-        "MPI_Reduce_scatter_block");
-  } else {
-    for (int owner = 0; owner < size; ++owner) {
-      for_chunks(output.count, largest_count_, [&](std::int64_t offset, int count) {
-        check_mpi(MPI_Reduce(at(whole, owner * output.count + offset), at(output, offset), count,
-                             mpi_type(input.type), operation(input.type, op), owner, communicator_),
-                  "MPI_Reduce");
-      });
-    }
-  }
-  if (op == ReduceOp::average && output.count > 0)
-    divide(output.type, at(output, 0), output.count, size);
+void MpiCollectives::reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op,
+                                    int divisor) const {
+  const Buffer source(const_cast<void*>(input.data), input.count, input.type);  // only read
+  const auto largest_part = std::min(largest_count_, elements_received(input.type, size_));
+  for_chunks(output.count, largest_part, [&](std::int64_t offset, int count) {
+    const auto part_for = [&](int owner) {
+      return part_of(source, owner * output.count + offset, count);
+    };
+    reduce_part(part_for, part_of(output, offset, count), op, divisor);
+  });
 }
 
 void MpiCollectives::all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
                                 const Buffer& output,
                                 std::span<const std::int64_t> receive_counts) const {
-  int rank = 0;
-  check_mpi(MPI_Comm_rank(communicator_, &rank), "MPI_Comm_rank");
-  const int size = static_cast<int>(send_counts.size());
   std::vector<std::int64_t> send_starts(send_counts.size()), receive_starts(send_counts.size());
   std::exclusive_scan(send_counts.begin(), send_counts.end(), send_starts.begin(), std::int64_t{0});
   std::exclusive_scan(receive_counts.begin(), receive_counts.end(), receive_starts.begin(),
                       std::int64_t{0});
   const Buffer source(const_cast<void*>(input.data), input.count, input.type);  // only read
-  for (int distance = 0; distance < size; ++distance) {
-    const int to = (rank + distance) % size, from = (rank - distance + size) % size;
+  for (int distance = 0; distance < size_; ++distance) {
+    const int to = (rank_ + distance) % size_, from = (rank_ - distance + size_) % size_;
     const auto sent = static_cast<std::size_t>(to), received = static_cast<std::size_t>(from);
     exchange(Buffer(at(source, send_starts[sent]), send_counts[sent], input.type), to,
              Buffer(at(output, receive_starts[received]), receive_counts[received], output.type),

@@ -1,4 +1,8 @@
 #include <algorithm>
+#include <exception>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "comm/communicator_group.h"
 #include "comm/negotiation/negotiated_backend.h"
@@ -44,6 +48,59 @@ int Communicator::active_ranks() const {
   return backend ? backend->active_ranks() : size();
 }
 
+std::uint64_t Communicator::joins() const {
+  const auto backend = negotiated(*group_);
+  return backend ? backend->joins() : 0;
+}
+
+void Communicator::require_all_ranks(const std::string& words) const {
+  const auto backend = negotiated(*group_);
+  if (!backend || backend->active_ranks() == size()) return;
+  CollectiveCall call;
+  call.collective = Collective::barrier;
+  group_->run(std::move(call), {.name = "a refusal"}, [&] { backend->refuse(words); });
+}
+
+namespace {
+
+// The first failure of services that are done.
+std::exception_ptr failure_of(const std::vector<Work>& services) {
+  for (const Work& service : services) {
+    try {
+      if (service.is_done()) service.wait();
+    } catch (...) {
+      return std::current_exception();
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+// Takes part in what the sets' active ranks do, each on its own thread. One that is still at it
+// since a join that ended in an Error goes on.
+std::vector<Work> Communicator::serve_sets() const {
+  const auto sets = group_->sets();
+  if (!sets.empty() && !capabilities().concurrent) {
+    throw Error(fmt::format(
+        "comm: join: {} sets of ranks were made from this communicator, in which the others may "
+        "call collectives too; a joined rank can take part in several communicators only where MPI "
+        "grants the thread level multiple, not {}; let the sets go before the join, or ask for "
+        "that level",
+        sets.size(), capabilities().thread_level));
+  }
+  std::vector<Work> services;
+  for (const auto& set : sets) {
+    if (set->service.is_done()) {
+      // The group waits for its tasks before it goes; the last handle can't go on its own thread.
+      const Communicator borrowed(std::shared_ptr<Group>(std::shared_ptr<Group>(), set.get()));
+      set->service = set->executor->submit([borrowed] { (void)borrowed.join(); });
+    }
+    services.push_back(set->service);
+  }
+  return services;
+}
+
 int Communicator::join() const {
   const auto backend = negotiated(*group_);
   if (!backend) {
@@ -51,15 +108,24 @@ int Communicator::join() const {
         "comm: join: this communicator's calls are not negotiated, so a rank can't know what the "
         "others do; use communicator.checked(), on all ranks and for all calls");
   }
+  const auto services = serve_sets();
   CollectiveCall call;
   call.collective = Collective::join;
   NegotiatedBackend::JoinResult result;
   auto& sequence = *group_->sequence;
-  group_->run(std::move(call), {}, [&] {
-    result = backend->join({.calls = sequence.calls, .splits = sequence.splits});
-  });
+  try {
+    group_->run(std::move(call), {}, [&] {
+      result = backend->join({.calls = sequence.calls, .splits = sequence.splits});
+    });
+  } catch (const CommunicationError&) {
+    // What made the others give up may have happened in a set.
+    if (const auto failure = failure_of(services)) std::rethrow_exception(failure);
+    throw;
+  }
   raise_to(sequence.calls, result.progress.calls);
   raise_to(sequence.splits, result.progress.splits);
+  // All ranks have joined, so they join all sets as well.
+  for (const Work& service : services) service.wait();
   return result.last_rank;
 }
 

@@ -47,7 +47,7 @@ NegotiatedBackend::JoinResult NegotiatedBackend::join(Progress mine) {
 }
 
 NegotiatedBackend::JoinResult NegotiatedBackend::end_of_join() {
-  joined_.assign(joined_.size(), false);
+  activate_all();
   JoinResult result{.last_rank = last_joined_, .progress = {}};
   for (const CallHeader& header : headers_) {
     result.progress.calls =
@@ -103,9 +103,10 @@ void NegotiatedBackend::take_part_in_reduction(const CallHeader& call) {
   const auto op = static_cast<ReduceOp>(call.detail);
   Scratch values(type, call.count);
   values.make_neutral(op);
-  if (call.collective == Collective::all_reduce) return reduce_all(values.buffer(), op);
+  if (call.collective == Collective::all_reduce)
+    return inner_->all_reduce(values.buffer(), op, active_ranks());
   const Scratch part(type, call.count / static_cast<std::int64_t>(headers_.size()));
-  reduce_and_scatter(values.buffer(), part.buffer(), op);
+  inner_->reduce_scatter(values.buffer(), part.buffer(), op, active_ranks());
 }
 
 void NegotiatedBackend::take_part_in_uneven_gather(DataType type) {

@@ -1,14 +1,10 @@
 #include "comm/negotiation/negotiated_backend.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "comm/aligned_memory.h"
-#include "comm/negotiation/neutral_values.h"
-#include "comm/shared_memory/reduce_kernels.h"
 #include "kolo/base/checked.h"
 
 // The negotiation, and the collectives of active ranks; those of joined ones are in
@@ -24,35 +20,8 @@ CallHeader header_of(Collective collective, const ConstBuffer& buffer, std::uint
           .count = buffer.count};
 }
 
-// Float32 copies of 16-bit values.
-class Widened {
- public:
-  Widened(std::int64_t count, DataType narrow_type)
-      : count_(count),
-        type_(narrow_type),
-        memory_(
-            allocate_aligned(checked_multiply(static_cast<std::size_t>(count), size_of(type)))) {}
-
-  [[nodiscard]] Buffer buffer() const { return {memory_.get(), count_, type}; }
-  void take(const ConstBuffer& from) {
-    widen(type_, static_cast<const std::byte*>(from.data), values(), count_);
-  }
-  void give(const Buffer& to) const {
-    narrow(type_, values(), static_cast<std::byte*>(to.data), count_);
-  }
-
- private:
-  static constexpr DataType type = DataType::float32;
-  [[nodiscard]] float* values() const { return reinterpret_cast<float*>(memory_.get()); }
-
-  std::int64_t count_;
-  DataType type_;
-  std::shared_ptr<std::byte> memory_;
-};
-
-bool has_16_bit_fraction(DataType type) {
-  return type == DataType::float16 || type == DataType::bfloat16;
-}
+// The detail of a barrier's header: the ranks that call it refuse to go on without the others.
+constexpr std::uint32_t refusal = 1;
 
 bool differ_only_in_counts(std::span<const CallHeader> headers) {
   const CallHeader& first = headers[static_cast<std::size_t>(first_active_rank(headers))];
@@ -107,6 +76,8 @@ void NegotiatedBackend::check_calls(std::span<const std::int64_t> counts) {
     fail(describe_count_mismatch(headers_, gather_counts(mine)));
   }
   if (!is_same) fail(describe_mismatch(headers_));
+  if (first.collective == Collective::barrier && first.detail == refusal)
+    fail_in_words_of(first_active_rank(headers_));
   if (first.collective == Collective::broadcast && !headers_.at(first.detail).is_active()) {
     fail(
         fmt::format("comm: {}: rank {} has joined and has no data to send; broadcast from a rank "
@@ -116,8 +87,30 @@ void NegotiatedBackend::check_calls(std::span<const std::int64_t> counts) {
 }
 
 void NegotiatedBackend::fail(const std::string& message) {
-  joined_.assign(joined_.size(), false);
+  activate_all();
   throw Error(message);
+}
+
+void NegotiatedBackend::fail_in_words_of(int rank) {
+  std::string words = refusal_;
+  auto length = narrow<std::int64_t>(words.size());
+  inner_->broadcast(std::span(&length, 1), rank);
+  words.resize(static_cast<std::size_t>(length));
+  inner_->broadcast(Buffer(words.data(), length, DataType::uint8), rank);
+  fail(words);
+}
+
+void NegotiatedBackend::activate_all() {
+  if (std::find(joined_.begin(), joined_.end(), true) == joined_.end()) return;
+  joined_.assign(joined_.size(), false);
+  active_ranks_.store(topology().size, std::memory_order_relaxed);
+  joins_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void NegotiatedBackend::refuse(const std::string& words) {
+  refusal_ = words;
+  negotiate({.collective = Collective::barrier, .detail = refusal});
+  throw Error(words);  // they have all refused
 }
 
 std::vector<std::int64_t> NegotiatedBackend::gather_counts(
@@ -127,31 +120,9 @@ std::vector<std::int64_t> NegotiatedBackend::gather_counts(
   return all;
 }
 
-void NegotiatedBackend::all_reduce(const Buffer& buffer, ReduceOp op) {
+void NegotiatedBackend::all_reduce(const Buffer& buffer, ReduceOp op, int) {
   negotiate(header_of(Collective::all_reduce, buffer, static_cast<std::uint32_t>(op)));
-  reduce_all(buffer, op);
-}
-
-void NegotiatedBackend::reduce_all(const Buffer& buffer, ReduceOp op) {
-  if (op != ReduceOp::average || !has_joined_ranks()) return reduce_inner(buffer, op);
-  if (has_16_bit_fraction(buffer.type)) {
-    Widened wide(buffer.count, buffer.type);
-    wide.take(buffer);
-    reduce_all(wide.buffer(), op);
-    return wide.give(buffer);
-  }
-  reduce_inner(buffer, ReduceOp::sum);
-  divide(buffer.type, static_cast<std::byte*>(buffer.data), buffer.count, active_ranks());
-}
-
-void NegotiatedBackend::reduce_inner(const Buffer& buffer, ReduceOp op) {
-  if (topology().nodes == 1 || !has_joined_ranks()) return inner_->all_reduce(buffer, op);
-  // All nodes must cut the buffer into the same pieces, which depend on whether it lies in
-  // allocated memory; that of joined ranks does not.
-  const auto memory = allocate_aligned(buffer.bytes());
-  if (buffer.count > 0) std::memcpy(memory.get(), buffer.data, buffer.bytes());
-  inner_->all_reduce({memory.get(), buffer.count, buffer.type}, op);
-  if (buffer.count > 0) std::memcpy(buffer.data, memory.get(), buffer.bytes());
+  inner_->all_reduce(buffer, op, active_ranks());
 }
 
 void NegotiatedBackend::broadcast(const Buffer& buffer, int root) {
@@ -176,25 +147,10 @@ void NegotiatedBackend::all_gather_uneven(const ConstBuffer& input, const Buffer
   inner_->all_gather_uneven(input, output, counts);
 }
 
-void NegotiatedBackend::reduce_scatter(const ConstBuffer& input, const Buffer& output,
-                                       ReduceOp op) {
+void NegotiatedBackend::reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op,
+                                       int) {
   negotiate(header_of(Collective::reduce_scatter, input, static_cast<std::uint32_t>(op)));
-  reduce_and_scatter(input, output, op);
-}
-
-void NegotiatedBackend::reduce_and_scatter(const ConstBuffer& input, const Buffer& output,
-                                           ReduceOp op) {
-  if (op != ReduceOp::average || !has_joined_ranks())
-    return inner_->reduce_scatter(input, output, op);
-  if (has_16_bit_fraction(input.type)) {
-    Widened wide_input(input.count, input.type);
-    const Widened wide_output(output.count, output.type);
-    wide_input.take(input);
-    reduce_and_scatter(wide_input.buffer(), wide_output.buffer(), op);
-    return wide_output.give(output);
-  }
-  inner_->reduce_scatter(input, output, ReduceOp::sum);
-  divide(output.type, static_cast<std::byte*>(output.data), output.count, active_ranks());
+  inner_->reduce_scatter(input, output, op, active_ranks());
 }
 
 void NegotiatedBackend::all_to_all(const ConstBuffer& input,

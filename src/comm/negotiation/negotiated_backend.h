@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "comm/negotiation/call_header.h"
@@ -21,9 +22,8 @@ namespace kolo {
 // 8.8, 375 and 417 (least of 40 rounds on a busy machine, where the latter spread by a fifth).
 //
 // Every header says whether its rank has joined, so all ranks know of each other's state after it
-// and take the same path: an average over some of the ranks is a sum and a division (of float32
-// copies where the type has 16 bits, so that no sum overflows and results are those of the active
-// ranks alone), counts by rank travel in one more small collective.
+// and take the same path: averages are those of the active ranks, counts by rank travel in one more
+// small collective.
 //
 // An Error in the negotiation is thrown on all ranks, the joined ones included, and makes them
 // active again.
@@ -34,12 +34,13 @@ class NegotiatedBackend final : public Backend {
   [[nodiscard]] const Topology& topology() const override { return inner_->topology(); }
   [[nodiscard]] Capabilities capabilities() const override { return inner_->capabilities(); }
 
-  void all_reduce(const Buffer& buffer, ReduceOp op) override;
+  void all_reduce(const Buffer& buffer, ReduceOp op, int divisor) override;
   void broadcast(const Buffer& buffer, int root) override;
   void all_gather(const ConstBuffer& input, const Buffer& output) override;
   void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
                          std::span<const std::int64_t> counts) override;
-  void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op) override;
+  void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op,
+                      int divisor) override;
   void all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
                   const Buffer& output, std::span<const std::int64_t> receive_counts) override;
   void barrier() override;
@@ -63,8 +64,14 @@ class NegotiatedBackend final : public Backend {
   // Takes part in what the others do until they have all joined.
   [[nodiscard]] JoinResult join(Progress mine);
 
+  // An Error of these words on all ranks, joined or not. Called by all active ones.
+  [[noreturn]] void refuse(const std::string& words);
+
   // How many ranks contributed to the last collective.
   [[nodiscard]] int active_ranks() const { return active_ranks_.load(std::memory_order_relaxed); }
+
+  // How often joined ranks have become active again.
+  [[nodiscard]] std::uint64_t joins() const { return joins_.load(std::memory_order_relaxed); }
 
  private:
   void negotiate(const CallHeader& mine, std::span<const std::int64_t> counts = {});
@@ -73,13 +80,11 @@ class NegotiatedBackend final : public Backend {
   void note_joined();
   void check_calls(std::span<const std::int64_t> counts);
   [[noreturn]] void fail(const std::string& message);
+  [[noreturn]] void fail_in_words_of(int rank);
+  void activate_all();
   [[nodiscard]] bool has_joined_ranks() const { return active_ranks() < topology().size; }
   [[nodiscard]] JoinResult end_of_join();
 
-  // The collectives proper, after the negotiation; on joined ranks too.
-  void reduce_all(const Buffer& buffer, ReduceOp op);
-  void reduce_inner(const Buffer& buffer, ReduceOp op);
-  void reduce_and_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op);
   [[nodiscard]] std::vector<std::int64_t> gather_counts(std::span<const std::int64_t> mine) const;
   void check_all_to_all_counts(std::span<const std::int64_t> all_counts);
 
@@ -94,7 +99,9 @@ class NegotiatedBackend final : public Backend {
   std::vector<CallHeader> headers_;  // of the present call, by rank
   std::vector<bool> joined_;         // by rank
   int last_joined_ = 0;
+  std::string refusal_;  // the words of refuse()
   std::atomic<int> active_ranks_;
+  std::atomic<std::uint64_t> joins_ = 0;
 };
 
 }  // namespace kolo

@@ -58,24 +58,4 @@ void fill_neutral(DataType type, ReduceOp op, std::byte* values, std::int64_t co
   }
 }
 
-void widen(DataType type, const std::byte* from, float* to, std::int64_t count) {
-  const auto convert = [&](const auto* values) {
-    for (std::int64_t i = 0; i < count; ++i) to[i] = to_float(values[i]);
-  };
-  if (type == DataType::float16)
-    convert(reinterpret_cast<const Float16*>(from));
-  else
-    convert(reinterpret_cast<const BFloat16*>(from));
-}
-
-void narrow(DataType type, const float* from, std::byte* to, std::int64_t count) {
-  if (type == DataType::float16) {
-    auto* const values = reinterpret_cast<Float16*>(to);
-    for (std::int64_t i = 0; i < count; ++i) values[i] = to_float16(from[i]);
-  } else {
-    auto* const values = reinterpret_cast<BFloat16*>(to);
-    for (std::int64_t i = 0; i < count; ++i) values[i] = to_bfloat16(from[i]);
-  }
-}
-
 }  // namespace kolo

@@ -12,8 +12,4 @@ namespace kolo {
 // true for product (and) and min.
 void fill_neutral(DataType type, ReduceOp op, std::byte* values, std::int64_t count);
 
-// Between the 16-bit floating-point types and float32; `type` is one of them.
-void widen(DataType type, const std::byte* from, float* to, std::int64_t count);
-void narrow(DataType type, const float* from, std::byte* to, std::int64_t count);
-
 }  // namespace kolo

@@ -32,21 +32,23 @@ Range slice_of(std::int64_t count, int index, int parts) {
 
 struct NodeGroup::Reduction {
   ReduceOp op = ReduceOp::sum;
+  int divisor = 1;  // of averages
   int slices = 1;
-  int divisor = 1;  // of the result
   const AcrossNodes* across = nullptr;
 };
 
-void NodeGroup::all_reduce(const Buffer& buffer, ReduceOp op) {
-  all_reduce(buffer, op, size_, size_, nullptr);
+void NodeGroup::all_reduce(const Buffer& buffer, ReduceOp op, int divisor) {
+  all_reduce(buffer, {op, divisor, size_, nullptr});
 }
 
-void NodeGroup::all_reduce(const Buffer& buffer, ReduceOp op, int slices, int total_ranks,
+void NodeGroup::all_reduce(const Buffer& buffer, ReduceOp op, int divisor, int slices,
                            const AcrossNodes& across) {
-  const Reduction reduction{op, slices, op == ReduceOp::average ? total_ranks : 1,
-                            across ? &across : nullptr};
-  auto mine = announce(Collective::all_reduce, buffer, static_cast<std::uint32_t>(op));
-  const bool is_small = !across && buffer.bytes() <= options_.whole_limit_bytes &&
+  all_reduce(buffer, {op, divisor, slices, &across});
+}
+
+void NodeGroup::all_reduce(const Buffer& buffer, const Reduction& reduction) {
+  auto mine = announce(Collective::all_reduce, buffer, static_cast<std::uint32_t>(reduction.op));
+  const bool is_small = !reduction.across && buffer.bytes() <= options_.whole_limit_bytes &&
                         buffer.count <= staged_elements(buffer.type);
   if (is_small) {
     begin(mine);
@@ -60,10 +62,21 @@ void NodeGroup::all_reduce(const Buffer& buffer, ReduceOp op, int slices, int to
   begin(mine);
   meet();
   check_announcements();
-  if (all_reachable())
+  bool in_place = all_reachable();
+  // All nodes must cut the buffer into the same slices. Up to a chunk both ways do.
+  if (reduction.across && buffer.count > staged_elements(buffer.type))
+    in_place = is_everywhere(in_place, *reduction.across);
+  if (in_place)
     reduce_in_place(buffer, reduction);
   else
     reduce_staged(buffer, reduction);
+}
+
+bool NodeGroup::is_everywhere(bool here, const AcrossNodes& across) {
+  std::uint32_t& verdict = memory_.cells[0]->verdict;
+  if (rank_ == 0) verdict = across.everywhere(here) ? 1 : 0;
+  meet();
+  return verdict != 0;
 }
 
 // Every rank reduces everything: one meeting, which for small buffers is what takes the time.
@@ -120,13 +133,26 @@ void NodeGroup::reduce_staged(const Buffer& buffer, const Reduction& reduction) 
 void NodeGroup::reduce_parts(std::int64_t count, DataType type, const Reduction& reduction) {
   if (!reduction.across)
     return reduce(type, reduction.op, sources(), parts_, count, reduction.divisor);
+  if (count == 0) return;
   std::byte* const mine = parts_[static_cast<std::size_t>(rank_)];
-  reduce(type, reduction.op, sources(), std::span(&mine, 1), count, 1);
-  (*reduction.across)(Buffer(mine, count, type));
-  divide(type, mine, count, reduction.divisor);
+  reduce_across(Buffer(mine, count, type), reduction);
   for (std::byte* const part : parts_) {
     if (part != mine) copy(part, mine, count, type);
   }
+}
+
+void NodeGroup::reduce_across(const Buffer& result, const Reduction& reduction) {
+  auto* const memory = static_cast<std::byte*>(result.data);
+  if (!needs_wide_partials(result.type, reduction.op)) {
+    reduce(result.type, reduction.op, sources(), std::span(&memory, 1), result.count,
+           reduction.divisor);
+    return reduction.across->reduce(result, result);
+  }
+  partial_.resize(static_cast<std::size_t>(result.count));
+  const Buffer partial{std::span(partial_)};
+  reduce(result.type, partial.type, reduction.op, sources(),
+         reinterpret_cast<std::byte*>(partial_.data()), result.count, reduction.divisor);
+  reduction.across->reduce(partial, result);
 }
 
 void NodeGroup::copy_other_slices(std::byte* to, const std::byte* from, std::int64_t count,
@@ -170,7 +196,8 @@ void NodeGroup::all_gather(const ConstBuffer& input, const Buffer& output) {
   }
 }
 
-void NodeGroup::reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op) {
+void NodeGroup::reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op,
+                               int divisor) {
   auto mine = announce(Collective::reduce_scatter, input, static_cast<std::uint32_t>(op));
   if (const auto location = peers_->locate(input.data, input.bytes())) {
     mine.reachable = 1;
@@ -179,7 +206,6 @@ void NodeGroup::reduce_scatter(const ConstBuffer& input, const Buffer& output, R
   begin(mine);
   meet();
   check_announcements();
-  const int divisor = op == ReduceOp::average ? size_ : 1;
   auto* const result = static_cast<std::byte*>(output.data);
   if (all_reachable()) {
     for (int peer = 0; peer < size_; ++peer) {

@@ -25,6 +25,7 @@ struct Announcement {
 struct alignas(64) RankCell {
   std::atomic<std::uint32_t> arrived;   // how many meetings this rank has come to
   std::atomic<std::uint32_t> sleepers;  // ranks asleep until `arrived` changes
+  std::uint32_t verdict;  // of the node's first rank: what it has learnt of the other nodes
   // Two, used in turn: a rank may announce its next collective while a slower one still reads the
   // last.
   Announcement announcements[2];

@@ -37,9 +37,15 @@ struct NodeMemory {
 // counts to reach k.
 class NodeGroup {
  public:
-  // Continues a node's reduction of a slice over other nodes; in place, called by the slice's owner
-  // only.
-  using AcrossNodes = std::function<void(const Buffer& slice)>;
+  // How a node's reduction goes on over the other nodes.
+  struct AcrossNodes {
+    // Reduces a slice's partial results, of this node, to what all nodes' come to. The two are the
+    // same memory, or the partial results float32 and the others of a 16-bit type. Called by the
+    // slice's owner only.
+    std::function<void(const Buffer& partial, const Buffer& result)> reduce;
+    // Whether it is so on every node. Called by the node's first rank only.
+    std::function<bool(bool)> everywhere;
+  };
 
   NodeGroup(int local_rank, NodeMemory memory, std::shared_ptr<const PeerMemory> peers,
             const NodeGroupOptions& options);
@@ -47,12 +53,13 @@ class NodeGroup {
   [[nodiscard]] int local_rank() const { return rank_; }
   [[nodiscard]] int local_size() const { return size_; }
 
-  void all_reduce(const Buffer& buffer, ReduceOp op);
+  // An average is that of `divisor` ranks; the others' values are 0.
+  void all_reduce(const Buffer& buffer, ReduceOp op, int divisor);
 
   // The node's part of an all-reduce over several nodes: the buffer is cut into `slices` (at most
   // local_size()), local rank s reduces slice s and takes it through `across` before all ranks of
-  // the node get it. An average divides by total_ranks.
-  void all_reduce(const Buffer& buffer, ReduceOp op, int slices, int total_ranks,
+  // the node get it. Not for averages of integers.
+  void all_reduce(const Buffer& buffer, ReduceOp op, int divisor, int slices,
                   const AcrossNodes& across);
 
   void broadcast(const Buffer& buffer, int root);
@@ -60,7 +67,7 @@ class NodeGroup {
   // Input may be this rank's part of output. Counts that differ are an Error on all ranks.
   void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
                          std::span<const std::int64_t> counts);
-  void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op);
+  void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op, int divisor);
   // Input and output must not overlap. Counts that don't fit each other are an Error on all ranks.
   void all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
                   const Buffer& output, std::span<const std::int64_t> receive_counts);
@@ -91,6 +98,9 @@ class NodeGroup {
   void reduce_staged(const Buffer& buffer, const Reduction& reduction);
   void reduce_whole(const Buffer& buffer, const Reduction& reduction);
   void reduce_parts(std::int64_t count, DataType type, const Reduction& reduction);
+  void reduce_across(const Buffer& result, const Reduction& reduction);
+  [[nodiscard]] bool is_everywhere(bool here, const AcrossNodes& across);
+  void all_reduce(const Buffer& buffer, const Reduction& reduction);
   void copy_other_slices(std::byte* to, const std::byte* from, std::int64_t count, DataType type,
                          int slices) const;
   [[nodiscard]] std::span<const std::byte* const> sources() const {
@@ -103,6 +113,7 @@ class NodeGroup {
   std::shared_ptr<const PeerMemory> peers_;
   NodeGroupOptions options_;
   std::vector<std::byte*> parts_;  // by local rank; what is being reduced
+  std::vector<float> partial_;     // results of 16-bit types, on their way to the other nodes
   std::uint32_t meetings_ = 0;
   std::uint32_t half_ = 0;       // of the staging areas, flips at every use
   std::uint32_t announced_ = 0;  // which of the two announcements is current

@@ -7,13 +7,25 @@
 
 namespace kolo {
 
-// Every destination becomes the reduction of the sources, in the order given, times 1/divisor
-// (integers are divided; divisor 1: nothing). Destinations may be among the sources; they must not
-// overlap one in part. One pass: each source is read and each destination written once.
+// Every destination becomes the reduction of the sources, in the order given. Destinations may be
+// among the sources; they must not overlap one in part. One pass: each source is read and each
+// destination written once. 16-bit types are reduced in float32 and rounded once, at the end.
+//
+// An average is that of `divisor` ranks' values, of which there may be fewer sources: values are
+// multiplied by 1/divisor before they are added, so that no sum is greater than the largest value.
+// Integers are added up in a type that holds every sum, and divided at the end, towards zero. Other
+// operations take no notice of the divisor.
 void reduce(DataType type, ReduceOp op, std::span<const std::byte* const> sources,
             std::span<std::byte* const> destinations, std::int64_t count, int divisor);
 
-// The same for one buffer: values /= divisor.
-void divide(DataType type, std::byte* values, std::int64_t count, int divisor);
+// Whether partial results have to be kept in a wider type until the end: with them, a reduction
+// that is done in several steps needs another type between the steps. For 16-bit floating-point
+// types that is float32.
+[[nodiscard]] bool needs_wide_partials(DataType type, ReduceOp op);
+
+// A first step, from a 16-bit type to float32, or a last one, from float32 to a 16-bit type. For
+// sum, average and product; the destination is apart from the sources.
+void reduce(DataType from, DataType to, ReduceOp op, std::span<const std::byte* const> sources,
+            std::byte* destination, std::int64_t count, int divisor);
 
 }  // namespace kolo

@@ -28,7 +28,9 @@ class ThreadBackend final : public Backend {
 
   [[nodiscard]] const Topology& topology() const override { return topology_; }
   [[nodiscard]] Capabilities capabilities() const override;
-  void all_reduce(const Buffer& buffer, ReduceOp op) override { group_.all_reduce(buffer, op); }
+  void all_reduce(const Buffer& buffer, ReduceOp op, int divisor) override {
+    group_.all_reduce(buffer, op, divisor);
+  }
   void broadcast(const Buffer& buffer, int root) override { group_.broadcast(buffer, root); }
   void all_gather(const ConstBuffer& input, const Buffer& output) override {
     group_.all_gather(input, output);
@@ -37,8 +39,9 @@ class ThreadBackend final : public Backend {
                          std::span<const std::int64_t> counts) override {
     group_.all_gather_uneven(input, output, counts);
   }
-  void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op) override {
-    group_.reduce_scatter(input, output, op);
+  void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op,
+                      int divisor) override {
+    group_.reduce_scatter(input, output, op, divisor);
   }
   void all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
                   const Buffer& output, std::span<const std::int64_t> receive_counts) override {
