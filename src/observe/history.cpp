@@ -85,8 +85,10 @@ std::string lines_of(const Json& records) {
 
 }  // namespace
 
-void History::drop_after(std::int64_t step) {
-  std::erase_if(epochs_, [=](const EpochRecord& record) { return record.step > step; });
+void History::drop_after(std::int64_t step, std::int64_t epoch) {
+  std::erase_if(epochs_, [=](const EpochRecord& record) {
+    return record.step > step || record.epoch > epoch;
+  });
   std::erase_if(steps_, [=](const StepRecord& record) { return record.step > step; });
   summary_ = Json::object();
 }

@@ -28,7 +28,7 @@ std::string host_name() {
 }
 
 std::filesystem::path event_file_name(std::int64_t seconds, std::string_view suffix) {
-  return fmt::format("events.out.tfevents.{}.{}.{}{}", seconds, host_name(), ::getpid(), suffix);
+  return fmt::format("{}{}.{}.{}{}", event_file_prefix, seconds, host_name(), ::getpid(), suffix);
 }
 
 }  // namespace
@@ -86,6 +86,11 @@ void TensorBoardWriter::flush() {
   // Emptied first: after a failed write nobody knows how much of it is in the file.
   const std::string bytes = std::exchange(pending_, {});
   write_all(file_.get(), std::as_bytes(std::span(bytes)), path_);
+}
+
+void TensorBoardWriter::sync() {
+  flush();
+  flush_to_disk(path_);
 }
 
 void TensorBoardWriter::append_record(const std::string& message) {

@@ -30,6 +30,9 @@ std::string metrics_line(const EpochReport& report) {
   return line;
 }
 
+constexpr std::string_view step_tags = "step/";  // all others are of epochs
+constexpr double longest_unwritten = 30;         // seconds
+
 bool is_due(std::int64_t step, std::int64_t every) {
   return every > 0 && step % every == 0;
 }
@@ -47,6 +50,16 @@ HistoryRecorder::HistoryRecorder(History history, std::filesystem::path file,
                                  std::int64_t log_every)
     : history_(std::move(history)), file_(std::move(file)), log_every_(log_every) {}
 
+void HistoryRecorder::flush() {
+  if (!is_written_) write();
+}
+
+void HistoryRecorder::write() {
+  history_.write(file_);
+  is_written_ = true;
+  since_written_.restart();
+}
+
 void HistoryRecorder::on_start(const TrainState& state,
                                const std::optional<MetricSums>& untrained) {
   if (untrained) {
@@ -57,13 +70,15 @@ void HistoryRecorder::on_start(const TrainState& state,
     record.time = wall_time();
     history_.add(record);
   }
-  history_.write(file_);
+  write();
 }
 
 void HistoryRecorder::on_step(const StepReport& report) {
   if (!is_due(report.state.step, log_every_)) return;
   history_.add(StepRecord{report.state.step, report.sums.mean_loss(), report.sums.accuracy(),
                           report.learning_rate, report.sums.samples / report.seconds, wall_time()});
+  is_written_ = false;
+  if (since_written_.seconds() > longest_unwritten) write();
 }
 
 void HistoryRecorder::on_epoch_end(const EpochReport& report) {
@@ -87,11 +102,11 @@ void HistoryRecorder::on_epoch_end(const EpochReport& report) {
   record.exposed_communication_seconds = report.exposed_communication_seconds;
   record.time = wall_time();
   history_.add(record);
-  history_.write(file_);
+  write();
 }
 
 void HistoryRecorder::on_stop(const TrainState&) {
-  history_.write(file_);
+  write();
 }
 
 void HistoryRecorder::on_finish(const TrainState& state) {
@@ -106,7 +121,7 @@ void HistoryRecorder::on_finish(const TrainState& state) {
   if (const auto best = best_top_accuracy()) summary["best_val_top_accuracy"] = *best;
   summary["mean_epoch_seconds"] = mean_epoch_seconds();
   summary["steps"] = state.step;
-  history_.write(file_);
+  write();
 }
 
 std::optional<double> HistoryRecorder::best_top_accuracy() const {
@@ -140,6 +155,11 @@ void TensorBoardRecorder::on_start(const TrainState& state,
     if (untrained->has_accuracy())
       writer_.add_scalar("accuracy/validation", untrained->accuracy(), state.step);
   } else {
+    // An epoch that ended with this step behind the checkpoint's back will end again.
+    const bool is_amid_epoch = state.position > 0;
+    drop_events_after(writer_.path().parent_path(), state.step, [=](std::string_view tag) {
+      return is_amid_epoch && !tag.starts_with(step_tags);
+    });
     writer_.forget_from(state.step + 1);
   }
   writer_.flush();
@@ -152,6 +172,9 @@ void TensorBoardRecorder::on_step(const StepReport& report) {
   if (report.sums.has_accuracy()) writer_.add_scalar("step/accuracy", report.sums.accuracy(), step);
   writer_.add_scalar("step/learning_rate", report.learning_rate, step);
   writer_.add_scalar("step/samples_per_second", report.sums.samples / report.seconds, step);
+  if (since_flushed_.seconds() < longest_unwritten) return;
+  writer_.flush();
+  since_flushed_.restart();
 }
 
 void TensorBoardRecorder::on_epoch_end(const EpochReport& report) {
@@ -218,8 +241,8 @@ void ProgressReporter::on_epoch_end(const EpochReport& report) {
   log_.info("epoch {}/{}  {}  {}  {} {}/s", report.state.epoch, epochs_, metrics_line(report),
             format_duration(report.seconds), format_rate(samples_per_second(report)), unit_);
   if (report.loss_scale || report.skipped_steps > 0) {
-    log_.info("  {} step{} skipped so far{}", report.skipped_steps,
-              report.skipped_steps == 1 ? "" : "s",
+    log_.info("  {} step{} of this epoch left out ({} so far){}", report.skipped_steps,
+              report.skipped_steps == 1 ? "" : "s", report.state.skipped_steps,
               report.loss_scale ? fmt::format(", loss scale {}", *report.loss_scale) : "");
   }
   log_.debug("epoch {}: {} waiting for data, {} waiting for gradients of other ranks",

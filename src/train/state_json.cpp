@@ -25,6 +25,8 @@ nlohmann::json to_json(const TrainState& state) {
             {"correct", state.sums.correct},
             {"in_top", state.sums.in_top},
             {"samples", state.sums.samples}}},
+          {"skipped_steps", state.skipped_steps},
+          {"skipped_in_epoch", state.skipped_in_epoch},
           {"epoch_seconds", state.epoch_seconds},
           {"best_accuracy", state.best_accuracy},
           {"best_loss", state.best_loss},
@@ -40,6 +42,8 @@ TrainState train_state_from_json(const nlohmann::json& document) {
     const auto& sums = document.at("sums");
     state.sums = {number(sums, "loss"), number(sums, "correct"), number(sums, "in_top"),
                   number(sums, "samples")};
+    state.skipped_steps = document.value("skipped_steps", std::int64_t{0});  // older: none
+    state.skipped_in_epoch = document.value("skipped_in_epoch", std::int64_t{0});
     state.epoch_seconds = number(document, "epoch_seconds");
     state.best_accuracy = number(document, "best_accuracy");
     // Older checkpoints have none, and JSON has no infinity.

@@ -1,5 +1,6 @@
 #include "kolo/train/trainer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -35,10 +36,25 @@ void require_finite(const MetricSums& sums, std::int64_t step) {
   throw Error(fmt::format(
       "train: the loss of step {} is {}. Usual reasons: a learning rate that is too high (try a "
       "warm-up or training.clip_norm), or samples that aren't finite. Go on from an earlier "
-      "checkpoint with --resume and other settings, or leave such steps out with "
-      "training.non_finite=skip",
+      "checkpoint (--resume, --resume best or --resume STEP) with other settings, or leave such "
+      "steps out with training.non_finite=skip",
       step, sums.loss));
 }
+
+// What a forward pass changes: running statistics. To be put back when its step is left out.
+class BufferCopies {
+ public:
+  explicit BufferCopies(const torch::nn::Module& network) : buffers_(network.buffers()) {
+    for (const auto& buffer : buffers_) copies_.push_back(buffer.detach().clone());
+  }
+  void put_back() const {
+    const torch::NoGradGuard no_gradient;
+    for (std::size_t i = 0; i < buffers_.size(); ++i) torch::Tensor(buffers_[i]).copy_(copies_[i]);
+  }
+
+ private:
+  std::vector<torch::Tensor> buffers_, copies_;
+};
 
 }  // namespace
 
@@ -124,6 +140,8 @@ bool Trainer::train_step(const Batch& batch) {
   const auto step = options_.timeline.step(state_.step + 1);
   seed_step();
   reducer_.clear_gradients();
+  std::optional<BufferCopies> buffers;
+  if (may_skip()) buffers.emplace(*network_);
   auto phase = options_.timeline.span("forward");
   const auto [loss, mine] = forward(batch);
   const auto sums = std::make_shared<StepSums>(mine, options_.stop_requested());
@@ -132,22 +150,38 @@ bool Trainer::train_step(const Batch& batch) {
   phase = options_.timeline.span("backward");
   (scaler_ ? scaler_->scaled(loss) : loss).backward();
   phase.end();
-  const double rate = learning_rate_.at(state_.step);
+  const double rate = rate_at(state_.step);
   bool is_made = true;
-  if (updates_together())
-    is_made = update_parameters_together(rate);
-  else
+  if (updates_together()) {
+    summing.wait();
+    is_made = update_parameters_together(rate, sums->metrics().loss);
+  } else {
     update_parameters(rate);
-  summing.wait();
+    summing.wait();
+  }
+  if (!is_made) buffers->put_back();
   ++state_.step;
   if (is_made && options_.non_finite == NonFiniteStep::stop)
     require_finite(sums->metrics(), state_.step);
   if (replica_check_) replica_check_->after_step(state_.step);
   state_.position = batch.position;
-  state_.sums.add(sums->metrics());
+  count(sums->metrics(), is_made);
   const StepReport report{state_, sums->metrics(), rate, watch.seconds()};
   notify([&](Observer& observer) { observer.on_step(report); });
   return sums->is_stop_requested();
+}
+
+// A step left out for its gradients alone has a loss like others.
+void Trainer::count(const MetricSums& sums, bool is_made) {
+  if (!is_made) {
+    ++state_.skipped_steps;
+    ++state_.skipped_in_epoch;
+  }
+  if (is_made || std::isfinite(sums.loss)) state_.sums.add(sums);
+}
+
+double Trainer::rate_at(std::int64_t step) const {
+  return learning_rate_.at(std::max<std::int64_t>(step + schedule_ahead_, 0));
 }
 
 Trainer::Forward Trainer::forward(const Batch& batch) {
@@ -183,16 +217,21 @@ void Trainer::update_parameters(double rate) {
 }
 
 bool Trainer::updates_together() const {
-  return options_.maximum_norm > 0 || options_.non_finite == NonFiniteStep::skip || scaler_;
+  return options_.maximum_norm > 0 || may_skip();
+}
+
+bool Trainer::may_skip() const {
+  return options_.non_finite == NonFiniteStep::skip || scaler_;
 }
 
 // All buckets at the end, for what must be known of the whole gradient first.
-bool Trainer::update_parameters_together(double rate) {
+bool Trainer::update_parameters_together(double rate, double loss) {
   auto phase = options_.timeline.span("wait for buckets");
   reducer_.finish();
   phase = options_.timeline.span("update");
-  const bool is_checked = options_.non_finite == NonFiniteStep::skip || scaler_;
-  const bool is_finite = !is_checked || finite_check_.may_step(state_.step + 1);
+  // A scale that is too large shows in gradients only; a loss that is not finite has other reasons.
+  const double checked_loss = options_.non_finite == NonFiniteStep::skip ? loss : 0;
+  const bool is_finite = !may_skip() || finite_check_.may_step(state_.step + 1, checked_loss);
   if (scaler_) {
     if (is_finite) scaler_->unscale(*arena_);
     scaler_->update(is_finite);
@@ -215,19 +254,36 @@ void Trainer::seed_step() const {
                                          static_cast<std::uint64_t>(state_.step)));
 }
 
+// The parameters are the same on all ranks, and all are asked, because one that isn't like the
+// others must not go on by itself. Collective.
+void Trainer::require_finite_parameters() const {
+  bool finite = true;
+  for (std::size_t bucket = 0; finite && bucket < arena_->buckets(); ++bucket)
+    finite = is_finite(arena_->flat_parameters(bucket));
+  if (all_reduce_value(communicator_, std::int32_t{finite ? 1 : 0}, ReduceOp::min) == 1) return;
+  throw Error(fmt::format(
+      "train: the network's parameters are not finite after step {}, the last of epoch {}. It is "
+      "not saved: the newest checkpoint is one from before. Go on from that, or an earlier one "
+      "(--resume, --resume best or --resume STEP), with a lower learning rate, a warm-up or "
+      "training.clip_norm, or leave bad steps out with training.non_finite=skip",
+      state_.step, state_.epoch + 1));
+}
+
 void Trainer::finish_epoch(double data_wait_seconds) {
+  require_finite_parameters();
   EpochReport report{state_, state_.sums, std::nullopt};
   report.top = objective_.top;
-  report.learning_rate = learning_rate_.at(std::max<std::int64_t>(state_.step - 1, 0));
+  report.learning_rate = rate_at(state_.step - 1);
   report.seconds = state_.epoch_seconds;
   report.data_wait_seconds = data_wait_seconds;
   report.exposed_communication_seconds = reducer_.statistics().exposed_seconds;
   if (scaler_) report.loss_scale = scaler_->scale();
-  report.skipped_steps = skipped_steps();
+  report.skipped_steps = state_.skipped_in_epoch;
   report.validation = evaluate(validation_);
   ++state_.epoch;
   state_.position = 0;
   state_.sums = {};
+  state_.skipped_in_epoch = 0;
   state_.epoch_seconds = 0;
   report.is_best = note_if_best(*report.validation);
   notify([&](Observer& observer) { observer.on_epoch_end(report); });

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "kolo/base/checked.h"
+#include "kolo/parallel/finite_check.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/train/trainer.h"
 #include "train/state_json.h"
@@ -12,12 +13,16 @@ namespace kolo {
 
 namespace {
 
-std::vector<NamedTensor> model_tensors(const torch::nn::Module& network) {
+template <typename Named>
+std::vector<NamedTensor> tensors_of(const Named& items) {
   std::vector<NamedTensor> tensors;
-  for (const auto& item : network.named_parameters())
-    tensors.push_back({item.key(), item.value().detach()});
-  for (const auto& item : network.named_buffers())
-    tensors.push_back({item.key(), item.value().detach()});
+  for (const auto& item : items) tensors.push_back({item.key(), item.value().detach()});
+  return tensors;
+}
+
+std::vector<NamedTensor> model_tensors(const torch::nn::Module& network) {
+  auto tensors = tensors_of(network.named_parameters());
+  for (auto& buffer : tensors_of(network.named_buffers())) tensors.push_back(std::move(buffer));
   return tensors;
 }
 
@@ -76,6 +81,25 @@ std::string broadcast_text(const Communicator& communicator, const std::string& 
   return text;
 }
 
+// `is_good`: of one tensor.
+template <typename Predicate>
+void require_all(const std::vector<NamedTensor>& tensors, std::string_view what, std::int64_t step,
+                 const Predicate& is_good) {
+  const auto bad = std::find_if(tensors.begin(), tensors.end(),
+                                [&](const NamedTensor& item) { return !is_good(item.tensor); });
+  if (bad == tensors.end()) return;
+  throw Error(fmt::format(
+      "checkpoint: {} {} is not finite after step {}, so that nothing could go on from it. It is "
+      "not saved: the newest checkpoint is one from before. Go on from that, or an earlier one "
+      "(--resume, --resume best or --resume STEP), with a lower learning rate, a warm-up or "
+      "training.clip_norm, or leave bad steps out with training.non_finite=skip",
+      what, bad->name, step));
+}
+
+bool has_nan(const torch::Tensor& tensor) {
+  return tensor.is_floating_point() && tensor.isnan().any().item<bool>();
+}
+
 std::string optimizer_name(const Checkpoint& checkpoint) {
   return checkpoint.state.value("optimizer", std::string("unknown"));
 }
@@ -101,14 +125,21 @@ void require_matching_checkpoint(const Checkpoint& checkpoint, const Network& ne
 
 Checkpoint Trainer::checkpoint() const {
   Checkpoint checkpoint;
+  const auto finite = [](const torch::Tensor& tensor) { return is_finite(tensor); };
   checkpoint.model = model_tensors(*network_);
   for (const auto& item : optimizer_.named_state())
     checkpoint.optimizer.push_back({item.name, item.tensor});
+  require_all(tensors_of(network_->named_parameters()), "the network's", state_.step, finite);
+  require_all(checkpoint.optimizer, "the optimizer's", state_.step, finite);
+  // Infinity may be meant, as in masks.
+  require_all(tensors_of(network_->named_buffers()), "the network's", state_.step,
+              [](const torch::Tensor& tensor) { return !has_nan(tensor); });
   checkpoint.state = to_json(state_);
   checkpoint.state["optimizer"] = optimizer_.algorithm().name();
   if (scaler_) checkpoint.state["loss_scale"] = scaler_->state();
   checkpoint.state["ranks"] = communicator_.size();
   checkpoint.state["seed"] = options_.seed;
+  checkpoint.state["training_samples"] = training_.dataset().size();
   return checkpoint;
 }
 
@@ -128,6 +159,8 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   const auto text = broadcast_text(communicator_, is_root ? of_root->state.dump() : "");
   const auto state = nlohmann::json::parse(text);
   state_ = train_state_from_json(state);
+  const auto done_in_epoch = training_.batches() - training_.batches(state_.position);
+  schedule_ahead_ = state_.epoch * training_.batches() + done_in_epoch - state_.step;
   // A training in another precision had none.
   if (scaler_ && state.contains("loss_scale")) scaler_->restore(state.at("loss_scale"));
   is_resumed_ = true;

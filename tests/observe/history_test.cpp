@@ -105,6 +105,17 @@ TEST(History, DropAfterKeepsThatStep) {
   EXPECT_TRUE(history.steps().empty());
 }
 
+TEST(History, AnEpochThatIsUnderWayInACheckpointIsDroppedThoughItEndedWithThatStep) {
+  History history;
+  for (const std::int64_t epoch : {0, 1, 2})
+    history.add(EpochRecord{.epoch = epoch, .step = 10 * epoch});
+  history.add(StepRecord{.step = 20});
+  history.drop_after(20, 1);
+  ASSERT_EQ(history.epochs().size(), 2U);
+  EXPECT_EQ(history.epochs().back().epoch, 1);
+  EXPECT_EQ(history.steps().size(), 1U);
+}
+
 // A trainer may keep the history within its own JSON, whose keys are sorted.
 TEST(History, TravelsThroughPlainJson) {
   const nlohmann::json kept = example().to_json();

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
+#include "kolo/observe/tensorboard_reader.h"
 #include "support/errors.h"
 #include "support/event_encoder.h"
 #include "support/temporary_folder.h"
@@ -178,6 +179,35 @@ TEST(TensorBoard, ForgettingIsASessionStart) {
   auto event = fields_of(records_of_file(writer.path()).at(1));
   EXPECT_EQ(number_at<std::int64_t>(event.at(2)), 300);
   EXPECT_EQ(number_at<std::int64_t>(fields_of(event.at(7)).at(1)), 1);
+}
+
+TEST(TensorBoard, WhatComesAfterAStepIsTakenOutOfAllFiles) {
+  const TemporaryFolder folder;
+  const auto write = [&](std::int64_t first, std::int64_t last) {
+    TensorBoardWriter writer(folder.path());
+    for (auto step = first; step <= last; ++step) {
+      writer.add_scalar("step/loss", static_cast<double>(step), step);
+      if (step % 10 == 0) writer.add_scalar("loss/train", 1, step);
+    }
+    writer.flush();
+    return writer.path();
+  };
+  const auto first = write(1, 15), second = write(16, 30);
+  const auto steps_of = [](const std::filesystem::path& file) {
+    std::vector<std::pair<std::string, std::int64_t>> steps;
+    for (const auto& scalar : read_event_file(file).scalars)
+      steps.emplace_back(scalar.tag, scalar.step);
+    return steps;
+  };
+  const auto before = steps_of(first);
+  drop_events_after(folder.path(), 20, [](std::string_view tag) { return tag == "loss/train"; });
+  EXPECT_EQ(steps_of(first), before) << "nothing of it is undone";
+  const auto kept = steps_of(second);
+  ASSERT_EQ(kept.size(), 5U);
+  EXPECT_EQ(kept.back(), std::pair(std::string("step/loss"), std::int64_t{20}));
+  EXPECT_TRUE(read_event_file(second).damage.empty());
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 2)
+      << "nothing is left aside";
 }
 
 TEST(TensorBoard, ALongRunIsWrittenWholeByTheDestructor) {

@@ -231,7 +231,8 @@ TEST(LossScale, IsSaidInTheLog) {
     training.trainer().add_observer(reporter);
     (void)training.trainer().run();
   }
-  EXPECT_THAT(console.str(), HasSubstr("1 step skipped so far, loss scale 32768"));
+  EXPECT_THAT(console.str(),
+              HasSubstr("1 step of this epoch left out (1 so far), loss scale 32768"));
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
 // What TrainerOptions and Objective can ask for besides the plain loop.
+#include <cmath>
 #include <limits>
 
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
 #include "kolo/comm/threads.h"
+#include "kolo/train/checkpoint_observer.h"
 #include "support/errors.h"
+#include "support/temporary_folder.h"
 #include "train/training_fixture.h"
 
 namespace kolo {
@@ -100,11 +103,16 @@ TEST(TrainerOptions, ReplicasAreCompared) {
   });
 }
 
+// Which of a step's numbers aren't any.
+enum class Bad { loss_and_gradients, loss };
+
 // A loss function that is not a number in one step, on one rank.
 class BadStep {
  public:
-  BadStep(const Communicator& communicator, const TrainingSetup& setup, int bad_rank)
+  BadStep(const Communicator& communicator, const TrainingSetup& setup, int bad_rank,
+          Bad bad = Bad::loss_and_gradients)
       : is_bad_(communicator.rank() == bad_rank),
+        bad_(bad),
         training_(
             StripesOf(setup.samples),
             {setup.samples, communicator.rank(), communicator.size(), {true, 4, Padding::repeat}},
@@ -138,11 +146,14 @@ class BadStep {
     return [this](const torch::Tensor& outputs, const torch::Tensor& targets) {
       const auto value = plain_(outputs, targets);
       const bool is_now = is_bad_ && ++calls_ == 3;
-      return is_now ? value * std::numeric_limits<double>::quiet_NaN() : value;
+      if (!is_now) return value;
+      const double nan = std::numeric_limits<double>::quiet_NaN();
+      return bad_ == Bad::loss ? value + value.detach() * nan : value * nan;
     };
   }
 
   bool is_bad_;
+  Bad bad_;
   int calls_ = 0;
   LossFunction plain_ = make_loss(LossKind::cross_entropy);
   Loader training_, validation_;
@@ -174,13 +185,90 @@ TEST(NonFinite, SkipLeavesTheStepOutOnAllRanks) {
   });
 }
 
-TEST(NonFinite, IgnoreGoesOn) {
-  BadStep job(
-      Communicator::solo(),
-      {.epochs = 1, .change = [](auto& options) { options.non_finite = NonFiniteStep::ignore; }},
-      0);
+// The gradient of an absolute error is a sign, which is finite where the error is not.
+TEST(NonFinite, SkipLeavesOutWhatIsNotANumberInTheLossAlone) {
+  for (const Bad bad : {Bad::loss, Bad::loss_and_gradients}) {
+    run_as_threads(2, [&](const Communicator& communicator) {
+      BadStep job(
+          communicator,
+          {.epochs = 2, .change = [](auto& options) { options.non_finite = NonFiniteStep::skip; }},
+          1, bad);
+      Recorder recorder;
+      job.trainer().add_observer(recorder);
+      EXPECT_EQ(job.trainer().run(), TrainOutcome::finished);
+      EXPECT_EQ(job.trainer().skipped_steps(), 1);
+      EXPECT_EQ(recorder.skipped_in_epoch, (std::vector<std::int64_t>{1, 0}));
+      EXPECT_TRUE(std::isfinite(recorder.epochs[0].training.mean_loss()));
+      EXPECT_EQ(recorder.epochs[0].training.samples, 84) << "100 samples without a step of 16";
+      EXPECT_EQ(recorder.epochs[1].training.samples, 100);
+    });
+  }
+}
+
+TEST(NonFinite, SkippedStepsAreStillKnownAfterAResume) {
+  const TrainingSetup setup{
+      .epochs = 1, .change = [](auto& options) { options.non_finite = NonFiniteStep::skip; }};
+  BadStep job(Communicator::solo(), setup, 0);
   EXPECT_EQ(job.trainer().run(), TrainOutcome::finished);
-  EXPECT_FALSE(job.is_finite());
+  BadStep resumed(Communicator::solo(), setup, 0);
+  resumed.trainer().restore(job.trainer().checkpoint());
+  EXPECT_EQ(resumed.trainer().skipped_steps(), 1);
+}
+
+TEST(NonFinite, IgnoreGoesOnUntilTheEpochHasSpoiltTheNetwork) {
+  const TrainingSetup setup{
+      .epochs = 1, .change = [](auto& options) { options.non_finite = NonFiniteStep::ignore; }};
+  BadStep passing(Communicator::solo(), setup, 0, Bad::loss);
+  EXPECT_EQ(passing.trainer().run(), TrainOutcome::finished);
+  EXPECT_TRUE(passing.is_finite());
+  BadStep spoilt(Communicator::solo(), setup, 0);
+  EXPECT_THAT(message_of<Error>([&] { (void)spoilt.trainer().run(); }),
+              HasSubstr("parameters are not finite after step 13, the last of epoch 1"));
+}
+
+// Makes a parameter infinite after a step, as the step itself may have done.
+class Spoiler final : public Observer {
+ public:
+  Spoiler(Network& network, std::int64_t step) : network_(network), step_(step) {}
+  void on_step(const StepReport& report) override {
+    const torch::NoGradGuard no_gradient;
+    if (report.state.step == step_)
+      network_.parameters()[0].mul_(std::numeric_limits<double>::infinity());
+  }
+
+ private:
+  Network& network_;
+  std::int64_t step_;
+};
+
+TEST(NonFinite, ANetworkSpoiltByTheLastStepOfAnEpochEndsAllRanksAndIsNotSaved) {
+  const testing::TemporaryFolder folder;
+  for (const std::int64_t last : {7, 14}) {
+    run_as_threads(2, [&](const Communicator& communicator) {
+      SmallTraining training(communicator, {});  // two epochs of 7 steps
+      Spoiler spoiler(training.network(), last);
+      CheckpointStore store({folder / std::to_string(last)});
+      CheckpointObserver checkpoints(store, {}, [&] { return training.trainer().checkpoint(); });
+      training.trainer().add_observer(spoiler);
+      if (communicator.rank() == 0) training.trainer().add_observer(checkpoints);
+      EXPECT_THAT(message_of<Error>([&] { (void)training.trainer().run(); }),
+                  AllOf(HasSubstr("not finite after step " + std::to_string(last)),
+                        HasSubstr("--resume best")));
+      if (communicator.rank() != 0) return;
+      const auto newest = store.load_newest([](const auto&) {});
+      EXPECT_EQ(newest ? newest->step : 0, last - 7);
+    });
+  }
+}
+
+TEST(NonFinite, ACheckpointThatNothingCouldGoOnFromIsNotMade) {
+  SmallTraining training(Communicator::solo(), {.epochs = 1});
+  (void)training.trainer().run();
+  const auto good = training.trainer().checkpoint();
+  const torch::NoGradGuard no_gradient;
+  good.optimizer.front().tensor.mul_(std::numeric_limits<double>::infinity());  // the trainer's own
+  EXPECT_THAT(message_of<Error>([&] { (void)training.trainer().checkpoint(); }),
+              AllOf(HasSubstr("the optimizer's"), HasSubstr("It is not saved")));
 }
 
 }  // namespace

@@ -116,6 +116,7 @@ class Recorder final : public Observer {
   void on_epoch_end(const EpochReport& report) override {
     epochs.push_back({report.training, report.validation.value()});
     is_best.push_back(report.is_best);
+    skipped_in_epoch.push_back(report.skipped_steps);
   }
   void on_stop(const TrainState&) override { ++stops; }
   void on_finish(const TrainState&) override { ++finishes; }
@@ -128,6 +129,7 @@ class Recorder final : public Observer {
   std::vector<Epoch> epochs;
   std::vector<bool> is_best;
   std::vector<std::int64_t> done_at_begin;
+  std::vector<std::int64_t> skipped_in_epoch;
   std::int64_t steps_in_epoch = 0;
   int stops = 0, finishes = 0;
 };

@@ -54,9 +54,10 @@ class History {
 
   void add(const EpochRecord& record) { epochs_.push_back(record); }
   void add(const StepRecord& record) { steps_.push_back(record); }
-  // Forgets the records after `step` and the summary: a run that goes on from a checkpoint of that
-  // step writes them anew.
-  void drop_after(std::int64_t step);
+  // Forgets the records after `step`, or after `epoch` ended (the epoch under way at `step` may end
+  // in it), and the summary: a run that goes on from a checkpoint of that step, with so many epochs
+  // done, writes them anew.
+  void drop_after(std::int64_t step, std::int64_t epoch = std::numeric_limits<std::int64_t>::max());
 
   [[nodiscard]] int n_ranks() const { return n_ranks_; }
   [[nodiscard]] std::span<const EpochRecord> epochs() const { return epochs_; }

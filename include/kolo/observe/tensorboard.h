@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -10,6 +11,9 @@
 #include "kolo/base/file.h"
 
 namespace kolo {
+
+// What the names of event files begin with.
+inline constexpr std::string_view event_file_prefix = "events.out.tfevents.";
 
 // Writes an event file that TensorBoard shows. Source: TensorFlow's event.proto and summary.proto
 // (the fields used here are in src/observe/tensorboard_event.proto) in TFRecord framing: length,
@@ -36,6 +40,8 @@ class TensorBoardWriter {
   void forget_from(std::int64_t step, double time = wall_time());
 
   void flush();
+  // Flushes it to the device as well.
+  void sync();
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
@@ -47,5 +53,13 @@ class TensorBoardWriter {
   std::string pending_;
   std::set<std::string, std::less<>> known_tags_;
 };
+
+// Takes the values after `step` out of a folder's event files, and those of `step` whose tag
+// `is_undone`: a run that goes on from a checkpoint of that step will write them anew, and readers
+// that don't know forget_from() would see them twice. Each file is replaced whole, or left as it is
+// where there is nothing to take out. Nothing may be writing to them. Error: a file can't be read
+// or replaced.
+void drop_events_after(const std::filesystem::path& folder, std::int64_t step,
+                       const std::function<bool(std::string_view tag)>& is_undone);
 
 }  // namespace kolo

@@ -3,10 +3,16 @@
 #include <cstdint>
 #include <memory>
 
+#include <torch/types.h>
+
 #include "kolo/comm/communicator.h"
 #include "kolo/parallel/parameter_arena.h"
 
 namespace kolo {
+
+// Whether a dense tensor has no infinity and nothing that is not a number; integers are finite. At
+// the speed of memory.
+[[nodiscard]] bool is_finite(const torch::Tensor& tensor);
 
 // Whether all ranks' gradients are finite: no infinity, nothing that is not a number. What one rank
 // sees all ranks are told, so that they decide alike. Collective; one pass over the arena's
@@ -40,11 +46,14 @@ class FiniteCheck {
   // Collective; the same answer on every rank. True: make the step. False: leave it out. Error,
   // with the same message everywhere: gradients are not finite and the policy is to stop, or too
   // many steps in a row were skipped; it names parameters and ranks. `step` is for the message.
-  [[nodiscard]] bool may_step(std::int64_t step);
+  // `loss`, the same on all ranks, has to be finite too: some losses have finite gradients where
+  // they are not (that of an absolute error is a sign).
+  [[nodiscard]] bool may_step(std::int64_t step, double loss = 0);
 
   [[nodiscard]] std::int64_t skipped_steps() const { return skipped_; }
 
  private:
+  [[nodiscard]] std::string problem(double loss) const;
   [[nodiscard]] std::string where() const;
 
   Communicator communicator_;

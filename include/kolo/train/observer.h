@@ -24,7 +24,7 @@ struct EpochReport {
   double exposed_communication_seconds = 0;  // this rank waited for other ranks' gradients
   bool is_best = false;  // no validation was more accurate, or had less loss without accuracy
   std::optional<double> loss_scale;  // as it is after the epoch; none: losses aren't scaled
-  std::int64_t skipped_steps = 0;    // by this process so far, as gradients were not finite
+  std::int64_t skipped_steps = 0;    // in this epoch, as loss or gradients were not finite
   std::int64_t top = 0;  // the sums' in_top are of so many largest outputs; 0: not counted
 };
 

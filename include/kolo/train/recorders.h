@@ -19,7 +19,8 @@ namespace kolo {
 [[nodiscard]] std::int64_t thin_record_interval(std::int64_t epochs, std::int64_t steps_of_epoch);
 
 // history.json: a record an epoch, and one every `log_every` steps (0: none). The file is rewritten
-// at each epoch's end.
+// at each epoch's end, every half minute, and by flush(), which is due before a checkpoint: a run
+// that goes on from there has all that is behind it.
 class HistoryRecorder final : public Observer {
  public:
   HistoryRecorder(History history, std::filesystem::path file, std::int64_t log_every);
@@ -30,6 +31,9 @@ class HistoryRecorder final : public Observer {
   void on_stop(const TrainState& state) override;
   void on_finish(const TrainState& state) override;
 
+  // Writes what is not yet on disk.
+  void flush();
+
   [[nodiscard]] const History& history() const { return history_; }
   // Seconds of training an epoch took on average; 0 before the first.
   [[nodiscard]] double mean_epoch_seconds() const;
@@ -37,9 +41,13 @@ class HistoryRecorder final : public Observer {
   [[nodiscard]] std::optional<double> best_top_accuracy() const;
 
  private:
+  void write();
+
   History history_;
   std::filesystem::path file_;
   std::int64_t log_every_;
+  bool is_written_ = false;
+  Stopwatch since_written_;
 };
 
 // TensorBoard scalars: loss/train, loss/validation, accuracy/train, accuracy/validation,
@@ -47,7 +55,8 @@ class HistoryRecorder final : public Observer {
 // learning_rate, samples_per_second, data_wait_seconds, exposed_communication_seconds an epoch;
 // step/loss, step/accuracy, step/learning_rate,
 // step/samples_per_second every `log_every` steps. Accuracies only where there are any,
-// and loss_scale where losses are scaled.
+// and loss_scale where losses are scaled. A run that goes on from a checkpoint takes out of the
+// earlier event files of its folder what it will record anew. They are flushed with the history.
 class TensorBoardRecorder final : public Observer {
  public:
   TensorBoardRecorder(const std::filesystem::path& folder, std::int64_t log_every);
@@ -57,9 +66,13 @@ class TensorBoardRecorder final : public Observer {
   void on_epoch_end(const EpochReport& report) override;
   void on_stop(const TrainState& state) override;
 
+  // Brings what is not yet on disk there.
+  void flush() { writer_.sync(); }
+
  private:
   TensorBoardWriter writer_;
   std::int64_t log_every_;
+  Stopwatch since_flushed_;
 };
 
 // The progress bar, and a line an epoch in the log.

@@ -28,11 +28,13 @@ struct MetricSums {
 // How far a training has come: plain counters, the same on all ranks, all of it in every
 // checkpoint.
 struct TrainState {
-  std::int64_t step = 0;      // optimizer steps done
-  std::int64_t epoch = 0;     // epochs done; the number of the one under way, from 0
-  std::int64_t position = 0;  // samples that all ranks have drawn in the epoch under way
-  MetricSums sums;            // of the epoch under way
-  double epoch_seconds = 0;   // spent on the epoch under way
+  std::int64_t step = 0;           // optimizer steps done
+  std::int64_t epoch = 0;          // epochs done; the number of the one under way, from 0
+  std::int64_t position = 0;       // samples that all ranks have drawn in the epoch under way
+  MetricSums sums;                 // of the epoch under way, without steps left out for their loss
+  std::int64_t skipped_steps = 0;  // of `step`, left out because they were not finite
+  std::int64_t skipped_in_epoch = 0;  // of these, in the epoch under way
+  double epoch_seconds = 0;           // spent on the epoch under way
   // Of all validations after an epoch; below 0 and infinity: none yet. What is the best is told by
   // the accuracy; by the loss where there is none.
   double best_accuracy = -1;

@@ -26,12 +26,15 @@ namespace kolo {
 // What happens to a step whose numbers are not finite, on all ranks alike.
 enum class NonFiniteStep {
   // Error when the loss of a step is not finite on any rank. Costs nothing, as the losses are added
-  // up anyway; what a step does to the parameters shows in the next one's loss.
+  // up anyway; what a step does to the parameters shows in the next one's loss, or at the epoch's
+  // end.
   stop,
-  // The averaged gradients are looked at before they are used, and the step is left out; Error
-  // after many in a row (FiniteCheck). Costs a pass over the gradients, and the buckets' updates
-  // no longer overlap the communication of later ones.
+  // Loss and averaged gradients are looked at before they are used, and the step is left out: no
+  // parameter, buffer or mean loss has anything of it. Error after many in a row (FiniteCheck).
+  // Costs a pass over the gradients and a copy of the buffers, and the buckets' updates no longer
+  // overlap the communication of later ones.
   skip,
+  // Goes on, as long as the parameters are finite at the epoch's end.
   ignore
 };
 
@@ -77,15 +80,19 @@ class Trainer {
   // Observers must outlive run().
   void add_observer(Observer& observer) { observers_.push_back(&observer); }
 
-  // Everything another process needs to go on from here.
+  // Everything another process needs to go on from here. Error when that would be of no use:
+  // parameters or optimizer state that are not finite, or buffers that are not numbers. Costs a
+  // pass over them.
   [[nodiscard]] Checkpoint checkpoint() const;
 
   // Takes rank 0's checkpoint (the others pass nothing) to all ranks. InputError when it is of
-  // another network or optimizer: it names the first tensor that differs. Collective.
+  // another network or optimizer: it names the first tensor that differs. The learning rate goes on
+  // at the same part of the same epoch, also where ranks or batch, and so the steps of an epoch,
+  // are others than before. Collective.
   void restore(const std::optional<Checkpoint>& of_root);
 
   // Trains until all epochs are done, no better validation came for too long, or a stop was
-  // requested.
+  // requested. Error, on every rank, when an epoch leaves parameters that are not finite.
   TrainOutcome run();
 
   // One step on a batch of any origin, outside of run(): for measuring, or for loops of one's own.
@@ -103,8 +110,8 @@ class Trainer {
   // The sums over a loader's whole dataset (see evaluation.h), with rank 0's running statistics on
   // all ranks. Collective.
   [[nodiscard]] MetricSums evaluate(Loader& loader);
-  // By this process.
-  [[nodiscard]] std::int64_t skipped_steps() const { return finite_check_.skipped_steps(); }
+  // Left out so far, as loss or gradients were not finite.
+  [[nodiscard]] std::int64_t skipped_steps() const { return state_.skipped_steps; }
   // 1 without a loss scale.
   [[nodiscard]] double loss_scale() const { return scaler_ ? scaler_->scale() : 1; }
 
@@ -121,9 +128,14 @@ class Trainer {
   [[nodiscard]] Forward forward(const Batch& batch);
   [[nodiscard]] bool is_out_of_patience() const;
   void update_parameters(double rate);
-  // False: the step was left out.
-  [[nodiscard]] bool update_parameters_together(double rate);
+  // False: the step was left out. `loss`: of all ranks.
+  [[nodiscard]] bool update_parameters_together(double rate, double loss);
   [[nodiscard]] bool updates_together() const;
+  [[nodiscard]] bool may_skip() const;
+  // Of the step that follows `step` completed ones.
+  [[nodiscard]] double rate_at(std::int64_t step) const;
+  void count(const MetricSums& sums, bool is_made);
+  void require_finite_parameters() const;
   void finish_epoch(double data_wait_seconds);
   [[nodiscard]] bool note_if_best(const MetricSums& validation);
   void seed_step() const;
@@ -145,6 +157,9 @@ class Trainer {
   std::optional<ReplicaCheck> replica_check_;
   std::vector<Observer*> observers_;
   TrainState state_;
+  // What the learning rate's step is ahead of the state's: a run that goes on with other ranks or
+  // batches has other steps behind it than its epochs would take now.
+  std::int64_t schedule_ahead_ = 0;
   bool is_resumed_ = false;
 };
 

@@ -1,6 +1,7 @@
 #include "kolo/parallel/finite_check.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -12,10 +13,8 @@
 
 namespace kolo {
 
-namespace {
-
-// Of a contiguous tensor. Integers are finite.
-bool is_finite(const torch::Tensor& flat) {
+bool is_finite(const torch::Tensor& tensor) {
+  const torch::Tensor flat = tensor.contiguous();
   const auto count = static_cast<std::size_t>(flat.numel());
   switch (flat.scalar_type()) {
     case torch::kDouble:
@@ -36,8 +35,6 @@ bool is_finite(const torch::Tensor& flat) {
   }
 }
 
-}  // namespace
-
 bool all_finite(const Communicator& communicator, const ParameterArena& arena) {
   bool finite = true;
   for (std::size_t bucket = 0; finite && bucket < arena.buckets(); ++bucket)
@@ -49,8 +46,8 @@ FiniteCheck::FiniteCheck(Communicator communicator, std::shared_ptr<const Parame
                          const FiniteCheckOptions& options)
     : communicator_(std::move(communicator)), arena_(std::move(arena)), options_(options) {}
 
-bool FiniteCheck::may_step(std::int64_t step) {
-  if (all_finite(communicator_, *arena_)) {
+bool FiniteCheck::may_step(std::int64_t step, double loss) {
+  if (std::isfinite(loss) && all_finite(communicator_, *arena_)) {
     in_a_row_ = 0;
     return true;
   }
@@ -60,14 +57,22 @@ bool FiniteCheck::may_step(std::int64_t step) {
         in_a_row_ > 0
             ? fmt::format(", and {} steps before it were skipped for the same reason", in_a_row_)
             : "";
-    throw Error(fmt::format(
-        "parallel: step {}: gradients are infinite or not a number: {}{}; a smaller learning rate "
-        "or gradient clipping may help, and so may a look at the samples of this step",
-        step, where(), skipped));
+    throw Error(
+        fmt::format("parallel: step {}: {}{}; a smaller learning rate or gradient clipping may "
+                    "help, and so may "
+                    "a look at the samples of this step",
+                    step, problem(loss), skipped));
   }
   ++in_a_row_;
   ++skipped_;
   return false;
+}
+
+// Collective.
+std::string FiniteCheck::problem(double loss) const {
+  const std::string parameters = where();
+  if (parameters.empty()) return fmt::format("the loss is {}", loss);
+  return fmt::format("gradients are infinite or not a number: {}", parameters);
 }
 
 // Collective.
@@ -76,7 +81,7 @@ std::string FiniteCheck::where() const {
   const auto parameters = arena_->parameters().size();
   std::vector<std::uint8_t> mine(parameters), gathered(parameters * ranks);
   for (std::size_t index = 0; index < parameters; ++index)
-    mine[index] = is_finite(arena_->gradient_view(index).contiguous()) ? 0 : 1;
+    mine[index] = is_finite(arena_->gradient_view(index)) ? 0 : 1;
   communicator_.all_gather(std::span<const std::uint8_t>(mine), std::span(gathered),
                            {.name = "where gradients are not finite"});
   parallel::NamedParameters named;
