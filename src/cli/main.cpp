@@ -9,6 +9,7 @@
 #include "cli/launch/launch_environment.h"
 #include "cli/rank/blas.h"
 #include "cli/rank/rank_guard.h"
+#include "cli/train/resume.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
 
@@ -54,7 +55,10 @@ int parse_and_run(CLI::App& app, std::function<int()>& action, int argc, char** 
     return exit_wrong_input;
   }
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> words(argv + 1, argv + argc);
+    if (!words.empty() && words.front() == "train") give_resume_its_value(words);
+    std::ranges::reverse(words);  // as CLI11 wants them
+    app.parse(std::move(words));
   } catch (const CLI::Success& wanted) {  // --help, --version
     return app.exit(wanted);
   } catch (const CLI::ParseError& error) {

@@ -60,7 +60,7 @@ go_on_later() {
     say "stopped before the time limit; submit it again with --resume (KOLO_RESUBMIT does this, see --help)"
     return
   fi
-  [[ " $* " == *" --resume "* ]] || arguments+=(--resume)
+  [[ ${arguments[-1]} == --resume ]] || arguments+=(--resume) # the last one counts: from the newest checkpoint
   say "stopped before the time limit; submitting it again: qsub $KOLO_RESUBMIT"
   export KOLO_RESUBMIT
   # shellcheck disable=SC2086  # options, divided by blanks

@@ -10,6 +10,7 @@
 #include "cli/rank/rank_setup.h"
 #include "cli/rank/run_facts.h"
 #include "cli/shared_options.h"
+#include "cli/train/resume.h"
 #include "cli/train/run_folder.h"
 #include "kolo/base/allocator.h"
 #include "kolo/base/error.h"
@@ -61,9 +62,10 @@ Subject find_subject(const EvalArguments& arguments) {
     throw InputError(
         fmt::format("eval: {} holds no checkpoint that can be used", run.checkpoints().string()));
   }
-  const auto best = store.best();
-  const bool use_best = arguments.checkpoint == "best" && best;
-  return {run, use_best ? best->path : all.front().path};
+  const bool is_newest = arguments.checkpoint == newest_checkpoint;
+  if (is_newest || (arguments.checkpoint == "best" && !store.best()))
+    return {run, all.front().path};
+  return {run, find_checkpoint(run, arguments.checkpoint)};
 }
 
 struct PreparedEvaluation {
@@ -179,10 +181,9 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
                    "Start so many ranks on this machine; the numbers are the same for any");
   command
       ->add_option("--checkpoint", arguments->checkpoint,
-                   "Of a run: the most accurate one (of least loss where there is no accuracy), or "
-                   "the newest (default: best)")
-      ->check(CLI::IsMember({"best", "newest"}))
-      ->type_name("best|newest");
+                   "Of a run: the most accurate one (of least loss where there is no accuracy), "
+                   "the newest, or that of a step (default: best)")
+      ->type_name("best|newest|STEP");
   command->add_option("--data", arguments->split, "What to measure on (default: validation)")
       ->check(CLI::IsMember({"validation", "training"}))
       ->type_name("validation|training");

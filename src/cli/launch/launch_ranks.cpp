@@ -118,6 +118,11 @@ int run_job(const LaunchRequest& request, const RestartPolicy& policy) {
     std::cout << std::flush;
     const auto end = supervise(rank_command(attempt, machine), policy.stop_signal);
     if (!is_failure(end) || policy.restarts == 0) return end.status;
+    const auto objection = policy.objection ? policy.objection(end.status) : std::string();
+    if (!objection.empty()) {
+      complain(fmt::format("{}; {}", describe(end), objection));
+      return end.status;
+    }
     if (restart == policy.restarts) {
       complain(fmt::format("{}; it was restarted {} time{}, and is not again", describe(end),
                            restart, restart == 1 ? "" : "s"));
@@ -168,13 +173,15 @@ std::string own_program() {
   return fs::read_symlink("/proc/self/exe");
 }
 
-void become_ranks(const LaunchRequest& request, const RestartPolicy& policy) {
+void become_ranks(const LaunchRequest& request, RestartPolicy policy) {
   LaunchRequest complete = request;
   if (complete.command.empty()) {
     complete.command = own_command();
     complete.end_together = true;
   }
-  std::exit(run_job(complete, policy));
+  const int status = run_job(complete, policy);
+  policy = {};  // what it holds is given back: exit() destroys no locals
+  std::exit(status);
 }
 
 }  // namespace kolo

@@ -68,6 +68,9 @@ struct RestartPolicy {
   int restarts = 0;  // at most
   // May change what is started, and write down the message, which has been shown on stderr.
   std::function<void(LaunchRequest&, const std::string& message)> before_restart = {};
+  // Asked after each failure, with its status: why starting it again is of no use; empty: it may
+  // be.
+  std::function<std::string(int status)> objection = {};
   // Asks the ranks to stop: SIGUSR1, which ranks of kolo train understand, or SIGUSR2, which
   // run_rank_program() makes a SIGTERM of. mpirun passes both on and lets the ranks finish; at
   // SIGTERM it would kill them.
@@ -78,7 +81,8 @@ struct RestartPolicy {
 // status. The ranks find the number of restarts in KOLO_RESTART. Meanwhile SIGINT, SIGTERM and
 // SIGHUP to this process ask the ranks to stop, and a second one ends the job at once; SIGUSR1 is
 // passed on as it is. Call it before MPI is initialised. Throws what the functions above throw.
-[[noreturn]] void become_ranks(const LaunchRequest& request, const RestartPolicy& policy = {});
+// `policy` is destroyed before the process ends.
+[[noreturn]] void become_ranks(const LaunchRequest& request, RestartPolicy policy = {});
 
 // This program's own path.
 [[nodiscard]] std::string own_program();

@@ -143,6 +143,7 @@ int scale(ScaleArguments arguments) {
     std::cout << describe_plan(arguments.study, folder, study);
     return 0;
   }
+  const auto lock = folder.lock();
   study = folder.open(study, to_yaml(base));
   folder.collect(study);
   folder.write(study);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/launch/launch_environment.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -69,6 +70,18 @@ void StudyFolder::require_same(const Study& study, const std::string& configurat
 
 int StudyFolder::threads() const {
   return fs::exists(study_file()) ? Study::read(study_file()).threads : 0;
+}
+
+std::unique_ptr<FolderLock> StudyFolder::lock() const {
+  fs::create_directories(path);
+  try {
+    return std::make_unique<FolderLock>(
+        path,
+        FolderLockOptions{.job = describe_job(),
+                          .advice = "; wait for it, or choose another folder with --output DIR"});
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("study in {}", error.what()));
+  }
 }
 
 Study StudyFolder::open(const Study& study, const std::string& configuration) const {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
 
 #include "cli/train/run_folder.h"
+#include "kolo/base/folder_lock.h"
 #include "kolo/observe/study.h"
 
 namespace kolo {
@@ -26,6 +28,10 @@ struct StudyFolder {
   // How many threads a rank has in the study that is there; 0 without one, or where that was not
   // the study's choice.
   [[nodiscard]] int threads() const;
+
+  // Makes the folder and keeps it for this process. InputError, which says who has it: it is in
+  // use.
+  [[nodiscard]] std::unique_ptr<FolderLock> lock() const;
 
   // Makes the folder, or goes on with it: points that are only in the study.json that is there are
   // kept.

@@ -1,13 +1,18 @@
 #include "cli/train/run_folder.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <functional>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/file.h"
+#include "kolo/observe/tensorboard.h"
 
 namespace kolo {
 
@@ -50,18 +55,71 @@ void RunFolder::require_writable() const {
   }
 }
 
-std::optional<fs::path> RunFolder::prepare() const {
-  std::optional<fs::path> moved;
-  if (holds_a_run()) {
-    const fs::path clean =
-        path.has_filename() ? path : path.parent_path();  // without a slash at the end
-    int number = 1;
-    while (fs::exists(fmt::format("{}.{}", clean.string(), number))) ++number;
-    moved = fmt::format("{}.{}", clean.string(), number);
-    rename_durably(clean, *moved);
-  }
+void RunFolder::make() const {
   fs::create_directories(path);
+  if (fs::is_empty(path)) write_file_atomically(mark(), "This folder was made by kolo.\n");
+}
+
+std::vector<std::string> RunFolder::entries_of_others() const {
+  static const std::set<std::string, std::less<>> own{
+      "config.yaml",   "out.log",  "history.json", "model.txt",        "model.pt",
+      "timeline.json", "timeline", "checkpoints",  ".kolo-rank0.lock", ".kolo.lock"};
+  std::vector<std::string> others;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    const auto name = entry.path().filename().string();
+    const bool is_own = own.contains(name) || name.starts_with(event_file_prefix) ||
+                        (name.starts_with("config.") && name.ends_with(".yaml"));
+    if (!is_own) others.push_back(name);
+  }
+  std::ranges::sort(others);
+  return others;
+}
+
+void RunFolder::require_replaceable() const {
+  constexpr std::size_t most_named = 5;
+  if (!fs::is_directory(path) || fs::is_empty(path)) return;
+  const bool has_run = holds_a_run();
+  const auto refuse = [&](const std::string& why) {
+    throw InputError(fmt::format(
+        "output folder {} {}, but {}; choose another folder with --output DIR{}", path.string(),
+        has_run ? "holds an earlier run, which would be moved aside"
+                : "holds a config.yaml, which would be overwritten",
+        why, has_run ? ", go on with that run with --resume, or move it yourself" : ""));
+  };
+  if (!has_run) {
+    // Something else than what a run of kolo leaves that ended at once.
+    if (fs::exists(config()) && !fs::exists(mark()) && !fs::exists(log()))
+      refuse("no run of kolo did write it");
+    return;
+  }
+  if (fs::is_symlink(path)) refuse("it is a link");
+  const auto inside = fs::current_path().lexically_relative(fs::canonical(path));
+  if (!inside.empty() && *inside.begin() != "..") refuse("it is the folder that you are in");
+  const auto others = entries_of_others();
+  if (fs::exists(mark()) || others.empty()) return;
+  refuse(fmt::format(
+      "it was not made by kolo: it also holds {}{}",
+      fmt::join(others.begin(),
+                others.begin() + static_cast<std::ptrdiff_t>(std::min(others.size(), most_named)),
+                ", "),
+      others.size() > most_named ? ", ..." : ""));
+}
+
+fs::path RunFolder::move_aside() const {
+  const fs::path clean = path.has_filename() ? path : path.parent_path();  // without a slash
+  int number = 1;
+  while (fs::exists(fmt::format("{}.{}", clean.string(), number))) ++number;
+  fs::path moved = fmt::format("{}.{}", clean.string(), number);
+  rename_durably(clean, moved);
   return moved;
+}
+
+fs::path RunFolder::keep_config() const {
+  int number = 1;
+  while (fs::exists(path / fmt::format("config.{}.yaml", number))) ++number;
+  fs::path kept = path / fmt::format("config.{}.yaml", number);
+  write_file_atomically(kept, read_text_file(config()));
+  return kept;
 }
 
 }  // namespace kolo

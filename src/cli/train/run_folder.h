@@ -1,7 +1,8 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
+#include <string>
+#include <vector>
 
 #include "kolo/checkpoint/checkpoint_store.h"
 
@@ -29,9 +30,22 @@ struct RunFolder {
   // InputError when the folder can't be made or written. Makes nothing.
   void require_writable() const;
 
-  // Makes the folder, empty of runs: one that holds a run is renamed to PATH.1 (or .2, ...),
-  // because nothing is ever overwritten. Returns its new name.
-  [[nodiscard]] std::optional<std::filesystem::path> prepare() const;
+  // Makes the folder where it is missing, and marks one that is new or empty as made by kolo.
+  void make() const;
+
+  // InputError when a new run would move or overwrite what kolo did not make.
+  void require_replaceable() const;
+
+  // Renames the folder to PATH.1 (or .2, ...), because nothing is ever overwritten. Returns its new
+  // name.
+  [[nodiscard]] std::filesystem::path move_aside() const;
+
+  // Keeps the config.yaml that is there as config.1.yaml (or .2, ...); its new name.
+  [[nodiscard]] std::filesystem::path keep_config() const;
+
+ private:
+  [[nodiscard]] std::filesystem::path mark() const { return path / ".kolo-run"; }
+  [[nodiscard]] std::vector<std::string> entries_of_others() const;
 };
 
 }  // namespace kolo

@@ -94,6 +94,17 @@ void log_model(RunLog& log, const PreparedRun& run, const RunOptions& options) {
   }
 }
 
+void log_resume(RunLog& log, const PreparedRun& run, const CheckpointStore::Loaded& from) {
+  log.info("resuming from {}", from.path.string());
+  if (!run.changes.of_steps.empty()) log.info("{}", run.changes.of_steps);
+  if (!run.changes.settings.empty()) {
+    log.info("other settings than so far: {}{}", describe(run.changes.settings),
+             run.starts_anew() ? "" : "; the earlier ones are kept beside config.yaml");
+  }
+  for (const auto& change : run.changes.of_data_order)
+    log.warn("samples come in another order than so far: {}", change);
+}
+
 void log_stop(RunLog& log, const PreparedRun& run, StopSignal& stop, const TrainState& state) {
   log.warn(
       "stopped{} at step {}{}",

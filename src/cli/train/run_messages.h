@@ -16,6 +16,9 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
 // The network's layers: a short list, or where to find a long one, which is written to model.txt.
 void log_model(RunLog& log, const PreparedRun& run, const RunOptions& options);
 
+// Where it goes on, and what is different from now on.
+void log_resume(RunLog& log, const PreparedRun& run, const CheckpointStore::Loaded& from);
+
 // A stop on request.
 void log_stop(RunLog& log, const PreparedRun& run, StopSignal& stop, const TrainState& state);
 

@@ -7,10 +7,10 @@ namespace kolo {
 namespace {
 
 History earlier_history(const RunFolder& folder, int ranks,
-                        std::optional<std::int64_t> resumed_step) {
-  if (!resumed_step || !std::filesystem::exists(folder.history())) return History(ranks);
+                        const std::optional<ResumePoint>& resumed) {
+  if (!resumed || !std::filesystem::exists(folder.history())) return History(ranks);
   History history = History::read(folder.history());
-  history.drop_after(*resumed_step);
+  history.drop_after(resumed->step, resumed->epoch);
   return history;
 }
 
@@ -27,32 +27,39 @@ std::string sample_name(const DataConfig& data) {
 }  // namespace
 
 RunRecords::RunRecords(const RunConfig& config, const RunFolder& folder, const RunOptions& options,
-                       int ranks, std::int64_t steps, std::optional<std::int64_t> resumed_step)
+                       int ranks, std::int64_t steps, const std::optional<ResumePoint>& resumed)
     : log_({.console = &std::cout,
             .colour = options.progress.terminal && detect_colour(1),
             .file = folder.log(),
             .verbosity = options.verbosity}),
       bar_(std::cout, options.progress),
-      history_(earlier_history(folder, ranks, resumed_step), folder.history(),
+      history_(earlier_history(folder, ranks, resumed), folder.history(),
                record_interval(config.training, steps)),
       tensorboard_(folder.path, record_interval(config.training, steps)),
       progress_(bar_, log_, config.training.n_epochs, sample_name(config.data)),
       store_(folder.checkpoint_store(config.checkpoint.keep)) {
   log_.route_console_through([this](std::string_view line) { bar_.print_above(line); });
-  if (resumed_step) store_.remove_after(*resumed_step);
+  if (resumed) store_.remove_after(resumed->step);
 }
 
 RunRecords::~RunRecords() {
   log_.route_console_through({});
 }
 
-void RunRecords::attach_to(Trainer& trainer, const CheckpointConfig& config) {
+void RunRecords::attach_to(Trainer& trainer, const CheckpointConfig& config, RunLock& lock) {
+  trainer.add_observer(notes_.emplace(lock));
   trainer.add_observer(history_);
   trainer.add_observer(tensorboard_);
   trainer.add_observer(progress_);
   if (!config.enabled) return;
   checkpoints_.emplace(
-      store_, make_checkpoint_schedule(config), [&trainer] { return trainer.checkpoint(); },
+      store_, make_checkpoint_schedule(config),
+      [this, &trainer, &lock] {
+        lock.require_held();
+        history_.flush();
+        tensorboard_.flush();
+        return trainer.checkpoint();
+      },
       [this](const std::filesystem::path& path) { log_.debug("checkpoint {}", path.string()); });
   trainer.add_observer(*checkpoints_);
 }

@@ -2,7 +2,9 @@
 
 #include <optional>
 
+#include "cli/train/resume.h"
 #include "cli/train/run_folder.h"
+#include "cli/train/run_lock.h"
 #include "cli/train/run_training.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/train/checkpoint_observer.h"
@@ -11,19 +13,32 @@
 
 namespace kolo {
 
+// Notes every step in the lock of the run's folder.
+class StepNotes final : public Observer {
+ public:
+  explicit StepNotes(RunLock& lock) : lock_(lock) {}
+  void on_start(const TrainState& state, const std::optional<MetricSums>&) override {
+    lock_.note_step(state.step);
+  }
+  void on_step(const StepReport& report) override { lock_.note_step(report.state.step); }
+
+ private:
+  RunLock& lock_;
+};
+
 // What only rank 0 has: the files and the console of a run, and the observers that write to them.
 class RunRecords {
  public:
-  // `steps`: of an epoch. `resumed_step`: of the checkpoint that the run goes on from; what is recorded beyond it is
-  // dropped.
+  // `steps`: of an epoch. `resumed`: where the folder's run goes on from; what is recorded beyond
+  // it is dropped.
   RunRecords(const RunConfig& config, const RunFolder& folder, const RunOptions& options, int ranks,
-             std::int64_t steps, std::optional<std::int64_t> resumed_step);
+             std::int64_t steps, const std::optional<ResumePoint>& resumed);
   RunRecords(const RunRecords&) = delete;
   RunRecords& operator=(const RunRecords&) = delete;
   ~RunRecords();
 
-  // The records must outlive the trainer's run().
-  void attach_to(Trainer& trainer, const CheckpointConfig& config);
+  // The records and the lock must outlive the trainer's run().
+  void attach_to(Trainer& trainer, const CheckpointConfig& config, RunLock& lock);
 
   [[nodiscard]] RunLog& log() { return log_; }
   [[nodiscard]] const HistoryRecorder& history() const { return history_; }
@@ -36,6 +51,7 @@ class RunRecords {
   ProgressReporter progress_;
   CheckpointStore store_;
   std::optional<CheckpointObserver> checkpoints_;
+  std::optional<StepNotes> notes_;
 };
 
 }  // namespace kolo

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "cli/train/resume.h"
+#include "cli/train/run_lock.h"
 #include "cli/train/run_messages.h"
 #include "cli/train/run_records.h"
 #include "kolo/base/clock.h"
@@ -19,18 +21,6 @@ namespace {
 
 constexpr int exit_stopped = 75;  // EX_TEMPFAIL: run again to go on
 
-CheckpointStore::Loaded newest_checkpoint(const CheckpointStore& store, const RunFolder& folder,
-                                          const std::function<void(const std::string&)>& warn) {
-  auto loaded = store.load_newest(warn);
-  if (!loaded) {
-    throw InputError(
-        fmt::format("resume: {} holds no checkpoint that can be used; run without --resume to "
-                    "start from the beginning",
-                    folder.checkpoints().string()));
-  }
-  return std::move(*loaded);
-}
-
 // Collective. The names of those that could not be.
 std::vector<std::string> synchronize_batch_norm(const Communicator& communicator,
                                                 const ModelConfig& config, Network& network) {
@@ -38,11 +28,12 @@ std::vector<std::string> synchronize_batch_norm(const Communicator& communicator
   return convert_sync_batch_norm(communicator, network).left;
 }
 
-void start_folder(const PreparedRun& run, const RunOptions& options) {
-  const auto moved = options.resume ? std::nullopt : run.folder.prepare();
-  if (moved)
+void start_folder(const PreparedRun& run, const RunLock& lock) {
+  if (lock.moved())
     std::cout << fmt::format("{} held an earlier run; it is now {}\n", run.folder.path.string(),
-                             moved->string());
+                             lock.moved()->string());
+  const bool goes_on = !run.starts_anew() && std::filesystem::exists(run.folder.config());
+  if (goes_on && !run.changes.settings.empty()) (void)run.folder.keep_config();
   write_file_atomically(run.folder.config(), to_yaml(run.config));
   std::filesystem::remove_all(run.folder.timelines_of_ranks());  // of what is resumed
 }
@@ -82,9 +73,12 @@ PreparedRun prepare_run(const RunConfig& config, const RunOptions& options, int 
   run.folder.require_writable();
   if (options.resume) {
     const auto silent = [](const std::string&) {};
-    const auto loaded =
-        newest_checkpoint(run.folder.checkpoint_store(config.checkpoint.keep), run.folder, silent);
+    const auto loaded = load_chosen(run.folder, *options.resume, silent);
     require_matching_checkpoint(loaded.content, *run.network, *run.optimizer);
+    run.resumed = resume_point(loaded);
+    run.changes = changes_since(*run.resumed, config, ranks, run.datasets.training->size());
+    run.finished = describe_if_finished(*run.resumed, config, run.folder);
+    if (run.finished.empty() && !options.allow_data_change) require_same_data_order(run.changes);
   }
   return run;
 }
@@ -93,19 +87,25 @@ int run_training(PreparedRun run, const Communicator& communicator, const RunOpt
                  StopSignal& stop) {
   const auto& config = run.config;
   const bool is_root = communicator.rank() == 0;
+  if (!run.finished.empty()) {
+    if (is_root) std::cout << run.finished << std::endl;
+    return 0;
+  }
   const auto training =
       make_training_loader(config, run.datasets.training, communicator.rank(), communicator.size());
   std::vector<std::string> warnings;
   std::optional<CheckpointStore::Loaded> resumed;
+  std::optional<RunLock> lock;
   std::optional<RunRecords> records;
   if (is_root) {
+    lock = RunLock::of_rank_0(run.folder, run.starts_anew());
     if (options.resume) {
-      resumed = newest_checkpoint(run.folder.checkpoint_store(config.checkpoint.keep), run.folder,
-                                  [&](const std::string& warning) { warnings.push_back(warning); });
+      resumed = load_chosen(run.folder, *options.resume,
+                            [&](const std::string& warning) { warnings.push_back(warning); });
     }
-    start_folder(run, options);
+    start_folder(run, *lock);
     records.emplace(config, run.folder, options, communicator.size(), training->batches(),
-                    resumed ? std::optional(resumed->step) : std::nullopt);
+                    resumed ? std::optional(resume_point(*resumed)) : std::nullopt);
     for (const auto& warning : warnings) records->log().warn("{}", warning);
   }
   const auto validation = make_validation_loader(config, run.datasets.validation,
@@ -123,8 +123,8 @@ int run_training(PreparedRun run, const Communicator& communicator, const RunOpt
     log_model(records->log(), run, options);
     for (const auto& name : unsynchronized)
       records->log().warn("model.sync_batch_norm: {} stays each rank's own", name);
-    records->attach_to(trainer, config.checkpoint);
-    if (resumed) records->log().info("resuming from {}", resumed->path.string());
+    records->attach_to(trainer, config.checkpoint, *lock);
+    if (resumed) log_resume(records->log(), run, *resumed);
   }
   if (options.resume)
     trainer.restore(resumed ? std::optional(std::move(resumed->content)) : std::nullopt);

@@ -2,9 +2,11 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "cli/rank/stop_signal.h"
+#include "cli/train/resume_changes.h"
 #include "cli/train/run_folder.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/communicator.h"
@@ -18,8 +20,9 @@ inline constexpr std::string_view torchscript_model = "torchscript";
 inline constexpr std::string_view torchscript_file = "model.pt";
 
 struct RunOptions {
-  bool resume = false;
-  bool timeline = false;  // record one, in the run's folder
+  std::optional<std::string> resume;  // from which checkpoint (load_chosen)
+  bool allow_data_change = false;     // of what is resumed
+  bool timeline = false;              // record one, in the run's folder
   int verbosity = 0;
   ProgressOptions progress;
 };
@@ -32,10 +35,17 @@ struct PreparedRun {
   Datasets datasets;
   std::shared_ptr<Network> network;
   std::unique_ptr<FlatOptimizer> optimizer;
+  std::optional<ResumePoint> resumed = std::nullopt;
+  ResumeChanges changes = {};
+  std::string finished = {};  // what there is to say of a run that has nothing left to do
+
+  // The folder is to hold this run alone: it doesn't go on there.
+  [[nodiscard]] bool starts_anew() const { return !resumed || !resumed->is_in(folder); }
 };
 
 // InputError: data, model or optimizer don't fit, more ranks than samples, the output folder can't
-// be written, nothing to resume or something else than this configuration describes.
+// be written, nothing to resume or something else than this configuration describes, or another
+// order of samples than before.
 [[nodiscard]] PreparedRun prepare_run(const RunConfig& config, const RunOptions& options,
                                       int ranks);
 

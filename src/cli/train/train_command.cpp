@@ -10,6 +10,7 @@
 #include "cli/rank/run_facts.h"
 #include "cli/shared_options.h"
 #include "cli/terminal.h"
+#include "cli/train/resume.h"
 #include "cli/train/run_training.h"
 #include "cli/train/training_restarts.h"
 #include "kolo/base/allocator.h"
@@ -32,7 +33,8 @@ struct TrainArguments {
   Shortcuts shortcuts;
   std::string output;
   int max_restarts = 0;
-  bool resume = false;
+  std::string resume;  // empty: not
+  bool allow_data_change = false;
   bool timeline = false;
   bool verbose = false;
   bool show_config = false;
@@ -61,6 +63,12 @@ RunConfig load(const TrainArguments& arguments) {
   return load_run_config(source);
 }
 
+PreparedRun prepare(const RunConfig& config, const RunOptions& options, int ranks) {
+  auto run = prepare_run(config, options, ranks);
+  if (run.starts_anew()) run.folder.require_replaceable();
+  return run;
+}
+
 int run_as_rank(const TrainArguments& arguments, const RunOptions& options,
                 const LaunchEnvironment& environment) {
   StopSignal stop;
@@ -74,8 +82,12 @@ int run_as_rank(const TrainArguments& arguments, const RunOptions& options,
     return config.communication;
   };
   job.prepare = [&](int /*rank*/, int ranks) {
-    prepared = prepare_run(config, options, ranks);
-    return facts_of(config, prepared->datasets);
+    prepared = prepare(config, options, ranks);
+    auto facts = facts_of(config, prepared->datasets);
+    if (prepared->resumed)
+      facts.push_back({"the checkpoint to go on from", prepared->resumed->checkpoint.string()});
+    facts.push_back({"what is left to do", prepared->finished.empty() ? "training" : "nothing"});
+    return facts;
   };
   job.run = [&](const Communicator& communicator) {
     return run_training(std::move(*prepared), communicator, options, stop);
@@ -85,14 +97,19 @@ int run_as_rank(const TrainArguments& arguments, const RunOptions& options,
 
 // Checks everything first: what can't be started need not be prepared, and what can't be trained
 // need not be started.
-[[noreturn]] void launch(const TrainArguments& arguments, const RunConfig& config,
-                         const RunOptions& options, const LaunchEnvironment& environment) {
-  const LaunchRequest request{.ranks = arguments.ranks.ranks.value_or(1),
-                              .oversubscribe = arguments.ranks.oversubscribe,
-                              .threads = config.device.intra_threads};
+int launch(const TrainArguments& arguments, const RunConfig& config, const RunOptions& options,
+           const LaunchEnvironment& environment) {
+  LaunchRequest request{.ranks = arguments.ranks.ranks.value_or(1),
+                        .oversubscribe = arguments.ranks.oversubscribe,
+                        .threads = config.device.intra_threads};
   (void)rank_command(request, examine_machine(environment));
-  const auto folder = prepare_run(config, options, request.ranks).folder;
-  become_ranks(request, training_restarts(folder, options.resume, arguments.max_restarts));
+  const auto run = prepare(config, options, request.ranks);
+  if (!run.finished.empty()) {
+    std::cout << run.finished << std::endl;
+    return 0;
+  }
+  auto restarts = training_restarts(request, run, options, arguments.max_restarts);
+  become_ranks(request, std::move(restarts));
 }
 
 void require_sense(const TrainArguments& arguments, const LaunchEnvironment& environment) {
@@ -117,12 +134,14 @@ int train(const TrainArguments& arguments) {
   const auto environment = detect_launch_environment();
   require_sense(arguments, environment);
   RunOptions options;
-  options.resume = arguments.resume;
+  if (!arguments.resume.empty()) options.resume = arguments.resume;
+  options.allow_data_change = arguments.allow_data_change;
   options.timeline = arguments.timeline;
   options.verbosity = arguments.verbose ? 1 : 0;
   options.progress = progress_options_from_environment();
   const bool many = arguments.ranks.are_many() || arguments.max_restarts > 0;
-  if (many && !environment.is_launched()) launch(arguments, load(arguments), options, environment);
+  if (many && !environment.is_launched())
+    return launch(arguments, load(arguments), options, environment);
   require_ranks(environment, arguments.ranks.ranks.value_or(0));
   return run_as_rank(arguments, options, environment);
 }
@@ -158,8 +177,16 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
       ->type_name("KEY=VALUE,...");
   command->add_flag("-d,--distributed", arguments->shortcuts.distributed,
                     "Accepted for the tutorials' sake: several ranks always work together");
-  command->add_flag("--resume", arguments->resume,
-                    "Go on from the newest checkpoint of the output folder");
+  // Its value may be left out, which main() gives it then (give_resume_its_value).
+  command
+      ->add_option("--resume", arguments->resume,
+                   "Go on from a checkpoint of the output folder, the newest unless it says which: "
+                   "best, a step, or the checkpoint's folder")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)  // job scripts add one
+      ->type_name("[best|STEP|PATH]");
+  command->add_flag("--allow-data-change", arguments->allow_data_change,
+                    "With --resume: go on although samples come in another order than so far "
+                    "(another seed, other data, within an epoch another batch)");
   command->add_option("-o,--output", arguments->output, "The run's folder, instead of output_dir")
       ->type_name("DIR");
   command->add_flag("--timeline", arguments->timeline,
@@ -174,6 +201,7 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
       "  kolo train configs/fashion_mnist.yaml -n 2 training.n_epochs=10 optimizer.lr=0.002 "
       "--output results/longer\n"
       "  kolo train configs/fashion_mnist.yaml -n 2 --resume\n"
+      "  kolo train configs/fashion_mnist.yaml -n 2 --resume best optimizer.lr=0.0005\n"
       "  kolo train configs/fashion_mnist.yaml -n 2 --max-restarts 3\n\n"
       "Exit status: 0 done, 1 failed, 2 wrong input (nothing was written), 75 stopped on request "
       "after a checkpoint.");

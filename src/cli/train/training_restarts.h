@@ -1,17 +1,19 @@
 #pragma once
 
 #include "cli/launch/launch_ranks.h"
-#include "cli/train/run_folder.h"
+#include "cli/train/run_training.h"
 
 namespace kolo {
 
 // How kolo train starts its ranks again: with --resume where the attempt before has left a
-// checkpoint that can be used, otherwise from the beginning, in the same folder either way. What
-// happened is written to the folder's out.log. `resume`: the first attempt goes on from a
-// checkpoint too. At most `restarts` times; with none the policy never touches the folder.
+// checkpoint that can be used, otherwise from the beginning, in the same folder either way; not
+// when two attempts in a row have failed after the same step. What happened is written to the
+// folder's out.log. At most `restarts` times; with none the folder is only looked at.
 //
+// The policy holds the folder (see RunLock) until it is destroyed, and `request` tells the ranks.
 // So that what lies in the folder after a failure can only be that run's, an earlier one is moved
-// aside here and now, and said so on stdout.
-[[nodiscard]] RestartPolicy training_restarts(const RunFolder& folder, bool resume, int restarts);
+// aside here and now, and said so on stdout. InputError: another run has the folder.
+[[nodiscard]] RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
+                                              const RunOptions& options, int restarts);
 
 }  // namespace kolo

@@ -1,0 +1,136 @@
+#include "cli/train/resume.h"
+
+#include <algorithm>
+#include <charconv>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int any = 1;  // how many are kept matters to who writes only
+
+std::optional<std::int64_t> step_of(const std::string& text) {
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  const bool is_number = error == std::errc() && end == text.data() + text.size() && step >= 0;
+  return is_number ? std::optional(step) : std::nullopt;
+}
+
+// "; it holds those of steps 13, 26 (the best) and 39"
+std::string what_there_is(const CheckpointStore& store) {
+  std::vector<std::string> names;
+  const auto best = store.best();
+  for (const auto& entry : store.list()) {
+    const bool is_best = best && best->step == entry.step;
+    names.push_back(fmt::format("{}{}", entry.step, is_best ? " (the best)" : ""));
+  }
+  std::ranges::reverse(names);
+  if (names.empty()) return "it holds none that can be used";
+  return fmt::format("it holds those of the steps {}", fmt::join(names, ", "));
+}
+
+CheckpointStore::Loaded load_newest(const RunFolder& folder, const CheckpointStore& store,
+                                    const std::function<void(const std::string&)>& warn) {
+  auto loaded = store.load_newest(warn);
+  if (loaded) return std::move(*loaded);
+  throw InputError(
+      fmt::format("resume: {} holds no checkpoint that can be used; run without --resume to "
+                  "start from the beginning",
+                  folder.checkpoints().string()));
+}
+
+constexpr std::string_view option = "--resume";
+
+// A configuration and settings may stand behind it as well.
+bool is_choice(const std::string& word) {
+  const fs::path path = word;
+  std::error_code error;
+  return !word.empty() && word[0] != '-' && word.find('=') == std::string::npos &&
+         path.extension() != ".yaml" && path.extension() != ".yml" &&
+         !fs::is_regular_file(path, error);
+}
+
+}  // namespace
+
+void give_resume_its_value(std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] != option) continue;
+    const bool has_choice = i + 1 < words.size() && is_choice(words[i + 1]);
+    words[i] += fmt::format("={}", has_choice ? words[i + 1] : newest_checkpoint);
+    if (has_choice) words.erase(words.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+  }
+}
+
+void remove_resume(std::vector<std::string>& words) {
+  give_resume_its_value(words);
+  std::erase_if(
+      words, [](const std::string& word) { return word.starts_with(fmt::format("{}=", option)); });
+}
+
+fs::path find_checkpoint(const RunFolder& folder, const std::string& choice) {
+  const auto store = folder.checkpoint_store(any);
+  if (choice == "best") {
+    if (const auto best = store.best()) return best->path;
+    throw InputError(
+        fmt::format("checkpoint: no checkpoint in {} was the best when it was saved; {}",
+                    folder.checkpoints().string(), what_there_is(store)));
+  }
+  if (const auto step = step_of(choice)) {
+    for (const auto& entry : store.list())
+      if (entry.step == *step) return entry.path;
+    throw InputError(fmt::format("checkpoint: {} holds no checkpoint of step {}; {}",
+                                 folder.checkpoints().string(), *step, what_there_is(store)));
+  }
+  const fs::path path = fs::absolute(choice).lexically_normal();
+  if (fs::exists(path / "manifest.json")) return path.has_filename() ? path : path.parent_path();
+  throw InputError(fmt::format(
+      "checkpoint: {} is no checkpoint, which is a folder step-NNNNNNNN with manifest.json "
+      "in it; give newest, best, a step, or a checkpoint's folder",
+      choice));
+}
+
+CheckpointStore::Loaded load_chosen(const RunFolder& folder, const std::string& choice,
+                                    const std::function<void(const std::string&)>& warn) {
+  const auto store = folder.checkpoint_store(any);
+  if (choice == newest_checkpoint) return load_newest(folder, store, warn);
+  const auto path = find_checkpoint(folder, choice);
+  try {
+    return CheckpointStore::load(path);
+  } catch (const InputError&) {
+    throw;
+  } catch (const Error& error) {
+    throw InputError(fmt::format("resume: {} can't be used: {}", path.string(), error.what()));
+  }
+}
+
+bool ResumePoint::is_in(const RunFolder& folder) const {
+  std::error_code error;
+  return fs::equivalent(checkpoint.parent_path(), folder.checkpoints(), error);
+}
+
+ResumePoint resume_point(const CheckpointStore::Loaded& loaded) {
+  const auto& state = loaded.content.state;
+  try {
+    ResumePoint point{loaded.path, loaded.step};
+    point.epoch = state.at("epoch").get<std::int64_t>();
+    point.position = state.at("position").get<std::int64_t>();
+    point.best_epoch = state.at("best_epoch").get<std::int64_t>();
+    point.ranks = state.value("ranks", 1);
+    if (state.contains("training_samples"))
+      point.samples = state.at("training_samples").get<std::int64_t>();
+    return point;
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(fmt::format("resume: the state.json of {} is not one of kolo's: {}",
+                            loaded.path.string(), error.what()));
+  }
+}
+
+}  // namespace kolo

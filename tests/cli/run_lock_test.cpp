@@ -1,0 +1,158 @@
+// One run per folder: what a second one is told, and what is never moved.
+#include "cli/small_runs.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+
+class RunLockProgram : public SmallRuns {
+ protected:
+  // Both at the same moment; their exit codes, and what they said.
+  struct Both {
+    std::vector<int> codes;
+    std::string text;
+  };
+  [[nodiscard]] Both at_once(const std::vector<std::string>& one,
+                             const std::vector<std::string>& other) const {
+    const auto quoted = [](const std::vector<std::string>& words) {
+      std::string text = "\"" KOLO_PROGRAM "\"";
+      for (const auto& word : words) text += " '" + word + "'";
+      return text;
+    };
+    const auto script = fmt::format(
+        "cd {}\n({} >1 2>&1; echo $? >1.code) & {} >2 2>&1; echo $? "
+        ">2.code; wait",
+        folder.path().string(), quoted(one), quoted(other));
+    (void)run_process({"sh", "-c", script}, {.deadline = std::chrono::seconds(120)});
+    return {{std::stoi(text_of("1.code")), std::stoi(text_of("2.code"))},
+            text_of("1") + text_of("2")};
+  }
+
+  // How a second command ended while a run of 500 epochs was at work, which is asked to stop then.
+  struct Second {
+    int first = 0, second = 0;
+    std::string text;
+  };
+  [[nodiscard]] Second beside(const std::vector<std::string>& first,
+                              const std::vector<std::string>& second) const {
+    const auto marker = (folder / "second").string();
+    std::string command = "\"" KOLO_PROGRAM "\"";
+    for (const auto& word : second) command += " '" + word + "'";
+    command += " >" + marker + " 2>&1";
+    Second result;
+    auto words = arguments(first);
+    words.insert(words.end(), {"training.n_epochs=500", "checkpoint.every_steps=5"});
+    const auto end = run_kolo_and(words, [&](pid_t kolo) {
+      EXPECT_TRUE(wait_for_file(checkpoint(10)));
+      result.second = WEXITSTATUS(std::system(command.c_str()));
+      ::kill(kolo, SIGTERM);
+    });
+    result.first = end.exit_code;
+    result.text = text_of("second");
+    EXPECT_EQ(end.left_behind, 0);
+    return result;
+  }
+};
+
+TEST_F(RunLockProgram, ASecondRunIsToldWhoHasTheFolder) {
+  const std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> pairs = {
+      {{}, {}},
+      {{"-n", "2"}, {"--resume"}},
+      {{"-n", "2", "--max-restarts", "1"}, {"-n", "2"}},
+      {{}, {"-n", "2", "--max-restarts", "1", "--resume"}}};
+  for (const auto& [first, more] : pairs) {
+    std::filesystem::remove_all(folder / "run");
+    const auto result = beside(first, arguments(more));
+    EXPECT_EQ(result.second, 2) << result.text;
+    EXPECT_THAT(result.text,
+                AllOf(HasSubstr("output folder " + (folder / "run").string() + " is in use by "),
+                      HasSubstr("process "), HasSubstr(", since 20"), HasSubstr("--output DIR")));
+    EXPECT_EQ(result.first, 75) << "the first is not disturbed";
+    EXPECT_FALSE(std::filesystem::exists(folder / "run.1"));
+    EXPECT_GT(newest().step, 5);
+    for (const char* lock : {".kolo.lock", ".kolo-rank0.lock"})
+      EXPECT_FALSE(std::filesystem::exists(folder / "run" / lock)) << lock << " is given back";
+  }
+}
+
+TEST_F(RunLockProgram, OfTwoAtOnceOneWinsWhateverIsInTheFolder) {
+  for (const std::vector<std::string>& ranks :
+       {std::vector<std::string>{}, {"-n", "2"}, {"-n", "2", "--max-restarts", "1"}}) {
+    for (const bool is_new : {true, false}) {
+      auto words = arguments(ranks);
+      words.emplace_back("training.n_epochs=20");
+      const auto both = at_once(words, words);
+      EXPECT_THAT(both.codes, UnorderedElementsAre(0, 2)) << both.text;
+      EXPECT_THAT(both.text, HasSubstr("in use by"));
+      EXPECT_EQ(history().epochs().size(), 21U);
+      EXPECT_EQ(newest().step, ranks.empty() ? 500 : 260);
+      EXPECT_NE(std::filesystem::exists(folder / "run.1"), is_new);
+    }
+    for (const char* name : {"run", "run.1"}) std::filesystem::remove_all(folder / name);
+  }
+}
+
+TEST_F(RunLockProgram, ARunWhoseFolderIsTakenAwayFails) {
+  auto words = arguments({"training.n_epochs=500", "checkpoint.every_steps=5"});
+  const auto result = run_kolo_and(words, [&](pid_t) {
+    EXPECT_TRUE(wait_for_file(checkpoint(10)));
+    std::filesystem::rename(folder / "run", folder / "elsewhere");
+  });
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.errors, HasSubstr("is not this run's any more"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run")) << "nothing is made anew";
+}
+
+TEST_F(RunLockProgram, OnlyWhatKoloHasMadeIsMovedAside) {
+  ASSERT_EQ(train({"training.n_epochs=1"}).exit_code, 0);
+  copy("run", "project");
+  std::filesystem::remove(folder / "project" / ".kolo-run");
+  folder.write("project/main.cpp", "int main() {}");
+  const auto refused = train({}, "project");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.errors, AllOf(HasSubstr("it also holds main.cpp"), HasSubstr("--output DIR"),
+                                    HasSubstr("--resume")));
+  EXPECT_FALSE(std::filesystem::exists(folder / "project.1"));
+
+  std::vector<std::string> here = {KOLO_PROGRAM};
+  for (const auto& word : arguments({}, "run")) here.push_back(word);
+  const auto inside = run_process(
+      here, {.deadline = std::chrono::seconds(60), .working_directory = folder / "run"});
+  EXPECT_EQ(inside.exit_code, 2);
+  EXPECT_THAT(inside.errors, HasSubstr("the folder that you are in"));
+
+  std::filesystem::create_symlink(folder / "run", folder / "link");
+  EXPECT_THAT(train({}, "link").errors, HasSubstr("it is a link"));
+
+  folder.write("sources/config.yaml", "mine");
+  EXPECT_THAT(train({}, "sources").errors, HasSubstr("config.yaml, which would be overwritten"));
+  EXPECT_EQ(text_of("sources/config.yaml"), "mine");
+
+  // What lies beside a run in a folder that kolo has made goes with it.
+  folder.write("run/notes.txt", "mine too");
+  ASSERT_EQ(train({"training.n_epochs=1"}).exit_code, 0);
+  EXPECT_EQ(text_of("run.1/notes.txt"), "mine too");
+}
+
+// The launcher alone is killed; its ranks have a moment to live.
+TEST_F(RunLockProgram, ARunKilledWithoutAWordGoesOnAtOnce) {
+  for (const std::vector<std::string>& restarts :
+       {std::vector<std::string>{}, {"--max-restarts", "2"}}) {
+    std::filesystem::remove_all(folder / "run");
+    auto more = restarts;
+    more.insert(more.end(), {"-n", "2", "checkpoint.every_steps=5", "training.n_epochs=8"});
+    (void)run_kolo_and(arguments(more), [&](pid_t kolo) {
+      if (wait_for_file(checkpoint(10))) ::kill(kolo, SIGKILL);
+    });
+    more.emplace_back("--resume");
+    const auto resumed = train(more);
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.errors;
+    EXPECT_EQ(newest().step, 104);
+  }
+}
+
+}  // namespace
+}  // namespace kolo::testing

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "cli/background.h"
+#include "kolo/base/file.h"
+#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/observe/history.h"
+#include "kolo/observe/tensorboard_reader.h"
+#include "support/idx_files.h"
+
+namespace kolo::testing {
+
+// Runs of kolo train that take a second: 400 samples, 25 steps an epoch for one rank, 13 for two.
+class SmallRuns : public ::testing::Test {
+ protected:
+  SmallRuns() { write_small_mnist(folder / "data", 400, 100); }
+
+  [[nodiscard]] std::vector<std::string> arguments(const std::vector<std::string>& more,
+                                                   const std::string& output = "run") const {
+    std::vector<std::string> all = {"train", config, "--output", folder / output,
+                                    "device.intra_threads=1"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  [[nodiscard]] ProcessResult train(const std::vector<std::string>& more,
+                                    const std::string& output = "run") const {
+    return run_kolo(arguments(more, output));
+  }
+
+  [[nodiscard]] History history(const std::string& output = "run") const {
+    return History::read(folder / output / "history.json");
+  }
+  [[nodiscard]] CheckpointStore store(const std::string& output = "run") const {
+    return CheckpointStore({folder / output / "checkpoints"});
+  }
+  [[nodiscard]] CheckpointStore::Loaded newest(const std::string& output = "run") const {
+    return store(output).load_newest([](const auto&) {}).value();
+  }
+  [[nodiscard]] std::filesystem::path checkpoint(int step,
+                                                 const std::string& output = "run") const {
+    return folder / output / "checkpoints" / fmt::format("step-{:08}", step) / "manifest.json";
+  }
+  [[nodiscard]] std::string text_of(const std::string& file) const {
+    return read_text_file(folder / file);
+  }
+  void copy(const std::string& from, const std::string& to) const {
+    std::filesystem::copy(folder / from, folder / to, std::filesystem::copy_options::recursive);
+  }
+
+  // How often each value stands in all event files of a run together, as a reader sees them that
+  // knows nothing of restarts.
+  [[nodiscard]] std::map<std::pair<std::string, std::int64_t>, int> events(
+      const std::string& output = "run") const {
+    std::map<std::pair<std::string, std::int64_t>, int> counts;
+    for (const auto& entry : std::filesystem::directory_iterator(folder / output)) {
+      if (entry.path().filename().string().find("tfevents") == std::string::npos) continue;
+      for (const auto& scalar : read_event_file(entry.path()).scalars)
+        ++counts[{scalar.tag, scalar.step}];
+    }
+    return counts;
+  }
+  // The same values, each once.
+  void expect_same_events(const std::string& whole, const std::string& other) const {
+    EXPECT_EQ(events(whole), events(other));
+    for (const auto& [name, count] : events(other))
+      EXPECT_EQ(count, 1) << name.first << " of step " << name.second;
+  }
+  void expect_same_records(const std::string& whole, const std::string& other) const {
+    const auto a = history(whole), b = history(other);
+    ASSERT_EQ(a.epochs().size(), b.epochs().size());
+    for (std::size_t i = 0; i < a.epochs().size(); ++i) {
+      EXPECT_EQ(a.epochs()[i].epoch, b.epochs()[i].epoch);
+      EXPECT_EQ(a.epochs()[i].step, b.epochs()[i].step);
+      EXPECT_EQ(a.epochs()[i].val_loss, b.epochs()[i].val_loss);
+    }
+    ASSERT_EQ(a.steps().size(), b.steps().size());
+    for (std::size_t i = 0; i < a.steps().size(); ++i) {
+      EXPECT_EQ(a.steps()[i].step, b.steps()[i].step);
+      EXPECT_EQ(a.steps()[i].loss, b.steps()[i].loss);
+    }
+  }
+
+  TemporaryFolder folder;
+  std::string config =
+      folder.write("small.yaml", "data: {name: mnist, path: " + (folder / "data").string() +
+                                     "}\n"
+                                     "model: {name: mnist_net}\n"
+                                     "optimizer: {name: adam, lr: 0.002, lr_scaling: none}\n"
+                                     "training: {batch_size: 16, n_epochs: 4, log_every: 1}\n"
+                                     "checkpoint: {keep: 50}\n");
+};
+
+}  // namespace kolo::testing

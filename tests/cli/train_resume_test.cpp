@@ -1,0 +1,231 @@
+// kolo train --resume: from which checkpoint, with what else than before, and what becomes of the
+// records.
+#include "cli/small_runs.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class TrainResume : public SmallRuns {};
+
+TEST_F(TrainResume, ScheduleAndEpochGoOnWithOtherRanksAndOtherBatches) {
+  const std::string cosine = "training.lr_decay=cosine";
+  ASSERT_EQ(train({cosine}, "one").exit_code, 0);
+  ASSERT_EQ(train({cosine, "-n", "2", "training.batch_size=8"}, "same").exit_code, 0);
+  ASSERT_EQ(train({cosine, "-n", "2"}, "two").exit_code, 0);
+  const auto expect_rates_of = [&](const std::string& whole) {
+    const auto expected = history(whole), resumed = history();
+    ASSERT_EQ(resumed.epochs().size(), 5U);
+    EXPECT_EQ(resumed.epochs()[2].lr, history("one").epochs()[2].lr);
+    for (const std::size_t epoch : {3, 4})
+      EXPECT_EQ(resumed.epochs()[epoch].lr, expected.epochs()[epoch].lr) << "epoch " << epoch;
+    const auto last = resumed.steps().size() - 1;
+    EXPECT_EQ(resumed.steps()[last].lr, expected.steps()[expected.steps().size() - 1].lr);
+  };
+
+  copy("one", "run");
+  const auto two = train({cosine, "-n", "2", "--resume", "50"});
+  ASSERT_EQ(two.exit_code, 0) << two.errors;
+  EXPECT_THAT(two.output, AllOf(HasSubstr("2 ranks instead of 1, 32 samples a step instead of 16; "
+                                          "schedule and epoch go on where they were"),
+                                Not(HasSubstr("other settings"))));
+  expect_rates_of("two");
+  EXPECT_EQ(history().epochs()[4].step, 50 + 2 * 13);
+
+  std::filesystem::remove_all(folder / "run");
+  copy("one", "run");
+  const auto shared = train({cosine, "-n", "2", "--resume=50", "training.batch_size=8"});
+  ASSERT_EQ(shared.exit_code, 0) << shared.errors;
+  EXPECT_THAT(shared.output, HasSubstr("2 ranks instead of 1; schedule"));
+  expect_rates_of("same");
+
+  std::filesystem::remove_all(folder / "run");
+  copy("one", "run");
+  const auto larger = train({cosine, "--resume=50", "training.batch_size=32"});
+  ASSERT_EQ(larger.exit_code, 0) << larger.errors;
+  EXPECT_THAT(larger.output, AllOf(HasSubstr("32 samples a step instead of 16; schedule"),
+                                   HasSubstr("training.batch_size is 32 instead of 16")));
+  expect_rates_of("two");
+}
+
+TEST_F(TrainResume, WithinAnEpochToo) {
+  const std::vector<std::string> settings = {"training.lr_decay=cosine",
+                                             "checkpoint.every_steps=10"};
+  ASSERT_EQ(train(settings).exit_code, 0);
+  auto again = settings;
+  again.insert(again.end(), {"-n", "2", "--resume=60"});
+  ASSERT_EQ(train(again).exit_code, 0);
+  const auto record = history();
+  // 240 of the third epoch's 400 samples were left, 8 steps of 32; its first is the schedule's 32nd
+  // of 52.
+  EXPECT_EQ(record.epochs()[3].step, 68);
+  EXPECT_EQ(record.epochs()[4].step, 81);
+  const auto cosine = [](double step) {
+    return .001 * (1 + std::cos(std::numbers::pi * step / 52));
+  };
+  EXPECT_NEAR(record.steps()[60].lr, cosine(31), 1e-9);
+  EXPECT_NEAR(record.epochs()[4].lr, cosine(51), 1e-9);
+}
+
+TEST_F(TrainResume, OtherSettingsAreSaidAndTheEarlierOnesKept) {
+  ASSERT_EQ(train({"training.n_epochs=1"}).exit_code, 0);
+  const auto before = text_of("run/config.yaml");
+  const auto result = train({"--resume", "training.n_epochs=2", "optimizer.lr=0.5"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("optimizer.lr is 0.5 instead of 0.002"),
+                    HasSubstr("training.n_epochs is 2 instead of 1"),
+                    HasSubstr("learning rate 0.5 instead of 0.002"), Not(HasSubstr("output_dir"))));
+  EXPECT_EQ(text_of("run/config.1.yaml"), before);
+  EXPECT_THAT(text_of("run/config.yaml"), HasSubstr("lr: 0.5"));
+  ASSERT_EQ(train({"--resume", "training.n_epochs=3", "optimizer.lr=0.5"}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder / "run" / "config.2.yaml"));
+}
+
+TEST_F(TrainResume, AnotherOrderOfSamplesIsRefusedUnlessItIsWanted) {
+  ASSERT_EQ(train({"training.n_epochs=2", "checkpoint.every_steps=10"}).exit_code, 0);
+  const auto config_before = text_of("run/config.yaml"),
+             history_before = text_of("run/history.json");
+  const std::vector<std::vector<std::string>> others = {{"--resume=25", "seed=2"},
+                                                        {"--resume=25", "data.n_train=300"},
+                                                        {"--resume=25", "data.shuffle=false"},
+                                                        {"--resume=30", "training.batch_size=8"},
+                                                        {"--resume=30", "seed=2", "-n", "2"}};
+  for (const auto& other : others) {
+    const auto refused = train(other);
+    EXPECT_EQ(refused.exit_code, 2) << other[1];
+    EXPECT_THAT(refused.errors, AllOf(HasSubstr(" instead of "), HasSubstr("--allow-data-change")));
+  }
+  write_small_mnist(folder / "more", 416, 100);
+  const std::string elsewhere = "data.path=" + (folder / "more").string();
+  EXPECT_THAT(train({"--resume=25", elsewhere}).errors,
+              HasSubstr("416 training samples instead of 400"));
+  EXPECT_EQ(text_of("run/config.yaml"), config_before);
+  EXPECT_EQ(text_of("run/history.json"), history_before);
+  // The same samples may lie somewhere else.
+  std::filesystem::rename(folder / "data", folder / "moved");
+  const std::string moved = "data.path=" + (folder / "moved").string();
+  EXPECT_EQ(train({"--resume=25", moved, "training.n_epochs=2"}).exit_code, 0);
+  const auto wanted =
+      train({"--resume=25", moved, "training.n_epochs=2", "seed=2", "--allow-data-change"});
+  EXPECT_EQ(wanted.exit_code, 0) << wanted.errors;
+  EXPECT_THAT(wanted.output, HasSubstr("samples come in another order than so far: seed is 2"));
+}
+
+TEST_F(TrainResume, AFinishedRunSaysThatItIsAndHowToGoOn) {
+  ASSERT_EQ(train({}).exit_code, 0);
+  const auto before = text_of("run/history.json");
+  for (const std::vector<std::string>& ranks :
+       {std::vector<std::string>{}, {"-n", "2"}, {"-n", "2", "--max-restarts", "2"}}) {
+    auto again = ranks;
+    again.emplace_back("--resume");
+    const auto result = train(again);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    EXPECT_THAT(result.output,
+                AllOf(HasSubstr((folder / "run").string() + " holds a finished run: 4 epochs, 100 "
+                                                            "steps; best validation accuracy"),
+                      HasSubstr("--resume training.n_epochs=8")));
+  }
+  EXPECT_EQ(text_of("run/history.json"), before);
+  EXPECT_EQ(train({"--resume", "training.n_epochs=5"}).exit_code, 0);
+  EXPECT_EQ(history().epochs().size(), 6U);
+}
+
+TEST_F(TrainResume, AnEarlierCheckpointCanBeNamedAndWhatLiesBehindItIsDropped) {
+  ASSERT_EQ(train({}, "whole").exit_code, 0);
+  const std::vector<std::vector<std::string>> choices = {
+      {"--resume", "25"},
+      {"--resume", (folder / "run" / "checkpoints" / "step-00000050").string() + "/"},
+      {"--resume=75", "-n", "1", "--max-restarts", "1"},
+      {"--resume", "best"}};
+  for (const auto& choice : choices) {
+    std::filesystem::remove_all(folder / "run");
+    copy("whole", "run");
+    const auto best = store("whole").best().value();
+    const auto result = train(choice);
+    ASSERT_EQ(result.exit_code, 0) << result.errors;
+    if (choice.back() == "best" && best.step == 100)
+      EXPECT_THAT(result.output, HasSubstr("holds a finished run"));
+    else
+      EXPECT_THAT(result.output, HasSubstr("resuming from"));
+    EXPECT_FALSE(std::filesystem::exists(folder / "run.1"));
+    expect_same_records("whole", "run");
+    expect_same_events("whole", "run");
+  }
+}
+
+TEST_F(TrainResume, AnotherRunsCheckpointBeginsARunOfItsOwn) {
+  ASSERT_EQ(train({"training.n_epochs=2"}, "first").exit_code, 0);
+  ASSERT_EQ(train({"training.n_epochs=1"}, "run").exit_code, 0);
+  const auto before = text_of("first/history.json");
+  const auto result =
+      train({"--resume", folder / "first" / "checkpoints" / "step-00000050"}, "run");
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("held an earlier run; it is now"));
+  EXPECT_EQ(newest().step, 100);
+  EXPECT_EQ(history().epochs().front().step, 75);
+  EXPECT_EQ(text_of("first/history.json"), before);
+}
+
+TEST_F(TrainResume, WhatCannotBeGoneOnWithIsRefusedByName) {
+  ASSERT_EQ(train({"training.n_epochs=1"}).exit_code, 0);
+  EXPECT_THAT(train({"--resume=7"}).errors,
+              AllOf(HasSubstr("no checkpoint of step 7"), HasSubstr("those of the steps 25")));
+  EXPECT_THAT(train({"--resume", "bset"}).errors,
+              AllOf(HasSubstr("bset is no checkpoint"), HasSubstr("newest, best, a step")));
+  { std::ofstream(checkpoint(25).parent_path() / "model.safetensors", std::ios::app) << "x"; }
+  EXPECT_EQ(train({"--resume=25"}).exit_code, 2);
+}
+
+// Launcher and ranks are killed (-9) again and again, each time once there is another checkpoint.
+TEST_F(TrainResume, KilledRunsHaveAllRecordsOnce) {
+  const std::vector<std::string> settings = {
+      "-n", "2", "training.n_epochs=8", "checkpoint.every_epochs=0", "checkpoint.every_steps=3"};
+  ASSERT_EQ(train(settings, "whole").exit_code, 0);
+  for (const int step : {9, 27, 51}) {
+    auto again = settings;
+    if (step > 9) again.emplace_back("--resume");
+    std::jthread killer([&] {
+      if (wait_for_file(checkpoint(step))) signal_processes_with_argument(folder / "run", SIGKILL);
+    });
+    EXPECT_NE(run_kolo(arguments(again)).exit_code, 0) << "it was over before it was killed";
+  }
+  auto last = settings;
+  last.emplace_back("--resume");
+  const auto result = train(last);
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  expect_same_records("whole", "run");
+  expect_same_events("whole", "run");
+}
+
+// The last step of the second epoch makes all parameters infinite.
+constexpr const char* spoiling = "training.lr_schedule=[{start_epoch: 1.96, multiplier: 1e300}]";
+
+TEST_F(TrainResume, ASpoiltNetworkIsNotSavedAndTheRunFails) {
+  for (const char* epochs : {"training.n_epochs=2", "training.n_epochs=3"}) {
+    std::filesystem::remove_all(folder / "run");
+    const auto spoilt = train({epochs, spoiling});
+    EXPECT_EQ(spoilt.exit_code, 1) << spoilt.output << spoilt.errors;
+    EXPECT_THAT(spoilt.errors, AllOf(HasSubstr("not finite after step 50, the last of epoch 2"),
+                                     HasSubstr("--resume best")));
+    EXPECT_EQ(newest().step, 25);
+    EXPECT_EQ(train({epochs, "--resume"}).exit_code, 0);
+  }
+}
+
+TEST_F(TrainResume, WhatFailsTwiceAfterTheSameStepIsNotRestartedAgain) {
+  const std::string spoilt_by_two = "training.lr_schedule=[{start_epoch: 1.93, multiplier: 1e300}]";
+  const auto result = train({"-n", "2", "--max-restarts", "5", "--oversubscribe", spoilt_by_two});
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("restart 1 of 5"), Not(HasSubstr("restart 2 of 5")),
+                    HasSubstr("failed twice after step 26"), HasSubstr("--resume best")));
+  EXPECT_EQ(newest().step, 13);
+  EXPECT_EQ(result.left_behind, 0);
+}
+
+}  // namespace
+}  // namespace kolo::testing
