@@ -62,6 +62,12 @@ echo "$alone"; echo "$parallel"
 (($(accuracy_of "$parallel") >= 78)) || fail "mnist_parallel learns too little: $parallel"
 [[ -s $folder/mnist.pt ]] || fail "no mnist.pt was saved"
 
+# Two networks that train against each other: generated points begin far from the circle and come to lie near it.
+points=$("$here/../support/mpirun" 2 "$folder/examples/gan" 2000)
+echo "$points"
+(($(grep -c '^step' <<<"$points") == 4)) || fail "expected four lines of rank 0, got: $points"
+[[ $(tail -1 <<<"$points") == *"circle 0."[01]* ]] || fail "gan learns too little: $points"
+
 # The trainer takes a network of one's own, and the program runs from where it was installed.
 if [[ -e $folder/prefix/bin/kolo ]]; then
   custom=$here/../../examples/custom_model

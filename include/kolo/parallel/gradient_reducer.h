@@ -14,7 +14,9 @@ namespace kolo {
 
 // The same on every rank.
 struct ReducerOptions {
-  bool overlap = true;  // false: communication begins only in finish() or the first wait()
+  // false: communication begins only in finish() or the first wait(), and grad() is this rank's own
+  // until then.
+  bool overlap = true;
 
   // false: every rank keeps its own gradients; everything else goes on as usual. For measuring what
   // communication costs.
@@ -22,9 +24,9 @@ struct ReducerOptions {
 
   // Parameters may take no part in a rank's loss. They count as zero there, and a parameter that no
   // rank has used keeps the grad() it had (most often none, so that optimizers skip it, those over
-  // an arena too; wait() for a bucket that has one waits for all buckets). Costs a byte a parameter in the message of each step's
-  // end; buckets with an unused parameter, and those behind them, begin their reduction after
-  // backward.
+  // an arena too; wait() for a bucket that has one waits for all buckets). Costs a byte a parameter
+  // in the message of each step's end; buckets with an unused parameter, and those behind them,
+  // begin their reduction after backward.
   bool unused_parameters = false;
 
   // With unused_parameters: each rank uses the same parameters in all steps. They are noted in the
@@ -75,12 +77,21 @@ struct ReducerStatistics {
 // arena; from then on every backward() moves each gradient into the arena and starts the all-reduce
 // of a bucket ("bucket 0", "bucket 1", ... for listeners), on the communication thread, as soon as
 // its last gradient is there and all buckets before it have been started (so that all ranks start
-// them in the same order). Afterwards the parameters' grad() is the view in the arena; call
-// finish(), or wait() for the buckets one by one, before using it.
+// them in the same order). From then on until finish(), or wait() for its bucket, a parameter's
+// grad() is a placeholder, infinity and 1 in a shape that fits nothing; changing it in any other
+// way than by zeroing is an Error in finish(). Afterwards it is the view in the arena. Zero
+// gradients as without kolo, by zero_grad() of whatever optimizer or module.
 //
-// One backward() a step, and any number more in the scope of no_sync(). A step begins with
-// gradients undefined (fastest: no addition and no zero-filling) or with the views; gradients that
-// were left from a step before are added to, like everywhere.
+// A step has one backward() or more, on every rank equally many. In the scope of no_sync() they
+// only add to this rank's gradients. Without it, what comes for a bucket that has been started is
+// averaged behind all others, and added (the same bytes again), and in later steps communication
+// begins only behind backward, as without `overlap`. Gradients that are zeroed between two passes
+// don't count. A step begins with gradients undefined (fastest: no addition and no zero-filling) or
+// with the views; gradients that were left from a step before are added to, like everywhere.
+//
+// The module may be loaded, or its parameters' data set, between steps: they are taken back into
+// the arena. One that has changed otherwise (see ParameterArena::take_back_parameters()) is an
+// Error.
 //
 // Parameters whose gradients are sparse lie outside the arena. Each is averaged behind the last
 // bucket ("sparse 0", ...) by an all-gather of the rows that the ranks have, and stays sparse.

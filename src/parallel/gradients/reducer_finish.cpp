@@ -17,20 +17,16 @@ void GradientReducer::State::seal() {
   if (!has_begun_) begin_step();
   is_sealed_ = true;
   const std::string changes = arena_->take_back_parameters();
-  if (!changes.empty()) add_problem(changes);
+  attach_anew();
   const bool is_untouched = std::none_of(arrivals_.begin(), arrivals_.end(), [](Arrival arrival) {
     return arrival == Arrival::accumulated || arrival == Arrival::ready;
   });
   std::vector<std::string> missing;
-  for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
-    if (arrivals_[parameter] == Arrival::accumulated) {
-      set_ready(parameter);
-    } else if (arrivals_[parameter] == Arrival::none) {
-      if (!sends_usage()) missing.push_back(name(parameter));
-      set_absent(parameter);
-    }
-  }
-  if (!missing.empty()) {
+  settle_passes(missing);
+  settle_arrivals(missing);
+  if (!changes.empty()) {
+    add_problem(changes);
+  } else if (!missing.empty()) {
     add_problem((is_untouched ? "there was no backward() in this step: " : "") +
                 missing_gradients(missing));
   }
@@ -38,6 +34,27 @@ void GradientReducer::State::seal() {
     start_complete_units();
   else
     has_agreement_ = true;  // none: fail() tells this rank only, and nothing more is started
+}
+
+// Of what has not been started: grad() as it is now counts, which users may have zeroed.
+void GradientReducer::State::settle_arrivals(std::vector<std::string>& missing) {
+  for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
+    Arrival& arrival = arrivals_[parameter];
+    if (arrival == Arrival::absent || is_under_way(parameter)) continue;
+    if (arrival == Arrival::ready) ++missing_[units_[parameter]];
+    if (arrival != Arrival::none && tensor(parameter).grad().defined()) {
+      set_ready(parameter);
+    } else {
+      if (!tensor(parameter).requires_grad()) {
+        add_to_setup(parameter);
+        describe_setup(fmt::format("rank {} has frozen {} during the step", communicator_.rank(),
+                                   name(parameter)));
+      } else if (!sends_usage()) {
+        missing.push_back(name(parameter));
+      }
+      set_absent(parameter);
+    }
+  }
 }
 
 void GradientReducer::State::add_problem(const std::string& problem) {
@@ -60,6 +77,7 @@ void GradientReducer::State::wait(std::size_t bucket) {
     seal();
   }
   if (!problem_.empty()) fail();
+  average_later_passes();
   await(works_[bucket]);
   const auto& entries = arena_->plan().buckets[bucket].entries;
   const bool has_absent = std::any_of(
@@ -70,7 +88,7 @@ void GradientReducer::State::wait(std::size_t bucket) {
   for (const auto& entry : entries) {
     if (arrivals_[entry.parameter] == Arrival::absent) settle_absent(entry.parameter);
   }
-  if (!options_.gradients_as_views && !is_handed_out_[bucket]) {
+  if (!is_handed_out_[bucket]) {
     is_handed_out_[bucket] = true;
     for (const auto& entry : entries) {
       if (arrivals_[entry.parameter] == Arrival::ready) hand_out(entry.parameter);
@@ -121,6 +139,7 @@ void GradientReducer::State::finish() {
     seal();
   }
   if (!problem_.empty()) fail();
+  average_later_passes();
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) wait(bucket);
   for (std::size_t unit = arena_->buckets(); unit < units(); ++unit) await(works_[unit]);
   await_agreement();
@@ -140,6 +159,7 @@ void GradientReducer::State::finish() {
 // The average becomes grad().
 void GradientReducer::State::hand_out(std::size_t parameter) {
   torch::Tensor& gradient = tensor(parameter).mutable_grad();
+  if (aside_[parameter].defined()) gradient = std::exchange(aside_[parameter], torch::Tensor());
   if (is_sparse(parameter)) {
     gradient = sparse_[parameter - arena_->parameters().size()].result->gradient;
     return;

@@ -40,6 +40,7 @@ GradientReducer::State::State(Communicator communicator, std::shared_ptr<Paramet
     : communicator_(std::move(communicator)),
       arena_(std::move(arena)),
       options_(std::move(options)),
+      starts_early_(options_.overlap),
       is_order_wanted_(options_.rebuild_buckets.value_or(false) && communicates()) {
   check(options_);
   for (const auto& each : arena_->excluded()) sparse_.push_back({each.name, each.tensor});
@@ -47,20 +48,51 @@ GradientReducer::State::State(Communicator communicator, std::shared_ptr<Paramet
   agreement_ = std::make_shared<StepAgreement>(parameters());
   if (options_.hook) hook_bytes_before_ = options_.hook->bytes_sent();
   lay_out();
+  for (std::size_t parameter = 0; parameter < parameters(); ++parameter)
+    placeholders_.emplace_back(tensor(parameter));
+  is_open_.assign(parameters(), false);
   start_over();
 }
 
+GradientReducer::State::~State() {
+  take_from_aside();
+  for (std::size_t parameter = 0; parameter < tensor_hooks_.size(); ++parameter)
+    tensor(parameter).remove_hook(tensor_hooks_[parameter]);
+}
+
 void GradientReducer::State::attach() {
-  for (std::size_t index = 0; index < parameters(); ++index) {
-    accumulators_.push_back(call_after_accumulation(
-        tensor(index),
-        [weak = weak_from_this(), index] {
-          if (const auto state = weak.lock()) state->gradient_is_ready(index);
-        },
-        [weak = weak_from_this(), index]() -> std::shared_ptr<void> {
-          const auto state = weak.lock();
-          return state ? state->claim(index) : nullptr;
+  accumulators_.resize(parameters());
+  for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
+    attach(parameter);
+    tensor_hooks_.push_back(
+        tensor(parameter).register_hook([weak = weak_from_this(), parameter](const torch::Tensor&) {
+          if (const auto state = weak.lock()) state->gradient_comes(parameter);
         }));
+  }
+}
+
+void GradientReducer::State::attach(std::size_t parameter) {
+  accumulators_[parameter] = call_after_accumulation(
+      tensor(parameter),
+      [weak = weak_from_this(), parameter] {
+        if (const auto state = weak.lock()) state->gradient_is_ready(parameter);
+      },
+      [weak = weak_from_this(), parameter]() -> std::shared_ptr<void> {
+        const auto state = weak.lock();
+        return state ? state->claim(parameter) : nullptr;
+      });
+}
+
+// Parameters get other accumulators when they are loaded (torch::load()) or change their type and
+// back. Hooks on the tensors stay, so it is known which gradients have come past ours.
+void GradientReducer::State::attach_anew() {
+  for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
+    if (!tensor(parameter).requires_grad() || torch::autograd::impl::try_get_grad_accumulator(
+                                                  tensor(parameter)) == accumulators_[parameter])
+      continue;
+    attach(parameter);
+    if (is_coming_[parameter] && arrivals_[parameter] == Arrival::none)
+      arrivals_[parameter] = Arrival::accumulated;
   }
 }
 
@@ -69,9 +101,9 @@ const torch::Tensor& GradientReducer::State::tensor(std::size_t parameter) const
   return is_sparse(parameter) ? sparse_[parameter - dense.size()].parameter : dense[parameter];
 }
 
-const std::string& GradientReducer::State::name(std::size_t parameter) const {
+std::string GradientReducer::State::name(std::size_t parameter) const {
   const auto& dense = arena_->plan().parameters;
-  return is_sparse(parameter) ? sparse_[parameter - dense.size()].name : dense[parameter].name;
+  return is_sparse(parameter) ? sparse_[parameter - dense.size()].name : dense[parameter].names();
 }
 
 void GradientReducer::State::lay_out() {
@@ -83,7 +115,7 @@ void GradientReducer::State::lay_out() {
     for (const auto& entry : arena_->plan().buckets[index].entries) {
       units_[entry.parameter] = index;
       bucket->gradients.push_back(arena_->gradient_view(entry.parameter));
-      bucket->names.push_back(name(entry.parameter));
+      bucket->names.push_back(arena_->plan().parameters[entry.parameter].name);
     }
     buckets_.push_back(std::move(bucket));
   }
@@ -92,9 +124,18 @@ void GradientReducer::State::lay_out() {
 }
 
 void GradientReducer::State::start_over() {
+  take_from_aside();
   has_begun_ = is_sealed_ = has_agreement_ = false;
   arrivals_.assign(parameters(), Arrival::none);
   claimed_.assign(parameters(), false);
+  is_coming_.assign(parameters(), false);
+  has_later_passes_ = false;
+  aside_.assign(parameters(), torch::Tensor());
+  later_.assign(parameters(), torch::Tensor());
+  is_open_.assign(parameters(), false);
+  is_discarded_.assign(parameters(), false);
+  setup_ = 0;
+  setup_text_.clear();
   missing_.assign(units(), 1);
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
     missing_[bucket] = arena_->plan().buckets[bucket].entries.size();
@@ -110,24 +151,20 @@ void GradientReducer::State::start_over() {
 void GradientReducer::State::begin_step() {
   has_begun_ = true;
   agreement_->begin(sends_usage());
-  std::uint64_t fingerprint = 0;
   std::vector<std::string> frozen;
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
     if (!tensor(parameter).requires_grad()) {
-      // Fibonacci hashing keeps apart which ones they are.
-      fingerprint = (fingerprint ^ (parameter + 1)) * 0x9e3779b97f4a7c15;
+      add_to_setup(parameter);
       frozen.push_back(name(parameter));
       set_absent(parameter);
     } else if (is_recorded_ && !used_here_[parameter]) {
       set_absent(parameter);
     }
   }
-  std::string description;
   if (!frozen.empty()) {
-    description =
-        fmt::format("rank {} has frozen {}", communicator_.rank(), fmt::join(frozen, ", "));
+    describe_setup(
+        fmt::format("rank {} has frozen {}", communicator_.rank(), fmt::join(frozen, ", ")));
   }
-  agreement_->set_setup(fingerprint, std::move(description));
   for (const auto& each : arena_->frozen()) {
     if (!each.tensor.requires_grad()) continue;
     add_problem(fmt::format(
@@ -137,15 +174,30 @@ void GradientReducer::State::begin_step() {
   }
 }
 
+// Fibonacci hashing keeps apart which numbers they are.
+void GradientReducer::State::add_to_setup(std::size_t number) {
+  setup_ = (setup_ ^ (number + 1)) * 0x9e3779b97f4a7c15;
+}
+
+void GradientReducer::State::describe_setup(const std::string& text) {
+  setup_text_ += (setup_text_.empty() ? "" : ", ") + text;
+}
+
 void GradientReducer::State::gradient_is_ready(std::size_t parameter) {
   const std::lock_guard lock(mutex_);
+  if (is_sealed_) {
+    throw Error(fmt::format(
+        "parallel: parameter {} got a gradient between wait() and finish(); call finish() first",
+        name(parameter)));
+  }
   if (!has_begun_) begin_step();
+  is_coming_[parameter] = false;
+  if (is_open_[parameter]) return look_after(parameter);
   Arrival& arrival = arrivals_[parameter];
-  if (arrival == Arrival::ready) {
-    throw Error(
-        fmt::format("parallel: parameter {} got a second gradient in one step; call finish() after "
-                    "each backward(), or have no_sync() around all but the last",
-                    name(parameter)));
+  if (arrival == Arrival::ready) {  // it waits for others of its unit
+    contribute(parameter);
+    if (starts_early_) start_complete_units();
+    return;
   }
   if (arrival == Arrival::absent) {
     add_problem(fmt::format("parameter {} got a gradient, but {}", name(parameter),
@@ -160,7 +212,7 @@ void GradientReducer::State::gradient_is_ready(std::size_t parameter) {
   }
   set_ready(parameter);
   if (is_order_wanted_ && !is_sparse(parameter)) order_.push_back(parameter);
-  if (options_.overlap) start_complete_units();
+  if (starts_early_) start_complete_units();
 }
 
 std::shared_ptr<void> GradientReducer::State::claim(std::size_t parameter) {
@@ -210,10 +262,24 @@ void GradientReducer::State::contribute(std::size_t parameter) {
   if (options_.gradients_as_views) gradient = view;
 }
 
+// Not while one of its gradients is being added to by another thread.
+bool GradientReducer::State::is_complete(std::size_t unit) const {
+  if (missing_[unit] > 0) return false;
+  if (is_sealed_) return true;
+  for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
+    if (units_[parameter] == unit && is_coming_[parameter]) return false;
+  }
+  return true;
+}
+
 void GradientReducer::State::start_complete_units() {
-  while (started_ < units() && missing_[started_] == 0) start(started_++);
-  // In a static graph a gradient too many may come until backward is over.
-  if (started_ == units() && (is_sealed_ || !is_recorded_)) start_agreement();
+  while (started_ < units() && is_complete(started_)) {
+    const std::size_t unit = started_++;
+    start(unit);
+    set_aside(unit);
+  }
+  // Before that, later passes may come.
+  if (started_ == units() && is_sealed_) start_agreement();
 }
 
 void GradientReducer::State::start(std::size_t unit) {
@@ -270,6 +336,7 @@ void GradientReducer::State::start_agreement() {
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter)
     agreement_->set_used(parameter, arrivals_[parameter] == Arrival::ready);
   agreement_->set_problem(problem_);
+  agreement_->set_setup(setup_, setup_text_);
   if (!communicates() || (!options_.agree && !options_.unused_parameters)) {
     agreement_->run_alone();
     return;

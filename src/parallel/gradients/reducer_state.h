@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include "kolo/parallel/gradient_reducer.h"
+#include "parallel/gradients/gradient_placeholder.h"
 #include "parallel/gradients/sparse_gradient.h"
 #include "parallel/gradients/step_agreement.h"
 
@@ -17,19 +18,25 @@ namespace kolo {
 // sparse ones. What is reduced in one piece is a unit: the buckets, then the sparse parameters one
 // by one. A step:
 //
-//   begin_step()           the first gradient: parameters that get none in this step are set aside
-//   gradient_is_ready()    by autograd's threads: the units that are complete are started in order
+//   begin_step()           the first gradient: parameters that get none in this step are absent
+//   gradient_comes()       by autograd's threads, before and behind the addition to grad(): the
+//   gradient_is_ready()    units that are complete are started in order, and from then on are
+//                          under way; what comes for them in later passes is kept apart
 //   seal()                 backward is over: what is missing is filled in, so that every rank
 //                          starts every unit, whatever has gone wrong; the agreement follows the
-//                          last
+//                          last, and behind it what is left of later passes
 //   wait(), finish()       which throw what the agreement has found
 //
 // Tasks on the communication thread own what they use, but neither this nor the communicator.
 class GradientReducer::State : public std::enable_shared_from_this<State> {
  public:
   State(Communicator communicator, std::shared_ptr<ParameterArena> arena, ReducerOptions options);
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State();
 
   void attach();
+  void gradient_comes(std::size_t parameter);
   void gradient_is_ready(std::size_t parameter);
   // The arena's memory for a gradient of this step, once, if it is to be the whole gradient.
   [[nodiscard]] std::shared_ptr<void> claim(std::size_t parameter);
@@ -58,26 +65,42 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
     return parameter >= arena_->parameters().size();
   }
   [[nodiscard]] const torch::Tensor& tensor(std::size_t parameter) const;
-  [[nodiscard]] const std::string& name(std::size_t parameter) const;
+  [[nodiscard]] std::string name(std::size_t parameter) const;
   [[nodiscard]] bool communicates() const {
     return options_.communicate && communicator_.size() > 1;
   }
   [[nodiscard]] bool sends_usage() const { return options_.unused_parameters && !is_recorded_; }
 
   // Before and during backward.
+  void attach(std::size_t parameter);
+  void attach_anew();
   void lay_out();  // after the plan
   void start_over();
   void begin_step();
   void set_ready(std::size_t parameter);
   void set_absent(std::size_t parameter);
   void contribute(std::size_t parameter);
+  void add_to_setup(std::size_t number);
+  void describe_setup(const std::string& text);
+  [[nodiscard]] bool is_complete(std::size_t unit) const;
   void start_complete_units();
   void start(std::size_t unit);
   void start_sparse(std::size_t unit);
   void start_agreement();
 
-  // After it.
+  // Several passes.
+  [[nodiscard]] bool is_under_way(std::size_t parameter) const;
+  void look_after(std::size_t parameter);
+  void set_aside(std::size_t unit);
+  void take_from_aside();
+  void settle_passes(std::vector<std::string>& missing);
+  void average_later_passes();
+  void average_again(std::size_t bucket);
+  void average_sparse_again(std::size_t unit);
+
+  // After backward.
   void seal();
+  void settle_arrivals(std::vector<std::string>& missing);
   void add_problem(const std::string& problem);
   [[nodiscard]] std::string missing_gradients(const std::vector<std::string>& names) const;
   void await(const Work& work);
@@ -95,6 +118,8 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   ReducerOptions options_;
   // Kept: an unused one would lose its hook.
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+  std::vector<unsigned> tensor_hooks_;
+  std::vector<GradientPlaceholder> placeholders_;
   std::vector<SparseGradient> sparse_;
   std::vector<std::size_t> units_;                              // by parameter
   std::vector<std::shared_ptr<const GradientBucket>> buckets_;  // for the hook
@@ -110,12 +135,22 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   std::vector<std::size_t> missing_;  // gradients, by unit
   std::size_t started_ = 0;           // units, in order
   std::vector<Work> works_;           // by unit
-  std::vector<bool> is_handed_out_;   // by bucket, to tensors that are not views
+  std::vector<bool> is_handed_out_;   // by bucket
   bool has_agreement_ = false;        // on its way, or done
   Work agreement_work_;
   std::string problem_;                         // of this rank
   std::map<std::size_t, torch::Tensor> stash_;  // gradients of absent parameters, to be put back
   ReducerStatistics statistics_;
+
+  bool starts_early_;                 // during backward, not behind it
+  std::vector<bool> is_coming_;       // by parameter: a gradient is about to be added to grad()
+  bool has_later_passes_ = false;     // for units that are under way: the four below, by parameter
+  std::vector<torch::Tensor> aside_;  // grad() when its unit was started
+  std::vector<torch::Tensor> later_;  // the sum of the later passes' gradients
+  std::vector<bool> is_open_;         // grad() is about to be added to, and is later_ then
+  std::vector<bool> is_discarded_;    // zeroed since its unit was started
+  std::uint64_t setup_ = 0;           // what must be equal on all ranks
+  std::string setup_text_;
 
   bool is_recorded_ = false;  // static_graph: the two below hold
   std::vector<bool> used_here_;

@@ -37,7 +37,7 @@ void StepAgreement::run(const Communicator& communicator) {
   const bool is_setup_equal = std::memcmp(&message_[1], values, sizeof(values)) == 0;
   if (!is_trouble && is_setup_equal) return;
   const auto texts = all_gather_bytes(communicator, is_trouble ? problem_ : description_);
-  error_ = is_trouble ? "parallel: " : "parallel: the ranks' parameters differ: ";
+  error_ = is_trouble ? "parallel: " : "parallel: the ranks' steps differ: ";
   for (const std::string& text : texts) {
     if (!text.empty()) error_ += (error_.back() == ' ' ? "" : "\n") + text;
   }

@@ -10,6 +10,7 @@ namespace kolo::testing {
 // end; each is compared with the average of the ranks' gradients by plain autograd.
 [[nodiscard]] std::span<const RankCase> reducer_cases();
 [[nodiscard]] std::span<const RankCase> reducer_order_cases();
+[[nodiscard]] std::span<const RankCase> passes_cases();
 [[nodiscard]] std::span<const RankCase> tied_weight_cases();
 [[nodiscard]] std::span<const RankCase> unused_parameter_cases();
 [[nodiscard]] std::span<const RankCase> claimed_gradient_cases();

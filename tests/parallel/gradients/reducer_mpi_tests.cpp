@@ -25,6 +25,7 @@ auto all_of(std::span<const RankCase> cases) {
 
 INSTANTIATE_TEST_SUITE_P(Options, ReducerMpi, all_of(testing::reducer_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Order, ReducerMpi, all_of(testing::reducer_order_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Passes, ReducerMpi, all_of(testing::passes_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Tied, ReducerMpi, all_of(testing::tied_weight_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Unused, ReducerMpi, all_of(testing::unused_parameter_cases()),
                          name_of_case);

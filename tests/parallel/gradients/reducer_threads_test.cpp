@@ -31,6 +31,8 @@ INSTANTIATE_TEST_SUITE_P(Options, ReducerThreads, on_one_to_four_ranks(testing::
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(Order, ReducerThreads,
                          on_one_to_four_ranks(testing::reducer_order_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Passes, ReducerThreads, on_one_to_four_ranks(testing::passes_cases()),
+                         name_of_case);
 INSTANTIATE_TEST_SUITE_P(Tied, ReducerThreads, on_one_to_four_ranks(testing::tied_weight_cases()),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(Unused, ReducerThreads,

@@ -162,7 +162,7 @@ void ranks_that_freeze_differently_are_named(const Communicator& communicator) {
   network.first->weight.set_requires_grad(communicator.rank() != 1);
   mean_loss(network, samples_of(communicator.rank(), 0)).backward();
   EXPECT_THAT(message_of<Error>([&] { reducer.finish(); }),
-              HasSubstr("the ranks' parameters differ: rank 1 has frozen first.weight"));
+              HasSubstr("the ranks' steps differ: rank 1 has frozen first.weight"));
 }
 
 void what_was_frozen_at_first_can_not_thaw(const Communicator& communicator) {
