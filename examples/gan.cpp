@@ -14,8 +14,8 @@
 using torch::optim::Adam;
 
 torch::nn::Sequential make_network(int inputs, int outputs) {
-  return torch::nn::Sequential(torch::nn::Linear(inputs, 64), torch::nn::LeakyReLU(0.2),
-                               torch::nn::Linear(64, 64), torch::nn::LeakyReLU(0.2),
+  return torch::nn::Sequential(torch::nn::Linear(inputs, 64), torch::nn::ReLU(),
+                               torch::nn::Linear(64, 64), torch::nn::ReLU(),
                                torch::nn::Linear(64, outputs));
 }
 
