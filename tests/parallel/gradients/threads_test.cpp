@@ -29,11 +29,12 @@ INSTANTIATE_TEST_SUITE_P(All, ParallelThreads,
                                   std::to_string(std::get<1>(test.param));
                          });
 
-TEST(GradientReducer, ASecondBackwardWithoutFinishIsAnError) {
+TEST(GradientReducer, ASecondBackwardBetweenWaitAndFinishIsAnError) {
   testing::SmallNetwork network;
   const auto solo = Communicator::solo();
   GradientReducer reducer(solo, std::make_shared<ParameterArena>(solo, network));
   testing::mean_loss(network, testing::samples(0, 2)).backward();
+  reducer.wait(0);
   EXPECT_THROW(testing::mean_loss(network, testing::samples(0, 2)).backward(), std::exception);
 }
 
