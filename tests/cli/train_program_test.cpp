@@ -188,7 +188,7 @@ TEST_F(TrainProgram, AFailureOnOneRankEndsTheJobAndIsShownOnce) {
   EXPECT_FALSE(result.timed_out);
   EXPECT_NE(result.exit_code, 0);
   EXPECT_NE(result.exit_code, 2);
-  const std::string words = "kolo: rank 0: ";
+  const std::string words = "kolo: rank 0 (";
   const auto first = result.errors.find(words);
   ASSERT_NE(first, std::string::npos) << result.errors;
   EXPECT_EQ(result.errors.find(words, first + 1), std::string::npos) << result.errors;
