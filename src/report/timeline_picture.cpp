@@ -67,7 +67,7 @@ constexpr SpanKind span_kinds[] = {
     {"step", "step", "#e4e4e4"},
     {"forward", "forward", run_palette[0].light, true},
     {"backward", "backward", run_palette[5].light},
-    {"data wait", "waiting for data", colour_at(data_wait_colour).light},
+    {"data wait", "waiting for data", run_palette[7].light, true},
     {"wait", "waiting for other ranks", colour_at(communication_colour).light, true},
     {"update", "update of parameters", run_palette[2].light, true},
     {"bucket", "all-reduce of a bucket", run_palette[4].light},

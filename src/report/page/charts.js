@@ -37,7 +37,7 @@ const charts = (() => {
       [low, high] = [low >= 0 && low < 0.25 * high ? 0 : low - more, high <= 0 && high > 0.25 * low ? 0 : high + more];
     }
     if (extent[1] <= most) high = Math.min(high, most);
-    const step = Math.max(whole ? 1 : 0, roundStep((high - low) / 7));
+    const step = Math.max(whole ? 1 : 0, roundStep((high - low) / 5));
     low = step * Math.floor(low / step + 1e-6);
     high = step * Math.ceil(high / step - 1e-6);
     return { low, high, ticks: multiples(step, low, high) };
@@ -48,7 +48,7 @@ const charts = (() => {
     const around = isOneValue(extent) ? 2.5 : 1.25;
     const [low, high] = [extent[0] / around, extent[1] * around];
     const powers = Math.log10(high / low);
-    if (powers <= 1) return { low, high, ticks: multiples(roundStep((high - low) / 8), low, high) };
+    if (powers <= 1) return { low, high, ticks: multiples(roundStep((high - low) / 5), low, high) };
     const [factors, apart] = powers <= 3.5 ? [[1, 2, 5], 1] : [[1], Math.ceil(powers / 8)];
     const ticks = [];
     for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); ++power) {
