@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
   const int epochs = argc > 2 ? std::atoi(argv[2]) : 5;
   const auto world = kolo::initialize();                 // 1: all ranks of the job
   const torch::Device device = kolo::pin_device(world);  // 2: what this rank computes on
-  torch::manual_seed(1);
+  kolo::seed_ranks(world, 1);
 
   auto train_images = read_images(argv[1], torch::data::datasets::MNIST::Mode::kTrain);
   auto test_images = read_images(argv[1], torch::data::datasets::MNIST::Mode::kTest);

@@ -115,6 +115,11 @@ class Checks {
     }
     if (model.name != "torchscript" && !model.file.empty())
       fail("model.file", fmt::format("only the model torchscript has a file, not {}", model.name));
+    if (model.sync_batch_norm && model.name == "torchscript") {
+      fail("model.sync_batch_norm",
+           "the batch norms of a TorchScript model can't be replaced; leave it false, or build the "
+           "model in C++ with kolo::SyncBatchNorm");
+    }
     if (model.full_scale && model.levels)
       fail("model.levels", "full_scale stands for 6 or 5 levels; give one of the two");
   }

@@ -5,11 +5,16 @@
 #include <cstdlib>
 #include <vector>
 
+#include <torch/utils.h>
+
 #include "kolo/base/cpu_limits.h"
+#include "kolo/base/random.h"
 
 namespace kolo {
 
 namespace {
+
+constexpr std::uint32_t rank_stream = 0x72616e6b;  // "rank", apart from other uses of one seed
 
 // The same number on ranks that may run on the same CPUs.
 std::int64_t fingerprint_of_cpus() {
@@ -45,6 +50,13 @@ torch::Device pin_device(const Communicator& communicator) {
   if (std::getenv("OMP_NUM_THREADS") == nullptr)
     torch::set_num_threads(std::max(1, detect_cpu_limits().cores() / ranks));
   return torch::kCPU;
+}
+
+std::uint64_t seed_ranks(const Communicator& communicator, std::uint64_t seed) {
+  const auto rank = static_cast<std::uint32_t>(communicator.rank());
+  const std::uint64_t own = rank == 0 ? seed : derive_seed(seed, rank_stream, rank);
+  torch::manual_seed(own);
+  return own;
 }
 
 }  // namespace kolo

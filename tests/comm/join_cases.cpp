@@ -375,8 +375,17 @@ void what_needs_all_ranks_is_refused(const Communicator& plain) {
       (void)communicator.join();
       return;
     }
+    std::vector<float> pending(9000, 1);
     communicator.barrier();
-    communicator.require_all_ranks(fmt::format("rank {} says so", plain.rank()));
+    const Work work = communicator.all_reduce_async(std::span(pending));
+    try {
+      communicator.require_all_ranks(fmt::format("rank {} says so", plain.rank()));
+    } catch (...) {
+      work.wait();  // what was asked for before is still done
+      EXPECT_EQ(pending[0], plain.size() - 1);
+      (void)communicator.join();
+      throw;
+    }
   });
   EXPECT_EQ(message, "rank 0 says so");
   EXPECT_EQ(communicator.joins(), 1);

@@ -161,8 +161,9 @@ class Communicator {
   [[nodiscard]] std::uint64_t joins() const;
 
   // For what can't be done while a rank has joined: nothing, unless one had when the last
-  // collective was done; then an Error of these words on all ranks, the joined ones included. For
-  // all active ranks, after the same collective.
+  // collective was done; then an Error of these words on all ranks: at once on those that call it,
+  // and when the join ends on those that have joined. For all active ranks, after the same
+  // collective.
   void require_all_ranks(const std::string& words) const;
 
   // Who is told of every collective from now on, here and in sets of ranks made later.

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <torch/types.h>
 
 #include "kolo/comm/communicator.h"
@@ -18,5 +20,13 @@ namespace kolo {
 // LibTorch gets as many threads as this rank's share of its node's cores, so that ranks don't stand
 // in each other's way; OMP_NUM_THREADS overrules it. Collective.
 torch::Device pin_device(const Communicator& communicator);
+
+// Random numbers of its own for every rank: dropout, noise and augmentation differ between ranks,
+// as they would between the parts of one large batch, and are the same in every run of as many
+// ranks. Seeds LibTorch's generator; returns the rank's seed, for other generators of the program.
+// Rank 0's is `seed` itself, so that its weights are those of a program on one rank; the others get
+// them by broadcast_state(). Use it in the place of torch::manual_seed(), which on all ranks with
+// one seed gives all of them the same masks and noise. Local.
+std::uint64_t seed_ranks(const Communicator& communicator, std::uint64_t seed);
 
 }  // namespace kolo

@@ -19,7 +19,8 @@ namespace kolo {
 [[nodiscard]] std::uint64_t checksum_of(const torch::Tensor& tensor);
 
 // Finds replicas that have drifted apart: every few steps the ranks compare checksums of their
-// parameters. In the good case that is one pass over the parameters and an all-gather of 8 bytes.
+// parameters. In the good case that is one pass over the parameters and an all-gather of 16 bytes.
+// Ranks that have joined are left out.
 //
 // Parameters only: buffers such as running means differ between ranks in good order. It keeps the
 // tensors' handles, so what optimizers and checkpoints do to them in place is seen; make it after
@@ -48,7 +49,7 @@ class ReplicaCheck {
 
   ReplicaCheck(Communicator communicator, std::int64_t every_steps);
   [[noreturn]] void report(const std::vector<std::int64_t>& checksums,
-                           const std::string& when) const;
+                           const std::vector<std::size_t>& present, const std::string& when) const;
 
   Communicator communicator_;
   std::int64_t every_steps_ = 1;

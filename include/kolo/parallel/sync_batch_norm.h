@@ -59,18 +59,17 @@ class SyncBatchNormImpl
 };
 TORCH_MODULE(SyncBatchNorm);
 
-struct SyncBatchNormConversion {
-  std::vector<std::string> replaced;  // names of modules
-  std::vector<std::string> left;      // batch norms that could not be replaced
-};
-
 // Replaces every BatchNorm1d, 2d and 3d in the module's Sequentials, at any depth, by a
-// SyncBatchNorm in its place (see its constructor). A batch norm that is a member of a module of
-// one's own is held by its type and can't be replaced by LibTorch: it is left, and listed;
-// construct a SyncBatchNorm there instead.
+// SyncBatchNorm in its place (see its constructor); returns their names. A batch norm that is a
+// member of a module of one's own is held by its type, and LibTorch has no way to replace it: an
+// Error that names all of them, before anything is changed; make those members SyncBatchNorm, which
+// takes the same options and any number of dimensions.
 //
 // Collective: the layers get a communicator of their own (see above), one for all of them.
-[[nodiscard]] SyncBatchNormConversion convert_sync_batch_norm(const Communicator& communicator,
-                                                              torch::nn::Module& module);
+std::vector<std::string> convert_sync_batch_norm(const Communicator& communicator,
+                                                 torch::nn::Module& module);
+
+// The batch norms that it can't replace: "block.norm (BatchNorm2d)". Local.
+[[nodiscard]] std::vector<std::string> batch_norms_held_by_type(torch::nn::Module& module);
 
 }  // namespace kolo

@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/train/resume.h"
 #include "cli/train/run_lock.h"
@@ -21,11 +22,14 @@ namespace {
 
 constexpr int exit_stopped = 75;  // EX_TEMPFAIL: run again to go on
 
-// Collective. The names of those that could not be.
-std::vector<std::string> synchronize_batch_norm(const Communicator& communicator,
-                                                const ModelConfig& config, Network& network) {
-  if (!config.sync_batch_norm || communicator.size() == 1) return {};
-  return convert_sync_batch_norm(communicator, network).left;
+void require_batch_norms_to_synchronize(const ModelConfig& config, Network& network) {
+  if (!config.sync_batch_norm) return;
+  const auto held = batch_norms_held_by_type(network);
+  if (held.empty()) return;
+  throw InputError(fmt::format(
+      "model.sync_batch_norm: {} in model {} can't be replaced, because a member of a module keeps "
+      "its type; leave it false, or put them into a torch::nn::Sequential",
+      fmt::join(held, ", "), config.name));
 }
 
 void start_folder(const PreparedRun& run, const RunLock& lock) {
@@ -69,6 +73,7 @@ PreparedRun prepare_run(const RunConfig& config, const RunOptions& options, int 
   PreparedRun run{
       config, {config.output_dir}, make_datasets(config), nullptr, make_optimizer(config)};
   run.network = make_network(config, run.datasets.training->layout());
+  require_batch_norms_to_synchronize(config.model, *run.network);
   (void)make_training_loader(config, run.datasets.training, 0, ranks);
   run.folder.require_writable();
   if (options.resume) {
@@ -115,14 +120,13 @@ int run_training(PreparedRun run, const Communicator& communicator, const RunOpt
   trainer_options.stop_requested = [&stop] { return stop.is_requested(); };
   const auto timeline = start_timeline(communicator, run.folder, options);
   trainer_options.timeline = timeline;
-  const auto unsynchronized = synchronize_batch_norm(communicator, config.model, *run.network);
+  if (config.model.sync_batch_norm && communicator.size() > 1)
+    convert_sync_batch_norm(communicator, *run.network);
   Trainer trainer(communicator, run.network, make_objective(config), std::move(run.optimizer), rate,
                   *training, *validation, trainer_options);
   if (is_root) {
     log_set_up(records->log(), run, communicator, trainer, rate);
     log_model(records->log(), run, options);
-    for (const auto& name : unsynchronized)
-      records->log().warn("model.sync_batch_norm: {} stays each rank's own", name);
     records->attach_to(trainer, config.checkpoint, *lock);
     if (resumed) log_resume(records->log(), run, *resumed);
   }

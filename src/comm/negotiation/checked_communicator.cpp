@@ -126,6 +126,7 @@ int Communicator::join() const {
   raise_to(sequence.splits, result.progress.splits);
   // All ranks have joined, so they join all sets as well.
   for (const Work& service : services) service.wait();
+  if (result.refused) throw Error(*result.refused);
   return result.last_rank;
 }
 

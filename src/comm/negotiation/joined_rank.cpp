@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "comm/aligned_memory.h"
 #include "comm/negotiation/negotiated_backend.h"
@@ -54,6 +55,7 @@ NegotiatedBackend::JoinResult NegotiatedBackend::end_of_join() {
         std::max(result.progress.calls, static_cast<std::uint64_t>(header.count));
     result.progress.splits = std::max(result.progress.splits, header.detail);
   }
+  result.refused = std::exchange(refused_, std::nullopt);
   return result;
 }
 
@@ -78,8 +80,11 @@ void NegotiatedBackend::take_part(const CallHeader& call) {
     case Collective::split:
       (void)inner_->split(-1, 0);
       return;
+    case Collective::barrier:  // is done with the headers
+      if (call.detail == refusal) refused_ = words_of_refusal({});
+      return;
     default:
-      return;  // a barrier is done with the headers
+      return;
   }
 }
 

@@ -20,9 +20,6 @@ CallHeader header_of(Collective collective, const ConstBuffer& buffer, std::uint
           .count = buffer.count};
 }
 
-// The detail of a barrier's header: the ranks that call it refuse to go on without the others.
-constexpr std::uint32_t refusal = 1;
-
 bool differ_only_in_counts(std::span<const CallHeader> headers) {
   const CallHeader& first = headers[static_cast<std::size_t>(first_active_rank(headers))];
   return first.collective == Collective::all_gather_uneven &&
@@ -76,8 +73,6 @@ void NegotiatedBackend::check_calls(std::span<const std::int64_t> counts) {
     fail(describe_count_mismatch(headers_, gather_counts(mine)));
   }
   if (!is_same) fail(describe_mismatch(headers_));
-  if (first.collective == Collective::barrier && first.detail == refusal)
-    fail_in_words_of(first_active_rank(headers_));
   if (first.collective == Collective::broadcast && !headers_.at(first.detail).is_active()) {
     fail(
         fmt::format("comm: {}: rank {} has joined and has no data to send; broadcast from a rank "
@@ -91,15 +86,6 @@ void NegotiatedBackend::fail(const std::string& message) {
   throw Error(message);
 }
 
-void NegotiatedBackend::fail_in_words_of(int rank) {
-  std::string words = refusal_;
-  auto length = narrow<std::int64_t>(words.size());
-  inner_->broadcast(std::span(&length, 1), rank);
-  words.resize(static_cast<std::size_t>(length));
-  inner_->broadcast(Buffer(words.data(), length, DataType::uint8), rank);
-  fail(words);
-}
-
 void NegotiatedBackend::activate_all() {
   if (std::find(joined_.begin(), joined_.end(), true) == joined_.end()) return;
   joined_.assign(joined_.size(), false);
@@ -108,9 +94,18 @@ void NegotiatedBackend::activate_all() {
 }
 
 void NegotiatedBackend::refuse(const std::string& words) {
-  refusal_ = words;
   negotiate({.collective = Collective::barrier, .detail = refusal});
-  throw Error(words);  // they have all refused
+  throw Error(words_of_refusal(words));
+}
+
+// Those of the first active rank.
+std::string NegotiatedBackend::words_of_refusal(std::string words) {
+  const int first = first_active_rank(headers_);
+  auto length = narrow<std::int64_t>(words.size());
+  inner_->broadcast(std::span(&length, 1), first);
+  words.resize(static_cast<std::size_t>(length));
+  inner_->broadcast(Buffer(words.data(), length, DataType::uint8), first);
+  return words;
 }
 
 std::vector<std::int64_t> NegotiatedBackend::gather_counts(

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,12 +60,14 @@ class NegotiatedBackend final : public Backend {
   struct JoinResult {
     int last_rank = 0;
     Progress progress;
+    std::optional<std::string> refused;  // what the others could not do without this rank
   };
 
   // Takes part in what the others do until they have all joined.
   [[nodiscard]] JoinResult join(Progress mine);
 
-  // An Error of these words on all ranks, joined or not. Called by all active ones.
+  // An Error of these words on all ranks; called by all active ones. Those that have joined go on
+  // taking part in what the others have still to finish, and get it when the join ends.
   [[noreturn]] void refuse(const std::string& words);
 
   // How many ranks contributed to the last collective.
@@ -74,13 +77,16 @@ class NegotiatedBackend final : public Backend {
   [[nodiscard]] std::uint64_t joins() const { return joins_.load(std::memory_order_relaxed); }
 
  private:
+  // The detail of a barrier's header: the ranks that call it refuse to go on without the others.
+  static constexpr std::uint32_t refusal = 1;
+
   void negotiate(const CallHeader& mine, std::span<const std::int64_t> counts = {});
   void negotiate_allocation(MemoryKind kind, std::size_t bytes);
   void exchange(const CallHeader& mine);
   void note_joined();
   void check_calls(std::span<const std::int64_t> counts);
   [[noreturn]] void fail(const std::string& message);
-  [[noreturn]] void fail_in_words_of(int rank);
+  [[nodiscard]] std::string words_of_refusal(std::string words);
   void activate_all();
   [[nodiscard]] bool has_joined_ranks() const { return active_ranks() < topology().size; }
   [[nodiscard]] JoinResult end_of_join();
@@ -99,7 +105,7 @@ class NegotiatedBackend final : public Backend {
   std::vector<CallHeader> headers_;  // of the present call, by rank
   std::vector<bool> joined_;         // by rank
   int last_joined_ = 0;
-  std::string refusal_;  // the words of refuse()
+  std::optional<std::string> refused_;  // while this rank had joined: the words of refuse()
   std::atomic<int> active_ranks_;
   std::atomic<std::uint64_t> joins_ = 0;
 };

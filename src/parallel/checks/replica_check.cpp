@@ -1,6 +1,7 @@
 #include "kolo/parallel/replica_check.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
 #include <span>
@@ -67,15 +68,25 @@ void ReplicaCheck::compare(const std::string& when) const {
     checksums.push_back(static_cast<std::int64_t>(checksum_of(parameter.tensor)));
   const auto together =
       static_cast<std::int64_t>(parallel::checksum(std::as_bytes(std::span(checksums))));
-  std::vector<std::int64_t> of_ranks(static_cast<std::size_t>(communicator_.size()));
-  communicator_.all_gather(std::span(&together, 1), std::span(of_ranks), {.name = "replica check"});
-  if (std::any_of(of_ranks.begin(), of_ranks.end(),
-                  [&](std::int64_t of_rank) { return of_rank != of_ranks.front(); }))
-    report(checksums, when);
+  // A number of 1 with the checksum; of ranks that have joined come zeros.
+  const std::array mine = {std::int64_t{1}, together};
+  const auto ranks = static_cast<std::size_t>(communicator_.size());
+  std::vector<std::int64_t> gathered(mine.size() * ranks);
+  communicator_.all_gather(std::span(mine), std::span(gathered), {.name = "replica check"});
+  std::vector<std::size_t> present;
+  bool differs = false;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    if (gathered[2 * rank] == 0) continue;
+    present.push_back(rank);
+    differs = differs || gathered[2 * rank + 1] != together;
+  }
+  // What differs from one rank's differs from some other's, on every rank.
+  if (differs) report(checksums, present, when);
 }
 
+// `present`: the ranks that have not joined.
 void ReplicaCheck::report(const std::vector<std::int64_t>& checksums,
-                          const std::string& when) const {
+                          const std::vector<std::size_t>& present, const std::string& when) const {
   const auto ranks = static_cast<std::size_t>(communicator_.size());
   std::vector<std::int64_t> gathered(checksums.size() * ranks);
   communicator_.all_gather(std::span(checksums), std::span(gathered),
@@ -84,16 +95,16 @@ void ReplicaCheck::report(const std::vector<std::int64_t>& checksums,
   std::set<std::size_t> deviating;
   bool has_majority = true;
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
-    std::vector<std::int64_t> of_ranks(ranks);
-    for (std::size_t rank = 0; rank < ranks; ++rank)
-      of_ranks[rank] = gathered[rank * checksums.size() + index];
+    std::vector<std::int64_t> of_ranks;
+    for (const std::size_t rank : present)
+      of_ranks.push_back(gathered[rank * checksums.size() + index]);
     const std::int64_t usual = most_frequent(of_ranks);
     std::vector<std::size_t> others;
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      if (of_ranks[rank] != usual) others.push_back(rank);
+    for (std::size_t place = 0; place < present.size(); ++place) {
+      if (of_ranks[place] != usual) others.push_back(present[place]);
     }
     if (others.empty()) continue;
-    has_majority = has_majority && 2 * others.size() < ranks;
+    has_majority = has_majority && 2 * others.size() < present.size();
     deviating.insert(others.begin(), others.end());
     named.add(parameters_[index].name, others);
   }
@@ -102,7 +113,8 @@ void ReplicaCheck::report(const std::vector<std::int64_t>& checksums,
       "updates alone, with a gradient that is not averaged or with random numbers of its own, "
       "makes replicas drift; find it, and go on from a checkpoint written before",
       when, named.text(), parallel::ranks_text(deviating), deviating.size() == 1 ? "is" : "are",
-      has_majority ? "unlike the majority" : "unlike rank 0's; no majority agrees"));
+      has_majority ? std::string("unlike the majority")
+                   : fmt::format("unlike rank {}'s; no majority agrees", present.front())));
 }
 
 }  // namespace kolo

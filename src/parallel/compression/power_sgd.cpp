@@ -85,12 +85,18 @@ class PowerSgd final : public GradientHook {
 
   PowerSgdOptions options_;
   std::map<std::size_t, BucketState> states_;  // by bucket
+  std::uint64_t joins_ = 0;                    // of the communicator, when they were made
   std::int64_t bytes_sent_ = 0;
 };
 
 void PowerSgd::average(const Communicator& communicator, const GradientBucket& bucket) {
   if (communicator.size() == 1) return;
   const torch::NoGradGuard no_gradient;
+  if (joins_ != communicator.joins()) {
+    // Some ranks have missed steps, so factors and errors are no longer those of one training.
+    joins_ = communicator.joins();
+    states_.clear();
+  }
   const auto type = bucket.flat.scalar_type();
   auto found = states_.find(bucket.index);
   if (found == states_.end()) found = states_.emplace(bucket.index, plan(bucket)).first;

@@ -73,10 +73,14 @@ double clip_norm(const std::vector<torch::Tensor>& gradients, double maximum_nor
         norm_type, maximum_norm));
   }
   const torch::NoGradGuard no_gradient;
-  std::vector<torch::Tensor> values;
-  for (const torch::Tensor& gradient : gradients)
-    values.push_back(gradient.is_sparse() ? gradient.coalesce()._values() : gradient);
-  const double norm = norm_of(values, norm_type);
+  // Of a sparse gradient that lists rows more than once the norm is that of their sums, but what is
+  // scaled are the values that it holds: coalesce() gives a copy then.
+  std::vector<torch::Tensor> sums, values;
+  for (const torch::Tensor& gradient : gradients) {
+    sums.push_back(gradient.is_sparse() ? gradient.coalesce()._values() : gradient);
+    values.push_back(gradient.is_sparse() ? gradient._values() : gradient);
+  }
+  const double norm = norm_of(sums, norm_type);
   const double factor = maximum_norm / (norm + 1e-6);
   if (std::isfinite(norm) && factor < 1) {
     for (const torch::Tensor& tensor : values) tensor.mul_(factor);

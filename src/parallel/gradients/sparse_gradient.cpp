@@ -46,10 +46,13 @@ SparseGradient::Result average_sparse(const Communicator& communicator, torch::T
   std::vector<std::int64_t> rows(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(std::span(&mine, 1), std::span(rows));
   const torch::Tensor all_indices = gather_rows(communicator, indices, rows);
-  const torch::Tensor all_values = gather_rows(communicator, values, rows);
+  // Divided first, so that no sum overflows; 16-bit types are added up in float32.
+  const auto type = values.scalar_type();
+  torch::Tensor all_values = gather_rows(communicator, values, rows);
+  if (values.element_size() < 4) all_values = all_values.to(torch::kFloat);
   all_values.div_(communicator.active_ranks());
   result.gradient =
-      torch::sparse_coo_tensor(all_indices.t(), all_values, parameter.sizes()).coalesce();
+      torch::sparse_coo_tensor(all_indices.t(), all_values, parameter.sizes()).coalesce().to(type);
   return result;
 }
 

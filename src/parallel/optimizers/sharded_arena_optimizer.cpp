@@ -20,6 +20,11 @@ namespace {
 
 using parallel::Shards;
 
+constexpr auto need_of_all =
+    "parallel: a sharded optimizer can't do without a rank that has joined: it alone has the "
+    "optimizer's state for its share of the parameters, which nobody else can update. Give all "
+    "ranks as many batches (TorchSampler does), or use DistributedOptimizer where they join";
+
 template <typename T>
 std::span<T> span_of(const torch::Tensor& flat) {
   return {flat.data_ptr<T>(), static_cast<std::size_t>(flat.numel())};
@@ -44,6 +49,7 @@ class ReduceScatterHook final : public GradientHook {
       const torch::Tensor part = part_.narrow(0, 0, shards.part);
       communicator.reduce_scatter(buffer_of(bucket.flat.narrow(0, 0, shards.remainder)),
                                   buffer_of(part), ReduceOp::average, {.name = name});
+      communicator.require_all_ranks(need_of_all);
       const torch::Tensor own =
           bucket.flat.narrow(0, communicator.rank() * shards.part, shards.part);
       std::memcpy(own.data_ptr(), part.data_ptr(), part.nbytes());
@@ -52,6 +58,7 @@ class ReduceScatterHook final : public GradientHook {
       communicator.all_reduce(
           buffer_of(bucket.flat.narrow(0, shards.remainder, shards.left_over())), ReduceOp::average,
           {.name = name + ", remainder"});
+      communicator.require_all_ranks(need_of_all);
     }
     bytes_sent_ += static_cast<std::int64_t>(bucket.flat.nbytes());
   }
@@ -197,6 +204,8 @@ void ShardedArenaOptimizer::finish() {
 
 std::vector<ShardedArenaOptimizer::NamedState> ShardedArenaOptimizer::gather_state() const {
   require_same_plan();
+  communicator_.barrier({.name = "state of a sharded optimizer"});
+  communicator_.require_all_ranks(need_of_all);
   std::vector<std::vector<torch::Tensor>> whole;
   for (const auto& buckets : state_) {
     whole.push_back(arena_->allocate_like_parameters());

@@ -54,6 +54,14 @@ std::optional<std::vector<torch::Tensor>> SharedStep::allocate_like_parameters(d
   return flat;
 }
 
+void SharedStep::begin() const {
+  node_.barrier({.name = "shared step begins"});
+  node_.require_all_ranks(
+      "parallel: a shared step can't do without a rank of the node that has joined: nobody else "
+      "updates its part of the parameters. Give all ranks as many batches (TorchSampler does), or "
+      "make the ArenaOptimizer without StepSharing where they join");
+}
+
 void SharedStep::publish(std::size_t bucket, std::int64_t begin, std::int64_t end) const {
   const Bucket& place = arena_.plan().buckets[bucket];
   const auto size = static_cast<std::int64_t>(size_of(place.type));

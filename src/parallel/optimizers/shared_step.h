@@ -42,7 +42,8 @@ class SharedStep {
 
   // Blocks until all ranks of the node have come: their backward passes are done, and nobody needs
   // the old parameters any more.
-  void begin() const { node_.barrier({.name = "shared step begins"}); }
+  // Error on all of them where one has joined.
+  void begin() const;
   // Copies elements [begin, end) of a bucket's parameters to the other ranks.
   void publish(std::size_t bucket, std::int64_t begin, std::int64_t end) const;
   // Blocks until all ranks of the node have published what they updated.

@@ -1,5 +1,6 @@
 #include "kolo/parallel/differentiable_collectives.h"
 
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -74,9 +75,12 @@ class AllGather : public torch::autograd::Function<AllGather> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& rows,
                                const Communicator& communicator) {
     keep_communicator(context, communicator);
-    auto counts = kolo::all_gather(communicator, torch::tensor(rows.size(0), torch::kLong));
-    const auto rank = communicator.rank();
-    context->saved_data["begin"] = counts.narrow(0, 0, rank).sum().item<std::int64_t>();
+    // A rank that has joined has no rows.
+    const std::int64_t mine = rows.size(0);
+    std::vector<std::int64_t> counts(static_cast<std::size_t>(communicator.size()));
+    communicator.all_gather(std::span(&mine, 1), std::span(counts));
+    context->saved_data["begin"] =
+        std::reduce(counts.begin(), counts.begin() + communicator.rank());
     context->saved_data["rows"] = rows.size(0);
     return kolo::all_gather(communicator, rows);
   }
@@ -127,8 +131,12 @@ class ReduceScatter : public torch::autograd::Function<ReduceScatter> {
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& rows,
                                const Communicator& communicator, const ReduceOptions& options) {
     keep_communicator(context, communicator);
+    auto result = kolo::reduce_scatter(communicator, rows, options);
+    communicator.require_all_ranks(
+        "parallel: differentiable reduce-scatter: a rank has joined, so nobody has its rows of the "
+        "result, and their gradients would be missing; use all_reduce() instead");
     context->saved_data["factor"] = factor_of(options, communicator.size());
-    return kolo::reduce_scatter(communicator, rows, options);
+    return result;
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto gathered = differentiable::all_gather(kept_communicator(context), gradients[0]);

@@ -1,6 +1,7 @@
 #include "kolo/parallel/sync_batch_norm.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -203,33 +204,70 @@ std::shared_ptr<SyncBatchNormImpl> replacement_of(const Communicator& communicat
   return nullptr;
 }
 
-void convert(const Communicator& communicator, torch::nn::Module& module, const std::string& prefix,
-             SyncBatchNormConversion& conversion) {
-  auto* sequential = dynamic_cast<torch::nn::SequentialImpl*>(&module);
+// Calls visit(parent, index, key, child, name) for all descendants, but for those of batch norms.
+template <typename Visit>
+void for_each_child(torch::nn::Module& module, const std::string& prefix, const Visit& visit) {
   std::ptrdiff_t index = 0;
   for (const auto& child : module.named_children()) {
     const std::string name = prefix + child.key();
-    const auto replacement = replacement_of(communicator, *child.value());
-    if (!replacement) {
-      convert(communicator, *child.value(), name + ".", conversion);
-    } else if (sequential) {
-      *(sequential->begin() + index) = torch::nn::AnyModule(replacement);
-      sequential->replace_module(child.key(), replacement);
-      conversion.replaced.push_back(name);
-    } else {
-      conversion.left.push_back(name);
-    }
-    ++index;
+    if (!visit(module, index++, child.key(), *child.value(), name))
+      for_each_child(*child.value(), name + ".", visit);
   }
+}
+
+// "BatchNorm2d"
+std::string_view kind_of(const torch::nn::Module& module) {
+  if (dynamic_cast<const torch::nn::BatchNorm1dImpl*>(&module)) return "BatchNorm1d";
+  if (dynamic_cast<const torch::nn::BatchNorm2dImpl*>(&module)) return "BatchNorm2d";
+  if (dynamic_cast<const torch::nn::BatchNorm3dImpl*>(&module)) return "BatchNorm3d";
+  return {};
 }
 
 }  // namespace
 
-SyncBatchNormConversion convert_sync_batch_norm(const Communicator& communicator,
-                                                torch::nn::Module& module) {
-  SyncBatchNormConversion conversion;
-  convert(communicator.split(0).value(), module, "", conversion);
-  return conversion;
+std::vector<std::string> batch_norms_held_by_type(torch::nn::Module& module) {
+  std::vector<std::string> names;
+  if (const auto kind = kind_of(module); !kind.empty())
+    names.push_back(fmt::format("the module itself ({})", kind));
+  for_each_child(module, "",
+                 [&](torch::nn::Module& parent, std::ptrdiff_t, const std::string&,
+                     torch::nn::Module& child, const std::string& name) {
+                   const auto kind = kind_of(child);
+                   if (kind.empty()) return false;
+                   if (!dynamic_cast<torch::nn::SequentialImpl*>(&parent))
+                     names.push_back(fmt::format("{} ({})", name, kind));
+                   return true;
+                 });
+  return names;
+}
+
+std::vector<std::string> convert_sync_batch_norm(const Communicator& communicator,
+                                                 torch::nn::Module& module) {
+  const auto held = batch_norms_held_by_type(module);
+  if (!held.empty()) {
+    throw Error(fmt::format(
+        "parallel: convert_sync_batch_norm: {} can't be replaced: a member of a module keeps its "
+        "type, and the module would go on using it. Make it a kolo::SyncBatchNorm, for example "
+        "`kolo::SyncBatchNorm norm{{nullptr}};` and norm = register_module(\"norm\", "
+        "kolo::SyncBatchNorm(ranks, torch::nn::BatchNormOptions(channels))) with `ranks` = "
+        "world.split(0).value() for all layers, or part of a torch::nn::Sequential. Nothing was "
+        "converted",
+        fmt::join(held, ", ")));
+  }
+  const Communicator ranks = communicator.split(0).value();
+  std::vector<std::string> replaced;
+  for_each_child(module, "",
+                 [&](torch::nn::Module& parent, std::ptrdiff_t index, const std::string& key,
+                     torch::nn::Module& child, const std::string& name) {
+                   const auto replacement = replacement_of(ranks, child);
+                   if (!replacement) return false;
+                   auto& sequential = dynamic_cast<torch::nn::SequentialImpl&>(parent);
+                   *(sequential.begin() + index) = torch::nn::AnyModule(replacement);
+                   sequential.replace_module(key, replacement);
+                   replaced.push_back(name);
+                   return true;
+                 });
+  return replaced;
 }
 
 }  // namespace kolo

@@ -46,7 +46,7 @@ TensorHeader header_of(const torch::Tensor& rows) {
 }
 
 TensorHeader refusal() {
-  return {refused};
+  return {refused, 1};
 }
 
 void require_compatible(std::span<const TensorHeader> headers, const char* collective,
@@ -58,12 +58,14 @@ void require_compatible(std::span<const TensorHeader> headers, const char* colle
                       collective, i / stride));
     }
   }
-  for (std::size_t i = stride; i < headers.size(); i += stride) {
-    if (is_compatible(headers[0], headers[i])) continue;
+  std::size_t first = 0;  // of those that have not joined
+  while (first < headers.size() && has_joined(headers[first])) first += stride;
+  for (std::size_t i = first; i < headers.size(); i += stride) {
+    if (has_joined(headers[i]) || is_compatible(headers[first], headers[i])) continue;
     throw Error(fmt::format(
-        "parallel: {}: rank 0 passed {}, rank {} {}; the dtype and all dimensions but the first "
+        "parallel: {}: rank {} passed {}, rank {} {}; the dtype and all dimensions but the first "
         "must be the same on every rank",
-        collective, describe(headers[0]), i / stride, describe(headers[i])));
+        collective, first / stride, describe(headers[first]), i / stride, describe(headers[i])));
   }
 }
 

@@ -15,6 +15,11 @@ using TensorHeader = std::array<std::int64_t, 16>;
 // `rows` has at least one dimension.
 [[nodiscard]] TensorHeader header_of(const torch::Tensor& rows);
 
+// Of a rank that has joined comes a header of zeros (Communicator::join()): it has no rows.
+[[nodiscard]] inline bool has_joined(const TensorHeader& header) {
+  return header[1] == 0;
+}
+
 // A header that says that this rank's arguments were wrong.
 [[nodiscard]] TensorHeader refusal();
 

@@ -26,8 +26,20 @@ void scale(const torch::Tensor& tensor, double factor) {
   }
 }
 
+// 16-bit types are scaled in float32 too, or a sum that a factor brings back would overflow.
+bool is_scaled_in_float32(torch::ScalarType type, const ReduceOptions& options) {
+  return (type == torch::kHalf || type == torch::kBFloat16) &&
+         (options.prescale != 1 || options.postscale != 1);
+}
+
 void reduce_flat(const Communicator& communicator, const torch::Tensor& flat,
                  const ReduceOptions& options) {
+  if (is_scaled_in_float32(flat.scalar_type(), options)) {
+    const torch::Tensor wide = flat.to(torch::kFloat);
+    reduce_flat(communicator, wide, options);
+    flat.copy_(wide);
+    return;
+  }
   check_scales(flat.scalar_type(), options);
   scale(flat, options.prescale);
   communicator.all_reduce(buffer_of(flat), options.op, options.call);
@@ -63,6 +75,8 @@ torch::Tensor parts_by_rank(torch::TensorList tensors, int ranks) {
 
 torch::Tensor scattered(const Communicator& communicator, const torch::Tensor& parts,
                         std::int64_t count, const ReduceOptions& options) {
+  if (is_scaled_in_float32(parts.scalar_type(), options))
+    return scattered(communicator, parts.to(torch::kFloat), count, options).to(parts.scalar_type());
   check_scales(parts.scalar_type(), options);
   scale(parts, options.prescale);
   torch::Tensor mine = torch::empty({count}, parts.options());

@@ -15,6 +15,23 @@ TEST_P(ReducerMpi, Conformance) {
   GetParam().run(mpi_communicator());
 }
 
+// The transports between nodes as well.
+class JoinedMpi : public ReducerMpi {};
+
+TEST_P(JoinedMpi, OnOneNode) {
+  GetParam().run(mpi_communicator());
+}
+TEST_P(JoinedMpi, WithoutSharedMemory) {
+  GetParam().run(mpi_communicator({.shared_memory = SharedMemory::off}));
+}
+TEST_P(JoinedMpi, OnTwoNodes) {
+  const auto ranks = mpi_communicator().size();
+  if (ranks == 1) return;
+  MpiOptions options;
+  options.ranks_on_nodes = {ranks - 1, 1};
+  GetParam().run(mpi_communicator(options));
+}
+
 std::string name_of_case(const ::testing::TestParamInfo<RankCase>& test) {
   return test.param.name;
 }
@@ -33,6 +50,7 @@ INSTANTIATE_TEST_SUITE_P(Claimed, ReducerMpi, all_of(testing::claimed_gradient_c
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(Optimizer, ReducerMpi, all_of(testing::distributed_optimizer_cases()),
                          name_of_case);
+INSTANTIATE_TEST_SUITE_P(All, JoinedMpi, all_of(testing::joined_rank_cases()), name_of_case);
 
 }  // namespace
 }  // namespace kolo

@@ -42,6 +42,8 @@ INSTANTIATE_TEST_SUITE_P(Claimed, ReducerThreads,
 INSTANTIATE_TEST_SUITE_P(Optimizer, ReducerThreads,
                          on_one_to_four_ranks(testing::distributed_optimizer_cases()),
                          name_of_case);
+INSTANTIATE_TEST_SUITE_P(Joined, ReducerThreads,
+                         on_one_to_four_ranks(testing::joined_rank_cases()), name_of_case);
 
 }  // namespace
 }  // namespace kolo

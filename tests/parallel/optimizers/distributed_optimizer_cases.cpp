@@ -189,12 +189,16 @@ void sparse_gradients_stay_sparse(const Communicator& communicator) {
   }
 }
 
-void sparse_and_dense_training_are_equal(const Communicator& communicator) {
+void sparse_and_dense_training_are_equal(const Communicator& communicator,
+                                         std::optional<double> maximum_norm) {
   Words sparse(true), dense(false), named(false);
   DistributedOptimizerOptions options, with_name;
+  options.maximum_gradient_norm = with_name.maximum_gradient_norm = maximum_norm;
   with_name.reducer.sparse_parameters = {"table.weight"};
-  DistributedOptimizer of_sparse(communicator, sparse, torch::optim::SGD(sparse.parameters(), .1));
-  DistributedOptimizer of_dense(communicator, dense, torch::optim::SGD(dense.parameters(), .1));
+  DistributedOptimizer of_sparse(communicator, sparse, torch::optim::SGD(sparse.parameters(), .1),
+                                 options);
+  DistributedOptimizer of_dense(communicator, dense, torch::optim::SGD(dense.parameters(), .1),
+                                options);
   DistributedOptimizer of_named(communicator, named, torch::optim::SGD(named.parameters(), .1),
                                 with_name);
   for (std::int64_t step = 0; step < 4; ++step) {
@@ -209,6 +213,11 @@ void sparse_and_dense_training_are_equal(const Communicator& communicator) {
     EXPECT_TRUE(sparse.parameters()[i].allclose(dense.parameters()[i], 1e-5, 1e-6));
     EXPECT_TRUE(named.parameters()[i].allclose(dense.parameters()[i], 1e-5, 1e-6));
   }
+}
+
+void sparse_training_is_dense_training(const Communicator& communicator) {
+  for (const auto maximum_norm : {std::optional<double>(), std::optional(.01)})
+    sparse_and_dense_training_are_equal(communicator, maximum_norm);
 }
 
 void buffers_become_those_of_the_lowest_active_rank(const Communicator& communicator) {
@@ -262,7 +271,7 @@ std::span<const RankCase> distributed_optimizer_cases() {
       {"PassesWithoutCommunication", passes_without_communication},
       {"ClosuresSeeTheAveragedLoss", closures_see_the_averaged_loss},
       {"SparseGradientsStaySparse", sparse_gradients_stay_sparse},
-      {"SparseAndDenseTrainingAreEqual", sparse_and_dense_training_are_equal},
+      {"SparseAndDenseTrainingAreEqual", sparse_training_is_dense_training},
       {"BuffersBecomeThoseOfTheLowestActiveRank", buffers_become_those_of_the_lowest_active_rank},
       {"RanksThatHaveJoinedDoNotCount", ranks_that_have_joined_do_not_count},
   };

@@ -17,6 +17,7 @@ namespace kolo::testing {
 
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -137,28 +138,46 @@ struct Inner : torch::nn::SequentialImpl {
 
 struct Block : torch::nn::Module {
   Block()
-      : typed(4),
-        layers(torch::nn::Linear(5, 4), torch::nn::BatchNorm1d(4),
+      : layers(torch::nn::Linear(5, 4), torch::nn::BatchNorm1d(4),
                std::make_shared<Inner>(torch::nn::Linear(4, 3), torch::nn::BatchNorm1d(3))) {
-    register_module("typed", typed);
     register_module("layers", layers);
     const torch::NoGradGuard no_gradient;
     int index = 0;
     for (auto& parameter : parameters())
       parameter.copy_(waves(parameter.sizes().vec(), .7 + ++index, torch::kFloat) + .3);
   }
-  torch::nn::BatchNorm1d typed;
   torch::nn::Sequential layers;
 };
+
+// As in most networks that people write.
+struct BlockWithMembers : torch::nn::Module {
+  BlockWithMembers() {
+    register_module("first", first);
+    register_module("layers", layers);
+  }
+  torch::nn::BatchNorm2d first{4};
+  torch::nn::Sequential layers{torch::nn::BatchNorm1d(4)};
+};
+
+// LibTorch can't replace them, and a network of which half is converted is none that anybody wants.
+void members_that_keep_their_type_are_named(const Communicator& communicator) {
+  BlockWithMembers block;
+  EXPECT_THAT(message_of<Error>([&] { convert_sync_batch_norm(communicator, block); }),
+              AllOf(HasSubstr("first (BatchNorm2d) can't be replaced"),
+                    HasSubstr("Make it a kolo::SyncBatchNorm")));
+  EXPECT_TRUE(block.layers->ptr(0)->as<torch::nn::BatchNorm1d>()) << "nothing was converted";
+  torch::nn::BatchNorm1d alone(3);
+  EXPECT_THAT(batch_norms_held_by_type(*alone), ElementsAre("the module itself (BatchNorm1d)"));
+  communicator.barrier();
+}
 
 // A network converted: the averaged gradients are one rank's on the union.
 void converted_networks_train_as_on_the_union(const Communicator& communicator) {
   Block block, reference;
-  const auto* weight = block.parameters()[4].unsafeGetTensorImpl();
-  const auto conversion = convert_sync_batch_norm(communicator, block);
-  EXPECT_THAT(conversion.replaced, ElementsAre("layers.1", "layers.2.1"));
-  EXPECT_THAT(conversion.left, ElementsAre("typed"));
-  EXPECT_EQ(block.parameters()[4].unsafeGetTensorImpl(), weight);
+  const auto* weight = block.parameters()[2].unsafeGetTensorImpl();
+  const auto replaced = convert_sync_batch_norm(communicator, block);
+  EXPECT_THAT(replaced, ElementsAre("layers.1", "layers.2.1"));
+  EXPECT_EQ(block.parameters()[2].unsafeGetTensorImpl(), weight);
   EXPECT_EQ(block.named_parameters().keys(), reference.named_parameters().keys());
   EXPECT_EQ(block.named_buffers().keys(), reference.named_buffers().keys());
   std::ostringstream text;
@@ -168,7 +187,6 @@ void converted_networks_train_as_on_the_union(const Communicator& communicator) 
   // The gradient of a bias in front of a batch norm is nothing but rounding.
   block.to(torch::kDouble);
   reference.to(torch::kDouble);
-  block.unregister_module("typed");
   const int rank = communicator.rank(), ranks = communicator.size();
   for (int step = 0; step < 5; ++step) {
     block.zero_grad();
@@ -205,6 +223,7 @@ std::span<const RankCase> sync_batch_norm_cases() {
       {"EqualsBatchNormOfTheUnion", equals_batch_norm_of_the_union},
       {"LargeMeansDoNotCancel", large_means_do_not_cancel},
       {"ConvertedNetworksTrainAsOnTheUnion", converted_networks_train_as_on_the_union},
+      {"MembersThatKeepTheirTypeAreNamed", members_that_keep_their_type_are_named},
       {"WhatCannotBeIsAnError", what_cannot_be_is_an_error},
   };
   return cases;
