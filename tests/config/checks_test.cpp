@@ -66,6 +66,12 @@ TEST_F(Checks, ScaleIsInWordsOrInLevels) {
               HasSubstr("model.levels: full_scale stands for"));
 }
 
+TEST_F(Checks, BatchNormsOfTorchScriptStayTheirOwn) {
+  EXPECT_THAT(error_after_required(
+                  "", {"model.name=torchscript", "model.file=m.pt", "model.sync_batch_norm=true"}),
+              HasSubstr("model.sync_batch_norm: the batch norms of a TorchScript model"));
+}
+
 TEST_F(Checks, ShapesStayCountable) {
   EXPECT_THAT(error_after_required("", {"model.input_shape=[4294967296, 4294967296]"}),
               StartsWith("command line: model.input_shape: the product"));

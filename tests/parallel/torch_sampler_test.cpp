@@ -1,11 +1,17 @@
 #include "kolo/parallel/torch_sampler.h"
 
 #include <map>
+#include <set>
 #include <sstream>
 
 #include <gmock/gmock.h>
 #include <torch/data.h>
 #include <torch/serialize.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "kolo/comm/threads.h"
+#include "kolo/parallel/initialize.h"
 
 namespace kolo {
 namespace {
@@ -121,6 +127,22 @@ TEST(TorchSampler, ADatasetSmallerThanTheRanksGivesSomeNothing) {
   const TorchSampler sampler(2, 2, 3, {true, 1, Padding::none});
   auto loader = loader_of(2, sampler, 4);
   EXPECT_TRUE(draw_epoch(loader).empty());
+}
+
+// Of what ranks draw beside their samples.
+TEST(SeedRanks, EveryRankHasRandomNumbersOfItsOwn) {
+  std::vector<std::uint64_t> seeds(5), again(5);
+  for (auto* const of_run : {&seeds, &again}) {
+    run_as_threads(5, [&](const Communicator& communicator) {
+      (*of_run)[static_cast<std::size_t>(communicator.rank())] = seed_ranks(communicator, 7);
+    });
+  }
+  EXPECT_EQ(seeds, again);
+  EXPECT_EQ(std::set(seeds.begin(), seeds.end()).size(), seeds.size());
+  torch::manual_seed(7);
+  const auto expected = torch::rand({4});
+  EXPECT_EQ(seed_ranks(Communicator::solo(), 7), 7U);
+  EXPECT_TRUE(torch::rand({4}).equal(expected)) << "rank 0 is as one rank alone";
 }
 
 }  // namespace

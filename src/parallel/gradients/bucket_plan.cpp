@@ -55,18 +55,18 @@ std::vector<std::string> split_lines(std::string_view text) {
   return lines;
 }
 
-std::string describe_difference(int rank, std::span<const std::string> of_root,
-                                std::span<const std::string> of_rank) {
+std::string describe_difference(std::size_t root, std::span<const std::string> of_root,
+                                std::size_t rank, std::span<const std::string> of_rank) {
   std::size_t line = 0;
   while (line < std::min(of_root.size(), of_rank.size()) && of_root[line] == of_rank[line]) ++line;
   const auto shown = [&](std::span<const std::string> lines) {
     return line < lines.size() ? lines[line] : std::string("nothing more");
   };
   return fmt::format(
-      "parallel: the ranks' models differ: rank 0 has {}, rank {} has {}; every rank must build "
+      "parallel: the ranks' models differ: rank {} has {}, rank {} has {}; every rank must build "
       "the same network with "
       "the same options",
-      shown(of_root), rank, shown(of_rank));
+      root, shown(of_root), rank, shown(of_rank));
 }
 
 void require_each_once(std::span<const std::size_t> order, std::size_t parameters) {
@@ -139,17 +139,19 @@ BucketPlan plan_buckets(std::vector<ParameterDescription> parameters, const Buck
 }
 
 void require_equal_plans(const Communicator& communicator, const BucketPlan& plan) {
-  const auto mine = static_cast<std::int64_t>(plan.fingerprint());
+  const auto mine =
+      static_cast<std::int64_t>(plan.fingerprint() | 1);  // of joined ranks come zeros
   std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(std::span(&mine, 1), std::span(all));
-  if (std::equal(all.begin() + 1, all.end(), all.begin())) return;
+  const auto first = std::find_if(all.begin(), all.end(), [](auto value) { return value != 0; });
+  const auto different = std::find_if(
+      first, all.end(), [&](std::int64_t value) { return value != 0 && value != *first; });
+  if (different == all.end()) return;
   const auto texts =
       all_gather_bytes(communicator, fmt::format("{}", fmt::join(lines_of(plan), "\n")));
-  const auto different = std::find_if(all.begin(), all.end(),
-                                      [&](std::int64_t value) { return value != all.front(); });
-  const auto rank = static_cast<int>(different - all.begin());
-  throw Error(describe_difference(rank, split_lines(texts[0]),
-                                  split_lines(texts[static_cast<std::size_t>(rank)])));
+  const auto root = static_cast<std::size_t>(first - all.begin());
+  const auto rank = static_cast<std::size_t>(different - all.begin());
+  throw Error(describe_difference(root, split_lines(texts[root]), rank, split_lines(texts[rank])));
 }
 
 }  // namespace kolo

@@ -159,6 +159,13 @@ struct BlockWithMembers : torch::nn::Module {
   torch::nn::Sequential layers{torch::nn::BatchNorm1d(4)};
 };
 
+// As docs/library.md has it.
+struct BlockOfAllRanks : torch::nn::Module {
+  explicit BlockOfAllRanks(const Communicator& ranks)
+      : norm(register_module("norm", SyncBatchNorm(ranks, torch::nn::BatchNormOptions(4)))) {}
+  SyncBatchNorm norm;
+};
+
 // LibTorch can't replace them, and a network of which half is converted is none that anybody wants.
 void members_that_keep_their_type_are_named(const Communicator& communicator) {
   BlockWithMembers block;
@@ -168,6 +175,11 @@ void members_that_keep_their_type_are_named(const Communicator& communicator) {
   EXPECT_TRUE(block.layers->ptr(0)->as<torch::nn::BatchNorm1d>()) << "nothing was converted";
   torch::nn::BatchNorm1d alone(3);
   EXPECT_THAT(batch_norms_held_by_type(*alone), ElementsAre("the module itself (BatchNorm1d)"));
+  BlockOfAllRanks written(communicator.split(0).value());
+  EXPECT_THAT(batch_norms_held_by_type(written), ::testing::IsEmpty());
+  EXPECT_TRUE(written.norm->forward(torch::rand({3, 4, 2, 2})).defined());
+  EXPECT_EQ(written.named_parameters().keys(),
+            (std::vector<std::string>{"norm.weight", "norm.bias"}));
   communicator.barrier();
 }
 
