@@ -205,6 +205,38 @@ TEST(NonFinite, SkipLeavesOutWhatIsNotANumberInTheLossAlone) {
   }
 }
 
+// Stripes, but for one sample that is not a number.
+class SpoiltDataset final : public Dataset {
+ public:
+  [[nodiscard]] std::int64_t size() const override { return good_.size(); }
+  [[nodiscard]] const SampleLayout& layout() const override { return good_.layout(); }
+  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override {
+    good_.read(index, epoch, place);
+    if (index == 20) place.input[7] = std::numeric_limits<float>::quiet_NaN();
+  }
+
+ private:
+  testing::StripesDataset good_{40};
+};
+
+TEST(NonFinite, ASkippedStepLeavesNothingInRunningStatistics) {
+  const auto solo = Communicator::solo();
+  Loader training(std::make_shared<SpoiltDataset>(), {40, 0, 1, {false, 4, Padding::repeat}},
+                  {.batch_size = 8});
+  Loader validation(std::make_shared<testing::StripesDataset>(8), {8, 0, 1, {false, 4}},
+                    {.batch_size = 8});
+  const auto network = make_network("resnet_small", {.input_shape = {1, 16, 16}, .classes = 4});
+  TrainerOptions options;
+  options.non_finite = NonFiniteStep::skip;
+  Trainer trainer(solo, network, {.loss = make_loss(LossKind::cross_entropy)}, make_sgd({}),
+                  LearningRate({.base_rate = .01}), training, validation, options);
+  ASSERT_FALSE(network->buffers().empty());
+  EXPECT_EQ(trainer.run(), TrainOutcome::finished);
+  EXPECT_EQ(trainer.skipped_steps(), 1);
+  for (const auto& buffer : network->buffers()) EXPECT_TRUE(buffer.isfinite().all().item<bool>());
+  EXPECT_NO_THROW((void)trainer.checkpoint());
+}
+
 TEST(NonFinite, SkippedStepsAreStillKnownAfterAResume) {
   const TrainingSetup setup{
       .epochs = 1, .change = [](auto& options) { options.non_finite = NonFiniteStep::skip; }};
