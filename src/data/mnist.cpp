@@ -19,8 +19,10 @@ std::filesystem::path find_file(const std::filesystem::path& folder, const std::
     if (std::filesystem::exists(candidate, ignored)) return candidate;
   }
   throw InputError(fmt::format(
-      "data: no file {} (or {}.gz) in {}{}; Debian's package dataset-fashion-mnist provides these "
-      "files (apt install dataset-fashion-mnist) in {}",
+      "data: no file {} (or {}.gz) in {}{}; kolo data fetch mnist (or fashion-mnist) -o DIR gets "
+      "these files, and Debian's package has Fashion-MNIST's (apt install dataset-fashion-mnist) "
+      "in "
+      "{}",
       name, name, folder.string(),
       std::filesystem::exists(folder, ignored) ? "" : ", a folder that does not exist",
       fashion_mnist_folder));

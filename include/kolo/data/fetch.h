@@ -25,6 +25,7 @@ struct RemoteDataset {
   // and the files that must be in it. They are unpacked and removed.
   std::string archive_folder;
   std::vector<std::string> members;
+  std::string instead;  // what to do where it can't be had, for the error that says so
 };
 
 // Those that are known: mnist, fashion-mnist, cifar10 (the binary version), with their sums. MNIST

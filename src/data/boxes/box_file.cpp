@@ -47,8 +47,9 @@ OpenBox open_box(const std::filesystem::path& path, BoxFormat& format) {
   format = BoxFormat::npy;
   if (!std::filesystem::exists(path, ignored)) {
     if (std::filesystem::exists(npy_data_file(path), ignored)) return open_npy_box(path);
-    throw InputError(fmt::format("data: there is neither {} nor {}", path.string(),
-                                 npy_data_file(path).string()));
+    throw InputError(fmt::format(
+        "data: there is neither {} nor {}; kolo data nbody --size 64 -o FILE.h5 makes a box",
+        path.string(), npy_data_file(path).string()));
   }
   if (std::filesystem::is_directory(path, ignored)) {
     throw InputError(

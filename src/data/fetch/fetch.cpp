@@ -100,13 +100,48 @@ void unpack_archives(const RemoteDataset& dataset, const fs::path& folder) {
   for (const auto& file : dataset.files) fs::remove(folder / file.name);
 }
 
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (!fs::is_directory(folder)) {
-    throw InputError(
-        fmt::format("fetch: cannot make the folder {}: {}", folder.string(), error.message()));
+// Makes a folder with those around it. Those that it made and that are still empty go again with
+// it, unless they are wanted: where nothing could be fetched, nothing is left.
+class NewFolder {
+ public:
+  explicit NewFolder(const fs::path& folder) {
+    std::error_code error;
+    auto missing = fs::absolute(folder).lexically_normal();
+    if (!missing.has_filename()) missing = missing.parent_path();
+    for (; !fs::exists(missing, error) && missing.has_relative_path();
+         missing = missing.parent_path())
+      made_.push_back(missing);
+    fs::create_directories(folder, error);
+    if (!fs::is_directory(folder)) {
+      throw InputError(
+          fmt::format("fetch: cannot make the folder {}: {}", folder.string(), error.message()));
+    }
   }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  ~NewFolder() {
+    std::error_code not_empty;
+    for (const auto& folder : made_)
+      if (!fs::remove(folder, not_empty)) return;
+  }
+
+ private:
+  std::vector<fs::path> made_;  // the innermost first
+};
+
+void fetch_files(const RemoteDataset& dataset, const FetchOptions& options, FetchResult& result) {
+  const FetchLock lock(options.folder, [&] {
+    if (!options.notice) return;
+    options.notice(fmt::format("another process is fetching into {}; waiting for it",
+                               options.folder.string()));
+  });
+  result.was_there = is_complete(dataset, options.folder);
+  if (result.was_there) return;
+  for (const auto& file : dataset.files) {
+    const auto received = fetch_file(file, address_of(dataset, options, file), options);
+    result.bytes_fetched = checked_add(result.bytes_fetched, received);
+  }
+  if (!dataset.archive_folder.empty()) unpack_archives(dataset, options.folder);
 }
 
 }  // namespace
@@ -116,19 +151,15 @@ FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& opti
   if (dataset.archive_folder.empty()) result.folder = options.folder;
   result.was_there = is_complete(dataset, options.folder);
   if (result.was_there) return result;
-  make_folder(options.folder);
-  const FetchLock lock(options.folder, [&] {
-    if (!options.notice) return;
-    options.notice(fmt::format("another process is fetching into {}; waiting for it",
-                               options.folder.string()));
-  });
-  result.was_there = is_complete(dataset, options.folder);
-  if (result.was_there) return result;
-  for (const auto& file : dataset.files) {
-    const auto received = fetch_file(file, address_of(dataset, options, file), options);
-    result.bytes_fetched = checked_add(result.bytes_fetched, received);
+  const NewFolder folder(options.folder);
+  try {
+    fetch_files(dataset, options, result);
+  } catch (const InputError&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error(
+        fmt::format("{}{}{}", error.what(), dataset.instead.empty() ? "" : "; ", dataset.instead));
   }
-  if (!dataset.archive_folder.empty()) unpack_archives(dataset, options.folder);
   return result;
 }
 

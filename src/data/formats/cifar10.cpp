@@ -39,9 +39,14 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
+constexpr std::string_view how_to_get =
+    "kolo data fetch cifar10 -o DIR gets them, kolo data cifar10 --from fashion-mnist -o DIR makes "
+    "a "
+    "stand-in";
+
 // What somebody may have meant by a folder without batches.
 std::string hint_for(const fs::path& folder) {
-  if (!is_there(folder)) return "; there is no such folder";
+  if (!is_there(folder)) return fmt::format("; there is no such folder: {}", how_to_get);
   for (const auto& place : {folder, folder / "cifar-10-batches-py"}) {
     if (is_there(place / "data_batch_1") || is_there(place / "test_batch")) {
       return fmt::format("; {} holds the Python version (pickled), {}", place.string(),
@@ -51,10 +56,9 @@ std::string hint_for(const fs::path& folder) {
   if (is_there(folder / "train.bin") || is_there(folder / "cifar-100-binary")) {
     return "; this looks like CIFAR-100, which has other records";
   }
-  return fmt::format(
-      "; the folder is expected to hold {} to {}, {} (or a folder {} with them): kolo data fetch "
-      "cifar10 gets them, kolo data cifar10 makes a stand-in",
-      training_files.front(), training_files.back(), validation_files.front(), inner_folder);
+  return fmt::format("; the folder is expected to hold {} to {}, {} (or a folder {} with them): {}",
+                     training_files.front(), training_files.back(), validation_files.front(),
+                     inner_folder, how_to_get);
 }
 
 fs::path find_batches(const fs::path& folder, Split split) {

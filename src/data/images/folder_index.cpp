@@ -16,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view expected_layout =
-    "expected one folder for each class, with its images in it: ROOT/CLASS/IMAGE.jpg";
+    "expected one folder for each class, with its images in it: ROOT/CLASS/IMAGE.jpg; kolo data "
+    "images --from fashion-mnist -o DIR makes such folders, DIR/train and DIR/valid";
 
 bool is_hidden(const fs::path& path) {
   return path.filename().native().starts_with('.');
