@@ -54,6 +54,16 @@ std::string nearest(std::string_view word, std::span<const std::string> known) {
   return best;
 }
 
+std::string quote(std::string_view text) {
+  constexpr std::size_t longest = 80;
+  std::string quoted = "\"";
+  for (const char letter : text.substr(0, longest)) {
+    const auto code = static_cast<unsigned char>(letter);
+    quoted += code < 0x20 || code == 0x7f ? '?' : letter;
+  }
+  return quoted + (text.size() > longest ? "...\"" : "\"");
+}
+
 std::string join(std::span<const std::string> words, std::string_view separator) {
   return fmt::format("{}", fmt::join(words.begin(), words.end(), separator));
 }

@@ -9,10 +9,10 @@ namespace kolo {
 
 namespace {
 
-// "1,234,567"
+// "1 234 567", as all numbers of kolo's
 std::string grouped(std::int64_t number) {
   std::string text;
-  for (; number >= 1000; number /= 1000) text = fmt::format(",{:03}{}", number % 1000, text);
+  for (; number >= 1000; number /= 1000) text = fmt::format(" {:03}{}", number % 1000, text);
   return fmt::format("{}{}", number, text);
 }
 

@@ -7,6 +7,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "observe/json_file.h"
 
 namespace kolo {
 
@@ -138,13 +139,12 @@ void History::write(const std::filesystem::path& path) const {
 }
 
 History History::read(const std::filesystem::path& path) {
-  const std::string text = read_text_file(path);
+  constexpr auto advice = "rename or remove it to go on without it";
+  const Json document = read_json_file(path, advice);
   try {
-    return from_json(Json::parse(text));
-  } catch (const Json::exception& error) {
-    throw Error(fmt::format("history: {} is not valid JSON: {}", path.string(), error.what()));
+    return from_json(document);
   } catch (const Error& error) {
-    throw Error(fmt::format("{} (in {})", error.what(), path.string()));
+    throw InputError(fmt::format("{}: {}; {}", path.string(), error.what(), advice));
   }
 }
 

@@ -117,11 +117,11 @@ void ProgressBar::print_above(std::string_view line) {
 
 void ProgressBar::draw(const Epoch& epoch, std::string_view time_text) {
   const double fraction = fraction_of(epoch.done, epoch.total);
-  const std::string total = std::to_string(epoch.total);
+  const std::string total = format_count(epoch.total);
   ProgressTexts texts;
   texts.label = epoch.label;
   texts.percent = fmt::format("{:3} %", static_cast<int>(fraction * 100));
-  texts.steps = fmt::format("{:>{}}/{}", epoch.done, total.size(), total);
+  texts.steps = fmt::format("{:>{}}/{}", format_count(epoch.done), total.size(), total);
   texts.time = time_text;
   const auto& figures = epoch.figures;
   if (figures.samples_per_second > 0) {

@@ -12,6 +12,7 @@
 #include <spdlog/sinks/basic_file_sink.h>
 
 #include "kolo/base/error.h"
+#include "kolo/observe/wrap.h"
 
 namespace kolo {
 
@@ -21,7 +22,8 @@ namespace {
 // it matters.
 class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  ConsoleSink(std::ostream& stream, bool colour) : stream_(stream), colour_(colour) {}
+  ConsoleSink(std::ostream& stream, bool colour, int width)
+      : stream_(stream), colour_(colour), width_(width) {}
 
   void print_with(std::function<void(std::string_view)> print) {
     const std::lock_guard lock(mutex_);
@@ -32,6 +34,7 @@ class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     std::string line = mark(message.level);
     line.append(message.payload.data(), message.payload.size());
+    line = wrap(line, width_);
     if (print_) {
       print_(line);
     } else {
@@ -49,6 +52,7 @@ class ConsoleSink final : public spdlog::sinks::base_sink<std::mutex> {
 
   std::ostream& stream_;
   bool colour_;
+  int width_;
   std::function<void(std::string_view)> print_;
 };
 
@@ -86,7 +90,8 @@ bool detect_colour(int descriptor) {
 RunLog::RunLog(const RunLogOptions& options) : implementation_(std::make_unique<Implementation>()) {
   std::vector<spdlog::sink_ptr> sinks;
   if (options.console != nullptr) {
-    implementation_->console = std::make_shared<ConsoleSink>(*options.console, options.colour);
+    implementation_->console =
+        std::make_shared<ConsoleSink>(*options.console, options.colour, options.width);
     implementation_->console->set_level(console_level(options.verbosity));
     sinks.push_back(implementation_->console);
   }

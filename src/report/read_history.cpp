@@ -77,14 +77,15 @@ std::vector<Curve> curves_of(const History& history) {
   return curves;
 }
 
-// The number, written with commas, that stands before `what`.
+// The number, its digits in groups, that stands before `what`; earlier versions wrote commas between
+// the groups.
 std::optional<std::int64_t> number_before(std::string_view text, std::string_view what) {
   const auto end = text.find(what);
   if (end == std::string_view::npos) return std::nullopt;
-  const auto before = text.substr(0, end).find_last_not_of("0123456789,");
+  const auto before = text.substr(0, end).find_last_not_of("0123456789 ,");
   const auto begin = before == std::string_view::npos ? 0 : before + 1;
   std::string digits(text.substr(begin, end - begin));
-  std::erase(digits, ',');
+  std::erase_if(digits, [](char letter) { return letter == ',' || letter == ' '; });
   std::int64_t number = 0;
   const char* last = digits.data() + digits.size();
   const auto [stop, error] = std::from_chars(digits.data(), last, number);
@@ -92,7 +93,7 @@ std::optional<std::int64_t> number_before(std::string_view text, std::string_vie
   return number;
 }
 
-// The last line of model.txt: "1,234 trainable parameters, 0 frozen, 56 values in buffers".
+// The last line of model.txt: "1 234 trainable parameters, 0 frozen, 56 values in buffers".
 std::optional<std::int64_t> parameters_in(std::string_view summary) {
   const auto trainable = number_before(summary, " trainable parameters, ");
   const auto frozen = number_before(summary, " frozen, ");

@@ -128,7 +128,9 @@ TEST(History, MalformedFilesAreNamed) {
     const auto path = folder.write("history.json", content);
     return message_of<Error>([&] { (void)History::read(path); });
   };
-  EXPECT_THAT(rejection("{"), AllOf(HasSubstr("history.json"), HasSubstr("not valid JSON")));
+  EXPECT_THAT(rejection("{\n\n"), AllOf(HasSubstr("history.json:3"), HasSubstr("cut off")));
+  EXPECT_THAT(rejection("{\n\"epochs\": x}"),
+              AllOf(HasSubstr("history.json:2"), HasSubstr("damaged")));
   EXPECT_THAT(rejection("[]"), AllOf(HasSubstr("history.json"), HasSubstr("malformed")));
   EXPECT_THAT(rejection("{\"epochs\":[]}"), HasSubstr("n_ranks"));
   EXPECT_THAT(rejection("{\"n_ranks\":1,\"epochs\":[{\"epoch\":1}]}"), HasSubstr("step"));

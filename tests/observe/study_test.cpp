@@ -58,7 +58,7 @@ TEST(Study, RefusesWhatItDidNotWrite) {
   const auto reading = [&](const std::string& text) {
     return [path = folder.write("study.json", text)] { (void)Study::read(path); };
   };
-  EXPECT_THAT(reading("nonsense"), ThrowsMessage<Error>(HasSubstr("not valid JSON")));
+  EXPECT_THAT(reading("nonsense"), ThrowsMessage<Error>(HasSubstr("expected JSON")));
   EXPECT_THAT(reading("{}"), ThrowsMessage<Error>(HasSubstr("name")));
   auto json = example().to_json();
   json["points"][0]["state"] = "asleep";

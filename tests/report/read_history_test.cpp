@@ -128,7 +128,7 @@ TEST(ReadHistory, SettingsAndParametersBesideIt) {
   folder.write("model.txt",
                "layer  operation  output  parameters  FLOPs a sample\n"
                "total                     1,234,567   1,000\n"
-               "1,234,500 trainable parameters, 67 frozen, 12 values in buffers\n");
+               "1 234 500 trainable parameters, 67 frozen, 12 values in buffers\n");
   const RunRecord run = read_run(folder.path());
   EXPECT_EQ(run.parameters, 1234567);
   EXPECT_THAT(
@@ -165,12 +165,12 @@ TEST(ReadHistory, EventFilesStepInForADamagedHistory) {
   const TemporaryFolder folder;
   const auto history = folder.write("history.json", "{\"n_ranks\": 2, \"epochs\": [{\"epo");
   EXPECT_THAT(message_of<InputError>([&] { (void)read_run(folder.path()); }),
-              AllOf(HasSubstr("not valid JSON"), HasSubstr(history.string())));
+              AllOf(HasSubstr("cut off"), HasSubstr(history.string())));
   TensorBoardWriter(folder.path()).add_scalar("loss/train", 0.5, 10);
   const RunRecord run = read_run(folder.path());
   EXPECT_EQ(run.writer, "event files");
   EXPECT_THAT(column(run.find("loss", "training"), &CurvePoint::value), ElementsAre(0.5));
-  EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("not valid JSON")));
+  EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("cut off")));
 }
 
 }  // namespace

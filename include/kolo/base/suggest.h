@@ -13,6 +13,10 @@ namespace kolo {
 // third of the word, and less than the whole word. Of equally near words the first one is returned.
 [[nodiscard]] std::string nearest(std::string_view word, std::span<const std::string> known);
 
+// `"abc"`: control characters replaced and long text cut, so that a message stays one readable
+// line.
+[[nodiscard]] std::string quote(std::string_view text);
+
 // "a, b, c"; "" for no words.
 [[nodiscard]] std::string join(std::span<const std::string> words,
                                std::string_view separator = ", ");

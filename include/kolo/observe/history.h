@@ -74,7 +74,7 @@ class History {
   // Writes the file whole or not at all (AtomicFile), one record a line. The cost grows with the
   // number of records.
   void write(const std::filesystem::path& path) const;
-  // Error, naming the file: it can't be read or is malformed.
+  // InputError, naming the file and where there is one the line: it can't be read or is malformed.
   [[nodiscard]] static History read(const std::filesystem::path& path);
 
  private:

@@ -16,6 +16,7 @@ struct RunLogOptions {
   std::ostream* console =
       nullptr;                 // std::cerr or std::cout, outliving the log; nullptr: no console
   bool colour = false;         // ANSI colours on the console: see detect_colour()
+  int width = 0;               // columns that the console's lines are wrapped at; 0: not
   std::filesystem::path file;  // <run folder>/out.log, appended to; empty: no file
   int verbosity =
       0;  // what the console shows: -1 warnings and errors, 0 information too, 1 everything
