@@ -38,11 +38,17 @@ class Checks {
   void check_data() const {
     const auto& data = config_.data;
     if (data.name == "mnist" && data.path.empty())
-      fail("data.path", "data mnist needs the folder that holds MNIST's four IDX files");
+      fail("data.path",
+           "data mnist needs the folder that holds MNIST's four IDX files; kolo data fetch mnist "
+           "-o data/mnist gets them");
     if (data.name == "imagenet" && data.train_dir.empty())
-      fail("data.train_dir", "data imagenet needs the folder that holds one folder a class");
+      fail("data.train_dir",
+           "data imagenet needs the folder that holds one folder a class; kolo data images --from "
+           "fashion-mnist -o data/images makes data/images/train");
     if (data.name == "imagenet" && data.valid_dir.empty())
-      fail("data.valid_dir", "data imagenet needs the folder of the validation images");
+      fail("data.valid_dir",
+           "data imagenet needs the folder of the validation images, for example "
+           "data/images/valid of kolo data images");
     if (data.name == "dummy" && data.input_shape.empty())
       fail("data.input_shape", "data dummy needs the shape of one sample, for example [1, 28, 28]");
     if (data.name == "dummy" && !data.n_train)
@@ -74,8 +80,8 @@ class Checks {
         fail(key, fmt::format("only the data nbody is read from it, not {}", data.name));
       if (data.name == "nbody" && data.mode != "synthetic" && path.empty()) {
         fail(key,
-             "data nbody needs a simulation box, an HDF5 file or a pair of .npy files (kolo "
-             "data nbody makes some), or mode: synthetic");
+             "data nbody needs a simulation box, an HDF5 file or a pair of .npy files (kolo data "
+             "nbody --size 64 -o data/nbody/box.h5 makes one), or mode: synthetic");
       }
     }
     if (data.name != "nbody") return;
@@ -138,6 +144,8 @@ class Checks {
     only("optimizer.dampening", optimizer.dampening != 0, {"sgd"});
     only("optimizer.nesterov", optimizer.nesterov, {"sgd"});
     only("optimizer.amsgrad", optimizer.amsgrad, {"adam", "adamw"});
+    only("optimizer.epsilon_form", optimizer.epsilon_form.has_value(),
+         {"adam", "adamw", "rmsprop", "adagrad"});
     only("optimizer.centered", optimizer.centered, {"rmsprop"});
     if (optimizer.name == "lars" || optimizer.name == "lamb") {
       if (optimizer.decoupled_decay) {

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
 
+#include "config/at_setting.h"
 #include "kolo/base/error.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/augmentation.h"
@@ -21,12 +23,15 @@ using SharedDataset = std::shared_ptr<const Dataset>;
 constexpr std::array<float, 3> imagenet_mean{.485F, .456F, .406F};
 constexpr std::array<float, 3> imagenet_deviation{.229F, .224F, .225F};
 
-SharedDataset subset_of(SharedDataset dataset, std::optional<std::int64_t> count, const char* key,
+// The first samples of one of the splits, or some of all classes.
+SharedDataset subset_of(const RunConfig& config, SharedDataset dataset, std::string_view key,
                         Subset::Choice choice = Subset::Choice::first) {
+  const auto& count = key == "data.n_train" ? config.data.n_train : config.data.n_valid;
   if (!count || *count == dataset->size()) return dataset;
   if (*count > dataset->size()) {
-    throw InputError(fmt::format("data.{}: {} samples asked for, but the data set has {}", key,
-                                 *count, dataset->size()));
+    refuse_setting(
+        config, key,
+        fmt::format("{} samples asked for, but the data set has {}", *count, dataset->size()));
   }
   return std::make_shared<Subset>(std::move(dataset), *count, choice);
 }
@@ -50,10 +55,12 @@ Datasets random_datasets(const RunConfig& config) {
 
 Datasets mnist_datasets(const RunConfig& config) {
   const std::filesystem::path folder = config.data.path;
-  return {subset_of(std::make_shared<MnistDataset>(folder, Split::train), config.data.n_train,
-                    "n_train"),
-          subset_of(std::make_shared<MnistDataset>(folder, Split::validation), config.data.n_valid,
-                    "n_valid")};
+  const auto read = [&](Split split) {
+    return at_setting(config, "data.path",
+                      [&] { return std::make_shared<MnistDataset>(folder, split); });
+  };
+  return {subset_of(config, read(Split::train), "data.n_train"),
+          subset_of(config, read(Split::validation), "data.n_valid")};
 }
 
 // How training images are varied: as the tutorials do it for this data, but for what the
@@ -83,16 +90,19 @@ Preprocessing preprocessing_of(const std::string& name) {
 
 Datasets cifar10_datasets(const RunConfig& config) {
   const auto& data = config.data;
-  const auto training = std::make_shared<Cifar10Dataset>(data.path, Split::train);
-  const auto validation = std::make_shared<Cifar10Dataset>(data.path, Split::validation);
+  const auto read = [&](Split split) {
+    return at_setting(config, "data.path",
+                      [&] { return std::make_shared<Cifar10Dataset>(data.path, split); });
+  };
+  const auto training = read(Split::train), validation = read(Split::validation);
   const bool is_unit = data.preprocessing == "auto" || data.preprocessing == "unit";
   const auto preprocessing =
       is_unit ? Preprocessing::none() : for_unit_pixels(preprocessing_of(data.preprocessing));
   const auto varied =
       augmentation_of(data, {.height_shift = .1, .width_shift = .1, .horizontal_flip = true});
-  return {std::make_shared<AugmentedDataset>(subset_of(training, data.n_train, "n_train"), varied,
+  return {std::make_shared<AugmentedDataset>(subset_of(config, training, "data.n_train"), varied,
                                              preprocessing, config.seed),
-          std::make_shared<AugmentedDataset>(subset_of(validation, data.n_valid, "n_valid"),
+          std::make_shared<AugmentedDataset>(subset_of(config, validation, "data.n_valid"),
                                              AugmentationOptions{}, preprocessing, config.seed),
           training->class_names()};
 }
@@ -103,9 +113,10 @@ ImageFolderOptions folder_options(const RunConfig& config) {
       config.model.input_shape.empty() ? config.data.input_shape : config.model.input_shape;
   if (shape.empty()) return {};
   if (shape.size() != 3 || shape[0] != 3) {
-    throw InputError(
-        "data imagenet: images are brought to input_shape, which must be three channels, a height "
-        "and a width, for example [224, 224, 3]");
+    refuse_setting(config,
+                   config.model.input_shape.empty() ? "data.input_shape" : "model.input_shape",
+                   "images are brought to this size, which must be three channels, a height and a "
+                   "width, for example [224, 224, 3]");
   }
   return {.height = shape[1], .width = shape[2]};
 }
@@ -114,9 +125,14 @@ ImageFolderOptions folder_options(const RunConfig& config) {
 Datasets imagenet_datasets(const RunConfig& config) {
   const auto& data = config.data;
   const auto options = folder_options(config);
-  const auto training = std::make_shared<ImageFolderDataset>(data.train_dir, options);
-  const auto validation = std::make_shared<ImageFolderDataset>(data.valid_dir, options);
-  require_same_classes(*training, *validation);
+  const auto training = at_setting(config, "data.train_dir", [&] {
+    return std::make_shared<ImageFolderDataset>(data.train_dir, options);
+  });
+  const auto validation = at_setting(config, "data.valid_dir", [&] {
+    auto dataset = std::make_shared<ImageFolderDataset>(data.valid_dir, options);
+    require_same_classes(*training, *dataset);
+    return dataset;
+  });
   const auto preprocessing =
       preprocessing_of(data.preprocessing == "auto" ? "caffe" : data.preprocessing);
   const auto varied = augmentation_of(data, {.height_shift = .33,
@@ -126,9 +142,9 @@ Datasets imagenet_datasets(const RunConfig& config) {
                                              .horizontal_flip = true});
   const AugmentationOptions closer{.zoom_low = .875, .zoom_high = .875};
   constexpr auto spread = Subset::Choice::spread;
-  return {std::make_shared<AugmentedDataset>(subset_of(training, data.n_train, "n_train", spread),
+  return {std::make_shared<AugmentedDataset>(subset_of(config, training, "data.n_train", spread),
                                              varied, preprocessing, config.seed),
-          std::make_shared<AugmentedDataset>(subset_of(validation, data.n_valid, "n_valid", spread),
+          std::make_shared<AugmentedDataset>(subset_of(config, validation, "data.n_valid", spread),
                                              closer, preprocessing, config.seed),
           training->class_names()};
 }
@@ -156,18 +172,49 @@ Datasets box_datasets(const RunConfig& config) {
   const bool has_files = options.mode != BoxMode::synthetic;
   if (has_files) options.file = config.data.train_path;
   options.samples = config.data.n_train.value();
-  auto training = std::make_shared<NbodyDataset>(options);
+  const auto read = [&](std::string_view key) {
+    return at_setting(config, key, [&] { return std::make_shared<NbodyDataset>(options); });
+  };
+  auto training = read(has_files ? "data.train_path" : "data.mode");
   if (has_files) options.file = config.data.valid_path;
   options.samples = config.data.n_valid.value();
   options.seed = config.seed + 1;
   options.varies_with_epoch = false;
-  auto validation = std::make_shared<NbodyDataset>(options);
+  auto validation = read(has_files ? "data.valid_path" : "data.mode");
   auto warnings = training->warnings();
   warnings.insert(warnings.end(), validation->warnings().begin(), validation->warnings().end());
   return {std::move(training), std::move(validation), {}, std::move(warnings)};
 }
 
+// What is known without the data. How many classes folders of images have is not: as many as the
+// network tells apart, or ImageNet's.
+SampleLayout layout_of(const RunConfig& config) {
+  const auto& name = config.data.name;
+  constexpr std::int64_t imagenet_classes = 1000;
+  if (name == "cifar10") return {{3, 32, 32}, 10, {}};
+  if (name == "imagenet") {
+    const auto options = folder_options(config);
+    return {
+        {3, options.height, options.width}, config.model.n_classes.value_or(imagenet_classes), {}};
+  }
+  return {{1, 28, 28}, 10, {}};
+}
+
 }  // namespace
+
+Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least) {
+  if (config.data.name == "dummy") return random_datasets(config);
+  if (config.data.name == "nbody") {
+    RunConfig synthetic = config;
+    synthetic.data.mode = "synthetic";
+    synthetic.data.box_size = std::max(config.data.box_size, config.data.crop);
+    return box_datasets(synthetic);
+  }
+  const auto layout = layout_of(config);
+  return {std::make_shared<RandomDataset>(layout, std::max(least, config.data.n_train.value_or(1)),
+                                          config.seed),
+          std::make_shared<RandomDataset>(layout, 1, config.seed + 1)};
+}
 
 Datasets make_datasets(const RunConfig& config) {
   const auto& name = config.data.name;

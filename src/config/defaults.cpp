@@ -22,10 +22,20 @@ void put_channels_first(std::vector<int64_t>& shape) {
     std::rotate(shape.begin(), shape.begin() + 2, shape.end());
 }
 
+// PyTorch's or Keras's, as the form is.
+double default_epsilon(const OptimizerConfig& optimizer) {
+  if (optimizer.name == "lamb") return 1e-6;
+  if (optimizer.epsilon_form != "torch") return 1e-7;
+  return optimizer.name == "adagrad" ? 1e-10 : 1e-8;
+}
+
 void fill_optimizer(OptimizerConfig& optimizer) {
   const auto& name = optimizer.name;
   if (!optimizer.lr) optimizer.lr = name == "sgd" || name == "lars" ? .01 : .001;
-  if (!optimizer.epsilon) optimizer.epsilon = name == "lamb" ? 1e-6 : 1e-7;
+  const bool is_adam = name == "adam" || name == "adamw";
+  if (!optimizer.epsilon_form && (is_adam || name == "rmsprop" || name == "adagrad"))
+    optimizer.epsilon_form = is_adam ? "torch" : "keras";
+  if (!optimizer.epsilon) optimizer.epsilon = default_epsilon(optimizer);
   if (!optimizer.rho) optimizer.rho = name == "adadelta" ? .95 : .9;
 }
 

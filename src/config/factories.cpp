@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "config/at_setting.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/random.h"
 
@@ -30,16 +31,17 @@ std::int64_t outputs_of(const RunConfig& config, const SampleLayout& layout) {
   if (layout.classes == 0) return 0;
   if (loss_named(config.training.loss) == LossKind::binary_cross_entropy) {
     if (layout.classes > 2) {
-      throw InputError(
-          fmt::format("training.loss is {}, which tells two classes apart, but the "
-                      "data has {}; use cross_entropy",
-                      config.training.loss, layout.classes));
+      refuse_setting(config, "training.loss",
+                     fmt::format("{} tells two classes apart, but the data has {}; use "
+                                 "cross_entropy",
+                                 config.training.loss, layout.classes));
     }
     return given.value_or(1);
   }
   if (given && *given < layout.classes) {
-    throw InputError(
-        fmt::format("model.n_classes is {}, but the data has {} classes", *given, layout.classes));
+    refuse_setting(config, "model.n_classes",
+                   fmt::format("{}, but the data has {} classes; leave it out to take the data's",
+                               *given, layout.classes));
   }
   return given.value_or(layout.classes);
 }
@@ -48,9 +50,10 @@ void require_loss_of(const RunConfig& config, const SampleLayout& layout) {
   const auto& loss = config.training.loss;
   const bool has_classes = layout.classes > 0;
   if (is_of_classes(loss_named(loss)) == has_classes) return;
-  throw InputError(fmt::format("training.loss is {}, but the targets of the data {} are {}; use {}",
-                               loss, config.data.name, has_classes ? "classes" : "numbers",
-                               has_classes ? "cross_entropy or binary_crossentropy" : "l1"));
+  refuse_setting(config, "training.loss",
+                 fmt::format("{}, but the targets of the data {} are {}; use {}", loss,
+                             config.data.name, has_classes ? "classes" : "numbers",
+                             has_classes ? "cross_entropy or binary_crossentropy" : "l1"));
 }
 
 std::optional<std::int64_t> levels_of(const ModelConfig& model) {
@@ -73,21 +76,25 @@ std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayou
                                       const ModelCatalogue& models) {
   const auto& model = config.model;
   if (!model.input_shape.empty() && model.input_shape != layout.input_shape) {
-    throw InputError(
-        fmt::format("model.input_shape is [{}], but the data has samples of [{}]; leave it out to "
-                    "take the data's",
+    refuse_setting(
+        config, "model.input_shape",
+        fmt::format("[{}], but the data has samples of [{}]; leave it out to take the "
+                    "data's",
                     fmt::join(model.input_shape, ", "), fmt::join(layout.input_shape, ", ")));
   }
   require_loss_of(config, layout);
   torch::manual_seed(derive_seed(config.seed, weights_stream, 0));
-  return models.make(model.name, {.input_shape = layout.input_shape,
-                                  .classes = outputs_of(config, layout),
-                                  .output_shape = layout.target_shape,
-                                  .dropout = model.dropout,
-                                  .batch_norm_momentum = model.batch_norm_momentum,
-                                  .levels = levels_of(model),
-                                  .channels = model.channels,
-                                  .file = model.file});
+  const auto classes = outputs_of(config, layout);
+  return at_setting(config, "model.name", [&] {
+    return models.make(model.name, {.input_shape = layout.input_shape,
+                                    .classes = classes,
+                                    .output_shape = layout.target_shape,
+                                    .dropout = model.dropout,
+                                    .batch_norm_momentum = model.batch_norm_momentum,
+                                    .levels = levels_of(model),
+                                    .channels = model.channels,
+                                    .file = model.file});
+  });
 }
 
 Objective make_objective(const RunConfig& config) {
@@ -147,6 +154,7 @@ MpiOptions make_mpi_options(const CommunicationConfig& config) {
 TrainerOptions make_trainer_options(const RunConfig& config) {
   TrainerOptions options;
   options.epochs = config.training.n_epochs;
+  options.max_steps = config.training.max_steps;
   options.seed = config.seed;
   options.buckets = {bytes_of_mebibytes(config.communication.first_bucket_mb),
                      bytes_of_mebibytes(config.communication.bucket_mb)};

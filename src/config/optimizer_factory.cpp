@@ -1,5 +1,8 @@
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "config/at_setting.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/config/factories.h"
@@ -38,6 +41,7 @@ Options with_decay(Options options, const Decay& decay) {
 std::unique_ptr<FlatOptimizer> make_adam_of(const OptimizerConfig& config, const Decay& decay) {
   AdamOptions options{.beta1 = config.beta1, .beta2 = config.beta2};
   options.epsilon = config.epsilon.value();
+  options.epsilon_before_correction = config.epsilon_form == "keras";
   options.amsgrad = config.amsgrad;
   return make_adam(with_decay(options, decay));
 }
@@ -45,16 +49,20 @@ std::unique_ptr<FlatOptimizer> make_adam_of(const OptimizerConfig& config, const
 std::unique_ptr<FlatOptimizer> make_adaptive(const OptimizerConfig& config, const Decay& decay) {
   const double epsilon = config.epsilon.value();
   if (config.name == "rmsprop") {
-    return make_rmsprop(with_decay(RmspropOptions{.rho = config.rho.value(),
-                                                  .momentum = config.momentum,
-                                                  .epsilon = epsilon,
-                                                  .centered = config.centered},
-                                   decay));
+    return make_rmsprop(
+        with_decay(RmspropOptions{.rho = config.rho.value(),
+                                  .momentum = config.momentum,
+                                  .epsilon = epsilon,
+                                  .centered = config.centered,
+                                  .epsilon_in_root = config.epsilon_form == "keras"},
+                   decay));
   }
   if (config.name == "adagrad") {
-    return make_adagrad(with_decay(
-        AdagradOptions{.initial_accumulator = config.initial_accumulator, .epsilon = epsilon},
-        decay));
+    return make_adagrad(
+        with_decay(AdagradOptions{.initial_accumulator = config.initial_accumulator,
+                                  .epsilon = epsilon,
+                                  .epsilon_in_root = config.epsilon_form == "keras"},
+                   decay));
   }
   if (config.name == "adadelta") {
     return make_adadelta(
@@ -72,7 +80,8 @@ std::unique_ptr<FlatOptimizer> make_adaptive(const OptimizerConfig& config, cons
 }
 
 Schedule make_schedule(const TrainingConfig& training, std::int64_t steps_per_epoch) {
-  const auto total_steps = checked_multiply(training.n_epochs, steps_per_epoch);
+  const auto all_steps = checked_multiply(training.n_epochs, steps_per_epoch);
+  const auto total_steps = std::min(all_steps, training.max_steps.value_or(all_steps));
   if (training.lr_decay == "cosine") return CosineDecay{total_steps, training.lr_final_fraction};
   if (training.lr_decay == "cosine_shifted")
     return ShiftedCosineDecay{total_steps, training.lr_final_fraction};
@@ -93,12 +102,14 @@ Schedule make_schedule(const TrainingConfig& training, std::int64_t steps_per_ep
 double l2_of(const RunConfig& config, const ModelCatalogue& models) {
   const auto& model = config.model;
   if (!model.l2) {
-    return config.optimizer.weight_decay > 0 ? 0 : models.find(model.name).l2;
+    if (config.optimizer.weight_decay > 0) return 0;
+    return at_setting(config, "model.name", [&] { return models.find(model.name).l2; });
   }
   if (*model.l2 > 0 && config.optimizer.weight_decay > 0) {
-    throw InputError(fmt::format(
-        "model.l2 is {} and optimizer.weight_decay {}: both keep the weights small; give one",
-        *model.l2, config.optimizer.weight_decay));
+    refuse_setting(config, "model.l2",
+                   fmt::format("{}, and optimizer.weight_decay is {}: both keep the weights small; "
+                               "give one",
+                               *model.l2, config.optimizer.weight_decay));
   }
   return *model.l2;
 }

@@ -1,5 +1,6 @@
 #include "config/override.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -7,53 +8,69 @@
 
 #include "config/yaml_reader.h"
 #include "kolo/base/error.h"
+#include "kolo/config/run_config.h"
 
 namespace kolo {
 
 namespace {
 
-const std::string command_line = "command line";
-
 // The value of a key, made where there is none. What is not a mapping becomes one.
-ConfigValue& child_of(ConfigValue& parent, std::string_view key) {
+ConfigValue& child_of(ConfigValue& parent, std::string_view key, const std::string& place) {
   if (parent.kind != ConfigValue::Kind::mapping) {
     parent = {};
     parent.kind = ConfigValue::Kind::mapping;
-    parent.place = command_line;
+    parent.place = place;
   }
   if (ConfigValue* child = parent.find(key)) return *child;
   ConfigValue child;
-  child.place = command_line;
+  child.place = place;
   return parent.entries.emplace_back(ConfigEntry{std::string(key), std::move(child)}).value;
 }
 
 void set(ConfigValue& root, std::string_view keys, ConfigValue value) {
+  const std::string place = value.place;
   ConfigValue* target = &root;
   while (!keys.empty()) {
     const auto dot = keys.find('.');
-    target = &child_of(*target, keys.substr(0, dot));
+    target = &child_of(*target, keys.substr(0, dot), place);
     keys = dot == std::string_view::npos ? std::string_view{} : keys.substr(dot + 1);
   }
   *target = std::move(value);
 }
 
+// What was meant by a word without "=": "n_epochs:3" or "n_epochs 3".
+std::string meant_by(std::string_view text) {
+  const auto end = text.find_first_of(":= ");
+  const std::string setting = nearest_setting(text.substr(0, end));
+  if (setting.empty()) return {};
+  std::string_view value = end == std::string_view::npos ? "" : text.substr(end + 1);
+  value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
+  return fmt::format("; did you mean {}={}?", setting, value.empty() ? "VALUE" : value);
+}
+
 }  // namespace
 
-void apply_override(ConfigValue& root, const std::string& text) {
+void apply_override(ConfigValue& root, const std::string& text, std::string_view place) {
   const auto equals = text.find('=');
   const std::string_view keys = std::string_view(text).substr(0, equals);
   const bool has_empty_key = keys.empty() || keys.front() == '.' || keys.back() == '.' ||
                              keys.find("..") != std::string_view::npos;
   if (equals == std::string::npos || has_empty_key) {
     throw InputError(
-        fmt::format("{}: expected key=value, for example training.batch_size=32, got {}",
-                    command_line, quote(text)));
+        fmt::format("{}: expected key=value, for example training.batch_size=32, got {}{}", place,
+                    quote(text), text.empty() ? "" : meant_by(text)));
   }
-  set(root, keys, read_yaml_text(text.substr(equals + 1), command_line));
+  if (text.find_first_not_of(' ', equals + 1) == std::string::npos) {
+    throw InputError(
+        fmt::format("{}: expected a value behind {}=, got nothing; write {}=null for the default",
+                    place, keys, keys));
+  }
+  set(root, keys, read_yaml_text(text.substr(equals + 1), std::string(place)));
 }
 
+// Options of the command line have their names for a place; a file's places end with a line.
 bool is_from_command_line(const ConfigValue& value) {
-  return value.place == command_line;
+  return value.place == command_line || value.place.starts_with('-');
 }
 
 void set_text(ConfigValue& root, const std::string& key, const std::string& text) {

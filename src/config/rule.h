@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,12 @@ struct OneOf {
 struct NumberRule {
   std::string_view words;  // "greater than 0"
   bool (*accepts)(long double number);
+  // More makes no sense: it would be a slip, and take a machine's whole memory or time.
+  long double greatest = std::numeric_limits<long double>::infinity();
+
+  [[nodiscard]] constexpr NumberRule up_to(long double most) const {
+    return {words, accepts, most};
+  }
 };
 
 inline constexpr NumberRule any_number{"", [](long double) { return true; }};
@@ -38,5 +45,11 @@ inline constexpr NumberRule mebibytes{" greater than 0 and at most 65536",
                                       [](long double x) { return x > 0 && x <= 65536; }};
 
 enum class Presence { optional, required };
+
+// What an optional key stands for without a value, for those who read the configuration:
+// "the model's own".
+struct Unset {
+  std::string_view meaning;
+};
 
 }  // namespace kolo

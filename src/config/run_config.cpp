@@ -1,6 +1,7 @@
 #include "kolo/config/run_config.h"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -67,6 +68,17 @@ ConfigValue choose(ConfigValue root, const ConfigSource& source) {
   return root;
 }
 
+void collect_places(const ConfigValue& value, const std::string& path,
+                    std::map<std::string, std::string>& places) {
+  places[path] = value.place;
+  for (const ConfigEntry& entry : value.entries)
+    collect_places(entry.value, path.empty() ? entry.key : path + "." + entry.key, places);
+}
+
+std::string last_word(std::string_view setting) {
+  return std::string(setting.substr(setting.rfind('.') + 1));
+}
+
 std::string default_output_dir(const ConfigSource& source) {
   const std::string stem = source.file.stem().string();
   return source.name ? fmt::format("results/{}-{}", stem, *source.name)
@@ -75,12 +87,48 @@ std::string default_output_dir(const ConfigSource& source) {
 
 }  // namespace
 
+std::string KeyPlaces::before(std::string_view key) const {
+  for (std::string_view known = key;; known = known.substr(0, known.rfind('.'))) {
+    if (const auto found = places_.find(std::string(known)); found != places_.end())
+      return fmt::format("{}: {}: ", found->second, key);
+    if (known.empty()) return fmt::format("{}: ", key);
+    if (known.find('.') == std::string_view::npos) known = {};
+  }
+}
+
+void refuse_setting(const RunConfig& config, std::string_view key, std::string_view reason) {
+  throw InputError(fmt::format("{}{}", config.places.before(key), reason));
+}
+
+std::vector<std::string> setting_names() {
+  SettingCollector collector;
+  RunConfig config;
+  visit(collector, config);
+  return std::move(collector.settings);
+}
+
+// The whole name, or the word behind its last dot, where it is exact; or else the nearest.
+std::string nearest_setting(std::string_view word) {
+  const auto settings = setting_names();
+  std::vector<std::string> last_words;
+  for (const auto& setting : settings) last_words.push_back(last_word(setting));
+  const bool is_whole = word.find('.') != std::string_view::npos;
+  const auto& names = is_whole ? settings : last_words;
+  auto found = std::find(names.begin(), names.end(), word);
+  if (found == names.end()) found = std::find(names.begin(), names.end(), nearest(word, names));
+  return found == names.end() ? "" : settings[static_cast<std::size_t>(found - names.begin())];
+}
+
 RunConfig load_run_config(const ConfigSource& source) {
   ConfigValue root = choose(read_yaml_file(source.file), source);
   for (const std::string& text : source.overrides) apply_override(root, text);
+  for (const auto& [option, text] : source.options) apply_override(root, text, option);
   if (!source.output_dir.empty()) set_text(root, "output_dir", escape_path(source.output_dir));
   settle_batch_sizes(root);
   RunConfig config;
+  std::map<std::string, std::string> places;
+  collect_places(root, "", places);
+  config.places = KeyPlaces(std::move(places));
   SectionReader::read_section(root, "", config);
   check_run_config(config, root);
   fill_defaults(config);

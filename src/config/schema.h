@@ -8,6 +8,13 @@
 // field in run_config.h.
 namespace kolo {
 
+inline constexpr long double most_samples = 1e15L;   // in a data set, a batch of all ranks
+inline constexpr long double most_of_a_kind = 1e9L;  // epochs, classes, lengths, a rank's batch
+inline constexpr long double most_cells = 65536;     // an edge; channels
+inline constexpr long double most_levels = 64;
+inline constexpr long double most_threads = 1024;
+inline constexpr std::string_view own_of_model = "the model's own";
+
 template <typename Field>
 void visit(Field& field, DataConfig& data) {
   field("name", data.name,
@@ -16,27 +23,29 @@ void visit(Field& field, DataConfig& data) {
   field("path", data.path, PathText{});
   field("train_dir", data.train_dir, PathText{});
   field("valid_dir", data.valid_dir, PathText{});
-  field("n_train", data.n_train, positive);
-  field("n_valid", data.n_valid, positive);
+  field("n_train", data.n_train, positive.up_to(most_samples), Unset{"all"});
+  field("n_valid", data.n_valid, positive.up_to(most_samples),
+        Unset{"all; of dummy an eighth of n_train"});
   field("workers", data.workers,
         NumberRule{" from 0 to 1024", [](long double x) { return x >= 0 && x <= 1024; }});
   field("prefetch", data.prefetch,
         NumberRule{" from 1 to 65536", [](long double x) { return x >= 1 && x <= 65536; }});
   field("shuffle", data.shuffle, AnyBool{});
-  field("input_shape", data.input_shape, positive);
-  field("n_classes", data.n_classes, positive);
-  field("target_shape", data.target_shape, positive);
+  field("input_shape", data.input_shape, positive.up_to(most_of_a_kind));
+  field("n_classes", data.n_classes, positive.up_to(most_of_a_kind),
+        Unset{"of dummy the model's, or 10"});
+  field("target_shape", data.target_shape, positive.up_to(most_of_a_kind));
   field("train_path", data.train_path, PathText{});
   field("valid_path", data.valid_path, PathText{});
   field("mode", data.mode, OneOf{{"lowmem", "inmem", "synthetic"}});
-  field("crop", data.crop, positive);
-  field("box_size", data.box_size, positive);
+  field("crop", data.crop, positive.up_to(most_cells));
+  field("box_size", data.box_size, positive.up_to(most_cells));
   field("rotations", data.rotations, OneOf{{"none", "tutorial", "vector", "proper"}});
   field("augment", data.augment, AnyBool{});
-  field("height_shift", data.height_shift, fraction);
-  field("width_shift", data.width_shift, fraction);
-  field("zoom", data.zoom, fraction);
-  field("horizontal_flip", data.horizontal_flip, AnyBool{});
+  field("height_shift", data.height_shift, fraction, Unset{"none"});
+  field("width_shift", data.width_shift, fraction, Unset{"none"});
+  field("zoom", data.zoom, fraction, Unset{"none"});
+  field("horizontal_flip", data.horizontal_flip, AnyBool{}, Unset{"none"});
   field("preprocessing", data.preprocessing, OneOf{{"auto", "none", "unit", "caffe", "imagenet"}});
 }
 
@@ -44,16 +53,16 @@ template <typename Field>
 void visit(Field& field, ModelConfig& model) {
   field("name", model.name, AnyText{}, Presence::required);
   field("file", model.file, PathText{});
-  field("dropout", model.dropout, fraction);
-  field("batch_norm_momentum", model.batch_norm_momentum, fraction);
+  field("dropout", model.dropout, fraction, Unset{own_of_model});
+  field("batch_norm_momentum", model.batch_norm_momentum, fraction, Unset{own_of_model});
   field("sync_batch_norm", model.sync_batch_norm, AnyBool{});
-  field("l2", model.l2, not_negative);
+  field("l2", model.l2, not_negative, Unset{"the model's own; 0 with a weight decay"});
   field("l2_mode", model.l2_mode, OneOf{{"loss", "decoupled"}});
-  field("input_shape", model.input_shape, positive);
-  field("n_classes", model.n_classes, positive);
-  field("full_scale", model.full_scale, AnyBool{});
-  field("levels", model.levels, positive);
-  field("channels", model.channels, positive);
+  field("input_shape", model.input_shape, positive.up_to(most_of_a_kind));
+  field("n_classes", model.n_classes, positive.up_to(most_of_a_kind), Unset{"the data's"});
+  field("full_scale", model.full_scale, AnyBool{}, Unset{own_of_model});
+  field("levels", model.levels, positive.up_to(most_levels), Unset{own_of_model});
+  field("channels", model.channels, positive.up_to(most_cells), Unset{own_of_model});
 }
 
 template <typename Field>
@@ -74,6 +83,8 @@ void visit(Field& field, OptimizerConfig& optimizer) {
   field("beta2", optimizer.beta2, fraction);
   field("rho", optimizer.rho, fraction);
   field("epsilon", optimizer.epsilon, positive);
+  field("epsilon_form", optimizer.epsilon_form, OneOf{{"torch", "keras"}},
+        Unset{"it has one only"});
   field("amsgrad", optimizer.amsgrad, AnyBool{});
   field("centered", optimizer.centered, AnyBool{});
   field("initial_accumulator", optimizer.initial_accumulator, not_negative);
@@ -83,19 +94,24 @@ void visit(Field& field, OptimizerConfig& optimizer) {
 
 template <typename Field>
 void visit(Field& field, RateIntervalConfig& interval) {
-  field("start_epoch", interval.start_epoch, not_negative);
-  field("end_epoch", interval.end_epoch, positive);
+  field("start_epoch", interval.start_epoch, not_negative.up_to(most_of_a_kind));
+  field("end_epoch", interval.end_epoch, positive.up_to(most_of_a_kind), Unset{"the last"});
   field("multiplier", interval.multiplier, not_negative);
 }
 
 template <typename Field>
 void visit(Field& field, TrainingConfig& training) {
-  field("batch_size", training.batch_size, positive);
-  field("local_batch_size", training.local_batch_size, positive);
-  field("global_batch_size", training.global_batch_size, positive);
-  field("base_batch_size", training.base_batch_size, positive);
-  field("n_epochs", training.n_epochs, positive);
-  field("lr_warmup_epochs", training.lr_warmup_epochs, not_negative);
+  field("batch_size", training.batch_size, positive.up_to(most_of_a_kind),
+        Unset{"as global_batch_size says"});
+  field("local_batch_size", training.local_batch_size, positive.up_to(most_of_a_kind),
+        Unset{"the same as batch_size"});
+  field("global_batch_size", training.global_batch_size, positive.up_to(most_samples),
+        Unset{"the ranks' batches together"});
+  field("base_batch_size", training.base_batch_size, positive.up_to(most_samples),
+        Unset{"a rank's batch"});
+  field("n_epochs", training.n_epochs, positive.up_to(most_of_a_kind));
+  field("max_steps", training.max_steps, positive, Unset{"as many as n_epochs has"});
+  field("lr_warmup_epochs", training.lr_warmup_epochs, not_negative.up_to(most_of_a_kind));
   field("lr_warmup_steps", training.lr_warmup_steps, not_negative);
   field("lr_warmup_from", training.lr_warmup_from,
         NumberRule{" from 0 to 1", [](long double x) { return x >= 0 && x <= 1; }});
@@ -113,14 +129,15 @@ void visit(Field& field, TrainingConfig& training) {
         OneOf{{"accuracy", "acc", "categorical_accuracy", "binary_accuracy",
                "top_k_categorical_accuracy"}});
   field("label_smoothing", training.label_smoothing, fraction);
-  field("mixup_alpha", training.mixup_alpha, not_negative);
+  field("mixup_alpha", training.mixup_alpha, not_negative.up_to(1000));
   field("precision", training.precision, OneOf{{"fp32", "bf16", "fp16"}});
   field("clip_norm", training.clip_norm, not_negative);
   field("early_stopping_patience", training.early_stopping_patience, not_negative);
   field("non_finite", training.non_finite, OneOf{{"stop", "skip", "ignore"}});
   field("check_replicas_every", training.check_replicas_every, not_negative);
   field("log_every", training.log_every, not_negative);
-  field("validation_batch_size", training.validation_batch_size, positive);
+  field("validation_batch_size", training.validation_batch_size, positive.up_to(most_of_a_kind),
+        Unset{"1000; of targets that are numbers a rank's batch"});
   field("drop_last", training.drop_last, AnyBool{});
 }
 
@@ -129,7 +146,7 @@ void visit(Field& field, CheckpointConfig& checkpoint) {
   field("enabled", checkpoint.enabled, AnyBool{});
   field("every_epochs", checkpoint.every_epochs, not_negative);
   field("every_steps", checkpoint.every_steps, not_negative);
-  field("keep", checkpoint.keep, positive);
+  field("keep", checkpoint.keep, positive.up_to(most_of_a_kind));
   field("at_start", checkpoint.at_start, AnyBool{});
 }
 
@@ -144,8 +161,8 @@ void visit(Field& field, CommunicationConfig& communication) {
 
 template <typename Field>
 void visit(Field& field, DeviceConfig& device) {
-  field("intra_threads", device.intra_threads, not_negative);
-  field("inter_threads", device.inter_threads, positive);
+  field("intra_threads", device.intra_threads, not_negative.up_to(most_threads));
+  field("inter_threads", device.inter_threads, positive.up_to(most_threads));
 }
 
 template <typename Field>

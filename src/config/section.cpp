@@ -1,8 +1,6 @@
 #include "config/section.h"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <limits>
 #include <type_traits>
 
@@ -10,7 +8,9 @@
 
 #include "config/environment.h"
 #include "kolo/base/error.h"
+#include "kolo/base/parse_number.h"
 #include "kolo/base/suggest.h"
+#include "kolo/config/run_config.h"
 
 namespace kolo {
 
@@ -42,35 +42,22 @@ const std::string* plain_text(const ConfigValue& value) {
   return value.kind == ConfigValue::Kind::scalar && !value.is_quoted ? &value.text : nullptr;
 }
 
-// Decimal numbers only: 010 is eight for YAML 1.1 and ten for YAML 1.2, so a leading zero is
-// refused as well.
+// Whether the text is a whole number of more digits than T has.
 template <Number T>
-std::optional<T> parse_number(std::string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
-  if (text.starts_with('+')) return std::nullopt;
+bool is_too_large(std::string_view text) {
   if constexpr (std::is_integral_v<T>) {
-    const auto digits = text.substr(text.starts_with('-') ? 1 : 0);
-    if (digits.size() > 1 && digits.starts_with('0')) return std::nullopt;
-  }
-  T number{};
-  const char* end = text.data() + text.size();
-  const auto result = std::from_chars(text.data(), end, number);
-  if (result.ec != std::errc{} || result.ptr != end) return std::nullopt;
-  if constexpr (std::is_floating_point_v<T>) {
-    if (!std::isfinite(number)) return std::nullopt;
-  }
-  return number;
-}
-
-// Whether the text is a whole number that only lacks room in T.
-template <Number T>
-bool is_out_of_range(std::string_view text) {
-  if constexpr (std::is_integral_v<T>) {
-    if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
-    return !text.empty() && text.size() > 9 &&
-           text.find_first_not_of("0123456789") == std::string_view::npos;
+    if (text.starts_with('+')) text.remove_prefix(1);
+    return text.size() > 9 && text.find_first_not_of("0123456789") == std::string_view::npos;
   }
   return false;
+}
+
+// What a number may be at most, as one writes it.
+template <Number T>
+std::string greatest_text(const NumberRule& rule) {
+  constexpr auto of_type = std::numeric_limits<T>::max();
+  if (rule.greatest >= static_cast<long double>(of_type)) return fmt::format("{}", of_type);
+  return fmt::format("{}", static_cast<T>(rule.greatest));
 }
 
 }  // namespace
@@ -92,7 +79,9 @@ void check_keys(const ConfigValue& value, const std::string& path,
   }
   for (const ConfigEntry& entry : value.entries) {
     if (std::find(known.begin(), known.end(), entry.key) != known.end()) continue;
-    const std::string near = suggestion(entry.key, known);
+    std::string near = suggestion(entry.key, known);
+    if (const auto setting = near.empty() ? nearest_setting(entry.key) : ""; !setting.empty())
+      near = fmt::format("; did you mean {}?", setting);
     refuse(entry.value, path,
            fmt::format("unknown key {}{} Known: {}", quote(entry.key), near.empty() ? "." : near,
                        join(known)));
@@ -168,10 +157,11 @@ void read_value(const ConfigValue& value, const std::string& path, T& destinatio
                 const NumberRule& rule) {
   const std::string* text = plain_text(value);
   const std::optional<T> number = text != nullptr ? parse_number<T>(*text) : std::nullopt;
-  if (!number && text != nullptr && is_out_of_range<T>(*text)) {
+  const bool is_large = number ? static_cast<long double>(*number) > rule.greatest
+                               : text != nullptr && is_too_large<T>(*text);
+  if (is_large) {
     refuse_value(value, path, destination, rule,
-                 fmt::format("; the least is {} and the greatest {}", std::numeric_limits<T>::min(),
-                             std::numeric_limits<T>::max()));
+                 fmt::format("; the greatest is {}", greatest_text<T>(rule)));
   }
   if (!number || !rule.accepts(static_cast<long double>(*number))) {
     refuse_value(value, path, destination, rule, advice_on_quotes(value));

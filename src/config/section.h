@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/rule.h"
@@ -29,6 +30,24 @@ struct KeyCollector {
 template <typename T>
 concept ConfigStruct = requires(KeyCollector& collector, T& config) {
   visit(collector, config);
+};
+
+// Collects the names of all settings: "training.batch_size". Lists of mappings are one setting.
+struct SettingCollector {
+  std::vector<std::string> settings;
+  std::string path;
+
+  template <typename T, typename... Rest>
+  void operator()(std::string_view key, T& field, const Rest&...) {
+    const std::string name = path.empty() ? std::string(key) : path + "." + std::string(key);
+    if constexpr (ConfigStruct<T>) {
+      const std::string outer = std::exchange(path, name);
+      visit(*this, field);
+      path = outer;
+    } else {
+      settings.push_back(name);
+    }
+  }
 };
 
 template <ConfigStruct T>
@@ -116,6 +135,12 @@ class SectionReader {
     } else if (presence == Presence::required) {
       refuse_missing(key, expectation(destination, rule));
     }
+  }
+
+  template <typename T, typename Rule>
+  void operator()(std::string_view key, std::optional<T>& destination, const Rule& rule,
+                  Unset) const {
+    (*this)(key, destination, rule);
   }
 
   // A section that is left out is an empty one, so that its required keys are missed.

@@ -30,16 +30,6 @@ std::string describe(const ConfigValue& value) {
   return {};
 }
 
-std::string quote(std::string_view text) {
-  constexpr std::size_t longest = 80;
-  std::string quoted = "\"";
-  for (const char letter : text.substr(0, longest)) {
-    const auto code = static_cast<unsigned char>(letter);
-    quoted += code < 0x20 || code == 0x7f ? '?' : letter;
-  }
-  return quoted + (text.size() > longest ? "...\"" : "\"");
-}
-
 const std::string& place_of(const ConfigValue& root, std::string_view dotted_key) {
   const auto dot = dotted_key.find('.');
   const ConfigValue* child = root.find(dotted_key.substr(0, dot));

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "kolo/base/suggest.h"
+
 namespace kolo {
 
 struct ConfigEntry;
@@ -18,7 +20,8 @@ struct ConfigValue {
   bool is_quoted = false;            // a scalar that is text, whatever it looks like
   std::vector<ConfigValue> items;    // of a list
   std::vector<ConfigEntry> entries;  // of a mapping, each key once
-  std::string place;  // "FILE:LINE", the line of its key where it has one; or "command line"
+  std::string
+      place;  // "FILE:LINE", the line of its key where it has one; "command line"; or an option
 
   // The value of a mapping's key, nullptr where there is none.
   [[nodiscard]] const ConfigValue* find(std::string_view key) const;
@@ -32,10 +35,6 @@ struct ConfigEntry {
 
 // `"abc"`, `nothing`, `a list` or `a mapping`, for messages.
 [[nodiscard]] std::string describe(const ConfigValue& value);
-
-// `"abc"`: control characters replaced and long text cut, so that a message stays one readable
-// line.
-[[nodiscard]] std::string quote(std::string_view text);
 
 // Where "training.lr" stands, or the nearest mapping above it that exists.
 [[nodiscard]] const std::string& place_of(const ConfigValue& root, std::string_view dotted_key);

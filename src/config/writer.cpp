@@ -76,6 +76,13 @@ void YamlWriter::write_key(std::string_view key) {
   *emitter_ << YAML::Key << std::string(key) << YAML::Value;
 }
 
+void YamlWriter::write_unset(std::string_view key, std::string_view meaning) {
+  write_key(key);
+  *emitter_ << YAML::LowerNull << YAML::Null;
+  // In a list of mappings, which is one line, a comment would be the end of it.
+  if (lists_ == 0) *emitter_ << YAML::Comment(std::string(meaning));
+}
+
 void YamlWriter::begin_section(std::string_view key) {
   write_key(key);
   begin_mapping();
@@ -90,10 +97,12 @@ void YamlWriter::end_section() {
 }
 
 void YamlWriter::begin_list() {
+  ++lists_;
   *emitter_ << YAML::Flow << YAML::BeginSeq;
 }
 
 void YamlWriter::end_list() {
+  --lists_;
   *emitter_ << YAML::EndSeq;
 }
 

@@ -15,8 +15,8 @@ class Emitter;
 
 namespace kolo {
 
-// Writes structs as YAML that SectionReader reads back to the same; optional values that are unset
-// are left out.
+// Writes structs as YAML that SectionReader reads back to the same. A value that is unset is null,
+// with what that means behind it.
 class YamlWriter {
  public:
   YamlWriter();
@@ -26,6 +26,13 @@ class YamlWriter {
   void operator()(std::string_view key, const T& value, const Rule&,
                   Presence = Presence::optional) {
     write_field(key, value);
+  }
+  template <typename T, typename Rule>
+  void operator()(std::string_view key, const std::optional<T>& value, const Rule&, Unset unset) {
+    if (value)
+      write_field(key, *value);
+    else
+      write_unset(key, unset.meaning);
   }
   void operator()(std::string_view key, const std::string& path, PathText) {
     write_field(key, escape_path(path));
@@ -60,8 +67,12 @@ class YamlWriter {
   }
   template <typename T>
   void write_field(std::string_view key, const std::optional<T>& value) {
-    if (value) write_field(key, *value);
+    if (value)
+      write_field(key, *value);
+    else
+      write_unset(key, "unset");
   }
+  void write_unset(std::string_view key, std::string_view meaning);
   template <Number T>
   void write(const std::vector<T>& values) {
     begin_list();
@@ -81,6 +92,7 @@ class YamlWriter {
   void end_list();
 
   std::unique_ptr<YAML::Emitter> emitter_;
+  int lists_ = 0;  // that are open
 };
 
 }  // namespace kolo

@@ -5,7 +5,7 @@
 namespace kolo {
 
 MetricSums evaluate(const Communicator& communicator, Network& network, const Objective& objective,
-                    Loader& loader, ConfusionMatrix* matrix) {
+                    Loader& loader, ConfusionMatrix* matrix, const EvaluationProgress& progress) {
   const torch::NoGradGuard no_gradient;
   const auto& loss = objective.validation_loss ? objective.validation_loss : objective.loss;
   MetricSums sums;
@@ -13,10 +13,15 @@ MetricSums evaluate(const Communicator& communicator, Network& network, const Ob
   if (matrix != nullptr) mine.emplace(matrix->classes());
   network.eval();
   loader.start_epoch(0);
-  while (const auto batch = loader.next()) {
+  const auto tell = [&, total = loader.batches()](std::int64_t done) {
+    if (progress) progress(done, total);
+  };
+  tell(0);
+  for (std::int64_t done = 0; const auto batch = loader.next();) {
     const torch::Tensor outputs = forward_in(objective.precision, network, batch->input);
     sums.add(sums_of(objective, loss(outputs, batch->target), outputs, batch->target));
     if (mine) mine->add(outputs, batch->target);
+    tell(++done);
   }
   network.train();
   std::array<double, 4> values{sums.loss, sums.correct, sums.in_top, sums.samples};

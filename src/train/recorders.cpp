@@ -210,6 +210,7 @@ ProgressReporter::ProgressReporter(ProgressBar& bar, RunLog& log, std::int64_t e
 
 void ProgressReporter::on_start(const TrainState& state,
                                 const std::optional<MetricSums>& untrained) {
+  bar_.clear();
   if (untrained) {
     log_.info("before training: validation loss {}{}", format_loss(untrained->mean_loss()),
               untrained->has_accuracy()
@@ -234,6 +235,11 @@ void ProgressReporter::on_step(const StepReport& report) {
   const auto& sums = report.state.sums;
   bar_.update(steps_done_,
               {(sums.samples - samples_before_) / since_begin_.seconds(), sums.mean_loss()});
+}
+
+void ProgressReporter::on_validation(std::int64_t done, std::int64_t batches) {
+  if (done == 0) bar_.start("validation", batches, 0, unit_);
+  bar_.update(done, {});
 }
 
 void ProgressReporter::on_epoch_end(const EpochReport& report) {

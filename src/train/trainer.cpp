@@ -89,7 +89,7 @@ TrainOutcome Trainer::run() {
   std::optional<MetricSums> untrained;
   if (!is_resumed_) untrained = evaluate(validation_);
   notify([&](Observer& observer) { observer.on_start(state_, untrained); });
-  while (state_.epoch < options_.epochs && !is_out_of_patience()) {
+  while (state_.epoch < options_.epochs && !is_out_of_patience() && !is_out_of_steps()) {
     if (train_epoch() == TrainOutcome::stopped) {
       notify([&](Observer& observer) { observer.on_stop(state_); });
       return TrainOutcome::stopped;
@@ -103,10 +103,15 @@ bool Trainer::is_out_of_patience() const {
   return options_.patience > 0 && state_.epoch - state_.best_epoch >= options_.patience;
 }
 
+bool Trainer::is_out_of_steps() const {
+  return options_.max_steps && state_.step >= *options_.max_steps;
+}
+
 TrainOutcome Trainer::train_epoch() {
-  const auto steps = training_.batches();
-  const auto remaining = training_.batches(state_.position);
-  notify([&](Observer& observer) { observer.on_epoch_begin(state_, steps, steps - remaining); });
+  const auto whole = training_.batches(), done = whole - training_.batches(state_.position);
+  const auto steps =
+      options_.max_steps ? std::min(whole, done + *options_.max_steps - state_.step) : whole;
+  notify([&](Observer& observer) { observer.on_epoch_begin(state_, steps, done); });
   network_->train();
   training_.start_epoch(state_.epoch, state_.position);
   training_.reset_wait();
@@ -117,11 +122,12 @@ TrainOutcome Trainer::train_epoch() {
     is_stop_requested = train_step(*batch);
     state_.epoch_seconds += watch.seconds();
     watch.restart();
+    if (is_out_of_steps()) break;
     // The last step of an epoch goes on to its end: a stop there would only repeat the validation.
     if (is_stop_requested && training_.batches(state_.position) > 0) return TrainOutcome::stopped;
   }
   finish_epoch(training_.wait_seconds());
-  const bool is_last = state_.epoch == options_.epochs;
+  const bool is_last = state_.epoch == options_.epochs || is_out_of_steps();
   return is_stop_requested && !is_last ? TrainOutcome::stopped : TrainOutcome::finished;
 }
 
@@ -307,7 +313,11 @@ bool Trainer::note_if_best(const MetricSums& validation) {
 MetricSums Trainer::evaluate(Loader& loader) {
   const auto span = options_.timeline.span("validation");
   broadcast_outside_arena(communicator_, *network_);
-  return kolo::evaluate(communicator_, *network_, objective_, loader);
+  return kolo::evaluate(
+      communicator_, *network_, objective_, loader, nullptr,
+      [&](std::int64_t done, std::int64_t batches) {
+        notify([&](Observer& observer) { observer.on_validation(done, batches); });
+      });
 }
 
 }  // namespace kolo

@@ -22,10 +22,10 @@ TEST_F(BatchSizes, AreThoseOfARankOrOfAll) {
   EXPECT_EQ(batch_size_of(training("batch_size: 12"), 8), 12);
   EXPECT_EQ(batch_size_of(training("local_batch_size: 12"), 8), 12);
   EXPECT_EQ(batch_size_of(training("global_batch_size: 96"), 8), 12);
-  EXPECT_EQ(
-      batch_size_of(
-          training("global_batch_size: 96, batch_size: 12", {"training.global_batch_size="}), 8),
-      12);
+  EXPECT_EQ(batch_size_of(training("global_batch_size: 96, batch_size: 12",
+                                   {"training.global_batch_size=null"}),
+                          8),
+            12);
 }
 
 TEST_F(BatchSizes, OfAFileAreOneOnly) {

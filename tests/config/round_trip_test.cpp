@@ -8,6 +8,7 @@
 namespace kolo {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 // Values that each key accepts, drawn at random.
@@ -79,8 +80,8 @@ class RandomConfig {
     if (coin())
       model.full_scale = coin();
     else
-      model.levels = maybe(whole());
-    model.channels = maybe(whole());
+      model.levels = maybe(small() % 64 + 1);
+    model.channels = maybe(small());
     return model;
   }
 
@@ -97,6 +98,10 @@ class RandomConfig {
     optimizer.beta2 = share();
     optimizer.rho = share();
     optimizer.epsilon = number();
+    if (optimizer.name.starts_with("adam") && optimizer.name != "adamax")
+      optimizer.epsilon_form = pick({"torch", "keras"});
+    if (optimizer.name == "rmsprop" || optimizer.name == "adagrad")
+      optimizer.epsilon_form = pick({"torch", "keras"});
     optimizer.centered = optimizer.name == "rmsprop";
     optimizer.initial_accumulator = number();
     optimizer.trust_coefficient = number();
@@ -109,6 +114,7 @@ class RandomConfig {
     (coin() ? training.batch_size : training.global_batch_size) = whole();
     training.base_batch_size = maybe(whole());
     training.n_epochs = whole();
+    training.max_steps = maybe(whole());
     (coin() ? training.lr_warmup_epochs : training.lr_warmup_from) = share();
     if (training.lr_warmup_epochs == 0) training.lr_warmup_steps = whole();
     for (auto parts = random_.below(3); parts > 0; --parts) {
@@ -123,7 +129,7 @@ class RandomConfig {
     training.lr_final_fraction = share();
     training.lr_decay_power = number();
     set_loss(training);
-    training.mixup_alpha = number();
+    training.mixup_alpha = share();
     training.precision = pick({"fp32", "bf16", "fp16"});
     training.clip_norm = number();
     training.early_stopping_patience = whole();
@@ -149,7 +155,7 @@ class RandomConfig {
 
   bool coin() { return random_.below(2) == 1; }
   int small() { return static_cast<int>(random_.below(100)) + 1; }
-  int64_t whole() { return static_cast<int64_t>(random_.next64() >> (1 + random_.below(63))) + 1; }
+  int64_t whole() { return static_cast<int64_t>(random_.next64() >> (35 + random_.below(29))) + 1; }
   double share() { return static_cast<double>(random_.next64() >> 11) * 0x1p-53; }
   double number() {
     return (share() + 1e-9) * std::pow(10, static_cast<double>(random_.below(40)) - 20);
@@ -214,6 +220,17 @@ TEST_F(RoundTrip, SpellsOutEveryDefault) {
        {"seed: 1\n", "training:\n  batch_size: 64\n", "  lr: 0.01\n", "  epsilon: 1e-07\n",
         "  metrics: [accuracy]\n", "  shared_memory: auto\n", "  enabled: true\n",
         "output_dir: results/run\n"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+}
+
+TEST_F(RoundTrip, EveryKeyIsThereAndWhatIsUnsetSaysWhatItMeans) {
+  const std::string text = to_yaml(load(required));
+  for (const std::string& setting : setting_names())
+    EXPECT_THAT("\n" + text, ContainsRegex("\n *" + setting.substr(setting.rfind('.') + 1) + ": "))
+        << setting;
+  for (const char* line : {"  n_train: null  # all\n", "  dropout: null  # the model's own\n",
+                           "  max_steps: null  # as many as n_epochs has\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }

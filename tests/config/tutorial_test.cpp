@@ -91,13 +91,30 @@ TEST_F(TutorialConfigurations, ChannelsMayStandFirstOrLast) {
   EXPECT_THAT(load(start, {"model.input_shape=[3, 3, 3]"}).model.input_shape, ElementsAre(3, 3, 3));
 }
 
+TEST_F(TutorialConfigurations, TheFormOfEpsilonDecidesItsDefault) {
+  const auto optimizer = [&](const std::string& keys) {
+    return load("data: {name: fashion_mnist}\nmodel: {name: mnist_net}\noptimizer: {" + keys +
+                "}\n")
+        .optimizer;
+  };
+  EXPECT_EQ(optimizer("name: adam").epsilon_form, "torch");
+  EXPECT_EQ(optimizer("name: adamw, epsilon_form: Keras").epsilon, 1e-7);
+  EXPECT_EQ(optimizer("name: rmsprop").epsilon_form, "keras");
+  EXPECT_EQ(optimizer("name: rmsprop, epsilon_form: torch").epsilon, 1e-8);
+  EXPECT_EQ(optimizer("name: adagrad, epsilon_form: torch").epsilon, 1e-10);
+  EXPECT_EQ(optimizer("name: adagrad, epsilon_form: torch, epsilon: .5").epsilon, .5);
+  EXPECT_THAT(error("data: {name: fashion_mnist}\nmodel: {name: m}\n"
+                    "optimizer: {name: sgd, epsilon_form: torch}\n"),
+              ::testing::HasSubstr("optimizer.epsilon_form: sgd has none"));
+}
+
 TEST_F(TutorialConfigurations, OptimizersHaveKerasNamesAndDefaults) {
   struct Expected {
     const char* name;
     double lr, epsilon;
   };
   for (const auto& [name, lr, epsilon] :
-       {Expected{"Adam", .001, 1e-7}, Expected{"SGD", .01, 1e-7}, Expected{"RMSprop", .001, 1e-7},
+       {Expected{"Adam", .001, 1e-8}, Expected{"SGD", .01, 1e-7}, Expected{"RMSprop", .001, 1e-7},
         Expected{"Adagrad", .001, 1e-7}, Expected{"Adadelta", .001, 1e-7},
         Expected{"Adamax", .001, 1e-7}, Expected{"Nadam", .001, 1e-7}, Expected{"LARS", .01, 1e-7},
         Expected{"LAMB", .001, 1e-6}}) {

@@ -59,6 +59,46 @@ TEST(Trainer, ValidationCountsEverySampleOnce) {
   }
 }
 
+// An epoch has 13 steps.
+TEST(Trainer, EndsAfterSoManySteps) {
+  const struct {
+    std::int64_t steps, epochs, in_last;
+  } cases[] = {{1, 1, 1}, {13, 1, 13}, {15, 2, 2}, {26, 2, 13}, {99, 2, 13}};
+  for (const auto& [steps, epochs, in_last] : cases) {
+    const auto outcome = train_on(
+        1, {.change = [steps = steps](TrainerOptions& options) { options.max_steps = steps; }});
+    EXPECT_EQ(outcome.state.step, std::min<std::int64_t>(steps, 26));
+    EXPECT_EQ(outcome.state.epoch, epochs) << "the last one is validated and counted, too";
+    EXPECT_EQ(outcome.record.epochs.size(), static_cast<std::size_t>(epochs));
+    EXPECT_EQ(outcome.record.steps_in_epoch, in_last);
+    EXPECT_EQ(outcome.record.finishes, 1);
+    EXPECT_EQ(outcome.record.stops, 0);
+  }
+}
+
+TEST(Trainer, ItsFirstStepsAreThoseOfALongerRun) {
+  const auto longer = train_on(1, {}).record.losses;
+  const auto shorter =
+      train_on(1, {.change = [](TrainerOptions& options) { options.max_steps = 15; }})
+          .record.losses;
+  EXPECT_EQ(shorter, std::vector<double>(longer.begin(), longer.begin() + 15));
+}
+
+TEST(Trainer, ObserversFollowEveryValidation) {
+  struct Watcher final : Observer {
+    void on_validation(std::int64_t done, std::int64_t batches) override {
+      seen.push_back(done);
+      EXPECT_EQ(batches, 4);  // of 10 out of 37 samples
+    }
+    std::vector<std::int64_t> seen;
+  } watcher;
+  SmallTraining training(Communicator::solo(), {.epochs = 1});
+  training.trainer().add_observer(watcher);
+  (void)training.trainer().run();
+  EXPECT_EQ(watcher.seen, (std::vector<std::int64_t>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4}))
+      << "before and after the epoch";
+}
+
 TEST(Trainer, RunsAreRepeatable) {
   // Dropout draws from a generator that all threads share, so only one rank here; ranks as
   // processes are tested through the program.

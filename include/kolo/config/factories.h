@@ -23,6 +23,9 @@ struct Datasets {
 };
 
 [[nodiscard]] Datasets make_datasets(const RunConfig& config);
+// Random samples in the shape of the configuration's data, without reading any: for measuring steps
+// where the data isn't. At least `least` of them.
+[[nodiscard]] Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least);
 
 // The same weights on every rank and in every run with the same seed: this seeds LibTorch's default
 // generator.

@@ -2,8 +2,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 // What one training run is to do, read from a YAML file. The defaults stand here; which values a
@@ -78,7 +81,11 @@ struct OptimizerConfig {
   double beta1 = 0.9;                   // adam and its kin, as is beta2
   double beta2 = 0.999;
   std::optional<double> rho;         // rmsprop (.9), adadelta (.95)
-  std::optional<double> epsilon;     // unset: 1e-7, lamb 1e-6
+  // unset: 1e-8, adagrad 1e-10 in torch's form; 1e-7 in Keras's and of all others, lamb 1e-6
+  std::optional<double> epsilon;
+  // adam, adamw, rmsprop, adagrad: where epsilon is added, torch | keras; unset: torch for the first
+  // two
+  std::optional<std::string> epsilon_form;
   bool amsgrad = false;              // adam, adamw
   bool centered = false;             // rmsprop
   double initial_accumulator = 0.1;  // adagrad
@@ -101,6 +108,8 @@ struct TrainingConfig {
   std::optional<int64_t> global_batch_size;  // of all ranks together
   std::optional<int64_t> base_batch_size;    // the global batch that optimizer.lr is meant for
   int64_t n_epochs = 1;
+  // The training ends after so many steps, in the midst of an epoch too, if it hasn't before.
+  std::optional<int64_t> max_steps;
   double lr_warmup_epochs = 0;  // epochs or steps, not both
   int64_t lr_warmup_steps = 0;
   double lr_warmup_from = 1;  // the warm-up sets out from so much of the rate of one rank
@@ -149,6 +158,22 @@ struct DeviceConfig {
   int inter_threads = 1;  // operations at a time
 };
 
+// Where the values of a configuration were given, for messages about them.
+class KeyPlaces {
+ public:
+  KeyPlaces() = default;
+  // By keys such as "training.batch_size"; "" is the configuration itself.
+  explicit KeyPlaces(std::map<std::string, std::string> places) : places_(std::move(places)) {}
+
+  // "FILE:12: training.batch_size: " or "command line: training.batch_size: ": the beginning of a
+  // message. Of a key that was not given, the place of what is around it; nothing but the key where
+  // the configuration was not read from a file.
+  [[nodiscard]] std::string before(std::string_view key) const;
+
+ private:
+  std::map<std::string, std::string> places_;
+};
+
 struct RunConfig {
   std::string description;
   std::string output_dir;  // unless given: results/<file's stem>[-<configuration's name>]
@@ -160,6 +185,17 @@ struct RunConfig {
   CheckpointConfig checkpoint;
   CommunicationConfig communication;
   DeviceConfig device;
+  KeyPlaces places;
+};
+
+// InputError: a value of the configuration is wrong, as `reason` says, and where it stands.
+[[noreturn]] void refuse_setting(const RunConfig& config, std::string_view key,
+                                 std::string_view reason);
+
+// What is set by an option of the command line, which messages then name: {"--n_epochs",
+// "training.n_epochs=3"}.
+struct OptionSetting {
+  std::string option, setting;
 };
 
 // Where a configuration comes from.
@@ -168,6 +204,7 @@ struct ConfigSource {
   std::optional<std::string> name;  // the top-level mapping to use; unset: the file itself
   // "training.batch_size=32", the value in YAML; later ones win.
   std::vector<std::string> overrides;
+  std::vector<OptionSetting> options = {};  // win over overrides
   // Instead of the file's output_dir, as it stands: no variables in it.
   std::string output_dir = {};
 };
@@ -180,12 +217,20 @@ struct ConfigSource {
 // value of its key. In output_dir and data.path `$NAME` and `${NAME}` stand for environment
 // variables, `$$` for a dollar, and a leading `~` for $HOME.
 //
-// Throws InputError; what it says begins with "FILE:LINE: " or "command line: ", and names the key,
-// the value found and the values accepted.
+// Throws InputError; what it says begins with "FILE:LINE: ", "command line: " or the option, and
+// names the key, the value found and the values accepted.
 [[nodiscard]] RunConfig load_run_config(const ConfigSource& source);
 
-// The configuration as YAML, with every default spelled out. load_run_config() gives the same
-// configuration from it on any machine, whatever its environment.
+// The names of all settings, as the command line takes them: "training.batch_size".
+[[nodiscard]] std::vector<std::string> setting_names();
+
+// The setting that a word was meant for: "training.n_epochs" for "n_epochs" and for "num_epochs",
+// "optimizer.lr" for "lr". Empty where none is near.
+[[nodiscard]] std::string nearest_setting(std::string_view word);
+
+// The configuration as YAML, with every key: what depends on the data or the model is null, with a
+// comment that says on what. load_run_config() gives the same configuration from it on any machine,
+// whatever its environment.
 [[nodiscard]] std::string to_yaml(const RunConfig& config);
 
 }  // namespace kolo

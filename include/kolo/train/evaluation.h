@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
+
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/metrics.h"
@@ -7,6 +10,9 @@
 #include "kolo/train/objective.h"
 
 namespace kolo {
+
+// Is told how many of this rank's batches are done: 0 at the beginning, then after each.
+using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t total)>;
 
 // The sums over a loader's whole dataset on all ranks, each sample counted once if the loader's
 // sampler draws it once. In evaluation mode; the network is in training mode afterwards. `matrix`,
@@ -16,6 +22,7 @@ namespace kolo {
 // terms are added in another order.
 [[nodiscard]] MetricSums evaluate(const Communicator& communicator, Network& network,
                                   const Objective& objective, Loader& loader,
-                                  ConfusionMatrix* matrix = nullptr);
+                                  ConfusionMatrix* matrix = nullptr,
+                                  const EvaluationProgress& progress = {});
 
 }  // namespace kolo

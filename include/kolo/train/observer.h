@@ -43,6 +43,9 @@ class Observer {
   virtual void on_epoch_begin(const TrainState& /*state*/, std::int64_t /*steps*/,
                               std::int64_t /*done*/) {}
   virtual void on_step(const StepReport& /*report*/) {}
+  // A validation goes on, also the one before on_start(): so many of this rank's batches are done,
+  // none at its beginning.
+  virtual void on_validation(std::int64_t /*done*/, std::int64_t /*batches*/) {}
   virtual void on_epoch_end(const EpochReport& /*report*/) {}
   // The training ends early because it was asked to; go on from this state later.
   virtual void on_stop(const TrainState& /*state*/) {}

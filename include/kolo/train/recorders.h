@@ -75,7 +75,7 @@ class TensorBoardRecorder final : public Observer {
   Stopwatch since_flushed_;
 };
 
-// The progress bar, and a line an epoch in the log.
+// The progress bar, of epochs and validations, and a line an epoch in the log.
 class ProgressReporter final : public Observer {
  public:
   // `unit`: what a sample is called.
@@ -84,6 +84,7 @@ class ProgressReporter final : public Observer {
   void on_start(const TrainState& state, const std::optional<MetricSums>& untrained) override;
   void on_epoch_begin(const TrainState& state, std::int64_t steps, std::int64_t done) override;
   void on_step(const StepReport& report) override;
+  void on_validation(std::int64_t done, std::int64_t batches) override;
   void on_epoch_end(const EpochReport& report) override;
   void on_stop(const TrainState& state) override;
 

@@ -40,6 +40,9 @@ enum class NonFiniteStep {
 
 struct TrainerOptions {
   std::int64_t epochs = 1;
+  // Ends the training after so many steps: the epoch they end in is a shorter one, with its
+  // validation and all else.
+  std::optional<std::int64_t> max_steps;
   // Of dropout and mixup; a step's random numbers depend on seed, rank and step alone.
   std::uint64_t seed = 1;
   double mixup_alpha = 0;     // above 0: batches are mixed (see mixup.h)
@@ -61,7 +64,7 @@ struct TrainerOptions {
   Timeline timeline;
 };
 
-// finished: all epochs are done, or patience is at an end; stopped: a rank asked to.
+// finished: all epochs or steps are done, or patience is at an end; stopped: a rank asked to.
 enum class TrainOutcome { finished, stopped };
 
 // The training loop: batches, loss, backward with overlapped averaging, fused optimizer, validation
@@ -127,6 +130,7 @@ class Trainer {
   };
   [[nodiscard]] Forward forward(const Batch& batch);
   [[nodiscard]] bool is_out_of_patience() const;
+  [[nodiscard]] bool is_out_of_steps() const;
   void update_parameters(double rate);
   // False: the step was left out. `loss`: of all ranks.
   [[nodiscard]] bool update_parameters_together(double rate, double loss);
