@@ -7,6 +7,10 @@ set(destination ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)
 install(EXPORT kolo-library-targets NAMESPACE kolo:: DESTINATION ${destination})
 if(KOLO_BUILD_TRAINER)
   install(EXPORT kolo-trainer-targets NAMESPACE kolo:: DESTINATION ${destination})
+  install(FILES ${PROJECT_BINARY_DIR}/share/kolo.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
+  # Where bash looks for the completion of a command called kolo.
+  install(FILES ${PROJECT_BINARY_DIR}/share/kolo.bash RENAME kolo DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
+          COMPONENT program)
   install(TARGETS kolo_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
   # As they lie in the sources: the job scripts look for one another.
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs ${PROJECT_SOURCE_DIR}/submit DESTINATION ${CMAKE_INSTALL_DATADIR}/kolo

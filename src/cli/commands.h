@@ -21,5 +21,8 @@ void add_run_command(CLI::App& app, std::function<int()>& action);
 void add_data_command(CLI::App& app, std::function<int()>& action);
 void add_timeline_command(CLI::App& app, std::function<int()>& action);
 void add_report_command(CLI::App& app, std::function<int()>& action);
+void add_help_command(CLI::App& app, std::function<int()>& action);
+void add_completion_command(CLI::App& app, std::function<int()>& action);
+void add_man_command(CLI::App& app, std::function<int()>& action);
 
 }  // namespace kolo

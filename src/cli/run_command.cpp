@@ -8,6 +8,8 @@
 #include "cli/launch/launch_environment.h"
 #include "cli/launch/launch_ranks.h"
 #include "cli/launch/rank_output.h"
+#include "cli/option_values.h"
+#include "cli/shared_options.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -100,10 +102,6 @@ int run(const RunArguments& arguments) {
     throw InputError(fmt::format("run: {} has started this already; start kolo run without it",
                                  environment.launcher));
   }
-  if (arguments.ranks && *arguments.ranks < 1)
-    throw InputError(fmt::format("-n {}: at least one rank is needed", *arguments.ranks));
-  if (arguments.max_restarts < 0)
-    throw InputError(fmt::format("--max-restarts {}: give 0 or more", arguments.max_restarts));
   LaunchRequest request{.oversubscribe = arguments.oversubscribe, .hosts = hosts_of(arguments)};
   const auto machine = examine_machine(environment);
   request.ranks = arguments.ranks.value_or(default_ranks(request.hosts, machine));
@@ -124,23 +122,22 @@ void add_run_command(CLI::App& app, std::function<int()>& action) {
   const auto arguments = std::make_shared<RunArguments>();
   CLI::App* const command = app.add_subcommand("run", "Start ranks of any program, as train does");
   command->prefix_command();
-  command->add_option("-n,--ranks", arguments->ranks, "So many; all slots or cores unless given")
+  add_number_option(*command, "-n,--ranks", arguments->ranks, {1, most_ranks},
+                    "So many; all slots or cores unless given")
       ->type_name("RANKS");
-  command->add_option("--hosts", arguments->hosts, "Where, and how many at most: node1:2,node2:2")
+  add_text_option(*command, "--hosts", arguments->hosts, "hosts such as node1:2,node2:2",
+                  "Where, and how many at most: node1:2,node2:2")
       ->type_name("HOSTS");
-  command
-      ->add_option("--hostfile", arguments->hostfile,
-                   "The same from a file with a line for each host")
+  add_text_option(*command, "--hostfile", arguments->hostfile, "a file with a line for each host",
+                  "The same from a file with a line for each host")
       ->type_name("FILE");
   command->add_flag("--oversubscribe", arguments->oversubscribe,
                     "Allow more ranks than there are cores or slots");
-  command
-      ->add_option("--max-restarts", arguments->max_restarts,
-                   "Start all ranks again when one fails, so many times")
+  add_number_option(*command, "--max-restarts", arguments->max_restarts, {0, most_restarts},
+                    "Start all ranks again when one fails, so many times")
       ->type_name("TIMES");
-  command
-      ->add_option("--logs", arguments->logs,
-                   "Write what each rank prints to DIR/rank-0003.log, and nothing here")
+  add_text_option(*command, "--logs", arguments->logs, "a folder",
+                  "Write what each rank prints to DIR/rank-0003.log, and nothing here")
       ->type_name("DIR");
   command->add_flag("--no-tag", arguments->no_tag, "No [rank] in front of the ranks' lines");
   command->add_flag("--as-rank", arguments->as_rank)->group("");

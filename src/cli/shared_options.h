@@ -16,12 +16,21 @@ namespace kolo {
 struct ConfigOptions {
   std::filesystem::path file;
   std::string name;
-  std::vector<std::string> overrides;
+  std::vector<std::string> settings;
 
   [[nodiscard]] ConfigSource source() const;
 };
 
+// What key.sub=value is called among a command's options: it has a place, not a name.
+inline constexpr const char* settings_name = "settings";
+
+void add_settings(CLI::App& command, std::vector<std::string>& settings,
+                  const std::string& description);
+
 void add_config_options(CLI::App& command, ConfigOptions& options);
+
+inline constexpr int most_ranks = 1 << 20;
+inline constexpr int most_restarts = 1000000;
 
 // How many ranks to start: -n and --oversubscribe.
 struct RankOptions {
@@ -29,8 +38,6 @@ struct RankOptions {
   bool oversubscribe = false;
 
   [[nodiscard]] bool are_many() const { return ranks.value_or(1) > 1; }
-  // InputError for less than one.
-  void check() const;
 };
 
 // `description`: of -n.

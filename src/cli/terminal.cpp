@@ -1,9 +1,12 @@
 #include "cli/terminal.h"
 
 #include <charconv>
+#include <iostream>
 
 #include <fmt/format.h>
 #include <unistd.h>
+
+#include "kolo/observe/wrap.h"
 
 namespace kolo {
 
@@ -35,6 +38,20 @@ ProgressOptions progress_options_from_environment(const EnvironmentLookup& looku
 
 ProgressOptions progress_options_from_environment() {
   return progress_options_from_environment(environment_variable);
+}
+
+std::ostream& progress_stream(const ProgressOptions& options) {
+  return options.terminal ? std::cout : std::cerr;
+}
+
+int terminal_width(int descriptor) {
+  const auto noted = environment_variable("KOLO_TERMINAL");
+  const auto options = noted ? read_terminal(*noted) : detect_progress_options(descriptor);
+  return options.terminal ? options.width : 0;
+}
+
+void print_wrapped(std::string_view text, int indent) {
+  std::cout << wrap(text, terminal_width(STDOUT_FILENO), indent) << std::flush;
 }
 
 std::string describe_terminal(const ProgressOptions& options) {

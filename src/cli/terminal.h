@@ -1,5 +1,8 @@
 #pragma once
 
+#include <iosfwd>
+#include <string_view>
+
 #include "cli/launch/launch_environment.h"
 #include "kolo/observe/progress.h"
 
@@ -10,6 +13,17 @@ namespace kolo {
 // ranks. Under a foreign launcher: plain lines.
 [[nodiscard]] ProgressOptions progress_options_from_environment();
 [[nodiscard]] ProgressOptions progress_options_from_environment(const EnvironmentLookup& lookup);
+
+// Where a command shows how far it has come whose result goes to stdout: there too where that is a
+// terminal (the bar is wiped away before), otherwise as plain lines on stderr.
+[[nodiscard]] std::ostream& progress_stream(const ProgressOptions& options);
+
+// The columns of the terminal that the file descriptor is shown on, also where a rank's output goes
+// through mpirun to it; 0 where there is none.
+[[nodiscard]] int terminal_width(int descriptor);
+
+// Prints text for people on stdout: lines that are too long for a terminal go on indented.
+void print_wrapped(std::string_view text, int indent = 2);
 
 // The value of KOLO_TERMINAL for these options: "COLUMNS" or, with ASCII only, "COLUMNS ascii";
 // the number is 0 for anything but a terminal.

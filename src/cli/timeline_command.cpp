@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/option_values.h"
 #include "cli/output_file.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -82,20 +83,18 @@ void add_timeline_command(CLI::App& app, std::function<int()>& action) {
   const auto arguments = std::make_shared<TimelineArguments>();
   CLI::App* const command =
       app.add_subcommand("timeline", "Make one timeline of those that the ranks of a run wrote");
-  command
-      ->add_option("folder", arguments->folder,
-                   "Holds the ranks' files, rank-*.json; or, with --picture, a timeline.json")
+  add_text_option(*command, "folder", arguments->folder, "a folder of timelines",
+                  "Holds the ranks' files, rank-*.json; or, with --picture, a timeline.json")
       ->required()
       ->type_name("FOLDER");
-  command->add_option("-o,--output", arguments->output, "The file to write")
-      ->capture_default_str()
+  add_text_option(*command, "-o,--output", arguments->output, "a file's name", "The file to write")
+      ->default_str(arguments->output)
       ->type_name("FILE");
-  command
-      ->add_option("--picture", arguments->picture, "Draw a step of all ranks as SVG, in this file")
+  add_text_option(*command, "--picture", arguments->picture, "a file's name",
+                  "Draw a step of all ranks as SVG, in this file")
       ->type_name("FILE");
-  command
-      ->add_option("--step", arguments->step,
-                   "The step that the picture shows, instead of one from the middle")
+  add_number_option(*command, "--step", arguments->step, {1},
+                    "The step that the picture shows, instead of one from the middle")
       ->type_name("NUMBER");
   command->footer(
       "Ranks write their files when KOLO_TIMELINE names a folder, or with kolo train --timeline.\n"

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Trains one configuration on the nodes of a PBS job, as on ALCF's Polaris: the mpiexec of PALS starts the ranks, or else
-# that of Open MPI or MPICH.
+# that of Open MPI or MPICH. CPU only: kolo does not use the nodes' GPUs.
 #
 #   qsub -V [OPTIONS OF QSUB] -- "$PWD/submit/pbs/polaris.sh" CONFIG [ARGUMENTS OF KOLO TRAIN...]
 #

@@ -4,7 +4,7 @@
 #   sbatch [OPTIONS OF SBATCH] submit/slurm/train.sh CONFIG [ARGUMENTS OF KOLO TRAIN...]
 #
 #   sbatch -N 2 submit/slurm/train.sh configs/cifar10_resnet.yaml --output results/two-nodes
-#   sbatch -N 2 --ntasks-per-node=4 -c 8 -t 4:00:00 submit/slurm/train.sh configs/unet3d.yaml data.path=/data/boxes
+#   sbatch -N 2 --ntasks-per-node=4 -c 8 -t 4:00:00 submit/slurm/train.sh configs/unet3d.yaml --config full
 #
 # Starts one rank a node, with all its CPUs, unless sbatch is told otherwise (-n, --ntasks-per-node, -c). Two minutes before
 # the time limit kolo saves a checkpoint, and the job goes into the queue again and goes on from there, until it is done.

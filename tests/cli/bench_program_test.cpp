@@ -66,6 +66,31 @@ TEST_F(BenchProgram, ShowsATableOfTheModesAskedFor) {
   EXPECT_FALSE(io.contains("bound_by"));
 }
 
+// No file of it is there, nor its folder.
+TEST_F(BenchProgram, StepsOnOneBatchNeedNoData) {
+  const auto nowhere = (folder_ / "nowhere").string();
+  for (const std::vector<std::string>& data : std::vector<std::vector<std::string>>{
+           {"data={name: mnist, path: " + nowhere + "}"},
+           {"data={name: cifar10, path: " + nowhere + "}", "model.name=cnn"},
+           {"data={name: imagenet, train_dir: " + nowhere + ", valid_dir: " + nowhere +
+                ", input_shape: [3, 32, 32]}",
+            "model={name: cnn, n_classes: 5}"},
+           {"data={name: nbody, train_path: " + nowhere + ", valid_path: " + nowhere +
+                ", n_train: 2, n_valid: 2, crop: 32}",
+            "model={name: unet3d, levels: 3, channels: 4}", "training.loss=l1",
+            "training.global_batch_size=2"}}) {
+    auto arguments = data;
+    arguments.insert(arguments.end(), {"--mode", "synthetic"});
+    const auto json = bench_json(arguments);
+    EXPECT_GT(json["synthetic"]["samples_per_second"]["mean"], 0) << data[0];
+    arguments.back() = "full";
+    const auto refused = bench(arguments);
+    EXPECT_EQ(refused.exit_code, 2) << data[0];
+    EXPECT_THAT(refused.errors, AllOf(HasSubstr("nowhere"), HasSubstr("kolo data ")))
+        << "and which command makes or gets it";
+  }
+}
+
 // What is measured of a step fits the step itself and the trainer's bucket plan.
 TEST_F(BenchProgram, ProfilesAStepOfTwoRanks) {
   const auto json = bench_json({"-n", "2", "--mode", "full", "--profile", "--collectives",

@@ -51,9 +51,10 @@ TEST_F(DataProgram, HelpNamesTheCommands) {
   const auto result = data({"--help"});
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_THAT(result.output, AllOf(HasSubstr("fetch"), HasSubstr("cifar10"), HasSubstr("images")));
-  expect_refused(data({}), "subcommand is required");
+  expect_refused(data({}), "data: name a command: fetch, cifar10");
   expect_refused(data({"cifar"}), "did you mean \"cifar10\"?");
-  expect_refused(data({"fetch"}), "name is required; see kolo data fetch --help");
+  expect_refused(data({"fetch"}),
+                 "NAME is missing: mnist, fashion-mnist or cifar10; see kolo data fetch --help");
 }
 
 TEST_F(DataProgram, MakesACifar10) {

@@ -94,8 +94,8 @@ TEST_F(NbodyProgram, SaysWhatIsWrongBeforeAnyWork) {
   expect_refused({"--size", "many"}, "--size");
   expect_refused({"--crop", "256"}, "256 cells an edge cut out of 128");
   expect_refused({"--crop", "0"}, "--crop");
-  expect_refused({"--cell", "-3"}, "cells of -3 kpc/h");
-  expect_refused({"--scatter", "99"}, "scatter of 99");
+  expect_refused({"--cell", "-3"}, "--cell: expected a number from 1 to 10000, got \"-3\"");
+  expect_refused({"--scatter", "99"}, "--scatter: expected a number from 0 to 10");
   expect_refused({"--seed", "-1"}, "--seed");
   expect_refused({"--method", "tree"}, "--method");
   EXPECT_FALSE(fs::exists(folder / "new"));

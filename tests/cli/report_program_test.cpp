@@ -86,7 +86,7 @@ TEST_F(ReportProgram, SaysWhatIsWrong) {
   expect_refused(report({run, "-o", page, "--watch"}), "--watch");
   expect_refused(report({run, "-o", page, "--figures", (folder / "f").string()}, {{"PATH", "/x"}}),
                  "gnuplot-nox");
-  expect_refused(report({}), "runs is required");
+  expect_refused(report({}), "RUN... is missing");
 }
 
 TEST_F(ReportProgram, WritesOverNothingButItsOwnPagesAndFigures) {

@@ -162,7 +162,7 @@ TEST_F(ScaleProgram, WrongInputIsRefusedBeforeAnythingIsWritten) {
   refused({"--ranks", "1", "--weak", "--strong"}, "one or the other");
   refused({"--ranks", "1", "--lr-scaling", "cubic"}, "cubic");
   refused({"--ranks", "1,100"}, "100 ranks");  // more than there are samples for
-  refused({"--ranks", "1", "--submit", "lottery"}, "slurm and pbs");
+  refused({"--ranks", "1", "--submit", "lottery"}, "slurm, pbs");
   refused({"--ranks", "1", "--simulate", "1000"}, "--network");
   refused({"--ranks", "1", "--simulate", "8", "--network", "string"}, "string");
   refused({"--ranks", "1", "--simulate", "1", "--all-reduce", "star"}, "hierarchical");

@@ -119,7 +119,7 @@ TEST(StudyPlan, WithABaseBatchOneRankIsNotUnscaled) {
 
 TEST(StudyPlan, SettingsOfARun) {
   auto wanted = request({1, 2});
-  wanted.config.overrides = {"training.n_epochs=2"};
+  wanted.config.settings = {"training.n_epochs=2"};
   wanted.threads = 2;
   const auto study = plan_study(wanted, digits());
   EXPECT_THAT(

@@ -64,7 +64,7 @@ TEST_F(TimelineProgram, SaysWhatIsWrong) {
   expect_refused(timeline(folder / "empty", folder / "a.json"), "holds no rank-*.json");
   expect_refused(timeline(trace, folder / "nowhere/a.json"), (folder / "nowhere").string());
   expect_refused(timeline(trace, trace), "is a folder");
-  expect_refused(run_kolo({"timeline"}), "folder is required");
+  expect_refused(run_kolo({"timeline"}), "FOLDER is missing");
   EXPECT_FALSE(std::filesystem::exists(folder / "a.json"));
 }
 

@@ -69,9 +69,47 @@ TEST_F(TrainInput, UnknownModelDataAndOptimizer) {
   expect_refused({good_config(), "optimizer.name=sdg"}, {"sdg", "sgd", "adam"});
 }
 
-TEST_F(TrainInput, MissingDataSaysWhereToGetIt) {
-  expect_refused({config("{name: mnist, path: " + (folder / "nowhere").string() + "}")},
-                 {"nowhere", "dataset-fashion-mnist"});
+TEST_F(TrainInput, MissingDataSaysWhichCommandMakesOrGetsIt) {
+  const auto nowhere = (folder / "nowhere").string();
+  const std::string cnn = "{name: cnn}";
+  expect_refused({config("{name: mnist, path: " + nowhere + "}")},
+                 {"c.yaml:2: data.path: ", "nowhere", "kolo data fetch mnist",
+                  "apt install dataset-fashion-mnist"});
+  expect_refused({config("{name: mnist}")}, {"c.yaml:2: data.path: ", "kolo data fetch mnist"});
+  expect_refused({config("{name: fashion_mnist, path: " + nowhere + "}")},
+                 {"c.yaml:2: data.path: ", "fashion-mnist"});
+  expect_refused({config("{name: cifar10, path: " + nowhere + "}", cnn)},
+                 {"c.yaml:2: data.path: ", "kolo data fetch cifar10", "kolo data cifar10 --from"});
+  expect_refused({config("{name: imagenet, train_dir: " + nowhere + ", valid_dir: x}", cnn)},
+                 {"c.yaml:2: data.train_dir: ", "kolo data images --from"});
+  expect_refused({config("{name: imagenet}", cnn)}, {"data.train_dir", "kolo data images --from"});
+  expect_refused(
+      {config("{name: nbody, n_train: 1, n_valid: 1, train_path: " + nowhere + ", valid_path: x}",
+              "{name: unet3d}")},
+      {"c.yaml:2: data.train_path: ", "kolo data nbody --size 64 -o"});
+}
+
+TEST_F(TrainInput, WhatIsKnownOnlyOfDataAndModelNamesItsLine) {
+  expect_refused({config(data(), "{name: mnist_nett}")}, {"c.yaml:3: model.name: "});
+  expect_refused({good_config(), "model.name=mnist_nett"}, {"command line: model.name: "});
+  expect_refused({config(data(), "{name: mnist_net, n_classes: 3}")},
+                 {"c.yaml:3: model.n_classes"});
+  expect_refused({good_config(), "data.n_train=41"}, {"command line: data.n_train: 41 samples"});
+  expect_refused({good_config(), "training.loss=l1"}, {"command line: training.loss: l1"});
+}
+
+TEST_F(TrainInput, OptionsAndSettingsThatAreEmptyOrMisspelt) {
+  const auto file = good_config();
+  for (const char* const option :
+       {"-n", "-o", "--n_epochs", "--batch_size", "--optimizer", "--config", "--max-restarts"})
+    expect_refused({file, option, ""}, {std::string(option) + ": expected ", "got nothing"});
+  expect_refused({file, "-n", "two"}, {"-n: expected a whole number from 1 to", "got \"two\""});
+  expect_refused({file, "--n_epochs", "two"}, {"--n_epochs: training.n_epochs: expected", "two"});
+  expect_refused({file, "n_epochs:1"}, {"did you mean training.n_epochs=1?"});
+  expect_refused({file, "--lr", "0.1"}, {"unknown option --lr, did you mean optimizer.lr=0.1?"});
+  expect_refused({file, "training.n_epochs="}, {"training.n_epochs=null for the default"});
+  expect_refused({file, "seed=12345678901234567890123"}, {"the greatest is 18446744073709551615"});
+  expect_refused({file, "device.intra_threads=100000"}, {"the greatest is 1024"});
 }
 
 TEST_F(TrainInput, BadDataFiles) {
@@ -91,7 +129,8 @@ TEST_F(TrainInput, MoreRanksThanSamples) {
 
 TEST_F(TrainInput, MoreRanksThanTheMachineAllows) {
   expect_refused({good_config(), "-n", "39000"}, {"39000", "--oversubscribe"});
-  expect_refused({good_config(), "-n", "0"}, {"-n 0", "at least 1"});
+  expect_refused({good_config(), "-n", "0"},
+                 {"-n: expected a whole number from 1 to", "got \"0\""});
 }
 
 TEST_F(TrainInput, OutputFolderThatCannotBe) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "kolo/base/file.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/observe/history.h"
 #include "support/idx_files.h"
@@ -79,6 +80,34 @@ TEST_F(TrainProgram, TwoRanksTrainAndLeaveEverythingBehind) {
       << "reached in the last step of the warm-up";
   EXPECT_NEAR(record.epochs()[4].lr, .002 * std::sqrt(2.), 1e-9);
   EXPECT_EQ(newest().step, 52);
+}
+
+TEST_F(TrainProgram, NotesEveryStartWithCommandVersionAndHost) {
+  ASSERT_EQ(train({"-n", "2", "training.n_epochs=1", "description=two words"}).exit_code, 0);
+  ASSERT_EQ(train({"--resume", "training.n_epochs=2"}).exit_code, 0);
+  const auto starts = nlohmann::json::parse(read_text_file(folder / "run/run.json"))["starts"];
+  ASSERT_EQ(starts.size(), 2U);
+  EXPECT_EQ(starts[0]["command"], "kolo train " + config +
+                                      " -n 2 training.n_epochs=1 'description=two words' "
+                                      "--output " +
+                                      (folder / "run").string());
+  EXPECT_THAT(starts[1]["command"].get<std::string>(), HasSubstr("--resume"));
+  for (const char* const key : {"version", "host", "directory", "time"})
+    EXPECT_NE(starts[1][key], "") << key;
+  EXPECT_TRUE(starts[0].contains("commit")) << "empty where the directory is no repository";
+  EXPECT_THAT(read_text_file(folder / "run/out.log"), HasSubstr("training.n_epochs=1"));
+}
+
+TEST_F(TrainProgram, MaxStepsEndTheRunInMidEpochAndItGoesOnAfterThem) {
+  const auto result = train({"training.max_steps=30", "training.n_epochs=4"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const auto record = history();
+  ASSERT_EQ(record.epochs().size(), 3U) << "untrained, one of 25 steps, one of 5";
+  EXPECT_EQ(record.epochs()[2].step, 30);
+  EXPECT_GT(record.epochs()[2].val_loss, 0);
+  EXPECT_EQ(newest().step, 30);
+  ASSERT_EQ(train({"training.max_steps=40", "training.n_epochs=4", "--resume"}).exit_code, 0);
+  EXPECT_EQ(newest().step, 40);
 }
 
 TEST_F(TrainProgram, OneRankWithoutMpi) {

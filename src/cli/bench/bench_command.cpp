@@ -2,15 +2,18 @@
 
 #include <fmt/format.h>
 
+#include "cli/bench/bench_progress.h"
 #include "cli/bench/measure.h"
 #include "cli/bench/measure_model.h"
 #include "cli/commands.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/launch/launch_ranks.h"
+#include "cli/option_values.h"
 #include "cli/rank/rank_job.h"
 #include "cli/rank/rank_setup.h"
 #include "cli/rank/run_facts.h"
 #include "cli/shared_options.h"
+#include "cli/terminal.h"
 #include "kolo/base/allocator.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
@@ -39,10 +42,17 @@ struct PreparedBench {
   std::unique_ptr<FlatOptimizer> optimizer;
 };
 
-PreparedBench prepare(const RunConfig& config, int ranks) {
-  (void)batch_size_of(config.training, ranks);
+// Steps on one batch need no data, but samples of its shape.
+Datasets datasets_of(const BenchArguments& arguments, const RunConfig& config, std::int64_t batch) {
+  return arguments.mode == "synthetic" ? make_synthetic_datasets(config, batch)
+                                       : make_datasets(config);
+}
+
+PreparedBench prepare(const BenchArguments& arguments, const RunConfig& config, int ranks) {
+  const auto batch = checked_multiply<std::int64_t>(batch_size_of(config.training, ranks), ranks);
   require_precision(precision_named(config.training.precision));
-  PreparedBench prepared{config, make_datasets(config), nullptr, make_optimizer(config)};
+  PreparedBench prepared{config, datasets_of(arguments, config, batch), nullptr,
+                         make_optimizer(config)};
   prepared.network = make_network(config, prepared.datasets.training->layout());
   (void)make_training_loader(config, prepared.datasets.training, 0, ranks);
   return prepared;
@@ -86,7 +96,7 @@ std::vector<std::int64_t> gather_memory(const Communicator& communicator) {
 
 BenchSetup setup_of(const BenchArguments& arguments, const RunConfig& config, int ranks) {
   const auto& plan = arguments.plan;
-  const auto& [file, chosen, overrides] = arguments.config;
+  const auto& [file, chosen, settings] = arguments.config;
   const auto name = chosen.empty() ? file.string() : fmt::format("{} {}", file.string(), chosen);
   return {name,
           config.model.name,
@@ -144,11 +154,13 @@ StepProfile profile_steps(const BenchArguments& arguments, const RunConfig& conf
   return profile;
 }
 
-BenchReport measure_all(const BenchArguments& arguments, PreparedBench& prepared,
+BenchReport measure_all(BenchArguments arguments, PreparedBench& prepared,
                         const Communicator& communicator) {
   const auto& config = prepared.config;
-  const auto& plan = arguments.plan;
   const int rank = communicator.rank(), size = communicator.size();
+  BenchProgress progress(rank == 0);
+  arguments.plan.step_done = progress.step_done();
+  const auto& plan = arguments.plan;
   const Loaders loaders = {
       make_training_loader(config, prepared.datasets.training, rank, size),
       make_validation_loader(config, prepared.datasets.validation, rank, size)};
@@ -156,6 +168,7 @@ BenchReport measure_all(const BenchArguments& arguments, PreparedBench& prepared
   std::unique_ptr<Trainer> trainer;
   for (const BenchMode mode : modes_of(arguments.mode)) {
     std::vector<BenchTrial> mine;
+    progress.start(std::string(bench_mode_name(mode)), plan.all_steps());
     if (mode == BenchMode::io) {
       mine = measure_loader(communicator, *loaders.training, plan);
     } else {
@@ -171,9 +184,11 @@ BenchReport measure_all(const BenchArguments& arguments, PreparedBench& prepared
   }
   report.peak_bytes = gather_memory(communicator);
   if (arguments.profile) {
+    progress.start("profile", plan.all_steps());
     report.profile = profile_steps(arguments, config, prepared.datasets, communicator, loaders);
     report.profile->data_wait_seconds = data_wait_of_step(report);
   }
+  progress.finish();
   if (arguments.collectives && size > 1) report.collectives = measure_collectives(communicator);
   return report;
 }
@@ -182,7 +197,7 @@ void print(const BenchArguments& arguments, const BenchReport& report) {
   if (arguments.json)
     std::cout << to_json(report).dump() << std::endl;
   else
-    std::cout << to_text(report) << std::flush;
+    print_wrapped(to_text(report));
 }
 
 int bench_as_rank(const BenchArguments& arguments, const LaunchEnvironment& environment) {
@@ -196,7 +211,7 @@ int bench_as_rank(const BenchArguments& arguments, const LaunchEnvironment& envi
     return config.communication;
   };
   job.prepare = [&](int rank, int ranks) {
-    prepared = prepare(config, ranks);
+    prepared = prepare(arguments, config, ranks);
     if (rank == 0) {
       for (const auto& warning : prepared->datasets.warnings)
         std::cerr << fmt::format("kolo: warning: {}", warning) << std::endl;
@@ -212,11 +227,10 @@ int bench_as_rank(const BenchArguments& arguments, const LaunchEnvironment& envi
 }
 
 int bench(const BenchArguments& arguments) {
-  arguments.ranks.check();
   const auto environment = detect_launch_environment();
   if (arguments.ranks.are_many() && !environment.is_launched()) {
     const auto config = load_run_config(arguments.config.source());
-    (void)prepare(config, *arguments.ranks.ranks);
+    (void)prepare(arguments, config, *arguments.ranks.ranks);
     become_ranks({.ranks = *arguments.ranks.ranks,
                   .oversubscribe = arguments.ranks.oversubscribe,
                   .threads = config.device.intra_threads});
@@ -226,14 +240,14 @@ int bench(const BenchArguments& arguments) {
 }
 
 void add_plan_options(CLI::App& command, BenchPlan& plan) {
-  command.add_option("--steps", plan.steps, "Steps of a trial (default: 10)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+  constexpr std::int64_t most = 1000000000;
+  add_number_option(command, "--steps", plan.steps, {1, most}, "Steps of a trial (default: 10)")
       ->type_name("STEPS");
-  command.add_option("--warmup", plan.warmup, "Steps before the first trial (default: 5)")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 40))
+  add_number_option(command, "--warmup", plan.warmup, {0, most},
+                    "Steps before the first trial (default: 5)")
       ->type_name("STEPS");
-  command.add_option("--trials", plan.trials, "Trials of each mode (default: 5)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+  add_number_option(command, "--trials", plan.trials, {1, 1000000},
+                    "Trials of each mode (default: 5)")
       ->type_name("TRIALS");
 }
 
@@ -246,12 +260,9 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
   add_config_options(*command, arguments->config);
   add_rank_options(*command, arguments->ranks,
                    "Start so many ranks on this machine (with mpirun, or srun in a Slurm job)");
-  command
-      ->add_option("--mode", arguments->mode,
-                   "io: the loader alone; synthetic: training steps on one batch that is loaded "
-                   "once; full: both; all three (default)")
-      ->check(CLI::IsMember({"io", "synthetic", "full", "all"}))
-      ->type_name("io|synthetic|full|all");
+  add_choice_option(*command, "--mode", arguments->mode, {"io", "synthetic", "full", "all"},
+                    "io: the loader alone; synthetic: training steps on one batch of random "
+                    "numbers, for which no data is needed; full: both; all three (default)");
   add_plan_options(*command, arguments->plan);
   command->add_flag("--profile", arguments->profile,
                     "Also the parts of a step without communication, and when each bucket of "

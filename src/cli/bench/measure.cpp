@@ -32,15 +32,20 @@ std::vector<BenchTrial> measure(const Communicator& communicator, const BenchPla
                                 const std::function<std::int64_t()>& step,
                                 const std::function<void()>& begin_trial,
                                 const std::function<void(BenchTrial&)>& finish_trial) {
-  for (std::int64_t i = 0; i < plan.warmup; ++i) (void)step();
+  for (std::int64_t i = 0; i < plan.warmup; ++i) {
+    (void)step();
+    plan.step_done();
+  }
   communicator.barrier();
   std::vector<BenchTrial> trials;
   for (std::int64_t i = 0; i < plan.trials; ++i) {
     begin_trial();
     BenchTrial trial;
     const Stopwatch watch;
-    for (std::int64_t done = 0; done < plan.steps; ++done)
+    for (std::int64_t done = 0; done < plan.steps; ++done) {
       trial.samples += static_cast<double>(step());
+      plan.step_done();
+    }
     trial.seconds = watch.seconds();
     finish_trial(trial);
     trials.push_back(trial);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "cli/bench/bench_report.h"
@@ -14,6 +15,10 @@ struct BenchPlan {
   std::int64_t steps = 10;  // a trial
   std::int64_t warmup = 5;  // steps before the first trial
   std::int64_t trials = 5;
+  // Is told of each step that is done, the warm-up's too, on whatever rank has it.
+  std::function<void()> step_done = [] {};
+
+  [[nodiscard]] std::int64_t all_steps() const { return warmup + trials * steps; }
 };
 
 // Measures on this rank; trials follow each other without a pause, so that the loader's queue is as

@@ -45,7 +45,10 @@ int ranks_on_fullest_node(const Topology& topology) {
 std::vector<RecordedStep> record_steps(const Communicator& communicator, Trainer& trainer,
                                        const Network& network, const Batch& batch,
                                        const BenchPlan& plan) {
-  for (std::int64_t step = 0; step < plan.warmup; ++step) trainer.step(batch);
+  for (std::int64_t step = 0; step < plan.warmup; ++step) {
+    trainer.step(batch);
+    plan.step_done();
+  }
   const auto recorder = std::make_shared<StepRecorder>(network);
   communicator.add_listener(recorder);
   std::vector<RecordedStep> steps;
@@ -54,6 +57,7 @@ std::vector<RecordedStep> record_steps(const Communicator& communicator, Trainer
     recorder->begin();
     trainer.step(batch);
     steps.push_back(recorder->end(trainer.plan()));
+    plan.step_done();
   }
   communicator.remove_listener(recorder);
   return steps;

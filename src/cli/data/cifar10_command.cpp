@@ -4,6 +4,8 @@
 
 #include "cli/data/data_commands.h"
 #include "cli/data/making.h"
+#include "cli/option_values.h"
+#include "cli/terminal.h"
 #include "kolo/data/cifar10_stand_in.h"
 #include "kolo/observe/format.h"
 
@@ -25,9 +27,9 @@ int make(const Cifar10Arguments& arguments) {
        .replace = arguments.force,
        .progress = [&](std::int64_t done, std::int64_t total) { progress.show(done, total); }});
   const double seconds = progress.finish();
-  std::cout << fmt::format(
-      "{}: {} training and {} validation images in CIFAR-10's format, {:.1f} s\n", arguments.output,
-      format_count(training), format_count(validation), seconds);
+  print_wrapped(fmt::format("{}: {} training and {} validation images in CIFAR-10's format, {}\n",
+                            arguments.output, format_count(training), format_count(validation),
+                            format_duration(seconds)));
   return 0;
 }
 
@@ -37,13 +39,13 @@ void add_data_cifar10_command(CLI::App& data, std::function<int()>& action) {
   const auto arguments = std::make_shared<Cifar10Arguments>();
   CLI::App* const command =
       data.add_subcommand("cifar10", "Make a stand-in for CIFAR-10, in its binary format");
-  command->add_option("--from", arguments->source_kind, "What to make it of: fashion-mnist")
-      ->required()
-      ->check(CLI::IsMember({"fashion-mnist"}))
-      ->type_name("NAME");
+  add_choice_option(*command, "--from", arguments->source_kind, {"fashion-mnist"},
+                    "What to make it of: fashion-mnist")
+      ->required();
   add_making_options(*command, *arguments);
-  command->add_option("--per-class", arguments->per_class, "Training images of each class")
-      ->capture_default_str()
+  add_number_option(*command, "--per-class", arguments->per_class, {1, 1000000},
+                    "Training images of each class")
+      ->default_str(std::to_string(arguments->per_class))
       ->type_name("N");
   command->footer(
       "Garments of Fashion-MNIST, moved, turned, coloured, on patterned backgrounds, with others\n"

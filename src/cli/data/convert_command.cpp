@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/data/data_commands.h"
+#include "cli/option_values.h"
 #include "cli/output_file.h"
 #include "cli/terminal.h"
 #include "kolo/base/clock.h"
@@ -82,10 +83,10 @@ int convert(const ConvertArguments& arguments) {
                                          npy_label_file(output).string())
                            : output;
   const auto edge = static_cast<std::uint64_t>(box.size());
-  std::cout << fmt::format(
-      "{}: {}^3 cells, {}, {:.1f} s\n", written, box.size(),
+  print_wrapped(fmt::format(
+      "{}: {}^3 cells, {}, {}\n", written, box.size(),
       format_bytes(sizeof(float) * (nbody_channels + hydro_channels) * edge * edge * edge),
-      watch.seconds());
+      format_duration(watch.seconds())));
   return 0;
 }
 
@@ -95,25 +96,18 @@ void add_data_convert_command(CLI::App& data, std::function<int()>& action) {
   const auto arguments = std::make_shared<ConvertArguments>();
   CLI::App* const command =
       data.add_subcommand("convert", "Write a simulation box in another format");
-  command
-      ->add_option("box", arguments->input,
-                   "An HDF5 file, or either file or the prefix of a pair of .npy files")
+  add_text_option(*command, "box", arguments->input, "a simulation box",
+                  "An HDF5 file, or either file or the prefix of a pair of .npy files")
       ->required()
       ->type_name("FILE");
-  command
-      ->add_option("-o,--output", arguments->output,
-                   "The HDF5 file, or the prefix of PREFIX_data.npy and PREFIX_label.npy")
+  add_text_option(*command, "-o,--output", arguments->output, "a file's name",
+                  "The HDF5 file, or the prefix of PREFIX_data.npy and PREFIX_label.npy")
       ->required()
       ->type_name("FILE");
-  command
-      ->add_option("--to", arguments->format,
-                   "npy or hdf5; what the output's name says, or the other format, unless given")
-      ->check(CLI::IsMember({"npy", "hdf5"}))
-      ->type_name("FORMAT");
-  command
-      ->add_option("--chunk", arguments->chunk,
-                   "HDF5 in chunks of so many cells an edge; contiguous unless given")
-      ->check(CLI::Range(1, 512))
+  add_choice_option(*command, "--to", arguments->format, {"npy", "hdf5"},
+                    "npy or hdf5; what the output's name says, or the other format, unless given");
+  add_number_option(*command, "--chunk", arguments->chunk, {1, 512},
+                    "HDF5 in chunks of so many cells an edge; contiguous unless given")
       ->type_name("N");
   command->add_flag("--force", arguments->force, "Replace files that are there");
   command->footer(

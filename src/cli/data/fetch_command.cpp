@@ -5,6 +5,7 @@
 
 #include "cli/data/data_commands.h"
 #include "cli/launch/launch_environment.h"
+#include "cli/option_values.h"
 #include "cli/terminal.h"
 #include "kolo/base/clock.h"
 #include "kolo/data/fetch.h"
@@ -82,14 +83,15 @@ int fetch(const FetchArguments& arguments) {
 void add_data_fetch_command(CLI::App& data, std::function<int()>& action) {
   const auto arguments = std::make_shared<FetchArguments>();
   CLI::App* const command = data.add_subcommand("fetch", "Download a data set");
-  command->add_option("name", arguments->dataset, "mnist, fashion-mnist or cifar10")
+  add_choice_option(*command, "name", arguments->dataset, {"mnist", "fashion-mnist", "cifar10"},
+                    "mnist, fashion-mnist or cifar10")
       ->required()
       ->type_name("NAME");
-  command->add_option("-o,--output", arguments->output, "Where to; data/NAME unless given")
+  add_text_option(*command, "-o,--output", arguments->output, "a folder",
+                  "Where to; data/NAME unless given")
       ->type_name("DIR");
-  command
-      ->add_option("--url", arguments->url,
-                   "Where the files are, instead of their usual address: http, https or file")
+  add_text_option(*command, "--url", arguments->url, "an address",
+                  "Where the files are, instead of their usual address: http, https or file")
       ->type_name("BASE");
   command->footer(
       "Downloads go on where they were cut off, are compared with their MD5 sums and appear only\n"

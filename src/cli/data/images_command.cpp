@@ -6,6 +6,8 @@
 
 #include "cli/data/data_commands.h"
 #include "cli/data/making.h"
+#include "cli/option_values.h"
+#include "cli/terminal.h"
 #include "kolo/base/error.h"
 #include "kolo/data/photograph_folder.h"
 #include "kolo/observe/format.h"
@@ -82,9 +84,9 @@ int make(const ImagesArguments& arguments) {
                                           ? make_of_cifar10(arguments, options, write)
                                           : make_of_stand_in(arguments, options, write);
   const double seconds = progress.finish();
-  std::cout << fmt::format("{}: {} JPEG files in train/, {} in valid/, {} classes, {:.1f} s\n",
-                           arguments.output, format_count(training), format_count(validation),
-                           cifar10_classes, seconds);
+  print_wrapped(fmt::format("{}: {} JPEG files in train/, {} in valid/, {} classes, {}\n",
+                            arguments.output, format_count(training), format_count(validation),
+                            cifar10_classes, format_duration(seconds)));
   return 0;
 }
 
@@ -94,20 +96,17 @@ void add_data_images_command(CLI::App& data, std::function<int()>& action) {
   const auto arguments = std::make_shared<ImagesArguments>();
   CLI::App* const command =
       data.add_subcommand("images", "Make folders of JPEG files, laid out as ImageNet's");
-  command
-      ->add_option("--from", arguments->source_kind,
-                   "What to make them of: fashion-mnist or cifar10 (with --source)")
-      ->required()
-      ->check(CLI::IsMember({"fashion-mnist", "cifar10"}))
-      ->type_name("NAME");
+  add_choice_option(*command, "--from", arguments->source_kind, {"fashion-mnist", "cifar10"},
+                    "What to make them of: fashion-mnist or cifar10 (with --source)")
+      ->required();
   add_making_options(*command, *arguments);
-  command
-      ->add_option("--per-class", arguments->per_class,
-                   "Training images of each class; a fifth of that for validation")
-      ->capture_default_str()
+  add_number_option(*command, "--per-class", arguments->per_class, {1, 1000000},
+                    "Training images of each class; a fifth of that for validation")
+      ->default_str(std::to_string(arguments->per_class))
       ->type_name("N");
-  command->add_option("--size", arguments->sizes, "Both sides' pixels are between these")
-      ->capture_default_str()
+  add_text_option(*command, "--size", arguments->sizes, "MIN..MAX in pixels, for example 160..640",
+                  "Both sides' pixels are between these")
+      ->default_str(arguments->sizes)
       ->type_name("MIN..MAX");
   command->footer(
       "train/CLASS/*.jpg and valid/CLASS/*.jpg, of varying sizes and aspects, some of them grey.\n"

@@ -2,6 +2,7 @@
 
 #include "cli/data/data_commands.h"
 #include "cli/data/inspect/inspection.h"
+#include "cli/option_values.h"
 
 namespace kolo {
 
@@ -30,7 +31,8 @@ int inspect_for_user(const InspectArguments& arguments) {
 void add_data_inspect_command(CLI::App& data, std::function<int()>& action) {
   const auto arguments = std::make_shared<InspectArguments>();
   CLI::App* const command = data.add_subcommand("inspect", "Show what is in a data file");
-  command->add_option("path", arguments->path, "A file, a folder, or the prefix of a .npy pair")
+  add_text_option(*command, "path", arguments->path, "a file or a folder",
+                  "A file, a folder, or the prefix of a .npy pair")
       ->required()
       ->type_name("FILE");
   command->add_flag("--quick", arguments->quick, "Leave out the ranges of large arrays");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 
+#include "cli/option_values.h"
 #include "cli/terminal.h"
 #include "kolo/base/cpu_limits.h"
 
@@ -13,17 +14,17 @@ int MakingArguments::thread_count() const {
 }
 
 void add_making_options(CLI::App& command, MakingArguments& arguments) {
-  command.add_option("-o,--output", arguments.output, "The folder to make")
+  add_text_option(command, "-o,--output", arguments.output, "a folder", "The folder to make")
       ->required()
       ->type_name("DIR");
-  command.add_option("--source", arguments.source, "Where the data to start from lie")
+  add_text_option(command, "--source", arguments.source, "a folder",
+                  "Where the data to start from lie")
       ->type_name("DIR");
-  command.add_option("--seed", arguments.seed, "Other images for another number")
-      ->capture_default_str()
+  add_number_option(command, "--seed", arguments.seed, {0}, "Other images for another number")
+      ->default_str(std::to_string(arguments.seed))
       ->type_name("N");
-  command
-      .add_option("--threads", arguments.threads, "As many as there are processors, unless given")
-      ->check(CLI::Range(1, 4096))
+  add_number_option(command, "--threads", arguments.threads, {1, 1024},
+                    "As many as there are processors, unless given")
       ->type_name("N");
   command.add_flag("--force", arguments.force, "Replace a data set of this kind that is there");
 }

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/data/data_commands.h"
+#include "cli/option_values.h"
 #include "cli/output_file.h"
 #include "cli/terminal.h"
 #include "kolo/base/clock.h"
@@ -26,13 +27,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::map<std::string, GravityMethod> method_names = {
-    {"particle-mesh", GravityMethod::particle_mesh}, {"2lpt", GravityMethod::second_order}};
-
 struct NbodyArguments : CosmologyOptions {
   NbodyArguments() { threads = 0; }  // as many as there are processors
 
   std::string output;
+  std::string method_name = "particle-mesh";
   bool npy = false, force = false;
 };
 
@@ -149,14 +148,15 @@ void report(const NbodyArguments& arguments, const SimulationBox& box, double se
                          format_bytes(fs::file_size(file)));
   }
   constexpr std::string_view channels[] = {"density", "vx", "vy", "vz", "temperature"};
-  std::cout << fmt::format("{}: {} x {} x {} cells of {} kpc/h, seed {}, {:.1f} s\n", files,
-                           box.size, box.size, box.size, arguments.cell, arguments.seed, seconds)
-            << describe_ranges("matter", box.nbody, std::span(channels).first(nbody_channels))
-            << '\n'
-            << describe_ranges("gas", box.hydro, channels) << '\n';
+  print_wrapped(
+      fmt::format("{}: {} x {} x {} cells of {} kpc/h, seed {}, {}\n{}\n{}\n", files, box.size,
+                  box.size, box.size, arguments.cell, arguments.seed, format_duration(seconds),
+                  describe_ranges("matter", box.nbody, std::span(channels).first(nbody_channels)),
+                  describe_ranges("gas", box.hydro, channels)));
 }
 
 int make(NbodyArguments arguments) {
+  if (arguments.method_name == "2lpt") arguments.method = GravityMethod::second_order;
   if (arguments.threads == 0) arguments.threads = detect_cpu_limits().cpus();
   check(arguments);
   const Stopwatch watch;
@@ -172,34 +172,37 @@ int make(NbodyArguments arguments) {
 }
 
 void add_options(CLI::App& command, NbodyArguments& arguments) {
-  command.add_option("-o,--output", arguments.output, "The HDF5 file to make")
+  add_text_option(command, "-o,--output", arguments.output, "a file's name",
+                  "The HDF5 file to make")
       ->required()
       ->type_name("FILE");
-  const auto number = [&](const char* name, auto& value, const char* help, const char* type = "N") {
-    command.add_option(name, value, help)->capture_default_str()->type_name(type);
-  };
-  number("--size", arguments.size, "Cells an edge: even, 16 to 1024");
-  command.add_option("--seed", arguments.seed, "Another universe for another number")
-      ->check(CLI::NonNegativeNumber.description(""))
-      ->capture_default_str()
+  add_number_option(command, "--size", arguments.size, {16, 1024}, "Cells an edge: even")
+      ->default_str(std::to_string(arguments.size))
       ->type_name("N");
-  command.add_option("--crop", arguments.crop, "Keep a corner of so many cells an edge")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1024}))
+  add_number_option(command, "--seed", arguments.seed, {0, std::uint64_t{1} << 53},
+                    "Another universe for another number")
+      ->default_str(std::to_string(arguments.seed))
       ->type_name("N");
-  number("--cell", arguments.cell, "Comoving kpc/h an edge of a cell", "KPC");
-  command.add_option("--method", arguments.method, "How gravity works: particle-mesh or 2lpt")
-      ->transform(CLI::CheckedTransformer(method_names).description(""))
-      ->default_str("particle-mesh")
-      ->type_name("NAME");
-  number("--scatter", arguments.temperature_scatter,
-         "Deviation of ln T that nobody can know from the matter", "S");
+  add_number_option(command, "--crop", arguments.crop, {1, 1024},
+                    "Keep a corner of so many cells an edge")
+      ->type_name("N");
+  add_number_option(command, "--cell", arguments.cell, {1, 10000},
+                    "Comoving kpc/h an edge of a cell")
+      ->default_str(fmt::format("{}", arguments.cell))
+      ->type_name("KPC");
+  add_choice_option(command, "--method", arguments.method_name, {"particle-mesh", "2lpt"},
+                    "How gravity works: particle-mesh or 2lpt")
+      ->default_str(arguments.method_name);
+  add_number_option(command, "--scatter", arguments.temperature_scatter, {0, 10},
+                    "Deviation of ln T that nobody can know from the matter")
+      ->default_str(fmt::format("{}", arguments.temperature_scatter))
+      ->type_name("S");
   command.add_flag_callback(
       "--no-heating", [&] { arguments.heating = false; }, "No shocks: temperature follows density");
   command.add_flag("--npy", arguments.npy,
                    "Also write FILE_data.npy and FILE_label.npy (FILE without .h5)");
-  command
-      .add_option("--threads", arguments.threads, "As many as there are processors, unless given")
-      ->check(CLI::Range(1, 4096))
+  add_number_option(command, "--threads", arguments.threads, {1, 1024},
+                    "As many as there are processors, unless given")
       ->type_name("N");
   command.add_flag("--force", arguments.force, "Replace files that are there");
 }

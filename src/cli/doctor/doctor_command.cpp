@@ -2,6 +2,8 @@
 #include <iostream>
 #include <memory>
 
+#include <unistd.h>
+
 #include "cli/commands.h"
 #include "cli/doctor/checks.h"
 #include "cli/terminal.h"
@@ -39,7 +41,9 @@ int doctor(const DoctorArguments& arguments) {
   if (arguments.json) {
     print_findings_as_json(std::cout, findings);
   } else {
-    print_findings(std::cout, findings, progress_options_from_environment().unicode);
+    std::cout << "kolo " KOLO_VERSION ", CPU only\n";
+    print_findings(std::cout, findings, progress_options_from_environment().unicode,
+                   terminal_width(STDOUT_FILENO));
   }
   return exit_status_of(findings);
 }
@@ -49,7 +53,7 @@ int doctor(const DoctorArguments& arguments) {
 void add_doctor_command(CLI::App& app, std::function<int()>& action) {
   const auto arguments = std::make_shared<DoctorArguments>();
   CLI::App* const command =
-      app.add_subcommand("doctor", "Check this machine: MPI, BLAS, threads, memory, GPU, data");
+      app.add_subcommand("doctor", "Check this machine: MPI, BLAS, threads, memory, data");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   command->add_flag("--probe", arguments->probe)->group("");  // what check_two_ranks() starts
   command->footer(

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "kolo/observe/wrap.h"
+
 namespace kolo {
 
 namespace {
@@ -33,16 +35,17 @@ int exit_status_of(std::span<const Finding> findings) {
   return worst_status(findings) == FindingStatus::problem ? 1 : 0;
 }
 
-void print_findings(std::ostream& stream, std::span<const Finding> findings, bool unicode) {
+void print_findings(std::ostream& stream, std::span<const Finding> findings, bool unicode,
+                    int columns) {
   std::size_t width = 0;
   for (const auto& finding : findings) width = std::max(width, finding.name.size());
   const std::string indent(width + (unicode ? 4 : 10), ' ');
   for (const auto& finding : findings) {
-    stream << fmt::format("{} {:{}}  {}\n", mark_of(finding.status, unicode), finding.name, width,
-                          finding.text);
-    if (!finding.remedy.empty()) {
-      stream << indent << (unicode ? "→ " : "-> ") << finding.remedy << '\n';
-    }
+    auto lines = fmt::format("{} {:{}}  {}\n", mark_of(finding.status, unicode), finding.name,
+                             width, finding.text);
+    if (!finding.remedy.empty())
+      lines += fmt::format("{}{}{}\n", indent, unicode ? "→ " : "-> ", finding.remedy);
+    stream << wrap(lines, columns, static_cast<int>(indent.size()));
   }
 }
 

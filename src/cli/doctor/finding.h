@@ -19,7 +19,8 @@ struct Finding {
 };
 
 // One line a finding, its remedy on the next.
-void print_findings(std::ostream& stream, std::span<const Finding> findings, bool unicode);
+void print_findings(std::ostream& stream, std::span<const Finding> findings, bool unicode,
+                    int width = 0);
 
 // One JSON object: {"version", "status": the worst of all, "findings": [{name, status, text,
 // remedy}]}.

@@ -6,10 +6,12 @@
 #include "cli/eval/evaluation_report.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/launch/launch_ranks.h"
+#include "cli/option_values.h"
 #include "cli/rank/rank_job.h"
 #include "cli/rank/rank_setup.h"
 #include "cli/rank/run_facts.h"
 #include "cli/shared_options.h"
+#include "cli/terminal.h"
 #include "cli/train/resume.h"
 #include "cli/train/run_folder.h"
 #include "kolo/base/allocator.h"
@@ -114,8 +116,17 @@ EvaluationReport evaluate_checkpoint(const EvalArguments& arguments, const Subje
   report.top = objective.top;
   const auto loader =
       make_validation_loader(config, prepared.dataset, communicator.rank(), communicator.size());
+  EvaluationProgress progress;
+  std::optional<ProgressBar> bar;
+  if (communicator.rank() == 0) {
+    const auto options = progress_options_from_environment();
+    bar.emplace(progress_stream(options), options);
+    bar->start(arguments.split, loader->batches());
+    progress = [&](std::int64_t done, std::int64_t) { bar->update(done, {}); };
+  }
   report.sums = evaluate(communicator, *prepared.network, objective, *loader,
-                         report.matrix ? &*report.matrix : nullptr);
+                         report.matrix ? &*report.matrix : nullptr, progress);
+  if (bar) bar->clear();
   return report;
 }
 
@@ -123,7 +134,7 @@ void print(const EvalArguments& arguments, const EvaluationReport& report) {
   if (arguments.json)
     std::cout << to_json(report).dump() << std::endl;
   else
-    std::cout << to_text(report) << std::flush;
+    print_wrapped(to_text(report));
 }
 
 int evaluate_as_rank(const EvalArguments& arguments, const LaunchEnvironment& environment) {
@@ -151,7 +162,6 @@ int evaluate_as_rank(const EvalArguments& arguments, const LaunchEnvironment& en
 }
 
 int eval(const EvalArguments& arguments) {
-  arguments.ranks.check();
   const auto environment = detect_launch_environment();
   if (arguments.ranks.are_many() && !environment.is_launched()) {
     const auto config = load(arguments, find_subject(arguments));
@@ -170,23 +180,20 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
   const auto arguments = std::make_shared<EvalArguments>();
   CLI::App* const command = app.add_subcommand(
       "eval", "Measure a trained network: loss, accuracy, each class, confusion matrix");
-  command->add_option("path", arguments->path, "A run's folder, or one of its checkpoints")
+  add_text_option(*command, "path", arguments->path, "a run's folder or one of its checkpoints",
+                  "A run's folder, or one of its checkpoints")
       ->required()
       ->type_name("RUN|CHECKPOINT");
-  command
-      ->add_option("settings", arguments->overrides,
-                   "key.sub=value: settings that replace the run's, for example data.path=FOLDER")
-      ->type_name("");
+  add_settings(*command, arguments->overrides,
+               "key.sub=value: settings that replace the run's, for example data.path=FOLDER");
   add_rank_options(*command, arguments->ranks,
                    "Start so many ranks on this machine; the numbers are the same for any");
-  command
-      ->add_option("--checkpoint", arguments->checkpoint,
-                   "Of a run: the most accurate one (of least loss where there is no accuracy), "
-                   "the newest, or that of a step (default: best)")
+  add_text_option(*command, "--checkpoint", arguments->checkpoint, "best, newest or a step",
+                  "Of a run: the most accurate one (of least loss where there is no accuracy), the "
+                  "newest, or that of a step (default: best)")
       ->type_name("best|newest|STEP");
-  command->add_option("--data", arguments->split, "What to measure on (default: validation)")
-      ->check(CLI::IsMember({"validation", "training"}))
-      ->type_name("validation|training");
+  add_choice_option(*command, "--data", arguments->split, {"validation", "training"},
+                    "What to measure on (default: validation)");
   command->add_flag("--json", arguments->json, "Print one JSON object, with the whole matrix");
   command->footer(
       "Examples:\n"

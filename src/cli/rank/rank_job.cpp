@@ -11,11 +11,14 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "cli/rank/rank_guard.h"
 #include "cli/rank/rank_setup.h"
+#include "cli/terminal.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/observe/wrap.h"
 
 namespace kolo {
 
@@ -60,7 +63,7 @@ std::vector<std::string> gather_texts(const Communicator& communicator, const st
 }
 
 void say(const std::string& message) {
-  std::cerr << fmt::format("kolo: {}\n", message) << std::flush;
+  std::cerr << wrap("kolo: " + message, terminal_width(STDERR_FILENO)) << std::endl;
 }
 
 // Each rank's status and whether its facts are the others'. Collective; but a rank that has failed

@@ -7,8 +7,10 @@
 
 #include "cli/commands.h"
 #include "cli/launch/signal_pipe.h"
+#include "cli/option_values.h"
 #include "cli/output_file.h"
 #include "cli/report/report_server.h"
+#include "cli/terminal.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -96,8 +98,8 @@ int write_report(const ReportArguments& arguments) {
   }
   write_file_atomically(arguments.output,
                         report_page(report_data(report, format_moment(wall_time()))));
-  std::cout << fmt::format("{}: {}, {}\n", arguments.output, counted(report.runs.size(), "run"),
-                           counted(figures.size(), "figure"));
+  print_wrapped(fmt::format("{}: {}, {}\n", arguments.output, counted(report.runs.size(), "run"),
+                            counted(figures.size(), "figure")));
   if (!arguments.figures.empty()) {
     draw_figures(figures, format, arguments.figures);
     std::cout << fmt::format("{}: {} as {}\n", arguments.figures, counted(figures.size(), "figure"),
@@ -128,18 +130,21 @@ int watch_runs(const ReportArguments& arguments) {
 }
 
 void add_figure_options(CLI::App& command, ReportArguments& arguments) {
-  command.add_option("--title", arguments.title, "What stands above the page")->type_name("TEXT");
-  command
-      .add_option("--axis", arguments.axis,
-                  "What curves stand against at first: epoch, step, time since the run's start, or "
-                  "time of day")
-      ->check(CLI::IsMember({"epoch", "step", "relative", "wall"}))
-      ->type_name("epoch|step|relative|wall");
+  add_text_option(command, "--title", arguments.title, "a title", "What stands above the page")
+      ->type_name("TEXT");
+  add_choice_option(command, "--axis", arguments.axis, {"epoch", "step", "relative", "wall"},
+                    "What curves stand against at first: epoch, step, time since the run's start, "
+                    "or time of day");
+  const auto require_target = [](const std::string& text) {
+    if (parse_number<double>(text).value_or(0) <= 0)
+      refuse_option_value("--target", "an accuracy from 0 to 1, or a loss above 0", text);
+    return std::string();
+  };
   command
       .add_option("--target", arguments.targets,
                   "Tell when runs reached this validation accuracy, from 0 to 1 (or loss, of runs "
                   "without accuracy); can be repeated")
-      ->check(CLI::PositiveNumber)
+      ->check(require_target)
       ->allow_extra_args(false)
       ->type_name("ACCURACY");
 }
@@ -150,22 +155,27 @@ void add_report_command(CLI::App& app, std::function<int()>& action) {
   const auto arguments = std::make_shared<ReportArguments>();
   CLI::App* const command =
       app.add_subcommand("report", "Show runs, or a study, on one page that works anywhere");
+  const auto require_path = [](const std::string& text) {
+    if (text.empty()) refuse_option_value("runs", "the folder of a run", text);
+    return std::string();
+  };
   command
       ->add_option("runs", arguments->paths,
                    "Folders of runs, history.json, TensorBoard event files or folders of them, "
                    "whoever wrote them, or a study")
       ->required()
+      ->check(require_path)
       ->type_name("RUN...");
-  auto* const output = command->add_option("-o,--output", arguments->output, "The page to write")
-                           ->capture_default_str()
+  auto* const output = add_text_option(*command, "-o,--output", arguments->output, "a file's name",
+                                       "The page to write")
+                           ->default_str(arguments->output)
                            ->type_name("FILE");
-  auto* const figures =
-      command->add_option("--figures", arguments->figures, "Draw every figure into this folder too")
-          ->type_name("FOLDER");
-  command->add_option("--format", arguments->format, "Of these drawings (default: svg)")
-      ->check(CLI::IsMember({"svg", "png"}))
-      ->needs(figures)
-      ->type_name("svg|png");
+  auto* const figures = add_text_option(*command, "--figures", arguments->figures, "a folder",
+                                        "Draw every figure into this folder too")
+                            ->type_name("FOLDER");
+  add_choice_option(*command, "--format", arguments->format, {"svg", "png"},
+                    "Of these drawings (default: svg)")
+      ->needs(figures);
   add_figure_options(*command, *arguments);
   auto* const watch =
       command
@@ -174,8 +184,8 @@ void add_report_command(CLI::App& app, std::function<int()>& action) {
                      "the runs while they go on")
           ->excludes(output)
           ->excludes(figures);
-  command->add_option("--port", arguments->port, "For --watch (default: 8008; 0: any)")
-      ->check(CLI::Range(0, 65535))
+  add_number_option(*command, "--port", arguments->port, {0, 65535},
+                    "For --watch (default: 8008; 0: any)")
       ->needs(watch)
       ->type_name("PORT");
   command->footer(

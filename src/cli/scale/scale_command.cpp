@@ -5,12 +5,13 @@
 
 #include "cli/commands.h"
 #include "cli/launch/launch_ranks.h"
-#include "cli/list_option.h"
+#include "cli/option_values.h"
 #include "cli/scale/simulate.h"
 #include "cli/scale/study_folder.h"
 #include "cli/scale/study_plan.h"
 #include "cli/scale/study_runs.h"
 #include "cli/shared_options.h"
+#include "cli/terminal.h"
 #include "cli/train/run_training.h"
 #include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
@@ -92,12 +93,11 @@ void show_end(const ScaleArguments& arguments, const StudyFolder& folder, const 
     std::cout << study.to_json().dump() << std::endl;
     return;
   }
-  std::cout << "\n" << to_text(study_results(study)) << "\n";
+  auto text = fmt::format("\n{}\n", to_text(study_results(study)));
   if (const auto checks = prediction_checks(study); !checks.rows.empty())
-    std::cout << checks.title << ":\n\n" << to_text(checks) << "\n";
-  std::cout << fmt::format("results in {}: report.html, study.json, study.csv, runs/\n",
-                           folder.path.string())
-            << std::flush;
+    text += fmt::format("{}:\n\n{}\n", checks.title, to_text(checks));
+  print_wrapped(fmt::format("{}results in {}: report.html, study.json, study.csv, runs/\n", text,
+                            folder.path.string()));
 }
 
 int exit_status(const Study& study) {
@@ -169,21 +169,21 @@ int scale(ScaleArguments arguments) {
 
 void add_study_options(CLI::App& command, ScaleArguments& arguments) {
   add_config_options(command, arguments.study.config);
-  add_list_option(command, "--ranks", arguments.study.ranks,
+  add_list_option(command, "--ranks", arguments.study.ranks, {1, most_ranks},
                   "The numbers of ranks, for example 1,2,4")
       ->required()
       ->type_name("N,...");
   command.add_flag("--weak", arguments.weak,
                    "The batch of a rank stays as it is (what happens unless --strong is given)");
   command.add_flag("--strong", arguments.study.strong, "The batch of all ranks stays as it is");
-  add_list_option(command, "--lr-scaling", arguments.study.lr_scalings,
-                  "Each of these, for every number of ranks: none, linear, sqrt")
+  add_choices_option(command, "--lr-scaling", arguments.study.lr_scalings,
+                     {"none", "linear", "sqrt"},
+                     "Each of these, for every number of ranks: none, linear, sqrt")
       ->type_name("RULE,...");
-  add_list_option(command, "--warmup", arguments.study.warmup_epochs,
+  add_list_option(command, "--warmup", arguments.study.warmup_epochs, {0, 1e9},
                   "Each of these, for every number of ranks: epochs of warm-up")
       ->type_name("EPOCHS,...");
-  command
-      .add_option("-o,--output", arguments.output,
+  add_text_option(command, "-o,--output", arguments.output, "a folder",
                   "The study's folder, instead of output_dir with -weak or -strong behind it")
       ->type_name("DIR");
 }
@@ -191,36 +191,29 @@ void add_study_options(CLI::App& command, ScaleArguments& arguments) {
 void add_running_options(CLI::App& command, ScaleArguments& arguments) {
   command.add_flag("--oversubscribe", arguments.running.oversubscribe,
                    "Allow more ranks than the machine has cores");
-  command
-      .add_option("--submit", arguments.scheduler.name,
-                  "Hand each run to a scheduler as a job of its own: slurm or pbs")
-      ->type_name("SCHEDULER");
-  command
-      .add_option("--submit-options", arguments.scheduler.options,
-                  "More options of sbatch or qsub, in one word")
+  add_choice_option(command, "--submit", arguments.scheduler.name, {"slurm", "pbs"},
+                    "Hand each run to a scheduler as a job of its own: slurm or pbs");
+  add_text_option(command, "--submit-options", arguments.scheduler.options,
+                  "options of sbatch or qsub", "More options of sbatch or qsub, in one word")
       ->type_name("\"OPTION...\"");
-  command
-      .add_option(
-          "--job-script", arguments.scheduler.script,
-          "What a job runs, instead of kolo's submit/slurm/train.sh or submit/pbs/polaris.sh")
+  add_text_option(command, "--job-script", arguments.scheduler.script, "a file",
+                  "What a job runs, instead of kolo's submit/slurm/train.sh or "
+                  "submit/pbs/polaris.sh")
       ->type_name("FILE");
-  command
-      .add_option("--ranks-per-node", arguments.study.ranks_per_node,
-                  "How many ranks a node takes; all, unless given")
+  add_number_option(command, "--ranks-per-node", arguments.study.ranks_per_node, {1, most_ranks},
+                    "How many ranks a node takes; all, unless given")
       ->type_name("N");
-  add_list_option(command, "--simulate", arguments.simulation.ranks,
+  add_list_option(command, "--simulate", arguments.simulation.ranks, {1, most_ranks},
                   "Predict these numbers of ranks too, from measured steps and a model of the "
                   "network")
       ->type_name("N,...");
-  command
-      .add_option("--network", arguments.simulation.network,
-                  fmt::format("What is between the nodes of --simulate: {}", join(network_names())))
+  add_choice_option(
+      command, "--network", arguments.simulation.network, network_names(),
+      fmt::format("What is between the nodes of --simulate: {}", join(network_names())))
       ->type_name("NAME");
-  command
-      .add_option(
-          "--all-reduce", arguments.simulation.algorithm,
-          "How --simulate averages: ring, tree, or hierarchical, as kolo does (the default)")
-      ->type_name("ALGORITHM");
+  add_choice_option(
+      command, "--all-reduce", arguments.simulation.algorithm, {"ring", "tree", "hierarchical"},
+      "How --simulate averages: ring, tree, or hierarchical, as kolo does (the default)");
   command.add_flag("--dry-run", arguments.dry_run, "Show the runs, and do nothing else");
   command.add_flag("--quiet", arguments.running.quiet,
                    "Don't show what the runs say; it is in their out.log");

@@ -8,12 +8,13 @@
 
 namespace kolo {
 
-// The folder of a run: config.yaml, out.log, history.json, events.out.tfevents.*, model.txt,
+// The folder of a run: config.yaml, run.json, out.log, history.json, events.out.tfevents.*, model.txt,
 // checkpoints/, and timeline.json where one was asked for.
 struct RunFolder {
   std::filesystem::path path;
 
   [[nodiscard]] std::filesystem::path config() const { return path / "config.yaml"; }
+  [[nodiscard]] std::filesystem::path origin() const { return path / "run.json"; }
   [[nodiscard]] std::filesystem::path log() const { return path / "out.log"; }
   [[nodiscard]] std::filesystem::path history() const { return path / "history.json"; }
   [[nodiscard]] std::filesystem::path model() const { return path / "model.txt"; }

@@ -37,6 +37,13 @@ void log_start(RunLog& log, const Topology& topology) {
            job.empty() ? "" : fmt::format(" in {}", job), topology.describe(), host.data());
 }
 
+// Frameworks differ in it, and with it their results: said of those that kolo has in both forms.
+std::string epsilon_of(const OptimizerConfig& optimizer) {
+  if (!optimizer.epsilon_form) return {};
+  return fmt::format(" (epsilon {}, added as in {})", *optimizer.epsilon,
+                     *optimizer.epsilon_form == "torch" ? "PyTorch" : "Keras");
+}
+
 constexpr std::size_t most_lines = 40;  // of a summary on the console, unless asked for more
 
 }  // namespace
@@ -70,8 +77,9 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
            trainer.plan().buckets.size() == 1 ? "" : "s",
            precision == "fp32" ? "" : fmt::format(", computed in {}", precision));
   const auto batch_size = batch_size_of(config.training, topology.size);
-  log.info("optimizer {}, batch {} a rank ({} in all), learning rate {:.4g}{}{}{}",
-           config.optimizer.name, batch_size, batch_size * topology.size, rate.scaled_rate(),
+  log.info("optimizer {}{}, batch {} a rank ({} in all), learning rate {:.4g}{}{}{}",
+           config.optimizer.name, epsilon_of(config.optimizer), batch_size,
+           batch_size * topology.size, rate.scaled_rate(),
            rate.warmup_steps() > 0
                ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))
                : "",
@@ -127,7 +135,7 @@ void log_summary(RunLog& log, const PreparedRun& run, const RunRecords& records,
   log.info("peak memory of rank 0: {}", format_bytes(peak_resident_bytes()));
   log.info(
       "results in {}: history.json, events.out.tfevents.*, checkpoints/, out.log, model.txt, "
-      "config.yaml{}",
+      "config.yaml, run.json{}",
       run.folder.path.string(),
       run.config.model.name == torchscript_model ? fmt::format(", {}", torchscript_file) : "");
 }

@@ -30,6 +30,7 @@ RunRecords::RunRecords(const RunConfig& config, const RunFolder& folder, const R
                        int ranks, std::int64_t steps, const std::optional<ResumePoint>& resumed)
     : log_({.console = &std::cout,
             .colour = options.progress.terminal && detect_colour(1),
+            .width = options.progress.terminal ? options.progress.width : 0,
             .file = folder.log(),
             .verbosity = options.verbosity}),
       bar_(std::cout, options.progress),

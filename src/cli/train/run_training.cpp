@@ -39,6 +39,7 @@ void start_folder(const PreparedRun& run, const RunLock& lock) {
   const bool goes_on = !run.starts_anew() && std::filesystem::exists(run.folder.config());
   if (goes_on && !run.changes.settings.empty()) (void)run.folder.keep_config();
   write_file_atomically(run.folder.config(), to_yaml(run.config));
+  note_run_start(run.folder.origin(), options.origin);
   std::filesystem::remove_all(run.folder.timelines_of_ranks());  // of what is resumed
 }
 
@@ -111,6 +112,7 @@ int run_training(PreparedRun run, const Communicator& communicator, const RunOpt
     start_folder(run, *lock);
     records.emplace(config, run.folder, options, communicator.size(), training->batches(),
                     resumed ? std::optional(resume_point(*resumed)) : std::nullopt);
+    log_run_start(records->log(), options.origin);
     for (const auto& warning : warnings) records->log().warn("{}", warning);
   }
   const auto validation = make_validation_loader(config, run.datasets.validation,

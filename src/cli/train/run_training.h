@@ -8,6 +8,7 @@
 #include "cli/rank/stop_signal.h"
 #include "cli/train/resume_changes.h"
 #include "cli/train/run_folder.h"
+#include "cli/train/run_origin.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/config/factories.h"
@@ -24,6 +25,7 @@ struct RunOptions {
   bool allow_data_change = false;     // of what is resumed
   bool timeline = false;              // record one, in the run's folder
   int verbosity = 0;
+  RunOrigin origin;  // of rank 0
   ProgressOptions progress;
 };
 

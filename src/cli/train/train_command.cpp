@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/launch/launch_environment.h"
 #include "cli/launch/launch_ranks.h"
+#include "cli/option_values.h"
 #include "cli/rank/rank_job.h"
 #include "cli/rank/rank_setup.h"
 #include "cli/rank/run_facts.h"
@@ -21,18 +22,13 @@ namespace kolo {
 
 namespace {
 
-// The options that the tutorials' scripts have, besides key.sub=value.
-struct Shortcuts {
-  std::string batch_size, local_batch_size, n_epochs, workers, dropout, optimizer;
-  bool distributed = false;  // what more than one rank always is
-};
-
 struct TrainArguments {
   ConfigOptions config;
   RankOptions ranks;
-  Shortcuts shortcuts;
+  std::vector<OptionSetting> shortcuts;  // that were given
   std::string output;
   int max_restarts = 0;
+  bool distributed = false;  // what more than one rank always is
   std::string resume;  // empty: not
   bool allow_data_change = false;
   bool timeline = false;
@@ -40,25 +36,9 @@ struct TrainArguments {
   bool show_config = false;
 };
 
-std::vector<std::string> overrides_of(const Shortcuts& shortcuts) {
-  std::vector<std::string> overrides;
-  const auto add = [&](const std::string& key, const std::string& value) {
-    if (!value.empty()) overrides.push_back(key + "=" + value);
-  };
-  add("training.batch_size", shortcuts.batch_size);
-  add("training.local_batch_size", shortcuts.local_batch_size);
-  add("training.n_epochs", shortcuts.n_epochs);
-  add("data.workers", shortcuts.workers);
-  add("model.dropout", shortcuts.dropout);
-  for (const std::string& setting : CLI::detail::split(shortcuts.optimizer, ','))
-    if (!setting.empty()) overrides.push_back("optimizer." + setting);
-  return overrides;
-}
-
 RunConfig load(const TrainArguments& arguments) {
   ConfigSource source = arguments.config.source();
-  const auto shortcuts = overrides_of(arguments.shortcuts);
-  source.overrides.insert(source.overrides.end(), shortcuts.begin(), shortcuts.end());
+  source.options = arguments.shortcuts;
   source.output_dir = arguments.output;
   return load_run_config(source);
 }
@@ -69,7 +49,7 @@ PreparedRun prepare(const RunConfig& config, const RunOptions& options, int rank
   return run;
 }
 
-int run_as_rank(const TrainArguments& arguments, const RunOptions& options,
+int run_as_rank(const TrainArguments& arguments, RunOptions options,
                 const LaunchEnvironment& environment) {
   StopSignal stop;
   keep_freed_memory();
@@ -78,6 +58,7 @@ int run_as_rank(const TrainArguments& arguments, const RunOptions& options,
   RankJob job;
   job.configure = [&] {
     config = load(arguments);
+    if (environment.rank == 0) options.origin = find_run_origin();
     set_threads(config.device, environment);
     return config.communication;
   };
@@ -113,9 +94,6 @@ int launch(const TrainArguments& arguments, const RunConfig& config, const RunOp
 }
 
 void require_sense(const TrainArguments& arguments, const LaunchEnvironment& environment) {
-  arguments.ranks.check();
-  if (arguments.max_restarts < 0)
-    throw InputError(fmt::format("--max-restarts {}: give 0 or more", arguments.max_restarts));
   // A rank that kolo has started has this option from kolo's own command line.
   if (arguments.max_restarts > 0 && environment.is_launched() &&
       !environment_variable("KOLO_LAUNCHED")) {
@@ -146,6 +124,38 @@ int train(const TrainArguments& arguments) {
   return run_as_rank(arguments, options, environment);
 }
 
+// An option that stands for a setting, whose rules it has.
+void add_shortcut(CLI::App& command, TrainArguments& arguments, const std::string& names,
+                  const std::string& setting, const char* type) {
+  const std::string name = names.substr(0, names.find(','));
+  const auto read = [&arguments, name, setting](const std::string& text) {
+    if (text.empty()) refuse_option_value(name, "a value for " + setting, text);
+    arguments.shortcuts.push_back({name, setting + "=" + text});
+  };
+  add_value_option(command, names, read, setting)->type_name(type);
+}
+
+// The options that the tutorials' scripts have, besides key.sub=value.
+void add_shortcuts(CLI::App& command, TrainArguments& arguments) {
+  add_shortcut(command, arguments, "--batch_size", "training.batch_size", "SAMPLES");
+  add_shortcut(command, arguments, "--local_batch_size", "training.local_batch_size", "SAMPLES");
+  add_shortcut(command, arguments, "--n_epochs,--num_epochs", "training.n_epochs", "EPOCHS");
+  add_shortcut(command, arguments, "--num_data_workers", "data.workers", "THREADS");
+  add_shortcut(command, arguments, "--dropout", "model.dropout", "SHARE");
+  const auto read_optimizer = [&arguments](const std::string& text) {
+    for (const std::string& setting : CLI::detail::split(text, ',')) {
+      if (setting.empty() || setting.find('=') == std::string::npos)
+        refuse_option_value("--optimizer", "settings such as name=SGD,lr=0.1,momentum=0.9", text);
+      arguments.shortcuts.push_back({"--optimizer", "optimizer." + setting});
+    }
+  };
+  add_value_option(command, "--optimizer", read_optimizer,
+                   "Settings of the optimizer, for example name=SGD,lr=0.1,momentum=0.9")
+      ->type_name("KEY=VALUE,...");
+  command.add_flag("-d,--distributed", arguments.distributed,
+                   "Accepted for the tutorials' sake: several ranks always work together");
+}
+
 }  // namespace
 
 void add_train_command(CLI::App& app, std::function<int()>& action) {
@@ -155,39 +165,21 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
   add_config_options(*command, arguments->config);
   add_rank_options(*command, arguments->ranks,
                    "Start so many ranks on this machine (with mpirun, or srun in a Slurm job)");
-  command
-      ->add_option("--max-restarts", arguments->max_restarts,
-                   "When a rank dies, go on from the newest checkpoint, so many times at most")
+  add_number_option(*command, "--max-restarts", arguments->max_restarts, {0, most_restarts},
+                    "When a rank dies, go on from the newest checkpoint, so many times at most")
       ->type_name("TIMES");
-  command->add_option("--batch_size", arguments->shortcuts.batch_size, "training.batch_size")
-      ->type_name("SAMPLES");
-  command
-      ->add_option("--local_batch_size", arguments->shortcuts.local_batch_size,
-                   "training.local_batch_size")
-      ->type_name("SAMPLES");
-  command->add_option("--n_epochs,--num_epochs", arguments->shortcuts.n_epochs, "training.n_epochs")
-      ->type_name("EPOCHS");
-  command->add_option("--num_data_workers", arguments->shortcuts.workers, "data.workers")
-      ->type_name("THREADS");
-  command->add_option("--dropout", arguments->shortcuts.dropout, "model.dropout")
-      ->type_name("SHARE");
-  command
-      ->add_option("--optimizer", arguments->shortcuts.optimizer,
-                   "Settings of the optimizer, for example name=SGD,lr=0.1,momentum=0.9")
-      ->type_name("KEY=VALUE,...");
-  command->add_flag("-d,--distributed", arguments->shortcuts.distributed,
-                    "Accepted for the tutorials' sake: several ranks always work together");
-  // Its value may be left out, which main() gives it then (give_resume_its_value).
-  command
-      ->add_option("--resume", arguments->resume,
-                   "Go on from a checkpoint of the output folder, the newest unless it says which: "
-                   "best, a step, or the checkpoint's folder")
+  add_shortcuts(*command, *arguments);
+  // Its value may be left out, which CommandLine gives it then (give_resume_its_value).
+  add_text_option(*command, "--resume", arguments->resume, "newest, best, a step or a checkpoint",
+                  "Go on from a checkpoint of the output folder, the newest unless it says which: "
+                  "best, a step, or the checkpoint's folder")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)  // job scripts add one
       ->type_name("[best|STEP|PATH]");
   command->add_flag("--allow-data-change", arguments->allow_data_change,
                     "With --resume: go on although samples come in another order than so far "
                     "(another seed, other data, within an epoch another batch)");
-  command->add_option("-o,--output", arguments->output, "The run's folder, instead of output_dir")
+  add_text_option(*command, "-o,--output", arguments->output, "a folder",
+                  "The run's folder, instead of output_dir")
       ->type_name("DIR");
   command->add_flag("--timeline", arguments->timeline,
                     "Record when each rank does what, in timeline.json of the run's folder");
@@ -198,8 +190,7 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
       "Examples:\n"
       "  kolo train configs/hello.yaml\n"
       "  kolo train configs/fashion_mnist.yaml -n 2\n"
-      "  kolo train configs/fashion_mnist.yaml -n 2 training.n_epochs=10 optimizer.lr=0.002 "
-      "--output results/longer\n"
+      "  kolo train configs/fashion_mnist.yaml -n 2 training.n_epochs=10 -o results/long\n"
       "  kolo train configs/fashion_mnist.yaml -n 2 --resume\n"
       "  kolo train configs/fashion_mnist.yaml -n 2 --resume best optimizer.lr=0.0005\n"
       "  kolo train configs/fashion_mnist.yaml -n 2 --max-restarts 3\n\n"

@@ -1,0 +1,208 @@
+#include "cli/command_line.h"
+
+#include <algorithm>
+#include <iostream>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/help/help_page.h"
+#include "cli/shared_options.h"
+#include "cli/train/resume.h"
+#include "kolo/base/error.h"
+#include "kolo/base/suggest.h"
+
+namespace kolo {
+
+namespace {
+
+using Words = std::span<const std::string>;
+
+// What a message begins with: "data fetch: ", nothing for the program itself.
+std::string speaker(const CLI::App& command) {
+  const auto name = full_name(command);
+  const auto blank = name.find(' ');
+  return blank == std::string::npos ? "" : name.substr(blank + 1) + ": ";
+}
+
+std::vector<std::string> command_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* const command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
+// "train" for "trian": CLI11 only says that an argument was not expected, or that a command is
+// missing.
+void require_known_command(const CLI::App& app, Words words) {
+  const auto names = command_names(app);
+  if (names.empty() || (!words.empty() && words[0].starts_with('-'))) return;
+  if (words.empty()) {
+    throw InputError(fmt::format("{}name a command: {}; see {} --help", speaker(app), join(names),
+                                 full_name(app)));
+  }
+  if (std::ranges::find(names, words[0]) != names.end())
+    return require_known_command(*app.get_subcommand(words[0]), words.subspan(1));
+  const auto near = nearest(words[0], names);
+  throw InputError(fmt::format("unknown command {}{}; the commands are {}", quote(words[0]),
+                               near.empty() ? "" : fmt::format(", did you mean \"{}\"?", near),
+                               join(names)));
+}
+
+const CLI::App& chosen_command(const CLI::App& app, Words words) {
+  const auto names = command_names(app);
+  if (words.empty() || std::ranges::find(names, words[0]) == names.end()) return app;
+  return chosen_command(*app.get_subcommand(words[0]), words.subspan(1));
+}
+
+// CLI11 takes the next word for the value in "--output= training.n_epochs=2", where a variable of
+// the shell was empty. Behind the program of `kolo run` options are not kolo's.
+void require_values(const CLI::App& command, Words words) {
+  const bool has_program = command.get_prefix_command();
+  for (std::size_t index = has_program ? 1 : 0; index < words.size(); ++index) {
+    const auto& word = words[index];
+    const auto name = word.substr(0, word.find('='));
+    const auto* const option =
+        name.starts_with("--") && name.size() > 2 ? command.get_option_no_throw(name) : nullptr;
+    if (option != nullptr && name.size() + 1 == word.size()) {
+      throw InputError(fmt::format("{}expected {} behind {}, got nothing", speaker(command),
+                                   option->get_type_name(), word));
+    }
+    if (!has_program) continue;
+    const bool is_value = index > 0 && words[index - 1].starts_with('-') &&
+                          words[index - 1].find('=') == std::string::npos;
+    if (word == "--" || (!word.starts_with('-') && !is_value)) return;
+  }
+}
+
+bool takes_settings(const CLI::App& command) {
+  return command.get_option_no_throw(settings_name) != nullptr;
+}
+
+std::vector<std::string> option_names(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* const option : command.get_options()) {
+    if (option->get_group().empty()) continue;
+    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// "--output" for "--ouput", "optimizer.lr=0.1" for "--lr 0.1".
+std::string meant_by(const CLI::App& command, const std::string& word, Words words) {
+  const auto name = word.substr(0, word.find('='));
+  const auto bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+  const auto near = nearest("--" + bare, option_names(command));
+  const auto setting = takes_settings(command) ? nearest_setting(bare) : "";
+  const bool is_exact = setting.ends_with(bare) && !bare.empty();
+  if (!near.empty() && !is_exact) return near;
+  if (setting.empty()) return {};
+  std::string value = word.size() > name.size() ? word.substr(name.size() + 1) : "VALUE";
+  const auto given = std::ranges::find(words, word);
+  if (word == name && given != words.end() && given + 1 != words.end() &&
+      !(given + 1)->starts_with('-') && (given + 1)->find('=') == std::string::npos)
+    value = *(given + 1);
+  return fmt::format("{}={}", setting, value);
+}
+
+[[noreturn]] void refuse_extra(const CLI::App& command, Words words) {
+  const auto extra = command.remaining(true);
+  const auto& word = extra.empty() ? words.back() : extra.front();
+  const auto meant = word.starts_with('-') ? meant_by(command, word, words) : "";
+  const bool is_option = word.starts_with('-');
+  throw InputError(fmt::format("{}{} {}{}", speaker(command),
+                               is_option ? "unknown option" : "unexpected",
+                               is_option ? word : quote(word),
+                               meant.empty() ? fmt::format("; see {} --help", full_name(command))
+                                             : fmt::format(", did you mean {}?", meant)));
+}
+
+// What a command can't do without.
+[[noreturn]] void refuse_missing(const CLI::App& command, const std::string& reason) {
+  for (const CLI::Option* const option : command.get_options()) {
+    if (!option->get_required() || option->count() > 0) continue;
+    const auto name = option->get_positional() ? "" : option->get_name(false, true) + " ";
+    throw InputError(fmt::format("{}{}{} is missing: {}; see {} --help", speaker(command), name,
+                                 option->get_type_name(), option->get_description(),
+                                 full_name(command)));
+  }
+  throw InputError(
+      fmt::format("{}{}; see {} --help", speaker(command), reason, full_name(command)));
+}
+
+}  // namespace
+
+std::string full_name(const CLI::App& command) {
+  const auto* const parent = command.get_parent();
+  return parent == nullptr ? command.get_name() : full_name(*parent) + " " + command.get_name();
+}
+
+CommandLine::CommandLine()
+    : app_("Data-parallel deep-learning training on LibTorch and MPI, on CPUs", "kolo") {
+  app_.formatter(make_help_formatter());
+  app_.set_version_flag("--version", "kolo " KOLO_VERSION);
+  app_.require_subcommand(1);
+  app_.footer(
+      "Examples:\n"
+      "  kolo doctor                                   check this machine\n"
+      "  kolo train configs/hello.yaml                 train for a few seconds\n"
+      "  kolo train configs/fashion_mnist.yaml -n 2    train on two ranks\n"
+      "  kolo scale configs/fashion_mnist.yaml --ranks 1,2\n"
+      "                                                compare numbers of ranks\n"
+      "  kolo report results/fashion_mnist             a page of curves and tables\n"
+      "  kolo run -n 4 ./my_training                   start ranks of a program of yours\n\n"
+      "kolo help COMMAND says more. Exit status: 0 done, 1 failed, 2 wrong input, 75 stopped\n"
+      "on request after a checkpoint.");
+  add_train_command(app_, action_);
+  add_eval_command(app_, action_);
+  add_bench_command(app_, action_);
+  add_scale_command(app_, action_);
+  add_run_command(app_, action_);
+  add_timeline_command(app_, action_);
+  add_report_command(app_, action_);
+  add_data_command(app_, action_);
+  add_doctor_command(app_, action_);
+  add_help_command(app_, action_);
+  add_completion_command(app_, action_);
+  add_man_command(app_, action_);
+}
+
+std::function<int()> CommandLine::parse(std::vector<std::string> words) {
+  // "kolo help data fetch" is "kolo data fetch --help".
+  if (!words.empty() && words[0] == "help" &&
+      std::ranges::none_of(words, [](const auto& word) { return word.starts_with('-'); })) {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  require_known_command(app_, words);
+  if (!words.empty() && words[0] == "train") give_resume_its_value(words);
+  const auto& command = chosen_command(app_, words);
+  require_values(command, words);
+  try {
+    auto reversed = words;
+    std::ranges::reverse(reversed);
+    app_.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    return [&command] {
+      const auto* const parent = command.get_parent();
+      std::cout << command.help(parent == nullptr ? "" : full_name(*parent));
+      return 0;
+    };
+  } catch (const CLI::Success& wanted) {  // --version
+    return [text = std::string(wanted.what())] {
+      std::cout << text << std::endl;
+      return 0;
+    };
+  } catch (const CLI::ExtrasError&) {
+    refuse_extra(command, words);
+  } catch (const CLI::RequiredError& error) {
+    refuse_missing(command, error.what());
+  } catch (const CLI::ParseError& error) {
+    throw InputError(
+        fmt::format("{}{}; see {} --help", speaker(command), error.what(), full_name(command)));
+  }
+  return action_;
+}
+
+}  // namespace kolo

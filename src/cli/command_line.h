@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+namespace kolo {
+
+// The program's commands and the reading of its command line.
+class CommandLine {
+ public:
+  CommandLine();
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+
+  [[nodiscard]] const CLI::App& app() const { return app_; }
+
+  // What the words, without the program's name, ask for: the command's action, which returns the
+  // exit status, or one that prints what --help and the like want to know. InputError: they are
+  // wrong; it says what was given, what is accepted and, where a word is misspelt, what it was
+  // meant for.
+  [[nodiscard]] std::function<int()> parse(std::vector<std::string> words);
+
+ private:
+  CLI::App app_;
+  std::function<int()> action_;
+};
+
+// Commands with their options, as one writes them: "kolo data fetch".
+[[nodiscard]] std::string full_name(const CLI::App& command);
+
+}  // namespace kolo

@@ -1,0 +1,59 @@
+#include "cli/help/help_page.h"
+
+#include <algorithm>
+
+#include <unistd.h>
+
+#include "kolo/observe/progress.h"
+#include "kolo/observe/wrap.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr std::size_t left_column = 30;
+constexpr int most_columns = 100;  // lines of text that are longer are hard to read
+
+// Of a terminal, or of whatever the page is read in later.
+int page_width() {
+  const auto terminal = detect_progress_options(STDOUT_FILENO);
+  return terminal.terminal ? std::clamp(terminal.width, 40, most_columns) : 80;
+}
+
+class HelpPage final : public CLI::Formatter {
+ public:
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    return entry(make_option_name(option, is_positional) + make_option_opts(option),
+                 make_option_desc(option));
+  }
+  std::string make_subcommand(const CLI::App* command) const override {
+    return entry(command->get_name(), command->get_description());
+  }
+  std::string make_description(const CLI::App* command) const override {
+    return wrap(CLI::Formatter::make_description(command), page_width());
+  }
+  std::string make_usage(const CLI::App* command, std::string name) const override {
+    return wrap(CLI::Formatter::make_usage(command, std::move(name)), page_width());
+  }
+  std::string make_footer(const CLI::App* command) const override {
+    return wrap(CLI::Formatter::make_footer(command), page_width(), 6);
+  }
+
+ private:
+  static std::string entry(const std::string& left, const std::string& right) {
+    std::string text = "  " + left;
+    if (text.size() + 2 > left_column)
+      text += '\n' + std::string(left_column, ' ');
+    else
+      text.resize(left_column, ' ');
+    return wrap(text + right, page_width(), left_column) + "\n";
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<CLI::FormatterBase> make_help_formatter() {
+  return std::make_shared<HelpPage>();
+}
+
+}  // namespace kolo

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include "kolo/base/error.h"
+#include "kolo/base/parse_number.h"
+#include "kolo/base/suggest.h"
+
+// Options of a command that take a value. CLI11 takes an empty value for none, the next option for
+// a value, and says of a wrong one neither what was given nor what is accepted; these throw an
+// InputError that does: `-n: expected a whole number from 1 to 1048576, got "two"`. All options of
+// kolo's commands that have a value are made here.
+namespace kolo {
+
+// Reads one value; throws through refuse_option_value().
+using ReadOption = std::function<void(const std::string& text)>;
+
+CLI::Option* add_value_option(CLI::App& command, const std::string& names, ReadOption read,
+                              const std::string& description);
+
+// `names` as in "-o,--output"; the message has the first.
+[[noreturn]] void refuse_option_value(const std::string& names, const std::string& expected,
+                                      const std::string& text);
+
+template <typename T>
+struct AcceptedRange {
+  T least = std::numeric_limits<T>::lowest();
+  T most = std::numeric_limits<T>::max();
+};
+
+// "a whole number from 1 to 64", "a number from 0 to 10", "a number of at least 0".
+template <typename T>
+[[nodiscard]] std::string describe(const AcceptedRange<T>& range) {
+  const auto number = std::is_integral_v<T> ? "a whole number" : "a number";
+  if (!std::is_integral_v<T> && range.most == std::numeric_limits<T>::max())
+    return fmt::format("{} of at least {}", number, range.least);
+  return fmt::format("{} from {} to {}", number, range.least, range.most);
+}
+
+template <typename T>
+[[nodiscard]] T read_number(const std::string& names, const AcceptedRange<T>& range,
+                            const std::string& text) {
+  const auto number = parse_number<T>(text);
+  if (!number || *number < range.least || *number > range.most)
+    refuse_option_value(names, describe(range), text);
+  return *number;
+}
+
+template <typename T>
+requires std::is_arithmetic_v<T>
+CLI::Option* add_number_option(CLI::App& command, const std::string& names, T& value,
+                               AcceptedRange<T> range, const std::string& description) {
+  return add_value_option(
+      command, names,
+      [&value, names, range](const std::string& text) { value = read_number(names, range, text); },
+      description);
+}
+
+template <typename T>
+CLI::Option* add_number_option(CLI::App& command, const std::string& names, std::optional<T>& value,
+                               AcceptedRange<T> range, const std::string& description) {
+  return add_value_option(
+      command, names,
+      [&value, names, range](const std::string& text) { value = read_number(names, range, text); },
+      description);
+}
+
+// Any text but an empty one or one of the command's own options. `what` is expected: "a folder".
+[[nodiscard]] std::string read_text(const CLI::App& command, const std::string& names,
+                                    const std::string& what, const std::string& text);
+
+// `Text`: a string or a path.
+template <typename Text>
+CLI::Option* add_text_option(CLI::App& command, const std::string& names, Text& value,
+                             const std::string& what, const std::string& description) {
+  const auto read = [&command, &value, names, what](const std::string& text) {
+    value = read_text(command, names, what, text);
+  };
+  return add_value_option(command, names, read, description);
+}
+
+CLI::Option* add_choice_option(CLI::App& command, const std::string& names, std::string& value,
+                               std::vector<std::string> choices, const std::string& description);
+
+// "1,2,4": one word of the command line, unlike CLI11's lists, which take all words that follow, a
+// configuration's settings among them.
+template <typename T>
+CLI::Option* add_list_option(CLI::App& command, const std::string& names, std::vector<T>& values,
+                             AcceptedRange<T> range, const std::string& description) {
+  const auto read = [&values, names, range](const std::string& text) {
+    values.clear();
+    for (const std::string& word : CLI::detail::split(text, ',')) {
+      const auto number = parse_number<T>(word);
+      if (!number || *number < range.least || *number > range.most) {
+        refuse_option_value(
+            names, fmt::format("numbers with commas between them, each {}", describe(range)), text);
+      }
+      values.push_back(*number);
+    }
+  };
+  return add_value_option(command, names, read, description);
+}
+
+// The same of names.
+CLI::Option* add_choices_option(CLI::App& command, const std::string& names,
+                                std::vector<std::string>& values, std::vector<std::string> choices,
+                                const std::string& description);
+
+}  // namespace kolo

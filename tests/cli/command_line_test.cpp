@@ -1,0 +1,231 @@
+// Reading the command line, without running what it asks for.
+#include <gmock/gmock.h>
+
+#include "cli/command_line.h"
+#include "cli/help/completion.h"
+#include "cli/help/man_page.h"
+#include "kolo/base/error.h"
+#include "kolo/base/suggest.h"
+#include "support/errors.h"
+#include "support/process.h"
+#include "support/temporary_folder.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+using Words = std::vector<std::string>;
+
+// What is said of a command line; empty where it is understood.
+std::string said_of(const Words& words) {
+  try {
+    CommandLine program;
+    (void)program.parse(words);
+    return {};
+  } catch (const InputError& error) {
+    return error.what();
+  }
+}
+
+std::vector<const CLI::App*> commands_of(const CLI::App& app) {
+  std::vector<const CLI::App*> commands;
+  for (const CLI::App* const command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    commands.push_back(command);
+    const auto inner = commands_of(*command);
+    commands.insert(commands.end(), inner.begin(), inner.end());
+  }
+  return commands;
+}
+
+Words words_of(const CLI::App& command) {
+  return CLI::detail::split(full_name(command).substr(5), ' ');  // without "kolo "
+}
+
+bool takes_value(const CLI::Option& option) {
+  return !option.get_positional() && option.get_type_size() > 0 && !option.get_group().empty();
+}
+
+std::string first_name(const CLI::Option& option) {
+  return option.get_snames().empty() ? "--" + option.get_lnames().front()
+                                     : "-" + option.get_snames().front();
+}
+
+// The command with this option alone; what else is required is said only after it.
+Words with(const CLI::App& command, const Words& option) {
+  auto words = words_of(command);
+  words.insert(words.end(), option.begin(), option.end());
+  return words;
+}
+
+// Every option of every command, whatever it will be called.
+template <typename Check>
+void for_each_value_option(const Check& check) {
+  const CommandLine program;
+  int options = 0;
+  for (const CLI::App* const command : commands_of(program.app())) {
+    for (const CLI::Option* const option : command->get_options()) {
+      if (!takes_value(*option)) continue;
+      check(*command, *option);
+      ++options;
+    }
+  }
+  EXPECT_GT(options, 40);
+}
+
+TEST(CommandLine, AnEmptyValueIsRefusedByEveryOption) {
+  for_each_value_option([](const CLI::App& command, const CLI::Option& option) {
+    const auto name = first_name(option);
+    EXPECT_THAT(said_of(with(command, {name, ""})),
+                AllOf(HasSubstr(name.substr(0, 2)), HasSubstr("expected"), HasSubstr("nothing")))
+        << full_name(command) << " " << name;
+    if (option.get_lnames().empty()) return;
+    const auto equals = "--" + option.get_lnames().front() + "=";
+    EXPECT_THAT(said_of(with(command, {equals, "training.n_epochs=2"})),
+                AllOf(HasSubstr(equals), HasSubstr("got nothing")))
+        << full_name(command) << " " << equals;
+  });
+}
+
+TEST(CommandLine, NumbersAreRefusedByNameWithWhatIsAccepted) {
+  const std::vector<std::string> numeric = {"RANKS", "TIMES",  "STEPS", "TRIALS", "N",       "KPC",
+                                            "S",     "NUMBER", "PORT",  "N,...",  "ACCURACY"};
+  int checked = 0;
+  for_each_value_option([&](const CLI::App& command, const CLI::Option& option) {
+    if (std::ranges::find(numeric, option.get_type_name()) == numeric.end()) return;
+    ++checked;
+    const auto name = first_name(option);
+    for (const char* const wrong : {"two", "-1", "12345678901234567890123", "1e400", "nan", "3x",
+                                    "0x10", "1,,2", " 3", "'3'"}) {
+      const auto message = said_of(with(command, {name, wrong}));
+      EXPECT_THAT(message, AllOf(StartsWith(name + ": expected "), HasSubstr(quote(wrong))))
+          << full_name(command) << " " << name << " " << wrong;
+      EXPECT_LT(message.size(), 200U) << message;
+    }
+  });
+  EXPECT_GT(checked, 15);
+  EXPECT_THAT(said_of({"train", "c.yaml", "-n", "2.5"}), HasSubstr("-n: expected a whole number"));
+  EXPECT_THAT(said_of({"data", "nbody", "--seed", "-1"}),
+              AllOf(HasSubstr("--seed: expected a whole number from 0 to"), HasSubstr("\"-1\"")));
+}
+
+TEST(CommandLine, ChoicesNameTheNearest) {
+  EXPECT_EQ(
+      said_of({"eval", "run", "--data", "trainin"}),
+      "--data: expected one of validation, training, got \"trainin\"; did you mean training?");
+  EXPECT_THAT(said_of({"bench", "c.yaml", "--mode", "sintetic"}),
+              HasSubstr("did you mean synthetic?"));
+  EXPECT_THAT(said_of({"scale", "c.yaml", "--ranks", "1", "--lr-scaling", "none,lineer"}),
+              HasSubstr("did you mean linear?"));
+}
+
+TEST(CommandLine, AnOptionIsNoValueOfTheOneBeforeIt) {
+  EXPECT_THAT(said_of({"train", "c.yaml", "-o", "--resume"}),
+              StartsWith("-o: expected a folder, got \"--resume"));
+  EXPECT_EQ(said_of({"eval", "run", "--checkpoint", "--json"}),
+            "--checkpoint: expected best, newest or a step, got \"--json\"");
+  EXPECT_THAT(said_of({"train", "c.yaml", "-o=results"}), HasSubstr("got \"=results\""));
+}
+
+TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
+  const struct {
+    Words given;
+    const char* meant;
+  } cases[] = {
+      {{"train", "c.yaml", "--ouput", "x"}, "unknown option --ouput, did you mean --output?"},
+      {{"train", "c.yaml", "--lr", "0.1"}, "did you mean optimizer.lr=0.1?"},
+      {{"train", "c.yaml", "--lr=0.1"}, "did you mean optimizer.lr=0.1?"},
+      {{"train", "c.yaml", "--seed", "3"}, "did you mean seed=3?"},
+      {{"train", "c.yaml", "--momentum"}, "did you mean optimizer.momentum=VALUE?"},
+      {{"train", "c.yaml", "--n-epochs", "3"}, "did you mean --n_epochs?"},
+      {{"eval", "run", "--jsn"}, "did you mean --json?"},
+      {{"doctor", "now"}, "doctor: unexpected \"now\""},
+      {{"trian"}, "did you mean \"train\"?"},
+      {{"help", "trian"}, "did you mean \"train\"?"},
+      {{"data", "ftech"}, "did you mean \"fetch\"?"},
+      {{}, "name a command: train, "},
+      {{"data"}, "data: name a command: fetch, "},
+      {{"train"}, "train: FILE is missing"},
+      {{"scale", "c.yaml"}, "scale: --ranks N,... is missing"},
+      {{"train", "c.yaml", "-n"}, "train: "},
+  };
+  for (const auto& [given, meant] : cases)
+    EXPECT_THAT(said_of(given), HasSubstr(meant)) << join(given, " ");
+}
+
+TEST(CommandLine, WhatIsRightIsUnderstood) {
+  for (const Words& words : std::vector<Words>{
+           {"train", "c.yaml", "-n", "2", "training.n_epochs=3", "-o", "out"},
+           {"train", "c.yaml", "--batch_size=16", "--optimizer", "name=SGD,lr=0.1", "-d"},
+           {"run", "-n", "2", "./program", "--lr=", "--json", "-n", "two"},
+           {"report", "a", "b", "--target", "0.8", "--target", "0.9", "--port", "0", "--watch"},
+           {"data", "nbody", "-o", "x.h5", "--cell", "39.0625", "--seed", "0"},
+           {"help"},
+           {"help", "train"},
+           {"help", "data"},
+           {"help", "data", "fetch"},
+           {"--version"},
+           {"completion", "bash"},
+           {"man"}})
+    EXPECT_EQ(said_of(words), "") << join(words, " ");
+}
+
+TEST(CommandLine, HelpKeepsToItsWidthAndNamesEveryOption) {
+  const CommandLine program;
+  for (const CLI::App* const command : commands_of(program.app())) {
+    const auto text = command->help();
+    for (const auto& line : CLI::detail::split(text, '\n'))
+      EXPECT_LE(line.size(), 100U) << full_name(*command) << ": " << line;
+    for (const CLI::Option* const option : command->get_options()) {
+      if (option->get_group().empty() || option->get_positional()) continue;
+      EXPECT_THAT(text, HasSubstr(first_name(*option)));
+    }
+  }
+}
+
+TEST(CommandLine, TheManualPageHasEveryCommandAndOption) {
+  const CommandLine program;
+  const auto page = CLI::detail::find_and_replace(man_page(program.app()), "\\-", "-");
+  EXPECT_THAT(page, StartsWith(".TH KOLO 1"));
+  for (const CLI::App* const command : commands_of(program.app())) {
+    EXPECT_THAT(page, HasSubstr(".SS " + full_name(*command) + "\n"));
+    for (const CLI::Option* const option : command->get_options())
+      if (!option->get_group().empty() && !option->get_positional())
+        EXPECT_THAT(page, HasSubstr(option->get_name(false, true)));
+  }
+}
+
+class Completion : public ::testing::Test {
+ protected:
+  Completion() : script_(folder_.write("kolo.bash", bash_completion(CommandLine().app()))) {}
+
+  // What bash offers for the last word.
+  [[nodiscard]] std::string offers(const std::string& words, int last) const {
+    const auto result =
+        run_process({"/bin/bash", "-c",
+                     "set -u; complete() { :; }; compopt() { :; }; source '" + script_ +
+                         "'; COMP_WORDS=(" + words + "); COMP_CWORD=" + std::to_string(last) +
+                         "; _kolo; echo \"${COMPREPLY[*]-}\""},
+                    {.deadline = std::chrono::seconds(20)});
+    EXPECT_EQ(result.errors, "");
+    return result.output.substr(0, result.output.find('\n'));
+  }
+
+  TemporaryFolder folder_;
+  std::string script_;
+};
+
+TEST_F(Completion, KnowsCommandsOptionsValuesAndSettings) {
+  EXPECT_EQ(offers("kolo tra", 1), "train");
+  EXPECT_EQ(offers("kolo data con", 2), "convert");
+  EXPECT_EQ(offers("kolo train c.yaml --max", 3), "--max-restarts");
+  EXPECT_EQ(offers("kolo eval run --data t", 4), "training");
+  EXPECT_EQ(offers("kolo bench c.yaml --mode ''", 4), "io synthetic full all");
+  EXPECT_EQ(offers("kolo train c.yaml training.n_ep", 3), "training.n_epochs=");
+  EXPECT_EQ(offers("kolo doctor training.n_ep", 2), "");
+}
+
+}  // namespace
+}  // namespace kolo::testing
