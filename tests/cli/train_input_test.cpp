@@ -160,7 +160,7 @@ TEST_F(TrainInput, UnsetEnvironmentVariable) {
 
 TEST_F(TrainInput, ShapesThatDoNotFit) {
   expect_refused({config(data(), "{name: mnist_net, n_classes: 3}")},
-                 {"n_classes is 3", "10 classes"});
+                 {"model.n_classes: 3, but", "10 classes"});
   expect_refused({config(data(), "{name: mnist_net, input_shape: [3, 28, 28]}")},
                  {"[3, 28, 28]", "[1, 28, 28]"});
   expect_refused({config("{name: dummy, n_train: 10, input_shape: [1, 9, 9]}")}, {"16"});

@@ -20,7 +20,7 @@ namespace kolo {
 
 namespace {
 
-constexpr int exit_stopped = 75;
+constexpr int run_was_stopped = 75;
 
 void say(const std::string& line) {
   std::cerr << line << std::endl;
@@ -115,7 +115,7 @@ bool run_points(const StudyRequest& request, const StudyFolder& folder, Study& s
     say(fmt::format("==> Run {} of {}: {}", i + 1, points.size(), describe(point)));
     const JobEnd end = run(command, options.quiet);
     folder.collect(study);
-    if (end.status == exit_stopped || end.was_asked) {
+    if (end.status == run_was_stopped || end.was_asked) {
       folder.write(study);
       return false;
     }

@@ -117,7 +117,9 @@ std::string describe_if_finished(const ResumePoint& point, const RunConfig& conf
   const bool is_out_of_patience =
       point.position == 0 && training.early_stopping_patience > 0 &&
       point.epoch - point.best_epoch >= training.early_stopping_patience;
-  if ((has_epochs && !is_out_of_patience) || !point.is_in(folder)) return {};
+  const bool is_out_of_steps = training.max_steps && point.step >= *training.max_steps;
+  const bool has_work = has_epochs && !is_out_of_patience && !is_out_of_steps;
+  if (has_work || !point.is_in(folder)) return {};
   if (!fs::exists(folder.history())) return {};
   const auto history = History::read(folder.history());
   if (history.summary().empty()) return {};
@@ -137,7 +139,9 @@ std::string describe_if_finished(const ResumePoint& point, const RunConfig& conf
       "longer, {}",
       folder.path.string(), point.epoch, point.epoch == 1 ? "" : "s", point.step,
       is_out_of_patience && has_epochs ? ", ended by training.early_stopping_patience" : "", best,
-      is_out_of_patience && has_epochs
+      is_out_of_steps
+          ? fmt::format("give more steps: --resume training.max_steps={}", 2 * point.step)
+      : is_out_of_patience && has_epochs
           ? "give more patience: --resume training.early_stopping_patience=EPOCHS"
           : fmt::format("give more epochs: --resume training.n_epochs={}", 2 * point.epoch));
 }

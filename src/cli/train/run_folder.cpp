@@ -62,8 +62,8 @@ void RunFolder::make() const {
 
 std::vector<std::string> RunFolder::entries_of_others() const {
   static const std::set<std::string, std::less<>> own{
-      "config.yaml",   "out.log",  "history.json", "model.txt",        "model.pt",
-      "timeline.json", "timeline", "checkpoints",  ".kolo-rank0.lock", ".kolo.lock"};
+      "config.yaml",   "run.json", "out.log",     "history.json",     "model.txt", "model.pt",
+      "timeline.json", "timeline", "checkpoints", ".kolo-rank0.lock", ".kolo.lock"};
   std::vector<std::string> others;
   for (const auto& entry : fs::directory_iterator(path)) {
     const auto name = entry.path().filename().string();

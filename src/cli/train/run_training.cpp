@@ -32,14 +32,14 @@ void require_batch_norms_to_synchronize(const ModelConfig& config, Network& netw
       fmt::join(held, ", "), config.name));
 }
 
-void start_folder(const PreparedRun& run, const RunLock& lock) {
+void start_folder(const PreparedRun& run, const RunLock& lock, const RunOrigin& origin) {
   if (lock.moved())
     std::cout << fmt::format("{} held an earlier run; it is now {}\n", run.folder.path.string(),
                              lock.moved()->string());
   const bool goes_on = !run.starts_anew() && std::filesystem::exists(run.folder.config());
   if (goes_on && !run.changes.settings.empty()) (void)run.folder.keep_config();
   write_file_atomically(run.folder.config(), to_yaml(run.config));
-  note_run_start(run.folder.origin(), options.origin);
+  note_run_start(run.folder.origin(), origin);
   std::filesystem::remove_all(run.folder.timelines_of_ranks());  // of what is resumed
 }
 
@@ -109,7 +109,7 @@ int run_training(PreparedRun run, const Communicator& communicator, const RunOpt
       resumed = load_chosen(run.folder, *options.resume,
                             [&](const std::string& warning) { warnings.push_back(warning); });
     }
-    start_folder(run, *lock);
+    start_folder(run, *lock, options.origin);
     records.emplace(config, run.folder, options, communicator.size(), training->batches(),
                     resumed ? std::optional(resume_point(*resumed)) : std::nullopt);
     log_run_start(records->log(), options.origin);
