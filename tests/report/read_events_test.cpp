@@ -92,9 +92,11 @@ TEST_F(ReadEvents, OfKolosOwnWriter) {
       writer.add_scalar("top_accuracy/validation", 0.5, step);
       writer.add_scalar("learning_rate", 0.1, step);
       writer.add_scalar("samples_per_second", 100, step);
+      writer.add_scalar("exposed_communication_seconds", 0, step);
     }
   }
   const RunRecord run = read();
+  EXPECT_EQ(run.writer, "kolo") << "whose epoch 0 is the network before training";
   EXPECT_THAT(column(run.find("loss", "training"), &CurvePoint::epoch), ElementsAre(1, 2));
   EXPECT_THAT(column(run.find("loss", "validation"), &CurvePoint::epoch), ElementsAre(0, 1, 2));
   EXPECT_THAT(column(run.find("loss", "training", true), &CurvePoint::epoch),
