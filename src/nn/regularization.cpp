@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/nn/summary.h"
 
 namespace kolo {
 
@@ -63,7 +64,7 @@ torch::Tensor l2_penalty(const torch::nn::Module& module, double factor) {
         fmt::format("regularization: an L2 factor of {}, expected 0 or a number above it", factor));
   }
   torch::autograd::variable_list weights;
-  for (const torch::Tensor& parameter : module.parameters()) {
+  for (const torch::Tensor& parameter : distinct_parameters(module)) {
     if (parameter.requires_grad() && is_decayed(parameter)) weights.push_back(parameter);
   }
   if (weights.empty()) return torch::zeros({});

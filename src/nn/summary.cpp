@@ -1,6 +1,7 @@
 #include "kolo/nn/summary.h"
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "kolo/base/checked.h"
 #include "nn/kernels/plain_kernels.h"
@@ -46,6 +47,15 @@ torch::Tensor sample_of_zeros(const Network& network, std::span<const std::int64
 
 }  // namespace
 
+std::vector<torch::Tensor> distinct_parameters(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> distinct;
+  std::unordered_set<const c10::TensorImpl*> known;
+  for (const torch::Tensor& parameter : module.parameters()) {
+    if (known.insert(parameter.unsafeGetTensorImpl()).second) distinct.push_back(parameter);
+  }
+  return distinct;
+}
+
 ModelSummary summarize(Network& network, std::span<const std::int64_t> input_shape) {
   const torch::NoGradGuard no_gradient;
   ModelSummary summary;
@@ -57,7 +67,7 @@ ModelSummary summarize(Network& network, std::span<const std::int64_t> input_sha
     (void)network.forward(input);
     summary.layers = recorder.take_layers();
   }
-  for (const torch::Tensor& parameter : network.parameters()) {
+  for (const torch::Tensor& parameter : distinct_parameters(network)) {
     summary.parameters += parameter.numel();
     if (parameter.requires_grad()) summary.trainable_parameters += parameter.numel();
   }

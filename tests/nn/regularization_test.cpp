@@ -10,6 +10,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/nn/models.h"
+#include "kolo/nn/summary.h"
 #include "support/errors.h"
 
 namespace kolo {
@@ -73,6 +74,13 @@ TEST(L2Penalty, TakesWeightsInAnyMemoryFormat) {
   EXPECT_NEAR(penalty.item<double>(), expected, 1e-5 * expected);
   penalty.backward();
   EXPECT_TRUE(torch::allclose(convolution->weight.grad(), 2 * convolution->weight));
+}
+
+TEST(L2Penalty, CountsTiedWeightsOnce) {
+  torch::nn::Linear linear(3, 3);
+  const torch::nn::Sequential twice(linear, linear);
+  EXPECT_EQ(distinct_parameters(*twice).size(), 2U);
+  EXPECT_TRUE(l2_penalty(*twice, 1).equal(l2_penalty(*linear, 1)));
 }
 
 TEST(L2Penalty, LeavesFrozenWeightsAloneAndMayBeNothing) {

@@ -20,7 +20,7 @@ namespace {
 
 std::int64_t count_parameters(const torch::nn::Module& network) {
   std::int64_t count = 0;
-  for (const auto& parameter : network.parameters()) count += parameter.numel();
+  for (const auto& parameter : distinct_parameters(network)) count += parameter.numel();
   return count;
 }
 

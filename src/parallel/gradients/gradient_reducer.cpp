@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kolo/base/error.h"
 #include "parallel/gradients/gradient_norm.h"
 #include "parallel/gradients/reducer_state.h"
 
@@ -42,6 +43,11 @@ void GradientReducer::State::clear_gradients() {
 }
 
 double GradientReducer::State::clip_gradient_norm(double maximum_norm, double norm_type) {
+  if (has_begun_) {
+    throw Error(
+        "parallel: gradients can't be clipped between backward() and finish(), while they are "
+        "averaged; call finish() first");
+  }
   std::vector<torch::Tensor> gradients;
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
     const torch::Tensor gradient = tensor(parameter).grad();

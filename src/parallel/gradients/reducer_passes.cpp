@@ -95,7 +95,11 @@ void GradientReducer::State::settle_passes(std::vector<std::string>& missing) {
   }
   if (!has_later_passes_) return;
   add_to_setup(parameters());
-  describe_setup(fmt::format("rank {} had several backward() in this step", communicator_.rank()));
+  describe_setup(
+      fmt::format("rank {} had several backward() in this step (make as many on every rank, or all "
+                  "but the last "
+                  "in the scope of no_sync())",
+                  communicator_.rank()));
   if (!discarded.empty())
     describe_setup(fmt::format("and has zeroed since the first {}", fmt::join(discarded, ", ")));
 }

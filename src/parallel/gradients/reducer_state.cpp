@@ -63,11 +63,14 @@ GradientReducer::State::~State() {
 void GradientReducer::State::attach() {
   accumulators_.resize(parameters());
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
+    const bool is_trained = tensor(parameter).requires_grad();
+    tensor(parameter).set_requires_grad(true);  // it may be frozen, since the arena was made
     attach(parameter);
     tensor_hooks_.push_back(
         tensor(parameter).register_hook([weak = weak_from_this(), parameter](const torch::Tensor&) {
           if (const auto state = weak.lock()) state->gradient_comes(parameter);
         }));
+    tensor(parameter).set_requires_grad(is_trained);
   }
 }
 
@@ -257,6 +260,12 @@ void GradientReducer::State::contribute(std::size_t parameter) {
   torch::Tensor& gradient = tensor(parameter).mutable_grad();
   const torch::Tensor& view = arena_->gradient_view(parameter);
   const torch::NoGradGuard no_gradient;
+  if (gradient.sizes() != view.sizes()) {
+    throw Error(fmt::format(
+        "parallel: the gradient of {} is [{}], the parameter [{}]; a network has one reducer or "
+        "optimizer of kolo's at a time, and another one is averaging its gradients",
+        name(parameter), fmt::join(gradient.sizes(), ", "), fmt::join(view.sizes(), ", ")));
+  }
   if (!parallel::is_in_place(gradient, view))
     view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
   if (options_.gradients_as_views) gradient = view;

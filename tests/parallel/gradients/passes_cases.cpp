@@ -111,12 +111,13 @@ void sparse_gradients_of_several_passes_add_up(const Communicator& communicator)
       if (zeroes) network.zero_grad();
       network.loss(communicator.rank() + step + 1).backward();
       reducer.finish();
-      expect_gradients(network, average_of_ranks<TableOfWords>(communicator.size(), network,
-                                                        [&](TableOfWords& alone, int rank) {
-                                                          if (!zeroes)
-                                                            alone.loss(rank + step).backward();
-                                                          alone.loss(rank + step + 1).backward();
-                                                        }));
+      expect_gradients(network,
+                       average_of_ranks<TableOfWords>(communicator.size(), network,
+                                                      [&](TableOfWords& alone, int rank) {
+                                                        if (!zeroes)
+                                                          alone.loss(rank + step).backward();
+                                                        alone.loss(rank + step + 1).backward();
+                                                      }));
     }
   }
 }
@@ -226,6 +227,8 @@ void gradients_changed_while_they_are_averaged_are_an_error(const Communicator& 
   GradientReducer reducer(communicator, network, {.buckets = one_each});
   const auto last = communicator.size() - 1;
   mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+  EXPECT_THAT(message_of<Error>([&] { reducer.clip_gradient_norm(1); }),
+              HasSubstr("between backward() and finish()"));
   if (communicator.rank() == last) torch::nn::utils::clip_grad_norm_(network.parameters(), .1);
   EXPECT_THAT(message_of<Error>([&] { reducer.finish(); }),
               AllOf(HasSubstr("was changed behind backward()"), HasSubstr("call finish() first")));
@@ -234,6 +237,21 @@ void gradients_changed_while_they_are_averaged_are_an_error(const Communicator& 
   reducer.finish();
   torch::nn::utils::clip_grad_norm_(network.parameters(), 1e6);
   expect_gradients(network, sum_of_passes(network, communicator.size(), {1}));
+}
+
+void parameters_may_be_frozen_when_the_reducer_is_made(const Communicator& communicator) {
+  SmallNetwork network;
+  const auto arena = std::make_shared<ParameterArena>(communicator, network, one_each);
+  network.first->weight.set_requires_grad(false);
+  GradientReducer reducer(communicator, arena);
+  for (const bool is_trained : {false, true}) {
+    network.first->weight.set_requires_grad(is_trained);
+    network.zero_grad();
+    mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+    mean_loss(network, samples_of(communicator.rank(), 1)).backward();
+    reducer.finish();
+    expect_gradients(network, sum_of_passes(network, communicator.size(), {0, 1}));
+  }
 }
 
 // Neither steps with what is no average yet, nor is anything of it left by a reducer that has gone.
@@ -329,6 +347,8 @@ std::span<const RankCase> passes_cases() {
       {"PassesThatDifferBetweenRanksAreAnError", passes_that_differ_between_ranks_are_an_error},
       {"GradientsChangedWhileTheyAreAveragedAreAnError",
        gradients_changed_while_they_are_averaged_are_an_error},
+      {"ParametersMayBeFrozenWhenTheReducerIsMade",
+       parameters_may_be_frozen_when_the_reducer_is_made},
       {"GradientsThatAreNotAveragedYetFitNothing", gradients_that_are_not_averaged_yet_fit_nothing},
       {"NetworksMayBeLoadedBehindTheReducer", networks_may_be_loaded_behind_the_reducer},
       {"NetworksThatHaveChangedAreToldOf", networks_that_have_changed_are_told_of},
