@@ -121,6 +121,11 @@ TEST_F(TrainProgram, OneRankWithoutMpi) {
   EXPECT_GT(record.steps()[0].loss, 0);
 }
 
+TEST_F(TrainProgram, RecordsStepsOfARunThatEndsLongBeforeItsEpochs) {
+  ASSERT_EQ(train({"training.max_steps=3", "training.n_epochs=1000"}).exit_code, 0);
+  EXPECT_EQ(history().steps().size(), 3U);
+}
+
 TEST_F(TrainProgram, RecordsNoStepsWhereNoneAreWanted) {
   ASSERT_EQ(train({"training.n_epochs=1", "training.log_every=0"}).exit_code, 0);
   EXPECT_TRUE(history().steps().empty());

@@ -1,5 +1,6 @@
 #include "cli/train/run_records.h"
 
+#include <algorithm>
 #include <iostream>
 
 namespace kolo {
@@ -14,8 +15,11 @@ History earlier_history(const RunFolder& folder, int ranks,
   return history;
 }
 
+// A run ends with its epochs or with its steps, whichever comes first.
 std::int64_t record_interval(const TrainingConfig& config, std::int64_t steps_of_epoch) {
-  return config.log_every.value_or(thin_record_interval(config.n_epochs, steps_of_epoch));
+  const auto by_epochs = thin_record_interval(config.n_epochs, steps_of_epoch);
+  const auto by_steps = config.max_steps ? thin_record_interval(1, *config.max_steps) : by_epochs;
+  return config.log_every.value_or(std::min(by_epochs, by_steps));
 }
 
 // What a sample is called in rates.
