@@ -28,8 +28,8 @@ namespace kolo {
 [[nodiscard]] double average(const Communicator& communicator, double value, double weight = 1,
                              CallOptions call = {});
 
-// The same for every element of a tensor of a floating dtype, in a new tensor; computed in that
-// dtype, float16 and bfloat16 in float32. The same shape on every rank.
+// The same for every element of a tensor of a floating dtype, in a new tensor; computed in
+// float64. The same shape on every rank.
 [[nodiscard]] torch::Tensor average(const Communicator& communicator, const torch::Tensor& values,
                                     double weight = 1, CallOptions call = {});
 

@@ -74,9 +74,9 @@ torch::Tensor average(const Communicator& communicator, const torch::Tensor& val
                     torch::toString(type)));
   }
   const double total = sum_of_weights(communicator, weight, call);
-  const auto wide = size_of(data_type_of(type)) < sizeof(float) ? torch::kFloat : type;
-  torch::Tensor sum = torch::zeros(values.sizes(), values.options().dtype(wide));
-  if (weight > 0) sum.add_(values.detach().to(wide), weight);
+  // In float64, so that a value times its weight overflows in no other dtype.
+  torch::Tensor sum = torch::zeros(values.sizes(), values.options().dtype(torch::kDouble));
+  if (weight > 0) sum.add_(values.detach().to(torch::kDouble), weight);
   communicator.all_reduce(buffer_of(sum), ReduceOp::sum, std::move(call));
   return sum.div_(total).to(type);
 }

@@ -171,7 +171,7 @@ void power_sgd_begins_anew_after_a_join(const Communicator& plain) {
 }
 
 // Averages that can be represented, of sums that can't.
-void sixteen_bit_averages_do_not_overflow(const Communicator& world) {
+void averages_do_not_overflow(const Communicator& world) {
   SmallNetwork network;
   for (const bool with_float16 : {true, false}) {
     GradientReducer reducer(
@@ -194,6 +194,7 @@ void sixteen_bit_averages_do_not_overflow(const Communicator& world) {
     const auto part = reduce_scatter(world, whole, ReduceOptions{.postscale = share});
     EXPECT_TRUE(part.eq(40960).all().item<bool>());
   }
+  EXPECT_EQ(average(world, torch::tensor(3e38F), 64).item<float>(), 3e38F);
 }
 
 }  // namespace
@@ -206,7 +207,7 @@ std::span<const RankCase> joined_rank_cases() {
       {"ReplicasAreComparedWithoutThem", replicas_are_compared_without_them},
       {"BatchNormIsOverActiveRanks", batch_norm_is_over_active_ranks},
       {"PowerSgdBeginsAnewAfterAJoin", power_sgd_begins_anew_after_a_join},
-      {"SixteenBitAveragesDoNotOverflow", sixteen_bit_averages_do_not_overflow},
+      {"AveragesDoNotOverflow", averages_do_not_overflow},
   };
   return cases;
 }
