@@ -206,7 +206,7 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
   const auto number = group_->number_in_job * 1000 + ++group_->sequence->splits;
   if (!part) return std::nullopt;
   auto executor = part->capabilities().concurrent
-                      ? std::make_shared<Executor>(part->capabilities().asynchronous)
+                      ? group_->executor->make_sibling(part->capabilities().asynchronous)
                       : group_->executor;
   Communicator result(std::move(part), std::move(executor));
   result.group_->number_in_job = number;

@@ -2,6 +2,10 @@
 
 #include <exception>
 
+#include <fmt/format.h>
+
+#include "comm/print_line.h"
+
 namespace kolo {
 
 namespace {
@@ -22,20 +26,32 @@ void observe(const Communicator::Group::Listeners& listeners, const CollectiveCa
 }  // namespace
 
 Communicator::Group::Group(std::shared_ptr<Backend> the_backend,
-                           std::shared_ptr<Executor> the_executor)
+                           std::shared_ptr<Executor> the_executor,
+                           std::shared_ptr<Sequence> the_sequence)
     : backend(std::move(the_backend)),
       executor(std::move(the_executor)),
       job_rank(backend->topology().rank),
+      sequence(the_sequence ? std::move(the_sequence) : std::make_shared<Sequence>(backend)),
       listeners_(std::make_shared<const Listeners>()),
       exceptions_at_start_(std::uncaught_exceptions()) {}
 
 Communicator::Group::~Group() {
   // An exception is leaving this rank while collectives are pending for which the others can't be
   // sure to come: waiting might never end, so the job does.
-  if (std::uncaught_exceptions() > exceptions_at_start_ && executor->is_pending())
+  if (std::uncaught_exceptions() > exceptions_at_start_ && executor->is_pending()) {
+    print_line(
+        fmt::format("rank {}: an exception leaves while collectives are pending to which the other "
+                    "ranks may never come, so the job ends",
+                    job_rank));
     backend->abort(1);
+  }
   // Tasks that are pending may still use this group.
   if (executor->is_pending()) executor->submit([] {}).wait();
+  if (sequence.use_count() > 1) return;
+  CollectiveCall member;
+  member.group = number_in_job;
+  member.first_rank = first_job_rank;
+  for (const auto& listener : *listeners()) listener->on_leave(member);
 }
 
 void Communicator::Group::prepare(CollectiveCall& call, CallOptions& options) {
@@ -62,7 +78,8 @@ void Communicator::Group::run(CollectiveCall call, CallOptions options,
 
 std::function<void()> Communicator::Group::as_task(std::uint64_t number,
                                                    std::function<void()> task) {
-  return [sequence = sequence, number, task = std::move(task)] {
+  // The group waits for its tasks, so they need no share in it.
+  return [place = sequence.get(), number, task = std::move(task)] {
     struct Running {
       Sequence& place;
       Running(Sequence& in, std::uint64_t call) : place(in) {
@@ -71,7 +88,7 @@ std::function<void()> Communicator::Group::as_task(std::uint64_t number,
       }
       ~Running() { place.task = 0; }
     };
-    const Running running(*sequence, number);
+    const Running running(*place, number);
     task();
   };
 }

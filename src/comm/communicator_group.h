@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "comm/executor.h"
@@ -15,7 +16,12 @@ namespace kolo {
 // listens to them. Destroyed from the bottom up: pending collectives finish before the back end
 // goes.
 struct Communicator::Group {
-  Group(std::shared_ptr<Backend> the_backend, std::shared_ptr<Executor> the_executor);
+  struct Sequence;
+
+  // `the_sequence`: of the group over the same ranks that this one is another view of; none: a new
+  // one.
+  Group(std::shared_ptr<Backend> the_backend, std::shared_ptr<Executor> the_executor,
+        std::shared_ptr<Sequence> the_sequence = nullptr);
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
   ~Group();
@@ -40,7 +46,14 @@ struct Communicator::Group {
   int first_job_rank = 0;           // that of the group's first member
 
   // Where the ranks are in what they do together; plain and checked handles are in one sequence.
+  // With it this rank leaves.
   struct Sequence {
+    explicit Sequence(std::shared_ptr<Backend> the_ranks) : ranks(std::move(the_ranks)) {}
+    Sequence(const Sequence&) = delete;
+    Sequence& operator=(const Sequence&) = delete;
+    ~Sequence() { ranks->leave(); }
+
+    std::shared_ptr<Backend> ranks;
     std::atomic<std::uint64_t> calls = 0;
     std::atomic<std::uint32_t> splits = 0;
     // The task that runs, if any, and how many collectives it has called; for the thread it runs
@@ -48,7 +61,7 @@ struct Communicator::Group {
     std::uint64_t task = 0;
     std::uint32_t parts = 0;
   };
-  std::shared_ptr<Sequence> sequence = std::make_shared<Sequence>();
+  std::shared_ptr<Sequence> sequence;
 
  private:
   void prepare(CollectiveCall& call, CallOptions& options);

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "kolo/base/error.h"
+
 namespace kolo {
 
 Executor::Executor(bool threaded) {
@@ -21,15 +23,21 @@ Executor::~Executor() {
 Work Executor::submit(std::function<void()> task) {
   Item item{std::move(task), std::make_shared<Work::State>()};
   const Work work(item.state);
-  if (!is_threaded() || is_inside_task()) {
+  if (is_inside_task()) {
+    ++pending_;
     complete(item);
     return work;
   }
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(item));
+    check_open();
+    ++pending_;
+    if (is_threaded()) queue_.push_back(std::move(item));
   }
-  changed_.notify_all();
+  if (is_threaded())
+    changed_.notify_all();
+  else
+    complete(item);
   return work;
 }
 
@@ -37,6 +45,7 @@ void Executor::run(const std::function<void()>& task) {
   if (is_inside_task()) return task();
   {
     std::unique_lock lock(mutex_);
+    check_open();
     if (is_threaded() && (busy_ || !queue_.empty())) {
       lock.unlock();
       submit(task).wait();
@@ -54,16 +63,37 @@ void Executor::run(const std::function<void()>& task) {
   {
     const std::lock_guard lock(mutex_);
     busy_ = false;
-    is_awaited = stopping_ || !queue_.empty();
+    is_awaited = stopping_ || !closed_.empty() || !queue_.empty();
   }
   // Waking the thread to find nothing takes longer than a small collective.
   if (is_awaited) changed_.notify_all();
   if (failure) std::rethrow_exception(failure);
 }
 
-bool Executor::is_pending() {
+void Executor::check_open() const {
+  if (!closed_.empty()) throw Error(closed_);
+}
+
+void Executor::close(const std::string& message) {
+  std::vector<std::weak_ptr<Executor>> siblings;
+  {
+    std::unique_lock lock(mutex_);
+    if (!closed_.empty()) return;
+    closed_ = message;
+    siblings = std::exchange(siblings_, {});
+    changed_.wait(lock, [&] { return !busy_ && queue_.empty(); });
+  }
+  for (const auto& sibling : siblings) {
+    if (const auto present = sibling.lock()) present->close(message);
+  }
+}
+
+std::shared_ptr<Executor> Executor::make_sibling(bool threaded) {
+  auto sibling = std::make_shared<Executor>(threaded);
   const std::lock_guard lock(mutex_);
-  return busy_ || !queue_.empty();
+  std::erase_if(siblings_, [](const auto& known) { return known.expired(); });
+  siblings_.push_back(sibling);
+  return sibling;
 }
 
 void Executor::loop() {
@@ -79,6 +109,7 @@ void Executor::loop() {
     item = {};  // what the task owned may use this executor as it goes
     lock.lock();
     busy_ = false;
+    if (!closed_.empty()) changed_.notify_all();
   }
 }
 
@@ -95,13 +126,16 @@ void Executor::execute(const std::function<void()>& task) {
   task();
 }
 
+// Who waits for it may ask at once whether anything is pending.
 void Executor::complete(const Item& item) {
+  std::exception_ptr failure;
   try {
     execute(item.task);
-    item.state->complete(nullptr);
   } catch (...) {
-    item.state->complete(std::current_exception());
+    failure = std::current_exception();
   }
+  --pending_;
+  item.state->complete(std::move(failure));
 }
 
 }  // namespace kolo

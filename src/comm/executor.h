@@ -6,7 +6,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "kolo/comm/work.h"
 
@@ -39,7 +41,13 @@ class Executor {
   }
 
   // Something has been submitted that is not done.
-  [[nodiscard]] bool is_pending();
+  [[nodiscard]] bool is_pending() const { return pending_ > 0; }
+
+  // Finishes what was submitted; whoever asks for more gets an Error with this message. Likewise
+  // for those made by make_sibling(), and by these.
+  void close(const std::string& message);
+  // One for another communicator, which ends with this.
+  [[nodiscard]] std::shared_ptr<Executor> make_sibling(bool threaded);
 
  private:
   struct Item {
@@ -48,15 +56,19 @@ class Executor {
   };
 
   void loop();
+  void check_open() const;  // under the mutex
   void execute(const std::function<void()>& task);
   void complete(const Item& item);
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> queue_;
+  std::atomic<int> pending_ = 0;
   bool busy_ = false;                    // somebody is inside a task
   std::atomic<std::thread::id> runner_;  // who; a thread only ever looks whether it is itself
   bool stopping_ = false;
+  std::string closed_;  // the message; empty: open
+  std::vector<std::weak_ptr<Executor>> siblings_;
   std::thread thread_;
 };
 

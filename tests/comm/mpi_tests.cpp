@@ -1,5 +1,8 @@
 // The collective cases under mpirun: mpi_tests [initialise-first]. Every rank runs every test; the
 // job fails when one rank does.
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <memory>
 #include <vector>
 
@@ -129,12 +132,98 @@ TEST(MpiThreadLevel, WithoutThreadsEverythingStillWorks) {
   const auto capabilities = communicator.capabilities();
   int provided = 0;
   MPI_Query_thread(&provided);
-  EXPECT_EQ(capabilities.asynchronous, provided >= MPI_THREAD_SERIALIZED);
+  // With less than `multiple` no two threads may be in MPI, and this program may call it too.
+  EXPECT_EQ(capabilities.asynchronous, provided == MPI_THREAD_MULTIPLE);
   float value = 1;
   const Work work = communicator.all_reduce_async(std::span(&value, 1));
   EXPECT_TRUE(capabilities.asynchronous || work.is_done());
   work.wait();
   EXPECT_EQ(value, static_cast<float>(communicator.size()));
+}
+
+// Sets a variable of this rank's environment as long as it lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() { ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+TEST(MpiEnvironment, ThatOfRank0CountsAndDifferencesAreSaid) {
+  for (const int different : {0, world_size() - 1}) {
+    const bool is_mine = world_rank() == different;
+    const Variable checked("KOLO_CHECKED", is_mine ? "1" : "0");
+    const Variable watch("KOLO_WATCH", is_mine ? "off" : "on");
+    ::testing::internal::CaptureStderr();
+    const auto communicator = mpi_communicator();
+    const auto said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(communicator.is_checked(), different == 0);
+    EXPECT_EQ(all_reduce_value(communicator, 1), communicator.size());
+    const bool is_first_to_differ = world_rank() == (different == 0 ? 1 : different);
+    if (world_size() == 1 || !is_first_to_differ) {
+      EXPECT_EQ(said, "");
+      continue;
+    }
+    EXPECT_THAT(said, ::testing::HasSubstr(
+                          different == 0 ? "KOLO_CHECKED (MpiOptions::checked) is off on rank 1 "
+                                           "and on on rank 0; rank 0's counts"
+                                         : "is on on rank"));
+    EXPECT_THAT(said, ::testing::HasSubstr("KOLO_WATCH"));
+  }
+}
+
+// How much shared memory this process has touched, in bytes, and how many pieces of kolo's it maps.
+struct SharedMemoryInUse {
+  std::int64_t bytes = 0;
+  int pieces = 0;
+};
+
+SharedMemoryInUse shared_memory_in_use() {
+  SharedMemoryInUse use;
+  std::ifstream status("/proc/self/status"), maps("/proc/self/maps");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssShmem:")) use.bytes = std::atoll(line.c_str() + 9) * 1024;
+  }
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/kolo-") != line.npos) ++use.pieces;
+  }
+  return use;
+}
+
+TEST(MpiMemory, IsGivenBackWhenAllRanksHaveLetGoOfIt) {
+  const auto communicator = mpi_communicator();
+  constexpr std::size_t bytes = std::size_t{4} << 20;
+  const auto take = [&] {
+    const auto memory = communicator.allocate(bytes);
+    std::memset(memory.get(), 1, bytes);
+    const auto shared = communicator.allocate_shared(bytes);
+    communicator.barrier();
+    for (const auto& part : shared) std::memset(part.get(), 1, bytes / 2);
+    communicator.barrier();
+  };
+  take();
+  communicator.barrier();
+  const auto before = shared_memory_in_use();
+  for (int times = 0; times < 8; ++times) take();
+  communicator.barrier();
+  const auto after = shared_memory_in_use();
+  EXPECT_LT(after.bytes, before.bytes + static_cast<std::int64_t>(bytes));
+  EXPECT_LE(after.pieces, before.pieces + 1);
+}
+
+TEST(MpiMemory, OutlivesItsCommunicator) {
+  std::shared_ptr<std::byte> memory;
+  {
+    const auto communicator = mpi_communicator();
+    memory = communicator.allocate(100'000);
+    communicator.barrier();
+  }
+  memory.get()[99'999] = std::byte{1};
+  EXPECT_EQ(memory.get()[99'998], std::byte{0});
 }
 
 TEST(MpiMismatch, IsNamedNotSummed) {

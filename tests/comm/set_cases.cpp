@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
@@ -18,6 +19,7 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 // The ranks that the members of a set have in the communicator it was made from.
 std::vector<int> members_of(const Communicator& set, const Communicator& whole) {
@@ -27,7 +29,7 @@ std::vector<int> members_of(const Communicator& set, const Communicator& whole) 
   return ranks;
 }
 
-// Large enough to take many chunks, and through shared windows too.
+// Large enough to take many chunks, and through shared segments too.
 void expect_sums_right(const Communicator& communicator) {
   const auto memory = communicator.allocate(5000 * sizeof(float));
   const std::span in_window(reinterpret_cast<float*>(memory.get()), 5000);
@@ -234,6 +236,26 @@ void listeners_are_told_in_order(const Communicator& communicator) {
   EXPECT_THAT(recorder->take(), ElementsAre());
 }
 
+// In shared memory; where MPI carries the collectives, it is the watch that ends the job.
+void a_rank_that_has_left_is_named(const Communicator& communicator) {
+  const bool ranks_see_each_other =
+      communicator.capabilities().shared_memory && communicator.topology().nodes == 1;
+  const int last = communicator.size() - 1;
+  auto set = communicator.split(0);
+  set->barrier();
+  if (communicator.rank() == last) set.reset();
+  if (set && ranks_see_each_other && last > 0) {
+    std::vector<float> values(4);
+    const auto what_is_said =
+        HasSubstr(fmt::format("can't be completed, because rank {} has left", last));
+    EXPECT_THAT(message_of<CommunicationError>([&] { set->all_reduce(std::span(values)); }),
+                what_is_said);
+    const Work work = set->barrier_async();
+    EXPECT_THAT(message_of<CommunicationError>([&] { work.wait(); }), what_is_said);
+  }
+  communicator.barrier();
+}
+
 }  // namespace
 
 std::vector<RankCase> set_cases() {
@@ -244,6 +266,7 @@ std::vector<RankCase> set_cases() {
       {"SetsWorkAtTheSameTime", sets_work_at_the_same_time},
       {"SharedMemoryIsShared", shared_memory_is_shared},
       {"MemoryOfTheNodeIsOne", memory_of_the_node_is_one},
+      {"ARankThatHasLeftIsNamed", a_rank_that_has_left_is_named},
       {"TasksTakeTheirTurn", tasks_take_their_turn},
       {"ListenersAreToldInOrder", listeners_are_told_in_order},
   };

@@ -44,6 +44,9 @@ output=$("$here/../support/mpirun" 2 "$folder/build/outside")
 [[ $output == *"2 ranks: y = 3.000 x -1.000"* ]] || fail "expected '2 ranks: y = 3.000 x -1.000' from the outside project, got: $output"
 echo "$output"
 
+output=$("$here/../support/mpirun" 2 "$folder/build/simulation")
+[[ $output == *"simulation on 2 ranks: 3"* ]] || fail "expected 'simulation on 2 ranks: 3' from a program with an MPI of its own, got: $output"
+
 # The examples: an ordinary program and the same made parallel, which differ in eight marked lines. On Fashion-MNIST, where it is
 # installed; LibTorch reads it unpacked.
 "$cmake" -G Ninja -S "$here/../../examples" -B "$folder/examples" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_CXX_COMPILER="$compiler" \

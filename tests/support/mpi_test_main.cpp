@@ -1,7 +1,7 @@
-// main() of tests under mpirun: PROGRAM [funneled] [--gtest_...]. Every rank runs every test; the
-// job fails when one rank does.
+// main() of tests under mpirun: PROGRAM [funneled|serialized] [--gtest_...]. Every rank runs every
+// test; the job fails when one rank does.
 #include <cstdio>
-#include <cstring>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,10 @@
 
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  const int wanted =
-      argc > 1 && std::strcmp(argv[1], "funneled") == 0 ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE;
+  const std::string level = argc > 1 ? argv[1] : "";
+  const int wanted = level == "funneled"     ? MPI_THREAD_FUNNELED
+                     : level == "serialized" ? MPI_THREAD_SERIALIZED
+                                             : MPI_THREAD_MULTIPLE;
   int provided = 0, rank = 0;
   MPI_Init_thread(&argc, &argv, wanted, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);

@@ -73,6 +73,10 @@ class Backend {
   // Collective.
   [[nodiscard]] virtual std::unique_ptr<StatusExchange> status_exchange() { return nullptr; }
 
+  // This rank calls nothing here any more: its last handle is gone. Ranks that wait for it, now or
+  // later, should get CommunicationError that names it. Local, and not a word to MPI.
+  virtual void leave() noexcept {}
+
   // Makes every other rank's pending and later collectives fail, or ends their processes.
   virtual void abort(int exit_code) noexcept = 0;
 };

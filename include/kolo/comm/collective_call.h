@@ -53,6 +53,8 @@ class CollectiveListener {
   // This rank has become a member of a set of ranks, whose calls will be like this one in `group`
   // and `first_rank`.
   virtual void on_group(const CollectiveCall& /*call*/) noexcept {}
+  // This rank's last handle of the job's communicator, or of a set of ranks, is gone.
+  virtual void on_leave(const CollectiveCall& /*call*/) noexcept {}
   // An asynchronous collective has been asked for; it runs later.
   virtual void on_submit(const CollectiveCall& /*call*/) noexcept {}
   virtual void on_start(const CollectiveCall& /*call*/) noexcept {}

@@ -7,7 +7,10 @@
 
 #include "comm/aligned_memory.h"
 #include "comm/environment.h"
+#include "comm/executor.h"
+#include "comm/mpi/mpi_options.h"
 #include "comm/mpi/mpi_status_exchange.h"
+#include "comm/watch/process_state.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
 
@@ -44,6 +47,24 @@ int node_id_of(const MpiGroup& world, const std::vector<int>& ranks_on_nodes) {
                                 : forced_node_id(world.rank(), world.size(), ranks_on_nodes);
 }
 
+constexpr auto finalised_message =
+    "comm: MPI has been finalised, so there is no communication any more; call MPI_Finalize behind "
+    "the last collective";
+
+int job_rank() {
+  int rank = 0;
+  check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+  return rank;
+}
+
+MpiThreads threads_of(const MpiGroup& world, const MpiRuntime& runtime) {
+  const auto level = static_cast<ThreadLevel>(world.least(static_cast<int>(runtime.granted())));
+  const bool is_kolos_own = world.all_ranks(runtime.is_owner());
+  return {.level = level,
+          .may_call =
+              level == ThreadLevel::multiple || (level == ThreadLevel::serialized && is_kolos_own)};
+}
+
 Topology find_topology(const MpiGroup& group, int node_id) {
   std::vector<int> ids(static_cast<std::size_t>(group.size()));
   check_mpi(MPI_Allgather(&node_id, 1, MPI_INT, ids.data(), 1, MPI_INT, group.get()),
@@ -51,18 +72,15 @@ Topology find_topology(const MpiGroup& group, int node_id) {
   return Topology::from_node_ids(group.rank(), ids);
 }
 
-// The windows, as one reaches them without a share in them.
-std::shared_ptr<const PeerMemory> borrowed(const SharedWindows& windows) {
-  return {std::shared_ptr<const PeerMemory>(), &windows};
-}
-
 }  // namespace
 
-MpiBackend::MpiBackend(std::shared_ptr<MpiKeeping> keeping, MpiGroup group, int node_id,
+MpiBackend::MpiBackend(std::shared_ptr<const MpiRuntime> runtime,
+                       std::shared_ptr<MpiKeeping> keeping, MpiGroup group, int node_id,
                        const MpiOptions& options)
-    : keeping_(std::move(keeping)),
+    : runtime_(std::move(runtime)),
+      keeping_(std::move(keeping)),
       options_(options),
-      objects_(keeping_->add(std::move(group))),
+      objects_(keeping_->add(group)),
       topology_(find_topology(objects_.all, node_id)) {
   objects_.all_collectives.emplace(objects_.all.get(), options_.largest_count);
   if (options_.shared_memory != SharedMemory::off && topology_.nodes < topology_.size)
@@ -71,29 +89,31 @@ MpiBackend::MpiBackend(std::shared_ptr<MpiKeeping> keeping, MpiGroup group, int 
 
 void MpiBackend::start_node_stage() {
   objects_.node = objects_.all.split(topology_.node);
-  objects_.windows = std::make_unique<SharedWindows>(keeping_->runtime(), objects_.node);
-  const SharedWindows& windows = *objects_.windows;
+  segments_ = std::make_shared<SharedSegments>(objects_.all, objects_.node);
   const std::size_t cells = sizeof(AbortCell) + sizeof(RankCell);
-  const auto window =
-      on_all_ranks(objects_.windows->add(checked_add(cells, options_.staging_bytes)));
-  if (!window) {
-    objects_.windows.reset();
-    return;
-  }
-  std::byte* const own = windows.own_part(*window);
+  const auto stage =
+      segments_->add(checked_add(cells, options_.staging_bytes), SharedSegment::Room::at_once);
+  if (!stage) return;
+  std::byte* const own = stage->part(topology_.local_rank);
   new (own) AbortCell{};
-  new (own + sizeof(AbortCell)) RankCell{};
+  auto* const cell = new (own + sizeof(AbortCell)) RankCell{};
+  cell->job_rank = job_rank();
+  cell->process = own_process();
+  cell->process_namespace = own_process_namespace();
   check_mpi(MPI_Barrier(objects_.node.get()), "MPI_Barrier");
   NodeMemory memory;
-  memory.abort = reinterpret_cast<AbortCell*>(windows.part(*window, 0));
+  memory.abort = reinterpret_cast<AbortCell*>(stage->part(0));
   for (int peer = 0; peer < topology_.local_size; ++peer) {
-    std::byte* const part = windows.part(*window, peer);
+    std::byte* const part = stage->part(peer);
     memory.cells.push_back(reinterpret_cast<RankCell*>(part + sizeof(AbortCell)));
     memory.staging.push_back(part + cells);
   }
-  node_group_.emplace(topology_.local_rank, std::move(memory), borrowed(windows),
-                      NodeGroupOptions{.staging_bytes = options_.staging_bytes,
-                                       .whole_limit_bytes = options_.whole_limit_bytes});
+  memory.owner = stage;
+  node_group_ = std::make_shared<NodeGroup>(
+      topology_.local_rank, std::move(memory), segments_,
+      NodeGroupOptions{.staging_bytes = options_.staging_bytes,
+                       .whole_limit_bytes = options_.whole_limit_bytes});
+  objects_.node_group = node_group_;
   if (topology_.nodes > 1) {
     const bool has_slice = topology_.local_rank < topology_.smallest_node();
     objects_.across = objects_.all.split(has_slice ? topology_.local_rank : -1);
@@ -102,26 +122,17 @@ void MpiBackend::start_node_stage() {
   }
 }
 
-// A window on all ranks or, where one of them gets none, nothing on any: private memory on one rank
-// would make the ranks take different paths.
-std::optional<std::size_t> MpiBackend::on_all_ranks(std::optional<std::size_t> window) const {
-  return all_ranks(window.has_value()) ? window : std::nullopt;
-}
-
-bool MpiBackend::all_ranks(bool mine) const {
-  int value = mine ? 1 : 0;
-  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT, MPI_MIN, objects_.all.get()),
-            "MPI_Allreduce");
-  return value == 1;
+void MpiBackend::leave() noexcept {
+  if (node_group_) node_group_->leave();
 }
 
 Capabilities MpiBackend::capabilities() const {
   Capabilities capabilities;
   capabilities.backend = "mpi";
-  capabilities.thread_level = name_of(keeping_->runtime()->granted());
-  capabilities.asynchronous = keeping_->runtime()->granted() >= ThreadLevel::serialized;
-  capabilities.shared_memory = node_group_.has_value();
-  capabilities.concurrent = keeping_->runtime()->granted() == ThreadLevel::multiple;
+  capabilities.thread_level = name_of(keeping_->threads().level);
+  capabilities.asynchronous = keeping_->threads().may_call;
+  capabilities.shared_memory = node_group_ != nullptr;
+  capabilities.concurrent = keeping_->threads().level == ThreadLevel::multiple;
   capabilities.transport = is_one_node() ? "shared memory"
                            : node_group_ ? "shared memory inside nodes, MPI between them"
                                          : "MPI";
@@ -195,73 +206,83 @@ void MpiBackend::barrier() {
     objects_.all_collectives->barrier();
 }
 
+// A segment, `mine` bytes of it this rank's, after the ranks have agreed that all ask for as much.
+std::shared_ptr<SharedSegment> MpiBackend::add_segment(std::size_t asked, std::size_t mine,
+                                                       SharedSegment::Room room) {
+  if (is_one_node()) node_group_->agree(Collective::allocate, narrow<std::int64_t>(asked));
+  return node_group_ ? segments_->add(mine, room) : nullptr;
+}
+
 std::shared_ptr<std::byte> MpiBackend::allocate(std::size_t bytes) {
-  if (is_one_node()) node_group_->agree(Collective::allocate, narrow<std::int64_t>(bytes));
-  const auto window = node_group_ ? on_all_ranks(objects_.windows->add(bytes)) : std::nullopt;
-  if (!window) return allocate_aligned(bytes);
-  return {keeping_, objects_.windows->own_part(*window)};
+  const auto segment = add_segment(bytes, bytes, SharedSegment::Room::at_once);
+  if (!segment) return allocate_aligned(bytes);
+  return {SharedSegments::use_of(segment), segment->part(topology_.local_rank)};
 }
 
 std::vector<std::shared_ptr<std::byte>> MpiBackend::allocate_shared(std::size_t bytes) {
-  if (!node_group_) return {};
-  if (is_one_node()) node_group_->agree(Collective::allocate, narrow<std::int64_t>(bytes));
-  const auto window = on_all_ranks(objects_.windows->add(bytes));
-  if (!window) return {};
+  const auto segment = add_segment(bytes, bytes, SharedSegment::Room::at_once);
+  if (!segment) return {};
+  const auto use = SharedSegments::use_of(segment);
   std::vector<std::shared_ptr<std::byte>> parts;
   for (int peer = 0; peer < topology_.local_size; ++peer)
-    parts.emplace_back(keeping_, objects_.windows->part(*window, peer));
+    parts.emplace_back(use, segment->part(peer));
   return parts;
 }
 
-// All of it is the first rank's part of a window, in which the others have none.
+// All of it is the first rank's part of a segment, in which the others have none.
 std::shared_ptr<std::byte> MpiBackend::allocate_for_node(std::size_t bytes) {
-  if (!node_group_) return nullptr;
-  if (is_one_node()) node_group_->agree(Collective::allocate, narrow<std::int64_t>(bytes));
-  const auto window =
-      on_all_ranks(objects_.windows->add_unwritten(topology_.local_rank == 0 ? bytes : 0));
-  if (!window) return nullptr;
-  return {keeping_, objects_.windows->part(*window, 0)};
+  const auto segment =
+      add_segment(bytes, topology_.local_rank == 0 ? bytes : 0, SharedSegment::Room::when_written);
+  if (!segment) return nullptr;
+  return {SharedSegments::use_of(segment), segment->part(0)};
 }
 
 std::shared_ptr<Backend> MpiBackend::split(int color, int key) {
   if (is_one_node()) node_group_->agree(Collective::split, 0);
-  auto part = objects_.all.split(color, key);
+  const auto part = objects_.all.split(color, key);
   if (color < 0) return nullptr;
   // What was asked of the job's nodes need not be possible on those of a few ranks.
   MpiOptions options = options_;
   if (options.shared_memory == SharedMemory::on) options.shared_memory = SharedMemory::automatic;
-  return std::make_shared<MpiBackend>(keeping_, std::move(part), topology_.node, options);
-}
-
-void MpiBackend::abort(int exit_code) noexcept {
-  MPI_Abort(MPI_COMM_WORLD, exit_code);
+  return std::make_shared<MpiBackend>(runtime_, keeping_, part, topology_.node, options);
 }
 
 std::unique_ptr<StatusExchange> MpiBackend::status_exchange() {
-  if (is_one_node() || keeping_->runtime()->granted() < ThreadLevel::multiple) return nullptr;
+  if (is_one_node() || keeping_->threads().level < ThreadLevel::multiple) return nullptr;
   objects_.statuses = objects_.all.split(0);
   return std::make_unique<MpiStatusExchange>(objects_.statuses, objects_.status_messages);
 }
 
 Communicator mpi_communicator(const MpiOptions& given) {
-  const MpiOptions options = with_environment(given);
-  const auto runtime = std::make_shared<const MpiRuntime>(options.thread_level);
-  auto world = MpiGroup::world(runtime);
+  const MpiOptions wanted = with_environment(given);
+  const auto runtime = std::make_shared<const MpiRuntime>(wanted.thread_level);
+  auto world = MpiGroup::world();
+  const MpiOptions options = with_options_of_rank_0(world, wanted);
   const int node_id = node_id_of(world, options.ranks_on_nodes);
-  auto backend = std::make_shared<MpiBackend>(std::make_shared<MpiKeeping>(runtime),
-                                              std::move(world), node_id, options);
+  const auto keeping = MpiKeeping::make(threads_of(world, *runtime));
+  const auto backend = std::make_shared<MpiBackend>(runtime, keeping, world, node_id, options);
   if (options.shared_memory == SharedMemory::on && !backend->capabilities().shared_memory) {
     const Topology& topology = backend->topology();
-    throw Error(topology.nodes < topology.size
-                    ? "comm: MPI grants no shared-memory window on some node, but shared memory "
-                      "was asked for; make room in /dev/shm or use shared_memory: auto"
-                    : "comm: shared memory was asked for, but no node has two ranks; use "
-                      "shared_memory: auto");
+    throw Error(
+        topology.nodes < topology.size
+            ? "comm: the ranks of some node can't share memory, but shared memory was asked "
+              "for; make room in /dev/shm or use shared_memory: auto"
+            : "comm: shared memory was asked for, but no node has two ranks; use "
+              "shared_memory: auto");
   }
-  const bool threaded = runtime->granted() >= ThreadLevel::serialized;
-  const Communicator plain(backend, std::make_shared<Executor>(threaded));
-  if (options.watch.enabled && plain.size() > 1)
-    plain.add_listener(std::make_shared<Watch>(backend, options.watch));
+  const auto executor = std::make_shared<Executor>(keeping->threads().may_call);
+  keeping->before_end([weak = std::weak_ptr(executor)] {
+    const auto present = weak.lock();
+    if (present) present->close(finalised_message);
+  });
+  const Communicator plain(backend, executor);
+  if (options.watch.enabled && plain.size() > 1) {
+    const auto watch = std::make_shared<Watch>(backend, options.watch);
+    plain.add_listener(watch);
+    keeping->before_end([weak = std::weak_ptr(watch)] {
+      if (const auto present = weak.lock()) present->stop();
+    });
+  }
   return options.checked ? plain.checked() : plain;
 }
 

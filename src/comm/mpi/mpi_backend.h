@@ -1,9 +1,9 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 
-#include "comm/mpi/mpi_objects.h"
+#include "comm/mpi/mpi_keeping.h"
+#include "comm/mpi/shared_segments.h"
 #include "comm/shared_memory/node_group.h"
 #include "kolo/comm/backend.h"
 
@@ -15,8 +15,8 @@ namespace kolo {
 class MpiBackend final : public Backend {
  public:
   // The ranks of a group; node_id is equal for ranks on the same node and different otherwise.
-  MpiBackend(std::shared_ptr<MpiKeeping> keeping, MpiGroup group, int node_id,
-             const MpiOptions& options);
+  MpiBackend(std::shared_ptr<const MpiRuntime> runtime, std::shared_ptr<MpiKeeping> keeping,
+             MpiGroup group, int node_id, const MpiOptions& options);
 
   [[nodiscard]] const Topology& topology() const override { return topology_; }
   [[nodiscard]] Capabilities capabilities() const override;
@@ -36,19 +36,22 @@ class MpiBackend final : public Backend {
   [[nodiscard]] std::shared_ptr<std::byte> allocate_for_node(std::size_t bytes) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
   [[nodiscard]] std::unique_ptr<StatusExchange> status_exchange() override;
-  void abort(int exit_code) noexcept override;
+  void leave() noexcept override;
+  void abort(int exit_code) noexcept override { keeping_->abort(exit_code); }
 
  private:
   void start_node_stage();
-  [[nodiscard]] std::optional<std::size_t> on_all_ranks(std::optional<std::size_t> window) const;
-  [[nodiscard]] bool all_ranks(bool mine) const;
+  [[nodiscard]] std::shared_ptr<SharedSegment> add_segment(std::size_t asked, std::size_t mine,
+                                                           SharedSegment::Room room);
   [[nodiscard]] bool is_one_node() const { return node_group_ && topology_.nodes == 1; }
 
+  std::shared_ptr<const MpiRuntime> runtime_;  // the last to go
   std::shared_ptr<MpiKeeping> keeping_;
   MpiOptions options_;
   MpiObjects& objects_;  // kept
   Topology topology_;
-  std::optional<NodeGroup> node_group_;
+  std::shared_ptr<SharedSegments> segments_;
+  std::shared_ptr<NodeGroup> node_group_;  // none: this node's ranks share no memory
 };
 
 }  // namespace kolo

@@ -2,7 +2,6 @@
 
 #include <array>
 #include <exception>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -38,8 +37,7 @@ ThreadLevel from_mpi(int provided) {
 
 }  // namespace
 
-MpiRuntime::MpiRuntime(ThreadLevel wanted)
-    : wanted_(wanted), exceptions_at_start_(std::uncaught_exceptions()) {
+MpiRuntime::MpiRuntime(ThreadLevel wanted) : exceptions_at_start_(std::uncaught_exceptions()) {
   int is_initialized = 0, is_finalized = 0, provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Finalized(&is_finalized), "MPI_Finalized");
   if (is_finalized) {
@@ -60,62 +58,10 @@ MpiRuntime::MpiRuntime(ThreadLevel wanted)
   granted_ = from_mpi(provided);
 }
 
-bool MpiRuntime::is_healthy() const {
-  int is_finalized = 0;
-  return std::uncaught_exceptions() <= exceptions_at_start_ &&
-         MPI_Finalized(&is_finalized) == MPI_SUCCESS && !is_finalized;
-}
-
 MpiRuntime::~MpiRuntime() {
-  // Without MPI_Finalize the launcher sees a failed process and ends the job, which is what an
-  // exception should lead to.
-  if (is_owner_ && is_healthy()) MPI_Finalize();
-}
-
-MpiGroup::MpiGroup(std::shared_ptr<const MpiRuntime> runtime, MPI_Comm communicator)
-    : runtime_(std::move(runtime)), communicator_(communicator) {
-  if (communicator_ != MPI_COMM_NULL) {
-    check_mpi(MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  }
-}
-
-MpiGroup::MpiGroup(MpiGroup&& other) noexcept
-    : runtime_(std::move(other.runtime_)),
-      communicator_(std::exchange(other.communicator_, MPI_COMM_NULL)) {}
-
-MpiGroup& MpiGroup::operator=(MpiGroup&& other) noexcept {
-  std::swap(runtime_, other.runtime_);
-  std::swap(communicator_, other.communicator_);
-  return *this;
-}
-
-MpiGroup::~MpiGroup() {
-  if (communicator_ != MPI_COMM_NULL && runtime_->is_healthy()) MPI_Comm_free(&communicator_);
-}
-
-MpiGroup MpiGroup::world(std::shared_ptr<const MpiRuntime> runtime) {
-  MPI_Comm duplicate = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &duplicate), "MPI_Comm_dup");
-  return {std::move(runtime), duplicate};
-}
-
-MpiGroup MpiGroup::split(int color, int key) const {
-  MPI_Comm part = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split(communicator_, color < 0 ? MPI_UNDEFINED : color, key, &part),
-            "MPI_Comm_split");
-  return {runtime_, part};
-}
-
-int MpiGroup::rank() const {
-  int rank = 0;
-  check_mpi(MPI_Comm_rank(communicator_, &rank), "MPI_Comm_rank");
-  return rank;
-}
-
-int MpiGroup::size() const {
-  int size = 0;
-  check_mpi(MPI_Comm_size(communicator_, &size), "MPI_Comm_size");
-  return size;
+  int is_finalized = 0;
+  const bool is_there = MPI_Finalized(&is_finalized) == MPI_SUCCESS && !is_finalized;
+  if (is_owner_ && is_there && std::uncaught_exceptions() <= exceptions_at_start_) MPI_Finalize();
 }
 
 }  // namespace kolo

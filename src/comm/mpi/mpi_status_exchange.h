@@ -3,7 +3,7 @@
 #include <list>
 #include <vector>
 
-#include "comm/mpi/mpi_runtime.h"
+#include "comm/mpi/mpi_group.h"
 #include "kolo/comm/status_exchange.h"
 
 namespace kolo {

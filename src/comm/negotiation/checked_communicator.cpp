@@ -34,11 +34,11 @@ bool Communicator::is_checked() const {
 
 Communicator Communicator::checked() const {
   if (is_checked()) return *this;
-  Communicator result(std::make_shared<NegotiatedBackend>(group_->backend), group_->executor);
+  const Communicator result(std::make_shared<Group>(
+      std::make_shared<NegotiatedBackend>(group_->backend), group_->executor, group_->sequence));
   result.group_->number_in_job = group_->number_in_job;
   result.group_->job_rank = group_->job_rank;
   result.group_->first_job_rank = group_->first_job_rank;
-  result.group_->sequence = group_->sequence;
   result.group_->set_listeners(*group_->listeners());
   return result;
 }

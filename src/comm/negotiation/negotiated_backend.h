@@ -49,6 +49,7 @@ class NegotiatedBackend final : public Backend {
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate_shared(std::size_t bytes) override;
   [[nodiscard]] std::shared_ptr<std::byte> allocate_for_node(std::size_t bytes) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
+  void leave() noexcept override { inner_->leave(); }
   void abort(int exit_code) noexcept override { inner_->abort(exit_code); }
 
   // How far a rank is in its communicator's sequence of calls. Joined ranks miss some; after a join

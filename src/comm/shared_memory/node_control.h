@@ -25,7 +25,12 @@ struct Announcement {
 struct alignas(64) RankCell {
   std::atomic<std::uint32_t> arrived;   // how many meetings this rank has come to
   std::atomic<std::uint32_t> sleepers;  // ranks asleep until `arrived` changes
+  std::atomic<std::uint32_t> has_left;  // this rank comes to no meeting any more
   std::uint32_t verdict;  // of the node's first rank: what it has learnt of the other nodes
+  // Who this is, for the others: written before the first meeting.
+  std::int32_t job_rank = 0;
+  std::int32_t process = 0;  // 0: nothing is known of it
+  std::uint64_t process_namespace = 0;
   // Two, used in turn: a rank may announce its next collective while a slower one still reads the
   // last.
   Announcement announcements[2];

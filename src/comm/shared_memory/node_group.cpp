@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "comm/shared_memory/futex.h"
+#include "comm/watch/process_state.h"
 #include "kolo/base/error.h"
 
 // How ranks meet; the collectives are in node_collectives.cpp.
@@ -13,7 +14,8 @@ namespace kolo {
 
 namespace {
 
-constexpr std::chrono::milliseconds longest_sleep{50};  // between two looks at the abort flag
+constexpr std::chrono::milliseconds longest_sleep{50};  // between two looks at what others are told
+constexpr int sleeps_between_looks_at_process = 10;
 
 void relax() {
 #if defined(__x86_64__)
@@ -35,6 +37,12 @@ std::string describe(const Announcement& announcement) {
   call.detail = announcement.detail;
   call.count = announcement.count;
   return call.describe();
+}
+
+// Its process may have ended without a word. A launcher is given half a second to say so first.
+bool is_gone(const RankCell& cell) {
+  return cell.process != 0 && cell.process_namespace == own_process_namespace() &&
+         state_of_process(cell.process) == ProcessState::gone;
 }
 
 bool same_call(const Announcement& a, const Announcement& b) {
@@ -61,6 +69,16 @@ NodeGroup::NodeGroup(int local_rank, NodeMemory memory, std::shared_ptr<const Pe
 
 void NodeGroup::abort() noexcept {
   memory_.abort->aborted.store(1, std::memory_order_release);
+}
+
+void NodeGroup::leave() noexcept {
+  RankCell& mine = *memory_.cells[static_cast<std::size_t>(rank_)];
+  mine.has_left.store(1, std::memory_order_seq_cst);
+  if (mine.sleepers.load(std::memory_order_seq_cst) == 0) return;
+  try {
+    futex_wake_all(mine.arrived);
+  } catch (const Error&) {  // they wake up by themselves, a little later
+  }
 }
 
 const Announcement& NodeGroup::announcement(int local_rank) const {
@@ -114,16 +132,29 @@ void NodeGroup::wait_for(int local_rank) {
   // sleeper.
   cell.sleepers.fetch_add(1, std::memory_order_seq_cst);
   std::uint32_t count = cell.arrived.load(std::memory_order_seq_cst);
-  bool aborted = false;
-  while (!has_reached(count, meetings_) && !aborted) {
-    futex_wait(cell.arrived, count, longest_sleep);
+  bool is_aborted = false, is_lost = false;
+  for (int sleeps = 1; !has_reached(count, meetings_) && !is_aborted && !is_lost; ++sleeps) {
+    if (!cell.has_left.load(std::memory_order_seq_cst))
+      futex_wait(cell.arrived, count, longest_sleep);
+    is_aborted = memory_.abort->aborted.load(std::memory_order_acquire) != 0;
+    is_lost = cell.has_left.load(std::memory_order_seq_cst) != 0 ||
+              (sleeps % sleeps_between_looks_at_process == 0 && is_gone(cell));
+    // Only now: what it came to before it left counts.
     count = cell.arrived.load(std::memory_order_seq_cst);
-    aborted = memory_.abort->aborted.load(std::memory_order_acquire) != 0;
   }
   cell.sleepers.fetch_sub(1, std::memory_order_seq_cst);
-  if (!has_reached(count, meetings_)) {
-    throw CommunicationError("comm: another rank gave up, so a collective can't be completed");
-  }
+  if (has_reached(count, meetings_)) return;
+  if (is_lost) give_up(cell);
+  throw CommunicationError("comm: another rank gave up, so a collective can't be completed");
+}
+
+void NodeGroup::give_up(const RankCell& missing) const {
+  const std::string reason =
+      missing.has_left ? "has left: it came to its end, an exception ended what it did, or it "
+                         "finalised MPI, and it takes part in nothing any more"
+                       : fmt::format("is gone: its process {} has ended", missing.process);
+  throw CommunicationError(fmt::format("comm: {} can't be completed, because rank {} {}",
+                                       describe(announcement(rank_)), missing.job_rank, reason));
 }
 
 std::byte* NodeGroup::staged(int local_rank) const {

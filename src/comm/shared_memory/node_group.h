@@ -80,12 +80,17 @@ class NodeGroup {
   // Makes the others' waiting end in CommunicationError.
   void abort() noexcept;
 
+  // This rank comes no more. Whoever waits for it, or ever will, gets CommunicationError that names
+  // it; so it does where the rank's process has ended without a word. Local.
+  void leave() noexcept;
+
  private:
   struct Reduction;
 
   void begin(const Announcement& mine);
   void meet();
   void wait_for(int local_rank);
+  [[noreturn]] void give_up(const RankCell& missing) const;
   void check_announcements();
   void check_same_counts() const;
   [[nodiscard]] std::int64_t check_pairs(DataType type) const;

@@ -68,14 +68,17 @@ ThreadMemory::ThreadMemory(int ranks, std::size_t staging_bytes,
   for (int rank = 0; rank < ranks; ++rank) staging.push_back(allocate_aligned(staging_bytes));
 }
 
-ThreadBackend::ThreadBackend(Topology topology, std::shared_ptr<ThreadMemory> memory,
+ThreadBackend::ThreadBackend(int job_rank, Topology topology, std::shared_ptr<ThreadMemory> memory,
                              const ThreadRanksOptions& options)
-    : topology_(std::move(topology)),
+    : job_rank_(job_rank),
+      topology_(std::move(topology)),
       memory_(std::move(memory)),
       options_(options),
       group_(topology_.rank, view_of(memory_), std::make_shared<OwnAddressSpace>(options.direct),
              NodeGroupOptions{.staging_bytes = options.staging_bytes,
-                              .whole_limit_bytes = options.whole_limit_bytes}) {}
+                              .whole_limit_bytes = options.whole_limit_bytes}) {
+  memory_->cells[static_cast<std::size_t>(topology_.rank)].job_rank = job_rank_;
+}
 
 Capabilities ThreadBackend::capabilities() const {
   return {.backend = "threads",
@@ -144,7 +147,7 @@ std::shared_ptr<Backend> ThreadBackend::split(int color, int key) {
     if (member.rank == topology_.rank) place = narrow<int>(node_ids.size());
     node_ids.push_back(topology_.node_of_rank[static_cast<std::size_t>(member.rank)]);
   }
-  return std::make_shared<ThreadBackend>(Topology::from_node_ids(place, node_ids),
+  return std::make_shared<ThreadBackend>(job_rank_, Topology::from_node_ids(place, node_ids),
                                          memories[static_cast<std::size_t>(members.front().rank)],
                                          options_);
 }

@@ -23,7 +23,8 @@ struct ThreadMemory {
 // Ranks as threads of one process.
 class ThreadBackend final : public Backend {
  public:
-  ThreadBackend(Topology topology, std::shared_ptr<ThreadMemory> memory,
+  // The job's rank `job_rank`, in a group of this topology.
+  ThreadBackend(int job_rank, Topology topology, std::shared_ptr<ThreadMemory> memory,
                 const ThreadRanksOptions& options);
 
   [[nodiscard]] const Topology& topology() const override { return topology_; }
@@ -52,6 +53,7 @@ class ThreadBackend final : public Backend {
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate_shared(std::size_t bytes) override;
   [[nodiscard]] std::shared_ptr<std::byte> allocate_for_node(std::size_t bytes) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
+  void leave() noexcept override { group_.leave(); }
   void abort(int) noexcept override { group_.abort(); }
 
  private:
@@ -59,6 +61,7 @@ class ThreadBackend final : public Backend {
   std::vector<std::shared_ptr<T>> exchange(Collective collective, std::int64_t count,
                                            std::shared_ptr<T> mine);
 
+  int job_rank_;
   Topology topology_;
   std::shared_ptr<ThreadMemory> memory_;
   ThreadRanksOptions options_;

@@ -47,7 +47,7 @@ void run_as_threads(int ranks, const std::function<void(const Communicator&)>& b
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
   const auto run_rank = [&](int rank) {
     const auto backend =
-        std::make_shared<ThreadBackend>(Topology::from_node_ids(rank, ids), memory, options);
+        std::make_shared<ThreadBackend>(rank, Topology::from_node_ids(rank, ids), memory, options);
     const Communicator communicator(backend);
     try {
       if (options.watch.enabled)

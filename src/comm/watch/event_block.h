@@ -57,6 +57,7 @@ struct Lane {
   std::atomic<std::uint64_t> identity;   // identity_of(); 0: nobody's
   std::atomic<std::uint64_t> running;    // the number of the collective it is in; 0: none
   std::atomic<std::uint64_t> completed;  // of the one that ended last
+  std::atomic<std::uint64_t> has_left;   // 1: this rank calls nothing in it any more
   std::array<RecordCell, records_kept> records;
 
   [[nodiscard]] RecordCell& cell(std::uint64_t number) { return records[number % records_kept]; }

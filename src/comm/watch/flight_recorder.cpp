@@ -53,6 +53,11 @@ void FlightRecorder::joined_group(const CollectiveCall& call) {
   (void)lane_of(call);
 }
 
+void FlightRecorder::left_group(const CollectiveCall& call) {
+  const std::lock_guard lock(mutex_);
+  if (Lane* const lane = lane_of(call)) lane->has_left.store(1, std::memory_order_release);
+}
+
 void FlightRecorder::submitted(const CollectiveCall& call) {
   const std::lock_guard lock(mutex_);
   Lane* const lane = lane_of(call);

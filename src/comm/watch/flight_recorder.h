@@ -19,6 +19,8 @@ class FlightRecorder {
   void finished(const CollectiveCall& call, bool failed);
   // This rank belongs to the call's group, even if it never calls anything.
   void joined_group(const CollectiveCall& call);
+  // It calls nothing in that group any more.
+  void left_group(const CollectiveCall& call);
 
  private:
   Lane* lane_of(const CollectiveCall& call);

@@ -11,6 +11,7 @@ namespace {
 LaneStatus read_lane(const Lane& lane, std::uint64_t identity, std::int64_t now) {
   LaneStatus status;
   status.identity = identity;
+  status.has_left = lane.has_left.load(std::memory_order_acquire);
   if (const auto number = lane.running.load(std::memory_order_acquire)) {
     const auto record = lane.cell(number).read();
     if (record.number == number && record.is_waiting()) {

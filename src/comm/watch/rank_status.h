@@ -15,6 +15,7 @@ namespace kolo {
 // nodes can't be compared.
 struct LaneStatus {
   std::uint64_t identity = 0;
+  std::uint64_t has_left = 0;      // 1: the rank calls nothing in it any more
   std::int64_t waiting = 0;        // nanoseconds in `running`; see WaitingTimes
   std::int64_t completed_age = 0;  // since `completed` ended
   CollectiveRecord running;        // number 0: in none

@@ -148,4 +148,23 @@ std::vector<Stall> find_stalls(std::span<const RankStatus> statuses, int job_siz
   return stalls;
 }
 
+std::optional<std::string> find_departure(std::span<const RankStatus> statuses,
+                                          std::int64_t least) {
+  for (const RankStatus& status : statuses) {
+    const bool is_gone = status.state == ProcessState::gone;
+    for (const LaneStatus& lane : status.lanes) {
+      if (!is_gone && !status.has_left && lane.has_left == 0) continue;
+      const Head head = head_of(statuses, lane.identity, least);
+      // Where it was when its process ended it may still be: then all have come.
+      const auto came_to = std::max(lane.running.place(), lane.completed.place());
+      if (!head.lane || head.lane->running.place() <= came_to) continue;
+      return fmt::format(
+          "watch: rank {} has left{}, but ranks have waited for it {:.1f} s in {}; the job ends",
+          status.rank, is_gone ? " (its process has ended)" : "", seconds(head.waiting),
+          head.lane->running.describe());
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace kolo

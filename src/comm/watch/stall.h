@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -23,5 +24,10 @@ struct Stall {
 // which no status is known are said to be unknown.
 [[nodiscard]] std::vector<Stall> find_stalls(std::span<const RankStatus> statuses, int job_size,
                                              std::int64_t least);
+
+// A collective that can't be completed, in words: a rank has waited in it for at least `least`
+// nanoseconds, and another, which has left or is gone, has not come to it. Nothing: there is none.
+[[nodiscard]] std::optional<std::string> find_departure(std::span<const RankStatus> statuses,
+                                                        std::int64_t least);
 
 }  // namespace kolo

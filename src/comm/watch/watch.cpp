@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <csignal>
 #include <new>
+#include <set>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "comm/print_line.h"
 #include "comm/watch/event_dump.h"
 #include "kolo/base/error.h"
 
@@ -15,6 +17,10 @@ namespace kolo {
 namespace {
 
 using std::chrono::nanoseconds;
+
+// Before a rank is said to wait for one that has left, in nanoseconds: between two looks at both
+// much happens.
+constexpr std::int64_t least_wait = 700'000'000;
 
 nanoseconds interval_for(const WatchOptions& options) {
   std::chrono::duration<double> shortest{4};
@@ -34,11 +40,12 @@ std::shared_ptr<EventBlock> block_in(const std::shared_ptr<std::byte>& memory) {
 }
 
 // What goes into one message, which must be small for MPI to send it without the other side's help:
-// what the rank does in the job's communicator and in the sets that it waits in.
+// what the rank does in the job's communicator and in the sets that it waits in, or has left.
 RankStatus in_short(RankStatus status) {
   constexpr std::size_t most_lanes = 8;
-  std::erase_if(status.lanes,
-                [](const LaneStatus& lane) { return lane.identity != 1 && lane.waiting == 0; });
+  std::erase_if(status.lanes, [&](const LaneStatus& lane) {
+    return lane.identity != 1 && lane.waiting == 0 && !lane.has_left && !status.has_left;
+  });
   if (status.lanes.size() > most_lanes) status.lanes.resize(most_lanes);
   return status;
 }
@@ -86,13 +93,31 @@ Watch::Watch(std::shared_ptr<Backend> backend, WatchOptions options)
 }
 
 Watch::~Watch() {
+  stop();
+}
+
+void Watch::stop() {
   {
     const std::lock_guard lock(mutex_);
+    if (is_stopping_) return;
     is_stopping_ = true;
   }
   changed_.notify_all();
   thread_.join();
   blocks_[own_block_]->beat.store(EventBlock::has_left);
+  if (exchange_) say_goodbye();
+}
+
+// The ranks that share this one's memory see it; this is for those that speak, and, so that one of
+// those that go on hears of it whoever has left before, for the next rank.
+void Watch::say_goodbye() {
+  const Topology& topology = backend_->topology();
+  const auto bytes = to_bytes(in_short(read_status(topology.rank, *blocks_[own_block_], silence_)));
+  std::set<int> listeners = {0, deputy_, (topology.rank + 1) % topology.size};
+  listeners.erase(-1);
+  for (const int to : listeners) {
+    if (!can_read(to)) exchange_->send(to, bytes);
+  }
 }
 
 void Watch::loop() {
@@ -112,12 +137,13 @@ void Watch::look() {
   if (exchange_) exchange(of_node);
   const auto is_ending = [](const RankStatus& status) { return status.is_ending(); };
   if (std::any_of(of_node.begin(), of_node.end(), is_ending)) dump(of_node);
+  auto statuses = of_node;
+  for (const auto& [rank, status] : heard_) statuses.push_back(status);
   if (is_speaker(of_node)) {
-    auto statuses = of_node;
-    for (const auto& [rank, status] : heard_) statuses.push_back(status);
     report(statuses);
     report_end(statuses);
   }
+  end_if_somebody_has_left(statuses, is_speaker(of_node));
   const auto waited = of_node[own_block_].longest_wait();
   if (limit_ > 0 && waited >= limit_) end_job(waited);
 }
@@ -148,8 +174,9 @@ bool Watch::is_speaker(const std::vector<RankStatus>& of_node) const {
   if (!is_first_alive(of_node)) return false;
   if (!exchange_ || can_read(0)) return true;
   if (deputy_ < 0 || !can_read(deputy_)) return false;
-  const auto heard = heard_at_.find(0);
-  return heard == heard_at_.end() || monotonic_now() - heard->second > silence_;
+  const auto heard = heard_.find(0);
+  return heard == heard_.end() || heard->second.has_left ||
+         monotonic_now() - heard_at_.at(0) > silence_;
 }
 
 void Watch::exchange(const std::vector<RankStatus>& of_node) {
@@ -158,7 +185,8 @@ void Watch::exchange(const std::vector<RankStatus>& of_node) {
     if (message->bytes.empty()) dump(of_node);  // an order, from where the limit has passed
     if (auto status = from_bytes(message->bytes)) {
       heard_at_[status->rank] = now;
-      heard_[status->rank] = std::move(*status);
+      RankStatus& known = heard_[status->rank];
+      if (!known.has_left) known = std::move(*status);  // what another rank saw may be older
     }
   }
   for (auto& [rank, status] : heard_) {
@@ -198,6 +226,17 @@ void Watch::report(const std::vector<RankStatus>& statuses) {
                      static_cast<double>(told->second.stall.waiting) * 1e-9));
     told = told_.erase(told);
   }
+}
+
+// Whoever speaks ends the job at once. The others may know what it doesn't, when it has left itself
+// or is not there any more: they do so a little later.
+void Watch::end_if_somebody_has_left(const std::vector<RankStatus>& statuses, bool speaks) {
+  if (has_told_end_) return;
+  const auto waiting_for_nothing = find_departure(statuses, least_wait + (speaks ? 0 : silence_));
+  if (!waiting_for_nothing) return;
+  tell(*waiting_for_nothing);
+  end_processes();
+  has_told_end_ = true;
 }
 
 // The files of this rank and, if it is the one to speak for its node, of those that can't.
@@ -248,6 +287,11 @@ void Watch::end_job(std::int64_t waited) {
     const auto now_of_node = look_at_node();
     if (exchange_) exchange(now_of_node);
   }
+  end_processes();
+  limit_ = 0;  // ranks that are threads are told once
+}
+
+void Watch::end_processes() {
   const bool is_process = backend_->capabilities().backend == "mpi";
   if (is_process) {
     // A process that is stopped hears nothing but this; and ending the job may itself hang.
@@ -260,14 +304,11 @@ void Watch::end_job(std::int64_t waited) {
     }).detach();
   }
   backend_->abort(1);
-  limit_ = 0;  // ranks that are threads are told once
 }
 
 void Watch::tell(const std::string& message) const {
   if (options_.report) return options_.report(message);
-  const std::string line = "kolo: " + message + "\n";
-  // One write, so that lines of several ranks don't mix; where stderr is gone nobody reads.
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+  print_line(message);
 }
 
 }  // namespace kolo

@@ -23,6 +23,10 @@ class Watch final : public CollectiveListener {
   Watch& operator=(const Watch&) = delete;
   ~Watch() override;
 
+  // Ends its thread, and tells the others that this rank has left. For what must happen while MPI
+  // is still there; the destructor does it otherwise.
+  void stop();
+
   void on_submit(const CollectiveCall& call) noexcept override { recorder_->submitted(call); }
   void on_start(const CollectiveCall& call) noexcept override { recorder_->started(call); }
   void on_finish(const CollectiveCall& call, bool failed) noexcept override {
@@ -31,6 +35,7 @@ class Watch final : public CollectiveListener {
   void on_group(const CollectiveCall& first_call) noexcept override {
     recorder_->joined_group(first_call);
   }
+  void on_leave(const CollectiveCall& call) noexcept override { recorder_->left_group(call); }
 
  private:
   // What has been told of a stall.
@@ -40,6 +45,9 @@ class Watch final : public CollectiveListener {
   };
 
   void loop();
+  void say_goodbye();
+  void end_if_somebody_has_left(const std::vector<RankStatus>& statuses, bool speaks);
+  void end_processes();
   void look();
   [[nodiscard]] std::vector<RankStatus> look_at_node();
   void exchange(const std::vector<RankStatus>& of_node);

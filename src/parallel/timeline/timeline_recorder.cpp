@@ -114,21 +114,21 @@ void Timeline::Recorder::add(TraceEvent event) noexcept try {
 void Timeline::Recorder::on_submit(const CollectiveCall& call) noexcept try {
   if (!is_active()) return;
   const std::lock_guard lock(mutex_);
-  running_[{call.group, call.number}].submitted = now();
+  running_[{call.group, call.number, call.part}].submitted = now();
 } catch (...) {
 }
 
 void Timeline::Recorder::on_start(const CollectiveCall& call) noexcept try {
   if (!is_active()) return;
   const std::lock_guard lock(mutex_);
-  running_[{call.group, call.number}].started = now();
+  running_[{call.group, call.number, call.part}].started = now();
 } catch (...) {
 }
 
 void Timeline::Recorder::on_finish(const CollectiveCall& call, bool failed) noexcept try {
   if (!is_active()) return;
   const std::lock_guard lock(mutex_);
-  if (const auto found = running_.extract({call.group, call.number}); found && is_active())
+  if (const auto found = running_.extract({call.group, call.number, call.part}); found && is_active())
     add_collective(call, found.mapped(), failed);
 } catch (...) {
 }

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "kolo/base/trace_writer.h"
@@ -44,7 +44,7 @@ class Timeline::Recorder final : public CollectiveListener {
   struct Times {
     std::optional<std::int64_t> submitted, started;
   };
-  using Key = std::pair<std::uint32_t, std::uint64_t>;  // group, number
+  using Key = std::tuple<std::uint32_t, std::uint64_t, std::uint32_t>;  // group, number, part
 
   [[nodiscard]] int row_of_this_thread();
   [[nodiscard]] int row_of_group(std::uint32_t group);

@@ -118,6 +118,30 @@ TEST(Timeline, AFailedCollectiveSaysSo) {
   EXPECT_THAT(spans[0].text, HasSubstr(R"("result":"failed")"));
 }
 
+TEST(Timeline, ATaskHasASpanAroundThoseOfItsCollectives) {
+  const TemporaryFolder folder;
+  const auto solo = Communicator::solo();
+  {
+    const Timeline timeline(solo, {.folder = folder.path()});
+    timeline.start();
+    const Work work = solo.enqueue(
+        [](const Communicator& ranks) {
+          ranks.barrier({.name = "first"});
+          ranks.barrier({.name = "second"});
+        },
+        {.name = "a task"});
+    work.wait();
+  }
+  const auto trace = read_trace(folder / "rank-00000.json");
+  const auto tasks = named(trace, "a task"), first = named(trace, "first"),
+             second = named(trace, "second");
+  ASSERT_EQ(tasks.size(), 1U);
+  ASSERT_EQ(first.size(), 1U);
+  ASSERT_EQ(second.size(), 1U);
+  EXPECT_TRUE(tasks[0].contains(first[0]));
+  EXPECT_TRUE(tasks[0].contains(second[0]));
+}
+
 TEST(MergeTimelines, LeavesOutWhatAKilledRankDidNotFinish) {
   const TemporaryFolder folder;
   const std::string event = R"({"name":"a \"}{\" name","ph":"X","args":{"step":1}})";

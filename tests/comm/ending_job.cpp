@@ -1,0 +1,123 @@
+// ending_job OWNER PLACE WAY [SETTING]: a job of three ranks, which do collectives until rank 1
+// ends in a way of its own. For ending_jobs_test.cpp. The others say what they learn and end with
+// status 1.
+//   OWNER    kolo or program: who initialises MPI and finalises it
+//   PLACE    inner, main or static: whose the communicator is, a scope's before main()'s end,
+//            main()'s, or the program's
+//   WAY      together (no rank ends before the others), caught (an exception, while there is a
+//            communicator), thrown (through it), return, exit, release (of the communicator, and
+//            the process goes on), finalise (MPI), afterwards (all finalise, and one calls a
+//            collective then)
+//   SETTING  nodes (the last rank on a node of its own), mpi (no shared memory)
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/mpi/mpi_header.h"
+#include "kolo/base/error.h"
+#include "kolo/comm/mpi.h"
+
+namespace kolo {
+namespace {
+
+std::optional<Communicator> of_the_program;
+std::shared_ptr<std::byte> memory_of_the_program;
+
+struct Job {
+  bool is_programs_mpi;
+  std::string place, way, setting;
+};
+
+MpiOptions options_for(const std::string& setting) {
+  MpiOptions options;
+  if (setting == "nodes") options.ranks_on_nodes = {2, 1};
+  if (setting == "mpi") options.shared_memory = SharedMemory::off;
+  return options;
+}
+
+void reduce(const Communicator& world) {
+  std::vector<float> values(5000, 1.0F);
+  world.all_reduce(std::span(values), ReduceOp::sum, {.name = "sums"});
+}
+
+void end_in_a_way_of_its_own(std::optional<Communicator>& world, const std::string& way) {
+  if (way == "caught") {
+    try {
+      throw Error("a mistake of rank 1");
+    } catch (const Error& error) {
+      std::fprintf(stderr, "caught: %s\n", error.what());
+    }
+  }
+  if (way == "thrown") throw Error("a mistake of rank 1");
+  if (way == "exit") std::exit(0);
+  if (way == "release") {
+    world.reset();
+    std::this_thread::sleep_for(std::chrono::seconds(30));
+  }
+  if (way == "finalise") MPI_Finalize();
+}
+
+void work(std::optional<Communicator>& world, const Job& job) {
+  // Sets of ranks and memory, which have things of MPI's and the system's too.
+  const auto set = world->split(0);
+  memory_of_the_program = world->allocate(10'000);
+  for (int step = 0; step < 3; ++step) {
+    reduce(*world);
+    reduce(*set);
+    world->barrier_async().wait();
+  }
+  if (job.way == "together" || job.way == "afterwards") return;
+  if (world->rank() == 1) return end_in_a_way_of_its_own(world, job.way);
+  while (true) reduce(*world);
+}
+
+int say_what_was_learnt(const Error& error) {
+  std::fprintf(stderr, "learnt: %s\n", error.what());
+  return 1;
+}
+
+int work_in_place(std::optional<Communicator>& of_main, const Job& job) try {
+  std::optional<Communicator> inner;
+  auto& world = job.place == "static" ? of_the_program : job.place == "main" ? of_main : inner;
+  world.emplace(mpi_communicator(options_for(job.setting)));
+  work(world, job);
+  return 0;
+} catch (const Error& error) {
+  if (job.way == "release") throw;  // MPI_Finalize would wait for rank 1
+  return say_what_was_learnt(error);
+}
+
+int run(const Job& job) {
+  int provided = 0;
+  if (job.is_programs_mpi) MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
+  std::optional<Communicator> world;
+  const int status = work_in_place(world, job);
+  int is_finalized = 0;
+  MPI_Finalized(&is_finalized);
+  if (job.is_programs_mpi && !is_finalized) MPI_Finalize();
+  if (job.way != "afterwards") return status;
+  memory_of_the_program.get()[9'999] = std::byte{1};
+  try {
+    reduce(job.place == "static" ? *of_the_program : *world);
+  } catch (const Error& error) {
+    return say_what_was_learnt(error);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace kolo
+
+int main(int argc, char** argv) {
+  if (argc < 4) return 2;
+  return kolo::run({.is_programs_mpi = std::strcmp(argv[1], "program") == 0,
+                    .place = argv[2],
+                    .way = argv[3],
+                    .setting = argc > 4 ? argv[4] : ""});
+}

@@ -1,0 +1,120 @@
+// Jobs of three processes whose ranks end in different ways, most of them before the others: these
+// learn of it, at once and by name, though the watch has no limit, and the job ends. Over processes
+// that are killed or stopped: watch_jobs_test.cpp.
+#include <gmock/gmock.h>
+
+#include "support/process.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Ending {
+  std::string owner, place, way, setting;
+};
+
+void PrintTo(const Ending& ending, std::ostream* stream) {
+  *stream << ending.owner << " " << ending.place << " " << ending.way << " " << ending.setting;
+}
+
+std::string name_of_test(const ::testing::TestParamInfo<Ending>& test) {
+  const Ending& ending = test.param;
+  return ending.owner + "_" + ending.place + "_" + ending.way +
+         (ending.setting.empty() ? "" : "_" + ending.setting);
+}
+
+ProcessResult run_job(const Ending& ending, const std::string& watch = "on") {
+  ProcessOptions options;
+  options.deadline = std::chrono::seconds(40);
+  options.environment = {
+      {"KOLO_WATCH", watch}, {"KOLO_WATCH_WARNING", "0"}, {"KOLO_WATCH_LIMIT", "0"}};
+  return run_process(
+      {MPIRUN_SCRIPT, "3", ENDING_JOB, ending.owner, ending.place, ending.way, ending.setting},
+      options);
+}
+
+class EndingTogether : public ::testing::TestWithParam<Ending> {};
+
+TEST_P(EndingTogether, IsDoneWithoutAWord) {
+  const auto result = run_job(GetParam());
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.errors, Not(HasSubstr("kolo")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, EndingTogether,
+                         ::testing::Values(Ending{"kolo", "inner", "together", ""},
+                                           Ending{"kolo", "main", "together", "nodes"},
+                                           Ending{"kolo", "static", "together", "mpi"},
+                                           Ending{"program", "inner", "together", "nodes"},
+                                           Ending{"program", "main", "together", ""},
+                                           Ending{"program", "main", "together", "mpi"},
+                                           Ending{"program", "static", "together", ""},
+                                           Ending{"program", "static", "together", "nodes"}),
+                         name_of_test);
+
+class EndingBeforeTheOthers : public ::testing::TestWithParam<Ending> {};
+
+TEST_P(EndingBeforeTheOthers, IsSaidAndEndsTheJob) {
+  const auto result = run_job(GetParam());
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_THAT(result.errors, AnyOf(HasSubstr("can't be completed, because rank 1 "),
+                                   HasSubstr("watch: rank 1 has left")))
+      << result.errors;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Jobs, EndingBeforeTheOthers,
+    ::testing::Values(
+        Ending{"kolo", "main", "caught", ""}, Ending{"kolo", "main", "caught", "nodes"},
+        Ending{"kolo", "main", "caught", "mpi"}, Ending{"kolo", "static", "return", ""},
+        Ending{"kolo", "inner", "release", ""}, Ending{"program", "main", "caught", ""},
+        Ending{"program", "inner", "caught", "nodes"}, Ending{"program", "inner", "thrown", ""},
+        Ending{"program", "inner", "thrown", "mpi"}, Ending{"program", "static", "return", ""},
+        Ending{"program", "inner", "release", "nodes"},
+        Ending{"program", "static", "release", "mpi"}, Ending{"program", "main", "finalise", ""},
+        Ending{"program", "main", "finalise", "nodes"},
+        Ending{"program", "static", "finalise", "mpi"}),
+    name_of_test);
+
+// Without MPI_Finalize the launcher may see it first; all that matters is that the job ends.
+class EndingWithoutFinalize : public ::testing::TestWithParam<Ending> {};
+
+TEST_P(EndingWithoutFinalize, EndsTheJob) {
+  const auto result = run_job(GetParam());
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_EQ(result.left_behind, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, EndingWithoutFinalize,
+                         ::testing::Values(Ending{"kolo", "inner", "thrown", ""},
+                                           Ending{"kolo", "main", "exit", ""},
+                                           Ending{"kolo", "main", "exit", "nodes"},
+                                           Ending{"kolo", "static", "exit", "mpi"},
+                                           Ending{"program", "static", "exit", ""},
+                                           Ending{"program", "main", "exit", "mpi"}),
+                         name_of_test);
+
+TEST(EndingWithoutAWatch, IsSeenByTheRanksOfANode) {
+  const auto result = run_job({"program", "inner", "release", ""}, "off");
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.errors, HasSubstr("can't be completed, because rank 1 has left"));
+}
+
+TEST(FinalisedMpi, IsAnErrorToWhoeverCallsACollective) {
+  for (const std::string place : {"main", "static"}) {
+    const auto result = run_job({"program", place, "afterwards", ""});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.errors, HasSubstr("learnt: comm: MPI has been finalised"));
+  }
+}
+
+}  // namespace
+}  // namespace kolo::testing
