@@ -50,8 +50,7 @@ class Backend {
                           const Buffer& output, std::span<const std::int64_t> receive_counts) = 0;
   virtual void barrier() = 0;
 
-  // Memory in which all-reduce needs no copies. Collective. It stays valid until the last handle is
-  // gone.
+  // Memory in which all-reduce needs no copies. Collective. It may outlive this back end.
   [[nodiscard]] virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
 
   // Zero-filled memory, 64-byte aligned, that the ranks of this node share: the part of each, by

@@ -21,6 +21,10 @@ class Executor;
 
 // A group of ranks that do collectives together. A cheap handle: copies mean the same group.
 //
+// A rank whose last handle is gone has left: others that wait for it get CommunicationError, or the
+// watch ends the job. Handles may go on each rank at any time; nothing collective happens then, but
+// that MPI is finalised with the last one if kolo has initialised it.
+//
 // Every rank must call the same collectives in the same order with the same counts, types,
 // operations and roots; between ranks that share memory a mismatch is an Error on all of them that
 // names both values. Different threads may use one communicator if they agree on that order
@@ -97,9 +101,9 @@ class Communicator {
   // Sets of ranks. Every rank of this communicator calls these, in the same order; those in a set
   // get a communicator of it, the others nothing. Sets are independent: where
   // capabilities().concurrent, their collectives run at the same time. A set may outlive the
-  // communicator it was made from. Under MPI what a set takes (a few MPI communicators and
-  // staging memory) is given back with the job's last communicator, so make sets once, not in a
-  // loop; and make those of different communicators in one order on all ranks that are in both.
+  // communicator it was made from. Under MPI a few of its communicators that a set takes
+  // are given back in MPI_Finalize, so make sets once, not in a loop; and make those of different
+  // communicators in one order on all ranks that are in both.
   //
   // The ranks that pass the same colour, in the order of (key, rank); colour < 0: in no set.
   [[nodiscard]] std::optional<Communicator> split(int color, int key = 0) const;
@@ -107,9 +111,8 @@ class Communicator {
   [[nodiscard]] std::optional<Communicator> subset(std::span<const int> ranks) const;
 
   // Zero-filled memory, 64-byte aligned, in which an all-reduce is done in place between ranks that
-  // share a node, without a copy. Collective; the same size everywhere. For buffers that live as
-  // long as a training: the memory behind it is given back only when the communicator and all such
-  // memory are gone.
+  // share a node, without a copy. Collective; the same size everywhere. It may outlive the
+  // communicator, and MPI; its room is given back when all ranks of the node have let go of it.
   [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) const;
 
   // The same, with the parts of all ranks of this node, by local rank; nothing where they can't

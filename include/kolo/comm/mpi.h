@@ -19,13 +19,15 @@ enum class SharedMemory : std::uint8_t { automatic, on, off };
 
 struct MpiOptions {
   // What is asked of MPI_Init_thread. With `multiple` every communicator has a communication thread
-  // of its own, with `serialized` all share one; with less, asynchronous collectives run before
-  // their call returns: correct, but nothing overlaps.
+  // of its own. With `serialized` all share one where kolo initialises MPI, and the program must
+  // not call MPI meanwhile. With less, or where the program has initialised MPI with less than
+  // `multiple`, asynchronous collectives run before their call returns: correct, but nothing
+  // overlaps.
   ThreadLevel thread_level = ThreadLevel::multiple;
 
   // The node-local stage: ranks of a node reduce out of each other's memory, MPI only carries
-  // slices between nodes. Automatic: on where a node has more than one rank and MPI grants shared
-  // windows. On: as automatic, but an Error where they are not granted.
+  // slices between nodes. Automatic: on where a node has more than one rank and they can share
+  // memory (/dev/shm). On: as automatic, but an Error where they can't.
   SharedMemory shared_memory = SharedMemory::automatic;
 
   // The communicator is a checked one: Communicator::checked().
@@ -46,9 +48,12 @@ struct MpiOptions {
 
 // All processes of the MPI job. MPI is initialised when it is not (and finalised with the last
 // handle then); one that the program has initialised is respected, with the thread level it has.
+// Handles may outlive MPI_Finalize; every call is an Error then.
+//
 // Collective; call it once, from the main thread. Environment variables overrule options:
 // KOLO_CHECKED (1, 0), KOLO_WATCH (on, off), KOLO_WATCH_WARNING and KOLO_WATCH_LIMIT (seconds),
-// KOLO_WATCH_FOLDER; InputError for what they can't mean.
+// KOLO_WATCH_FOLDER; InputError for what they can't mean. Rank 0's options and variables count on
+// all ranks, but for the folder and the report; where another's differ, it is said on stderr.
 [[nodiscard]] Communicator mpi_communicator(const MpiOptions& options = {});
 
 // "Open MPI v4.1.4, ..." without initialising.

@@ -128,7 +128,8 @@ void Timeline::Recorder::on_start(const CollectiveCall& call) noexcept try {
 void Timeline::Recorder::on_finish(const CollectiveCall& call, bool failed) noexcept try {
   if (!is_active()) return;
   const std::lock_guard lock(mutex_);
-  if (const auto found = running_.extract({call.group, call.number, call.part}); found && is_active())
+  if (const auto found = running_.extract({call.group, call.number, call.part});
+      found && is_active())
     add_collective(call, found.mapped(), failed);
 } catch (...) {
 }
