@@ -195,7 +195,9 @@ TEST_F(TrainResume, KilledRunsHaveAllRecordsOnce) {
   }
   auto last = settings;
   last.emplace_back("--resume");
+  folder.write("run/history.json.1234.part", "what a killed run was writing");
   const auto result = train(last);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run" / "history.json.1234.part"));
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   expect_same_records("whole", "run");
   expect_same_events("whole", "run");

@@ -114,6 +114,20 @@ fs::path RunFolder::move_aside() const {
   return moved;
 }
 
+void RunFolder::remove_leftovers() const {
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : fs::directory_iterator(path)) {
+    const auto name = entry.path().filename().string();
+    const bool is_ours = name.starts_with("history.json.") || name.starts_with("config.") ||
+                         name.starts_with("model.txt.") || name.starts_with("run.json.") ||
+                         name.starts_with("timeline.json.") || name.starts_with(".curves.") ||
+                         name.starts_with(".kolo-run.");
+    if (is_ours && name.ends_with(".part") && entry.is_regular_file())
+      leftovers.push_back(entry.path());
+  }
+  for (const auto& file : leftovers) fs::remove(file);
+}
+
 fs::path RunFolder::keep_config() const {
   int number = 1;
   while (fs::exists(path / fmt::format("config.{}.yaml", number))) ++number;

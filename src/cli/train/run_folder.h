@@ -41,6 +41,9 @@ struct RunFolder {
   // name.
   [[nodiscard]] std::filesystem::path move_aside() const;
 
+  // Removes what a killed run was writing aside. Nobody may be writing there.
+  void remove_leftovers() const;
+
   // Keeps the config.yaml that is there as config.1.yaml (or .2, ...); its new name.
   [[nodiscard]] std::filesystem::path keep_config() const;
 

@@ -36,6 +36,7 @@ void start_folder(const PreparedRun& run, const RunLock& lock, const RunOrigin& 
   if (lock.moved())
     std::cout << fmt::format("{} held an earlier run; it is now {}\n", run.folder.path.string(),
                              lock.moved()->string());
+  run.folder.remove_leftovers();
   const bool goes_on = !run.starts_anew() && std::filesystem::exists(run.folder.config());
   if (goes_on && !run.changes.settings.empty()) (void)run.folder.keep_config();
   write_file_atomically(run.folder.config(), to_yaml(run.config));
