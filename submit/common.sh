@@ -94,14 +94,14 @@ scratch_folder() { printf '%s\n' "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"; }
 choose_staged() {
   local key value
   staged=()
-  for key in path train_path valid_path; do
+  for key in path train_dir valid_dir train_path valid_path; do
     value=$(sed -n "/^data:/,/^[a-z]/s/^  $key: *//p" <<<"$settled" | unquote)
     [[ $value ]] || continue
     value=$(realpath -m "$value")
     if [[ $value/ == "$1"/* ]]; then staged+=("data.$key=$2${value#"$1"}"); fi
   done
   ((${#staged[@]})) || refuse "KOLO_STAGE=$KOLO_STAGE: the configuration reads nothing there;" \
-    "data.path, data.train_path and data.valid_path say what it reads"
+    "data.path, data.train_dir, data.valid_dir, data.train_path and data.valid_path say what it reads"
 }
 
 # stage NAME: for a folder of this name, the job's, on each node. The scripts say how to reach the nodes, by

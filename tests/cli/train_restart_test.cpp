@@ -140,6 +140,10 @@ TEST_F(TrainRestart, AStopOnRequestIsNoReasonToStartAgain) {
                      });
     EXPECT_EQ(result.exit_code, 75) << result.output << result.errors;
     EXPECT_THAT(result.errors, Not(HasSubstr("restart")));
+    EXPECT_THAT(result.errors, HasSubstr(signal == SIGTERM ? "kolo: SIGTERM: the ranks save a "
+                                                             "checkpoint and stop"
+                                                           : "kolo: SIGUSR1: the ranks save"));
+    EXPECT_THAT(result.output, HasSubstr("stopped on request at step"));
     EXPECT_EQ(result.left_behind, 0);
   }
 }

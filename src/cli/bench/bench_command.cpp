@@ -1,3 +1,4 @@
+#include <csignal>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -233,7 +234,8 @@ int bench(const BenchArguments& arguments) {
     (void)prepare(arguments, config, *arguments.ranks.ranks);
     become_ranks({.ranks = *arguments.ranks.ranks,
                   .oversubscribe = arguments.ranks.oversubscribe,
-                  .threads = config.device.intra_threads});
+                  .threads = config.device.intra_threads},
+                 {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
   }
   require_ranks(environment, arguments.ranks.ranks.value_or(0));
   return bench_as_rank(arguments, environment);

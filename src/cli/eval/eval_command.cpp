@@ -1,3 +1,4 @@
+#include <csignal>
 #include <iostream>
 
 #include <fmt/format.h>
@@ -168,7 +169,8 @@ int eval(const EvalArguments& arguments) {
     (void)prepare(arguments, config);
     become_ranks({.ranks = *arguments.ranks.ranks,
                   .oversubscribe = arguments.ranks.oversubscribe,
-                  .threads = config.device.intra_threads});
+                  .threads = config.device.intra_threads},
+                 {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
   }
   require_ranks(environment, arguments.ranks.ranks.value_or(0));
   return evaluate_as_rank(arguments, environment);

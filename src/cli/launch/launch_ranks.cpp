@@ -93,7 +93,7 @@ std::vector<std::string> own_command() {
 }
 
 bool is_failure(const JobEnd& end) {
-  return !end.was_asked && end.status != 0 && end.status != 2 && end.status != 75;
+  return !end.was_asked() && end.status != 0 && end.status != 2 && end.status != 75;
 }
 
 // "the job ended with status 137 (Killed)"
@@ -116,7 +116,8 @@ int run_job(const LaunchRequest& request, const RestartPolicy& policy) {
     if (restart > 0 && policy.before_restart) policy.before_restart(attempt, message);
     attempt.environment.emplace_back("KOLO_RESTART", std::to_string(restart));
     std::cout << std::flush;
-    const auto end = supervise(rank_command(attempt, machine), policy.stop_signal);
+    const auto end = supervise(rank_command(attempt, machine), policy.stop);
+    if (end.was_asked() && policy.stop.signal == SIGTERM) return 128 + end.asked_by;
     if (!is_failure(end) || policy.restarts == 0) return end.status;
     const auto objection = policy.objection ? policy.objection(end.status) : std::string();
     if (!objection.empty()) {

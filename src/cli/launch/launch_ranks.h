@@ -62,6 +62,17 @@ struct RankCommand {
 // The first executable file of that name in PATH; empty when there is none.
 [[nodiscard]] std::string find_in_path(const std::string& name);
 
+// What happens when this process is asked to end, by SIGINT, SIGTERM, SIGHUP or SIGUSR1.
+struct StopPolicy {
+  // Asks the ranks to stop: SIGUSR1, which ranks of kolo train understand, or SIGUSR2, which
+  // run_rank_program() makes a SIGTERM of. mpirun passes both on and lets the ranks finish. At
+  // SIGTERM it kills them, which is right where they have nothing to save. 0: the signal as it
+  // came.
+  int signal = SIGUSR1;
+  // Said on stderr, behind the signal's name, when the first one comes; empty: nothing.
+  std::string message = {};
+};
+
 // What happens when a job fails: it ends with a status other than 0, 2 (wrong input) and 75
 // (stopped on request), and nobody has asked it to end.
 struct RestartPolicy {
@@ -71,10 +82,7 @@ struct RestartPolicy {
   // Asked after each failure, with its status: why starting it again is of no use; empty: it may
   // be.
   std::function<std::string(int status)> objection = {};
-  // Asks the ranks to stop: SIGUSR1, which ranks of kolo train understand, or SIGUSR2, which
-  // run_rank_program() makes a SIGTERM of. mpirun passes both on and lets the ranks finish; at
-  // SIGTERM it would kill them.
-  int stop_signal = SIGUSR1;
+  StopPolicy stop = {};
 };
 
 // Starts the ranks, again where the policy says so, and ends this process with the job's exit

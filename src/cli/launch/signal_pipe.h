@@ -3,6 +3,7 @@
 #include <csignal>
 #include <initializer_list>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "kolo/base/file.h"
@@ -15,7 +16,11 @@ namespace kolo {
 // before.
 class SignalPipe {
  public:
-  explicit SignalPipe(std::initializer_list<int> signals);
+  // How many signals are caught. After the first one all of them work again as before, at once, so
+  // that a second one ends the process even where nobody asks for the first.
+  enum class Catching { all, first };
+
+  explicit SignalPipe(std::initializer_list<int> signals, Catching catching = Catching::all);
   SignalPipe(const SignalPipe&) = delete;
   SignalPipe& operator=(const SignalPipe&) = delete;
   ~SignalPipe();
@@ -34,5 +39,8 @@ class SignalPipe {
   FileDescriptor read_end_, write_end_;
   std::vector<Previous> previous_;
 };
+
+// "SIGTERM", "Ctrl-C (SIGINT)".
+[[nodiscard]] std::string describe_signal(int signal);
 
 }  // namespace kolo

@@ -97,39 +97,44 @@ bool read_some(const FileDescriptor& descriptor, std::string& text) {
   return count > 0 || (count < 0 && errno == EINTR);
 }
 
-void pass_on(SignalPipe& signals, const Child& child, int stop_signal, bool& was_asked) {
+void pass_on(SignalPipe& signals, const Child& child, const StopPolicy& policy, int& asked_by) {
   while (const auto signal = signals.next()) {
-    if (*signal == SIGUSR1) {
-      child.signal(SIGUSR1);
-      was_asked |= stop_signal == SIGUSR1;
-    } else {
-      child.signal(was_asked ? SIGTERM : stop_signal);
-      was_asked = true;
+    const bool is_first = asked_by == 0;
+    if (*signal == SIGUSR1 && policy.signal != SIGUSR1 && policy.signal != 0) {
+      child.signal(SIGUSR1);  // as it is, for programs that know what it means
+      continue;
     }
+    if (is_first && !policy.message.empty())
+      std::cerr << fmt::format("kolo: {}: {}\n", describe_signal(*signal), policy.message)
+                << std::flush;
+    const int as_it_came = *signal == SIGHUP ? SIGTERM : *signal;
+    const int translated = policy.signal == 0 ? as_it_came : policy.signal;
+    child.signal(is_first || *signal == SIGUSR1 ? translated : SIGTERM);
+    if (is_first) asked_by = *signal;
   }
 }
 
 }  // namespace
 
-JobEnd supervise(const RankCommand& command, int stop_signal) {
+JobEnd supervise(const RankCommand& command, const StopPolicy& policy) {
   SignalPipe signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
   Pipe errors;
   Child child(command, nullptr, errors.write_end);
   errors.write_end = FileDescriptor();
   LauncherNoise noise;
-  bool was_asked = false;
+  int asked_by = 0;
   for (bool is_open = true; is_open;) {
     std::array<pollfd, 2> watched = {
         {{signals.descriptor(), POLLIN, 0}, {errors.read_end.get(), POLLIN, 0}}};
     if (::poll(watched.data(), watched.size(), -1) < 0) continue;  // EINTR: the pipe tells
-    pass_on(signals, child, stop_signal, was_asked);
+    pass_on(signals, child, policy, asked_by);
     if (watched[1].revents == 0) continue;
     std::string text;
     is_open = read_some(errors.read_end, text);
     std::cerr << noise.filter(text) << std::flush;
   }
   std::cerr << noise.finish() << std::flush;
-  return {child.wait(), was_asked};
+  return {child.wait(), asked_by};
 }
 
 ProbeResult probe(const RankCommand& command, std::chrono::milliseconds deadline) {

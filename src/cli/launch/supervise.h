@@ -10,14 +10,15 @@ namespace kolo {
 
 // How a job ended.
 struct JobEnd {
-  int status = 0;          // its exit status (128 + the signal that ended it)
-  bool was_asked = false;  // to end, by a signal to this process
+  int status = 0;    // its exit status (128 + the signal that ended it)
+  int asked_by = 0;  // the first signal to this process by which it was asked to end; 0: none
+
+  [[nodiscard]] bool was_asked() const { return asked_by != 0; }
 };
 
 // Runs mpirun or srun and waits for it. SIGINT, SIGTERM, SIGHUP and SIGUSR1 to this process reach
-// it as launch_ranks.h says; `stop_signal` is what asks the ranks to stop. It dies with this
-// process.
-[[nodiscard]] JobEnd supervise(const RankCommand& command, int stop_signal);
+// it as launch_ranks.h says. It dies with this process.
+[[nodiscard]] JobEnd supervise(const RankCommand& command, const StopPolicy& policy);
 
 // How a short helper program ended and what it printed.
 struct ProbeResult {

@@ -2,30 +2,52 @@
 
 #include <csignal>
 
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "cli/launch/launch_environment.h"
+
 namespace kolo {
 
+namespace {
+
+constexpr int exit_before_training = 75;  // EX_TEMPFAIL: run again
+
+[[noreturn]] void end(const std::string& by) {
+  const auto message =
+      fmt::format("kolo: stopped{} before the training began\n", by.empty() ? "" : " by " + by);
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, message.data(), message.size());
+  ::_exit(exit_before_training);
+}
+
+}  // namespace
+
 StopSignal::StopSignal() {
-  signals_.emplace(std::initializer_list<int>{SIGINT, SIGTERM, SIGUSR1});
+  signals_.emplace(std::initializer_list<int>{SIGINT, SIGTERM, SIGUSR1},
+                   SignalPipe::Catching::first);
 }
 
 bool StopSignal::is_requested() {
-  if (received_) return true;
-  received_ = signals_->next();
-  if (received_) signals_.reset();
+  if (!received_) received_ = signals_->next();
   return received_.has_value();
 }
 
-const char* StopSignal::name() const {
-  switch (received_.value_or(0)) {
-    case SIGINT:
-      return "SIGINT";
-    case SIGTERM:
-      return "SIGTERM";
-    case SIGUSR1:
-      return "SIGUSR1";
-    default:
-      return "";
-  }
+std::string StopSignal::name() const {
+  if (!received_) return {};
+  const bool is_translated = *received_ == SIGUSR1 && environment_variable("KOLO_LAUNCHED");
+  return is_translated ? std::string() : describe_signal(*received_);
 }
+
+EndAtOnce::EndAtOnce(StopSignal& stop, bool says_so)
+    : thread_([&stop, says_so](const std::stop_token& is_over) {
+        constexpr int patience_ms = 50;
+        while (!is_over.stop_requested()) {
+          pollfd ready{stop.descriptor(), POLLIN, 0};
+          if (::poll(&ready, 1, patience_ms) <= 0 || !stop.is_requested()) continue;
+          if (says_so) end(stop.name());
+          ::_exit(exit_before_training);
+        }
+      }) {}
 
 }  // namespace kolo

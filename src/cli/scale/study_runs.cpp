@@ -91,9 +91,10 @@ std::vector<StudyPoint> runs_to_do(const Study& study) {
 
 JobEnd run(const RankCommand& command, bool quiet) {
   std::cout << std::flush;
-  if (!quiet) return supervise(command, SIGUSR1);
+  const StopPolicy as_it_is{.signal = 0};
+  if (!quiet) return supervise(command, as_it_is);
   const SilentOutput silence;
-  return supervise(command, SIGUSR1);
+  return supervise(command, as_it_is);
 }
 
 std::string result_line(const StudyResults& results) {
@@ -115,7 +116,7 @@ bool run_points(const StudyRequest& request, const StudyFolder& folder, Study& s
     say(fmt::format("==> Run {} of {}: {}", i + 1, points.size(), describe(point)));
     const JobEnd end = run(command, options.quiet);
     folder.collect(study);
-    if (end.status == run_was_stopped || end.was_asked) {
+    if (end.status == run_was_stopped || end.was_asked()) {
       folder.write(study);
       return false;
     }

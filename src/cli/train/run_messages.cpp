@@ -115,8 +115,8 @@ void log_resume(RunLog& log, const PreparedRun& run, const CheckpointStore::Load
 
 void log_stop(RunLog& log, const PreparedRun& run, StopSignal& stop, const TrainState& state) {
   log.warn(
-      "stopped{} at step {}{}",
-      stop.is_requested() ? fmt::format(" by {}", stop.name()) : " on request", state.step,
+      "stopped{} at step {}{}", stop.name().empty() ? " on request" : " by " + stop.name(),
+      state.step,
       run.config.checkpoint.enabled ? "; the same command with --resume goes on from there" : "");
 }
 

@@ -55,6 +55,7 @@ int run_as_rank(const TrainArguments& arguments, RunOptions options,
   keep_freed_memory();
   RunConfig config;
   std::optional<PreparedRun> prepared;
+  std::optional<EndAtOnce> end_at_once(std::in_place, stop, environment.rank == 0);
   RankJob job;
   job.configure = [&] {
     config = load(arguments);
@@ -71,6 +72,7 @@ int run_as_rank(const TrainArguments& arguments, RunOptions options,
     return facts;
   };
   job.run = [&](const Communicator& communicator) {
+    end_at_once.reset();
     return run_training(std::move(*prepared), communicator, options, stop);
   };
   return run_rank_job(environment, job);

@@ -89,6 +89,7 @@ class Failures {
 RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
                                 const RunOptions& options, int restarts) {
   RestartPolicy policy{.restarts = restarts};
+  policy.stop.message = "the ranks save a checkpoint and stop; a second time ends them at once";
   if (restarts == 0) {
     RunLock::require_free(run.folder);
     return policy;
