@@ -122,9 +122,10 @@ ImageFolderOptions folder_options(const RunConfig& config) {
 }
 
 // Subsets are spread over the classes, as the samples lie class by class.
-Datasets imagenet_datasets(const RunConfig& config) {
+Datasets imagenet_datasets(const RunConfig& config, bool looks_at_files) {
   const auto& data = config.data;
-  const auto options = folder_options(config);
+  auto options = folder_options(config);
+  options.inspect_sizes = looks_at_files;
   const auto training = at_setting(config, "data.train_dir", [&] {
     return std::make_shared<ImageFolderDataset>(data.train_dir, options);
   });
@@ -216,11 +217,11 @@ Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least) {
           std::make_shared<RandomDataset>(layout, 1, config.seed + 1)};
 }
 
-Datasets make_datasets(const RunConfig& config) {
+Datasets make_datasets(const RunConfig& config, bool looks_at_files) {
   const auto& name = config.data.name;
   if (name == "dummy") return random_datasets(config);
   if (name == "cifar10") return cifar10_datasets(config);
-  if (name == "imagenet") return imagenet_datasets(config);
+  if (name == "imagenet") return imagenet_datasets(config, looks_at_files);
   if (name == "nbody") return box_datasets(config);
   return mnist_datasets(config);
 }

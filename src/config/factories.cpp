@@ -65,9 +65,14 @@ std::optional<std::int64_t> levels_of(const ModelConfig& model) {
 std::int64_t validation_batch_size_of(const TrainingConfig& training, const SampleLayout& layout,
                                       int ranks) {
   if (training.validation_batch_size) return *training.validation_batch_size;
-  if (layout.classes > 0) return 1000;
-  if (training.batch_size) return *training.batch_size;
-  return std::max<std::int64_t>(1, *training.global_batch_size / ranks);
+  const auto as_in_training = training.batch_size
+                                  ? *training.batch_size
+                                  : std::max<std::int64_t>(1, *training.global_batch_size / ranks);
+  if (layout.classes == 0) return as_in_training;
+  // Small images are fast in large batches; of large ones fewer are as fast, and take less memory.
+  constexpr std::int64_t most_samples = 1000, most_numbers = std::int64_t{4} << 20;
+  const auto fitting = most_numbers / std::max<std::int64_t>(1, layout.input_size());
+  return std::min(most_samples, std::max(as_in_training, fitting));
 }
 
 }  // namespace

@@ -87,16 +87,21 @@ void Trainer::notify(const Hook& hook) {
 
 TrainOutcome Trainer::run() {
   std::optional<MetricSums> untrained;
-  if (!is_resumed_) untrained = evaluate(validation_);
+  if (!is_resumed_) {
+    untrained = validate();
+    if (!untrained) return stop();
+  }
   notify([&](Observer& observer) { observer.on_start(state_, untrained); });
   while (state_.epoch < options_.epochs && !is_out_of_patience() && !is_out_of_steps()) {
-    if (train_epoch() == TrainOutcome::stopped) {
-      notify([&](Observer& observer) { observer.on_stop(state_); });
-      return TrainOutcome::stopped;
-    }
+    if (train_epoch() == TrainOutcome::stopped) return stop();
   }
   notify([&](Observer& observer) { observer.on_finish(state_); });
   return TrainOutcome::finished;
+}
+
+TrainOutcome Trainer::stop() {
+  notify([&](Observer& observer) { observer.on_stop(state_); });
+  return TrainOutcome::stopped;
 }
 
 bool Trainer::is_out_of_patience() const {
@@ -126,7 +131,7 @@ TrainOutcome Trainer::train_epoch() {
     // The last step of an epoch goes on to its end: a stop there would only repeat the validation.
     if (is_stop_requested && training_.batches(state_.position) > 0) return TrainOutcome::stopped;
   }
-  finish_epoch(training_.wait_seconds());
+  if (!finish_epoch(training_.wait_seconds())) return TrainOutcome::stopped;
   const bool is_last = state_.epoch == options_.epochs || is_out_of_steps();
   return is_stop_requested && !is_last ? TrainOutcome::stopped : TrainOutcome::finished;
 }
@@ -275,7 +280,7 @@ void Trainer::require_finite_parameters() const {
       state_.step, state_.epoch + 1));
 }
 
-void Trainer::finish_epoch(double data_wait_seconds) {
+bool Trainer::finish_epoch(double data_wait_seconds) {
   require_finite_parameters();
   EpochReport report{state_, state_.sums, std::nullopt};
   report.top = objective_.top;
@@ -285,7 +290,8 @@ void Trainer::finish_epoch(double data_wait_seconds) {
   report.exposed_communication_seconds = reducer_.statistics().exposed_seconds;
   if (scaler_) report.loss_scale = scaler_->scale();
   report.skipped_steps = state_.skipped_in_epoch;
-  report.validation = evaluate(validation_);
+  report.validation = validate();
+  if (!report.validation) return false;
   ++state_.epoch;
   state_.position = 0;
   state_.sums = {};
@@ -293,6 +299,7 @@ void Trainer::finish_epoch(double data_wait_seconds) {
   state_.epoch_seconds = 0;
   report.is_best = note_if_best(*report.validation);
   notify([&](Observer& observer) { observer.on_epoch_end(report); });
+  return true;
 }
 
 bool Trainer::note_if_best(const MetricSums& validation) {
@@ -308,16 +315,27 @@ bool Trainer::note_if_best(const MetricSums& validation) {
   return true;
 }
 
+std::optional<MetricSums> Trainer::validate() {
+  return evaluate(validation_, options_.stop_validation_requested);
+}
+
+MetricSums Trainer::evaluate(Loader& loader) {
+  return evaluate(loader, {}).value();
+}
+
 // Batch norm's running statistics are each rank's own while it trains; the validation, and a run
 // that goes on from a checkpoint, have rank 0's.
-MetricSums Trainer::evaluate(Loader& loader) {
+std::optional<MetricSums> Trainer::evaluate(Loader& loader,
+                                            const std::function<bool()>& stop_requested) {
   const auto span = options_.timeline.span("validation");
   broadcast_outside_arena(communicator_, *network_);
-  return kolo::evaluate(
-      communicator_, *network_, objective_, loader, nullptr,
-      [&](std::int64_t done, std::int64_t batches) {
-        notify([&](Observer& observer) { observer.on_validation(done, batches); });
-      });
+  const auto progress = [&](std::int64_t done, std::int64_t batches) {
+    notify([&](Observer& observer) { observer.on_validation(done, batches); });
+  };
+  if (!stop_requested)
+    return kolo::evaluate(communicator_, *network_, objective_, loader, nullptr, progress);
+  return evaluate_unless_stopped(communicator_, *network_, objective_, loader, stop_requested,
+                                 nullptr, progress);
 }
 
 }  // namespace kolo

@@ -1,6 +1,7 @@
 // batch_size, local_batch_size and global_batch_size.
 #include "config/config_fixture.h"
 #include "kolo/config/factories.h"
+#include "kolo/data/random_dataset.h"
 
 namespace kolo {
 namespace {
@@ -26,6 +27,23 @@ TEST_F(BatchSizes, AreThoseOfARankOrOfAll) {
                                    {"training.global_batch_size=null"}),
                           8),
             12);
+}
+
+// Batches of so many samples in the validation of images with sides of `side`.
+std::int64_t validation_batches(const RunConfig& config, std::int64_t side, std::int64_t samples) {
+  const SampleLayout layout{{3, side, side}, 10, {}};
+  return make_validation_loader(config, std::make_shared<RandomDataset>(layout, samples, 1), 0, 1)
+      ->batches();
+}
+
+TEST_F(BatchSizes, OfAValidationFitTheSizeOfImages) {
+  const auto config = load(std::string(required) + "training: {batch_size: 16}\n");
+  EXPECT_EQ(validation_batches(config, 32, 1000), 1);
+  EXPECT_EQ(validation_batches(config, 32, 1001), 2);
+  EXPECT_EQ(validation_batches(config, 224, 27), 1) << "4 million numbers";
+  EXPECT_EQ(validation_batches(config, 224, 28), 2);
+  EXPECT_EQ(validation_batches(config, 1024, 16), 1) << "not fewer than in training";
+  EXPECT_EQ(validation_batches(config, 1024, 17), 2);
 }
 
 TEST_F(BatchSizes, OfAFileAreOneOnly) {

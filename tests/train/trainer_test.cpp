@@ -155,6 +155,55 @@ TEST(Trainer, OneRanksRequestStopsAllAtTheSameStep) {
   EXPECT_EQ(stopped_at, (std::vector<std::int64_t>{3, 3, 3}));
 }
 
+TEST(Trainer, OneRanksRequestEndsAValidationOnAllAndItIsMadeAnew) {
+  // 37 validation samples in batches of 10: 2 batches on two of three ranks, 2 on the other. The
+  // validation before training has two of them, so the third request is in the first epoch's.
+  std::mutex mutex;
+  std::vector<std::pair<std::int64_t, std::int64_t>> stopped_at;
+  std::optional<Checkpoint> checkpoint;
+  run_as_threads(3, [&](const Communicator& communicator) {
+    int batches = 0;
+    TrainingSetup setup;
+    setup.change = [&](TrainerOptions& options) {
+      options.stop_validation_requested = [&] {
+        return ++batches == 3 && communicator.rank() == 2;
+      };
+    };
+    SmallTraining training(communicator, setup);
+    Recorder record;
+    training.trainer().add_observer(record);
+    EXPECT_EQ(training.trainer().run(), TrainOutcome::stopped);
+    const std::lock_guard lock(mutex);
+    stopped_at.emplace_back(training.trainer().state().step, training.trainer().state().epoch);
+    EXPECT_EQ(record.stops, 1);
+    EXPECT_TRUE(record.untrained.has_value());
+    EXPECT_TRUE(record.epochs.empty());
+    if (communicator.rank() == 0) checkpoint = training.trainer().checkpoint();
+  });
+  const auto steps = stopped_at.front().first;
+  EXPECT_GT(steps, 0);
+  EXPECT_EQ(stopped_at, (std::vector<std::pair<std::int64_t, std::int64_t>>(3, {steps, 0})));
+  run_as_threads(3, [&](const Communicator& communicator) {
+    SmallTraining training(communicator, {});
+    Recorder record;
+    training.trainer().add_observer(record);
+    training.trainer().restore(communicator.rank() == 0 ? checkpoint : std::nullopt);
+    EXPECT_EQ(training.trainer().run(), TrainOutcome::finished);
+    EXPECT_EQ(record.done_at_begin.front(), steps) << "the epoch's steps are done";
+    EXPECT_EQ(record.epochs.front().validation.samples, 37);
+  });
+}
+
+TEST(Trainer, ARequestInTheValidationBeforeTrainingStopsThere) {
+  TrainingSetup setup;
+  setup.change = [](TrainerOptions& options) {
+    options.stop_validation_requested = [] { return true; };
+  };
+  SmallTraining training(Communicator::solo(), setup);
+  EXPECT_EQ(training.trainer().run(), TrainOutcome::stopped);
+  EXPECT_EQ(training.trainer().state().step, 0);
+}
+
 TEST(Trainer, RestoresOnEveryRankFromRankZeros) {
   Checkpoint checkpoint;
   torch::Tensor weights;

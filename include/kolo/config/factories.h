@@ -22,7 +22,9 @@ struct Datasets {
   std::vector<std::string> warnings = {};     // for the run's log
 };
 
-[[nodiscard]] Datasets make_datasets(const RunConfig& config);
+// `looks_at_files`: also what costs a question to the file system for each of many files (empty
+// images); of several ranks one is enough.
+[[nodiscard]] Datasets make_datasets(const RunConfig& config, bool looks_at_files = true);
 // Random samples in the shape of the configuration's data, without reading any: for measuring steps
 // where the data isn't. At least `least` of them.
 [[nodiscard]] Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least);

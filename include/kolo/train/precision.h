@@ -11,8 +11,8 @@ namespace kolo {
 // "fp32", "bf16" or "fp16"; InputError for anything else.
 [[nodiscard]] Precision precision_named(const std::string& name);
 
-// InputError where LibTorch can't compute in it: convolutions in three dimensions are tried, forward
-// and backward.
+// InputError where LibTorch can't compute in it: convolutions in three dimensions are tried,
+// forward and backward.
 void require_precision(Precision precision);
 
 // The network's outputs in float32, computed in the given precision; what the network puts out by

@@ -60,6 +60,9 @@ struct TrainerOptions {
   // Asked at every step, on every rank; when one rank says yes, all stop after that step. Default:
   // never.
   std::function<bool()> stop_requested = [] { return false; };
+  // Asked after every batch of a validation; when one rank says yes, all leave it and stop, before
+  // the epoch's end: who goes on from there validates anew. Empty: a validation goes on to its end.
+  std::function<bool()> stop_validation_requested = {};
   // Is told of data wait, step, forward, backward, each bucket's update and validation.
   Timeline timeline;
 };
@@ -140,7 +143,13 @@ class Trainer {
   [[nodiscard]] double rate_at(std::int64_t step) const;
   void count(const MetricSums& sums, bool is_made);
   void require_finite_parameters() const;
-  void finish_epoch(double data_wait_seconds);
+  // False: a rank asked to stop during the validation.
+  [[nodiscard]] bool finish_epoch(double data_wait_seconds);
+  // Nothing when a rank asked to stop, as stop_requested (empty: never) tells.
+  [[nodiscard]] std::optional<MetricSums> evaluate(Loader& loader,
+                                                   const std::function<bool()>& stop_requested);
+  [[nodiscard]] std::optional<MetricSums> validate();
+  [[nodiscard]] TrainOutcome stop();
   [[nodiscard]] bool note_if_best(const MetricSums& validation);
   void seed_step() const;
   template <typename Hook>

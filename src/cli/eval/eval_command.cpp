@@ -85,9 +85,10 @@ RunConfig load(const EvalArguments& arguments, const Subject& subject) {
   return config;
 }
 
-PreparedEvaluation prepare(const EvalArguments& arguments, const RunConfig& config) {
+PreparedEvaluation prepare(const EvalArguments& arguments, const RunConfig& config,
+                           bool looks_at_files = true) {
   require_precision(precision_named(config.training.precision));
-  Datasets datasets = make_datasets(config);
+  Datasets datasets = make_datasets(config, looks_at_files);
   auto dataset = arguments.split == "training" ? datasets.training : datasets.validation;
   auto network = make_network(config, dataset->layout());
   return {config, std::move(datasets), std::move(dataset), std::move(network)};
@@ -150,8 +151,8 @@ int evaluate_as_rank(const EvalArguments& arguments, const LaunchEnvironment& en
     set_threads(config.device, environment);
     return config.communication;
   };
-  job.prepare = [&](int /*rank*/, int /*ranks*/) {
-    prepared = prepare(arguments, config);
+  job.prepare = [&](int rank, int /*ranks*/) {
+    prepared = prepare(arguments, config, rank == 0);
     return facts_of(config, prepared->datasets);
   };
   job.run = [&](const Communicator& communicator) {

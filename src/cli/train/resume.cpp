@@ -38,8 +38,9 @@ std::string what_there_is(const CheckpointStore& store) {
 }
 
 CheckpointStore::Loaded load_newest(const RunFolder& folder, const CheckpointStore& store,
-                                    const std::function<void(const std::string&)>& warn) {
-  auto loaded = store.load_newest(warn);
+                                    const std::function<void(const std::string&)>& warn,
+                                    CheckpointReading reading) {
+  auto loaded = store.load_newest(warn, reading);
   if (loaded) return std::move(*loaded);
   throw InputError(
       fmt::format("resume: {} holds no checkpoint that can be used; run without --resume to "
@@ -98,12 +99,13 @@ fs::path find_checkpoint(const RunFolder& folder, const std::string& choice) {
 }
 
 CheckpointStore::Loaded load_chosen(const RunFolder& folder, const std::string& choice,
-                                    const std::function<void(const std::string&)>& warn) {
+                                    const std::function<void(const std::string&)>& warn,
+                                    CheckpointReading reading) {
   const auto store = folder.checkpoint_store(any);
-  if (choice == newest_checkpoint) return load_newest(folder, store, warn);
+  if (choice == newest_checkpoint) return load_newest(folder, store, warn, reading);
   const auto path = find_checkpoint(folder, choice);
   try {
-    return CheckpointStore::load(path);
+    return CheckpointStore::load(path, reading);
   } catch (const InputError&) {
     throw;
   } catch (const Error& error) {

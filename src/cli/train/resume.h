@@ -26,7 +26,8 @@ inline constexpr std::string_view newest_checkpoint = "newest";
 // that was named is damaged. `warn` is told of damaged ones that are passed over.
 [[nodiscard]] CheckpointStore::Loaded load_chosen(
     const RunFolder& folder, const std::string& choice,
-    const std::function<void(const std::string&)>& warn);
+    const std::function<void(const std::string&)>& warn,
+    CheckpointReading reading = CheckpointReading::whole);
 
 // "--resume best" in a command line becomes "--resume=best", and so on, and "--resume" alone
 // "--resume=newest"; a word behind it that is no checkpoint's name (a YAML file, a setting, an

@@ -72,15 +72,20 @@ PreparedRun prepare_run(const RunConfig& config, const RunOptions& options, int 
   // Before any data is read.
   (void)batch_size_of(config.training, ranks);
   require_precision(precision_named(config.training.precision));
-  PreparedRun run{
-      config, {config.output_dir}, make_datasets(config), nullptr, make_optimizer(config)};
+  PreparedRun run{config,
+                  {config.output_dir},
+                  make_datasets(config, options.looks_at_files),
+                  nullptr,
+                  make_optimizer(config)};
   run.network = make_network(config, run.datasets.training->layout());
   require_batch_norms_to_synchronize(config.model, *run.network);
   (void)make_training_loader(config, run.datasets.training, 0, ranks);
   run.folder.require_writable();
   if (options.resume) {
     const auto silent = [](const std::string&) {};
-    const auto loaded = load_chosen(run.folder, *options.resume, silent);
+    // The tensors are read once, by rank 0, when the training begins.
+    const auto loaded =
+        load_chosen(run.folder, *options.resume, silent, CheckpointReading::headers);
     require_matching_checkpoint(loaded.content, *run.network, *run.optimizer);
     run.resumed = resume_point(loaded);
     run.changes = changes_since(*run.resumed, config, ranks, run.datasets.training->size());
@@ -121,6 +126,7 @@ int run_training(PreparedRun run, const Communicator& communicator, const RunOpt
   const auto rate = make_learning_rate(config, communicator.size(), training->batches());
   auto trainer_options = make_trainer_options(config);
   trainer_options.stop_requested = [&stop] { return stop.is_requested(); };
+  trainer_options.stop_validation_requested = trainer_options.stop_requested;
   const auto timeline = start_timeline(communicator, run.folder, options);
   trainer_options.timeline = timeline;
   if (config.model.sync_batch_norm && communicator.size() > 1)

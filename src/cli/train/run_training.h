@@ -24,6 +24,7 @@ struct RunOptions {
   std::optional<std::string> resume;  // from which checkpoint (load_chosen)
   bool allow_data_change = false;     // of what is resumed
   bool timeline = false;              // record one, in the run's folder
+  bool looks_at_files = true;         // see make_datasets
   int verbosity = 0;
   RunOrigin origin;  // of rank 0
   ProgressOptions progress;

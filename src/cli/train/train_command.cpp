@@ -63,8 +63,10 @@ int run_as_rank(const TrainArguments& arguments, RunOptions options,
     set_threads(config.device, environment);
     return config.communication;
   };
-  job.prepare = [&](int /*rank*/, int ranks) {
-    prepared = prepare(config, options, ranks);
+  job.prepare = [&](int rank, int ranks) {
+    RunOptions of_rank = options;
+    of_rank.looks_at_files = rank == 0;
+    prepared = prepare(config, of_rank, ranks);
     auto facts = facts_of(config, prepared->datasets);
     if (prepared->resumed)
       facts.push_back({"the checkpoint to go on from", prepared->resumed->checkpoint.string()});
