@@ -132,7 +132,8 @@ struct TrainingConfig {
   int64_t check_replicas_every = 0;  // compare all ranks' parameters every so many steps; 0: never
   // A record every so many steps; 0: none; unset: so that a run has 500 at most.
   std::optional<int64_t> log_every;
-  // Per rank; unset: 1000 for data with classes, as in training for fields, which are large.
+  // Per rank; unset: 1000 for data with classes, fewer for large images, and as in training for
+  // fields.
   std::optional<int64_t> validation_batch_size;
   bool drop_last = false;  // leave out a last batch that is not full
 };
