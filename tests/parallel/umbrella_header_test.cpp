@@ -9,7 +9,7 @@ namespace {
 TEST(UmbrellaHeader, IsEnoughForATrainingStep) {
   run_as_threads(2, [](const Communicator& communicator) {
     torch::nn::Sequential network(torch::nn::Linear(3, 4), torch::nn::BatchNorm1d(4));
-    EXPECT_EQ(convert_sync_batch_norm(communicator, *network).replaced.size(), 1U);
+    EXPECT_EQ(convert_sync_batch_norm(communicator, *network).size(), 1U);
     torch::optim::SGD sgd(network->parameters(), .1);
     broadcast_state(communicator, *network, sgd);
     DistributedOptimizer optimizer(communicator, *network, std::ref(sgd));
