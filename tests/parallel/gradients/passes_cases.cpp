@@ -239,6 +239,23 @@ void gradients_changed_while_they_are_averaged_are_an_error(const Communicator& 
   expect_gradients(network, sum_of_passes(network, communicator.size(), {1}));
 }
 
+void a_network_has_one_reducer_at_a_time(const Communicator& communicator) {
+  SmallNetwork network;
+  {
+    GradientReducer first(communicator, network, {.buckets = one_each});
+    GradientReducer second(communicator, network, {.buckets = one_each});
+    EXPECT_THAT(message_of<Error>(
+                    [&] { mean_loss(network, samples_of(communicator.rank(), 0)).backward(); }),
+                HasSubstr("a network has one reducer or optimizer of kolo's at a time"));
+    communicator.barrier();  // behind what has been started
+  }
+  network.zero_grad(true);
+  GradientReducer third(communicator, network, {.buckets = one_each});
+  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+  third.finish();
+  expect_gradients(network, sum_of_passes(network, communicator.size(), {0}));
+}
+
 void parameters_may_be_frozen_when_the_reducer_is_made(const Communicator& communicator) {
   SmallNetwork network;
   const auto arena = std::make_shared<ParameterArena>(communicator, network, one_each);
@@ -347,6 +364,7 @@ std::span<const RankCase> passes_cases() {
       {"PassesThatDifferBetweenRanksAreAnError", passes_that_differ_between_ranks_are_an_error},
       {"GradientsChangedWhileTheyAreAveragedAreAnError",
        gradients_changed_while_they_are_averaged_are_an_error},
+      {"ANetworkHasOneReducerAtATime", a_network_has_one_reducer_at_a_time},
       {"ParametersMayBeFrozenWhenTheReducerIsMade",
        parameters_may_be_frozen_when_the_reducer_is_made},
       {"GradientsThatAreNotAveragedYetFitNothing", gradients_that_are_not_averaged_yet_fit_nothing},
