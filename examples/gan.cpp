@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
   const int batch = 64, noise = 4;
   const auto world = kolo::initialize();
   kolo::pin_device(world);
-  torch::manual_seed(1 + static_cast<unsigned>(world.rank()));  // other points on each rank
+  kolo::seed_ranks(world, 1);  // other points on each rank
 
   auto generator = make_network(noise, 2);
   auto discriminator = make_network(2, 1);
