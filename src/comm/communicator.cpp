@@ -212,11 +212,12 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
   result.group_->number_in_job = number;
   result.group_->job_rank = group_->job_rank;
   result.group_->first_job_rank = first_rank;
-  result.group_->set_listeners(*group_->listeners());
+  const auto present = group_->listeners->get();
+  result.group_->listeners->set(*present);
   CollectiveCall member;
   member.group = number;
   member.first_rank = first_rank;
-  for (const auto& listener : *group_->listeners()) listener->on_group(member);
+  for (const auto& listener : *present) listener->on_group(member);
   group_->add_set(result.group_);
   return result;
 }
@@ -229,15 +230,15 @@ std::optional<Communicator> Communicator::subset(std::span<const int> ranks) con
 }
 
 void Communicator::add_listener(std::shared_ptr<CollectiveListener> listener) const {
-  auto listeners = *group_->listeners();
+  auto listeners = *group_->listeners->get();
   listeners.push_back(std::move(listener));
-  group_->set_listeners(std::move(listeners));
+  group_->listeners->set(std::move(listeners));
 }
 
 void Communicator::remove_listener(const std::shared_ptr<CollectiveListener>& listener) const {
-  auto listeners = *group_->listeners();
+  auto listeners = *group_->listeners->get();
   std::erase(listeners, listener);
-  group_->set_listeners(std::move(listeners));
+  group_->listeners->set(std::move(listeners));
 }
 
 void Communicator::abort(int exit_code) const noexcept {

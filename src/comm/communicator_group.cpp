@@ -32,7 +32,6 @@ Communicator::Group::Group(std::shared_ptr<Backend> the_backend,
       executor(std::move(the_executor)),
       job_rank(backend->topology().rank),
       sequence(the_sequence ? std::move(the_sequence) : std::make_shared<Sequence>(backend)),
-      listeners_(std::make_shared<const Listeners>()),
       exceptions_at_start_(std::uncaught_exceptions()) {}
 
 Communicator::Group::~Group() {
@@ -71,7 +70,7 @@ void Communicator::Group::prepare(CollectiveCall& call, CallOptions& options) {
 void Communicator::Group::run(CollectiveCall call, CallOptions options,
                               const std::function<void()>& collective) {
   prepare(call, options);
-  const auto present = listeners();
+  const auto present = listeners->get();
   if (present->empty()) return executor->run(collective);
   executor->run([&] { observe(*present, call, collective); });
 }
@@ -97,7 +96,7 @@ Work Communicator::Group::submit(CollectiveCall call, CallOptions options,
                                  std::function<void()> collective) {
   prepare(call, options);
   if (call.collective == Collective::task) collective = as_task(call.number, std::move(collective));
-  auto present = listeners();
+  auto present = listeners->get();
   for (const auto& listener : *present) listener->on_submit(call);
   return executor->submit(
       [backend = backend, owner = std::move(options.owner), present = std::move(present),
@@ -105,12 +104,13 @@ Work Communicator::Group::submit(CollectiveCall call, CallOptions options,
        collective = std::move(collective)] { observe(*present, call, collective); });
 }
 
-std::shared_ptr<const Communicator::Group::Listeners> Communicator::Group::listeners() {
+std::shared_ptr<const Communicator::Group::Listeners> Communicator::Group::ListenerList::get()
+    const {
   const std::lock_guard lock(mutex_);
   return listeners_;
 }
 
-void Communicator::Group::set_listeners(Listeners changed) {
+void Communicator::Group::ListenerList::set(Listeners changed) {
   auto next = std::make_shared<const Listeners>(std::move(changed));
   const std::lock_guard lock(mutex_);
   listeners_ = std::move(next);

@@ -30,9 +30,18 @@ struct Communicator::Group {
   void run(CollectiveCall call, CallOptions options, const std::function<void()>& collective);
   Work submit(CollectiveCall call, CallOptions options, std::function<void()> collective);
 
+  // Never changed in place: calls keep what they see.
   using Listeners = std::vector<std::shared_ptr<CollectiveListener>>;
-  [[nodiscard]] std::shared_ptr<const Listeners> listeners();
-  void set_listeners(Listeners changed);
+  class ListenerList {
+   public:
+    [[nodiscard]] std::shared_ptr<const Listeners> get() const;
+    void set(Listeners changed);
+
+   private:
+    mutable std::mutex mutex_;
+    std::shared_ptr<const Listeners> listeners_ = std::make_shared<const Listeners>();
+  };
+  std::shared_ptr<ListenerList> listeners = std::make_shared<ListenerList>();
 
   // Sets of ranks made from this one, and those that still have a handle; of more than one rank.
   void add_set(const std::shared_ptr<Group>& set);
@@ -63,12 +72,20 @@ struct Communicator::Group {
   };
   std::shared_ptr<Sequence> sequence;
 
+  // What with_own_order() has made, of plain and of checked handles; kept, to be given out again.
+  struct Companions {
+    std::mutex mutex;
+    std::vector<std::shared_ptr<Group>> groups;
+
+    [[nodiscard]] std::vector<std::shared_ptr<Group>> of_kind(bool is_checked);
+  };
+  std::shared_ptr<Companions> companions = std::make_shared<Companions>();
+
  private:
   void prepare(CollectiveCall& call, CallOptions& options);
   [[nodiscard]] std::function<void()> as_task(std::uint64_t number, std::function<void()> task);
 
   std::mutex mutex_;
-  std::shared_ptr<const Listeners> listeners_;  // never changed in place: calls keep what they see
   std::vector<std::weak_ptr<Group>> sets_;
   int exceptions_at_start_;
 };

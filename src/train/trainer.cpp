@@ -156,8 +156,10 @@ bool Trainer::train_step(const Batch& batch) {
   auto phase = options_.timeline.span("forward");
   const auto [loss, mine] = forward(batch);
   const auto sums = std::make_shared<StepSums>(mine, options_.stop_requested());
-  const Work summing = communicator_.all_reduce_async(std::span(sums->values), ReduceOp::sum,
-                                                      {.name = "metrics", .owner = sums});
+  // Before the gradients on every rank, so in their order: no other thread wakes for it.
+  const Work summing = arena_->gradient_communicator(communicator_)
+                           .all_reduce_async(std::span(sums->values), ReduceOp::sum,
+                                             {.name = "metrics", .owner = sums});
   phase = options_.timeline.span("backward");
   (scaler_ ? scaler_->scaled(loss) : loss).backward();
   phase.end();

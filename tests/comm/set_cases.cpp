@@ -275,6 +275,7 @@ std::vector<RankCase> set_cases() {
 std::vector<RankCase> exchange_and_set_cases() {
   auto cases = exchange_cases();
   for (auto& rank_case : set_cases()) cases.push_back(std::move(rank_case));
+  for (auto& rank_case : own_order_cases()) cases.push_back(std::move(rank_case));
   return cases;
 }
 

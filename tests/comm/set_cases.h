@@ -13,6 +13,7 @@ namespace kolo::testing {
 [[nodiscard]] std::vector<RankCase> set_cases();
 
 // Both.
+[[nodiscard]] std::vector<RankCase> own_order_cases();
 [[nodiscard]] std::vector<RankCase> exchange_and_set_cases();
 
 }  // namespace kolo::testing

@@ -110,6 +110,16 @@ class Communicator {
   // The ranks listed, in that order; everybody passes the same list.
   [[nodiscard]] std::optional<Communicator> subset(std::span<const int> ranks) const;
 
+  // A communicator of the same ranks in an order of its own: what is called on it may come before a
+  // call of this one on some ranks and behind it on others, since both go on at the same time. It
+  // is this communicator itself on one rank, and where the back end can't run several at a time
+  // (capabilities().concurrent): then calls of both are in one order, which the ranks must keep.
+  //
+  // Collective, and costs what a set does; when its last handle has gone on all ranks, the next
+  // call gives it out again. Who listens to this one listens to it, also who comes later, and
+  // join() of this one joins it too. Error while ranks have joined.
+  [[nodiscard]] Communicator with_own_order() const;
+
   // Zero-filled memory, 64-byte aligned, in which an all-reduce is done in place between ranks that
   // share a node, without a copy. Collective; the same size everywhere. It may outlive the
   // communicator, and MPI; its room is given back when all ranks of the node have let go of it.
@@ -127,8 +137,8 @@ class Communicator {
   // A handle over the same ranks in which every call is compared before it is done: ranks that call
   // different collectives, or one with different counts, types, operations or roots, get an Error,
   // all of them, that names the ranks and what each has called, on every back end and across nodes.
-  // It is also what join() needs. Shares this one's order, group number and the listeners it has by
-  // now; sets of ranks made from it are checked too, with joins of their own.
+  // It is also what join() needs. Shares this one's order, group number and listeners; sets of ranks
+  // made from it are checked too, with joins of their own.
   //
   // Local, but every rank must use a checked handle for the same calls; keep one, made once. Costs
   // an all-gather of 32 bytes a collective: on one node a few microseconds.
@@ -142,8 +152,8 @@ class Communicator {
   // are active again.
   //
   // It takes part in the sets of ranks made from this communicator, too, as long as they have a
-  // handle: in split() and subset() before the join, and in those that libraries have made for
-  // themselves. That takes capabilities().concurrent; an Error where it is false and there are any.
+  // handle: in split(), subset() and with_own_order() before the join, and in those that libraries
+  // have made for themselves. That takes capabilities().concurrent; an Error where it is false and there are any.
   //
   // What the active ranks get: reductions of their own values only, an average divided by how many
   // they are; zeros where an all-gather or an all-to-all takes values of a joined rank (none at all
@@ -169,7 +179,8 @@ class Communicator {
   // collective.
   void require_all_ranks(const std::string& words) const;
 
-  // Who is told of every collective from now on, here and in sets of ranks made later.
+  // Who is told of every collective from now on, here, in communicators of with_own_order(), and in
+  // sets of ranks made later.
   void add_listener(std::shared_ptr<CollectiveListener> listener) const;
   void remove_listener(const std::shared_ptr<CollectiveListener>& listener) const;
 

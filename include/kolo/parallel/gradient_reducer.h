@@ -15,7 +15,8 @@ namespace kolo {
 // The same on every rank.
 struct ReducerOptions {
   // false: communication begins only in finish() or the first wait(), and grad() is this rank's own
-  // until then.
+  // until then. So it is too where MPI grants less than the thread level `multiple`: there is one
+  // order of calls for everything then.
   bool overlap = true;
 
   // false: every rank keeps its own gradients; everything else goes on as usual. For measuring what
@@ -82,6 +83,9 @@ struct ReducerStatistics {
 // way than by zeroing is an Error in finish(). Afterwards it is the view in the arena. Zero
 // gradients as without kolo, by zero_grad() of whatever optimizer or module.
 //
+// Gradients travel in an order of their own (ParameterArena::gradient_communicator), so the program
+// may call other collectives between backward() and finish(), forward and backward too.
+//
 // A step has one backward() or more, on every rank equally many. In the scope of no_sync() they
 // only add to this rank's gradients. Without it, what comes for a bucket that has been started is
 // averaged behind all others, and added (the same bytes again), and in later steps communication
@@ -113,10 +117,10 @@ class GradientReducer {
     std::shared_ptr<void> scope_;
   };
 
-  GradientReducer(Communicator communicator, std::shared_ptr<ParameterArena> arena,
+  GradientReducer(const Communicator& communicator, std::shared_ptr<ParameterArena> arena,
                   const ReducerOptions& options = {});
   // Makes the arena of a module's trainable parameters. Collective.
-  GradientReducer(Communicator communicator, const torch::nn::Module& module,
+  GradientReducer(const Communicator& communicator, const torch::nn::Module& module,
                   const ReducerOptions& options = {});
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -44,6 +45,12 @@ class ParameterArena {
   [[nodiscard]] std::size_t buckets() const { return plan_.buckets.size(); }
   // From 1; another one whenever the plan has changed.
   [[nodiscard]] std::int64_t version() const { return version_; }
+
+  // The communicator in whose memory the gradients lie and on which they travel, in an order of its
+  // own (Communicator::with_own_order): whatever else the program calls between backward() and a
+  // step, on whichever rank a bucket is ready before it. For those who are made with `given`: one
+  // of given's own where its ranks, or whether it is checked, are not those of the arena's.
+  [[nodiscard]] Communicator gradient_communicator(const Communicator& given) const;
 
   // Cuts the same parameters into buckets in another order (see plan_buckets()), in the same
   // gradient memory and new parameter memory. Values stay, also those of gradients that are views
@@ -119,6 +126,7 @@ class ParameterArena {
   std::weak_ptr<const torch::nn::Module> module_;
   std::set<const torch::TensorImpl*> known_;  // the module's parameters, of whatever kind
   BucketLimits limits_;
+  std::optional<Communicator> communicator_;  // of the gradients
   BucketPlan plan_;
   std::int64_t version_ = 1;
   std::shared_ptr<std::byte> gradient_memory_;

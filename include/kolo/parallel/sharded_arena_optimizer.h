@@ -37,7 +37,8 @@ class ShardedArenaOptimizer {
 
   // InputError for an optimizer that needs whole parameters (FlatOptimizer::is_layerwise): LARS and
   // LAMB.
-  ShardedArenaOptimizer(Communicator communicator, std::shared_ptr<const ParameterArena> arena,
+  ShardedArenaOptimizer(const Communicator& communicator,
+                        std::shared_ptr<const ParameterArena> arena,
                         std::shared_ptr<const FlatOptimizer> optimizer);
   ShardedArenaOptimizer(ShardedArenaOptimizer&&) noexcept;
   ShardedArenaOptimizer& operator=(ShardedArenaOptimizer&&) noexcept;
@@ -82,7 +83,7 @@ class ShardedArenaOptimizer {
   void update_typed(std::size_t bucket, double learning_rate, std::int64_t step) const;
   [[nodiscard]] std::vector<torch::Tensor> owned(const torch::Tensor& flat) const;
 
-  Communicator communicator_;
+  Communicator communicator_;  // the arena's
   std::shared_ptr<const ParameterArena> arena_;
   std::int64_t version_;  // of the arena's plan, which the state is laid out for
   std::shared_ptr<const FlatOptimizer> optimizer_;

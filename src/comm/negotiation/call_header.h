@@ -18,7 +18,7 @@ struct CallHeader {
   std::uint32_t detail = 0;                  // ReduceOp; root of a broadcast
   MemoryKind memory = MemoryKind::own;       // of an allocation
   std::int64_t count = 0;                    // elements; of an uneven all-gather, of all ranks
-  std::uint64_t fingerprint = 0;             // of counts by rank
+  std::uint64_t fingerprint = 0;             // of counts by rank; of a join, all calls so far
 
   [[nodiscard]] bool is_active() const { return collective != Collective::join; }
   [[nodiscard]] std::string describe() const;

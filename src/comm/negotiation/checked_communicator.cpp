@@ -39,7 +39,8 @@ Communicator Communicator::checked() const {
   result.group_->number_in_job = group_->number_in_job;
   result.group_->job_rank = group_->job_rank;
   result.group_->first_job_rank = group_->first_job_rank;
-  result.group_->set_listeners(*group_->listeners());
+  result.group_->companions = group_->companions;
+  result.group_->listeners = group_->listeners;
   return result;
 }
 
@@ -63,6 +64,21 @@ void Communicator::require_all_ranks(const std::string& words) const {
 
 namespace {
 
+// Takes part in a set until all ranks have joined it: whatever the others' calls lead to, this rank
+// is joined still in the communicator that the set was made from.
+void join_to_the_end(const Communicator& set) {
+  std::exception_ptr first;
+  while (true) {
+    try {
+      (void)set.join();
+      break;
+    } catch (const NegotiationError&) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
 // The first failure of services that are done.
 std::exception_ptr failure_of(const std::vector<Work>& services) {
   for (const Work& service : services) {
@@ -80,7 +96,8 @@ std::exception_ptr failure_of(const std::vector<Work>& services) {
 // Takes part in what the sets' active ranks do, each on its own thread. One that is still at it
 // since a join that ended in an Error goes on.
 std::vector<Work> Communicator::serve_sets() const {
-  const auto sets = group_->sets();
+  auto sets = group_->sets();
+  for (auto& companion : group_->companions->of_kind(true)) sets.push_back(std::move(companion));
   if (!sets.empty() && !capabilities().concurrent) {
     throw Error(fmt::format(
         "comm: join: {} sets of ranks were made from this communicator, in which the others may "
@@ -94,7 +111,7 @@ std::vector<Work> Communicator::serve_sets() const {
     if (set->service.is_done()) {
       // The group waits for its tasks before it goes; the last handle can't go on its own thread.
       const Communicator borrowed(std::shared_ptr<Group>(std::shared_ptr<Group>(), set.get()));
-      set->service = set->executor->submit([borrowed] { (void)borrowed.join(); });
+      set->service = set->executor->submit([borrowed] { join_to_the_end(borrowed); });
     }
     services.push_back(set->service);
   }
@@ -108,6 +125,10 @@ int Communicator::join() const {
         "comm: join: this communicator's calls are not negotiated, so a rank can't know what the "
         "others do; use communicator.checked(), on all ranks and for all calls");
   }
+  // How far this rank is in all orders together: in one of them the ranks may all be as far.
+  std::uint64_t calls_elsewhere = 0;
+  for (const auto& companion : group_->companions->of_kind(true))
+    calls_elsewhere += companion->sequence->calls;
   const auto services = serve_sets();
   CollectiveCall call;
   call.collective = Collective::join;
@@ -115,7 +136,9 @@ int Communicator::join() const {
   auto& sequence = *group_->sequence;
   try {
     group_->run(std::move(call), {}, [&] {
-      result = backend->join({.calls = sequence.calls, .splits = sequence.splits});
+      result = backend->join({.calls = sequence.calls,
+                              .splits = sequence.splits,
+                              .all_calls = sequence.calls + calls_elsewhere});
     });
   } catch (const CommunicationError&) {
     // What made the others give up may have happened in a set.

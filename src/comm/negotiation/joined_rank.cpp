@@ -36,7 +36,8 @@ std::int64_t sum_of(std::span<const std::int64_t> counts) {
 NegotiatedBackend::JoinResult NegotiatedBackend::join(Progress mine) {
   const CallHeader header{.collective = Collective::join,
                           .detail = mine.splits,
-                          .count = narrow<std::int64_t>(mine.calls)};
+                          .count = narrow<std::int64_t>(mine.calls),
+                          .fingerprint = mine.all_calls};
   while (true) {
     exchange(header);
     note_joined();

@@ -53,10 +53,14 @@ void NegotiatedBackend::exchange(const CallHeader& mine) {
   if (active > 0) active_ranks_.store(static_cast<int>(active), std::memory_order_relaxed);
 }
 
+// The highest of those that have made equally many calls.
 void NegotiatedBackend::note_joined() {
+  std::uint64_t most_calls = 0;
   for (std::size_t rank = 0; rank < headers_.size(); ++rank) {
     if (headers_[rank].is_active() || joined_[rank]) continue;
     joined_[rank] = true;
+    if (headers_[rank].fingerprint < most_calls) continue;
+    most_calls = headers_[rank].fingerprint;
     last_joined_ = static_cast<int>(rank);
   }
 }
@@ -83,7 +87,7 @@ void NegotiatedBackend::check_calls(std::span<const std::int64_t> counts) {
 
 void NegotiatedBackend::fail(const std::string& message) {
   activate_all();
-  throw Error(message);
+  throw NegotiationError(message);
 }
 
 void NegotiatedBackend::activate_all() {
@@ -95,7 +99,7 @@ void NegotiatedBackend::activate_all() {
 
 void NegotiatedBackend::refuse(const std::string& words) {
   negotiate({.collective = Collective::barrier, .detail = refusal});
-  throw Error(words_of_refusal(words));
+  throw NegotiationError(words_of_refusal(words));
 }
 
 // Those of the first active rank.

@@ -9,9 +9,16 @@
 #include <vector>
 
 #include "comm/negotiation/call_header.h"
+#include "kolo/base/error.h"
 #include "kolo/comm/backend.h"
 
 namespace kolo {
+
+// What the ranks have found in a negotiation, all of them: they may go on calling.
+class NegotiationError : public Error {
+ public:
+  using Error::Error;
+};
 
 // A back end over which the ranks first tell each other what they are about to do: a header each,
 // by one small all-gather of the back end below. So a call in which they differ is an Error on all
@@ -57,6 +64,7 @@ class NegotiatedBackend final : public Backend {
   struct Progress {
     std::uint64_t calls = 0;
     std::uint32_t splits = 0;
+    std::uint64_t all_calls = 0;  // with those elsewhere: of ranks that join together, who is last
   };
   struct JoinResult {
     int last_rank = 0;
@@ -105,7 +113,7 @@ class NegotiatedBackend final : public Backend {
   std::shared_ptr<Backend> inner_;
   std::vector<CallHeader> headers_;  // of the present call, by rank
   std::vector<bool> joined_;         // by rank
-  int last_joined_ = 0;
+  int last_joined_ = 0;  // of those that joined in the last round, the one that has made most calls
   std::optional<std::string> refused_;  // while this rank had joined: the words of refuse()
   std::atomic<int> active_ranks_;
   std::atomic<std::uint64_t> joins_ = 0;

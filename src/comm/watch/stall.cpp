@@ -140,9 +140,10 @@ std::vector<Stall> find_stalls(std::span<const RankStatus> statuses, int job_siz
     const auto attendance = attendance_of(statuses, group, stall.place);
     const bool is_job = group == 1;  // group 0, whose first rank is 0
     const int members = is_job ? job_size : attendance.known;
-    stall.report = fmt::format(
-        "watch: ranks have waited {:.1f} s in {}{}; {}", seconds(stall.waiting), stall.collective,
-        is_job ? "" : " of a set of ranks", describe_attendance(attendance, group, members));
+    stall.report =
+        fmt::format("watch: ranks have waited {:.1f} s in {}{}; {}", seconds(stall.waiting),
+                    stall.collective, members == job_size ? "" : " of a set of ranks",
+                    describe_attendance(attendance, group, members));
     stalls.push_back(std::move(stall));
   }
   return stalls;

@@ -69,13 +69,14 @@ void GradientReducer::State::reset_statistics() {
   if (options_.hook) hook_bytes_before_ = options_.hook->bytes_sent();
 }
 
-GradientReducer::GradientReducer(Communicator communicator, std::shared_ptr<ParameterArena> arena,
+GradientReducer::GradientReducer(const Communicator& communicator,
+                                 std::shared_ptr<ParameterArena> arena,
                                  const ReducerOptions& options)
-    : state_(std::make_shared<State>(std::move(communicator), std::move(arena), options)) {
+    : state_(std::make_shared<State>(communicator, std::move(arena), options)) {
   state_->attach();
 }
 
-GradientReducer::GradientReducer(Communicator communicator, const torch::nn::Module& module,
+GradientReducer::GradientReducer(const Communicator& communicator, const torch::nn::Module& module,
                                  const ReducerOptions& options)
     : GradientReducer(communicator, make_arena(communicator, module, options),
                       with_rebuild_by_default(options)) {}

@@ -44,11 +44,19 @@ ParameterArena::ParameterArena(const Communicator& communicator, const torch::nn
   is_idle_.assign(parameters_.size(), false);
   lay_out(plan_buckets(std::move(plan_.parameters), limits_));
   require_equal_plans(communicator, plan_);
-  gradient_memory_ = communicator.allocate(narrow<std::size_t>(plan_.total_bytes));
+  communicator_ = communicator.with_own_order();
+  gradient_memory_ = communicator_->allocate(narrow<std::size_t>(plan_.total_bytes));
   flat_gradients_ = flat_views(gradient_memory_);
   for (std::size_t index = 0; index < parameters_.size(); ++index)
     gradient_views_.push_back(unknown_to_autograd(view_of(index, flat_gradients_)));
   move_parameters(allocate_like_parameters());
+}
+
+Communicator ParameterArena::gradient_communicator(const Communicator& given) const {
+  const bool fits = given.topology().node_of_rank == communicator_->topology().node_of_rank &&
+                    given.rank() == communicator_->rank() &&
+                    given.is_checked() == communicator_->is_checked();
+  return fits ? *communicator_ : given.with_own_order();
 }
 
 void ParameterArena::collect(const torch::nn::Module& module,

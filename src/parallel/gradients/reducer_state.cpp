@@ -35,14 +35,17 @@ void check(const ReducerOptions& options) {
 
 }  // namespace
 
-GradientReducer::State::State(Communicator communicator, std::shared_ptr<ParameterArena> arena,
-                              ReducerOptions options)
-    : communicator_(std::move(communicator)),
+GradientReducer::State::State(const Communicator& communicator,
+                              std::shared_ptr<ParameterArena> arena, ReducerOptions options)
+    : communicator_(arena->gradient_communicator(communicator)),
       arena_(std::move(arena)),
       options_(std::move(options)),
       starts_early_(options_.overlap),
       is_order_wanted_(options_.rebuild_buckets.value_or(false) && communicates()) {
   check(options_);
+  // Without an order of their own, gradients have that of the program's calls: which buckets begin
+  // in backward may differ between ranks, what comes behind it does not.
+  if (communicates() && !communicator_.capabilities().concurrent) options_.overlap = false;
   for (const auto& each : arena_->excluded()) sparse_.push_back({each.name, each.tensor});
   units_.resize(arena_->parameters().size() + sparse_.size());
   agreement_ = std::make_shared<StepAgreement>(parameters());
@@ -296,7 +299,8 @@ void GradientReducer::State::start(std::size_t unit) {
   const torch::Tensor& gradients = arena_->flat_gradients(unit);
   statistics_.bytes += static_cast<std::int64_t>(gradients.nbytes());
   if (!options_.communicate) return;
-  CallOptions call{.name = fmt::format("bucket {}", unit), .owner = arena_};
+  // Not the arena: it has a handle on the communicator, the last of which can't go on its thread.
+  CallOptions call{.name = fmt::format("bucket {}", unit), .owner = buckets_[unit]};
   if (options_.hook) {
     works_[unit] = communicator_.enqueue(
         [hook = options_.hook, bucket = buckets_[unit]](const Communicator& communicator) {

@@ -30,7 +30,8 @@ namespace kolo {
 // Tasks on the communication thread own what they use, but neither this nor the communicator.
 class GradientReducer::State : public std::enable_shared_from_this<State> {
  public:
-  State(Communicator communicator, std::shared_ptr<ParameterArena> arena, ReducerOptions options);
+  State(const Communicator& communicator, std::shared_ptr<ParameterArena> arena,
+        ReducerOptions options);
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State();
@@ -113,7 +114,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   void record_graph();
   void rebuild_buckets();
 
-  Communicator communicator_;
+  Communicator communicator_;  // the arena's
   std::shared_ptr<ParameterArena> arena_;
   ReducerOptions options_;
   // Kept: an unused one would lose its hook.

@@ -72,10 +72,10 @@ class ReduceScatterHook final : public GradientHook {
 
 }  // namespace
 
-ShardedArenaOptimizer::ShardedArenaOptimizer(Communicator communicator,
+ShardedArenaOptimizer::ShardedArenaOptimizer(const Communicator& communicator,
                                              std::shared_ptr<const ParameterArena> arena,
                                              std::shared_ptr<const FlatOptimizer> optimizer)
-    : communicator_(std::move(communicator)),
+    : communicator_(arena->gradient_communicator(communicator)),
       arena_(std::move(arena)),
       version_(arena_->version()),
       optimizer_(std::move(optimizer)),
@@ -168,7 +168,8 @@ void ShardedArenaOptimizer::update(std::size_t bucket, double learning_rate, std
   if (communicator_.size() == 1 || shards.part == 0) return;
   gathers_.push_back(communicator_.all_gather_async(
       buffer_of(owned(parameters)[0]), buffer_of(parameters.narrow(0, 0, shards.remainder)),
-      {.name = fmt::format("parameters of bucket {}", bucket), .owner = arena_}));
+      {.name = fmt::format("parameters of bucket {}", bucket),
+       .owner = std::make_shared<torch::Tensor>(parameters)}));
 }
 
 template <typename T>

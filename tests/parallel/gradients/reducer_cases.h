@@ -13,6 +13,7 @@ namespace kolo::testing {
 [[nodiscard]] std::span<const RankCase> passes_cases();
 [[nodiscard]] std::span<const RankCase> tied_weight_cases();
 [[nodiscard]] std::span<const RankCase> unused_parameter_cases();
+[[nodiscard]] std::span<const RankCase> own_order_cases();
 [[nodiscard]] std::span<const RankCase> claimed_gradient_cases();
 [[nodiscard]] std::span<const RankCase> distributed_optimizer_cases();
 

@@ -32,6 +32,15 @@ TEST_P(JoinedMpi, OnTwoNodes) {
   GetParam().run(mpi_communicator(options));
 }
 
+// All but the last rank on one node, the last on another: gradients in shared memory and over MPI.
+TEST_P(ReducerMpi, ConformanceOverNodes) {
+  const int ranks = mpi_communicator().size();
+  if (ranks == 1) return;
+  MpiOptions options;
+  options.ranks_on_nodes = {ranks - 1, 1};
+  GetParam().run(mpi_communicator(options));
+}
+
 std::string name_of_case(const ::testing::TestParamInfo<RankCase>& test) {
   return test.param.name;
 }
@@ -46,6 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Passes, ReducerMpi, all_of(testing::passes_cases()), na
 INSTANTIATE_TEST_SUITE_P(Tied, ReducerMpi, all_of(testing::tied_weight_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Unused, ReducerMpi, all_of(testing::unused_parameter_cases()),
                          name_of_case);
+INSTANTIATE_TEST_SUITE_P(OwnOrder, ReducerMpi, all_of(testing::own_order_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Claimed, ReducerMpi, all_of(testing::claimed_gradient_cases()),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(Optimizer, ReducerMpi, all_of(testing::distributed_optimizer_cases()),
