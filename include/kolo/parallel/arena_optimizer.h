@@ -15,7 +15,7 @@ namespace kolo {
 
 namespace parallel {
 class SharedStep;
-class SkippedSteps;
+class ParameterGroups;
 struct BucketRun;
 }  // namespace parallel
 
@@ -100,7 +100,7 @@ class ArenaOptimizer {
   std::int64_t version_;  // of the arena's plan
   std::shared_ptr<const FlatOptimizer> optimizer_;
   std::vector<std::vector<torch::Tensor>> state_;  // by state, by bucket
-  std::unique_ptr<parallel::SkippedSteps> skipped_;
+  std::unique_ptr<parallel::ParameterGroups> groups_;
   std::unique_ptr<parallel::SharedStep> shared_;
   bool is_in_step_ = false;
 };

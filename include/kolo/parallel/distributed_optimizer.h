@@ -1,11 +1,13 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <torch/nn/module.h>
 #include <torch/optim/optimizer.h>
@@ -14,6 +16,10 @@
 #include "kolo/parallel/gradient_reducer.h"
 
 namespace kolo {
+
+namespace parallel {
+class OptionGroups;
+}
 
 struct DistributedOptimizerOptions {
   ReducerOptions reducer = {};
@@ -33,16 +39,18 @@ struct DistributedOptimizerOptions {
 //
 // The optimizer must have been made from exactly the module's trainable parameters, in any groups
 // (Error otherwise, which names what is missing or too much); frozen ones may be among them. It
-// goes on working with the same tensors, whose memory is now an arena's, so its state, options and
-// learning-rate schedulers are as ever. The module must outlive this. Its initial parameters must
-// be the same on every rank: broadcast them before the first step.
+// goes on working with the same tensors, whose memory is now an arena's, so its state and options
+// are as ever. The module must outlive this. Its initial parameters must be the same on every rank:
+// broadcast them before the first step.
+//
+// This is a torch::optim::Optimizer itself, for schedulers and functions that take one: a parameter
+// group's options may be changed here or in inner(), and hold for both from the next call of either
+// on (where both were changed, this one's). State is the inner one's; torch::save() and load() are
+// of it, and write what they write without kolo.
 //
 // The constructor is collective. Calls come from one thread.
-class DistributedOptimizer {
+class DistributedOptimizer : public torch::optim::Optimizer {
  public:
-  // What step() takes: it calls zero_grad() and backward(), and returns the loss.
-  using LossClosure = std::function<torch::Tensor()>;
-
   // Takes any optimizer by value.
   template <typename Optimizer>
   requires std::derived_from<Optimizer, torch::optim::Optimizer> DistributedOptimizer(
@@ -74,35 +82,48 @@ class DistributedOptimizer {
 
   DistributedOptimizer(const DistributedOptimizer&) = delete;
   DistributedOptimizer& operator=(const DistributedOptimizer&) = delete;
+  ~DistributedOptimizer() override;
 
-  // Undefines all gradients of the module's parameters.
-  void zero_grad();
+  // Undefines all gradients of the module's parameters, or makes them zero.
+  void zero_grad(bool set_to_none = true);
 
   // While the result lives, backward() only adds to this rank's gradients.
   GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
 
   // Waits for the averages, clips them where asked to, and lets the optimizer step. Error, on all
-  // ranks, when some rank had no backward() since the last step or lacks gradients.
-  void step();
+  // ranks, when some rank had no backward() since the last step or lacks gradients. Averages that
+  // reducer().finish() has made already are taken as they are, to be looked at before; or
+  // zero_grad() discards them, and the step is left out.
+  //
+  // With a closure, which calls zero_grad() and backward() and returns the loss, for optimizers
+  // that evaluate it several times a step (LBFGS): gradients are averaged behind each call, and so
+  // is the loss, so that all ranks decide alike. Returns the optimizer's result, the loss of the
+  // first call. The number of calls must not depend on the rank.
+  torch::Tensor step(LossClosure closure = nullptr) override;
 
-  // For optimizers that evaluate the loss several times a step (LBFGS): gradients are averaged
-  // behind each call, and so is the loss, so that all ranks decide alike. Returns the optimizer's
-  // result, the loss of the first call. The number of calls must not depend on the rank.
-  torch::Tensor step(const LossClosure& closure);
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
 
   // The norm of the averaged gradients that the last step() clipped; nothing without
   // maximum_gradient_norm.
   [[nodiscard]] std::optional<double> gradient_norm() const { return gradient_norm_; }
 
-  [[nodiscard]] torch::optim::Optimizer& inner() { return *optimizer_; }
+  // The optimizer that it was made with.
+  [[nodiscard]] torch::optim::Optimizer& inner();
+  // As the inner one has them now.
+  [[nodiscard]] std::vector<torch::optim::OptimizerParamGroup>& param_groups();
+  [[nodiscard]] decltype(auto) state() { return optimizer_->state(); }
   [[nodiscard]] GradientReducer& reducer() { return reducer_; }
 
  private:
+  void meet() const;
   void finish_gradients();
 
   Communicator communicator_;
   const torch::nn::Module& module_;
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
+  std::unique_ptr<parallel::OptionGroups> groups_;  // of this and of the inner one
+  mutable std::size_t known_groups_;                // that fit the module
   DistributedOptimizerOptions options_;
   GradientReducer reducer_;
   std::optional<double> gradient_norm_;

@@ -137,6 +137,12 @@ class GradientReducer {
   // wait() for all buckets, and ready for the next backward().
   void finish();
 
+  // Whether finish() has made averages that no optimizer has taken, and no backward() was since:
+  // those, of a reducer of their own, don't call finish() again then. take_averages(): an optimizer
+  // has used them.
+  [[nodiscard]] bool has_averages() const;
+  void take_averages();
+
   // Undefines all gradients, so that the next backward() writes instead of adding.
   void clear_gradients();
 

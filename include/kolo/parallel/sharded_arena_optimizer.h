@@ -14,7 +14,7 @@
 namespace kolo {
 
 namespace parallel {
-class SkippedSteps;
+class ParameterGroups;
 }
 
 // A fused optimizer over an arena that keeps only this rank's part of the state: ZeRO, stage 1
@@ -40,6 +40,12 @@ class ShardedArenaOptimizer {
   ShardedArenaOptimizer(const Communicator& communicator,
                         std::shared_ptr<const ParameterArena> arena,
                         std::shared_ptr<const FlatOptimizer> optimizer);
+  // With groups of parameters: an algorithm each, of one kind with different options, and each
+  // parameter's place among them, in the order of the arena's plan.
+  ShardedArenaOptimizer(const Communicator& communicator,
+                        std::shared_ptr<const ParameterArena> arena,
+                        std::vector<std::shared_ptr<const FlatOptimizer>> algorithms,
+                        std::vector<std::size_t> group_of);
   ShardedArenaOptimizer(ShardedArenaOptimizer&&) noexcept;
   ShardedArenaOptimizer& operator=(ShardedArenaOptimizer&&) noexcept;
   ~ShardedArenaOptimizer();
@@ -60,6 +66,8 @@ class ShardedArenaOptimizer {
   // One step for one bucket, of which the others' parts begin to be gathered; `step` counts from 1.
   // Error when the arena's buckets were rebuilt after this was made from it.
   void update(std::size_t bucket, double learning_rate, std::int64_t step);
+  // With a rate for each group.
+  void update(std::size_t bucket, std::span<const double> learning_rates, std::int64_t step);
   // Blocks until all parameters are here. Before the next forward pass.
   void finish();
 
@@ -75,21 +83,23 @@ class ShardedArenaOptimizer {
   // Bytes of state that this rank holds.
   [[nodiscard]] std::int64_t state_bytes() const;
 
+  // Of the first group.
   [[nodiscard]] const FlatOptimizer& algorithm() const { return *optimizer_; }
 
  private:
   void require_same_plan() const;
   template <typename T>
-  void update_typed(std::size_t bucket, double learning_rate, std::int64_t step) const;
+  void update_typed(std::size_t bucket, std::span<const double> learning_rates,
+                    std::int64_t step) const;
   [[nodiscard]] std::vector<torch::Tensor> owned(const torch::Tensor& flat) const;
 
   Communicator communicator_;  // the arena's
   std::shared_ptr<const ParameterArena> arena_;
   std::int64_t version_;  // of the arena's plan, which the state is laid out for
-  std::shared_ptr<const FlatOptimizer> optimizer_;
+  std::shared_ptr<const FlatOptimizer> optimizer_;  // of the first group
   // By state, by bucket: this rank's part and, behind it, what is left over.
   std::vector<std::vector<torch::Tensor>> state_;
-  std::unique_ptr<parallel::SkippedSteps> skipped_;
+  std::unique_ptr<parallel::ParameterGroups> groups_;
   std::vector<Work> gathers_;
 };
 

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+#include <torch/types.h>
 
 #include "kolo/comm/communicator.h"
 #include "kolo/optim/flat_optimizer.h"
@@ -15,9 +17,28 @@
 
 namespace kolo {
 
-struct ShardedOptimizerOptions {
+// Parameters that are trained alike.
+struct ShardedGroup {
+  std::vector<torch::Tensor> parameters;           // of the module
+  std::shared_ptr<const FlatOptimizer> algorithm;  // of one kind in all groups, with other options
   double learning_rate = 1e-3;
+};
+
+// The options of one of its parameter groups, as LibTorch's schedulers know them.
+class ShardedGroupOptions : public torch::optim::OptimizerCloneableOptions<ShardedGroupOptions> {
+ public:
+  explicit ShardedGroupOptions(double learning_rate) : learning_rate_(learning_rate) {}
+  [[nodiscard]] double get_lr() const override { return learning_rate_; }
+  void set_lr(const double rate) override { learning_rate_ = rate; }
+
+ private:
+  double learning_rate_;
+};
+
+struct ShardedOptimizerOptions {
+  double learning_rate = 1e-3;  // where there are no groups
   BucketLimits buckets;
+  bool unused_parameters = false;    // see ReducerOptions
   bool broadcast_parameters = true;  // at the start, rank 0's; buffers and frozen ones as well
 };
 
@@ -33,27 +54,44 @@ struct ShardedOptimizerOptions {
 //   }
 //
 // The module's parameters, float32 or float64 in CPU memory, move into an arena. One backward() a
-// step, in which every trainable parameter takes part. The ranks make the same calls in the same
+// step, and any number more in the scope of no_sync(). The ranks make the same calls in the same
 // order. After backward(), gradients are averaged only in this rank's part: read them nowhere else
 // than through clip_gradients().
-class ShardedOptimizer {
+//
+// It is a torch::optim::Optimizer, for schedulers and functions that take one: its parameter groups
+// have ShardedGroupOptions. The state is not in state(), but in gather_state().
+class ShardedOptimizer : public torch::optim::Optimizer {
  public:
   // Collective; Error on every rank when the ranks' parameters differ.
-  ShardedOptimizer(Communicator communicator, const torch::nn::Module& module,
+  ShardedOptimizer(const Communicator& communicator, const torch::nn::Module& module,
                    std::shared_ptr<const FlatOptimizer> algorithm,
                    const ShardedOptimizerOptions& options = {});
+  // With groups, in which every trainable parameter is once: InputError otherwise, which names it.
+  ShardedOptimizer(const Communicator& communicator, const torch::nn::Module& module,
+                   const std::vector<ShardedGroup>& groups,
+                   const ShardedOptimizerOptions& options = {});
 
-  void zero_grad();
+  // Undefines all gradients, or makes them zero. Behind finish() it discards a step.
+  void zero_grad(bool set_to_none = true);
 
-  // Between backward() and step(): scales the averaged gradients to a global norm of at most
-  // maximum_norm; returns the norm before (see ShardedArenaOptimizer::clip_gradients).
+  // While the result lives, backward() only adds to this rank's gradients.
+  GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
+
+  // Between backward() and step(), where something is to be done with the averages: waits for them.
+  // step() takes them as they are.
+  void finish();
+  // finish(), and scales the averaged gradients to a global norm of at most maximum_norm; returns
+  // the norm before (see ShardedArenaOptimizer::clip_gradients).
   double clip_gradients(double maximum_norm);
 
-  // Blocks until all parameters are updated, those of the other ranks' parts too.
-  void step();
+  // Blocks until all parameters are updated, those of the other ranks' parts too. With a closure,
+  // which calls zero_grad() and backward() and returns the loss, that is called first, once; the
+  // result is the average of the ranks' losses.
+  torch::Tensor step(LossClosure closure = nullptr) override;
 
-  [[nodiscard]] double learning_rate() const { return learning_rate_; }
-  void set_learning_rate(double rate) { learning_rate_ = rate; }  // the same on all ranks
+  // Of the first group; set: of all. The same on all ranks.
+  [[nodiscard]] double learning_rate() const;
+  void set_learning_rate(double rate);
   [[nodiscard]] std::int64_t steps() const { return steps_; }
 
   // For checkpoints; see ShardedArenaOptimizer. `steps` is what steps() was when the state was
@@ -67,15 +105,19 @@ class ShardedOptimizer {
 
   [[nodiscard]] std::shared_ptr<const ParameterArena> arena() const { return arena_; }
 
- private:
-  void finish_backward();
+  // An Error that says what to do: the state is divided among the ranks, so saving it takes them
+  // all (gather_state()), and one archive of one rank can't hold it.
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
 
+ private:
+  [[nodiscard]] std::vector<double> rates() const;
+
+  Communicator communicator_;
   std::shared_ptr<ParameterArena> arena_;
   ShardedArenaOptimizer optimizer_;
   GradientReducer reducer_;
-  double learning_rate_;
   std::int64_t steps_ = 0;
-  bool is_reduced_ = false;  // the gradients of this step, all of them
 };
 
 }  // namespace kolo

@@ -73,10 +73,10 @@ Finding check_mpi_library() {
   }
   const auto level = answer->value("thread_level", "");
   finding.text += fmt::format(", thread level '{}'", level);
-  if (level != "multiple" && level != "serialized") {
+  if (level != "multiple") {
     finding.status = FindingStatus::warning;
     finding.remedy =
-        "communication can't overlap with backward below 'serialized'; use an MPI built with "
+        "communication can't overlap with backward below 'multiple'; use an MPI built with "
         "threads";
   }
   return finding;

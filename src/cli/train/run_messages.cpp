@@ -60,9 +60,9 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s",
            capabilities.backend == "solo" ? "no communication"
                                           : "communication by " + capabilities.transport);
-  if (capabilities.backend == "mpi" && !capabilities.asynchronous) {
+  if (capabilities.backend == "mpi" && !capabilities.concurrent) {
     log.warn(
-        "MPI grants the thread level '{}' only, 'serialized' is needed for communication to "
+        "MPI grants the thread level '{}' only, 'multiple' is needed for communication to "
         "overlap with backward; training "
         "works, but slower",
         capabilities.thread_level);

@@ -97,6 +97,14 @@ void GradientReducer::finish() {
   state_->finish();
 }
 
+bool GradientReducer::has_averages() const {
+  return state_->has_averages();
+}
+
+void GradientReducer::take_averages() {
+  state_->take_averages();
+}
+
 void GradientReducer::clear_gradients() {
   state_->clear_gradients();
 }

@@ -153,6 +153,7 @@ void GradientReducer::State::finish() {
   record_graph();
   rebuild_buckets();
   start_over();
+  has_averages_ = true;
   ++statistics_.steps;
 }
 

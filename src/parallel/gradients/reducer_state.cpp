@@ -156,6 +156,7 @@ void GradientReducer::State::start_over() {
 
 void GradientReducer::State::begin_step() {
   has_begun_ = true;
+  has_averages_ = false;
   agreement_->begin(sends_usage());
   std::vector<std::string> frozen;
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {

@@ -45,6 +45,8 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   void leave_quiet();
   void wait(std::size_t bucket);
   void finish();
+  [[nodiscard]] bool has_averages() const { return has_averages_; }
+  void take_averages() { has_averages_ = false; }
   void clear_gradients();
   double clip_gradient_norm(double maximum_norm, double norm_type);
 
@@ -131,6 +133,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   int quiet_ = 0;     // scopes of no_sync()
   bool has_begun_ = false;
   bool is_sealed_ = false;
+  bool has_averages_ = false;  // by finish(), until a backward() or an optimizer
   std::vector<Arrival> arrivals_;     // by parameter, in this step
   std::vector<bool> claimed_;         // by parameter: its gradient is computed in the arena
   std::vector<std::size_t> missing_;  // gradients, by unit

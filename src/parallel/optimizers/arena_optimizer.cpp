@@ -33,7 +33,8 @@ ArenaOptimizer::ArenaOptimizer(std::shared_ptr<const ParameterArena> arena,
     : arena_(std::move(arena)),
       version_(arena_->version()),
       optimizer_(std::move(optimizer)),
-      skipped_(std::make_unique<parallel::SkippedSteps>(arena_->parameters().size())) {
+      groups_(
+          std::make_unique<parallel::ParameterGroups>(arena_->parameters().size(), optimizer_)) {
   require_trainable();
   allocate_state();
 }
@@ -45,7 +46,8 @@ ArenaOptimizer::ArenaOptimizer(const Communicator& communicator,
     : arena_(arena),
       version_(arena->version()),
       optimizer_(std::move(optimizer)),
-      skipped_(std::make_unique<parallel::SkippedSteps>(arena_->parameters().size())) {
+      groups_(
+          std::make_unique<parallel::ParameterGroups>(arena_->parameters().size(), optimizer_)) {
   require_trainable();
   const auto& topology = communicator.topology();
   if (topology.nodes < topology.size &&
@@ -102,7 +104,7 @@ void ArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64
   require_same_plan();
   if (shared_ && !is_in_step_) shared_->begin();
   is_in_step_ = true;
-  skipped_->begin(*arena_, bucket);
+  groups_->begin(*arena_, bucket);
   if (arena_->plan().buckets[bucket].type == DataType::float64)
     update_typed<double>(bucket, learning_rate, step);
   else
@@ -113,8 +115,7 @@ template <typename T>
 void ArenaOptimizer::update_typed(std::size_t bucket, double learning_rate, std::int64_t step) {
   const auto own = shared_ ? shared_->own_part(bucket)
                            : parallel::SharedStep::Part{0, arena_->plan().buckets[bucket].count};
-  for (const auto& run :
-       parallel::runs_of(*arena_, bucket, *optimizer_, *skipped_, step, own.begin, own.end)) {
+  for (const auto& run : groups_->runs(*arena_, bucket, step, own.begin, own.end)) {
     if (!shared_) {
       optimizer_->update(slice_of<T>(bucket, run), learning_rate, run.step);
       continue;
@@ -160,15 +161,15 @@ std::vector<ArenaOptimizer::NamedState> ArenaOptimizer::named_state() const {
 }
 
 std::vector<std::int64_t> ArenaOptimizer::skipped_steps() const {
-  return {skipped_->counts().begin(), skipped_->counts().end()};
+  return {groups_->skipped().begin(), groups_->skipped().end()};
 }
 
 void ArenaOptimizer::set_skipped_steps(std::span<const std::int64_t> counts) {
-  if (counts.size() != skipped_->counts().size()) {
+  if (counts.size() != groups_->skipped().size()) {
     throw Error(fmt::format("parallel: skipped steps of {} parameters for {}; the arena has {}",
-                            counts.size(), optimizer_->name(), skipped_->counts().size()));
+                            counts.size(), optimizer_->name(), groups_->skipped().size()));
   }
-  std::copy(counts.begin(), counts.end(), skipped_->counts().begin());
+  std::copy(counts.begin(), counts.end(), groups_->skipped().begin());
 }
 
 // Where steps are shared, one rank a node takes part: what it writes is the whole node's.
@@ -181,7 +182,7 @@ void ArenaOptimizer::broadcast_state(const Communicator& communicator) const {
       if (takes_part) holders->broadcast(buffer_of(flat));
     }
   }
-  communicator.broadcast(skipped_->counts());
+  communicator.broadcast(groups_->skipped());
   communicator.barrier();
 }
 

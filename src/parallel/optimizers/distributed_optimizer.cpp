@@ -7,14 +7,15 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/synchronize_buffers.h"
+#include "parallel/optimizers/option_groups.h"
 
 namespace kolo {
 
 namespace {
 
 // Throws unless the optimizer has all trainable parameters of the module and none of others.
-std::shared_ptr<torch::optim::Optimizer> checked(std::shared_ptr<torch::optim::Optimizer> optimizer,
-                                                 const torch::nn::Module& module) {
+torch::optim::Optimizer& checked(const std::shared_ptr<torch::optim::Optimizer>& optimizer,
+                                 const torch::nn::Module& module) {
   if (!optimizer) throw Error("parallel: DistributedOptimizer needs an optimizer");
   std::set<const torch::TensorImpl*> optimized, known;
   std::vector<std::string> problems;
@@ -31,7 +32,7 @@ std::shared_ptr<torch::optim::Optimizer> checked(std::shared_ptr<torch::optim::O
     if (item.value().requires_grad() && !optimized.contains(item.value().unsafeGetTensorImpl()))
       problems.push_back(fmt::format("it lacks {}", item.key()));
   }
-  if (problems.empty()) return optimizer;
+  if (problems.empty()) return *optimizer;
   throw Error(
       fmt::format("parallel: the optimizer doesn't fit the module: {}; make it from "
                   "module.parameters(), of the module that is given here",
@@ -44,37 +45,75 @@ DistributedOptimizer::DistributedOptimizer(const Communicator& communicator,
                                            const torch::nn::Module& module,
                                            std::shared_ptr<torch::optim::Optimizer> optimizer,
                                            const DistributedOptimizerOptions& options)
-    : communicator_(communicator),
+    : Optimizer(checked(optimizer, module).param_groups(), optimizer->defaults().clone()),
+      communicator_(communicator),
       module_(module),
-      optimizer_(checked(std::move(optimizer), module)),
+      optimizer_(std::move(optimizer)),
+      groups_(std::make_unique<parallel::OptionGroups>(*optimizer_, *this)),
+      known_groups_(optimizer_->param_groups().size()),
       options_(options),
       reducer_(communicator, module, options.reducer) {}
 
-void DistributedOptimizer::zero_grad() {
-  reducer_.clear_gradients();
+DistributedOptimizer::~DistributedOptimizer() = default;
+
+void DistributedOptimizer::zero_grad(bool set_to_none) {
+  if (set_to_none) return reducer_.clear_gradients();
+  const torch::NoGradGuard no_gradient;
+  for (const torch::Tensor& parameter : module_.parameters()) {
+    if (torch::Tensor gradient = parameter.grad(); gradient.defined()) gradient.zero_();
+  }
+}
+
+void DistributedOptimizer::meet() const {
+  groups_->meet();
+  if (Optimizer::param_groups().size() > known_groups_) (void)checked(optimizer_, module_);
+  known_groups_ = Optimizer::param_groups().size();
+}
+
+torch::optim::Optimizer& DistributedOptimizer::inner() {
+  meet();
+  return *optimizer_;
+}
+
+std::vector<torch::optim::OptimizerParamGroup>& DistributedOptimizer::param_groups() {
+  meet();
+  return Optimizer::param_groups();
+}
+
+void DistributedOptimizer::save(torch::serialize::OutputArchive& archive) const {
+  meet();
+  optimizer_->save(archive);
+}
+
+void DistributedOptimizer::load(torch::serialize::InputArchive& archive) {
+  meet();
+  optimizer_->load(archive);
+  meet();
 }
 
 void DistributedOptimizer::finish_gradients() {
-  reducer_.finish();
+  if (!reducer_.has_averages()) reducer_.finish();
+  reducer_.take_averages();
   if (options_.maximum_gradient_norm)
     gradient_norm_ = reducer_.clip_gradient_norm(*options_.maximum_gradient_norm);
 }
 
-void DistributedOptimizer::step() {
-  finish_gradients();
-  optimizer_->step();
-  if (options_.broadcast_buffers) synchronize_buffers(communicator_, module_);
-}
-
-torch::Tensor DistributedOptimizer::step(const LossClosure& closure) {
-  const torch::Tensor result = optimizer_->step([&] {
-    const torch::Tensor loss = closure();
+torch::Tensor DistributedOptimizer::step(LossClosure closure) {
+  meet();
+  torch::Tensor result;
+  if (closure) {
+    result = optimizer_->step([&] {
+      const torch::Tensor loss = closure();
+      finish_gradients();
+      double value = loss.item<double>();
+      if (options_.reducer.communicate)
+        value = all_reduce_value(communicator_, value, ReduceOp::average);
+      return torch::full_like(loss.detach(), value);
+    });
+  } else {
     finish_gradients();
-    double value = loss.item<double>();
-    if (options_.reducer.communicate)
-      value = all_reduce_value(communicator_, value, ReduceOp::average);
-    return torch::full_like(loss.detach(), value);
-  });
+    result = optimizer_->step();
+  }
   if (options_.broadcast_buffers) synchronize_buffers(communicator_, module_);
   return result;
 }

@@ -75,11 +75,18 @@ class ReduceScatterHook final : public GradientHook {
 ShardedArenaOptimizer::ShardedArenaOptimizer(const Communicator& communicator,
                                              std::shared_ptr<const ParameterArena> arena,
                                              std::shared_ptr<const FlatOptimizer> optimizer)
+    : ShardedArenaOptimizer(communicator, arena, {std::move(optimizer)},
+                            std::vector<std::size_t>(arena->parameters().size(), 0)) {}
+
+ShardedArenaOptimizer::ShardedArenaOptimizer(
+    const Communicator& communicator, std::shared_ptr<const ParameterArena> arena,
+    std::vector<std::shared_ptr<const FlatOptimizer>> algorithms, std::vector<std::size_t> group_of)
     : communicator_(arena->gradient_communicator(communicator)),
       arena_(std::move(arena)),
       version_(arena_->version()),
-      optimizer_(std::move(optimizer)),
-      skipped_(std::make_unique<parallel::SkippedSteps>(arena_->parameters().size())) {
+      optimizer_(algorithms.front()),
+      groups_(
+          std::make_unique<parallel::ParameterGroups>(std::move(algorithms), std::move(group_of))) {
   if (optimizer_->is_layerwise()) {
     throw InputError(fmt::format(
         "parallel: {0} can't be sharded: it needs norms over whole parameters, of which a rank "
@@ -157,12 +164,23 @@ void ShardedArenaOptimizer::require_same_plan() const {
 }
 
 void ShardedArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64_t step) {
+  update(bucket, std::vector<double>(groups_->algorithms().size(), learning_rate), step);
+}
+
+void ShardedArenaOptimizer::update(std::size_t bucket, std::span<const double> learning_rates,
+                                   std::int64_t step) {
   require_same_plan();
-  skipped_->begin(*arena_, bucket);
+  if (learning_rates.size() != groups_->algorithms().size()) {
+    throw Error(fmt::format(
+        "parallel: {} learning rates for sharded {}, which was made with {} groups of parameters; "
+        "groups can't be added later",
+        learning_rates.size(), optimizer_->name(), groups_->algorithms().size()));
+  }
+  groups_->begin(*arena_, bucket);
   if (arena_->plan().buckets[bucket].type == DataType::float64)
-    update_typed<double>(bucket, learning_rate, step);
+    update_typed<double>(bucket, learning_rates, step);
   else
-    update_typed<float>(bucket, learning_rate, step);
+    update_typed<float>(bucket, learning_rates, step);
   const torch::Tensor& parameters = arena_->flat_parameters(bucket);
   const Shards shards(parameters.numel(), communicator_.size());
   if (communicator_.size() == 1 || shards.part == 0) return;
@@ -173,15 +191,14 @@ void ShardedArenaOptimizer::update(std::size_t bucket, double learning_rate, std
 }
 
 template <typename T>
-void ShardedArenaOptimizer::update_typed(std::size_t bucket, double learning_rate,
+void ShardedArenaOptimizer::update_typed(std::size_t bucket, std::span<const double> learning_rates,
                                          std::int64_t step) const {
   const torch::Tensor& parameters = arena_->flat_parameters(bucket);
   const torch::Tensor& gradients = arena_->flat_gradients(bucket);
   const Shards shards(parameters.numel(), communicator_.size());
   // `skipped` elements of the bucket lie before those that this rank has state for.
   const auto update_between = [&](std::int64_t begin, std::int64_t end, std::int64_t skipped) {
-    for (const auto& run :
-         parallel::runs_of(*arena_, bucket, *optimizer_, *skipped_, step, begin, end)) {
+    for (const auto& run : groups_->runs(*arena_, bucket, step, begin, end)) {
       FlatSlice<T> slice;
       slice.parameters = span_of<T>(parameters.narrow(0, run.offset, run.count));
       slice.gradients = span_of<T>(gradients.narrow(0, run.offset, run.count));
@@ -190,7 +207,7 @@ void ShardedArenaOptimizer::update_typed(std::size_t bucket, double learning_rat
             span_of<T>(state_[slot][bucket].narrow(0, run.offset - skipped, run.count));
       }
       slice.is_vector = run.is_vector;
-      optimizer_->update(slice, learning_rate, run.step);
+      groups_->algorithms()[run.group]->update(slice, learning_rates[run.group], run.step);
     }
   };
   const std::int64_t begin = communicator_.rank() * shards.part;
@@ -227,7 +244,7 @@ std::vector<ShardedArenaOptimizer::NamedState> ShardedArenaOptimizer::gather_sta
       named.push_back({fmt::format("{}.{}", arena_->plan().parameters[parameter].name, names[slot]),
                        arena_->view_of(parameter, whole[slot])});
     }
-    const std::int64_t skipped = skipped_->counts()[parameter];
+    const std::int64_t skipped = groups_->skipped()[parameter];
     if (skipped > 0)
       named.push_back({skipped_name(*arena_, parameter), torch::full({}, skipped, torch::kLong)});
   }
@@ -278,7 +295,7 @@ void ShardedArenaOptimizer::load_state(std::span<const NamedState> whole) {
     for (std::size_t bucket = 0; bucket < state_[slot].size(); ++bucket)
       state_[slot][bucket].copy_(torch::cat(owned(flat[slot][bucket])));
   }
-  std::copy(skipped.begin(), skipped.end(), skipped_->counts().begin());
+  std::copy(skipped.begin(), skipped.end(), groups_->skipped().begin());
 }
 
 std::int64_t ShardedArenaOptimizer::state_bytes() const {

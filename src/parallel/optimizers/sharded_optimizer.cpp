@@ -1,48 +1,161 @@
 #include "kolo/parallel/sharded_optimizer.h"
 
+#include <algorithm>
+#include <map>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
 
 namespace kolo {
 
-ShardedOptimizer::ShardedOptimizer(Communicator communicator, const torch::nn::Module& module,
+namespace {
+
+std::vector<torch::Tensor> trainable(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> found;
+  for (const torch::Tensor& parameter : module.parameters()) {
+    if (parameter.requires_grad()) found.push_back(parameter);
+  }
+  return found;
+}
+
+std::vector<torch::optim::OptimizerParamGroup> param_groups_of(
+    const std::vector<ShardedGroup>& groups) {
+  if (groups.empty())
+    throw InputError("parallel: a sharded optimizer without groups; expected one or more");
+  std::vector<torch::optim::OptimizerParamGroup> result;
+  for (const ShardedGroup& group : groups) {
+    result.emplace_back(group.parameters,
+                        std::make_unique<ShardedGroupOptions>(group.learning_rate));
+  }
+  return result;
+}
+
+std::vector<std::shared_ptr<const FlatOptimizer>> algorithms_of(
+    const std::vector<ShardedGroup>& groups) {
+  std::vector<std::shared_ptr<const FlatOptimizer>> algorithms;
+  for (const ShardedGroup& group : groups) algorithms.push_back(group.algorithm);
+  return algorithms;
+}
+
+// The group of each of the arena's parameters.
+std::vector<std::size_t> group_by_parameter(const ParameterArena& arena,
+                                            const std::vector<ShardedGroup>& groups) {
+  std::map<const torch::TensorImpl*, std::size_t> group_of;
+  std::vector<std::string> problems;
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    for (const torch::Tensor& parameter : groups[group].parameters) {
+      if (!group_of.emplace(parameter.unsafeGetTensorImpl(), group).second) {
+        problems.push_back(fmt::format("a tensor of [{}] in group {} is in two places",
+                                       fmt::join(parameter.sizes(), ", "), group));
+      }
+    }
+  }
+  std::vector<std::size_t> result;
+  for (std::size_t index = 0; index < arena.parameters().size(); ++index) {
+    const auto found = group_of.find(arena.parameters()[index].unsafeGetTensorImpl());
+    if (found == group_of.end())
+      problems.push_back(fmt::format("{} is in none", arena.plan().parameters[index].name));
+    else
+      result.push_back(found->second);
+    if (found != group_of.end()) group_of.erase(found);
+  }
+  for (const auto& each : arena.frozen()) group_of.erase(each.tensor.unsafeGetTensorImpl());
+  for (const auto& [tensor, group] : group_of)
+    problems.push_back(fmt::format("a tensor in group {} is not the module's", group));
+  if (problems.empty()) return result;
+  throw InputError(
+      fmt::format("parallel: a sharded optimizer's groups: {}; every trainable parameter of the "
+                  "module must be in one of them, once",
+                  fmt::join(problems, ", ")));
+}
+
+constexpr auto archive_advice =
+    "parallel: a sharded optimizer can't be written to or read from an archive: each rank has a "
+    "part of its state; call gather_state() on all ranks, save what it gives on one, and give that "
+    "to load_state() on all";
+
+}  // namespace
+
+ShardedOptimizer::ShardedOptimizer(const Communicator& communicator,
+                                   const torch::nn::Module& module,
                                    std::shared_ptr<const FlatOptimizer> algorithm,
                                    const ShardedOptimizerOptions& options)
-    : arena_(std::make_shared<ParameterArena>(communicator, module, options.buckets)),
-      optimizer_(communicator, arena_, std::move(algorithm)),
+    : ShardedOptimizer(communicator, module,
+                       std::vector<ShardedGroup>{
+                           {trainable(module), std::move(algorithm), options.learning_rate}},
+                       options) {}
+
+ShardedOptimizer::ShardedOptimizer(const Communicator& communicator,
+                                   const torch::nn::Module& module,
+                                   const std::vector<ShardedGroup>& groups,
+                                   const ShardedOptimizerOptions& options)
+    : Optimizer(param_groups_of(groups),
+                std::make_unique<ShardedGroupOptions>(groups.front().learning_rate)),
+      communicator_(communicator),
+      arena_(std::make_shared<ParameterArena>(communicator, module, options.buckets)),
+      optimizer_(communicator, arena_, algorithms_of(groups), group_by_parameter(*arena_, groups)),
       reducer_(communicator, arena_,
-               ReducerOptions{.rebuild_buckets = false, .hook = optimizer_.gradient_hook()}),
-      learning_rate_(options.learning_rate) {
+               ReducerOptions{.unused_parameters = options.unused_parameters,
+                              .rebuild_buckets = false,
+                              .hook = optimizer_.gradient_hook()}) {
   if (!options.broadcast_parameters) return;
   arena_->broadcast_parameters(communicator);
   broadcast_outside_arena(communicator, module);
 }
 
-void ShardedOptimizer::zero_grad() {
-  reducer_.clear_gradients();
+void ShardedOptimizer::zero_grad(bool set_to_none) {
+  if (set_to_none) return reducer_.clear_gradients();
+  const torch::NoGradGuard no_gradient;
+  for (const torch::Tensor& parameter : arena_->parameters()) {
+    if (torch::Tensor gradient = parameter.grad(); gradient.defined()) gradient.zero_();
+  }
+}
+
+void ShardedOptimizer::finish() {
+  if (!reducer_.has_averages()) reducer_.finish();
 }
 
 double ShardedOptimizer::clip_gradients(double maximum_norm) {
-  finish_backward();
+  finish();
   return optimizer_.clip_gradients(maximum_norm);
 }
 
-void ShardedOptimizer::step() {
-  const std::int64_t step = steps_ + 1;
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
-    if (!is_reduced_) reducer_.wait(bucket);
-    optimizer_.update(bucket, learning_rate_, step);
+torch::Tensor ShardedOptimizer::step(LossClosure closure) {
+  torch::Tensor loss;
+  if (closure) {
+    const torch::AutoGradMode with_gradient(true);
+    loss = closure();
+    loss = torch::full_like(
+        loss.detach(), all_reduce_value(communicator_, loss.item<double>(), ReduceOp::average));
   }
-  finish_backward();
+  const auto learning_rates = rates();
+  const std::int64_t step = steps_ + 1;
+  const bool has_averages = reducer_.has_averages();
+  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
+    if (!has_averages) reducer_.wait(bucket);
+    optimizer_.update(bucket, learning_rates, step);
+  }
+  if (!has_averages) reducer_.finish();
+  reducer_.take_averages();
   optimizer_.finish();
   steps_ = step;
-  is_reduced_ = false;
+  return loss;
 }
 
-void ShardedOptimizer::finish_backward() {
-  if (!is_reduced_) reducer_.finish();
-  is_reduced_ = true;
+std::vector<double> ShardedOptimizer::rates() const {
+  std::vector<double> rates;
+  for (const auto& group : param_groups()) rates.push_back(group.options().get_lr());
+  return rates;
+}
+
+double ShardedOptimizer::learning_rate() const {
+  return param_groups().front().options().get_lr();
+}
+
+void ShardedOptimizer::set_learning_rate(double rate) {
+  for (auto& group : param_groups()) group.options().set_lr(rate);
 }
 
 std::vector<ShardedArenaOptimizer::NamedState> ShardedOptimizer::gather_state() const {
@@ -57,6 +170,14 @@ void ShardedOptimizer::load_state(std::span<const ShardedArenaOptimizer::NamedSt
   }
   optimizer_.load_state(whole);
   steps_ = steps;
+}
+
+void ShardedOptimizer::save(torch::serialize::OutputArchive&) const {
+  throw Error(archive_advice);
+}
+
+void ShardedOptimizer::load(torch::serialize::InputArchive&) {
+  throw Error(archive_advice);
 }
 
 }  // namespace kolo

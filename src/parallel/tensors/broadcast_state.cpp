@@ -12,6 +12,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/bucket_plan.h"
+#include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/tensors/distinct_tensors.h"
@@ -147,6 +148,11 @@ void broadcast_buffers(const Communicator& communicator, const torch::nn::Module
 
 void broadcast_optimizer_state(const Communicator& communicator, torch::optim::Optimizer& optimizer,
                                int root) {
+  if (auto* const distributed = dynamic_cast<DistributedOptimizer*>(&optimizer)) {
+    broadcast_optimizer_state(communicator, distributed->inner(), root);
+    (void)distributed->inner();  // its groups have what that has got
+    return;
+  }
   const torch::NoGradGuard no_gradient;
   require_equal_optimizers(communicator, optimizer);
   std::string bytes;

@@ -105,9 +105,7 @@ void collectives_may_come_in_backward(const Communicator& communicator) {
     torch::Tensor middle = network.always(samples_of(rank, step));
     if ((rank + step) % 2 == 0) middle = middle + network.sometimes(middle).sum();
     int calls = 0;
-    middle.register_hook([&](const torch::Tensor&) {
-      calls += all_reduce_value(communicator, 1);
-    });
+    middle.register_hook([&](const torch::Tensor&) { calls += all_reduce_value(communicator, 1); });
     // Its backward comes before every parameter's gradient on some ranks, behind some on others.
     middle.square().sum(1).mean().backward();
     EXPECT_EQ(calls, communicator.size());

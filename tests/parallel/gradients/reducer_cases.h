@@ -16,6 +16,7 @@ namespace kolo::testing {
 [[nodiscard]] std::span<const RankCase> own_order_cases();
 [[nodiscard]] std::span<const RankCase> claimed_gradient_cases();
 [[nodiscard]] std::span<const RankCase> distributed_optimizer_cases();
+[[nodiscard]] std::span<const RankCase> torch_optimizer_cases();
 
 // Where ranks have joined, and averages near the largest number.
 [[nodiscard]] std::span<const RankCase> joined_rank_cases();

@@ -61,6 +61,8 @@ INSTANTIATE_TEST_SUITE_P(Claimed, ReducerMpi, all_of(testing::claimed_gradient_c
 INSTANTIATE_TEST_SUITE_P(Optimizer, ReducerMpi, all_of(testing::distributed_optimizer_cases()),
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(All, JoinedMpi, all_of(testing::joined_rank_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(TorchOptimizer, ReducerMpi, all_of(testing::torch_optimizer_cases()),
+                         name_of_case);
 
 }  // namespace
 }  // namespace kolo

@@ -37,8 +37,8 @@ INSTANTIATE_TEST_SUITE_P(Tied, ReducerThreads, on_one_to_four_ranks(testing::tie
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(Unused, ReducerThreads,
                          on_one_to_four_ranks(testing::unused_parameter_cases()), name_of_case);
-INSTANTIATE_TEST_SUITE_P(OwnOrder, ReducerThreads,
-                         on_one_to_four_ranks(testing::own_order_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(OwnOrder, ReducerThreads, on_one_to_four_ranks(testing::own_order_cases()),
+                         name_of_case);
 INSTANTIATE_TEST_SUITE_P(Claimed, ReducerThreads,
                          on_one_to_four_ranks(testing::claimed_gradient_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(Optimizer, ReducerThreads,
@@ -46,6 +46,8 @@ INSTANTIATE_TEST_SUITE_P(Optimizer, ReducerThreads,
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(Joined, ReducerThreads,
                          on_one_to_four_ranks(testing::joined_rank_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(TorchOptimizer, ReducerThreads,
+                         on_one_to_four_ranks(testing::torch_optimizer_cases()), name_of_case);
 
 }  // namespace
 }  // namespace kolo
