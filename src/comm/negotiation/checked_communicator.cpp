@@ -97,7 +97,11 @@ std::exception_ptr failure_of(const std::vector<Work>& services) {
 // since a join that ended in an Error goes on.
 std::vector<Work> Communicator::serve_sets() const {
   auto sets = group_->sets();
-  for (auto& companion : group_->companions->of_kind(true)) sets.push_back(std::move(companion));
+  // Also those that another checked handle has made.
+  for (auto& companion : group_->companions->of_kind(true)) {
+    if (std::find(sets.begin(), sets.end(), companion) == sets.end())
+      sets.push_back(std::move(companion));
+  }
   if (!sets.empty() && !capabilities().concurrent) {
     throw Error(fmt::format(
         "comm: join: {} sets of ranks were made from this communicator, in which the others may "

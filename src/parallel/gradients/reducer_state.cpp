@@ -45,7 +45,7 @@ GradientReducer::State::State(const Communicator& communicator,
   check(options_);
   // Without an order of their own, gradients have that of the program's calls: which buckets begin
   // in backward may differ between ranks, what comes behind it does not.
-  if (communicates() && !communicator_.capabilities().concurrent) options_.overlap = false;
+  if (communicates() && !communicator_.capabilities().concurrent) starts_early_ = false;
   for (const auto& each : arena_->excluded()) sparse_.push_back({each.name, each.tensor});
   units_.resize(arena_->parameters().size() + sparse_.size());
   agreement_ = std::make_shared<StepAgreement>(parameters());

@@ -20,10 +20,14 @@ std::vector<torch::Tensor> trainable(const torch::nn::Module& module) {
   return found;
 }
 
-std::vector<torch::optim::OptimizerParamGroup> param_groups_of(
-    const std::vector<ShardedGroup>& groups) {
+const ShardedGroup& first_of(const std::vector<ShardedGroup>& groups) {
   if (groups.empty())
     throw InputError("parallel: a sharded optimizer without groups; expected one or more");
+  return groups.front();
+}
+
+std::vector<torch::optim::OptimizerParamGroup> param_groups_of(
+    const std::vector<ShardedGroup>& groups) {
   std::vector<torch::optim::OptimizerParamGroup> result;
   for (const ShardedGroup& group : groups) {
     result.emplace_back(group.parameters,
@@ -46,8 +50,9 @@ std::vector<std::size_t> group_by_parameter(const ParameterArena& arena,
   std::vector<std::string> problems;
   for (std::size_t group = 0; group < groups.size(); ++group) {
     for (const torch::Tensor& parameter : groups[group].parameters) {
-      if (!group_of.emplace(parameter.unsafeGetTensorImpl(), group).second) {
-        problems.push_back(fmt::format("a tensor of [{}] in group {} is in two places",
+      // In one group a parameter may be listed under several names.
+      if (group_of.emplace(parameter.unsafeGetTensorImpl(), group).first->second != group) {
+        problems.push_back(fmt::format("a tensor of [{}] in group {} is in another one too",
                                        fmt::join(parameter.sizes(), ", "), group));
       }
     }
@@ -92,7 +97,7 @@ ShardedOptimizer::ShardedOptimizer(const Communicator& communicator,
                                    const std::vector<ShardedGroup>& groups,
                                    const ShardedOptimizerOptions& options)
     : Optimizer(param_groups_of(groups),
-                std::make_unique<ShardedGroupOptions>(groups.front().learning_rate)),
+                std::make_unique<ShardedGroupOptions>(first_of(groups).learning_rate)),
       communicator_(communicator),
       arena_(std::make_shared<ParameterArena>(communicator, module, options.buckets)),
       optimizer_(communicator, arena_, algorithms_of(groups), group_by_parameter(*arena_, groups)),

@@ -277,7 +277,7 @@ void sharded_groups_hold_every_parameter_once(const Communicator& communicator) 
   EXPECT_THAT(message_for({{network.first->parameters(), sgd}}),
               HasSubstr("second.weight is in none, second.bias is in none"));
   EXPECT_THAT(message_for({{network.parameters(), sgd}, {network.second->parameters(), sgd}}),
-              HasSubstr("in group 1 is in two places"));
+              HasSubstr("in group 1 is in another one too"));
   EXPECT_THAT(message_for({{network.parameters(), sgd}, {stranger.second->parameters(), sgd}}),
               HasSubstr("a tensor in group 1 is not the module's"));
   EXPECT_THAT(message_for({}), HasSubstr("without groups"));
