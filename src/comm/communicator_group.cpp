@@ -50,7 +50,7 @@ Communicator::Group::~Group() {
   CollectiveCall member;
   member.group = number_in_job;
   member.first_rank = first_job_rank;
-  for (const auto& listener : *listeners()) listener->on_leave(member);
+  for (const auto& listener : *listeners->get()) listener->on_leave(member);
 }
 
 void Communicator::Group::prepare(CollectiveCall& call, CallOptions& options) {
