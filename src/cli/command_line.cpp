@@ -133,6 +133,10 @@ std::string meant_by(const CLI::App& command, const std::string& word, Words wor
 
 }  // namespace
 
+bool takes_value(const CLI::Option& option) {
+  return option.get_items_expected_max() > 0;
+}
+
 std::string full_name(const CLI::App& command) {
   const auto* const parent = command.get_parent();
   return parent == nullptr ? command.get_name() : full_name(*parent) + " " + command.get_name();

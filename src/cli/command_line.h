@@ -28,6 +28,9 @@ class CommandLine {
   std::function<int()> action_;
 };
 
+// False for flags.
+[[nodiscard]] bool takes_value(const CLI::Option& option);
+
 // Commands with their options, as one writes them: "kolo data fetch".
 [[nodiscard]] std::string full_name(const CLI::App& command);
 

@@ -45,7 +45,7 @@ void add_command(Arms& arms, const CLI::App& command) {
     if (option->get_group().empty()) continue;
     const auto names = names_of(*option);
     options.insert(options.end(), names.begin(), names.end());
-    if (names.empty() || option->get_type_size() == 0) continue;
+    if (names.empty() || !takes_value(*option)) continue;
     std::vector<std::string> keys;
     for (const auto& name : names) keys.push_back(fmt::format("\"{}:{}\"", key, name));
     arms.values += fmt::format("    {}) COMPREPLY=($({} -- \"$current\")); return ;;\n",
@@ -54,8 +54,7 @@ void add_command(Arms& arms, const CLI::App& command) {
   for (const CLI::App* const inner : command.get_subcommands([](const CLI::App*) { return true; }))
     inner_names.push_back(inner->get_name());
   const bool has_settings = command.get_option_no_throw(settings_name) != nullptr;
-  arms.words += fmt::format("    \"{}\") options=\"{}\" words=\"{}\" ;;\n", key,
-                            join(options, " "),
+  arms.words += fmt::format("    \"{}\") options=\"{}\" words=\"{}\" ;;\n", key, join(options, " "),
                             has_settings ? "$_kolo_settings" : join(inner_names, " "));
   if (!key.empty()) arms.commands += fmt::format("{}\"{}\"", arms.commands.empty() ? "" : "|", key);
   for (const CLI::App* const inner : command.get_subcommands([](const CLI::App*) { return true; }))

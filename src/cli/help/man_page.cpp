@@ -42,7 +42,7 @@ std::string options_of(const CLI::App& command) {
     if (option->get_group().empty()) continue;
     const auto name =
         option->get_positional() ? option->get_name(true) : option->get_name(false, true);
-    const auto type = option->get_type_size() == 0 ? "" : option->get_type_name();
+    const auto type = takes_value(*option) ? option->get_type_name() : "";
     const auto preset = option->get_default_str();
     roff += fmt::format(".TP\n.B {}{}\n{}{}\n", escaped(name),
                         type.empty() ? "" : fmt::format(" \\fI{}\\fR", escaped(type)),
