@@ -58,10 +58,12 @@ class RankFailures : public ::testing::Test {
 TEST_F(RankFailures, DataThatOneNodeLacks) {
   std::filesystem::remove_all(folder / "1");
   for (const std::string command : {"train", "bench"})
-    expect_said_once(run(command, "same.yaml", "data.path=$RANK"), rank(1) + ": data", 2);
+    expect_said_once(run(command, "same.yaml", "data.path=$RANK"),
+                     rank(1) + ": command line: data.path: data: no file", 2);
   std::filesystem::remove_all(folder / "0");
   write_small_mnist(folder / "1", 40, 20);
-  expect_said_once(run("train", "same.yaml", "data.path=$RANK"), rank(0) + ": data", 2);
+  expect_said_once(run("train", "same.yaml", "data.path=$RANK"),
+                   rank(0) + ": command line: data.path: data: no file", 2);
   EXPECT_FALSE(std::filesystem::exists(folder / "results"));
 }
 
@@ -78,7 +80,7 @@ TEST_F(RankFailures, AFolderThatOneRankCannotWrite) {
 
 TEST_F(RankFailures, WhatAllRanksSayAlikeNamesNone) {
   const auto result = run("train", "same.yaml", "data.path=nowhere");
-  expect_said_once(result, "kolo: data", 2);
+  expect_said_once(result, "kolo: command line: data.path: data: no file", 2);
 }
 
 TEST_F(RankFailures, DataOfAnotherLength) {
@@ -99,7 +101,8 @@ TEST_F(RankFailures, AnotherConfiguration) {
 TEST_F(RankFailures, EvaluationOfDataThatOneNodeLacks) {
   ASSERT_EQ(run_kolo({"train", folder / "same.yaml", "-o", folder / "run"}).exit_code, 0);
   std::filesystem::remove_all(folder / "1");
-  expect_said_once(run("eval", "run", "data.path=$RANK"), rank(1) + ": data", 2);
+  expect_said_once(run("eval", "run", "data.path=$RANK"),
+                   rank(1) + ": command line: data.path: data: no file", 2);
 }
 
 TEST_F(RankFailures, PlacesOfDataMayDiffer) {
