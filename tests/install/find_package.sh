@@ -47,6 +47,16 @@ echo "$output"
 output=$("$here/../support/mpirun" 2 "$folder/build/simulation")
 [[ $output == *"simulation on 2 ranks: 3"* ]] || fail "expected 'simulation on 2 ranks: 3' from a program with an MPI of its own, got: $output"
 
+# The loops of docs/library.md, as they stand there.
+"$here/documented/extract_blocks.sh" "$here/../../docs/library.md" "$folder/blocks"
+for block in "$folder"/blocks/*.inc; do
+  grep -q "#include \"${block##*/}\"" "$here/documented/main.cpp" || fail "nothing runs the block ${block##*/} of docs/library.md"
+done
+"$cmake" -G Ninja -S "$here/documented" -B "$folder/documented" -DBLOCKS="$folder/blocks" -DCMAKE_PREFIX_PATH="$folder/prefix" \
+  -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="$flags" >"$folder/documented.log" || { cat "$folder/documented.log"; fail "configuring the documented loops failed"; }
+"$cmake" --build "$folder/documented" >"$folder/documented.log" || { cat "$folder/documented.log"; fail "building the documented loops failed"; }
+"$here/../support/mpirun" 2 "$folder/documented/documented" || fail "the documented loops do not do what they should"
+
 # The examples: an ordinary program and the same made parallel, which differ in eight marked lines. On Fashion-MNIST, where it is
 # installed; LibTorch reads it unpacked.
 "$cmake" -G Ninja -S "$here/../../examples" -B "$folder/examples" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_CXX_COMPILER="$compiler" \

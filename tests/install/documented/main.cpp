@@ -1,11 +1,12 @@
 // Runs the loops of docs/library.md: each block is included as it stands there, between what the
 // page takes for granted (a network, a loader, a loss). Every loop has to bring the loss down and
 // leave the same network on all ranks.
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <functional>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 using torch::optim::SGD;
 using torch::optim::SGDOptions;
 
+#include "batch_norm.inc"
 #include "hook.inc"
 
 namespace {
@@ -25,7 +27,7 @@ struct Batch {
 };
 using Loader = std::unique_ptr<std::vector<Batch>>;
 
-const SGDOptions options(0.1);
+const SGDOptions options(0.05);
 
 // y = 3 x1 - 2 x2, of which each rank has other samples.
 Loader make_loader(int rank, int batches) {
@@ -38,9 +40,10 @@ Loader make_loader(int rank, int batches) {
   return loader;
 }
 
-torch::nn::Sequential make_network() {
+torch::nn::Sequential make_network(int outputs = 1) {
   torch::manual_seed(1);
-  return torch::nn::Sequential(torch::nn::Linear(2, 8), torch::nn::Tanh(), torch::nn::Linear(8, 1));
+  return torch::nn::Sequential(torch::nn::Linear(2, 8), torch::nn::Tanh(),
+                               torch::nn::Linear(8, outputs));
 }
 
 struct Loss {
@@ -84,6 +87,63 @@ void join_with_fewer_batches(torch::nn::Sequential& network, const Loader& loade
 #include "join.inc"
 }
 
+// Batch norms over all ranks, held by type; one draws, so does the other rank: other numbers.
+void block_of_a_module(const kolo::Communicator& world) {
+  Block block(world.split(0).value());
+#include "seed.inc"
+  const auto outputs = block.norm->forward(torch::randn({8, 64, 3, 3}));
+  const double mean = kolo::average(world, outputs.mean().item<double>());
+  const auto draw = static_cast<double>(augmentation() >> 12);
+  const bool are_apart = kolo::all_reduce_value(world, draw, kolo::ReduceOp::min) <
+                         kolo::all_reduce_value(world, draw, kolo::ReduceOp::max);
+  if (std::abs(mean) > 1e-4 || (world.size() > 1 && !are_apart)) ++failures;
+}
+
+struct TwoParts : torch::nn::Module {
+  torch::nn::Linear body = register_module("body", torch::nn::Linear(2, 8));
+  torch::nn::Linear head = register_module("head", torch::nn::Linear(8, 1));
+  torch::Tensor forward(const torch::Tensor& inputs) {
+    return head->forward(torch::tanh(body->forward(inputs)));
+  }
+};
+
+void two_sharded(const kolo::Communicator& world, torch::nn::Sequential& network,
+                 const Loader& loader, Loss& loss_of) {
+  const auto other = std::make_shared<TwoParts>();
+#include "sharded.inc"
+  for (auto& batch : *loader) {
+    optimizer.zero_grad();
+    loss_of(batch).backward();
+    optimizer.step();
+    of_groups.zero_grad();
+    torch::mse_loss(other->forward(batch.data), batch.target).backward();
+    of_groups.step();
+  }
+  if (of_groups.steps() != optimizer.steps()) ++failures;
+}
+
+// The discriminator has to tell points apart afterwards.
+void two_networks_learn(const kolo::Communicator& world) {
+  const int batch = 16, noise = 2;
+  auto generator = make_network(2), discriminator = make_network();
+  kolo::seed_ranks(world, 1);
+  kolo::DistributedOptimizer generator_optimizer(world, *generator,
+                                                 SGD(generator->parameters(), options));
+  kolo::DistributedOptimizer discriminator_optimizer(world, *discriminator,
+                                                     SGD(discriminator->parameters(), options));
+  const auto real_points = [](int count) { return 2 + torch::rand({count, 2}); };
+  const auto is_real = torch::ones({batch, 1}), is_fake = torch::zeros({batch, 1});
+  const auto loss_of = [](const torch::Tensor& answers, const torch::Tensor& truth) {
+    return torch::binary_cross_entropy_with_logits(answers, truth);
+  };
+  for (int step = 0; step < 10; ++step) {
+#include "gan.inc"
+  }
+  const auto answer = discriminator->forward(real_points(batch)).mean() -
+                      discriminator->forward(torch::zeros({batch, 2})).mean();
+  if (!(answer.item<double>() > 0)) ++failures;
+}
+
 }  // namespace
 
 int main() {
@@ -116,5 +176,10 @@ int main() {
 #include "timeline.inc"
   });
   run("join", world, join_with_fewer_batches, 40 + 20 * (world.rank() % 2));
+  run("sharded", world, [&](auto& network, const Loader& loader, Loss& loss_of) {
+    two_sharded(world, network, loader, loss_of);
+  });
+  two_networks_learn(world);
+  block_of_a_module(world);
   return failures == 0 ? 0 : 1;
 }
