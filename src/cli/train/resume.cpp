@@ -50,11 +50,12 @@ CheckpointStore::Loaded load_newest(const RunFolder& folder, const CheckpointSto
 
 constexpr std::string_view option = "--resume";
 
-// A configuration and settings may stand behind it as well.
+// A configuration and settings may stand behind it as well. An empty word is a choice, so that it
+// is refused: a variable of the shell that was not set.
 bool is_choice(const std::string& word) {
   const fs::path path = word;
   std::error_code error;
-  return !word.empty() && word[0] != '-' && word.find('=') == std::string::npos &&
+  return !word.starts_with('-') && word.find('=') == std::string::npos &&
          path.extension() != ".yaml" && path.extension() != ".yml" &&
          !fs::is_regular_file(path, error);
 }
