@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "config/at_setting.h"
+#include "config/defaults.h"
 #include "kolo/base/error.h"
 #include "kolo/config/factories.h"
 #include "kolo/data/augmentation.h"
@@ -63,14 +64,14 @@ Datasets mnist_datasets(const RunConfig& config) {
           subset_of(config, read(Split::validation), "data.n_valid")};
 }
 
-// How training images are varied: as the tutorials do it for this data, but for what the
-// configuration says.
-AugmentationOptions augmentation_of(const DataConfig& data, AugmentationOptions options) {
+// How training images are varied.
+AugmentationOptions augmentation_of(DataConfig data) {
   if (!data.augment) return {};
-  if (data.height_shift) options.height_shift = *data.height_shift;
-  if (data.width_shift) options.width_shift = *data.width_shift;
-  if (data.zoom) options.set_zoom_range(*data.zoom);
-  if (data.horizontal_flip) options.horizontal_flip = *data.horizontal_flip;
+  fill_augmentation(data);
+  AugmentationOptions options{.height_shift = data.height_shift.value(),
+                              .width_shift = data.width_shift.value(),
+                              .horizontal_flip = data.horizontal_flip.value()};
+  if (*data.zoom > 0) options.set_zoom_range(*data.zoom);
   return options;
 }
 
@@ -98,8 +99,7 @@ Datasets cifar10_datasets(const RunConfig& config) {
   const bool is_unit = data.preprocessing == "auto" || data.preprocessing == "unit";
   const auto preprocessing =
       is_unit ? Preprocessing::none() : for_unit_pixels(preprocessing_of(data.preprocessing));
-  const auto varied =
-      augmentation_of(data, {.height_shift = .1, .width_shift = .1, .horizontal_flip = true});
+  const auto varied = augmentation_of(data);
   return {std::make_shared<AugmentedDataset>(subset_of(config, training, "data.n_train"), varied,
                                              preprocessing, config.seed),
           std::make_shared<AugmentedDataset>(subset_of(config, validation, "data.n_valid"),
@@ -136,11 +136,7 @@ Datasets imagenet_datasets(const RunConfig& config, bool looks_at_files) {
   });
   const auto preprocessing =
       preprocessing_of(data.preprocessing == "auto" ? "caffe" : data.preprocessing);
-  const auto varied = augmentation_of(data, {.height_shift = .33,
-                                             .width_shift = .33,
-                                             .zoom_low = .5,
-                                             .zoom_high = 1.5,
-                                             .horizontal_flip = true});
+  const auto varied = augmentation_of(data);
   const AugmentationOptions closer{.zoom_low = .875, .zoom_high = .875};
   constexpr auto spread = Subset::Choice::spread;
   return {std::make_shared<AugmentedDataset>(subset_of(config, training, "data.n_train", spread),

@@ -1,6 +1,7 @@
 #include "config/defaults.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,10 +47,24 @@ void fill_training(TrainingConfig& training) {
   if (!is_of_classes(loss_named(training.loss))) training.metrics.clear();
 }
 
+void fill(std::optional<double>& value, double usual) {
+  if (!value) value = usual;
+}
+
 }  // namespace
+
+void fill_augmentation(DataConfig& data) {
+  const bool is_cifar10 = data.name == "cifar10";
+  if (!is_cifar10 && data.name != "imagenet") return;
+  fill(data.height_shift, is_cifar10 ? .1 : .33);
+  fill(data.width_shift, is_cifar10 ? .1 : .33);
+  fill(data.zoom, is_cifar10 ? 0 : .5);
+  if (!data.horizontal_flip) data.horizontal_flip = true;
+}
 
 void fill_defaults(RunConfig& config) {
   auto& data = config.data;
+  fill_augmentation(data);
   if (data.path.empty() && data.name == "fashion_mnist") data.path = fashion_mnist_folder;
   if (data.path.empty() && data.name == "cifar10") data.path = "data/cifar10";
   put_channels_first(data.input_shape);

@@ -42,10 +42,11 @@ void visit(Field& field, DataConfig& data) {
   field("box_size", data.box_size, positive.up_to(most_cells));
   field("rotations", data.rotations, OneOf{{"none", "tutorial", "vector", "proper"}});
   field("augment", data.augment, AnyBool{});
-  field("height_shift", data.height_shift, fraction, Unset{"none"});
-  field("width_shift", data.width_shift, fraction, Unset{"none"});
-  field("zoom", data.zoom, fraction, Unset{"none"});
-  field("horizontal_flip", data.horizontal_flip, AnyBool{}, Unset{"none"});
+  field("height_shift", data.height_shift, fraction, Unset{"images of this data are not varied"});
+  field("width_shift", data.width_shift, fraction, Unset{"images of this data are not varied"});
+  field("zoom", data.zoom, fraction, Unset{"images of this data are not varied"});
+  field("horizontal_flip", data.horizontal_flip, AnyBool{},
+        Unset{"images of this data are not varied"});
   field("preprocessing", data.preprocessing, OneOf{{"auto", "none", "unit", "caffe", "imagenet"}});
 }
 

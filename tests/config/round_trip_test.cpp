@@ -59,10 +59,10 @@ class RandomConfig {
       data.n_classes = maybe(whole());
     data.augment = coin();
     if (data.name != "cifar10" && data.name != "imagenet") return data;
-    data.height_shift = maybe(share());
-    data.width_shift = maybe(share());
-    data.zoom = maybe(share());
-    data.horizontal_flip = maybe(coin());
+    data.height_shift = share();
+    data.width_shift = share();
+    data.zoom = share();
+    data.horizontal_flip = coin();
     data.preprocessing = pick({"auto", "none", "unit", "caffe", "imagenet"});
     return data;
   }
@@ -233,6 +233,20 @@ TEST_F(RoundTrip, EveryKeyIsThereAndWhatIsUnsetSaysWhatItMeans) {
                            "  max_steps: null  # as many as n_epochs has\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
+}
+
+TEST_F(RoundTrip, ImagesAreVariedAsIsSpelledOut) {
+  const auto data_of = [&](const std::string& data) {
+    return load("data: {" + data + "}\nmodel: {name: cnn}\noptimizer: {name: sgd}\n").data;
+  };
+  const auto cifar10 = data_of("name: cifar10");
+  EXPECT_EQ(cifar10.height_shift, .1);
+  EXPECT_EQ(cifar10.zoom, 0);
+  EXPECT_EQ(cifar10.horizontal_flip, true);
+  const auto imagenet = data_of("name: imagenet, train_dir: a, valid_dir: b, zoom: 0.25");
+  EXPECT_EQ(imagenet.width_shift, .33);
+  EXPECT_EQ(imagenet.zoom, .25);
+  EXPECT_FALSE(data_of("name: fashion_mnist").height_shift.has_value());
 }
 
 TEST_F(RoundTrip, NamesThatOtherReadersTakeForTruthAreQuoted) {
