@@ -117,7 +117,7 @@ TEST(Program, WrongCommandLinesExitWith2) {
     EXPECT_EQ(result.errors.find("kolo: "), 0U) << result.errors;
     EXPECT_EQ(result.output, "");
   };
-  refuse({}, "subcommand");
+  refuse({}, "name a command: train, eval");
   refuse({"trian"}, "did you mean \"train\"?");
   refuse({"qqqqqq"},
          "the commands are train, eval, bench, scale, run, timeline, report, data, doctor");
