@@ -28,12 +28,24 @@ std::string name_of_test(const ::testing::TestParamInfo<Ending>& test) {
 
 ProcessResult run_job(const Ending& ending, const std::string& watch = "on") {
   ProcessOptions options;
-  options.deadline = std::chrono::seconds(40);
+  options.deadline = std::chrono::seconds(30);
   options.environment = {
       {"KOLO_WATCH", watch}, {"KOLO_WATCH_WARNING", "0"}, {"KOLO_WATCH_LIMIT", "0"}};
   return run_process(
       {MPIRUN_SCRIPT, "3", ENDING_JOB, ending.owner, ending.place, ending.way, ending.setting},
       options);
+}
+
+// Open MPI 4.1's mpirun may lock itself up (or crash) in its own end, every rank being gone, when one
+// aborts the job while another is in MPI_Finalize: its thread of PMIx waits for a lock of its own. So
+// a job whose ranks have said what they had to is started once more, at most twice.
+ProcessResult run_job_that_aborts(const Ending& ending) {
+  auto result = run_job(ending);
+  for (int again = 0; again < 2 && result.timed_out; ++again) {
+    if (result.errors.find("kolo: ") == std::string::npos) break;
+    result = run_job(ending);
+  }
+  return result;
 }
 
 class EndingTogether : public ::testing::TestWithParam<Ending> {};
@@ -59,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Jobs, EndingTogether,
 class EndingBeforeTheOthers : public ::testing::TestWithParam<Ending> {};
 
 TEST_P(EndingBeforeTheOthers, IsSaidAndEndsTheJob) {
-  const auto result = run_job(GetParam());
+  const auto result = run_job_that_aborts(GetParam());
   EXPECT_FALSE(result.timed_out);
   EXPECT_NE(result.exit_code, 0);
   EXPECT_EQ(result.left_behind, 0);
@@ -86,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(
 class EndingWithoutFinalize : public ::testing::TestWithParam<Ending> {};
 
 TEST_P(EndingWithoutFinalize, EndsTheJob) {
-  const auto result = run_job(GetParam());
+  const auto result = run_job_that_aborts(GetParam());
   EXPECT_FALSE(result.timed_out);
   EXPECT_NE(result.exit_code, 0);
   EXPECT_EQ(result.left_behind, 0);
