@@ -1,6 +1,5 @@
 #include <exception>
 #include <iostream>
-#include <new>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -38,11 +37,8 @@ int main(int argc, char** argv) {
     // What every rank would say alike is said by one.
     if (detect_launch_environment().rank == 0) complain(error.what());
     return exit_wrong_input;
-  } catch (const std::bad_alloc&) {
-    complain_as_rank("there is not enough memory for what was asked for");
-    return exit_failed;
   } catch (const std::exception& error) {
-    complain_as_rank(error.what());
+    complain_as_rank(message_of(error));
     return exit_failed;
   }
 }

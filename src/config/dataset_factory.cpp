@@ -2,6 +2,7 @@
 #include <array>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "config/at_setting.h"
 #include "config/defaults.h"
@@ -197,6 +198,33 @@ SampleLayout layout_of(const RunConfig& config) {
   return {{1, 28, 28}, 10, {}};
 }
 
+Datasets read_datasets(const RunConfig& config, bool looks_at_files) {
+  const auto& name = config.data.name;
+  if (name == "dummy") return random_datasets(config);
+  if (name == "cifar10") return cifar10_datasets(config);
+  if (name == "imagenet") return imagenet_datasets(config, looks_at_files);
+  if (name == "nbody") return box_datasets(config);
+  return mnist_datasets(config);
+}
+
+// A network that is made for training samples can't take others when it is validated.
+void require_same_samples(const RunConfig& config, const Datasets& datasets) {
+  const auto &training = datasets.training->layout(), &validation = datasets.validation->layout();
+  const auto require = [&](const auto& expected, const auto& found, std::string_view what) {
+    if (expected == found) return;
+    const auto& name = config.data.name;
+    const auto key = name == "nbody"      ? "data.valid_path"
+                     : name == "imagenet" ? "data.valid_dir"
+                                          : "data.path";
+    refuse_setting(config, key,
+                   fmt::format("the {} of validation samples is [{}], but [{}] in training; both "
+                               "must be the same",
+                               what, fmt::join(found, ", "), fmt::join(expected, ", ")));
+  };
+  require(training.input_shape, validation.input_shape, "shape");
+  require(training.target_shape, validation.target_shape, "target's shape");
+}
+
 }  // namespace
 
 Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least) {
@@ -214,12 +242,9 @@ Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least) {
 }
 
 Datasets make_datasets(const RunConfig& config, bool looks_at_files) {
-  const auto& name = config.data.name;
-  if (name == "dummy") return random_datasets(config);
-  if (name == "cifar10") return cifar10_datasets(config);
-  if (name == "imagenet") return imagenet_datasets(config, looks_at_files);
-  if (name == "nbody") return box_datasets(config);
-  return mnist_datasets(config);
+  auto datasets = read_datasets(config, looks_at_files);
+  require_same_samples(config, datasets);
+  return datasets;
 }
 
 }  // namespace kolo

@@ -7,7 +7,9 @@
 
 #include "config/at_setting.h"
 #include "kolo/base/checked.h"
+#include "kolo/base/memory_size.h"
 #include "kolo/base/random.h"
+#include "kolo/observe/format.h"
 
 namespace kolo {
 
@@ -75,6 +77,22 @@ std::int64_t validation_batch_size_of(const TrainingConfig& training, const Samp
   return std::min(most_samples, std::max(as_in_training, fitting));
 }
 
+// A batch that the machine can't hold is refused before anything is started. `key` sets its size.
+void require_memory_for(const RunConfig& config, std::string_view key, std::int64_t samples,
+                        const SampleLayout& layout) {
+  const auto of_sample = static_cast<double>(layout.input_size()) * sizeof(float) +
+                         static_cast<double>(layout.target_size()) *
+                             (layout.classes > 0 ? sizeof(std::int64_t) : sizeof(float));
+  const auto bytes = static_cast<double>(samples) * of_sample;
+  const auto memory = installed_memory();
+  if (!memory || bytes <= static_cast<double>(*memory)) return;
+  refuse_setting(config, key,
+                 fmt::format("a batch of {} samples takes {}, but the machine has {} of memory; "
+                             "make it smaller",
+                             format_count(samples), format_bytes(static_cast<std::uint64_t>(bytes)),
+                             format_bytes(static_cast<std::uint64_t>(*memory))));
+}
+
 }  // namespace
 
 std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayout& layout,
@@ -134,6 +152,9 @@ std::unique_ptr<Loader> make_training_loader(const RunConfig& config,
   DistributedSampler sampler(
       size, rank, ranks,
       {config.data.shuffle, config.seed, training.drop_last ? Padding::drop : Padding::repeat});
+  require_memory_for(
+      config, training.global_batch_size ? "training.global_batch_size" : "training.batch_size",
+      std::min(batch_size, sampler.length()), dataset->layout());
   return std::make_unique<Loader>(
       std::move(dataset), std::move(sampler),
       LoaderOptions{batch_size, config.data.workers, config.data.prefetch, training.drop_last});
@@ -144,6 +165,8 @@ std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
                                                int ranks) {
   const auto validation_batch = validation_batch_size_of(config.training, dataset->layout(), ranks);
   DistributedSampler sampler(dataset->size(), rank, ranks, {false, 0, Padding::none});
+  require_memory_for(config, "training.validation_batch_size",
+                     std::min(validation_batch, sampler.length()), dataset->layout());
   return std::make_unique<Loader>(
       std::move(dataset), std::move(sampler),
       LoaderOptions{validation_batch, config.data.workers, config.data.prefetch, false});

@@ -1,5 +1,6 @@
 #include "kolo/data/loader.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -49,8 +50,9 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, DistributedSampler sample
   }
   // Besides what is loaded ahead, the consumer holds one batch and is about to drop another.
   constexpr std::size_t with_consumer = 2;
-  writer_ =
-      std::make_unique<BatchWriter>(dataset_, options_.batch_size, loaded_.size() + with_consumer);
+  // No batch has more samples than the epoch, however large it may be.
+  const auto largest = std::clamp<std::int64_t>(sampler_.length(0), 1, options_.batch_size);
+  writer_ = std::make_unique<BatchWriter>(dataset_, largest, loaded_.size() + with_consumer);
   for (int i = 0; i < options_.workers; ++i) {
     workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
   }

@@ -1,4 +1,5 @@
 // What a user can get wrong with kolo train: exit 2, one clear message, nothing written.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "cli/program.h"
@@ -164,6 +165,32 @@ TEST_F(TrainInput, ShapesThatDoNotFit) {
   expect_refused({config(data(), "{name: mnist_net, input_shape: [3, 28, 28]}")},
                  {"[3, 28, 28]", "[1, 28, 28]"});
   expect_refused({config("{name: dummy, n_train: 10, input_shape: [1, 9, 9]}")}, {"16"});
+}
+
+TEST_F(TrainInput, ValidationSamplesOfAnotherShapeThanTraining) {
+  write_small_mnist(folder / "small", 40, 20, 20);
+  for (const char* const kind : {"images", "labels"}) {
+    const auto file = fmt::format("t10k-{}-idx{}-ubyte", kind, kind[0] == 'i' ? 3 : 1);
+    std::filesystem::copy_file(folder / "small" / file, folder / "data" / file,
+                               std::filesystem::copy_options::overwrite_existing);
+  }
+  expect_refused({good_config()}, {"c.yaml:2: data.path: ", "validation samples is [1, 20, 20]",
+                                   "[1, 28, 28] in training"});
+}
+
+TEST_F(TrainInput, BatchesThatNoMemoryHolds) {
+  const auto file =
+      config("{name: dummy, input_shape: [1, 28, 28], n_train: 4000000000, n_valid: 4000000000}");
+  expect_refused(
+      {file, "training.batch_size=1000000000"},
+      {"command line: training.batch_size: a batch of 1 000 000 000 samples takes", "TiB"});
+  expect_refused({file, "training.batch_size=1", "training.validation_batch_size=1000000000"},
+                 {"command line: training.validation_batch_size: a batch of 1 000 000 000"});
+}
+
+TEST_F(TrainInput, ABatchThatIsLargerThanTheDataTakesNoMoreMemory) {
+  const auto result = run_kolo({"train", good_config(), "training.batch_size=1000000000"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
 }
 
 TEST_F(TrainInput, UnderAForeignLauncherTheMessageComesOnce) {

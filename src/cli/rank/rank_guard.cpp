@@ -5,8 +5,10 @@
 #include <chrono>
 #include <csignal>
 #include <iostream>
+#include <new>
 #include <thread>
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -37,6 +39,18 @@ int exit_status_of(const std::exception& error) {
   return dynamic_cast<const InputError*>(&error) == nullptr ? exit_failed : exit_wrong_input;
 }
 
+std::string message_of(const std::exception& error) {
+  const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
+  std::string text = of_torch == nullptr ? error.what() : of_torch->what_without_backtrace();
+  const bool wants_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+                            text.find("can't allocate memory") != std::string::npos;
+  if (wants_memory) return "there is not enough memory for what was asked for";
+  // Where torch::Error has become another exception on its way.
+  for (const auto* const addresses : {"\nException raised from", "\nframe #0:"})
+    text.resize(std::min(text.size(), text.find(addresses)));
+  return text;
+}
+
 std::string describe_rank(int rank) {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
@@ -50,7 +64,7 @@ int run_guarded(const Communicator& communicator, const std::function<int()>& bo
     communicator.abort(exit_failed);
     throw;
   } catch (const std::exception& error) {
-    if (communicator.size() > 1) end_job(communicator, error.what(), exit_status_of(error));
+    if (communicator.size() > 1) end_job(communicator, message_of(error), exit_status_of(error));
     throw;
   } catch (...) {
     if (communicator.size() > 1) end_job(communicator, "an exception of unknown type", exit_failed);

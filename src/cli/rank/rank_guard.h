@@ -14,6 +14,10 @@ inline constexpr int exit_wrong_input = 2;
 // What a program ends with because of an exception: 2 for an InputError, otherwise 1.
 [[nodiscard]] int exit_status_of(const std::exception& error);
 
+// What an exception has to say to a user: its message, of LibTorch's without the addresses that it
+// puts behind it. All that comes for want of memory says the same.
+[[nodiscard]] std::string message_of(const std::exception& error);
+
 // "rank 1 (on node2)", of this process.
 [[nodiscard]] std::string describe_rank(int rank);
 

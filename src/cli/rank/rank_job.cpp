@@ -10,8 +10,8 @@
 #include <optional>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/rank/rank_guard.h"
 #include "cli/rank/rank_setup.h"
@@ -36,7 +36,7 @@ Outcome attempt(const Step& step) {
   try {
     return {0, {}, step()};
   } catch (const std::exception& error) {
-    return {exit_status_of(error), error.what(), {}};
+    return {exit_status_of(error), message_of(error), {}};
   } catch (...) {
     return {1, "an exception of unknown type", {}};
   }

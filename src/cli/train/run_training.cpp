@@ -80,6 +80,7 @@ PreparedRun prepare_run(const RunConfig& config, const RunOptions& options, int 
   run.network = make_network(config, run.datasets.training->layout());
   require_batch_norms_to_synchronize(config.model, *run.network);
   (void)make_training_loader(config, run.datasets.training, 0, ranks);
+  (void)make_validation_loader(config, run.datasets.validation, 0, ranks);
   run.folder.require_writable();
   if (options.resume) {
     const auto silent = [](const std::string&) {};
