@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "config/schema.h"
+#include "config/section.h"
 #include "config/yaml_reader.h"
 #include "kolo/base/error.h"
 #include "kolo/config/run_config.h"
@@ -48,6 +51,30 @@ std::string meant_by(std::string_view text) {
   return fmt::format("; did you mean {}={}?", setting, value.empty() ? "VALUE" : value);
 }
 
+// The settings that key=null gives their default: all but the required ones.
+struct DefaultCollector : SettingCollector {
+  template <typename T, typename... Rest>
+  void operator()(std::string_view key, T& field, const Rest&... rest) {
+    if constexpr (ConfigStruct<T>) {
+      const std::string outer = std::exchange(path, path_of(key));
+      visit(*this, field);
+      path = outer;
+    } else if (((!std::is_same_v<Rest, Presence>)&&...)) {
+      SettingCollector::operator()(key, field, rest...);
+    }
+  }
+  [[nodiscard]] std::string path_of(std::string_view key) const {
+    return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
+  }
+};
+
+bool has_default(std::string_view setting) {
+  DefaultCollector collector;
+  RunConfig config;
+  visit(collector, config);
+  return std::ranges::find(collector.settings, setting) != collector.settings.end();
+}
+
 }  // namespace
 
 void apply_override(ConfigValue& root, const std::string& text, std::string_view place) {
@@ -61,9 +88,10 @@ void apply_override(ConfigValue& root, const std::string& text, std::string_view
                     quote(text), text.empty() ? "" : meant_by(text)));
   }
   if (text.find_first_not_of(' ', equals + 1) == std::string::npos) {
-    throw InputError(
-        fmt::format("{}: expected a value behind {}=, got nothing; write {}=null for the default",
-                    place, keys, keys));
+    throw InputError(fmt::format("{}: expected a value behind {}=, got nothing; {}", place, keys,
+                                 has_default(keys)
+                                     ? fmt::format("write {}=null for the default", keys)
+                                     : "leave it out to keep what the file says"));
   }
   set(root, keys, read_yaml_text(text.substr(equals + 1), std::string(place)));
 }

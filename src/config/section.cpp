@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "config/environment.h"
+#include "config/override.h"
 #include "kolo/base/error.h"
 #include "kolo/base/parse_number.h"
 #include "kolo/base/suggest.h"
@@ -218,8 +219,13 @@ void SectionReader::refuse_no_list(const ConfigValue& value, const std::string& 
       fmt::format("expected a list of mappings with keys {}; got {}", join(keys), describe(value)));
 }
 
-void SectionReader::refuse_missing(std::string_view key, std::string_view expected) const {
-  refuse(mapping_, path_of(key),
+bool is_taken_back(const ConfigValue& value) {
+  return value.kind == ConfigValue::Kind::nothing && is_from_command_line(value);
+}
+
+void SectionReader::refuse_missing(const ConfigValue& where, std::string_view key,
+                                   std::string_view expected) const {
+  refuse(where, path_of(key),
          fmt::format("this key is required and missing; expected {}", expected));
 }
 

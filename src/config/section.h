@@ -119,6 +119,9 @@ void read_value(const ConfigValue& value, const std::string& path, std::optional
   read_value(value, path, destination.emplace(), rule);
 }
 
+// Whether the command line gives a key back to its default: key=null.
+[[nodiscard]] bool is_taken_back(const ConfigValue& value);
+
 // Fills structs from one mapping. Keys that the mapping lacks leave their destination as it is.
 class SectionReader {
  public:
@@ -130,10 +133,11 @@ class SectionReader {
   void operator()(std::string_view key, T& destination, const Rule& rule,
                   Presence presence = Presence::optional) const {
     const ConfigValue* value = mapping_.find(key);
-    if (value != nullptr) {
+    const bool is_given = value != nullptr && !is_taken_back(*value);
+    if (is_given) {
       read_value(*value, path_of(key), destination, rule);
     } else if (presence == Presence::required) {
-      refuse_missing(key, expectation(destination, rule));
+      refuse_missing(value != nullptr ? *value : mapping_, key, expectation(destination, rule));
     }
   }
 
@@ -156,7 +160,7 @@ class SectionReader {
   template <ConfigStruct T>
   void operator()(std::string_view key, std::vector<T>& destination) const {
     const ConfigValue* value = mapping_.find(key);
-    if (value == nullptr) return;
+    if (value == nullptr || is_taken_back(*value)) return;
     const std::string path = path_of(key);
     if (value->kind != ConfigValue::Kind::list) refuse_no_list(*value, path, known_keys<T>());
     destination.clear();
@@ -178,7 +182,9 @@ class SectionReader {
   [[nodiscard]] static std::string item_path(const std::string& list, std::size_t index);
   [[noreturn]] static void refuse_no_list(const ConfigValue& value, const std::string& path,
                                           const std::vector<std::string>& keys);
-  [[noreturn]] void refuse_missing(std::string_view key, std::string_view expected) const;
+  // `where` it should stand, or was taken back.
+  [[noreturn]] void refuse_missing(const ConfigValue& where, std::string_view key,
+                                   std::string_view expected) const;
 
   const ConfigValue& mapping_;
   std::string path_;

@@ -38,10 +38,19 @@ TEST_F(WrongValues, OfEverySettingAreRefusedByNameOnOneLine) {
 // A variable of the shell that is not set would otherwise mean the default, silently.
 TEST_F(WrongValues, NothingBehindTheEqualsSignIsNoValue) {
   for (const auto& setting : setting_names()) {
+    const bool is_required =
+        setting == "data.name" || setting == "model.name" || setting == "optimizer.name";
+    const auto advice = is_required ? "leave it out to keep what the file says"
+                                    : "write " + setting + "=null for the default";
     for (const char* nothing : {"", "  "})
-      EXPECT_EQ(said_of(setting, nothing), "command line: expected a value behind " + setting +
-                                               "=, got nothing; write " + setting +
-                                               "=null for the default");
+      EXPECT_EQ(said_of(setting, nothing),
+                "command line: expected a value behind " + setting + "=, got nothing; " + advice);
+    // The advice helps.
+    const auto said = said_of(setting, "null");
+    if (is_required)
+      EXPECT_THAT(said, StartsWith("command line: " + setting + ": this key is required and"));
+    else
+      EXPECT_EQ(said, "") << setting;
   }
   EXPECT_FALSE(load(required, {"training.max_steps=null"}).training.max_steps.has_value());
 }
