@@ -110,6 +110,29 @@ std::string data_block(const std::string& name, const FigureSeries& series, doub
   return text + "END\n";
 }
 
+// The points of a series that no line reaches, as there is nothing beside them: all there is of a
+// curve of one value.
+FigureSeries lonely_points(const FigureSeries& series) {
+  FigureSeries lonely{.name = series.name, .x = {}, .y = {}, .spread = {}};
+  bool follows_point = false;
+  for (std::size_t i = 0; i < series.y.size(); ++i) {
+    if (!std::isfinite(series.x[i])) continue;
+    if (!std::isfinite(series.y[i])) {
+      follows_point = false;
+      continue;
+    }
+    auto next = i + 1;
+    while (next < series.y.size() && !std::isfinite(series.x[next])) ++next;
+    const bool has_next = next < series.y.size() && std::isfinite(series.y[next]);
+    if (!follows_point && !has_next) {
+      lonely.x.push_back(series.x[i]);
+      lonely.y.push_back(series.y[i]);
+    }
+    follows_point = true;
+  }
+  return lonely;
+}
+
 bool has_points(const FigureSeries& series) {
   for (std::size_t i = 0; i < series.y.size(); ++i) {
     if (std::isfinite(series.x[i]) && std::isfinite(series.y[i])) return true;
@@ -117,30 +140,56 @@ bool has_points(const FigureSeries& series) {
   return false;
 }
 
-std::string line_plot(const Figure& figure) {
-  std::string blocks, plots;
-  const double lowest = y_axis(figure).low;
-  for (std::size_t i = 0; i < figure.series.size(); ++i) {
-    const auto& series = figure.series[i];
-    if (!has_points(series)) continue;
-    const auto name = fmt::format("series{}", i);
-    blocks += data_block(name, series, lowest);
-    const auto add = [&](const std::string& what) {
-      plots += fmt::format("{}  ${} {}", plots.empty() ? "plot \\\n" : ", \\\n", name, what);
-    };
+// The data blocks and what is plotted of them.
+class LinePlot {
+ public:
+  explicit LinePlot(const Figure& figure) : lowest_(y_axis(figure).low) {}
+
+  void add(const FigureSeries& series, const std::string& name) {
+    blocks_ += data_block(name, series, lowest_);
     const auto paint = fmt::format("linecolor rgb {}", colour(series.colour));
-    if (!series.spread.empty())
-      add(fmt::format("using 1:2:3:4 with yerrorbars notitle pointtype 0 linewidth 1.2 {}", paint));
+    if (!series.spread.empty()) {
+      plot("${} using 1:2:3:4 with yerrorbars notitle pointtype 0 linewidth 1.2 {}", name, paint);
+    }
     const auto mark = fmt::format("pointtype {} pointsize {:.2f}", mark_of(series),
-                                  (series.dashed ? 0.7 : 0.55) + 0.4 * series.hidden_by);
-    add(fmt::format("using 1:2 with {} title {} linewidth {:.1f} dashtype {} {} {}",
-                    series.marks ? "linespoints" : "lines", in_quotes(series.name),
-                    (series.marks ? 2.2 : 1.6) + 4 * series.hidden_by,
-                    series.dashed ? "(9,6)" : "solid", paint, series.marks ? mark : ""));
+                                  (series.dashed ? 0.7 : 0.55) + 0.15 * series.hidden_by);
+    const double width = series.marks ? 2.2 : 1.6;
+    const auto* const dashes = series.dashed ? "(9,6)" : "solid";
+    // What others lie on is wide, its marks and what stands beside its name are not.
+    if (series.hidden_by > 0)
+      plot("${} using 1:2 with lines notitle linewidth {:.1f} dashtype {} {}", name,
+           width + 4 * series.hidden_by, dashes, paint);
+    plot("${} using 1:2 with {} title {} linewidth {:.1f} dashtype {} {} {}", name,
+         series.marks ? "linespoints" : "lines", in_quotes(series.name), width, dashes, paint,
+         series.marks ? mark : "");
+    const auto lonely = lonely_points(series);
+    if (series.marks || !has_points(lonely)) return;
+    blocks_ += data_block(name + "alone", lonely, lowest_);
+    plot("${}alone using 1:2 with points notitle {} {}", name, mark, paint);
   }
-  // An empty frame, where no point has a place.
-  if (plots.empty()) return "set xrange [0:1]\nset yrange [0:1]\nplot NaN notitle\n";
-  return blocks + plots + "\n";
+
+  [[nodiscard]] std::string text() const {
+    // An empty frame, where no point has a place.
+    if (plots_.empty()) return "set xrange [0:1]\nset yrange [0:1]\nplot NaN notitle\n";
+    return blocks_ + "plot \\\n" + plots_ + "\n";
+  }
+
+ private:
+  template <typename... Parts>
+  void plot(fmt::format_string<Parts...> what, Parts&&... parts) {
+    plots_ +=
+        (plots_.empty() ? "  " : ", \\\n  ") + fmt::format(what, std::forward<Parts>(parts)...);
+  }
+
+  double lowest_;
+  std::string blocks_, plots_;
+};
+
+std::string line_plot(const Figure& figure) {
+  LinePlot plot(figure);
+  for (std::size_t i = 0; i < figure.series.size(); ++i)
+    if (has_points(figure.series[i])) plot.add(figure.series[i], fmt::format("series{}", i));
+  return plot.text();
 }
 
 // One row a bar: its parts.

@@ -62,10 +62,12 @@ bool is_in_order(const FigureSeries& line) {
 void mark_hidden_lines(Figure& figure) {
   if (figure.kind != Figure::Kind::lines) return;
   constexpr double line_width = 0.006;  // of the figure's height
+  constexpr int most = 2;
   const double tolerance = line_width * height_of(figure);
   bool are_any = false;
   for (std::size_t i = 0; i < figure.series.size(); ++i) {
-    for (std::size_t j = i + 1; j < figure.series.size(); ++j) {
+    for (std::size_t j = i + 1; j < figure.series.size() && figure.series[i].hidden_by < most;
+         ++j) {
       const auto& other = figure.series[j];
       if (is_in_order(other) && lies_on(figure, other, figure.series[i], tolerance))
         ++figure.series[i].hidden_by;

@@ -180,6 +180,42 @@ TEST_F(DrawFigures, ASinglePointAndAConstantStandInTheMiddle) {
   EXPECT_THAT(texts_of(line({1, 2}, {-3, -3})), IsSupersetOf({"-6", "0"}));
 }
 
+// How many marks gnuplot drew.
+std::size_t marks_in(const Figure& figure) {
+  return drawn(draw_figure(figure, FigureFormat::svg), "xlink:href='#gpPt");
+}
+
+TEST_F(DrawFigures, APointThatNoLineReachesHasAMark) {
+  const double gap = std::numeric_limits<double>::quiet_NaN();
+  const auto without_marks = [](std::vector<double> y) {
+    std::vector<double> x(y.size());
+    std::iota(x.begin(), x.end(), 1);
+    auto figure = line(x, std::move(y));
+    figure.series[0].marks = false;
+    return figure;
+  };
+  const auto none = marks_in(without_marks({1, 2, 3}));
+  EXPECT_EQ(marks_in(without_marks({5})), none + 1);
+  EXPECT_EQ(marks_in(without_marks({1, 2, gap, 3, gap, 4, 5, gap, 6})), none + 2);
+}
+
+TEST_F(DrawFigures, ALineIsNamedByAnOrdinaryOneHoweverWideItIs) {
+  auto figure = line({1, 2}, {1, 2});
+  figure.series.push_back(figure.series[0]);
+  figure.series[1].name = "another";
+  const auto narrow = [&] {
+    return drawn(draw_figure(figure, FigureFormat::svg), "stroke-width=\"2.20\"");
+  };
+  const auto wide = [&] {
+    return drawn(draw_figure(figure, FigureFormat::svg), "stroke-width=\"6.20\"");
+  };
+  const auto usual = narrow();
+  EXPECT_EQ(wide(), 0U);
+  figure.series[0].hidden_by = 1;
+  EXPECT_GT(wide(), 0U);
+  EXPECT_EQ(narrow(), usual);
+}
+
 TEST_F(DrawFigures, TicksAreRoundNumbersAndShort) {
   auto figure = line({41.4844, 63.2, 86.1}, {1234567, 2345678, 4345678});
   figure.x_label = "validation accuracy, %";

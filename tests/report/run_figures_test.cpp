@@ -126,6 +126,17 @@ TEST(RunFigures, LeaveOutTheUntrainedNetworkOfKoloOnly) {
   EXPECT_THAT(figure_named(all_figures({run}), "loss").series[0].y, ElementsAre(90, 3, 1));
 }
 
+TEST(RunFigures, LinesThatLieOnEachOtherGetNoWiderThanOneSees) {
+  std::vector<RunRecord> runs;
+  for (int i = 0; i < 20; ++i)
+    runs.push_back(run_named("run", {epoch_curve("loss", "validation", {3, 1})}));
+  const auto series = figure_named(all_figures(runs), "loss").series;
+  EXPECT_EQ(series[0].hidden_by, 2);
+  EXPECT_EQ(series[17].hidden_by, 2);
+  EXPECT_EQ(series[18].hidden_by, 1);
+  EXPECT_EQ(series[19].hidden_by, 0);
+}
+
 TEST(RunFigures, StepCurvesAreFiguresOfTheirOwn) {
   auto run = two_runs()[0];
   Curve steps{"loss", "training", true, {}};

@@ -157,6 +157,12 @@ const charts = (() => {
     return points;
   }
 
+  // A point that no line reaches, as there is nothing beside it.
+  function isLonely(points, i) {
+    const has = (place) => Number.isFinite(points[place]?.y);
+    return has(i) && !has(i - 1) && !has(i + 1);
+  }
+
   const dependsOnAxis = (figure) => typeof figure.x_label === "object";
   const xLabel = (figure, axis) => (dependsOnAxis(figure) ? figure.x_label[axis] : figure.x_label);
   const isTime = (figure, axis) => dependsOnAxis(figure) && axis === "wall";
@@ -165,10 +171,12 @@ const charts = (() => {
   function lineDatasets(figure, view) {
     return figure.series.flatMap((series, number) => {
       const colour = view.colour(series.colour);
+      const points = pointsOf(figure, series, view.axis);
+      const radius = 2.5 + series.hidden_by;
       const line = {
-        label: series.name, number, data: pointsOf(figure, series, view.axis), spread: series.spread,
+        label: series.name, number, data: points, spread: series.spread,
         borderColor: colour, backgroundColor: colour, borderWidth: 2 + 4 * series.hidden_by, borderDash: series.dashed ? [6, 4] : [],
-        pointBackgroundColor: series.dashed ? view.surface : colour, pointRadius: series.marks ? 2.5 + 2 * series.hidden_by : 0, pointHoverRadius: 4,
+        pointBackgroundColor: series.dashed ? view.surface : colour, pointRadius: points.map((point, i) => (series.marks || isLonely(points, i) ? radius : 0)), pointBorderWidth: 2, pointHoverRadius: 4,
         order: -number,  // later ones lie on top
         clip: 12,  // marks at the frame are drawn whole
         pointStyle: markShapes[Math.floor(Math.max(series.colour, 0) / 8) % 4],
