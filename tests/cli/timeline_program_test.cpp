@@ -68,6 +68,15 @@ TEST_F(TimelineProgram, SaysWhatIsWrong) {
   EXPECT_FALSE(std::filesystem::exists(folder / "a.json"));
 }
 
+TEST_F(TimelineProgram, RefusesWhatNoRankHasWritten) {
+  for (const auto* const content : {"", "[\n", "null\n", "[]\n", "{\n", "{\"traceEvents\":3}\n",
+                                    "[\n{\"traceEvents\":3}\n]\n"}) {
+    folder.write("other/rank-00000.json", content);
+    expect_refused(timeline(folder / "other", folder / "a.json"), "other/rank-00000.json");
+    EXPECT_FALSE(std::filesystem::exists(folder / "a.json")) << content;
+  }
+}
+
 TEST_F(TimelineProgram, WritesOverNothingButItsOwn) {
   const auto trace = folder / "trace", output = folder / "all.json";
   const auto before = read_text_file(trace / "rank-00000.json");

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <fstream>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/suggest.h"
 #include "kolo/parallel/timeline.h"
 
 namespace kolo {
@@ -63,6 +65,19 @@ std::string_view without_end(std::string_view line) {
   return line;
 }
 
+bool is_event(std::string_view line) {
+  return is_whole_object(line) && line.find("\"ph\":") != std::string_view::npos;
+}
+
+// What a rank has begun to write begins with "["; one that was killed before may have left nothing.
+void require_rank_file(const fs::path& path, std::string_view first_line) {
+  if (first_line == "[") return;
+  throw InputError(fmt::format(
+      "timeline: {} is no rank's timeline: it begins with {}, expected [ and an event a line; "
+      "remove it to go on without it",
+      path.string(), quote(first_line)));
+}
+
 }  // namespace
 
 MergedTimelines merge_timelines(const fs::path& folder, const fs::path& output) {
@@ -74,10 +89,12 @@ MergedTimelines merge_timelines(const fs::path& folder, const fs::path& output) 
     std::ifstream input(path, std::ios::binary);
     if (!input) throw InputError(fmt::format("timeline: cannot read {}", path.string()));
     ++merged.files;
+    bool is_first = true;
     for (std::string line; std::getline(input, line);) {
       const auto event = without_end(line);
+      if (std::exchange(is_first, false)) require_rank_file(path, event);
       if (event.empty() || event == "[" || event == "]") continue;
-      if (!is_whole_object(event)) {
+      if (!is_event(event)) {
         ++merged.damaged;
         continue;
       }
@@ -87,6 +104,14 @@ MergedTimelines merge_timelines(const fs::path& folder, const fs::path& output) 
       file.write(text);
       text.clear();
     }
+  }
+  if (merged.events == 0) {
+    throw InputError(
+        fmt::format("timeline: {}{} hold{} no event; ranks write theirs when "
+                    "KOLO_TIMELINE names a folder, or with kolo train --timeline",
+                    files.front().string(),
+                    files.size() == 1 ? "" : fmt::format(" and {} more", files.size() - 1),
+                    files.size() == 1 ? "s" : ""));
   }
   file.write(text + "\n]\n");
   file.commit();
