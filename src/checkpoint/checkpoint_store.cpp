@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json_value.h"
 #include "checkpoint/manifest.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -143,7 +144,8 @@ void write_content(const std::filesystem::path& folder, std::int64_t step,
   try {
     write_file_atomically(folder / state_file_name, state.dump(2) + "\n");
   } catch (const nlohmann::json::exception& error) {
-    throw Error(fmt::format("checkpoint: the state cannot be written as JSON: {}", error.what()));
+    throw Error(
+        fmt::format("checkpoint: the state cannot be written as JSON: {}", in_plain_words(error)));
   }
   write_manifest(folder, make_manifest(folder, step, is_best));
 }
@@ -157,7 +159,8 @@ nlohmann::json read_state(const std::filesystem::path& path, std::int64_t step) 
     }
     return state;
   } catch (const nlohmann::json::exception& error) {
-    throw Error(fmt::format("checkpoint: {} is malformed: {}", path.string(), error.what()));
+    throw Error(
+        fmt::format("checkpoint: {} is malformed: {}", path.string(), in_plain_words(error)));
   }
 }
 

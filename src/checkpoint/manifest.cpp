@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_value.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 
@@ -45,19 +46,19 @@ Checksum checksum_of(const std::filesystem::path& path) {
 }
 
 Manifest parse(const nlohmann::json& document) {
-  if (document.at("format") != format_name) {
+  if (json_value<std::string>(document, "format") != format_name) {
     throw Error(fmt::format("is not of the format {}", format_name));
   }
-  if (const int version = document.at("version"); version != format_version) {
+  if (const int version = json_value<int>(document, "version"); version != format_version) {
     throw Error(fmt::format("has version {}, this program reads {}", version, format_version));
   }
   Manifest manifest;
-  manifest.step = document.at("step").get<std::int64_t>();
-  manifest.is_best = document.at("best").get<bool>();
-  for (const auto& file : document.at("files")) {
-    manifest.files.push_back({file.at("name").get<std::string>(),
-                              file.at("size").get<std::uint64_t>(),
-                              file.at("crc32").get<std::uint32_t>()});
+  manifest.step = json_value<std::int64_t>(document, "step");
+  manifest.is_best = json_value<bool>(document, "best");
+  for (const auto& file : json_list(document, "files")) {
+    manifest.files.push_back({json_value<std::string>(file, "name"),
+                              json_value<std::uint64_t>(file, "size"),
+                              json_value<std::uint32_t>(file, "crc32")});
   }
   const auto has_name = [](const Manifest::File& file, const char* name) {
     return file.name == name;
@@ -99,6 +100,8 @@ Manifest read_manifest(const std::filesystem::path& folder) {
   try {
     return parse(nlohmann::json::parse(read_text_file(path)));
   } catch (const nlohmann::json::exception& error) {
+    fail(path, fmt::format("is malformed: {}", in_plain_words(error)));
+  } catch (const JsonError& error) {
     fail(path, fmt::format("is malformed: {}", error.what()));
   } catch (const Error& error) {
     fail(path, error.what());

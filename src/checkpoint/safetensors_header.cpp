@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_value.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
@@ -227,7 +228,8 @@ SafetensorsListing parse_safetensors_header(const std::filesystem::path& path,
   try {
     header = Json::parse(text, RepeatedKeyCheck(path));
   } catch (const Json::exception& error) {
-    fail_safetensors({path}, fmt::format("the header is not valid JSON: {}", error.what()));
+    fail_safetensors({path},
+                     fmt::format("the header is not valid JSON: {}", in_plain_words(error)));
   }
   if (!header.is_object()) {
     fail_safetensors({path},
@@ -283,8 +285,8 @@ std::string format_safetensors_header(const std::filesystem::path& path,
   try {
     text = header.dump();
   } catch (const Json::exception& error) {
-    fail_safetensors({path},
-                     fmt::format("a name or metadata text is not valid UTF-8: {}", error.what()));
+    fail_safetensors({path}, fmt::format("a name or metadata text is not valid UTF-8: {}",
+                                         in_plain_words(error)));
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
   return text;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json_value.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "observe/json_file.h"
@@ -55,11 +56,7 @@ void read_fields(const Json& json, Record& record, std::span<const Field<Record>
   for (const auto& field : fields) {
     const auto value = json.find(field.name);
     if (value == json.end() || value->is_null()) continue;
-    if (!value->is_number()) {
-      throw Error(fmt::format("history: \"{}\" is {}, expected a number or null", field.name,
-                              value->type_name()));
-    }
-    record.*field.member = value->template get<double>();
+    record.*field.member = json_value<double>(json, field.name);
   }
 }
 
@@ -105,23 +102,24 @@ Json History::to_json() const {
 
 History History::from_json(const Json& document) {
   try {
-    History history(document.at("n_ranks").get<int>());
-    for (const auto& json : document.at("epochs")) {
+    History history(json_value<int>(document, "n_ranks"));
+    for (const auto& json : json_list(document, "epochs")) {
       EpochRecord record;
-      record.epoch = json.at("epoch").get<std::int64_t>();
-      record.step = json.at("step").get<std::int64_t>();
+      record.epoch = json_value<std::int64_t>(json, "epoch");
+      record.step = json_value<std::int64_t>(json, "step");
       read_fields<EpochRecord>(json, record, epoch_fields);
       history.add(record);
     }
-    for (const auto& json : document.value("steps", Json::array())) {
+    const auto steps = document.contains("steps") ? json_list(document, "steps") : Json::array();
+    for (const auto& json : steps) {
       StepRecord record;
-      record.step = json.at("step").get<std::int64_t>();
+      record.step = json_value<std::int64_t>(json, "step");
       read_fields<StepRecord>(json, record, step_fields);
       history.add(record);
     }
     history.summary_ = document.value("summary", Json::object());
     return history;
-  } catch (const Json::exception& error) {
+  } catch (const JsonError& error) {
     throw Error(fmt::format("history: malformed: {}", error.what()));
   }
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json_value.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 
@@ -20,6 +21,8 @@ nlohmann::ordered_json read_json_file(const std::filesystem::path& path, std::st
         error.byte > text.size() ? "the file ends too early: it was cut off"
                                  : "the file is damaged here: expected JSON",
         advice));
+  } catch (const nlohmann::ordered_json::exception& error) {  // a number like 1e400
+    throw InputError(fmt::format("{}: {}; {}", path.string(), in_plain_words(error), advice));
   }
 }
 

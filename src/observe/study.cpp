@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json_value.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "observe/json_file.h"
@@ -47,7 +48,7 @@ StudyPointState state_named(const std::string& name) {
   const auto found = std::ranges::find(state_names, name);
   if (found != state_names.end()) return StudyPointState(found - state_names.begin());
   throw Error(fmt::format(
-      "study: \"state\" is \"{}\", expected pending, submitted, done, failed or predicted", name));
+      "\"state\" is \"{}\", expected pending, submitted, done, failed or predicted", name));
 }
 
 Json number_or_null(double value) {
@@ -57,7 +58,7 @@ Json number_or_null(double value) {
 double number_or_unmeasured(const Json& json, const char* name) {
   const auto value = json.find(name);
   if (value == json.end() || value->is_null()) return not_measured;
-  return value->get<double>();
+  return json_value<double>(json, name);
 }
 
 Json json_of(const StudyPoint& point) {
@@ -79,12 +80,12 @@ Json json_of(const StudyPoint& point) {
 
 StudyPoint point_of(const Json& json) {
   StudyPoint point;
-  point.ranks = json.at("ranks").get<int>();
+  point.ranks = json_value<int>(json, "ranks");
   point.nodes = json.value("nodes", 1);
-  point.batch_size = json.at("batch_size").get<std::int64_t>();
+  point.batch_size = json_value<std::int64_t>(json, "batch_size");
   point.lr_scaling = json.value("lr_scaling", "");
   point.warmup_epochs = json.value("warmup_epochs", 0.0);
-  point.state = state_named(json.at("state").get<std::string>());
+  point.state = state_named(json_value<std::string>(json, "state"));
   point.folder = json.value("folder", "");
   point.job = json.value("job", "");
   point.problem = json.value("problem", "");
@@ -148,16 +149,18 @@ Json Study::to_json() const {
 Study Study::from_json(const Json& document) {
   try {
     Study study;
-    study.name = document.at("name").get<std::string>();
+    study.name = json_value<std::string>(document, "name");
     study.configuration = document.value("configuration", "");
-    study.scaling = document.at("scaling").get<std::string>();
+    study.scaling = json_value<std::string>(document, "scaling");
     study.settings = document.value("settings", std::vector<std::string>());
     study.threads = document.value("threads", 0);
     study.cores = document.value("cores", 1);
     study.network = document.value("network", "");
-    for (const Json& point : document.at("points")) study.points.push_back(point_of(point));
+    for (const Json& point : json_list(document, "points")) study.points.push_back(point_of(point));
     return study;
   } catch (const Json::exception& error) {
+    throw Error(fmt::format("study: malformed: {}", in_plain_words(error)));
+  } catch (const JsonError& error) {
     throw Error(fmt::format("study: malformed: {}", error.what()));
   }
 }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/json_value.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -50,7 +51,7 @@ void GradScaler::restore(const nlohmann::json& state) {
     throw Error(
         fmt::format("train: the loss scale of the checkpoint's state.json is not one of "
                     "kolo's: {}",
-                    error.what()));
+                    in_plain_words(error)));
   }
 }
 

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "base/json_value.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -53,7 +54,7 @@ TrainState train_state_from_json(const nlohmann::json& document) {
     return state;
   } catch (const nlohmann::json::exception& error) {
     throw Error(std::string("train: the checkpoint's state.json is not one of kolo's: ") +
-                error.what());
+                in_plain_words(error));
   }
 }
 

@@ -204,6 +204,9 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"TruncatedManifest",
                [](const auto& path) { std::filesystem::resize_file(path / "manifest.json", 20); },
                "manifest.json is malformed"},
+        Damage{"OtherManifest",
+               [](const auto& path) { std::ofstream(path / "manifest.json") << "{\"format\": 3}"; },
+               "manifest.json is malformed: the key \"format\": expected a text, got 3"},
         Damage{"EmptyFolder",
                [](const auto& path) {
                  std::filesystem::remove_all(path);

@@ -110,5 +110,18 @@ TEST_F(EvalProgram, RefusesWhatItCantMeasure) {
   }
 }
 
+TEST_F(EvalProgram, RefusesADamagedCheckpointInItsOwnWords) {
+  std::filesystem::copy(run(), *folder / "damaged", std::filesystem::copy_options::recursive);
+  const auto newest = eval_json({(*folder / "damaged").string(), "--checkpoint", "newest"});
+  const std::filesystem::path checkpoint = newest["checkpoint"].get<std::string>();
+  for (const auto* const manifest : {"", "null", "{", "{\"format\": null}"}) {
+    write_file(checkpoint / "manifest.json", manifest);
+    const auto result = eval({checkpoint.string()});
+    EXPECT_EQ(result.exit_code, 2) << manifest;
+    EXPECT_THAT(result.errors, AllOf(HasSubstr(checkpoint.string()), HasSubstr("malformed")));
+    EXPECT_THAT(result.errors, ::testing::Not(HasSubstr("exception")));
+  }
+}
+
 }  // namespace
 }  // namespace kolo::testing

@@ -132,10 +132,18 @@ TEST(History, MalformedFilesAreNamed) {
   EXPECT_THAT(rejection("{\n\"epochs\": x}"),
               AllOf(HasSubstr("history.json:2"), HasSubstr("damaged")));
   EXPECT_THAT(rejection("[]"), AllOf(HasSubstr("history.json"), HasSubstr("malformed")));
-  EXPECT_THAT(rejection("{\"epochs\":[]}"), HasSubstr("n_ranks"));
+  EXPECT_THAT(rejection("null"),
+              HasSubstr("expected an object with the key \"n_ranks\", got null"));
+  EXPECT_THAT(rejection("{\"n_ranks\":1,\"epochs\":null}"),
+              HasSubstr("the key \"epochs\": expected a list, got null"));
+  EXPECT_THAT(rejection("{\"n_ranks\":1e400}"),
+              AllOf(HasSubstr("history.json"), HasSubstr("1e400")));
+  EXPECT_THAT(rejection("{\"epochs\":[]}"), HasSubstr("the key \"n_ranks\" is missing"));
+  for (const auto* const text : {"null", "[]", "3", "{\"epochs\":[3]}", "{\"n_ranks\":1e400}"})
+    EXPECT_THAT(rejection(text), Not(HasSubstr("exception")));
   EXPECT_THAT(rejection("{\"n_ranks\":1,\"epochs\":[{\"epoch\":1}]}"), HasSubstr("step"));
   EXPECT_THAT(rejection("{\"n_ranks\":1,\"epochs\":[{\"epoch\":1,\"step\":1,\"lr\":\"x\"}]}"),
-              HasSubstr("\"lr\" is string"));
+              HasSubstr("the key \"lr\": expected a number, got \"x\""));
 }
 
 }  // namespace

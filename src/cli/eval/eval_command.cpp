@@ -106,7 +106,7 @@ EvaluationReport evaluate_checkpoint(const EvalArguments& arguments, const Subje
   const auto classes = prepared.dataset->layout().classes;
   if (classes > 0) report.matrix.emplace(classes);
   if (communicator.rank() == 0) {
-    const auto loaded = CheckpointStore::load(subject.checkpoint);
+    const auto loaded = load_named(subject.checkpoint, CheckpointReading::whole);
     load_network(loaded.content, *prepared.network);
     report.step = loaded.step;
     report.epoch = loaded.content.state.value("epoch", std::int64_t{0});

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/json_value.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -99,19 +100,22 @@ fs::path find_checkpoint(const RunFolder& folder, const std::string& choice) {
       choice));
 }
 
-CheckpointStore::Loaded load_chosen(const RunFolder& folder, const std::string& choice,
-                                    const std::function<void(const std::string&)>& warn,
-                                    CheckpointReading reading) {
-  const auto store = folder.checkpoint_store(any);
-  if (choice == newest_checkpoint) return load_newest(folder, store, warn, reading);
-  const auto path = find_checkpoint(folder, choice);
+CheckpointStore::Loaded load_named(const fs::path& path, CheckpointReading reading) {
   try {
     return CheckpointStore::load(path, reading);
   } catch (const InputError&) {
     throw;
   } catch (const Error& error) {
-    throw InputError(fmt::format("resume: {} can't be used: {}", path.string(), error.what()));
+    throw InputError(fmt::format("checkpoint: {} can't be used: {}", path.string(), error.what()));
   }
+}
+
+CheckpointStore::Loaded load_chosen(const RunFolder& folder, const std::string& choice,
+                                    const std::function<void(const std::string&)>& warn,
+                                    CheckpointReading reading) {
+  const auto store = folder.checkpoint_store(any);
+  if (choice == newest_checkpoint) return load_newest(folder, store, warn, reading);
+  return load_named(find_checkpoint(folder, choice), reading);
 }
 
 bool ResumePoint::is_in(const RunFolder& folder) const {
@@ -132,7 +136,7 @@ ResumePoint resume_point(const CheckpointStore::Loaded& loaded) {
     return point;
   } catch (const nlohmann::json::exception& error) {
     throw Error(fmt::format("resume: the state.json of {} is not one of kolo's: {}",
-                            loaded.path.string(), error.what()));
+                            loaded.path.string(), in_plain_words(error)));
   }
 }
 

@@ -22,6 +22,10 @@ inline constexpr std::string_view newest_checkpoint = "newest";
 [[nodiscard]] std::filesystem::path find_checkpoint(const RunFolder& folder,
                                                     const std::string& choice);
 
+// That folder's checkpoint, read. InputError when it is damaged.
+[[nodiscard]] CheckpointStore::Loaded load_named(const std::filesystem::path& path,
+                                                 CheckpointReading reading);
+
 // The same, or the "newest" that isn't damaged, read. InputError when there is none, or the one
 // that was named is damaged. `warn` is told of damaged ones that are passed over.
 [[nodiscard]] CheckpointStore::Loaded load_chosen(

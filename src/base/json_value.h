@@ -1,0 +1,88 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "kolo/base/error.h"
+
+// JSON that may be anything: whoever reads a file names what is wrong in words of the file, not in
+// those of the JSON library.
+namespace kolo {
+
+// A key that is missing or holds something else.
+class JsonError : public Error {
+ public:
+  using Error::Error;
+};
+
+// What a JSON library's exception says, without the name of the exception and its number.
+[[nodiscard]] inline std::string in_plain_words(const nlohmann::json::exception& error) {
+  const std::string_view text = error.what();
+  const auto end = text.find("] ");
+  return std::string(end == std::string_view::npos ? text : text.substr(end + 2));
+}
+
+template <typename T>
+[[nodiscard]] constexpr std::string_view json_expectation() {
+  if constexpr (std::same_as<T, bool>) return "true or false";
+  if constexpr (std::integral<T>) return "a whole number";
+  if constexpr (std::floating_point<T>) return "a number";
+  return "a text";
+}
+
+template <typename T, typename Json>
+[[nodiscard]] bool json_holds(const Json& value) {
+  if constexpr (std::same_as<T, bool>) return value.is_boolean();
+  if constexpr (std::unsigned_integral<T>) return value.is_number_unsigned();
+  if constexpr (std::integral<T>) return value.is_number_integer();
+  if constexpr (std::floating_point<T>) return value.is_number();
+  return value.is_string();
+}
+
+// What a key of an object holds. JsonError: `the key "step" is missing`.
+template <typename Json>
+[[nodiscard]] const Json& json_member(const Json& object, const char* key) {
+  if (!object.is_object()) {
+    throw JsonError(fmt::format("expected an object with the key \"{}\", got {}", key,
+                                object.is_primitive() ? object.dump() : object.type_name()));
+  }
+  const auto found = object.find(key);
+  if (found == object.end()) throw JsonError(fmt::format("the key \"{}\" is missing", key));
+  return *found;
+}
+
+[[noreturn]] inline void refuse_json(const char* key, std::string_view expected,
+                                     const std::string& found) {
+  throw JsonError(fmt::format("the key \"{}\": expected {}, got {}", key, expected,
+                              found.size() > 80 ? found.substr(0, 80) + "..." : found));
+}
+
+// A list of an object.
+template <typename Json>
+[[nodiscard]] const Json& json_list(const Json& object, const char* key) {
+  const auto& value = json_member(object, key);
+  if (!value.is_array()) {
+    refuse_json(key, "a list", value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  return value;
+}
+
+// A number, a truth value or a text of an object. JsonError: `the key "step": expected a whole
+// number, got null`.
+template <typename T, typename Json>
+[[nodiscard]] T json_value(const Json& object, const char* key) {
+  const auto& value = json_member(object, key);
+  if (!json_holds<T>(value)) {
+    refuse_json(key, json_expectation<T>(),
+                value.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  return value.template get<T>();
+}
+
+}  // namespace kolo
