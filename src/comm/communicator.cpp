@@ -197,6 +197,12 @@ std::shared_ptr<std::byte> Communicator::allocate_for_node(std::size_t bytes) co
 }
 
 std::optional<Communicator> Communicator::split(int color, int key) const {
+  auto set = make_set(color, key);
+  if (set && is_checked()) group_->add_set(set->group_);
+  return set;
+}
+
+std::optional<Communicator> Communicator::make_set(int color, int key) const {
   std::shared_ptr<Backend> part;
   std::int32_t first_rank = group_->job_rank;
   group_->run(call_of(Collective::split, {}), {}, [&] {
@@ -215,10 +221,10 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
   const auto present = group_->listeners->get();
   result.group_->listeners->set(*present);
   CollectiveCall member;
+  member.count = result.size();
   member.group = number;
   member.first_rank = first_rank;
   for (const auto& listener : *present) listener->on_group(member);
-  group_->add_set(result.group_);
   return result;
 }
 

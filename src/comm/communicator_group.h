@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -43,10 +44,14 @@ struct Communicator::Group {
   };
   std::shared_ptr<ListenerList> listeners = std::make_shared<ListenerList>();
 
-  // Sets of ranks made from this one, and those that still have a handle; of more than one rank.
+  // Sets of more than one rank made from this checked group, which a join has to serve. They are
+  // kept where it can (capabilities().concurrent), since other ranks may have a handle still when
+  // this one's last is gone; elsewhere those are given that have one here.
   void add_set(const std::shared_ptr<Group>& set);
   [[nodiscard]] std::vector<std::shared_ptr<Group>> sets();
-  Work service;  // a join of this set, for one of the communicator that it was made from
+  // A join of this set, for one of the communicator that it was made from, until that one is done:
+  // after one that ended in an Error it stands for the next.
+  std::optional<Work> service;
 
   std::shared_ptr<Backend> backend;
   std::shared_ptr<Executor> executor;
@@ -87,6 +92,7 @@ struct Communicator::Group {
 
   std::mutex mutex_;
   std::vector<std::weak_ptr<Group>> sets_;
+  std::vector<std::shared_ptr<Group>> kept_sets_;
   int exceptions_at_start_;
 };
 

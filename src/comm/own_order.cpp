@@ -36,7 +36,7 @@ Communicator Communicator::with_own_order() const {
   const auto made = group_->companions->of_kind(is_checked());
   if (const auto place = static_cast<std::size_t>(first_free); place < made.size())
     return Communicator(made[place]);
-  auto companion = split(0, rank()).value();
+  auto companion = make_set(0, rank()).value();
   companion.group_->listeners = group_->listeners;
   const std::lock_guard lock(group_->companions->mutex);
   group_->companions->groups.push_back(companion.group_);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <numeric>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -291,6 +292,24 @@ void topology_is_consistent(const Communicator& communicator) {
   EXPECT_LT(topology.local_rank, topology.local_size);
 }
 
+// As the type's own addition does, in every element and on every transport.
+void sums_of_short_integers_wrap(const Communicator& communicator) {
+  for (const auto& [type, value, modulus] :
+       {std::tuple{DataType::uint8, 200, 256}, std::tuple{DataType::int8, 100, 256},
+        std::tuple{DataType::int16, 30'000, 65'536}}) {
+    int sum = communicator.size() * value % modulus;
+    if (type != DataType::uint8 && sum >= modulus / 2) sum -= modulus;
+    for (const std::int64_t count : {1, 100, 300'001}) {
+      TypedValues values(type, count);
+      for (std::int64_t i = 0; i < count; ++i) values.set(i, value);
+      communicator.all_reduce(values.buffer());
+      std::int64_t wrong = 0;
+      for (std::int64_t i = 0; i < count; ++i) wrong += values.get(i) != sum ? 1 : 0;
+      EXPECT_EQ(wrong, 0) << name_of(type) << ", " << count;
+    }
+  }
+}
+
 }  // namespace
 
 std::span<const RankCase> collective_cases() {
@@ -305,6 +324,7 @@ std::span<const RankCase> collective_cases() {
         {"AllRanksHoldTheSameBits", all_ranks_hold_the_same_bits},
         {"AsynchronousCollectivesCompleteInOrder", asynchronous_collectives_complete_in_order},
         {"ABlockingCollectiveWaitsItsTurn", a_blocking_collective_waits_its_turn},
+        {"SumsOfShortIntegersWrap", sums_of_short_integers_wrap},
         {"SpecialValuesSurvive", special_values_survive},
         {"BytesHaveNoSign", bytes_have_no_sign},
         {"WrongArgumentsAreRefused", wrong_arguments_are_refused_before_anything_moves},

@@ -6,8 +6,8 @@
 //            main()'s, or the program's
 //   WAY      together (no rank ends before the others), caught (an exception, while there is a
 //            communicator), thrown (through it), return, exit, release (of the communicator, and
-//            the process goes on), finalise (MPI), afterwards (all finalise, and one calls a
-//            collective then)
+//            the process goes on), unjoined (the others have joined), finalise (MPI), afterwards
+//            (all finalise, and one calls a collective then)
 //   SETTING  nodes (the last rank on a node of its own), mpi (no shared memory)
 #include <chrono>
 #include <cstdio>
@@ -74,6 +74,7 @@ void work(std::optional<Communicator>& world, const Job& job) {
   }
   if (job.way == "together" || job.way == "afterwards") return;
   if (world->rank() == 1) return end_in_a_way_of_its_own(world, job.way);
+  if (job.way == "unjoined") (void)world->checked().join();
   while (true) reduce(*world);
 }
 

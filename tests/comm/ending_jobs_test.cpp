@@ -88,6 +88,8 @@ INSTANTIATE_TEST_SUITE_P(
         Ending{"kolo", "inner", "release", ""}, Ending{"program", "main", "caught", ""},
         Ending{"program", "inner", "caught", "nodes"}, Ending{"program", "inner", "thrown", ""},
         Ending{"program", "inner", "thrown", "mpi"}, Ending{"program", "static", "return", ""},
+        Ending{"kolo", "inner", "unjoined", ""}, Ending{"kolo", "inner", "unjoined", "nodes"},
+        Ending{"program", "inner", "unjoined", "mpi"},
         Ending{"program", "inner", "release", "nodes"},
         Ending{"program", "static", "release", "mpi"}, Ending{"program", "main", "finalise", ""},
         Ending{"program", "main", "finalise", "nodes"},

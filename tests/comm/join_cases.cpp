@@ -366,6 +366,38 @@ void sets_are_served(const Communicator& plain) {
   }
 }
 
+// Of which some ranks have no handle any more when they join, and others have one until the end.
+void sets_are_served_without_a_handle(const Communicator& plain) {
+  if (plain.size() == 1 || !plain.capabilities().concurrent) return;
+  const auto communicator = plain.checked();
+  auto set = communicator.split(0);
+  const bool joins_first = plain.rank() == 0, lets_go = plain.rank() == 1;
+  if (!joins_first) {
+    EXPECT_EQ(all_reduce_value(*set, 1), plain.size() - 1);
+    if (lets_go) set.reset();
+    EXPECT_EQ(all_reduce_value(communicator, 1), plain.size() - 1);
+  }
+  (void)communicator.join();
+  EXPECT_EQ(all_reduce_value(communicator, 1), plain.size());
+}
+
+// Though the join has ended in an Error, and the set is served still.
+void a_served_set_may_be_let_go(const Communicator& plain) {
+  if (plain.size() < 3 || !plain.capabilities().concurrent) return;
+  const auto communicator = plain.checked();
+  auto set = communicator.split(0);
+  EXPECT_THROW(
+      {
+        if (plain.rank() == 0) (void)communicator.join();
+        if (plain.rank() == 1) communicator.barrier();
+        if (plain.rank() > 1) (void)all_reduce_value(communicator, 1);
+      },
+      Error);
+  if (plain.rank() == 0) set.reset();
+  EXPECT_EQ(all_reduce_value(communicator, 1), plain.size());
+  (void)communicator.join();
+}
+
 void what_needs_all_ranks_is_refused(const Communicator& plain) {
   const auto communicator = plain.checked();
   communicator.require_all_ranks("never said");
@@ -416,6 +448,8 @@ std::vector<RankCase> join_cases() {
       {"JoinAMismatchReachesJoinedRanks", a_mismatch_reaches_joined_ranks},
       {"JoinAnUncheckedCommunicator", an_unchecked_communicator},
       {"JoinSetsAreServed", sets_are_served},
+      {"JoinSetsAreServedWithoutAHandle", sets_are_served_without_a_handle},
+      {"JoinAServedSetMayBeLetGo", a_served_set_may_be_let_go},
       {"JoinWhatNeedsAllRanksIsRefused", what_needs_all_ranks_is_refused},
   };
 }

@@ -50,8 +50,8 @@ struct CollectiveCall {
 class CollectiveListener {
  public:
   virtual ~CollectiveListener() = default;
-  // This rank has become a member of a set of ranks, whose calls will be like this one in `group`
-  // and `first_rank`.
+  // This rank has become a member of a set of `count` ranks, whose calls will be like this one in
+  // `group` and `first_rank`.
   virtual void on_group(const CollectiveCall& /*call*/) noexcept {}
   // This rank's last handle of the job's communicator, or of a set of ranks, is gone.
   virtual void on_leave(const CollectiveCall& /*call*/) noexcept {}

@@ -35,8 +35,8 @@ inline constexpr DataType all_data_types[] = {
 
 // What an all-reduce or reduce-scatter computes, element by element, in the order of ranks.
 // - sum: integers wrap round; of booleans it is the logical or.
-// - average: the sum of the values times 1/size, so that it doesn't overflow where the values
-// don't;
+// - average: the sum of the values times 1/size, so that it doesn't overflow, unless they are all
+//   within a relative size * 2^-24 (float32; 2^-53 for float64) of the type's largest value;
 //   integers are added up without wrapping round, then divided, rounding towards zero; not for
 //   booleans.
 // - min, max: of booleans the logical and, or.

@@ -88,6 +88,7 @@ class ArenaOptimizer {
  private:
   template <typename T>
   void update_typed(std::size_t bucket, double learning_rate, std::int64_t step);
+  void begin_step();
 
   template <typename T>
   [[nodiscard]] FlatSlice<T> slice_of(std::size_t bucket, const parallel::BucketRun& run) const;

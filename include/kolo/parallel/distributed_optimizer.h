@@ -93,7 +93,7 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   // Waits for the averages, clips them where asked to, and lets the optimizer step. Error, on all
   // ranks, when some rank had no backward() since the last step or lacks gradients. Averages that
   // reducer().finish() has made already are taken as they are, to be looked at before; or
-  // zero_grad() discards them, and the step is left out.
+  // zero_grad(), on all ranks, discards them, and step() changes nothing.
   //
   // With a closure, which calls zero_grad() and backward() and returns the loss, for optimizers
   // that evaluate it several times a step (LBFGS): gradients are averaged behind each call, and so

@@ -137,10 +137,13 @@ class GradientReducer {
   // wait() for all buckets, and ready for the next backward().
   void finish();
 
-  // Whether finish() has made averages that no optimizer has taken, and no backward() was since:
-  // those, of a reducer of their own, don't call finish() again then. take_averages(): an optimizer
-  // has used them.
+  // Whether finish() has made averages that no optimizer has taken, and no backward() was since.
   [[nodiscard]] bool has_averages() const;
+  // For optimizers, before they step with what finish() has made: finish() itself where it has not
+  // been called. Otherwise what was done since counts: a parameter whose grad() is gone takes no
+  // part in the step (ParameterArena::takes_part), and parameters that have got other memory are
+  // taken back. One small collective then; Error on all ranks where they have discarded different
+  // gradients.
   void take_averages();
 
   // Undefines all gradients, so that the next backward() writes instead of adding.

@@ -71,7 +71,8 @@ class ShardedOptimizer : public torch::optim::Optimizer {
                    const std::vector<ShardedGroup>& groups,
                    const ShardedOptimizerOptions& options = {});
 
-  // Undefines all gradients, or makes them zero. Behind finish() it discards a step.
+  // Undefines all gradients, or makes them zero. After finish() it discards the
+  // averages, on all ranks; step() changes nothing then.
   void zero_grad(bool set_to_none = true);
 
   // While the result lives, backward() only adds to this rank's gradients.

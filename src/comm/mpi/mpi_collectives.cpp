@@ -47,13 +47,27 @@ void own_operation(void* input, void* in_out, int* length, MPI_Datatype*) {
 }
 
 template <DataType type>
-constexpr std::array<MPI_User_function*, 2> operations_of() {
-  return {own_operation<type, ReduceOp::min>, own_operation<type, ReduceOp::max>};
+constexpr std::array<MPI_User_function*, 3> operations_of() {
+  return {own_operation<type, ReduceOp::min>, own_operation<type, ReduceOp::max>,
+          own_operation<type, ReduceOp::sum>};
 }
 
 // The type's row in own_operations_.
 std::size_t row_of(DataType type) {
-  return type == DataType::uint8 ? 4 : static_cast<std::size_t>(type);
+  switch (type) {
+    case DataType::uint8:
+      return 4;
+    case DataType::int8:
+      return 5;
+    case DataType::int16:
+      return 6;
+    default:
+      return static_cast<std::size_t>(type);
+  }
+}
+
+bool is_short_integer(DataType type) {
+  return type == DataType::uint8 || type == DataType::int8 || type == DataType::int16;
 }
 
 // What is received at a time in a reduction by owners, and what is gathered to be reduced whole by
@@ -95,7 +109,8 @@ MpiCollectives::MpiCollectives(MPI_Comm communicator, std::int64_t largest_count
   constexpr std::array functions = {
       operations_of<DataType::float64>(), operations_of<DataType::float32>(),
       operations_of<DataType::float16>(), operations_of<DataType::bfloat16>(),
-      operations_of<DataType::uint8>()};
+      operations_of<DataType::uint8>(),   operations_of<DataType::int8>(),
+      operations_of<DataType::int16>()};
   for (std::size_t type = 0; type < functions.size(); ++type) {
     for (std::size_t op = 0; op < functions[type].size(); ++op) {
       check_mpi(MPI_Op_create(functions[type][op], 1, &own_operations_[type][op]), "MPI_Op_create");
@@ -119,6 +134,7 @@ MPI_Op MpiCollectives::operation(DataType type, ReduceOp op) const {
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::average:
+      if (is_short_integer(type)) return own_operations_[row_of(type)][2];
       return type == DataType::boolean ? MPI_MAX : MPI_SUM;
     case ReduceOp::min:
       return MPI_MIN;

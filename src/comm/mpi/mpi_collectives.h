@@ -48,10 +48,11 @@ class MpiCollectives {
   std::int64_t largest_count_;
   int rank_ = 0;
   int size_ = 1;
-  // Operations of our own for {float64, float32, float16, bfloat16, uint8} x {min, max}: MPI knows
-  // no 16-bit floating-point types, its minimum and maximum may lose a NaN, and MPICH 4.0 compares
-  // unsigned bytes as signed ones.
-  MPI_Op own_operations_[5][2];
+  // Operations of our own for {float64, float32, float16, bfloat16, uint8, int8, int16} x {min, max,
+  // sum}: MPI knows no 16-bit floating-point types, its minimum and maximum may lose a NaN, MPICH
+  // 4.0 compares unsigned bytes as signed ones, and Open MPI 4.1 adds short integers with vector
+  // instructions that stop at the largest value, but for the last few of a buffer.
+  MPI_Op own_operations_[7][3];
 };
 
 }  // namespace kolo

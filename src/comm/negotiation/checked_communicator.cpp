@@ -1,5 +1,9 @@
 #include <algorithm>
+#include <chrono>
 #include <exception>
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -79,23 +83,53 @@ void join_to_the_end(const Communicator& set) {
   if (first) std::rethrow_exception(first);
 }
 
-// The first failure of services that are done.
-std::exception_ptr failure_of(const std::vector<Work>& services) {
-  for (const Work& service : services) {
-    try {
-      if (service.is_done()) service.wait();
-    } catch (...) {
-      return std::current_exception();
-    }
+using Sets = std::vector<std::shared_ptr<Communicator::Group>>;
+
+// The others can't do without this rank, and have not waited for it to hear so.
+class RefusalError : public CommunicationError {
+ public:
+  using CommunicationError::CommunicationError;
+};
+
+std::exception_ptr failure_of(const Work& service) {
+  try {
+    service.wait();
+  } catch (...) {
+    return std::current_exception();
   }
   return nullptr;
 }
 
+// Why the others have given up, if something in one of the sets tells it. Who leaves the
+// communicator leaves its sets, a little earlier or later.
+std::exception_ptr reason_in(const Sets& served) {
+  std::exception_ptr first;
+  for (const auto& set : served) {
+    try {
+      (void)set->service->wait_for(std::chrono::seconds(1));
+    } catch (const RefusalError&) {
+      return std::current_exception();
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  return first;
+}
+
+// All ranks have joined, so they join all sets as well.
+void end_services(const Sets& served) {
+  std::exception_ptr first;
+  for (const auto& set : served) {
+    const auto failure = failure_of(*std::exchange(set->service, std::nullopt));
+    if (!first) first = failure;
+  }
+  if (first) std::rethrow_exception(first);
+}
+
 }  // namespace
 
-// Takes part in what the sets' active ranks do, each on its own thread. One that is still at it
-// since a join that ended in an Error goes on.
-std::vector<Work> Communicator::serve_sets() const {
+// Takes part in what the sets' active ranks do, each on its own thread. The sets that are served.
+std::vector<std::shared_ptr<Communicator::Group>> Communicator::serve_sets() const {
   auto sets = group_->sets();
   // Also those that another checked handle has made.
   for (auto& companion : group_->companions->of_kind(true)) {
@@ -110,16 +144,13 @@ std::vector<Work> Communicator::serve_sets() const {
         "that level",
         sets.size(), capabilities().thread_level));
   }
-  std::vector<Work> services;
   for (const auto& set : sets) {
-    if (set->service.is_done()) {
-      // The group waits for its tasks before it goes; the last handle can't go on its own thread.
-      const Communicator borrowed(std::shared_ptr<Group>(std::shared_ptr<Group>(), set.get()));
-      set->service = set->executor->submit([borrowed] { join_to_the_end(borrowed); });
-    }
-    services.push_back(set->service);
+    if (set->service) continue;
+    // The group waits for its tasks before it goes; the last handle can't go on its own thread.
+    const Communicator borrowed(std::shared_ptr<Group>(std::shared_ptr<Group>(), set.get()));
+    set->service = set->executor->submit([borrowed] { join_to_the_end(borrowed); });
   }
-  return services;
+  return sets;
 }
 
 int Communicator::join() const {
@@ -133,7 +164,7 @@ int Communicator::join() const {
   std::uint64_t calls_elsewhere = 0;
   for (const auto& companion : group_->companions->of_kind(true))
     calls_elsewhere += companion->sequence->calls;
-  const auto services = serve_sets();
+  const auto served = serve_sets();
   CollectiveCall call;
   call.collective = Collective::join;
   NegotiatedBackend::JoinResult result;
@@ -144,15 +175,15 @@ int Communicator::join() const {
                               .splits = sequence.splits,
                               .all_calls = sequence.calls + calls_elsewhere});
     });
-  } catch (const CommunicationError&) {
-    // What made the others give up may have happened in a set.
-    if (const auto failure = failure_of(services)) std::rethrow_exception(failure);
+  } catch (const CommunicationError& error) {
+    if (const auto& words = backend->refused())
+      throw RefusalError(fmt::format("{} ({})", *words, error.what()));
+    if (const auto reason = reason_in(served)) std::rethrow_exception(reason);
     throw;
   }
   raise_to(sequence.calls, result.progress.calls);
   raise_to(sequence.splits, result.progress.splits);
-  // All ranks have joined, so they join all sets as well.
-  for (const Work& service : services) service.wait();
+  end_services(served);
   if (result.refused) throw Error(*result.refused);
   return result.last_rank;
 }

@@ -79,6 +79,9 @@ class NegotiatedBackend final : public Backend {
   // taking part in what the others have still to finish, and get it when the join ends.
   [[noreturn]] void refuse(const std::string& words);
 
+  // What they have refused since this rank joined; not while it is in join().
+  [[nodiscard]] const std::optional<std::string>& refused() const { return refused_; }
+
   // How many ranks contributed to the last collective.
   [[nodiscard]] int active_ranks() const { return active_ranks_.load(std::memory_order_relaxed); }
 

@@ -58,6 +58,9 @@ struct Lane {
   std::atomic<std::uint64_t> running;    // the number of the collective it is in; 0: none
   std::atomic<std::uint64_t> completed;  // of the one that ended last
   std::atomic<std::uint64_t> has_left;   // 1: this rank calls nothing in it any more
+  std::atomic<std::uint64_t> members;    // ranks in it; 0: not known
+  std::atomic<std::int64_t> joined;      // since when it has joined; 0: it has not
+  std::atomic<std::uint64_t> joins;      // that have come to their end, which is everybody's
   std::array<RecordCell, records_kept> records;
 
   [[nodiscard]] RecordCell& cell(std::uint64_t number) { return records[number % records_kept]; }

@@ -50,7 +50,8 @@ Lane* FlightRecorder::lane_of(const CollectiveCall& call) {
 
 void FlightRecorder::joined_group(const CollectiveCall& call) {
   const std::lock_guard lock(mutex_);
-  (void)lane_of(call);
+  if (Lane* const lane = lane_of(call))
+    lane->members.store(static_cast<std::uint64_t>(call.count), std::memory_order_release);
 }
 
 void FlightRecorder::left_group(const CollectiveCall& call) {
@@ -77,6 +78,8 @@ void FlightRecorder::started(const CollectiveCall& call) {
   if (const auto before = cell.read(); before.number == call.number)
     record.submitted = before.submitted;
   cell.write(record);
+  if (call.collective == Collective::join)
+    lane->joined.store(record.started, std::memory_order_release);
   if (is_waited_for(call.collective)) lane->running.store(call.number, std::memory_order_release);
 }
 
@@ -90,6 +93,10 @@ void FlightRecorder::finished(const CollectiveCall& call, bool failed) {
     record.finished = monotonic_now();
     record.failed = failed ? 1 : 0;
     cell.write(record);
+  }
+  if (call.collective == Collective::join) {
+    if (!failed) lane->joins.fetch_add(1, std::memory_order_release);
+    lane->joined.store(0, std::memory_order_release);
   }
   if (!is_waited_for(call.collective)) return;
   lane->running.store(0, std::memory_order_release);

@@ -12,6 +12,9 @@ LaneStatus read_lane(const Lane& lane, std::uint64_t identity, std::int64_t now)
   LaneStatus status;
   status.identity = identity;
   status.has_left = lane.has_left.load(std::memory_order_acquire);
+  status.members = lane.members.load(std::memory_order_acquire);
+  status.joins = lane.joins.load(std::memory_order_acquire);
+  if (const auto since = lane.joined.load(std::memory_order_acquire)) status.joined = now - since;
   if (const auto number = lane.running.load(std::memory_order_acquire)) {
     const auto record = lane.cell(number).read();
     if (record.number == number && record.is_waiting()) {

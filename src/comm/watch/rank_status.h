@@ -16,6 +16,9 @@ namespace kolo {
 struct LaneStatus {
   std::uint64_t identity = 0;
   std::uint64_t has_left = 0;      // 1: the rank calls nothing in it any more
+  std::uint64_t members = 0;       // ranks in the group; 0: not known
+  std::uint64_t joins = 0;         // of the rank, that have come to their end, which is everybody's
+  std::int64_t joined = 0;         // nanoseconds that it has joined; 0: it has not
   std::int64_t waiting = 0;        // nanoseconds in `running`; see WaitingTimes
   std::int64_t completed_age = 0;  // since `completed` ended
   CollectiveRecord running;        // number 0: in none

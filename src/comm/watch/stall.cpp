@@ -30,6 +30,15 @@ std::string trouble_of(const RankStatus& status) {
   }
 }
 
+// What a rank waits for in other groups than this one; empty: nothing.
+std::string describe_elsewhere(const RankStatus& status, const LaneStatus& here) {
+  for (const LaneStatus& lane : status.lanes) {
+    if (lane.identity == here.identity || lane.running.number == 0) continue;
+    return fmt::format(", and waits in {} of another communicator", lane.running.describe());
+  }
+  return {};
+}
+
 // What a rank does that has not come.
 std::string describe_missing(const RankStatus& status, const LaneStatus& lane) {
   std::string text = fmt::format("rank {}", status.rank);
@@ -43,6 +52,7 @@ std::string describe_missing(const RankStatus& status, const LaneStatus& lane) {
   } else {
     text += " has not completed any";
   }
+  if (lane.running.number == 0) text += describe_elsewhere(status, lane);
   const auto trouble = trouble_of(status);
   return trouble.empty() ? text : fmt::format("{} ({})", text, trouble);
 }
@@ -139,7 +149,7 @@ std::vector<Stall> find_stalls(std::span<const RankStatus> statuses, int job_siz
     stall.collective = head.lane->running.describe();
     const auto attendance = attendance_of(statuses, group, stall.place);
     const bool is_job = group == 1;  // group 0, whose first rank is 0
-    const int members = is_job ? job_size : attendance.known;
+    const int members = is_job ? job_size : static_cast<int>(head.lane->members);
     stall.report =
         fmt::format("watch: ranks have waited {:.1f} s in {}{}; {}", seconds(stall.waiting),
                     stall.collective, members == job_size ? "" : " of a set of ranks",
@@ -149,20 +159,43 @@ std::vector<Stall> find_stalls(std::span<const RankStatus> statuses, int job_siz
   return stalls;
 }
 
+namespace {
+
+// A rank that has joined and waits for all others to, one of which never will. (Where that one's
+// joins are as many as are to be when this one's ends, it has, and this rank is only slow.)
+const RankStatus* find_waiting_in_join(std::span<const RankStatus> statuses,
+                                       const LaneStatus& departed, std::int64_t least) {
+  for (const RankStatus& status : statuses) {
+    const LaneStatus* const lane = status.lane(departed.identity);
+    if (lane && lane->joined >= least && lane->joined > 0 && departed.joins <= lane->joins)
+      return &status;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 std::optional<std::string> find_departure(std::span<const RankStatus> statuses,
                                           std::int64_t least) {
   for (const RankStatus& status : statuses) {
     const bool is_gone = status.state == ProcessState::gone;
     for (const LaneStatus& lane : status.lanes) {
       if (!is_gone && !status.has_left && lane.has_left == 0) continue;
+      const std::string end = is_gone ? " (its process has ended)" : "";
+      const RankStatus* const joined = find_waiting_in_join(statuses, lane, least);
+      if (joined && joined != &status) {
+        return fmt::format(
+            "watch: rank {} has left{} without join(), for which rank {} has waited {:.1f} s in "
+            "its own; the job ends",
+            status.rank, end, joined->rank, seconds(joined->lane(lane.identity)->joined));
+      }
       const Head head = head_of(statuses, lane.identity, least);
       // Where it was when its process ended it may still be: then all have come.
       const auto came_to = std::max(lane.running.place(), lane.completed.place());
       if (!head.lane || head.lane->running.place() <= came_to) continue;
       return fmt::format(
           "watch: rank {} has left{}, but ranks have waited for it {:.1f} s in {}; the job ends",
-          status.rank, is_gone ? " (its process has ended)" : "", seconds(head.waiting),
-          head.lane->running.describe());
+          status.rank, end, seconds(head.waiting), head.lane->running.describe());
     }
   }
   return std::nullopt;

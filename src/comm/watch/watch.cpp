@@ -40,11 +40,13 @@ std::shared_ptr<EventBlock> block_in(const std::shared_ptr<std::byte>& memory) {
 }
 
 // What goes into one message, which must be small for MPI to send it without the other side's help:
-// what the rank does in the job's communicator and in the sets that it waits in, or has left.
+// what the rank does in the job's communicator and in the sets that it waits in, has joined or has
+// left.
 RankStatus in_short(RankStatus status) {
   constexpr std::size_t most_lanes = 8;
   std::erase_if(status.lanes, [&](const LaneStatus& lane) {
-    return lane.identity != 1 && lane.waiting == 0 && !lane.has_left && !status.has_left;
+    return lane.identity != 1 && lane.waiting == 0 && lane.joined == 0 && !lane.has_left &&
+           !status.has_left;
   });
   if (status.lanes.size() > most_lanes) status.lanes.resize(most_lanes);
   return status;

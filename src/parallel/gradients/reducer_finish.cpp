@@ -27,7 +27,7 @@ void GradientReducer::State::seal() {
   if (!changes.empty()) {
     add_problem(changes);
   } else if (!missing.empty()) {
-    add_problem((is_untouched ? "there was no backward() in this step: " : "") +
+    add_problem((is_untouched ? "there was no backward() in this step, since the last finish() or step(): " : "") +
                 missing_gradients(missing));
   }
   if (problem_.empty() || options_.agree || options_.unused_parameters)
@@ -155,6 +155,40 @@ void GradientReducer::State::finish() {
   start_over();
   has_averages_ = true;
   ++statistics_.steps;
+}
+
+void GradientReducer::State::take_averages() {
+  if (has_averages_)
+    settle_averages();
+  else
+    finish();
+  has_averages_ = false;
+}
+
+// Of a step between whose finish() and whose update the program has had its hands on everything.
+void GradientReducer::State::settle_averages() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> discarded;
+  for (std::size_t parameter = 0; parameter < arena_->parameters().size(); ++parameter) {
+    if (!arena_->takes_part(parameter) || tensor(parameter).grad().defined()) continue;
+    add_to_setup(parameter);
+    discarded.push_back(name(parameter));
+    arena_->set_idle(parameter, true);
+  }
+  agreement_->begin(false);
+  agreement_->set_problem(arena_->take_back_parameters());
+  agreement_->set_setup(
+      setup_, fmt::format("rank {} has discarded the averages of {} (do so on all ranks, or none)",
+                          communicator_.rank(),
+                          discarded.empty() ? "no parameter"
+                                            : fmt::format("{}", fmt::join(discarded, ", "))));
+  if (communicates() && options_.agree)
+    agreement_->run(communicator_);
+  else
+    agreement_->run_alone();
+  setup_ = 0;
+  has_averages_ = false;
+  if (!agreement_->error().empty()) throw Error(agreement_->error());
 }
 
 // The average becomes grad().

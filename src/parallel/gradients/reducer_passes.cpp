@@ -48,10 +48,7 @@ void GradientReducer::State::look_after(std::size_t parameter) {
     is_discarded_[parameter] = true;
     later_[parameter] = torch::Tensor();
   } else if (fate == GradientPlaceholder::Fate::changed) {
-    add_problem(fmt::format(
-        "the gradient of {} was changed behind backward(), while the ranks average it; call "
-        "finish() first, of the reducer or the optimizer, and then clip or change gradients",
-        name(parameter)));
+    changed_.push_back(name(parameter));
   }
   gradient = placeholders_[parameter].renewed();
 }
@@ -92,6 +89,13 @@ void GradientReducer::State::settle_passes(std::vector<std::string>& missing) {
     arrivals_[parameter] = Arrival::absent;
     tensor(parameter).mutable_grad() = torch::Tensor();
     if (tensor(parameter).requires_grad() && !sends_usage()) missing.push_back(name(parameter));
+  }
+  if (!changed_.empty()) {
+    add_problem(
+        fmt::format("the gradient of {} was changed after backward(), while the ranks average it; "
+                    "call finish() "
+                    "first, of the reducer or the optimizer, and then clip or change gradients",
+                    fmt::join(changed_, ", ")));
   }
   if (!has_later_passes_) return;
   add_to_setup(parameters());

@@ -150,6 +150,7 @@ void GradientReducer::State::start_over() {
   is_handed_out_.assign(arena_->buckets(), false);
   agreement_work_ = Work();
   problem_.clear();
+  changed_.clear();
   stash_.clear();
   order_.clear();
 }

@@ -46,7 +46,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   void wait(std::size_t bucket);
   void finish();
   [[nodiscard]] bool has_averages() const { return has_averages_; }
-  void take_averages() { has_averages_ = false; }
+  void take_averages();
   void clear_gradients();
   double clip_gradient_norm(double maximum_norm, double norm_type);
 
@@ -113,6 +113,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   [[nodiscard]] bool is_used_anywhere(std::size_t parameter) const;
   void hand_out(std::size_t parameter);
   void settle_absent(std::size_t parameter);
+  void settle_averages();
   void record_graph();
   void rebuild_buckets();
 
@@ -143,6 +144,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   bool has_agreement_ = false;        // on its way, or done
   Work agreement_work_;
   std::string problem_;                         // of this rank
+  std::vector<std::string> changed_;            // gradients that were, while they were averaged
   std::map<std::size_t, torch::Tensor> stash_;  // gradients of absent parameters, to be put back
   ReducerStatistics statistics_;
 

@@ -102,13 +102,20 @@ void ArenaOptimizer::require_same_plan() const {
 
 void ArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64_t step) {
   require_same_plan();
-  if (shared_ && !is_in_step_) shared_->begin();
-  is_in_step_ = true;
+  if (!is_in_step_) begin_step();
   groups_->begin(*arena_, bucket);
   if (arena_->plan().buckets[bucket].type == DataType::float64)
     update_typed<double>(bucket, learning_rate, step);
   else
     update_typed<float>(bucket, learning_rate, step);
+}
+
+void ArenaOptimizer::begin_step() {
+  // The parameters may have got other memory since the gradients were averaged.
+  if (const std::string changes = arena_->take_back_parameters(); !changes.empty())
+    throw Error("parallel: " + changes);
+  if (shared_) shared_->begin();
+  is_in_step_ = true;
 }
 
 template <typename T>

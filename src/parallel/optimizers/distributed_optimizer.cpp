@@ -7,6 +7,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/synchronize_buffers.h"
+#include "parallel/optimizers/closure_loss.h"
 #include "parallel/optimizers/option_groups.h"
 
 namespace kolo {
@@ -92,7 +93,6 @@ void DistributedOptimizer::load(torch::serialize::InputArchive& archive) {
 }
 
 void DistributedOptimizer::finish_gradients() {
-  if (!reducer_.has_averages()) reducer_.finish();
   reducer_.take_averages();
   if (options_.maximum_gradient_norm)
     gradient_norm_ = reducer_.clip_gradient_norm(*options_.maximum_gradient_norm);
@@ -105,10 +105,8 @@ torch::Tensor DistributedOptimizer::step(LossClosure closure) {
     result = optimizer_->step([&] {
       const torch::Tensor loss = closure();
       finish_gradients();
-      double value = loss.item<double>();
-      if (options_.reducer.communicate)
-        value = all_reduce_value(communicator_, value, ReduceOp::average);
-      return torch::full_like(loss.detach(), value);
+      return average_loss(options_.reducer.communicate ? communicator_ : Communicator::solo(),
+                          loss);
     });
   } else {
     finish_gradients();

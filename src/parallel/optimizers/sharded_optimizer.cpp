@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
+#include "parallel/optimizers/closure_loss.h"
 
 namespace kolo {
 
@@ -131,19 +132,17 @@ torch::Tensor ShardedOptimizer::step(LossClosure closure) {
   torch::Tensor loss;
   if (closure) {
     const torch::AutoGradMode with_gradient(true);
-    loss = closure();
-    loss = torch::full_like(
-        loss.detach(), all_reduce_value(communicator_, loss.item<double>(), ReduceOp::average));
+    loss = average_loss(communicator_, closure());
   }
   const auto learning_rates = rates();
   const std::int64_t step = steps_ + 1;
   const bool has_averages = reducer_.has_averages();
+  if (has_averages) reducer_.take_averages();
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
     if (!has_averages) reducer_.wait(bucket);
     optimizer_.update(bucket, learning_rates, step);
   }
-  if (!has_averages) reducer_.finish();
-  reducer_.take_averages();
+  if (!has_averages) reducer_.take_averages();
   optimizer_.finish();
   steps_ = step;
   return loss;

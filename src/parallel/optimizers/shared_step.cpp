@@ -15,17 +15,21 @@ constexpr std::int64_t line = 64;
 
 std::optional<SharedStep> SharedStep::make(const Communicator& all, ParameterArena& arena) {
   auto node = all.split(all.topology().node);
+  auto gradients = arena.gradient_communicator(all);
   if (node->size() == 1)  // of several nodes, one has a single rank: it shares with nobody
-    return SharedStep(*std::move(node), arena, {});
+    return SharedStep(std::move(gradients), *std::move(node), arena, {});
   auto parameters = node->allocate_shared(narrow<std::size_t>(arena.plan().total_bytes));
   if (parameters.empty()) return std::nullopt;
   arena.move_parameters(parameters[static_cast<std::size_t>(node->rank())]);
-  return SharedStep(*std::move(node), arena, std::move(parameters));
+  return SharedStep(std::move(gradients), *std::move(node), arena, std::move(parameters));
 }
 
-SharedStep::SharedStep(Communicator node, const ParameterArena& arena,
+SharedStep::SharedStep(Communicator all, Communicator node, const ParameterArena& arena,
                        std::vector<std::shared_ptr<std::byte>> parameters)
-    : node_(std::move(node)), arena_(arena), parameters_(std::move(parameters)) {}
+    : all_(std::move(all)),
+      node_(std::move(node)),
+      arena_(arena),
+      parameters_(std::move(parameters)) {}
 
 SharedStep::Part SharedStep::own_part(std::size_t bucket) const {
   const std::int64_t count = arena_.plan().buckets[bucket].count;
@@ -54,12 +58,15 @@ std::optional<std::vector<torch::Tensor>> SharedStep::allocate_like_parameters(d
   return flat;
 }
 
+// All ranks refuse, those of nodes without a joined one too: they would step alone.
 void SharedStep::begin() const {
-  node_.barrier({.name = "shared step begins"});
-  node_.require_all_ranks(
-      "parallel: a shared step can't do without a rank of the node that has joined: nobody else "
+  constexpr auto need_of_all =
+      "parallel: a shared step can't do without a rank that has joined: nobody else of its node "
       "updates its part of the parameters. Give all ranks as many batches (TorchSampler does), or "
-      "make the ArenaOptimizer without StepSharing where they join");
+      "make the ArenaOptimizer without StepSharing where they join";
+  all_.require_all_ranks(need_of_all);
+  node_.barrier({.name = "shared step begins"});
+  node_.require_all_ranks(need_of_all);
 }
 
 void SharedStep::publish(std::size_t bucket, std::int64_t begin, std::int64_t end) const {

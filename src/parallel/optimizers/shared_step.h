@@ -41,8 +41,7 @@ class SharedStep {
       double value) const;
 
   // Blocks until all ranks of the node have come: their backward passes are done, and nobody needs
-  // the old parameters any more.
-  // Error on all of them where one has joined.
+  // the old parameters any more. Error on all ranks where one of any node has joined.
   void begin() const;
   // Copies elements [begin, end) of a bucket's parameters to the other ranks.
   void publish(std::size_t bucket, std::int64_t begin, std::int64_t end) const;
@@ -50,9 +49,10 @@ class SharedStep {
   void end() const { node_.barrier({.name = "shared step ends"}); }
 
  private:
-  SharedStep(Communicator node, const ParameterArena& arena,
+  SharedStep(Communicator all, Communicator node, const ParameterArena& arena,
              std::vector<std::shared_ptr<std::byte>> parameters);
 
+  Communicator all_;  // on which the gradients have come
   Communicator node_;
   const ParameterArena& arena_;
   std::vector<std::shared_ptr<std::byte>> parameters_;  // by local rank

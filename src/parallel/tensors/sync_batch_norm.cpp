@@ -1,5 +1,7 @@
 #include "kolo/parallel/sync_batch_norm.h"
 
+#include <map>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -256,10 +258,13 @@ std::vector<std::string> convert_sync_batch_norm(const Communicator& communicato
   }
   const Communicator ranks = communicator.split(0).value();
   std::vector<std::string> replaced;
+  // A module that is in several places still is.
+  std::map<const torch::nn::Module*, std::shared_ptr<SyncBatchNormImpl>> replacements;
   for_each_child(module, "",
                  [&](torch::nn::Module& parent, std::ptrdiff_t index, const std::string& key,
                      torch::nn::Module& child, const std::string& name) {
-                   const auto replacement = replacement_of(ranks, child);
+                   auto& replacement = replacements[&child];
+                   if (!replacement) replacement = replacement_of(ranks, child);
                    if (!replacement) return false;
                    auto& sequential = dynamic_cast<torch::nn::SequentialImpl&>(parent);
                    *(sequential.begin() + index) = torch::nn::AnyModule(replacement);

@@ -69,21 +69,44 @@ void a_sharded_optimizer_refuses(const Communicator& plain) {
   for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(after[i].equal(before[i])) << i;
 }
 
-void a_shared_step_refuses(const Communicator& plain) {
-  // On one node, so that the refusal is everybody's.
+// Also where the others end for it, as most programs do, before the joined ranks have heard why.
+void joined_ranks_hear_why_the_others_end(const Communicator& plain) {
   if (plain.size() == 1 || plain.topology().nodes > 1 || !plain.capabilities().shared_memory)
     return;
+  std::string message;
+  {
+    // A job of its own, in which ranks may leave.
+    const auto world = plain.split(0)->checked();
+    SmallNetwork network;
+    ShardedOptimizer optimizer(world, network, make_adam({}), {.learning_rate = .1});
+    message = message_of<Error>([&] {
+      if (!has_data(world)) {
+        (void)world.join();
+        return;
+      }
+      mean_loss(network, samples(world.rank(), world.rank() + 3)).backward();
+      optimizer.step();
+    });
+  }
+  EXPECT_THAT(message, HasSubstr("a sharded optimizer can't do without a rank that has joined"));
+}
+
+void a_shared_step_refuses(const Communicator& plain) {
+  if (plain.topology().nodes == plain.size() || !plain.capabilities().shared_memory) return;
   const auto world = plain.checked();
   SmallNetwork network;
   const auto arena = std::make_shared<ParameterArena>(world, network);
   ArenaOptimizer optimizer(world, arena, make_adam({}), {.enabled = true, .smallest_bytes = 0});
   ASSERT_TRUE(optimizer.is_shared());
+  GradientReducer reducer(world, arena);
   const auto before = copies_of(network);
   const auto message = message_of_all(world, [&] {
+    mean_loss(network, samples(world.rank(), world.rank() + 3)).backward();
+    reducer.finish();
     optimizer.update(0, .1, 1);
     optimizer.finish();
   });
-  EXPECT_THAT(message, HasSubstr("a shared step can't do without a rank of the node"));
+  EXPECT_THAT(message, HasSubstr("a shared step can't do without a rank that has joined"));
   const auto after = network.parameters();
   for (std::size_t i = 0; i < before.size(); ++i) EXPECT_TRUE(after[i].equal(before[i])) << i;
 }
@@ -202,6 +225,7 @@ void averages_do_not_overflow(const Communicator& world) {
 std::span<const RankCase> joined_rank_cases() {
   static const std::vector<RankCase> cases = {
       {"AShardedOptimizerRefuses", a_sharded_optimizer_refuses},
+      {"JoinedRanksHearWhyTheOthersEnd", joined_ranks_hear_why_the_others_end},
       {"ASharedStepRefuses", a_shared_step_refuses},
       {"RowsComeFromActiveRanks", rows_come_from_active_ranks},
       {"ReplicasAreComparedWithoutThem", replicas_are_compared_without_them},

@@ -228,7 +228,8 @@ void averages_may_be_looked_at_or_discarded(const Communicator& communicator) {
     }
     if (step % 3 == 2) {
       optimizer.zero_grad();
-      continue;
+      if (step == 2) continue;
+      clear(reference);
     }
     optimizer.step();
     peer.step();
@@ -260,12 +261,70 @@ void sharded_steps_may_be_looked_at_or_discarded(const Communicator& communicato
     if (step % 3 != 0) optimizer.finish();
     if (step % 3 == 2) {
       optimizer.zero_grad();
-      continue;
+      if (step == 2) continue;
+      clear(reference);
     }
     optimizer.step();
     peer.step();
     expect_alike(network, values_of(reference));
   }
+}
+
+// Between finish() and step() the program does as it likes with the network.
+void what_is_done_to_finished_gradients_counts(const Communicator& communicator) {
+  DoubleNetwork network, reference;
+  ShardedOptimizer optimizer(communicator, network, make_sgd({.momentum = .9}),
+                             {.learning_rate = .01});
+  torch::optim::SGD peer(reference.parameters(), SGDOptions(.01).momentum(.9));
+  const auto backward = [&](std::int64_t step) {
+    optimizer.zero_grad();
+    clear(reference);
+    loss_of_rank(network, communicator.rank(), step).backward();
+    mean_of_ranks(reference, communicator.size(), step).backward();
+    optimizer.finish();
+  };
+  const auto step = [&] {
+    optimizer.step();
+    peer.step();
+    expect_alike(network, values_of(reference));
+  };
+  backward(0);
+  step();
+  backward(1);  // one parameter keeps what it has, and its momentum
+  network.parameters()[1].mutable_grad() = torch::Tensor();
+  reference.parameters()[1].mutable_grad() = torch::Tensor();
+  step();
+  backward(2);  // other values in other memory
+  for (auto* const each : {&network, &reference}) {
+    for (auto& parameter : each->parameters()) parameter.set_data(parameter.detach() * .5);
+  }
+  step();
+  backward(3);
+  step();
+}
+
+void averages_are_discarded_on_all_ranks(const Communicator& communicator) {
+  if (communicator.size() == 1) return;
+  DoubleNetwork network;
+  DistributedOptimizer distributed(communicator, network,
+                                   torch::optim::SGD(network.parameters(), SGDOptions(.01)));
+  DoubleNetwork other;
+  ShardedOptimizer sharded(communicator, other, make_sgd({}), {.learning_rate = .01});
+  const auto message_after = [&](DoubleNetwork& module, const auto& finish, auto& optimizer) {
+    const auto before = values_of(module);
+    loss_of_rank(module, communicator.rank(), 0).backward();
+    finish();
+    if (communicator.rank() == 1) optimizer.zero_grad();
+    auto message = message_of<Error>([&] { optimizer.step(); });
+    expect_alike(module, before);
+    return message;
+  };
+  EXPECT_THAT(message_after(
+                  network, [&] { distributed.reducer().finish(); }, distributed),
+              HasSubstr("rank 1 has discarded the averages of first.weight, first.bias"));
+  EXPECT_THAT(message_after(
+                  other, [&] { sharded.finish(); }, sharded),
+              HasSubstr("rank 1 has discarded the averages of first.weight, first.bias"));
 }
 
 void sharded_groups_hold_every_parameter_once(const Communicator& communicator) {
@@ -305,6 +364,8 @@ std::span<const RankCase> torch_optimizer_cases() {
       {"GroupsMayBeAddedOfTheModuleOnly", groups_may_be_added_of_the_module_only},
       {"AveragesMayBeLookedAtOrDiscarded", averages_may_be_looked_at_or_discarded},
       {"ShardedStepsMayBeLookedAtOrDiscarded", sharded_steps_may_be_looked_at_or_discarded},
+      {"WhatIsDoneToFinishedGradientsCounts", what_is_done_to_finished_gradients_counts},
+      {"AveragesAreDiscardedOnAllRanks", averages_are_discarded_on_all_ranks},
       {"ShardedGroupsHoldEveryParameterOnce", sharded_groups_hold_every_parameter_once},
       {"ShardedStateIsNotSavedInPart", sharded_state_is_not_saved_in_part},
   };
