@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/part_file.h"
 
 namespace kolo {
 
@@ -104,7 +105,7 @@ void rename_durably(const std::filesystem::path& from, const std::filesystem::pa
 
 AtomicFile::AtomicFile(std::filesystem::path path)
     : path_(std::move(path)),
-      aside_(path_.string() + fmt::format(".{}.part", ::getpid())),
+      aside_(part_file(path_)),
       file_(::open(aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
   if (!file_.is_open()) fail("create", aside_);
 }

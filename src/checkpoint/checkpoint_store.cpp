@@ -17,7 +17,6 @@ namespace kolo {
 namespace {
 
 constexpr std::string_view step_prefix = "step-";
-constexpr std::string_view aside_prefix = ".step-";
 constexpr std::string_view aside_suffix = ".part";
 // A step folder that a newer one of the same step is taking the place of. It counts as a
 // checkpoint, so that a crash between the two renames leaves one that is found.
@@ -49,6 +48,19 @@ std::optional<StepFolder> parse_folder(const std::filesystem::path& path) {
   return folder;
 }
 
+// ".step-NNNNNNNN.part"
+std::string aside_name(std::int64_t step) {
+  return fmt::format(".{}{}", step_name(step), aside_suffix);
+}
+
+bool is_aside_name(std::string_view name) {
+  if (!name.starts_with('.') || !name.ends_with(aside_suffix)) return false;
+  name.remove_prefix(1);
+  name.remove_suffix(aside_suffix.size());
+  const auto folder = parse_folder(name);
+  return folder && !folder->is_replaced;
+}
+
 // Newest first; of one step, the one that replaces before the one being replaced.
 std::vector<StepFolder> step_folders(const std::filesystem::path& parent) {
   std::vector<StepFolder> folders;
@@ -68,12 +80,46 @@ std::vector<StepFolder> step_folders(const std::filesystem::path& parent) {
   return folders;
 }
 
-void remove_folder(const std::filesystem::path& path) {
-  std::error_code error;
-  std::filesystem::remove_all(path, error);
-  if (error) {
-    throw Error(fmt::format("checkpoint: cannot remove {}: {}", path.string(), error.message()));
+// Nothing but what save() has written is ever removed: a checkpoint's own files, and then their
+// folder, unless something of somebody else's lies in it. The manifest goes last, so that what a
+// crash leaves is still known for what it is.
+void remove_own_files(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> own;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const bool is_own = entry.is_directory() && !entry.is_symlink()
+                            ? std::filesystem::is_empty(entry.path())
+                            : is_checkpoint_file(entry.path().filename().string());
+    if (is_own) own.push_back(entry.path());
   }
+  std::stable_partition(own.begin(), own.end(), [](const std::filesystem::path& path) {
+    return path.filename() != manifest_file_name;
+  });
+  own.push_back(folder);
+  for (const auto& path : own) {
+    std::error_code error;
+    std::filesystem::remove(path, error);
+    if (error && error != std::errc::directory_not_empty)
+      throw Error(fmt::format("checkpoint: cannot remove {}: {}", path.string(), error.message()));
+  }
+}
+
+// A step folder that this program has not made, as its manifest tells, stays as it is.
+void remove_checkpoint(const std::filesystem::path& path) {
+  if (!has_manifest(path)) return;
+  if (!std::filesystem::is_symlink(path)) return remove_own_files(path);
+  std::error_code error;
+  std::filesystem::remove(path, error);  // the link, not what it leads to
+  if (error)
+    throw Error(fmt::format("checkpoint: cannot remove {}: {}", path.string(), error.message()));
+}
+
+// What lies in the way of a checkpoint and is none keeps its contents, as step-00000025.1 and so
+// on.
+void move_out_of_the_way(const std::filesystem::path& path) {
+  int number = 1;
+  const auto name = [&] { return fmt::format("{}.{}", path.string(), number); };
+  while (std::filesystem::exists(std::filesystem::symlink_status(name()))) ++number;
+  rename_durably(path, name());
 }
 
 // A folder that is removed again unless it has been renamed to its final name.
@@ -89,8 +135,11 @@ class AsideFolder {
   AsideFolder(const AsideFolder&) = delete;
   AsideFolder& operator=(const AsideFolder&) = delete;
   ~AsideFolder() {
-    std::error_code ignored;  // a destructor has nobody to tell; the next save removes what is left
-    if (!is_kept_) std::filesystem::remove_all(path_, ignored);
+    if (is_kept_) return;
+    try {
+      remove_own_files(path_);
+    } catch (const std::exception&) {  // a destructor has nobody to tell; the next save tries again
+    }
   }
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
@@ -120,15 +169,15 @@ void make_parent(const std::filesystem::path& folder) {
 // What an interrupted save left: folders made aside, and folders being replaced.
 void remove_leftovers(const std::filesystem::path& parent) {
   for (const auto& entry : std::filesystem::directory_iterator(parent)) {
-    const std::string name = entry.path().filename().string();
-    const bool is_aside = name.starts_with(aside_prefix) && name.ends_with(aside_suffix);
-    if (is_aside && entry.is_directory()) remove_folder(entry.path());
+    if (is_aside_name(entry.path().filename().string()) && entry.is_directory() &&
+        !entry.is_symlink())
+      remove_own_files(entry.path());
   }
   for (const auto& folder : step_folders(parent)) {
     if (!folder.is_replaced) continue;
     const auto proper = parent / step_name(folder.step);
     if (std::filesystem::exists(proper)) {
-      remove_folder(folder.path);
+      remove_checkpoint(folder.path);
     } else {
       rename_durably(folder.path, proper);
     }
@@ -152,7 +201,7 @@ void write_content(const std::filesystem::path& folder, std::int64_t step,
 
 nlohmann::json read_state(const std::filesystem::path& path, std::int64_t step) {
   try {
-    auto state = nlohmann::json::parse(read_text_file(path));
+    auto state = read_json(path);
     if (state.at("step").get<std::int64_t>() != step) {
       throw Error(fmt::format("checkpoint: {} is of step {}, its folder of step {}", path.string(),
                               state.at("step").dump(), step));
@@ -167,7 +216,8 @@ nlohmann::json read_state(const std::filesystem::path& path, std::int64_t step) 
 std::vector<NamedTensor> read_tensors(const std::filesystem::path& folder,
                                       const Manifest::File& file, CheckpointReading reading) {
   std::vector<NamedTensor> tensors;
-  if (reading == CheckpointReading::headers) {
+  if (reading == CheckpointReading::checked) verify_checksum(folder, file);
+  if (reading != CheckpointReading::whole) {
     for (const auto& entry : list_safetensors(folder / file.name).tensors) {
       const auto options = torch::TensorOptions().dtype(entry.dtype).device(torch::kMeta);
       tensors.push_back({entry.name, torch::empty(entry.shape, options)});
@@ -220,7 +270,7 @@ void remove_old(const std::filesystem::path& parent, std::int64_t saved_step,
   // Nothing goes as long as the checkpoint that was just written can't be found again.
   if (!is_kept(parent / step_name(saved_step))) return;
   for (const auto& folder : step_folders(parent)) {
-    if (folder.step <= saved_step && !is_kept(folder.path)) remove_folder(folder.path);
+    if (folder.step <= saved_step && !is_kept(folder.path)) remove_checkpoint(folder.path);
   }
 }
 
@@ -245,14 +295,15 @@ std::filesystem::path CheckpointStore::save(std::int64_t step, const Checkpoint&
   make_parent(parent);
   remove_leftovers(parent);
 
-  AsideFolder aside(parent / fmt::format(".{}{}", step_name(step), aside_suffix));
+  AsideFolder aside(parent / aside_name(step));
   write_content(aside.path(), step, checkpoint, is_best);
   const auto target = parent / step_name(step);
+  if (std::filesystem::exists(target) && !has_manifest(target)) move_out_of_the_way(target);
   if (std::filesystem::exists(target)) {
     const auto replaced = parent / (step_name(step) + std::string(replaced_suffix));
     rename_durably(target, replaced);
     aside.keep_as(target);
-    remove_folder(replaced);
+    remove_checkpoint(replaced);
   } else {
     aside.keep_as(target);
   }
@@ -313,9 +364,15 @@ CheckpointStore::Loaded CheckpointStore::load(const std::filesystem::path& path,
   return loaded;
 }
 
+std::vector<std::filesystem::path> CheckpointStore::folders() const {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& folder : step_folders(options_.folder)) paths.push_back(folder.path);
+  return paths;
+}
+
 void CheckpointStore::remove_after(std::int64_t step) {
   for (const auto& folder : step_folders(options_.folder)) {
-    if (folder.step > step) remove_folder(folder.path);
+    if (folder.step > step) remove_checkpoint(folder.path);
   }
 }
 

@@ -13,12 +13,12 @@
 #include "base/json_value.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/part_file.h"
 
 namespace kolo {
 
 namespace {
 
-constexpr const char* manifest_name = "manifest.json";
 constexpr const char* format_name = "kolo-checkpoint";
 constexpr int format_version = 1;
 
@@ -72,6 +72,15 @@ Manifest parse(const nlohmann::json& document) {
 
 }  // namespace
 
+nlohmann::json read_json(const std::filesystem::path& path) {
+  const auto text = read_text_file(path);
+  try {
+    return nlohmann::json::parse(text);
+  } catch (const nlohmann::json::parse_error& error) {
+    fail(path, fmt::format("is malformed at byte {}: expected JSON", error.byte));
+  }
+}
+
 Manifest make_manifest(const std::filesystem::path& folder, std::int64_t step, bool is_best) {
   Manifest manifest{step, is_best, {}};
   for (const char* name : checkpoint_file_names) {
@@ -90,15 +99,31 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& manifes
   for (const auto& file : manifest.files) {
     document["files"].push_back({{"name", file.name}, {"size", file.size}, {"crc32", file.crc32}});
   }
-  write_file_atomically(folder / manifest_name, document.dump(2) + "\n");
+  write_file_atomically(folder / manifest_file_name, document.dump(2) + "\n");
+}
+
+bool has_manifest(const std::filesystem::path& folder) {
+  try {
+    const auto document =
+        nlohmann::json::parse(read_text_file(folder / manifest_file_name), nullptr, false);
+    return document.is_object() && document.contains("format") && document["format"] == format_name;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+bool is_checkpoint_file(std::string_view name) {
+  const auto is_of = [name](const char* file) { return name == file || is_part_file(name, file); };
+  return is_of(manifest_file_name) || std::ranges::any_of(checkpoint_file_names, is_of);
 }
 
 Manifest read_manifest(const std::filesystem::path& folder) {
-  const auto path = folder / manifest_name;
+  const auto path = folder / manifest_file_name;
   std::error_code ignored;  // whatever it is, reading the file will tell
   if (!std::filesystem::exists(path, ignored)) fail(path, "is missing");
+  const auto document = read_json(path);
   try {
-    return parse(nlohmann::json::parse(read_text_file(path)));
+    return parse(document);
   } catch (const nlohmann::json::exception& error) {
     fail(path, fmt::format("is malformed: {}", in_plain_words(error)));
   } catch (const JsonError& error) {
@@ -113,7 +138,8 @@ void verify_sizes(const std::filesystem::path& folder, const Manifest& manifest)
     const auto path = folder / file.name;
     std::error_code error;
     const auto size = std::filesystem::file_size(path, error);
-    if (error) fail(path, fmt::format("is missing: {}", error.message()));
+    if (error == std::errc::no_such_file_or_directory) fail(path, "is missing");
+    if (error) fail(path, fmt::format("can't be read: {}", error.message()));
     if (size != file.size) {
       fail(path, fmt::format("has {} bytes, the manifest says {}", size, file.size));
     }

@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 // manifest.json: what a checkpoint's folder holds, and what tells a whole one from a damaged one.
 namespace kolo {
@@ -12,6 +15,7 @@ namespace kolo {
 inline constexpr const char* model_file_name = "model.safetensors";
 inline constexpr const char* optimizer_file_name = "optimizer.safetensors";
 inline constexpr const char* state_file_name = "state.json";
+inline constexpr const char* manifest_file_name = "manifest.json";
 inline constexpr std::array checkpoint_file_names{model_file_name, optimizer_file_name,
                                                   state_file_name};
 
@@ -26,12 +30,22 @@ struct Manifest {
   std::vector<File> files;  // exactly checkpoint_file_names, in that order
 };
 
+// Error: what is wrong, and where; never with the file's own bytes, which a terminal must not see.
+[[nodiscard]] nlohmann::json read_json(const std::filesystem::path& path);
+
 // Sizes and checksums of the files in `folder`.
 [[nodiscard]] Manifest make_manifest(const std::filesystem::path& folder, std::int64_t step,
                                      bool is_best);
 
 // Writes folder/manifest.json, flushed.
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest);
+
+// Whether there is one of kolo's in `folder`, whatever it says: the folder is a checkpoint, if
+// perhaps a damaged one.
+[[nodiscard]] bool has_manifest(const std::filesystem::path& folder);
+
+// Whether a checkpoint's files, or those that they are while they are written, are called that.
+[[nodiscard]] bool is_checkpoint_file(std::string_view name);
 
 // Error: missing, malformed or incomplete.
 [[nodiscard]] Manifest read_manifest(const std::filesystem::path& folder);

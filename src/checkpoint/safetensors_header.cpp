@@ -227,6 +227,8 @@ SafetensorsListing parse_safetensors_header(const std::filesystem::path& path,
   Json header;
   try {
     header = Json::parse(text, RepeatedKeyCheck(path));
+  } catch (const Json::parse_error& error) {  // quotes what it has read, whatever that is
+    fail_safetensors({path}, fmt::format("the header is not valid JSON at byte {}", error.byte));
   } catch (const Json::exception& error) {
     fail_safetensors({path},
                      fmt::format("the header is not valid JSON: {}", in_plain_words(error)));

@@ -140,6 +140,18 @@ TEST_F(CheckpointStoreTest, HeadersTellNamesAndShapesAndTakeNoReading) {
   EXPECT_TRUE(loaded->content.model.at(0).tensor.is_meta());
 }
 
+TEST_F(CheckpointStoreTest, ChecksumsAreReadWithoutTheTensors) {
+  for (const int step : {1, 2}) store().save(step, checkpoint_of(step), false);
+  flip_byte(folder_ / "step-00000002/model.safetensors", 1);
+  const auto newest = [&](CheckpointReading reading) {
+    return store().load_newest([](const auto&) {}, reading).value();
+  };
+  EXPECT_EQ(newest(CheckpointReading::headers).step, 2);
+  const auto checked = newest(CheckpointReading::checked);
+  EXPECT_EQ(checked.step, 1);
+  EXPECT_TRUE(checked.content.model.at(0).tensor.is_meta());
+}
+
 TEST_F(CheckpointStoreTest, NothingThereIsNoError) {
   EXPECT_FALSE(load());
   EXPECT_THAT(store().list(), IsEmpty());
@@ -198,6 +210,15 @@ INSTANTIATE_TEST_SUITE_P(
         Damage{"MissingModel",
                [](const auto& path) { std::filesystem::remove(path / "model.safetensors"); },
                "model.safetensors is missing"},
+        Damage{"FolderInPlaceOfAFile",
+               [](const auto& path) {
+                 std::filesystem::remove(path / "model.safetensors");
+                 std::filesystem::create_directory(path / "model.safetensors");
+               },
+               "model.safetensors can't be read: Is a directory"},
+        Damage{"BytesThatAreNoText",
+               [](const auto& path) { std::ofstream(path / "manifest.json") << "{\x1b[31m\xff"; },
+               "manifest.json is malformed at byte 2: expected JSON"},
         Damage{"MissingManifest",
                [](const auto& path) { std::filesystem::remove(path / "manifest.json"); },
                "manifest.json is missing"},
@@ -282,6 +303,28 @@ TEST_F(CheckpointStoreTest, LeftoversGoAndOtherFilesStay) {
   store().save(3, checkpoint_of(3), false);
   EXPECT_THAT(names_in(folder_),
               ElementsAre("notes.txt", "step-00000001", "step-00000003", "step-last"));
+}
+
+TEST_F(CheckpointStoreTest, NothingOfOthersIsRemoved) {
+  for (const char* name : {"step-00000001/weights.bin", "step-00000002/notes.txt",
+                           "step-00000003/model.safetensors", "step-00000009/weights.bin",
+                           ".step-00000004.part/weights.bin", ".step-old.part/weights.bin"})
+    temporary_.write(std::string("run/checkpoints/") + name, "mine");
+  std::filesystem::create_directory_symlink(folder_ / "step-00000001", folder_ / "step-00000008");
+  std::filesystem::remove(folder_ / "step-00000002/notes.txt");
+  std::filesystem::remove(folder_ / "step-00000002");
+  store(1).save(2, checkpoint_of(2), false);
+  temporary_.write("run/checkpoints/step-00000002/notes.txt", "mine");
+  for (const int step : {3, 5}) store(1).save(step, checkpoint_of(step), false);
+  store(1).remove_after(4);
+  const auto text = [&](const char* name) { return read_text_file(folder_ / name); };
+  for (const char* name : {"step-00000001/weights.bin", "step-00000002/notes.txt",
+                           "step-00000003.1/model.safetensors", "step-00000009/weights.bin",
+                           ".step-00000004.part/weights.bin", ".step-old.part/weights.bin"})
+    EXPECT_EQ(text(name), "mine") << name;
+  EXPECT_THAT(names_in(folder_ / "step-00000002"), ElementsAre("notes.txt"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "step-00000005")) << "this one is the store's";
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "step-00000008"));
 }
 
 // A crash between the two renames with which a step replaces itself.

@@ -23,8 +23,9 @@ struct Checkpoint {
 
 // How much of a checkpoint is read: everything, checked; or the tensors' names, shapes and types
 // (tensors of the device `meta`, without memory) and the state, which is a matter of kilobytes, and
-// tells a missing or shortened file, but not a changed one.
-enum class CheckpointReading { whole, headers };
+// tells a missing or shortened file, but not a changed one; or these, and the checksums of all
+// files, which tells both and takes the time, but not the memory, of the whole.
+enum class CheckpointReading { whole, headers, checked };
 
 struct CheckpointOptions {
   std::filesystem::path folder;  // made by the first save()
@@ -67,6 +68,10 @@ class CheckpointStore {
   // leftovers of interrupted saves are removed, and of the steps up to this one all but the newest
   // keep_last and the best; later steps (see remove_after) are left alone. Error: what could not be
   // written. The checkpoints that were there are then as they were.
+  //
+  // Removed is only what a store has written: of a step folder with a manifest of kolo's its own
+  // files, and the folder where nothing else is in it. A folder of that name without one stays, or
+  // is renamed (step-00000025.1) where it is in the way.
   std::filesystem::path save(std::int64_t step, const Checkpoint& checkpoint, bool is_best);
 
   // The checkpoints whose manifest can be read and whose files have the right sizes, newest first.
@@ -87,8 +92,11 @@ class CheckpointStore {
   [[nodiscard]] static Loaded load(const std::filesystem::path& path,
                                    CheckpointReading reading = CheckpointReading::whole);
 
-  // Removes every checkpoint after `step` (-1: all): those of a future that a run restarted at
-  // `step` will write anew.
+  // The step folders that are there, whole or not, newest first. Reads none of them.
+  [[nodiscard]] std::vector<std::filesystem::path> folders() const;
+
+  // Removes every checkpoint after `step` (-1: all), as save() does: those of a future that a run
+  // restarted at `step` will write anew.
   void remove_after(std::int64_t step);
 
  private:
