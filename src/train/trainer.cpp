@@ -31,6 +31,11 @@ struct StepSums {
   [[nodiscard]] bool is_stop_requested() const { return values[4] > 0; }
 };
 
+// Without the sign that one which is no number may have.
+double shown(double loss) {
+  return std::isnan(loss) ? std::abs(loss) : loss;
+}
+
 void require_finite(const MetricSums& sums, std::int64_t step) {
   if (std::isfinite(sums.loss)) return;
   throw Error(fmt::format(
@@ -38,7 +43,7 @@ void require_finite(const MetricSums& sums, std::int64_t step) {
       "warm-up or training.clip_norm), or samples that aren't finite. Go on from an earlier "
       "checkpoint (--resume, --resume best or --resume STEP) with other settings, or leave such "
       "steps out with training.non_finite=skip",
-      step, sums.loss));
+      step, shown(sums.loss)));
 }
 
 // What a forward pass changes: running statistics. To be put back when its step is left out.
@@ -274,12 +279,25 @@ void Trainer::require_finite_parameters() const {
   for (std::size_t bucket = 0; finite && bucket < arena_->buckets(); ++bucket)
     finite = is_finite(arena_->flat_parameters(bucket));
   if (all_reduce_value(communicator_, std::int32_t{finite ? 1 : 0}, ReduceOp::min) == 1) return;
+  refuse_network("the network's parameters are not finite");
+}
+
+// Weights may still be numbers, and so large that nothing that is computed with them is.
+void Trainer::require_finite_validation(const MetricSums& validation) const {
+  if (options_.non_finite == NonFiniteStep::ignore) return;
+  if (validation.samples == 0 || std::isfinite(validation.mean_loss())) return;
+  refuse_network(fmt::format("the validation loss is {}", shown(validation.mean_loss())));
+}
+
+void Trainer::refuse_network(const std::string& problem) const {
   throw Error(fmt::format(
-      "train: the network's parameters are not finite after step {}, the last of epoch {}. It is "
-      "not saved: the newest checkpoint is one from before. Go on from that, or an earlier one "
-      "(--resume, --resume best or --resume STEP), with a lower learning rate, a warm-up or "
-      "training.clip_norm, or leave bad steps out with training.non_finite=skip",
-      state_.step, state_.epoch + 1));
+      "train: {} after step {}, the last of epoch {}. The network is not saved: go on from an "
+      "earlier checkpoint, where there is one (--resume, --resume best or --resume STEP), with a "
+      "lower learning rate, a warm-up or training.clip_norm{}",
+      problem, state_.step, state_.epoch + 1,
+      options_.non_finite == NonFiniteStep::skip
+          ? ""
+          : ", or leave bad steps out with training.non_finite=skip"));
 }
 
 bool Trainer::finish_epoch(double data_wait_seconds) {
@@ -294,6 +312,7 @@ bool Trainer::finish_epoch(double data_wait_seconds) {
   report.skipped_steps = state_.skipped_in_epoch;
   report.validation = validate();
   if (!report.validation) return false;
+  require_finite_validation(*report.validation);
   ++state_.epoch;
   state_.position = 0;
   state_.sums = {};
@@ -305,7 +324,7 @@ bool Trainer::finish_epoch(double data_wait_seconds) {
 }
 
 bool Trainer::note_if_best(const MetricSums& validation) {
-  if (validation.samples == 0) return false;
+  if (validation.samples == 0 || !std::isfinite(validation.mean_loss())) return false;
   const bool is_best = validation.has_accuracy() ? validation.accuracy() > state_.best_accuracy
                                                  : validation.mean_loss() < state_.best_loss;
   if (!is_best) return false;

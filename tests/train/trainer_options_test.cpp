@@ -258,19 +258,22 @@ TEST(NonFinite, IgnoreGoesOnUntilTheEpochHasSpoiltTheNetwork) {
               HasSubstr("parameters are not finite after step 13, the last of epoch 1"));
 }
 
-// Makes a parameter infinite after a step, as the step itself may have done.
+// Multiplies all parameters after a step, as the step itself may have done.
 class Spoiler final : public Observer {
  public:
-  Spoiler(Network& network, std::int64_t step) : network_(network), step_(step) {}
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+  Spoiler(Network& network, std::int64_t step, double factor = infinity)
+      : network_(network), step_(step), factor_(factor) {}
   void on_step(const StepReport& report) override {
     const torch::NoGradGuard no_gradient;
-    if (report.state.step == step_)
-      network_.parameters()[0].mul_(std::numeric_limits<double>::infinity());
+    if (report.state.step != step_) return;
+    for (auto& parameter : network_.parameters()) parameter.mul_(factor_);
   }
 
  private:
   Network& network_;
   std::int64_t step_;
+  double factor_;
 };
 
 TEST(NonFinite, ANetworkSpoiltByTheLastStepOfAnEpochEndsAllRanksAndIsNotSaved) {
@@ -289,6 +292,31 @@ TEST(NonFinite, ANetworkSpoiltByTheLastStepOfAnEpochEndsAllRanksAndIsNotSaved) {
       if (communicator.rank() != 0) return;
       const auto newest = store.load_newest([](const auto&) {});
       EXPECT_EQ(newest ? newest->step : 0, last - 7);
+    });
+  }
+}
+
+// So large that they are numbers themselves, but nothing that is computed with them is.
+TEST(NonFinite, WeightsThatAreTooLargeToValidateAreNeitherSavedNorTheBest) {
+  using enum NonFiniteStep;
+  for (const auto policy : {stop, skip, ignore}) {
+    run_as_threads(2, [&](const Communicator& communicator) {
+      SmallTraining training(communicator,
+                             {.change = [&](auto& options) { options.non_finite = policy; }});
+      Spoiler spoiler(training.network(), 14, 1e30);  // the last step of the second epoch
+      Recorder recorder;
+      training.trainer().add_observer(spoiler);
+      training.trainer().add_observer(recorder);
+      if (policy == ignore) {
+        EXPECT_EQ(training.trainer().run(), TrainOutcome::finished);
+        EXPECT_EQ(training.trainer().state().best_epoch, 1);
+        return;
+      }
+      const auto message = message_of<Error>([&] { (void)training.trainer().run(); });
+      EXPECT_THAT(message, HasSubstr("the validation loss is nan after step 14, the last of epoch "
+                                     "2. The network is not saved"));
+      EXPECT_EQ(message.find("non_finite=skip") == std::string::npos, policy == skip);
+      EXPECT_EQ(recorder.epochs.size(), 1U) << "no observer was told";
     });
   }
 }

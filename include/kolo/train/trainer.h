@@ -34,7 +34,8 @@ enum class NonFiniteStep {
   // Costs a pass over the gradients and a copy of the buffers, and the buckets' updates no longer
   // overlap the communication of later ones.
   skip,
-  // Goes on, as long as the parameters are finite at the epoch's end.
+  // Goes on, as long as the parameters are finite at the epoch's end; a validation whose loss isn't
+  // is never the best.
   ignore
 };
 
@@ -98,7 +99,8 @@ class Trainer {
   void restore(const std::optional<Checkpoint>& of_root);
 
   // Trains until all epochs are done, no better validation came for too long, or a stop was
-  // requested. Error, on every rank, when an epoch leaves parameters that are not finite.
+  // requested. Error, on every rank, when an epoch leaves parameters that are not finite, or
+  // (unless that is ignored) with which the validation's loss isn't.
   TrainOutcome run();
 
   // One step on a batch of any origin, outside of run(): for measuring, or for loops of one's own.
@@ -143,6 +145,8 @@ class Trainer {
   [[nodiscard]] double rate_at(std::int64_t step) const;
   void count(const MetricSums& sums, bool is_made);
   void require_finite_parameters() const;
+  void require_finite_validation(const MetricSums& validation) const;
+  [[noreturn]] void refuse_network(const std::string& problem) const;
   // False: a rank asked to stop during the validation.
   [[nodiscard]] bool finish_epoch(double data_wait_seconds);
   // Nothing when a rank asked to stop, as stop_requested (empty: never) tells.
