@@ -40,6 +40,17 @@ inline bool wait_for_file(const std::filesystem::path& file) {
   return true;
 }
 
+inline bool wait_for_text(const std::filesystem::path& path, const std::string& text) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (std::chrono::steady_clock::now() < end) {
+    std::ifstream file(path, std::ios::binary);
+    const std::string all(std::istreambuf_iterator<char>(file), {});
+    if (all.find(text) != std::string::npos) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return false;
+}
+
 // Sends a signal to the kolo process of one rank, which has this argument. False: there is none.
 inline bool signal_rank(int rank, const std::string& argument, int signal) {
   const auto read = [](const std::filesystem::path& path) {

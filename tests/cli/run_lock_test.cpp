@@ -37,16 +37,17 @@ class RunLockProgram : public SmallRuns {
     std::string text;
   };
   [[nodiscard]] Second beside(const std::vector<std::string>& first,
-                              const std::vector<std::string>& second) const {
+                              const std::vector<std::string>& second,
+                              const std::string& output = "run") const {
     const auto marker = (folder / "second").string();
     std::string command = "\"" KOLO_PROGRAM "\"";
     for (const auto& word : second) command += " '" + word + "'";
     command += " >" + marker + " 2>&1";
     Second result;
-    auto words = arguments(first);
+    auto words = arguments(first, output);
     words.insert(words.end(), {"training.n_epochs=500", "checkpoint.every_steps=5"});
     const auto end = run_kolo_and(words, [&](pid_t kolo) {
-      EXPECT_TRUE(wait_for_file(checkpoint(10)));
+      EXPECT_TRUE(wait_for_file(checkpoint(10, output)));
       result.second = WEXITSTATUS(std::system(command.c_str()));
       ::kill(kolo, SIGTERM);
     });
@@ -135,6 +136,69 @@ TEST_F(RunLockProgram, OnlyWhatKoloHasMadeIsMovedAside) {
   folder.write("run/notes.txt", "mine too");
   ASSERT_EQ(train({"training.n_epochs=1"}).exit_code, 0);
   EXPECT_EQ(text_of("run.1/notes.txt"), "mine too");
+}
+
+TEST_F(RunLockProgram, WhatIsNotKolosIsNeitherWrittenNorTakenForARuns) {
+  for (const char* name :
+       {"checkpoints/step-00000001/weights.bin", "timeline/notes.txt", "history.json", "out.log",
+        "run.json", "model.txt", "model.pt", "timeline.json", "events.out.tfevents.1.mine"}) {
+    const std::filesystem::path file = folder / "own" / name;
+    std::filesystem::create_directories(file.parent_path());
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{}, {"-n", "2"}, {"-n", "2", "--max-restarts", "1"}}) {
+      folder.write(std::string("own/") + name, "mine");
+      folder.write("own/main.py", "print()");
+      const auto refused = train(more, "own");
+      EXPECT_EQ(refused.exit_code, 2) << name;
+      const std::string first = *std::filesystem::path(name).begin();
+      EXPECT_THAT(refused.errors, AllOf(HasSubstr("holds " + first + ", which would be"),
+                                        HasSubstr("was not made by kolo"), HasSubstr("--output")));
+      EXPECT_EQ(read_text_file(file), "mine");
+    }
+    std::filesystem::remove_all(folder / "own");
+  }
+  // Beside files that are called otherwise a run has its place.
+  folder.write("own/main.py", "mine");
+  EXPECT_EQ(train({"training.n_epochs=1"}, "own").exit_code, 0);
+  EXPECT_EQ(text_of("own/main.py"), "mine");
+}
+
+TEST_F(RunLockProgram, WhatIsLeftOfARunIsMovedAsideToo) {
+  ASSERT_EQ(train({"training.n_epochs=1"}).exit_code, 0);
+  std::filesystem::remove(folder / "run" / "config.yaml");
+  ASSERT_EQ(train({"training.n_epochs=1"}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder / "run.1" / "history.json"));
+}
+
+TEST_F(RunLockProgram, OfATimelineOnlyTheRanksFilesGo) {
+  ASSERT_EQ(train({"training.n_epochs=1", "--timeline"}).exit_code, 0);
+  for (const char* name : {"notes.txt", "rank-00007.json", "rank-mine.json"})
+    folder.write(std::string("run/timeline/") + name, "mine");
+  ASSERT_EQ(train({"training.n_epochs=2", "--resume"}).exit_code, 0);
+  EXPECT_EQ(text_of("run/timeline/notes.txt"), "mine");
+  EXPECT_EQ(text_of("run/timeline/rank-mine.json"), "mine");
+  for (const char* name : {"rank-00000.json", "rank-00007.json"})
+    EXPECT_FALSE(std::filesystem::exists(folder / "run" / "timeline" / name)) << name;
+}
+
+TEST_F(RunLockProgram, ARunInAFolderBelowIsNotMoved) {
+  ASSERT_EQ(train({"training.n_epochs=1"}).exit_code, 0);
+  const auto result = beside({}, arguments({"training.n_epochs=1"}), "run/sub");
+  EXPECT_EQ(result.second, 2);
+  EXPECT_THAT(result.text, AllOf(HasSubstr((folder / "run/sub").string() + " in it is in use by"),
+                                 HasSubstr("--output DIR")));
+  EXPECT_EQ(result.first, 75) << "the first is not disturbed";
+  EXPECT_FALSE(std::filesystem::exists(folder / "run.1"));
+}
+
+// As other ranks and other runs make for a moment, to see whether the folder can be written.
+TEST_F(RunLockProgram, KolosOwnTrialsAreNobodyElsesFiles) {
+  ASSERT_EQ(train({"training.n_epochs=1"}).exit_code, 0);
+  std::filesystem::remove(folder / "run" / ".kolo-run");
+  std::filesystem::create_directory(folder / "run" / ".kolo-2E4nYB");
+  const auto result = train({"training.n_epochs=1"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_TRUE(std::filesystem::exists(folder / "run.1"));
 }
 
 // The launcher alone is killed; its ranks have a moment to live.

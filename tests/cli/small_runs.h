@@ -17,6 +17,19 @@
 
 namespace kolo::testing {
 
+// How often each value stands in all event files of a run together, as a reader sees them that
+// knows nothing of restarts.
+using EventCounts = std::map<std::pair<std::string, std::int64_t>, int>;
+inline EventCounts count_events(const std::filesystem::path& run) {
+  EventCounts counts;
+  for (const auto& entry : std::filesystem::directory_iterator(run)) {
+    if (entry.path().filename().string().find("tfevents") == std::string::npos) continue;
+    for (const auto& scalar : read_event_file(entry.path()).scalars)
+      ++counts[{scalar.tag, scalar.step}];
+  }
+  return counts;
+}
+
 // Runs of kolo train that take a second: 400 samples, 25 steps an epoch for one rank, 13 for two.
 class SmallRuns : public ::testing::Test {
  protected:
@@ -54,17 +67,8 @@ class SmallRuns : public ::testing::Test {
     std::filesystem::copy(folder / from, folder / to, std::filesystem::copy_options::recursive);
   }
 
-  // How often each value stands in all event files of a run together, as a reader sees them that
-  // knows nothing of restarts.
-  [[nodiscard]] std::map<std::pair<std::string, std::int64_t>, int> events(
-      const std::string& output = "run") const {
-    std::map<std::pair<std::string, std::int64_t>, int> counts;
-    for (const auto& entry : std::filesystem::directory_iterator(folder / output)) {
-      if (entry.path().filename().string().find("tfevents") == std::string::npos) continue;
-      for (const auto& scalar : read_event_file(entry.path()).scalars)
-        ++counts[{scalar.tag, scalar.step}];
-    }
-    return counts;
+  [[nodiscard]] EventCounts events(const std::string& output = "run") const {
+    return count_events(folder / output);
   }
   // The same values, each once.
   void expect_same_events(const std::string& whole, const std::string& other) const {

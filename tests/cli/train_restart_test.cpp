@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/background.h"
+#include "cli/small_runs.h"
 #include "kolo/base/file.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/observe/history.h"
@@ -91,7 +93,7 @@ TEST_F(TrainRestart, BeforeTheFirstCheckpointItStartsFromTheBeginning) {
   const auto result =
       run_kolo_and(arguments({"-n", "2", "--max-restarts", "1", late}, "run"), [&](pid_t) {
         EXPECT_TRUE(wait_for_file(folder / "run.1") &&
-                    wait_for_file(folder / "run" / "history.json") &&
+                    wait_for_text(folder / "run" / "out.log", "epoch 1/12") &&
                     signal_rank(0, folder / "run", SIGKILL));
       });
   ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
@@ -101,6 +103,58 @@ TEST_F(TrainRestart, BeforeTheFirstCheckpointItStartsFromTheBeginning) {
   EXPECT_FALSE(std::filesystem::exists(folder / "run.2"));
   EXPECT_EQ(History::read(folder / "run.1" / "history.json").epochs().size(), 2U);
   expect_equal_runs("whole", "run");
+  EXPECT_EQ(count_events(folder / "run"), count_events(folder / "whole")) << "each once";
+  EXPECT_TRUE(std::filesystem::exists(folder / "run" / "attempt.1" / "history.json"));
+  EXPECT_FALSE(count_events(folder / "run" / "attempt.1").empty()) << "nothing is thrown away";
+}
+
+TEST_F(TrainRestart, NothingIsRemovedWhereNoCheckpointCanBeUsed) {
+  const std::string thread = "device.intra_threads=1";
+  ASSERT_EQ(run_kolo(arguments({"training.n_epochs=1", thread, "checkpoint.every_epochs=1",
+                                "checkpoint.every_steps=0"},
+                               "run"))
+                .exit_code,
+            0);
+  const auto only = checkpoint(25).parent_path();
+  ASSERT_TRUE(std::filesystem::exists(only));
+  const auto result =
+      run_kolo_and(arguments({"--max-restarts", "1", "--resume", "training.n_epochs=500", thread,
+                              "checkpoint.every_epochs=1000", "checkpoint.every_steps=0"},
+                             "run"),
+                   [&](pid_t) {
+                     EXPECT_TRUE(wait_for_text(folder / "run" / "out.log", "going on at step 25"));
+                     { std::ofstream(only / "model.safetensors", std::ios::app) << "x"; }
+                     EXPECT_TRUE(signal_rank(0, folder / "run", SIGKILL));
+                   });
+  EXPECT_EQ(result.exit_code, 137) << result.output << result.errors;
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("can be used: it is not restarted"),
+                                   HasSubstr("step-00000025"), Not(HasSubstr("restart 1"))));
+  EXPECT_TRUE(std::filesystem::exists(only / "manifest.json"));
+  EXPECT_GT(History::read(folder / "run" / "history.json").epochs().size(), 1U);
+}
+
+TEST_F(TrainRestart, AFolderThatIsTakenAwayIsNotMadeAnew) {
+  const auto result = run_kolo_and(
+      arguments({"--max-restarts", "2", "-n", "2", "training.n_epochs=100000"}, "run"), [&](pid_t) {
+        EXPECT_TRUE(wait_for_file(checkpoint(5)));
+        std::filesystem::rename(folder / "run", folder / "elsewhere");
+      });
+  EXPECT_EQ(result.exit_code, 1) << result.output << result.errors;
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("was removed, renamed or taken over"), Not(HasSubstr("restart 1"))));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+}
+
+TEST_F(TrainRestart, WhatWasTypedIsNotedForEveryStart) {
+  const auto result =
+      run_kolo_and(arguments({"-n", "2", "--max-restarts", "2"}, "run"), [&](pid_t) {
+        EXPECT_TRUE(wait_for_file(checkpoint(5)) && signal_rank(1, folder / "run", SIGKILL));
+      });
+  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+  const auto starts = nlohmann::json::parse(read_text_file(folder / "run/run.json"))["starts"];
+  ASSERT_EQ(starts.size(), 2U);
+  EXPECT_EQ(starts[0]["command"], starts[1]["command"]);
+  EXPECT_THAT(log(), Not(HasSubstr("--resume")));
 }
 
 TEST_F(TrainRestart, GivesUpWhenTheRestartsAreUsedUp) {

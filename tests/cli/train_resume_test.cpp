@@ -134,6 +134,64 @@ TEST_F(TrainResume, AFinishedRunSaysThatItIsAndHowToGoOn) {
   EXPECT_EQ(history().epochs().size(), 6U);
 }
 
+TEST_F(TrainResume, AFinishedRunSaysHowFarItCameWhateverIsAskedFor) {
+  ASSERT_EQ(train({"training.n_epochs=2"}).exit_code, 0);
+  for (const char* choice : {"--resume", "--resume=25"}) {
+    const auto result = train({choice, "training.n_epochs=1"});
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_THAT(result.output, HasSubstr("holds a finished run: 2 epochs, 50 steps"));
+  }
+}
+
+TEST_F(TrainResume, LessThanAStoppedRunHasDoneIsRefused) {
+  const auto stopped = run_kolo_and(
+      arguments({"training.n_epochs=500", "checkpoint.every_steps=1"}), [&](pid_t kolo) {
+        if (wait_for_file(checkpoint(60))) ::kill(kolo, SIGTERM);
+      });
+  ASSERT_EQ(stopped.exit_code, 75) << stopped.errors;
+  const auto before = text_of("run/history.json");
+  for (const std::vector<std::string>& ranks : {std::vector<std::string>{}, {"-n", "2"}}) {
+    auto words = ranks;
+    words.insert(words.end(), {"--resume", "training.n_epochs=1"});
+    const auto refused = train(words);
+    EXPECT_EQ(refused.exit_code, 2) << refused.output;
+    EXPECT_THAT(refused.errors, AllOf(HasSubstr("which is more than training.n_epochs: 1"),
+                                      HasSubstr("or go on from an earlier checkpoint")));
+    EXPECT_THAT(train({"--resume", "training.max_steps=20"}).errors,
+                HasSubstr("which is more than training.max_steps: 20"));
+  }
+  EXPECT_EQ(text_of("run/history.json"), before);
+}
+
+TEST_F(TrainResume, WhatIsGoneOnFromInPlaceOfADamagedOneIsLookedAtToo) {
+  const std::vector<std::string> settings = {"training.n_epochs=2", "checkpoint.every_steps=10"};
+  ASSERT_EQ(train(settings).exit_code, 0);
+  const auto flip = [](const std::filesystem::path& path) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-1, std::ios::end);
+    const char flipped = static_cast<char>(file.peek() ^ 4);
+    file.seekp(-1, std::ios::end);
+    file.put(flipped);
+  };
+  flip(checkpoint(50).parent_path() / "model.safetensors");
+  const auto before = text_of("run/config.yaml");
+  for (const std::vector<std::string>& ranks : {std::vector<std::string>{}, {"-n", "2"}}) {
+    auto words = ranks;
+    words.insert(words.end(), {"--resume", "training.n_epochs=3", "training.batch_size=20"});
+    const auto refused = train(words);
+    EXPECT_EQ(refused.exit_code, 2) << refused.output;
+    EXPECT_THAT(refused.errors, HasSubstr("training.batch_size is 20 instead of 16"));
+  }
+  EXPECT_EQ(text_of("run/config.yaml"), before);
+  // What seems to be finished is not where its end is damaged.
+  auto again = settings;
+  again.emplace_back("--resume");
+  const auto result = train(again);
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("step-00000040"), HasSubstr("is damaged")));
+  EXPECT_EQ(newest().step, 50);
+}
+
 TEST_F(TrainResume, AnEarlierCheckpointCanBeNamedAndWhatLiesBehindItIsDropped) {
   ASSERT_EQ(train({}, "whole").exit_code, 0);
   const std::vector<std::vector<std::string>> choices = {

@@ -59,7 +59,7 @@ Subject find_subject(const EvalArguments& arguments) {
                     "checkpoints, which holds manifest.json",
                     arguments.path.string()));
   }
-  const auto store = run.checkpoint_store(1);
+  const auto store = run.checkpoint_store();
   const auto all = store.list();
   if (all.empty()) {
     throw InputError(

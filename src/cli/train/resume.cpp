@@ -16,8 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int any = 1;  // how many are kept matters to who writes only
-
 std::optional<std::int64_t> step_of(const std::string& text) {
   std::int64_t step = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
@@ -79,7 +77,7 @@ void remove_resume(std::vector<std::string>& words) {
 }
 
 fs::path find_checkpoint(const RunFolder& folder, const std::string& choice) {
-  const auto store = folder.checkpoint_store(any);
+  const auto store = folder.checkpoint_store();
   if (choice == "best") {
     if (const auto best = store.best()) return best->path;
     throw InputError(
@@ -113,7 +111,7 @@ CheckpointStore::Loaded load_named(const fs::path& path, CheckpointReading readi
 CheckpointStore::Loaded load_chosen(const RunFolder& folder, const std::string& choice,
                                     const std::function<void(const std::string&)>& warn,
                                     CheckpointReading reading) {
-  const auto store = folder.checkpoint_store(any);
+  const auto store = folder.checkpoint_store();
   if (choice == newest_checkpoint) return load_newest(folder, store, warn, reading);
   return load_named(find_checkpoint(folder, choice), reading);
 }

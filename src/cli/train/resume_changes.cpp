@@ -68,6 +68,56 @@ std::string describe_steps(int ranks_before, const StepSize& before, int ranks_n
   return fmt::format("{}; schedule and epoch go on where they were", fmt::join(parts, ", "));
 }
 
+// A run that was stopped is not finished by asking for less than it has done.
+void require_not_beyond(const ResumePoint& point, const TrainingConfig& training) {
+  const auto refuse = [&](const std::string& done, const std::string& asked,
+                          const std::string& more) {
+    throw InputError(
+        fmt::format("resume: {} has done {}, which is more than {}; give {} or more, or go on from "
+                    "an earlier checkpoint (--resume STEP)",
+                    point.checkpoint.string(), done, asked, more));
+  };
+  const bool is_amid_epoch = point.position > 0;
+  if (point.epoch > training.n_epochs || (is_amid_epoch && point.epoch == training.n_epochs)) {
+    refuse(fmt::format("{} epoch{}{}", point.epoch, point.epoch == 1 ? "" : "s",
+                       is_amid_epoch ? " and a part of the next" : ""),
+           fmt::format("training.n_epochs: {}", training.n_epochs),
+           fmt::format("training.n_epochs={}", point.epoch + (is_amid_epoch ? 1 : 0)));
+  }
+  if (training.max_steps && point.step > *training.max_steps) {
+    refuse(fmt::format("{} steps", point.step),
+           fmt::format("training.max_steps: {}", *training.max_steps),
+           fmt::format("training.max_steps={}", point.step));
+  }
+}
+
+// How far a finished run came, of which this is one checkpoint, perhaps not the last.
+struct Extent {
+  std::int64_t epoch = 0, step = 0;
+};
+Extent extent_of(const History& history, const ResumePoint& point) {
+  Extent extent{point.epoch, point.step};
+  for (const auto& record : history.epochs()) {
+    extent.epoch = std::max(extent.epoch, record.epoch);
+    extent.step = std::max(extent.step, record.step);
+  }
+  return extent;
+}
+
+// "; best validation accuracy 91.23 %"
+std::string best_of(const nlohmann::ordered_json& summary) {
+  const auto number = [&](const char* key) {
+    const auto found = summary.find(key);
+    return found != summary.end() && found->is_number() ? std::optional(found->get<double>())
+                                                        : std::nullopt;
+  };
+  if (const auto accuracy = number("best_val_accuracy"))
+    return fmt::format("; best validation accuracy {:.2f} %", 100 * *accuracy);
+  if (const auto loss = number("best_val_loss"))
+    return fmt::format("; best validation loss {:.4g}", *loss);
+  return {};
+}
+
 }  // namespace
 
 ResumeChanges changes_since(const ResumePoint& point, const RunConfig& config, int ranks,
@@ -113,37 +163,31 @@ void require_same_data_order(const ResumeChanges& changes) {
 std::string describe_if_finished(const ResumePoint& point, const RunConfig& config,
                                  const RunFolder& folder) {
   const auto& training = config.training;
-  const bool has_epochs = point.position > 0 || point.epoch < training.n_epochs;
+  const bool has_epochs = point.epoch < training.n_epochs;
   const bool is_out_of_patience =
       point.position == 0 && training.early_stopping_patience > 0 &&
       point.epoch - point.best_epoch >= training.early_stopping_patience;
   const bool is_out_of_steps = training.max_steps && point.step >= *training.max_steps;
   const bool has_work = has_epochs && !is_out_of_patience && !is_out_of_steps;
   if (has_work || !point.is_in(folder)) return {};
-  if (!fs::exists(folder.history())) return {};
-  const auto history = History::read(folder.history());
-  if (history.summary().empty()) return {};
-  const auto& summary = history.summary();
-  const auto number = [&](const char* key) {
-    const auto found = summary.find(key);
-    return found != summary.end() && found->is_number() ? std::optional(found->get<double>())
-                                                        : std::nullopt;
-  };
-  std::string best;
-  if (const auto accuracy = number("best_val_accuracy"))
-    best = fmt::format("; best validation accuracy {:.2f} %", 100 * *accuracy);
-  else if (const auto loss = number("best_val_loss"))
-    best = fmt::format("; best validation loss {:.4g}", *loss);
+  const auto history =
+      fs::exists(folder.history()) ? History::read(folder.history()) : History(point.ranks);
+  if (history.summary().empty()) {
+    require_not_beyond(point, training);
+    return {};
+  }
+  const auto done = extent_of(history, point);
   return fmt::format(
       "{} holds a finished run: {} epoch{}, {} steps{}{}. There is nothing to go on with. To train "
       "longer, {}",
-      folder.path.string(), point.epoch, point.epoch == 1 ? "" : "s", point.step,
-      is_out_of_patience && has_epochs ? ", ended by training.early_stopping_patience" : "", best,
+      folder.path.string(), done.epoch, done.epoch == 1 ? "" : "s", done.step,
+      is_out_of_patience && has_epochs ? ", ended by training.early_stopping_patience" : "",
+      best_of(history.summary()),
       is_out_of_steps
-          ? fmt::format("give more steps: --resume training.max_steps={}", 2 * point.step)
+          ? fmt::format("give more steps: --resume training.max_steps={}", 2 * done.step)
       : is_out_of_patience && has_epochs
           ? "give more patience: --resume training.early_stopping_patience=EPOCHS"
-          : fmt::format("give more epochs: --resume training.n_epochs={}", 2 * point.epoch));
+          : fmt::format("give more epochs: --resume training.n_epochs={}", 2 * done.epoch));
 }
 
 }  // namespace kolo

@@ -30,7 +30,8 @@ struct ResumeChanges {
 void require_same_data_order(const ResumeChanges& changes);
 
 // How a run that is done calls itself: how many epochs, the best, and how to train longer. Empty
-// for one that has something left to do, its summary for instance.
+// for one that has something left to do, its summary for instance. InputError for one that was
+// stopped behind the end that it is now to have.
 [[nodiscard]] std::string describe_if_finished(const ResumePoint& point, const RunConfig& config,
                                                const RunFolder& folder);
 

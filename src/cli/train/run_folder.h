@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -8,8 +9,12 @@
 
 namespace kolo {
 
-// The folder of a run: config.yaml, run.json, out.log, history.json, events.out.tfevents.*, model.txt,
-// checkpoints/, and timeline.json where one was asked for.
+// The folder of a run: config.yaml, run.json, out.log, history.json, events.out.tfevents.*,
+// model.txt, checkpoints/, and timeline.json where one was asked for.
+//
+// Nothing in it that kolo did not make is ever removed or overwritten: a run begins only where
+// nothing has such a name, and what has is moved aside with the whole folder where a mark says that
+// the folder is kolo's.
 struct RunFolder {
   std::filesystem::path path;
 
@@ -22,11 +27,16 @@ struct RunFolder {
   [[nodiscard]] std::filesystem::path timelines_of_ranks() const { return path / "timeline"; }
   [[nodiscard]] std::filesystem::path checkpoints() const { return path / "checkpoints"; }
 
-  [[nodiscard]] CheckpointStore checkpoint_store(std::int64_t keep) const;
+  // `keep`: matters to who writes only.
+  [[nodiscard]] CheckpointStore checkpoint_store(std::int64_t keep = 1) const;
 
   [[nodiscard]] bool holds_a_run() const;
-  // One that can be used; damaged ones are none.
-  [[nodiscard]] bool holds_checkpoint() const;
+  // One that can be used; damaged ones are none. `problems` is told what is wrong with those. Reads
+  // all of the newest, but keeps nothing of it.
+  [[nodiscard]] bool holds_checkpoint(const std::function<void(const std::string&)>& problems =
+                                          [](const std::string&) {}) const;
+  // Whether there is anything that is called like one.
+  [[nodiscard]] bool holds_step_folder() const;
 
   // InputError when the folder can't be made or written. Makes nothing.
   void require_writable() const;
@@ -34,7 +44,12 @@ struct RunFolder {
   // Makes the folder where it is missing, and marks one that is new or empty as made by kolo.
   void make() const;
 
-  // InputError when a new run would move or overwrite what kolo did not make.
+  // Whether anything there is called like a file of a run, whole or not. An empty folder is
+  // nothing.
+  [[nodiscard]] bool holds_own_names() const;
+
+  // InputError when a new run would move or overwrite what kolo did not make, or move a run that is
+  // under way in a folder below.
   void require_replaceable() const;
 
   // Renames the folder to PATH.1 (or .2, ...), because nothing is ever overwritten. Returns its new
@@ -44,12 +59,21 @@ struct RunFolder {
   // Removes what a killed run was writing aside. Nobody may be writing there.
   void remove_leftovers() const;
 
+  // Removes the ranks' own files of a timeline, which has been merged, or is to be recorded anew.
+  void remove_timelines_of_ranks() const;
+
+  // Moves what an attempt that came to no checkpoint has recorded into attempt.1 (or .2, ...), so
+  // that the next one begins with nothing. Nobody may be writing there.
+  void keep_records_of_attempt() const;
+
   // Keeps the config.yaml that is there as config.1.yaml (or .2, ...); its new name.
   [[nodiscard]] std::filesystem::path keep_config() const;
 
  private:
-  [[nodiscard]] std::filesystem::path mark() const { return path / ".kolo-run"; }
+  [[nodiscard]] std::filesystem::path mark() const;
   [[nodiscard]] std::vector<std::string> entries_of_others() const;
+  [[nodiscard]] std::vector<std::string> entries_in_the_way() const;
+  void require_no_run_below() const;
 };
 
 }  // namespace kolo

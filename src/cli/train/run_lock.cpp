@@ -11,8 +11,8 @@ namespace kolo {
 
 namespace {
 
-constexpr const char* starter_file = ".kolo.lock";
-constexpr const char* writer_file = ".kolo-rank0.lock";
+constexpr const char* starter_file = RunLock::file_names[0];
+constexpr const char* writer_file = RunLock::file_names[1];
 constexpr const char* advice =
     "; wait for it, or choose another folder with --output DIR (one run per folder)";
 
@@ -37,7 +37,7 @@ constexpr std::chrono::milliseconds moment{200}, end_of_ranks{20000};
 void RunLock::start(bool starts_anew) {
   folder_.make();
   starter_ = take(folder_, starter_file, moment);
-  if (!starts_anew || !folder_.holds_a_run()) return;
+  if (!starts_anew || !folder_.holds_own_names()) return;
   // What ranks without a launcher still write goes to the folder's new name, or is refused.
   take(folder_, writer_file, end_of_ranks).reset();
   folder_.require_replaceable();
@@ -72,8 +72,12 @@ void RunLock::require_free(const RunFolder& folder) {
                                holder->describe(), advice));
 }
 
+bool RunLock::is_held() const {
+  return (!writer_ || writer_->is_held()) && (!starter_ || starter_->is_held());
+}
+
 void RunLock::require_held() const {
-  if (writer_->is_held() && (!starter_ || starter_->is_held())) return;
+  if (is_held()) return;
   const auto holder = FolderLock::last_holder(folder_.path, writer_file);
   throw Error(fmt::format("output folder {} is not this run's any more: {}", folder_.path.string(),
                           holder

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -33,13 +34,19 @@ class RunLock {
   // Where an earlier run is now.
   [[nodiscard]] const std::optional<std::filesystem::path>& moved() const { return moved_; }
 
+  // Who starts a run, or a study, holds the first; who writes holds the second.
+  static constexpr std::array<const char*, 2> file_names{".kolo.lock", ".kolo-rank0.lock"};
+
   // What tells the ranks of this launcher that the folder is theirs: a variable and its value.
   static constexpr const char* variable = "KOLO_RUN_LOCK";
   [[nodiscard]] const std::string& token() const { return starter_->token(); }
 
+  // False when the folder is not this run's any more: it was removed, renamed or taken over.
+  [[nodiscard]] bool is_held() const;
+
   // Of rank 0: notes how many steps are done, for the launcher (last_rank_0()).
   void note_step(std::int64_t step) { writer_->note(step); }
-  // Of rank 0: Error when the folder is not this run's any more.
+  // Of rank 0: Error unless it is.
   void require_held() const;
 
   // What rank 0 left when it could not give the folder back: its progress is the steps it noted.

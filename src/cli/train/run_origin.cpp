@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/launch/launch_environment.h"
 #include "cli/launch/launch_ranks.h"
 #include "cli/launch/supervise.h"
 #include "kolo/base/clock.h"
@@ -57,11 +58,15 @@ Json earlier_starts(const fs::path& file) {
 
 RunOrigin find_run_origin() {
   std::error_code error;
-  return {.command = shell_text(own_words()),
+  return {.command = environment_variable(command_variable).value_or(own_command_line()),
           .directory = fs::current_path(error).string(),
           .commit = commit_here(),
           .version = KOLO_VERSION,
           .host = host_name()};
+}
+
+std::string own_command_line() {
+  return shell_text(own_words());
 }
 
 std::string shell_text(const std::vector<std::string>& words) {

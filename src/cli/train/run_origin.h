@@ -19,7 +19,15 @@ struct RunOrigin {
   std::string host;
 };
 
-// Of this process. Asks git, in a process of its own: call it before MPI is there.
+// In which the ranks find what was typed: their own command lines are kolo's, where it has started
+// them again.
+inline constexpr const char* command_variable = "KOLO_COMMAND";
+
+// This process's, as a shell takes it.
+[[nodiscard]] std::string own_command_line();
+
+// Of this process, or of the one that has started the ranks. Asks git, in a process of its own:
+// call it before MPI is there.
 [[nodiscard]] RunOrigin find_run_origin();
 
 // Words as a shell takes them: quoted where they must be.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/launch/launch_environment.h"
 #include "cli/train/resume.h"
 #include "cli/train/run_lock.h"
 #include "cli/train/run_messages.h"
@@ -41,7 +42,27 @@ void start_folder(const PreparedRun& run, const RunLock& lock, const RunOrigin& 
   if (goes_on && !run.changes.settings.empty()) (void)run.folder.keep_config();
   write_file_atomically(run.folder.config(), to_yaml(run.config));
   note_run_start(run.folder.origin(), origin);
-  std::filesystem::remove_all(run.folder.timelines_of_ranks());  // of what is resumed
+  run.folder.remove_timelines_of_ranks();  // of what is resumed
+}
+
+// What it comes to, for the run, to go on from this checkpoint.
+void go_on_from(const CheckpointStore::Loaded& loaded, PreparedRun& run, const RunOptions& options,
+                int ranks) {
+  require_matching_checkpoint(loaded.content, *run.network, *run.optimizer);
+  run.resumed = resume_point(loaded);
+  run.changes = changes_since(*run.resumed, run.config, ranks, run.datasets.training->size());
+  run.finished = describe_if_finished(*run.resumed, run.config, run.folder);
+  if (run.finished.empty() && !options.allow_data_change) require_same_data_order(run.changes);
+}
+
+// The whole checkpoint, which is another one than was chosen by its headers where that turns out to
+// be damaged.
+CheckpointStore::Loaded load_resumed(PreparedRun& run, const RunOptions& options, int ranks,
+                                     std::vector<std::string>& warnings) {
+  auto loaded = load_chosen(run.folder, *options.resume,
+                            [&](const std::string& warning) { warnings.push_back(warning); });
+  if (loaded.path != run.resumed->checkpoint) go_on_from(loaded, run, options, ranks);
+  return loaded;
 }
 
 // Collective.
@@ -74,24 +95,23 @@ PreparedRun prepare_run(const RunConfig& config, const RunOptions& options, int 
   require_precision(precision_named(config.training.precision));
   PreparedRun run{config,
                   {config.output_dir},
-                  make_datasets(config, options.looks_at_files),
+                  make_datasets(config, options.is_root),
                   nullptr,
                   make_optimizer(config)};
   run.network = make_network(config, run.datasets.training->layout());
   require_batch_norms_to_synchronize(config.model, *run.network);
   (void)make_training_loader(config, run.datasets.training, 0, ranks);
   (void)make_validation_loader(config, run.datasets.validation, 0, ranks);
-  run.folder.require_writable();
-  if (options.resume) {
+  if (options.is_root) run.folder.require_writable();
+  if (!options.resume) return run;
+  // What is there is not to be judged while a run is still making it.
+  if (options.is_root && !environment_variable(RunLock::variable))
+    RunLock::require_free(run.folder);
+  // The tensors are read once, by rank 0, when the training begins; unless nothing will be.
+  for (const auto reading : {CheckpointReading::headers, CheckpointReading::checked}) {
     const auto silent = [](const std::string&) {};
-    // The tensors are read once, by rank 0, when the training begins.
-    const auto loaded =
-        load_chosen(run.folder, *options.resume, silent, CheckpointReading::headers);
-    require_matching_checkpoint(loaded.content, *run.network, *run.optimizer);
-    run.resumed = resume_point(loaded);
-    run.changes = changes_since(*run.resumed, config, ranks, run.datasets.training->size());
-    run.finished = describe_if_finished(*run.resumed, config, run.folder);
-    if (run.finished.empty() && !options.allow_data_change) require_same_data_order(run.changes);
+    go_on_from(load_chosen(run.folder, *options.resume, silent, reading), run, options, ranks);
+    if (run.finished.empty()) break;
   }
   return run;
 }
@@ -112,10 +132,7 @@ int run_training(PreparedRun run, const Communicator& communicator, const RunOpt
   std::optional<RunRecords> records;
   if (is_root) {
     lock = RunLock::of_rank_0(run.folder, run.starts_anew());
-    if (options.resume) {
-      resumed = load_chosen(run.folder, *options.resume,
-                            [&](const std::string& warning) { warnings.push_back(warning); });
-    }
+    if (options.resume) resumed = load_resumed(run, options, communicator.size(), warnings);
     start_folder(run, *lock, options.origin);
     records.emplace(config, run.folder, options, communicator.size(), training->batches(),
                     resumed ? std::optional(resume_point(*resumed)) : std::nullopt);

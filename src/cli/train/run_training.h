@@ -24,7 +24,9 @@ struct RunOptions {
   std::optional<std::string> resume;  // from which checkpoint (load_chosen)
   bool allow_data_change = false;     // of what is resumed
   bool timeline = false;              // record one, in the run's folder
-  bool looks_at_files = true;         // see make_datasets
+  // Rank 0 or the launcher: looks at the folder, and at the files of a data set (make_datasets),
+  // which the other ranks leave to it.
+  bool is_root = true;
   int verbosity = 0;
   RunOrigin origin;  // of rank 0
   ProgressOptions progress;

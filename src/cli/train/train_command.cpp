@@ -29,7 +29,7 @@ struct TrainArguments {
   std::string output;
   int max_restarts = 0;
   bool distributed = false;  // what more than one rank always is
-  std::string resume;  // empty: not
+  std::string resume;        // empty: not
   bool allow_data_change = false;
   bool timeline = false;
   bool verbose = false;
@@ -45,7 +45,7 @@ RunConfig load(const TrainArguments& arguments) {
 
 PreparedRun prepare(const RunConfig& config, const RunOptions& options, int ranks) {
   auto run = prepare_run(config, options, ranks);
-  if (run.starts_anew()) run.folder.require_replaceable();
+  if (options.is_root && run.starts_anew()) run.folder.require_replaceable();
   return run;
 }
 
@@ -65,7 +65,7 @@ int run_as_rank(const TrainArguments& arguments, RunOptions options,
   };
   job.prepare = [&](int rank, int ranks) {
     RunOptions of_rank = options;
-    of_rank.looks_at_files = rank == 0;
+    of_rank.is_root = rank == 0;
     prepared = prepare(config, of_rank, ranks);
     auto facts = facts_of(config, prepared->datasets);
     if (prepared->resumed)

@@ -7,6 +7,7 @@
 
 #include "cli/train/resume.h"
 #include "cli/train/run_lock.h"
+#include "cli/train/run_origin.h"
 #include "kolo/observe/run_log.h"
 
 namespace kolo {
@@ -17,17 +18,37 @@ void go_on(LaunchRequest& request, RunLog& log) {
   remove_resume(request.command);
   request.command.insert(request.command.begin() + 2,
                          fmt::format("--resume={}", newest_checkpoint));  // kolo train --resume ...
+  request.environment.emplace_back(command_variable, own_command_line());  // what was typed
   log.info("going on from the newest checkpoint");
 }
 
-// What the attempt before has left must not be taken for this one's.
+// As the command says, from the beginning or from another run's checkpoint. What the attempt before
+// has recorded must not be taken for this one's.
 void start_over(const RunFolder& folder, RunLog& log) {
-  std::filesystem::remove(folder.history());
-  if (std::filesystem::is_directory(folder.checkpoints()))
-    std::filesystem::remove_all(folder.checkpoints());
+  folder.keep_records_of_attempt();
   constexpr auto message = "there is no checkpoint yet: starting from the beginning";
   std::cerr << "kolo: " << message << std::endl;
   log.info("{}", message);
+}
+
+// What is there to go on with; where it is not what the run needs nothing is started, and nothing
+// of it is touched. Empty: it is, or there is nothing yet.
+std::string objection_of_folder(const RunFolder& folder, const RunLock& lock, bool goes_on_there) {
+  if (!lock.is_held())
+    return fmt::format("its folder {} was removed, renamed or taken over: it is not restarted",
+                       folder.path.string());
+  if (!folder.holds_step_folder()) {
+    if (!goes_on_there) return {};
+    return fmt::format("the checkpoints that it went on from are gone from {}: it is not restarted",
+                       folder.checkpoints().string());
+  }
+  std::string problems;
+  const auto note = [&](const std::string& problem) { problems += "\n  " + problem; };
+  if (folder.holds_checkpoint(note)) return {};
+  return fmt::format(
+      "no checkpoint in {} can be used: it is not restarted, and they stay as they are. Without "
+      "--resume the run begins anew, and its folder is moved aside{}",
+      folder.checkpoints().string(), problems);
 }
 
 // Tells a failure that will come again from one that came from outside.
@@ -40,7 +61,7 @@ class Failures {
     failed_after_.reset();
   }
 
-  // Has the attempt that just failed begun to train?
+  // Has any attempt begun to train?
   [[nodiscard]] bool has_begun() const { return has_begun_; }
 
   // What to say when it failed where the one before did.
@@ -73,8 +94,9 @@ class Failures {
   // How far the last attempt came; nothing where it did not begin.
   void note() {
     const auto holder = RunLock::last_rank_0(folder_);
-    has_begun_ = holder && holder->token != token_ && holder->progress;
-    failed_after_ = has_begun_ ? holder->progress : std::nullopt;
+    const bool has_begun = holder && holder->token != token_ && holder->progress;
+    failed_after_ = has_begun ? holder->progress : std::nullopt;
+    has_begun_ = has_begun_ || has_begun;
     if (holder) token_ = holder->token;
   }
 
@@ -101,13 +123,17 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
   }
   request.environment.emplace_back(RunLock::variable, lock->token());
   const auto failures = std::make_shared<Failures>(run.folder);
-  policy.objection = [failures](int status) { return failures->objection(status); };
-  policy.before_restart = [folder = run.folder, resumes = options.resume.has_value(), lock,
-                           failures](LaunchRequest& attempt, const std::string& message) {
+  const bool resumes = options.resume.has_value(), goes_on_there = !run.starts_anew();
+  policy.objection = [folder = run.folder, goes_on_there, lock, failures](int status) {
+    const auto objection = failures->objection(status);
+    return objection.empty() ? objection_of_folder(folder, *lock, goes_on_there) : objection;
+  };
+  policy.before_restart = [folder = run.folder, resumes, lock, failures](
+                              LaunchRequest& attempt, const std::string& message) {
     RunLog log({.file = folder.log()});
     log.warn("{}", message);
     if (resumes && !failures->has_begun()) return;  // as the command says
-    if (folder.holds_checkpoint())
+    if (folder.holds_step_folder())
       go_on(attempt, log);
     else
       start_over(folder, log);

@@ -6,9 +6,10 @@
 namespace kolo {
 
 // How kolo train starts its ranks again: with --resume where the attempt before has left a
-// checkpoint that can be used, otherwise from the beginning, in the same folder either way; not
-// when two attempts in a row have failed after the same step. What happened is written to the
-// folder's out.log. At most `restarts` times; with none the folder is only looked at.
+// checkpoint that can be used, from the beginning where there is none yet, in the same folder
+// either way; not when two attempts in a row have failed after the same step, none of the
+// checkpoints can be used, or the folder is gone. It removes nothing. What happened is written to
+// the folder's out.log. At most `restarts` times; with none the folder is only looked at.
 //
 // The policy holds the folder (see RunLock) until it is destroyed, and `request` tells the ranks.
 // So that what lies in the folder after a failure can only be that run's, an earlier one is moved
