@@ -84,7 +84,7 @@ std::vector<std::string> option_names(const CLI::App& command) {
   std::vector<std::string> names;
   for (const CLI::Option* const option : command.get_options()) {
     if (option->get_group().empty()) continue;
-    for (const auto& name : option->get_lnames()) names.push_back("--" + name);
+    for (const auto& name : option->get_lnames()) names.push_back(name);
   }
   return names;
 }
@@ -93,10 +93,10 @@ std::vector<std::string> option_names(const CLI::App& command) {
 std::string meant_by(const CLI::App& command, const std::string& word, Words words) {
   const auto name = word.substr(0, word.find('='));
   const auto bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
-  const auto near = nearest("--" + bare, option_names(command));
+  const auto near = nearest(bare, option_names(command));
   const auto setting = takes_settings(command) ? nearest_setting(bare) : "";
   const bool is_exact = setting.ends_with(bare) && !bare.empty();
-  if (!near.empty() && !is_exact) return near;
+  if (!near.empty() && !is_exact) return "--" + near;
   if (setting.empty()) return {};
   std::string value = word.size() > name.size() ? word.substr(name.size() + 1) : "VALUE";
   const auto given = std::ranges::find(words, word);
@@ -104,6 +104,21 @@ std::string meant_by(const CLI::App& command, const std::string& word, Words wor
       !(given + 1)->starts_with('-') && (given + 1)->find('=') == std::string::npos)
     value = *(given + 1);
   return fmt::format("{}={}", setting, value);
+}
+
+bool is_flag(const CLI::App& command, const std::string& name) {
+  const auto* const option = command.get_option_no_throw(name);
+  return option != nullptr && !takes_value(*option);
+}
+
+// "--timeline=no", "-d=1".
+void require_flags_without_value(const CLI::App& command, Words words) {
+  for (const auto& word : words) {
+    const auto name = word.substr(0, word.find('='));
+    if (!name.starts_with('-') || name.size() == word.size() || !is_flag(command, name)) continue;
+    throw InputError(fmt::format("{}{} takes no value, got {}", speaker(command), name,
+                                 quote(word.substr(name.size() + 1))));
+  }
 }
 
 [[noreturn]] void refuse_extra(const CLI::App& command, Words words) {
@@ -119,13 +134,45 @@ std::string meant_by(const CLI::App& command, const std::string& word, Words wor
 }
 
 // What a command can't do without.
-[[noreturn]] void refuse_missing(const CLI::App& command, const std::string& reason) {
+[[noreturn]] void refuse_missing(const CLI::App& command, Words words, const std::string& reason) {
+  // Perhaps it is there, but misspelt.
+  const auto extra = command.remaining(true);
+  const bool has_program = command.get_prefix_command();
+  if (!has_program && !extra.empty() && extra.front().starts_with('-'))
+    refuse_extra(command, words);
   for (const CLI::Option* const option : command.get_options()) {
     if (!option->get_required() || option->count() > 0) continue;
     const auto name = option->get_positional() ? "" : option->get_name(false, true) + " ";
     throw InputError(fmt::format("{}{}{} is missing: {}; see {} --help", speaker(command), name,
                                  option->get_type_name(), option->get_description(),
                                  full_name(command)));
+  }
+  throw InputError(
+      fmt::format("{}{}; see {} --help", speaker(command), reason, full_name(command)));
+}
+
+bool names_option(const CLI::Option& option, const std::string& word) {
+  const auto name = word.substr(0, word.find('='));
+  return name.starts_with('-') && option.check_name(name);
+}
+
+// An option without a value behind it, or with several.
+[[noreturn]] void refuse_number_of_values(const CLI::App& command, Words words,
+                                          const std::string& reason) {
+  for (const CLI::Option* const option : command.get_options()) {
+    const auto count =
+        std::ranges::count_if(words, [&](const auto& word) { return names_option(*option, word); });
+    if (count == 0 || !takes_value(*option)) continue;
+    const auto& given =
+        *std::ranges::find_if(words, [&](const auto& word) { return names_option(*option, word); });
+    if (names_option(*option, words.back()) && words.back().find('=') == std::string::npos) {
+      throw InputError(fmt::format("{}expected {} behind {}, got nothing", speaker(command),
+                                   option->get_type_name(), words.back()));
+    }
+    if (count > 1 && option->get_items_expected_max() == 1) {
+      throw InputError(fmt::format("{}{} is given {} times; give it once", speaker(command),
+                                   given.substr(0, given.find('=')), count));
+    }
   }
   throw InputError(
       fmt::format("{}{}; see {} --help", speaker(command), reason, full_name(command)));
@@ -183,6 +230,7 @@ std::function<int()> CommandLine::parse(std::vector<std::string> words) {
   if (!words.empty() && words[0] == "train") give_resume_its_value(words);
   const auto& command = chosen_command(app_, words);
   require_values(command, words);
+  if (!command.get_prefix_command()) require_flags_without_value(command, words);
   try {
     auto reversed = words;
     std::ranges::reverse(reversed);
@@ -201,7 +249,11 @@ std::function<int()> CommandLine::parse(std::vector<std::string> words) {
   } catch (const CLI::ExtrasError&) {
     refuse_extra(command, words);
   } catch (const CLI::RequiredError& error) {
-    refuse_missing(command, error.what());
+    refuse_missing(command, words, error.what());
+  } catch (const CLI::ArgumentMismatch& error) {
+    refuse_number_of_values(command, words, error.what());
+  } catch (const CLI::ConversionError& error) {
+    refuse_number_of_values(command, words, error.what());
   } catch (const CLI::ParseError& error) {
     throw InputError(
         fmt::format("{}{}; see {} --help", speaker(command), error.what(), full_name(command)));

@@ -29,7 +29,22 @@ void require_choice(const std::string& names, const std::vector<std::string>& ch
                                near.empty() ? "" : fmt::format("; did you mean {}?", near)));
 }
 
+// They stay with the option, beside what it is called, as the name of a check that checks nothing.
+CLI::Option* keep_choices(CLI::Option* option, const std::vector<std::string>& choices) {
+  return option->check(CLI::Validator("").name(join(choices, " ")).active(false));
+}
+
 }  // namespace
+
+std::vector<std::string> choices_of(const CLI::Option& option) {
+  try {
+    // CLI11 lends what an option has only to those who may change it.
+    const auto* const kept = const_cast<CLI::Option&>(option).get_validator(0);
+    return CLI::detail::split(kept->get_name(), ' ');
+  } catch (const CLI::OptionNotFound&) {
+    return {};
+  }
+}
 
 void refuse_option_value(const std::string& names, const std::string& expected,
                          const std::string& text) {
@@ -53,23 +68,26 @@ std::string read_text(const CLI::App& command, const std::string& names, const s
 }
 
 CLI::Option* add_choice_option(CLI::App& command, const std::string& names, std::string& value,
-                               std::vector<std::string> choices, const std::string& description) {
+                               const std::vector<std::string>& choices,
+                               const std::string& description) {
   const auto type = join(choices, "|");
-  const auto read = [&value, names, choices = std::move(choices)](const std::string& text) {
+  const auto read = [&value, names, choices](const std::string& text) {
     require_choice(names, choices, text, text);
     value = text;
   };
-  return add_value_option(command, names, read, description)->type_name(type);
+  return keep_choices(add_value_option(command, names, read, description)->type_name(type),
+                      choices);
 }
 
 CLI::Option* add_choices_option(CLI::App& command, const std::string& names,
-                                std::vector<std::string>& values, std::vector<std::string> choices,
+                                std::vector<std::string>& values,
+                                const std::vector<std::string>& choices,
                                 const std::string& description) {
-  const auto read = [&values, names, choices = std::move(choices)](const std::string& text) {
+  const auto read = [&values, names, choices](const std::string& text) {
     values = CLI::detail::split(text, ',');  // one that is empty of an empty text
     for (const auto& word : values) require_choice(names, choices, word, text);
   };
-  return add_value_option(command, names, read, description);
+  return keep_choices(add_value_option(command, names, read, description), choices);
 }
 
 }  // namespace kolo

@@ -56,9 +56,10 @@ template <typename T>
 }
 
 template <typename T>
-requires std::is_arithmetic_v<T>
-CLI::Option* add_number_option(CLI::App& command, const std::string& names, T& value,
-                               AcceptedRange<T> range, const std::string& description) {
+requires std::is_arithmetic_v<T> CLI::Option* add_number_option(CLI::App& command,
+                                                                const std::string& names, T& value,
+                                                                AcceptedRange<T> range,
+                                                                const std::string& description) {
   return add_value_option(
       command, names,
       [&value, names, range](const std::string& text) { value = read_number(names, range, text); },
@@ -89,7 +90,11 @@ CLI::Option* add_text_option(CLI::App& command, const std::string& names, Text& 
 }
 
 CLI::Option* add_choice_option(CLI::App& command, const std::string& names, std::string& value,
-                               std::vector<std::string> choices, const std::string& description);
+                               const std::vector<std::string>& choices,
+                               const std::string& description);
+
+// The choices of an option or positional that was made with them.
+[[nodiscard]] std::vector<std::string> choices_of(const CLI::Option& option);
 
 // "1,2,4": one word of the command line, unlike CLI11's lists, which take all words that follow, a
 // configuration's settings among them.
@@ -112,7 +117,8 @@ CLI::Option* add_list_option(CLI::App& command, const std::string& names, std::v
 
 // The same of names.
 CLI::Option* add_choices_option(CLI::App& command, const std::string& names,
-                                std::vector<std::string>& values, std::vector<std::string> choices,
+                                std::vector<std::string>& values,
+                                const std::vector<std::string>& choices,
                                 const std::string& description);
 
 }  // namespace kolo

@@ -31,6 +31,8 @@ TEST(Nearest, LongerWordsMayHaveMoreMistakes) {
 TEST(Nearest, IsEmptyWhenNothingIsNear) {
   EXPECT_EQ(nearest("verbosity", known), "");
   EXPECT_EQ(nearest("xy", known), "");  // two edits away from "lr", with no letter of it
+  EXPECT_EQ(nearest("foo", std::vector<std::string>{"zoom"}), "");
+  EXPECT_EQ(nearest("o", std::vector<std::string>{"rho"}), "");
   EXPECT_EQ(nearest("", known), "");
   EXPECT_EQ(nearest("sgd", {}), "");
 }

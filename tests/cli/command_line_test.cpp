@@ -152,7 +152,20 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
       {{"data"}, "data: name a command: fetch, "},
       {{"train"}, "train: FILE is missing"},
       {{"scale", "c.yaml"}, "scale: --ranks N,... is missing"},
-      {{"train", "c.yaml", "-n"}, "train: "},
+      {{"train", "c.yaml", "-n"}, "train: expected RANKS behind -n, got nothing"},
+      {{"train", "c.yaml", "-o"}, "train: expected DIR behind -o, got nothing"},
+      {{"train", "c.yaml", "--num_epochs"}, "expected EPOCHS behind --num_epochs, got nothing"},
+      {{"report", "run", "--title"}, "report: expected TEXT behind --title, got nothing"},
+      {{"train", "c.yaml", "-n", "2", "--ranks=3"}, "train: -n is given 2 times; give it once"},
+      {{"train", "c.yaml", "--timeline=foo"}, "train: --timeline takes no value, got \"foo\""},
+      {{"doctor", "--json=3"}, "doctor: --json takes no value, got \"3\""},
+      {{"train", "c.yaml", "-d=1"}, "train: -d takes no value, got \"1\""},
+      {{"train", "--verson"}, "train: unknown option --verson"},
+      {{"--foo"}, "unknown option --foo; see kolo --help"},
+      {{"train", "c.yaml", "--foo"}, "train: unknown option --foo; see kolo train --help"},
+      {{"scale", "c.yaml", "--ranks", "1", "--network", "aries"}, "--network requires --simulate"},
+      {{"scale", "c.yaml", "--ranks", "1", "--job-script", "x"}, "--job-script requires --submit"},
+      {{"bench", "-o", "foo"}, "bench: unknown option -o; see kolo bench --help"},
   };
   for (const auto& [given, meant] : cases)
     EXPECT_THAT(said_of(given), HasSubstr(meant)) << join(given, " ");
@@ -186,6 +199,31 @@ TEST(CommandLine, HelpKeepsToItsWidthAndNamesEveryOption) {
       EXPECT_THAT(text, HasSubstr(first_name(*option)));
     }
   }
+}
+
+// A line is broken where it is full, not where the source's line ended.
+TEST(CommandLine, ParagraphsOfTheHelpFlow) {
+  const CommandLine program;
+  auto commands = commands_of(program.app());
+  commands.push_back(&program.app());
+  for (const CLI::App* const command : commands) {
+    const auto lines = CLI::detail::split(command->help(), '\n');
+    bool is_footer = false;
+    for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
+      is_footer = is_footer || lines[i].starts_with("Example") || lines[i].starts_with("Exit");
+      const auto& next = lines[i + 1];
+      if (!is_footer || lines[i].empty() || next.empty() || next.starts_with(' ')) continue;
+      if (lines[i].starts_with(' ')) continue;
+      // A number stays with the word behind it.
+      const auto first = next.find(' ', next[0] <= '9' ? next.find(' ') + 1 : 0);
+      EXPECT_GT(lines[i].size() + 1 + std::min(first, next.size()), 80U) << lines[i] << "\n"
+                                                                         << next;
+    }
+  }
+  EXPECT_THAT(program.app().get_subcommand("run")->help("kolo"),
+              HasSubstr("kolo run [OPTIONS] PROGRAM [ARGUMENTS...]\n"));
+  EXPECT_THAT(program.app().get_subcommand("help")->help("kolo"),
+              HasSubstr("kolo help [OPTIONS] [command]\n"));
 }
 
 TEST(CommandLine, TheManualPageHasEveryCommandAndOption) {
@@ -228,6 +266,21 @@ TEST_F(Completion, KnowsCommandsOptionsValuesAndSettings) {
   EXPECT_EQ(offers("kolo bench c.yaml --mode ''", 4), "io synthetic full all");
   EXPECT_EQ(offers("kolo train c.yaml training.n_ep", 3), "training.n_epochs=");
   EXPECT_EQ(offers("kolo doctor training.n_ep", 2), "");
+  EXPECT_EQ(offers("kolo train c.yaml --resume ''", 4), "best");
+  EXPECT_EQ(offers("kolo eval run --checkpoint ''", 4), "best newest");
+  EXPECT_EQ(offers("kolo completion ''", 2), "bash");
+  EXPECT_EQ(offers("kolo help ev", 2), "eval");
+  EXPECT_EQ(offers("kolo data fetch ''", 3), "mnist fashion-mnist cifar10");
+  EXPECT_EQ(offers("kolo scale c.yaml --network ar", 4), "aries");
+  EXPECT_EQ(offers("kolo scale c.yaml --lr-scaling l", 4), "linear");
+}
+
+TEST_F(Completion, LeavesTheWordsOfAProgramToIt) {
+  EXPECT_EQ(offers("kolo run --overs", 2), "--oversubscribe");
+  EXPECT_EQ(offers("kolo run -n 2 --overs", 4), "--oversubscribe");
+  EXPECT_EQ(offers("kolo run --ranks = 2 --overs", 5), "--oversubscribe");
+  EXPECT_EQ(offers("kolo run -n 2 ls --overs", 5), "");
+  EXPECT_EQ(offers("kolo run --no-tag ls --overs", 4), "");
 }
 
 }  // namespace

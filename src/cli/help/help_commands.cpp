@@ -11,7 +11,16 @@ namespace kolo {
 // CommandLine::parse() reads "help COMMAND" as "COMMAND --help": this is there for the lists of
 // commands.
 void add_help_command(CLI::App& app, std::function<int()>&) {
-  app.add_subcommand("help", "Say more of a command: kolo help train, kolo help data fetch");
+  CLI::App* const command =
+      app.add_subcommand("help", "Say more of a command: kolo help train, kolo help data fetch");
+  std::vector<std::string> names{"help", "completion", "man"};
+  for (const CLI::App* const other : app.get_subcommands([](const CLI::App*) { return true; }))
+    if (other != command) names.push_back(other->get_name());
+  const auto wanted = std::make_shared<std::string>();
+  add_choice_option(*command, "command", *wanted, names,
+                    "The command, the program itself unless given")
+      ->type_name("COMMAND");
+  command->callback([wanted] {});
 }
 
 void add_completion_command(CLI::App& app, std::function<int()>& action) {
@@ -20,7 +29,7 @@ void add_completion_command(CLI::App& app, std::function<int()>& action) {
   const auto shell = std::make_shared<std::string>();
   add_choice_option(*command, "shell", *shell, {"bash"}, "The shell; there is one for bash")
       ->required()
-      ->type_name("bash");
+      ->type_name("SHELL");
   command->footer(
       "An installed kolo has it already, where bash looks for such scripts.\n\n"
       "Example:\n"

@@ -20,6 +20,26 @@ int page_width() {
   return terminal.terminal ? std::clamp(terminal.width, 40, most_columns) : 80;
 }
 
+// Lines that are indented are commands, each for itself; the others flow, as wide as the page is.
+std::string flow(const std::string& text) {
+  std::string flowing, paragraph;
+  const auto finish = [&] {
+    if (!paragraph.empty()) flowing += wrap(paragraph, page_width(), 0) + '\n';
+    paragraph.clear();
+  };
+  for (const auto& line : CLI::detail::split(text, '\n')) {
+    const bool is_verbatim = line.empty() || line.starts_with(' ');
+    if (is_verbatim) {
+      finish();
+      flowing += wrap(line, page_width(), 6) + '\n';
+    } else {
+      paragraph += (paragraph.empty() ? "" : " ") + line;
+    }
+  }
+  finish();
+  return flowing;
+}
+
 class HelpPage final : public CLI::Formatter {
  public:
   std::string make_option(const CLI::Option* option, bool is_positional) const override {
@@ -33,10 +53,14 @@ class HelpPage final : public CLI::Formatter {
     return wrap(CLI::Formatter::make_description(command), page_width());
   }
   std::string make_usage(const CLI::App* command, std::string name) const override {
-    return wrap(CLI::Formatter::make_usage(command, std::move(name)), page_width());
+    auto usage = CLI::Formatter::make_usage(command, std::move(name));
+    if (command->get_prefix_command())
+      usage.insert(std::min(usage.find_last_not_of('\n') + 1, usage.size()),
+                   " PROGRAM [ARGUMENTS...]");
+    return wrap(usage, page_width());
   }
   std::string make_footer(const CLI::App* command) const override {
-    return wrap(CLI::Formatter::make_footer(command), page_width(), 6);
+    return flow(CLI::Formatter::make_footer(command));
   }
 
  private:

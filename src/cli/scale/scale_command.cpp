@@ -191,29 +191,35 @@ void add_study_options(CLI::App& command, ScaleArguments& arguments) {
 void add_running_options(CLI::App& command, ScaleArguments& arguments) {
   command.add_flag("--oversubscribe", arguments.running.oversubscribe,
                    "Allow more ranks than the machine has cores");
-  add_choice_option(command, "--submit", arguments.scheduler.name, {"slurm", "pbs"},
-                    "Hand each run to a scheduler as a job of its own: slurm or pbs");
+  CLI::Option* const submit =
+      add_choice_option(command, "--submit", arguments.scheduler.name, {"slurm", "pbs"},
+                        "Hand each run to a scheduler as a job of its own: slurm or pbs");
   add_text_option(command, "--submit-options", arguments.scheduler.options,
                   "options of sbatch or qsub", "More options of sbatch or qsub, in one word")
+      ->needs(submit)
       ->type_name("\"OPTION...\"");
   add_text_option(command, "--job-script", arguments.scheduler.script, "a file",
                   "What a job runs, instead of kolo's submit/slurm/train.sh or "
                   "submit/pbs/polaris.sh")
+      ->needs(submit)
       ->type_name("FILE");
   add_number_option(command, "--ranks-per-node", arguments.study.ranks_per_node, {1, most_ranks},
                     "How many ranks a node takes; all, unless given")
       ->type_name("N");
-  add_list_option(command, "--simulate", arguments.simulation.ranks, {1, most_ranks},
-                  "Predict these numbers of ranks too, from measured steps and a model of the "
-                  "network")
-      ->type_name("N,...");
+  CLI::Option* const simulate =
+      add_list_option(command, "--simulate", arguments.simulation.ranks, {1, most_ranks},
+                      "Predict these numbers of ranks too, from measured steps and a model of the "
+                      "network")
+          ->type_name("N,...");
   add_choice_option(
       command, "--network", arguments.simulation.network, network_names(),
       fmt::format("What is between the nodes of --simulate: {}", join(network_names())))
+      ->needs(simulate)
       ->type_name("NAME");
   add_choice_option(
       command, "--all-reduce", arguments.simulation.algorithm, {"ring", "tree", "hierarchical"},
-      "How --simulate averages: ring, tree, or hierarchical, as kolo does (the default)");
+      "How --simulate averages: ring, tree, or hierarchical, as kolo does (the default)")
+      ->needs(simulate);
   command.add_flag("--dry-run", arguments.dry_run, "Show the runs, and do nothing else");
   command.add_flag("--quiet", arguments.running.quiet,
                    "Don't show what the runs say; it is in their out.log");
