@@ -15,6 +15,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/suggest.h"
+#include "kolo/observe/format.h"
 
 namespace kolo {
 
@@ -99,7 +100,7 @@ JobEnd run(const RankCommand& command, bool quiet) {
 
 std::string result_line(const StudyResults& results) {
   const double accuracy = results.best_val_accuracy;
-  return fmt::format("{:.4g} samples/s, {}", results.samples_per_second,
+  return fmt::format("{} samples/s, {}", format_rate(results.samples_per_second),
                      std::isfinite(accuracy)
                          ? fmt::format("best validation accuracy {:.2f} %", 100 * accuracy)
                          : fmt::format("best validation loss {:.4g}", results.best_val_loss));

@@ -78,8 +78,8 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
            precision == "fp32" ? "" : fmt::format(", computed in {}", precision));
   const auto batch_size = batch_size_of(config.training, topology.size);
   log.info("optimizer {}{}, batch {} a rank ({} in all), learning rate {:.4g}{}{}{}",
-           config.optimizer.name, epsilon_of(config.optimizer), batch_size,
-           batch_size * topology.size, rate.scaled_rate(),
+           config.optimizer.name, epsilon_of(config.optimizer), format_count(batch_size),
+           format_count(batch_size * topology.size), rate.scaled_rate(),
            rate.warmup_steps() > 0
                ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))
                : "",

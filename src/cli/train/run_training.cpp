@@ -10,6 +10,7 @@
 #include "cli/train/run_lock.h"
 #include "cli/train/run_messages.h"
 #include "cli/train/run_records.h"
+#include "config/at_setting.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -92,7 +93,8 @@ void finish_timeline(const Timeline& timeline, const Communicator& communicator,
 PreparedRun prepare_run(const RunConfig& config, const RunOptions& options, int ranks) {
   // Before any data is read.
   (void)batch_size_of(config.training, ranks);
-  require_precision(precision_named(config.training.precision));
+  at_setting(config, "training.precision",
+             [&] { require_precision(precision_named(config.training.precision)); });
   PreparedRun run{config,
                   {config.output_dir},
                   make_datasets(config, options.is_root),
