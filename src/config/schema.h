@@ -8,7 +8,9 @@
 // field in run_config.h.
 namespace kolo {
 
-inline constexpr long double most_samples = 1e15L;   // in a data set, a batch of all ranks
+inline constexpr long double most_samples = 1e15L;  // in a batch of all ranks
+inline constexpr long double most_of_data =
+    4294967295.0L;                                   // samples: the sampler counts in 32 bits
 inline constexpr long double most_of_a_kind = 1e9L;  // epochs, classes, lengths, a rank's batch
 inline constexpr long double most_cells = 65536;     // an edge; channels
 inline constexpr long double most_levels = 64;
@@ -23,8 +25,8 @@ void visit(Field& field, DataConfig& data) {
   field("path", data.path, PathText{});
   field("train_dir", data.train_dir, PathText{});
   field("valid_dir", data.valid_dir, PathText{});
-  field("n_train", data.n_train, positive.up_to(most_samples), Unset{"all"});
-  field("n_valid", data.n_valid, positive.up_to(most_samples),
+  field("n_train", data.n_train, positive.up_to(most_of_data), Unset{"all"});
+  field("n_valid", data.n_valid, positive.up_to(most_of_data),
         Unset{"all; of dummy an eighth of n_train"});
   field("workers", data.workers,
         NumberRule{" from 0 to 1024", [](long double x) { return x >= 0 && x <= 1024; }});

@@ -110,6 +110,8 @@ TEST_F(TrainInput, OptionsAndSettingsThatAreEmptyOrMisspelt) {
   expect_refused({file, "--lr", "0.1"}, {"unknown option --lr, did you mean optimizer.lr=0.1?"});
   expect_refused({file, "training.n_epochs="}, {"training.n_epochs=null for the default"});
   expect_refused({file, "seed=12345678901234567890123"}, {"the greatest is 18446744073709551615"});
+  expect_refused({file, "data.n_train=1000000000000000"},
+                 {"command line: data.n_train: ", "the greatest is 4294967295"});
   expect_refused({file, "device.intra_threads=100000"}, {"the greatest is 1024"});
 }
 
