@@ -63,6 +63,10 @@ class BufferCopies {
 
 }  // namespace
 
+bool TrainerOptions::ends_with_steps(std::int64_t steps_of_epoch) const {
+  return max_steps && *max_steps < checked_multiply(epochs, steps_of_epoch);
+}
+
 Trainer::Trainer(Communicator communicator, std::shared_ptr<Network> network, Objective objective,
                  std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
                  Loader& training, Loader& validation, TrainerOptions options)

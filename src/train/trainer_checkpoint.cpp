@@ -160,9 +160,9 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   const auto state = nlohmann::json::parse(text);
   state_ = train_state_from_json(state);
   const auto done_in_epoch = training_.batches() - training_.batches(state_.position);
-  // A training of so many steps has a schedule of steps, and may have cut an epoch short.
-  schedule_ahead_ =
-      options_.max_steps ? 0 : state_.epoch * training_.batches() + done_in_epoch - state_.step;
+  schedule_ahead_ = options_.ends_with_steps(training_.batches())
+                        ? 0
+                        : state_.epoch * training_.batches() + done_in_epoch - state_.step;
   // A training in another precision had none.
   if (scaler_ && state.contains("loss_scale")) scaler_->restore(state.at("loss_scale"));
   is_resumed_ = true;

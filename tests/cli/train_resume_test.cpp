@@ -70,6 +70,31 @@ TEST_F(TrainResume, WithinAnEpochToo) {
   EXPECT_NEAR(record.epochs()[4].lr, cosine(51), 1e-9);
 }
 
+// More steps than the epochs have are no limit; fewer make the schedule one of steps.
+TEST_F(TrainResume, WithALimitOfStepsTheScheduleGoesOnWhereTheLimitSays) {
+  const std::string cosine = "training.lr_decay=cosine";
+  ASSERT_EQ(train({cosine, "training.max_steps=1000"}, "one").exit_code, 0);
+  ASSERT_EQ(train({cosine, "-n", "2"}, "two").exit_code, 0);
+  copy("one", "run");
+  const auto loose = train({cosine, "-n", "2", "--resume=50", "training.max_steps=1000"});
+  ASSERT_EQ(loose.exit_code, 0) << loose.errors;
+  EXPECT_THAT(loose.output, HasSubstr("schedule and epoch go on where they were"));
+  ASSERT_EQ(history().epochs().size(), 5U);
+  for (const std::size_t epoch : {3, 4})
+    EXPECT_EQ(history().epochs()[epoch].lr, history("two").epochs()[epoch].lr) << epoch;
+
+  std::filesystem::remove_all(folder / "run");
+  copy("one", "run");
+  const auto tight =
+      train({cosine, "--resume=50", "training.max_steps=60", "-n", "2", "training.n_epochs=8"});
+  ASSERT_EQ(tight.exit_code, 0) << tight.errors;
+  EXPECT_THAT(tight.output, AllOf(HasSubstr("the schedule after as many steps as were done"),
+                                  Not(HasSubstr("schedule and epoch"))));
+  EXPECT_EQ(newest().step, 60);
+  const auto record = history();
+  EXPECT_NEAR(record.steps()[50].lr, .001 * (1 + std::cos(std::numbers::pi * 50 / 60)), 1e-9);
+}
+
 TEST_F(TrainResume, OtherSettingsAreSaidAndTheEarlierOnesKept) {
   ASSERT_EQ(train({"training.n_epochs=1"}).exit_code, 0);
   const auto before = text_of("run/config.yaml");

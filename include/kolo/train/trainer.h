@@ -66,6 +66,10 @@ struct TrainerOptions {
   std::function<bool()> stop_validation_requested = {};
   // Is told of data wait, step, forward, backward, each bucket's update and validation.
   Timeline timeline;
+
+  // Whether it is max_steps that ends the training, before the epochs' steps are done. Then a
+  // schedule is one of so many steps, otherwise one of the epochs.
+  [[nodiscard]] bool ends_with_steps(std::int64_t steps_of_epoch) const;
 };
 
 // finished: all epochs or steps are done, or patience is at an end; stopped: a rank asked to.
@@ -95,7 +99,8 @@ class Trainer {
   // Takes rank 0's checkpoint (the others pass nothing) to all ranks. InputError when it is of
   // another network or optimizer: it names the first tensor that differs. The learning rate goes on
   // at the same part of the same epoch, also where ranks or batch, and so the steps of an epoch,
-  // are others than before. Collective.
+  // are others than before; where the training ends_with_steps(), after as many steps as before.
+  // Collective.
   void restore(const std::optional<Checkpoint>& of_root);
 
   // Trains until all epochs are done, no better validation came for too long, or a stop was

@@ -55,7 +55,7 @@ StepSize step_size_of(const RunConfig& config, int ranks, std::int64_t samples) 
 }
 
 std::string describe_steps(int ranks_before, const StepSize& before, int ranks_now,
-                           const StepSize& now) {
+                           const StepSize& now, bool ends_with_steps) {
   std::vector<std::string> parts;
   if (ranks_before != ranks_now)
     parts.push_back(
@@ -65,7 +65,11 @@ std::string describe_steps(int ranks_before, const StepSize& before, int ranks_n
   if (before.rate != now.rate)
     parts.push_back(fmt::format("learning rate {:.4g} instead of {:.4g}", now.rate, before.rate));
   if (parts.empty()) return {};
-  return fmt::format("{}; schedule and epoch go on where they were", fmt::join(parts, ", "));
+  return fmt::format("{}; {}", fmt::join(parts, ", "),
+                     ends_with_steps
+                         ? "the epoch goes on where it was, the schedule after as many steps as "
+                           "were done, because training.max_steps ends the run"
+                         : "schedule and epoch go on where they were");
 }
 
 // A run that was stopped is not finished by asking for less than it has done.
@@ -121,7 +125,7 @@ std::string best_of(const nlohmann::ordered_json& summary) {
 }  // namespace
 
 ResumeChanges changes_since(const ResumePoint& point, const RunConfig& config, int ranks,
-                            std::int64_t samples) {
+                            std::int64_t samples, std::int64_t steps_of_epoch) {
   ResumeChanges changes;
   if (point.samples && *point.samples != samples)
     changes.of_data_order.push_back(
@@ -135,7 +139,8 @@ ResumeChanges changes_since(const ResumePoint& point, const RunConfig& config, i
   } catch (const InputError&) {  // a batch that the ranks before can't share was never trained with
     before = now;
   }
-  changes.of_steps = describe_steps(point.ranks, before, ranks, now);
+  changes.of_steps = describe_steps(point.ranks, before, ranks, now,
+                                    make_trainer_options(config).ends_with_steps(steps_of_epoch));
   const bool cuts_epoch_anew = point.position > 0 && before.samples != now.samples;
   for (auto& change : changes_between(*earlier, config)) {
     if (is_one_of(not_compared, change.key)) continue;

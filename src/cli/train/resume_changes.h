@@ -18,10 +18,11 @@ struct ResumeChanges {
 };
 
 // Compared with the config.yaml of the run that the checkpoint belongs to (none: nothing differs)
-// and with what the checkpoint says. `samples`: that are trained on now. The place of data may
-// differ, as long as there are as many samples.
+// and with what the checkpoint says. `samples`: that are trained on now, in `steps_of_epoch`. The
+// place of data may differ, as long as there are as many samples.
 [[nodiscard]] ResumeChanges changes_since(const ResumePoint& point, const RunConfig& config,
-                                          int ranks, std::int64_t samples);
+                                          int ranks, std::int64_t samples,
+                                          std::int64_t steps_of_epoch);
 
 // "seed is 2 instead of 1, ..."
 [[nodiscard]] std::string describe(const std::vector<SettingChange>& changes);

@@ -51,7 +51,9 @@ void go_on_from(const CheckpointStore::Loaded& loaded, PreparedRun& run, const R
                 int ranks) {
   require_matching_checkpoint(loaded.content, *run.network, *run.optimizer);
   run.resumed = resume_point(loaded);
-  run.changes = changes_since(*run.resumed, run.config, ranks, run.datasets.training->size());
+  const auto& samples = run.datasets.training;
+  const auto steps = make_training_loader(run.config, samples, 0, ranks)->batches();
+  run.changes = changes_since(*run.resumed, run.config, ranks, samples->size(), steps);
   run.finished = describe_if_finished(*run.resumed, run.config, run.folder);
   if (run.finished.empty() && !options.allow_data_change) require_same_data_order(run.changes);
 }
