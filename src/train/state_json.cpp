@@ -18,7 +18,8 @@ double number(const nlohmann::json& document, const char* key) {
 }  // namespace
 
 nlohmann::json to_json(const TrainState& state) {
-  return {{"step", state.step},
+  return {{"is_validated", state.is_validated},
+          {"step", state.step},
           {"epoch", state.epoch},
           {"position", state.position},
           {"sums",
@@ -37,6 +38,7 @@ nlohmann::json to_json(const TrainState& state) {
 TrainState train_state_from_json(const nlohmann::json& document) {
   try {
     TrainState state;
+    state.is_validated = document.value("is_validated", true);  // older ones were not asked
     state.step = document.at("step").get<std::int64_t>();
     state.epoch = document.at("epoch").get<std::int64_t>();
     state.position = document.at("position").get<std::int64_t>();

@@ -11,6 +11,7 @@
 #include "kolo/base/random.h"
 #include "kolo/nn/mixup.h"
 #include "kolo/train/evaluation.h"
+#include "train/advice.h"
 
 // The loop; what goes into a checkpoint and comes out of it is in trainer_checkpoint.cpp.
 namespace kolo {
@@ -39,11 +40,9 @@ double shown(double loss) {
 void require_finite(const MetricSums& sums, std::int64_t step) {
   if (std::isfinite(sums.loss)) return;
   throw Error(fmt::format(
-      "train: the loss of step {} is {}. Usual reasons: a learning rate that is too high (try a "
-      "warm-up or training.clip_norm), or samples that aren't finite. Go on from an earlier "
-      "checkpoint (--resume, --resume best or --resume STEP) with other settings, or leave such "
-      "steps out with training.non_finite=skip",
-      step, shown(sums.loss)));
+      "train: the loss of step {} is {}. Usual reasons: a learning rate that is too high, or "
+      "samples that aren't finite. {}",
+      step, shown(sums.loss), advice_on_what_is_not_finite()));
 }
 
 // What a forward pass changes: running statistics. To be put back when its step is left out.
@@ -96,9 +95,11 @@ void Trainer::notify(const Hook& hook) {
 
 TrainOutcome Trainer::run() {
   std::optional<MetricSums> untrained;
-  if (!is_resumed_) {
+  // A run that was stopped amid this validation goes on with it.
+  if (state_.step == 0 && !state_.is_validated) {
     untrained = validate();
     if (!untrained) return stop();
+    state_.is_validated = true;
   }
   notify([&](Observer& observer) { observer.on_start(state_, untrained); });
   while (state_.epoch < options_.epochs && !is_out_of_patience() && !is_out_of_steps()) {
@@ -295,13 +296,9 @@ void Trainer::require_finite_validation(const MetricSums& validation) const {
 
 void Trainer::refuse_network(const std::string& problem) const {
   throw Error(fmt::format(
-      "train: {} after step {}, the last of epoch {}. The network is not saved: go on from an "
-      "earlier checkpoint, where there is one (--resume, --resume best or --resume STEP), with a "
-      "lower learning rate, a warm-up or training.clip_norm{}",
-      problem, state_.step, state_.epoch + 1,
-      options_.non_finite == NonFiniteStep::skip
-          ? ""
-          : ", or leave bad steps out with training.non_finite=skip"));
+      "train: {} after step {}, the last of epoch {}. The network is not saved. {}", problem,
+      state_.step, state_.epoch + 1,
+      advice_on_what_is_not_finite(options_.non_finite == NonFiniteStep::skip)));
 }
 
 bool Trainer::finish_epoch(double data_wait_seconds) {

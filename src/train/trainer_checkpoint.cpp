@@ -7,6 +7,7 @@
 #include "kolo/parallel/finite_check.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/train/trainer.h"
+#include "train/advice.h"
 #include "train/state_json.h"
 
 namespace kolo {
@@ -90,15 +91,16 @@ void require_all(const std::vector<NamedTensor>& tensors, std::string_view what,
   if (bad == tensors.end()) return;
   throw Error(fmt::format(
       "checkpoint: {} {} is not finite after step {}, so that nothing could go on from it. It is "
-      "not saved: the newest checkpoint is one from before. Go on from that, or an earlier one "
-      "(--resume, --resume best or --resume STEP), with a lower learning rate, a warm-up or "
-      "training.clip_norm, or leave bad steps out with training.non_finite=skip",
-      what, bad->name, step));
+      "not saved. {}",
+      what, bad->name, step, advice_on_what_is_not_finite()));
 }
 
 bool has_nan(const torch::Tensor& tensor) {
   return tensor.is_floating_point() && tensor.isnan().any().item<bool>();
 }
+
+// By parameter, of those that were frozen or not used in some steps.
+constexpr const char* left_out_key = "left_out_steps";
 
 std::string optimizer_name(const Checkpoint& checkpoint) {
   return checkpoint.state.value("optimizer", std::string("unknown"));
@@ -137,6 +139,11 @@ Checkpoint Trainer::checkpoint() const {
   checkpoint.state = to_json(state_);
   checkpoint.state["optimizer"] = optimizer_.algorithm().name();
   if (scaler_) checkpoint.state["loss_scale"] = scaler_->state();
+  const auto left_out = optimizer_.skipped_steps();
+  for (std::size_t i = 0; i < left_out.size(); ++i) {
+    if (left_out[i] > 0)
+      checkpoint.state[left_out_key][arena_->plan().parameters[i].name] = left_out[i];
+  }
   checkpoint.state["ranks"] = communicator_.size();
   checkpoint.state["seed"] = options_.seed;
   checkpoint.state["training_samples"] = training_.dataset().size();
@@ -152,6 +159,11 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
     require_matching_checkpoint(of_root.value(), *network_, optimizer_.algorithm());
     copy_tensors(of_root->model, model_tensors(*network_));
     copy_tensors(of_root->optimizer, optimizer_tensors);
+    const auto saved = of_root->state.value(left_out_key, nlohmann::json::object());
+    std::vector<std::int64_t> left_out;
+    for (const auto& parameter : arena_->plan().parameters)
+      left_out.push_back(saved.value(parameter.name, std::int64_t{0}));
+    optimizer_.set_skipped_steps(left_out);
   }
   arena_->broadcast_parameters(communicator_);
   broadcast_outside_arena(communicator_, *network_);
@@ -165,7 +177,6 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
                         : state_.epoch * training_.batches() + done_in_epoch - state_.step;
   // A training in another precision had none.
   if (scaler_ && state.contains("loss_scale")) scaler_->restore(state.at("loss_scale"));
-  is_resumed_ = true;
 }
 
 }  // namespace kolo

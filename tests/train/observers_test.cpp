@@ -1,4 +1,5 @@
 #include <limits>
+#include <sstream>
 
 #include <gmock/gmock.h>
 
@@ -26,6 +27,25 @@ std::vector<std::int64_t> saved_steps(const CheckpointSchedule& schedule, int ke
   (void)training.trainer().run();
   EXPECT_EQ(store.load_newest([](const auto&) {})->step, 26);
   return steps;
+}
+
+TEST(ProgressReporter, ShowsEpochsAndValidations) {
+  std::ostringstream screen;
+  ProgressOptions options;
+  options.plain_interval_seconds = 0;
+  ProgressBar bar(screen, options);
+  RunLog log({});
+  ProgressReporter reporter(bar, log, 1, "images");
+  SmallTraining training(Communicator::solo(), {.epochs = 1});
+  training.trainer().add_observer(reporter);
+  (void)training.trainer().run();
+  const auto text = screen.str();
+  const auto before = text.find("validation"), epoch = text.find("epoch 1/1");
+  ASSERT_NE(before, std::string::npos) << text;
+  ASSERT_NE(epoch, std::string::npos) << text;
+  EXPECT_LT(before, epoch);
+  EXPECT_NE(text.find("validation", epoch), std::string::npos) << text;
+  EXPECT_NE(text.find("4/4"), std::string::npos) << text;
 }
 
 TEST(CheckpointObserver, FollowsItsSchedule) {

@@ -202,6 +202,40 @@ TEST(Trainer, ARequestInTheValidationBeforeTrainingStopsThere) {
   SmallTraining training(Communicator::solo(), setup);
   EXPECT_EQ(training.trainer().run(), TrainOutcome::stopped);
   EXPECT_EQ(training.trainer().state().step, 0);
+
+  // Whoever goes on from there has it still to come; from checkpoints of before this was noted, and
+  // from those of its end, not.
+  const auto untrained_of = [](const Checkpoint& checkpoint) {
+    SmallTraining resumed(Communicator::solo(), {.epochs = 1});
+    Recorder record;
+    resumed.trainer().add_observer(record);
+    resumed.trainer().restore(checkpoint);
+    EXPECT_EQ(resumed.trainer().run(), TrainOutcome::finished);
+    return record.untrained;
+  };
+  auto checkpoint = training.trainer().checkpoint();
+  const auto untrained = untrained_of(checkpoint);
+  ASSERT_TRUE(untrained.has_value());
+  EXPECT_EQ(untrained->samples, 37);
+  checkpoint.state["is_validated"] = true;
+  EXPECT_FALSE(untrained_of(checkpoint).has_value());
+  checkpoint.state.erase("is_validated");
+  EXPECT_FALSE(untrained_of(checkpoint).has_value());
+}
+
+TEST(Trainer, StepsThatAParameterHasLeftOutArePartOfACheckpoint) {
+  SmallTraining training(Communicator::solo(), {.epochs = 1});
+  auto parameter = training.network().parameters().front();
+  parameter.requires_grad_(false);
+  ASSERT_EQ(training.trainer().run(), TrainOutcome::finished);
+  parameter.requires_grad_(true);
+  const auto checkpoint = training.trainer().checkpoint();
+  const auto& left_out = checkpoint.state.at("left_out_steps");
+  ASSERT_EQ(left_out.size(), 1U);
+  EXPECT_EQ(left_out.begin().value(), 13);
+  SmallTraining resumed(Communicator::solo(), {.epochs = 2});
+  resumed.trainer().restore(checkpoint);
+  EXPECT_EQ(resumed.trainer().checkpoint().state.at("left_out_steps"), left_out);
 }
 
 TEST(Trainer, RestoresOnEveryRankFromRankZeros) {

@@ -28,6 +28,7 @@ struct MetricSums {
 // How far a training has come: plain counters, the same on all ranks, all of it in every
 // checkpoint.
 struct TrainState {
+  bool is_validated = false;       // before training, unless the run began somewhere else
   std::int64_t step = 0;           // optimizer steps done
   std::int64_t epoch = 0;          // epochs done; the number of the one under way, from 0
   std::int64_t position = 0;       // samples that all ranks have drawn in the epoch under way

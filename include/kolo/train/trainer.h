@@ -93,7 +93,7 @@ class Trainer {
 
   // Everything another process needs to go on from here. Error when that would be of no use:
   // parameters or optimizer state that are not finite, or buffers that are not numbers. Costs a
-  // pass over them.
+  // pass over them. Local: where one rank asks for it, one rank has the Error, and ends the job.
   [[nodiscard]] Checkpoint checkpoint() const;
 
   // Takes rank 0's checkpoint (the others pass nothing) to all ranks. InputError when it is of
@@ -182,7 +182,6 @@ class Trainer {
   // What the learning rate's step is ahead of the state's: a run that goes on with other ranks or
   // batches has other steps behind it than its epochs would take now.
   std::int64_t schedule_ahead_ = 0;
-  bool is_resumed_ = false;
 };
 
 // Gives a network a checkpoint's parameters and buffers. InputError when it is of another network;
