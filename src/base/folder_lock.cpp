@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <ctime>
 #include <exception>
@@ -21,6 +20,8 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
+#include "kolo/base/host_name.h"
+#include "kolo/base/parse_number.h"
 
 namespace kolo {
 
@@ -34,12 +35,6 @@ constexpr auto between_looks = std::chrono::milliseconds(100);
 
 [[noreturn]] void fail(std::string_view verb, const fs::path& path) {
   throw Error(system_error_text(fmt::format("lock: cannot {} {}", verb, path.string()), errno));
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
-  return name.data();
 }
 
 // A field of /proc/PROCESS/stat, from the third on. Empty: there is no such process.
@@ -62,20 +57,12 @@ std::string name_of(std::int64_t process) {
   return fmt::format("{}-{}", process, has_ended ? std::string() : field_of(process, 22));
 }
 
-template <typename Number>
-std::optional<Number> number_in(const std::string& text) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const bool is_number = error == std::errc() && end == text.data() + text.size();
-  return is_number ? std::optional(number) : std::nullopt;
-}
-
 // Those of this process, but for the first of all, which adopts orphans.
 std::vector<std::string> ancestors() {
   std::vector<std::string> names;
   for (std::int64_t process = ::getppid(); process > 1;) {
     names.push_back(name_of(process));
-    process = number_in<std::int64_t>(field_of(process, 4)).value_or(0);
+    process = parse_number<std::int64_t>(field_of(process, 4)).value_or(0);
   }
   return names;
 }
@@ -83,7 +70,7 @@ std::vector<std::string> ancestors() {
 // Of a holder on this machine.
 bool is_orphan(const LockHolder& holder) {
   return std::ranges::any_of(holder.ancestors, [](const std::string& name) {
-    const auto process = number_in<std::int64_t>(name.substr(0, name.find('-')));
+    const auto process = parse_number<std::int64_t>(name.substr(0, name.find('-')));
     return !process || name_of(*process) != name;
   });
 }
@@ -115,11 +102,11 @@ std::optional<LockHolder> parse(const std::string& text) {
     const auto key = line.substr(0, space);
     auto value = space == std::string::npos ? "" : line.substr(space + 1);
     if (key == "progress")
-      holder.progress = number_in<std::int64_t>(value.substr(value.find_last_of(' ') + 1));
+      holder.progress = parse_number<std::int64_t>(value.substr(value.find_last_of(' ') + 1));
     if (key == "host") holder.host = value;
-    if (key == "process") holder.process = number_in<std::int64_t>(value).value_or(0);
+    if (key == "process") holder.process = parse_number<std::int64_t>(value).value_or(0);
     if (key == "job") holder.job = value;
-    if (key == "since") holder.since = number_in<double>(value).value_or(0);
+    if (key == "since") holder.since = parse_number<double>(value).value_or(0);
     if (key == "token") holder.token = value;
     std::istringstream words(key == "ancestors" ? value : "");
     for (std::string word; words >> word;) holder.ancestors.push_back(word);
@@ -190,6 +177,10 @@ FolderLock::FolderLock(const fs::path& folder, FolderLockOptions options)
     const bool may_end = holder->host == me_.host && is_orphan(*holder);
     const auto wait = may_end ? std::max(options_.wait, options_.wait_for_orphan) : options_.wait;
     const bool is_over = Clock::now() >= begin + wait;
+    if (is_over && !fs::is_directory(path_.parent_path())) {
+      throw Error(fmt::format("lock: {} can't be locked: there is no such folder (any more)",
+                              folder.string()));
+    }
     if (is_over) {
       throw InputError(fmt::format("{} is in use by {}{}", folder.string(), holder->describe(),
                                    options_.advice));

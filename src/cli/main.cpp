@@ -1,8 +1,6 @@
 #include <exception>
-#include <iostream>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "cli/command_line.h"
 #include "cli/launch/launch_environment.h"
@@ -10,19 +8,15 @@
 #include "cli/rank/rank_guard.h"
 #include "cli/terminal.h"
 #include "kolo/base/error.h"
-#include "kolo/observe/wrap.h"
 
 namespace {
 
 using namespace kolo;
 
-void complain(const std::string& message) {
-  std::cerr << wrap("kolo: " + message, terminal_width(STDERR_FILENO)) << std::endl;
-}
-
-// Not what all ranks would say alike.
+// What all ranks would say alike is said by the lowest, after which launchers end the others.
 void complain_as_rank(const std::string& message) {
   const int rank = detect_launch_environment().rank;
+  let_lower_ranks_speak(rank);
   complain(fmt::format("{}{}", rank == 0 ? "" : describe_rank(rank) + ": ", message));
 }
 
@@ -34,8 +28,7 @@ int main(int argc, char** argv) {
     CommandLine command_line;
     return command_line.parse({argv + 1, argv + argc})();
   } catch (const InputError& error) {
-    // What every rank would say alike is said by one.
-    if (detect_launch_environment().rank == 0) complain(error.what());
+    complain_as_rank(error.what());
     return exit_wrong_input;
   } catch (const std::exception& error) {
     complain_as_rank(message_of(error));

@@ -50,6 +50,10 @@ int terminal_width(int descriptor) {
   return options.terminal ? options.width : 0;
 }
 
+void complain(const std::string& message) {
+  std::cerr << wrap("kolo: " + message, terminal_width(STDERR_FILENO)) << std::endl;
+}
+
 void print_wrapped(std::string_view text, int indent) {
   std::cout << wrap(text, terminal_width(STDOUT_FILENO), indent) << std::flush;
 }

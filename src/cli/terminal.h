@@ -1,6 +1,7 @@
 #pragma once
 
 #include <iosfwd>
+#include <string>
 #include <string_view>
 
 #include "cli/launch/launch_environment.h"
@@ -21,6 +22,9 @@ namespace kolo {
 // The columns of the terminal that the file descriptor is shown on, also where a rank's output goes
 // through mpirun to it; 0 where there is none.
 [[nodiscard]] int terminal_width(int descriptor);
+
+// "kolo: message" on stderr, between words where a terminal ends.
+void complain(const std::string& message);
 
 // Prints text for people on stdout: lines that are too long for a terminal go on indented.
 void print_wrapped(std::string_view text, int indent = 2);

@@ -251,4 +251,8 @@ void Communicator::abort(int exit_code) const noexcept {
   group_->backend->abort(exit_code);
 }
 
+void Communicator::announce_abort() const noexcept {
+  for (const auto& listener : *group_->listeners->get()) listener->on_abort();
+}
+
 }  // namespace kolo

@@ -14,8 +14,6 @@ namespace {
 
 constexpr const char* unset = "unset";
 
-using Settings = std::vector<std::pair<std::string, std::string>>;
-
 // In one line.
 std::string text_of(const ConfigValue& value) {
   std::string text;
@@ -46,18 +44,18 @@ void flatten(const ConfigValue& mapping, const std::string& prefix, Settings& se
   }
 }
 
-Settings settings_of(const RunConfig& config) {
-  Settings settings;
-  flatten(read_yaml_text(to_yaml(config), "configuration"), "", settings);
-  return settings;
-}
-
 std::string value_of(const Settings& settings, const std::string& key) {
   const auto found = std::ranges::find(settings, key, &Settings::value_type::first);
   return found == settings.end() ? unset : found->second;
 }
 
 }  // namespace
+
+Settings settings_of(const RunConfig& config) {
+  Settings settings;
+  flatten(read_yaml_text(to_yaml(config), "configuration"), "", settings);
+  return settings;
+}
 
 std::vector<SettingChange> changes_between(const RunConfig& before, const RunConfig& now) {
   const auto earlier = settings_of(before), later = settings_of(now);

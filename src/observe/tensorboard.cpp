@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/host_name.h"
 #include "observe/event_records.h"
 #include "tensorboard_event.pb.h"
 
@@ -20,12 +21,6 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t buffer_size = 64 * 1024;
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
-  return name.data();
-}
 
 std::filesystem::path event_file_name(std::int64_t seconds, std::string_view suffix) {
   return fmt::format("{}{}.{}.{}{}", event_file_prefix, seconds, host_name(), ::getpid(), suffix);

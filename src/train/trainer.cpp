@@ -295,10 +295,10 @@ void Trainer::require_finite_validation(const MetricSums& validation) const {
 }
 
 void Trainer::refuse_network(const std::string& problem) const {
-  throw Error(fmt::format(
-      "train: {} after step {}, the last of epoch {}. The network is not saved. {}", problem,
-      state_.step, state_.epoch + 1,
-      advice_on_what_is_not_finite(options_.non_finite == NonFiniteStep::skip)));
+  throw Error(
+      fmt::format("train: {} after step {}, the last of epoch {}. The network is not saved. {}",
+                  problem, state_.step, state_.epoch + 1,
+                  advice_on_what_is_not_finite(options_.non_finite == NonFiniteStep::skip)));
 }
 
 bool Trainer::finish_epoch(double data_wait_seconds) {

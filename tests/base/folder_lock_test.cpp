@@ -80,6 +80,13 @@ TEST_P(FolderLocks, OneHasItTheOtherIsToldWhoAndSinceWhen) {
   const FolderLock again(folder.path(), options());
 }
 
+TEST_P(FolderLocks, AFolderThatIsNotThereIsInUseByNobody) {
+  const auto message =
+      message_of<Error>([&] { const FolderLock lock(folder / "none", options()); });
+  EXPECT_THAT(message, AllOf(HasSubstr("lock: "), HasSubstr((folder / "none").string()),
+                             HasSubstr("o such f"), ::testing::Not(HasSubstr("in use"))));
+}
+
 TEST_P(FolderLocks, AKilledProcessHoldsNothing) {
   leave_one_behind();
   EXPECT_FALSE(FolderLock::living_holder(folder.path(), name));
@@ -172,7 +179,9 @@ TEST_P(FolderLocks, AfterAnExceptionTheFileStaysToBeReadAndIsFree) {
 }
 
 INSTANTIATE_TEST_SUITE_P(WithAndWithoutFlock, FolderLocks, ::testing::Bool(),
-                         [](const auto& parameter) { return parameter.param ? "Flock" : "NoFlock"; });
+                         [](const auto& parameter) {
+                           return parameter.param ? "Flock" : "NoFlock";
+                         });
 
 }  // namespace
 }  // namespace kolo

@@ -14,7 +14,8 @@ namespace kolo::testing {
 // Runs kolo, whose process number is told to `meanwhile`, which is called from another thread; so
 // the process is the leader of its group, as a program is that was started at a terminal.
 inline ProcessResult run_kolo_and(std::vector<std::string> arguments,
-                                  const std::function<void(pid_t)>& meanwhile) {
+                                  const std::function<void(pid_t)>& meanwhile,
+                                  std::map<std::string, std::string> environment = {}) {
   const TemporaryFolder folder;
   const auto file = folder / "process";
   const std::string script = "echo $$ > \"$0.part\"; mv \"$0.part\" \"$0\"; exec \"$@\"";
@@ -27,7 +28,10 @@ inline ProcessResult run_kolo_and(std::vector<std::string> arguments,
     }
     meanwhile(process);
   });
-  return run_process(arguments, {.deadline = std::chrono::seconds(120)});
+  ProcessOptions options;
+  options.deadline = std::chrono::seconds(120);
+  options.environment = std::move(environment);
+  return run_process(arguments, options);
 }
 
 // False when that takes more than a minute.

@@ -37,6 +37,15 @@ class BenchProgram : public ::testing::Test {
                         "training: {global_batch_size: 16}\n");
 };
 
+TEST_F(BenchProgram, ShowsHowFarItIs) {
+  const auto result = run_kolo({"bench", config_, "--steps", "3", "--warmup", "1", "--trials", "2"},
+                               {{"KOLO_TERMINAL", "80 ascii"}});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  for (const char* mode : {"\rio ", "\rsynthetic ", "\rfull "})
+    EXPECT_THAT(result.output, HasSubstr(mode));
+  EXPECT_THAT(result.output, HasSubstr("0/7"));
+}
+
 TEST_F(BenchProgram, MeasuresTwoRanksAndWritesNothing) {
   const auto json = bench_json({"-n", "2"});
   EXPECT_EQ(json["n_ranks"], 2);

@@ -27,6 +27,9 @@ TEST(Doctor, PrintsOneJsonObjectAndExitsByTheWorst) {
             "MPI, launcher, two ranks, processors, shared memory, BLAS, oneDNN, kernels, LibTorch, "
             "GPU, data");
   EXPECT_EQ(report["findings"][2]["status"], "ok") << report["findings"][2];
+  const auto& gpu = report["findings"][9];
+  EXPECT_EQ(gpu["status"], "ok") << "there is nothing to mend";
+  EXPECT_THAT(gpu["text"].get<std::string>(), HasSubstr("kolo trains on the CPU only"));
 }
 
 TEST(Doctor, PrintsALineForEachFinding) {

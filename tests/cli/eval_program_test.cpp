@@ -68,6 +68,12 @@ TEST_F(EvalProgram, SaysWhatTheTrainingSaid) {
   EXPECT_EQ(right, std::llround(last.val_accuracy * 101));
 }
 
+TEST_F(EvalProgram, ShowsHowFarItIs) {
+  const auto result = run_kolo({"eval", run()}, {{"KOLO_TERMINAL", "80 ascii"}});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("\rvalidation "), HasSubstr("0/1")));
+}
+
 TEST_F(EvalProgram, TheNumbersAreTheSameForAnyRanks) {
   const auto alone = eval_json({run()});
   for (const char* ranks : {"2", "3"}) {

@@ -1,10 +1,18 @@
-// A job in which rank 1 fails while all others wait for it in collectives that never end.
+// A job in which rank 1 fails while all others wait for it in collectives that never end; with an
+// argument, one in which all but rank 0 fail while that is preparing, for longer than any test.
+#include <chrono>
 #include <stdexcept>
+#include <string>
+#include <thread>
 
+#include "cli/launch/launch_environment.h"
 #include "cli/rank/rank_guard.h"
+#include "cli/rank/rank_job.h"
 #include "kolo/comm/mpi.h"
 
-int main() {
+namespace {
+
+int fail_at_work() {
   const auto communicator = kolo::mpi_communicator();
   return kolo::run_guarded(communicator, [&] {
     float value = 1;
@@ -13,4 +21,22 @@ int main() {
     while (true) communicator.all_reduce(std::span(&value, 1));
     return 0;
   });
+}
+
+int fail_in_preparation() {
+  kolo::RankJob job;
+  job.configure = [] { return kolo::CommunicationConfig{}; };
+  job.prepare = [](int rank, int) -> std::vector<kolo::RankFact> {
+    if (rank > 0) throw kolo::InputError("missing for rank " + std::to_string(rank));
+    std::this_thread::sleep_for(std::chrono::minutes(10));
+    return {};
+  };
+  job.run = [](const kolo::Communicator&) { return 0; };
+  return kolo::run_rank_job(kolo::detect_launch_environment(), job);
+}
+
+}  // namespace
+
+int main(int argc, char**) {
+  return argc > 1 ? fail_in_preparation() : fail_at_work();
 }

@@ -2,10 +2,15 @@
 #include <cmath>
 
 #include <gmock/gmock.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/script.h>
 
 #include "cli/program.h"
+#include "cli/train/run_training.h"
+#include "kolo/base/error.h"
 #include "kolo/observe/history.h"
+#include "support/errors.h"
 
 namespace kolo::testing {
 namespace {
@@ -45,6 +50,22 @@ TEST_F(ImageTraining, ShowsTheModelAndTheTopFive) {
   ASSERT_EQ(history.epochs().size(), 3U);
   EXPECT_GE(history.epochs()[2].val_top_accuracy, history.epochs()[2].val_accuracy);
   EXPECT_TRUE(std::filesystem::file_size(folder / "run" / "model.txt") > 1000);
+}
+
+TEST(SyncBatchNormOfTheTrainer, IsRefusedWhereAModuleKeepsTheTypeOfItsBatchNorm) {
+  struct Held final : torch::nn::Module {
+    Held() { register_module("norm", norm); }
+    torch::nn::BatchNorm2d norm{2};
+  } held;
+  ModelConfig config;
+  config.name = "held";
+  EXPECT_NO_THROW(require_batch_norms_to_synchronize(config, held));
+  config.sync_batch_norm = true;
+  EXPECT_THAT(message_of<InputError>([&] { require_batch_norms_to_synchronize(config, held); }),
+              AllOf(HasSubstr("model.sync_batch_norm: norm (BatchNorm2d) in model held"),
+                    HasSubstr("Sequential")));
+  torch::nn::Sequential parts(torch::nn::BatchNorm2d(2));
+  EXPECT_NO_THROW(require_batch_norms_to_synchronize(config, *parts));
 }
 
 // As torch.jit.script writes it; trained, and loadable again with what it has learned.
@@ -112,6 +133,29 @@ TEST_F(ShippedConfigurations, ResNet50LearnsFromJpegFilesAt224) {
   EXPECT_TRUE(std::isfinite(history.epochs()[1].loss));
   EXPECT_TRUE(std::isfinite(history.epochs()[1].val_loss));
   EXPECT_EQ(run_kolo({"eval", (folder / "run").string(), "-n", "2"}).exit_code, 0);
+}
+
+// Found when the run has begun: it is no mistake of the user's any more, and may be tried again.
+TEST_F(ShippedConfigurations, AnImageThatIsCutOffFailsTheRun) {
+  make("images", "4");
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "data" / "train"))
+    if (entry.path().filename() == "5_sandal_00002.jpg")
+      std::filesystem::resize_file(entry.path(), entry.file_size() / 2);
+  const auto config = folder.write(
+      "cut.yaml", "data: {name: imagenet, train_dir: " + data + "/train, valid_dir: " + data +
+                      "/valid, input_shape: [3, 32, 32]}\nmodel: {name: cnn}\n"
+                      "optimizer: {name: sgd, lr: 1.e-5}\ntraining: {batch_size: 4, n_epochs: 1}\n"
+                      "device: {intra_threads: 1}\n");
+  const std::vector<std::vector<std::string>> ways = {{}, {"-n", "2", "--max-restarts", "1"}};
+  for (const auto& way : ways) {
+    std::vector<std::string> words = {"train", config, "-o", folder / "run"};
+    words.insert(words.end(), way.begin(), way.end());
+    const auto result = run_kolo(words);
+    EXPECT_EQ(result.exit_code, 1) << result.errors;
+    EXPECT_THAT(result.errors, AllOf(HasSubstr("cannot decode"), HasSubstr("5_sandal_00002.jpg"),
+                                     ::testing::Not(HasSubstr("watch: "))));
+    EXPECT_EQ(result.errors.find("restart 1 of 1") != std::string::npos, !way.empty());
+  }
 }
 
 // The short version of the run in docs/results.md; guessing gets 10 %, this 35 %.

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cli/program.h"
+#include "cli/background.h"
 
 namespace kolo::testing {
 namespace {
@@ -57,10 +57,11 @@ TEST_F(LaunchProgram, RanksThatMpiLeavesAloneDoNotTrain) {
   }
 }
 
-TEST_F(LaunchProgram, OneOfThemSaysWhy) {
+// Rank 0 would end them first if it said the same; what it does not know, a later one says.
+TEST_F(LaunchProgram, ALaterRankSaysWhyWhereNoneBeforeItHasEndedIt) {
   const auto result = train({{"RANK", "1"}, {"WORLD_SIZE", "2"}});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(result.errors, "") << "rank 0 does";
+  EXPECT_THAT(result.errors, AllOf(StartsWith("kolo: rank 1 (on "), HasSubstr("-n 2")));
 }
 
 TEST_F(LaunchProgram, APbsJobsNodesGetTheRanks) {
@@ -69,6 +70,26 @@ TEST_F(LaunchProgram, APbsJobsNodesGetTheRanks) {
   EXPECT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_THAT(result.output,
               AllOf(StartsWith("mpirun "), HasSubstr("node-a:2,node-b:1"), HasSubstr("threads 3")));
+}
+
+// Before mpirun or its ranks listen, a request is neither lost nor a failure.
+TEST_F(LaunchProgram, ARequestToStopInTheFirstMomentsIsRepeatedUntilItIsHeard) {
+  const auto up = folder_ / "up";
+  const std::string hears_the_second = "n=0; trap \"n=\\$((n+1)); [ \\$n = 2 ] && exit 75\" USR1; ",
+                    dies_of_it;
+  for (const auto& how : {hears_the_second, dies_of_it}) {
+    folder_.write("mpirun", "#!/bin/sh\nexec env --default-signal=USR1 sh -c '" + how + ": >" +
+                                up.string() + "; while :; do sleep .02; done'\n");
+    fs::permissions(folder_ / "mpirun", fs::perms::owner_all);
+    const auto result = run_kolo_and(
+        {"train", KOLO_CONFIGS "/hello.yaml", "-n", "2", "--oversubscribe", "-o", output()},
+        [&](pid_t kolo) {
+          if (wait_for_file(up)) ::kill(kolo, SIGTERM);
+        },
+        {{"PATH", folder_.path().string() + ":/usr/bin:/bin"}});
+    EXPECT_EQ(result.exit_code, 75) << result.errors;
+    fs::remove(up);
+  }
 }
 
 TEST_F(LaunchProgram, APbsJobWithoutItsListOfNodesIsReported) {

@@ -1,15 +1,15 @@
 // Ranks that are not given the same: a node that lacks the data, another file, another
 // configuration. Whatever fails on one of them ends all, and is said once, with rank and host.
-#include <unistd.h>
-
 #include <gmock/gmock.h>
 
 #include "cli/program.h"
+#include "kolo/base/host_name.h"
 #include "support/idx_files.h"
 
 namespace kolo::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class RankFailures : public ::testing::Test {
@@ -26,7 +26,7 @@ class RankFailures : public ::testing::Test {
                            batch_size + "}\n");
   }
 
-  // Two ranks of `kolo COMMAND FILE REST...`, as a shell has it in which $RANK is the rank.
+  // Ranks of `kolo COMMAND FILE REST...`, as a shell has it in which $RANK is the rank.
   [[nodiscard]] ProcessResult run(const std::string& command, const std::string& file,
                                   const std::string& rest) const {
     const auto place = folder.path().string() + "/";
@@ -47,9 +47,7 @@ class RankFailures : public ::testing::Test {
   }
 
   [[nodiscard]] static std::string rank(int number) {
-    std::string host(256, '\0');
-    ::gethostname(host.data(), host.size() - 1);
-    return "rank " + std::to_string(number) + " (on " + host.c_str() + ")";
+    return "rank " + std::to_string(number) + " (on " + host_name() + ")";
   }
 
   TemporaryFolder folder;
@@ -73,6 +71,11 @@ TEST_F(RankFailures, AConfigurationThatOneNodeLacks) {
                    rank(1) + ": cannot read the configuration: file: cannot open 1.yaml", 2);
 }
 
+TEST_F(RankFailures, ACommandLineThatOneRankCannotUnderstand) {
+  expect_said_once(run("train", "same.yaml", "-o run $([ $RANK = 0 ] || echo --lrr 3)"),
+                   rank(1) + ": ", 2);
+}
+
 TEST_F(RankFailures, AFolderThatOneRankCannotWrite) {
   expect_said_once(run("train", "same.yaml", "-o $([ $RANK = 0 ] && echo run || echo /proc/run)"),
                    rank(1) + ": output folder /proc/run", 2);
@@ -89,6 +92,35 @@ TEST_F(RankFailures, DataOfAnotherLength) {
   expect_said_once(
       result, "the number of training samples is 40 for " + rank(0) + ", but 39 for " + rank(1), 2);
   EXPECT_FALSE(std::filesystem::exists(folder / "results"));
+}
+
+TEST_F(RankFailures, WhereAnotherRankIsStillPreparingTheLowestSaysIt) {
+  expect_said_once(run_process({MPIRUN_SCRIPT, "4", FAILING_RANK_PROGRAM, "preparing"},
+                               {.deadline = std::chrono::seconds(60)}),
+                   rank(1) + ": missing for rank 1", 2);
+}
+
+// Classes named in Latin 1, which is no UTF-8.
+TEST_F(RankFailures, NamesThatDifferInBytesOfAnotherEncoding) {
+  ASSERT_EQ(run_kolo({"data", "images", "--from", "fashion-mnist", "-o", folder / "0" / "images",
+                      "--per-class", "1"})
+                .exit_code,
+            0);
+  std::filesystem::copy(folder / "0" / "images", folder / "1" / "images",
+                        std::filesystem::copy_options::recursive);
+  for (const auto& [rank, name] : {std::pair("0", "caf\xe8"), std::pair("1", "caf\xe9")}) {
+    for (const char* part : {"train", "valid"}) {
+      const auto place = folder / rank / "images" / part;
+      std::filesystem::rename(place / "9_ankle_boot", place / name);
+    }
+  }
+  folder.write("images.yaml",
+               "data: {name: imagenet, input_shape: [3, 32, 32]}\nmodel: {name: cnn}\n"
+               "optimizer: {name: sgd}\ntraining: {batch_size: 4}\n");
+  const auto result = run("train", "images.yaml",
+                          "data.train_dir=$RANK/images/train data.valid_dir=$RANK/images/valid");
+  expect_said_once(result, "the classes' names is ", 2);
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("caf\\xe8"), HasSubstr("caf\\xe9")));
 }
 
 TEST_F(RankFailures, AnotherConfiguration) {

@@ -96,15 +96,21 @@ TEST_F(RunLockProgram, OfTwoAtOnceOneWinsWhateverIsInTheFolder) {
   }
 }
 
+// Whether it saves checkpoints there or not.
 TEST_F(RunLockProgram, ARunWhoseFolderIsTakenAwayFails) {
-  auto words = arguments({"training.n_epochs=500", "checkpoint.every_steps=5"});
-  const auto result = run_kolo_and(words, [&](pid_t) {
-    EXPECT_TRUE(wait_for_file(checkpoint(10)));
-    std::filesystem::rename(folder / "run", folder / "elsewhere");
-  });
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.errors, HasSubstr("is not this run's any more"));
-  EXPECT_FALSE(std::filesystem::exists(folder / "run")) << "nothing is made anew";
+  for (const char* setting : {"checkpoint.every_steps=5", "checkpoint.enabled=false"}) {
+    const auto elsewhere = folder / "elsewhere";
+    std::filesystem::remove_all(elsewhere);
+    const auto result = run_kolo_and(arguments({"training.n_epochs=100000", setting}), [&](pid_t) {
+      EXPECT_TRUE(wait_for_file(folder / "run" / "history.json"));
+      std::filesystem::rename(folder / "run", elsewhere);
+    });
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.errors, AllOf(HasSubstr("is not this run's any more"),
+                                     HasSubstr("was removed or renamed")));
+    EXPECT_FALSE(std::filesystem::exists(folder / "run")) << "nothing is made anew";
+  }
 }
 
 TEST_F(RunLockProgram, OnlyWhatKoloHasMadeIsMovedAside) {

@@ -43,12 +43,27 @@ TEST(StopSignalDeathTest, BeforeTheTrainingTheFirstEndsIt) {
   EXPECT_EXIT(
       {
         StopSignal stop;
-        const EndAtOnce end(stop, true);
+        const EndAtOnce end(stop, EndAtOnce::Says::everything);
         std::raise(SIGINT);
         std::this_thread::sleep_for(std::chrono::seconds(20));
         ::_exit(3);
       },
       ExitedWithCode(75), "kolo: stopped by Ctrl-C \\(SIGINT\\) before the training began");
+}
+
+// A launcher's SIGTERM follows on what another rank has said; what else comes, people have sent.
+TEST(StopSignalDeathTest, UnderALauncherOnlyWhatPeopleSendIsSaid) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    EXPECT_EXIT(
+        {
+          StopSignal stop;
+          const EndAtOnce end(stop, EndAtOnce::Says::what_people_sent);
+          std::raise(signal);
+          std::this_thread::sleep_for(std::chrono::seconds(20));
+          ::_exit(3);
+        },
+        ExitedWithCode(75), signal == SIGTERM ? "^$" : "SIGINT");
+  }
 }
 
 }  // namespace

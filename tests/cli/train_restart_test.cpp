@@ -183,18 +183,6 @@ TEST_F(TrainRestart, OneRankIsWatchedTooAndAResumedRunGoesOnAsOne) {
   EXPECT_EQ(History::read(folder / "run" / "history.json").epochs().size(), 5U);
 }
 
-TEST_F(TrainRestart, ARunWhoseFolderIsTakenAwayFailsAndSaysSo) {
-  const auto result = run_kolo_and(
-      arguments({"training.n_epochs=100000", "checkpoint.enabled=false"}, "run"), [&](pid_t) {
-        if (wait_for_file(folder / "run" / "history.json"))
-          std::filesystem::rename(folder / "run", folder / "elsewhere");
-      });
-  EXPECT_FALSE(result.timed_out);
-  EXPECT_EQ(result.exit_code, 1);
-  EXPECT_THAT(result.errors, HasSubstr("was removed or renamed"));
-  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
-}
-
 TEST_F(TrainRestart, AStopOnRequestIsNoReasonToStartAgain) {
   for (const int signal : {SIGTERM, SIGUSR1}) {
     const auto output = fmt::format("stopped-{}", signal);

@@ -240,6 +240,16 @@ TEST_F(TrainResume, AnEarlierCheckpointCanBeNamedAndWhatLiesBehindItIsDropped) {
   }
 }
 
+TEST_F(TrainResume, FromTheVeryBeginningTheUntrainedNetworkIsRecordedOnce) {
+  ASSERT_EQ(train({"checkpoint.at_start=true", "training.n_epochs=2"}, "whole").exit_code, 0);
+  copy("whole", "run");
+  const auto result =
+      train({"checkpoint.at_start=true", "training.n_epochs=2", "--resume", "00000000"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  expect_same_records("whole", "run");
+  expect_same_events("whole", "run");
+}
+
 TEST_F(TrainResume, AnotherRunsCheckpointBeginsARunOfItsOwn) {
   ASSERT_EQ(train({"training.n_epochs=2"}, "first").exit_code, 0);
   ASSERT_EQ(train({"training.n_epochs=1"}, "run").exit_code, 0);
@@ -259,8 +269,23 @@ TEST_F(TrainResume, WhatCannotBeGoneOnWithIsRefusedByName) {
               AllOf(HasSubstr("no checkpoint of step 7"), HasSubstr("those of the steps 25")));
   EXPECT_THAT(train({"--resume", "bset"}).errors,
               AllOf(HasSubstr("bset is no checkpoint"), HasSubstr("newest, best, a step")));
-  { std::ofstream(checkpoint(25).parent_path() / "model.safetensors", std::ios::app) << "x"; }
-  EXPECT_EQ(train({"--resume=25"}).exit_code, 2);
+  // Longer than it was, and of the same length with another byte.
+  const auto file = checkpoint(25).parent_path() / "model.safetensors";
+  const auto sound = read_text_file(file);
+  auto changed = sound;
+  changed.back() = static_cast<char>(changed.back() ^ 1);
+  for (const auto& damaged : {sound + "x", changed}) {
+    { std::ofstream(file, std::ios::trunc) << damaged; }
+    const auto named = train({"--resume=25"});
+    EXPECT_EQ(named.exit_code, 2);
+    EXPECT_THAT(named.errors,
+                AllOf(HasSubstr(checkpoint(25).parent_path().string() + " can't be used"),
+                      HasSubstr("model.safetensors")));
+    const auto newest = train({"--resume"});
+    EXPECT_EQ(newest.exit_code, 2);
+    EXPECT_THAT(newest.errors, AllOf(HasSubstr("holds no checkpoint that can be used"),
+                                     HasSubstr("run without --resume")));
+  }
 }
 
 // Launcher and ranks are killed (-9) again and again, each time once there is another checkpoint.

@@ -203,6 +203,25 @@ TEST(WatchWaitingTimes, CountOnlyTimeInWhichTheWatchRan) {
   EXPECT_EQ(waited(19030, 9, 9990), 20);  // begun before a suspension
 }
 
+// A rank that ends the job says why; another way out of the collective is reported by the watch.
+TEST(WatchDeparture, OfARankThatSaysWhyIsNotReportedForAWhile) {
+  constexpr std::int64_t second = 1'000'000'000;
+  std::vector<RankStatus> statuses = {waiting_rank(9, 2 * second), waiting_rank(8, 0)};
+  for (auto& status : statuses) status.lanes[0].identity = 1;
+  statuses[1].rank = 1;
+  statuses[1].lanes[0].running = {};
+  statuses[1].state = ProcessState::gone;
+  EXPECT_THAT(find_departure(statuses, second).value_or(""), HasSubstr("rank 1 has left"));
+  statuses[1].says_why = true;
+  EXPECT_EQ(find_departure(statuses, second), std::nullopt);
+  EXPECT_EQ(
+      find_departure(std::vector{statuses[0], from_bytes(to_bytes(statuses[1])).value()}, second),
+      std::nullopt);
+  statuses[0].lanes[0].waiting = 60 * second;
+  EXPECT_THAT(find_departure(statuses, second).value_or(""), HasSubstr("rank 1 has left"))
+      << "it should have ended the job long ago";
+}
+
 TEST(WatchStall, ManyRanksAreToldShortly) {
   std::vector<RankStatus> statuses(100);
   for (int rank = 0; rank < 100; ++rank) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
 
 #include "kolo/nn/models.h"
 
@@ -131,6 +132,29 @@ TEST(Summary, OfANetworkOfOnesOwn) {
                           layer("", "mul", {4, 4}, 0, 16)));
   EXPECT_EQ(summary.parameters, 4 + 3 + 7 + 15);
   EXPECT_EQ(summary.trainable_parameters, 4 + 7 + 15);
+}
+
+// One layer twice, of twelve weights and biases.
+struct Tied final : Network {
+  Tied() {
+    register_module("first", linear);
+    register_module("second", linear);
+  }
+  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
+    return linear->forward(linear->forward(input));
+  }
+  torch::nn::Linear linear{3, 3};
+};
+
+TEST(Summary, CountsTiedWeightsOnce) {
+  Tied tied;
+  const auto summary = summarize(tied, Shape{3});
+  EXPECT_EQ(summary.parameters, 12);
+  EXPECT_EQ(summary.trainable_parameters, 12);
+  ASSERT_EQ(summary.layers.size(), 2U);
+  EXPECT_EQ(summary.layers[0].parameters, 12);
+  EXPECT_EQ(summary.layers[1].parameters, 0);
+  EXPECT_EQ(summary.layers[0].flops, summary.layers[1].flops);
 }
 
 TEST(Summary, AsATable) {

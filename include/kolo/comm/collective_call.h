@@ -55,6 +55,8 @@ class CollectiveListener {
   virtual void on_group(const CollectiveCall& /*call*/) noexcept {}
   // This rank's last handle of the job's communicator, or of a set of ranks, is gone.
   virtual void on_leave(const CollectiveCall& /*call*/) noexcept {}
+  // This rank is about to end the job (Communicator::announce_abort()).
+  virtual void on_abort() noexcept {}
   // An asynchronous collective has been asked for; it runs later.
   virtual void on_submit(const CollectiveCall& /*call*/) noexcept {}
   virtual void on_start(const CollectiveCall& /*call*/) noexcept {}

@@ -138,8 +138,8 @@ class Communicator {
   // A handle over the same ranks in which every call is compared before it is done: ranks that call
   // different collectives, or one with different counts, types, operations or roots, get an Error,
   // all of them, that names the ranks and what each has called, on every back end and across nodes.
-  // It is also what join() needs. Shares this one's order, group number and listeners; sets of ranks
-  // made from it are checked too, with joins of their own.
+  // It is also what join() needs. Shares this one's order, group number and listeners; sets of
+  // ranks made from it are checked too, with joins of their own.
   //
   // Local, but every rank must use a checked handle for the same calls; keep one, made once. Costs
   // an all-gather of 32 bytes a collective: on one node a few microseconds.
@@ -189,6 +189,9 @@ class Communicator {
   // Gives up on behalf of all ranks: under MPI every process of the job ends with this status (does
   // not return); ranks that are threads get CommunicationError from their collectives.
   void abort(int exit_code = 1) const noexcept;
+  // This rank will call abort() within a few seconds and says why itself: until then the watch does
+  // not report that it leaves, which an exception on its way looks like. Local.
+  void announce_abort() const noexcept;
 
   struct Group;
 

@@ -10,6 +10,7 @@
 #include "cli/launch/launch_environment.h"
 #include "cli/launch/launch_ranks.h"
 #include "cli/option_values.h"
+#include "cli/rank/rank_guard.h"
 #include "cli/rank/rank_job.h"
 #include "cli/rank/rank_setup.h"
 #include "cli/rank/run_facts.h"
@@ -220,7 +221,7 @@ int bench_as_rank(const BenchArguments& arguments, const LaunchEnvironment& envi
     return facts_of(config, prepared->datasets);
   };
   job.run = [&](const Communicator& communicator) {
-    const auto report = measure_all(arguments, *prepared, communicator);
+    const auto report = once_begun([&] { return measure_all(arguments, *prepared, communicator); });
     if (communicator.rank() == 0) print(arguments, report);
     return 0;
   };

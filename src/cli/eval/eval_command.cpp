@@ -8,6 +8,7 @@
 #include "cli/launch/launch_environment.h"
 #include "cli/launch/launch_ranks.h"
 #include "cli/option_values.h"
+#include "cli/rank/rank_guard.h"
 #include "cli/rank/rank_job.h"
 #include "cli/rank/rank_setup.h"
 #include "cli/rank/run_facts.h"
@@ -126,8 +127,10 @@ EvaluationReport evaluate_checkpoint(const EvalArguments& arguments, const Subje
     bar->start(arguments.split, loader->batches());
     progress = [&](std::int64_t done, std::int64_t) { bar->update(done, {}); };
   }
-  report.sums = evaluate(communicator, *prepared.network, objective, *loader,
-                         report.matrix ? &*report.matrix : nullptr, progress);
+  report.sums = once_begun([&] {
+    return evaluate(communicator, *prepared.network, objective, *loader,
+                    report.matrix ? &*report.matrix : nullptr, progress);
+  });
   if (bar) bar->clear();
   return report;
 }

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "cli/exit_status.h"
 #include "cli/launch/supervise.h"
 #include "cli/terminal.h"
 #include "kolo/base/cpu_limits.h"
@@ -93,7 +94,8 @@ std::vector<std::string> own_command() {
 }
 
 bool is_failure(const JobEnd& end) {
-  return !end.was_asked() && end.status != 0 && end.status != 2 && end.status != 75;
+  return !end.was_asked() && end.status != 0 && end.status != exit_wrong_input &&
+         end.status != exit_stopped;
 }
 
 // "the job ended with status 137 (Killed)"
@@ -101,10 +103,6 @@ std::string describe(const JobEnd& end) {
   const int signal = end.status - 128;
   return fmt::format("the job ended with status {}{}", end.status,
                      signal > 0 && signal < NSIG ? fmt::format(" ({})", ::strsignal(signal)) : "");
-}
-
-void complain(const std::string& message) {
-  std::cerr << "kolo: " << message << std::endl;
 }
 
 // The job's status, after as many restarts as the policy allows.
@@ -118,6 +116,11 @@ int run_job(const LaunchRequest& request, const RestartPolicy& policy) {
     std::cout << std::flush;
     const auto end = supervise(rank_command(attempt, machine), policy.stop);
     if (end.was_asked() && policy.stop.signal == SIGTERM) return 128 + end.asked_by;
+    // Ranks that did not listen yet.
+    if (end.was_asked() && policy.stop.signal == SIGUSR1 && end.status == 128 + SIGUSR1) {
+      complain("stopped before the training began");
+      return exit_stopped;
+    }
     if (!is_failure(end) || policy.restarts == 0) return end.status;
     const auto objection = policy.objection ? policy.objection(end.status) : std::string();
     if (!objection.empty()) {

@@ -21,6 +21,7 @@
 #include "cli/launch/signal_pipe.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/host_name.h"
 
 namespace kolo {
 
@@ -207,12 +208,6 @@ class Watch {
   FileDescriptor end_;                         // readable when the program has ended
   std::optional<Clock::time_point> deadline_;  // once it must end
 };
-
-std::string host_name() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return host.data();
-}
 
 // By waitpid's status.
 std::string describe_end(int status) {

@@ -35,7 +35,9 @@ struct Pipe {
   }
 };
 
-[[noreturn]] void become(const RankCommand& command, pid_t parent, int output, int errors) {
+[[noreturn]] void become(const RankCommand& command, pid_t parent, int output, int errors,
+                         int ignored) {
+  if (ignored != 0) ::signal(ignored, SIG_IGN);
   // A group of its own: a terminal's Ctrl-C is for this process's parent to translate. Such a group
   // may not read the terminal.
   ::setpgid(0, 0);
@@ -59,11 +61,13 @@ struct Pipe {
 // A running child; killed with its group if it is still there at the end.
 class Child {
  public:
-  Child(const RankCommand& command, const FileDescriptor* output, const FileDescriptor& errors) {
+  // `ignored`: a signal that the program does not die of before it listens; 0: none.
+  Child(const RankCommand& command, const FileDescriptor* output, const FileDescriptor& errors,
+        int ignored = 0) {
     const pid_t parent = ::getpid();
     process_ = ::fork();
     if (process_ < 0) throw Error(system_error_text("cannot start a process", errno));
-    if (process_ == 0) become(command, parent, output ? output->get() : -1, errors.get());
+    if (process_ == 0) become(command, parent, output ? output->get() : -1, errors.get(), ignored);
     ::setpgid(process_, process_);  // whoever is first; the other fails harmlessly
   }
   Child(const Child&) = delete;
@@ -109,7 +113,9 @@ void pass_on(SignalPipe& signals, const Child& child, const StopPolicy& policy, 
                 << std::flush;
     const int as_it_came = *signal == SIGHUP ? SIGTERM : *signal;
     const int translated = policy.signal == 0 ? as_it_came : policy.signal;
-    child.signal(is_first || *signal == SIGUSR1 ? translated : SIGTERM);
+    // Ranks that are asked with SIGUSR1 hear it once.
+    const bool goes_as_usr1 = *signal == SIGUSR1 && policy.signal != SIGUSR1;
+    child.signal(is_first || goes_as_usr1 ? translated : SIGTERM);
     if (is_first) asked_by = *signal;
   }
 }
@@ -119,14 +125,21 @@ void pass_on(SignalPipe& signals, const Child& child, const StopPolicy& policy, 
 JobEnd supervise(const RankCommand& command, const StopPolicy& policy) {
   SignalPipe signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
   Pipe errors;
-  Child child(command, nullptr, errors.write_end);
+  const bool asks_with_usr1 = policy.signal == SIGUSR1;
+  Child child(command, nullptr, errors.write_end, asks_with_usr1 ? SIGUSR1 : 0);
   errors.write_end = FileDescriptor();
   LauncherNoise noise;
   int asked_by = 0;
   for (bool is_open = true; is_open;) {
     std::array<pollfd, 2> watched = {
         {{signals.descriptor(), POLLIN, 0}, {errors.read_end.get(), POLLIN, 0}}};
-    if (::poll(watched.data(), watched.size(), -1) < 0) continue;  // EINTR: the pipe tells
+    // Launchers and ranks hear nothing before they listen, so that a request is repeated; ranks
+    // that have heard it ignore that (see StopSignal).
+    constexpr int between_requests_ms = 200;
+    const bool repeats = asked_by != 0 && asks_with_usr1;
+    const int ready = ::poll(watched.data(), watched.size(), repeats ? between_requests_ms : -1);
+    if (ready < 0) continue;  // EINTR: the pipe tells
+    if (ready == 0) child.signal(SIGUSR1);
     pass_on(signals, child, policy, asked_by);
     if (watched[1].revents == 0) continue;
     std::string text;

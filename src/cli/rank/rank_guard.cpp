@@ -1,36 +1,24 @@
 #include "cli/rank/rank_guard.h"
 
 #include <algorithm>
-#include <array>
-#include <chrono>
 #include <csignal>
-#include <iostream>
 #include <new>
 #include <thread>
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include "kolo/base/error.h"
+#include "cli/terminal.h"
+#include "kolo/base/host_name.h"
 
 namespace kolo {
 
 namespace {
 
-// Time for lower ranks that fail alike to say so and to end the job; launchers do that with SIGTERM
-// first.
-void let_lower_ranks_speak(int rank) {
-  if (rank == 0) return;
-  for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1000 + 50 * std::min(rank, 40)));
-}
-
-void end_job(const Communicator& communicator, const std::string& message, int status) {
+void end_job_in_turn(const Communicator& communicator, const std::string& message, int status) {
+  communicator.announce_abort();
   let_lower_ranks_speak(communicator.rank());
-  std::cerr << fmt::format("kolo: {}: {}\n", describe_rank(communicator.rank()), message)
-            << std::flush;
-  communicator.abort(status);
+  end_job(communicator, message, status);
 }
 
 }  // namespace
@@ -52,9 +40,23 @@ std::string message_of(const std::exception& error) {
 }
 
 std::string describe_rank(int rank) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return fmt::format("rank {} (on {})", rank, host.data());
+  return fmt::format("rank {} (on {})", rank, host_name());
+}
+
+std::chrono::milliseconds head_start_of_lower_ranks(int rank) {
+  return std::chrono::milliseconds(rank == 0 ? 0 : 1000 + 200 * std::min(rank, 20));
+}
+
+void let_lower_ranks_speak(int rank) {
+  if (rank == 0) return;
+  for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);
+  std::this_thread::sleep_for(head_start_of_lower_ranks(rank));
+}
+
+void end_job(const Communicator& communicator, const std::string& message, int status) {
+  communicator.announce_abort();
+  complain(fmt::format("{}: {}", describe_rank(communicator.rank()), message));
+  communicator.abort(status);
 }
 
 int run_guarded(const Communicator& communicator, const std::function<int()>& body) {
@@ -64,10 +66,12 @@ int run_guarded(const Communicator& communicator, const std::function<int()>& bo
     communicator.abort(exit_failed);
     throw;
   } catch (const std::exception& error) {
-    if (communicator.size() > 1) end_job(communicator, message_of(error), exit_status_of(error));
+    if (communicator.size() > 1)
+      end_job_in_turn(communicator, message_of(error), exit_status_of(error));
     throw;
   } catch (...) {
-    if (communicator.size() > 1) end_job(communicator, "an exception of unknown type", exit_failed);
+    if (communicator.size() > 1)
+      end_job_in_turn(communicator, "an exception of unknown type", exit_failed);
     throw;
   }
 }

@@ -1,15 +1,15 @@
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <string>
 
+#include "cli/exit_status.h"
+#include "kolo/base/error.h"
 #include "kolo/comm/communicator.h"
 
 namespace kolo {
-
-inline constexpr int exit_failed = 1;
-inline constexpr int exit_wrong_input = 2;
 
 // What a program ends with because of an exception: 2 for an InputError, otherwise 1.
 [[nodiscard]] int exit_status_of(const std::exception& error);
@@ -20,6 +20,26 @@ inline constexpr int exit_wrong_input = 2;
 
 // "rank 1 (on node2)", of this process.
 [[nodiscard]] std::string describe_rank(int rank);
+
+// Says that this rank (communicator's) has failed, and ends the job on all: under MPI the call does
+// not return.
+void end_job(const Communicator& communicator, const std::string& message, int status);
+
+// How long a rank that has failed waits for lower ones that fail alike to say so and end the job.
+[[nodiscard]] std::chrono::milliseconds head_start_of_lower_ranks(int rank);
+// Waits that long. Launchers end ranks with SIGTERM first, which does so at once from now on.
+void let_lower_ranks_speak(int rank);
+
+// Does work that has begun, in which nothing is a user's mistake any more (exit_wrong_input): an
+// InputError becomes an Error of the same words.
+template <typename Work>
+auto once_begun(const Work& work) {
+  try {
+    return work();
+  } catch (const InputError& error) {
+    throw Error(error.what());
+  }
+}
 
 // Runs a rank's part of a job. An exception ends the job on all ranks, with exit_status_of() it:
 // its message is printed once, with rank and host, and under MPI the call does not return. Where

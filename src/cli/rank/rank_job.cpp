@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <exception>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <optional>
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/rank/rank_guard.h"
@@ -18,7 +17,6 @@
 #include "cli/terminal.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/observe/wrap.h"
 
 namespace kolo {
 
@@ -38,7 +36,7 @@ Outcome attempt(const Step& step) {
   } catch (const std::exception& error) {
     return {exit_status_of(error), message_of(error), {}};
   } catch (...) {
-    return {1, "an exception of unknown type", {}};
+    return {exit_failed, "an exception of unknown type", {}};
   }
 }
 
@@ -62,14 +60,32 @@ std::vector<std::string> gather_texts(const Communicator& communicator, const st
   return texts;
 }
 
-void say(const std::string& message) {
-  std::cerr << wrap("kolo: " + message, terminal_width(STDERR_FILENO)) << std::endl;
-}
+// Who speaks where several ranks of a node fail: the first that asks, in memory that they share.
+class Speaker {
+ public:
+  // Collective.
+  explicit Speaker(const Communicator& communicator)
+      : memory_(communicator.allocate_for_node(sizeof(Flag))) {
+    if (memory_ && communicator.topology().local_rank == 0) std::construct_at(flag(), 0);
+    communicator.barrier();
+  }
+
+  // True for one of them, or for all where they share none.
+  [[nodiscard]] bool may_speak() const { return !memory_ || flag()->exchange(1) == 0; }
+
+ private:
+  using Flag = std::atomic<std::int32_t>;
+  static_assert(Flag::is_always_lock_free);
+
+  [[nodiscard]] Flag* flag() const { return reinterpret_cast<Flag*>(memory_.get()); }
+
+  std::shared_ptr<std::byte> memory_;
+};
 
 // Each rank's status and whether its facts are the others'. Collective; but a rank that has failed
 // does not wait for ever for those that still prepare.
-std::vector<std::int64_t> gather_statuses(const Communicator& communicator,
-                                          const Outcome& outcome) {
+std::vector<std::int64_t> gather_statuses(const Communicator& communicator, const Outcome& outcome,
+                                          const Speaker& speaker) {
   struct Exchange {
     std::int64_t mine = 0;
     std::vector<std::int64_t> all;
@@ -80,9 +96,11 @@ std::vector<std::int64_t> gather_statuses(const Communicator& communicator,
   const Work work =
       communicator.all_gather_async(std::span(&exchange->mine, 1), std::span(exchange->all),
                                     {.name = "preparation", .owner = exchange});
-  if (outcome.status != 0 && !work.wait_for(std::chrono::seconds(2))) {
-    say(fmt::format("{}: {}", describe_rank(communicator.rank()), outcome.message));
-    communicator.abort(outcome.status);
+  const auto patience = std::chrono::seconds(2) + head_start_of_lower_ranks(communicator.rank());
+  if (outcome.status != 0 && !work.wait_for(patience)) {
+    constexpr std::chrono::seconds time_to_end_all{10};
+    if (speaker.may_speak() || !work.wait_for(time_to_end_all))
+      end_job(communicator, outcome.message, outcome.status);
   }
   work.wait();
   return exchange->all;
@@ -101,17 +119,17 @@ void report_failures(const std::vector<std::int64_t>& statuses,
     ranks_of[message].push_back(rank);
   }
   if (messages.size() == 1 && ranks_of[messages[0]].size() == statuses.size())
-    return say(messages[0]);
+    return complain(messages[0]);
   for (std::size_t i = 0; i < std::min(messages.size(), most_messages); ++i) {
     const auto& ranks = ranks_of[messages[i]];
     const auto first =
         nlohmann::json::parse(texts[ranks[0]])["rank"].get<std::string>();  // "rank 1 (on node2)"
     const auto others =
         ranks.size() == 1 ? std::string() : fmt::format(" and {} more", ranks.size() - 1);
-    say(fmt::format("{}{}: {}", first, others, messages[i]));
+    complain(fmt::format("{}{}: {}", first, others, messages[i]));
   }
   if (messages.size() > most_messages)
-    say(fmt::format("and {} more messages of other ranks", messages.size() - most_messages));
+    complain(fmt::format("and {} more messages of other ranks", messages.size() - most_messages));
 }
 
 std::vector<RankFact> facts_in(const nlohmann::json& document) {
@@ -126,9 +144,11 @@ std::string in_short(const std::string& value) {
   return value.size() <= longest ? value : value.substr(0, longest) + "...";
 }
 
-// The first fact that isn't rank 0's, or nothing.
+// Says which fact is the first that isn't rank 0's.
 std::string difference(const std::vector<std::string>& texts) {
   const auto first = nlohmann::json::parse(texts[0]);
+  const std::string said = "the ranks have not been given the same";
+  const std::string advice = "all nodes need the same configuration, data and program";
   const auto expected = facts_in(first);
   for (const auto& text : texts) {
     if (text == texts[0]) continue;
@@ -138,24 +158,39 @@ std::string difference(const std::vector<std::string>& texts) {
       const auto here = i < expected.size() ? expected[i] : RankFact{};
       const auto there = i < found.size() ? found[i] : RankFact{};
       if (here.name == there.name && here.value == there.value) continue;
-      return fmt::format(
-          "the ranks have not been given the same: {} is {} for {}, but {} for {}; all nodes need "
-          "the same configuration, data and program",
-          here.name.empty() ? there.name : here.name, in_short(here.value),
-          first["rank"].get<std::string>(),
-          here.name == there.name ? in_short(there.value) : "nothing",
-          document["rank"].get<std::string>());
+      return fmt::format("{}: {} is {} for {}, but {} for {}; {}", said,
+                         here.name.empty() ? there.name : here.name, in_short(here.value),
+                         first["rank"].get<std::string>(),
+                         here.name == there.name ? in_short(there.value) : "nothing",
+                         document["rank"].get<std::string>(), advice);
     }
   }
-  return {};
+  return fmt::format("{}; {}", said, advice);
+}
+
+// Names may be bytes of another encoding, which JSON can't hold: they are written out, so that what
+// differs still does.
+std::string as_utf8(const std::string& text) {
+  try {
+    (void)nlohmann::json(text).dump();
+    return text;
+  } catch (const nlohmann::json::type_error&) {
+    std::string written;
+    for (const char byte : text) {
+      const auto value = static_cast<unsigned char>(byte);
+      written += value < 0x80 ? std::string(1, byte) : fmt::format("\\x{:02x}", value);
+    }
+    return written;
+  }
 }
 
 std::string to_text(const Outcome& outcome, int rank) {
   auto facts = nlohmann::json::array();
-  for (const auto& fact : outcome.facts) facts.push_back({fact.name, fact.value});
-  const nlohmann::json document{
-      {"rank", describe_rank(rank)}, {"message", outcome.message}, {"facts", facts}};
-  return document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  for (const auto& fact : outcome.facts) facts.push_back({as_utf8(fact.name), as_utf8(fact.value)});
+  const nlohmann::json document{{"rank", as_utf8(describe_rank(rank))},
+                                {"message", as_utf8(outcome.message)},
+                                {"facts", facts}};
+  return document.dump();
 }
 
 // FNV-1a.
@@ -169,8 +204,8 @@ std::int64_t hash_of(const std::vector<RankFact>& facts) {
 }
 
 // The status to end with, or 0 when all ranks are prepared, alike. Collective.
-int agree(const Communicator& communicator, const Outcome& outcome) {
-  const auto statuses = gather_statuses(communicator, outcome);
+int agree(const Communicator& communicator, const Outcome& outcome, const Speaker& speaker) {
+  const auto statuses = gather_statuses(communicator, outcome, speaker);
   const auto failed = std::find_if(statuses.begin(), statuses.end(),
                                    [](std::int64_t status) { return status != 0; });
   if (failed == statuses.end()) {
@@ -185,7 +220,7 @@ int agree(const Communicator& communicator, const Outcome& outcome) {
     if (failed != statuses.end())
       report_failures(statuses, texts);
     else
-      say(difference(texts));
+      complain(difference(texts));
   }
   communicator.barrier();  // nobody ends the job before that is said
   return failed == statuses.end() ? exit_wrong_input : narrow<int>(*failed);
@@ -219,8 +254,9 @@ int run_rank_job(const LaunchEnvironment& environment, const RankJob& job) {
     (void)job.prepare(rank, ranks);
     return run_guarded(*communicator, [&] { return job.run(*communicator); });
   }
+  const Speaker speaker(*communicator);
   const auto prepared = failure ? configured : attempt([&] { return job.prepare(rank, ranks); });
-  if (const int status = agree(*communicator, prepared); status != 0) return status;
+  if (const int status = agree(*communicator, prepared, speaker); status != 0) return status;
   return run_guarded(*communicator, [&] { return job.run(*communicator); });
 }
 

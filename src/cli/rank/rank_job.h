@@ -29,8 +29,8 @@ struct RankJob {
 // Does a rank's part, and returns its exit status. The ranks meet even where one can't read its
 // configuration, so that whatever fails on any of them ends all, with the same status: 2 for an
 // InputError, otherwise 1. It is said once: by rank 0 for all that failed before run() (the same
-// message of all ranks as it is, others with rank and host), or where the others are still
-// preparing two seconds later by the rank that failed; during run() see run_guarded(). Where a
+// message of all ranks as it is, others with rank and host), or where others are still preparing
+// two seconds later by the lowest rank that failed; during run() see run_guarded(). Where a
 // process is alone the exception is simply passed on.
 [[nodiscard]] int run_rank_job(const LaunchEnvironment& environment, const RankJob& job);
 

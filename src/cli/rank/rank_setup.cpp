@@ -1,8 +1,6 @@
 #include "cli/rank/rank_setup.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -17,23 +15,12 @@ namespace kolo {
 
 namespace {
 
-// A launcher ends the job when the first rank fails: the others let the one that says why speak
-// first.
-void let_the_first_speak(const LaunchEnvironment& environment) {
-  if (environment.rank > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
-}
-
 Communicator join_ranks(const CommunicationConfig& config, const LaunchEnvironment& environment) {
   const auto mpi = parse_mpi_version(mpi_library_version());
-  try {
-    require_suitable_launcher(environment, mpi, config.backend == "mpi");
-    auto communicator = mpi_communicator(make_mpi_options(config));
-    if (environment.is_launched()) require_all_ranks(environment, mpi, communicator.size());
-    return communicator;
-  } catch (const InputError&) {
-    let_the_first_speak(environment);
-    throw;
-  }
+  require_suitable_launcher(environment, mpi, config.backend == "mpi");
+  auto communicator = mpi_communicator(make_mpi_options(config));
+  if (environment.is_launched()) require_all_ranks(environment, mpi, communicator.size());
+  return communicator;
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace kolo {
 
 // The ranks as MPI sees them. InputError when the configuration wants no communication, but there
 // are several; and when a launcher has started processes that MPI does not connect, which then all
-// throw, those with a rank above 0 a second later.
+// throw.
 [[nodiscard]] Communicator make_communicator(const CommunicationConfig& config,
                                              const LaunchEnvironment& environment);
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <torch/version.h>
 
 #include "kolo/base/suggest.h"
+#include "kolo/config/compare.h"
 
 namespace kolo {
 
@@ -21,23 +21,9 @@ bool is_place(std::string_view key) {
   return std::find(places.begin(), places.end(), key) != places.end();
 }
 
-// One for each key of the two levels; what is nested deeper is part of its key's value.
 void add_settings(std::vector<RankFact>& facts, const RunConfig& config) {
-  std::istringstream lines(to_yaml(config));
-  std::string section;
-  for (std::string line; std::getline(lines, line);) {
-    const auto indent = line.find_first_not_of(' ');
-    const auto colon = line.find(": ", indent == line.npos ? 0 : indent);
-    if (indent == 0 && line.ends_with(':')) {
-      section = line.substr(0, line.size() - 1) + ".";
-    } else if (indent != line.npos && indent <= 2 && line[indent] != '-' && colon != line.npos) {
-      if (indent == 0) section.clear();
-      facts.push_back({section + line.substr(indent, colon - indent), line.substr(colon + 2)});
-    } else if (!facts.empty()) {
-      facts.back().value += line;
-    }
-  }
-  std::erase_if(facts, [](const RankFact& fact) { return is_place(fact.name); });
+  for (const auto& [key, value] : settings_of(config))
+    if (!is_place(key)) facts.push_back({key, value});
 }
 
 void add_dataset(std::vector<RankFact>& facts, const std::string& name, const Dataset& dataset) {

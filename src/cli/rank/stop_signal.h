@@ -1,5 +1,6 @@
 #pragma once
 
+#include <csignal>
 #include <optional>
 #include <string>
 #include <thread>
@@ -10,7 +11,8 @@ namespace kolo {
 
 // Turns the signals by which people and schedulers ask a run to end (SIGINT, SIGTERM, SIGUSR1) into
 // a question that can be asked. After the first signal they work as usual again, so that a second
-// one ends the process at once.
+// one ends the process at once; but for SIGUSR1 of kolo's launcher, which repeats it until it is
+// heard, and asks with SIGTERM for an end at once.
 class StopSignal {
  public:
   StopSignal();
@@ -22,6 +24,10 @@ class StopSignal {
   // which has made another signal of it and says itself what it was.
   [[nodiscard]] std::string name() const;
 
+  // Whether it is one that launchers send as well, to the ranks of a job in which another has
+  // failed.
+  [[nodiscard]] bool may_be_launchers() const { return received_ == SIGTERM; }
+
   // Readable when a signal has come (for poll).
   [[nodiscard]] int descriptor() const { return signals_->descriptor(); }
 
@@ -31,10 +37,13 @@ class StopSignal {
 };
 
 // While it lives a signal ends the process at once, with status 75: until a training begins there
-// is nothing to save. `says_so`: on stderr.
+// is nothing to save.
 class EndAtOnce {
  public:
-  EndAtOnce(StopSignal& stop, bool says_so);
+  // Of which signals it says so, on stderr.
+  enum class Says { nothing, what_people_sent, everything };
+
+  EndAtOnce(StopSignal& stop, Says says);
 
  private:
   std::jthread thread_;

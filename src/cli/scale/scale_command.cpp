@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/exit_status.h"
 #include "cli/launch/launch_ranks.h"
 #include "cli/option_values.h"
 #include "cli/scale/simulate.h"
@@ -22,8 +23,6 @@
 namespace kolo {
 
 namespace {
-
-constexpr int exit_stopped = 75;
 
 struct ScaleArguments {
   StudyRequest study;

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/exit_status.h"
 #include "cli/launch/launch_ranks.h"
 #include "cli/launch/supervise.h"
 #include "kolo/base/error.h"
@@ -20,8 +21,6 @@
 namespace kolo {
 
 namespace {
-
-constexpr int run_was_stopped = 75;
 
 void say(const std::string& line) {
   std::cerr << line << std::endl;
@@ -117,7 +116,7 @@ bool run_points(const StudyRequest& request, const StudyFolder& folder, Study& s
     say(fmt::format("==> Run {} of {}: {}", i + 1, points.size(), describe(point)));
     const JobEnd end = run(command, options.quiet);
     folder.collect(study);
-    if (end.status == run_was_stopped || end.was_asked()) {
+    if (end.status == exit_stopped || end.was_asked()) {
       folder.write(study);
       return false;
     }

@@ -1,7 +1,6 @@
 #include "cli/train/resume.h"
 
 #include <algorithm>
-#include <charconv>
 #include <vector>
 
 #include <fmt/format.h>
@@ -9,6 +8,7 @@
 
 #include "base/json_value.h"
 #include "kolo/base/error.h"
+#include "kolo/base/parse_number.h"
 
 namespace kolo {
 
@@ -16,11 +16,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<std::int64_t> step_of(const std::string& text) {
-  std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
-  const bool is_number = error == std::errc() && end == text.data() + text.size() && step >= 0;
-  return is_number ? std::optional(step) : std::nullopt;
+// Also as it stands in a folder's name, with leading zeros.
+std::optional<std::int64_t> step_of(std::string_view text) {
+  while (text.size() > 1 && text.starts_with('0')) text.remove_prefix(1);
+  const auto step = parse_number<std::int64_t>(text);
+  return step && *step >= 0 ? step : std::nullopt;
 }
 
 // "; it holds those of steps 13, 26 (the best) and 39"
@@ -87,6 +87,9 @@ fs::path find_checkpoint(const RunFolder& folder, const std::string& choice) {
   if (const auto step = step_of(choice)) {
     for (const auto& entry : store.list())
       if (entry.step == *step) return entry.path;
+    // Whoever reads it says what is wrong with it.
+    const auto damaged = folder.checkpoints() / fmt::format("step-{:08}", *step);
+    if (fs::exists(damaged)) return damaged;
     throw InputError(fmt::format("checkpoint: {} holds no checkpoint of step {}; {}",
                                  folder.checkpoints().string(), *step, what_there_is(store)));
   }

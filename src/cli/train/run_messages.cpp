@@ -1,15 +1,14 @@
 #include "cli/train/run_messages.h"
 
-#include <array>
 #include <cmath>
 #include <sstream>
 #include <variant>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "cli/launch/launch_environment.h"
 #include "kolo/base/file.h"
+#include "kolo/base/host_name.h"
 #include "kolo/nn/summary.h"
 #include "kolo/observe/format.h"
 #include "kolo/observe/memory.h"
@@ -30,11 +29,9 @@ void log_start(RunLog& log, const Topology& topology) {
   const auto environment = detect_launch_environment();
   const auto job = describe_job();
   if (!environment.is_launched() && job.empty()) return;
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
   log.info("started{}{}: {} ({})",
            environment.is_launched() ? fmt::format(" by {}", environment.launcher) : "",
-           job.empty() ? "" : fmt::format(" in {}", job), topology.describe(), host.data());
+           job.empty() ? "" : fmt::format(" in {}", job), topology.describe(), host_name());
 }
 
 // Frameworks differ in it, and with it their results: said of those that kolo has in both forms.

@@ -1,11 +1,9 @@
 #include "cli/train/run_origin.h"
 
-#include <array>
 #include <chrono>
 #include <fstream>
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/launch/launch_environment.h"
@@ -13,6 +11,7 @@
 #include "cli/launch/supervise.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/file.h"
+#include "kolo/base/host_name.h"
 #include "kolo/observe/format.h"
 
 namespace kolo {
@@ -38,12 +37,6 @@ std::string commit_here() {
   const auto answer = probe(
       {.argv = {git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"}}, patience);
   return answer.status == 0 ? answer.output.substr(0, answer.output.find('\n')) : std::string();
-}
-
-std::string host_name() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  return host.data();
 }
 
 Json earlier_starts(const fs::path& file) {

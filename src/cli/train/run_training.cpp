@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "cli/launch/launch_environment.h"
+#include "cli/rank/rank_guard.h"
 #include "cli/train/resume.h"
 #include "cli/train/run_lock.h"
 #include "cli/train/run_messages.h"
@@ -21,18 +22,6 @@
 namespace kolo {
 
 namespace {
-
-constexpr int exit_stopped = 75;  // EX_TEMPFAIL: run again to go on
-
-void require_batch_norms_to_synchronize(const ModelConfig& config, Network& network) {
-  if (!config.sync_batch_norm) return;
-  const auto held = batch_norms_held_by_type(network);
-  if (held.empty()) return;
-  throw InputError(fmt::format(
-      "model.sync_batch_norm: {} in model {} can't be replaced, because a member of a module keeps "
-      "its type; leave it false, or put them into a torch::nn::Sequential",
-      fmt::join(held, ", "), config.name));
-}
 
 void start_folder(const PreparedRun& run, const RunLock& lock, const RunOrigin& origin) {
   if (lock.moved())
@@ -90,7 +79,75 @@ void finish_timeline(const Timeline& timeline, const Communicator& communicator,
             folder.timeline().string());
 }
 
+// What rank 0 has before anything is written.
+struct RunStart {
+  std::optional<RunLock> lock;
+  std::optional<CheckpointStore::Loaded> from;  // where the run goes on
+  std::vector<std::string> warnings;
+};
+
+// The exit status. Collective.
+int train_in_folder(PreparedRun& run, RunStart start, const Communicator& communicator,
+                    const RunOptions& options, StopSignal& stop) {
+  const auto& config = run.config;
+  const bool is_root = communicator.rank() == 0;
+  const auto training =
+      make_training_loader(config, run.datasets.training, communicator.rank(), communicator.size());
+  auto& resumed = start.from;
+  std::optional<RunRecords> records;
+  if (is_root) {
+    start_folder(run, *start.lock, options.origin);
+    records.emplace(config, run.folder, options, communicator.size(), training->batches(),
+                    resumed ? std::optional(resume_point(*resumed)) : std::nullopt);
+    log_run_start(records->log(), options.origin);
+    for (const auto& warning : start.warnings) records->log().warn("{}", warning);
+  }
+  const auto validation = make_validation_loader(config, run.datasets.validation,
+                                                 communicator.rank(), communicator.size());
+  const auto rate = make_learning_rate(config, communicator.size(), training->batches());
+  auto trainer_options = make_trainer_options(config);
+  trainer_options.stop_requested = [&stop] { return stop.is_requested(); };
+  trainer_options.stop_validation_requested = trainer_options.stop_requested;
+  const auto timeline = start_timeline(communicator, run.folder, options);
+  trainer_options.timeline = timeline;
+  if (config.model.sync_batch_norm && communicator.size() > 1)
+    convert_sync_batch_norm(communicator, *run.network);
+  Trainer trainer(communicator, run.network, make_objective(config), std::move(run.optimizer), rate,
+                  *training, *validation, trainer_options);
+  if (is_root) {
+    log_set_up(records->log(), run, communicator, trainer, rate);
+    log_model(records->log(), run, options);
+    records->attach_to(trainer, config.checkpoint, *start.lock);
+    if (resumed) log_resume(records->log(), run, *resumed);
+  }
+  if (options.resume)
+    trainer.restore(resumed ? std::optional(std::move(resumed->content)) : std::nullopt);
+
+  const auto outcome = trainer.run();
+  finish_timeline(timeline, communicator, run.folder, options, is_root ? &records->log() : nullptr);
+  if (outcome == TrainOutcome::stopped) {
+    if (is_root) log_stop(records->log(), run, stop, trainer.state());
+    return exit_stopped;
+  }
+  if (is_root) {
+    if (config.model.name == torchscript_model)
+      save_torchscript(*run.network, run.folder.path / torchscript_file);
+    log_summary(records->log(), run, *records, trainer.state());
+  }
+  return 0;
+}
+
 }  // namespace
+
+void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Module& network) {
+  if (!config.sync_batch_norm) return;
+  const auto held = batch_norms_held_by_type(network);
+  if (held.empty()) return;
+  throw InputError(fmt::format(
+      "model.sync_batch_norm: {} in model {} can't be replaced, because a member of a module keeps "
+      "its type; leave it false, or put them into a torch::nn::Sequential",
+      fmt::join(held, ", "), config.name));
+}
 
 PreparedRun prepare_run(const RunConfig& config, const RunOptions& options, int ranks) {
   // Before any data is read.
@@ -122,60 +179,19 @@ PreparedRun prepare_run(const RunConfig& config, const RunOptions& options, int 
 
 int run_training(PreparedRun run, const Communicator& communicator, const RunOptions& options,
                  StopSignal& stop) {
-  const auto& config = run.config;
   const bool is_root = communicator.rank() == 0;
   if (!run.finished.empty()) {
     if (is_root) std::cout << run.finished << std::endl;
     return 0;
   }
-  const auto training =
-      make_training_loader(config, run.datasets.training, communicator.rank(), communicator.size());
-  std::vector<std::string> warnings;
-  std::optional<CheckpointStore::Loaded> resumed;
-  std::optional<RunLock> lock;
-  std::optional<RunRecords> records;
+  RunStart start;
   if (is_root) {
-    lock = RunLock::of_rank_0(run.folder, run.starts_anew());
-    if (options.resume) resumed = load_resumed(run, options, communicator.size(), warnings);
-    start_folder(run, *lock, options.origin);
-    records.emplace(config, run.folder, options, communicator.size(), training->batches(),
-                    resumed ? std::optional(resume_point(*resumed)) : std::nullopt);
-    log_run_start(records->log(), options.origin);
-    for (const auto& warning : warnings) records->log().warn("{}", warning);
+    start.lock = RunLock::of_rank_0(run.folder, run.starts_anew());
+    if (options.resume)
+      start.from = load_resumed(run, options, communicator.size(), start.warnings);
   }
-  const auto validation = make_validation_loader(config, run.datasets.validation,
-                                                 communicator.rank(), communicator.size());
-  const auto rate = make_learning_rate(config, communicator.size(), training->batches());
-  auto trainer_options = make_trainer_options(config);
-  trainer_options.stop_requested = [&stop] { return stop.is_requested(); };
-  trainer_options.stop_validation_requested = trainer_options.stop_requested;
-  const auto timeline = start_timeline(communicator, run.folder, options);
-  trainer_options.timeline = timeline;
-  if (config.model.sync_batch_norm && communicator.size() > 1)
-    convert_sync_batch_norm(communicator, *run.network);
-  Trainer trainer(communicator, run.network, make_objective(config), std::move(run.optimizer), rate,
-                  *training, *validation, trainer_options);
-  if (is_root) {
-    log_set_up(records->log(), run, communicator, trainer, rate);
-    log_model(records->log(), run, options);
-    records->attach_to(trainer, config.checkpoint, *lock);
-    if (resumed) log_resume(records->log(), run, *resumed);
-  }
-  if (options.resume)
-    trainer.restore(resumed ? std::optional(std::move(resumed->content)) : std::nullopt);
-
-  const auto outcome = trainer.run();
-  finish_timeline(timeline, communicator, run.folder, options, is_root ? &records->log() : nullptr);
-  if (outcome == TrainOutcome::stopped) {
-    if (is_root) log_stop(records->log(), run, stop, trainer.state());
-    return exit_stopped;
-  }
-  if (is_root) {
-    if (config.model.name == torchscript_model)
-      save_torchscript(*run.network, run.folder.path / torchscript_file);
-    log_summary(records->log(), run, *records, trainer.state());
-  }
-  return 0;
+  return once_begun(
+      [&] { return train_in_folder(run, std::move(start), communicator, options, stop); });
 }
 
 }  // namespace kolo

@@ -54,6 +54,9 @@ struct PreparedRun {
 [[nodiscard]] PreparedRun prepare_run(const RunConfig& config, const RunOptions& options,
                                       int ranks);
 
+// InputError: model.sync_batch_norm is on, but some of the network's can't be replaced.
+void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Module& network);
+
 // Trains, and writes the run's folder (rank 0). Returns the exit status: 0, or 75 when stopped on
 // request after a checkpoint.
 [[nodiscard]] int run_training(PreparedRun prepared, const Communicator& communicator,

@@ -55,7 +55,11 @@ int run_as_rank(const TrainArguments& arguments, RunOptions options,
   keep_freed_memory();
   RunConfig config;
   std::optional<PreparedRun> prepared;
-  std::optional<EndAtOnce> end_at_once(std::in_place, stop, environment.rank == 0);
+  using Says = EndAtOnce::Says;
+  std::optional<EndAtOnce> end_at_once(std::in_place, stop,
+                                       environment.rank > 0        ? Says::nothing
+                                       : environment.is_launched() ? Says::what_people_sent
+                                                                   : Says::everything);
   RankJob job;
   job.configure = [&] {
     config = load(arguments);

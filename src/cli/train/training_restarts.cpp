@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/exit_status.h"
 #include "cli/train/resume.h"
 #include "cli/train/run_lock.h"
 #include "cli/train/run_origin.h"
@@ -87,7 +88,7 @@ class Failures {
       case SIGABRT:
         return true;
       default:
-        return status == 1;
+        return status == exit_failed;
     }
   }
 

@@ -85,6 +85,7 @@ struct EventBlock {
   // How long it had waited, in nanoseconds, when that was the limit: everybody writes its file. 0:
   // not so.
   std::atomic<std::int64_t> waited_at_end;
+  std::atomic<std::int64_t> says_why;  // 1: the rank is about to end the job, and says why itself
   std::array<Lane, most_lanes> lanes;
 };
 

@@ -37,6 +37,7 @@ struct Heading {
   std::uint8_t state = 0;
   std::uint8_t is_watching = 0;
   std::uint8_t has_left = 0;
+  std::uint8_t says_why = 0;
   std::uint32_t lanes = 0;
   std::int64_t waited_at_end = 0;
 };
@@ -84,6 +85,7 @@ RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence) 
   status.is_watching = !status.has_left && now - beat < silence &&
                        status.state != ProcessState::stopped && status.state != ProcessState::gone;
   status.waited_at_end = block.waited_at_end;
+  status.says_why = block.says_why != 0;
   for (const Lane& lane : block.lanes) {
     const auto identity = lane.identity.load(std::memory_order_acquire);
     if (identity != 0) status.lanes.push_back(read_lane(lane, identity, now));
@@ -98,6 +100,7 @@ std::vector<std::byte> to_bytes(const RankStatus& status) {
                         .state = static_cast<std::uint8_t>(status.state),
                         .is_watching = status.is_watching,
                         .has_left = status.has_left,
+                        .says_why = status.says_why,
                         .lanes = static_cast<std::uint32_t>(status.lanes.size()),
                         .waited_at_end = status.waited_at_end});
   for (const LaneStatus& lane : status.lanes) append(bytes, lane);
@@ -115,6 +118,7 @@ std::optional<RankStatus> from_bytes(std::span<const std::byte> bytes) {
   status.is_watching = heading.is_watching != 0;
   status.waited_at_end = heading.waited_at_end;
   status.has_left = heading.has_left != 0;
+  status.says_why = heading.says_why != 0;
   for (LaneStatus lane; take(bytes, lane);) status.lanes.push_back(lane);
   return status;
 }

@@ -33,6 +33,7 @@ struct RankStatus {
   bool is_watching = true;         // its watch has looked lately
   std::int64_t waited_at_end = 0;  // EventBlock::waited_at_end
   bool has_left = false;           // it has no communicator any more
+  bool says_why = false;           // EventBlock::says_why
   std::int64_t age = 0;  // nanoseconds since this was so; 0 where it was read from shared memory
   std::vector<LaneStatus> lanes;
 

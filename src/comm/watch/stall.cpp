@@ -111,6 +111,9 @@ std::string describe_attendance(const Attendance& attendance, std::uint64_t grou
   return text;
 }
 
+// For a rank that ends the job, message and all.
+constexpr std::int64_t time_to_say_why = 10'000'000'000;  // nanoseconds
+
 // The last collective that a rank of the group has waited in for that long, and how long somebody
 // has: whoever is behind keeps the others waiting. (What is known of a rank may be old, so one that
 // seems to have only begun says nothing.)
@@ -181,15 +184,17 @@ std::optional<std::string> find_departure(std::span<const RankStatus> statuses,
     const bool is_gone = status.state == ProcessState::gone;
     for (const LaneStatus& lane : status.lanes) {
       if (!is_gone && !status.has_left && lane.has_left == 0) continue;
+      // Who says why it ends the job needs nobody to say that it has left, unless that fails.
+      const auto patience = status.says_why ? std::max(least, time_to_say_why) : least;
       const std::string end = is_gone ? " (its process has ended)" : "";
-      const RankStatus* const joined = find_waiting_in_join(statuses, lane, least);
+      const RankStatus* const joined = find_waiting_in_join(statuses, lane, patience);
       if (joined && joined != &status) {
         return fmt::format(
             "watch: rank {} has left{} without join(), for which rank {} has waited {:.1f} s in "
             "its own; the job ends",
             status.rank, end, joined->rank, seconds(joined->lane(lane.identity)->joined));
       }
-      const Head head = head_of(statuses, lane.identity, least);
+      const Head head = head_of(statuses, lane.identity, patience);
       // Where it was when its process ended it may still be: then all have come.
       const auto came_to = std::max(lane.running.place(), lane.completed.place());
       if (!head.lane || head.lane->running.place() <= came_to) continue;

@@ -36,6 +36,7 @@ class Watch final : public CollectiveListener {
     recorder_->joined_group(first_call);
   }
   void on_leave(const CollectiveCall& call) noexcept override { recorder_->left_group(call); }
+  void on_abort() noexcept override { blocks_[own_block_]->says_why = 1; }
 
  private:
   // What has been told of a stall.

@@ -7,19 +7,13 @@
 #include <unistd.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/host_name.h"
 
 namespace kolo {
 
 namespace {
 
 constexpr int first_group_row = 1000;  // behind the threads'
-
-std::string host_name() {
-  std::string name(256, '\0');
-  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown host";
-  name.resize(name.find('\0'));
-  return name;
-}
 
 // The place of a value in a list, where it is put if it is new.
 template <typename T>
