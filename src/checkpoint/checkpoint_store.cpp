@@ -324,6 +324,21 @@ std::vector<CheckpointStore::Entry> CheckpointStore::list() const {
   return entries;
 }
 
+std::vector<CheckpointStore::Damaged> CheckpointStore::damaged() const {
+  std::vector<Damaged> damaged;
+  std::int64_t whole = -1;  // the step before, of which there may be two folders
+  for (const auto& folder : step_folders(options_.folder)) {
+    if (folder.step == whole) continue;
+    try {
+      (void)inspect(folder);
+      whole = folder.step;
+    } catch (const Error& error) {
+      damaged.push_back({folder.path, folder.step, error.what()});
+    }
+  }
+  return damaged;
+}
+
 std::optional<CheckpointStore::Entry> CheckpointStore::best() const {
   for (const auto& entry : list()) {
     if (entry.is_best) return entry;

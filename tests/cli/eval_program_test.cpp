@@ -126,6 +126,13 @@ TEST_F(EvalProgram, RefusesADamagedCheckpointInItsOwnWords) {
     EXPECT_EQ(result.exit_code, 2) << manifest;
     EXPECT_THAT(result.errors, AllOf(HasSubstr(checkpoint.string()), HasSubstr("malformed")));
     EXPECT_THAT(result.errors, ::testing::Not(HasSubstr("exception")));
+    // No other one is taken in its place.
+    for (const std::string choice : {"newest", "best"}) {
+      const auto chosen = eval({(*folder / "damaged").string(), "--checkpoint", choice});
+      EXPECT_EQ(chosen.exit_code, 2);
+      EXPECT_THAT(chosen.errors, AllOf(HasSubstr("can't be told"), HasSubstr(checkpoint.string()),
+                                       HasSubstr("malformed")));
+    }
   }
 }
 

@@ -167,6 +167,12 @@ TEST_F(RunLockProgram, WhatIsNotKolosIsNeitherWrittenNorTakenForARuns) {
   folder.write("own/main.py", "mine");
   EXPECT_EQ(train({"training.n_epochs=1"}, "own").exit_code, 0);
   EXPECT_EQ(text_of("own/main.py"), "mine");
+  // Nor has one among what another run writes.
+  for (const auto* name : {"own/checkpoints", "own/checkpoints/mine", "own/timeline/mine/"}) {
+    const auto refused = train({}, name);
+    EXPECT_EQ(refused.exit_code, 2) << name;
+    EXPECT_THAT(refused.errors, HasSubstr("is another run's folder"));
+  }
 }
 
 TEST_F(RunLockProgram, WhatIsLeftOfARunIsMovedAsideToo) {

@@ -281,6 +281,9 @@ TEST_F(TrainResume, WhatCannotBeGoneOnWithIsRefusedByName) {
     EXPECT_THAT(named.errors,
                 AllOf(HasSubstr(checkpoint(25).parent_path().string() + " can't be used"),
                       HasSubstr("model.safetensors")));
+    const auto best = train({"--resume=best"});
+    EXPECT_EQ(best.exit_code, 2);
+    EXPECT_THAT(best.errors, HasSubstr(checkpoint(25).parent_path().string()));
     const auto newest = train({"--resume"});
     EXPECT_EQ(newest.exit_code, 2);
     EXPECT_THAT(newest.errors, AllOf(HasSubstr("holds no checkpoint that can be used"),

@@ -78,6 +78,14 @@ class CheckpointStore {
   // Checksums are not computed.
   [[nodiscard]] std::vector<Entry> list() const;
 
+  // Those that list() leaves out, newest first, and why.
+  struct Damaged {
+    std::filesystem::path path;
+    std::int64_t step = 0;
+    std::string reason;
+  };
+  [[nodiscard]] std::vector<Damaged> damaged() const;
+
   // The newest of list() that was the best when it was saved.
   [[nodiscard]] std::optional<Entry> best() const;
 

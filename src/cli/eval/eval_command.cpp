@@ -60,16 +60,10 @@ Subject find_subject(const EvalArguments& arguments) {
                     "checkpoints, which holds manifest.json",
                     arguments.path.string()));
   }
-  const auto store = run.checkpoint_store();
-  const auto all = store.list();
-  if (all.empty()) {
-    throw InputError(
-        fmt::format("eval: {} holds no checkpoint that can be used", run.checkpoints().string()));
-  }
-  const bool is_newest = arguments.checkpoint == newest_checkpoint;
-  if (is_newest || (arguments.checkpoint == "best" && !store.best()))
-    return {run, all.front().path};
-  return {run, find_checkpoint(run, arguments.checkpoint)};
+  // A run without validation has no best one.
+  const bool is_newest = arguments.checkpoint == "best" && !run.checkpoint_store().best();
+  return {run,
+          find_checkpoint(run, is_newest ? std::string(newest_checkpoint) : arguments.checkpoint)};
 }
 
 struct PreparedEvaluation {

@@ -36,6 +36,18 @@ std::string what_there_is(const CheckpointStore& store) {
   return fmt::format("it holds those of the steps {}", fmt::join(names, ", "));
 }
 
+// One that is damaged may be what is looked for, if it is newer than what was found.
+fs::path found(const CheckpointStore& store, const std::optional<CheckpointStore::Entry>& entry,
+               const std::string& choice) {
+  for (const auto& damaged : store.damaged()) {
+    if (entry && damaged.step <= entry->step) continue;
+    throw InputError(fmt::format(
+        "checkpoint: which one is the {} can't be told: {} is damaged: {}; name another one: {}",
+        choice, damaged.path.string(), damaged.reason, what_there_is(store)));
+  }
+  return entry ? entry->path : fs::path();
+}
+
 CheckpointStore::Loaded load_newest(const RunFolder& folder, const CheckpointStore& store,
                                     const std::function<void(const std::string&)>& warn,
                                     CheckpointReading reading) {
@@ -78,8 +90,14 @@ void remove_resume(std::vector<std::string>& words) {
 
 fs::path find_checkpoint(const RunFolder& folder, const std::string& choice) {
   const auto store = folder.checkpoint_store();
+  if (choice == newest_checkpoint) {
+    const auto all = store.list();
+    const auto path = found(store, all.empty() ? std::nullopt : std::optional(all.front()), choice);
+    if (!path.empty()) return path;
+    throw InputError(fmt::format("checkpoint: {} holds none", folder.checkpoints().string()));
+  }
   if (choice == "best") {
-    if (const auto best = store.best()) return best->path;
+    if (auto path = found(store, store.best(), choice); !path.empty()) return path;
     throw InputError(
         fmt::format("checkpoint: no checkpoint in {} was the best when it was saved; {}",
                     folder.checkpoints().string(), what_there_is(store)));

@@ -149,6 +149,12 @@ void RunFolder::require_writable() const {
   std::error_code error;
   fs::path existing = fs::absolute(path, error).lexically_normal();
   if (error || path.empty()) refuse(path, "is not a usable path");
+  if (!existing.has_relative_path()) refuse(path, "is the root of the file system");
+  for (fs::path outer = existing; outer.has_relative_path(); outer = outer.parent_path()) {
+    const auto run = outer.parent_path();
+    if (is_own_name(outer.filename().string()) && fs::exists(run / mark_name, error))
+      refuse(run, "is another run's folder, and this would be inside of what it writes");
+  }
   while (!fs::exists(existing, error) && existing.has_relative_path()) {
     if (error && error != std::errc::not_a_directory) refuse(existing, error.message());
     existing = existing.parent_path();
