@@ -121,7 +121,6 @@ void Communicator::Group::add_set(const std::shared_ptr<Group>& set) {
   const std::lock_guard lock(mutex_);
   std::erase_if(sets_, [](const std::weak_ptr<Group>& each) { return each.expired(); });
   sets_.push_back(set);
-  if (backend->capabilities().concurrent) kept_sets_.push_back(set);
 }
 
 std::vector<std::shared_ptr<Communicator::Group>> Communicator::Group::sets() {

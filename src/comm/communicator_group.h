@@ -44,14 +44,15 @@ struct Communicator::Group {
   };
   std::shared_ptr<ListenerList> listeners = std::make_shared<ListenerList>();
 
-  // Sets of more than one rank made from this checked group, which a join has to serve. They are
-  // kept where it can (capabilities().concurrent), since other ranks may have a handle still when
-  // this one's last is gone; elsewhere those are given that have one here.
+  // Sets of more than one rank made from this checked group, and those that still have a handle,
+  // which a join has to serve.
   void add_set(const std::shared_ptr<Group>& set);
   [[nodiscard]] std::vector<std::shared_ptr<Group>> sets();
   // A join of this set, for one of the communicator that it was made from, until that one is done:
   // after one that ended in an Error it stands for the next.
   std::optional<Work> service;
+  // Those that are served, kept until the join is done: they take part in them, handle or not.
+  std::vector<std::shared_ptr<Group>> served;
 
   std::shared_ptr<Backend> backend;
   std::shared_ptr<Executor> executor;
@@ -92,7 +93,6 @@ struct Communicator::Group {
 
   std::mutex mutex_;
   std::vector<std::weak_ptr<Group>> sets_;
-  std::vector<std::shared_ptr<Group>> kept_sets_;
   int exceptions_at_start_;
 };
 

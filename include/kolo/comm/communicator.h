@@ -99,8 +99,7 @@ class Communicator {
                              CallOptions options = {}) const;
 
   // Sets of ranks. Every rank of this communicator calls these, in the same order; those in a set
-  // get a communicator of it, the others nothing. Those of a checked() communicator are kept, for
-  // join(), until that one's last handle is gone. Sets are independent: where
+  // get a communicator of it, the others nothing. Sets are independent: where
   // capabilities().concurrent, their collectives run at the same time. A set may outlive the
   // communicator it was made from. Under MPI a few of its communicators that a set takes
   // are given back in MPI_Finalize, so make sets once, not in a loop; and make those of different
@@ -152,10 +151,11 @@ class Communicator {
   // state. Blocks; asynchronous collectives asked for before are done first. Afterwards all ranks
   // are active again.
   //
-  // It takes part in the sets of ranks made from this communicator, too: in split(), subset() and
-  // with_own_order() before the join, and in those that libraries have made for themselves, whether
-  // it still has a handle or not. That takes capabilities().concurrent; an Error where it is false
-  // and there are any.
+  // It takes part in the sets of ranks made from this communicator, too, as long as they have a
+  // handle: in split(), subset() and with_own_order() before the join, and in those that libraries
+  // have made for themselves. That takes capabilities().concurrent; an Error where it is false and
+  // there are any. Who lets go of a set before it joins should do so where all ranks do: a joined
+  // rank without shared memory waits for it there, until the watch ends the job.
   //
   // What the active ranks get: reductions of their own values only, an average divided by how many
   // they are; zeros where an all-gather or an all-to-all takes values of a joined rank (none at all
@@ -198,7 +198,7 @@ class Communicator {
  private:
   explicit Communicator(std::shared_ptr<Group> group) : group_(std::move(group)) {}
   [[nodiscard]] std::optional<Communicator> make_set(int color, int key) const;
-  [[nodiscard]] std::vector<std::shared_ptr<Group>> serve_sets() const;
+  void serve_sets() const;
 
   std::shared_ptr<Group> group_;
 };

@@ -91,15 +91,6 @@ class RefusalError : public CommunicationError {
   using CommunicationError::CommunicationError;
 };
 
-std::exception_ptr failure_of(const Work& service) {
-  try {
-    service.wait();
-  } catch (...) {
-    return std::current_exception();
-  }
-  return nullptr;
-}
-
 // Why the others have given up, if something in one of the sets tells it. Who leaves the
 // communicator leaves its sets, a little earlier or later.
 std::exception_ptr reason_in(const Sets& served) {
@@ -116,21 +107,32 @@ std::exception_ptr reason_in(const Sets& served) {
   return first;
 }
 
-// All ranks have joined, so they join all sets as well.
-void end_services(const Sets& served) {
+// All ranks have joined, so they join all sets as well, but for those that some have let go of:
+// what is called there is an Error to whoever calls it.
+void end_services(Sets served) {
   std::exception_ptr first;
   for (const auto& set : served) {
-    const auto failure = failure_of(*std::exchange(set->service, std::nullopt));
-    if (!first) first = failure;
+    try {
+      std::exchange(set->service, std::nullopt)->wait();
+    } catch (const RefusalError&) {
+      if (!first) first = std::current_exception();
+    } catch (const CommunicationError&) {
+      continue;
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
   }
   if (first) std::rethrow_exception(first);
 }
 
 }  // namespace
 
-// Takes part in what the sets' active ranks do, each on its own thread. The sets that are served.
-std::vector<std::shared_ptr<Communicator::Group>> Communicator::serve_sets() const {
+// Takes part in what the sets' active ranks do, each on its own thread.
+void Communicator::serve_sets() const {
   auto sets = group_->sets();
+  for (auto& set : group_->served) {
+    if (std::find(sets.begin(), sets.end(), set) == sets.end()) sets.push_back(std::move(set));
+  }
   // Also those that another checked handle has made.
   for (auto& companion : group_->companions->of_kind(true)) {
     if (std::find(sets.begin(), sets.end(), companion) == sets.end())
@@ -150,7 +152,7 @@ std::vector<std::shared_ptr<Communicator::Group>> Communicator::serve_sets() con
     const Communicator borrowed(std::shared_ptr<Group>(std::shared_ptr<Group>(), set.get()));
     set->service = set->executor->submit([borrowed] { join_to_the_end(borrowed); });
   }
-  return sets;
+  group_->served = std::move(sets);
 }
 
 int Communicator::join() const {
@@ -164,7 +166,7 @@ int Communicator::join() const {
   std::uint64_t calls_elsewhere = 0;
   for (const auto& companion : group_->companions->of_kind(true))
     calls_elsewhere += companion->sequence->calls;
-  const auto served = serve_sets();
+  serve_sets();
   CollectiveCall call;
   call.collective = Collective::join;
   NegotiatedBackend::JoinResult result;
@@ -178,12 +180,12 @@ int Communicator::join() const {
   } catch (const CommunicationError& error) {
     if (const auto& words = backend->refused())
       throw RefusalError(fmt::format("{} ({})", *words, error.what()));
-    if (const auto reason = reason_in(served)) std::rethrow_exception(reason);
+    if (const auto reason = reason_in(group_->served)) std::rethrow_exception(reason);
     throw;
   }
   raise_to(sequence.calls, result.progress.calls);
   raise_to(sequence.splits, result.progress.splits);
-  end_services(served);
+  end_services(std::exchange(group_->served, {}));
   if (result.refused) throw Error(*result.refused);
   return result.last_rank;
 }
