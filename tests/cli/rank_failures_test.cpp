@@ -76,9 +76,12 @@ TEST_F(RankFailures, ACommandLineThatOneRankCannotUnderstand) {
                    rank(1) + ": ", 2);
 }
 
+// Rank 0 alone writes there, so that it alone looks; but all must have been given the same.
 TEST_F(RankFailures, AFolderThatOneRankCannotWrite) {
+  expect_said_once(run("train", "same.yaml", "-o $([ $RANK = 1 ] && echo run || echo /proc/run)"),
+                   rank(0) + ": output folder /proc/run", 2);
   expect_said_once(run("train", "same.yaml", "-o $([ $RANK = 0 ] && echo run || echo /proc/run)"),
-                   rank(1) + ": output folder /proc/run", 2);
+                   "output_dir is run for " + rank(0) + ", but /proc/run for " + rank(1), 2);
 }
 
 TEST_F(RankFailures, WhatAllRanksSayAlikeNamesNone) {

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/program.h"
+#include "cli/background.h"
 #include "kolo/base/file.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/observe/history.h"
@@ -217,8 +217,12 @@ TEST_F(TrainProgram, StopsOnASignalWithACheckpointAndStatus75) {
 }
 
 TEST_F(TrainProgram, AFailureOnOneRankEndsTheJobAndIsShownOnce) {
-  folder.write("run/checkpoints", "a file where the folder of checkpoints should be");
-  const auto result = train({"-n", "2", "training.n_epochs=1"});
+  const auto run = folder / "run";
+  const auto result = run_kolo_and(
+      {"train", config, "-n", "2", "training.n_epochs=100000", "--output", run}, [&](pid_t) {
+        // Rank 0 alone writes there.
+        if (wait_for_file(run / "history.json")) std::filesystem::rename(run, folder / "moved");
+      });
   EXPECT_FALSE(result.timed_out);
   EXPECT_NE(result.exit_code, 0);
   EXPECT_NE(result.exit_code, 2);
