@@ -232,9 +232,10 @@ TEST(CommandLine, TheManualPageHasEveryCommandAndOption) {
   EXPECT_THAT(page, StartsWith(".TH KOLO 1"));
   for (const CLI::App* const command : commands_of(program.app())) {
     EXPECT_THAT(page, HasSubstr(".SS " + full_name(*command) + "\n"));
-    for (const CLI::Option* const option : command->get_options())
-      if (!option->get_group().empty() && !option->get_positional())
-        EXPECT_THAT(page, HasSubstr(option->get_name(false, true)));
+    for (const CLI::Option* const option : command->get_options()) {
+      if (option->get_group().empty() || option->get_positional()) continue;
+      EXPECT_THAT(page, HasSubstr(option->get_name(false, true)));
+    }
   }
 }
 
