@@ -152,7 +152,10 @@ void RunFolder::require_writable() const {
   if (!existing.has_relative_path()) refuse(path, "is the root of the file system");
   for (fs::path outer = existing; outer.has_relative_path(); outer = outer.parent_path()) {
     const auto run = outer.parent_path();
-    if (is_own_name(outer.filename().string()) && fs::exists(run / mark_name, error))
+    const bool is_run =
+        fs::exists(run / mark_name, error) ||
+        (fs::exists(run / "config.yaml", error) && fs::exists(run / "history.json", error));
+    if (is_run && is_own_name(outer.filename().string()))
       refuse(run, "is another run's folder, and this would be inside of what it writes");
   }
   while (!fs::exists(existing, error) && existing.has_relative_path()) {
