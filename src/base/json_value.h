@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -36,13 +37,20 @@ template <typename T>
   return "a text";
 }
 
+// Whether it is of that kind and, of whole numbers, fits.
 template <typename T, typename Json>
 [[nodiscard]] bool json_holds(const Json& value) {
-  if constexpr (std::same_as<T, bool>) return value.is_boolean();
-  if constexpr (std::unsigned_integral<T>) return value.is_number_unsigned();
-  if constexpr (std::integral<T>) return value.is_number_integer();
-  if constexpr (std::floating_point<T>) return value.is_number();
-  return value.is_string();
+  if constexpr (std::same_as<T, bool>) {
+    return value.is_boolean();
+  } else if constexpr (std::integral<T>) {
+    if (!value.is_number_integer()) return false;
+    return value.is_number_unsigned() ? std::in_range<T>(value.template get<std::uint64_t>())
+                                      : std::in_range<T>(value.template get<std::int64_t>());
+  } else if constexpr (std::floating_point<T>) {
+    return value.is_number();
+  } else {
+    return value.is_string();
+  }
 }
 
 // What a key of an object holds. JsonError: `the key "step" is missing`.

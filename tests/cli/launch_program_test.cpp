@@ -92,6 +92,19 @@ TEST_F(LaunchProgram, ARequestToStopInTheFirstMomentsIsRepeatedUntilItIsHeard) {
   }
 }
 
+// Open MPI 4.1's launcher may never end where ranks ended at the same moment.
+TEST_F(LaunchProgram, ALauncherThatOutlivesItsRanksForLongIsEnded) {
+  folder_.write("mpirun",
+                "#!/usr/bin/python3\nimport os, time\n"
+                "if os.fork() == 0:\n  time.sleep(1.5)\n  os._exit(75)\n"
+                "time.sleep(600)\n");
+  fs::permissions(folder_ / "mpirun", fs::perms::owner_all);
+  const auto result =
+      train({{"PATH", folder_.path().string() + ":/usr/bin:/bin"}}, {"-n", "2", "--oversubscribe"});
+  EXPECT_EQ(result.exit_code, 75);
+  EXPECT_THAT(result.errors, HasSubstr("all ranks have ended, but " + folder_.path().string()));
+}
+
 TEST_F(LaunchProgram, APbsJobWithoutItsListOfNodesIsReported) {
   write_stub("mpirun");
   auto environment = pbs_job("node-a\n");

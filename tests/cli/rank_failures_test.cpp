@@ -32,7 +32,7 @@ class RankFailures : public ::testing::Test {
     const auto place = folder.path().string() + "/";
     const std::string script = "RANK=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}; cd " + place +
                                "; exec " + KOLO_PROGRAM + " " + command + " " + file + " " + rest;
-    return run_process({MPIRUN_SCRIPT, "2", "sh", "-c", script},
+    return run_job({MPIRUN_SCRIPT, "2", "sh", "-c", script},
                        {.deadline = std::chrono::seconds(60)});
   }
 
@@ -98,7 +98,7 @@ TEST_F(RankFailures, DataOfAnotherLength) {
 }
 
 TEST_F(RankFailures, WhereAnotherRankIsStillPreparingTheLowestSaysIt) {
-  expect_said_once(run_process({MPIRUN_SCRIPT, "4", FAILING_RANK_PROGRAM, "preparing"},
+  expect_said_once(run_job({MPIRUN_SCRIPT, "4", FAILING_RANK_PROGRAM, "preparing"},
                                {.deadline = std::chrono::seconds(60)}),
                    rank(1) + ": missing for rank 1", 2);
 }

@@ -197,7 +197,7 @@ TEST_F(TrainInput, ABatchThatIsLargerThanTheDataTakesNoMoreMemory) {
 
 TEST_F(TrainInput, UnderAForeignLauncherTheMessageComesOnce) {
   const auto result =
-      run_process({MPIRUN_SCRIPT, "2", KOLO_PROGRAM, "train", (folder / "none.yaml").string()},
+      run_job({MPIRUN_SCRIPT, "2", KOLO_PROGRAM, "train", (folder / "none.yaml").string()},
                   {.deadline = std::chrono::seconds(60)});
   EXPECT_EQ(result.exit_code, 2);
   const auto first = result.errors.find("none.yaml");

@@ -234,7 +234,7 @@ TEST_F(TrainProgram, AFailureOnOneRankEndsTheJobAndIsShownOnce) {
 }
 
 TEST(RankGuard, AnyRankThatThrowsEndsTheJobAndItsMessageIsShownOnce) {
-  const auto result = run_process({MPIRUN_SCRIPT, "3", FAILING_RANK_PROGRAM},
+  const auto result = run_job({MPIRUN_SCRIPT, "3", FAILING_RANK_PROGRAM},
                                   {.deadline = std::chrono::seconds(30)});
   EXPECT_FALSE(result.timed_out);
   EXPECT_NE(result.exit_code, 0);

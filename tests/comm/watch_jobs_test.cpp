@@ -19,23 +19,23 @@ using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-ProcessResult run_job(const TemporaryFolder& folder, const std::string& mode, int victim,
-                      int signal, const std::string& setting = "") {
+ProcessResult run_stalling(const TemporaryFolder& folder, const std::string& mode, int victim,
+                           int signal, const std::string& setting = "") {
   ProcessOptions options;
   options.deadline = std::chrono::seconds(60);
   options.environment = {{"KOLO_WATCH_WARNING", "1"},
                          {"KOLO_WATCH_LIMIT", "2.5"},
                          {"KOLO_WATCH_FOLDER", folder.path().string()}};
-  return run_process({MPIRUN_SCRIPT, "3", STALLING_JOB, mode, std::to_string(victim),
-                      std::to_string(signal), setting},
-                     options);
+  return run_job({MPIRUN_SCRIPT, "3", STALLING_JOB, mode, std::to_string(victim),
+                  std::to_string(signal), setting},
+                 options);
 }
 
 class KilledRank : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(KilledRank, EndsTheJobAtOnce) {
   const TemporaryFolder folder;
-  const auto result = run_job(folder, GetParam(), 1, SIGKILL);
+  const auto result = run_stalling(folder, GetParam(), 1, SIGKILL);
   EXPECT_FALSE(result.timed_out);
   EXPECT_NE(result.exit_code, 0);
   EXPECT_EQ(result.left_behind, 0);
@@ -67,7 +67,7 @@ class StoppedRank : public ::testing::TestWithParam<StopCase> {};
 TEST_P(StoppedRank, IsNamedAndTheJobEndsAfterTheLimit) {
   const TemporaryFolder folder;
   const StopCase& stop = GetParam();
-  const auto result = run_job(folder, stop.mode, stop.victim, SIGSTOP, stop.setting);
+  const auto result = run_stalling(folder, stop.mode, stop.victim, SIGSTOP, stop.setting);
   EXPECT_FALSE(result.timed_out);
   EXPECT_NE(result.exit_code, 0);
   EXPECT_EQ(result.left_behind, 0);
@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(Jobs, SuspendedJob,
 
 TEST(WatchAtTheLimit, SaysHowLongItReallyWaited) {
   const TemporaryFolder folder;
-  const auto result = run_job(folder, "all-reduce", 1, SIGSTOP);
+  const auto result = run_stalling(folder, "all-reduce", 1, SIGSTOP);
   EXPECT_THAT(result.errors, ContainsRegex("has waited (2\\.[5-9]|[3-9]\\.[0-9]) s, and the "
                                            "limit is 2.5 s"));
 }
@@ -139,8 +139,7 @@ TEST(WatchAtTheLimit, SaysHowLongItReallyWaited) {
 TEST(WatchEnvironment, NonsenseIsRefusedBeforeAnythingStarts) {
   ProcessOptions options;
   options.environment = {{"KOLO_WATCH_LIMIT", "soon"}};
-  const auto result =
-      run_process({MPIRUN_SCRIPT, "2", STALLING_JOB, "all-reduce", "0", "0"}, options);
+  const auto result = run_job({MPIRUN_SCRIPT, "2", STALLING_JOB, "all-reduce", "0", "0"}, options);
   EXPECT_NE(result.exit_code, 0);
   EXPECT_THAT(result.errors, HasSubstr("KOLO_WATCH_LIMIT is \"soon\"; expected seconds"));
 }

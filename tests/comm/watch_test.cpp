@@ -222,6 +222,35 @@ TEST(WatchDeparture, OfARankThatSaysWhyIsNotReportedForAWhile) {
       << "it should have ended the job long ago";
 }
 
+TEST(WatchDeparture, IsMissedByRanksThatHaveJoined) {
+  constexpr std::int64_t second = 1'000'000'000;
+  std::vector<RankStatus> statuses = {waiting_rank(0, 0), waiting_rank(0, 0)};
+  statuses[0].lanes[0].joined = 2 * second;
+  statuses[1].rank = 1;
+  EXPECT_EQ(find_departure(statuses, second), std::nullopt);
+  statuses[1].lanes[0].has_left = 1;
+  EXPECT_THAT(find_departure(statuses, second).value_or(""),
+              HasSubstr("rank 1 has left without join(), for which rank 0 has waited 2.0 s"));
+  // It has joined as well, and gone on; this rank's join ends as soon as it looks.
+  statuses[1].lanes[0].joins = 1;
+  EXPECT_EQ(find_departure(statuses, second), std::nullopt);
+}
+
+TEST(WatchStall, OfASetTellsWhoIsMissingAndWhereElseItWaits) {
+  constexpr std::int64_t minute = 60'000'000'000;
+  std::vector<RankStatus> statuses = {waiting_rank(9, minute), waiting_rank(5, minute)};
+  statuses[0].lanes[0].identity = 7;  // a set, of which rank 0 waits
+  statuses[0].lanes[0].members = 3;
+  statuses[1].rank = 1;  // waits in another one
+  statuses[1].lanes[0].identity = 8;
+  statuses[1].lanes.push_back({.identity = 7, .members = 3});
+  const auto stalls = find_stalls(statuses, 4, minute);
+  ASSERT_EQ(stalls.size(), 2U);
+  EXPECT_THAT(stalls[0].report,
+              AllOf(HasSubstr("and waits in call 5"), HasSubstr("of another communicator"),
+                    HasSubstr("of 1 more nothing is known here"), Not(HasSubstr("which is all"))));
+}
+
 TEST(WatchStall, ManyRanksAreToldShortly) {
   std::vector<RankStatus> statuses(100);
   for (int rank = 0; rank < 100; ++rank) {

@@ -138,6 +138,8 @@ TEST(History, MalformedFilesAreNamed) {
               HasSubstr("the key \"epochs\": expected a list, got null"));
   EXPECT_THAT(rejection("{\"n_ranks\":1e400}"),
               AllOf(HasSubstr("history.json"), HasSubstr("1e400")));
+  EXPECT_THAT(rejection("{\"n_ranks\":4294967297,\"epochs\":[]}"),
+              HasSubstr("the key \"n_ranks\": expected a whole number, got 4294967297"));
   EXPECT_THAT(rejection("{\"epochs\":[]}"), HasSubstr("the key \"n_ranks\" is missing"));
   for (const auto* const text : {"null", "[]", "3", "{\"epochs\":[3]}", "{\"n_ranks\":1e400}"})
     EXPECT_THAT(rejection(text), Not(HasSubstr("exception")));

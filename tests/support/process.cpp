@@ -150,6 +150,7 @@ ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOpt
   while (waitpid(child, &status, WNOHANG) == 0) {
     if (Clock::now() > deadline) {
       result.timed_out = true;
+      result.left_behind = static_cast<int>(survivors(child).size()) - 1;
       kill_everything(child);
       waitpid(child, &status, 0);
       break;
@@ -161,6 +162,13 @@ ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOpt
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   result.output = read_and_remove(output);
   result.errors = read_and_remove(errors);
+  return result;
+}
+
+ProcessResult run_job(const std::vector<std::string>& argv, const ProcessOptions& options) {
+  auto result = run_process(argv, options);
+  for (int again = 0; again < 2 && result.timed_out && result.left_behind == 0; ++again)
+    result = run_process(argv, options);
   return result;
 }
 

@@ -45,6 +45,7 @@ struct MachineFacts {
 struct RankCommand {
   std::vector<std::string> argv;
   std::vector<std::pair<std::string, std::string>> environment;
+  bool starts_processes = false;  // the ranks are descendants of the launcher's process
 };
 
 // Threads of each rank: what was asked for, or else the user's OMP_NUM_THREADS, or else an even

@@ -203,6 +203,8 @@ RankCommand rank_command(const LaunchRequest& wish, const MachineFacts& facts) {
     command.environment.push_back(variable);
   }
   command.argv = launcher_arguments(request, facts, command);
+  command.starts_processes =
+      request.hosts.empty() && (is_open_mpi(facts) || facts.launcher == Launcher::mpich);
   if (!request.hosts.empty() && is_open_mpi(facts)) {
     // Other hosts get no variables but those named.
     for (const auto& variable : command.environment)

@@ -1,10 +1,14 @@
 #include "cli/launch/supervise.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <sstream>
 #include <utility>
 
 #include <fcntl.h>
@@ -14,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/exit_status.h"
 #include "cli/launch/launcher_noise.h"
 #include "cli/launch/signal_pipe.h"
 #include "kolo/base/error.h"
@@ -78,6 +83,8 @@ class Child {
     (void)wait();
   }
 
+  [[nodiscard]] pid_t process() const { return process_; }
+
   void signal(int signal) const { ::kill(process_, signal); }
 
   // Its exit status; waits for its end.
@@ -91,6 +98,62 @@ class Child {
 
  private:
   pid_t process_ = 0;
+};
+
+// A process that a launcher has started.
+struct Started {
+  bool is_running = false;
+  int status = 0;  // of one that has ended, as waitpid gives it
+};
+
+Started examine(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  std::string text, field;
+  std::getline(file, text);
+  std::istringstream fields(text.substr(std::min(text.size(), text.rfind(')') + 1)));
+  Started started;
+  if (fields >> field) started.is_running = field != "Z";
+  while (fields >> field) started.status = std::atoi(field.c_str());  // it is the last one
+  return started;
+}
+
+std::vector<Started> processes_started_by(pid_t launcher) {
+  std::vector<Started> processes;
+  std::error_code error;
+  const auto threads = fmt::format("/proc/{}/task", launcher);
+  for (const auto& thread : std::filesystem::directory_iterator(threads, error)) {
+    std::ifstream file(thread.path() / "children");
+    for (pid_t child = 0; file >> child;) processes.push_back(examine(child));
+  }
+  return processes;
+}
+
+// A launcher that goes on after the last of the processes that it started. Open MPI 4.1's does so
+// for ever where ranks of a failed job ended at the same moment: a thread of its own PMIx waits for
+// a lock that nobody gives back.
+class IdleLauncher {
+ public:
+  explicit IdleLauncher(pid_t launcher) : launcher_(launcher) {}
+
+  // What the job ended with, once the launcher has been idle for long.
+  std::optional<int> status() {
+    constexpr auto patience = std::chrono::seconds(5);
+    const auto processes = processes_started_by(launcher_);
+    const bool is_busy = std::ranges::any_of(processes, &Started::is_running);
+    if (is_busy) last_busy_ = Clock::now();
+    was_busy_ = was_busy_ || is_busy;
+    if (!was_busy_ || Clock::now() - last_busy_ < patience) return std::nullopt;
+    // Those that the launcher ended, because others failed, have died of its signal.
+    for (const auto& [is_running, status] : processes) {
+      if (WIFEXITED(status) && WEXITSTATUS(status) != 0) return WEXITSTATUS(status);
+    }
+    return exit_failed;
+  }
+
+ private:
+  pid_t launcher_;
+  bool was_busy_ = false;
+  Clock::time_point last_busy_{};
 };
 
 // Appends what can be read now; false at the end.
@@ -128,6 +191,7 @@ JobEnd supervise(const RankCommand& command, const StopPolicy& policy) {
   const bool asks_with_usr1 = policy.signal == SIGUSR1;
   Child child(command, nullptr, errors.write_end, asks_with_usr1 ? SIGUSR1 : 0);
   errors.write_end = FileDescriptor();
+  IdleLauncher launcher(child.process());
   LauncherNoise noise;
   int asked_by = 0;
   for (bool is_open = true; is_open;) {
@@ -135,11 +199,22 @@ JobEnd supervise(const RankCommand& command, const StopPolicy& policy) {
         {{signals.descriptor(), POLLIN, 0}, {errors.read_end.get(), POLLIN, 0}}};
     // Launchers and ranks hear nothing before they listen, so that a request is repeated; ranks
     // that have heard it ignore that (see StopSignal).
-    constexpr int between_requests_ms = 200;
+    constexpr int between_requests_ms = 200, between_looks_ms = 1000;
     const bool repeats = asked_by != 0 && asks_with_usr1;
-    const int ready = ::poll(watched.data(), watched.size(), repeats ? between_requests_ms : -1);
+    const int ready = ::poll(watched.data(), watched.size(),
+                             repeats                    ? between_requests_ms
+                             : command.starts_processes ? between_looks_ms
+                                                        : -1);
     if (ready < 0) continue;  // EINTR: the pipe tells
-    if (ready == 0) child.signal(SIGUSR1);
+    if (const auto status =
+            ready == 0 && command.starts_processes ? launcher.status() : std::nullopt) {
+      std::cerr << noise.finish()
+                << fmt::format("kolo: all ranks have ended, but {} has not; it is ended now\n",
+                               command.argv[0])
+                << std::flush;
+      return {*status, asked_by};
+    }
+    if (ready == 0 && repeats) child.signal(SIGUSR1);
     pass_on(signals, child, policy, asked_by);
     if (watched[1].revents == 0) continue;
     std::string text;

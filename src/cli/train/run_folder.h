@@ -38,7 +38,8 @@ struct RunFolder {
   // Whether there is anything that is called like one.
   [[nodiscard]] bool holds_step_folder() const;
 
-  // InputError when the folder can't be made or written. Makes nothing.
+  // InputError when the folder can't be made or written, or has no place for a run: the root of the
+  // file system, and what is inside of the files of another run. Makes nothing.
   void require_writable() const;
 
   // Makes the folder where it is missing, and marks one that is new or empty as made by kolo.

@@ -40,9 +40,8 @@ void go_on_from(const CheckpointStore::Loaded& loaded, PreparedRun& run, const R
                 int ranks) {
   require_matching_checkpoint(loaded.content, *run.network, *run.optimizer);
   run.resumed = resume_point(loaded);
-  const auto& samples = run.datasets.training;
-  const auto steps = make_training_loader(run.config, samples, 0, ranks)->batches();
-  run.changes = changes_since(*run.resumed, run.config, ranks, samples->size(), steps);
+  run.changes = changes_since(*run.resumed, run.config, ranks, run.datasets.training->size(),
+                              run.steps_of_epoch);
   run.finished = describe_if_finished(*run.resumed, run.config, run.folder);
   if (run.finished.empty() && !options.allow_data_change) require_same_data_order(run.changes);
 }
@@ -161,7 +160,7 @@ PreparedRun prepare_run(const RunConfig& config, const RunOptions& options, int 
                   make_optimizer(config)};
   run.network = make_network(config, run.datasets.training->layout());
   require_batch_norms_to_synchronize(config.model, *run.network);
-  (void)make_training_loader(config, run.datasets.training, 0, ranks);
+  run.steps_of_epoch = make_training_loader(config, run.datasets.training, 0, ranks)->batches();
   (void)make_validation_loader(config, run.datasets.validation, 0, ranks);
   if (options.is_root) run.folder.require_writable();
   if (!options.resume) return run;

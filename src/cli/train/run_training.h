@@ -40,6 +40,7 @@ struct PreparedRun {
   Datasets datasets;
   std::shared_ptr<Network> network;
   std::unique_ptr<FlatOptimizer> optimizer;
+  std::int64_t steps_of_epoch = 0;
   std::optional<ResumePoint> resumed = std::nullopt;
   ResumeChanges changes = {};
   std::string finished = {};  // what there is to say of a run that has nothing left to do

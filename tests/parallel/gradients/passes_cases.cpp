@@ -231,7 +231,8 @@ void gradients_changed_while_they_are_averaged_are_an_error(const Communicator& 
               HasSubstr("between backward() and finish()"));
   if (communicator.rank() == last) torch::nn::utils::clip_grad_norm_(network.parameters(), .1);
   EXPECT_THAT(message_of<Error>([&] { reducer.finish(); }),
-              AllOf(HasSubstr("was changed after backward()"), HasSubstr("call finish() first")));
+              AllOf(HasSubstr("the gradient of first.weight, first.bias, "),
+                    HasSubstr("was changed after backward()"), HasSubstr("call finish() first")));
   network.zero_grad();
   mean_loss(network, samples_of(communicator.rank(), 1)).backward();
   reducer.finish();

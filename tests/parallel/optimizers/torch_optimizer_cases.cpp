@@ -303,6 +303,28 @@ void what_is_done_to_finished_gradients_counts(const Communicator& communicator)
   step();
 }
 
+void a_closure_without_a_loss_is_an_error(const Communicator& communicator) {
+  DoubleNetwork network, other;
+  DistributedOptimizer distributed(communicator, network,
+                                   torch::optim::SGD(network.parameters(), SGDOptions(.01)));
+  ShardedOptimizer sharded(communicator, other, make_sgd({}), {.learning_rate = .01});
+  const auto message_of_step = [&](DoubleNetwork& module, torch::optim::Optimizer& optimizer,
+                                   const torch::Tensor& loss) {
+    return message_of<Error>([&] {
+      optimizer.step([&] {
+        loss_of_rank(module, communicator.rank(), 0).backward();
+        return loss;
+      });
+    });
+  };
+  for (const auto& loss : {torch::Tensor(), torch::zeros({2})}) {
+    EXPECT_THAT(message_of_step(network, distributed, loss), HasSubstr("returned no loss"));
+    EXPECT_THAT(message_of_step(other, sharded, loss), HasSubstr("returned no loss"));
+    for (DoubleNetwork* const each : {&network, &other}) clear(*each);
+    other.zero_grad();
+  }
+}
+
 void averages_are_discarded_on_all_ranks(const Communicator& communicator) {
   if (communicator.size() == 1) return;
   DoubleNetwork network;
@@ -365,6 +387,7 @@ std::span<const RankCase> torch_optimizer_cases() {
       {"AveragesMayBeLookedAtOrDiscarded", averages_may_be_looked_at_or_discarded},
       {"ShardedStepsMayBeLookedAtOrDiscarded", sharded_steps_may_be_looked_at_or_discarded},
       {"WhatIsDoneToFinishedGradientsCounts", what_is_done_to_finished_gradients_counts},
+      {"AClosureWithoutALossIsAnError", a_closure_without_a_loss_is_an_error},
       {"AveragesAreDiscardedOnAllRanks", averages_are_discarded_on_all_ranks},
       {"ShardedGroupsHoldEveryParameterOnce", sharded_groups_hold_every_parameter_once},
       {"ShardedStateIsNotSavedInPart", sharded_state_is_not_saved_in_part},

@@ -183,6 +183,15 @@ void members_that_keep_their_type_are_named(const Communicator& communicator) {
   communicator.barrier();
 }
 
+void a_layer_in_two_places_stays_one(const Communicator& communicator) {
+  const torch::nn::BatchNorm1d norm(3);
+  torch::nn::Sequential twice(torch::nn::Linear(3, 3), norm, torch::nn::Linear(3, 3), norm);
+  EXPECT_THAT(convert_sync_batch_norm(communicator, *twice), ElementsAre("1", "3"));
+  EXPECT_EQ(twice->ptr(1), twice->ptr(3));
+  EXPECT_TRUE(twice->forward(torch::rand({4, 3})).defined());
+  communicator.barrier();
+}
+
 // A network converted: the averaged gradients are one rank's on the union.
 void converted_networks_train_as_on_the_union(const Communicator& communicator) {
   Block block, reference;
@@ -235,6 +244,7 @@ std::span<const RankCase> sync_batch_norm_cases() {
       {"EqualsBatchNormOfTheUnion", equals_batch_norm_of_the_union},
       {"LargeMeansDoNotCancel", large_means_do_not_cancel},
       {"ConvertedNetworksTrainAsOnTheUnion", converted_networks_train_as_on_the_union},
+      {"ALayerInTwoPlacesStaysOne", a_layer_in_two_places_stays_one},
       {"MembersThatKeepTheirTypeAreNamed", members_that_keep_their_type_are_named},
       {"WhatCannotBeIsAnError", what_cannot_be_is_an_error},
   };
