@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include "cli/command_line.h"
-#include "cli/launch/launch_environment.h"
 #include "cli/rank/blas.h"
 #include "cli/rank/rank_guard.h"
-#include "cli/terminal.h"
 #include "kolo/base/error.h"
+#include "kolo/launch/launch_environment.h"
+#include "launch/terminal.h"
 
 namespace {
 

@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/launch/launch_environment.h"
-#include "cli/launch/launch_ranks.h"
-#include "cli/launch/rank_output.h"
 #include "cli/option_values.h"
 #include "cli/shared_options.h"
 #include "kolo/base/error.h"
+#include "kolo/launch/launch_environment.h"
+#include "kolo/launch/launch_ranks.h"
+#include "launch/rank_output.h"
 
 namespace kolo {
 

@@ -7,20 +7,20 @@
 #include "cli/bench/measure.h"
 #include "cli/bench/measure_model.h"
 #include "cli/commands.h"
-#include "cli/launch/launch_environment.h"
-#include "cli/launch/launch_ranks.h"
 #include "cli/option_values.h"
 #include "cli/rank/rank_guard.h"
 #include "cli/rank/rank_job.h"
 #include "cli/rank/rank_setup.h"
 #include "cli/rank/run_facts.h"
 #include "cli/shared_options.h"
-#include "cli/terminal.h"
 #include "kolo/base/allocator.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/config/factories.h"
+#include "kolo/launch/launch_environment.h"
+#include "kolo/launch/launch_ranks.h"
 #include "kolo/observe/memory.h"
+#include "launch/terminal.h"
 
 namespace kolo {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "cli/terminal.h"
+#include "launch/terminal.h"
 
 namespace kolo {
 

@@ -5,9 +5,9 @@
 #include "cli/data/data_commands.h"
 #include "cli/data/making.h"
 #include "cli/option_values.h"
-#include "cli/terminal.h"
 #include "kolo/data/cifar10_stand_in.h"
 #include "kolo/observe/format.h"
+#include "launch/terminal.h"
 
 namespace kolo {
 

@@ -6,12 +6,12 @@
 #include "cli/data/data_commands.h"
 #include "cli/option_values.h"
 #include "cli/output_file.h"
-#include "cli/terminal.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/data/box_files.h"
 #include "kolo/observe/format.h"
 #include "kolo/observe/progress.h"
+#include "launch/terminal.h"
 
 namespace kolo {
 

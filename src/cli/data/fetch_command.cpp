@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include "cli/data/data_commands.h"
-#include "cli/launch/launch_environment.h"
 #include "cli/option_values.h"
-#include "cli/terminal.h"
 #include "kolo/base/clock.h"
 #include "kolo/data/fetch.h"
+#include "kolo/launch/launch_environment.h"
 #include "kolo/observe/format.h"
 #include "kolo/observe/progress.h"
+#include "launch/terminal.h"
 
 namespace kolo {
 

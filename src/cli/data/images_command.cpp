@@ -7,10 +7,10 @@
 #include "cli/data/data_commands.h"
 #include "cli/data/making.h"
 #include "cli/option_values.h"
-#include "cli/terminal.h"
 #include "kolo/base/error.h"
 #include "kolo/data/photograph_folder.h"
 #include "kolo/observe/format.h"
+#include "launch/terminal.h"
 
 namespace kolo {
 

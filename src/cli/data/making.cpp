@@ -4,8 +4,8 @@
 #include <iostream>
 
 #include "cli/option_values.h"
-#include "cli/terminal.h"
 #include "kolo/base/cpu_limits.h"
+#include "launch/terminal.h"
 
 namespace kolo {
 

@@ -11,7 +11,6 @@
 #include "cli/data/data_commands.h"
 #include "cli/option_values.h"
 #include "cli/output_file.h"
-#include "cli/terminal.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
@@ -20,6 +19,7 @@
 #include "kolo/data/cosmology_box.h"
 #include "kolo/observe/format.h"
 #include "kolo/observe/progress.h"
+#include "launch/terminal.h"
 
 namespace kolo {
 

@@ -6,9 +6,9 @@
 
 #include "cli/commands.h"
 #include "cli/doctor/checks.h"
-#include "cli/terminal.h"
 #include "kolo/data/mnist.h"
 #include "kolo/nn/convolution.h"
+#include "launch/terminal.h"
 
 namespace kolo {
 

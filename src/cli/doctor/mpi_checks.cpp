@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/doctor/checks.h"
-#include "cli/launch/launch_ranks.h"
-#include "cli/launch/supervise.h"
 #include "kolo/comm/mpi.h"
+#include "kolo/launch/launch_ranks.h"
+#include "launch/supervise.h"
 
 namespace kolo {
 

@@ -8,8 +8,8 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
-#include "cli/terminal.h"
 #include "kolo/base/host_name.h"
+#include "launch/terminal.h"
 
 namespace kolo {
 

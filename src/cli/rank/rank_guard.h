@@ -5,9 +5,9 @@
 #include <functional>
 #include <string>
 
-#include "cli/exit_status.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/communicator.h"
+#include "kolo/launch/exit_status.h"
 
 namespace kolo {
 

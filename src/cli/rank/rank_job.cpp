@@ -14,9 +14,9 @@
 
 #include "cli/rank/rank_guard.h"
 #include "cli/rank/rank_setup.h"
-#include "cli/terminal.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "launch/terminal.h"
 
 namespace kolo {
 

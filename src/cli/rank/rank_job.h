@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "cli/launch/launch_environment.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
+#include "kolo/launch/launch_environment.h"
 
 namespace kolo {
 

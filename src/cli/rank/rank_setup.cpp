@@ -5,11 +5,11 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include "cli/launch/launch_advice.h"
 #include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/mpi.h"
 #include "kolo/config/factories.h"
+#include "launch/launch_advice.h"
 
 namespace kolo {
 

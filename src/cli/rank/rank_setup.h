@@ -1,8 +1,8 @@
 #pragma once
 
-#include "cli/launch/launch_environment.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
+#include "kolo/launch/launch_environment.h"
 
 // What a process that is one of the ranks does first.
 namespace kolo {

@@ -6,8 +6,8 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "cli/exit_status.h"
-#include "cli/launch/launch_environment.h"
+#include "kolo/launch/exit_status.h"
+#include "kolo/launch/launch_environment.h"
 
 namespace kolo {
 

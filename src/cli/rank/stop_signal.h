@@ -5,7 +5,7 @@
 #include <string>
 #include <thread>
 
-#include "cli/launch/signal_pipe.h"
+#include "launch/signal_pipe.h"
 
 namespace kolo {
 

@@ -6,11 +6,9 @@
 #include <poll.h>
 
 #include "cli/commands.h"
-#include "cli/launch/signal_pipe.h"
 #include "cli/option_values.h"
 #include "cli/output_file.h"
 #include "cli/report/report_server.h"
-#include "cli/terminal.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -19,6 +17,8 @@
 #include "kolo/report/draw_figures.h"
 #include "kolo/report/own_files.h"
 #include "kolo/report/report.h"
+#include "launch/signal_pipe.h"
+#include "launch/terminal.h"
 
 namespace kolo {
 

@@ -4,21 +4,21 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
-#include "cli/exit_status.h"
-#include "cli/launch/launch_ranks.h"
 #include "cli/option_values.h"
 #include "cli/scale/simulate.h"
 #include "cli/scale/study_folder.h"
 #include "cli/scale/study_plan.h"
 #include "cli/scale/study_runs.h"
 #include "cli/shared_options.h"
-#include "cli/terminal.h"
 #include "cli/train/run_training.h"
 #include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
 #include "kolo/config/factories.h"
+#include "kolo/launch/exit_status.h"
+#include "kolo/launch/launch_ranks.h"
 #include "kolo/report/results_table.h"
+#include "launch/terminal.h"
 
 namespace kolo {
 

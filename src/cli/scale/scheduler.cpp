@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "cli/launch/launch_ranks.h"
-#include "cli/launch/supervise.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
+#include "kolo/launch/launch_ranks.h"
+#include "launch/supervise.h"
 
 namespace kolo {
 

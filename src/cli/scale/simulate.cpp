@@ -8,9 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "cli/launch/launch_ranks.h"
-#include "cli/launch/supervise.h"
 #include "kolo/base/error.h"
+#include "kolo/launch/launch_ranks.h"
+#include "launch/supervise.h"
 
 namespace kolo {
 

@@ -4,10 +4,10 @@
 
 #include <fmt/format.h>
 
-#include "cli/launch/launch_environment.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/launch/launch_environment.h"
 #include "kolo/observe/format.h"
 #include "kolo/report/report.h"
 

@@ -10,13 +10,13 @@
 
 #include <fmt/format.h>
 
-#include "cli/exit_status.h"
-#include "cli/launch/launch_ranks.h"
-#include "cli/launch/supervise.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/suggest.h"
+#include "kolo/launch/exit_status.h"
+#include "kolo/launch/launch_ranks.h"
 #include "kolo/observe/format.h"
+#include "launch/supervise.h"
 
 namespace kolo {
 

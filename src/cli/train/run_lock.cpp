@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "cli/launch/launch_environment.h"
 #include "kolo/base/error.h"
+#include "kolo/launch/launch_environment.h"
 
 namespace kolo {
 

@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "cli/launch/launch_environment.h"
 #include "kolo/base/file.h"
 #include "kolo/base/host_name.h"
+#include "kolo/launch/launch_environment.h"
 #include "kolo/nn/summary.h"
 #include "kolo/observe/format.h"
 #include "kolo/observe/memory.h"

@@ -6,13 +6,13 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/launch/launch_environment.h"
-#include "cli/launch/launch_ranks.h"
-#include "cli/launch/supervise.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/file.h"
 #include "kolo/base/host_name.h"
+#include "kolo/launch/launch_environment.h"
+#include "kolo/launch/launch_ranks.h"
 #include "kolo/observe/format.h"
+#include "launch/supervise.h"
 
 namespace kolo {
 

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cli/launch/launch_environment.h"
 #include "cli/rank/rank_guard.h"
 #include "cli/train/resume.h"
 #include "cli/train/run_lock.h"
@@ -15,6 +14,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/launch/launch_environment.h"
 #include "kolo/nn/torchscript.h"
 #include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/parallel/timeline.h"

@@ -3,20 +3,20 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
-#include "cli/launch/launch_environment.h"
-#include "cli/launch/launch_ranks.h"
 #include "cli/option_values.h"
 #include "cli/rank/rank_job.h"
 #include "cli/rank/rank_setup.h"
 #include "cli/rank/run_facts.h"
 #include "cli/shared_options.h"
-#include "cli/terminal.h"
 #include "cli/train/resume.h"
 #include "cli/train/run_training.h"
 #include "cli/train/training_restarts.h"
 #include "kolo/base/allocator.h"
 #include "kolo/base/error.h"
 #include "kolo/config/factories.h"
+#include "kolo/launch/launch_environment.h"
+#include "kolo/launch/launch_ranks.h"
+#include "launch/terminal.h"
 
 namespace kolo {
 

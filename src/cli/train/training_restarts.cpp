@@ -5,10 +5,10 @@
 
 #include <fmt/format.h>
 
-#include "cli/exit_status.h"
 #include "cli/train/resume.h"
 #include "cli/train/run_lock.h"
 #include "cli/train/run_origin.h"
+#include "kolo/launch/exit_status.h"
 #include "kolo/observe/run_log.h"
 
 namespace kolo {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "cli/launch/launch_ranks.h"
 #include "cli/train/run_training.h"
+#include "kolo/launch/launch_ranks.h"
 
 namespace kolo {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "cli/launch/launch_environment.h"
+#include "kolo/launch/launch_environment.h"
 #include "kolo/observe/progress.h"
 
 namespace kolo {

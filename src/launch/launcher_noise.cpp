@@ -1,4 +1,4 @@
-#include "cli/launch/launcher_noise.h"
+#include "launch/launcher_noise.h"
 
 #include <utility>
 

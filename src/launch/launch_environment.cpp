@@ -1,4 +1,4 @@
-#include "cli/launch/launch_environment.h"
+#include "kolo/launch/launch_environment.h"
 
 #include <charconv>
 #include <cstdlib>

@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include "cli/launch/launch_ranks.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
+#include "kolo/launch/launch_ranks.h"
 
 namespace kolo {
 

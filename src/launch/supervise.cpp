@@ -1,4 +1,4 @@
-#include "cli/launch/supervise.h"
+#include "launch/supervise.h"
 
 #include <algorithm>
 #include <array>
@@ -18,10 +18,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/exit_status.h"
-#include "cli/launch/launcher_noise.h"
-#include "cli/launch/signal_pipe.h"
 #include "kolo/base/error.h"
+#include "kolo/launch/exit_status.h"
+#include "launch/launcher_noise.h"
+#include "launch/signal_pipe.h"
 
 namespace kolo {
 

@@ -1,4 +1,4 @@
-#include "cli/terminal.h"
+#include "launch/terminal.h"
 
 #include <charconv>
 #include <iostream>

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "cli/launch/launch_environment.h"
+#include "kolo/launch/launch_environment.h"
 
 // What goes wrong when a launcher and the MPI that this program is linked with do not know one
 // another: each process believes to be alone, and would train and write the same files.

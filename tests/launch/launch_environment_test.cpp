@@ -1,11 +1,11 @@
-#include "cli/launch/launch_environment.h"
+#include "kolo/launch/launch_environment.h"
 
 #include <map>
 
 #include <gmock/gmock.h>
 
-#include "cli/terminal.h"
 #include "kolo/base/error.h"
+#include "launch/terminal.h"
 
 namespace kolo::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/launch/hosts.h"
+#include "kolo/launch/hosts.h"
 
 #include <algorithm>
 #include <charconv>

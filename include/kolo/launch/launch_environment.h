@@ -29,7 +29,7 @@ enum class SlurmMpi : std::uint8_t { none, pmi2, pmix };
 
 // How this process was started, as far as its environment variables tell. What MPI says counts;
 // this is for what has to be known before MPI is initialised, and for telling that MPI doesn't see
-// what the launcher did (launch_advice.h).
+// what the launcher did (src/launch/launch_advice.h).
 struct LaunchEnvironment {
   StartedBy started_by = StartedBy::nobody;
   std::string launcher;  // name_of(started_by); empty: nobody

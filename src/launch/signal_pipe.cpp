@@ -1,4 +1,4 @@
-#include "cli/launch/signal_pipe.h"
+#include "launch/signal_pipe.h"
 
 #include <array>
 #include <atomic>

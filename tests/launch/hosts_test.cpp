@@ -1,13 +1,13 @@
-#include "cli/launch/hosts.h"
+#include "kolo/launch/hosts.h"
 
 #include <fstream>
 
 #include <gmock/gmock.h>
 
-#include "cli/launch/launch_ranks.h"
-#include "cli/launch/rank_output.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
+#include "kolo/launch/launch_ranks.h"
+#include "launch/rank_output.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "cli/launch/launch_ranks.h"
+#include "kolo/launch/launch_ranks.h"
 
 namespace kolo {
 

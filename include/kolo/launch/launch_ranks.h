@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "cli/launch/hosts.h"
-#include "cli/launch/launch_environment.h"
+#include "kolo/launch/hosts.h"
+#include "kolo/launch/launch_environment.h"
 
 namespace kolo {
 

@@ -1,4 +1,4 @@
-#include "cli/launch/rank_output.h"
+#include "launch/rank_output.h"
 
 #include <array>
 #include <cerrno>
@@ -18,10 +18,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/launch/signal_pipe.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/host_name.h"
+#include "launch/signal_pipe.h"
 
 namespace kolo {
 

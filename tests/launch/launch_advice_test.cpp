@@ -1,4 +1,4 @@
-#include "cli/launch/launch_advice.h"
+#include "launch/launch_advice.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "cli/launch/launch_ranks.h"
+#include "kolo/launch/launch_ranks.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,12 +11,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "cli/exit_status.h"
-#include "cli/launch/supervise.h"
-#include "cli/terminal.h"
 #include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/mpi.h"
+#include "kolo/launch/exit_status.h"
+#include "launch/supervise.h"
+#include "launch/terminal.h"
 
 namespace kolo {
 

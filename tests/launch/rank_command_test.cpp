@@ -3,10 +3,10 @@
 
 #include <gmock/gmock.h>
 
-#include "cli/launch/launch_ranks.h"
-#include "cli/launch/launcher_noise.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
+#include "kolo/launch/launch_ranks.h"
+#include "launch/launcher_noise.h"
 
 namespace kolo::testing {
 namespace {
