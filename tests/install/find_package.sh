@@ -96,5 +96,20 @@ if [[ -e $folder/prefix/bin/kolo ]]; then
   echo "$output"
   accuracy=$(sed -n 's/.*validation accuracy \([0-9]*\)\..*/\1/p' <<<"$output")
   ((accuracy >= 65)) || fail "custom_model learns too little: $output"
+  # Data of one's own: points on a circle, whose three classes overlap a little.
+  own=$here/../../examples/own_data
+  "$cmake" -G Ninja -S "$own" -B "$folder/own" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_CXX_COMPILER="$compiler" \
+    -DCMAKE_CXX_FLAGS="$flags" >"$folder/own.log" || { cat "$folder/own.log"; fail "configuring own_data failed"; }
+  "$cmake" --build "$folder/own" >"$folder/own.log" || { cat "$folder/own.log"; fail "building own_data failed"; }
+  points='BEGIN { srand(seed); for (i = 0; i < n; ++i) { a = 2.1 * (i % 3) + 1.3 * (rand() + rand() - 1); print i % 3 "," cos(a) "," sin(a) } }'
+  awk -v seed=1 -v n=3000 "$points" >training.csv
+  awk -v seed=2 -v n=999 "$points" >validation.csv
+  output=$("$here/../support/mpirun" 2 "$folder/own/own_data" training.csv validation.csv 3)
+  echo "$output"
+  (($(grep -c '^epoch' <<<"$output") == 3)) || fail "expected three lines of rank 0, got: $output"
+  (($(sed -n 's/.*accuracy \([0-9]*\)\..*/\1/p' <<<"$output" | tail -1) >= 85)) || fail "own_data learns too little: $output"
+  echo "1,2" >>validation.csv
+  "$folder/own/own_data" training.csv validation.csv 2>own.err && fail "own_data takes a line that is too short"
+  grep -q 'validation.csv: line 1000: expected' own.err || fail "own_data does not name the line: $(cat own.err)"
   "$folder/prefix/bin/kolo" --help >/dev/null || fail "the installed kolo --help failed"
 fi

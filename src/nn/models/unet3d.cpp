@@ -30,7 +30,7 @@ void initialize(torch::Tensor& weight, torch::Tensor& bias) {
 }
 
 // Where a layer's smaller side has so few voxels, and the matrices are so large, its weights are
-// most of what it moves (docs/performance.md).
+// most of what it moves (docs/experiments.md).
 bool has_few_voxels(std::int64_t voxels, const torch::Tensor& weight) {
   constexpr std::int64_t most_voxels = 64, least_channels = 64;
   return voxels <= most_voxels && std::min(weight.size(0), weight.size(1)) >= least_channels;
