@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
-#include "config/override.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
 #include "kolo/config/factories.h"
+#include "settings/value.h"
 
 namespace kolo {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "config/value.h"
+#include "settings/value.h"
 
 namespace kolo {
 

@@ -78,7 +78,7 @@ class Checks {
     for (const auto& [key, path] : paths) {
       if (data.name != "nbody" && !path.empty())
         fail(key, fmt::format("only the data nbody is read from it, not {}", data.name));
-      if (data.name == "nbody" && data.mode != "synthetic" && path.empty()) {
+      if (data.name == "nbody" && data.mode != BoxMode::synthetic && path.empty()) {
         fail(key,
              "data nbody needs a simulation box, an HDF5 file or a pair of .npy files (kolo data "
              "nbody --size 64 -o data/nbody/box.h5 makes one), or mode: synthetic");
@@ -88,7 +88,7 @@ class Checks {
     if (!data.n_train) fail("data.n_train", "data nbody needs the number of crops an epoch has");
     if (!data.n_valid)
       fail("data.n_valid", "data nbody needs the number of crops a validation has");
-    if (data.mode == "synthetic" && data.box_size < data.crop) {
+    if (data.mode == BoxMode::synthetic && data.box_size < data.crop) {
       fail("data.box_size", fmt::format("a box of {} cells has no crops of {}; make it larger, or "
                                         "data.crop smaller",
                                         data.box_size, data.crop));
@@ -106,7 +106,7 @@ class Checks {
     if (data.width_shift) refuse("data.width_shift");
     if (data.zoom) refuse("data.zoom");
     if (data.horizontal_flip) refuse("data.horizontal_flip");
-    if (data.preprocessing != "auto") {
+    if (data.preprocessing != NamedPreprocessing::automatic) {
       fail("data.preprocessing",
            fmt::format("only the data cifar10 and imagenet have a choice, not {}", data.name));
     }
@@ -152,7 +152,7 @@ class Checks {
         fail("optimizer.decoupled_decay",
              fmt::format("{} has its own kind of weight decay", optimizer.name));
       }
-      if (config_.model.l2_mode == "decoupled") {
+      if (config_.model.l2_mode == L2Mode::decoupled) {
         fail("model.l2_mode",
              fmt::format("{} has its own kind of weight decay; set optimizer.weight_decay, and "
                          "model.l2 to 0",
@@ -180,11 +180,11 @@ class Checks {
       fail("training.lr_warmup_steps",
            "give the warm-up in epochs (lr_warmup_epochs) or in steps, not both");
     }
-    if (!training.lr_schedule.empty() && training.lr_decay != "none") {
+    if (!training.lr_schedule.empty() && training.lr_decay != RateDecay::none) {
       fail("training.lr_decay",
            "give the rates by epochs (lr_schedule) or a decay (lr_decay), not both");
     }
-    if (has_warmup && training.lr_decay == "one_cycle") {
+    if (has_warmup && training.lr_decay == RateDecay::one_cycle) {
       fail("training.lr_decay",
            "one_cycle rises and falls by itself; leave lr_warmup_epochs and lr_warmup_steps out");
     }
@@ -212,41 +212,43 @@ class Checks {
 
   void check_loss() const {
     const auto& training = config_.training;
-    const bool is_binary = training.loss.starts_with("binary");
+    const bool is_binary = training.loss == LossKind::binary_cross_entropy;
     check_regression();
     const auto& classes = config_.model.n_classes;
     if (is_binary && classes && *classes != 1) {
       fail("training.loss", fmt::format("{} needs a network of one output (model.n_classes: 1), "
                                         "but model.n_classes is {}",
-                                        training.loss, *classes));
+                                        name_of(training.loss), *classes));
     }
     if (!is_binary && classes && *classes == 1) {
       fail("training.loss", fmt::format("a network of one output (model.n_classes: 1) learns by "
                                         "binary_crossentropy, not {}",
-                                        training.loss));
+                                        name_of(training.loss)));
     }
     const auto& metrics = training.metrics;
     if (is_binary &&
-        std::find(metrics.begin(), metrics.end(), "top_k_categorical_accuracy") != metrics.end()) {
+        std::ranges::find(metrics, Metric::top_k_categorical_accuracy) != metrics.end()) {
       fail("training.metrics", "top_k_categorical_accuracy needs a network of several outputs");
     }
   }
 
   void check_regression() const {
     const auto& training = config_.training;
-    if (is_of_classes(loss_named(training.loss))) {
+    if (is_of_classes(training.loss)) {
       if (training.lambda_rho > 0)
-        fail("training.lambda_rho", fmt::format("is for the loss l1, not {}", training.loss));
+        fail("training.lambda_rho",
+             fmt::format("is for the loss l1, not {}", name_of(training.loss)));
       return;
     }
     if (training.label_smoothing > 0) {
-      fail("training.label_smoothing", fmt::format("is for labels; {} has none", training.loss));
+      fail("training.label_smoothing",
+           fmt::format("is for labels; {} has none", name_of(training.loss)));
     }
     const ConfigValue* const section = root_.find("training");
     if (section->find("metrics") != nullptr && !training.metrics.empty()) {
       fail("training.metrics", fmt::format("with the loss {} nothing is right or wrong; leave the "
                                            "metrics out",
-                                           training.loss));
+                                           name_of(training.loss)));
     }
   }
 

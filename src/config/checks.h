@@ -1,7 +1,7 @@
 #pragma once
 
-#include "config/value.h"
 #include "kolo/config/run_config.h"
+#include "settings/value.h"
 
 namespace kolo {
 

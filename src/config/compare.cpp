@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "config/value.h"
-#include "config/yaml_reader.h"
+#include "config/tree_of.h"
+#include "settings/value.h"
 
 namespace kolo {
 
@@ -53,7 +53,7 @@ std::string value_of(const Settings& settings, const std::string& key) {
 
 Settings settings_of(const RunConfig& config) {
   Settings settings;
-  flatten(read_yaml_text(to_yaml(config), "configuration"), "", settings);
+  flatten(tree_of(config), "", settings);
   return settings;
 }
 

@@ -83,11 +83,20 @@ Preprocessing for_unit_pixels(Preprocessing preprocessing) {
   return preprocessing;
 }
 
-Preprocessing preprocessing_of(const std::string& name) {
-  if (name == "none") return Preprocessing::none();
-  if (name == "unit") return Preprocessing::unit();
-  if (name == "caffe") return Preprocessing::caffe();
-  return Preprocessing::mean_deviation(imagenet_mean, imagenet_deviation);
+// `usual` is what automatic stands for.
+Preprocessing preprocessing_of(NamedPreprocessing name, NamedPreprocessing usual) {
+  switch (name == NamedPreprocessing::automatic ? usual : name) {
+    case NamedPreprocessing::unit:
+      return Preprocessing::unit();
+    case NamedPreprocessing::caffe:
+      return Preprocessing::caffe();
+    case NamedPreprocessing::imagenet:
+      return Preprocessing::mean_deviation(imagenet_mean, imagenet_deviation);
+    case NamedPreprocessing::none:
+    case NamedPreprocessing::automatic:
+      break;
+  }
+  return Preprocessing::none();
 }
 
 Datasets cifar10_datasets(const RunConfig& config) {
@@ -97,9 +106,10 @@ Datasets cifar10_datasets(const RunConfig& config) {
                       [&] { return std::make_shared<Cifar10Dataset>(data.path, split); });
   };
   const auto training = read(Split::train), validation = read(Split::validation);
-  const bool is_unit = data.preprocessing == "auto" || data.preprocessing == "unit";
+  using enum NamedPreprocessing;
+  const bool is_unit = data.preprocessing == automatic || data.preprocessing == unit;
   const auto preprocessing =
-      is_unit ? Preprocessing::none() : for_unit_pixels(preprocessing_of(data.preprocessing));
+      is_unit ? Preprocessing::none() : for_unit_pixels(preprocessing_of(data.preprocessing, unit));
   const auto varied = augmentation_of(data);
   return {std::make_shared<AugmentedDataset>(subset_of(config, training, "data.n_train"), varied,
                                              preprocessing, config.seed),
@@ -135,8 +145,7 @@ Datasets imagenet_datasets(const RunConfig& config, bool looks_at_files) {
     require_same_classes(*training, *dataset);
     return dataset;
   });
-  const auto preprocessing =
-      preprocessing_of(data.preprocessing == "auto" ? "caffe" : data.preprocessing);
+  const auto preprocessing = preprocessing_of(data.preprocessing, NamedPreprocessing::caffe);
   const auto varied = augmentation_of(data);
   const AugmentationOptions closer{.zoom_low = .875, .zoom_high = .875};
   constexpr auto spread = Subset::Choice::spread;
@@ -150,13 +159,8 @@ Datasets imagenet_datasets(const RunConfig& config, bool looks_at_files) {
 NbodyOptions box_options(const RunConfig& config) {
   const auto& data = config.data;
   NbodyOptions options;
-  options.mode = data.mode == "lowmem"  ? BoxMode::lowmem
-                 : data.mode == "inmem" ? BoxMode::inmem
-                                        : BoxMode::synthetic;
-  options.rotations = data.rotations == "none"       ? Rotations::none
-                      : data.rotations == "tutorial" ? Rotations::tutorial
-                      : data.rotations == "vector"   ? Rotations::vector
-                                                     : Rotations::proper;
+  options.mode = data.mode;
+  options.rotations = data.rotations;
   options.box_size = data.box_size;
   options.crop = data.crop;
   options.seed = config.seed;
@@ -231,7 +235,7 @@ Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least) {
   if (config.data.name == "dummy") return random_datasets(config);
   if (config.data.name == "nbody") {
     RunConfig synthetic = config;
-    synthetic.data.mode = "synthetic";
+    synthetic.data.mode = BoxMode::synthetic;
     synthetic.data.box_size = std::max(config.data.box_size, config.data.crop);
     return box_datasets(synthetic);
   }

@@ -26,7 +26,7 @@ void put_channels_first(std::vector<int64_t>& shape) {
 // PyTorch's or Keras's, as the form is.
 double default_epsilon(const OptimizerConfig& optimizer) {
   if (optimizer.name == "lamb") return 1e-6;
-  if (optimizer.epsilon_form != "torch") return 1e-7;
+  if (optimizer.epsilon_form != EpsilonForm::torch) return 1e-7;
   return optimizer.name == "adagrad" ? 1e-10 : 1e-8;
 }
 
@@ -35,7 +35,7 @@ void fill_optimizer(OptimizerConfig& optimizer) {
   if (!optimizer.lr) optimizer.lr = name == "sgd" || name == "lars" ? .01 : .001;
   const bool is_adam = name == "adam" || name == "adamw";
   if (!optimizer.epsilon_form && (is_adam || name == "rmsprop" || name == "adagrad"))
-    optimizer.epsilon_form = is_adam ? "torch" : "keras";
+    optimizer.epsilon_form = is_adam ? EpsilonForm::torch : EpsilonForm::keras;
   if (!optimizer.epsilon) optimizer.epsilon = default_epsilon(optimizer);
   if (!optimizer.rho) optimizer.rho = name == "adadelta" ? .95 : .9;
 }
@@ -44,7 +44,7 @@ void fill_training(TrainingConfig& training) {
   if (training.local_batch_size) training.batch_size = training.local_batch_size;
   training.local_batch_size.reset();
   if (!training.batch_size && !training.global_batch_size) training.batch_size = 64;
-  if (!is_of_classes(loss_named(training.loss))) training.metrics.clear();
+  if (!is_of_classes(training.loss)) training.metrics.clear();
 }
 
 void fill(std::optional<double>& value, double usual) {

@@ -22,21 +22,16 @@ std::int64_t bytes_of_mebibytes(double mebibytes) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(mebibytes * (1 << 20)));
 }
 
-NonFiniteStep non_finite_named(const std::string& name) {
-  if (name == "skip") return NonFiniteStep::skip;
-  return name == "ignore" ? NonFiniteStep::ignore : NonFiniteStep::stop;
-}
-
 // A binary loss takes one output for two classes.
 std::int64_t outputs_of(const RunConfig& config, const SampleLayout& layout) {
   const auto& given = config.model.n_classes;
   if (layout.classes == 0) return 0;
-  if (loss_named(config.training.loss) == LossKind::binary_cross_entropy) {
+  if (config.training.loss == LossKind::binary_cross_entropy) {
     if (layout.classes > 2) {
       refuse_setting(config, "training.loss",
                      fmt::format("{} tells two classes apart, but the data has {}; use "
                                  "cross_entropy",
-                                 config.training.loss, layout.classes));
+                                 name_of(config.training.loss), layout.classes));
     }
     return given.value_or(1);
   }
@@ -49,11 +44,11 @@ std::int64_t outputs_of(const RunConfig& config, const SampleLayout& layout) {
 }
 
 void require_loss_of(const RunConfig& config, const SampleLayout& layout) {
-  const auto& loss = config.training.loss;
+  const auto loss = config.training.loss;
   const bool has_classes = layout.classes > 0;
-  if (is_of_classes(loss_named(loss)) == has_classes) return;
+  if (is_of_classes(loss) == has_classes) return;
   refuse_setting(config, "training.loss",
-                 fmt::format("{}, but the targets of the data {} are {}; use {}", loss,
+                 fmt::format("{}, but the targets of the data {} are {}; use {}", name_of(loss),
                              config.data.name, has_classes ? "classes" : "numbers",
                              has_classes ? "cross_entropy or binary_crossentropy" : "l1"));
 }
@@ -122,13 +117,13 @@ std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayou
 
 Objective make_objective(const RunConfig& config) {
   const auto& training = config.training;
-  const LossKind kind = loss_named(training.loss);
+  const LossKind kind = training.loss;
   Objective objective{make_loss({kind, training.label_smoothing, training.lambda_rho}),
                       make_loss({kind, 0, training.lambda_rho})};
-  objective.precision = precision_named(training.precision);
+  objective.precision = training.precision;
   objective.counts_correct = is_of_classes(kind);
   const auto& metrics = training.metrics;
-  if (std::find(metrics.begin(), metrics.end(), "top_k_categorical_accuracy") != metrics.end())
+  if (std::ranges::find(metrics, Metric::top_k_categorical_accuracy) != metrics.end())
     objective.top = 5;  // Keras's k
   return objective;
 }
@@ -174,8 +169,7 @@ std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
 
 MpiOptions make_mpi_options(const CommunicationConfig& config) {
   MpiOptions options;
-  if (config.shared_memory == "on") options.shared_memory = SharedMemory::on;
-  if (config.shared_memory == "off") options.shared_memory = SharedMemory::off;
+  options.shared_memory = config.shared_memory;
   return options;
 }
 
@@ -192,8 +186,8 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.maximum_norm = config.training.clip_norm;
   options.patience = config.training.early_stopping_patience;
   options.check_replicas_every = config.training.check_replicas_every;
-  if (config.training.precision == "fp16") options.loss_scale.emplace();
-  options.non_finite = non_finite_named(config.training.non_finite);
+  if (config.training.precision == Precision::fp16) options.loss_scale.emplace();
+  options.non_finite = config.training.non_finite;
   return options;
 }
 

@@ -25,7 +25,7 @@ struct Decay {
 // same steps, without a pass over the weights for the loss.
 Decay decay_of(const RunConfig& config, double l2) {
   const auto& optimizer = config.optimizer;
-  if (l2 > 0) return {2 * l2, config.model.l2_mode == "decoupled", true};
+  if (l2 > 0) return {2 * l2, config.model.l2_mode == L2Mode::decoupled, true};
   return {optimizer.weight_decay, optimizer.decoupled_decay || optimizer.name == "adamw",
           optimizer.decay_excludes_vectors};
 }
@@ -41,7 +41,7 @@ Options with_decay(Options options, const Decay& decay) {
 std::unique_ptr<FlatOptimizer> make_adam_of(const OptimizerConfig& config, const Decay& decay) {
   AdamOptions options{.beta1 = config.beta1, .beta2 = config.beta2};
   options.epsilon = config.epsilon.value();
-  options.epsilon_before_correction = config.epsilon_form == "keras";
+  options.epsilon_before_correction = config.epsilon_form == EpsilonForm::keras;
   options.amsgrad = config.amsgrad;
   return make_adam(with_decay(options, decay));
 }
@@ -54,14 +54,14 @@ std::unique_ptr<FlatOptimizer> make_adaptive(const OptimizerConfig& config, cons
                                   .momentum = config.momentum,
                                   .epsilon = epsilon,
                                   .centered = config.centered,
-                                  .epsilon_in_root = config.epsilon_form == "keras"},
+                                  .epsilon_in_root = config.epsilon_form == EpsilonForm::keras},
                    decay));
   }
   if (config.name == "adagrad") {
     return make_adagrad(
         with_decay(AdagradOptions{.initial_accumulator = config.initial_accumulator,
                                   .epsilon = epsilon,
-                                  .epsilon_in_root = config.epsilon_form == "keras"},
+                                  .epsilon_in_root = config.epsilon_form == EpsilonForm::keras},
                    decay));
   }
   if (config.name == "adadelta") {
@@ -82,13 +82,18 @@ std::unique_ptr<FlatOptimizer> make_adaptive(const OptimizerConfig& config, cons
 Schedule make_schedule(const TrainingConfig& training, std::int64_t steps_per_epoch) {
   const auto all_steps = checked_multiply(training.n_epochs, steps_per_epoch);
   const auto total_steps = std::min(all_steps, training.max_steps.value_or(all_steps));
-  if (training.lr_decay == "cosine") return CosineDecay{total_steps, training.lr_final_fraction};
-  if (training.lr_decay == "cosine_shifted")
-    return ShiftedCosineDecay{total_steps, training.lr_final_fraction};
-  if (training.lr_decay == "polynomial") {
-    return PolynomialDecay{total_steps, training.lr_decay_power, training.lr_final_fraction};
+  switch (training.lr_decay) {
+    case RateDecay::cosine:
+      return CosineDecay{total_steps, training.lr_final_fraction};
+    case RateDecay::cosine_shifted:
+      return ShiftedCosineDecay{total_steps, training.lr_final_fraction};
+    case RateDecay::polynomial:
+      return PolynomialDecay{total_steps, training.lr_decay_power, training.lr_final_fraction};
+    case RateDecay::one_cycle:
+      return OneCycle{total_steps};
+    case RateDecay::none:
+      break;
   }
-  if (training.lr_decay == "one_cycle") return OneCycle{total_steps};
   if (training.lr_schedule.empty()) return ConstantRate{};
   PiecewiseRate piecewise{{}, steps_per_epoch};
   for (const auto& interval : training.lr_schedule) {
@@ -146,12 +151,12 @@ LearningRate make_learning_rate(const RunConfig& config, int ranks, std::int64_t
                                 ? warmup_steps_of(training.lr_warmup_epochs, steps_per_epoch)
                                 : training.lr_warmup_steps;
   return LearningRate({.base_rate = config.optimizer.lr.value(),
-                       .scaling = scaling_named(config.optimizer.lr_scaling),
+                       .scaling = config.optimizer.lr_scaling,
                        .batch_ratio = batch_ratio_of(training, ranks),
                        .warmup_steps = warmup_steps,
                        .warmup_from = training.lr_warmup_from,
                        .schedule = make_schedule(training, steps_per_epoch),
-                       .warmup_only_when_scaled = training.lr_warmup_when == "scaled"});
+                       .warmup_only_when_scaled = training.lr_warmup_when == WarmupWhen::scaled});
 }
 
 }  // namespace kolo

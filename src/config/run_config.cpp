@@ -10,14 +10,16 @@
 #include "config/batch_sizes.h"
 #include "config/checks.h"
 #include "config/defaults.h"
-#include "config/environment.h"
-#include "config/override.h"
 #include "config/schema.h"
-#include "config/section.h"
-#include "config/writer.h"
-#include "config/yaml_reader.h"
+#include "config/tree_of.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
+#include "settings/environment.h"
+#include "settings/section.h"
+#include "settings/tree_writer.h"
+#include "settings/yaml/override.h"
+#include "settings/yaml/yaml_reader.h"
+#include "settings/yaml/yaml_writer.h"
 
 namespace kolo {
 
@@ -75,10 +77,6 @@ void collect_places(const ConfigValue& value, const std::string& path,
     collect_places(entry.value, path.empty() ? entry.key : path + "." + entry.key, places);
 }
 
-std::string last_word(std::string_view setting) {
-  return std::string(setting.substr(setting.rfind('.') + 1));
-}
-
 std::string default_output_dir(const ConfigSource& source) {
   const std::string stem = source.file.stem().string();
   return source.name ? fmt::format("results/{}-{}", stem, *source.name)
@@ -101,46 +99,40 @@ void refuse_setting(const RunConfig& config, std::string_view key, std::string_v
 }
 
 std::vector<std::string> setting_names() {
-  SettingCollector collector;
-  RunConfig config;
-  visit(collector, config);
-  return std::move(collector.settings);
+  std::vector<std::string> names;
+  for (const auto& setting : known_settings<RunConfig>()) names.push_back(setting.name);
+  return names;
 }
 
-// The whole name, or the word behind its last dot, where it is exact; or else the nearest.
 std::string nearest_setting(std::string_view word) {
-  const auto settings = setting_names();
-  std::vector<std::string> last_words;
-  for (const auto& setting : settings) last_words.push_back(last_word(setting));
-  const bool is_whole = word.find('.') != std::string_view::npos;
-  const auto& names = is_whole ? settings : last_words;
-  auto found = std::find(names.begin(), names.end(), word);
-  if (found == names.end()) found = std::find(names.begin(), names.end(), nearest(word, names));
-  return found == names.end() ? "" : settings[static_cast<std::size_t>(found - names.begin())];
+  return nearest_setting(word, known_settings<RunConfig>());
 }
 
 RunConfig load_run_config(const ConfigSource& source) {
+  const auto settings = known_settings<RunConfig>();
   ConfigValue root = choose(read_yaml_file(source.file), source);
-  for (const std::string& text : source.overrides) apply_override(root, text);
-  for (const auto& [option, text] : source.options) apply_override(root, text, option);
+  for (const std::string& text : source.overrides) apply_override(root, text, settings);
+  for (const auto& [option, text] : source.options) apply_override(root, text, settings, option);
   if (!source.output_dir.empty()) set_text(root, "output_dir", escape_path(source.output_dir));
   settle_batch_sizes(root);
   RunConfig config;
   std::map<std::string, std::string> places;
   collect_places(root, "", places);
   config.places = KeyPlaces(std::move(places));
-  SectionReader::read_section(root, "", config);
+  SectionReader::read_section(root, "", config, settings);
   check_run_config(config, root);
   fill_defaults(config);
   if (config.output_dir.empty()) config.output_dir = default_output_dir(source);
   return config;
 }
 
-std::string to_yaml(const RunConfig& config) {
-  YamlWriter writer;
+ConfigValue tree_of(const RunConfig& config) {
   RunConfig copy = config;  // the key table visits what it may also fill
-  visit(writer, copy);
-  return writer.finish();
+  return TreeWriter::tree_of_section(copy);
+}
+
+std::string to_yaml(const RunConfig& config) {
+  return write_yaml(tree_of(config));
 }
 
 }  // namespace kolo

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "config/rule.h"
 #include "kolo/config/run_config.h"
+#include "settings/rule.h"
 
 // Every key of a configuration: its name, the field it fills and the values it accepts. Reading,
 // writing and the lists of known keys all come from these lines; a new key is a line here and a
@@ -39,17 +39,17 @@ void visit(Field& field, DataConfig& data) {
   field("target_shape", data.target_shape, positive.up_to(most_of_a_kind));
   field("train_path", data.train_path, PathText{});
   field("valid_path", data.valid_path, PathText{});
-  field("mode", data.mode, OneOf{{"lowmem", "inmem", "synthetic"}});
+  field("mode", data.mode, AnyName{});
   field("crop", data.crop, positive.up_to(most_cells));
   field("box_size", data.box_size, positive.up_to(most_cells));
-  field("rotations", data.rotations, OneOf{{"none", "tutorial", "vector", "proper"}});
+  field("rotations", data.rotations, AnyName{});
   field("augment", data.augment, AnyBool{});
   field("height_shift", data.height_shift, fraction, Unset{"images of this data are not varied"});
   field("width_shift", data.width_shift, fraction, Unset{"images of this data are not varied"});
   field("zoom", data.zoom, fraction, Unset{"images of this data are not varied"});
   field("horizontal_flip", data.horizontal_flip, AnyBool{},
         Unset{"images of this data are not varied"});
-  field("preprocessing", data.preprocessing, OneOf{{"auto", "none", "unit", "caffe", "imagenet"}});
+  field("preprocessing", data.preprocessing, AnyName{});
 }
 
 template <typename Field>
@@ -60,7 +60,7 @@ void visit(Field& field, ModelConfig& model) {
   field("batch_norm_momentum", model.batch_norm_momentum, fraction, Unset{own_of_model});
   field("sync_batch_norm", model.sync_batch_norm, AnyBool{});
   field("l2", model.l2, not_negative, Unset{"the model's own; 0 with a weight decay"});
-  field("l2_mode", model.l2_mode, OneOf{{"loss", "decoupled"}});
+  field("l2_mode", model.l2_mode, AnyName{});
   field("input_shape", model.input_shape, positive.up_to(most_of_a_kind));
   field("n_classes", model.n_classes, positive.up_to(most_of_a_kind), Unset{"the data's"});
   field("full_scale", model.full_scale, AnyBool{}, Unset{own_of_model});
@@ -75,7 +75,7 @@ void visit(Field& field, OptimizerConfig& optimizer) {
                "lamb"}},
         Presence::required);
   field("lr", optimizer.lr, positive);
-  field("lr_scaling", optimizer.lr_scaling, OneOf{{"none", "linear", "sqrt"}});
+  field("lr_scaling", optimizer.lr_scaling, AnyName{});
   field("momentum", optimizer.momentum, fraction);
   field("dampening", optimizer.dampening, fraction);
   field("nesterov", optimizer.nesterov, AnyBool{});
@@ -86,8 +86,7 @@ void visit(Field& field, OptimizerConfig& optimizer) {
   field("beta2", optimizer.beta2, fraction);
   field("rho", optimizer.rho, fraction);
   field("epsilon", optimizer.epsilon, positive);
-  field("epsilon_form", optimizer.epsilon_form, OneOf{{"torch", "keras"}},
-        Unset{"it has one only"});
+  field("epsilon_form", optimizer.epsilon_form, AnyName{}, Unset{"it has one only"});
   field("amsgrad", optimizer.amsgrad, AnyBool{});
   field("centered", optimizer.centered, AnyBool{});
   field("initial_accumulator", optimizer.initial_accumulator, not_negative);
@@ -118,25 +117,20 @@ void visit(Field& field, TrainingConfig& training) {
   field("lr_warmup_steps", training.lr_warmup_steps, not_negative);
   field("lr_warmup_from", training.lr_warmup_from,
         NumberRule{" from 0 to 1", [](long double x) { return x >= 0 && x <= 1; }});
-  field("lr_warmup_when", training.lr_warmup_when, OneOf{{"always", "scaled"}});
+  field("lr_warmup_when", training.lr_warmup_when, AnyName{});
   field("lr_schedule", training.lr_schedule);
-  field("lr_decay", training.lr_decay,
-        OneOf{{"none", "cosine", "cosine_shifted", "polynomial", "one_cycle"}});
+  field("lr_decay", training.lr_decay, AnyName{});
   field("lr_final_fraction", training.lr_final_fraction, not_negative);
   field("lr_decay_power", training.lr_decay_power, positive);
-  field("loss", training.loss,
-        OneOf{{"cross_entropy", "categorical_crossentropy", "sparse_categorical_crossentropy",
-               "binary_cross_entropy", "binary_crossentropy", "l1", "mean_absolute_error"}});
+  field("loss", training.loss, AnyName{});
   field("lambda_rho", training.lambda_rho, not_negative);
-  field("metrics", training.metrics,
-        OneOf{{"accuracy", "acc", "categorical_accuracy", "binary_accuracy",
-               "top_k_categorical_accuracy"}});
+  field("metrics", training.metrics, AnyName{});
   field("label_smoothing", training.label_smoothing, fraction);
   field("mixup_alpha", training.mixup_alpha, not_negative.up_to(1000));
-  field("precision", training.precision, OneOf{{"fp32", "bf16", "fp16"}});
+  field("precision", training.precision, AnyName{});
   field("clip_norm", training.clip_norm, not_negative);
   field("early_stopping_patience", training.early_stopping_patience, not_negative);
-  field("non_finite", training.non_finite, OneOf{{"stop", "skip", "ignore"}});
+  field("non_finite", training.non_finite, AnyName{});
   field("check_replicas_every", training.check_replicas_every, not_negative);
   field("log_every", training.log_every, not_negative);
   field("validation_batch_size", training.validation_batch_size, positive.up_to(most_of_a_kind),
@@ -155,8 +149,8 @@ void visit(Field& field, CheckpointConfig& checkpoint) {
 
 template <typename Field>
 void visit(Field& field, CommunicationConfig& communication) {
-  field("backend", communication.backend, OneOf{{"auto", "mpi", "solo"}});
-  field("shared_memory", communication.shared_memory, OneOf{{"auto", "on", "off"}});
+  field("backend", communication.backend, AnyName{});
+  field("shared_memory", communication.shared_memory, AnyName{});
   field("bucket_mb", communication.bucket_mb, mebibytes);
   field("first_bucket_mb", communication.first_bucket_mb, mebibytes);
   field("overlap", communication.overlap, AnyBool{});

@@ -1,36 +1,18 @@
 #include "kolo/nn/loss.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <string_view>
-#include <vector>
 
 #include <fmt/format.h>
 #include <torch/nn/functional.h>
 
 #include "kolo/base/error.h"
-#include "kolo/base/suggest.h"
 
 namespace kolo {
 
 namespace {
 
 namespace functional = torch::nn::functional;
-
-struct LossName {
-  std::string_view name;
-  LossKind kind;
-};
-
-constexpr std::array<LossName, 7> loss_names = {
-    {{"cross_entropy", LossKind::cross_entropy},
-     {"categorical_crossentropy", LossKind::cross_entropy},
-     {"sparse_categorical_crossentropy", LossKind::cross_entropy},
-     {"binary_cross_entropy", LossKind::binary_cross_entropy},
-     {"binary_crossentropy", LossKind::binary_cross_entropy},
-     {"l1", LossKind::l1},
-     {"mean_absolute_error", LossKind::l1}}};
 
 constexpr double density_exponent = 14;  // a field's first channel is ln(rho) / 14
 
@@ -117,15 +99,7 @@ bool is_of_classes(LossKind kind) {
 }
 
 LossKind loss_named(const std::string& name) {
-  std::vector<std::string> known;
-  for (const LossName& each : loss_names) {
-    if (each.name == name) return each.kind;
-    known.emplace_back(each.name);
-  }
-  const std::string suggestion = nearest(name, known);
-  throw InputError(fmt::format(
-      "loss: unknown loss \"{}\"{}, known are {}", name,
-      suggestion.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", suggestion), join(known)));
+  return named<LossKind>("loss", "loss", name);
 }
 
 LossFunction make_loss(const LossOptions& options) {

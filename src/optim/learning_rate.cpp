@@ -11,11 +11,7 @@
 namespace kolo {
 
 Scaling scaling_named(const std::string& name) {
-  if (name == "none") return Scaling::none;
-  if (name == "linear") return Scaling::linear;
-  if (name == "sqrt") return Scaling::sqrt;
-  throw InputError(fmt::format(
-      "learning rate: unknown scaling \"{}\", expected one of none, linear, sqrt", name));
+  return named<Scaling>("learning rate", "scaling", name);
 }
 
 double scale_factor(Scaling scaling, double ratio) {

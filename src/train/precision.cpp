@@ -16,11 +16,7 @@ std::string first_line(const std::string& text) {
 }  // namespace
 
 Precision precision_named(const std::string& name) {
-  if (name == "fp32") return Precision::fp32;
-  if (name == "bf16") return Precision::bf16;
-  if (name == "fp16") return Precision::fp16;
-  throw InputError(
-      fmt::format("precision: unknown precision \"{}\", expected fp32, bf16 or fp16", name));
+  return named<Precision>("precision", "precision", name);
 }
 
 void require_precision(Precision precision) {

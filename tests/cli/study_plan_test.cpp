@@ -18,7 +18,7 @@ using ::testing::ThrowsMessage;
 
 RunConfig digits() {
   RunConfig config;
-  config.optimizer.lr_scaling = "linear";
+  config.optimizer.lr_scaling = Scaling::linear;
   config.training.batch_size = 32;
   config.training.lr_warmup_epochs = 2;
   return config;

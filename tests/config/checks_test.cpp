@@ -34,7 +34,7 @@ TEST_F(Checks, BoxesHaveWhatTheyNeed) {
   const Overrides paths{"data.train_path=a", "data.valid_path=b"};
   EXPECT_THAT(error(boxes, paths), HasSubstr("data.n_train: "));
   const Overrides synthetic{"data.mode=synthetic", "data.n_train=8", "data.n_valid=8"};
-  EXPECT_EQ(load(boxes, synthetic).data.rotations, "vector");
+  EXPECT_EQ(load(boxes, synthetic).data.rotations, Rotations::vector);
   auto small = synthetic;
   small.emplace_back("data.box_size=63");
   EXPECT_THAT(error(boxes, small), HasSubstr("a box of 63 cells has no crops of 64"));

@@ -27,7 +27,7 @@ class RandomConfig {
     run.optimizer = optimizer();
     run.training = training();
     run.checkpoint = {coin(), whole(), whole(), whole(), coin()};
-    run.communication = {pick({"auto", "mpi", "solo"}), pick({"auto", "on", "off"}), share() + 1,
+    run.communication = {pick<CommunicationBackend>(), pick<SharedMemory>(), share() + 1,
                          share() + 0.1, coin()};
     run.device = {small(), small()};
     return run;
@@ -45,10 +45,10 @@ class RandomConfig {
     if (data.name == "nbody") {
       data.train_path = text('a');
       data.valid_path = text('b');
-      data.mode = pick({"lowmem", "inmem", "synthetic"});
+      data.mode = pick<BoxMode>();
       data.crop = small();
       data.box_size = data.crop + small();
-      data.rotations = pick({"none", "tutorial", "vector", "proper"});
+      data.rotations = pick<Rotations>();
     }
     data.workers = small();
     data.prefetch = small();
@@ -64,7 +64,7 @@ class RandomConfig {
     data.width_shift = share();
     data.zoom = share();
     data.horizontal_flip = coin();
-    data.preprocessing = pick({"auto", "none", "unit", "caffe", "imagenet"});
+    data.preprocessing = pick<NamedPreprocessing>();
     return data;
   }
 
@@ -75,7 +75,7 @@ class RandomConfig {
     model.batch_norm_momentum = maybe(share());
     model.sync_batch_norm = coin();
     model.l2 = maybe(number());
-    model.l2_mode = "loss";
+    model.l2_mode = L2Mode::loss;
     model.n_classes = maybe(whole() + 1);
     if (coin()) model.input_shape = {small()};
     if (coin())
@@ -91,7 +91,7 @@ class RandomConfig {
     optimizer.name = pick({"sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax",
                            "nadam", "lars", "lamb"});
     optimizer.lr = number();
-    optimizer.lr_scaling = pick({"none", "linear", "sqrt"});
+    optimizer.lr_scaling = pick<Scaling>();
     optimizer.momentum = optimizer.name == "sgd" ? share() : 0;
     optimizer.weight_decay = number();
     optimizer.decay_excludes_vectors = coin();
@@ -100,9 +100,9 @@ class RandomConfig {
     optimizer.rho = share();
     optimizer.epsilon = number();
     if (optimizer.name.starts_with("adam") && optimizer.name != "adamax")
-      optimizer.epsilon_form = pick({"torch", "keras"});
+      optimizer.epsilon_form = pick<EpsilonForm>();
     if (optimizer.name == "rmsprop" || optimizer.name == "adagrad")
-      optimizer.epsilon_form = pick({"torch", "keras"});
+      optimizer.epsilon_form = pick<EpsilonForm>();
     optimizer.centered = optimizer.name == "rmsprop";
     optimizer.initial_accumulator = number();
     optimizer.trust_coefficient = number();
@@ -124,17 +124,18 @@ class RandomConfig {
                                : training.lr_schedule.back().end_epoch.value_or(1) + share();
       training.lr_schedule.push_back({start, start + 1 + share(), number()});
     }
-    training.lr_warmup_when = pick({"always", "scaled"});
-    if (training.lr_schedule.empty())
-      training.lr_decay = pick({"none", "cosine", "cosine_shifted", "polynomial"});
+    training.lr_warmup_when = pick<WarmupWhen>();
+    if (training.lr_schedule.empty()) do
+        training.lr_decay = pick<RateDecay>();
+      while (training.lr_decay == RateDecay::one_cycle);
     training.lr_final_fraction = share();
     training.lr_decay_power = number();
     set_loss(training);
     training.mixup_alpha = share();
-    training.precision = pick({"fp32", "bf16", "fp16"});
+    training.precision = pick<Precision>();
     training.clip_norm = number();
     training.early_stopping_patience = whole();
-    training.non_finite = pick({"stop", "skip", "ignore"});
+    training.non_finite = pick<NonFiniteStep>();
     training.check_replicas_every = whole();
     training.log_every = whole();
     training.validation_batch_size = maybe(whole());
@@ -143,14 +144,14 @@ class RandomConfig {
   }
 
   void set_loss(TrainingConfig& training) {
-    training.loss = pick({"cross_entropy", "categorical_crossentropy", "l1"});
+    training.loss = coin() ? LossKind::cross_entropy : LossKind::l1;
     training.metrics.clear();
-    if (training.loss == "l1") {
+    if (training.loss == LossKind::l1) {
       training.lambda_rho = share();
       return;
     }
-    training.metrics.emplace_back("accuracy");
-    if (coin()) training.metrics.emplace_back("top_k_categorical_accuracy");
+    training.metrics.emplace_back(Metric::accuracy);
+    if (coin()) training.metrics.emplace_back(Metric::top_k_categorical_accuracy);
     training.label_smoothing = share();
   }
 
@@ -163,6 +164,11 @@ class RandomConfig {
   }
   std::string pick(std::vector<std::string> names) {
     return names[random_.below(static_cast<uint32_t>(names.size()))];
+  }
+  template <NamedEnum E>
+  E pick() {
+    const auto names = enum_names(E{});
+    return names[random_.below(static_cast<uint32_t>(names.size()))].value;
   }
   template <typename T>
   std::optional<T> maybe(T value) {

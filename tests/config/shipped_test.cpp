@@ -32,7 +32,7 @@ TEST(ShippedConfigurations, ResnetHasTheTutorialsParameters) {
   EXPECT_EQ(config.training.lr_warmup_epochs, 5);
   EXPECT_EQ(config.optimizer.name, "adam");
   EXPECT_EQ(config.optimizer.lr, 0.0001);
-  EXPECT_EQ(config.optimizer.lr_scaling, "linear");
+  EXPECT_EQ(config.optimizer.lr_scaling, Scaling::linear);
 }
 
 TEST(ShippedConfigurations, MnistNetHasTheTutorialsParameters) {

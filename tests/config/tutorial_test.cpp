@@ -55,7 +55,7 @@ TEST_F(TutorialConfigurations, AreUnderstoodAsTheyStand) {
   EXPECT_THAT(config.model.input_shape, ElementsAre(3, 224, 224));
   EXPECT_EQ(config.model.n_classes, 100);
   EXPECT_EQ(config.optimizer.name, "sgd");
-  EXPECT_EQ(config.optimizer.lr_scaling, "linear");  // as their get_optimizer() has it
+  EXPECT_EQ(config.optimizer.lr_scaling, Scaling::linear);  // as their get_optimizer() has it
   EXPECT_EQ(config.device.intra_threads, 32);
   EXPECT_EQ(make_objective(config).top, 5);
 }
@@ -97,9 +97,9 @@ TEST_F(TutorialConfigurations, TheFormOfEpsilonDecidesItsDefault) {
                 "}\n")
         .optimizer;
   };
-  EXPECT_EQ(optimizer("name: adam").epsilon_form, "torch");
+  EXPECT_EQ(optimizer("name: adam").epsilon_form, EpsilonForm::torch);
   EXPECT_EQ(optimizer("name: adamw, epsilon_form: Keras").epsilon, 1e-7);
-  EXPECT_EQ(optimizer("name: rmsprop").epsilon_form, "keras");
+  EXPECT_EQ(optimizer("name: rmsprop").epsilon_form, EpsilonForm::keras);
   EXPECT_EQ(optimizer("name: rmsprop, epsilon_form: torch").epsilon, 1e-8);
   EXPECT_EQ(optimizer("name: adagrad, epsilon_form: torch").epsilon, 1e-10);
   EXPECT_EQ(optimizer("name: adagrad, epsilon_form: torch, epsilon: .5").epsilon, .5);

@@ -51,8 +51,8 @@ TEST_F(Types, EveryKindOfValueIsRead) {
   EXPECT_EQ(config.optimizer.name, "adamw");
   EXPECT_EQ(config.optimizer.lr, 0.001);
   EXPECT_EQ(config.optimizer.epsilon, 1.0);
-  EXPECT_EQ(config.communication.shared_memory, "off");
-  EXPECT_EQ(config.communication.backend, "mpi");
+  EXPECT_EQ(config.communication.shared_memory, SharedMemory::off);
+  EXPECT_EQ(config.communication.backend, CommunicationBackend::mpi);
   EXPECT_FALSE(config.communication.overlap);
 }
 
@@ -60,7 +60,8 @@ TEST_F(Types, OnAndOffAreNamesWhereNamesAreExpectedAndTruthElsewhere) {
   for (const char* word : {"on", "off", "On", "\"on\""}) {
     const RunConfig config =
         load_after_required("communication: {shared_memory: " + std::string(word) + "}\n");
-    EXPECT_THAT(config.communication.shared_memory, ::testing::AnyOf("on", "off"));
+    EXPECT_THAT(config.communication.shared_memory,
+                ::testing::AnyOf(SharedMemory::on, SharedMemory::off));
   }
   EXPECT_TRUE(load_after_required("checkpoint: {at_start: on}\n").checkpoint.at_start);
   EXPECT_EQ(error_after_required("communication:\n  shared_memory: true\n"),

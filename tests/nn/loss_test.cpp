@@ -125,7 +125,7 @@ TEST(Loss, KerasNamesAreKnown) {
 
 TEST(Loss, UnknownNamesAreInputErrors) {
   EXPECT_THAT(message_of<InputError>([] { (void)loss_named("hinge"); }),
-              HasSubstr("unknown loss \"hinge\", known are cross_entropy, "));
+              HasSubstr("unknown loss \"hinge\", expected one of cross_entropy, "));
   EXPECT_THAT(message_of<InputError>([] { (void)loss_named("binary_crossentrpy"); }),
               HasSubstr("did you mean \"binary_crossentropy\"?"));
 }

@@ -53,7 +53,7 @@ TEST(Autocast, GuardsNestAndLeaveThingsAsTheyWere) {
 TEST(Precisions, HaveNames) {
   EXPECT_EQ(precision_named("fp16"), Precision::fp16);
   EXPECT_THAT(message_of<InputError>([] { (void)precision_named("half"); }),
-              HasSubstr("expected fp32, bf16 or fp16"));
+              HasSubstr("expected one of fp32, bf16, fp16"));
 }
 
 TEST(Precisions, ThatDontWorkHereAreInputErrors) {

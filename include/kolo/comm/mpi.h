@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kolo/base/enum_names.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/comm/watch.h"
 
@@ -16,6 +17,11 @@ enum class ThreadLevel : std::uint8_t { single, funneled, serialized, multiple }
 [[nodiscard]] std::string_view name_of(ThreadLevel level);
 
 enum class SharedMemory : std::uint8_t { automatic, on, off };
+
+constexpr auto enum_names(SharedMemory) {
+  return std::to_array<EnumName<SharedMemory>>(
+      {{SharedMemory::automatic, "auto"}, {SharedMemory::on, "on"}, {SharedMemory::off, "off"}});
+}
 
 struct MpiOptions {
   // What is asked of MPI_Init_thread. With `multiple` every communicator has a communication thread

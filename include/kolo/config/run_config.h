@@ -9,6 +9,16 @@
 #include <utility>
 #include <vector>
 
+#include "kolo/comm/mpi.h"
+#include "kolo/data/nbody.h"
+#include "kolo/data/preprocessing.h"
+#include "kolo/nn/autocast.h"
+#include "kolo/nn/loss.h"
+#include "kolo/nn/metrics.h"
+#include "kolo/optim/flat_optimizer.h"
+#include "kolo/optim/learning_rate.h"
+#include "kolo/train/trainer.h"
+
 // What one training run is to do, read from a YAML file. The defaults stand here; which values a
 // key accepts stands beside its name in src/config/schema.h, the one table that reading, writing
 // and the lists of known keys come from.
@@ -33,19 +43,28 @@ struct DataConfig {
   std::optional<int64_t> n_classes;   // dummy: how many labels there are; unset: the model's
   std::vector<int64_t> target_shape;  // dummy: targets are numbers of this shape instead of labels
   // Of nbody.
-  std::string train_path;       // HDF5 file, or prefix_data.npy beside prefix_label.npy; required
-  std::string valid_path;       // unless synthetic
-  std::string mode = "lowmem";  // lowmem (crops read from disk) | inmem | synthetic
-  int64_t crop = 64;            // its edge, in cells
-  int64_t box_size = 128;       // the edge of a synthetic box
-  std::string rotations = "vector";  // none | tutorial | vector | proper; validation: the same
+  std::string train_path;  // HDF5 file, or prefix_data.npy beside prefix_label.npy; required
+  std::string valid_path;  // unless synthetic
+  BoxMode mode = BoxMode::lowmem;
+  int64_t crop = 64;                        // its edge, in cells
+  int64_t box_size = 128;                   // the edge of a synthetic box
+  Rotations rotations = Rotations::vector;  // validation: the same
   // Of cifar10 and imagenet; what is unset is as the tutorials have it for that data.
   bool augment = true;  // vary training images; validation images never are
   std::optional<double> height_shift, width_shift;  // at most so much, as a fraction of the size
   std::optional<double> zoom;                       // between 1 - zoom and 1 + zoom, each axis
   std::optional<bool> horizontal_flip;
-  std::string preprocessing = "auto";  // auto | none | unit | caffe | imagenet
+  NamedPreprocessing preprocessing = NamedPreprocessing::automatic;
 };
+
+// Whether a penalty on squared weights counts as its gradient would in the loss, or as AdamW's
+// decay.
+enum class L2Mode : std::uint8_t { loss, decoupled };
+
+constexpr auto enum_names(L2Mode) {
+  return std::to_array<EnumName<L2Mode>>(
+      {{L2Mode::loss, "loss"}, {L2Mode::decoupled, "decoupled"}});
+}
 
 struct ModelConfig {
   std::string name;                           // required; nn knows which names exist
@@ -53,8 +72,8 @@ struct ModelConfig {
   std::optional<double> dropout;              // unset: the model's own
   std::optional<double> batch_norm_momentum;  // in Keras's sense; unset: the model's own
   bool sync_batch_norm = false;               // batch norm over the samples of all ranks
-  std::optional<double> l2;          // times the sum of squared weights; unset: the model's own
-  std::string l2_mode = "loss";      // loss (its gradient counts) | decoupled (as in AdamW)
+  std::optional<double> l2;  // times the sum of squared weights; unset: the model's own
+  L2Mode l2_mode = L2Mode::loss;
   std::vector<int64_t> input_shape;  // channels first or last; empty: the data's
   std::optional<int64_t> n_classes;  // unset: the data's
   // Of unet3d: how often it halves the size, as a number or as 6 (true) or 5 (false), not both;
@@ -69,9 +88,8 @@ struct OptimizerConfig {
   // lars | lamb
   std::string name = "sgd";
   std::optional<double> lr;  // for one rank; unset: Keras's default, .01 or .001
-  // With the number of ranks, or with the global batch over training.base_batch_size: none |
-  // linear | sqrt
-  std::string lr_scaling = "linear";
+  // With the number of ranks, or with the global batch over training.base_batch_size.
+  Scaling lr_scaling = Scaling::linear;
   double momentum = 0;   // sgd, rmsprop, lars
   double dampening = 0;  // sgd, as is nesterov
   bool nesterov = false;
@@ -80,12 +98,11 @@ struct OptimizerConfig {
   bool decay_excludes_vectors = false;  // biases and batch norm; lars and lamb: always
   double beta1 = 0.9;                   // adam and its kin, as is beta2
   double beta2 = 0.999;
-  std::optional<double> rho;         // rmsprop (.9), adadelta (.95)
+  std::optional<double> rho;  // rmsprop (.9), adadelta (.95)
   // unset: 1e-8, adagrad 1e-10 in torch's form; 1e-7 in Keras's and of all others, lamb 1e-6
   std::optional<double> epsilon;
-  // adam, adamw, rmsprop, adagrad: where epsilon is added, torch | keras; unset: torch for the first
-  // two
-  std::optional<std::string> epsilon_form;
+  // adam, adamw, rmsprop, adagrad: where epsilon is added; unset: torch for the first two
+  std::optional<EpsilonForm> epsilon_form;
   bool amsgrad = false;              // adam, adamw
   bool centered = false;             // rmsprop
   double initial_accumulator = 0.1;  // adagrad
@@ -101,6 +118,14 @@ struct RateIntervalConfig {
   double multiplier = 1;
 };
 
+// Whether there is a warm-up where lr_scaling doesn't raise the rate.
+enum class WarmupWhen : std::uint8_t { always, scaled };
+
+constexpr auto enum_names(WarmupWhen) {
+  return std::to_array<EnumName<WarmupWhen>>(
+      {{WarmupWhen::always, "always"}, {WarmupWhen::scaled, "scaled"}});
+}
+
 struct TrainingConfig {
   // One of the three; none: 64 a rank.
   std::optional<int64_t> batch_size;         // per rank
@@ -113,22 +138,21 @@ struct TrainingConfig {
   double lr_warmup_epochs = 0;  // epochs or steps, not both
   int64_t lr_warmup_steps = 0;
   double lr_warmup_from = 1;  // the warm-up sets out from so much of the rate of one rank
-  std::string lr_warmup_when = "always";  // always | scaled: only where lr_scaling raises the rate
+  WarmupWhen lr_warmup_when = WarmupWhen::always;
   std::vector<RateIntervalConfig> lr_schedule;  // in order
-  std::string lr_decay = "none";       // none | cosine | cosine_shifted | polynomial | one_cycle
-  double lr_final_fraction = 0;        // cosine, polynomial: what is left at the end
-  double lr_decay_power = 1;           // polynomial
-  std::string loss = "cross_entropy";  // or binary_crossentropy, l1, and Keras's names for them
-  double lambda_rho = 0;               // l1: the weight of the error in the density itself
-  // And top_k_categorical_accuracy (top 5); with l1 none.
-  std::vector<std::string> metrics = {"accuracy"};
+  RateDecay lr_decay = RateDecay::none;
+  double lr_final_fraction = 0;  // cosine, polynomial: what is left at the end
+  double lr_decay_power = 1;     // polynomial
+  LossKind loss = LossKind::cross_entropy;
+  double lambda_rho = 0;  // l1: the weight of the error in the density itself
+  std::vector<Metric> metrics = {Metric::accuracy};  // with l1 none
   double label_smoothing = 0;
   double mixup_alpha = 0;  // 0: no mixup
-  // What forward and backward compute in: fp32 | bf16 | fp16. Parameters stay in float32.
-  std::string precision = "fp32";
+  // What forward and backward compute in. Parameters stay in float32.
+  Precision precision = Precision::fp32;
   double clip_norm = 0;                 // the gradient's greatest norm; 0: as it is
   int64_t early_stopping_patience = 0;  // stop after so many epochs without a better one; 0: never
-  std::string non_finite = "stop";   // gradients that are no numbers: stop | skip the step | ignore
+  NonFiniteStep non_finite = NonFiniteStep::stop;
   int64_t check_replicas_every = 0;  // compare all ranks' parameters every so many steps; 0: never
   // A record every so many steps; 0: none; unset: so that a run has 500 at most.
   std::optional<int64_t> log_every;
@@ -146,12 +170,21 @@ struct CheckpointConfig {
   bool at_start = false;     // one at step 0 as well
 };
 
+// automatic: MPI where a launcher has started the program, or else one rank alone.
+enum class CommunicationBackend : std::uint8_t { automatic, mpi, solo };
+
+constexpr auto enum_names(CommunicationBackend) {
+  return std::to_array<EnumName<CommunicationBackend>>({{CommunicationBackend::automatic, "auto"},
+                                                        {CommunicationBackend::mpi, "mpi"},
+                                                        {CommunicationBackend::solo, "solo"}});
+}
+
 struct CommunicationConfig {
-  std::string backend = "auto";        // auto | mpi | solo
-  std::string shared_memory = "auto";  // between ranks of one node: auto | on | off
-  double bucket_mb = 25;               // MiB of gradients that travel in one call
-  double first_bucket_mb = 1;          // the first is small, so that communication begins early
-  bool overlap = true;                 // with the backward pass
+  CommunicationBackend backend = CommunicationBackend::automatic;
+  SharedMemory shared_memory = SharedMemory::automatic;  // between ranks of one node
+  double bucket_mb = 25;                                 // MiB of gradients that travel in one call
+  double first_bucket_mb = 1;  // the first is small, so that communication begins early
+  bool overlap = true;         // with the backward pass
 };
 
 struct DeviceConfig {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kolo/base/enum_names.h"
 #include "kolo/data/cube_symmetry.h"
 #include "kolo/data/dataset.h"
 #include "kolo/data/simulation_box.h"
@@ -20,6 +21,11 @@ enum class BoxMode {
   synthetic  // no file: standard normal numbers in memory, read like a box
 };
 
+constexpr auto enum_names(BoxMode) {
+  return std::to_array<EnumName<BoxMode>>(
+      {{BoxMode::lowmem, "lowmem"}, {BoxMode::inmem, "inmem"}, {BoxMode::synthetic, "synthetic"}});
+}
+
 // What is done to a crop. `tutorial` moves the cells of all components alike, as scalars; `vector`
 // and `proper` also turn the velocities: for out(i) = in(M i) the components transform as
 // v'_j = sum_i M_ij v_i (component j is the one along axis j), which keeps the divergence.
@@ -29,6 +35,13 @@ enum class Rotations {
   vector,    // all 48 of the cube group
   proper     // its 24 without reflections
 };
+
+constexpr auto enum_names(Rotations) {
+  return std::to_array<EnumName<Rotations>>({{Rotations::none, "none"},
+                                             {Rotations::tutorial, "tutorial"},
+                                             {Rotations::vector, "vector"},
+                                             {Rotations::proper, "proper"}});
+}
 
 struct NbodyOptions {
   std::filesystem::path file;  // X.h5, or either file or the prefix of a .npy pair; not synthetic

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "kolo/base/enum_names.h"
+
 namespace kolo {
 
 // What a network wants done to pixels of 0..255, after augmentation: channel c of the result is
@@ -28,5 +30,16 @@ struct Preprocessing {
   // deviations positive, blue_first with 3 channels only.
   void check(std::int64_t channels) const;
 };
+
+// Those that have a name. `automatic` is what a data set is usually given.
+enum class NamedPreprocessing : std::uint8_t { automatic, none, unit, caffe, imagenet };
+
+constexpr auto enum_names(NamedPreprocessing) {
+  return std::to_array<EnumName<NamedPreprocessing>>({{NamedPreprocessing::automatic, "auto"},
+                                                      {NamedPreprocessing::none, "none"},
+                                                      {NamedPreprocessing::unit, "unit"},
+                                                      {NamedPreprocessing::caffe, "caffe"},
+                                                      {NamedPreprocessing::imagenet, "imagenet"}});
+}
 
 }  // namespace kolo

@@ -5,9 +5,23 @@
 
 #include <torch/types.h>
 
+#include "kolo/base/enum_names.h"
+
 namespace kolo {
 
 enum class LossKind { cross_entropy, binary_cross_entropy, l1 };
+
+// With Keras's names for them.
+constexpr auto enum_names(LossKind) {
+  return std::to_array<EnumName<LossKind>>(
+      {{LossKind::cross_entropy, "cross_entropy"},
+       {LossKind::cross_entropy, "categorical_crossentropy"},
+       {LossKind::cross_entropy, "sparse_categorical_crossentropy"},
+       {LossKind::binary_cross_entropy, "binary_crossentropy"},
+       {LossKind::binary_cross_entropy, "binary_cross_entropy"},
+       {LossKind::l1, "l1"},
+       {LossKind::l1, "mean_absolute_error"}});
+}
 
 struct LossOptions {
   LossKind kind = LossKind::cross_entropy;

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "kolo/base/enum_names.h"
+
 // Optimizers as fused passes over flat buffers: one pass reads parameters, gradients and state once
 // and writes parameters and state once. Whoever owns the buffers calls them bucket by bucket, or
 // for the slices that a rank owns; every element is on its own, so the cut makes no difference, not
@@ -64,6 +66,14 @@ class FlatOptimizer {
 // (Loshchilov and Hutter, 2019) the parameter is multiplied by 1 - rate * weight_decay instead, and
 // the gradient stays as it is. With decay_excludes_vectors, biases and batch norm's scales and
 // shifts don't decay.
+
+// Where epsilon is added to a root: to the root itself, as PyTorch does it, or as Keras does it.
+enum class EpsilonForm : std::uint8_t { torch, keras };
+
+constexpr auto enum_names(EpsilonForm) {
+  return std::to_array<EnumName<EpsilonForm>>(
+      {{EpsilonForm::torch, "torch"}, {EpsilonForm::keras, "keras"}});
+}
 
 struct SgdOptions {
   double momentum = 0;      // 0 or more; 0 needs no state

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "kolo/base/enum_names.h"
 #include "kolo/optim/schedule.h"
 
 // The learning rate as a pure function of the step: every rank computes the same number, and a
@@ -16,6 +17,11 @@ enum class Scaling {
   linear,  // times the ratio (Goyal et al., 2017)
   sqrt     // times its square root: keeps the variance of a step (Krizhevsky, 2014)
 };
+
+constexpr auto enum_names(Scaling) {
+  return std::to_array<EnumName<Scaling>>(
+      {{Scaling::none, "none"}, {Scaling::linear, "linear"}, {Scaling::sqrt, "sqrt"}});
+}
 
 // The scaling of that name: "none", "linear" or "sqrt"; InputError for any other.
 [[nodiscard]] Scaling scaling_named(const std::string& name);

@@ -6,6 +6,8 @@
 #include <variant>
 #include <vector>
 
+#include "kolo/base/enum_names.h"
+
 // What becomes of the learning rate in the course of a training. All of these are factors on one
 // rate, the scaled one; see LearningRate for what they are combined with.
 namespace kolo {
@@ -67,6 +69,17 @@ struct OneCycle {
 
 using Schedule = std::variant<ConstantRate, PiecewiseRate, CosineDecay, ShiftedCosineDecay,
                               PolynomialDecay, OneCycle>;
+
+// The schedules that only need to know where the training ends.
+enum class RateDecay : std::uint8_t { none, cosine, cosine_shifted, polynomial, one_cycle };
+
+constexpr auto enum_names(RateDecay) {
+  return std::to_array<EnumName<RateDecay>>({{RateDecay::none, "none"},
+                                             {RateDecay::cosine, "cosine"},
+                                             {RateDecay::cosine_shifted, "cosine_shifted"},
+                                             {RateDecay::polynomial, "polynomial"},
+                                             {RateDecay::one_cycle, "one_cycle"}});
+}
 
 // The name in configurations: "constant", "piecewise", "cosine", "cosine_shifted", "polynomial" or
 // "one_cycle".

@@ -39,6 +39,12 @@ enum class NonFiniteStep {
   ignore
 };
 
+constexpr auto enum_names(NonFiniteStep) {
+  return std::to_array<EnumName<NonFiniteStep>>({{NonFiniteStep::stop, "stop"},
+                                                 {NonFiniteStep::skip, "skip"},
+                                                 {NonFiniteStep::ignore, "ignore"}});
+}
+
 struct TrainerOptions {
   std::int64_t epochs = 1;
   // Ends the training after so many steps: the epoch they end in is a shorter one, with its

@@ -52,7 +52,7 @@ Datasets datasets_of(const BenchArguments& arguments, const RunConfig& config, s
 
 PreparedBench prepare(const BenchArguments& arguments, const RunConfig& config, int ranks) {
   const auto batch = checked_multiply<std::int64_t>(batch_size_of(config.training, ranks), ranks);
-  require_precision(precision_named(config.training.precision));
+  require_precision(config.training.precision);
   PreparedBench prepared{config, datasets_of(arguments, config, batch), nullptr,
                          make_optimizer(config)};
   prepared.network = make_network(config, prepared.datasets.training->layout());
@@ -103,7 +103,7 @@ BenchSetup setup_of(const BenchArguments& arguments, const RunConfig& config, in
   return {name,
           config.model.name,
           config.data.name,
-          config.training.precision,
+          std::string(name_of(config.training.precision)),
           ranks,
           batch_size_of(config.training, ranks),
           at::get_num_threads(),

@@ -82,7 +82,7 @@ RunConfig load(const EvalArguments& arguments, const Subject& subject) {
 
 PreparedEvaluation prepare(const EvalArguments& arguments, const RunConfig& config,
                            bool looks_at_files = true) {
-  require_precision(precision_named(config.training.precision));
+  require_precision(config.training.precision);
   Datasets datasets = make_datasets(config, looks_at_files);
   auto dataset = arguments.split == "training" ? datasets.training : datasets.validation;
   auto network = make_network(config, dataset->layout());

@@ -17,7 +17,7 @@ namespace {
 
 Communicator join_ranks(const CommunicationConfig& config, const LaunchEnvironment& environment) {
   const auto mpi = parse_mpi_version(mpi_library_version());
-  require_suitable_launcher(environment, mpi, config.backend == "mpi");
+  require_suitable_launcher(environment, mpi, config.backend == CommunicationBackend::mpi);
   auto communicator = mpi_communicator(make_mpi_options(config));
   if (environment.is_launched()) require_all_ranks(environment, mpi, communicator.size());
   return communicator;
@@ -27,8 +27,9 @@ Communicator join_ranks(const CommunicationConfig& config, const LaunchEnvironme
 
 Communicator make_communicator(const CommunicationConfig& config,
                                const LaunchEnvironment& environment) {
-  const auto& backend = config.backend;
-  if (backend == "solo" && environment.size > 1) {
+  const auto backend = config.backend;
+  using enum CommunicationBackend;
+  if (backend == solo && environment.size > 1) {
     throw InputError(
         fmt::format("communication.backend is solo, but {} has started {} ranks; use auto or mpi",
                     environment.launcher, environment.size));
@@ -36,7 +37,7 @@ Communicator make_communicator(const CommunicationConfig& config,
   // One task of srun needs nobody, and srun may not have been told of MPI.
   const bool is_single_task = environment.started_by == StartedBy::srun && environment.size == 1;
   const bool use_mpi =
-      backend == "mpi" || (backend == "auto" && environment.is_launched() && !is_single_task);
+      backend == mpi || (backend == automatic && environment.is_launched() && !is_single_task);
   return use_mpi ? join_ranks(config, environment) : Communicator::solo();
 }
 

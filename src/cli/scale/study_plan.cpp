@@ -12,8 +12,6 @@ namespace kolo {
 
 namespace {
 
-const std::vector<std::string> known_lr_scalings{"none", "linear", "sqrt"};
-
 template <typename T>
 std::vector<T> sorted_without_repeats(std::vector<T> values) {
   std::ranges::sort(values);
@@ -28,9 +26,9 @@ void check(const StudyRequest& request) {
     if (ranks < 1)
       throw InputError(fmt::format("--ranks: {} is no number of ranks; the least is 1", ranks));
   for (const auto& scaling : request.lr_scalings) {
-    if (std::ranges::find(known_lr_scalings, scaling) == known_lr_scalings.end())
+    if (!find_named<Scaling>(scaling))
       throw InputError(fmt::format("--lr-scaling: \"{}\" is not known; it can be {}", scaling,
-                                   join(known_lr_scalings)));
+                                   join(known_names<Scaling>())));
   }
   for (const double epochs : request.warmup_epochs)
     if (!(epochs >= 0))
@@ -86,7 +84,7 @@ Study plan_study(const StudyRequest& request, const RunConfig& configured) {
   }
 
   auto scalings = request.lr_scalings;
-  if (scalings.empty()) scalings = {base.optimizer.lr_scaling};
+  if (scalings.empty()) scalings = {std::string(name_of(base.optimizer.lr_scaling))};
   auto warmups = sorted_without_repeats(request.warmup_epochs);
   if (warmups.empty()) warmups = {base.training.lr_warmup_epochs};
   for (const int count : request.simulated_ranks)

@@ -38,7 +38,7 @@ void log_start(RunLog& log, const Topology& topology) {
 std::string epsilon_of(const OptimizerConfig& optimizer) {
   if (!optimizer.epsilon_form) return {};
   return fmt::format(" (epsilon {}, added as in {})", *optimizer.epsilon,
-                     *optimizer.epsilon_form == "torch" ? "PyTorch" : "Keras");
+                     *optimizer.epsilon_form == EpsilonForm::torch ? "PyTorch" : "Keras");
 }
 
 constexpr std::size_t most_lines = 40;  // of a summary on the console, unless asked for more
@@ -68,11 +68,11 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
            format_count(run.datasets.training->size()),
            format_count(run.datasets.validation->size()));
   for (const auto& warning : run.datasets.warnings) log.warn("{}", warning);
-  const auto& precision = config.training.precision;
+  const auto precision = config.training.precision;
   log.info("model {}: {} parameters in {} bucket{}{}", config.model.name,
            format_count(count_parameters(*run.network)), trainer.plan().buckets.size(),
            trainer.plan().buckets.size() == 1 ? "" : "s",
-           precision == "fp32" ? "" : fmt::format(", computed in {}", precision));
+           precision == Precision::fp32 ? "" : fmt::format(", computed in {}", name_of(precision)));
   const auto batch_size = batch_size_of(config.training, topology.size);
   log.info("optimizer {}{}, batch {} a rank ({} in all), learning rate {:.4g}{}{}{}",
            config.optimizer.name, epsilon_of(config.optimizer), format_count(batch_size),

@@ -152,7 +152,7 @@ PreparedRun prepare_run(const RunConfig& config, const RunOptions& options, int 
   // Before any data is read.
   (void)batch_size_of(config.training, ranks);
   at_setting(config, "training.precision",
-             [&] { require_precision(precision_named(config.training.precision)); });
+             [&] { require_precision(config.training.precision); });
   PreparedRun run{config,
                   {config.output_dir},
                   make_datasets(config, options.is_root),

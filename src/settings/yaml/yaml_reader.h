@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "config/value.h"
+#include "settings/value.h"
 
 namespace kolo {
 

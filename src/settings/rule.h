@@ -5,8 +5,7 @@
 #include <string_view>
 #include <vector>
 
-// Which values a key accepts. A rule is named beside its key in schema.h and words the error as
-// well.
+// Which values a key accepts. A rule is named beside its key and words the error as well.
 namespace kolo {
 
 // true or false.
@@ -18,8 +17,11 @@ struct AnyText {};
 // A path, in which environment variables are expanded.
 struct PathText {};
 
-// One of these names, read in any case and kept as written here. YAML's own words for truth (on,
-// off) are names as well.
+// One of the names of an enum (kolo/base/enum_names.h), in any case. YAML's own words for truth
+// (on, off) are names as well.
+struct AnyName {};
+
+// One of these names, read in any case and kept as written here.
 struct OneOf {
   std::vector<std::string> names;
 };

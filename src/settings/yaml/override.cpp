@@ -1,17 +1,13 @@
-#include "config/override.h"
+#include "settings/yaml/override.h"
 
 #include <algorithm>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "config/schema.h"
-#include "config/section.h"
-#include "config/yaml_reader.h"
 #include "kolo/base/error.h"
-#include "kolo/config/run_config.h"
+#include "settings/yaml/yaml_reader.h"
 
 namespace kolo {
 
@@ -42,42 +38,25 @@ void set(ConfigValue& root, std::string_view keys, ConfigValue value) {
 }
 
 // What was meant by a word without "=": "n_epochs:3" or "n_epochs 3".
-std::string meant_by(std::string_view text) {
+std::string meant_by(std::string_view text, const KnownSettings& settings) {
   const auto end = text.find_first_of(":= ");
-  const std::string setting = nearest_setting(text.substr(0, end));
+  const std::string setting = nearest_setting(text.substr(0, end), settings);
   if (setting.empty()) return {};
   std::string_view value = end == std::string_view::npos ? "" : text.substr(end + 1);
   value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
   return fmt::format("; did you mean {}={}?", setting, value.empty() ? "VALUE" : value);
 }
 
-// The settings that key=null gives their default: all but the required ones.
-struct DefaultCollector : SettingCollector {
-  template <typename T, typename... Rest>
-  void operator()(std::string_view key, T& field, const Rest&... rest) {
-    if constexpr (ConfigStruct<T>) {
-      const std::string outer = std::exchange(path, path_of(key));
-      visit(*this, field);
-      path = outer;
-    } else if (((!std::is_same_v<Rest, Presence>)&&...)) {
-      SettingCollector::operator()(key, field, rest...);
-    }
-  }
-  [[nodiscard]] std::string path_of(std::string_view key) const {
-    return path.empty() ? std::string(key) : fmt::format("{}.{}", path, key);
-  }
-};
-
-bool has_default(std::string_view setting) {
-  DefaultCollector collector;
-  RunConfig config;
-  visit(collector, config);
-  return std::ranges::find(collector.settings, setting) != collector.settings.end();
+// Whether key=null gives the setting its default: all but the required ones.
+bool has_default(std::string_view name, const KnownSettings& settings) {
+  const auto found = std::ranges::find(settings, name, &KnownSetting::name);
+  return found != settings.end() && !found->is_required;
 }
 
 }  // namespace
 
-void apply_override(ConfigValue& root, const std::string& text, std::string_view place) {
+void apply_override(ConfigValue& root, const std::string& text, const KnownSettings& settings,
+                    std::string_view place) {
   const auto equals = text.find('=');
   const std::string_view keys = std::string_view(text).substr(0, equals);
   const bool has_empty_key = keys.empty() || keys.front() == '.' || keys.back() == '.' ||
@@ -85,20 +64,15 @@ void apply_override(ConfigValue& root, const std::string& text, std::string_view
   if (equals == std::string::npos || has_empty_key) {
     throw InputError(
         fmt::format("{}: expected key=value, for example training.batch_size=32, got {}{}", place,
-                    quote(text), text.empty() ? "" : meant_by(text)));
+                    quote(text), text.empty() ? "" : meant_by(text, settings)));
   }
   if (text.find_first_not_of(' ', equals + 1) == std::string::npos) {
     throw InputError(fmt::format("{}: expected a value behind {}=, got nothing; {}", place, keys,
-                                 has_default(keys)
+                                 has_default(keys, settings)
                                      ? fmt::format("write {}=null for the default", keys)
                                      : "leave it out to keep what the file says"));
   }
   set(root, keys, read_yaml_text(text.substr(equals + 1), std::string(place)));
-}
-
-// Options of the command line have their names for a place; a file's places end with a line.
-bool is_from_command_line(const ConfigValue& value) {
-  return value.place == command_line || value.place.starts_with('-');
 }
 
 void set_text(ConfigValue& root, const std::string& key, const std::string& text) {

@@ -1,4 +1,4 @@
-#include "config/yaml_reader.h"
+#include "settings/yaml/yaml_reader.h"
 
 #include <optional>
 #include <sstream>

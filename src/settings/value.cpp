@@ -1,4 +1,4 @@
-#include "config/value.h"
+#include "settings/value.h"
 
 #include <algorithm>
 #include <utility>
@@ -28,6 +28,11 @@ std::string describe(const ConfigValue& value) {
       return "a mapping";
   }
   return {};
+}
+
+// Options of the command line have their names for a place; a file's places end with a line.
+bool is_from_command_line(const ConfigValue& value) {
+  return value.place == command_line || value.place.starts_with('-');
 }
 
 const std::string& place_of(const ConfigValue& root, std::string_view dotted_key) {

@@ -1,4 +1,4 @@
-#include "config/section.h"
+#include "settings/section.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,12 +6,10 @@
 
 #include <fmt/format.h>
 
-#include "config/environment.h"
-#include "config/override.h"
 #include "kolo/base/error.h"
 #include "kolo/base/parse_number.h"
 #include "kolo/base/suggest.h"
-#include "kolo/config/run_config.h"
+#include "settings/environment.h"
 
 namespace kolo {
 
@@ -73,7 +71,7 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& kn
 }
 
 void check_keys(const ConfigValue& value, const std::string& path,
-                const std::vector<std::string>& known) {
+                const std::vector<std::string>& known, const KnownSettings& settings) {
   if (value.kind != ConfigValue::Kind::nothing && value.kind != ConfigValue::Kind::mapping) {
     refuse(value, path,
            fmt::format("expected a mapping with keys {}; got {}", join(known), describe(value)));
@@ -81,12 +79,21 @@ void check_keys(const ConfigValue& value, const std::string& path,
   for (const ConfigEntry& entry : value.entries) {
     if (std::find(known.begin(), known.end(), entry.key) != known.end()) continue;
     std::string near = suggestion(entry.key, known);
-    if (const auto setting = near.empty() ? nearest_setting(entry.key) : ""; !setting.empty())
+    if (const auto setting = near.empty() ? nearest_setting(entry.key, settings) : "";
+        !setting.empty())
       near = fmt::format("; did you mean {}?", setting);
     refuse(entry.value, path,
            fmt::format("unknown key {}{} Known: {}", quote(entry.key), near.empty() ? "." : near,
                        join(known)));
   }
+}
+
+void refuse_value(const ConfigValue& value, const std::string& path, const std::string& expected) {
+  refuse(value, path, fmt::format("expected {}, got {}", expected, describe(value)));
+}
+
+std::string item_path(const std::string& list, std::size_t index) {
+  return fmt::format("{}[{}]", list, index);
 }
 
 std::string expectation(const bool&, const AnyBool&) {
@@ -103,10 +110,6 @@ std::string expectation(const std::string&, const PathText&) {
 
 std::string expectation(const std::string&, const OneOf& rule) {
   return (rule.names.size() > 1 ? "one of " : "") + join(rule.names);
-}
-
-std::string expectation(const std::vector<std::string>&, const OneOf& rule) {
-  return fmt::format("a list of {}", join(rule.names));
 }
 
 template <Number T>
@@ -176,16 +179,7 @@ void read_value(const ConfigValue& value, const std::string& path, std::vector<T
   if (value.kind != ConfigValue::Kind::list) refuse_value(value, path, destination, rule);
   destination.clear();
   for (std::size_t i = 0; i < value.items.size(); ++i) {
-    read_value(value.items[i], fmt::format("{}[{}]", path, i), destination.emplace_back(), rule);
-  }
-}
-
-void read_value(const ConfigValue& value, const std::string& path,
-                std::vector<std::string>& destination, const OneOf& rule) {
-  if (value.kind != ConfigValue::Kind::list) refuse_value(value, path, destination, rule);
-  destination.clear();
-  for (std::size_t i = 0; i < value.items.size(); ++i) {
-    read_value(value.items[i], fmt::format("{}[{}]", path, i), destination.emplace_back(), rule);
+    read_value(value.items[i], item_path(path, i), destination.emplace_back(), rule);
   }
 }
 
@@ -206,10 +200,6 @@ template void read_value(const ConfigValue&, const std::string&, std::vector<dou
 
 std::string SectionReader::path_of(std::string_view key) const {
   return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
-}
-
-std::string SectionReader::item_path(const std::string& list, std::size_t index) {
-  return fmt::format("{}[{}]", list, index);
 }
 
 void SectionReader::refuse_no_list(const ConfigValue& value, const std::string& path,

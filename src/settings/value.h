@@ -10,6 +10,8 @@ namespace kolo {
 
 struct ConfigEntry;
 
+inline constexpr std::string_view command_line = "command line";
+
 // One value of a configuration: YAML's tree with aliases and merge keys expanded, in which each
 // value knows its place.
 struct ConfigValue {
@@ -22,6 +24,7 @@ struct ConfigValue {
   std::vector<ConfigEntry> entries;  // of a mapping, each key once
   std::string
       place;  // "FILE:LINE", the line of its key where it has one; "command line"; or an option
+  std::string comment = {};  // of nothing: what that means, for who reads it written
 
   // The value of a mapping's key, nullptr where there is none.
   [[nodiscard]] const ConfigValue* find(std::string_view key) const;
@@ -35,6 +38,8 @@ struct ConfigEntry {
 
 // `"abc"`, `nothing`, `a list` or `a mapping`, for messages.
 [[nodiscard]] std::string describe(const ConfigValue& value);
+
+[[nodiscard]] bool is_from_command_line(const ConfigValue& value);
 
 // Where "training.lr" stands, or the nearest mapping above it that exists.
 [[nodiscard]] const std::string& place_of(const ConfigValue& root, std::string_view dotted_key);

@@ -1,11 +1,11 @@
-#include "config/environment.h"
+#include "settings/environment.h"
 
 #include <cstdlib>
 
 #include <fmt/format.h>
 
-#include "config/value.h"
 #include "kolo/base/error.h"
+#include "settings/value.h"
 
 namespace kolo {
 

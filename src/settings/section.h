@@ -8,13 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "config/rule.h"
-#include "config/value.h"
+#include "kolo/base/enum_names.h"
+#include "settings/known_settings.h"
+#include "settings/rule.h"
+#include "settings/value.h"
 
 // From a tree of values to typed structs. A struct's keys are listed once, in a template
 //     template <typename Field> void visit(Field& field, TrainingConfig& training) {
 //       field("batch_size", training.batch_size, positive);
-// that is called with a KeyCollector, a SectionReader or a YamlWriter.
+// that is called with a KeyCollector, a SettingCollector, a SectionReader or a TreeWriter.
 namespace kolo {
 
 // Collects the names of a struct's keys.
@@ -32,9 +34,9 @@ concept ConfigStruct = requires(KeyCollector& collector, T& config) {
   visit(collector, config);
 };
 
-// Collects the names of all settings: "training.batch_size". Lists of mappings are one setting.
+// Collects all settings. Lists of mappings are one setting.
 struct SettingCollector {
-  std::vector<std::string> settings;
+  KnownSettings settings;
   std::string path;
 
   template <typename T, typename... Rest>
@@ -45,10 +47,18 @@ struct SettingCollector {
       visit(*this, field);
       path = outer;
     } else {
-      settings.push_back(name);
+      settings.push_back({name, (std::same_as<Rest, Presence> || ...)});
     }
   }
 };
+
+template <ConfigStruct T>
+[[nodiscard]] KnownSettings known_settings() {
+  SettingCollector collector;
+  T config;
+  visit(collector, config);
+  return std::move(collector.settings);
+}
 
 template <ConfigStruct T>
 [[nodiscard]] std::vector<std::string> known_keys() {
@@ -65,9 +75,10 @@ template <ConfigStruct T>
 // `; did you mean "batch_size"?`, or nothing when no known word is near.
 [[nodiscard]] std::string suggestion(std::string_view word, const std::vector<std::string>& known);
 
-// Throws InputError unless `value` is a mapping (or nothing) of known keys only.
+// Throws InputError unless `value` is a mapping (or nothing) of known keys only. A key may be meant
+// for another section, of `settings`.
 void check_keys(const ConfigValue& value, const std::string& path,
-                const std::vector<std::string>& known);
+                const std::vector<std::string>& known, const KnownSettings& settings);
 
 template <typename T>
 concept Number = std::same_as<T, int> || std::same_as<T, int64_t> || std::same_as<T, uint64_t> ||
@@ -82,12 +93,21 @@ template <Number T>
 [[nodiscard]] std::string expectation(const T& destination, const NumberRule& rule);
 template <Number T>
 [[nodiscard]] std::string expectation(const std::vector<T>& destination, const NumberRule& rule);
-[[nodiscard]] std::string expectation(const std::vector<std::string>& destination,
-                                      const OneOf& rule);
+template <NamedEnum E>
+[[nodiscard]] std::string expectation(const E&, const AnyName&) {
+  return expectation(std::string(), OneOf{known_names<E>()});
+}
+template <NamedEnum E>
+[[nodiscard]] std::string expectation(const std::vector<E>&, const AnyName&) {
+  return "a list of " + join(known_names<E>());
+}
 template <typename T, typename Rule>
 [[nodiscard]] std::string expectation(const std::optional<T>&, const Rule& rule) {
   return expectation(T{}, rule);
 }
+
+// "training.metrics[1]"
+[[nodiscard]] std::string item_path(const std::string& list, std::size_t index);
 
 // Each reads one value or throws InputError that names the place, the key, what was expected and
 // what was found.
@@ -99,14 +119,31 @@ void read_value(const ConfigValue& value, const std::string& path, std::string& 
                 const PathText& rule);
 void read_value(const ConfigValue& value, const std::string& path, std::string& destination,
                 const OneOf& rule);
-void read_value(const ConfigValue& value, const std::string& path,
-                std::vector<std::string>& destination, const OneOf& rule);
+template <NamedEnum E>
+void read_value(const ConfigValue& value, const std::string& path, E& destination, const AnyName&) {
+  std::string name;
+  read_value(value, path, name, OneOf{known_names<E>()});
+  destination = *find_named<E>(name);
+}
 template <Number T>
 void read_value(const ConfigValue& value, const std::string& path, T& destination,
                 const NumberRule& rule);
 template <Number T>
 void read_value(const ConfigValue& value, const std::string& path, std::vector<T>& destination,
                 const NumberRule& rule);
+[[noreturn]] void refuse_value(const ConfigValue& value, const std::string& path,
+                               const std::string& expected);
+template <NamedEnum E>
+void read_value(const ConfigValue& value, const std::string& path, std::vector<E>& destination,
+                const AnyName& rule) {
+  if (value.kind != ConfigValue::Kind::list)
+    refuse_value(value, path, expectation(destination, rule));
+  destination.clear();
+  for (const ConfigValue& item : value.items) {
+    const std::string place = item_path(path, destination.size());
+    read_value(item, place, destination.emplace_back(), rule);
+  }
+}
 
 // Nothing (`key:`, `key: null`) leaves the key to its default.
 template <typename T, typename Rule>
@@ -125,9 +162,9 @@ void read_value(const ConfigValue& value, const std::string& path, std::optional
 // Fills structs from one mapping. Keys that the mapping lacks leave their destination as it is.
 class SectionReader {
  public:
-  // `path` names the mapping in messages; empty for the top level.
-  SectionReader(const ConfigValue& mapping, std::string path)
-      : mapping_(mapping), path_(std::move(path)) {}
+  // `path` names the mapping in messages; empty for the top level. `settings` are all there are.
+  SectionReader(const ConfigValue& mapping, std::string path, const KnownSettings& settings)
+      : mapping_(mapping), path_(std::move(path)), settings_(settings) {}
 
   template <typename T, typename Rule>
   void operator()(std::string_view key, T& destination, const Rule& rule,
@@ -153,7 +190,7 @@ class SectionReader {
     ConfigValue empty;
     empty.place = mapping_.place;
     const ConfigValue* value = mapping_.find(key);
-    read_section(value != nullptr ? *value : empty, path_of(key), destination);
+    read_section(value != nullptr ? *value : empty, path_of(key), destination, settings_);
   }
 
   // A list of mappings.
@@ -166,20 +203,20 @@ class SectionReader {
     destination.clear();
     for (const ConfigValue& item : value->items) {
       const std::string place = item_path(path, destination.size());
-      read_section(item, place, destination.emplace_back());
+      read_section(item, place, destination.emplace_back(), settings_);
     }
   }
 
   template <ConfigStruct T>
-  static void read_section(const ConfigValue& value, const std::string& path, T& destination) {
-    check_keys(value, path, known_keys<T>());
-    SectionReader reader(value, path);
+  static void read_section(const ConfigValue& value, const std::string& path, T& destination,
+                           const KnownSettings& settings) {
+    check_keys(value, path, known_keys<T>(), settings);
+    SectionReader reader(value, path, settings);
     visit(reader, destination);
   }
 
  private:
   [[nodiscard]] std::string path_of(std::string_view key) const;
-  [[nodiscard]] static std::string item_path(const std::string& list, std::size_t index);
   [[noreturn]] static void refuse_no_list(const ConfigValue& value, const std::string& path,
                                           const std::vector<std::string>& keys);
   // `where` it should stand, or was taken back.
@@ -188,6 +225,7 @@ class SectionReader {
 
   const ConfigValue& mapping_;
   std::string path_;
+  const KnownSettings& settings_;
 };
 
 }  // namespace kolo
