@@ -5,7 +5,7 @@
 namespace kolo {
 
 // Where somebody will want a parameter's gradient, an all-reduce for example: a layer that computes
-// it right there spares a copy. Hooks behind the parameter's accumulation of gradients may be such
+// it right there spares a copy. Hooks after the parameter's accumulation of gradients may be such
 // destinations.
 class GradientDestination {
  public:
@@ -16,7 +16,7 @@ class GradientDestination {
 
   // Memory laid out as the parameter's, to be overwritten with one function's gradient of it, which
   // backward then takes for the whole; null when it is not free. In backward only; any thread.
-  [[nodiscard]] virtual std::shared_ptr<void> claim() = 0;
+  [[nodiscard]] virtual std::shared_ptr<void> take() = 0;
 };
 
 }  // namespace kolo

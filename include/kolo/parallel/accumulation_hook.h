@@ -12,9 +12,9 @@ namespace kolo {
 // to be called: autograd itself forgets the hook when no graph needs the parameter any more. The
 // function may be called after that too, by a graph that is still there.
 //
-// `claim`, if given, offers memory for the gradient (kolo/base/gradient_destination.h).
+// `take`, if given, offers memory for the gradient (kolo/base/gradient_destination.h).
 [[nodiscard]] std::shared_ptr<torch::autograd::Node> call_after_accumulation(
     const torch::Tensor& parameter, std::function<void()> call,
-    std::function<std::shared_ptr<void>()> claim = {});
+    std::function<std::shared_ptr<void>()> take = {});
 
 }  // namespace kolo

@@ -9,7 +9,7 @@
 
 #include "kolo/base/error.h"
 #include "nn/kernels/batch_norm_loops.h"
-#include "nn/kernels/gradient_room.h"
+#include "nn/kernels/gradient_destination.h"
 #include "nn/kernels/plain_kernels.h"
 
 namespace kolo {
@@ -205,7 +205,7 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
                          mean.data(), line.slope.data(), line.tilt.data(), line.level.data(),
                          at_row(data_of(of_input), first, rows));
     });
-    auto of_weight = room_for_gradient(weight), of_bias = room_for_gradient(bias);
+    auto of_weight = destination_of_gradient(weight), of_bias = destination_of_gradient(bias);
     for (std::size_t i = 0; i < channels; ++i) {
       of_weight.data_ptr<float>()[i] = static_cast<float>(sums[channels + i] * means[channels + i]);
       of_bias.data_ptr<float>()[i] = static_cast<float>(sums[i]);

@@ -3,7 +3,7 @@
 #include <torch/custom_class.h>
 
 #include "nn/kernels/batch_last.h"
-#include "nn/kernels/gradient_room.h"
+#include "nn/kernels/gradient_destination.h"
 #include "nn/kernels/onednn.h"
 
 namespace kolo {
@@ -93,7 +93,7 @@ class Convolve : public torch::autograd::Function<Convolve> {
     torch::Tensor of_input, of_weight, of_bias;
     onednn::checked("backward of a convolution", [&] {
       if (context->needs_input_grad(1) || (kept.has_bias && context->needs_input_grad(2))) {
-        of_weight = room_for_gradient(kept.weight);
+        of_weight = destination_of_gradient(kept.weight);
         if (kept.has_bias) of_bias = torch::empty({kept.weight.size(0)}, kept.weight.options());
         kept.kernel->backward_weight(kept.input, kept.gradient, of_weight, of_bias);
       }
@@ -131,7 +131,7 @@ class ConvolveTransposed : public torch::autograd::Function<ConvolveTransposed> 
     torch::Tensor of_input, of_weight, of_bias;
     onednn::checked("backward of a transposed convolution", [&] {
       if (context->needs_input_grad(1)) {
-        of_weight = room_for_gradient(kept.weight);
+        of_weight = destination_of_gradient(kept.weight);
         kept.kernel->backward_weight(kept.gradient, kept.input, of_weight, {});
       }
       if (context->needs_input_grad(0)) {

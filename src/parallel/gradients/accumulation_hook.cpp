@@ -11,8 +11,8 @@ namespace {
 class AfterAccumulation final : public torch::autograd::FunctionPostHook,
                                 public GradientDestination {
  public:
-  AfterAccumulation(std::function<void()> call, std::function<std::shared_ptr<void>()> claim)
-      : call_(std::move(call)), claim_(std::move(claim)) {}
+  AfterAccumulation(std::function<void()> call, std::function<std::shared_ptr<void>()> take)
+      : call_(std::move(call)), take_(std::move(take)) {}
 
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
                                             const torch::autograd::variable_list&) override {
@@ -20,21 +20,20 @@ class AfterAccumulation final : public torch::autograd::FunctionPostHook,
     return outputs;
   }
 
-  [[nodiscard]] std::shared_ptr<void> claim() override { return claim_ ? claim_() : nullptr; }
+  [[nodiscard]] std::shared_ptr<void> take() override { return take_ ? take_() : nullptr; }
 
  private:
   std::function<void()> call_;
-  std::function<std::shared_ptr<void>()> claim_;
+  std::function<std::shared_ptr<void>()> take_;
 };
 
 }  // namespace
 
 std::shared_ptr<torch::autograd::Node> call_after_accumulation(
     const torch::Tensor& parameter, std::function<void()> call,
-    std::function<std::shared_ptr<void>()> claim) {
+    std::function<std::shared_ptr<void>()> take) {
   auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
-  accumulator->add_post_hook(
-      std::make_unique<AfterAccumulation>(std::move(call), std::move(claim)));
+  accumulator->add_post_hook(std::make_unique<AfterAccumulation>(std::move(call), std::move(take)));
   return accumulator;
 }
 

@@ -85,7 +85,7 @@ void GradientReducer::State::attach(std::size_t parameter) {
       },
       [weak = weak_from_this(), parameter]() -> std::shared_ptr<void> {
         const auto state = weak.lock();
-        return state ? state->claim(parameter) : nullptr;
+        return state ? state->take_destination(parameter) : nullptr;
       });
 }
 
@@ -133,7 +133,7 @@ void GradientReducer::State::start_over() {
   take_from_aside();
   has_begun_ = is_sealed_ = has_agreement_ = false;
   arrivals_.assign(parameters(), Arrival::none);
-  claimed_.assign(parameters(), false);
+  is_taken_.assign(parameters(), false);
   is_coming_.assign(parameters(), false);
   has_later_passes_ = false;
   aside_.assign(parameters(), torch::Tensor());
@@ -223,15 +223,15 @@ void GradientReducer::State::gradient_is_ready(std::size_t parameter) {
   if (starts_early_) start_complete_units();
 }
 
-std::shared_ptr<void> GradientReducer::State::claim(std::size_t parameter) {
+std::shared_ptr<void> GradientReducer::State::take_destination(std::size_t parameter) {
   const std::lock_guard lock(mutex_);
   // Elsewhere there is something to add to, or something else to be given back.
   const bool is_whole = quiet_ == 0 && arrivals_[parameter] == Arrival::none &&
-                        !claimed_[parameter] && !tensor(parameter).grad().defined();
+                        !is_taken_[parameter] && !tensor(parameter).grad().defined();
   if (!is_whole || is_sparse(parameter) || !options_.gradients_as_views) return nullptr;
   const torch::Tensor& view = arena_->gradient_view(parameter);
   if (view.strides() != tensor(parameter).strides()) return nullptr;
-  claimed_[parameter] = true;
+  is_taken_[parameter] = true;
   return {std::make_shared<torch::Tensor>(view), view.data_ptr()};
 }
 

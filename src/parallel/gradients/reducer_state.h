@@ -40,7 +40,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   void gradient_comes(std::size_t parameter);
   void gradient_is_ready(std::size_t parameter);
   // The arena's memory for a gradient of this step, once, if it is to be the whole gradient.
-  [[nodiscard]] std::shared_ptr<void> claim(std::size_t parameter);
+  [[nodiscard]] std::shared_ptr<void> take_destination(std::size_t parameter);
   void enter_quiet();
   void leave_quiet();
   void wait(std::size_t bucket);
@@ -134,9 +134,9 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   int quiet_ = 0;     // scopes of no_sync()
   bool has_begun_ = false;
   bool is_sealed_ = false;
-  bool has_averages_ = false;  // by finish(), until a backward() or an optimizer
+  bool has_averages_ = false;         // by finish(), until a backward() or an optimizer
   std::vector<Arrival> arrivals_;     // by parameter, in this step
-  std::vector<bool> claimed_;         // by parameter: its gradient is computed in the arena
+  std::vector<bool> is_taken_;        // by parameter: its gradient is computed in the arena
   std::vector<std::size_t> missing_;  // gradients, by unit
   std::size_t started_ = 0;           // units, in order
   std::vector<Work> works_;           // by unit

@@ -303,17 +303,17 @@ TEST(PlainKernels, AreWantedWhileAGuardLives) {
 // Somebody who wants the weight's gradient in memory of their own.
 class Destination final : public torch::autograd::FunctionPostHook, public GradientDestination {
  public:
-  explicit Destination(const Tensor& weight) : room(torch::empty_like(weight.detach())) {}
+  explicit Destination(const Tensor& weight) : memory(torch::empty_like(weight.detach())) {}
 
   torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
                                             const torch::autograd::variable_list&) override {
     return outputs;
   }
-  std::shared_ptr<void> claim() override {
-    return {std::make_shared<Tensor>(room), room.data_ptr()};
+  std::shared_ptr<void> take() override {
+    return {std::make_shared<Tensor>(memory), memory.data_ptr()};
   }
 
-  Tensor room;
+  Tensor memory;
 };
 
 TEST(ConvolutionKernels, ComputeAWeightsGradientWhereItIsWanted) {
@@ -323,11 +323,11 @@ TEST(ConvolutionKernels, ComputeAWeightsGradientWhereItIsWanted) {
     if (taps_are_first) keep_taps_first(layer->weight);
     const auto accumulator = torch::autograd::impl::grad_accumulator(layer->weight);
     auto hook = std::make_unique<Destination>(layer->weight);
-    const Tensor room = hook->room;
+    const Tensor memory = hook->memory;
     accumulator->add_post_hook(std::move(hook));
     const auto input = torch::randn({2, 16, 4, 4, 4});
     layer(input).square().sum().backward();
-    EXPECT_EQ(layer->weight.grad().data_ptr(), room.data_ptr()) << "neither moved nor copied";
+    EXPECT_EQ(layer->weight.grad().data_ptr(), memory.data_ptr()) << "neither moved nor copied";
     const Tensor made = layer->weight.grad().clone();
     layer->zero_grad();
     const PlainKernels plain;
