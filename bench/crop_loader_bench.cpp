@@ -216,9 +216,9 @@ int main(int argc, char** argv) {
   kolo::Options options;
   CLI::App app("Times the crop loader of the cosmology data on one core.");
   app.add_option("--file", options.file, "the box; made if it is not there");
-  app.add_option("--box", options.box, "cells an edge of a box that is made")
+  app.add_option("--box", options.box, "cells per edge of a box that is made")
       ->check(CLI::Range(1, 2048));
-  app.add_option("--crop", options.crop, "cells an edge")->check(CLI::Range(1, 2048));
+  app.add_option("--crop", options.crop, "cells per edge")->check(CLI::Range(1, 2048));
   app.add_option("--batch", options.batch, "crops")->check(CLI::Range(1, 4096));
   app.add_option("--seconds", options.seconds, "for each measurement");
   app.add_option("--rotations", options.rotations, "the peer's are the tutorial's")

@@ -136,7 +136,7 @@ std::vector<std::unique_ptr<Way>> make_ways(const Communicator& communicator,
   };
   add("overlapping", {.hook = hook_of(options.hook)});
   add("without agreement", {.agree = false, .hook = hook_of(options.hook)});
-  add("behind backward", {.overlap = false, .hook = hook_of(options.hook)});
+  add("after backward", {.overlap = false, .hook = hook_of(options.hook)});
   add("no communication", {.communicate = false});
   return ways;
 }
@@ -181,7 +181,7 @@ void print(const nlohmann::ordered_json& result) {
                            result["ranks"].get<int>(), result["threads"].get<int>(),
                            result["batch"].get<int>(), result["steps"].get<int>(),
                            result["hook"].get<std::string>());
-  std::cout << fmt::format("{} bytes a step by the shapes, {} counted\n",
+  std::cout << fmt::format("{} bytes per step by the shapes, {} counted\n",
                            result["computed_bytes_per_step"].get<std::int64_t>(),
                            result["counted_bytes_per_step"].get<std::int64_t>());
   std::cout << fmt::format("{:<20}{:>12}{:>10}{:>10}\n", "", "step", "ratio", "exposed");

@@ -137,7 +137,7 @@ int run(int argc, char** argv) {
   program.add_option("--optimizer", options.optimizer)
       ->check(CLI::IsMember({"sgd", "adam"}))
       ->capture_default_str();
-  program.add_option("--steps", options.steps, "Timed ones, behind three that are not")
+  program.add_option("--steps", options.steps, "Timed ones, after three that are not")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   program.add_flag("--whole-steps", options.whole_steps,
@@ -154,7 +154,7 @@ int run(int argc, char** argv) {
     std::cout << result.dump() << std::endl;
   } else {
     std::cout << fmt::format(
-        "{}: {} ranks of {} threads, batch {} a rank: {:.2f} ms a step, {:.1f} "
+        "{}: {} ranks of {} threads, batch {} per rank: {:.2f} ms per step, {:.1f} "
         "samples/s\n",
         options.model, communicator.size(), torch::get_num_threads(), options.batch,
         1e3 * result["median_step_seconds"].get<double>(),

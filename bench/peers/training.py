@@ -159,7 +159,7 @@ def main():
                           "peak_memory_bytes": peak}))
     else:
         print(f"{options.model}: {options.ranks} ranks, batch {options.batch} a rank, {options.layout}: "
-              f"{1e3 * median:.2f} ms a step, {rate:.1f} samples/s")
+              f"{1e3 * median:.2f} ms per step, {rate:.1f} samples/s")
 
 
 if __name__ == "__main__":

@@ -125,7 +125,7 @@ void parse_offsets(const SafetensorsPlace& place, const Json& value, std::uint64
     fail_safetensors(place, fmt::format("[{}, {}] runs backwards", entry.begin, entry.end));
   }
   if (entry.end > data_size) {
-    fail_safetensors(place, fmt::format("[{}, {}] ends behind the file's {} bytes of data",
+    fail_safetensors(place, fmt::format("[{}, {}] ends after the file's {} bytes of data",
                                         entry.begin, entry.end, data_size));
   }
 }

@@ -87,7 +87,7 @@ class GzipSource final : public ByteSource {
   }
 
   void start_member() {
-    if (any_member_ && *stream_.next_in != 0x1f) fail("trailing bytes behind the gzip data");
+    if (any_member_ && *stream_.next_in != 0x1f) fail("trailing bytes after the gzip data");
     any_member_ = true;
     between_members_ = false;
     inflateReset(&stream_);

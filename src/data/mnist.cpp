@@ -32,7 +32,7 @@ std::array<float, 256> normalised_values(const Normalisation& normalisation) {
   if (!std::isfinite(normalisation.mean) || !std::isfinite(normalisation.deviation) ||
       normalisation.deviation <= 0) {
     throw InputError(fmt::format(
-        "data: normalisation with mean {} and deviation {}: expected finite numbers and a "
+        "data: normalization with mean {} and deviation {}: expected finite numbers and a "
         "deviation above 0",
         normalisation.mean, normalisation.deviation));
   }

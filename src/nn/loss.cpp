@@ -49,11 +49,11 @@ torch::Tensor binary_cross_entropy(const torch::Tensor& outputs, const torch::Te
     return tensor.dim() == 1 || (tensor.dim() == 2 && tensor.size(1) == 1);
   };
   if (!is_column(outputs) || !is_column(targets) || outputs.numel() != targets.numel()) {
-    throw InputError(
-        fmt::format("loss: binary_cross_entropy of outputs {} and targets {}, expected one logit "
-                    "and one target a sample, [N] or [N, 1]; for a network of several outputs use "
-                    "cross_entropy",
-                    shape_of(outputs), shape_of(targets)));
+    throw InputError(fmt::format(
+        "loss: binary_cross_entropy of outputs {} and targets {}, expected one logit "
+        "and one target per sample, [N] or [N, 1]; for a network of several outputs use "
+        "cross_entropy",
+        shape_of(outputs), shape_of(targets)));
   }
   torch::Tensor soft = targets.to(outputs.scalar_type()).reshape(outputs.sizes());
   if (smoothing > 0) soft = soft * (1 - smoothing) + smoothing / 2;

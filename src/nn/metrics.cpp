@@ -37,7 +37,7 @@ void require_rows(const torch::Tensor& logits, const torch::Tensor& targets) {
   if (fits) return;
   throw InputError(fmt::format(
       "metrics: logits [{}] and targets [{}] of {}, expected logits [N, classes] and the classes' "
-      "indices [N], or one logit and one target a sample",
+      "indices [N], or one logit and one target per sample",
       fmt::join(logits.sizes().vec(), ", "), fmt::join(targets.sizes().vec(), ", "),
       torch::toString(targets.scalar_type())));
 }

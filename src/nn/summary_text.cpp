@@ -27,7 +27,7 @@ Row row_of(const LayerSummary& layer) {
 }  // namespace
 
 std::string to_text(const ModelSummary& summary) {
-  std::vector<Row> rows = {{"layer", "operation", "output", "parameters", "FLOPs a sample"}};
+  std::vector<Row> rows = {{"layer", "operation", "output", "parameters", "FLOPs per sample"}};
   for (const LayerSummary& layer : summary.layers) rows.push_back(row_of(layer));
   rows.push_back({"total", "", "", grouped(summary.parameters), grouped(summary.flops)});
 

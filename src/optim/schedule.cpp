@@ -67,7 +67,7 @@ void check_interval(const RateInterval& interval, const RateInterval* before, st
   require(std::isfinite(start) && start >= 0, "start_epoch", start, "a number of 0 or more");
   if (before != nullptr) {
     require(start > before->start_epoch && start >= before->end_epoch.value_or(0), "start_epoch",
-            start, "an epoch behind the interval before: they come in order and don't overlap");
+            start, "an epoch after the interval before: they come in order and don't overlap");
   }
   if (interval.end_epoch) {
     require(std::isfinite(*interval.end_epoch) && *interval.end_epoch > start, "end_epoch",

@@ -53,7 +53,7 @@ Figure step_time_figure(const std::vector<StepTime>& times) {
   Figure figure{.id = "step-time",
                 .title = "Where a step's time goes",
                 .x_label = "",
-                .y_label = "ms a step",
+                .y_label = "ms per step",
                 .kind = Figure::Kind::stacked_bars};
   auto compute = bars("compute", compute_colour);
   auto wait = bars("waiting for data", data_wait_colour);

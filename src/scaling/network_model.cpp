@@ -138,7 +138,7 @@ Participants all_ranks(const NetworkModel& network, const RankLayout& layout, do
 void check(const RankLayout& layout) {
   if (layout.ranks < 1 || layout.ranks_per_node < 1 || layout.cores_per_node < 1) {
     throw Error(
-        fmt::format("scaling: a layout of {} ranks, {} a node of {} cores; each must be at "
+        fmt::format("scaling: a layout of {} ranks, {} per node of {} cores; each must be at "
                     "least 1",
                     layout.ranks, layout.ranks_per_node, layout.cores_per_node));
   }

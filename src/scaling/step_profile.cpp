@@ -61,8 +61,8 @@ void require_related(std::span<const StepProfile> profiles) {
   for (const auto& other : profiles) {
     if (have_same_plan(first, other) && other.ranks_per_node == first.ranks_per_node) continue;
     throw InputError(fmt::format(
-        "scaling: profiles of {} ({} buckets, {} ranks a node) and {} ({} buckets, {} ranks a "
-        "node) "
+        "scaling: profiles of {} ({} buckets, {} ranks per node) and {} ({} buckets, {} "
+        "ranks per node) "
         "don't belong to one training; measure both with the same model and number of ranks",
         first.name, first.buckets.size(), first.ranks_per_node, other.name, other.buckets.size(),
         other.ranks_per_node));

@@ -210,7 +210,7 @@ TEST(Safetensors, RejectsBadFieldsAndNamesThem) {
   EXPECT_THAT(rejected(R"("dtype":"F32","shape":[1],"data_offsets":[4,0])", 4),
               names("data_offsets", "[4, 0] runs backwards"));
   EXPECT_THAT(rejected(R"("dtype":"F32","shape":[2],"data_offsets":[0,8])", 4),
-              names("data_offsets", "[0, 8] ends behind the file's 4 bytes"));
+              names("data_offsets", "[0, 8] ends after the file's 4 bytes"));
   EXPECT_THAT(rejected(R"("dtype":"F32","shape":[1],"data_offsets":[0,8])", 8),
               names("data_offsets", "[0, 8] spans 8 bytes, but the shape [1] takes 4"));
 }

@@ -89,10 +89,10 @@ TEST_F(NbodyProgram, ReplacesNothingUnasked) {
 }
 
 TEST_F(NbodyProgram, SaysWhatIsWrongBeforeAnyWork) {
-  expect_refused({"--size", "33"}, "33 cells an edge: expected an even number, 16 to 1024");
+  expect_refused({"--size", "33"}, "33 cells per edge: expected an even number, 16 to 1024");
   expect_refused({"--size", "8"}, "16 to 1024");
   expect_refused({"--size", "many"}, "--size");
-  expect_refused({"--crop", "256"}, "256 cells an edge cut out of 128");
+  expect_refused({"--crop", "256"}, "256 cells per edge cut out of 128");
   expect_refused({"--crop", "0"}, "--crop");
   expect_refused({"--cell", "-3"}, "--cell: expected a number from 1 to 10000, got \"-3\"");
   expect_refused({"--scatter", "99"}, "--scatter: expected a number from 0 to 10");

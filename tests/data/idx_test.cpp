@@ -128,7 +128,7 @@ TEST_F(Idx, RejectsTruncatedAndTrailingData) {
   EXPECT_THAT(rejection(gzip_bytes(content + "x")),
               AllOf(HasSubstr("trailing"), HasSubstr("implies 20 bytes")));
   EXPECT_THAT(rejection(gzip_bytes(content) + "x"),
-              AllOf(HasSubstr("trailing bytes behind the gzip data"), HasSubstr("offset")));
+              AllOf(HasSubstr("trailing bytes after the gzip data"), HasSubstr("offset")));
 }
 
 TEST_F(Idx, RejectsWhatCannotBeInTheFileBeforeAllocating) {

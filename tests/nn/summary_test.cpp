@@ -161,7 +161,7 @@ TEST(Summary, AsATable) {
   const auto text = to_text(summary_of("mnist_net", {.input_shape = {1, 28, 28}, .classes = 10}));
   EXPECT_THAT(text, HasSubstr("layer  operation"));
   EXPECT_THAT(text,
-              HasSubstr("conv1  conv2d           10 x 24 x 24         260         288 000\n"));
+              HasSubstr("conv1  conv2d           10 x 24 x 24         260           288 000\n"));
   EXPECT_THAT(text, HasSubstr("total                                     21 840"));
   EXPECT_THAT(text, HasSubstr("21 840 trainable parameters, 0 frozen, 0 values in buffers\n"));
 }

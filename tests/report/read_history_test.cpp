@@ -126,7 +126,7 @@ TEST(ReadHistory, SettingsAndParametersBesideIt) {
                "model:\n  input_shape: [3, 64, 64]\n  file: \"\"\n  nothing:\n  none: []\n"
                "stages:\n  - {width: 8}\n  - {width: 16}\n");
   folder.write("model.txt",
-               "layer  operation  output  parameters  FLOPs a sample\n"
+               "layer  operation  output  parameters  FLOPs per sample\n"
                "total                     1,234,567   1,000\n"
                "1 234 500 trainable parameters, 67 frozen, 12 values in buffers\n");
   const RunRecord run = read_run(folder.path());

@@ -49,7 +49,7 @@ void check(const NbodyOptions& options) {
                                  options.crop, most_box_size));
   }
   if (options.samples < 1) {
-    throw InputError(fmt::format("data: {} crops an epoch, expected at least 1", options.samples));
+    throw InputError(fmt::format("data: {} crops per epoch, expected at least 1", options.samples));
   }
   if (options.mode == BoxMode::synthetic &&
       (options.box_size < 1 || options.box_size > most_box_size)) {

@@ -49,7 +49,7 @@ class HeaderReader {
       break;
     }
     skip_spaces();
-    if (at_ != text_.size()) wrong("nothing behind the dictionary");
+    if (at_ != text_.size()) wrong("nothing after the dictionary");
     if (!has_type_) fail(file_, "the header lacks the key 'descr'");
     if (!has_order_) fail(file_, "the header lacks the key 'fortran_order'");
     if (!shape_) fail(file_, "the header lacks the key 'shape'");
@@ -139,7 +139,7 @@ class HeaderReader {
       shape_->push_back(read_dimension());
       if (accept(',')) continue;
       // (3) is a number in Python, (3,) a shape.
-      if (shape_->size() == 1) wrong("',' behind the only dimension");
+      if (shape_->size() == 1) wrong("',' after the only dimension");
       expect(')', "',' or ')'");
       break;
     }

@@ -24,7 +24,7 @@ class PpmRows final : public ImageRows {
     if (largest_ < 1 || largest_ > 65535) {
       throw InputError(fmt::format("the largest value is {}, expected 1 to 65535", largest_));
     }
-    if (!is_space(character(offset_))) throw InputError("no white space behind the header");
+    if (!is_space(character(offset_))) throw InputError("no white space after the header");
     ++offset_;
     const auto values = checked_multiply(checked_multiply(size_.height, size_.width),
                                          static_cast<std::int64_t>(channels_ * bytes_a_value()));

@@ -233,7 +233,7 @@ std::shared_ptr<GradientHook> power_sgd(const PowerSgdOptions& options) {
       !is_number(options.orthogonalisation_epsilon)) {
     throw InputError(fmt::format(
         "parallel: PowerSGD of rank {}, from step {}, minimum compression rate {}, "
-        "orthogonalisation epsilon {}; expected a rank of 1 or more, the others 0 or more",
+        "orthogonalization epsilon {}; expected a rank of 1 or more, the others 0 or more",
         options.rank, options.start_step, options.minimum_compression_rate,
         options.orthogonalisation_epsilon));
   }

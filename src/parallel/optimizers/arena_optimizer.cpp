@@ -96,7 +96,7 @@ void ArenaOptimizer::require_same_plan() const {
   if (arena_->version() == version_) return;
   throw Error(
       fmt::format("parallel: the arena's buckets were rebuilt after {} was made from it; make the "
-                  "reducer without rebuild_buckets, or the optimizer behind the first step",
+                  "reducer without rebuild_buckets, or the optimizer after the first step",
                   optimizer_->name()));
 }
 

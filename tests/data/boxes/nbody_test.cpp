@@ -325,7 +325,7 @@ TEST_F(Nbody, RefusesOptionsOutOfRange) {
   };
   EXPECT_THAT(refusal({.crop = 9}), AllOf(HasSubstr("crops of 9^3"), HasSubstr("8^3")));
   EXPECT_THAT(refusal({.crop = 0}), HasSubstr("expected an edge of 1"));
-  EXPECT_THAT(refusal({.crop = 4, .samples = 0}), HasSubstr("0 crops an epoch"));
+  EXPECT_THAT(refusal({.crop = 4, .samples = 0}), HasSubstr("0 crops per epoch"));
   EXPECT_THAT(refusal({.mode = BoxMode::synthetic, .box_size = 0, .crop = 1}),
               HasSubstr("synthetic box of 0^3"));
   EXPECT_THAT(refusal({.mode = BoxMode::synthetic, .box_size = 4, .crop = 5}),

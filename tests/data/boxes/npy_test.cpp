@@ -121,12 +121,12 @@ TEST_F(Npy, RejectsKeys) {
   EXPECT_THAT(header_rejection("{'descr"), HasSubstr("expected a string that ends"));
   EXPECT_THAT(header_rejection("[1]"), HasSubstr("expected the header's '{'"));
   EXPECT_THAT(header_rejection(""), HasSubstr("expected the header's '{'"));
-  EXPECT_THAT(header_rejection(header_of("(6,)") + "x"), HasSubstr("nothing behind"));
+  EXPECT_THAT(header_rejection(header_of("(6,)") + "x"), HasSubstr("nothing after"));
 }
 
 TEST_F(Npy, RejectsShapes) {
   EXPECT_THAT(header_rejection(header_of("(-6,)")), HasSubstr("not negative"));
-  EXPECT_THAT(header_rejection(header_of("(6)")), HasSubstr("',' behind the only dimension"));
+  EXPECT_THAT(header_rejection(header_of("(6)")), HasSubstr("',' after the only dimension"));
   EXPECT_THAT(header_rejection(header_of("6")), HasSubstr("the shape's '('"));
   EXPECT_THAT(header_rejection(header_of("(6, 'x')")), HasSubstr("expected a dimension"));
   EXPECT_THAT(header_rejection(header_of("(99999999999999999999,)")), HasSubstr("64 bits"));

@@ -131,12 +131,12 @@ std::vector<std::pair<std::string, double>> parameters_of(const CosmologyOptions
 void check_cosmology_options(const CosmologyOptions& options) {
   if (options.size < least_size || options.size > most_size || options.size % 2 != 0) {
     throw InputError(
-        fmt::format("data: a box of {} cells an edge: expected an even number, {} to {}",
+        fmt::format("data: a box of {} cells per edge: expected an even number, {} to {}",
                     options.size, least_size, most_size));
   }
   if (options.crop < 0 || options.crop > options.size) {
     throw InputError(
-        fmt::format("data: {} cells an edge cut out of {}: expected 1 to {}, or 0 for all",
+        fmt::format("data: {} cells per edge cut out of {}: expected 1 to {}, or 0 for all",
                     options.crop, options.size, options.size));
   }
   if (!(options.cell >= least_cell && options.cell <= most_cell)) {

@@ -146,7 +146,7 @@ TEST(CosmologyBoxOptions, AreChecked) {
   EXPECT_THAT(refused({.size = 16, .cell = 0}), HasSubstr("cells of 0 kpc/h"));
   EXPECT_THAT(refused({.size = 16, .cell = std::numeric_limits<double>::quiet_NaN()}),
               HasSubstr("nan"));
-  EXPECT_THAT(refused({.size = 16, .crop = 17}), HasSubstr("17 cells an edge cut out of 16"));
+  EXPECT_THAT(refused({.size = 16, .crop = 17}), HasSubstr("17 cells per edge cut out of 16"));
   EXPECT_THAT(refused({.size = 16, .temperature_scatter = -1}), HasSubstr("scatter of -1"));
   EXPECT_THAT(refused({.size = 16, .seed = ~0ULL}), HasSubstr("9007199254740992"));
   EXPECT_THAT(refused({.size = 16, .threads = 0}), HasSubstr("0 threads"));
