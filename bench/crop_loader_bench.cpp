@@ -6,7 +6,7 @@
 //                     [--json]
 //
 // Makes the box unless it is there; without --file it is made and removed again. Everything runs on
-// one core: crops a second are those of a core, by the clock and by the processor's time, the
+// one core: crops per second are those of a core, by the clock and by the processor's time, the
 // workers' included. bench/peers/crop_loader.py does the same with h5py and PyTorch's DataLoader
 // and is run in between, with the same box; the ratio is of the better of each one's numbers of
 // workers.

@@ -3,11 +3,11 @@
 //   mpirun -n 2 optimizer_bench [--elements 117000000] [--rounds 7]
 //
 // Every rank copies a buffer of as many float32 values, and makes a step of each optimizer on
-// buffers of its own, in turns; a turn is as long as its slowest rank's. A copy moves 8 bytes a
+// buffers of its own, in turns; a turn is as long as its slowest rank's. A copy moves 8 bytes per
 // value, a step of Adam 28: parameters, both states and the gradient are read, all but the gradient
-// written. What a share is of: the copy's bytes a second. In the last row the ranks of a node share
-// the step (see ArenaOptimizer): each makes its part of it and writes the new values to the others,
-// which the bytes don't count.
+// written. What a share is of: the copy's bytes per second. In the last row the ranks of a node
+// share the step (see ArenaOptimizer): each makes its part of it and writes the new values to the
+// others, which the bytes don't count.
 #include <cstring>
 #include <iostream>
 

@@ -35,7 +35,7 @@ namespace {
 struct Options {
   std::vector<std::int64_t> widths = {784, 2048, 2048, 2048, 10};
   std::int64_t batch = 64;  // a rank
-  std::int64_t steps = 30;  // of each way, behind one that is not timed
+  std::int64_t steps = 30;  // of each way, after one that is not timed
   std::string hook = "none";
   bool json = false;
 };

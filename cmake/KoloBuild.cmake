@@ -16,7 +16,7 @@ add_compile_options(-fPIC)
 
 add_library(kolo_warnings INTERFACE)
 target_compile_options(kolo_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
-  -Wno-missing-field-initializers)  # what is left out of a designated initialiser has its default
+  -Wno-missing-field-initializers)  # what is left out of a designated initializer has its default
 if(KOLO_WERROR)
   target_compile_options(kolo_warnings INTERFACE -Werror)
 endif()

@@ -37,7 +37,7 @@ class PlainSource final : public ByteSource {
   std::int64_t file_size_;
 };
 
-// One or more gzip members, as RFC 1952 has it; bytes behind the last one are an error.
+// One or more gzip members, as RFC 1952 has it; bytes after the last one are an error.
 class GzipSource final : public ByteSource {
  public:
   GzipSource(FileDescriptor file, std::filesystem::path path, std::int64_t file_size)

@@ -18,7 +18,7 @@ class TensorPool : public std::enable_shared_from_this<TensorPool> {
   // Keeps the memory of up to `keep` tensors that nobody uses.
   TensorPool(std::vector<std::int64_t> shape, torch::ScalarType type, std::size_t keep);
 
-  // A contiguous tensor, not initialised, with `rows` (up to the shape's) in its first dimension.
+  // A contiguous tensor, not initialized, with `rows` (up to the shape's) in its first dimension.
   [[nodiscard]] torch::Tensor lend(std::int64_t rows);
 
  private:

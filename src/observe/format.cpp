@@ -47,7 +47,7 @@ std::string format_loss(double loss) {
   const double size = std::abs(loss);
   if (size >= 0.1 || size == 0 || !std::isfinite(loss)) return fmt::format("{:.4f}", loss);
   if (size < 1e-4) return fmt::format("{:.3e}", loss);
-  const int zeros = static_cast<int>(-std::floor(std::log10(size))) - 1;  // behind the point
+  const int zeros = static_cast<int>(-std::floor(std::log10(size))) - 1;  // after the point
   return fmt::format("{:.{}f}", loss, zeros + 4);
 }
 

@@ -13,7 +13,7 @@
 namespace kolo {
 
 // All that could be more than text (backquotes, which execute what is between them, quotes,
-// backslashes) is written by its octal number; so is a digit behind one, which gnuplot would take
+// backslashes) is written by its octal number; so is a digit after one, which gnuplot would take
 // for a part of it. Control characters become spaces, and what is no UTF-8 the sign for that, as
 // neither can be in an SVG.
 std::string in_quotes(std::string_view text) {

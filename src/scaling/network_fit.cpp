@@ -62,7 +62,7 @@ struct LinkTerms {
   double latency, seconds_per_byte;
 };
 
-// Minimises sum ((rest + a x + b y) / seconds - 1)^2 over x, y >= 0.
+// Minimizes sum ((rest + a x + b y) / seconds - 1)^2 over x, y >= 0.
 struct Equation {
   double a, b, rest, seconds;
 };

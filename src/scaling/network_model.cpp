@@ -37,7 +37,7 @@ const std::vector<NetworkModel>& known_networks() {
       // in-depth
       // analysis of the Slingshot interconnect", SC20.
       {"slingshot-11", server_memory, {2.0e-6, 23e9}},
-      // Some 10 GB/s a node and 1.3 us. More of the network: Alverson, Froese, Kaplan and Roweth,
+      // Some 10 GB/s per node and 1.3 us. More of the network: Alverson, Froese, Kaplan and Roweth,
       // "Cray XC series network", Cray WP-Aries01-1112, 2012.
       {"aries", server_memory, {1.3e-6, 10e9}}};
   return networks;

@@ -11,7 +11,7 @@ cd "${PBS_O_WORKDIR:-$PWD}" || exit 1
 
 physical_cores() { lscpu --parse=CORE,SOCKET | grep -v '^#' | sort -u | wc -l; }
 
-# One rank for each line of the list of nodes: one a node, or mpiprocs of the request. KOLO_RANKS_PER_NODE overrules it.
+# One rank for each line of the list of nodes: one per node, or mpiprocs of the request. KOLO_RANKS_PER_NODE overrules it.
 # A rank gets its share of its node's cores.
 count_ranks() {
   if [[ ${PBS_NODEFILE:-} ]]; then

@@ -7,7 +7,7 @@
 #   qsub -V -A PROJECT -q debug -l select=2:mpiprocs=4 -l place=scatter -l walltime=1:00:00 -l filesystems=home:eagle -j oe \
 #     -- "$PWD/submit/pbs/polaris.sh" configs/cifar10_resnet.yaml --output results/two-nodes
 #
-# Starts one rank a node, or mpiprocs of them, which share the node's cores. Two minutes before the time limit kolo saves a
+# Starts one rank per node, or mpiprocs of them, which share the node's cores. Two minutes before the time limit kolo saves a
 # checkpoint and stops (exit status 75); with KOLO_RESUBMIT a new job goes on from there, else the same command with --resume.
 # A job that PBS starts again goes on from its newest checkpoint. The exit status is kolo's.
 #

@@ -5,7 +5,7 @@
 #   qsub -A PROJECT -q debug-cache-quad -n NODES -t MINUTES submit/pbs/theta.sh CONFIG [ARGUMENTS OF KOLO TRAIN...]    (Cobalt)
 #   qsub -V [OPTIONS OF QSUB] -- "$PWD/submit/pbs/theta.sh" CONFIG [ARGUMENTS OF KOLO TRAIN...]                        (PBS)
 #
-# Starts one rank a node, which computes with all its cores, one thread a core, or KOLO_RANKS_PER_NODE. All else is as for
+# Starts one rank per node, which computes with all its cores, one thread per core, or KOLO_RANKS_PER_NODE. All else is as for
 # polaris.sh.
 #COBALT -n 1
 #COBALT -t 60

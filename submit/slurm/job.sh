@@ -9,7 +9,7 @@ job="Slurm job $SLURM_JOB_ID"
 [[ -z ${SLURM_ARRAY_TASK_ID:-} ]] || job="Slurm job ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
 restarts=${SLURM_RESTART_COUNT:-0}
 
-# What was asked for (-n, --ntasks-per-node), or else one rank a node: how many there are changes the training (the batch of
+# What was asked for (-n, --ntasks-per-node), or else one rank per node: how many there are changes the training (the batch of
 # all ranks, the learning rate), so it does not depend on how many CPUs a node happens to have. A rank gets the CPUs
 # that were asked for (-c), or its share of its node's.
 count_ranks() {

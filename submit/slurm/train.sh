@@ -6,7 +6,7 @@
 #   sbatch -N 2 submit/slurm/train.sh configs/cifar10_resnet.yaml --output results/two-nodes
 #   sbatch -N 2 --ntasks-per-node=4 -c 8 -t 4:00:00 submit/slurm/train.sh configs/unet3d.yaml --config full
 #
-# Starts one rank a node, with all its CPUs, unless sbatch is told otherwise (-n, --ntasks-per-node, -c). Two minutes before
+# Starts one rank per node, with all its CPUs, unless sbatch is told otherwise (-n, --ntasks-per-node, -c). Two minutes before
 # the time limit kolo saves a checkpoint, and the job goes into the queue again and goes on from there, until it is done.
 # A job that Slurm puts into the queue again by itself (preemption, a lost node) goes on from its newest checkpoint, or
 # starts from the beginning where there is none. Everything is in one log. The exit status is kolo's: 0 done, 1 failed, 2 wrong

@@ -22,7 +22,7 @@ using testing::message_of;
 using testing::TemporaryFolder;
 
 // A file with this header (its length in front unless another is given) and `data_size` zero bytes
-// behind it.
+// after it.
 std::string file_with(const std::string& header, std::size_t data_size, std::uint64_t length) {
   std::string text(8, '\0');
   std::memcpy(text.data(), &length, 8);

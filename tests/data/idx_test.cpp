@@ -72,7 +72,7 @@ TEST_F(Idx, PlainAndGzipAreTheSameWhateverTheName) {
   const auto content = idx_bytes(0x08, {3, 100000}, elements);
   const auto plain = read(content);
   EXPECT_EQ(plain.bytes, read(gzip_bytes(content)).bytes);
-  // Several members one behind the other are one gzip file; an empty one counts as well.
+  // Several members one after the other are one gzip file; an empty one counts as well.
   const auto members = gzip_bytes(content.substr(0, 5)) + gzip_bytes("") +
                        gzip_bytes(content.substr(5, 200000)) + gzip_bytes(content.substr(200005));
   EXPECT_EQ(plain.bytes, read(members).bytes);
@@ -166,7 +166,7 @@ TEST_F(Idx, RejectsDamagedGzip) {
 }
 
 TEST_F(Idx, StopsAtAGzipBomb) {
-  // 1000 members that unpack to 1 MiB each behind a header that promises 4 bytes.
+  // 1000 members that unpack to 1 MiB each after a header that promises 4 bytes.
   const auto member = gzip_bytes(std::string(1 << 20, '\0'));
   std::string bomb = gzip_bytes(idx_bytes(0x08, {4}, "abcd"));
   for (int i = 0; i < 1000; ++i) bomb += member;

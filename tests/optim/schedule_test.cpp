@@ -20,7 +20,7 @@ using testing::message_of;
 constexpr std::int64_t total = 40;  // 8 epochs of 5 steps
 constexpr double pi = 3.14159265358979323846;
 
-// A schedule, and its factor on the scaled rate behind a warm-up of so many steps, written down
+// A schedule, and its factor on the scaled rate after a warm-up of so many steps, written down
 // once more.
 struct Case {
   Schedule schedule;

@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 using ::testing::Property;
 using ::testing::Throws;
 
-// 1 ms and 0.1 ms a sample forward, twice that backward.
+// 1 ms and 0.1 ms per sample forward, twice that backward.
 StepProfile profile_of(std::int64_t batch_size, int ranks_per_node = 1) {
   StepProfile profile;
   profile.name = "a network";

@@ -25,7 +25,7 @@ struct ProcessLine {
   pid_t pid = 0, parent = 0, session = 0;
 };
 
-// The fields of /proc/PID/stat behind the command's name, which may hold anything.
+// The fields of /proc/PID/stat after the command's name, which may hold anything.
 std::vector<ProcessLine> all_processes() {
   std::vector<ProcessLine> lines;
   std::error_code error;

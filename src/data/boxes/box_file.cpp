@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view hdf5_magic = "\x89HDF\r\n\x1a\n";
 
-// HDF5's signature is at 0, or behind a user block at 512, 1024, 2048, ...
+// HDF5's signature is at 0, or after a user block at 512, 1024, 2048, ...
 bool is_hdf5(const MappedFile& file) {
   const auto size = static_cast<std::size_t>(file.size());
   const auto signature = std::as_bytes(std::span(hdf5_magic));

@@ -61,7 +61,7 @@ class MappedSource final : public FieldSource {
   }
 
  private:
-  // For headers of odd sizes, behind which no float can be read where it lies.
+  // For headers of odd sizes, after which no float can be read where it lies.
   FieldView copy(const std::byte* first, const Region& region, std::vector<float>& scratch) const {
     const auto to = strides_of(region);
     scratch.resize(static_cast<std::size_t>(channels() * region.cells()));

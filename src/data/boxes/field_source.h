@@ -39,7 +39,7 @@ class FieldSource {
 
   [[nodiscard]] const BoxFieldLayout& layout() const { return layout_; }
   [[nodiscard]] std::int64_t channels() const { return channels_; }
-  [[nodiscard]] std::int64_t size() const { return size_; }  // cells an edge
+  [[nodiscard]] std::int64_t size() const { return size_; }  // cells per edge
 
  protected:
   FieldSource(BoxFieldLayout layout, std::int64_t channels, std::int64_t size)

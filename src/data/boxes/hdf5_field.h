@@ -12,7 +12,7 @@ namespace kolo {
 struct Hdf5Field {
   Hdf5Handle dataset;
   BoxFieldLayout layout;
-  std::int64_t size = 0;  // cells an edge
+  std::int64_t size = 0;  // cells per edge
 };
 
 // Opens "Nbody" or "Hydro" and checks all that section "Simulation boxes" of docs/data.md promises.

@@ -56,7 +56,7 @@ void finish_streams() {
 #endif
 }
 
-// A row whose numbers lie one behind another.
+// A row whose numbers lie one after another.
 void stream_row(const float* in, std::int64_t size, float factor, bool is_backwards, float* out) {
   if (is_backwards) {
     for (std::int64_t k = 0; k < size; k += 4) {
@@ -162,7 +162,7 @@ void copy_plane_transposed(const Channel& channel, const FieldView& view, std::i
 template <Storing storing>
 void copy_rotated_by(const FieldView& view, std::int64_t channels, std::int64_t size,
                      const CropTurn& turn, std::vector<float>& plane, float* out) {
-  constexpr std::int64_t padding = 16;  // numbers behind a row, against the same effect
+  constexpr std::int64_t padding = 16;  // numbers after a row, against the same effect
   const auto& symmetry = turn.symmetry;
   const Target target(symmetry, size);
   const auto channel_at = [&](std::int64_t number) {

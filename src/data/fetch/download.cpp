@@ -69,7 +69,7 @@ class Transfer {
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, 30L);  // seconds
     // Gives up a connection over which less than this comes for so long.
-    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 100L);  // bytes a second
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 100L);  // bytes per second
     curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, 60L);    // seconds
     curl_easy_setopt(curl, CURLOPT_USERAGENT, "kolo");
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error_.data());

@@ -58,7 +58,7 @@ struct PngReader {
   FailurePlace failure{};
 };
 
-// Whatever there is, as four bytes a pixel.
+// Whatever there is, as four bytes per pixel.
 void ask_for_rgbx(png_structp png) {
   png_set_expand(png);
   png_set_scale_16(png);

@@ -45,7 +45,7 @@ class PpmRows final : public ImageRows {
   static bool is_space(int c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
   [[nodiscard]] std::size_t bytes_a_value() const { return largest_ > 255 ? 2 : 1; }
 
-  // -1 behind the end.
+  // -1 after the end.
   [[nodiscard]] int character(std::size_t offset) const {
     return offset < file_.size() ? std::to_integer<int>(file_[offset]) : -1;
   }

@@ -40,8 +40,8 @@ void side_by_side(const ChannelRows& rows, const Work& work) {
                    });
 }
 
-// Two sums a channel, one behind the other: of parts of the rows that don't depend on the number of
-// threads, in the order of the rows, so that the result doesn't either.
+// Two sums per channel, one after the other: of parts of the rows that don't depend on the number
+// of threads, in the order of the rows, so that the result doesn't either.
 template <typename Work>
 std::vector<double> sums_of(const ChannelRows& rows, const Work& work) {
   constexpr std::int64_t values_a_part = 1 << 17;
@@ -118,7 +118,7 @@ torch::Tensor kept_of(const Statistics& statistics, double epsilon) {
   return kept;
 }
 
-// slope x + offset is the normalised value.
+// slope x + offset is the normalized value.
 struct Forward {
   std::vector<float> slope, offset;
 

@@ -63,7 +63,7 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
 
 // The kernels, one by one, for make_convolution_kernel and for tests.
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_direct_convolution(
-    const ConvolutionGeometry& geometry);  // null where oneDNN has nothing vectorised or right
+    const ConvolutionGeometry& geometry);  // null where oneDNN has nothing vectorized or right
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_tap_convolution(
     const ConvolutionGeometry& geometry);
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_column_convolution(

@@ -9,7 +9,7 @@
 
 #include "kolo/nn/convolution.h"
 
-// Layers with the initialisation that the networks of the Keras tutorials have.
+// Layers with the initialization that the networks of the Keras tutorials have.
 namespace kolo {
 
 struct ConvolutionShape {
@@ -21,7 +21,7 @@ struct ConvolutionShape {
   std::int64_t positions = 0;  // of its input, height x width; 0: not known
 };
 
-// A convolution padded by kernel / 2 on every side, its bias zero, its weights not yet initialised.
+// A convolution padded by kernel / 2 on every side, its bias zero, its weights not yet initialized.
 // Where it will be computed by taps, its weight's memory has the taps first.
 // With an odd kernel and stride 1 that is Keras's padding 'same'.
 [[nodiscard]] Convolution2d padded_convolution(const ConvolutionShape& shape);
@@ -38,7 +38,7 @@ struct BatchNormSettings {
                                                 const BatchNormSettings& settings);
 
 // What layers->forward(input) computes, and with an addend relu(that + addend); batch norms take
-// the ReLU or the addend behind them along (nn/kernels/batch_norm.h).
+// the ReLU or the addend after them along (nn/kernels/batch_norm.h).
 [[nodiscard]] torch::Tensor forward_fused(torch::nn::Sequential& layers, torch::Tensor input,
                                           const torch::Tensor& addend = {});
 

@@ -5,7 +5,7 @@
 #include "kolo/nn/models.h"
 
 // Two small networks for images of digits or the like. Both start from LibTorch's default
-// initialisation and accept any image size that leaves something to flatten.
+// initialization and accept any image size that leaves something to flatten.
 namespace kolo {
 
 // Conv 10 of 5x5, max-pool 2, relu; conv 20 of 5x5, channel dropout .5, max-pool 2, relu; linear

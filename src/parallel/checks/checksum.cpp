@@ -14,7 +14,7 @@ constexpr std::size_t lanes = 128;
 using Block = std::array<std::uint32_t, lanes>;
 
 // Both factors of the step can be undone, so a lane never loses a difference again. The constants
-// are those of MurmurHash3's finalisation (Appleby, in the public domain).
+// are those of MurmurHash3's finalization (Appleby, in the public domain).
 inline void add(Block& state, const std::byte* block) {
   Block words;
   std::memcpy(words.data(), block, sizeof words);

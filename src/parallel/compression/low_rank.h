@@ -3,7 +3,7 @@
 #include <cstdint>
 
 // Passes over a matrix M of [rows, columns], row by row in memory, and its factors P (`rank`
-// vectors of `rows` elements, one behind another) and Q (`rank` vectors of `columns`). On this
+// vectors of `rows` elements, one after another) and Q (`rank` vectors of `columns`). On this
 // thread; the result does not depend on the processor.
 namespace kolo::parallel {
 

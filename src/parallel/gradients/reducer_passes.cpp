@@ -8,7 +8,7 @@
 
 // Several backward passes in one step. A unit that has been started is being averaged and can't be
 // added to: its parameters' grad() is a placeholder, and what comes later is averaged by itself
-// behind everything else, and added. After such a step units are no longer started during backward,
+// after everything else, and added. After such a step units are no longer started during backward,
 // so that passes add up where they are.
 namespace kolo {
 

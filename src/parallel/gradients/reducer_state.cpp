@@ -44,7 +44,7 @@ GradientReducer::State::State(const Communicator& communicator,
       is_order_wanted_(options_.rebuild_buckets.value_or(false) && communicates()) {
   check(options_);
   // Without an order of their own, gradients have that of the program's calls: which buckets begin
-  // in backward may differ between ranks, what comes behind it does not.
+  // in backward may differ between ranks, what comes after it does not.
   if (communicates() && !communicator_.capabilities().concurrent) starts_early_ = false;
   for (const auto& each : arena_->excluded()) sparse_.push_back({each.name, each.tensor});
   units_.resize(arena_->parameters().size() + sparse_.size());

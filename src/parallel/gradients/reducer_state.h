@@ -19,12 +19,12 @@ namespace kolo {
 // by one. A step:
 //
 //   begin_step()           the first gradient: parameters that get none in this step are absent
-//   gradient_comes()       by autograd's threads, before and behind the addition to grad(): the
+//   gradient_comes()       by autograd's threads, before and after the addition to grad(): the
 //   gradient_is_ready()    units that are complete are started in order, and from then on are
 //                          under way; what comes for them in later passes is kept apart
 //   seal()                 backward is over: what is missing is filled in, so that every rank
 //                          starts every unit, whatever has gone wrong; the agreement follows the
-//                          last, and behind it what is left of later passes
+//                          last, and after it what is left of later passes
 //   wait(), finish()       which throw what the agreement has found
 //
 // Tasks on the communication thread own what they use, but neither this nor the communicator.
@@ -148,7 +148,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   std::map<std::size_t, torch::Tensor> stash_;  // gradients of absent parameters, to be put back
   ReducerStatistics statistics_;
 
-  bool starts_early_;                 // during backward, not behind it
+  bool starts_early_;                 // during backward, not after it
   std::vector<bool> is_coming_;       // by parameter: a gradient is about to be added to grad()
   bool has_later_passes_ = false;     // for units that are under way: the four below, by parameter
   std::vector<torch::Tensor> aside_;  // grad() when its unit was started

@@ -10,7 +10,7 @@ namespace kolo {
 
 namespace {
 
-// The ranks' rows, [rows, ...], one behind another.
+// The ranks' rows, [rows, ...], one after another.
 torch::Tensor gather_rows(const Communicator& communicator, const torch::Tensor& mine,
                           std::span<const std::int64_t> rows) {
   auto shape = mine.sizes().vec();

@@ -23,7 +23,7 @@ struct SparseGradient {
   std::shared_ptr<Result> result = nullptr;
 };
 
-// The average over the ranks of a gradient of `shape`, sparse and coalesced: their rows one behind
+// The average over the ranks of a gradient of `shape`, sparse and coalesced: their rows one after
 // another, where each lists a row once. An undefined gradient counts as zero, a dense one is made
 // sparse by rows. Collective: the number of rows, then indices and values.
 [[nodiscard]] SparseGradient::Result average_sparse(const Communicator& communicator,

@@ -8,7 +8,7 @@
 
 namespace kolo {
 
-// What the ranks tell each other once a step, in one small all-reduce behind the last bucket:
+// What the ranks tell each other once per step, in one small all-reduce after the last bucket:
 // whether all is well with everybody, whether the same parameters are frozen, and, where asked for,
 // which parameters somebody has used. Since every rank sees the same answer, all of them fail, or
 // none does.

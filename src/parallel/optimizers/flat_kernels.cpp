@@ -36,7 +36,7 @@ inline void scale_loop(T* __restrict values, std::size_t size, T factor) {
   for (std::size_t i = 0; i < size; ++i) values[i] *= factor;
 }
 
-// Looks at the answer once a block only: a loop that can be left early is not vectorised.
+// Looks at the answer once a block only: a loop that can be left early is not vectorized.
 template <typename T>
 inline bool has_all_bits_loop(const T* __restrict values, std::size_t size, T mask) {
   constexpr std::size_t block = 4096;

@@ -18,7 +18,7 @@ namespace {
 
 // Of a batch, by channel, in float64; or of all ranks' batches.
 struct Moments {
-  double count = 0;  // values a channel
+  double count = 0;  // values per channel
   torch::Tensor mean;
   torch::Tensor squares;  // the sum of the squared distances from the mean
 };
@@ -77,7 +77,7 @@ Moments moments_of_all(const Communicator& communicator, const torch::Tensor& in
   return together;
 }
 
-// The normalisation by statistics given, without those of its own.
+// The normalization by statistics given, without those of its own.
 class NormalizeTogether : public torch::autograd::Function<NormalizeTogether> {
  public:
   static torch::Tensor forward(torch::autograd::AutogradContext* context,

@@ -52,7 +52,7 @@ std::int64_t first_row(std::int64_t rows, int ranks, int rank) {
 }
 
 // A part for each rank, all of one length: what reduce-scatter takes. Row by row of the result are
-// the ranks' parts of all tensors (of one dtype), one behind another, with zeros behind them.
+// the ranks' parts of all tensors (of one dtype), one after another, with zeros after them.
 torch::Tensor parts_by_rank(torch::TensorList tensors, int ranks) {
   std::int64_t length = 0;
   for (const torch::Tensor& tensor : tensors) {

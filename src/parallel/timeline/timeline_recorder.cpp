@@ -13,7 +13,7 @@ namespace kolo {
 
 namespace {
 
-constexpr int first_group_row = 1000;  // behind the threads'
+constexpr int first_group_row = 1000;  // after the threads'
 
 // The place of a value in a list, where it is put if it is new.
 template <typename T>

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using testing::message_of;
 using testing::TemporaryFolder;
 
-// A file of this version with this header and so many bytes behind it.
+// A file of this version with this header and so many bytes after it.
 std::string npy_bytes(std::string_view header, std::size_t data_bytes, int version = 1) {
   std::string bytes = "\x93NUMPY";
   bytes += {static_cast<char>(version), '\0'};
@@ -50,7 +50,7 @@ class Npy : public ::testing::Test {
     EXPECT_THAT(message, HasSubstr((folder / "file.npy").string()));
     return message;
   }
-  // Of a header of version 1 with 24 bytes of numbers behind it.
+  // Of a header of version 1 with 24 bytes of numbers after it.
   std::string header_rejection(std::string_view header) const {
     return rejection(npy_bytes(header, 24));
   }
@@ -186,7 +186,7 @@ TEST_F(NpyPair, RejectsHalfAPair) {
               HasSubstr("neither X_data.npy nor X_label.npy"));
 }
 
-// A header of an odd size, behind which numbers do not lie at multiples of four.
+// A header of an odd size, after which numbers do not lie at multiples of four.
 TEST_F(NpyPair, ReadsNumbersThatAreNotAligned) {
   const auto box = testing::numbered_box(5);
   write_box_npy(box, folder / "even");

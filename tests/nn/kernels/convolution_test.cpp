@@ -166,7 +166,7 @@ TEST_P(ConvolutionKernelTest, EqualsLibTorchs) {
     SCOPED_TRACE(text_of(geometry));
     const Problem problem(geometry);
     const auto kernel = kernel_case.make(geometry);
-    if (!kernel) continue;  // nothing vectorised: LibTorch's is taken
+    if (!kernel) continue;  // nothing vectorized: LibTorch's is taken
     expect_close(problem.by(*kernel), problem.reference());
     if (HasFailure()) return;
   }

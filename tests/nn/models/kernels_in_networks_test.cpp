@@ -75,7 +75,7 @@ class Training {
     for (auto& parameter : network_->parameters()) parameter.sub_(parameter.grad(), rate);
   }
 
-  // All of them, one parameter's behind another's.
+  // All of them, one parameter's after another's.
   [[nodiscard]] torch::Tensor gradients() const {
     std::vector<torch::Tensor> parts;
     for (const torch::Tensor& parameter : network_->parameters())
@@ -119,7 +119,7 @@ TEST_P(OneStep, IsAsExactAsWithPlainOperators) {
 
 class HundredSteps : public ::testing::TestWithParam<Setting> {};
 
-// Rounding grows from step to step where batches are normalised, and ReLUs' corners add to it:
+// Rounding grows from step to step where batches are normalized, and ReLUs' corners add to it:
 // there curves part by some hundredths for other roundings, as between versions of LibTorch. So
 // they are compared by means over ten steps, and less closely.
 TEST_P(HundredSteps, LossCurvesOverlap) {

@@ -172,7 +172,7 @@ TEST_P(ResNet, RefusesWhatIsNoImage) {
 
 INSTANTIATE_TEST_SUITE_P(
     Models, ResNet,
-    // Weights (inputs x outputs x kernel), biases and two values a channel for each batch norm,
+    // Weights (inputs x outputs x kernel), biases and two values per channel for each batch norm,
     // added up block by block.
     ::testing::Values(ResNetModel{"resnet_small", 10, 7690826, 29, plain_resnet_small},
                       ResNetModel{"resnet50", 1000, 25583592, 53, plain_resnet50},

@@ -106,7 +106,7 @@ void collectives_may_come_in_backward(const Communicator& communicator) {
     if ((rank + step) % 2 == 0) middle = middle + network.sometimes(middle).sum();
     int calls = 0;
     middle.register_hook([&](const torch::Tensor&) { calls += all_reduce_value(communicator, 1); });
-    // Its backward comes before every parameter's gradient on some ranks, behind some on others.
+    // Its backward comes before every parameter's gradient on some ranks, after some on others.
     middle.square().sum(1).mean().backward();
     EXPECT_EQ(calls, communicator.size());
     reducer.finish();
@@ -210,7 +210,7 @@ class NamesOfCalls final : public CollectiveListener {
   std::vector<std::string> names_;
 };
 
-// A timeline may be made behind the optimizer.
+// A timeline may be made after the optimizer.
 void who_listens_later_hears_of_gradients(const Communicator& communicator) {
   Uneven network;
   GradientReducer reducer(communicator, network, uneven_options());

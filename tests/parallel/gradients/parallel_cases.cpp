@@ -16,7 +16,7 @@ namespace kolo::testing {
 
 namespace {
 
-constexpr std::int64_t batch = 4;  // samples a rank
+constexpr std::int64_t batch = 4;  // samples per rank
 
 // Buckets so small that every parameter has one of its own, and one that holds all.
 const BucketLimits tiny{1, 1}, large{1 << 20, 1 << 20};

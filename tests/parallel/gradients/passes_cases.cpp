@@ -45,7 +45,7 @@ void backward_passes_of_a_step_add_up(const Communicator& communicator) {
         expect_gradients(network, sum_of_passes(network, communicator.size(),
                                                 {3 * step, 3 * step + 1, 3 * step + 2}));
       }
-      // Gradients that were left are added to, and a pass in no_sync() counts behind others too.
+      // Gradients that were left are added to, and a pass in no_sync() counts after others too.
       const auto before = sum_of_passes(network, communicator.size(), {6, 7, 8});
       mean_loss(network, samples_of(rank, 0)).backward();
       {
@@ -248,7 +248,7 @@ void a_network_has_one_reducer_at_a_time(const Communicator& communicator) {
     EXPECT_THAT(message_of<Error>(
                     [&] { mean_loss(network, samples_of(communicator.rank(), 0)).backward(); }),
                 HasSubstr("a network has one reducer or optimizer of kolo's at a time"));
-    communicator.barrier();  // behind what has been started
+    communicator.barrier();  // after what has been started
   }
   network.zero_grad(true);
   GradientReducer third(communicator, network, {.buckets = one_each});
@@ -283,7 +283,7 @@ void gradients_that_are_not_averaged_yet_fit_nothing(const Communicator& communi
     reducer.finish();
     sgd.step();
     mean_loss(network, samples_of(communicator.rank(), 2)).backward();
-    communicator.barrier();  // behind all buckets
+    communicator.barrier();  // after all buckets
   }
   EXPECT_EQ(network.first->weight.grad().sizes(), network.first->weight.sizes());
 }

@@ -38,7 +38,7 @@ torch::Tensor loss_of(Network& network, const torch::Tensor& input) {
   return network->forward(input).square().sum(1).mean();
 }
 
-// Networks with synchronised batch norms train like one on all ranks' batches.
+// Networks with synchronized batch norms train like one on all ranks' batches.
 void train_normalised(const Communicator& communicator, torch::ScalarType type, double tolerance) {
   auto network = normalised_network(type), reference = normalised_network(type);
   EXPECT_EQ(convert_sync_batch_norm(communicator, *network).size(), 2U);

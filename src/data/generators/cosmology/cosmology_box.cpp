@@ -63,7 +63,7 @@ Particles make_particles(const Mesh& mesh, const Universe& universe,
   return particles;
 }
 
-// Appends a channel to `channels`: normalised(i) of the cells that are kept.
+// Appends a channel to `channels`: normalized(i) of the cells that are kept.
 template <typename Normalised>
 void append(const CosmologyOptions& options, std::vector<float>& channels, Normalised normalised) {
   const auto size = static_cast<std::size_t>(options.size);

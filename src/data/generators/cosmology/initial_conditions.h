@@ -25,7 +25,7 @@ void truncate(const Mesh& mesh, Modes& density, double wave_number);
 // 296; the sign follows from a collapsing region's collapsing faster.
 [[nodiscard]] VectorField second_order_displacement(const Mesh& mesh, const Modes& density);
 
-// Particles that began one a cell, in the order of the cells.
+// Particles that began one per cell, in the order of the cells.
 struct Particles {
   VectorField position;  // in cells, within [0, size]
   VectorField velocity;  // km/s, peculiar
