@@ -31,11 +31,17 @@ class TrainProgram : public ::testing::Test {
  protected:
   TrainProgram() { write_small_mnist(folder / "data", 400, 100); }
 
-  ProcessResult train(std::vector<std::string> arguments, const std::string& output = "run") {
+  [[nodiscard]] std::vector<std::string> command(const std::vector<std::string>& arguments,
+                                                 const std::string& output = "run") const {
     std::vector<std::string> all = {"train", config};
     all.insert(all.end(), arguments.begin(), arguments.end());
     all.insert(all.end(), {"--output", (folder / output).string()});
-    return run_kolo(all);
+    return all;
+  }
+
+  ProcessResult train(const std::vector<std::string>& arguments,
+                      const std::string& output = "run") {
+    return run_kolo(command(arguments, output));
   }
 
   [[nodiscard]] History history(const std::string& output = "run") const {
@@ -84,7 +90,7 @@ TEST_F(TrainProgram, TwoRanksTrainAndLeaveEverythingBehind) {
 
 TEST_F(TrainProgram, NotesEveryStartWithCommandVersionAndHost) {
   ASSERT_EQ(train({"-n", "2", "training.n_epochs=1", "description=two words"}).exit_code, 0);
-  ASSERT_EQ(train({"--resume", "training.n_epochs=2"}).exit_code, 0);
+  ASSERT_EQ(start_kolo(command({"--resume", "training.n_epochs=2"})).exit_code, 0);
   const auto starts = nlohmann::json::parse(read_text_file(folder / "run/run.json"))["starts"];
   ASSERT_EQ(starts.size(), 2U);
   EXPECT_EQ(starts[0]["command"], "kolo train " + config +
@@ -165,7 +171,7 @@ void train_until_killed(const std::vector<std::string>& arguments,
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     signal_processes_with_argument(checkpoint.parent_path().parent_path(), SIGKILL);
   });
-  (void)run_kolo(arguments);
+  (void)start_kolo(arguments);
   killer.join();
 }
 
@@ -205,8 +211,8 @@ TEST_F(TrainProgram, StopsOnASignalWithACheckpointAndStatus75) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     signal_processes_with_argument(folder / "run", SIGUSR1);
   });
-  const auto result =
-      train({"training.n_epochs=500", "checkpoint.every_epochs=0", "checkpoint.every_steps=5"});
+  const auto result = start_kolo(command(
+      {"training.n_epochs=500", "checkpoint.every_epochs=0", "checkpoint.every_steps=5"}));
   stopper.join();
   EXPECT_EQ(result.exit_code, 75) << result.output << result.errors;
   EXPECT_THAT(result.output, HasSubstr("stopped by SIGUSR1 at step"));

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <sstream>
 #include <stdexcept>
 #include <thread>
@@ -115,8 +117,9 @@ void redirect(const std::filesystem::path& path, int target) {
   close(descriptor);
 }
 
-[[noreturn]] void become(std::vector<char*>& arguments, const ProcessOptions& options,
-                         const std::filesystem::path& output, const std::filesystem::path& errors) {
+// The child's surroundings.
+void settle(const ProcessOptions& options, const std::filesystem::path& output,
+            const std::filesystem::path& errors) {
   setsid();
   if (!options.pass_output_through) {
     redirect(output, STDOUT_FILENO);
@@ -127,22 +130,29 @@ void redirect(const std::filesystem::path& path, int target) {
   for (const auto& [name, value] : options.environment) setenv(name.c_str(), value.c_str(), 1);
   if (!options.working_directory.empty() && chdir(options.working_directory.c_str()) != 0)
     _exit(126);
-  execvp(arguments[0], arguments.data());
-  _exit(127);
 }
 
-}  // namespace
-
-ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOptions& options) {
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
+void become(const std::vector<std::string>& argv) {
   std::vector<char*> arguments;
   for (const auto& argument : argv) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+}
+
+// `work` is done by the child.
+ProcessResult run_child(const std::function<void()>& work, const ProcessOptions& options) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
   const auto output = temporary_file();
   const auto errors = temporary_file();
+  std::cout << std::flush;
+  std::fflush(nullptr);
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error("cannot fork");
-  if (child == 0) become(arguments, options, output, errors);
+  if (child == 0) {
+    settle(options, output, errors);
+    work();
+    _exit(127);
+  }
 
   ProcessResult result;
   const auto deadline = Clock::now() + options.deadline;
@@ -163,6 +173,16 @@ ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOpt
   result.output = read_and_remove(output);
   result.errors = read_and_remove(errors);
   return result;
+}
+
+}  // namespace
+
+ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOptions& options) {
+  return run_child([&] { become(argv); }, options);
+}
+
+ProcessResult run_in_fork(const std::function<int()>& program, const ProcessOptions& options) {
+  return run_child([&] { std::exit(program()); }, options);
 }
 
 ProcessResult run_job(const std::vector<std::string>& argv, const ProcessOptions& options) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,8 +15,8 @@ struct ProcessResult {
   // Processes that it had started and that outlived it by two seconds, or, when it timed out, that
   // were there beside it.
   int left_behind = 0;
-  std::string output;      // stdout
-  std::string errors;      // stderr
+  std::string output;  // stdout
+  std::string errors;  // stderr
 };
 
 struct ProcessOptions {
@@ -32,10 +33,16 @@ struct ProcessOptions {
 [[nodiscard]] ProcessResult run_process(const std::vector<std::string>& argv,
                                         const ProcessOptions& options = {});
 
-// The same for ranks under a launcher that may end badly. Open MPI 4.1's locks itself up, in its own
-// end, in a few of a hundred jobs in which one rank ends while others are in MPI_Finalize: its
-// thread of PMIx waits for a lock of its own. So a job of which the launcher alone was left at the
-// deadline is started once more, at most twice.
+// The same for a program that is a function of this process: a fork of it calls the function and
+// exits with what that returns. It saves the second that a program which links LibTorch takes to
+// start. /proc/self tells of this process, not of the program.
+[[nodiscard]] ProcessResult run_in_fork(const std::function<int()>& program,
+                                        const ProcessOptions& options = {});
+
+// The same as run_process() for ranks under a launcher that may end badly. Open MPI 4.1's locks
+// itself up, in its own end, in a few of a hundred jobs in which one rank ends while others are in
+// MPI_Finalize: its thread of PMIx waits for a lock of its own. So a job of which the launcher
+// alone was left at the deadline is started once more, at most twice.
 [[nodiscard]] ProcessResult run_job(const std::vector<std::string>& argv,
                                     const ProcessOptions& options = {});
 
