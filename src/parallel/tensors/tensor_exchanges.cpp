@@ -1,19 +1,99 @@
 // Broadcast, all-gather and all-to-all of tensors.
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <numeric>
 #include <optional>
+#include <span>
+#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <torch/types.h>
 
 #include "kolo/base/checked.h"
+#include "kolo/parallel/tensor_buffer.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/tensor_agreement.h"
 #include "parallel/tensors/tensor_fusion.h"
 
 namespace kolo {
 
 namespace {
+
+// What ranks tell each other of tensors whose first dimensions may differ: dtype, number of
+// dimensions, and their sizes (of more than 14, the product of the last ones).
+using TensorHeader = std::array<std::int64_t, 16>;
+
+// Of a rank that has joined comes a header of zeros (Communicator::join()): it has no rows.
+[[nodiscard]] inline bool has_joined(const TensorHeader& header) {
+  return header[1] == 0;
+}
+
+[[nodiscard]] inline std::int64_t rows_of(const TensorHeader& header) {
+  return header[2];
+}
+inline void set_rows(TensorHeader& header, std::int64_t rows) {
+  header[2] = rows;
+}
+
+constexpr std::size_t first_size = 2;
+constexpr std::int64_t refused = -1;
+
+// "float32 [*, 4, 5]"
+std::string describe(const TensorHeader& header) {
+  std::string text = fmt::format("{} [*", name_of(static_cast<DataType>(header[0])));
+  const auto end = std::min(header.size(), first_size + static_cast<std::size_t>(header[1]));
+  for (std::size_t i = first_size + 1; i < end; ++i) text += fmt::format(", {}", header[i]);
+  return text + "]";
+}
+
+bool is_compatible(const TensorHeader& a, const TensorHeader& b) {
+  return std::equal(a.begin(), a.begin() + first_size, b.begin()) &&
+         std::equal(a.begin() + first_size + 1, a.end(), b.begin() + first_size + 1);
+}
+
+// `rows` has at least one dimension.
+TensorHeader header_of(const torch::Tensor& rows) {
+  TensorHeader header{};
+  header[0] = static_cast<std::int64_t>(data_type_of(rows.scalar_type()));
+  header[1] = rows.dim();
+  for (std::int64_t i = 0; i < rows.dim(); ++i) {
+    const auto place = first_size + static_cast<std::size_t>(i);
+    if (place < header.size()) {
+      header[place] = rows.size(i);
+    } else {
+      header.back() = checked_multiply(header.back(), rows.size(i));
+    }
+  }
+  return header;
+}
+
+// A header that says that this rank's arguments were wrong.
+TensorHeader refusal() {
+  return {refused, 1};
+}
+
+// Error unless all ranks' tensors have one dtype and one shape but for the first dimension. It
+// names two ranks and what they have. `headers` by rank, every `stride`-th of them.
+void require_compatible(std::span<const TensorHeader> headers, const char* collective,
+                        std::size_t stride = 1) {
+  for (std::size_t i = 0; i < headers.size(); i += stride) {
+    if (headers[i][0] == refused) {
+      throw Error(
+          fmt::format("parallel: {}: rank {} passed arguments that don't fit; see its error",
+                      collective, i / stride));
+    }
+  }
+  std::size_t first = 0;  // of those that have not joined
+  while (first < headers.size() && has_joined(headers[first])) first += stride;
+  for (std::size_t i = first; i < headers.size(); i += stride) {
+    if (has_joined(headers[i]) || is_compatible(headers[first], headers[i])) continue;
+    throw Error(fmt::format(
+        "parallel: {}: rank {} passed {}, rank {} {}; the dtype and all dimensions but the first "
+        "must be the same on every rank",
+        collective, first / stride, describe(headers[first]), i / stride, describe(headers[i])));
+  }
+}
 
 std::span<std::int64_t> numbers_of(std::span<TensorHeader> headers) {
   return {headers.front().data(), headers.size() * std::tuple_size_v<TensorHeader>};
