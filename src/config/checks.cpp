@@ -140,37 +140,26 @@ class Checks {
 
   void check_optimizer() const {
     const auto& optimizer = config_.optimizer;
-    only("optimizer.momentum", optimizer.momentum != 0, {"sgd", "rmsprop", "lars"});
-    only("optimizer.dampening", optimizer.dampening != 0, {"sgd"});
-    only("optimizer.nesterov", optimizer.nesterov, {"sgd"});
-    only("optimizer.amsgrad", optimizer.amsgrad, {"adam", "adamw"});
-    only("optimizer.epsilon_form", optimizer.epsilon_form.has_value(),
-         {"adam", "adamw", "rmsprop", "adagrad"});
-    only("optimizer.centered", optimizer.centered, {"rmsprop"});
-    if (optimizer.name == "lars" || optimizer.name == "lamb") {
-      if (optimizer.decoupled_decay) {
-        fail("optimizer.decoupled_decay",
-             fmt::format("{} has its own kind of weight decay", optimizer.name));
-      }
-      if (config_.model.l2_mode == L2Mode::decoupled) {
-        fail("model.l2_mode",
-             fmt::format("{} has its own kind of weight decay; set optimizer.weight_decay, and "
-                         "model.l2 to 0",
-                         optimizer.name));
-      }
+    const auto& entry = optimizer_entry(optimizer.name);
+    entry.check(optimizer.own, of_section("optimizer"));
+    if (!entry.has_own_decay) return;
+    if (optimizer.decoupled_decay) {
+      fail("optimizer.decoupled_decay",
+           fmt::format("{} has its own kind of weight decay", optimizer.name));
     }
-    if (!optimizer.nesterov) return;
-    if (optimizer.momentum == 0) fail("optimizer.nesterov", "needs a momentum greater than 0");
-    if (optimizer.dampening != 0)
-      fail("optimizer.nesterov", "works without dampening only; leave dampening out");
+    if (config_.model.l2_mode == L2Mode::decoupled) {
+      fail("model.l2_mode",
+           fmt::format("{} has its own kind of weight decay; set optimizer.weight_decay, and "
+                       "model.l2 to 0",
+                       optimizer.name));
+    }
   }
 
-  // A setting that some optimizers only have.
-  void only(std::string_view key, bool is_set, std::vector<std::string> optimizers) const {
-    const auto& name = config_.optimizer.name;
-    if (!is_set || std::find(optimizers.begin(), optimizers.end(), name) != optimizers.end())
-      return;
-    fail(key, fmt::format("{} has none; only {}", name, join(optimizers)));
+  // For an entry of a catalogue, which knows its keys but not their section.
+  [[nodiscard]] RefuseKey of_section(std::string_view section) const {
+    return [this, section](std::string_view key, std::string_view reason) {
+      fail(fmt::format("{}.{}", section, key), reason);
+    };
   }
 
   void check_learning_rate() const {

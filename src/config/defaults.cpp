@@ -23,21 +23,11 @@ void put_channels_first(std::vector<int64_t>& shape) {
     std::rotate(shape.begin(), shape.begin() + 2, shape.end());
 }
 
-// PyTorch's or Keras's, as the form is.
-double default_epsilon(const OptimizerConfig& optimizer) {
-  if (optimizer.name == "lamb") return 1e-6;
-  if (optimizer.epsilon_form != EpsilonForm::torch) return 1e-7;
-  return optimizer.name == "adagrad" ? 1e-10 : 1e-8;
-}
-
 void fill_optimizer(OptimizerConfig& optimizer) {
-  const auto& name = optimizer.name;
-  if (!optimizer.lr) optimizer.lr = name == "sgd" || name == "lars" ? .01 : .001;
-  const bool is_adam = name == "adam" || name == "adamw";
-  if (!optimizer.epsilon_form && (is_adam || name == "rmsprop" || name == "adagrad"))
-    optimizer.epsilon_form = is_adam ? EpsilonForm::torch : EpsilonForm::keras;
-  if (!optimizer.epsilon) optimizer.epsilon = default_epsilon(optimizer);
-  if (!optimizer.rho) optimizer.rho = name == "adadelta" ? .95 : .9;
+  const auto& entry = optimizer_entry(optimizer.name);
+  if (!optimizer.lr) optimizer.lr = entry.usual_rate;
+  if (!optimizer.own.has_value()) optimizer.own = entry.defaults;
+  entry.complete(optimizer.own);
 }
 
 void fill_training(TrainingConfig& training) {

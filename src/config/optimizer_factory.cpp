@@ -6,77 +6,28 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/config/factories.h"
-#include "kolo/optim/adaptive_optimizers.h"
-#include "kolo/optim/layerwise_optimizers.h"
+#include "kolo/optim/catalogue.h"
 
 // Optimizers and learning rates.
 namespace kolo {
 
 namespace {
 
-// What pulls the parameters towards zero, and which.
-struct Decay {
-  double weight = 0;
-  bool is_decoupled = false;
-  bool excludes_vectors = false;
-};
-
 // A penalty l2 * sum of w^2 has the gradient 2 * l2 * w, which is a weight decay of 2 * l2: the
 // same steps, without a pass over the weights for the loss.
-Decay decay_of(const RunConfig& config, double l2) {
+WeightDecay decay_of(const RunConfig& config, double l2) {
   const auto& optimizer = config.optimizer;
   if (l2 > 0) return {2 * l2, config.model.l2_mode == L2Mode::decoupled, true};
-  return {optimizer.weight_decay, optimizer.decoupled_decay || optimizer.name == "adamw",
+  return {optimizer.weight_decay,
+          optimizer.decoupled_decay || optimizer_entry(optimizer.name).decouples_decay,
           optimizer.decay_excludes_vectors};
 }
 
-template <typename Options>
-Options with_decay(Options options, const Decay& decay) {
-  options.weight_decay = decay.weight;
-  options.decoupled_decay = decay.is_decoupled;
-  options.decay_excludes_vectors = decay.excludes_vectors;
-  return options;
-}
-
-std::unique_ptr<FlatOptimizer> make_adam_of(const OptimizerConfig& config, const Decay& decay) {
-  AdamOptions options{.beta1 = config.beta1, .beta2 = config.beta2};
-  options.epsilon = config.epsilon.value();
-  options.epsilon_before_correction = config.epsilon_form == EpsilonForm::keras;
-  options.amsgrad = config.amsgrad;
-  return make_adam(with_decay(options, decay));
-}
-
-std::unique_ptr<FlatOptimizer> make_adaptive(const OptimizerConfig& config, const Decay& decay) {
-  const double epsilon = config.epsilon.value();
-  if (config.name == "rmsprop") {
-    return make_rmsprop(
-        with_decay(RmspropOptions{.rho = config.rho.value(),
-                                  .momentum = config.momentum,
-                                  .epsilon = epsilon,
-                                  .centered = config.centered,
-                                  .epsilon_in_root = config.epsilon_form == EpsilonForm::keras},
-                   decay));
-  }
-  if (config.name == "adagrad") {
-    return make_adagrad(
-        with_decay(AdagradOptions{.initial_accumulator = config.initial_accumulator,
-                                  .epsilon = epsilon,
-                                  .epsilon_in_root = config.epsilon_form == EpsilonForm::keras},
-                   decay));
-  }
-  if (config.name == "adadelta") {
-    return make_adadelta(
-        with_decay(AdadeltaOptions{.rho = config.rho.value(), .epsilon = epsilon}, decay));
-  }
-  if (config.name == "adamax") {
-    return make_adamax(with_decay(
-        AdamaxOptions{.beta1 = config.beta1, .beta2 = config.beta2, .epsilon = epsilon}, decay));
-  }
-  if (config.name == "nadam") {
-    return make_nadam(with_decay(
-        NadamOptions{.beta1 = config.beta1, .beta2 = config.beta2, .epsilon = epsilon}, decay));
-  }
-  throw Error(fmt::format("config: there is no optimizer {}", config.name));
+OptimizerConfig completed(OptimizerConfig optimizer) {
+  const auto& entry = optimizer_entry(optimizer.name);
+  if (!optimizer.own.has_value()) optimizer.own = entry.defaults;
+  entry.complete(optimizer.own);
+  return optimizer;
 }
 
 Schedule make_schedule(const TrainingConfig& training, std::int64_t steps_per_epoch) {
@@ -121,28 +72,15 @@ double l2_of(const RunConfig& config, const ModelCatalogue& models) {
 
 std::unique_ptr<FlatOptimizer> make_optimizer(const RunConfig& config,
                                               const ModelCatalogue& models) {
-  const auto& optimizer = config.optimizer;
-  const Decay decay = decay_of(config, l2_of(config, models));
-  const auto& name = optimizer.name;
-  if (name == "sgd") {
-    return make_sgd(with_decay(SgdOptions{.momentum = optimizer.momentum,
-                                          .dampening = optimizer.dampening,
-                                          .nesterov = optimizer.nesterov},
-                               decay));
-  }
-  if (name == "adam" || name == "adamw") return make_adam_of(optimizer, decay);
-  if (name == "lars") {
-    return make_lars({.momentum = optimizer.momentum,
-                      .weight_decay = decay.weight,
-                      .trust_coefficient = optimizer.trust_coefficient});
-  }
-  if (name == "lamb") {
-    return make_lamb({.beta1 = optimizer.beta1,
-                      .beta2 = optimizer.beta2,
-                      .epsilon = optimizer.epsilon.value(),
-                      .weight_decay = decay.weight});
-  }
-  return make_adaptive(optimizer, decay);
+  const auto optimizer = completed(config.optimizer);
+  return optimizer_entry(optimizer.name)
+      .make(optimizer.own, decay_of(config, l2_of(config, models)));
+}
+
+std::string describe_optimizer(const OptimizerConfig& config) {
+  const auto optimizer = completed(config);
+  const auto remark = optimizer_entry(optimizer.name).remark(optimizer.own);
+  return remark.empty() ? optimizer.name : fmt::format("{} ({})", optimizer.name, remark);
 }
 
 LearningRate make_learning_rate(const RunConfig& config, int ranks, std::int64_t steps_per_epoch) {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kolo/config/run_config.h"
-#include "settings/rule.h"
+#include "settings/choice_reader.h"
 
 // Every key of a configuration: its name, the field it fills and the values it accepts. Reading,
 // writing and the lists of known keys all come from these lines; a new key is a line here and a
@@ -70,27 +70,12 @@ void visit(Field& field, ModelConfig& model) {
 
 template <typename Field>
 void visit(Field& field, OptimizerConfig& optimizer) {
-  field("name", optimizer.name,
-        OneOf{{"sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lars",
-               "lamb"}},
-        Presence::required);
+  field(choice_of(optimizer.name, optimizer.own, built_in_optimizers()));
   field("lr", optimizer.lr, positive);
   field("lr_scaling", optimizer.lr_scaling, AnyName{});
-  field("momentum", optimizer.momentum, fraction);
-  field("dampening", optimizer.dampening, fraction);
-  field("nesterov", optimizer.nesterov, AnyBool{});
   field("weight_decay", optimizer.weight_decay, not_negative);
   field("decoupled_decay", optimizer.decoupled_decay, AnyBool{});
   field("decay_excludes_vectors", optimizer.decay_excludes_vectors, AnyBool{});
-  field("beta1", optimizer.beta1, fraction);
-  field("beta2", optimizer.beta2, fraction);
-  field("rho", optimizer.rho, fraction);
-  field("epsilon", optimizer.epsilon, positive);
-  field("epsilon_form", optimizer.epsilon_form, AnyName{}, Unset{"it has one only"});
-  field("amsgrad", optimizer.amsgrad, AnyBool{});
-  field("centered", optimizer.centered, AnyBool{});
-  field("initial_accumulator", optimizer.initial_accumulator, not_negative);
-  field("trust_coefficient", optimizer.trust_coefficient, positive);
   field("shared_step", optimizer.shared_step, AnyBool{});
 }
 

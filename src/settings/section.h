@@ -19,9 +19,13 @@
 // that is called with a KeyCollector, a SettingCollector, a SectionReader or a TreeWriter.
 namespace kolo {
 
+struct Choice;  // choice_reader.h
+
 // Collects the names of a struct's keys.
 struct KeyCollector {
   std::vector<std::string> keys;
+
+  void operator()(const Choice& choice);
 
   template <typename... Rest>
   void operator()(std::string_view key, const Rest&...) {
@@ -38,6 +42,8 @@ concept ConfigStruct = requires(KeyCollector& collector, T& config) {
 struct SettingCollector {
   KnownSettings settings;
   std::string path;
+
+  void operator()(const Choice& choice);
 
   template <typename T, typename... Rest>
   void operator()(std::string_view key, T& field, const Rest&...) {
@@ -165,6 +171,8 @@ class SectionReader {
   // `path` names the mapping in messages; empty for the top level. `settings` are all there are.
   SectionReader(const ConfigValue& mapping, std::string path, const KnownSettings& settings)
       : mapping_(mapping), path_(std::move(path)), settings_(settings) {}
+
+  void operator()(const Choice& choice) const;
 
   template <typename T, typename Rule>
   void operator()(std::string_view key, T& destination, const Rule& rule,

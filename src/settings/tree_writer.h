@@ -16,6 +16,8 @@ class TreeWriter {
  public:
   TreeWriter() { tree_.kind = ConfigValue::Kind::mapping; }
 
+  void operator()(const Choice& choice);
+
   template <typename T, typename Rule>
   void operator()(std::string_view key, const T& value, const Rule&,
                   Presence = Presence::optional) {
@@ -40,6 +42,8 @@ class TreeWriter {
     for (T& section : sections) list.items.push_back(tree_of_section(section));
     add(key, std::move(list));
   }
+
+  [[nodiscard]] const ConfigValue& tree() const { return tree_; }
 
   template <ConfigStruct T>
   [[nodiscard]] static ConfigValue tree_of_section(T& section) {

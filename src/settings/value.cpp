@@ -16,6 +16,8 @@ ConfigValue* ConfigValue::find(std::string_view key) {
   return const_cast<ConfigValue*>(std::as_const(*this).find(key));
 }
 
+bool ConfigValue::operator==(const ConfigValue&) const = default;
+
 std::string describe(const ConfigValue& value) {
   switch (value.kind) {
     case ConfigValue::Kind::nothing:

@@ -29,11 +29,15 @@ struct ConfigValue {
   // The value of a mapping's key, nullptr where there is none.
   [[nodiscard]] const ConfigValue* find(std::string_view key) const;
   [[nodiscard]] ConfigValue* find(std::string_view key);
+
+  bool operator==(const ConfigValue&) const;
 };
 
 struct ConfigEntry {
   std::string key;
   ConfigValue value;
+
+  bool operator==(const ConfigEntry&) const = default;
 };
 
 // `"abc"`, `nothing`, `a list` or `a mapping`, for messages.

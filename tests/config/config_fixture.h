@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
+#include "kolo/config/compare.h"
 #include "kolo/config/run_config.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
@@ -32,6 +33,13 @@ class ConfigTest : public ::testing::Test {
   [[nodiscard]] RunConfig load(const std::string& text, Overrides overrides = {},
                                std::optional<std::string> name = {}) const {
     return load_run_config(source(text, std::move(overrides), std::move(name)));
+  }
+
+  // The value of a setting as config.yaml has it; "none" where it has no such key.
+  [[nodiscard]] static std::string value_of(const RunConfig& config, const std::string& setting) {
+    for (const auto& [key, value] : settings_of(config))
+      if (key == setting) return value;
+    return "none";
   }
 
   // The message of the InputError, without the folder.

@@ -2,9 +2,17 @@
 #include <cmath>
 #include <cstdlib>
 
+#include <functional>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
 #include "config/config_fixture.h"
 #include "kolo/base/random.h"
 #include "kolo/config/compare.h"
+#include "settings/choice_reader.h"
+#include "settings/yaml/yaml_reader.h"
 
 namespace kolo {
 namespace {
@@ -92,22 +100,38 @@ class RandomConfig {
                            "nadam", "lars", "lamb"});
     optimizer.lr = number();
     optimizer.lr_scaling = pick<Scaling>();
-    optimizer.momentum = optimizer.name == "sgd" ? share() : 0;
     optimizer.weight_decay = number();
     optimizer.decay_excludes_vectors = coin();
-    optimizer.beta1 = share();
-    optimizer.beta2 = share();
-    optimizer.rho = share();
-    optimizer.epsilon = number();
-    if (optimizer.name.starts_with("adam") && optimizer.name != "adamax")
-      optimizer.epsilon_form = pick<EpsilonForm>();
-    if (optimizer.name == "rmsprop" || optimizer.name == "adagrad")
-      optimizer.epsilon_form = pick<EpsilonForm>();
-    optimizer.centered = optimizer.name == "rmsprop";
-    optimizer.initial_accumulator = number();
-    optimizer.trust_coefficient = number();
+    optimizer.own = own_settings(optimizer_entry(optimizer.name));
     optimizer.shared_step = coin();
     return optimizer;
+  }
+
+  // Values that keys of catalogues accept; those that depend on others are left out.
+  OwnSettings own_settings(const ChoiceEntry& entry) {
+    const std::map<std::string, std::function<std::string()>> values{
+        {"momentum", [&] { return fmt::format("{}", share()); }},
+        {"beta1", [&] { return fmt::format("{}", share()); }},
+        {"beta2", [&] { return fmt::format("{}", share()); }},
+        {"rho", [&] { return fmt::format("{}", share()); }},
+        {"epsilon", [&] { return fmt::format("{}", number()); }},
+        {"initial_accumulator", [&] { return fmt::format("{}", number()); }},
+        {"trust_coefficient", [&] { return fmt::format("{}", number()); }},
+        {"epsilon_form", [&] { return std::string(name_of(pick<EpsilonForm>())); }},
+        {"centered", [&] { return std::string(coin() ? "true" : "false"); }},
+        {"amsgrad", [&] { return std::string(coin() ? "true" : "false"); }}};
+    std::string text = "{";
+    for (const auto& key : keys_of(entry)) {
+      const auto value = values.find(key);
+      if (value != values.end()) text += fmt::format("{}: {}, ", key, value->second());
+    }
+    const auto mapping = read_yaml_text(text + "}", "test");
+    auto own = entry.defaults;
+    const KnownSettings none;
+    SectionReader reader(mapping, "", none);
+    own.holder().read(reader);
+    entry.complete(own);
+    return own;
   }
 
   TrainingConfig training() {
@@ -215,7 +239,8 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
       EXPECT_EQ(again.training.lr_schedule[i].multiplier,
                 config.training.lr_schedule[i].multiplier);
     }
-    EXPECT_EQ(again.optimizer.beta2, config.optimizer.beta2);
+    for (const char* key : {"optimizer.beta2", "optimizer.epsilon", "optimizer.momentum"})
+      EXPECT_EQ(value_of(again, key), value_of(config, key));
     EXPECT_EQ(again.communication.shared_memory, config.communication.shared_memory);
     EXPECT_EQ(again.device.inter_threads, config.device.inter_threads);
   }
@@ -223,24 +248,44 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
 
 TEST_F(RoundTrip, SpellsOutEveryDefault) {
   const std::string text = to_yaml(load(required));
-  for (const char* line :
-       {"seed: 1\n", "training:\n  batch_size: 64\n", "  lr: 0.01\n", "  epsilon: 1e-07\n",
-        "  metrics: [accuracy]\n", "  shared_memory: auto\n", "  enabled: true\n",
-        "output_dir: results/run\n"}) {
+  for (const char* line : {"seed: 1\n", "training:\n  batch_size: 64\n", "  lr: 0.01\n",
+                           "  momentum: 0\n", "  metrics: [accuracy]\n", "  shared_memory: auto\n",
+                           "  enabled: true\n", "output_dir: results/run\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }
 
+// Of what is chosen: all choices together have all keys.
 TEST_F(RoundTrip, EveryKeyIsThereAndWhatIsUnsetSaysWhatItMeans) {
   const auto config = load(required);
   const std::string text = to_yaml(config);
-  std::vector<std::string> keys;
-  for (const auto& [key, value] : settings_of(config)) keys.push_back(key);
+  std::set<std::string> keys;
+  for (const auto& entry : built_in_optimizers()) {
+    for (const auto& [key, value] : settings_of(load(required, {"optimizer.name=" + entry.name})))
+      keys.insert(key);
+    for (const auto& key : keys_of(entry)) EXPECT_TRUE(keys.contains("optimizer." + key)) << key;
+  }
   EXPECT_THAT(keys, UnorderedElementsAreArray(setting_names()));
   for (const char* line : {"  n_train: null  # all\n", "  dropout: null  # the model's own\n",
                            "  max_steps: null  # as many as n_epochs has\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
+}
+
+// As versions did that knew all optimizers' keys together.
+TEST_F(RoundTrip, DefaultsOfOtherChoicesInAFileStandForNothing) {
+  const std::string keys =
+      "momentum: 0, dampening: 0, nesterov: false, beta1: 0.9, beta2: 0.999, rho: 0.9, "
+      "epsilon: 1e-07, epsilon_form: null, amsgrad: false, centered: false, "
+      "initial_accumulator: 0.1, trust_coefficient: 0.001}\n";
+  const std::string start = "data: {name: fashion_mnist}\nmodel: {name: mnist_net}\n";
+  for (const char* name : {"sgd", "lars", "adamax"})
+    EXPECT_EQ(load(start + "optimizer: {name: " + name + ", " + keys).optimizer.name, name);
+  EXPECT_THAT(error(start + "optimizer: {name: sgd, amsgrad: true, " +
+                    keys.substr(0, keys.find("amsgrad")) + "centered: false}\n"),
+              HasSubstr("run.yaml:3: optimizer.amsgrad: is of adam, adamw; sgd has momentum, "));
+  EXPECT_THAT(error(start + "optimizer: {name: sgd, beta1: 0.9, rho: 0.9}\n"),
+              HasSubstr("run.yaml:3: optimizer.beta1: is of adam, "));
 }
 
 TEST_F(RoundTrip, ImagesAreVariedAsIsSpelledOut) {

@@ -1,8 +1,9 @@
 // The configurations that come with the program.
 #include <algorithm>
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
+#include "kolo/config/compare.h"
 #include "kolo/config/run_config.h"
 
 namespace kolo {
@@ -41,7 +42,8 @@ TEST(ShippedConfigurations, MnistNetHasTheTutorialsParameters) {
   EXPECT_EQ(config.training.batch_size, 64);
   EXPECT_EQ(config.optimizer.name, "sgd");
   EXPECT_EQ(config.optimizer.lr, 0.01);
-  EXPECT_EQ(config.optimizer.momentum, 0.5);
+  EXPECT_THAT(settings_of(config),
+              ::testing::Contains(::testing::Pair("optimizer.momentum", "0.5")));
 }
 
 }  // namespace

@@ -94,43 +94,56 @@ TEST_F(TutorialConfigurations, ChannelsMayStandFirstOrLast) {
 TEST_F(TutorialConfigurations, TheFormOfEpsilonDecidesItsDefault) {
   const auto optimizer = [&](const std::string& keys) {
     return load("data: {name: fashion_mnist}\nmodel: {name: mnist_net}\noptimizer: {" + keys +
-                "}\n")
-        .optimizer;
+                "}\n");
   };
-  EXPECT_EQ(optimizer("name: adam").epsilon_form, EpsilonForm::torch);
-  EXPECT_EQ(optimizer("name: adamw, epsilon_form: Keras").epsilon, 1e-7);
-  EXPECT_EQ(optimizer("name: rmsprop").epsilon_form, EpsilonForm::keras);
-  EXPECT_EQ(optimizer("name: rmsprop, epsilon_form: torch").epsilon, 1e-8);
-  EXPECT_EQ(optimizer("name: adagrad, epsilon_form: torch").epsilon, 1e-10);
-  EXPECT_EQ(optimizer("name: adagrad, epsilon_form: torch, epsilon: .5").epsilon, .5);
+  const auto epsilon = [&](const std::string& keys) {
+    return value_of(optimizer(keys), "optimizer.epsilon");
+  };
+  EXPECT_EQ(value_of(optimizer("name: adam"), "optimizer.epsilon_form"), "torch");
+  EXPECT_EQ(epsilon("name: adamw, epsilon_form: Keras"), "1e-07");
+  EXPECT_EQ(value_of(optimizer("name: rmsprop"), "optimizer.epsilon_form"), "keras");
+  EXPECT_EQ(epsilon("name: rmsprop, epsilon_form: torch"), "1e-08");
+  EXPECT_EQ(epsilon("name: adagrad, epsilon_form: torch"), "1e-10");
+  EXPECT_EQ(epsilon("name: adagrad, epsilon_form: torch, epsilon: .5"), "0.5");
   EXPECT_THAT(error("data: {name: fashion_mnist}\nmodel: {name: m}\n"
                     "optimizer: {name: sgd, epsilon_form: torch}\n"),
-              ::testing::HasSubstr("optimizer.epsilon_form: sgd has none"));
+              ::testing::HasSubstr(
+                  "optimizer.epsilon_form: is of adam, adamw, rmsprop, adagrad; sgd has momentum"));
 }
 
 TEST_F(TutorialConfigurations, OptimizersHaveKerasNamesAndDefaults) {
   struct Expected {
     const char* name;
-    double lr, epsilon;
+    double lr;
+    const char* epsilon;
   };
   for (const auto& [name, lr, epsilon] :
-       {Expected{"Adam", .001, 1e-8}, Expected{"SGD", .01, 1e-7}, Expected{"RMSprop", .001, 1e-7},
-        Expected{"Adagrad", .001, 1e-7}, Expected{"Adadelta", .001, 1e-7},
-        Expected{"Adamax", .001, 1e-7}, Expected{"Nadam", .001, 1e-7}, Expected{"LARS", .01, 1e-7},
-        Expected{"LAMB", .001, 1e-6}}) {
+       {Expected{"Adam", .001, "1e-08"}, Expected{"SGD", .01, "none"},
+        Expected{"RMSprop", .001, "1e-07"}, Expected{"Adagrad", .001, "1e-07"},
+        Expected{"Adadelta", .001, "1e-07"}, Expected{"Adamax", .001, "1e-07"},
+        Expected{"Nadam", .001, "1e-07"}, Expected{"LARS", .01, "none"},
+        Expected{"LAMB", .001, "1e-06"}}) {
     const RunConfig config =
         load(std::string("data: {name: fashion_mnist}\nmodel: {name: mnist_net}\n") +
              "optimizer: {name: " + name + "}\n");
     EXPECT_EQ(config.optimizer.lr, lr) << name;
-    EXPECT_EQ(config.optimizer.epsilon, epsilon) << name;
+    EXPECT_EQ(value_of(config, "optimizer.epsilon"), epsilon) << name;
     EXPECT_EQ(make_optimizer(config)->name(), config.optimizer.name);
   }
 }
 
 TEST_F(TutorialConfigurations, ASettingOfAnotherOptimizerIsRefused) {
   EXPECT_THAT(error(required, {"optimizer.name=adam", "optimizer.momentum=0.9"}),
-              HasSubstr("optimizer.momentum: adam has none"));
-  EXPECT_THAT(error(required, {"optimizer.centered=true"}), HasSubstr("sgd has none"));
+              HasSubstr("optimizer.momentum: is of sgd, rmsprop, lars; adam has beta1, beta2, "
+                        "epsilon, epsilon_form, amsgrad"));
+  EXPECT_THAT(error(required, {"optimizer.centered=true"}),
+              HasSubstr("optimizer.centered: is of rmsprop; sgd has"));
+  EXPECT_THAT(error(required, {"optimizer.beta1=.8"}),
+              HasSubstr("optimizer.beta1: is of adam, adamw, adamax, nadam, lamb; sgd has"));
+  EXPECT_THAT(error(required, {"optimizer.beta1=.9"}), HasSubstr("is of adam"));
+  EXPECT_THAT(error("data: {name: fashion_mnist}\nmodel: {name: mnist_net}\n"
+                    "optimizer: {name: lamb, trust_coefficient: 1}\n"),
+              HasSubstr("run.yaml:3: optimizer.trust_coefficient: is of lars; lamb has"));
   EXPECT_THAT(error(required, {"optimizer.name=lars", "model.l2_mode=decoupled"}),
               HasSubstr("lars has its own kind"));
 }

@@ -22,7 +22,7 @@ TEST_F(Types, DefaultsStandInTheStructs) {
   EXPECT_EQ(config.training.n_epochs, TrainingConfig{}.n_epochs);
   EXPECT_EQ(config.training.batch_size, 64);
   EXPECT_FALSE(config.training.global_batch_size.has_value());
-  EXPECT_EQ(config.optimizer.momentum, OptimizerConfig{}.momentum);
+  EXPECT_EQ(value_of(config, "optimizer.momentum"), "0");
   EXPECT_EQ(config.checkpoint.keep, CheckpointConfig{}.keep);
   EXPECT_FALSE(config.data.n_train.has_value());
   EXPECT_FALSE(config.model.dropout.has_value());
@@ -50,7 +50,8 @@ TEST_F(Types, EveryKindOfValueIsRead) {
   EXPECT_EQ(config.model.dropout, 0.25);
   EXPECT_EQ(config.optimizer.name, "adamw");
   EXPECT_EQ(config.optimizer.lr, 0.001);
-  EXPECT_EQ(config.optimizer.epsilon, 1.0);
+  EXPECT_EQ(value_of(config, "optimizer.epsilon"), "1");
+  EXPECT_EQ(value_of(config, "optimizer.beta1"), "0.5");
   EXPECT_EQ(config.communication.shared_memory, SharedMemory::off);
   EXPECT_EQ(config.communication.backend, CommunicationBackend::mpi);
   EXPECT_FALSE(config.communication.overlap);

@@ -61,7 +61,8 @@ TEST(Unet3dConfigs, HaveTheTutorialsNumbers) {
     EXPECT_EQ(config.data.n_valid, tutorial.samples_valid);
     EXPECT_EQ(config.data.crop, 64);
     EXPECT_EQ(config.model.full_scale, true);
-    EXPECT_EQ(config.optimizer.epsilon, 1e-8);
+    EXPECT_THAT(settings_of(config),
+                ::testing::Contains(::testing::Pair("optimizer.epsilon", "1e-08")));
     EXPECT_EQ(config.training.loss, LossKind::l1);
     EXPECT_EQ(config.training.precision, tutorial.is_mixed ? Precision::bf16 : Precision::fp32);
   }

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "config/config_fixture.h"
+#include "settings/choice_reader.h"
 
 namespace kolo {
 namespace {
@@ -11,12 +12,21 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
+// Chooses what knows the setting.
+std::string chooser_of(const std::string& setting) {
+  for (const auto& entry : built_in_optimizers()) {
+    for (const auto& key : keys_of(entry))
+      if (setting == "optimizer." + key) return "optimizer.name=" + entry.name;
+  }
+  return "seed=1";
+}
+
 class WrongValues : public testing::ConfigTest {
  protected:
   // What is said of a setting on the command line; empty where it is taken.
   [[nodiscard]] std::string said_of(const std::string& setting, const std::string& value) const {
     try {
-      (void)load(required, {setting + "=" + value});
+      (void)load(required, {chooser_of(setting), setting + "=" + value});
       return {};
     } catch (const InputError& error) {
       return error.what();
@@ -27,7 +37,9 @@ class WrongValues : public testing::ConfigTest {
 // Those that take any word, as their value or as part of a path.
 const std::set<std::string> texts{"description",    "output_dir",     "data.path",
                                   "data.train_dir", "data.valid_dir", "model.name"};
-const std::set<std::string> switches{"data.shuffle",
+const std::set<std::string> switches{"optimizer.amsgrad",
+                                     "optimizer.centered",
+                                     "data.shuffle",
                                      "data.augment",
                                      "model.sync_batch_norm",
                                      "model.full_scale",

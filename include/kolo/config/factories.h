@@ -45,6 +45,9 @@ struct Datasets {
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(
     const RunConfig& config, const ModelCatalogue& models = built_in_models());
 
+// "adam (epsilon 1e-08, added as in PyTorch)", for the log.
+[[nodiscard]] std::string describe_optimizer(const OptimizerConfig& config);
+
 // Samples a rank and step. InputError when the ranks can't share the global batch evenly: it says
 // what would fit.
 [[nodiscard]] std::int64_t batch_size_of(const TrainingConfig& training, int ranks);

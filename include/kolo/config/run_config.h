@@ -15,7 +15,7 @@
 #include "kolo/nn/autocast.h"
 #include "kolo/nn/loss.h"
 #include "kolo/nn/metrics.h"
-#include "kolo/optim/flat_optimizer.h"
+#include "kolo/optim/catalogue.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/train/trainer.h"
 
@@ -84,29 +84,14 @@ struct ModelConfig {
 };
 
 struct OptimizerConfig {
-  // required, in any case: sgd | adam | adamw | rmsprop | adagrad | adadelta | adamax | nadam |
-  // lars | lamb
-  std::string name = "sgd";
+  std::string name = "sgd";  // required, in any case: one of built_in_optimizers()
   std::optional<double> lr;  // for one rank; unset: Keras's default, .01 or .001
   // With the number of ranks, or with the global batch over training.base_batch_size.
   Scaling lr_scaling = Scaling::linear;
-  double momentum = 0;   // sgd, rmsprop, lars
-  double dampening = 0;  // sgd, as is nesterov
-  bool nesterov = false;
+  OwnSettings own;  // its momentum, epsilon, ...; nothing: its defaults
   double weight_decay = 0;
   bool decoupled_decay = false;         // adamw always, lars and lamb never
   bool decay_excludes_vectors = false;  // biases and batch norm; lars and lamb: always
-  double beta1 = 0.9;                   // adam and its kin, as is beta2
-  double beta2 = 0.999;
-  std::optional<double> rho;  // rmsprop (.9), adadelta (.95)
-  // unset: 1e-8, adagrad 1e-10 in torch's form; 1e-7 in Keras's and of all others, lamb 1e-6
-  std::optional<double> epsilon;
-  // adam, adamw, rmsprop, adagrad: where epsilon is added; unset: torch for the first two
-  std::optional<EpsilonForm> epsilon_form;
-  bool amsgrad = false;              // adam, adamw
-  bool centered = false;             // rmsprop
-  double initial_accumulator = 0.1;  // adagrad
-  double trust_coefficient = 0.001;  // lars
   // The ranks of a node share a step where that pays (see ArenaOptimizer); never lars and lamb.
   bool shared_step = true;
 };

@@ -34,13 +34,6 @@ void log_start(RunLog& log, const Topology& topology) {
            job.empty() ? "" : fmt::format(" in {}", job), topology.describe(), host_name());
 }
 
-// Frameworks differ in it, and with it their results: said of those that kolo has in both forms.
-std::string epsilon_of(const OptimizerConfig& optimizer) {
-  if (!optimizer.epsilon_form) return {};
-  return fmt::format(" (epsilon {}, added as in {})", *optimizer.epsilon,
-                     *optimizer.epsilon_form == EpsilonForm::torch ? "PyTorch" : "Keras");
-}
-
 constexpr std::size_t most_lines = 40;  // of a summary on the console, unless asked for more
 
 }  // namespace
@@ -74,8 +67,8 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
            trainer.plan().buckets.size() == 1 ? "" : "s",
            precision == Precision::fp32 ? "" : fmt::format(", computed in {}", name_of(precision)));
   const auto batch_size = batch_size_of(config.training, topology.size);
-  log.info("optimizer {}{}, batch {} a rank ({} in all), learning rate {:.4g}{}{}{}",
-           config.optimizer.name, epsilon_of(config.optimizer), format_count(batch_size),
+  log.info("optimizer {}, batch {} a rank ({} in all), learning rate {:.4g}{}{}{}",
+           describe_optimizer(config.optimizer), format_count(batch_size),
            format_count(batch_size * topology.size), rate.scaled_rate(),
            rate.warmup_steps() > 0
                ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kolo/settings/choice.h"
+#include "settings/section.h"
+#include "settings/tree_writer.h"
+
+namespace kolo {
+
+// A name and the keys of what it names, as a visit() hands them over: field(choice_of(...)). Keys
+// of other entries are refused, unless they are nothing (null) or stand with their defaults in a
+// config.yaml of an earlier version, which wrote the keys of all.
+struct Choice {
+  std::string& name;
+  OwnSettings& own;
+  std::vector<const ChoiceEntry*> entries;
+
+  // nullptr where there is no such name.
+  [[nodiscard]] const ChoiceEntry* find() const;
+};
+
+template <typename Entry>
+[[nodiscard]] Choice choice_of(std::string& name, OwnSettings& own,
+                               const std::vector<Entry>& entries) {
+  Choice choice{name, own, {}};
+  for (const auto& entry : entries) choice.entries.push_back(&entry);
+  return choice;
+}
+
+template <ConfigStruct T>
+class SettingsHolder final : public OwnSettings::Holder {
+ public:
+  explicit SettingsHolder(T settings) : settings_(std::move(settings)) {}
+  [[nodiscard]] std::unique_ptr<Holder> clone() const override {
+    return std::make_unique<SettingsHolder>(settings_);
+  }
+  [[nodiscard]] const std::type_info& type() const override { return typeid(T); }
+  [[nodiscard]] void* value() override { return &settings_; }
+  void collect(SettingCollector& collector) override { visit(collector, settings_); }
+  void read(SectionReader& reader) override { visit(reader, settings_); }
+  void write(TreeWriter& writer) override { visit(writer, settings_); }
+
+ private:
+  T settings_;
+};
+
+// Fills what all entries have from a struct with a visit() and, where it needs them, members
+//   void check(const RefuseKey& refuse) const;
+//   void complete();
+template <ConfigStruct T>
+void set_settings(ChoiceEntry& entry) {
+  entry.defaults = OwnSettings(std::make_unique<SettingsHolder<T>>(T{}));
+  if constexpr (requires(const T& settings, const RefuseKey& refuse) { settings.check(refuse); }) {
+    entry.check = [](const OwnSettings& own, const RefuseKey& refuse) {
+      own.as<T>().check(refuse);
+    };
+  }
+  if constexpr (requires(T & settings) { settings.complete(); })
+    entry.complete = [](OwnSettings& own) { own.as<T>().complete(); };
+}
+
+// For entries without keys.
+struct NoSettings {};
+template <typename Field>
+void visit(Field&, NoSettings&) {}
+
+// The names of an entry's keys.
+[[nodiscard]] std::vector<std::string> keys_of(const ChoiceEntry& entry);
+
+}  // namespace kolo
