@@ -1,35 +1,248 @@
 #include "kolo/comm/collective_call.h"
 
+#include <array>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "kolo/base/checked.h"
 
 namespace kolo {
 
-std::string_view name_of(Collective collective) {
-  constexpr std::string_view names[] = {
-      "nothing",           "all-reduce",     "broadcast",  "all-gather",
-      "uneven all-gather", "reduce-scatter", "all-to-all", "barrier",
-      "allocate",          "split",          "task",       "join"};
-  return names[static_cast<std::size_t>(collective)];
+// By Collective.
+const CollectiveTraits& traits_of(Collective collective) {
+  static constexpr std::array<CollectiveTraits, 15> traits = {{
+      {.name = "nothing"},
+      {.name = "all-reduce", .buffers = BufferShape::in_place, .reduces = true},
+      {.name = "broadcast", .buffers = BufferShape::in_place, .has_root = true},
+      {.name = "all-gather", .buffers = BufferShape::gathered},
+      {.name = "uneven all-gather", .buffers = BufferShape::gathered_uneven},
+      {.name = "reduce-scatter", .buffers = BufferShape::scattered, .reduces = true},
+      {.name = "all-to-all", .buffers = BufferShape::exchanged_uneven},
+      {.name = "barrier"},
+      {.name = "allocate"},
+      {.name = "allocate"},
+      {.name = "allocate"},
+      {.name = "split"},
+      {.name = "task"},
+      {.name = "join"},
+      {.name = "refusal"},
+  }};
+  static_assert(static_cast<std::size_t>(Collective::refusal) + 1 == traits.size());
+  return traits[static_cast<std::size_t>(collective)];
 }
 
-std::string CollectiveCall::describe() const {
-  const auto what = name_of(collective);
+std::string_view name_of(Collective collective) {
+  return traits_of(collective).name;
+}
+
+std::string CallHeader::describe() const {
+  const CollectiveTraits& traits = traits_of(collective);
+  std::string text(traits.name);
+  if (traits.reduces) text += fmt::format(" ({})", name_of(op));
+  if (traits.has_root) text += fmt::format(" (from root {})", peer);
+  if (traits.buffers != BufferShape::none) text += fmt::format(" of {} {}", count, name_of(type));
+  if (memory != MemoryKind::host) text += fmt::format(" in {} memory", name_of(memory));
+  if (tag != 0) text += fmt::format(", tag {}", tag);
   switch (collective) {
-    case Collective::all_reduce:
-    case Collective::reduce_scatter:
-      return fmt::format("{} ({}) of {} {}", what, name_of(static_cast<ReduceOp>(detail)), count,
-                         name_of(type));
-    case Collective::broadcast:
-      return fmt::format("{} (from root {}) of {} {}", what, detail, count, name_of(type));
-    case Collective::all_gather:
-    case Collective::all_gather_uneven:
-    case Collective::all_to_all:
-      return fmt::format("{} of {} {}", what, count, name_of(type));
     case Collective::allocate:
-      return fmt::format("{} of {} bytes", what, count);
+      return text + fmt::format(" of {} bytes", count);
+    case Collective::allocate_shared:
+      return text + fmt::format(" of {} bytes, shared", count);
+    case Collective::allocate_for_node:
+      return text + fmt::format(" of {} bytes, one for a node", count);
     default:
-      return std::string(what);
+      return text;
   }
+}
+
+std::string_view first_difference(const CallHeader& a, const CallHeader& b) {
+  if (a.collective != b.collective) return "the collective";
+  if (a.type != b.type) return "the element type";
+  if (a.op != b.op) return "the operation";
+  if (a.peer != b.peer) return "the root";
+  if (a.tag != b.tag) return "the tag";
+  if (a.memory != b.memory) return "the kind of memory";
+  if (traits_of(a.collective).buffers == BufferShape::exchanged_uneven) return {};
+  if (a.count != b.count) return "the count";
+  if (a.fingerprint != b.fingerprint) return counts_by_rank;
+  return {};
+}
+
+namespace {
+
+// `counted`: the buffer whose elements the header counts.
+CollectiveCall call_of(Collective collective, const ConstBuffer& input, const Buffer& output,
+                       const ConstBuffer& counted) {
+  CollectiveCall call;
+  call.collective = collective;
+  call.type = counted.type;
+  call.memory = counted.memory;
+  call.count = counted.count;
+  call.input = input;
+  call.output = output;
+  return call;
+}
+
+}  // namespace
+
+CollectiveCall CollectiveCall::all_reduce(const Buffer& buffer, ReduceOp op) {
+  auto call = call_of(Collective::all_reduce, buffer, buffer, buffer);
+  call.op = op;
+  return call;
+}
+
+CollectiveCall CollectiveCall::broadcast(const Buffer& buffer, int root) {
+  auto call = call_of(Collective::broadcast, buffer, buffer, buffer);
+  call.peer = root;
+  return call;
+}
+
+CollectiveCall CollectiveCall::all_gather(const ConstBuffer& input, const Buffer& output) {
+  return call_of(Collective::all_gather, input, output, input);
+}
+
+CollectiveCall CollectiveCall::all_gather_uneven(const ConstBuffer& input, const Buffer& output,
+                                                 std::span<const std::int64_t> counts) {
+  auto call = call_of(Collective::all_gather_uneven, input, output, output);
+  call.receive_counts.assign(counts.begin(), counts.end());
+  return call;
+}
+
+CollectiveCall CollectiveCall::reduce_scatter(const ConstBuffer& input, const Buffer& output,
+                                              ReduceOp op) {
+  auto call = call_of(Collective::reduce_scatter, input, output, input);
+  call.op = op;
+  return call;
+}
+
+CollectiveCall CollectiveCall::all_to_all(const ConstBuffer& input,
+                                          std::span<const std::int64_t> send_counts,
+                                          const Buffer& output,
+                                          std::span<const std::int64_t> receive_counts) {
+  auto call = call_of(Collective::all_to_all, input, output, input);
+  call.send_counts.assign(send_counts.begin(), send_counts.end());
+  call.receive_counts.assign(receive_counts.begin(), receive_counts.end());
+  return call;
+}
+
+CollectiveCall CollectiveCall::of(Collective collective, std::int64_t count) {
+  CollectiveCall call;
+  call.collective = collective;
+  call.count = count;
+  return call;
+}
+
+namespace {
+
+void check_memory(const ConstBuffer& buffer, std::string_view collective, const char* which) {
+  if (buffer.count < 0 || (buffer.count > 0 && buffer.data == nullptr)) {
+    throw Error(fmt::format(
+        "comm: {}: the {} buffer has {} elements at address {}; expected memory and a count >= 0",
+        collective, which, buffer.count, buffer.data));
+  }
+  if (buffer.memory != MemoryKind::host) {
+    throw Error(
+        fmt::format("comm: {}: the {} buffer is in {} memory; collectives take host memory: copy "
+                    "it there first",
+                    collective, which, name_of(buffer.memory)));
+  }
+}
+
+void check_op(const CollectiveCall& call) {
+  if (call.type == DataType::boolean && call.op == ReduceOp::average) {
+    throw Error(
+        fmt::format("comm: {}: booleans have no average; use sum (or), min (and) or max (or)",
+                    name_of(call.collective)));
+  }
+}
+
+void check_root(const CollectiveCall& call, int size) {
+  if (call.peer < 0 || call.peer >= size) {
+    throw Error(fmt::format("comm: {}: root {} is not a rank; expected 0 to {}",
+                            name_of(call.collective), call.peer, size - 1));
+  }
+}
+
+// `whole` must hold a `part` for every rank.
+void check_parts(const ConstBuffer& whole, const ConstBuffer& part, int ranks,
+                 std::string_view collective) {
+  const auto expected = checked_multiply<std::int64_t>(part.count, ranks);
+  if (whole.count != expected || whole.type != part.type) {
+    throw Error(
+        fmt::format("comm: {}: {} {} elements and {} {} elements don't fit; {} ranks need {} {} "
+                    "elements for the larger one",
+                    collective, whole.count, name_of(whole.type), part.count, name_of(part.type),
+                    ranks, expected, name_of(part.type)));
+  }
+}
+
+// One count a rank, none negative, together as many as the buffer has.
+void check_counts(std::span<const std::int64_t> counts, const ConstBuffer& whole, int size,
+                  std::string_view collective, const char* which) {
+  std::int64_t sum = 0;
+  bool is_valid = counts.size() == static_cast<std::size_t>(size);
+  for (const std::int64_t count : counts) {
+    is_valid = is_valid && count >= 0;
+    if (is_valid) sum = checked_add(sum, count);
+  }
+  if (!is_valid || sum != whole.count) {
+    throw Error(fmt::format(
+        "comm: {}: the {} counts [{}] don't fit a buffer of {} elements; expected {} counts of at "
+        "least 0 that add up to it",
+        collective, which, fmt::join(counts, ", "), whole.count, size));
+  }
+}
+
+void check_same_type(const CollectiveCall& call) {
+  if (call.input.type != call.output.type) {
+    throw Error(fmt::format("comm: {}: the input is {} and the output {}; both must be the same",
+                            name_of(call.collective), name_of(call.input.type),
+                            name_of(call.output.type)));
+  }
+}
+
+// The input of an uneven all-gather is as long as this rank's count says.
+void check_own_count(const CollectiveCall& call, int rank) {
+  const auto own = call.receive_counts[static_cast<std::size_t>(rank)];
+  if (call.input.count != own) {
+    throw Error(fmt::format("comm: {}: rank {} puts in {} elements, but its count is {}",
+                            name_of(call.collective), rank, call.input.count, own));
+  }
+}
+
+void check_buffers(const CollectiveCall& call, BufferShape shape, const Topology& topology) {
+  const auto name = name_of(call.collective);
+  switch (shape) {
+    case BufferShape::none:
+    case BufferShape::in_place:
+      return;
+    case BufferShape::gathered:
+      return check_parts(call.output, call.input, topology.size, name);
+    case BufferShape::scattered:
+      return check_parts(call.input, call.output, topology.size, name);
+    case BufferShape::gathered_uneven:
+      check_same_type(call);
+      check_counts(call.receive_counts, call.output, topology.size, name, "ranks'");
+      return check_own_count(call, topology.rank);
+    case BufferShape::exchanged_uneven:
+      check_same_type(call);
+      check_counts(call.send_counts, call.input, topology.size, name, "send");
+      return check_counts(call.receive_counts, call.output, topology.size, name, "receive");
+  }
+}
+
+}  // namespace
+
+void check_arguments(const CollectiveCall& call, const Topology& topology) {
+  const CollectiveTraits& traits = traits_of(call.collective);
+  if (traits.buffers == BufferShape::none) return;
+  const bool is_in_place = traits.buffers == BufferShape::in_place;
+  if (!is_in_place) check_memory(call.input, traits.name, "input");
+  check_memory(call.output, traits.name, is_in_place ? "data" : "output");
+  if (traits.reduces) check_op(call);
+  if (traits.has_root) check_root(call, topology.size);
+  check_buffers(call, traits.buffers, topology);
 }
 
 }  // namespace kolo

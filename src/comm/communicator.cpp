@@ -1,42 +1,15 @@
 #include "kolo/comm/communicator.h"
 
 #include <algorithm>
-#include <numeric>
+#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "comm/collective_checks.h"
 #include "comm/communicator_group.h"
-#include "comm/solo/solo_backend.h"
 #include "kolo/base/checked.h"
 
 namespace kolo {
-
-namespace {
-
-CollectiveCall call_of(Collective collective, const ConstBuffer& buffer, std::uint32_t detail = 0) {
-  CollectiveCall call;
-  call.collective = collective;
-  call.type = buffer.type;
-  call.detail = detail;
-  call.count = buffer.count;
-  return call;
-}
-
-CollectiveCall call_of(Collective collective, const ConstBuffer& buffer, ReduceOp op) {
-  return call_of(collective, buffer, static_cast<std::uint32_t>(op));
-}
-
-std::vector<std::int64_t> copy_of(std::span<const std::int64_t> counts) {
-  return {counts.begin(), counts.end()};
-}
-
-}  // namespace
-
-Communicator Communicator::solo() {
-  return Communicator(std::make_shared<SoloBackend>(), std::make_shared<Executor>(false));
-}
 
 Communicator::Communicator(std::shared_ptr<Backend> backend)
     : Communicator(backend, std::make_shared<Executor>(backend->capabilities().asynchronous)) {}
@@ -57,109 +30,76 @@ std::uint32_t Communicator::group() const {
 }
 
 void Communicator::all_reduce(Buffer buffer, ReduceOp op, CallOptions options) const {
-  check_all_reduce(buffer, op);
-  group_->run(call_of(Collective::all_reduce, buffer, op), std::move(options),
-              [&] { group_->backend->all_reduce(buffer, op, size()); });
+  group_->run(CollectiveCall::all_reduce(buffer, op), std::move(options));
 }
 
 Work Communicator::all_reduce_async(Buffer buffer, ReduceOp op, CallOptions options) const {
-  check_all_reduce(buffer, op);
-  return group_->submit(call_of(Collective::all_reduce, buffer, op), std::move(options),
-                        [backend = group_->backend, buffer, op, ranks = size()] {
-                          backend->all_reduce(buffer, op, ranks);
-                        });
+  return group_->submit(CollectiveCall::all_reduce(buffer, op), std::move(options));
 }
 
 void Communicator::broadcast(Buffer buffer, int root, CallOptions options) const {
-  check_broadcast(buffer, root, size());
-  group_->run(call_of(Collective::broadcast, buffer, static_cast<std::uint32_t>(root)),
-              std::move(options), [&] { group_->backend->broadcast(buffer, root); });
+  group_->run(CollectiveCall::broadcast(buffer, root), std::move(options));
 }
 
 Work Communicator::broadcast_async(Buffer buffer, int root, CallOptions options) const {
-  check_broadcast(buffer, root, size());
-  return group_->submit(
-      call_of(Collective::broadcast, buffer, static_cast<std::uint32_t>(root)), std::move(options),
-      [backend = group_->backend, buffer, root] { backend->broadcast(buffer, root); });
+  return group_->submit(CollectiveCall::broadcast(buffer, root), std::move(options));
 }
 
 void Communicator::all_gather(ConstBuffer input, Buffer output, CallOptions options) const {
-  check_all_gather(input, output, size());
-  group_->run(call_of(Collective::all_gather, input), std::move(options),
-              [&] { group_->backend->all_gather(input, output); });
+  group_->run(CollectiveCall::all_gather(input, output), std::move(options));
 }
 
 Work Communicator::all_gather_async(ConstBuffer input, Buffer output, CallOptions options) const {
-  check_all_gather(input, output, size());
-  return group_->submit(
-      call_of(Collective::all_gather, input), std::move(options),
-      [backend = group_->backend, input, output] { backend->all_gather(input, output); });
+  return group_->submit(CollectiveCall::all_gather(input, output), std::move(options));
 }
 
 void Communicator::all_gather_uneven(ConstBuffer input, Buffer output,
                                      std::span<const std::int64_t> counts,
                                      CallOptions options) const {
-  check_all_gather_uneven(input, output, counts, topology());
-  group_->run(call_of(Collective::all_gather_uneven, output), std::move(options),
-              [&] { group_->backend->all_gather_uneven(input, output, counts); });
+  group_->run(CollectiveCall::all_gather_uneven(input, output, counts), std::move(options));
 }
 
 Work Communicator::all_gather_uneven_async(ConstBuffer input, Buffer output,
                                            std::span<const std::int64_t> counts,
                                            CallOptions options) const {
-  check_all_gather_uneven(input, output, counts, topology());
-  return group_->submit(call_of(Collective::all_gather_uneven, output), std::move(options),
-                        [backend = group_->backend, input, output, counts = copy_of(counts)] {
-                          backend->all_gather_uneven(input, output, counts);
-                        });
+  return group_->submit(CollectiveCall::all_gather_uneven(input, output, counts),
+                        std::move(options));
 }
 
 void Communicator::reduce_scatter(ConstBuffer input, Buffer output, ReduceOp op,
                                   CallOptions options) const {
-  check_reduce_scatter(input, output, op, size());
-  group_->run(call_of(Collective::reduce_scatter, input, op), std::move(options),
-              [&] { group_->backend->reduce_scatter(input, output, op, size()); });
+  group_->run(CollectiveCall::reduce_scatter(input, output, op), std::move(options));
 }
 
 Work Communicator::reduce_scatter_async(ConstBuffer input, Buffer output, ReduceOp op,
                                         CallOptions options) const {
-  check_reduce_scatter(input, output, op, size());
-  return group_->submit(call_of(Collective::reduce_scatter, input, op), std::move(options),
-                        [backend = group_->backend, input, output, op, ranks = size()] {
-                          backend->reduce_scatter(input, output, op, ranks);
-                        });
+  return group_->submit(CollectiveCall::reduce_scatter(input, output, op), std::move(options));
 }
 
 void Communicator::all_to_all(ConstBuffer input, std::span<const std::int64_t> send_counts,
                               Buffer output, std::span<const std::int64_t> receive_counts,
                               CallOptions options) const {
-  check_all_to_all(input, send_counts, output, receive_counts, size());
-  group_->run(call_of(Collective::all_to_all, input), std::move(options),
-              [&] { group_->backend->all_to_all(input, send_counts, output, receive_counts); });
+  group_->run(CollectiveCall::all_to_all(input, send_counts, output, receive_counts),
+              std::move(options));
 }
 
 Work Communicator::all_to_all_async(ConstBuffer input, std::span<const std::int64_t> send_counts,
                                     Buffer output, std::span<const std::int64_t> receive_counts,
                                     CallOptions options) const {
-  check_all_to_all(input, send_counts, output, receive_counts, size());
-  return group_->submit(
-      call_of(Collective::all_to_all, input), std::move(options),
-      [backend = group_->backend, input, output, sent = copy_of(send_counts),
-       received = copy_of(receive_counts)] { backend->all_to_all(input, sent, output, received); });
+  return group_->submit(CollectiveCall::all_to_all(input, send_counts, output, receive_counts),
+                        std::move(options));
 }
 
 void Communicator::barrier(CallOptions options) const {
-  group_->run(call_of(Collective::barrier, {}), std::move(options),
-              [&] { group_->backend->barrier(); });
+  group_->run(CollectiveCall::of(Collective::barrier), std::move(options));
 }
 
 Work Communicator::barrier_async(CallOptions options) const {
-  return group_->submit(call_of(Collective::barrier, {}), std::move(options),
-                        [backend = group_->backend] { backend->barrier(); });
+  return group_->submit(CollectiveCall::of(Collective::barrier), std::move(options));
 }
 
 Work Communicator::enqueue(std::function<void()> task, CallOptions options) const {
-  return group_->submit(call_of(Collective::task, {}), std::move(options), std::move(task));
+  return group_->submit(CollectiveCall::of(Collective::task), std::move(options), std::move(task));
 }
 
 Work Communicator::enqueue(std::function<void(const Communicator&)> task,
@@ -171,29 +111,28 @@ Work Communicator::enqueue(std::function<void(const Communicator&)> task,
 
 namespace {
 
-// What one of the back end's ways to allocate gives.
-template <typename Memory>
-Memory allocated(Communicator::Group& group, Memory (Backend::*allocate)(std::size_t),
-                 std::size_t bytes) {
-  Memory memory;
-  const ConstBuffer size(nullptr, narrow<std::int64_t>(bytes), DataType::uint8);
-  group.run(call_of(Collective::allocate, size), {},
-            [&] { memory = (*group.backend.*allocate)(bytes); });
-  return memory;
+// The pieces that the back end gives.
+std::vector<std::shared_ptr<std::byte>> allocated(Communicator::Group& group, Collective kind,
+                                                  std::size_t bytes) {
+  std::vector<std::shared_ptr<std::byte>> pieces;
+  const auto call = CollectiveCall::of(kind, narrow<std::int64_t>(bytes));
+  group.run(call, {}, [&] { pieces = group.backend->allocate(call); });
+  return pieces;
 }
 
 }  // namespace
 
 std::shared_ptr<std::byte> Communicator::allocate(std::size_t bytes) const {
-  return allocated(*group_, &Backend::allocate, bytes);
+  return allocated(*group_, Collective::allocate, bytes).front();
 }
 
 std::vector<std::shared_ptr<std::byte>> Communicator::allocate_shared(std::size_t bytes) const {
-  return allocated(*group_, &Backend::allocate_shared, bytes);
+  return allocated(*group_, Collective::allocate_shared, bytes);
 }
 
 std::shared_ptr<std::byte> Communicator::allocate_for_node(std::size_t bytes) const {
-  return allocated(*group_, &Backend::allocate_for_node, bytes);
+  const auto pieces = allocated(*group_, Collective::allocate_for_node, bytes);
+  return pieces.empty() ? nullptr : pieces.front();
 }
 
 std::optional<Communicator> Communicator::split(int color, int key) const {
@@ -205,9 +144,9 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
 std::optional<Communicator> Communicator::make_set(int color, int key) const {
   std::shared_ptr<Backend> part;
   std::int32_t first_rank = group_->job_rank;
-  group_->run(call_of(Collective::split, {}), {}, [&] {
+  group_->run(CollectiveCall::of(Collective::split), {}, [&] {
     part = group_->backend->split(color, key);
-    if (part) part->broadcast(std::span(&first_rank, 1), 0);
+    if (part) part->execute(CollectiveCall::broadcast(std::span(&first_rank, 1), 0));
   });
   const auto number = group_->number_in_job * 1000 + ++group_->sequence->splits;
   if (!part) return std::nullopt;
@@ -227,6 +166,22 @@ std::optional<Communicator> Communicator::make_set(int color, int key) const {
   for (const auto& listener : *present) listener->on_group(member);
   return result;
 }
+
+namespace {
+
+void check_subset(std::span<const int> ranks, int size) {
+  bool is_valid = !ranks.empty();
+  std::set<int> seen;
+  for (const int rank : ranks)
+    is_valid = is_valid && rank >= 0 && rank < size && seen.insert(rank).second;
+  if (!is_valid) {
+    throw Error(
+        fmt::format("comm: a set of the ranks [{}]; expected at least one, each once, from 0 to {}",
+                    fmt::join(ranks, ", "), size - 1));
+  }
+}
+
+}  // namespace
 
 std::optional<Communicator> Communicator::subset(std::span<const int> ranks) const {
   check_subset(ranks, size());

@@ -18,6 +18,7 @@ namespace kolo {
 // goes.
 struct Communicator::Group {
   struct Sequence;
+  using Action = std::function<void()>;
 
   // `the_sequence`: of the group over the same ranks that this one is another view of; none: a new
   // one.
@@ -27,9 +28,11 @@ struct Communicator::Group {
   Group& operator=(const Group&) = delete;
   ~Group();
 
-  // Run a collective now, or on the communication thread, and tell the listeners.
-  void run(CollectiveCall call, CallOptions options, const std::function<void()>& collective);
-  Work submit(CollectiveCall call, CallOptions options, std::function<void()> collective);
+  // Check a call, give it its number, and have it done in its turn, between its messages to the
+  // listeners: run() before it returns, submit() on the communication thread. It is done by the
+  // back end's execute(), unless an action is given for it: what gives something back, and tasks.
+  void run(CollectiveCall call, CallOptions options, const Action& action = {});
+  Work submit(CollectiveCall call, CallOptions options, Action action = {});
 
   // Never changed in place: calls keep what they see.
   using Listeners = std::vector<std::shared_ptr<CollectiveListener>>;
@@ -89,7 +92,7 @@ struct Communicator::Group {
 
  private:
   void prepare(CollectiveCall& call, CallOptions& options);
-  [[nodiscard]] std::function<void()> as_task(std::uint64_t number, std::function<void()> task);
+  [[nodiscard]] Action as_task(std::uint64_t number, Action task);
 
   std::mutex mutex_;
   std::vector<std::weak_ptr<Group>> sets_;

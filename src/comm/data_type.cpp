@@ -33,4 +33,8 @@ std::string_view name_of(ReduceOp op) {
   return names[static_cast<std::size_t>(op)];
 }
 
+std::string_view name_of(MemoryKind kind) {
+  return kind == MemoryKind::host ? "host" : "device";
+}
+
 }  // namespace kolo

@@ -279,6 +279,9 @@ void wrong_arguments_are_refused_before_anything_moves(const Communicator& commu
   EXPECT_THAT(
       message_of<Error>([&] { communicator.all_reduce(Buffer(nullptr, 3, DataType::int8)); }),
       ::testing::HasSubstr("expected memory"));
+  const Buffer on_a_device(values.data(), 4, DataType::float32, MemoryKind::device);
+  EXPECT_THAT(message_of<Error>([&] { communicator.broadcast(on_a_device); }),
+              ::testing::HasSubstr("broadcast: the data buffer is in device memory"));
   communicator.barrier();
 }
 

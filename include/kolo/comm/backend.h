@@ -2,12 +2,10 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "kolo/comm/collective_call.h"
-#include "kolo/comm/data_type.h"
 #include "kolo/comm/status_exchange.h"
 #include "kolo/comm/topology.h"
 
@@ -24,10 +22,10 @@ struct Capabilities {
   bool concurrent = false;     // collectives of different communicators may run at the same time
 };
 
-// One way of talking to the other ranks. Collectives block; a communicator calls them one at a
-// time, in the same order on every rank, from its communication thread or its user's thread.
-// Arguments have been checked, sizes are at least 2 ranks' worth of agreement only by the caller's
-// word: a back end that can compare them across ranks does so and throws.
+// One way of talking to the other ranks. All of it blocks; a communicator calls it one at a time,
+// in the same order on every rank, from its communication thread or its user's thread. Arguments
+// have been checked on each rank (check_arguments()); a back end that can compare them across ranks
+// (first_difference()) does so and throws.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -35,33 +33,18 @@ class Backend {
   [[nodiscard]] virtual const Topology& topology() const = 0;
   [[nodiscard]] virtual Capabilities capabilities() const = 0;
 
-  // An average is that of `divisor` ranks' values, the others being 0: of all, unless some have
-  // joined (Communicator::join()).
-  virtual void all_reduce(const Buffer& buffer, ReduceOp op, int divisor) = 0;
-  virtual void broadcast(const Buffer& buffer, int root) = 0;
-  virtual void all_gather(const ConstBuffer& input, const Buffer& output) = 0;
-  // `counts`, by rank, are the same everywhere; output holds their sum, input counts[rank].
-  virtual void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
-                                 std::span<const std::int64_t> counts) = 0;
-  virtual void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op,
-                              int divisor) = 0;
-  // Both counts by rank; input and output hold the parts one behind another.
-  virtual void all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
-                          const Buffer& output, std::span<const std::int64_t> receive_counts) = 0;
-  virtual void barrier() = 0;
+  // Does a collective: one that has buffers, or a barrier.
+  virtual void execute(const CollectiveCall& call) = 0;
 
-  // Memory in which all-reduce needs no copies. Collective. It may outlive this back end.
-  [[nodiscard]] virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
-
-  // Zero-filled memory, 64-byte aligned, that the ranks of this node share: the part of each, by
-  // local rank; nothing where they can't share any (on all ranks then). Collective; the same size
-  // everywhere.
-  [[nodiscard]] virtual std::vector<std::shared_ptr<std::byte>> allocate_shared(
-      std::size_t bytes) = 0;
-
-  // One piece of memory, 64-byte aligned, for all ranks of this node; nothing where they can't
-  // share any (on all ranks then). Collective; the same size everywhere.
-  [[nodiscard]] virtual std::shared_ptr<std::byte> allocate_for_node(std::size_t bytes) = 0;
+  // Zero-filled memory, 64-byte aligned, of call.count bytes; collective, and it may outlive this
+  // back end. As the kind of allocation in the call wants it:
+  // - allocate: one piece, in which an all-reduce needs no copies.
+  // - allocate_shared: the pieces of all ranks of this node, by local rank; none where they can't
+  //   share any (on all ranks then).
+  // - allocate_for_node: one piece for all ranks of this node, its content undefined; none where
+  //   they can't share any (on all ranks then).
+  [[nodiscard]] virtual std::vector<std::shared_ptr<std::byte>> allocate(
+      const CallHeader& call) = 0;
 
   // The group of the ranks that pass the same colour, in the order of (key, rank); nothing for a
   // colour below 0. Collective. It may outlive this one. What it needs of the system may be kept

@@ -2,13 +2,18 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
 
 #include "kolo/comm/data_type.h"
+#include "kolo/comm/topology.h"
 
 namespace kolo {
 
-enum class Collective : std::uint32_t {
+enum class Collective : std::uint8_t {
   none,
   all_reduce,
   broadcast,
@@ -17,32 +22,99 @@ enum class Collective : std::uint32_t {
   reduce_scatter,
   all_to_all,
   barrier,
-  allocate,
+  allocate,           // Communicator::allocate()
+  allocate_shared,    // ... allocate_shared()
+  allocate_for_node,  // ... allocate_for_node()
   split,
-  task,  // a function given to Communicator::enqueue
-  join,  // a rank without data takes part in the others' collectives; only on that rank
+  task,     // a function given to Communicator::enqueue
+  join,     // a rank without data takes part in the others' collectives; only on that rank
+  refusal,  // the active ranks can't go on without those that have joined
 };
 
 [[nodiscard]] std::string_view name_of(Collective collective);
 
-// One collective as a rank has asked for it. What the ranks must agree on is collective, type,
-// detail and count; number is where in the communicator's sequence it stands, which is the same for
-// all of them when they keep to one order.
-struct CollectiveCall {
+// How a collective's buffers belong together. `count` is CallHeader::count.
+enum class BufferShape : std::uint8_t {
+  none,              // it has none
+  in_place,          // one of `count` elements, read and written
+  gathered,          // `count` in, as many of every rank out
+  gathered_uneven,   // `count` out, of every rank as many as the counts say, the same everywhere
+  scattered,         // `count` in, of which each rank gets an equal part
+  exchanged_uneven,  // `count` in; counts of each rank's own say who sends how many to whom
+};
+
+// What sets one collective apart from the others, for all that treat them alike: descriptions,
+// comparisons, checks of arguments, and ranks that have joined.
+struct CollectiveTraits {
+  std::string_view name;
+  BufferShape buffers = BufferShape::none;
+  bool reduces = false;   // has a CallHeader::op
+  bool has_root = false;  // in CallHeader::peer
+};
+
+[[nodiscard]] const CollectiveTraits& traits_of(Collective collective);
+
+// A collective as a rank has asked for it, wherever it is: on its way to the back end, in what the
+// ranks compare, in the watch's records, in timelines and in errors. It is copied and sent as
+// bytes.
+struct CallHeader {
   Collective collective = Collective::none;
   DataType type = DataType::uint8;
-  std::uint32_t detail = 0;  // the ReduceOp, or the root of a broadcast
-  std::int64_t count = 0;    // elements; of what a rank puts in, or of its part of the result
-  std::uint64_t number = 0;  // from 1; of a collective inside a task, the task's
-  std::uint32_t part = 0;    // of a collective inside a task, which of its collectives, from 1
-  std::uint32_t group = 0;   // 0 for the job, otherwise Communicator::group() of a set of ranks
-  int first_rank = 0;  // the rank in the job of the group's first member: with `group` it tells
-                       // groups apart
-  std::string name;    // for people, for example "bucket 3"; may be empty
+  ReduceOp op = ReduceOp::sum;
+  MemoryKind memory = MemoryKind::host;  // of its buffers
+  std::int32_t peer = -1;                // the root of a broadcast; -1: none
+  std::int32_t tag = 0;                  // of a message between two ranks
+  std::uint32_t part = 0;         // of a collective inside a task, which of its collectives, from 1
+  std::int64_t count = 0;         // elements, see BufferShape; bytes of an allocation
+  std::uint64_t fingerprint = 0;  // of counts by rank, where ranks compare them
+  std::uint64_t number = 0;     // where in the communicator's sequence it stands, from 1: the same
+                                // for all ranks that keep to one order; inside a task, the task's
+  std::uint32_t group = 0;      // 0 for the job, otherwise Communicator::group() of a set of ranks
+  std::int32_t first_rank = 0;  // the rank in the job of the group's first member: with `group` it
+                                // tells groups apart
 
   // "all-reduce (sum) of 4 float32", "broadcast (from root 0) of 1 int64", "barrier".
   [[nodiscard]] std::string describe() const;
 };
+static_assert(std::has_unique_object_representations_v<CallHeader>,
+              "nothing but values, without gaps: headers are sent as bytes");
+
+inline constexpr std::string_view counts_by_rank = "the counts by rank";
+
+// In what two ranks' calls differ first that must agree: "the collective", "the element type", ...,
+// at last counts_by_rank. Empty: in nothing. Counts of an all-to-all may differ; what they must
+// satisfy is compared apart.
+[[nodiscard]] std::string_view first_difference(const CallHeader& a, const CallHeader& b);
+
+// A collective with this rank's part in it: what a back end is given to do, and listeners are told
+// of. It does not own the buffers.
+struct CollectiveCall : CallHeader {
+  std::string name;   // for people, for example "bucket 3"; may be empty
+  ConstBuffer input;  // of a collective in place the same as output
+  Buffer output;
+  std::vector<std::int64_t> send_counts;     // by rank, of an all-to-all
+  std::vector<std::int64_t> receive_counts;  // by rank, of an all-to-all and an uneven all-gather
+  int divisor = 1;  // an average is that of so many ranks' values, the others' being 0
+
+  [[nodiscard]] static CollectiveCall all_reduce(const Buffer& buffer, ReduceOp op);
+  [[nodiscard]] static CollectiveCall broadcast(const Buffer& buffer, int root);
+  [[nodiscard]] static CollectiveCall all_gather(const ConstBuffer& input, const Buffer& output);
+  [[nodiscard]] static CollectiveCall all_gather_uneven(const ConstBuffer& input,
+                                                        const Buffer& output,
+                                                        std::span<const std::int64_t> counts);
+  [[nodiscard]] static CollectiveCall reduce_scatter(const ConstBuffer& input, const Buffer& output,
+                                                     ReduceOp op);
+  [[nodiscard]] static CollectiveCall all_to_all(const ConstBuffer& input,
+                                                 std::span<const std::int64_t> send_counts,
+                                                 const Buffer& output,
+                                                 std::span<const std::int64_t> receive_counts);
+  // Without buffers: a barrier, a split, an allocation of `count` bytes.
+  [[nodiscard]] static CollectiveCall of(Collective collective, std::int64_t count = 0);
+};
+
+// Error where this rank alone can see that the call's arguments are wrong: checked once, above all
+// back ends.
+void check_arguments(const CollectiveCall& call, const Topology& topology);
 
 // Is told of every collective of a communicator. Called from whatever thread the collective is
 // asked for or runs on, so implementations are thread-safe; they must be quick and not throw, and

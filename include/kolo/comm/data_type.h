@@ -45,6 +45,11 @@ enum class ReduceOp : std::uint8_t { sum, average, min, max, product };
 
 [[nodiscard]] std::string_view name_of(ReduceOp op);
 
+// Where the elements of a buffer are: in memory that the processor reads, or in a device's.
+enum class MemoryKind : std::uint8_t { host, device };
+
+[[nodiscard]] std::string_view name_of(MemoryKind kind);
+
 template <typename T>
 [[nodiscard]] constexpr DataType data_type_of() {
   using V = std::remove_cv_t<T>;
@@ -75,10 +80,12 @@ struct Buffer {
   void* data = nullptr;
   std::int64_t count = 0;  // elements
   DataType type = DataType::uint8;
+  MemoryKind memory = MemoryKind::host;
 
   Buffer() = default;
-  Buffer(void* memory, std::int64_t elements, DataType element_type)
-      : data(memory), count(elements), type(element_type) {}
+  Buffer(void* values, std::int64_t elements, DataType element_type,
+         MemoryKind where = MemoryKind::host)
+      : data(values), count(elements), type(element_type), memory(where) {}
   template <typename T, std::size_t extent>
   requires(!std::is_const_v<T>)
       Buffer(std::span<T, extent> values)  // NOLINT: a span is meant to pass for a buffer
@@ -94,12 +101,14 @@ struct ConstBuffer {
   const void* data = nullptr;
   std::int64_t count = 0;
   DataType type = DataType::uint8;
+  MemoryKind memory = MemoryKind::host;
 
   ConstBuffer() = default;
-  ConstBuffer(const void* memory, std::int64_t elements, DataType element_type)
-      : data(memory), count(elements), type(element_type) {}
+  ConstBuffer(const void* values, std::int64_t elements, DataType element_type,
+              MemoryKind where = MemoryKind::host)
+      : data(values), count(elements), type(element_type), memory(where) {}
   ConstBuffer(const Buffer& buffer)  // NOLINT: every buffer can be read
-      : ConstBuffer(buffer.data, buffer.count, buffer.type) {}
+      : ConstBuffer(buffer.data, buffer.count, buffer.type, buffer.memory) {}
   template <typename T, std::size_t extent>
   ConstBuffer(std::span<T, extent> values)  // NOLINT
       : ConstBuffer(values.data(), static_cast<std::int64_t>(values.size()), data_type_of<T>()) {}

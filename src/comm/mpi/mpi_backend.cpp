@@ -139,106 +139,58 @@ Capabilities MpiBackend::capabilities() const {
   return capabilities;
 }
 
-void MpiBackend::all_reduce(const Buffer& buffer, ReduceOp op, int divisor) {
-  if (is_one_node()) return node_group_->all_reduce(buffer, op, divisor);
-  const bool is_average_of_integers = op == ReduceOp::average && buffer.type > DataType::bfloat16;
-  if (!node_group_ || is_average_of_integers)
-    return objects_.all_collectives->all_reduce(buffer, op, divisor);
+void MpiBackend::execute(const CollectiveCall& call) {
+  if (is_one_node()) return node_group_->execute(call);
+  const bool is_average_of_integers =
+      call.op == ReduceOp::average && call.type > DataType::bfloat16;
+  if (call.collective == Collective::all_reduce && node_group_ && !is_average_of_integers)
+    return all_reduce_over_nodes(call);
+  objects_.all_collectives->execute(call);
+}
+
+void MpiBackend::all_reduce_over_nodes(const CollectiveCall& call) {
   const auto& nodes = objects_.across_collectives;  // nothing on a rank without a slice
   const NodeGroup::AcrossNodes across{
       .reduce =
           [&](const Buffer& partial, const Buffer& result) {
             // What the node's average has been divided by is the number of all ranks already.
             nodes->all_reduce_partial(partial, result,
-                                      op == ReduceOp::average ? ReduceOp::sum : op);
+                                      call.op == ReduceOp::average ? ReduceOp::sum : call.op);
           },
       .everywhere =
           [&](bool here) {
             std::uint8_t value = here ? 1 : 0;
-            nodes->all_reduce(std::span(&value, 1), ReduceOp::min, 1);
+            nodes->execute(CollectiveCall::all_reduce(std::span(&value, 1), ReduceOp::min));
             return value == 1;
           }};
-  node_group_->all_reduce(buffer, op, divisor, topology_.smallest_node(), across);
+  node_group_->all_reduce(call, topology_.smallest_node(), &across);
 }
 
-void MpiBackend::broadcast(const Buffer& buffer, int root) {
-  if (is_one_node())
-    node_group_->broadcast(buffer, root);
-  else
-    objects_.all_collectives->broadcast(buffer, root);
-}
-
-void MpiBackend::all_gather(const ConstBuffer& input, const Buffer& output) {
-  if (is_one_node())
-    node_group_->all_gather(input, output);
-  else
-    objects_.all_collectives->all_gather(input, output);
-}
-
-void MpiBackend::all_gather_uneven(const ConstBuffer& input, const Buffer& output,
-                                   std::span<const std::int64_t> counts) {
-  if (is_one_node())
-    node_group_->all_gather_uneven(input, output, counts);
-  else
-    objects_.all_collectives->all_gather_uneven(input, output, counts);
-}
-
-void MpiBackend::reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op,
-                                int divisor) {
-  if (is_one_node())
-    node_group_->reduce_scatter(input, output, op, divisor);
-  else
-    objects_.all_collectives->reduce_scatter(input, output, op, divisor);
-}
-
-void MpiBackend::all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
-                            const Buffer& output, std::span<const std::int64_t> receive_counts) {
-  if (is_one_node())
-    node_group_->all_to_all(input, send_counts, output, receive_counts);
-  else
-    objects_.all_collectives->all_to_all(input, send_counts, output, receive_counts);
-}
-
-void MpiBackend::barrier() {
-  if (is_one_node())
-    node_group_->barrier();
-  else
-    objects_.all_collectives->barrier();
-}
-
-// A segment, `mine` bytes of it this rank's, after the ranks have agreed that all ask for as much.
-std::shared_ptr<SharedSegment> MpiBackend::add_segment(std::size_t asked, std::size_t mine,
-                                                       SharedSegment::Room room) {
-  if (is_one_node()) node_group_->agree(Collective::allocate, narrow<std::int64_t>(asked));
-  return node_group_ ? segments_->add(mine, room) : nullptr;
-}
-
-std::shared_ptr<std::byte> MpiBackend::allocate(std::size_t bytes) {
-  const auto segment = add_segment(bytes, bytes, SharedSegment::Room::at_once);
-  if (!segment) return allocate_aligned(bytes);
-  return {SharedSegments::use_of(segment), segment->part(topology_.local_rank)};
-}
-
-std::vector<std::shared_ptr<std::byte>> MpiBackend::allocate_shared(std::size_t bytes) {
-  const auto segment = add_segment(bytes, bytes, SharedSegment::Room::at_once);
+// Out of a segment, in which each rank has a part; what is for the whole node is all of the first
+// rank's, and the others have none.
+std::vector<std::shared_ptr<std::byte>> MpiBackend::allocate(const CallHeader& call) {
+  const auto bytes = static_cast<std::size_t>(call.count);
+  const bool is_for_node = call.collective == Collective::allocate_for_node;
+  const bool is_own = call.collective == Collective::allocate;
+  if (is_one_node()) node_group_->agree(call);
+  std::shared_ptr<SharedSegment> segment;
+  if (node_group_) {
+    segment = segments_->add(
+        is_for_node && topology_.local_rank > 0 ? 0 : bytes,
+        is_for_node ? SharedSegment::Room::when_written : SharedSegment::Room::at_once);
+  }
+  if (!segment && is_own) return {allocate_aligned(bytes)};
   if (!segment) return {};
   const auto use = SharedSegments::use_of(segment);
   std::vector<std::shared_ptr<std::byte>> parts;
-  for (int peer = 0; peer < topology_.local_size; ++peer)
+  for (int peer = 0; peer < (is_for_node ? 1 : topology_.local_size); ++peer)
     parts.emplace_back(use, segment->part(peer));
+  if (is_own) return {parts[static_cast<std::size_t>(topology_.local_rank)]};
   return parts;
 }
 
-// All of it is the first rank's part of a segment, in which the others have none.
-std::shared_ptr<std::byte> MpiBackend::allocate_for_node(std::size_t bytes) {
-  const auto segment =
-      add_segment(bytes, topology_.local_rank == 0 ? bytes : 0, SharedSegment::Room::when_written);
-  if (!segment) return nullptr;
-  return {SharedSegments::use_of(segment), segment->part(0)};
-}
-
 std::shared_ptr<Backend> MpiBackend::split(int color, int key) {
-  if (is_one_node()) node_group_->agree(Collective::split, 0);
+  if (is_one_node()) node_group_->agree(CollectiveCall::of(Collective::split));
   const auto part = objects_.all.split(color, key);
   if (color < 0) return nullptr;
   // What was asked of the job's nodes need not be possible on those of a few ranks.

@@ -21,19 +21,8 @@ class MpiBackend final : public Backend {
   [[nodiscard]] const Topology& topology() const override { return topology_; }
   [[nodiscard]] Capabilities capabilities() const override;
 
-  void all_reduce(const Buffer& buffer, ReduceOp op, int divisor) override;
-  void broadcast(const Buffer& buffer, int root) override;
-  void all_gather(const ConstBuffer& input, const Buffer& output) override;
-  void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
-                         std::span<const std::int64_t> counts) override;
-  void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op,
-                      int divisor) override;
-  void all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
-                  const Buffer& output, std::span<const std::int64_t> receive_counts) override;
-  void barrier() override;
-  [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
-  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate_shared(std::size_t bytes) override;
-  [[nodiscard]] std::shared_ptr<std::byte> allocate_for_node(std::size_t bytes) override;
+  void execute(const CollectiveCall& call) override;
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
   [[nodiscard]] std::unique_ptr<StatusExchange> status_exchange() override;
   void leave() noexcept override;
@@ -41,8 +30,7 @@ class MpiBackend final : public Backend {
 
  private:
   void start_node_stage();
-  [[nodiscard]] std::shared_ptr<SharedSegment> add_segment(std::size_t asked, std::size_t mine,
-                                                           SharedSegment::Room room);
+  void all_reduce_over_nodes(const CollectiveCall& call);
   [[nodiscard]] bool is_one_node() const { return node_group_ && topology_.nodes == 1; }
 
   std::shared_ptr<const MpiRuntime> runtime_;  // the last to go

@@ -103,9 +103,9 @@ void for_chunks(std::int64_t total, std::int64_t largest, const Function& functi
 }  // namespace
 
 MpiCollectives::MpiCollectives(MPI_Comm communicator, std::int64_t largest_count)
-    : communicator_(communicator), largest_count_(largest_count) {
-  check_mpi(MPI_Comm_size(communicator_, &size_), "MPI_Comm_size");
-  check_mpi(MPI_Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
+    : ranks_{communicator, largest_count} {
+  check_mpi(MPI_Comm_size(communicator, &ranks_.size), "MPI_Comm_size");
+  check_mpi(MPI_Comm_rank(communicator, &ranks_.rank), "MPI_Comm_rank");
   constexpr std::array functions = {
       operations_of<DataType::float64>(), operations_of<DataType::float32>(),
       operations_of<DataType::float16>(), operations_of<DataType::bfloat16>(),
@@ -146,17 +146,60 @@ MPI_Op MpiCollectives::operation(DataType type, ReduceOp op) const {
   return MPI_OP_NULL;
 }
 
+struct MpiCollectives::Algorithms {
+  const Ranks& ranks;
+
+  void broadcast(const Buffer& buffer, int root) const;
+  void all_gather(const ConstBuffer& input, const Buffer& output) const;
+  void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
+                         std::span<const std::int64_t> counts) const;
+  // In the order of ranks. Input and output must not overlap.
+  void reduce_scatter(const CollectiveCall& call) const;
+  // A message for each pair of ranks (more where it is too large for one), a pair at a time: what
+  // MPI_Alltoallv does, which can't be used for large counts without asking all ranks for theirs.
+  void all_to_all(const CollectiveCall& call) const;
+  void barrier() const;
+
+  void reduce_by_owners(const ConstBuffer& input, const Buffer& output, ReduceOp op,
+                        int divisor) const;
+  void reduce_whole(const ConstBuffer& input, const Buffer& output, ReduceOp op, int divisor) const;
+  template <typename PartFor>
+  void reduce_part(const PartFor& part_for, const Buffer& output, ReduceOp op, int divisor) const;
+  void exchange(const ConstBuffer& sent, int to, const Buffer& received, int from) const;
+};
+
+void MpiCollectives::execute(const CollectiveCall& call) const {
+  const Algorithms algorithms{ranks_};
+  switch (call.collective) {
+    case Collective::all_reduce:
+      return all_reduce(call.output, call.op, call.divisor);
+    case Collective::broadcast:
+      return algorithms.broadcast(call.output, call.peer);
+    case Collective::all_gather:
+      return algorithms.all_gather(call.input, call.output);
+    case Collective::all_gather_uneven:
+      return algorithms.all_gather_uneven(call.input, call.output, call.receive_counts);
+    case Collective::reduce_scatter:
+      return algorithms.reduce_scatter(call);
+    case Collective::all_to_all:
+      return algorithms.all_to_all(call);
+    default:
+      return algorithms.barrier();
+  }
+}
+
 void MpiCollectives::all_reduce(const Buffer& buffer, ReduceOp op, int divisor) const {
   if (buffer.count == 0) return;
-  if (needs_wide_partials(buffer.type, op)) return reduce_by_owners(buffer, buffer, op, divisor);
+  if (needs_wide_partials(buffer.type, op))
+    return Algorithms{ranks_}.reduce_by_owners(buffer, buffer, op, divisor);
   if (op == ReduceOp::average) {
     std::byte* const values = at(buffer, 0);
     const std::byte* const source = values;
     reduce(buffer.type, op, std::span(&source, 1), std::span(&values, 1), buffer.count, divisor);
   }
-  for_chunks(buffer.count, largest_count_, [&](std::int64_t offset, int count) {
+  for_chunks(buffer.count, ranks_.largest_count, [&](std::int64_t offset, int count) {
     check_mpi(MPI_Allreduce(MPI_IN_PLACE, at(buffer, offset), count, mpi_type(buffer.type),
-                            operation(buffer.type, op), communicator_),
+                            operation(buffer.type, op), ranks_.communicator),
               "MPI_Allreduce");
   });
 }
@@ -164,7 +207,7 @@ void MpiCollectives::all_reduce(const Buffer& buffer, ReduceOp op, int divisor) 
 void MpiCollectives::all_reduce_partial(const Buffer& partial, const Buffer& result,
                                         ReduceOp op) const {
   if (partial.type == result.type) return all_reduce(result, op, 1);
-  reduce_by_owners(partial, result, op, 1);
+  Algorithms{ranks_}.reduce_by_owners(partial, result, op, 1);
 }
 
 namespace {
@@ -188,51 +231,53 @@ Buffer part_of(const Buffer& whole, std::int64_t offset, std::int64_t count) {
 // For types in which partial results can't travel. Each rank owns a part of what is reduced: it
 // receives that part of all ranks, reduces them in one pass, in the order of ranks, and everybody
 // gets the results. As many bytes as a ring's, in as many messages.
-void MpiCollectives::reduce_by_owners(const ConstBuffer& input, const Buffer& output, ReduceOp op,
-                                      int divisor) const {
+void MpiCollectives::Algorithms::reduce_by_owners(const ConstBuffer& input, const Buffer& output,
+                                                  ReduceOp op, int divisor) const {
   const Buffer source(const_cast<void*>(input.data), input.count, input.type);  // only read
-  if (input.bytes() <= whole_bytes / static_cast<std::size_t>(size_))
+  if (input.bytes() <= whole_bytes / static_cast<std::size_t>(ranks.size))
     return reduce_whole(input, output, op, divisor);
-  const auto largest_part = std::min(largest_count_, elements_received(input.type, size_));
-  for (std::int64_t begin = 0; begin < input.count; begin += largest_part * size_) {
-    const auto count = std::min(largest_part * size_, input.count - begin);
-    const auto part = (count + size_ - 1) / size_;
+  const auto largest_part =
+      std::min(ranks.largest_count, elements_received(input.type, ranks.size));
+  for (std::int64_t begin = 0; begin < input.count; begin += largest_part * ranks.size) {
+    const auto count = std::min(largest_part * ranks.size, input.count - begin);
+    const auto part = (count + ranks.size - 1) / ranks.size;
     std::vector<std::int64_t> counts;
-    for (int owner = 0; owner < size_; ++owner)
+    for (int owner = 0; owner < ranks.size; ++owner)
       counts.push_back(std::clamp(count - owner * part, std::int64_t{0}, part));
     const auto part_for = [&](int owner) {
       return part_of(source, begin + std::min(count, owner * part),
                      counts[static_cast<std::size_t>(owner)]);
     };
     const Buffer chunk = part_of(output, begin, count);
-    const Buffer mine =
-        part_of(chunk, std::min(count, rank_ * part), counts[static_cast<std::size_t>(rank_)]);
+    const Buffer mine = part_of(chunk, std::min(count, ranks.rank * part),
+                                counts[static_cast<std::size_t>(ranks.rank)]);
     reduce_part(part_for, mine, op, divisor);
     all_gather_uneven(mine, chunk, counts);
   }
 }
 
 // Where a message takes longer than what it carries: everybody gets all values.
-void MpiCollectives::reduce_whole(const ConstBuffer& input, const Buffer& output, ReduceOp op,
-                                  int divisor) const {
-  const auto memory = memory_for(input.type, input.count * size_);
-  const Buffer all(memory.get(), input.count * size_, input.type);
+void MpiCollectives::Algorithms::reduce_whole(const ConstBuffer& input, const Buffer& output,
+                                              ReduceOp op, int divisor) const {
+  const auto memory = memory_for(input.type, input.count * ranks.size);
+  const Buffer all(memory.get(), input.count * ranks.size, input.type);
   all_gather(input, all);
   std::vector<const std::byte*> sources;
-  for (int rank = 0; rank < size_; ++rank) sources.push_back(at(all, rank * input.count));
+  for (int rank = 0; rank < ranks.size; ++rank) sources.push_back(at(all, rank * input.count));
   reduce_sources(input.type, output, op, sources, divisor);
 }
 
 // `part_for(rank)` is this rank's operand of what `rank` reduces; output, this rank's result.
 template <typename PartFor>
-void MpiCollectives::reduce_part(const PartFor& part_for, const Buffer& output, ReduceOp op,
-                                 int divisor) const {
-  const Buffer own = part_for(rank_);
-  const auto memory = memory_for(own.type, own.count * (size_ - 1));
-  const Buffer received(memory.get(), own.count * (size_ - 1), own.type);
-  std::vector<const std::byte*> sources(static_cast<std::size_t>(size_), at(own, 0));
-  for (int distance = 1; distance < size_; ++distance) {
-    const int to = (rank_ + distance) % size_, from = (rank_ - distance + size_) % size_;
+void MpiCollectives::Algorithms::reduce_part(const PartFor& part_for, const Buffer& output,
+                                             ReduceOp op, int divisor) const {
+  const Buffer own = part_for(ranks.rank);
+  const auto memory = memory_for(own.type, own.count * (ranks.size - 1));
+  const Buffer received(memory.get(), own.count * (ranks.size - 1), own.type);
+  std::vector<const std::byte*> sources(static_cast<std::size_t>(ranks.size), at(own, 0));
+  for (int distance = 1; distance < ranks.size; ++distance) {
+    const int to = (ranks.rank + distance) % ranks.size,
+              from = (ranks.rank - distance + ranks.size) % ranks.size;
     const Buffer operand = part_of(received, (distance - 1) * own.count, own.count);
     exchange(part_for(to), to, operand, from);
     sources[static_cast<std::size_t>(from)] = at(operand, 0);
@@ -240,35 +285,35 @@ void MpiCollectives::reduce_part(const PartFor& part_for, const Buffer& output, 
   if (output.count > 0) reduce_sources(own.type, output, op, sources, divisor);
 }
 
-void MpiCollectives::broadcast(const Buffer& buffer, int root) const {
-  for_chunks(buffer.count, largest_count_, [&](std::int64_t offset, int count) {
-    check_mpi(MPI_Bcast(at(buffer, offset), count, mpi_type(buffer.type), root, communicator_),
+void MpiCollectives::Algorithms::broadcast(const Buffer& buffer, int root) const {
+  for_chunks(buffer.count, ranks.largest_count, [&](std::int64_t offset, int count) {
+    check_mpi(MPI_Bcast(at(buffer, offset), count, mpi_type(buffer.type), root, ranks.communicator),
               "MPI_Bcast");
   });
 }
 
-void MpiCollectives::all_gather(const ConstBuffer& input, const Buffer& output) const {
-  if (output.count <= largest_count_) {
+void MpiCollectives::Algorithms::all_gather(const ConstBuffer& input, const Buffer& output) const {
+  if (output.count <= ranks.largest_count) {
     const int count = static_cast<int>(input.count);
     if (count == 0) return barrier();
     // MPI allows no overlap of the two buffers; a part that already lies in its place is said so.
-    const bool in_place = input.data == at(output, rank_ * input.count);
+    const bool in_place = input.data == at(output, ranks.rank * input.count);
     check_mpi(MPI_Allgather(in_place ? MPI_IN_PLACE : input.data, count, mpi_type(input.type),
-                            output.data, count, mpi_type(input.type), communicator_),
+                            output.data, count, mpi_type(input.type), ranks.communicator),
               "MPI_Allgather");
     return;
   }
   // Beyond what one call takes, every rank's part is a broadcast, in chunks.
-  const Buffer mine(at(output, rank_ * input.count), input.count, input.type);
+  const Buffer mine(at(output, ranks.rank * input.count), input.count, input.type);
   if (mine.data != input.data)
     std::copy_n(static_cast<const std::byte*>(input.data), mine.bytes(), at(mine, 0));
-  for (int owner = 0; owner < size_; ++owner) {
+  for (int owner = 0; owner < ranks.size; ++owner) {
     broadcast(Buffer(at(output, owner * input.count), input.count, input.type), owner);
   }
 }
 
-void MpiCollectives::all_gather_uneven(const ConstBuffer& input, const Buffer& output,
-                                       std::span<const std::int64_t> counts) const {
+void MpiCollectives::Algorithms::all_gather_uneven(const ConstBuffer& input, const Buffer& output,
+                                                   std::span<const std::int64_t> counts) const {
   if (output.count == 0) return barrier();
   std::vector<std::int64_t> starts(counts.size());
   std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), std::int64_t{0});
@@ -276,9 +321,9 @@ void MpiCollectives::all_gather_uneven(const ConstBuffer& input, const Buffer& o
     const auto index = static_cast<std::size_t>(owner);
     return Buffer(at(output, starts[index]), counts[index], output.type);
   };
-  const Buffer mine = part(rank_);
+  const Buffer mine = part(ranks.rank);
   if (mine.count > 0 && mine.data != input.data) std::memcpy(mine.data, input.data, mine.bytes());
-  if (output.count > largest_count_) {
+  if (output.count > ranks.largest_count) {
     for (int owner = 0; owner < static_cast<int>(counts.size()); ++owner)
       broadcast(part(owner), owner);
     return;
@@ -286,32 +331,36 @@ void MpiCollectives::all_gather_uneven(const ConstBuffer& input, const Buffer& o
   const std::vector<int> int_counts(counts.begin(), counts.end());
   const std::vector<int> int_starts(starts.begin(), starts.end());
   check_mpi(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, output.data, int_counts.data(),
-                           int_starts.data(), mpi_type(output.type), communicator_),
+                           int_starts.data(), mpi_type(output.type), ranks.communicator),
             "MPI_Allgatherv");
 }
 
-void MpiCollectives::reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op,
-                                    int divisor) const {
+void MpiCollectives::Algorithms::reduce_scatter(const CollectiveCall& call) const {
+  const ConstBuffer& input = call.input;
+  const Buffer& output = call.output;
   const Buffer source(const_cast<void*>(input.data), input.count, input.type);  // only read
-  const auto largest_part = std::min(largest_count_, elements_received(input.type, size_));
+  const auto largest_part =
+      std::min(ranks.largest_count, elements_received(input.type, ranks.size));
   for_chunks(output.count, largest_part, [&](std::int64_t offset, int count) {
     const auto part_for = [&](int owner) {
       return part_of(source, owner * output.count + offset, count);
     };
-    reduce_part(part_for, part_of(output, offset, count), op, divisor);
+    reduce_part(part_for, part_of(output, offset, count), call.op, call.divisor);
   });
 }
 
-void MpiCollectives::all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
-                                const Buffer& output,
-                                std::span<const std::int64_t> receive_counts) const {
+void MpiCollectives::Algorithms::all_to_all(const CollectiveCall& call) const {
+  const ConstBuffer& input = call.input;
+  const Buffer& output = call.output;
+  const auto &send_counts = call.send_counts, &receive_counts = call.receive_counts;
   std::vector<std::int64_t> send_starts(send_counts.size()), receive_starts(send_counts.size());
   std::exclusive_scan(send_counts.begin(), send_counts.end(), send_starts.begin(), std::int64_t{0});
   std::exclusive_scan(receive_counts.begin(), receive_counts.end(), receive_starts.begin(),
                       std::int64_t{0});
   const Buffer source(const_cast<void*>(input.data), input.count, input.type);  // only read
-  for (int distance = 0; distance < size_; ++distance) {
-    const int to = (rank_ + distance) % size_, from = (rank_ - distance + size_) % size_;
+  for (int distance = 0; distance < ranks.size; ++distance) {
+    const int to = (ranks.rank + distance) % ranks.size,
+              from = (ranks.rank - distance + ranks.size) % ranks.size;
     const auto sent = static_cast<std::size_t>(to), received = static_cast<std::size_t>(from);
     exchange(Buffer(at(source, send_starts[sent]), send_counts[sent], input.type), to,
              Buffer(at(output, receive_starts[received]), receive_counts[received], output.type),
@@ -321,27 +370,29 @@ void MpiCollectives::all_to_all(const ConstBuffer& input, std::span<const std::i
 
 // Every rank does its exchanges in the order of (distance, chunk), and one waits only for those
 // that are at most as far, so somebody always goes on.
-void MpiCollectives::exchange(const ConstBuffer& sent, int to, const Buffer& received,
-                              int from) const {
+void MpiCollectives::Algorithms::exchange(const ConstBuffer& sent, int to, const Buffer& received,
+                                          int from) const {
   constexpr int tag = 0;
   const Buffer source(const_cast<void*>(sent.data), sent.count, sent.type);  // only read
   const MPI_Datatype type = mpi_type(sent.type);
-  for_chunks(std::max(sent.count, received.count), largest_count_, [&](std::int64_t offset, int) {
-    const auto count_of = [&](const Buffer& buffer) {
-      return static_cast<int>(std::clamp(buffer.count - offset, std::int64_t{0}, largest_count_));
-    };
-    const int sends = count_of(source), receives = count_of(received);
-    check_mpi(
-        MPI_Sendrecv(sends > 0 ? at(source, offset) : nullptr, sends, type,
-                     sends > 0 ? to : MPI_PROC_NULL, tag,
-                     receives > 0 ? at(received, offset) : nullptr, receives, type,
-                     receives > 0 ? from : MPI_PROC_NULL, tag, communicator_, MPI_STATUS_IGNORE),
-        "MPI_Sendrecv");
-  });
+  for_chunks(std::max(sent.count, received.count), ranks.largest_count,
+             [&](std::int64_t offset, int) {
+               const auto count_of = [&](const Buffer& buffer) {
+                 return static_cast<int>(
+                     std::clamp(buffer.count - offset, std::int64_t{0}, ranks.largest_count));
+               };
+               const int sends = count_of(source), receives = count_of(received);
+               check_mpi(MPI_Sendrecv(sends > 0 ? at(source, offset) : nullptr, sends, type,
+                                      sends > 0 ? to : MPI_PROC_NULL, tag,
+                                      receives > 0 ? at(received, offset) : nullptr, receives, type,
+                                      receives > 0 ? from : MPI_PROC_NULL, tag, ranks.communicator,
+                                      MPI_STATUS_IGNORE),
+                         "MPI_Sendrecv");
+             });
 }
 
-void MpiCollectives::barrier() const {
-  check_mpi(MPI_Barrier(communicator_), "MPI_Barrier");
+void MpiCollectives::Algorithms::barrier() const {
+  check_mpi(MPI_Barrier(ranks.communicator), "MPI_Barrier");
 }
 
 }  // namespace kolo

@@ -61,9 +61,7 @@ std::uint64_t Communicator::joins() const {
 void Communicator::require_all_ranks(const std::string& words) const {
   const auto backend = negotiated(*group_);
   if (!backend || backend->active_ranks() == size()) return;
-  CollectiveCall call;
-  call.collective = Collective::barrier;
-  group_->run(std::move(call), {.name = "a refusal"}, [&] { backend->refuse(words); });
+  group_->run(CollectiveCall::of(Collective::refusal), {}, [&] { backend->refuse(words); });
 }
 
 namespace {
@@ -167,12 +165,10 @@ int Communicator::join() const {
   for (const auto& companion : group_->companions->of_kind(true))
     calls_elsewhere += companion->sequence->calls;
   serve_sets();
-  CollectiveCall call;
-  call.collective = Collective::join;
   NegotiatedBackend::JoinResult result;
   auto& sequence = *group_->sequence;
   try {
-    group_->run(std::move(call), {}, [&] {
+    group_->run(CollectiveCall::of(Collective::join), {}, [&] {
       result = backend->join({.calls = sequence.calls,
                               .splits = sequence.splits,
                               .all_calls = sequence.calls + calls_elsewhere});

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/negotiation/call_header.h"
+#include "comm/negotiation/call_comparison.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/backend.h"
 
@@ -42,19 +42,8 @@ class NegotiatedBackend final : public Backend {
   [[nodiscard]] const Topology& topology() const override { return inner_->topology(); }
   [[nodiscard]] Capabilities capabilities() const override { return inner_->capabilities(); }
 
-  void all_reduce(const Buffer& buffer, ReduceOp op, int divisor) override;
-  void broadcast(const Buffer& buffer, int root) override;
-  void all_gather(const ConstBuffer& input, const Buffer& output) override;
-  void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
-                         std::span<const std::int64_t> counts) override;
-  void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op,
-                      int divisor) override;
-  void all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
-                  const Buffer& output, std::span<const std::int64_t> receive_counts) override;
-  void barrier() override;
-  [[nodiscard]] std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
-  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate_shared(std::size_t bytes) override;
-  [[nodiscard]] std::shared_ptr<std::byte> allocate_for_node(std::size_t bytes) override;
+  void execute(const CollectiveCall& call) override;
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
   void leave() noexcept override { inner_->leave(); }
   void abort(int exit_code) noexcept override { inner_->abort(exit_code); }
@@ -89,11 +78,7 @@ class NegotiatedBackend final : public Backend {
   [[nodiscard]] std::uint64_t joins() const { return joins_.load(std::memory_order_relaxed); }
 
  private:
-  // The detail of a barrier's header: the ranks that call it refuse to go on without the others.
-  static constexpr std::uint32_t refusal = 1;
-
   void negotiate(const CallHeader& mine, std::span<const std::int64_t> counts = {});
-  void negotiate_allocation(MemoryKind kind, std::size_t bytes);
   void exchange(const CallHeader& mine);
   void note_joined();
   void check_calls(std::span<const std::int64_t> counts);
@@ -101,17 +86,16 @@ class NegotiatedBackend final : public Backend {
   [[nodiscard]] std::string words_of_refusal(std::string words);
   void activate_all();
   [[nodiscard]] bool has_joined_ranks() const { return active_ranks() < topology().size; }
-  [[nodiscard]] JoinResult end_of_join();
+  [[nodiscard]] JoinResult end_of_join(const Progress& mine);
 
   [[nodiscard]] std::vector<std::int64_t> gather_counts(std::span<const std::int64_t> mine) const;
+  void agree_on_exchange(const CollectiveCall& call);
   void check_all_to_all_counts(std::span<const std::int64_t> all_counts);
 
   // What a joined rank does in the call that the active ranks make.
-  void take_part(const CallHeader& call);
-  void take_part_in_allocation(const CallHeader& call);
-  void take_part_in_reduction(const CallHeader& call);
-  void take_part_in_uneven_gather(DataType type);
-  void take_part_in_all_to_all(DataType type);
+  void take_part(const CallHeader& header);
+  void take_part_with_buffers(const CallHeader& header);
+  void set_counts(CollectiveCall& call);
 
   std::shared_ptr<Backend> inner_;
   std::vector<CallHeader> headers_;  // of the present call, by rank

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
-#include "comm/shared_memory/node_control.h"
 #include "kolo/comm/data_type.h"
 
 // Memory as elements of a type that is known only when the program runs.
@@ -21,16 +21,6 @@ inline const std::byte* at(const void* data, std::int64_t element, DataType type
 inline void copy(std::byte* to, const std::byte* from, std::int64_t elements, DataType type) {
   if (elements > 0 && to != from)
     std::memcpy(to, from, static_cast<std::size_t>(elements) * size_of(type));
-}
-
-inline Announcement announce(Collective collective, const ConstBuffer& buffer,
-                             std::uint32_t detail) {
-  Announcement announcement;
-  announcement.collective = collective;
-  announcement.type = static_cast<std::uint32_t>(buffer.type);
-  announcement.detail = detail;
-  announcement.count = buffer.count;
-  return announcement;
 }
 
 }  // namespace kolo

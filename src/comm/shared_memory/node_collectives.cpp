@@ -1,247 +1,246 @@
 #include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include <fmt/format.h>
 
 #include "comm/shared_memory/elements.h"
 #include "comm/shared_memory/node_group.h"
 #include "comm/shared_memory/reduce_kernels.h"
+#include "kolo/base/error.h"
 
-// The collectives of a node. A staging half that is filled before a meeting is read after it, and
-// filled again only after one more meeting, to which nobody comes before having read: so the two
-// halves, used in turn, need one meeting a chunk; two where the others also write into a half.
+// The collectives of a node, but for all-reduce, which has a file of its own. A staging half that
+// is filled before a meeting is read after it, and filled again only after one more meeting, to
+// which nobody comes before having read: so the two halves, used in turn, need one meeting a chunk.
 namespace kolo {
 
-namespace {
+struct NodeGroup::Collectives {
+  NodeGroup& node;
+  const int rank = node.rank_;
+  const int size = node.size_;
 
-struct Range {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  [[nodiscard]] std::int64_t size() const { return end - begin; }
+  void broadcast(const CollectiveCall& call) const;
+  void all_gather(const CollectiveCall& call) const;
+  void all_gather_uneven(const CollectiveCall& call) const;
+  void reduce_scatter(const CollectiveCall& call) const;
+  void all_to_all(const CollectiveCall& call) const;
+
+  void check_same_counts() const;
+  [[nodiscard]] std::int64_t check_pairs(DataType type) const;
 };
 
-// Part `index` of `parts` of [0, count), cut at multiples of 64 elements: a cache line belongs to
-// one rank.
-Range slice_of(std::int64_t count, int index, int parts) {
-  const auto cut = [&](std::int64_t i) {
-    return i == parts
-               ? count
-               : std::min(count, (count / parts * i + count % parts * i / parts + 63) / 64 * 64);
-  };
-  return {cut(index), cut(index + 1)};
-}
-
-}  // namespace
-
-struct NodeGroup::Reduction {
-  ReduceOp op = ReduceOp::sum;
-  int divisor = 1;  // of averages
-  int slices = 1;
-  const AcrossNodes* across = nullptr;
-};
-
-void NodeGroup::all_reduce(const Buffer& buffer, ReduceOp op, int divisor) {
-  all_reduce(buffer, {op, divisor, size_, nullptr});
-}
-
-void NodeGroup::all_reduce(const Buffer& buffer, ReduceOp op, int divisor, int slices,
-                           const AcrossNodes& across) {
-  all_reduce(buffer, {op, divisor, slices, &across});
-}
-
-void NodeGroup::all_reduce(const Buffer& buffer, const Reduction& reduction) {
-  auto mine = announce(Collective::all_reduce, buffer, static_cast<std::uint32_t>(reduction.op));
-  const bool is_small = !reduction.across && buffer.bytes() <= options_.whole_limit_bytes &&
-                        buffer.count <= staged_elements(buffer.type);
-  if (is_small) {
-    begin(mine);
-    reduce_whole(buffer, reduction);
-    return;
+void NodeGroup::execute(const CollectiveCall& call) {
+  const Collectives collectives{*this};
+  switch (call.collective) {
+    case Collective::all_reduce:
+      return all_reduce(call, size_, nullptr);
+    case Collective::broadcast:
+      return collectives.broadcast(call);
+    case Collective::all_gather:
+      return collectives.all_gather(call);
+    case Collective::all_gather_uneven:
+      return collectives.all_gather_uneven(call);
+    case Collective::reduce_scatter:
+      return collectives.reduce_scatter(call);
+    case Collective::all_to_all:
+      return collectives.all_to_all(call);
+    default:  // a barrier
+      return agree(call);
   }
-  if (const auto location = peers_->locate(buffer.data, buffer.bytes())) {
-    mine.reachable = 1;
-    mine.location = *location;
-  }
-  begin(mine);
-  meet();
-  check_announcements();
-  bool in_place = all_reachable();
-  // All nodes must cut the buffer into the same slices. Up to a chunk both ways do.
-  if (reduction.across && buffer.count > staged_elements(buffer.type))
-    in_place = is_everywhere(in_place, *reduction.across);
-  if (in_place)
-    reduce_in_place(buffer, reduction);
-  else
-    reduce_staged(buffer, reduction);
 }
 
-bool NodeGroup::is_everywhere(bool here, const AcrossNodes& across) {
-  std::uint32_t& verdict = memory_.cells[0]->verdict;
-  if (rank_ == 0) verdict = across.everywhere(here) ? 1 : 0;
-  meet();
-  return verdict != 0;
-}
-
-// Every rank reduces everything: one meeting, which for small buffers is what takes the time.
-void NodeGroup::reduce_whole(const Buffer& buffer, const Reduction& reduction) {
-  auto* const mine = static_cast<std::byte*>(buffer.data);
-  ++half_;
-  copy(staged(rank_), mine, buffer.count, buffer.type);
-  meet();
-  check_announcements();
-  for (int peer = 0; peer < size_; ++peer) parts_[static_cast<std::size_t>(peer)] = staged(peer);
-  parts_[static_cast<std::size_t>(rank_)] = mine;
-  reduce(buffer.type, reduction.op, sources(), std::span(&mine, 1), buffer.count,
-         reduction.divisor);
-}
-
-void NodeGroup::reduce_in_place(const Buffer& buffer, const Reduction& reduction) {
-  if (rank_ < reduction.slices) {
-    const auto slice = slice_of(buffer.count, rank_, reduction.slices);
-    for (int peer = 0; peer < size_; ++peer) {
-      parts_[static_cast<std::size_t>(peer)] =
-          at(peers_->address(peer, announcement(peer).location), slice.begin, buffer.type);
-    }
-    reduce_parts(slice.size(), buffer.type, reduction);
-  }
-  meet();
-}
-
-// As in place, chunk by chunk, with the staging areas as the places where the others reach a rank's
-// slices; its own slice never leaves its buffer. A result goes back to where its operand came from:
-// those cache lines are in the owner's hands already, and a rank reads only its own area. Lines
-// that two processors have read are slow to write, and this way there are none.
-void NodeGroup::reduce_staged(const Buffer& buffer, const Reduction& reduction) {
-  const std::int64_t chunk = staged_elements(buffer.type);
+void NodeGroup::Collectives::broadcast(const CollectiveCall& call) const {
+  const Buffer& buffer = call.output;
+  const int root = call.peer;
+  node.begin(call);
+  node.meet();
+  node.check_announcements();
+  const std::int64_t chunk = node.staged_elements(buffer.type);
   for (std::int64_t offset = 0; offset < buffer.count; offset += chunk) {
     const auto count = std::min(chunk, buffer.count - offset);
     std::byte* const mine = at(buffer.data, offset, buffer.type);
-    ++half_;
-    copy_other_slices(staged(rank_), mine, count, buffer.type, reduction.slices);
-    meet();
-    if (rank_ < reduction.slices) {
-      const auto slice = slice_of(count, rank_, reduction.slices);
-      for (int peer = 0; peer < size_; ++peer) {
-        parts_[static_cast<std::size_t>(peer)] =
-            at(peer == rank_ ? mine : staged(peer), slice.begin, buffer.type);
-      }
-      reduce_parts(slice.size(), buffer.type, reduction);
-    }
-    meet();
-    copy_other_slices(mine, staged(rank_), count, buffer.type, reduction.slices);
+    ++node.half_;
+    if (rank == root) copy(node.staged(root), mine, count, buffer.type);
+    node.meet();
+    if (rank != root) copy(mine, node.staged(root), count, buffer.type);
   }
 }
 
-// Reduces this rank's slice, which lies at parts_, and leaves the result in all of them.
-void NodeGroup::reduce_parts(std::int64_t count, DataType type, const Reduction& reduction) {
-  if (!reduction.across)
-    return reduce(type, reduction.op, sources(), parts_, count, reduction.divisor);
-  if (count == 0) return;
-  std::byte* const mine = parts_[static_cast<std::size_t>(rank_)];
-  reduce_across(Buffer(mine, count, type), reduction);
-  for (std::byte* const part : parts_) {
-    if (part != mine) copy(part, mine, count, type);
-  }
-}
-
-void NodeGroup::reduce_across(const Buffer& result, const Reduction& reduction) {
-  auto* const memory = static_cast<std::byte*>(result.data);
-  if (!needs_wide_partials(result.type, reduction.op)) {
-    reduce(result.type, reduction.op, sources(), std::span(&memory, 1), result.count,
-           reduction.divisor);
-    return reduction.across->reduce(result, result);
-  }
-  partial_.resize(static_cast<std::size_t>(result.count));
-  const Buffer partial{std::span(partial_)};
-  reduce(result.type, partial.type, reduction.op, sources(),
-         reinterpret_cast<std::byte*>(partial_.data()), result.count, reduction.divisor);
-  reduction.across->reduce(partial, result);
-}
-
-void NodeGroup::copy_other_slices(std::byte* to, const std::byte* from, std::int64_t count,
-                                  DataType type, int slices) const {
-  for (int owner = 0; owner < slices; ++owner) {
-    if (owner == rank_) continue;
-    const auto slice = slice_of(count, owner, slices);
-    copy(at(to, slice.begin, type), at(from, slice.begin, type), slice.size(), type);
-  }
-}
-
-void NodeGroup::broadcast(const Buffer& buffer, int root) {
-  begin(announce(Collective::broadcast, buffer, static_cast<std::uint32_t>(root)));
-  meet();
-  check_announcements();
-  const std::int64_t chunk = staged_elements(buffer.type);
-  for (std::int64_t offset = 0; offset < buffer.count; offset += chunk) {
-    const auto count = std::min(chunk, buffer.count - offset);
-    std::byte* const mine = at(buffer.data, offset, buffer.type);
-    ++half_;
-    if (rank_ == root) copy(staged(root), mine, count, buffer.type);
-    meet();
-    if (rank_ != root) copy(mine, staged(root), count, buffer.type);
-  }
-}
-
-void NodeGroup::all_gather(const ConstBuffer& input, const Buffer& output) {
-  begin(announce(Collective::all_gather, input, 0));
-  meet();
-  check_announcements();
-  const std::int64_t chunk = staged_elements(input.type);
+void NodeGroup::Collectives::all_gather(const CollectiveCall& call) const {
+  const ConstBuffer& input = call.input;
+  const Buffer& output = call.output;
+  node.begin(call);
+  node.meet();
+  node.check_announcements();
+  const std::int64_t chunk = node.staged_elements(input.type);
   for (std::int64_t offset = 0; offset < input.count; offset += chunk) {
     const auto count = std::min(chunk, input.count - offset);
-    ++half_;
-    copy(staged(rank_), at(input.data, offset, input.type), count, input.type);
-    meet();
-    for (int peer = 0; peer < size_; ++peer) {
-      copy(at(output.data, peer * input.count + offset, input.type), staged(peer), count,
+    ++node.half_;
+    copy(node.staged(rank), at(input.data, offset, input.type), count, input.type);
+    node.meet();
+    for (int peer = 0; peer < size; ++peer) {
+      copy(at(output.data, peer * input.count + offset, input.type), node.staged(peer), count,
            input.type);
     }
   }
 }
 
-void NodeGroup::reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op,
-                               int divisor) {
-  auto mine = announce(Collective::reduce_scatter, input, static_cast<std::uint32_t>(op));
-  if (const auto location = peers_->locate(input.data, input.bytes())) {
-    mine.reachable = 1;
-    mine.location = *location;
-  }
-  begin(mine);
-  meet();
-  check_announcements();
+void NodeGroup::Collectives::reduce_scatter(const CollectiveCall& call) const {
+  const ConstBuffer& input = call.input;
+  const Buffer& output = call.output;
+  node.begin(call, node.peers_->locate(input.data, input.bytes()));
+  node.meet();
+  node.check_announcements();
   auto* const result = static_cast<std::byte*>(output.data);
-  if (all_reachable()) {
-    for (int peer = 0; peer < size_; ++peer) {
-      parts_[static_cast<std::size_t>(peer)] =
-          at(peers_->address(peer, announcement(peer).location), rank_ * output.count, input.type);
+  if (node.all_reachable()) {
+    for (int peer = 0; peer < size; ++peer) {
+      node.parts_[static_cast<std::size_t>(peer)] =
+          at(node.peers_->address(peer, node.announcement(peer).location), rank * output.count,
+             input.type);
     }
-    reduce(input.type, op, sources(), std::span(&result, 1), output.count, divisor);
-    meet();
+    reduce(input.type, call.op, node.sources(), std::span(&result, 1), output.count, call.divisor);
+    node.meet();
     return;
   }
   // Of every rank's part a piece at a time, so that the pieces for all ranks fit the staging area.
-  const std::int64_t piece = staged_elements(input.type) / size_;
+  const std::int64_t piece = node.staged_elements(input.type) / size;
   for (std::int64_t offset = 0; offset < output.count; offset += piece) {
     const auto count = std::min(piece, output.count - offset);
-    ++half_;
-    for (int part = 0; part < size_; ++part) {
-      copy(at(staged(rank_), part * piece, input.type),
+    ++node.half_;
+    for (int part = 0; part < size; ++part) {
+      copy(at(node.staged(rank), part * piece, input.type),
            at(input.data, part * output.count + offset, input.type), count, input.type);
     }
-    meet();
-    for (int peer = 0; peer < size_; ++peer) {
-      parts_[static_cast<std::size_t>(peer)] = at(staged(peer), rank_ * piece, input.type);
+    node.meet();
+    for (int peer = 0; peer < size; ++peer) {
+      node.parts_[static_cast<std::size_t>(peer)] = at(node.staged(peer), rank * piece, input.type);
     }
     std::byte* const destination = at(result, offset, input.type);
-    reduce(input.type, op, sources(), std::span(&destination, 1), count, divisor);
+    reduce(input.type, call.op, node.sources(), std::span(&destination, 1), count, call.divisor);
   }
 }
 
-void NodeGroup::barrier() {
-  agree(Collective::barrier, 0);
+// Collectives in which every rank has counts of its own. The counts come first, as rows of numbers
+// in the staging areas (whose halves hold at least 64 bytes a rank), so that all ranks see all of
+// them: they find the same mismatch, and go through the same number of rounds.
+namespace {
+
+constexpr DataType count_type = DataType::int64;
+
+std::int64_t number_at(const std::byte* row, int index) {
+  std::int64_t number = 0;
+  std::memcpy(&number, at(row, index, count_type), sizeof(number));
+  return number;
 }
 
-void NodeGroup::agree(Collective collective, std::int64_t count) {
-  begin(announce(collective, ConstBuffer(nullptr, count, DataType::uint8), 0));
-  meet();
-  check_announcements();
+void write_row(std::byte* row, std::span<const std::int64_t> counts) {
+  std::memcpy(row, counts.data(), counts.size_bytes());
+}
+
+std::vector<std::int64_t> starts_of(std::span<const std::int64_t> counts) {
+  std::vector<std::int64_t> starts(counts.size());
+  std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), std::int64_t{0});
+  return starts;
+}
+
+// What is left from `offset` on, at most a piece; 0 or less where nothing is.
+std::int64_t piece_of(std::int64_t count, std::int64_t offset, std::int64_t piece) {
+  return std::min(piece, count - offset);
+}
+
+}  // namespace
+
+void NodeGroup::Collectives::all_gather_uneven(const CollectiveCall& call) const {
+  const ConstBuffer& input = call.input;
+  const Buffer& output = call.output;
+  const auto& counts = call.receive_counts;
+  node.begin(call);
+  ++node.half_;
+  write_row(node.staged(rank), counts);
+  node.meet();
+  node.check_announcements();
+  check_same_counts();
+  const DataType type = input.type;
+  const auto starts = starts_of(counts);
+  const std::int64_t chunk = node.staged_elements(type);
+  const std::int64_t largest = *std::max_element(counts.begin(), counts.end());
+  for (std::int64_t offset = 0; offset < largest; offset += chunk) {
+    ++node.half_;
+    copy(node.staged(rank), at(input.data, offset, type), piece_of(input.count, offset, chunk),
+         type);
+    node.meet();
+    for (int peer = 0; peer < size; ++peer) {
+      const auto index = static_cast<std::size_t>(peer);
+      copy(at(output.data, starts[index] + offset, type), node.staged(peer),
+           piece_of(counts[index], offset, chunk), type);
+    }
+  }
+}
+
+void NodeGroup::Collectives::check_same_counts() const {
+  for (int peer = 1; peer < size; ++peer) {
+    for (int owner = 0; owner < size; ++owner) {
+      const auto first = number_at(node.staged(0), owner),
+                 other = number_at(node.staged(peer), owner);
+      if (first == other) continue;
+      throw Error(fmt::format(
+          "comm: uneven all-gather: local rank 0 has count {} for local rank {}, local rank {} has "
+          "{}; all ranks must pass the same counts, for example from an all-gather of their own",
+          first, owner, peer, other));
+    }
+  }
+}
+
+void NodeGroup::Collectives::all_to_all(const CollectiveCall& call) const {
+  const ConstBuffer& input = call.input;
+  const Buffer& output = call.output;
+  const auto &send_counts = call.send_counts, &receive_counts = call.receive_counts;
+  node.begin(call);
+  ++node.half_;
+  write_row(node.staged(rank), send_counts);
+  write_row(at(node.staged(rank), size, count_type), receive_counts);
+  node.meet();
+  node.check_announcements();
+  const std::int64_t largest = check_pairs(input.type);
+  const DataType type = input.type;
+  const auto send_starts = starts_of(send_counts), receive_starts = starts_of(receive_counts);
+  const std::int64_t piece = node.staged_elements(type) / size;
+  for (std::int64_t offset = 0; offset < largest; offset += piece) {
+    ++node.half_;
+    for (int peer = 0; peer < size; ++peer) {
+      const auto index = static_cast<std::size_t>(peer);
+      copy(at(node.staged(rank), peer * piece, type),
+           at(input.data, send_starts[index] + offset, type),
+           piece_of(send_counts[index], offset, piece), type);
+    }
+    node.meet();
+    for (int peer = 0; peer < size; ++peer) {
+      const auto index = static_cast<std::size_t>(peer);
+      copy(at(output.data, receive_starts[index] + offset, type),
+           at(node.staged(peer), rank * piece, type),
+           piece_of(receive_counts[index], offset, piece), type);
+    }
+  }
+}
+
+// Returns the most that any rank sends to any.
+std::int64_t NodeGroup::Collectives::check_pairs(DataType type) const {
+  std::int64_t largest = 0;
+  for (int from = 0; from < size; ++from) {
+    for (int to = 0; to < size; ++to) {
+      const auto sent = number_at(node.staged(from), to);
+      const auto expected = number_at(node.staged(to), size + from);
+      if (sent != expected) {
+        throw Error(
+            fmt::format("comm: all-to-all: local rank {} sends {} {} to local rank {}, which "
+                        "expects {}; receive_counts[r] must be what rank r sends, for example "
+                        "from an all-to-all of the counts",
+                        from, sent, name_of(type), to, expected));
+      }
+      largest = std::max(largest, sent);
+    }
+  }
+  return largest;
 }
 
 }  // namespace kolo

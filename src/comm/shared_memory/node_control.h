@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <span>
 
 #include "comm/shared_memory/peer_memory.h"
 #include "kolo/comm/collective_call.h"
@@ -14,12 +13,9 @@ namespace kolo {
 // What a rank is about to do, published before the others touch its memory, and compared by all of
 // them.
 struct Announcement {
-  Collective collective = Collective::none;
-  std::uint32_t type = 0;       // DataType
-  std::uint32_t detail = 0;     // ReduceOp, or the root of a broadcast
-  std::uint32_t reachable = 0;  // location is valid
-  std::int64_t count = 0;
+  CallHeader call;
   SharedLocation location;
+  std::uint64_t reachable = 0;  // location is valid
 };
 
 struct alignas(64) RankCell {

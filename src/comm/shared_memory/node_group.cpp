@@ -1,11 +1,15 @@
 #include "comm/shared_memory/node_group.h"
 
+#include <cerrno>
 #include <chrono>
+#include <climits>
 #include <thread>
 
 #include <fmt/format.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include "comm/shared_memory/futex.h"
 #include "comm/watch/process_state.h"
 #include "kolo/base/error.h"
 
@@ -30,24 +34,32 @@ bool has_reached(std::uint32_t count, std::uint32_t meeting) {
   return static_cast<std::int32_t>(count - meeting) >= 0;
 }
 
-std::string describe(const Announcement& announcement) {
-  CollectiveCall call;
-  call.collective = announcement.collective;
-  call.type = static_cast<DataType>(announcement.type);
-  call.detail = announcement.detail;
-  call.count = announcement.count;
-  return call.describe();
+// Sleeping on a word of memory that several processes map; std::atomic::wait works only inside one
+// process. Linux futexes, without FUTEX_PRIVATE_FLAG.
+
+// Sleeps while `word` holds `value`, at most `limit`; may wake without reason.
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value,
+                std::chrono::nanoseconds limit) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
+  timespec timeout{};
+  timeout.tv_sec = seconds.count();
+  timeout.tv_nsec = (limit - seconds).count();
+  const long result = syscall(SYS_futex, &word, FUTEX_WAIT, value, &timeout, nullptr, 0);
+  if (result != 0 && errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT) {
+    throw Error(system_error_text("comm: futex wait", errno));
+  }
+}
+
+void futex_wake_all(std::atomic<std::uint32_t>& word) {
+  if (syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0) < 0) {
+    throw Error(system_error_text("comm: futex wake", errno));
+  }
 }
 
 // Its process may have ended without a word. A launcher is given half a second to say so first.
 bool is_gone(const RankCell& cell) {
   return cell.process != 0 && cell.process_namespace == own_process_namespace() &&
          state_of_process(cell.process) == ProcessState::gone;
-}
-
-bool same_call(const Announcement& a, const Announcement& b) {
-  return a.collective == b.collective && a.type == b.type && a.detail == b.detail &&
-         a.count == b.count;
 }
 
 }  // namespace
@@ -85,22 +97,35 @@ const Announcement& NodeGroup::announcement(int local_rank) const {
   return memory_.cells[static_cast<std::size_t>(local_rank)]->announcements[announced_ % 2];
 }
 
-// Publishes what this rank is about to do. The others may look after the next meeting.
-void NodeGroup::begin(const Announcement& mine) {
+// Publishes what this rank is about to do, and where its buffer lies, if the others can reach it.
+// They may look after the next meeting.
+void NodeGroup::begin(const CallHeader& call, std::optional<SharedLocation> location) {
   ++announced_;
-  memory_.cells[static_cast<std::size_t>(rank_)]->announcements[announced_ % 2] = mine;
+  memory_.cells[static_cast<std::size_t>(rank_)]->announcements[announced_ % 2] = {
+      .call = call,
+      .location = location.value_or(SharedLocation{}),
+      .reachable = location.has_value() ? 1U : 0U};
 }
 
 void NodeGroup::check_announcements() {
-  for (int peer = 0; peer < size_; ++peer) {
-    if (same_call(announcement(peer), announcement(0))) continue;
+  const CallHeader& first = announcement(0).call;
+  for (int peer = 1; peer < size_; ++peer) {
+    const CallHeader& other = announcement(peer).call;
+    const auto difference = first_difference(first, other);
+    if (difference.empty()) continue;
     // They may have used their staging areas differently often by now; nobody reads what is there.
     half_ = 0;
     throw Error(
         fmt::format("comm: ranks called different collectives: local rank 0 {}, local rank {} {}; "
-                    "all ranks must make the same calls in the same order",
-                    describe(announcement(0)), peer, describe(announcement(peer))));
+                    "all ranks must make the same calls in the same order (they differ in {})",
+                    first.describe(), peer, other.describe(), difference));
   }
+}
+
+void NodeGroup::agree(const CallHeader& call) {
+  begin(call);
+  meet();
+  check_announcements();
 }
 
 bool NodeGroup::all_reachable() const {
@@ -154,7 +179,8 @@ void NodeGroup::give_up(const RankCell& missing) const {
                          "finalised MPI, and it takes part in nothing any more"
                        : fmt::format("is gone: its process {} has ended", missing.process);
   throw CommunicationError(fmt::format("comm: {} can't be completed, because rank {} {}",
-                                       describe(announcement(rank_)), missing.job_rank, reason));
+                                       announcement(rank_).call.describe(), missing.job_rank,
+                                       reason));
 }
 
 std::byte* NodeGroup::staged(int local_rank) const {

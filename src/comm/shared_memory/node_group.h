@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -53,29 +54,17 @@ class NodeGroup {
   [[nodiscard]] int local_rank() const { return rank_; }
   [[nodiscard]] int local_size() const { return size_; }
 
-  // An average is that of `divisor` ranks; the others' values are 0.
-  void all_reduce(const Buffer& buffer, ReduceOp op, int divisor);
+  // Does a collective that has buffers, or a barrier, all of whose ranks are here.
+  void execute(const CollectiveCall& call);
 
   // The node's part of an all-reduce over several nodes: the buffer is cut into `slices` (at most
   // local_size()), local rank s reduces slice s and takes it through `across` before all ranks of
-  // the node get it. Not for averages of integers.
-  void all_reduce(const Buffer& buffer, ReduceOp op, int divisor, int slices,
-                  const AcrossNodes& across);
-
-  void broadcast(const Buffer& buffer, int root);
-  void all_gather(const ConstBuffer& input, const Buffer& output);
-  // Input may be this rank's part of output. Counts that differ are an Error on all ranks.
-  void all_gather_uneven(const ConstBuffer& input, const Buffer& output,
-                         std::span<const std::int64_t> counts);
-  void reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp op, int divisor);
-  // Input and output must not overlap. Counts that don't fit each other are an Error on all ranks.
-  void all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
-                  const Buffer& output, std::span<const std::int64_t> receive_counts);
-  void barrier();
+  // the node get it. Not for averages of integers. Without `across` all ranks are here.
+  void all_reduce(const CollectiveCall& call, int slices, const AcrossNodes* across);
 
   // A barrier on the way into something that all ranks do together; an Error on all of them if it
   // is not the same.
-  void agree(Collective collective, std::int64_t count);
+  void agree(const CallHeader& call);
 
   // Makes the others' waiting end in CommunicationError.
   void abort() noexcept;
@@ -85,29 +74,18 @@ class NodeGroup {
   void leave() noexcept;
 
  private:
-  struct Reduction;
+  struct AllReduce;
+  struct Collectives;
 
-  void begin(const Announcement& mine);
+  void begin(const CallHeader& call, std::optional<SharedLocation> location = {});
   void meet();
   void wait_for(int local_rank);
   [[noreturn]] void give_up(const RankCell& missing) const;
   void check_announcements();
-  void check_same_counts() const;
-  [[nodiscard]] std::int64_t check_pairs(DataType type) const;
   [[nodiscard]] const Announcement& announcement(int local_rank) const;
   [[nodiscard]] bool all_reachable() const;
   [[nodiscard]] std::byte* staged(int local_rank) const;
   [[nodiscard]] std::int64_t staged_elements(DataType type) const;
-
-  void reduce_in_place(const Buffer& buffer, const Reduction& reduction);
-  void reduce_staged(const Buffer& buffer, const Reduction& reduction);
-  void reduce_whole(const Buffer& buffer, const Reduction& reduction);
-  void reduce_parts(std::int64_t count, DataType type, const Reduction& reduction);
-  void reduce_across(const Buffer& result, const Reduction& reduction);
-  [[nodiscard]] bool is_everywhere(bool here, const AcrossNodes& across);
-  void all_reduce(const Buffer& buffer, const Reduction& reduction);
-  void copy_other_slices(std::byte* to, const std::byte* from, std::int64_t count, DataType type,
-                         int slices) const;
   [[nodiscard]] std::span<const std::byte* const> sources() const {
     return {parts_.data(), parts_.size()};
   }

@@ -1,67 +1,58 @@
-#include "comm/solo/solo_backend.h"
-
 #include <cstring>
 
 #include <fmt/format.h>
 
 #include "comm/aligned_memory.h"
+#include "comm/executor.h"
 #include "kolo/base/error.h"
+#include "kolo/comm/communicator.h"
 
 namespace kolo {
 
 namespace {
 
-void copy(const ConstBuffer& from, const Buffer& to) {
-  if (from.bytes() > 0) std::memmove(to.data, from.data, from.bytes());
-}
+// One rank: every reduction is the value itself, and whatever goes from rank to rank is a copy.
+class SoloBackend final : public Backend {
+ public:
+  [[nodiscard]] const Topology& topology() const override { return topology_; }
+
+  [[nodiscard]] Capabilities capabilities() const override {
+    return {.backend = "solo",
+            .transport = "none",
+            .thread_level = "",
+            .asynchronous = false,
+            .shared_memory = false,
+            .concurrent = true};
+  }
+
+  void execute(const CollectiveCall& call) override {
+    if (call.input.count != call.output.count) {
+      throw Error(fmt::format("comm: {}: rank 0 sends {} {} to rank 0, which expects {}",
+                              name_of(call.collective), call.input.count, name_of(call.type),
+                              call.output.count));
+    }
+    if (call.output.bytes() > 0 && call.output.data != call.input.data)
+      std::memmove(call.output.data, call.input.data, call.output.bytes());
+  }
+
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override {
+    return {allocate_aligned(static_cast<std::size_t>(call.count))};
+  }
+
+  [[nodiscard]] std::shared_ptr<Backend> split(int color, int) override {
+    return color < 0 ? nullptr : std::make_shared<SoloBackend>();
+  }
+
+  void abort(int) noexcept override {}
+
+ private:
+  Topology topology_;
+};
 
 }  // namespace
 
-Capabilities SoloBackend::capabilities() const {
-  return {.backend = "solo",
-          .transport = "none",
-          .thread_level = "",
-          .asynchronous = false,
-          .shared_memory = false,
-          .concurrent = true};
-}
-
-void SoloBackend::all_gather(const ConstBuffer& input, const Buffer& output) {
-  copy(input, output);
-}
-
-void SoloBackend::all_gather_uneven(const ConstBuffer& input, const Buffer& output,
-                                    std::span<const std::int64_t>) {
-  copy(input, output);
-}
-
-void SoloBackend::reduce_scatter(const ConstBuffer& input, const Buffer& output, ReduceOp, int) {
-  copy(input, output);
-}
-
-void SoloBackend::all_to_all(const ConstBuffer& input, std::span<const std::int64_t> send_counts,
-                             const Buffer& output, std::span<const std::int64_t> receive_counts) {
-  if (send_counts[0] != receive_counts[0]) {
-    throw Error(fmt::format("comm: all-to-all: rank 0 sends {} {} to rank 0, which expects {}",
-                            send_counts[0], name_of(input.type), receive_counts[0]));
-  }
-  copy(input, output);
-}
-
-std::shared_ptr<std::byte> SoloBackend::allocate(std::size_t bytes) {
-  return allocate_aligned(bytes);
-}
-
-std::vector<std::shared_ptr<std::byte>> SoloBackend::allocate_shared(std::size_t bytes) {
-  return {allocate_aligned(bytes)};
-}
-
-std::shared_ptr<std::byte> SoloBackend::allocate_for_node(std::size_t bytes) {
-  return allocate_aligned(bytes);
-}
-
-std::shared_ptr<Backend> SoloBackend::split(int color, int) {
-  return color < 0 ? nullptr : std::make_shared<SoloBackend>();
+Communicator Communicator::solo() {
+  return Communicator(std::make_shared<SoloBackend>(), std::make_shared<Executor>(false));
 }
 
 }  // namespace kolo

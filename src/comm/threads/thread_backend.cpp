@@ -1,11 +1,19 @@
-#include "comm/threads/thread_backend.h"
-
 #include <algorithm>
+#include <exception>
+#include <memory>
 #include <optional>
+#include <thread>
 #include <tuple>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "comm/aligned_memory.h"
+#include "comm/shared_memory/node_group.h"
+#include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
+#include "kolo/comm/backend.h"
+#include "kolo/comm/threads.h"
 
 namespace kolo {
 
@@ -27,6 +35,43 @@ class OwnAddressSpace final : public PeerMemory {
 
  private:
   bool direct_;
+};
+
+// What the threads of a group share. Sets of ranks made from it have its abort cell: a rank that
+// gives up ends the waiting in all of them.
+struct ThreadMemory {
+  ThreadMemory(int ranks, std::size_t staging_bytes, std::shared_ptr<AbortCell> parents_abort);
+
+  std::shared_ptr<AbortCell> abort;
+  std::vector<RankCell> cells;
+  std::vector<std::shared_ptr<std::byte>> staging;
+  std::vector<std::shared_ptr<void>> offered;  // by rank, what it shows the others
+};
+
+// Ranks as threads of one process.
+class ThreadBackend final : public Backend {
+ public:
+  // The job's rank `job_rank`, in a group of this topology.
+  ThreadBackend(int job_rank, Topology topology, std::shared_ptr<ThreadMemory> memory,
+                const ThreadRanksOptions& options);
+
+  [[nodiscard]] const Topology& topology() const override { return topology_; }
+  [[nodiscard]] Capabilities capabilities() const override;
+  void execute(const CollectiveCall& call) override { group_.execute(call); }
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
+  [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
+  void leave() noexcept override { group_.leave(); }
+  void abort(int) noexcept override { group_.abort(); }
+
+ private:
+  template <typename T>
+  std::vector<std::shared_ptr<T>> exchange(const CallHeader& call, std::shared_ptr<T> mine);
+
+  int job_rank_;
+  Topology topology_;
+  std::shared_ptr<ThreadMemory> memory_;
+  ThreadRanksOptions options_;
+  NodeGroup group_;
 };
 
 NodeMemory view_of(const std::shared_ptr<ThreadMemory>& shared) {
@@ -58,8 +103,6 @@ std::vector<Placement> members_of(int color,
   return members;
 }
 
-}  // namespace
-
 ThreadMemory::ThreadMemory(int ranks, std::size_t staging_bytes,
                            std::shared_ptr<AbortCell> parents_abort)
     : abort(parents_abort ? std::move(parents_abort) : std::make_shared<AbortCell>()),
@@ -89,57 +132,48 @@ Capabilities ThreadBackend::capabilities() const {
           .concurrent = true};
 }
 
-std::shared_ptr<std::byte> ThreadBackend::allocate(std::size_t bytes) {
-  return allocate_aligned(bytes);
-}
-
 // Everybody's object, by rank. The places for them belong to all, so that a rank that gives up
 // leaves nothing behind that another still looks at.
 template <typename T>
-std::vector<std::shared_ptr<T>> ThreadBackend::exchange(Collective collective, std::int64_t count,
+std::vector<std::shared_ptr<T>> ThreadBackend::exchange(const CallHeader& call,
                                                         std::shared_ptr<T> mine) {
   auto& own_place = memory_->offered[static_cast<std::size_t>(topology_.rank)];
   own_place = std::move(mine);
-  group_.agree(collective, count);
+  group_.agree(call);
   std::vector<std::shared_ptr<T>> objects;
   for (const auto& object : memory_->offered)
     objects.push_back(std::static_pointer_cast<T>(object));
-  group_.barrier();
+  group_.agree(CollectiveCall::of(Collective::barrier));
   own_place.reset();
   return objects;
 }
 
-std::vector<std::shared_ptr<std::byte>> ThreadBackend::allocate_shared(std::size_t bytes) {
-  const auto parts =
-      exchange(Collective::allocate, narrow<std::int64_t>(bytes), allocate_aligned(bytes));
+std::vector<std::shared_ptr<std::byte>> ThreadBackend::allocate(const CallHeader& call) {
+  const auto bytes = static_cast<std::size_t>(call.count);
+  if (call.collective == Collective::allocate) return {allocate_aligned(bytes)};
+  // What the node has once its first rank makes.
+  const bool is_for_node = call.collective == Collective::allocate_for_node;
+  const bool is_maker = !is_for_node || topology_.local_rank == 0;
+  const auto made = exchange(call, is_maker ? allocate_aligned(bytes) : nullptr);
   std::vector<std::shared_ptr<std::byte>> of_this_node;
-  for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-    if (topology_.node_of_rank[rank] == topology_.node) of_this_node.push_back(parts[rank]);
+  for (std::size_t rank = 0; rank < made.size(); ++rank) {
+    if (topology_.node_of_rank[rank] == topology_.node) of_this_node.push_back(made[rank]);
   }
+  if (is_for_node) of_this_node.resize(1);
   return of_this_node;
 }
 
-// The node's first rank makes it.
-std::shared_ptr<std::byte> ThreadBackend::allocate_for_node(std::size_t bytes) {
-  const auto offered = exchange(Collective::allocate, narrow<std::int64_t>(bytes),
-                                topology_.local_rank == 0 ? allocate_aligned(bytes) : nullptr);
-  const auto& nodes = topology_.node_of_rank;
-  const auto first = std::find(nodes.begin(), nodes.end(), topology_.node) - nodes.begin();
-  return offered[static_cast<std::size_t>(first)];
-}
-
 std::shared_ptr<Backend> ThreadBackend::split(int color, int key) {
-  const auto everybody =
-      exchange(Collective::split, 0,
-               std::make_shared<Placement>(Placement{color < 0 ? -1 : color, key, topology_.rank}));
+  const auto call = CollectiveCall::of(Collective::split);
+  const auto everybody = exchange(
+      call, std::make_shared<Placement>(Placement{color < 0 ? -1 : color, key, topology_.rank}));
   const auto members = members_of(color, everybody);
   const bool is_first = color >= 0 && members.front().rank == topology_.rank;
   // The first member makes what they share.
-  const auto memories =
-      exchange(Collective::split, 0,
-               is_first ? std::make_shared<ThreadMemory>(narrow<int>(members.size()),
-                                                         options_.staging_bytes, memory_->abort)
-                        : nullptr);
+  const auto memories = exchange(
+      call, is_first ? std::make_shared<ThreadMemory>(narrow<int>(members.size()),
+                                                      options_.staging_bytes, memory_->abort)
+                     : nullptr);
   if (color < 0) return nullptr;
   std::vector<int> node_ids;
   int place = 0;
@@ -150,6 +184,59 @@ std::shared_ptr<Backend> ThreadBackend::split(int color, int key) {
   return std::make_shared<ThreadBackend>(job_rank_, Topology::from_node_ids(place, node_ids),
                                          memories[static_cast<std::size_t>(members.front().rank)],
                                          options_);
+}
+
+std::vector<int> node_ids(int ranks, const std::vector<int>& ranks_on_nodes) {
+  std::vector<int> ids;
+  for (std::size_t node = 0; node < ranks_on_nodes.size(); ++node) {
+    ids.insert(ids.end(), static_cast<std::size_t>(ranks_on_nodes[node]), static_cast<int>(node));
+  }
+  if (ids.empty()) ids.resize(static_cast<std::size_t>(ranks), 0);
+  if (static_cast<int>(ids.size()) != ranks) {
+    throw Error(
+        fmt::format("comm: threads: the nodes hold {} ranks, but there are {}", ids.size(), ranks));
+  }
+  return ids;
+}
+
+bool is_echo(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CommunicationError&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+}  // namespace
+
+void run_as_threads(int ranks, const std::function<void(const Communicator&)>& body,
+                    const ThreadRanksOptions& options) {
+  const auto memory = std::make_shared<ThreadMemory>(ranks, options.staging_bytes, nullptr);
+  const auto ids = node_ids(ranks, options.ranks_on_nodes);
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
+  const auto run_rank = [&](int rank) {
+    const auto backend =
+        std::make_shared<ThreadBackend>(rank, Topology::from_node_ids(rank, ids), memory, options);
+    const Communicator communicator(backend);
+    try {
+      if (options.watch.enabled)
+        communicator.add_listener(std::make_shared<Watch>(backend, options.watch));
+      body(communicator);
+    } catch (...) {
+      errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      communicator.abort();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
+  }
+  std::erase(errors, nullptr);
+  if (errors.empty()) return;
+  const auto cause = std::find_if_not(errors.begin(), errors.end(), is_echo);
+  std::rethrow_exception(cause == errors.end() ? errors.front() : *cause);
 }
 
 }  // namespace kolo

@@ -9,13 +9,8 @@
 namespace kolo {
 
 std::string CollectiveRecord::describe() const {
-  CollectiveCall call;
-  call.collective = collective;
-  call.type = type;
-  call.detail = detail;
-  call.count = count;
   const std::string part_text = part == 0 ? std::string() : fmt::format(".{}", part);
-  const std::string text = fmt::format("call {}{}, {}", number, part_text, call.describe());
+  const std::string text = fmt::format("call {}{}, {}", number, part_text, CallHeader::describe());
   return name[0] == 0 ? text : fmt::format("{}, \"{}\"", text, name.data());
 }
 

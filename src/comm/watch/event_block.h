@@ -14,21 +14,15 @@ namespace kolo {
 
 // One collective. Times are of the monotonic clock, which processes of a machine share, in
 // nanoseconds; 0: not yet.
-struct CollectiveRecord {
-  std::uint64_t number = 0;
-  Collective collective = Collective::none;
-  DataType type = DataType::uint8;
-  std::uint8_t failed = 0;
-  std::uint16_t part = 0;  // CollectiveCall::part
-  std::int64_t count = 0;
-  std::uint32_t detail = 0;
+struct CollectiveRecord : CallHeader {
   std::array<char, 36> name{};  // cut short, zero-terminated
+  std::uint32_t failed = 0;
   std::int64_t submitted = 0;
   std::int64_t started = 0;
   std::int64_t finished = 0;
 
   // Ranks that are in the same collective have the same.
-  [[nodiscard]] std::uint64_t place() const { return number << 16 | part; }
+  [[nodiscard]] std::uint64_t place() const { return number << 16 | (part & 0xFFFFU); }
   [[nodiscard]] bool is_waiting() const { return started != 0 && finished == 0; }
   // `call 12, all-reduce (sum) of 4 float32, "bucket 3"`
   [[nodiscard]] std::string describe() const;

@@ -10,12 +10,7 @@ namespace {
 
 CollectiveRecord record_of(const CollectiveCall& call) {
   CollectiveRecord record;
-  record.number = call.number;
-  record.part = static_cast<std::uint16_t>(call.part);
-  record.collective = call.collective;
-  record.type = call.type;
-  record.detail = call.detail;
-  record.count = call.count;
+  static_cast<CallHeader&>(record) = call;
   const auto length = std::min(call.name.size(), record.name.size() - 1);
   std::copy_n(call.name.begin(), length, record.name.begin());
   return record;

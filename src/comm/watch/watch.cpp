@@ -74,7 +74,8 @@ Watch::Watch(std::shared_ptr<Backend> backend, WatchOptions options)
       waiting_times_(2 * interval_.count()),
       exchange_(backend_->status_exchange()) {
   const Topology& topology = backend_->topology();
-  for (const auto& part : backend_->allocate_shared(sizeof(EventBlock)))
+  for (const auto& part :
+       backend_->allocate(CollectiveCall::of(Collective::allocate_shared, sizeof(EventBlock))))
     blocks_.push_back(block_in(part));
   deputy_ = find_deputy(topology, !blocks_.empty());
   if (blocks_.empty()) {
@@ -90,7 +91,7 @@ Watch::Watch(std::shared_ptr<Backend> backend, WatchOptions options)
       ranks_of_blocks_.begin());
   recorder_ = std::make_unique<FlightRecorder>(blocks_[own_block_]);
   recorder_->joined_group({});
-  backend_->barrier();  // every block is in use
+  backend_->execute(CollectiveCall::of(Collective::barrier));  // every block is in use
   thread_ = std::thread([this] { loop(); });
 }
 

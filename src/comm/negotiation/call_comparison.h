@@ -8,25 +8,10 @@
 
 namespace kolo {
 
-// Which of a communicator's ways to allocate: allocate(), allocate_shared(), allocate_for_node().
-enum class MemoryKind : std::uint32_t { own, shared, for_node };
-
-// What the ranks tell each other before a collective when they negotiate: 32 bytes each.
-struct CallHeader {
-  Collective collective = Collective::none;  // join: the rank has no data any more
-  std::uint32_t type = 0;                    // DataType
-  std::uint32_t detail = 0;                  // ReduceOp; root of a broadcast
-  MemoryKind memory = MemoryKind::own;       // of an allocation
-  std::int64_t count = 0;                    // elements; of an uneven all-gather, of all ranks
-  std::uint64_t fingerprint = 0;             // of counts by rank; of a join, all calls so far
-
-  [[nodiscard]] bool is_active() const { return collective != Collective::join; }
-  [[nodiscard]] std::string describe() const;
-};
-static_assert(sizeof(CallHeader) == 32, "nothing but values: headers are sent as bytes");
-
-// For all-to-all the counts may differ from rank to rank; what they must satisfy is compared apart.
-[[nodiscard]] bool is_same_call(const CallHeader& a, const CallHeader& b);
+// Whether the rank has made this call, and not joined.
+[[nodiscard]] inline bool is_active(const CallHeader& header) {
+  return header.collective != Collective::join;
+}
 
 // The first of the headers by rank whose rank is active, or nothing but joined ranks: -1.
 [[nodiscard]] int first_active_rank(std::span<const CallHeader> headers);

@@ -1,4 +1,4 @@
-#include "comm/negotiation/call_header.h"
+#include "comm/negotiation/call_comparison.h"
 
 #include <algorithm>
 #include <vector>
@@ -61,33 +61,8 @@ void enlist(std::vector<Party>& parties, int rank, std::string what, const Predi
 
 }  // namespace
 
-std::string CallHeader::describe() const {
-  CollectiveCall call;
-  call.collective = collective;
-  call.type = static_cast<DataType>(type);
-  call.detail = detail;
-  call.count = count;
-  switch (memory) {
-    case MemoryKind::own:
-      return call.describe();
-    case MemoryKind::shared:
-      return fmt::format("{}, shared", call.describe());
-    case MemoryKind::for_node:
-      return fmt::format("{}, one for a node", call.describe());
-  }
-  return call.describe();
-}
-
-bool is_same_call(const CallHeader& a, const CallHeader& b) {
-  if (a.collective != b.collective || a.type != b.type) return false;
-  if (a.collective == Collective::all_to_all) return true;
-  return a.detail == b.detail && a.memory == b.memory && a.count == b.count &&
-         a.fingerprint == b.fingerprint;
-}
-
 int first_active_rank(std::span<const CallHeader> headers) {
-  const auto first = std::find_if(headers.begin(), headers.end(),
-                                  [](const CallHeader& header) { return header.is_active(); });
+  const auto first = std::find_if(headers.begin(), headers.end(), is_active);
   return first == headers.end() ? -1 : static_cast<int>(first - headers.begin());
 }
 
@@ -111,15 +86,18 @@ std::uint64_t all_to_all_fingerprint(int rank, std::span<const std::int64_t> sen
 }
 
 std::string describe_mismatch(std::span<const CallHeader> headers) {
+  const CallHeader& first = headers[static_cast<std::size_t>(first_active_rank(headers))];
+  std::string_view difference;
   std::vector<Party> parties;
   for (std::size_t rank = 0; rank < headers.size(); ++rank) {
-    if (!headers[rank].is_active()) continue;
+    if (!is_active(headers[rank])) continue;
+    if (difference.empty()) difference = first_difference(first, headers[rank]);
     enlist(parties, static_cast<int>(rank), headers[rank].describe(), [&](int member) {
-      return is_same_call(headers[static_cast<std::size_t>(member)], headers[rank]);
+      return first_difference(headers[static_cast<std::size_t>(member)], headers[rank]).empty();
     });
   }
-  return fmt::format("comm: ranks called different collectives: {}; {}",
-                     describe_parties(std::move(parties)), advice);
+  return fmt::format("comm: ranks called different collectives: {}; {} (they differ in {})",
+                     describe_parties(std::move(parties)), advice, difference);
 }
 
 std::string describe_count_mismatch(std::span<const CallHeader> headers,
@@ -127,7 +105,7 @@ std::string describe_count_mismatch(std::span<const CallHeader> headers,
   const std::size_t size = headers.size();
   std::vector<Party> parties;
   for (std::size_t rank = 0; rank < size; ++rank) {
-    if (!headers[rank].is_active()) continue;
+    if (!is_active(headers[rank])) continue;
     enlist(
         parties, static_cast<int>(rank),
         fmt::format("[{}]", fmt::join(counts.subspan(rank * size, size), ", ")), [&](int member) {
