@@ -37,79 +37,10 @@ class Checks {
 
   void check_data() const {
     const auto& data = config_.data;
-    if (data.name == "mnist" && data.path.empty())
-      fail("data.path",
-           "data mnist needs the folder that holds MNIST's four IDX files; kolo data fetch mnist "
-           "-o data/mnist gets them");
-    if (data.name == "imagenet" && data.train_dir.empty())
-      fail("data.train_dir",
-           "data imagenet needs the folder that holds one folder a class; kolo data images --from "
-           "fashion-mnist -o data/images makes data/images/train");
-    if (data.name == "imagenet" && data.valid_dir.empty())
-      fail("data.valid_dir",
-           "data imagenet needs the folder of the validation images, for example "
-           "data/images/valid of kolo data images");
-    if (data.name == "dummy" && data.input_shape.empty())
-      fail("data.input_shape", "data dummy needs the shape of one sample, for example [1, 28, 28]");
-    if (data.name == "dummy" && !data.n_train)
-      fail("data.n_train", "data dummy needs the number of samples to make, for example 2048");
-    check_shape("data.input_shape", data.input_shape);
-    check_shape("data.target_shape", data.target_shape);
-    check_targets();
-    check_boxes();
-    check_augmentation();
-  }
-
-  void check_targets() const {
-    const auto& data = config_.data;
-    if (data.target_shape.empty()) return;
-    if (data.name != "dummy") {
-      fail("data.target_shape", fmt::format("only the data dummy has a choice, not {}", data.name));
-    }
-    if (data.n_classes)
-      fail("data.target_shape",
-           "targets are numbers (target_shape) or labels (n_classes), not both");
-  }
-
-  void check_boxes() const {
-    const auto& data = config_.data;
-    const std::pair<std::string_view, const std::string&> paths[] = {
-        {"data.train_path", data.train_path}, {"data.valid_path", data.valid_path}};
-    for (const auto& [key, path] : paths) {
-      if (data.name != "nbody" && !path.empty())
-        fail(key, fmt::format("only the data nbody is read from it, not {}", data.name));
-      if (data.name == "nbody" && data.mode != BoxMode::synthetic && path.empty()) {
-        fail(key,
-             "data nbody needs a simulation box, an HDF5 file or a pair of .npy files (kolo data "
-             "nbody --size 64 -o data/nbody/box.h5 makes one), or mode: synthetic");
-      }
-    }
-    if (data.name != "nbody") return;
-    if (!data.n_train) fail("data.n_train", "data nbody needs the number of crops an epoch has");
-    if (!data.n_valid)
-      fail("data.n_valid", "data nbody needs the number of crops a validation has");
-    if (data.mode == BoxMode::synthetic && data.box_size < data.crop) {
-      fail("data.box_size", fmt::format("a box of {} cells has no crops of {}; make it larger, or "
-                                        "data.crop smaller",
-                                        data.box_size, data.crop));
-    }
-  }
-
-  void check_augmentation() const {
-    const auto& data = config_.data;
-    const bool has_images = data.name == "cifar10" || data.name == "imagenet";
-    if (has_images) return;
-    const auto refuse = [&](std::string_view key) {
-      fail(key, fmt::format("only the data cifar10 and imagenet are augmented, not {}", data.name));
-    };
-    if (data.height_shift) refuse("data.height_shift");
-    if (data.width_shift) refuse("data.width_shift");
-    if (data.zoom) refuse("data.zoom");
-    if (data.horizontal_flip) refuse("data.horizontal_flip");
-    if (data.preprocessing != NamedPreprocessing::automatic) {
-      fail("data.preprocessing",
-           fmt::format("only the data cifar10 and imagenet have a choice, not {}", data.name));
-    }
+    const auto& entry = dataset_entry(data.name);
+    entry.check(data.own, of_section("data"));
+    if (!data.n_train && !entry.needs_n_train.empty()) fail("data.n_train", entry.needs_n_train);
+    if (!data.n_valid && !entry.needs_n_valid.empty()) fail("data.n_valid", entry.needs_n_valid);
   }
 
   void check_model() const {

@@ -9,8 +9,4 @@ namespace kolo {
 // channels first.
 void fill_defaults(RunConfig& config);
 
-// How images of the data sets that are varied are varied, unless the configuration says: as the
-// tutorials have it for that data.
-void fill_augmentation(DataConfig& data);
-
 }  // namespace kolo

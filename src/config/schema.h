@@ -10,21 +10,14 @@ namespace kolo {
 
 inline constexpr long double most_samples = 1e15L;  // in a batch of all ranks
 inline constexpr long double most_of_data =
-    4294967295.0L;                                   // samples: the sampler counts in 32 bits
-inline constexpr long double most_of_a_kind = 1e9L;  // epochs, classes, lengths, a rank's batch
-inline constexpr long double most_cells = 65536;     // an edge; channels
+    4294967295.0L;  // samples: the sampler counts in 32 bits
 inline constexpr long double most_levels = 64;
 inline constexpr long double most_threads = 1024;
 inline constexpr std::string_view own_of_model = "the model's own";
 
 template <typename Field>
 void visit(Field& field, DataConfig& data) {
-  field("name", data.name,
-        OneOf{{"mnist", "fashion_mnist", "cifar10", "imagenet", "dummy", "nbody"}},
-        Presence::required);
-  field("path", data.path, PathText{});
-  field("train_dir", data.train_dir, PathText{});
-  field("valid_dir", data.valid_dir, PathText{});
+  field(choice_of(data.name, data.own, built_in_datasets()));
   field("n_train", data.n_train, positive.up_to(most_of_data), Unset{"all"});
   field("n_valid", data.n_valid, positive.up_to(most_of_data),
         Unset{"all; of dummy an eighth of n_train"});
@@ -33,23 +26,6 @@ void visit(Field& field, DataConfig& data) {
   field("prefetch", data.prefetch,
         NumberRule{" from 1 to 65536", [](long double x) { return x >= 1 && x <= 65536; }});
   field("shuffle", data.shuffle, AnyBool{});
-  field("input_shape", data.input_shape, positive.up_to(most_of_a_kind));
-  field("n_classes", data.n_classes, positive.up_to(most_of_a_kind),
-        Unset{"of dummy the model's, or 10"});
-  field("target_shape", data.target_shape, positive.up_to(most_of_a_kind));
-  field("train_path", data.train_path, PathText{});
-  field("valid_path", data.valid_path, PathText{});
-  field("mode", data.mode, AnyName{});
-  field("crop", data.crop, positive.up_to(most_cells));
-  field("box_size", data.box_size, positive.up_to(most_cells));
-  field("rotations", data.rotations, AnyName{});
-  field("augment", data.augment, AnyBool{});
-  field("height_shift", data.height_shift, fraction, Unset{"images of this data are not varied"});
-  field("width_shift", data.width_shift, fraction, Unset{"images of this data are not varied"});
-  field("zoom", data.zoom, fraction, Unset{"images of this data are not varied"});
-  field("horizontal_flip", data.horizontal_flip, AnyBool{},
-        Unset{"images of this data are not varied"});
-  field("preprocessing", data.preprocessing, AnyName{});
 }
 
 template <typename Field>

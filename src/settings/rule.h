@@ -46,6 +46,9 @@ inline constexpr NumberRule fraction{" of at least 0 and less than 1",
 inline constexpr NumberRule mebibytes{" greater than 0 and at most 65536",
                                       [](long double x) { return x > 0 && x <= 65536; }};
 
+inline constexpr long double most_of_a_kind = 1e9L;  // epochs, classes, lengths, a rank's batch
+inline constexpr long double most_cells = 65536;     // an edge; channels
+
 enum class Presence { optional, required };
 
 // What an optional key stands for without a value, for those who read the configuration:

@@ -33,7 +33,7 @@ TEST_F(Environment, IsExpandedInPaths) {
   EXPECT_EQ(path_for("~"), "/home/someone");
   EXPECT_EQ(path_for("a~/~b"), "a~/~b");
   EXPECT_EQ(path_for("~other/a"), "~other/a");
-  EXPECT_EQ(load(required, {"data.path=$KOLO_TEST_FOLDER"}).data.path, "/some/where");
+  EXPECT_EQ(value_of(load(required, {"data.path=$KOLO_TEST_FOLDER"}), "data.path"), "/some/where");
 }
 
 TEST_F(Environment, IsLeftAloneElsewhere) {

@@ -11,7 +11,10 @@
 #include "config/config_fixture.h"
 #include "kolo/base/random.h"
 #include "kolo/config/compare.h"
+#include "kolo/data/nbody.h"
+#include "kolo/data/preprocessing.h"
 #include "settings/choice_reader.h"
+#include "settings/yaml/override.h"
 #include "settings/yaml/yaml_reader.h"
 
 namespace kolo {
@@ -45,34 +48,12 @@ class RandomConfig {
   DataConfig data() {
     DataConfig data;
     data.name = pick({"mnist", "fashion_mnist", "cifar10", "imagenet", "dummy", "nbody"});
-    data.path = text('d');
-    data.train_dir = text('t');
-    data.valid_dir = text('v');
     data.n_train = whole();
     data.n_valid = data.name == "nbody" ? whole() : maybe(whole());
-    if (data.name == "nbody") {
-      data.train_path = text('a');
-      data.valid_path = text('b');
-      data.mode = pick<BoxMode>();
-      data.crop = small();
-      data.box_size = data.crop + small();
-      data.rotations = pick<Rotations>();
-    }
     data.workers = small();
     data.prefetch = small();
     data.shuffle = coin();
-    data.input_shape = {whole() % 512 + 5, small()};
-    if (data.name == "dummy" && coin())
-      data.target_shape = {small(), small()};
-    else
-      data.n_classes = maybe(whole());
-    data.augment = coin();
-    if (data.name != "cifar10" && data.name != "imagenet") return data;
-    data.height_shift = share();
-    data.width_shift = share();
-    data.zoom = share();
-    data.horizontal_flip = coin();
-    data.preprocessing = pick<NamedPreprocessing>();
+    data.own = own_settings(dataset_entry(data.name));
     return data;
   }
 
@@ -109,23 +90,44 @@ class RandomConfig {
 
   // Values that keys of catalogues accept; those that depend on others are left out.
   OwnSettings own_settings(const ChoiceEntry& entry) {
+    const auto fraction = [&] { return fmt::format("{}", share()); };
+    const auto decimal = [&] { return fmt::format("{}", number()); };
+    const auto truth = [&] { return std::string(coin() ? "true" : "false"); };
+    const auto name = [](auto value) { return std::string(name_of(value)); };
+    const bool has_labels = coin();
+    const auto shape = [&] { return fmt::format("[{}, {}]", whole() % 512 + 5, small()); };
     const std::map<std::string, std::function<std::string()>> values{
-        {"momentum", [&] { return fmt::format("{}", share()); }},
-        {"beta1", [&] { return fmt::format("{}", share()); }},
-        {"beta2", [&] { return fmt::format("{}", share()); }},
-        {"rho", [&] { return fmt::format("{}", share()); }},
-        {"epsilon", [&] { return fmt::format("{}", number()); }},
-        {"initial_accumulator", [&] { return fmt::format("{}", number()); }},
-        {"trust_coefficient", [&] { return fmt::format("{}", number()); }},
-        {"epsilon_form", [&] { return std::string(name_of(pick<EpsilonForm>())); }},
-        {"centered", [&] { return std::string(coin() ? "true" : "false"); }},
-        {"amsgrad", [&] { return std::string(coin() ? "true" : "false"); }}};
-    std::string text = "{";
+        {"momentum", fraction},
+        {"beta1", fraction},
+        {"beta2", fraction},
+        {"rho", fraction},
+        {"epsilon", decimal},
+        {"initial_accumulator", decimal},
+        {"trust_coefficient", decimal},
+        {"epsilon_form", [&] { return name(pick<EpsilonForm>()); }},
+        {"centered", truth},
+        {"amsgrad", truth},
+        {"augment", truth},
+        {"height_shift", fraction},
+        {"width_shift", fraction},
+        {"zoom", fraction},
+        {"horizontal_flip", truth},
+        {"preprocessing", [&] { return name(pick<NamedPreprocessing>()); }},
+        {"input_shape", shape},
+        {"n_classes", [&] { return has_labels ? std::to_string(whole()) : "null"; }},
+        {"target_shape", [&] { return has_labels ? "[]" : shape(); }},
+        {"mode", [&] { return name(pick<BoxMode>()); }},
+        {"rotations", [&] { return name(pick<Rotations>()); }},
+        {"crop", [&] { return std::to_string(small()); }},
+        {"box_size", [&] { return std::to_string(100 + small()); }}};
+    ConfigValue mapping;
+    mapping.kind = ConfigValue::Kind::mapping;
     for (const auto& key : keys_of(entry)) {
-      const auto value = values.find(key);
-      if (value != values.end()) text += fmt::format("{}: {}, ", key, value->second());
+      if (key == "path" || key.ends_with("_path") || key.ends_with("_dir"))
+        set_text(mapping, key, escape_path(text('p')));
+      else if (const auto value = values.find(key); value != values.end())
+        mapping.entries.push_back({key, read_yaml_text(value->second(), "test")});
     }
-    const auto mapping = read_yaml_text(text + "}", "test");
     auto own = entry.defaults;
     const KnownSettings none;
     SectionReader reader(mapping, "", none);
@@ -223,12 +225,12 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
     // to_yaml() could lose the same thing twice: compare what is most easily lost.
     EXPECT_EQ(again.description, config.description);
     EXPECT_EQ(again.output_dir, config.output_dir);
-    EXPECT_EQ(again.data.path, config.data.path);
+    for (const char* key : {"data.path", "data.train_dir", "data.input_shape"})
+      EXPECT_EQ(value_of(again, key), value_of(config, key));
     EXPECT_EQ(again.model.name, config.model.name);
     EXPECT_EQ(again.seed, config.seed);
     EXPECT_EQ(again.data.n_train, config.data.n_train);
     EXPECT_EQ(again.data.n_valid, config.data.n_valid);
-    EXPECT_EQ(again.data.input_shape, config.data.input_shape);
     EXPECT_EQ(again.model.dropout, config.model.dropout);
     EXPECT_EQ(again.optimizer.lr, config.optimizer.lr);
     EXPECT_EQ(again.optimizer.name, config.optimizer.name);
@@ -265,6 +267,14 @@ TEST_F(RoundTrip, EveryKeyIsThereAndWhatIsUnsetSaysWhatItMeans) {
       keys.insert(key);
     for (const auto& key : keys_of(entry)) EXPECT_TRUE(keys.contains("optimizer." + key)) << key;
   }
+  const Overrides datasets[] = {{"data={name: cifar10}"},
+                                {"data={name: imagenet, train_dir: a, valid_dir: b}"},
+                                {"data={name: dummy, input_shape: [1], n_train: 1}"},
+                                {"data={name: nbody, mode: synthetic, n_train: 1, n_valid: 1}"}};
+  for (const auto& data : datasets)
+    for (const auto& [key, value] : settings_of(load(required, data))) keys.insert(key);
+  for (const auto& entry : built_in_datasets())
+    for (const auto& key : keys_of(entry)) EXPECT_TRUE(keys.contains("data." + key)) << key;
   EXPECT_THAT(keys, UnorderedElementsAreArray(setting_names()));
   for (const char* line : {"  n_train: null  # all\n", "  dropout: null  # the model's own\n",
                            "  max_steps: null  # as many as n_epochs has\n"}) {
@@ -286,20 +296,33 @@ TEST_F(RoundTrip, DefaultsOfOtherChoicesInAFileStandForNothing) {
               HasSubstr("run.yaml:3: optimizer.amsgrad: is of adam, adamw; sgd has momentum, "));
   EXPECT_THAT(error(start + "optimizer: {name: sgd, beta1: 0.9, rho: 0.9}\n"),
               HasSubstr("run.yaml:3: optimizer.beta1: is of adam, "));
+  const std::string data =
+      "train_dir: \"\", valid_dir: \"\", n_train: null, n_valid: null, workers: 1, prefetch: 4, "
+      "shuffle: true, input_shape: [], n_classes: null, target_shape: [], train_path: \"\", "
+      "valid_path: \"\", mode: lowmem, crop: 64, box_size: 128, rotations: vector, augment: true, ";
+  const std::string rest =
+      "preprocessing: auto}\nmodel: {name: mnist_net}\noptimizer: {name: sgd}\n";
+  EXPECT_EQ(value_of(load("data: {name: mnist, path: there, " + data + rest), "data.path"),
+            "there");
+  EXPECT_EQ(load("data: {name: cifar10, " + data + rest).data.name, "cifar10");
+  EXPECT_THAT(error("data: {name: fashion_mnist, " + data + "zoom: 0.3, " + rest),
+              HasSubstr("data.zoom: is of cifar10, imagenet; fashion_mnist has path"));
 }
 
 TEST_F(RoundTrip, ImagesAreVariedAsIsSpelledOut) {
-  const auto data_of = [&](const std::string& data) {
-    return load("data: {" + data + "}\nmodel: {name: cnn}\noptimizer: {name: sgd}\n").data;
+  const auto config_of = [&](const std::string& data) {
+    return load("data: {" + data + "}\nmodel: {name: cnn}\noptimizer: {name: sgd}\n");
   };
-  const auto cifar10 = data_of("name: cifar10");
-  EXPECT_EQ(cifar10.height_shift, .1);
-  EXPECT_EQ(cifar10.zoom, 0);
-  EXPECT_EQ(cifar10.horizontal_flip, true);
-  const auto imagenet = data_of("name: imagenet, train_dir: a, valid_dir: b, zoom: 0.25");
-  EXPECT_EQ(imagenet.width_shift, .33);
-  EXPECT_EQ(imagenet.zoom, .25);
-  EXPECT_FALSE(data_of("name: fashion_mnist").height_shift.has_value());
+  const auto cifar10 = config_of("name: cifar10");
+  EXPECT_EQ(value_of(cifar10, "data.height_shift"), "0.1");
+  EXPECT_EQ(value_of(cifar10, "data.zoom"), "0");
+  EXPECT_EQ(value_of(cifar10, "data.horizontal_flip"), "true");
+  EXPECT_EQ(value_of(cifar10, "data.preprocessing"), "unit");
+  const auto imagenet = config_of("name: imagenet, train_dir: a, valid_dir: b, zoom: 0.25");
+  EXPECT_EQ(value_of(imagenet, "data.width_shift"), "0.33");
+  EXPECT_EQ(value_of(imagenet, "data.zoom"), "0.25");
+  EXPECT_EQ(value_of(imagenet, "data.preprocessing"), "caffe");
+  EXPECT_EQ(value_of(config_of("name: fashion_mnist"), "data.height_shift"), "none");
 }
 
 TEST_F(RoundTrip, NamesThatOtherReadersTakeForTruthAreQuoted) {

@@ -110,7 +110,7 @@ TEST_F(OverridesTest, AnAliasChangesInOnePlaceOnly) {
       "model: {name: m, input_shape: *shape}\n"
       "optimizer: {name: sgd}\n",
       {"data.input_shape=[3]"});
-  EXPECT_THAT(config.data.input_shape, ElementsAre(3));
+  EXPECT_EQ(value_of(config, "data.input_shape"), "[3]");
   EXPECT_THAT(config.model.input_shape, ElementsAre(1, 2));
 }
 

@@ -51,7 +51,7 @@ class TutorialConfigurations : public testing::ConfigTest {
 TEST_F(TutorialConfigurations, AreUnderstoodAsTheyStand) {
   const RunConfig config = load(text);
   EXPECT_EQ(config.output_dir, "/scratch/imagenet-N4");
-  EXPECT_EQ(config.data.valid_dir, "/data/validation");
+  EXPECT_EQ(value_of(config, "data.valid_dir"), "/data/validation");
   EXPECT_THAT(config.model.input_shape, ElementsAre(3, 224, 224));
   EXPECT_EQ(config.model.n_classes, 100);
   EXPECT_EQ(config.optimizer.name, "sgd");
@@ -214,7 +214,8 @@ TEST_F(TutorialConfigurations, BinaryLossesHaveOneOutput) {
 }
 
 TEST_F(TutorialConfigurations, OnlyImagesAreAugmented) {
-  EXPECT_THAT(error(required, {"data.zoom=0.5"}), HasSubstr("data.zoom: only the data cifar10"));
+  EXPECT_THAT(error(required, {"data.zoom=0.5"}),
+              HasSubstr("data.zoom: is of cifar10, imagenet; fashion_mnist has path"));
   EXPECT_THAT(error(required, {"data.preprocessing=caffe"}), HasSubstr("data.preprocessing"));
 }
 

@@ -44,7 +44,7 @@ TEST_F(Types, EveryKindOfValueIsRead) {
   EXPECT_EQ(config.seed, 18446744073709551615U);
   EXPECT_EQ(config.data.n_train, 100);
   EXPECT_EQ(config.data.n_valid, 10);
-  EXPECT_THAT(config.data.input_shape, ElementsAre(3, 32, 32));
+  EXPECT_EQ(value_of(config, "data.input_shape"), "[3, 32, 32]");
   EXPECT_FALSE(config.data.shuffle);
   EXPECT_EQ(config.data.workers, 2);
   EXPECT_EQ(config.model.dropout, 0.25);

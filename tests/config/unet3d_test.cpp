@@ -59,7 +59,7 @@ TEST(Unet3dConfigs, HaveTheTutorialsNumbers) {
     EXPECT_EQ(config.training.n_epochs, tutorial.epochs);
     EXPECT_EQ(config.data.n_train, tutorial.samples);
     EXPECT_EQ(config.data.n_valid, tutorial.samples_valid);
-    EXPECT_EQ(config.data.crop, 64);
+    EXPECT_THAT(settings_of(config), ::testing::Contains(::testing::Pair("data.crop", "64")));
     EXPECT_EQ(config.model.full_scale, true);
     EXPECT_THAT(settings_of(config),
                 ::testing::Contains(::testing::Pair("optimizer.epsilon", "1e-08")));

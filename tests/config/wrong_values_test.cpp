@@ -1,4 +1,6 @@
 // Every setting there is, with every kind of wrong value: each is refused with its name, or taken.
+#include <algorithm>
+#include <map>
 #include <set>
 
 #include "config/config_fixture.h"
@@ -14,19 +16,29 @@ using ::testing::StartsWith;
 
 // Chooses what knows the setting.
 std::string chooser_of(const std::string& setting) {
-  for (const auto& entry : built_in_optimizers()) {
-    for (const auto& key : keys_of(entry))
-      if (setting == "optimizer." + key) return "optimizer.name=" + entry.name;
-  }
+  const auto knows = [&](const char* section, const ChoiceEntry& entry) {
+    const auto keys = keys_of(entry);
+    return std::ranges::any_of(keys, [&](const auto& key) { return setting == section + key; });
+  };
+  for (const auto& entry : built_in_optimizers())
+    if (knows("optimizer.", entry)) return "optimizer.name=" + entry.name;
+  const std::map<std::string, std::string> datasets{
+      {"cifar10", "data={name: cifar10}"},
+      {"imagenet", "data={name: imagenet, train_dir: a, valid_dir: b}"},
+      {"dummy", "data={name: dummy, input_shape: [1], n_train: 1}"},
+      {"nbody", "data={name: nbody, train_path: a, valid_path: b, n_train: 1, n_valid: 1}"}};
+  for (const auto& [name, data] : datasets)
+    if (knows("data.", dataset_entry(name))) return data;
   return "seed=1";
 }
 
 class WrongValues : public testing::ConfigTest {
  protected:
   // What is said of a setting on the command line; empty where it is taken.
-  [[nodiscard]] std::string said_of(const std::string& setting, const std::string& value) const {
+  [[nodiscard]] std::string said_of(const std::string& setting, const std::string& value,
+                                    const std::string& chooser = "seed=1") const {
     try {
-      (void)load(required, {chooser_of(setting), setting + "=" + value});
+      (void)load(required, {chooser, setting + "=" + value});
       return {};
     } catch (const InputError& error) {
       return error.what();
@@ -35,9 +47,11 @@ class WrongValues : public testing::ConfigTest {
 };
 
 // Those that take any word, as their value or as part of a path.
-const std::set<std::string> texts{"description",    "output_dir",     "data.path",
-                                  "data.train_dir", "data.valid_dir", "model.name"};
-const std::set<std::string> switches{"optimizer.amsgrad",
+const std::set<std::string> texts{"description",     "output_dir",     "data.path",
+                                  "data.train_dir",  "data.valid_dir", "data.train_path",
+                                  "data.valid_path", "model.name"};
+const std::set<std::string> switches{"data.horizontal_flip",
+                                     "optimizer.amsgrad",
                                      "optimizer.centered",
                                      "data.shuffle",
                                      "data.augment",
@@ -61,7 +75,10 @@ const std::set<std::string> unbounded{"model.l2",
                                       "training.lr_decay_power",
                                       "training.clip_norm"};
 // ... and with one.
-const std::set<std::string> bounded{"model.dropout",
+const std::set<std::string> bounded{"data.height_shift",
+                                    "data.width_shift",
+                                    "data.zoom",
+                                    "model.dropout",
                                     "model.batch_norm_momentum",
                                     "optimizer.momentum",
                                     "optimizer.dampening",
@@ -88,7 +105,7 @@ TEST_F(WrongValues, OfEverySettingAreRefusedByNameOnOneLine) {
     for (const char* value :
          {"two", "-1", "0.5", "12345678901234567890123", "1e400", ".nan", "[1, two]", "{a: 1}",
           "'3'", "~~", "true", "[[1]]", "-9223372036854775809"}) {
-      const auto message = said_of(setting, value);
+      const auto message = said_of(setting, value, chooser_of(setting));
       EXPECT_EQ(message.empty(), is_taken(setting, value)) << setting << "=" << value;
       if (message.empty()) continue;
       // Of a list the part that is wrong: "data.input_shape[1]: ".

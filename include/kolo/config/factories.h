@@ -4,6 +4,7 @@
 
 #include "kolo/comm/mpi.h"
 #include "kolo/config/run_config.h"
+#include "kolo/data/catalogue.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/models.h"
 #include "kolo/optim/flat_optimizer.h"
@@ -15,16 +16,13 @@
 // malformed data, an unknown model, shapes that don't fit, more ranks than samples.
 namespace kolo {
 
-struct Datasets {
-  std::shared_ptr<const Dataset> training;
-  std::shared_ptr<const Dataset> validation;
-  std::vector<std::string> class_names = {};  // where the data names its classes
-  std::vector<std::string> warnings = {};     // for the run's log
-};
-
 // `looks_at_files`: also what costs a question to the file system for each of many files (empty
-// images); of several ranks one is enough.
-[[nodiscard]] Datasets make_datasets(const RunConfig& config, bool looks_at_files = true);
+// images); of several ranks one is enough. `varies`: false reads training samples as those of a
+// validation.
+[[nodiscard]] Datasets make_datasets(const RunConfig& config, bool looks_at_files = true,
+                                     bool varies = true);
+// "images", "crops", for rates.
+[[nodiscard]] std::string sample_name(const DataConfig& data);
 // Random samples in the shape of the configuration's data, without reading any: for measuring steps
 // where the data isn't. At least `least` of them.
 [[nodiscard]] Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least);

@@ -10,8 +10,7 @@
 #include <vector>
 
 #include "kolo/comm/mpi.h"
-#include "kolo/data/nbody.h"
-#include "kolo/data/preprocessing.h"
+#include "kolo/data/catalogue.h"
 #include "kolo/nn/autocast.h"
 #include "kolo/nn/loss.h"
 #include "kolo/nn/metrics.h"
@@ -25,36 +24,14 @@
 namespace kolo {
 
 struct DataConfig {
-  // required: mnist | fashion_mnist | cifar10 | imagenet (folders of images) | dummy (random
-  // samples) | nbody (crops of simulation boxes)
-  std::string name;
-  std::string path;       // folder; mnist: required; cifar10: data/cifar10, fashion_mnist: Debian's
-  std::string train_dir;  // imagenet: a folder of images for each class; required there
-  std::string valid_dir;  // imagenet: the same classes; required there
+  std::string name;  // required, in any case: one of built_in_datasets()
+  OwnSettings own;   // its path, crop, augmentation, ...; nothing: its defaults
   // Use only the first so many samples; dummy: required; nbody: crops an epoch, both required.
   std::optional<int64_t> n_train;
   std::optional<int64_t> n_valid;
   int workers = 1;   // threads that prepare batches, per rank; 0: none of their own
   int prefetch = 4;  // batches prepared ahead, per rank
   bool shuffle = true;
-  // One sample's shape, without the batch, channels first or (images) last. dummy: required;
-  // imagenet: the size that images are brought to, unless the model says.
-  std::vector<int64_t> input_shape;
-  std::optional<int64_t> n_classes;   // dummy: how many labels there are; unset: the model's
-  std::vector<int64_t> target_shape;  // dummy: targets are numbers of this shape instead of labels
-  // Of nbody.
-  std::string train_path;  // HDF5 file, or prefix_data.npy beside prefix_label.npy; required
-  std::string valid_path;  // unless synthetic
-  BoxMode mode = BoxMode::lowmem;
-  int64_t crop = 64;                        // its edge, in cells
-  int64_t box_size = 128;                   // the edge of a synthetic box
-  Rotations rotations = Rotations::vector;  // validation: the same
-  // Of cifar10 and imagenet; what is unset is as the tutorials have it for that data.
-  bool augment = true;  // vary training images; validation images never are
-  std::optional<double> height_shift, width_shift;  // at most so much, as a fraction of the size
-  std::optional<double> zoom;                       // between 1 - zoom and 1 + zoom, each axis
-  std::optional<bool> horizontal_flip;
-  NamedPreprocessing preprocessing = NamedPreprocessing::automatic;
 };
 
 // Whether a penalty on squared weights counts as its gradient would in the loss, or as AdamW's

@@ -73,17 +73,15 @@ struct PreparedEvaluation {
   std::shared_ptr<Network> network;
 };
 
-// The data is read as in validation: whole, in order, never varied.
+// The data is read as in validation: whole, in order, never varied (make_datasets).
 RunConfig load(const EvalArguments& arguments, const Subject& subject) {
-  RunConfig config = load_run_config({subject.run.config(), std::nullopt, arguments.overrides});
-  config.data.augment = false;
-  return config;
+  return load_run_config({subject.run.config(), std::nullopt, arguments.overrides});
 }
 
 PreparedEvaluation prepare(const EvalArguments& arguments, const RunConfig& config,
                            bool looks_at_files = true) {
   require_precision(config.training.precision);
-  Datasets datasets = make_datasets(config, looks_at_files);
+  Datasets datasets = make_datasets(config, looks_at_files, false);
   auto dataset = arguments.split == "training" ? datasets.training : datasets.validation;
   auto network = make_network(config, dataset->layout());
   return {config, std::move(datasets), std::move(dataset), std::move(network)};

@@ -22,12 +22,6 @@ std::int64_t record_interval(const TrainingConfig& config, std::int64_t steps_of
   return config.log_every.value_or(std::min(by_epochs, by_steps));
 }
 
-// What a sample is called in rates.
-std::string sample_name(const DataConfig& data) {
-  if (data.name == "nbody") return "crops";
-  return data.target_shape.empty() ? "images" : "samples";
-}
-
 }  // namespace
 
 RunRecords::RunRecords(const RunConfig& config, const RunFolder& folder, const RunOptions& options,

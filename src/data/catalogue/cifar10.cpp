@@ -1,0 +1,54 @@
+#include "kolo/data/cifar10.h"
+
+#include "data/catalogue/image_settings.h"
+
+namespace kolo::datasets {
+
+struct Cifar10 {
+  std::string path = "data/cifar10";
+  ImageSettings images;
+
+  void complete() {
+    if (path.empty()) path = "data/cifar10";
+    images.complete(.1, 0, NamedPreprocessing::unit);
+  }
+  [[nodiscard]] Datasets make(const DatasetRequest& request) const;
+  [[nodiscard]] SampleLayout layout(const DatasetRequest&) const {
+    return {{3, cifar10_side, cifar10_side}, cifar10_classes, {}};
+  }
+};
+
+template <typename Field>
+void visit(Field& field, Cifar10& cifar10) {
+  field("path", cifar10.path, PathText{});
+  visit_images(field, cifar10.images);
+}
+
+// What a preprocessing of pixels of 0..255 is for those of 0..1.
+static Preprocessing for_unit_pixels(Preprocessing preprocessing) {
+  for (float& mean : preprocessing.mean) mean /= 255;
+  for (float& deviation : preprocessing.deviation) deviation /= 255;
+  return preprocessing;
+}
+
+Datasets Cifar10::make(const DatasetRequest& request) const {
+  const auto read = [&](Split split) {
+    return at_key(request, "path", [&] { return std::make_shared<Cifar10Dataset>(path, split); });
+  };
+  const auto training = read(Split::train), validation = read(Split::validation);
+  const auto preprocessing = images.preprocessing == NamedPreprocessing::unit
+                                 ? Preprocessing::none()
+                                 : for_unit_pixels(preprocessing_of(images.preprocessing));
+  return {
+      std::make_shared<AugmentedDataset>(first_of_training(request, training),
+                                         images.augmentation(request), preprocessing, request.seed),
+      std::make_shared<AugmentedDataset>(first_of_validation(request, validation),
+                                         AugmentationOptions{}, preprocessing, request.seed),
+      training->class_names()};
+}
+
+DatasetEntry cifar10() {
+  return entry_of<Cifar10>("cifar10", "small photographs of ten kinds");
+}
+
+}  // namespace kolo::datasets

@@ -1,0 +1,76 @@
+#include "data/catalogue/dataset_settings.h"
+
+#include <algorithm>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/data/random_dataset.h"
+
+namespace kolo {
+
+namespace {
+
+bool is_channel_count(std::int64_t length) {
+  return length == 1 || length == 3 || length == 4;
+}
+
+std::shared_ptr<const Dataset> first_samples(const DatasetRequest& request, std::string_view key,
+                                             const std::optional<std::int64_t>& count,
+                                             std::shared_ptr<const Dataset> dataset,
+                                             Subset::Choice choice) {
+  if (!count || *count == dataset->size()) return dataset;
+  if (*count > dataset->size()) {
+    request.refuse(
+        key, fmt::format("{} samples asked for, but the data set has {}", *count, dataset->size()));
+  }
+  return std::make_shared<Subset>(std::move(dataset), *count, choice);
+}
+
+}  // namespace
+
+void put_channels_first(std::vector<std::int64_t>& shape) {
+  if (shape.size() == 3 && is_channel_count(shape[2]) && !is_channel_count(shape[0]))
+    std::rotate(shape.begin(), shape.begin() + 2, shape.end());
+}
+
+const DatasetEntry& dataset_entry(std::string_view name) {
+  const auto& entries = built_in_datasets();
+  const auto found = std::ranges::find(entries, name, &DatasetEntry::name);
+  if (found == entries.end()) throw Error(fmt::format("data: there is no data set {}", name));
+  return *found;
+}
+
+namespace datasets {
+
+Datasets random_datasets(const SampleLayout& layout, std::int64_t n_train, std::int64_t n_valid,
+                         std::uint64_t seed) {
+  return {std::make_shared<RandomDataset>(layout, n_train, seed),
+          std::make_shared<RandomDataset>(layout, n_valid, seed + 1)};
+}
+
+std::shared_ptr<const Dataset> first_of_training(const DatasetRequest& request,
+                                                 std::shared_ptr<const Dataset> dataset,
+                                                 Subset::Choice choice) {
+  return first_samples(request, "n_train", request.n_train, std::move(dataset), choice);
+}
+
+std::shared_ptr<const Dataset> first_of_validation(const DatasetRequest& request,
+                                                   std::shared_ptr<const Dataset> dataset,
+                                                   Subset::Choice choice) {
+  return first_samples(request, "n_valid", request.n_valid, std::move(dataset), choice);
+}
+
+void check_shape(const RefuseKey& refuse, std::string_view key,
+                 const std::vector<std::int64_t>& shape) {
+  try {
+    (void)checked_product(std::span<const std::int64_t>(shape));
+  } catch (const Error&) {
+    refuse(key, "the product of the sizes does not fit 64 bits");
+  }
+}
+
+}  // namespace datasets
+}  // namespace kolo

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kolo/base/error.h"
+#include "kolo/data/catalogue.h"
+#include "settings/choice_reader.h"
+
+// What entries of the catalogue share. An entry is a struct of settings with a visit() for its
+// keys,
+//   Datasets make(const DatasetRequest& request) const;
+// one of
+//   SampleLayout layout(const DatasetRequest& request) const;    known without the data
+//   Datasets imitate(const DatasetRequest& request, std::int64_t least) const;
+// and, where it needs them, check() and complete() (see set_settings) and
+//   std::string samples() const;    what they are called, unless images
+namespace kolo::datasets {
+
+[[nodiscard]] Datasets random_datasets(const SampleLayout& layout, std::int64_t n_train,
+                                       std::int64_t n_valid, std::uint64_t seed);
+
+template <ConfigStruct T>
+[[nodiscard]] DatasetEntry entry_of(const std::string& name, const std::string& description) {
+  DatasetEntry entry{{name, description}};
+  set_settings<T>(entry);
+  entry.make = [](const OwnSettings& own, const DatasetRequest& request) {
+    return own.as<T>().make(request);
+  };
+  entry.imitate = [](const OwnSettings& own, const DatasetRequest& request, std::int64_t least) {
+    const T& settings = own.as<T>();
+    if constexpr (requires { settings.imitate(request, least); }) {
+      return settings.imitate(request, least);
+    } else {
+      return random_datasets(settings.layout(request), std::max(least, request.n_train.value_or(1)),
+                             1, request.seed);
+    }
+  };
+  if constexpr (requires(const T& settings) { settings.samples(); })
+    entry.samples = [](const OwnSettings& own) { return own.as<T>().samples(); };
+  return entry;
+}
+
+// What `make` returns; its InputError gets the place and the name of the key that it is about.
+template <typename Make>
+auto at_key(const DatasetRequest& request, std::string_view key, const Make& make) {
+  try {
+    return make();
+  } catch (const InputError& error) {
+    request.refuse(key, error.what());
+    throw;
+  }
+}
+
+// The first samples, or some of all classes, where fewer are asked for than there are.
+[[nodiscard]] std::shared_ptr<const Dataset> first_of_training(
+    const DatasetRequest& request, std::shared_ptr<const Dataset> dataset,
+    Subset::Choice choice = Subset::Choice::first);
+[[nodiscard]] std::shared_ptr<const Dataset> first_of_validation(
+    const DatasetRequest& request, std::shared_ptr<const Dataset> dataset,
+    Subset::Choice choice = Subset::Choice::first);
+
+// Refuses lengths whose product does not fit 64 bits.
+void check_shape(const RefuseKey& refuse, std::string_view key,
+                 const std::vector<std::int64_t>& shape);
+
+}  // namespace kolo::datasets
