@@ -1,68 +1,22 @@
 #include "comm/mpi/mpi_backend.h"
 
-#include <array>
 #include <new>
 
 #include <fmt/format.h>
 
 #include "comm/aligned_memory.h"
-#include "comm/environment.h"
-#include "comm/executor.h"
-#include "comm/mpi/mpi_options.h"
 #include "comm/mpi/mpi_status_exchange.h"
 #include "comm/watch/process_state.h"
-#include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
 
 namespace kolo {
 
 namespace {
 
-// One number a rank, equal on the same node: the lowest world rank there.
-int real_node_id(const MpiGroup& world) {
-  MPI_Comm node = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split_type(world.get(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
-            "MPI_Comm_split_type");
-  int id = world.rank();
-  check_mpi(MPI_Bcast(&id, 1, MPI_INT, 0, node), "MPI_Bcast");
-  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
-  return id;
-}
-
-// The number of the pretended node that a rank is on.
-int forced_node_id(int rank, int size, const std::vector<int>& ranks_on_nodes) {
-  int id = -1, end = 0;
-  for (std::size_t node = 0; node < ranks_on_nodes.size(); ++node) {
-    if (rank >= end && rank < end + ranks_on_nodes[node]) id = static_cast<int>(node);
-    end += ranks_on_nodes[node];
-  }
-  if (id < 0 || end != size) {
-    throw Error(fmt::format("comm: the nodes given hold {} ranks, but the job has {}", end, size));
-  }
-  return id;
-}
-
-int node_id_of(const MpiGroup& world, const std::vector<int>& ranks_on_nodes) {
-  return ranks_on_nodes.empty() ? real_node_id(world)
-                                : forced_node_id(world.rank(), world.size(), ranks_on_nodes);
-}
-
-constexpr auto finalised_message =
-    "comm: MPI has been finalised, so there is no communication any more; call MPI_Finalize behind "
-    "the last collective";
-
 int job_rank() {
   int rank = 0;
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
   return rank;
-}
-
-MpiThreads threads_of(const MpiGroup& world, const MpiRuntime& runtime) {
-  const auto level = static_cast<ThreadLevel>(world.least(static_cast<int>(runtime.granted())));
-  const bool is_kolos_own = world.all_ranks(runtime.is_owner());
-  return {.level = level,
-          .may_call =
-              level == ThreadLevel::multiple || (level == ThreadLevel::serialized && is_kolos_own)};
 }
 
 Topology find_topology(const MpiGroup& group, int node_id) {
@@ -203,47 +157,6 @@ std::unique_ptr<StatusExchange> MpiBackend::status_exchange() {
   if (is_one_node() || keeping_->threads().level < ThreadLevel::multiple) return nullptr;
   objects_.statuses = objects_.all.split(0);
   return std::make_unique<MpiStatusExchange>(objects_.statuses, objects_.status_messages);
-}
-
-Communicator mpi_communicator(const MpiOptions& given) {
-  const MpiOptions wanted = with_environment(given);
-  const auto runtime = std::make_shared<const MpiRuntime>(wanted.thread_level);
-  auto world = MpiGroup::world();
-  const MpiOptions options = with_options_of_rank_0(world, wanted);
-  const int node_id = node_id_of(world, options.ranks_on_nodes);
-  const auto keeping = MpiKeeping::make(threads_of(world, *runtime));
-  const auto backend = std::make_shared<MpiBackend>(runtime, keeping, world, node_id, options);
-  if (options.shared_memory == SharedMemory::on && !backend->capabilities().shared_memory) {
-    const Topology& topology = backend->topology();
-    throw Error(
-        topology.nodes < topology.size
-            ? "comm: the ranks of some node can't share memory, but shared memory was asked "
-              "for; make room in /dev/shm or use shared_memory: auto"
-            : "comm: shared memory was asked for, but no node has two ranks; use "
-              "shared_memory: auto");
-  }
-  const auto executor = std::make_shared<Executor>(keeping->threads().may_call);
-  keeping->before_end([weak = std::weak_ptr(executor)] {
-    const auto present = weak.lock();
-    if (present) present->close(finalised_message);
-  });
-  const Communicator plain(backend, executor);
-  if (options.watch.enabled && plain.size() > 1) {
-    const auto watch = std::make_shared<Watch>(backend, options.watch);
-    plain.add_listener(watch);
-    keeping->before_end([weak = std::weak_ptr(watch)] {
-      if (const auto present = weak.lock()) present->stop();
-    });
-  }
-  return options.checked ? plain.checked() : plain;
-}
-
-std::string mpi_library_version() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  check_mpi(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
-  const std::string version(text.data());  // Open MPI counts the final zero in the length
-  return version.substr(0, version.find('\n'));
 }
 
 }  // namespace kolo

@@ -1,6 +1,22 @@
 #include "comm/mpi/mpi_group.h"
 
+#include <array>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+
 namespace kolo {
+
+void check_mpi(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) length = 0;
+  throw Error(fmt::format("comm: {} failed with code {}: {}", call, code,
+                          std::string_view(text.data(), static_cast<std::size_t>(length))));
+}
 
 MpiGroup::MpiGroup(MPI_Comm communicator) : communicator_(communicator) {
   if (communicator_ != MPI_COMM_NULL) {

@@ -1,5 +1,6 @@
 #include "comm/mpi/mpi_keeping.h"
 
+#include <array>
 #include <exception>
 #include <utility>
 
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include "comm/print_line.h"
+#include "kolo/base/error.h"
 
 namespace kolo {
 
@@ -71,6 +73,52 @@ bool MpiKeeping::this_thread_may_call() const {
 void MpiKeeping::abort(int exit_code) const noexcept {
   if (!has_ended_ && this_thread_may_call()) MPI_Abort(MPI_COMM_WORLD, exit_code);
   ::_exit(exit_code);
+}
+
+std::string_view name_of(ThreadLevel level) {
+  constexpr std::string_view names[] = {"single", "funneled", "serialized", "multiple"};
+  return names[static_cast<std::size_t>(level)];
+}
+
+namespace {
+
+constexpr std::array mpi_levels = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED,
+                                   MPI_THREAD_MULTIPLE};
+
+ThreadLevel from_mpi(int provided) {
+  for (std::size_t level = 0; level < mpi_levels.size(); ++level) {
+    if (mpi_levels[level] == provided) return static_cast<ThreadLevel>(level);
+  }
+  throw Error(fmt::format("comm: MPI granted an unknown thread level, {}", provided));
+}
+
+}  // namespace
+
+MpiRuntime::MpiRuntime(ThreadLevel wanted) : exceptions_at_start_(std::uncaught_exceptions()) {
+  int is_initialized = 0, is_finalized = 0, provided = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Finalized(&is_finalized), "MPI_Finalized");
+  if (is_finalized) {
+    throw Error(
+        "comm: MPI was already finalised, and it can be initialised only once in a process; keep "
+        "one communicator alive "
+        "until the last use");
+  }
+  check_mpi(MPI_Initialized(&is_initialized), "MPI_Initialized");
+  if (is_initialized) {
+    check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
+  } else {
+    check_mpi(
+        MPI_Init_thread(nullptr, nullptr, mpi_levels[static_cast<std::size_t>(wanted)], &provided),
+        "MPI_Init_thread");
+    is_owner_ = true;
+  }
+  granted_ = from_mpi(provided);
+}
+
+MpiRuntime::~MpiRuntime() {
+  int is_finalized = 0;
+  const bool is_there = MPI_Finalized(&is_finalized) == MPI_SUCCESS && !is_finalized;
+  if (is_owner_ && is_there && std::uncaught_exceptions() <= exceptions_at_start_) MPI_Finalize();
 }
 
 }  // namespace kolo

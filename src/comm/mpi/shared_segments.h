@@ -1,15 +1,66 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "comm/mpi/mpi_group.h"
 #include "comm/shared_memory/peer_memory.h"
-#include "comm/shared_memory/shared_segment.h"
 
 namespace kolo {
+
+// A piece of memory that the ranks of a node map, with a part for each. It is a file of the
+// system's shared memory that loses its name as soon as all have mapped it, so it goes with its
+// last mapping, however the processes end, and letting go of it takes no other rank.
+//
+// One rank makes it and the others open it by its name; then that one removes the name.
+class SharedSegment {
+ public:
+  // When a part's memory takes its room: at once, near the rank whose it is, or page by page, where
+  // the rank is that first writes one.
+  enum class Room : std::uint8_t { at_once, when_written };
+
+  // `bytes`: of each part, by local rank.
+  SharedSegment(int local_rank, const std::vector<std::size_t>& bytes, Room room);
+  SharedSegment(const SharedSegment&) = delete;
+  SharedSegment& operator=(const SharedSegment&) = delete;
+  ~SharedSegment();
+
+  // Its new name; empty where there is no room.
+  [[nodiscard]] std::string create();
+  // False where this process can't reach it, or there is no room.
+  [[nodiscard]] bool open(const std::string& name);
+  static void remove_name(const std::string& name);
+
+  // Zero-filled, at the beginning of a page.
+  [[nodiscard]] std::byte* part(int local_rank) const;
+  [[nodiscard]] std::size_t bytes(int local_rank) const;
+
+  // This rank's use of the memory: when no rank of the node uses it any more, its room is given
+  // back, though the addresses stay mapped as long as this object lives.
+  void release();
+  [[nodiscard]] bool is_in_use() const;
+
+ private:
+  struct Heading {
+    std::atomic<std::uint32_t> users;
+  };
+
+  [[nodiscard]] bool map(int file);
+  [[nodiscard]] bool take_room(int file, std::size_t begin, std::size_t bytes) const;
+  [[nodiscard]] Heading& heading() const;
+
+  int local_rank_;
+  Room room_;
+  std::vector<std::size_t> bytes_;
+  std::vector<std::size_t> begins_;  // of the parts, behind the heading
+  std::size_t size_ = 0;             // of all of it
+  std::byte* memory_ = nullptr;
+};
 
 // The shared memory of a node's ranks, in segments that all of them map. Making one is collective,
 // letting go of one is not: its room is given back when no rank uses it any more, and what is left

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <vector>
@@ -45,6 +46,11 @@ struct RankStatus {
 
 // Reads a block; `silence`, in nanoseconds, after which its watch counts as dead.
 [[nodiscard]] RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence);
+
+// Writes what a rank has done last to FOLDER/kolo-watch-rank-00002.txt, aside and renamed; returns
+// the path. Error when it can't.
+std::filesystem::path dump_events(const std::filesystem::path& folder, const RankStatus& status,
+                                  const EventBlock& block);
 
 // As bytes and back; what doesn't make sense is nothing.
 [[nodiscard]] std::vector<std::byte> to_bytes(const RankStatus& status);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "comm/print_line.h"
-#include "comm/watch/event_dump.h"
 #include "kolo/base/error.h"
 
 namespace kolo {

@@ -1,0 +1,232 @@
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "comm/executor.h"
+#include "comm/mpi/mpi_backend.h"
+#include "comm/print_line.h"
+#include "comm/watch/watch.h"
+#include "kolo/base/checked.h"
+#include "kolo/comm/mpi.h"
+
+// The communicator of an MPI job, and what decides how it works: options, the environment, and
+// rank 0, whose count on all ranks.
+namespace kolo {
+
+namespace {
+
+std::optional<std::string> variable(const char* name) {
+  const char* const value = std::getenv(name);
+  if (value == nullptr || *value == 0) return std::nullopt;
+  return std::string(value);
+}
+
+[[noreturn]] void refuse(const char* name, const std::string& value, const char* accepted) {
+  throw InputError(
+      fmt::format("the environment variable {} is \"{}\"; expected {}", name, value, accepted));
+}
+
+void read_switch(const char* name, bool& target) {
+  const auto value = variable(name);
+  if (!value) return;
+  if (*value == "on" || *value == "1")
+    target = true;
+  else if (*value == "off" || *value == "0")
+    target = false;
+  else
+    refuse(name, *value, "on, off, 1 or 0");
+}
+
+void read_seconds(const char* name, std::chrono::duration<double>& target) {
+  const auto value = variable(name);
+  if (!value) return;
+  char* end = nullptr;
+  const double seconds = std::strtod(value->c_str(), &end);
+  if (end == value->c_str() || *end != 0 || !std::isfinite(seconds) || seconds < 0 || seconds > 1e9)
+    refuse(name, *value, "seconds, 0 or more (0: never)");
+  target = std::chrono::duration<double>(seconds);
+}
+
+// The options with what environment variables say in place of what they hold: see kolo/comm/mpi.h.
+MpiOptions with_environment(MpiOptions options) {
+  read_switch("KOLO_CHECKED", options.checked);
+  read_switch("KOLO_WATCH", options.watch.enabled);
+  read_seconds("KOLO_WATCH_WARNING", options.watch.warning);
+  read_seconds("KOLO_WATCH_LIMIT", options.watch.limit);
+  if (const auto folder = variable("KOLO_WATCH_FOLDER")) options.watch.folder = *folder;
+  return options;
+}
+
+// What decides collectives, as plain numbers.
+struct Settings {
+  std::int32_t checked = 0, watch = 0, shared_memory = 0, nodes = 0;
+  double warning = 0, limit = 0;
+  std::int64_t largest_count = 0, staging_bytes = 0, whole_limit_bytes = 0;
+};
+
+Settings settings_of(const MpiOptions& options) {
+  return {.checked = options.checked,
+          .watch = options.watch.enabled,
+          .shared_memory = static_cast<std::int32_t>(options.shared_memory),
+          .nodes = narrow<std::int32_t>(options.ranks_on_nodes.size()),
+          .warning = options.watch.warning.count(),
+          .limit = options.watch.limit.count(),
+          .largest_count = options.largest_count,
+          .staging_bytes = narrow<std::int64_t>(options.staging_bytes),
+          .whole_limit_bytes = narrow<std::int64_t>(options.whole_limit_bytes)};
+}
+
+void put_into(MpiOptions& options, const Settings& settings) {
+  options.checked = settings.checked != 0;
+  options.watch.enabled = settings.watch != 0;
+  options.watch.warning = std::chrono::duration<double>(settings.warning);
+  options.watch.limit = std::chrono::duration<double>(settings.limit);
+  options.shared_memory = static_cast<SharedMemory>(settings.shared_memory);
+  options.largest_count = settings.largest_count;
+  options.staging_bytes = static_cast<std::size_t>(settings.staging_bytes);
+  options.whole_limit_bytes = static_cast<std::size_t>(settings.whole_limit_bytes);
+}
+
+// A setting in words: its name and value.
+struct Named {
+  const char* name;
+  std::string value;
+};
+
+std::array<Named, 8> in_words(const MpiOptions& options) {
+  const auto on_or_off = [](bool value) { return std::string(value ? "on" : "off"); };
+  constexpr std::array shared_memory = {"auto", "on", "off"};
+  return {{{"KOLO_CHECKED (MpiOptions::checked)", on_or_off(options.checked)},
+           {"KOLO_WATCH (MpiOptions::watch)", on_or_off(options.watch.enabled)},
+           {"KOLO_WATCH_WARNING", fmt::format("{} s", options.watch.warning.count())},
+           {"KOLO_WATCH_LIMIT", fmt::format("{} s", options.watch.limit.count())},
+           {"MpiOptions::shared_memory",
+            shared_memory.at(static_cast<std::size_t>(options.shared_memory))},
+           {"MpiOptions::ranks_on_nodes", fmt::format("{}", options.ranks_on_nodes)},
+           {"MpiOptions::largest_count", fmt::format("{}", options.largest_count)},
+           {"MpiOptions::staging_bytes and whole_limit_bytes",
+            fmt::format("{} and {}", options.staging_bytes, options.whole_limit_bytes)}}};
+}
+
+// The lowest rank in which a setting differs says so.
+void say_what_differs(const MpiGroup& world, const MpiOptions& own, const MpiOptions& of_rank_0) {
+  const auto mine = in_words(own), counting = in_words(of_rank_0);
+  std::array<int, std::tuple_size_v<decltype(in_words(own))>> first{};
+  for (std::size_t i = 0; i < first.size(); ++i)
+    first[i] = mine[i].value == counting[i].value ? std::numeric_limits<int>::max() : world.rank();
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, first.data(), narrow<int>(first.size()), MPI_INT, MPI_MIN,
+                          world.get()),
+            "MPI_Allreduce");
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    if (first[i] != world.rank()) continue;
+    print_line(
+        fmt::format("comm: {} is {} on rank {} and {} on rank 0; rank 0's counts for all ranks",
+                    mine[i].name, mine[i].value, world.rank(), counting[i].value));
+  }
+}
+
+// The options with rank 0's values in place of all that decides which collectives the ranks do, or
+// how. Where a rank's own differ, it is said on stderr, once for each of them. Collective.
+MpiOptions with_options_of_rank_0(const MpiGroup& world, const MpiOptions& own) {
+  MpiOptions result = own;
+  Settings settings = settings_of(own);
+  check_mpi(MPI_Bcast(&settings, sizeof(settings), MPI_BYTE, 0, world.get()), "MPI_Bcast");
+  put_into(result, settings);
+  result.ranks_on_nodes.resize(static_cast<std::size_t>(settings.nodes));
+  check_mpi(MPI_Bcast(result.ranks_on_nodes.data(), settings.nodes, MPI_INT, 0, world.get()),
+            "MPI_Bcast");
+  say_what_differs(world, own, result);
+  return result;
+}
+
+// One number a rank, equal on the same node: the lowest world rank there.
+int real_node_id(const MpiGroup& world) {
+  MPI_Comm node = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(world.get(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
+            "MPI_Comm_split_type");
+  int id = world.rank();
+  check_mpi(MPI_Bcast(&id, 1, MPI_INT, 0, node), "MPI_Bcast");
+  check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
+  return id;
+}
+
+// The number of the pretended node that a rank is on.
+int forced_node_id(int rank, int size, const std::vector<int>& ranks_on_nodes) {
+  int id = -1, end = 0;
+  for (std::size_t node = 0; node < ranks_on_nodes.size(); ++node) {
+    if (rank >= end && rank < end + ranks_on_nodes[node]) id = static_cast<int>(node);
+    end += ranks_on_nodes[node];
+  }
+  if (id < 0 || end != size) {
+    throw Error(fmt::format("comm: the nodes given hold {} ranks, but the job has {}", end, size));
+  }
+  return id;
+}
+
+int node_id_of(const MpiGroup& world, const std::vector<int>& ranks_on_nodes) {
+  return ranks_on_nodes.empty() ? real_node_id(world)
+                                : forced_node_id(world.rank(), world.size(), ranks_on_nodes);
+}
+
+constexpr auto finalised_message =
+    "comm: MPI has been finalised, so there is no communication any more; call MPI_Finalize behind "
+    "the last collective";
+
+MpiThreads threads_of(const MpiGroup& world, const MpiRuntime& runtime) {
+  const auto level = static_cast<ThreadLevel>(world.least(static_cast<int>(runtime.granted())));
+  const bool is_kolos_own = world.all_ranks(runtime.is_owner());
+  return {.level = level,
+          .may_call =
+              level == ThreadLevel::multiple || (level == ThreadLevel::serialized && is_kolos_own)};
+}
+
+}  // namespace
+
+Communicator mpi_communicator(const MpiOptions& given) {
+  const MpiOptions wanted = with_environment(given);
+  const auto runtime = std::make_shared<const MpiRuntime>(wanted.thread_level);
+  auto world = MpiGroup::world();
+  const MpiOptions options = with_options_of_rank_0(world, wanted);
+  const int node_id = node_id_of(world, options.ranks_on_nodes);
+  const auto keeping = MpiKeeping::make(threads_of(world, *runtime));
+  const auto backend = std::make_shared<MpiBackend>(runtime, keeping, world, node_id, options);
+  if (options.shared_memory == SharedMemory::on && !backend->capabilities().shared_memory) {
+    const Topology& topology = backend->topology();
+    throw Error(
+        topology.nodes < topology.size
+            ? "comm: the ranks of some node can't share memory, but shared memory was asked "
+              "for; make room in /dev/shm or use shared_memory: auto"
+            : "comm: shared memory was asked for, but no node has two ranks; use "
+              "shared_memory: auto");
+  }
+  const auto executor = std::make_shared<Executor>(keeping->threads().may_call);
+  keeping->before_end([weak = std::weak_ptr(executor)] {
+    const auto present = weak.lock();
+    if (present) present->close(finalised_message);
+  });
+  const Communicator plain(backend, executor);
+  if (options.watch.enabled && plain.size() > 1) {
+    const auto watch = std::make_shared<Watch>(backend, options.watch);
+    plain.add_listener(watch);
+    keeping->before_end([weak = std::weak_ptr(watch)] {
+      if (const auto present = weak.lock()) present->stop();
+    });
+  }
+  return options.checked ? plain.checked() : plain;
+}
+
+std::string mpi_library_version() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  check_mpi(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
+  const std::string version(text.data());  // Open MPI counts the final zero in the length
+  return version.substr(0, version.find('\n'));
+}
+
+}  // namespace kolo
