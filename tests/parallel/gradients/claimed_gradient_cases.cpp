@@ -15,7 +15,7 @@ std::shared_ptr<void> claim(const torch::Tensor& parameter) {
   if (!accumulator) return nullptr;
   for (const auto& hook : accumulator->post_hooks()) {
     if (auto* const destination = dynamic_cast<GradientDestination*>(hook.get()))
-      return destination->claim();
+      return destination->take();
   }
   return nullptr;
 }
