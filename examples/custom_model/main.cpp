@@ -1,17 +1,12 @@
-// A network of your own in kolo's trainer: written as a kolo::Network, registered under a name, and
-// then chosen by that name in a configuration like those that come with kolo.
+// A network of your own in a whole run of kolo's: written as a kolo::Network, registered under a
+// name, and chosen by that name in a configuration like those that come with kolo. The run has a
+// folder, checkpoints, a history and a log, as those of `kolo train` do.
 //
-//   kolo run -n 2 custom_model custom.yaml [key.sub=value ...]     or any mpirun, or srun
-#include <cstdio>
-#include <exception>
-#include <iostream>
-#include <memory>
+//   kolo run -n 2 custom_model custom.yaml [--resume] [key.sub=value ...]    or mpirun, or srun
+//   kolo report results/custom_model -o report.html
+#include <torch/torch.h>
 
-#include <kolo/config/factories.h>
-#include <kolo/nn/summary.h>
-#include <kolo/observe/format.h>
-#include <kolo/parallel.h>
-#include <kolo/train/trainer.h>
+#include <kolo/run/run.h>
 
 // Two branches that see the image at different scales, joined for the decision.
 class TwoTowers final : public kolo::Network {
@@ -39,61 +34,19 @@ class TwoTowers final : public kolo::Network {
   torch::nn::Linear decide_;
 };
 
-// All of kolo's networks, and this one.
-kolo::ModelCatalogue models() {
-  auto catalogue = kolo::built_in_models();
-  catalogue.add({.name = "two_towers",
-                 .description = "convolutions of 3x3 and 7x7 side by side",
-                 .make = [](const kolo::ModelOptions& options) -> std::shared_ptr<kolo::Network> {
-                   return std::make_shared<TwoTowers>(options);
-                 },
-                 .has_batch_norm = false});
-  return catalogue;
-}
-
-// Says how each epoch went, on rank 0.
-class Printer final : public kolo::Observer {
- public:
-  void on_epoch_end(const kolo::EpochReport& report) override {
-    std::printf("epoch %ld  loss %.4f  validation accuracy %.2f %%  %s images/s\n",
-                static_cast<long>(report.state.epoch), report.training.mean_loss(),
-                100 * report.validation->accuracy(),
-                kolo::format_rate(report.training.samples / report.seconds).c_str());
-    std::fflush(stdout);
-  }
-};
-
-int train(const kolo::RunConfig& config) {
-  const auto world = kolo::initialize();
-  kolo::pin_device(world);
-  const auto datasets = kolo::make_datasets(config);
-  const auto network = kolo::make_network(config, datasets.training->layout(), models());
-  const auto training =
-      kolo::make_training_loader(config, datasets.training, world.rank(), world.size());
-  const auto validation =
-      kolo::make_validation_loader(config, datasets.validation, world.rank(), world.size());
-  kolo::Trainer trainer(world, network, kolo::make_objective(config),
-                        kolo::make_optimizer(config, models()),
-                        kolo::make_learning_rate(config, world.size(), training->batches()),
-                        *training, *validation, kolo::make_trainer_options(config));
-  Printer printer;
-  if (world.rank() == 0) {
-    std::cout << kolo::to_text(kolo::summarize(*network, datasets.training->layout().input_shape));
-    trainer.add_observer(printer);
-  }
-  (void)trainer.run();
-  return 0;
-}
-
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::fprintf(stderr, "usage: custom_model FILE.yaml [key.sub=value ...]\n");
-    return 2;
-  }
-  try {
-    return train(kolo::load_run_config({argv[1], {}, {argv + 2, argv + argc}}));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "custom_model: %s\n", error.what());
-    return 1;
-  }
+  return kolo::run_main(argv, [&] {
+    kolo::RunParts parts;  // all of kolo's networks, and this one
+    parts.models.add(
+        {.name = "two_towers",
+         .description = "convolutions of 3x3 and 7x7 side by side",
+         .make = [](const auto& options) { return std::make_shared<TwoTowers>(options); },
+         .has_batch_norm = false});
+    kolo::RunOptions options;
+    std::vector<std::string> words(argv + 1, argv + argc);
+    if (std::erase(words, "--resume") > 0) options.resume = "newest";
+    if (words.empty()) throw kolo::InputError("give a configuration: custom_model custom.yaml");
+    const std::vector<std::string> settings(words.begin() + 1, words.end());
+    return kolo::run(kolo::ConfigSource{words[0], {}, settings}, parts, options);
+  });
 }

@@ -8,8 +8,8 @@
 
 #include "cli/commands.h"
 #include "cli/help/help_page.h"
+#include "cli/resume_option.h"
 #include "cli/shared_options.h"
-#include "cli/train/resume.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
 

@@ -1,5 +1,5 @@
 #include "cli/kolo_program.h"
-#include "cli/rank/blas.h"
+#include "run/blas.h"
 
 int main(int argc, char** argv) {
   kolo::relaunch_on_right_core(argv);

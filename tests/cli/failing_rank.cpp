@@ -5,10 +5,10 @@
 #include <string>
 #include <thread>
 
-#include "cli/rank/rank_guard.h"
-#include "cli/rank/rank_job.h"
 #include "kolo/comm/mpi.h"
 #include "kolo/launch/launch_environment.h"
+#include "run/rank_guard.h"
+#include "run/rank_job.h"
 
 namespace {
 

@@ -2,15 +2,10 @@
 #include <cmath>
 
 #include <gmock/gmock.h>
-#include <torch/nn/modules/batchnorm.h>
-#include <torch/nn/modules/container/sequential.h>
 #include <torch/script.h>
 
 #include "cli/program.h"
-#include "cli/train/run_training.h"
-#include "kolo/base/error.h"
 #include "kolo/observe/history.h"
-#include "support/errors.h"
 
 namespace kolo::testing {
 namespace {
@@ -50,22 +45,6 @@ TEST_F(ImageTraining, ShowsTheModelAndTheTopFive) {
   ASSERT_EQ(history.epochs().size(), 3U);
   EXPECT_GE(history.epochs()[2].val_top_accuracy, history.epochs()[2].val_accuracy);
   EXPECT_TRUE(std::filesystem::file_size(folder / "run" / "model.txt") > 1000);
-}
-
-TEST(SyncBatchNormOfTheTrainer, IsRefusedWhereAModuleKeepsTheTypeOfItsBatchNorm) {
-  struct Held final : torch::nn::Module {
-    Held() { register_module("norm", norm); }
-    torch::nn::BatchNorm2d norm{2};
-  } held;
-  ModelConfig config;
-  config.name = "held";
-  EXPECT_NO_THROW(require_batch_norms_to_synchronize(config, held));
-  config.sync_batch_norm = true;
-  EXPECT_THAT(message_of<InputError>([&] { require_batch_norms_to_synchronize(config, held); }),
-              AllOf(HasSubstr("model.sync_batch_norm: norm (BatchNorm2d) in model held"),
-                    HasSubstr("Sequential")));
-  torch::nn::Sequential parts(torch::nn::BatchNorm2d(2));
-  EXPECT_NO_THROW(require_batch_norms_to_synchronize(config, *parts));
 }
 
 // As torch.jit.script writes it; trained, and loadable again with what it has learned.

@@ -26,14 +26,15 @@ class RankFailures : public ::testing::Test {
                            batch_size + "}\n");
   }
 
-  // Ranks of `kolo COMMAND FILE REST...`, as a shell has it in which $RANK is the rank.
+  // Ranks of `kolo COMMAND FILE REST...`, as a shell has it in which $RANK is the rank, in a
+  // folder.
   [[nodiscard]] ProcessResult run(const std::string& command, const std::string& file,
-                                  const std::string& rest) const {
-    const auto place = folder.path().string() + "/";
+                                  const std::string& rest, const std::string& where = "") const {
+    const auto place = folder.path().string() + "/" + where;
     const std::string script = "RANK=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-0}}; cd " + place +
                                "; exec " + KOLO_PROGRAM + " " + command + " " + file + " " + rest;
     return run_job({MPIRUN_SCRIPT, "2", "sh", "-c", script},
-                       {.deadline = std::chrono::seconds(60)});
+                   {.deadline = std::chrono::seconds(60)});
   }
 
   // Once, from the first "kolo: " on.
@@ -84,6 +85,31 @@ TEST_F(RankFailures, AFolderThatOneRankCannotWrite) {
                    "output_dir is run for " + rank(0) + ", but /proc/run for " + rank(1), 2);
 }
 
+// And what there is to go on with: nodes need not see one another's files.
+TEST_F(RankFailures, ACheckpointThatRank0AloneCanRead) {
+  ASSERT_EQ(
+      run_kolo({"train", folder / "same.yaml", "-o", folder / "0" / "run", "training.n_epochs=1"})
+          .exit_code,
+      0);
+  const auto resume = "-o run --resume training.n_epochs=";
+  const auto longer = run("train", "../same.yaml", resume + std::string("2"), "$RANK");
+  EXPECT_EQ(longer.exit_code, 0) << longer.errors;
+  EXPECT_THAT(longer.output, HasSubstr("resuming from run/checkpoints/step-"));
+  const auto finished = run("train", "../same.yaml", resume + std::string("2"), "$RANK");
+  EXPECT_EQ(finished.exit_code, 0) << finished.errors;
+  EXPECT_THAT(finished.output, HasSubstr("holds a finished run: 2 epochs"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "1" / "run"));
+  expect_said_once(
+      run("train", "../same.yaml", "-o run --resume best optimizer.name=adam", "$RANK"),
+      rank(0) + ": resume: the checkpoint's optimizer is ", 2);
+}
+
+TEST_F(RankFailures, AResumeThatOneRankIsNotToldOf) {
+  expect_said_once(
+      run("train", "same.yaml", "-o run $([ $RANK = 0 ] || echo --resume)"),
+      "whether it goes on from a checkpoint is no for " + rank(0) + ", but yes for " + rank(1), 2);
+}
+
 TEST_F(RankFailures, WhatAllRanksSayAlikeNamesNone) {
   const auto result = run("train", "same.yaml", "data.path=nowhere");
   expect_said_once(result, "kolo: command line: data.path: data: no file", 2);
@@ -99,7 +125,7 @@ TEST_F(RankFailures, DataOfAnotherLength) {
 
 TEST_F(RankFailures, WhereAnotherRankIsStillPreparingTheLowestSaysIt) {
   expect_said_once(run_job({MPIRUN_SCRIPT, "4", FAILING_RANK_PROGRAM, "preparing"},
-                               {.deadline = std::chrono::seconds(60)}),
+                           {.deadline = std::chrono::seconds(60)}),
                    rank(1) + ": missing for rank 1", 2);
 }
 

@@ -91,11 +91,18 @@ if [[ -e $folder/prefix/bin/kolo ]]; then
   "$cmake" -G Ninja -S "$custom" -B "$folder/custom" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_CXX_COMPILER="$compiler" \
     -DCMAKE_CXX_FLAGS="$flags" >"$folder/custom.log" || { cat "$folder/custom.log"; fail "configuring custom_model failed"; }
   "$cmake" --build "$folder/custom" >"$folder/custom.log" || { cat "$folder/custom.log"; fail "building custom_model failed"; }
-  output=$("$here/../support/mpirun" 2 "$folder/custom/custom_model" "$custom/custom.yaml" training.n_epochs=1 data.n_train=8000 \
-    data.n_valid=2000 data.path="$folder/data")
+  train_custom() {
+    "$here/../support/mpirun" 2 "$folder/custom/custom_model" "$custom/custom.yaml" data.n_train=8000 data.n_valid=2000 \
+      data.path="$folder/data" output_dir="$folder/custom_run" "$@"
+  }
+  output=$(train_custom training.n_epochs=1)
   echo "$output"
-  accuracy=$(sed -n 's/.*validation accuracy \([0-9]*\)\..*/\1/p' <<<"$output")
+  accuracy=$(sed -n 's/.*best validation accuracy \([0-9]*\)\..*/\1/p' <<<"$output")
   ((accuracy >= 65)) || fail "custom_model learns too little: $output"
+  output=$(train_custom training.n_epochs=2 --resume)
+  [[ $output == *"resuming from $folder/custom_run/checkpoints/step-"* ]] || fail "custom_model does not go on from its checkpoint: $output"
+  "$folder/prefix/bin/kolo" report "$folder/custom_run" -o "$folder/custom.html" >/dev/null || fail "custom_model's run makes no report"
+  [[ -s $folder/custom.html ]] || fail "custom_model's report is empty"
   # Data of one's own: points on a circle, whose three classes overlap a little.
   own=$here/../../examples/own_data
   "$cmake" -G Ninja -S "$own" -B "$folder/own" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_CXX_COMPILER="$compiler" \

@@ -8,10 +8,6 @@
 #include "cli/bench/measure_model.h"
 #include "cli/commands.h"
 #include "cli/option_values.h"
-#include "cli/rank/rank_guard.h"
-#include "cli/rank/rank_job.h"
-#include "cli/rank/rank_setup.h"
-#include "cli/rank/run_facts.h"
 #include "cli/shared_options.h"
 #include "kolo/base/allocator.h"
 #include "kolo/base/checked.h"
@@ -21,6 +17,10 @@
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/observe/memory.h"
 #include "launch/terminal.h"
+#include "run/rank_guard.h"
+#include "run/rank_job.h"
+#include "run/rank_setup.h"
+#include "run/run_facts.h"
 
 namespace kolo {
 

@@ -3,9 +3,9 @@
 #include <filesystem>
 
 #include "cli/doctor/finding.h"
-#include "cli/rank/blas.h"
 #include "kolo/base/cpu_limits.h"
 #include "kolo/launch/launch_environment.h"
+#include "run/blas.h"
 
 namespace kolo {
 

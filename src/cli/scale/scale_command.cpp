@@ -10,7 +10,6 @@
 #include "cli/scale/study_plan.h"
 #include "cli/scale/study_runs.h"
 #include "cli/shared_options.h"
-#include "cli/train/run_training.h"
 #include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
@@ -19,6 +18,7 @@
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/report/results_table.h"
 #include "launch/terminal.h"
+#include "run/run_training.h"
 
 namespace kolo {
 
@@ -75,7 +75,7 @@ void check_runs(const ScaleArguments& arguments, const RunConfig& base, const St
   RunConfig config = base;
   config.training.batch_size = study.points.back().batch_size;
   config.training.global_batch_size.reset();
-  (void)prepare_run(config, {}, study.points.back().ranks);
+  (void)prepare_run(config, {}, {}, study.points.back().ranks);
 }
 
 bool simulates(const ScaleArguments& arguments) {

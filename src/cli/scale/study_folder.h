@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "cli/train/run_folder.h"
 #include "kolo/base/folder_lock.h"
 #include "kolo/observe/study.h"
+#include "run/run_folder.h"
 
 namespace kolo {
 

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kolo/nn/metrics.h"
+#include "kolo/run/run.h"
+#include "kolo/train/train_state.h"
+
+// A trained network measured, as `kolo eval` does it.
+namespace kolo {
+
+struct EvaluationRequest {
+  std::filesystem::path path;  // a run's folder, or one of its checkpoints
+  // Of a run: "newest", a step, or "best", for which the newest stands in runs without validation.
+  std::string checkpoint = "best";
+  std::vector<std::string> overrides;  // of the run's settings: "data.path=FOLDER"
+  std::string split = "validation";    // or "training"; read as in validation either way
+};
+
+struct RunEvaluation {
+  std::string model, checkpoint, split;
+  std::int64_t step = 0, epoch = 0;  // of the checkpoint
+  int ranks = 1;
+  MetricSums sums;
+  std::int64_t top = 0;  // sums.in_top are of so many largest outputs; 0: not counted
+  std::optional<ConfusionMatrix> matrix;  // none for targets that are numbers
+  std::vector<std::string> class_names;   // empty: classes are known by number
+};
+
+// Called on each rank, as run() is, and returns the same statuses, or throws where the rank is
+// alone. `report` is called on rank 0. `parts`: those of the run.
+[[nodiscard]] int evaluate_run(const EvaluationRequest& request,
+                               const std::function<void(const RunEvaluation&)>& report,
+                               const RunParts& parts = {}, const RunOptions& options = {});
+
+// InputError for what evaluate_run() would refuse: for who starts the ranks. Returns the run's
+// configuration with the overrides.
+RunConfig check_evaluation(const EvaluationRequest& request, const RunParts& parts = {});
+
+}  // namespace kolo

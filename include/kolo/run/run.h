@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kolo/comm/communicator.h"
+#include "kolo/config/factories.h"
+#include "kolo/launch/exit_status.h"
+#include "kolo/train/observer.h"
+
+// A whole run, as `kolo train` does it: the folder with its checkpoints, history, log and event
+// file, going on from a checkpoint, stopping on request.
+namespace kolo {
+
+// What a program brings that a configuration does not name. What is left out is made as the
+// configuration says. Every rank brings the same.
+struct RunParts {
+  // Where model.name is looked up.
+  ModelCatalogue models = built_in_models();
+  // `looks_at_files`: see make_datasets().
+  std::function<Datasets(const RunConfig&, bool looks_at_files)> datasets = {};
+  std::function<Objective(const RunConfig&)> objective = {};
+  std::function<std::unique_ptr<FlatOptimizer>(const RunConfig&)> optimizer = {};
+  // Are told on rank 0 only, after the run's own. They must outlive the run and not communicate.
+  std::vector<Observer*> observers = {};
+};
+
+struct RunOptions {
+  // Goes on from a checkpoint of the output folder: "newest", "best" or a step; or from one by its
+  // own folder.
+  std::optional<std::string> resume = {};
+  bool allow_data_change = false;  // of what is resumed: samples may come in another order
+  bool timeline = false;           // records one, timeline.json in the run's folder
+  int verbosity = 0;
+  // Where rank 0 says how it goes. None: on stdout, with colours and a bar where that is a
+  // terminal.
+  std::ostream* console = nullptr;
+  // Of a program that has one already. Otherwise the ranks are those that a launcher has started,
+  // or this process alone.
+  std::optional<Communicator> communicator = {};
+  // Asked at every step, on every rank: whether to save a checkpoint and stop. None: when SIGINT,
+  // SIGTERM or SIGUSR1 has come, of which a second one ends the process.
+  std::function<bool()> stop_requested = {};
+};
+
+// Trains as the configuration says, on all ranks of the job. Call it on each, from the main thread;
+// once, unless the program brings a communicator or is alone. It sets LibTorch's threads, and what
+// freed memory the process keeps.
+//
+// The ranks first make everything that can be wrong, and agree on it: what fails on any of them
+// ends all alike. Returns the exit status that is for main(): 0 done, also where there was nothing
+// left to do; 75 stopped on request after a checkpoint; and where several ranks could not prepare,
+// which rank 0 has then said on stderr, 2 for an InputError and 1 for others. A rank that is alone
+// throws instead. Of several, one that fails later says so and ends the job.
+[[nodiscard]] int run(const RunConfig& config, const RunParts& parts = {},
+                      const RunOptions& options = {});
+// The same, and what is wrong with the file on any rank ends all alike, too.
+[[nodiscard]] int run(const ConfigSource& source, const RunParts& parts = {},
+                      const RunOptions& options = {});
+
+// For main(): does the program's work, and returns its exit status: the one that `body` returns, or
+// after an exception, which is said on stderr, 2 for an InputError and 1 for others.
+[[nodiscard]] int run_main(const std::function<int()>& body);
+// The same. Where OpenBLAS has taken the processor for an older one, which makes it several times
+// slower, the program first starts again with a variable that tells it better: `argv` is main()'s.
+[[nodiscard]] int run_main(char** argv, const std::function<int()>& body);
+
+}  // namespace kolo

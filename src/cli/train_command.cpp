@@ -1,0 +1,167 @@
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/option_values.h"
+#include "cli/resume_option.h"
+#include "cli/shared_options.h"
+#include "kolo/base/error.h"
+#include "kolo/launch/launch_environment.h"
+#include "kolo/launch/launch_ranks.h"
+#include "kolo/run/run.h"
+#include "run/run_training.h"
+#include "run/training_restarts.h"
+
+namespace kolo {
+
+namespace {
+
+struct TrainArguments {
+  ConfigOptions config;
+  RankOptions ranks;
+  std::vector<OptionSetting> shortcuts;  // that were given
+  std::string output;
+  int max_restarts = 0;
+  bool distributed = false;  // what more than one rank always is
+  std::string resume;        // empty: not
+  bool allow_data_change = false;
+  bool timeline = false;
+  bool verbose = false;
+  bool show_config = false;
+};
+
+ConfigSource source_of(const TrainArguments& arguments) {
+  ConfigSource source = arguments.config.source();
+  source.options = arguments.shortcuts;
+  source.output_dir = arguments.output;
+  return source;
+}
+
+RunOptions options_of(const TrainArguments& arguments) {
+  RunOptions options;
+  if (!arguments.resume.empty()) options.resume = arguments.resume;
+  options.allow_data_change = arguments.allow_data_change;
+  options.timeline = arguments.timeline;
+  options.verbosity = arguments.verbose ? 1 : 0;
+  return options;
+}
+
+// Checks everything first: what can't be started need not be prepared, and what can't be trained
+// need not be started.
+int launch(const TrainArguments& arguments, const LaunchEnvironment& environment) {
+  const auto config = load_run_config(source_of(arguments));
+  const auto options = options_of(arguments);
+  LaunchRequest request{.ranks = arguments.ranks.ranks.value_or(1),
+                        .oversubscribe = arguments.ranks.oversubscribe,
+                        .threads = config.device.intra_threads};
+  (void)rank_command(request, examine_machine(environment));
+  const auto run = prepare_training(config, {}, options, request.ranks, true);
+  if (!run.finished.empty()) {
+    std::cout << run.finished << std::endl;
+    return 0;
+  }
+  auto restarts = training_restarts(request, run, options, arguments.max_restarts, resume_newest);
+  become_ranks(request, std::move(restarts));
+}
+
+void require_sense(const TrainArguments& arguments, const LaunchEnvironment& environment) {
+  // A rank that kolo has started has this option from kolo's own command line.
+  if (arguments.max_restarts > 0 && environment.is_launched() &&
+      !environment_variable("KOLO_LAUNCHED")) {
+    throw InputError(fmt::format(
+        "--max-restarts {}: {} has started the ranks, so kolo can't start them again; leave it "
+        "out, or start them with -n",
+        arguments.max_restarts, environment.launcher));
+  }
+}
+
+int train(const TrainArguments& arguments) {
+  if (arguments.show_config) {
+    std::cout << to_yaml(load_run_config(source_of(arguments)));
+    return 0;
+  }
+  const auto environment = detect_launch_environment();
+  require_sense(arguments, environment);
+  const bool many = arguments.ranks.are_many() || arguments.max_restarts > 0;
+  if (many && !environment.is_launched()) return launch(arguments, environment);
+  require_ranks(environment, arguments.ranks.ranks.value_or(0));
+  return run(source_of(arguments), {}, options_of(arguments));
+}
+
+// An option that stands for a setting, whose rules it has.
+void add_shortcut(CLI::App& command, TrainArguments& arguments, const std::string& names,
+                  const std::string& setting, const char* type) {
+  const std::string name = names.substr(0, names.find(','));
+  const auto read = [&arguments, name, setting](const std::string& text) {
+    if (text.empty()) refuse_option_value(name, "a value for " + setting, text);
+    arguments.shortcuts.push_back({name, setting + "=" + text});
+  };
+  add_value_option(command, names, read, setting)->type_name(type);
+}
+
+// The options that the tutorials' scripts have, besides key.sub=value.
+void add_shortcuts(CLI::App& command, TrainArguments& arguments) {
+  add_shortcut(command, arguments, "--batch_size", "training.batch_size", "SAMPLES");
+  add_shortcut(command, arguments, "--local_batch_size", "training.local_batch_size", "SAMPLES");
+  add_shortcut(command, arguments, "--n_epochs,--num_epochs", "training.n_epochs", "EPOCHS");
+  add_shortcut(command, arguments, "--num_data_workers", "data.workers", "THREADS");
+  add_shortcut(command, arguments, "--dropout", "model.dropout", "SHARE");
+  const auto read_optimizer = [&arguments](const std::string& text) {
+    for (const std::string& setting : CLI::detail::split(text, ',')) {
+      if (setting.empty() || setting.find('=') == std::string::npos)
+        refuse_option_value("--optimizer", "settings such as name=SGD,lr=0.1,momentum=0.9", text);
+      arguments.shortcuts.push_back({"--optimizer", "optimizer." + setting});
+    }
+  };
+  add_value_option(command, "--optimizer", read_optimizer,
+                   "Settings of the optimizer, for example name=SGD,lr=0.1,momentum=0.9")
+      ->type_name("KEY=VALUE,...");
+  command.add_flag("-d,--distributed", arguments.distributed,
+                   "Accepted for the tutorials' sake: several ranks always work together");
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app, std::function<int()>& action) {
+  const auto arguments = std::make_shared<TrainArguments>();
+  CLI::App* const command =
+      app.add_subcommand("train", "Train a network as a configuration file says");
+  add_config_options(*command, arguments->config);
+  add_rank_options(*command, arguments->ranks,
+                   "Start so many ranks on this machine (with mpirun, or srun in a Slurm job)");
+  add_number_option(*command, "--max-restarts", arguments->max_restarts, {0, most_restarts},
+                    "When a rank dies, go on from the newest checkpoint, so many times at most")
+      ->type_name("TIMES");
+  add_shortcuts(*command, *arguments);
+  // Its value may be left out, which CommandLine gives it then (give_resume_its_value).
+  add_text_option(*command, "--resume", arguments->resume, "newest, best, a step or a checkpoint",
+                  "Go on from a checkpoint of the output folder, the newest unless it says which: "
+                  "best, a step, or the checkpoint's folder")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)  // job scripts add one
+      ->type_name("[best|STEP|PATH]");
+  command->add_flag("--allow-data-change", arguments->allow_data_change,
+                    "With --resume: go on although samples come in another order than so far "
+                    "(another seed, other data, within an epoch another batch)");
+  add_text_option(*command, "-o,--output", arguments->output, "a folder",
+                  "The run's folder, instead of output_dir")
+      ->type_name("DIR");
+  command->add_flag("--timeline", arguments->timeline,
+                    "Record when each rank does what, in timeline.json of the run's folder");
+  command->add_flag("-v,--verbose", arguments->verbose, "Say more");
+  command->add_flag("--show-config", arguments->show_config,
+                    "Print the configuration as it is understood, and do nothing else");
+  command->footer(
+      "Examples:\n"
+      "  kolo train configs/hello.yaml\n"
+      "  kolo train configs/fashion_mnist.yaml -n 2\n"
+      "  kolo train configs/fashion_mnist.yaml -n 2 training.n_epochs=10 -o results/long\n"
+      "  kolo train configs/fashion_mnist.yaml -n 2 --resume\n"
+      "  kolo train configs/fashion_mnist.yaml -n 2 --resume best optimizer.lr=0.0005\n"
+      "  kolo train configs/fashion_mnist.yaml -n 2 --max-restarts 3\n\n"
+      "Exit status: 0 done, 1 failed, 2 wrong input (nothing was written), 75 stopped on request "
+      "after a checkpoint.");
+  command->callback([arguments, &action] { action = [arguments] { return train(*arguments); }; });
+}
+
+}  // namespace kolo

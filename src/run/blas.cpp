@@ -1,0 +1,104 @@
+#include "run/blas.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+namespace kolo {
+
+namespace {
+
+constexpr const char* marker = "KOLO_BLAS_CORE_BEFORE";
+
+// LibTorch loads BLAS as libblas.so.3, which Debian's alternatives point to OpenBLAS.
+void* find_symbol(const char* name) {
+  if (void* const symbol = ::dlsym(RTLD_DEFAULT, name)) return symbol;
+  for (const char* const library : {"libopenblas.so.0", "libblas.so.3"}) {
+    void* const handle = ::dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == nullptr) continue;
+    void* const symbol = ::dlsym(handle, name);
+    ::dlclose(handle);  // it stays loaded: it was before
+    if (symbol != nullptr) return symbol;
+  }
+  return nullptr;
+}
+
+std::string call_for_text(const char* function) {
+  void* const symbol = find_symbol(function);
+  if (symbol == nullptr) return {};
+  const char* const text = reinterpret_cast<char* (*)()>(symbol)();
+  return text == nullptr ? "" : text;
+}
+
+template <std::size_t N>
+bool is_one_of(std::string_view word, const std::array<std::string_view, N>& words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+constexpr std::array<std::string_view, 3> avx512_cores = {"SkylakeX", "Cooperlake",
+                                                          "SapphireRapids"};
+constexpr std::array<std::string_view, 3> avx2_cores = {"Haswell", "Zen", "Excavator"};
+// Kernels for SSE or AVX alone.
+constexpr std::array<std::string_view, 15> older_cores = {
+    "Katmai",      "Coppermine", "Northwood",    "Prescott",   "Banias",
+    "Atom",        "Core2",      "Penryn",       "Dunnington", "Nehalem",
+    "Sandybridge", "Opteron",    "Opteron_SSE3", "Barcelona",  "Bobcat"};
+
+}  // namespace
+
+BlasLibrary loaded_blas() {
+  BlasLibrary library;
+  Dl_info info{};
+  void* const product = find_symbol("sgemm_");
+  if (product != nullptr && ::dladdr(product, &info) != 0 && info.dli_fname != nullptr) {
+    std::error_code error;
+    const auto whole = std::filesystem::canonical(info.dli_fname, error);
+    library.path = error ? info.dli_fname : whole.string();
+  }
+  library.core = call_for_text("openblas_get_corename");
+  library.version = call_for_text("openblas_get_config");
+  return library;
+}
+
+VectorUnits vector_units_of_this_processor() {
+  VectorUnits units;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  units.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  units.avx512 = units.avx2 && __builtin_cpu_supports("avx512f") &&
+                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+                 __builtin_cpu_supports("avx512vl");
+  units.is_amd = __builtin_cpu_is("amd");
+#endif
+  return units;
+}
+
+std::optional<std::string> better_core(std::string_view chosen, const VectorUnits& units) {
+  if (chosen.empty() || is_one_of(chosen, avx512_cores)) return std::nullopt;
+  const bool is_old = is_one_of(chosen, older_cores);
+  const bool is_avx2 = is_one_of(chosen, avx2_cores);
+  if (!is_old && !is_avx2) return std::nullopt;
+  // On AMD's processors OpenBLAS prefers Zen to SkylakeX kernels by itself up to Zen 3, and newer
+  // ones it may not know; that is a judgement of speed, not a mistake.
+  if (units.avx512 && !units.is_amd) return "SkylakeX";
+  if (is_avx2) return std::nullopt;
+  if (units.avx2) return units.is_amd ? "Zen" : "Haswell";
+  return std::nullopt;
+}
+
+void relaunch_on_right_core(char** argv) {
+  if (std::getenv("OPENBLAS_CORETYPE") != nullptr || std::getenv(marker) != nullptr) return;
+  const auto chosen = call_for_text("openblas_get_corename");
+  const auto core = better_core(chosen, vector_units_of_this_processor());
+  if (!core) return;
+  ::setenv("OPENBLAS_CORETYPE", core->c_str(), 1);
+  ::setenv(marker, chosen.c_str(), 1);
+  // Should it fail, the program works as it is, only slower.
+  ::execv("/proc/self/exe", argv);
+}
+
+}  // namespace kolo

@@ -1,0 +1,79 @@
+#include "run/rank_guard.h"
+
+#include <algorithm>
+#include <csignal>
+#include <new>
+#include <thread>
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "kolo/base/host_name.h"
+#include "launch/terminal.h"
+
+namespace kolo {
+
+namespace {
+
+void end_job_in_turn(const Communicator& communicator, const std::string& message, int status) {
+  communicator.announce_abort();
+  let_lower_ranks_speak(communicator.rank());
+  end_job(communicator, message, status);
+}
+
+}  // namespace
+
+int exit_status_of(const std::exception& error) {
+  return dynamic_cast<const InputError*>(&error) == nullptr ? exit_failed : exit_wrong_input;
+}
+
+std::string message_of(const std::exception& error) {
+  const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
+  std::string text = of_torch == nullptr ? error.what() : of_torch->what_without_backtrace();
+  const bool wants_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+                            text.find("can't allocate memory") != std::string::npos;
+  if (wants_memory) return "there is not enough memory for what was asked for";
+  // Where torch::Error has become another exception on its way.
+  for (const auto* const addresses : {"\nException raised from", "\nframe #0:"})
+    text.resize(std::min(text.size(), text.find(addresses)));
+  return text;
+}
+
+std::string describe_rank(int rank) {
+  return fmt::format("rank {} (on {})", rank, host_name());
+}
+
+std::chrono::milliseconds head_start_of_lower_ranks(int rank) {
+  return std::chrono::milliseconds(rank == 0 ? 0 : 1000 + 200 * std::min(rank, 20));
+}
+
+void let_lower_ranks_speak(int rank) {
+  if (rank == 0) return;
+  for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);
+  std::this_thread::sleep_for(head_start_of_lower_ranks(rank));
+}
+
+void end_job(const Communicator& communicator, const std::string& message, int status) {
+  communicator.announce_abort();
+  complain(fmt::format("{}: {}", describe_rank(communicator.rank()), message));
+  communicator.abort(status);
+}
+
+int run_guarded(const Communicator& communicator, const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const CommunicationError&) {
+    communicator.abort(exit_failed);
+    throw;
+  } catch (const std::exception& error) {
+    if (communicator.size() > 1)
+      end_job_in_turn(communicator, message_of(error), exit_status_of(error));
+    throw;
+  } catch (...) {
+    if (communicator.size() > 1)
+      end_job_in_turn(communicator, "an exception of unknown type", exit_failed);
+    throw;
+  }
+}
+
+}  // namespace kolo

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kolo/comm/communicator.h"
+#include "kolo/config/run_config.h"
+#include "kolo/launch/launch_environment.h"
+
+namespace kolo {
+
+// Something that has to be the same on all ranks, and what to do when it isn't.
+struct RankFact {
+  std::string name, value;
+};
+
+// A rank's part of a job, in the order in which it is done.
+struct RankJob {
+  // Reads what the user has given. The communication settings are part of that.
+  std::function<CommunicationConfig()> configure;
+  // Makes everything that can be wrong: data, network, folders. Returns what has to be the same on
+  // all ranks. `ranks`: of the job.
+  std::function<std::vector<RankFact>(int rank, int ranks)> prepare;
+  // Returns the exit status.
+  std::function<int(const Communicator&)> run;
+  // Of a program that has one already; none: the ranks that a launcher has started.
+  std::optional<Communicator> communicator = {};
+};
+
+// Does a rank's part, and returns its exit status. The ranks meet even where one can't read its
+// configuration, so that whatever fails on any of them ends all, with the same status: 2 for an
+// InputError, otherwise 1. It is said once: by rank 0 for all that failed before run() (the same
+// message of all ranks as it is, others with rank and host), or where others are still preparing
+// two seconds later by the lowest rank that failed; during run() see run_guarded(). Where a
+// process is alone the exception is simply passed on.
+[[nodiscard]] int run_rank_job(const LaunchEnvironment& environment, const RankJob& job);
+
+}  // namespace kolo

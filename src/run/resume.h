@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/config/compare.h"
+#include "run/run_folder.h"
+
+// Which checkpoint a run goes on from, and what is different then (resume_changes.cpp).
+namespace kolo {
+
+// What --resume says when it says nothing.
+inline constexpr std::string_view newest_checkpoint = "newest";
+
+// The folder of the checkpoint that `choice` names: "best", a step of `folder`, or the folder of
+// any checkpoint. InputError when there is none: it names those that are there.
+[[nodiscard]] std::filesystem::path find_checkpoint(const RunFolder& folder,
+                                                    const std::string& choice);
+
+// That folder's checkpoint, read. InputError when it is damaged.
+[[nodiscard]] CheckpointStore::Loaded load_named(const std::filesystem::path& path,
+                                                 CheckpointReading reading);
+
+// The same, or the "newest" that isn't damaged, read. InputError when there is none, or the one
+// that was named is damaged. `warn` is told of damaged ones that are passed over.
+[[nodiscard]] CheckpointStore::Loaded load_chosen(
+    const RunFolder& folder, const std::string& choice,
+    const std::function<void(const std::string&)>& warn,
+    CheckpointReading reading = CheckpointReading::whole);
+
+// Where that leads.
+struct ResumePoint {
+  std::filesystem::path checkpoint;
+  std::int64_t step = 0;      // done, as are
+  std::int64_t epoch = 0;     // so many epochs
+  std::int64_t position = 0;  // samples of the epoch under way, 0 between two epochs
+  std::int64_t best_epoch = 0;
+  int ranks = 1;                        // that the run had
+  std::optional<std::int64_t> samples;  // that it trained on in an epoch; older ones don't tell
+
+  // Whether it is one of `folder`'s own.
+  [[nodiscard]] bool is_in(const RunFolder& folder) const;
+};
+
+// Error: the state is not one of kolo's.
+[[nodiscard]] ResumePoint resume_point(const CheckpointStore::Loaded& loaded);
+
+// What is different where a run goes on.
+struct ResumeChanges {
+  std::vector<SettingChange> settings;  // but for where the run is and what it is called
+  // Those that make samples come in another order than the run so far would have drawn them.
+  std::vector<std::string> of_data_order;
+  // Ranks, samples a step and rate, in one line; empty: as before.
+  std::string of_steps;
+};
+
+// Compared with the config.yaml of the run that the checkpoint belongs to (none: nothing differs)
+// and with what the checkpoint says. `samples`: that are trained on now, in `steps_of_epoch`. The
+// place of data may differ, as long as there are as many samples.
+[[nodiscard]] ResumeChanges changes_since(const ResumePoint& point, const RunConfig& config,
+                                          int ranks, std::int64_t samples,
+                                          std::int64_t steps_of_epoch);
+
+// "seed is 2 instead of 1, ..."
+[[nodiscard]] std::string describe(const std::vector<SettingChange>& changes);
+
+// InputError when the order of samples changes.
+void require_same_data_order(const ResumeChanges& changes);
+
+// How a run that is done calls itself: how many epochs, the best, and how to train longer. Empty
+// for one that has something left to do, its summary for instance. InputError for one that was
+// stopped behind the end that it is now to have.
+[[nodiscard]] std::string describe_if_finished(const ResumePoint& point, const RunConfig& config,
+                                               const RunFolder& folder);
+
+}  // namespace kolo

@@ -1,0 +1,118 @@
+#include "kolo/run/run.h"
+
+#include <fmt/format.h>
+
+#include "kolo/base/allocator.h"
+#include "kolo/base/error.h"
+#include "kolo/launch/launch_environment.h"
+#include "launch/terminal.h"
+#include "run/blas.h"
+#include "run/rank_guard.h"
+#include "run/rank_job.h"
+#include "run/rank_setup.h"
+#include "run/run_facts.h"
+#include "run/run_training.h"
+#include "run/stop_signal.h"
+
+namespace kolo {
+
+namespace {
+
+// Who asks the run to stop: the program, or else signals, which end the process at once as long as
+// there is nothing to save.
+class Stopping {
+ public:
+  Stopping(const RunOptions& options, const LaunchEnvironment& environment) {
+    if (options.stop_requested) return;
+    using Says = EndAtOnce::Says;
+    signals_.emplace();
+    end_at_once_.emplace(*signals_, environment.rank > 0        ? Says::nothing
+                                    : environment.is_launched() ? Says::what_people_sent
+                                                                : Says::everything);
+  }
+
+  void begin_training(RunContext& context) {
+    end_at_once_.reset();
+    context.stop_requested =
+        signals_ ? [this] { return signals_->is_requested(); } : context.options.stop_requested;
+    context.stopped_by = [this] { return signals_ ? signals_->name() : std::string(); };
+  }
+
+ private:
+  std::optional<StopSignal> signals_;
+  std::optional<EndAtOnce> end_at_once_;
+};
+
+std::vector<RankFact> facts_of(const PreparedRun& run, const RunOptions& options) {
+  auto facts = facts_of(run.config, run.datasets);
+  facts.push_back({"whether it goes on from a checkpoint", options.resume ? "yes" : "no"});
+  return facts;
+}
+
+int run_configured(const std::function<RunConfig()>& configure, const RunParts& parts,
+                   const RunOptions& options) {
+  const auto environment = detect_launch_environment();
+  const auto& brought = options.communicator;
+  Stopping stopping(options, environment);
+  keep_freed_memory();
+  RunContext context{.options = options,
+                     .observers = parts.observers,
+                     .progress = options.console == nullptr ? progress_options_from_environment()
+                                                            : ProgressOptions{}};
+  RunConfig config;
+  std::optional<PreparedRun> prepared;
+  RankJob job;
+  job.communicator = brought;
+  job.configure = [&] {
+    config = configure();
+    const int rank = brought ? brought->rank() : environment.rank;
+    if (rank == 0) context.origin = find_run_origin();
+    set_threads(config.device, environment);
+    return config.communication;
+  };
+  job.prepare = [&](int rank, int ranks) {
+    prepared = prepare_training(config, parts, options, ranks, rank == 0);
+    return facts_of(*prepared, options);
+  };
+  job.run = [&](const Communicator& communicator) {
+    stopping.begin_training(context);
+    return run_training(std::move(*prepared), communicator, context);
+  };
+  return run_rank_job(environment, job);
+}
+
+// What all ranks would say alike is said by the lowest, after which launchers end the others.
+void complain_as_rank(const std::string& message) {
+  const int rank = detect_launch_environment().rank;
+  let_lower_ranks_speak(rank);
+  complain(fmt::format("{}{}", rank == 0 ? "" : describe_rank(rank) + ": ", message));
+}
+
+}  // namespace
+
+int run(const RunConfig& config, const RunParts& parts, const RunOptions& options) {
+  return run_configured([&] { return config; }, parts, options);
+}
+
+int run(const ConfigSource& source, const RunParts& parts, const RunOptions& options) {
+  return run_configured([&] { return load_run_config(source); }, parts, options);
+}
+
+int run_main(char** argv, const std::function<int()>& body) {
+  relaunch_on_right_core(argv);
+  return run_main(body);
+}
+
+int run_main(const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const InputError& error) {
+    complain_as_rank(error.what());
+    return exit_wrong_input;
+  } catch (const std::exception& error) {
+    complain_as_rank(message_of(error));
+    return exit_failed;
+  }
+}
+
+}  // namespace kolo

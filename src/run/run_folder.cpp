@@ -1,0 +1,277 @@
+#include "run/run_folder.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/base/folder_lock.h"
+#include "kolo/base/part_file.h"
+#include "kolo/observe/tensorboard.h"
+#include "run/run_lock.h"
+
+namespace kolo {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::array<std::string_view, 9> run_names{"config.yaml",   "run.json",  "out.log",
+                                                    "history.json",  "model.txt", "model.pt",
+                                                    "timeline.json", "timeline",  "checkpoints"};
+constexpr std::string_view mark_name = ".kolo-run";
+constexpr std::string_view attempt_prefix = "attempt.";
+
+bool is_number(std::string_view text) {
+  return !text.empty() &&
+         std::ranges::all_of(text, [](char letter) { return letter >= '0' && letter <= '9'; });
+}
+
+// What a run writes, and would write over or take for its own.
+bool is_run_name(std::string_view name) {
+  return std::ranges::find(run_names, name) != run_names.end() ||
+         name.starts_with(event_file_prefix);
+}
+
+// That, and what else kolo leaves in a run's folder.
+bool is_own_name(std::string_view name) {
+  const bool is_kept =
+      name.starts_with(attempt_prefix) && is_number(name.substr(attempt_prefix.size()));
+  return is_run_name(name) || is_kept || name.starts_with(".kolo") ||
+         (name.starts_with("config.") && name.ends_with(".yaml"));
+}
+
+// rank-00003.json
+bool is_timeline_of_rank(std::string_view name) {
+  constexpr std::string_view begin = "rank-", end = ".json";
+  return name.size() > begin.size() + end.size() && name.starts_with(begin) &&
+         name.ends_with(end) &&
+         is_number(name.substr(begin.size(), name.size() - begin.size() - end.size()));
+}
+
+bool is_no_name_of_kolo(std::string_view name) {
+  return !name.starts_with(".kolo");  // locks, and what tells whether a folder can be written
+}
+
+// None of a folder that another process has just moved away.
+std::vector<fs::path> entries_in(const fs::path& folder) {
+  std::vector<fs::path> entries;
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error))
+    entries.push_back(entry->path());
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw Error(fmt::format("output folder: cannot list {}: {}", folder.string(), error.message()));
+  std::ranges::sort(entries);
+  return entries;
+}
+
+std::vector<std::string> names_in(const fs::path& folder, bool (*is_meant)(std::string_view)) {
+  std::vector<std::string> names;
+  for (const auto& entry : entries_in(folder)) {
+    auto name = entry.filename().string();
+    if (is_meant(name)) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+// The first living holder of a run's or a study's folder in here, and which that is.
+std::optional<std::pair<fs::path, LockHolder>> holder_below(const fs::path& folder) {
+  std::error_code ignored;  // what can't be looked into is nobody's who could be found
+  for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
+    const bool is_folder = entry->is_directory(ignored) && !entry->is_symlink(ignored);
+    if (ignored || !is_folder) continue;
+    const auto& below = entry->path();
+    for (const auto* name : RunLock::file_names)
+      if (auto holder = FolderLock::living_holder(below, name)) return std::pair{below, *holder};
+    if (auto found = holder_below(below)) return found;
+  }
+  return std::nullopt;
+}
+
+// "a, b and so on"
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr std::size_t most_named = 5;
+  const auto count = static_cast<std::ptrdiff_t>(std::min(names.size(), most_named));
+  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + count, ", "),
+                     names.size() > most_named ? ", ..." : "");
+}
+
+// PATH.1, or the first after it that is free.
+fs::path next_free(const std::string& path, std::string_view extension = {}) {
+  const auto name = [&](int number) { return fmt::format("{}.{}{}", path, number, extension); };
+  int number = 1;
+  while (fs::exists(fs::symlink_status(name(number)))) ++number;
+  return name(number);
+}
+
+}  // namespace
+
+CheckpointStore RunFolder::checkpoint_store(std::int64_t keep) const {
+  return CheckpointStore({checkpoints(), narrow<int>(keep)});
+}
+
+fs::path RunFolder::mark() const {
+  return path / mark_name;
+}
+
+bool RunFolder::holds_a_run() const {
+  return fs::exists(config()) && (fs::exists(history()) || fs::exists(checkpoints()));
+}
+
+bool RunFolder::holds_checkpoint(const std::function<void(const std::string&)>& problems) const {
+  return fs::is_directory(checkpoints()) &&
+         checkpoint_store().load_newest(problems, CheckpointReading::checked).has_value();
+}
+
+bool RunFolder::holds_step_folder() const {
+  return fs::is_directory(checkpoints()) && !checkpoint_store().folders().empty();
+}
+
+void RunFolder::require_writable() const {
+  const auto refuse = [&](const fs::path& place, const std::string& reason) {
+    throw InputError(fmt::format("output folder {}: {} {}; choose another with --output DIR",
+                                 path.string(), place.string(), reason));
+  };
+  // What exists of the path must be folders, and the last of them must let us in.
+  std::error_code error;
+  fs::path existing = fs::absolute(path, error).lexically_normal();
+  if (error || path.empty()) refuse(path, "is not a usable path");
+  if (!existing.has_relative_path()) refuse(path, "is the root of the file system");
+  for (fs::path outer = existing; outer.has_relative_path(); outer = outer.parent_path()) {
+    const auto run = outer.parent_path();
+    const bool is_run =
+        fs::exists(run / mark_name, error) ||
+        (fs::exists(run / "config.yaml", error) && fs::exists(run / "history.json", error));
+    if (is_run && is_own_name(outer.filename().string()))
+      refuse(run, "is another run's folder, and this would be inside of what it writes");
+  }
+  while (!fs::exists(existing, error) && existing.has_relative_path()) {
+    if (error && error != std::errc::not_a_directory) refuse(existing, error.message());
+    existing = existing.parent_path();
+  }
+  if (!fs::is_directory(existing)) refuse(existing, "is not a folder");
+  // Only trying tells: permissions, quotas and special file systems all have their say.
+  std::string trial = existing / ".kolo-XXXXXX";
+  if (::mkdtemp(trial.data()) == nullptr)
+    refuse(existing, "is not writable: " + std::generic_category().message(errno));
+  if (::rmdir(trial.c_str()) != 0) {
+    refuse(existing, "can't be tidied: " + std::generic_category().message(errno));
+  }
+}
+
+void RunFolder::make() const {
+  fs::create_directories(path);
+  const bool is_new = names_in(path, is_no_name_of_kolo).empty();
+  if (is_new && !fs::exists(mark()))
+    write_file_atomically(mark(), "This folder was made by kolo.\n");
+}
+
+std::vector<std::string> RunFolder::entries_of_others() const {
+  return names_in(path, [](std::string_view name) { return !is_own_name(name); });
+}
+
+bool RunFolder::holds_own_names() const {
+  return fs::is_directory(path) && !entries_in_the_way().empty();
+}
+
+std::vector<std::string> RunFolder::entries_in_the_way() const {
+  auto names = names_in(path, is_run_name);
+  std::erase_if(names, [&](const std::string& name) {
+    return fs::is_directory(path / name) && fs::is_empty(path / name);  // checkpoints, say, a link
+  });
+  return names;
+}
+
+void RunFolder::require_replaceable() const {
+  if (!holds_own_names()) return;
+  const bool has_run = holds_a_run();
+  const auto refuse = [&](const std::string& why) {
+    throw InputError(fmt::format(
+        "output folder {} {}, but {}; choose another folder with --output DIR{}", path.string(),
+        has_run ? "holds an earlier run, which would be moved aside"
+                : fmt::format("holds {}, which would be overwritten or taken for this run's",
+                              some_of(entries_in_the_way())),
+        why, has_run ? ", go on with that run with --resume, or move it yourself" : ""));
+  };
+  const bool is_marked = fs::exists(mark());
+  if (!has_run && !is_marked) refuse("the folder was not made by kolo");
+  if (fs::is_symlink(path)) refuse("it is a link");
+  const auto inside = fs::current_path().lexically_relative(fs::canonical(path));
+  if (!inside.empty() && *inside.begin() != "..") refuse("it is the folder that you are in");
+  const auto others = entries_of_others();
+  if (!is_marked && !others.empty())
+    refuse(fmt::format("it was not made by kolo: it also holds {}", some_of(others)));
+  require_no_run_below();
+}
+
+void RunFolder::require_no_run_below() const {
+  const auto found = holder_below(path);
+  if (!found) return;
+  throw InputError(
+      fmt::format("output folder {} holds an earlier run, which would be moved aside, but {} in it "
+                  "is in use by "
+                  "{}; wait for it, or choose another folder with --output DIR",
+                  path.string(), found->first.string(), found->second.describe()));
+}
+
+fs::path RunFolder::move_aside() const {
+  const fs::path clean = path.has_filename() ? path : path.parent_path();  // without a slash
+  auto moved = next_free(clean);
+  rename_durably(clean, moved);
+  return moved;
+}
+
+void RunFolder::remove_leftovers() const {
+  std::vector<fs::path> leftovers;
+  for (const auto& entry : entries_in(path)) {
+    const auto name = entry.filename().string();
+    // config.1.yaml.1234.part
+    const auto last = name.rfind(".yaml.");
+    const bool is_kept_config = name.starts_with("config.") && last != std::string::npos &&
+                                is_part_file(name, name.substr(0, last + 5));
+    const bool is_ours =
+        is_kept_config || is_part_file(name, ".curves.part") || is_part_file(name, mark_name) ||
+        name == ".curves.part" ||
+        std::ranges::any_of(run_names, [&](auto own) { return is_part_file(name, own); });
+    if (is_ours && fs::is_regular_file(fs::symlink_status(entry))) leftovers.push_back(entry);
+  }
+  for (const auto& file : leftovers) fs::remove(file);
+}
+
+void RunFolder::remove_timelines_of_ranks() const {
+  if (!fs::is_directory(timelines_of_ranks())) return;
+  for (const auto& name : names_in(timelines_of_ranks(), is_timeline_of_rank))
+    fs::remove(timelines_of_ranks() / name);
+  if (fs::is_empty(timelines_of_ranks())) fs::remove(timelines_of_ranks());
+}
+
+void RunFolder::keep_records_of_attempt() const {
+  const auto records = names_in(path, [](std::string_view name) {
+    return name == "history.json" || name.starts_with(event_file_prefix);
+  });
+  if (records.empty()) return;
+  const auto kept = next_free(path / attempt_prefix.substr(0, attempt_prefix.size() - 1));
+  fs::create_directory(kept);
+  for (const auto& name : records) rename_durably(path / name, kept / name);
+}
+
+fs::path RunFolder::keep_config() const {
+  auto kept = next_free(path / "config", ".yaml");
+  write_file_atomically(kept, read_text_file(config()));
+  return kept;
+}
+
+}  // namespace kolo

@@ -1,0 +1,92 @@
+#include "run/run_lock.h"
+
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/launch/launch_environment.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr const char* starter_file = RunLock::file_names[0];
+constexpr const char* writer_file = RunLock::file_names[1];
+constexpr const char* advice =
+    "; wait for it, or choose another folder with --output DIR (one run per folder)";
+
+std::unique_ptr<FolderLock> take(const RunFolder& folder, const char* name,
+                                 std::chrono::milliseconds wait) {
+  FolderLockOptions options{.name = name, .job = describe_job(), .advice = advice, .wait = wait};
+  options.say = [&](const std::string& what) {
+    std::cerr << fmt::format("kolo: output folder {}: {}", folder.path.string(), what) << std::endl;
+  };
+  try {
+    return std::make_unique<FolderLock>(folder.path, options);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("output folder {}", error.what()));
+  }
+}
+
+// Ranks whose launcher is gone are about to end.
+constexpr std::chrono::milliseconds moment{200}, end_of_ranks{20000};
+
+}  // namespace
+
+void RunLock::start(bool starts_anew) {
+  folder_.make();
+  starter_ = take(folder_, starter_file, moment);
+  if (!starts_anew || !folder_.holds_own_names()) return;
+  // What ranks without a launcher still write goes to the folder's new name, or is refused.
+  take(folder_, writer_file, end_of_ranks).reset();
+  folder_.require_replaceable();
+  moved_ = folder_.move_aside();
+  starter_->follow(*moved_);
+  folder_.make();
+  starter_ = take(folder_, starter_file, moment);
+}
+
+RunLock RunLock::of_launcher(const RunFolder& folder, bool starts_anew) {
+  RunLock lock(folder);
+  lock.start(starts_anew);
+  take(folder, writer_file, end_of_ranks).reset();
+  return lock;
+}
+
+RunLock RunLock::of_rank_0(const RunFolder& folder, bool starts_anew) {
+  RunLock lock(folder);
+  const auto token = environment_variable(variable);
+  const auto holder = FolderLock::last_holder(folder.path, starter_file);
+  const bool is_launchers = token && holder && holder->token == *token;
+  if (!is_launchers) lock.start(starts_anew);
+  lock.writer_ = take(folder, writer_file, end_of_ranks);
+  return lock;
+}
+
+void RunLock::require_free(const RunFolder& folder) {
+  // Ranks whose launcher is gone are waited for when the folder is taken.
+  const auto holder = FolderLock::living_holder(folder.path, starter_file);
+  if (!holder) return;
+  throw InputError(fmt::format("output folder {} is in use by {}{}", folder.path.string(),
+                               holder->describe(), advice));
+}
+
+bool RunLock::is_held() const {
+  return (!writer_ || writer_->is_held()) && (!starter_ || starter_->is_held());
+}
+
+void RunLock::require_held() const {
+  if (is_held()) return;
+  const auto holder = FolderLock::last_holder(folder_.path, writer_file);
+  throw Error(fmt::format("output folder {} is not this run's any more: {}", folder_.path.string(),
+                          holder
+                              ? fmt::format("it was taken over by {}", holder->describe())
+                              : "it was removed or renamed, so that nothing can be saved there"));
+}
+
+std::optional<LockHolder> RunLock::last_rank_0(const RunFolder& folder) {
+  return FolderLock::last_holder(folder.path, writer_file);
+}
+
+}  // namespace kolo

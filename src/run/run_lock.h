@@ -1,0 +1,64 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kolo/base/folder_lock.h"
+#include "run/run_folder.h"
+
+namespace kolo {
+
+// Keeps a run's folder for one run, from its first start to its last end. Two processes hold it:
+//
+//   the one that started the run, which is the launcher where it may start the ranks again, so that
+//   nobody comes in between, and rank 0 otherwise (a launcher that starts them once only looks
+//   whether the folder is free, before it does);
+//   rank 0, which writes there, so that ranks that outlive their launcher for a moment are waited
+//   for.
+//
+// A folder of an earlier run is moved aside by who holds it first.
+class RunLock {
+ public:
+  // InputError, which says who has the folder: it is in use. `starts_anew`: makes the folder, empty
+  // of runs (see RunFolder::move_aside); otherwise it goes on with what is there.
+  [[nodiscard]] static RunLock of_launcher(const RunFolder& folder, bool starts_anew);
+  [[nodiscard]] static RunLock of_rank_0(const RunFolder& folder, bool starts_anew);
+
+  // InputError when somebody holds the folder. Holds nothing.
+  static void require_free(const RunFolder& folder);
+
+  // Where an earlier run is now.
+  [[nodiscard]] const std::optional<std::filesystem::path>& moved() const { return moved_; }
+
+  // Who starts a run, or a study, holds the first; who writes holds the second.
+  static constexpr std::array<const char*, 2> file_names{".kolo.lock", ".kolo-rank0.lock"};
+
+  // What tells the ranks of this launcher that the folder is theirs: a variable and its value.
+  static constexpr const char* variable = "KOLO_RUN_LOCK";
+  [[nodiscard]] const std::string& token() const { return starter_->token(); }
+
+  // False when the folder is not this run's any more: it was removed, renamed or taken over.
+  [[nodiscard]] bool is_held() const;
+
+  // Of rank 0: notes how many steps are done, for the launcher (last_rank_0()).
+  void note_step(std::int64_t step) { writer_->note(step); }
+  // Of rank 0: Error unless it is.
+  void require_held() const;
+
+  // What rank 0 left when it could not give the folder back: its progress is the steps it noted.
+  [[nodiscard]] static std::optional<LockHolder> last_rank_0(const RunFolder& folder);
+
+ private:
+  explicit RunLock(RunFolder folder) : folder_(std::move(folder)) {}
+  void start(bool starts_anew);
+
+  RunFolder folder_;
+  std::unique_ptr<FolderLock> starter_, writer_;
+  std::optional<std::filesystem::path> moved_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,188 @@
+#include "run/run_records.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <sstream>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "kolo/base/file.h"
+#include "kolo/base/host_name.h"
+#include "kolo/launch/launch_environment.h"
+#include "kolo/nn/summary.h"
+#include "kolo/observe/format.h"
+#include "kolo/observe/memory.h"
+
+namespace kolo {
+
+namespace {
+
+History earlier_history(const RunFolder& folder, int ranks,
+                        const std::optional<ResumePoint>& resumed) {
+  if (!resumed || !std::filesystem::exists(folder.history())) return History(ranks);
+  History history = History::read(folder.history());
+  history.drop_after(resumed->step, resumed->epoch);
+  return history;
+}
+
+// A run ends with its epochs or with its steps, whichever comes first.
+std::int64_t record_interval(const TrainingConfig& config, std::int64_t steps_of_epoch) {
+  const auto by_epochs = thin_record_interval(config.n_epochs, steps_of_epoch);
+  const auto by_steps = config.max_steps ? thin_record_interval(1, *config.max_steps) : by_epochs;
+  return config.log_every.value_or(std::min(by_epochs, by_steps));
+}
+
+std::int64_t count_parameters(const torch::nn::Module& network) {
+  std::int64_t count = 0;
+  for (const auto& parameter : distinct_parameters(network)) count += parameter.numel();
+  return count;
+}
+
+// "started by Slurm's srun in Slurm job 12: rank 0 of 4, local rank 0 of 2 on node 1 of 2 (n1)".
+// The scripts in submit/ look for the job here.
+void log_start(RunLog& log, const Topology& topology) {
+  const auto environment = detect_launch_environment();
+  const auto job = describe_job();
+  if (!environment.is_launched() && job.empty()) return;
+  log.info("started{}{}: {} ({})",
+           environment.is_launched() ? fmt::format(" by {}", environment.launcher) : "",
+           job.empty() ? "" : fmt::format(" in {}", job), topology.describe(), host_name());
+}
+
+constexpr std::size_t most_lines = 40;  // of a summary on the console, unless asked for more
+
+}  // namespace
+
+RunRecords::RunRecords(const RunConfig& config, const RunFolder& folder, const RunContext& context,
+                       int ranks, std::int64_t steps, const std::optional<ResumePoint>& resumed)
+    : log_({.console = &console_of(context.options),
+            .colour = context.progress.terminal && detect_colour(1),
+            .width = context.progress.terminal ? context.progress.width : 0,
+            .file = folder.log(),
+            .verbosity = context.options.verbosity}),
+      bar_(console_of(context.options), context.progress),
+      history_(earlier_history(folder, ranks, resumed), folder.history(),
+               record_interval(config.training, steps)),
+      tensorboard_(folder.path, record_interval(config.training, steps)),
+      progress_(bar_, log_, config.training.n_epochs, sample_name(config.data)),
+      store_(folder.checkpoint_store(config.checkpoint.keep)) {
+  log_.route_console_through([this](std::string_view line) { bar_.print_above(line); });
+  if (resumed) store_.remove_after(resumed->step);
+}
+
+RunRecords::~RunRecords() {
+  log_.route_console_through({});
+}
+
+void RunRecords::attach_to(Trainer& trainer, const CheckpointConfig& config, RunLock& lock) {
+  trainer.add_observer(notes_.emplace(lock));
+  trainer.add_observer(history_);
+  trainer.add_observer(tensorboard_);
+  trainer.add_observer(progress_);
+  if (!config.enabled) return;
+  checkpoints_.emplace(
+      store_, make_checkpoint_schedule(config),
+      [this, &trainer, &lock] {
+        lock.require_held();
+        history_.flush();
+        tensorboard_.flush();
+        return trainer.checkpoint();
+      },
+      [this](const std::filesystem::path& path) { log_.debug("checkpoint {}", path.string()); });
+  trainer.add_observer(*checkpoints_);
+}
+
+void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communicator,
+                const Trainer& trainer, const LearningRate& rate) {
+  const auto& config = run.config;
+  const auto capabilities = communicator.capabilities();
+  const auto& topology = communicator.topology();
+  if (!config.description.empty()) log.info("{}", config.description);
+  log_start(log, topology);
+  log.info("{} rank{} on {} node{}, {} thread{} each; {}", topology.size,
+           topology.size == 1 ? "" : "s", topology.nodes, topology.nodes == 1 ? "" : "s",
+           at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s",
+           capabilities.backend == "solo" ? "no communication"
+                                          : "communication by " + capabilities.transport);
+  if (capabilities.backend == "mpi" && !capabilities.concurrent) {
+    log.warn(
+        "MPI grants the thread level '{}' only, 'multiple' is needed for communication to "
+        "overlap with backward; training "
+        "works, but slower",
+        capabilities.thread_level);
+  }
+  log.info("data {}: {} training and {} validation samples", config.data.name,
+           format_count(run.datasets.training->size()),
+           format_count(run.datasets.validation->size()));
+  for (const auto& warning : run.datasets.warnings) log.warn("{}", warning);
+  const auto precision = config.training.precision;
+  log.info("model {}: {} parameters in {} bucket{}{}", config.model.name,
+           format_count(count_parameters(*run.network)), trainer.plan().buckets.size(),
+           trainer.plan().buckets.size() == 1 ? "" : "s",
+           precision == Precision::fp32 ? "" : fmt::format(", computed in {}", name_of(precision)));
+  const auto batch_size = batch_size_of(config.training, topology.size);
+  log.info("optimizer {}, batch {} a rank ({} in all), learning rate {:.4g}{}{}{}",
+           describe_optimizer(config.optimizer), format_count(batch_size),
+           format_count(batch_size * topology.size), rate.scaled_rate(),
+           rate.warmup_steps() > 0
+               ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))
+               : "",
+           std::holds_alternative<ConstantRate>(rate.schedule())
+               ? ""
+               : fmt::format(", {}", schedule_name(rate.schedule())),
+           trainer.shares_steps() ? "; the ranks of a node share its steps" : "");
+}
+
+void log_model(RunLog& log, const PreparedRun& run, const RunOptions& options) {
+  const auto summary = summarize(*run.network, run.datasets.training->layout().input_shape);
+  const auto text = to_text(summary);
+  write_file_atomically(run.folder.model(), text);
+  if (summary.layers.size() <= most_lines || options.verbosity > 0) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) log.info("{}", line);
+  } else {
+    log.info("its {} layers are listed in {}, or here with -v", summary.layers.size(),
+             run.folder.model().string());
+  }
+}
+
+void log_resume(RunLog& log, const PreparedRun& run, const CheckpointStore::Loaded& from) {
+  log.info("resuming from {}", from.path.string());
+  if (!run.changes.of_steps.empty()) log.info("{}", run.changes.of_steps);
+  if (!run.changes.settings.empty()) {
+    log.info("other settings than so far: {}{}", describe(run.changes.settings),
+             run.starts_anew() ? "" : "; the earlier ones are kept beside config.yaml");
+  }
+  for (const auto& change : run.changes.of_data_order)
+    log.warn("samples come in another order than so far: {}", change);
+}
+
+void log_stop(RunLog& log, const PreparedRun& run, const std::string& by, const TrainState& state) {
+  log.warn(
+      "stopped{} at step {}{}", by.empty() ? " on request" : " by " + by, state.step,
+      run.config.checkpoint.enabled ? "; the same command with --resume goes on from there" : "");
+}
+
+void log_summary(RunLog& log, const PreparedRun& run, const RunRecords& records,
+                 const TrainState& state) {
+  const double mean = records.history().mean_epoch_seconds();
+  if (std::isfinite(state.best_loss)) {
+    log.info("best validation loss {} (epoch {}), mean epoch time {}", format_loss(state.best_loss),
+             state.best_epoch, format_duration(mean));
+  } else if (state.best_accuracy >= 0) {
+    const auto top = records.history().best_top_accuracy();
+    log.info("best validation accuracy {:.2f} % (epoch {}){}, mean epoch time {}",
+             100 * state.best_accuracy, state.best_epoch,
+             top ? fmt::format(", best top 5 {:.2f} %", 100 * *top) : "", format_duration(mean));
+  }
+  log.info("peak memory of rank 0: {}", format_bytes(peak_resident_bytes()));
+  log.info(
+      "results in {}: history.json, events.out.tfevents.*, checkpoints/, out.log, model.txt, "
+      "config.yaml, run.json{}",
+      run.folder.path.string(),
+      run.config.model.name == torchscript_model ? fmt::format(", {}", torchscript_file) : "");
+}
+
+}  // namespace kolo

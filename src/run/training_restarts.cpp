@@ -1,0 +1,145 @@
+#include "run/training_restarts.h"
+
+#include <csignal>
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "kolo/launch/exit_status.h"
+#include "kolo/observe/run_log.h"
+#include "run/run_lock.h"
+#include "run/run_origin.h"
+
+namespace kolo {
+
+namespace {
+
+using ChangeCommand = std::function<void(std::vector<std::string>&)>;
+
+void go_on(LaunchRequest& request, const ChangeCommand& resume_newest, RunLog& log) {
+  resume_newest(request.command);
+  request.environment.emplace_back(command_variable, own_command_line());  // what was typed
+  log.info("going on from the newest checkpoint");
+}
+
+// As the command says, from the beginning or from another run's checkpoint. What the attempt before
+// has recorded must not be taken for this one's.
+void start_over(const RunFolder& folder, RunLog& log) {
+  folder.keep_records_of_attempt();
+  constexpr auto message = "there is no checkpoint yet: starting from the beginning";
+  std::cerr << "kolo: " << message << std::endl;
+  log.info("{}", message);
+}
+
+// What is there to go on with; where it is not what the run needs nothing is started, and nothing
+// of it is touched. Empty: it is, or there is nothing yet.
+std::string objection_of_folder(const RunFolder& folder, const RunLock& lock, bool goes_on_there) {
+  if (!lock.is_held())
+    return fmt::format("its folder {} was removed, renamed or taken over: it is not restarted",
+                       folder.path.string());
+  if (!folder.holds_step_folder()) {
+    if (!goes_on_there) return {};
+    return fmt::format("the checkpoints that it went on from are gone from {}: it is not restarted",
+                       folder.checkpoints().string());
+  }
+  std::string problems;
+  const auto note = [&](const std::string& problem) { problems += "\n  " + problem; };
+  if (folder.holds_checkpoint(note)) return {};
+  return fmt::format(
+      "no checkpoint in {} can be used: it is not restarted, and they stay as they are. Without "
+      "--resume the run begins anew, and its folder is moved aside{}",
+      folder.checkpoints().string(), problems);
+}
+
+// Tells a failure that will come again from one that came from outside.
+class Failures {
+ public:
+  // What lies in the folder is no attempt of this job.
+  explicit Failures(RunFolder folder) : folder_(std::move(folder)) {
+    note();
+    has_begun_ = false;
+    failed_after_.reset();
+  }
+
+  // Has any attempt begun to train?
+  [[nodiscard]] bool has_begun() const { return has_begun_; }
+
+  // What to say when it failed where the one before did.
+  [[nodiscard]] std::string objection(int status) {
+    const auto before = failed_after_;
+    note();
+    if (!is_of_its_own(status)) failed_after_.reset();
+    if (!failed_after_ || failed_after_ != before) return {};
+    return fmt::format(
+        "it has failed twice after step {}, and would again: it is not restarted. Go on with other "
+        "settings or from an earlier checkpoint (--resume best, --resume STEP)",
+        *failed_after_);
+  }
+
+ private:
+  // An error, or a crash: not what people, schedulers and the system do to processes.
+  static bool is_of_its_own(int status) {
+    switch (status - 128) {
+      case SIGSEGV:
+      case SIGBUS:
+      case SIGFPE:
+      case SIGILL:
+      case SIGABRT:
+        return true;
+      default:
+        return status == exit_failed;
+    }
+  }
+
+  // How far the last attempt came; nothing where it did not begin.
+  void note() {
+    const auto holder = RunLock::last_rank_0(folder_);
+    const bool has_begun = holder && holder->token != token_ && holder->progress;
+    failed_after_ = has_begun ? holder->progress : std::nullopt;
+    has_begun_ = has_begun_ || has_begun;
+    if (holder) token_ = holder->token;
+  }
+
+  RunFolder folder_;
+  std::string token_;
+  bool has_begun_ = false;
+  std::optional<std::int64_t> failed_after_;
+};
+
+}  // namespace
+
+RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
+                                const RunOptions& options, int restarts,
+                                const ChangeCommand& resume_newest) {
+  RestartPolicy policy{.restarts = restarts};
+  policy.stop.message = "the ranks save a checkpoint and stop; a second time ends them at once";
+  if (restarts == 0) {
+    RunLock::require_free(run.folder);
+    return policy;
+  }
+  const auto lock = std::make_shared<RunLock>(RunLock::of_launcher(run.folder, run.starts_anew()));
+  if (lock->moved()) {
+    console_of(options) << fmt::format("{} held an earlier run; it is now {}\n",
+                                       run.folder.path.string(), lock->moved()->string());
+  }
+  request.environment.emplace_back(RunLock::variable, lock->token());
+  const auto failures = std::make_shared<Failures>(run.folder);
+  const bool resumes = options.resume.has_value(), goes_on_there = !run.starts_anew();
+  policy.objection = [folder = run.folder, goes_on_there, lock, failures](int status) {
+    const auto objection = failures->objection(status);
+    return objection.empty() ? objection_of_folder(folder, *lock, goes_on_there) : objection;
+  };
+  policy.before_restart = [folder = run.folder, resumes, lock, failures, resume_newest](
+                              LaunchRequest& attempt, const std::string& message) {
+    RunLog log({.file = folder.log()});
+    log.warn("{}", message);
+    if (resumes && !failures->has_begun()) return;  // as the command says
+    if (folder.holds_step_folder())
+      go_on(attempt, resume_newest, log);
+    else
+      start_over(folder, log);
+  };
+  return policy;
+}
+
+}  // namespace kolo

@@ -1,0 +1,195 @@
+// Whole runs of a program that brings parts of its own, by the interface that it has.
+#include "kolo/run/run.h"
+
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <torch/nn/modules/linear.h>
+
+#include "kolo/base/file.h"
+#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/comm/threads.h"
+#include "kolo/data/random_dataset.h"
+#include "kolo/observe/history.h"
+#include "kolo/run/evaluate_run.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+class Dense final : public Network {
+ public:
+  explicit Dense(const ModelOptions& options)
+      : layer_(register_module("layer", torch::nn::Linear(64, options.classes))) {}
+  torch::Tensor forward(const torch::Tensor& input) override { return layer_(input.flatten(1)); }
+
+ private:
+  torch::nn::Linear layer_;
+};
+
+class EpochCounter final : public Observer {
+ public:
+  void on_epoch_end(const EpochReport& report) override { epochs.push_back(report.state.epoch); }
+  std::vector<std::int64_t> epochs;
+};
+
+std::vector<std::int64_t> epochs_in(const History& history) {
+  std::vector<std::int64_t> epochs;
+  for (const auto& record : history.epochs()) epochs.push_back(record.epoch);
+  return epochs;
+}
+
+class Run : public ::testing::Test {
+ protected:
+  // Data and network are not kolo's.
+  [[nodiscard]] static RunParts parts() {
+    RunParts parts;
+    parts.models.add(
+        {.name = "dense", .description = "one layer", .make = [](const ModelOptions& options) {
+           return std::make_shared<Dense>(options);
+         }});
+    parts.datasets = [](const RunConfig&, bool) {
+      return Datasets{std::make_shared<RandomDataset>(SampleLayout{{1, 8, 8}, 4, {}}, 64, 1),
+                      std::make_shared<RandomDataset>(SampleLayout{{1, 8, 8}, 4, {}}, 16, 2)};
+    };
+    return parts;
+  }
+
+  [[nodiscard]] ConfigSource source(const std::vector<std::string>& settings = {}) const {
+    return {config_, {}, settings, {}, folder_ / "run"};
+  }
+
+  // Of this process, alone.
+  [[nodiscard]] RunOptions options() {
+    RunOptions options;
+    options.console = &console_;
+    options.stop_requested = [] { return false; };
+    return options;
+  }
+
+  [[nodiscard]] History history() const { return History::read(folder_ / "run" / "history.json"); }
+
+  TemporaryFolder folder_;
+  std::filesystem::path config_ = folder_.write(
+      "dense.yaml",
+      "{data: {name: fashion_mnist}, model: {name: dense}, optimizer: {name: adam, lr: 0.01},\n"
+      " training: {batch_size: 8, n_epochs: 2}}\n");
+  std::ostringstream console_;
+};
+
+TEST_F(Run, LeavesAFolderAndGoesOnThere) {
+  auto mine = parts();
+  EpochCounter counter;
+  mine.observers = {&counter};
+  EXPECT_EQ(kolo::run(source(), mine, options()), 0);
+  EXPECT_EQ(counter.epochs, (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(history().epochs().back().epoch, 2);
+  EXPECT_THAT(console_.str(), AllOf(HasSubstr("model dense"), HasSubstr("results in")));
+  for (const auto* name : {"config.yaml", "run.json", "out.log", "model.txt", "checkpoints"})
+    EXPECT_TRUE(std::filesystem::exists(folder_ / "run" / name)) << name;
+
+  auto longer = options();
+  longer.resume = "newest";
+  EXPECT_EQ(kolo::run(source({"training.n_epochs=3"}), mine, longer), 0);
+  EXPECT_EQ(counter.epochs, (std::vector<std::int64_t>{1, 2, 3}));
+  EXPECT_EQ(epochs_in(history()), (std::vector<std::int64_t>{0, 1, 2, 3}));
+}
+
+TEST_F(Run, ThatIsDoneSaysSo) {
+  EXPECT_EQ(kolo::run(source(), parts(), options()), 0);
+  console_.str("");
+  auto again = options();
+  again.resume = "newest";
+  EXPECT_EQ(kolo::run(source(), parts(), again), 0);
+  EXPECT_THAT(console_.str(), HasSubstr("holds a finished run: 2 epochs"));
+}
+
+TEST_F(Run, StopsOnRequestWithACheckpoint) {
+  int asked = 0;
+  auto stopping = options();
+  stopping.stop_requested = [&asked] { return ++asked > 12; };
+  EXPECT_EQ(kolo::run(source(), parts(), stopping), exit_stopped);
+  EXPECT_THAT(console_.str(), HasSubstr("stopped on request at step"));
+  const auto store = CheckpointStore({folder_ / "run" / "checkpoints"});
+  EXPECT_FALSE(store.list().empty());
+}
+
+TEST_F(Run, ObjectiveAndOptimizerMayBeTheProgramsOwn) {
+  auto mine = parts();
+  mine.optimizer = [](const RunConfig&) { return make_sgd({.momentum = .5}); };
+  double scale = 0;
+  mine.objective = [&scale](const RunConfig& config) {
+    auto objective = make_objective(config);
+    const auto usual = objective.loss;
+    objective.loss = [usual, &scale](const auto& outputs, const auto& targets) {
+      scale = 3;
+      return 3 * usual(outputs, targets);
+    };
+    return objective;
+  };
+  EXPECT_EQ(kolo::run(source({"training.n_epochs=1"}), mine, options()), 0);
+  EXPECT_EQ(scale, 3);
+  const auto newest =
+      CheckpointStore({folder_ / "run" / "checkpoints"}).load_newest([](const auto&) {});
+  EXPECT_EQ(newest.value().content.state.at("optimizer"), "sgd");
+}
+
+TEST_F(Run, AnInputErrorOfAProcessThatIsAloneIsPassedOn) {
+  const auto unknown = message_of<InputError>(
+      [&] { (void)kolo::run(source({"model.name=dens"}), parts(), options()); });
+  EXPECT_THAT(unknown, HasSubstr("dense"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
+}
+
+TEST_F(Run, RanksMayBeTheProgramsOwn) {
+  std::array<int, 2> statuses{-1, -1};
+  run_as_threads(2, [&](const Communicator& communicator) {
+    auto of_rank = options();
+    of_rank.communicator = communicator;
+    statuses.at(static_cast<std::size_t>(communicator.rank())) =
+        kolo::run(source(), parts(), of_rank);
+  });
+  EXPECT_THAT(statuses, Each(0));
+  EXPECT_EQ(history().n_ranks(), 2);
+  EXPECT_THAT(console_.str(), HasSubstr("2 ranks on 1 node"));
+}
+
+TEST_F(Run, WhatOneRankCanNotPrepareEndsAllAlike) {
+  std::array<int, 2> statuses{-1, -1};
+  ::testing::internal::CaptureStderr();
+  run_as_threads(2, [&](const Communicator& communicator) {
+    auto of_rank = options();
+    of_rank.communicator = communicator;
+    auto mine = parts();
+    if (communicator.rank() == 1)
+      mine.datasets = [](const RunConfig&, bool) -> Datasets {
+        throw InputError("no data on this node");
+      };
+    statuses.at(static_cast<std::size_t>(communicator.rank())) = kolo::run(source(), mine, of_rank);
+  });
+  EXPECT_THAT(statuses, Each(exit_wrong_input));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("rank 1 (on "), HasSubstr("no data on this node")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
+}
+
+TEST_F(Run, IsMeasuredByItsBestCheckpoint) {
+  ASSERT_EQ(kolo::run(source(), parts(), options()), 0);
+  std::optional<RunEvaluation> found;
+  const auto keep = [&](const RunEvaluation& evaluation) { found = evaluation; };
+  EXPECT_EQ(evaluate_run({.path = folder_ / "run"}, keep, parts(), options()), 0);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->sums.samples, 16);
+  EXPECT_EQ(found->model, "dense");
+  const auto best = CheckpointStore({folder_ / "run" / "checkpoints"}).best();
+  EXPECT_EQ(found->step, best.value().step);
+  EXPECT_EQ(found->epoch, best.value().step / 8);
+}
+
+}  // namespace
+}  // namespace kolo::testing
