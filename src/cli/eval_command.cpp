@@ -149,10 +149,10 @@ int eval(const EvalArguments& arguments) {
   const auto environment = detect_launch_environment();
   if (arguments.ranks.are_many() && !environment.is_launched()) {
     const auto config = check_evaluation(arguments.request);
-    become_ranks({.ranks = *arguments.ranks.ranks,
-                  .oversubscribe = arguments.ranks.oversubscribe,
-                  .threads = config.device.intra_threads},
-                 {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
+    return run_ranks({.ranks = *arguments.ranks.ranks,
+                      .oversubscribe = arguments.ranks.oversubscribe,
+                      .threads = config.device.intra_threads},
+                     {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
   }
   require_ranks(environment, arguments.ranks.ranks.value_or(0));
   return evaluate_run(arguments.request, [&](const RunEvaluation& evaluation) {

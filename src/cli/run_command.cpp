@@ -113,7 +113,7 @@ int run(const RunArguments& arguments) {
     request.command.insert(request.command.end(), {"--logs", make_log_folder(arguments.logs)});
   request.command.insert(request.command.end(), program.begin(), program.end());
   if (tag) request.environment.emplace_back("KOLO_TERMINAL", "0");  // no progress bars in there
-  become_ranks(request, {.restarts = arguments.max_restarts, .stop = {.signal = SIGUSR2}});
+  return run_ranks(request, {.restarts = arguments.max_restarts, .stop = {.signal = SIGUSR2}});
 }
 
 }  // namespace

@@ -61,8 +61,9 @@ int launch(const TrainArguments& arguments, const LaunchEnvironment& environment
     std::cout << run.finished << std::endl;
     return 0;
   }
-  auto restarts = training_restarts(request, run, options, arguments.max_restarts, resume_newest);
-  become_ranks(request, std::move(restarts));
+  const auto restarts =
+      training_restarts(request, run, options, arguments.max_restarts, resume_newest);
+  return run_ranks(request, restarts);
 }
 
 void require_sense(const TrainArguments& arguments, const LaunchEnvironment& environment) {

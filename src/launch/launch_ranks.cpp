@@ -177,15 +177,13 @@ std::string own_program() {
   return fs::read_symlink("/proc/self/exe");
 }
 
-void become_ranks(const LaunchRequest& request, RestartPolicy policy) {
+int run_ranks(const LaunchRequest& request, const RestartPolicy& policy) {
   LaunchRequest complete = request;
   if (complete.command.empty()) {
     complete.command = own_command();
     complete.end_together = true;
   }
-  const int status = run_job(complete, policy);
-  policy = {};  // what it holds is given back: exit() destroys no locals
-  std::exit(status);
+  return run_job(complete, policy);
 }
 
 }  // namespace kolo

@@ -86,12 +86,11 @@ struct RestartPolicy {
   StopPolicy stop = {};
 };
 
-// Starts the ranks, again where the policy says so, and ends this process with the job's exit
-// status. The ranks find the number of restarts in KOLO_RESTART. Meanwhile SIGINT, SIGTERM and
-// SIGHUP to this process ask the ranks to stop, and a second one ends the job at once; SIGUSR1 is
-// passed on as it is. Call it before MPI is initialised. Throws what the functions above throw.
-// `policy` is destroyed before the process ends.
-[[noreturn]] void become_ranks(const LaunchRequest& request, RestartPolicy policy = {});
+// Starts the ranks, again where the policy says so, and returns the job's exit status, which is
+// this process's. The ranks find the number of restarts in KOLO_RESTART. Meanwhile SIGINT, SIGTERM
+// and SIGHUP to this process ask the ranks to stop, and a second one ends the job at once; SIGUSR1
+// is passed on as it is. Call it before MPI is initialised. Throws what the functions above throw.
+[[nodiscard]] int run_ranks(const LaunchRequest& request, const RestartPolicy& policy = {});
 
 // This program's own path.
 [[nodiscard]] std::string own_program();

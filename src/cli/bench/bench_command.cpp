@@ -233,10 +233,10 @@ int bench(const BenchArguments& arguments) {
   if (arguments.ranks.are_many() && !environment.is_launched()) {
     const auto config = load_run_config(arguments.config.source());
     (void)prepare(arguments, config, *arguments.ranks.ranks);
-    become_ranks({.ranks = *arguments.ranks.ranks,
-                  .oversubscribe = arguments.ranks.oversubscribe,
-                  .threads = config.device.intra_threads},
-                 {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
+    return run_ranks({.ranks = *arguments.ranks.ranks,
+                      .oversubscribe = arguments.ranks.oversubscribe,
+                      .threads = config.device.intra_threads},
+                     {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
   }
   require_ranks(environment, arguments.ranks.ranks.value_or(0));
   return bench_as_rank(arguments, environment);
