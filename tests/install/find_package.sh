@@ -108,6 +108,8 @@ if [[ -e $folder/prefix/bin/kolo ]]; then
   "$cmake" -G Ninja -S "$own" -B "$folder/own" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_CXX_COMPILER="$compiler" \
     -DCMAKE_CXX_FLAGS="$flags" >"$folder/own.log" || { cat "$folder/own.log"; fail "configuring own_data failed"; }
   "$cmake" --build "$folder/own" >"$folder/own.log" || { cat "$folder/own.log"; fail "building own_data failed"; }
+  missing=$(sed -n '/^```cpp/,/^```$/p' "$here/../../docs/own-data.md" | grep -v '^```' | sed 's/^ *//' | grep -vxFf <(sed 's/^ *//' "$own/main.cpp") || true)
+  [[ -z $missing ]] || fail "docs/own-data.md shows lines that examples/own_data/main.cpp lacks: $missing"
   points='BEGIN { srand(seed); for (i = 0; i < n; ++i) { a = 2.1 * (i % 3) + 1.3 * (rand() + rand() - 1); print i % 3 "," cos(a) "," sin(a) } }'
   awk -v seed=1 -v n=3000 "$points" >training.csv
   awk -v seed=2 -v n=999 "$points" >validation.csv
