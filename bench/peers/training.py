@@ -158,7 +158,7 @@ def main():
                           "batch": options.batch, "median_step_seconds": median, "samples_per_second": rate,
                           "peak_memory_bytes": peak}))
     else:
-        print(f"{options.model}: {options.ranks} ranks, batch {options.batch} a rank, {options.layout}: "
+        print(f"{options.model}: {options.ranks} ranks, batch {options.batch} per rank, {options.layout}: "
               f"{1e3 * median:.2f} ms per step, {rate:.1f} samples/s")
 
 

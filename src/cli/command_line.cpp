@@ -66,7 +66,7 @@ void require_values(const CLI::App& command, Words words) {
     const auto* const option =
         name.starts_with("--") && name.size() > 2 ? command.get_option_no_throw(name) : nullptr;
     if (option != nullptr && name.size() + 1 == word.size()) {
-      throw InputError(fmt::format("{}expected {} behind {}, got nothing", speaker(command),
+      throw InputError(fmt::format("{}expected {} after {}, got nothing", speaker(command),
                                    option->get_type_name(), word));
     }
     if (!has_program) continue;
@@ -156,7 +156,7 @@ bool names_option(const CLI::Option& option, const std::string& word) {
   return name.starts_with('-') && option.check_name(name);
 }
 
-// An option without a value behind it, or with several.
+// An option without a value after it, or with several.
 [[noreturn]] void refuse_number_of_values(const CLI::App& command, Words words,
                                           const std::string& reason) {
   for (const CLI::Option* const option : command.get_options()) {
@@ -166,7 +166,7 @@ bool names_option(const CLI::Option& option, const std::string& word) {
     const auto& given =
         *std::ranges::find_if(words, [&](const auto& word) { return names_option(*option, word); });
     if (names_option(*option, words.back()) && words.back().find('=') == std::string::npos) {
-      throw InputError(fmt::format("{}expected {} behind {}, got nothing", speaker(command),
+      throw InputError(fmt::format("{}expected {} after {}, got nothing", speaker(command),
                                    option->get_type_name(), words.back()));
     }
     if (count > 1 && option->get_items_expected_max() == 1) {

@@ -18,7 +18,7 @@ std::vector<std::shared_ptr<Communicator::Group>> Communicator::Group::Companion
 }
 
 // Ranks may have let go of one at different times, so they agree on the first of those that are
-// free, with all behind them, on every rank.
+// free, with all after them, on every rank.
 Communicator Communicator::with_own_order() const {
   if (size() == 1 || !capabilities().concurrent) return *this;
   std::int64_t first_free = 0;

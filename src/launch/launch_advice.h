@@ -16,7 +16,7 @@ struct LinkedMpi {
 // From what mpi_library_version() says.
 [[nodiscard]] LinkedMpi parse_mpi_version(const std::string& version);
 
-// Before MPI is initialised, which can end the program without a word of ours. `insist`: the user
+// Before MPI is initialized, which can end the program without a word of ours. `insist`: the user
 // has said that MPI is to be used, so only what can't work is refused. InputError.
 void require_suitable_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi,
                                bool insist);

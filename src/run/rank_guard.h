@@ -15,7 +15,7 @@ namespace kolo {
 [[nodiscard]] int exit_status_of(const std::exception& error);
 
 // What an exception has to say to a user: its message, of LibTorch's without the addresses that it
-// puts behind it. All that comes for want of memory says the same.
+// puts after it. All that comes for want of memory says the same.
 [[nodiscard]] std::string message_of(const std::exception& error);
 
 // "rank 1 (on node2)", of this process.

@@ -61,7 +61,7 @@ std::string describe_steps(int ranks_before, const StepSize& before, int ranks_n
     parts.push_back(
         fmt::format("{} rank{} instead of {}", ranks_now, ranks_now == 1 ? "" : "s", ranks_before));
   if (before.samples != now.samples)
-    parts.push_back(fmt::format("{} samples a step instead of {}", now.samples, before.samples));
+    parts.push_back(fmt::format("{} samples per step instead of {}", now.samples, before.samples));
   if (before.rate != now.rate)
     parts.push_back(fmt::format("learning rate {:.4g} instead of {:.4g}", now.rate, before.rate));
   if (parts.empty()) return {};

@@ -14,7 +14,7 @@ namespace kolo {
 struct RunOrigin {
   std::string command;    // as a shell takes it
   std::string directory;  // that it was typed in
-  std::string commit;     // of git there, "-dirty" behind it where files differ; empty: none
+  std::string commit;     // of git there, "-dirty" after it where files differ; empty: none
   std::string version;    // kolo's
   std::string host;
 };

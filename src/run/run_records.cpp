@@ -123,7 +123,7 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
            trainer.plan().buckets.size() == 1 ? "" : "s",
            precision == Precision::fp32 ? "" : fmt::format(", computed in {}", name_of(precision)));
   const auto batch_size = batch_size_of(config.training, topology.size);
-  log.info("optimizer {}, batch {} a rank ({} in all), learning rate {:.4g}{}{}{}",
+  log.info("optimizer {}, batch {} per rank ({} in all), learning rate {:.4g}{}{}{}",
            describe_optimizer(config.optimizer), format_count(batch_size),
            format_count(batch_size * topology.size), rate.scaled_rate(),
            rate.warmup_steps() > 0

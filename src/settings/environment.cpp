@@ -31,7 +31,7 @@ std::string variable(const std::string& name, std::string_view text, std::string
   return value;
 }
 
-// The name behind a dollar, with or without braces, and how many letters it takes in `rest`.
+// The name after a dollar, with or without braces, and how many letters it takes in `rest`.
 struct Reference {
   std::string_view name;
   std::size_t length = 0;

@@ -14,7 +14,7 @@ struct KnownSetting {
 
 using KnownSettings = std::vector<KnownSetting>;
 
-// The setting that a word was meant for: the whole name, or the word behind its last dot, where it
+// The setting that a word was meant for: the whole name, or the word after its last dot, where it
 // is exact; or else the nearest. Empty where none is near.
 [[nodiscard]] std::string nearest_setting(std::string_view word, const KnownSettings& known);
 

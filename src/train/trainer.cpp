@@ -21,7 +21,7 @@ namespace {
 // Streams of the seed: dropout has the ranks' numbers.
 constexpr std::uint32_t mixup_stream = 0xFFFFFFFE;
 
-// What the ranks add up once a step, on its way while backward runs.
+// What the ranks add up once per step, on its way while backward runs.
 struct StepSums {
   std::array<double, 5> values{};  // loss, correct, in top, samples, requests to stop
 

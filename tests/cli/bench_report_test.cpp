@@ -12,7 +12,7 @@ using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Two ranks and two trials of 10 steps of 8 samples a rank.
+// Two ranks and two trials of 10 steps of 8 samples per rank.
 BenchMeasurement two_ranks(BenchMode mode, double seconds, double data = 0,
                            double communication = 0) {
   const BenchTrial trial{seconds, 80, data, communication};
@@ -59,7 +59,7 @@ TEST(BenchReport, IsATableAndOneObject) {
   const auto report = report_of({two_ranks(BenchMode::io, 1), two_ranks(BenchMode::synthetic, 4),
                                  two_ranks(BenchMode::full, 4, .5, .5)});
   const auto text = to_text(report);
-  EXPECT_THAT(text, HasSubstr("batch 8 a rank, fp32"));
+  EXPECT_THAT(text, HasSubstr("batch 8 per rank, fp32"));
   EXPECT_THAT(text, HasSubstr("peak memory by rank: 1.00 GiB  1.50 GiB"));
   EXPECT_THAT(text, HasSubstr("of a full step: compute 75 %, waiting for gradients 12 %"));
   EXPECT_THAT(text, HasSubstr("bound by compute: "));

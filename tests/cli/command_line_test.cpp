@@ -152,10 +152,10 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
       {{"data"}, "data: name a command: fetch, "},
       {{"train"}, "train: FILE is missing"},
       {{"scale", "c.yaml"}, "scale: --ranks N,... is missing"},
-      {{"train", "c.yaml", "-n"}, "train: expected RANKS behind -n, got nothing"},
-      {{"train", "c.yaml", "-o"}, "train: expected DIR behind -o, got nothing"},
-      {{"train", "c.yaml", "--num_epochs"}, "expected EPOCHS behind --num_epochs, got nothing"},
-      {{"report", "run", "--title"}, "report: expected TEXT behind --title, got nothing"},
+      {{"train", "c.yaml", "-n"}, "train: expected RANKS after -n, got nothing"},
+      {{"train", "c.yaml", "-o"}, "train: expected DIR after -o, got nothing"},
+      {{"train", "c.yaml", "--num_epochs"}, "expected EPOCHS after --num_epochs, got nothing"},
+      {{"report", "run", "--title"}, "report: expected TEXT after --title, got nothing"},
       {{"train", "c.yaml", "-n", "2", "--ranks=3"}, "train: -n is given 2 times; give it once"},
       {{"train", "c.yaml", "--timeline=foo"}, "train: --timeline takes no value, got \"foo\""},
       {{"doctor", "--json=3"}, "doctor: --json takes no value, got \"3\""},
@@ -214,7 +214,7 @@ TEST(CommandLine, ParagraphsOfTheHelpFlow) {
       const auto& next = lines[i + 1];
       if (!is_footer || lines[i].empty() || next.empty() || next.starts_with(' ')) continue;
       if (lines[i].starts_with(' ')) continue;
-      // A number stays with the word behind it.
+      // A number stays with the word after it.
       const auto first = next.find(' ', next[0] <= '9' ? next.find(' ') + 1 : 0);
       EXPECT_GT(lines[i].size() + 1 + std::min(first, next.size()), 80U) << lines[i] << "\n"
                                                                          << next;

@@ -37,7 +37,7 @@ TEST_F(FieldProgram, TrainsAndTellsTheLossAlone) {
   const auto result = train({"-n", "2"});
   ASSERT_EQ(result.exit_code, 0) << result.errors;
   EXPECT_THAT(result.output, AllOf(HasSubstr("best validation loss "), HasSubstr(" crops/s"),
-                                   HasSubstr("batch 2 a rank (4 in all)"),
+                                   HasSubstr("batch 2 per rank (4 in all)"),
                                    HasSubstr("peak memory of rank 0"), Not(HasSubstr("accuracy"))));
   const auto history = History::read(folder_ / "run" / "history.json");
   ASSERT_EQ(history.epochs().size(), 3U);

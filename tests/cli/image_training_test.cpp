@@ -39,7 +39,7 @@ TEST_F(ImageTraining, ShowsTheModelAndTheTopFive) {
   ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
   EXPECT_THAT(
       result.output,
-      AllOf(HasSubstr("optimizer rmsprop (epsilon 1e-07, added as in Keras), batch 4 a rank"),
+      AllOf(HasSubstr("optimizer rmsprop (epsilon 1e-07, added as in Keras), batch 4 per rank"),
             HasSubstr("top 5"), HasSubstr("model.txt")));
   const auto history = History::read(folder / "run" / "history.json");
   ASSERT_EQ(history.epochs().size(), 3U);

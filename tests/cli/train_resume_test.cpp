@@ -29,9 +29,10 @@ TEST_F(TrainResume, ScheduleAndEpochGoOnWithOtherRanksAndOtherBatches) {
   copy("one", "run");
   const auto two = train({cosine, "-n", "2", "--resume", "50"});
   ASSERT_EQ(two.exit_code, 0) << two.errors;
-  EXPECT_THAT(two.output, AllOf(HasSubstr("2 ranks instead of 1, 32 samples a step instead of 16; "
-                                          "schedule and epoch go on where they were"),
-                                Not(HasSubstr("other settings"))));
+  EXPECT_THAT(two.output,
+              AllOf(HasSubstr("2 ranks instead of 1, 32 samples per step instead of 16; "
+                              "schedule and epoch go on where they were"),
+                    Not(HasSubstr("other settings"))));
   expect_rates_of("two");
   EXPECT_EQ(history().epochs()[4].step, 50 + 2 * 13);
 
@@ -46,7 +47,7 @@ TEST_F(TrainResume, ScheduleAndEpochGoOnWithOtherRanksAndOtherBatches) {
   copy("one", "run");
   const auto larger = train({cosine, "--resume=50", "training.batch_size=32"});
   ASSERT_EQ(larger.exit_code, 0) << larger.errors;
-  EXPECT_THAT(larger.output, AllOf(HasSubstr("32 samples a step instead of 16; schedule"),
+  EXPECT_THAT(larger.output, AllOf(HasSubstr("32 samples per step instead of 16; schedule"),
                                    HasSubstr("training.batch_size is 32 instead of 16")));
   expect_rates_of("two");
 }

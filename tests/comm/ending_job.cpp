@@ -1,13 +1,13 @@
 // ending_job OWNER PLACE WAY [SETTING]: a job of three ranks, which do collectives until rank 1
 // ends in a way of its own. For ending_jobs_test.cpp. The others say what they learn and end with
 // status 1.
-//   OWNER    kolo or program: who initialises MPI and finalises it
+//   OWNER    kolo or program: who initializes MPI and finalizes it
 //   PLACE    inner, main or static: whose the communicator is, a scope's before main()'s end,
 //            main()'s, or the program's
 //   WAY      together (no rank ends before the others), caught (an exception, while there is a
 //            communicator), thrown (through it), return, exit, release (of the communicator, and
-//            the process goes on), unjoined (the others have joined), finalise (MPI), afterwards
-//            (all finalise, and one calls a collective then)
+//            the process goes on), unjoined (the others have joined), finalize (MPI), afterwards
+//            (all finalize, and one calls a collective then)
 //   SETTING  nodes (the last rank on a node of its own), mpi (no shared memory)
 #include <chrono>
 #include <cstdio>
@@ -60,7 +60,7 @@ void end_in_a_way_of_its_own(std::optional<Communicator>& world, const std::stri
     world.reset();
     std::this_thread::sleep_for(std::chrono::seconds(30));
   }
-  if (way == "finalise") MPI_Finalize();
+  if (way == "finalize") MPI_Finalize();
 }
 
 void work(std::optional<Communicator>& world, const Job& job) {

@@ -79,9 +79,9 @@ INSTANTIATE_TEST_SUITE_P(
         Ending{"kolo", "inner", "unjoined", ""}, Ending{"kolo", "inner", "unjoined", "nodes"},
         Ending{"program", "inner", "unjoined", "mpi"},
         Ending{"program", "inner", "release", "nodes"},
-        Ending{"program", "static", "release", "mpi"}, Ending{"program", "main", "finalise", ""},
-        Ending{"program", "main", "finalise", "nodes"},
-        Ending{"program", "static", "finalise", "mpi"}),
+        Ending{"program", "static", "release", "mpi"}, Ending{"program", "main", "finalize", ""},
+        Ending{"program", "main", "finalize", "nodes"},
+        Ending{"program", "static", "finalize", "mpi"}),
     name_of_test);
 
 // Without MPI_Finalize the launcher may see it first; all that matters is that the job ends.
@@ -114,7 +114,7 @@ TEST(FinalisedMpi, IsAnErrorToWhoeverCallsACollective) {
   for (const std::string place : {"main", "static"}) {
     const auto result = run_ending({"program", place, "afterwards", ""});
     EXPECT_EQ(result.exit_code, 1);
-    EXPECT_THAT(result.errors, HasSubstr("learnt: comm: MPI has been finalised"));
+    EXPECT_THAT(result.errors, HasSubstr("learnt: comm: MPI has been finalized"));
   }
 }
 

@@ -126,7 +126,7 @@ TEST_F(WrongValues, NothingBehindTheEqualsSignIsNoValue) {
                                     : "write " + setting + "=null for the default";
     for (const char* nothing : {"", "  "})
       EXPECT_EQ(said_of(setting, nothing),
-                "command line: expected a value behind " + setting + "=, got nothing; " + advice);
+                "command line: expected a value after " + setting + "=, got nothing; " + advice);
     // The advice helps.
     const auto said = said_of(setting, "null");
     if (is_required)

@@ -76,7 +76,7 @@ TEST(RankCommand, BindsEvenSharesOfAWholeMachineOnly) {
   machine.whole_machine = false;
   EXPECT_THAT(line(rank_command(request(2), machine)), HasSubstr("--bind-to none"));
   machine = facts(Launcher::open_mpi_4, 8);
-  machine.cpus = 16;  // two hardware threads a core
+  machine.cpus = 16;  // two hardware threads per core
   EXPECT_THAT(line(rank_command(request(9), machine)), HasSubstr("--bind-to none"));
 }
 

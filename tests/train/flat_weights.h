@@ -7,7 +7,7 @@
 
 namespace kolo::testing {
 
-// A copy of all weights, one behind the other.
+// A copy of all weights, one after the other.
 inline torch::Tensor flat_weights(const torch::nn::Module& network) {
   std::vector<torch::Tensor> flat;
   for (const auto& parameter : network.parameters()) flat.push_back(parameter.detach().flatten());

@@ -62,7 +62,7 @@ class SmallTraining {
   [[nodiscard]] Loader& validation() { return validation_; }
   [[nodiscard]] Network& network() { return *network_; }
 
-  // All weights, one behind the other.
+  // All weights, one after the other.
   [[nodiscard]] torch::Tensor weights() const { return flat_weights(*network_); }
 
  private:

@@ -178,7 +178,7 @@ std::optional<BenchVerdict> verdict_of(const BenchReport& report) {
   if (shares.communication > shares.compute) {
     return BenchVerdict{"communication",
                         fmt::format("{} of a step waits for gradients of other ranks; larger "
-                                    "batches a rank may help ({})",
+                                    "batches per rank may help ({})",
                                     percent(shares.communication), rates)};
   }
   return BenchVerdict{"compute", fmt::format("{} of a step; {}", percent(shares.compute), rates)};
@@ -187,12 +187,12 @@ std::optional<BenchVerdict> verdict_of(const BenchReport& report) {
 std::string to_text(const BenchReport& report) {
   const auto& setup = report.setup;
   std::string text = fmt::format(
-      "{}: {} on {}, {} rank{} of {} thread{}, batch {} a rank, {}\n"
+      "{}: {} on {}, {} rank{} of {} thread{}, batch {} per rank, {}\n"
       "{} trial{} of {} steps after {} of warm-up\n\n"
       "{:<10}  {:>20}  {:>20}  {}\n",
       setup.configuration, setup.model, setup.data, setup.ranks, setup.ranks == 1 ? "" : "s",
       setup.threads, setup.threads == 1 ? "" : "s", setup.batch_size, setup.precision, setup.trials,
-      setup.trials == 1 ? "" : "s", setup.steps, setup.warmup, "", "samples/s", "ms a step",
+      setup.trials == 1 ? "" : "s", setup.steps, setup.warmup, "", "samples/s", "ms per step",
       "samples/s by rank");
   for (const auto& measurement : report.measurements) text += line_of(measurement, setup.steps);
   text += "\n";

@@ -47,7 +47,7 @@ RecordedStep StepRecorder::end(const BucketPlan& plan) const {
   }
   RecordedStep step{
       seconds(backward_ - begin_), seconds(last - backward_), seconds(now - last), {}};
-  // A bucket goes behind those before it.
+  // A bucket goes after those before it.
   auto latest = backward_;
   for (const auto& bucket : plan.buckets) {
     for (const auto& entry : bucket.entries)

@@ -14,13 +14,13 @@ namespace kolo {
 struct RecordedStep {
   double forward = 0;
   double backward = 0;
-  double rest = 0;            // behind the last gradient
+  double rest = 0;            // after the last gradient
   std::vector<double> ready;  // by bucket, from backward's beginning: its last gradient
 };
 
-// Watches a trainer's steps from outside: hooks behind the trainer's own on the parameters tell
+// Watches a trainer's steps from outside: hooks after the trainer's own on the parameters tell
 // when gradients are ready, and the sum of the metrics, which a trainer asks for between forward
-// and backward, when those change. To be made behind the trainer, and added to its communicator's
+// and backward, when those change. To be made after the trainer, and added to its communicator's
 // listeners; the network has the hooks for good.
 class StepRecorder final : public CollectiveListener {
  public:

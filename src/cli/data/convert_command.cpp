@@ -107,7 +107,7 @@ void add_data_convert_command(CLI::App& data, std::function<int()>& action) {
   add_choice_option(*command, "--to", arguments->format, {"npy", "hdf5"},
                     "npy or hdf5; what the output's name says, or the other format, unless given");
   add_number_option(*command, "--chunk", arguments->chunk, {1, 512},
-                    "HDF5 in chunks of so many cells an edge; contiguous unless given")
+                    "HDF5 in chunks of so many cells per edge; contiguous unless given")
       ->type_name("N");
   command->add_flag("--force", arguments->force, "Replace files that are there");
   command->footer(

@@ -6,7 +6,7 @@
 
 namespace kolo {
 
-// The subcommands of `kolo data`, one a file; as in cli/commands.h.
+// The subcommands of `kolo data`, one per file; as in cli/commands.h.
 void add_data_cifar10_command(CLI::App& data, std::function<int()>& action);
 void add_data_images_command(CLI::App& data, std::function<int()>& action);
 void add_data_nbody_command(CLI::App& data, std::function<int()>& action);

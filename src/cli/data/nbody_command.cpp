@@ -176,7 +176,7 @@ void add_options(CLI::App& command, NbodyArguments& arguments) {
                   "The HDF5 file to make")
       ->required()
       ->type_name("FILE");
-  add_number_option(command, "--size", arguments.size, {16, 1024}, "Cells an edge: even")
+  add_number_option(command, "--size", arguments.size, {16, 1024}, "Cells per edge: even")
       ->default_str(std::to_string(arguments.size))
       ->type_name("N");
   add_number_option(command, "--seed", arguments.seed, {0, std::uint64_t{1} << 53},
@@ -184,10 +184,9 @@ void add_options(CLI::App& command, NbodyArguments& arguments) {
       ->default_str(std::to_string(arguments.seed))
       ->type_name("N");
   add_number_option(command, "--crop", arguments.crop, {1, 1024},
-                    "Keep a corner of so many cells an edge")
+                    "Keep a corner of so many cells per edge")
       ->type_name("N");
-  add_number_option(command, "--cell", arguments.cell, {1, 10000},
-                    "Comoving kpc/h an edge of a cell")
+  add_number_option(command, "--cell", arguments.cell, {1, 10000}, "Comoving kpc/h per cell")
       ->default_str(fmt::format("{}", arguments.cell))
       ->type_name("KPC");
   add_choice_option(command, "--method", arguments.method_name, {"particle-mesh", "2lpt"},

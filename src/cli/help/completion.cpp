@@ -18,7 +18,7 @@ struct Arms {
   std::string commands;  // those before the word that is completed
   std::string values;    // of the option before it
   std::string words;     // what may stand in a command
-  std::string programs;  // of commands behind which a program's own words come
+  std::string programs;  // of commands after which a program's own words come
 };
 
 std::vector<std::string> names_of(const CLI::Option& option) {

@@ -183,7 +183,7 @@ void add_study_options(CLI::App& command, ScaleArguments& arguments) {
                   "Each of these, for every number of ranks: epochs of warm-up")
       ->type_name("EPOCHS,...");
   add_text_option(command, "-o,--output", arguments.output, "a folder",
-                  "The study's folder, instead of output_dir with -weak or -strong behind it")
+                  "The study's folder, instead of output_dir with -weak or -strong after it")
       ->type_name("DIR");
 }
 
@@ -245,7 +245,7 @@ void add_scale_command(CLI::App& app, std::function<int()>& action) {
       "  kolo scale configs/fashion_mnist.yaml --ranks 1,2 --simulate 64,1024 \\\n"
       "      --ranks-per-node 32 --network slingshot-11\n"
       "  kolo scale configs/unet3d.yaml --config tiny --ranks 8,16,32 --ranks-per-node 8 \\\n"
-      "      --submit slurm --submit-options \"--time 1:00:00 --partition gpu\"\n\n"
+      "      --submit slurm --submit-options \"--time 1:00:00 --partition cpu\"\n\n"
       "Exit status: 0 done, 1 a run failed, 2 wrong input, 75 stopped on request.");
   command->callback([arguments, &action] { action = [arguments] { return scale(*arguments); }; });
 }

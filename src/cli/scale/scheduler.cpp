@@ -45,7 +45,7 @@ fs::path own_script(const std::string& scheduler) {
                   scheduler, script.string(), installed.string()));
 }
 
-// Without the blank and the line's end behind it, and Slurm's ";cluster".
+// Without the blank and the line's end after it, and Slurm's ";cluster".
 std::string first_word(const std::string& text) {
   const auto words = words_of(text);
   return words.empty() ? "" : words[0].substr(0, words[0].find(';'));

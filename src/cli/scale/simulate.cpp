@@ -22,7 +22,7 @@ int ranks_of_a_node(const SimulationOptions& options, int cores) {
   return options.ranks_per_node > 0 ? options.ranks_per_node : cores;
 }
 
-// Of kolo bench with so many ranks and samples a rank.
+// Of kolo bench with so many ranks and samples per rank.
 nlohmann::ordered_json bench(const Study& study, const StudyRequest& request, int ranks,
                              std::int64_t batch_size) {
   RankCommand command{{own_program(), "bench", request.config.file.string()}, {}};

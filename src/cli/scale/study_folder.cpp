@@ -63,8 +63,8 @@ void StudyFolder::require_same(const Study& study, const std::string& configurat
   for (const StudyPoint& point : study.points) {
     const StudyPoint* const same = find(earlier, point);
     if (same != nullptr && same->batch_size != point.batch_size)
-      refuse(path, fmt::format("its run on {} ranks has batches of {} a rank, not {}", point.ranks,
-                               same->batch_size, point.batch_size));
+      refuse(path, fmt::format("its run on {} ranks has batches of {} per rank, not {}",
+                               point.ranks, same->batch_size, point.batch_size));
   }
 }
 

@@ -127,7 +127,7 @@ std::vector<std::string> settings_of(const StudyRequest& request, const Study& s
 }
 
 std::string describe(const StudyPoint& point) {
-  return fmt::format("{} rank{}, batch {} a rank, learning rate scaling {}, {} warm-up epoch{}",
+  return fmt::format("{} rank{}, batch {} per rank, learning rate scaling {}, {} warm-up epoch{}",
                      point.ranks, point.ranks == 1 ? "" : "s", point.batch_size, point.lr_scaling,
                      point.warmup_epochs, point.warmup_epochs == 1 ? "" : "s");
 }

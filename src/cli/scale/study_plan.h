@@ -37,7 +37,7 @@ struct StudyRequest {
 [[nodiscard]] std::vector<std::string> settings_of(const StudyRequest& request, const Study& study,
                                                    const StudyPoint& point);
 
-// "4 ranks, batch 64 a rank, learning rate linear, 3 warm-up epochs"
+// "4 ranks, batch 64 per rank, learning rate linear, 3 warm-up epochs"
 [[nodiscard]] std::string describe(const StudyPoint& point);
 
 }  // namespace kolo

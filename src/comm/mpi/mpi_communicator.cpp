@@ -175,7 +175,7 @@ int node_id_of(const MpiGroup& world, const std::vector<int>& ranks_on_nodes) {
 }
 
 constexpr auto finalised_message =
-    "comm: MPI has been finalised, so there is no communication any more; call MPI_Finalize behind "
+    "comm: MPI has been finalized, so there is no communication any more; call MPI_Finalize after "
     "the last collective";
 
 MpiThreads threads_of(const MpiGroup& world, const MpiRuntime& runtime) {

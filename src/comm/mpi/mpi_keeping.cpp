@@ -99,7 +99,7 @@ MpiRuntime::MpiRuntime(ThreadLevel wanted) : exceptions_at_start_(std::uncaught_
   check_mpi(MPI_Finalized(&is_finalized), "MPI_Finalized");
   if (is_finalized) {
     throw Error(
-        "comm: MPI was already finalised, and it can be initialised only once in a process; keep "
+        "comm: MPI was already finalized, and it can be initialized only once in a process; keep "
         "one communicator alive "
         "until the last use");
   }

@@ -54,7 +54,7 @@ struct MpiObjects {
 // What threads may do with MPI in this job.
 struct MpiThreads {
   ThreadLevel level = ThreadLevel::single;  // the lowest of all ranks
-  // Threads of kolo's own may call MPI. With `serialized` only where kolo itself has initialised
+  // Threads of kolo's own may call MPI. With `serialized` only where kolo itself has initialized
   // it: a program that did so may call MPI at any time, and calls must not meet.
   bool may_call = false;
 };

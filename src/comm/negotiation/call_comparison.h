@@ -29,7 +29,7 @@ namespace kolo {
 [[nodiscard]] std::string describe_mismatch(std::span<const CallHeader> headers);
 
 // The ranks' calls differ in nothing but the counts that they pass; `counts` holds every rank's,
-// one rank behind another.
+// one rank after another.
 [[nodiscard]] std::string describe_count_mismatch(std::span<const CallHeader> headers,
                                                   std::span<const std::int64_t> counts);
 

@@ -73,9 +73,10 @@ NodeGroup::NodeGroup(int local_rank, NodeMemory memory, std::shared_ptr<const Pe
       options_(options),
       parts_(memory_.cells.size()) {
   if (options_.staging_bytes < 2 * 64 * static_cast<std::size_t>(size_)) {
-    throw Error(fmt::format(
-        "comm: staging areas of {} bytes are too small for {} ranks; the least is 128 bytes a rank",
-        options_.staging_bytes, size_));
+    throw Error(
+        fmt::format("comm: staging areas of {} bytes are too small for {} ranks; the least is 128 "
+                    "bytes per rank",
+                    options_.staging_bytes, size_));
   }
 }
 
@@ -176,7 +177,7 @@ void NodeGroup::wait_for(int local_rank) {
 void NodeGroup::give_up(const RankCell& missing) const {
   const std::string reason =
       missing.has_left ? "has left: it came to its end, an exception ended what it did, or it "
-                         "finalised MPI, and it takes part in nothing any more"
+                         "finalized MPI, and it takes part in nothing any more"
                        : fmt::format("is gone: its process {} has ended", missing.process);
   throw CommunicationError(fmt::format("comm: {} can't be completed, because rank {} {}",
                                        announcement(rank_).call.describe(), missing.job_rank,

@@ -52,7 +52,7 @@ inline R store(A value) {
     return static_cast<R>(value);
 }
 
-// place = value; the vectoriser takes no copies of structures.
+// place = value; the vectorizer takes no copies of structures.
 template <typename T>
 inline void put(T& place, T value) {
   if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>)

@@ -21,7 +21,7 @@ ProcessState state_of_process(std::int32_t process) {
   std::ifstream file(fmt::format("/proc/{}/stat", process));
   std::string line;
   if (!std::getline(file, line)) return ProcessState::gone;
-  // The name, in brackets, may hold anything; the state is the letter behind it.
+  // The name, in brackets, may hold anything; the state is the letter after it.
   const auto bracket = line.rfind(')');
   if (bracket == std::string::npos || bracket + 2 >= line.size()) return ProcessState::unknown;
   switch (line[bracket + 2]) {

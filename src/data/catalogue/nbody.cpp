@@ -75,7 +75,7 @@ Datasets Nbody::make(const DatasetRequest& request) const {
 
 DatasetEntry nbody() {
   auto entry = entry_of<Nbody>("nbody", "crops of simulation boxes, with fields for targets");
-  entry.needs_n_train = "data nbody needs the number of crops an epoch has";
+  entry.needs_n_train = "data nbody needs the number of crops per epoch";
   entry.needs_n_valid = "data nbody needs the number of crops a validation has";
   entry.validation_key = "valid_path";
   return entry;

@@ -67,7 +67,7 @@ void apply_override(ConfigValue& root, const std::string& text, const KnownSetti
                     quote(text), text.empty() ? "" : meant_by(text, settings)));
   }
   if (text.find_first_not_of(' ', equals + 1) == std::string::npos) {
-    throw InputError(fmt::format("{}: expected a value behind {}=, got nothing; {}", place, keys,
+    throw InputError(fmt::format("{}: expected a value after {}=, got nothing; {}", place, keys,
                                  has_default(keys, settings)
                                      ? fmt::format("write {}=null for the default", keys)
                                      : "leave it out to keep what the file says"));

@@ -57,7 +57,7 @@ struct Loss {
 
 int failures = 0;
 
-// Everything that a block takes for granted, and what has to hold behind it.
+// Everything that a block takes for granted, and what has to hold after it.
 void run(const std::string& name, const kolo::Communicator& world,
          const std::function<void(torch::nn::Sequential&, const Loader&, Loss&)>& block,
          int batches = 60) {

@@ -1,5 +1,5 @@
 // A program that has an MPI of its own, from C++, and communicates with kolo in between; its
-// communicator lives until main() ends, behind MPI_Finalize.
+// communicator lives until main() ends, after MPI_Finalize.
 #include <cstdio>
 
 #include <mpi.h>

@@ -48,7 +48,7 @@ void advise_on_ranges(const ArrayInspection& array, std::vector<std::string>& ad
     }
     if (range.least() < -1 || range.most() > 1) {
       advice.push_back(
-          fmt::format("{}'s {} runs from {:.3g} to {:.3g}; normalised fields are "
+          fmt::format("{}'s {} runs from {:.3g} to {:.3g}; normalized fields are "
                       "within -1 to 1, as a tanh gives them",
                       array.name, name, range.least(), range.most()));
     }
