@@ -115,7 +115,7 @@ void SectionReader::operator()(const Choice& choice) const {
     for (const auto* owner : key.owners) owners.push_back(owner->name);
     const auto own_keys = keys_of(chosen);
     refuse(key.given->value, path_of(key.given->key),
-           fmt::format("is of {}; {} has {}", join(owners), chosen.name,
+           fmt::format("is of {}; {} has {}; null leaves it out", join(owners), chosen.name,
                        own_keys.empty() ? "no keys of its own" : join(own_keys)));
   }
 }

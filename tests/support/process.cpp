@@ -182,7 +182,14 @@ ProcessResult run_process(const std::vector<std::string>& argv, const ProcessOpt
 }
 
 ProcessResult run_in_fork(const std::function<int()>& program, const ProcessOptions& options) {
-  return run_child([&] { std::exit(program()); }, options);
+  return run_child(
+      [&] {
+        const int status = program();
+        std::cout << std::flush;
+        std::fflush(nullptr);
+        _exit(status);  // what this process has at its end, folders say, stays its own
+      },
+      options);
 }
 
 ProcessResult run_job(const std::vector<std::string>& argv, const ProcessOptions& options) {
