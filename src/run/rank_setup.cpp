@@ -49,7 +49,7 @@ void set_threads(const DeviceConfig& device, const LaunchEnvironment& environmen
   else if (!environment_variable("OMP_NUM_THREADS"))
     at::set_num_threads(std::clamp(environment.cpus.value_or(share), 1, cores));
   // LibTorch takes it once.
-  if (at::get_num_interop_threads() != device.inter_threads)
+  if (static_cast<int>(at::get_num_interop_threads()) != device.inter_threads)
     at::set_num_interop_threads(device.inter_threads);
 }
 
