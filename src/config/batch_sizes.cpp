@@ -29,7 +29,7 @@ void require_one(const std::vector<Given>& given) {
   if (given.size() < 2) return;
   throw InputError(
       fmt::format("{}: training.{} and training.{} both say how large a batch is: give the samples "
-                  "a rank (batch_size or local_batch_size) or those of all ranks "
+                  "per rank (batch_size or local_batch_size) or those of all ranks "
                   "(global_batch_size)",
                   given[1].value->place, given[0].key, given[1].key));
 }
