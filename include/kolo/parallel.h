@@ -22,6 +22,7 @@
 #include "kolo/parallel/differentiable_collectives.h"
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/finite_check.h"
+#include "kolo/parallel/grad_scaler.h"
 #include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/initialize.h"
@@ -38,4 +39,5 @@
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/parallel/torch_sampler.h"
+#include "kolo/parallel/training_step.h"
 #include "kolo/sampling/sampler.h"

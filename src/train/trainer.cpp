@@ -22,15 +22,17 @@ namespace {
 constexpr std::uint32_t mixup_stream = 0xFFFFFFFE;
 
 // What the ranks add up once per step, on its way while backward runs.
-struct StepSums {
-  std::array<double, 5> values{};  // loss, correct, in top, samples, requests to stop
+std::vector<double> numbers_of(const MetricSums& sums, bool is_stop_requested) {
+  return {sums.loss, sums.correct, sums.in_top, sums.samples, is_stop_requested ? 1. : 0.};
+}
 
-  StepSums(const MetricSums& sums, bool is_stop_requested)
-      : values{sums.loss, sums.correct, sums.in_top, sums.samples, is_stop_requested ? 1. : 0.} {}
+MetricSums metrics_of(const std::vector<double>& numbers) {
+  return {numbers[0], numbers[1], numbers[2], numbers[3]};
+}
 
-  [[nodiscard]] MetricSums metrics() const { return {values[0], values[1], values[2], values[3]}; }
-  [[nodiscard]] bool is_stop_requested() const { return values[4] > 0; }
-};
+bool is_stop_requested_in(const std::vector<double>& numbers) {
+  return numbers[4] > 0;
+}
 
 // Without the sign that one which is no number may have.
 double shown(double loss) {
@@ -45,20 +47,15 @@ void require_finite(const MetricSums& sums, std::int64_t step) {
       step, shown(sums.loss), advice_on_what_is_not_finite()));
 }
 
-// What a forward pass changes: running statistics. To be put back when its step is left out.
-class BufferCopies {
- public:
-  explicit BufferCopies(const torch::nn::Module& network) : buffers_(network.buffers()) {
-    for (const auto& buffer : buffers_) copies_.push_back(buffer.detach().clone());
-  }
-  void put_back() const {
-    const torch::NoGradGuard no_gradient;
-    for (std::size_t i = 0; i < buffers_.size(); ++i) torch::Tensor(buffers_[i]).copy_(copies_[i]);
-  }
-
- private:
-  std::vector<torch::Tensor> buffers_, copies_;
-};
+TrainingStepOptions step_options(const TrainerOptions& options) {
+  return {.buckets = options.buckets,
+          .reducer = options.reducer,
+          .sharing = options.step_sharing,
+          .maximum_norm = options.maximum_norm,
+          .skip_non_finite = options.non_finite == NonFiniteStep::skip,
+          .loss_scale = options.loss_scale,
+          .timeline = options.timeline};
+}
 
 }  // namespace
 
@@ -76,16 +73,9 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<Network> network, Ob
       training_(training),
       validation_(validation),
       options_(std::move(options)),
-      arena_(std::make_shared<ParameterArena>(communicator_, *network_, options_.buckets)),
-      optimizer_(communicator_, arena_, std::move(optimizer),
-                 options_.reducer.communicate ? options_.step_sharing : StepSharing{false}),
-      reducer_(communicator_, arena_, options_.reducer),
-      finite_check_(communicator_, arena_, {.policy = NonFinite::skip}) {
-  if (options_.loss_scale) scaler_.emplace(*options_.loss_scale);
+      step_(communicator_, network_, std::move(optimizer), step_options(options_)) {
   if (options_.check_replicas_every > 0)
-    replica_check_.emplace(communicator_, *arena_, options_.check_replicas_every);
-  arena_->broadcast_parameters(communicator_);
-  broadcast_outside_arena(communicator_, *network_);
+    replica_check_.emplace(communicator_, *step_.arena(), options_.check_replicas_every);
 }
 
 template <typename Hook>
@@ -130,7 +120,7 @@ TrainOutcome Trainer::train_epoch() {
   network_->train();
   training_.start_epoch(state_.epoch, state_.position);
   training_.reset_wait();
-  reducer_.reset_statistics();
+  step_.reducer().reset_statistics();
   Stopwatch watch;
   bool is_stop_requested = false;
   while (const auto batch = next_batch()) {
@@ -158,40 +148,23 @@ void Trainer::step(const Batch& batch) {
 
 bool Trainer::train_step(const Batch& batch) {
   const Stopwatch watch;
-  const auto step = options_.timeline.step(state_.step + 1);
+  const auto span = options_.timeline.step(state_.step + 1);
   seed_step();
-  reducer_.clear_gradients();
-  std::optional<BufferCopies> buffers;
-  if (may_skip()) buffers.emplace(*network_);
-  auto phase = options_.timeline.span("forward");
-  const auto [loss, mine] = forward(batch);
-  const auto sums = std::make_shared<StepSums>(mine, options_.stop_requested());
-  // Before the gradients on every rank, so in their order: no other thread wakes for it.
-  const Work summing = arena_->gradient_communicator(communicator_)
-                           .all_reduce_async(std::span(sums->values), ReduceOp::sum,
-                                             {.name = "metrics", .owner = sums});
-  phase = options_.timeline.span("backward");
-  (scaler_ ? scaler_->scaled(loss) : loss).backward();
-  phase.end();
   const double rate = rate_at(state_.step);
-  bool is_made = true;
-  if (updates_together()) {
-    summing.wait();
-    is_made = update_parameters_together(rate, sums->metrics().loss);
-  } else {
-    update_parameters(rate);
-    summing.wait();
-  }
-  if (!is_made) buffers->put_back();
+  const auto forward_batch = [&]() -> TrainingStep::Forward {
+    const auto [loss, mine] = forward(batch);
+    return {loss, numbers_of(mine, options_.stop_requested())};
+  };
+  const auto [numbers, is_made] = step_.make(forward_batch, rate, state_.step + 1);
+  const auto sums = metrics_of(numbers);
   ++state_.step;
-  if (is_made && options_.non_finite == NonFiniteStep::stop)
-    require_finite(sums->metrics(), state_.step);
+  if (is_made && options_.non_finite == NonFiniteStep::stop) require_finite(sums, state_.step);
   if (replica_check_) replica_check_->after_step(state_.step);
   state_.position = batch.position;
-  count(sums->metrics(), is_made);
-  const StepReport report{state_, sums->metrics(), rate, watch.seconds()};
+  count(sums, is_made);
+  const StepReport report{state_, sums, rate, watch.seconds()};
   notify([&](Observer& observer) { observer.on_step(report); });
-  return sums->is_stop_requested();
+  return is_stop_requested_in(numbers);
 }
 
 // A step left out for its gradients alone has a loss like others.
@@ -224,49 +197,6 @@ Trainer::Forward Trainer::forward(const Batch& batch) {
   return {loss, sums_of(objective_, loss, outputs, targets)};
 }
 
-// Each bucket as soon as it is reduced, while later ones are still on their way.
-void Trainer::update_parameters(double rate) {
-  const auto& timeline = options_.timeline;
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
-    const auto number = static_cast<std::int64_t>(bucket);
-    auto phase = timeline.span("wait for bucket", "bucket", number);
-    reducer_.wait(bucket);
-    phase = timeline.span("update bucket", "bucket", number);
-    optimizer_.update(bucket, rate, state_.step + 1);
-  }
-  const auto phase = timeline.span("finish step");
-  reducer_.finish();
-  optimizer_.finish();
-}
-
-bool Trainer::updates_together() const {
-  return options_.maximum_norm > 0 || may_skip();
-}
-
-bool Trainer::may_skip() const {
-  return options_.non_finite == NonFiniteStep::skip || scaler_;
-}
-
-// All buckets at the end, for what must be known of the whole gradient first.
-bool Trainer::update_parameters_together(double rate, double loss) {
-  auto phase = options_.timeline.span("wait for buckets");
-  reducer_.finish();
-  phase = options_.timeline.span("update");
-  // A scale that is too large shows in gradients only; a loss that is not finite has other reasons.
-  const double checked_loss = options_.non_finite == NonFiniteStep::skip ? loss : 0;
-  const bool is_finite = !may_skip() || finite_check_.may_step(state_.step + 1, checked_loss);
-  if (scaler_) {
-    if (is_finite) scaler_->unscale(*arena_);
-    scaler_->update(is_finite);
-  }
-  if (!is_finite) return false;
-  if (options_.maximum_norm > 0) reducer_.clip_gradient_norm(options_.maximum_norm);
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
-    optimizer_.update(bucket, rate, state_.step + 1);
-  optimizer_.finish();
-  return true;
-}
-
 // A step's dropout masks depend on nothing that came before, so a resumed run draws the same ones
 // and no generator state is saved.
 void Trainer::seed_step() const {
@@ -281,8 +211,9 @@ void Trainer::seed_step() const {
 // others must not go on by itself. Collective.
 void Trainer::require_finite_parameters() const {
   bool finite = true;
-  for (std::size_t bucket = 0; finite && bucket < arena_->buckets(); ++bucket)
-    finite = is_finite(arena_->flat_parameters(bucket));
+  const auto& arena = *step_.arena();
+  for (std::size_t bucket = 0; finite && bucket < arena.buckets(); ++bucket)
+    finite = is_finite(arena.flat_parameters(bucket));
   if (all_reduce_value(communicator_, std::int32_t{finite ? 1 : 0}, ReduceOp::min) == 1) return;
   refuse_network("the network's parameters are not finite");
 }
@@ -308,8 +239,8 @@ bool Trainer::finish_epoch(double data_wait_seconds) {
   report.learning_rate = rate_at(state_.step - 1);
   report.seconds = state_.epoch_seconds;
   report.data_wait_seconds = data_wait_seconds;
-  report.exposed_communication_seconds = reducer_.statistics().exposed_seconds;
-  if (scaler_) report.loss_scale = scaler_->scale();
+  report.exposed_communication_seconds = step_.reducer().statistics().exposed_seconds;
+  if (step_.scaler()) report.loss_scale = step_.scaler()->scale();
   report.skipped_steps = state_.skipped_in_epoch;
   report.validation = validate();
   if (!report.validation) return false;

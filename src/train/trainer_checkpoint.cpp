@@ -69,6 +69,22 @@ TrainState train_state_from_json(const nlohmann::json& document) {
   }
 }
 
+nlohmann::json to_json(const GradScaler::State& state) {
+  return {{"scale", state.scale}, {"good_steps", state.good_steps}};
+}
+
+// Error for a document that to_json() has not made.
+GradScaler::State loss_scale_from_json(const nlohmann::json& document) {
+  try {
+    return {document.at("scale").get<double>(), document.at("good_steps").get<std::int64_t>()};
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(
+        fmt::format("train: the loss scale of the checkpoint's state.json is not one of "
+                    "kolo's: {}",
+                    in_plain_words(error)));
+  }
+}
+
 template <typename Named>
 std::vector<NamedTensor> tensors_of(const Named& items) {
   std::vector<NamedTensor> tensors;
@@ -184,7 +200,7 @@ Checkpoint Trainer::checkpoint() const {
   Checkpoint checkpoint;
   const auto finite = [](const torch::Tensor& tensor) { return is_finite(tensor); };
   checkpoint.model = model_tensors(*network_);
-  for (const auto& item : optimizer_.named_state())
+  for (const auto& item : step_.optimizer().named_state())
     checkpoint.optimizer.push_back({item.name, item.tensor});
   require_all(tensors_of(network_->named_parameters()), "the network's", state_.step, finite);
   require_all(checkpoint.optimizer, "the optimizer's", state_.step, finite);
@@ -192,12 +208,12 @@ Checkpoint Trainer::checkpoint() const {
   require_all(tensors_of(network_->named_buffers()), "the network's", state_.step,
               [](const torch::Tensor& tensor) { return !has_nan(tensor); });
   checkpoint.state = to_json(state_);
-  checkpoint.state["optimizer"] = optimizer_.algorithm().name();
-  if (scaler_) checkpoint.state["loss_scale"] = scaler_->state();
-  const auto left_out = optimizer_.skipped_steps();
+  checkpoint.state["optimizer"] = step_.optimizer().algorithm().name();
+  if (step_.scaler()) checkpoint.state["loss_scale"] = to_json(step_.scaler()->state());
+  const auto left_out = step_.optimizer().skipped_steps();
   for (std::size_t i = 0; i < left_out.size(); ++i) {
     if (left_out[i] > 0)
-      checkpoint.state[left_out_key][arena_->plan().parameters[i].name] = left_out[i];
+      checkpoint.state[left_out_key][step_.arena()->plan().parameters[i].name] = left_out[i];
   }
   checkpoint.state["ranks"] = communicator_.size();
   checkpoint.state["seed"] = options_.seed;
@@ -208,21 +224,21 @@ Checkpoint Trainer::checkpoint() const {
 void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   const bool is_root = communicator_.rank() == 0;
   std::vector<NamedTensor> optimizer_tensors;
-  for (const auto& item : optimizer_.named_state())
+  for (const auto& item : step_.optimizer().named_state())
     optimizer_tensors.push_back({item.name, item.tensor});
   if (is_root) {
-    require_matching_checkpoint(of_root.value(), *network_, optimizer_.algorithm());
+    require_matching_checkpoint(of_root.value(), *network_, step_.optimizer().algorithm());
     copy_tensors(of_root->model, model_tensors(*network_));
     copy_tensors(of_root->optimizer, optimizer_tensors);
     const auto saved = of_root->state.value(left_out_key, nlohmann::json::object());
     std::vector<std::int64_t> left_out;
-    for (const auto& parameter : arena_->plan().parameters)
+    for (const auto& parameter : step_.arena()->plan().parameters)
       left_out.push_back(saved.value(parameter.name, std::int64_t{0}));
-    optimizer_.set_skipped_steps(left_out);
+    step_.optimizer().set_skipped_steps(left_out);
   }
-  arena_->broadcast_parameters(communicator_);
+  step_.arena()->broadcast_parameters(communicator_);
   broadcast_outside_arena(communicator_, *network_);
-  optimizer_.broadcast_state(communicator_);
+  step_.optimizer().broadcast_state(communicator_);
   const auto text = broadcast_text(communicator_, is_root ? of_root->state.dump() : "");
   const auto state = nlohmann::json::parse(text);
   state_ = train_state_from_json(state);
@@ -231,7 +247,8 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
                         ? 0
                         : state_.epoch * training_.batches() + done_in_epoch - state_.step;
   // A training in another precision had none.
-  if (scaler_ && state.contains("loss_scale")) scaler_->restore(state.at("loss_scale"));
+  if (step_.scaler() && state.contains("loss_scale"))
+    step_.scaler()->restore(loss_scale_from_json(state.at("loss_scale")));
 }
 
 }  // namespace kolo

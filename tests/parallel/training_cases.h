@@ -15,5 +15,6 @@ namespace kolo::testing {
 [[nodiscard]] std::span<const RankCase> shared_step_cases();
 [[nodiscard]] std::span<const RankCase> replica_check_cases();
 [[nodiscard]] std::span<const RankCase> finite_check_cases();
+[[nodiscard]] std::span<const RankCase> training_step_cases();
 
 }  // namespace kolo::testing

@@ -46,6 +46,8 @@ INSTANTIATE_TEST_SUITE_P(ReplicaCheck, TrainingMpi, all_of(testing::replica_chec
                          name_of_case);
 INSTANTIATE_TEST_SUITE_P(FiniteCheck, TrainingMpi, all_of(testing::finite_check_cases()),
                          name_of_case);
+INSTANTIATE_TEST_SUITE_P(TrainingStep, TrainingMpi, all_of(testing::training_step_cases()),
+                         name_of_case);
 
 }  // namespace
 }  // namespace kolo

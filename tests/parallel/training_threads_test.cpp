@@ -44,6 +44,8 @@ INSTANTIATE_TEST_SUITE_P(ReplicaCheck, TrainingThreads,
                          on_one_to_four_ranks(testing::replica_check_cases()), name_of_case);
 INSTANTIATE_TEST_SUITE_P(FiniteCheck, TrainingThreads,
                          on_one_to_four_ranks(testing::finite_check_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(TrainingStep, TrainingThreads,
+                         on_one_to_four_ranks(testing::training_step_cases()), name_of_case);
 
 }  // namespace
 }  // namespace kolo

@@ -11,12 +11,9 @@
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"
 #include "kolo/optim/learning_rate.h"
-#include "kolo/parallel/arena_optimizer.h"
-#include "kolo/parallel/finite_check.h"
-#include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/replica_check.h"
 #include "kolo/parallel/timeline.h"
-#include "kolo/train/grad_scaler.h"
+#include "kolo/parallel/training_step.h"
 #include "kolo/train/objective.h"
 #include "kolo/train/observer.h"
 #include "kolo/train/train_state.h"
@@ -118,13 +115,13 @@ class Trainer {
   // Collective.
   void step(const Batch& batch);
   // What the averaging of gradients has done and cost since the last reset, or this epoch's begin.
-  [[nodiscard]] ReducerStatistics communication() const { return reducer_.statistics(); }
-  void reset_communication() { reducer_.reset_statistics(); }
+  [[nodiscard]] ReducerStatistics communication() const { return step_.reducer().statistics(); }
+  void reset_communication() { step_.reducer().reset_statistics(); }
 
   [[nodiscard]] const TrainState& state() const { return state_; }
-  [[nodiscard]] const BucketPlan& plan() const { return arena_->plan(); }
+  [[nodiscard]] const BucketPlan& plan() const { return step_.arena()->plan(); }
   // Whether the ranks of a node share the optimizer's steps (see ArenaOptimizer).
-  [[nodiscard]] bool shares_steps() const { return optimizer_.is_shared(); }
+  [[nodiscard]] bool shares_steps() const { return step_.optimizer().is_shared(); }
 
   // The sums over a loader's whole dataset (see evaluation.h), with rank 0's running statistics on
   // all ranks. Collective.
@@ -132,7 +129,7 @@ class Trainer {
   // Left out so far, as loss or gradients were not finite.
   [[nodiscard]] std::int64_t skipped_steps() const { return state_.skipped_steps; }
   // 1 without a loss scale.
-  [[nodiscard]] double loss_scale() const { return scaler_ ? scaler_->scale() : 1; }
+  [[nodiscard]] double loss_scale() const { return step_.scaler() ? step_.scaler()->scale() : 1; }
 
  private:
   [[nodiscard]] TrainOutcome train_epoch();
@@ -147,11 +144,6 @@ class Trainer {
   [[nodiscard]] Forward forward(const Batch& batch);
   [[nodiscard]] bool is_out_of_patience() const;
   [[nodiscard]] bool is_out_of_steps() const;
-  void update_parameters(double rate);
-  // False: the step was left out. `loss`: of all ranks.
-  [[nodiscard]] bool update_parameters_together(double rate, double loss);
-  [[nodiscard]] bool updates_together() const;
-  [[nodiscard]] bool may_skip() const;
   // Of the step that follows `step` completed ones.
   [[nodiscard]] double rate_at(std::int64_t step) const;
   void count(const MetricSums& sums, bool is_made);
@@ -177,11 +169,7 @@ class Trainer {
   Loader& training_;
   Loader& validation_;
   TrainerOptions options_;
-  std::shared_ptr<ParameterArena> arena_;
-  ArenaOptimizer optimizer_;
-  GradientReducer reducer_;
-  FiniteCheck finite_check_;
-  std::optional<GradScaler> scaler_;
+  TrainingStep step_;
   std::optional<ReplicaCheck> replica_check_;
   std::vector<Observer*> observers_;
   TrainState state_;

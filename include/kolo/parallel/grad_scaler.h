@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include <torch/types.h>
-#include <nlohmann/json.hpp>
 
 #include "kolo/parallel/parameter_arena.h"
 
@@ -30,26 +29,26 @@ class GradScaler {
   // InputError for numbers that make no sense: not above 0, a growth below 1, a backoff above 1.
   explicit GradScaler(const LossScaleOptions& options = {});
 
-  [[nodiscard]] double scale() const { return scale_; }
+  [[nodiscard]] double scale() const { return state_.scale; }
   // What to call backward() on.
-  [[nodiscard]] torch::Tensor scaled(const torch::Tensor& loss) const { return loss * scale_; }
+  [[nodiscard]] torch::Tensor scaled(const torch::Tensor& loss) const { return loss * scale(); }
   // Divides all gradients of the arena by the scale: one pass. After they are averaged, and before
   // update().
   void unscale(const ParameterArena& arena) const;
   // To be called for every step, on all ranks with the same answer: whether the step was made.
   void update(bool was_finite);
 
-  [[nodiscard]] std::int64_t good_steps() const { return good_steps_; }  // since the last change
-
   // For checkpoints: the scale and what leads to its next change.
-  [[nodiscard]] nlohmann::json state() const;
-  // Error for what state() has not made.
-  void restore(const nlohmann::json& state);
+  struct State {
+    double scale = 1;
+    std::int64_t good_steps = 0;  // since the last change
+  };
+  [[nodiscard]] const State& state() const { return state_; }
+  void restore(const State& state) { state_ = state; }
 
  private:
   LossScaleOptions options_;
-  double scale_;
-  std::int64_t good_steps_ = 0;
+  State state_;
 };
 
 }  // namespace kolo
