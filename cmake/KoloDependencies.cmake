@@ -25,9 +25,6 @@ if(KOLO_BUILD_TRAINER)
   find_package(ZLIB REQUIRED)
   find_package(JPEG REQUIRED)
   find_package(PNG REQUIRED)
-  find_package(CURL REQUIRED)
-  find_package(LibArchive REQUIRED)
-  find_package(OpenSSL REQUIRED COMPONENTS Crypto)
   find_package(nlohmann_json REQUIRED)
   find_package(yaml-cpp REQUIRED)
   find_package(CLI11 REQUIRED)
@@ -35,8 +32,30 @@ if(KOLO_BUILD_TRAINER)
   find_package(Protobuf REQUIRED)
   find_package(PkgConfig REQUIRED)
   pkg_check_modules(HDF5 REQUIRED IMPORTED_TARGET hdf5)   # PkgConfig::HDF5; CMake's own module wants its compiler wrapper
-  pkg_check_modules(FFTW REQUIRED IMPORTED_TARGET fftw3)  # PkgConfig::FFTW
   pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
+
+  # What only some want is built where its packages are: KOLO_HAS_FETCH, KOLO_HAS_COSMOLOGY. Otherwise the command says what it lacks.
+  set(KOLO_HAS_FETCH OFF)
+  if(KOLO_FETCH)
+    find_package(CURL)
+    find_package(LibArchive)
+    find_package(OpenSSL COMPONENTS Crypto)
+    if(CURL_FOUND AND LibArchive_FOUND AND OpenSSL_FOUND)
+      set(KOLO_HAS_FETCH ON)
+    else()
+      message(NOTICE "kolo is built without `kolo data fetch`: it needs libcurl, libarchive and OpenSSL "
+                     "(libcurl4-openssl-dev, libarchive-dev, libssl-dev); -D KOLO_FETCH=OFF is content without")
+    endif()
+  endif()
+  set(KOLO_HAS_COSMOLOGY OFF)
+  if(KOLO_COSMOLOGY)
+    pkg_check_modules(FFTW IMPORTED_TARGET fftw3)  # PkgConfig::FFTW
+    if(FFTW_FOUND)
+      set(KOLO_HAS_COSMOLOGY ON)
+    else()
+      message(NOTICE "kolo is built without `kolo data nbody`: it needs FFTW (libfftw3-dev); -D KOLO_COSMOLOGY=OFF is content without")
+    endif()
+  endif()
 
   # oneDNN's own CMake package asks for OpenCL, which nothing here uses.
   find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)

@@ -10,7 +10,7 @@
 #include "kolo/base/file.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/report/own_files.h"
-#include "kolo/report/timeline_picture.h"
+#include "kolo/pictures/timeline_picture.h"
 
 namespace kolo {
 

@@ -25,7 +25,7 @@ TEST(Doctor, PrintsOneJsonObjectAndExitsByTheWorst) {
   }
   EXPECT_EQ(join(names),
             "MPI, launcher, two ranks, processors, shared memory, BLAS, oneDNN, kernels, LibTorch, "
-            "GPU, data");
+            "GPU, data, commands");
   EXPECT_EQ(report["findings"][2]["status"], "ok") << report["findings"][2];
   const auto& gpu = report["findings"][9];
   EXPECT_EQ(gpu["status"], "ok") << "there is nothing to mend";
@@ -52,6 +52,15 @@ TEST(Doctor, MissingDataNamesThePackage) {
   EXPECT_THAT(missing.remedy, HasSubstr("dataset-fashion-mnist"));
   const auto empty = check_fashion_mnist(folder.path());
   EXPECT_EQ(empty.status, FindingStatus::warning);
+}
+
+TEST(Doctor, SaysWhatItWasBuiltWithout) {
+  EXPECT_EQ(check_side_products(true, true).status, FindingStatus::ok);
+  const auto without = check_side_products(false, false);
+  EXPECT_EQ(without.status, FindingStatus::warning);
+  EXPECT_EQ(without.text, "built without kolo data fetch and kolo data nbody");
+  EXPECT_THAT(without.remedy, HasSubstr("libcurl, libarchive and OpenSSL (KOLO_FETCH=ON), FFTW"));
+  EXPECT_THAT(check_side_products(true, false).text, Not(HasSubstr("fetch")));
 }
 
 TEST(Doctor, AQuotaBelowTheCpusIsAWarningUnlessThreadsAreSet) {

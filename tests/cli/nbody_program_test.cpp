@@ -6,7 +6,7 @@
 #include "cli/program.h"
 #include "kolo/base/file.h"
 #include "kolo/data/box_files.h"
-#include "kolo/data/cosmology_box.h"
+#include "kolo/generators/cosmology_box.h"
 
 namespace kolo::testing {
 namespace {

@@ -5,7 +5,7 @@
 #include "cli/data/data_commands.h"
 #include "cli/data/making.h"
 #include "cli/option_values.h"
-#include "kolo/data/cifar10_stand_in.h"
+#include "kolo/generators/cifar10_stand_in.h"
 #include "kolo/observe/format.h"
 #include "launch/terminal.h"
 

@@ -6,7 +6,7 @@
 #include "cli/data/data_commands.h"
 #include "cli/option_values.h"
 #include "kolo/base/clock.h"
-#include "kolo/data/fetch.h"
+#include "kolo/fetch/fetch.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/observe/format.h"
 #include "kolo/observe/progress.h"

@@ -8,7 +8,7 @@
 #include "cli/data/making.h"
 #include "cli/option_values.h"
 #include "kolo/base/error.h"
-#include "kolo/data/photograph_folder.h"
+#include "kolo/generators/photograph_folder.h"
 #include "kolo/observe/format.h"
 #include "launch/terminal.h"
 

@@ -16,7 +16,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/memory_size.h"
 #include "kolo/data/box_files.h"
-#include "kolo/data/cosmology_box.h"
+#include "kolo/generators/cosmology_box.h"
 #include "kolo/observe/format.h"
 #include "kolo/observe/progress.h"
 #include "launch/terminal.h"

@@ -35,5 +35,7 @@ namespace kolo {
 
 // data_checks.cpp
 [[nodiscard]] Finding check_fashion_mnist(const std::filesystem::path& folder);
+// Which commands this kolo was built with: kolo data fetch, and kolo data nbody.
+[[nodiscard]] Finding check_side_products(bool fetching, bool cosmology);
 
 }  // namespace kolo

@@ -1,4 +1,8 @@
+#include <string>
+#include <vector>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cli/doctor/checks.h"
 #include "kolo/data/mnist.h"
@@ -23,6 +27,24 @@ Finding check_fashion_mnist(const std::filesystem::path& folder) {
     finding.text = error.what();
     finding.remedy = "apt install --reinstall dataset-fashion-mnist";
   }
+  return finding;
+}
+
+Finding check_side_products(bool fetching, bool cosmology) {
+  Finding finding{.name = "commands", .text = "all are built in"};
+  std::vector<std::string> missing, packages;
+  if (!fetching) {
+    missing.emplace_back("kolo data fetch");
+    packages.emplace_back("libcurl, libarchive and OpenSSL (KOLO_FETCH=ON)");
+  }
+  if (!cosmology) {
+    missing.emplace_back("kolo data nbody");
+    packages.emplace_back("FFTW (KOLO_COSMOLOGY=ON)");
+  }
+  if (missing.empty()) return finding;
+  finding.status = FindingStatus::warning;
+  finding.text = fmt::format("built without {}", fmt::join(missing, " and "));
+  finding.remedy = fmt::format("build with {}", fmt::join(packages, ", "));
   return finding;
 }
 

@@ -7,6 +7,8 @@
 #include "cli/commands.h"
 #include "cli/doctor/checks.h"
 #include "kolo/data/mnist.h"
+#include "kolo/fetch/fetch.h"
+#include "kolo/generators/cosmology_box.h"
 #include "kolo/nn/convolution.h"
 #include "launch/terminal.h"
 
@@ -32,7 +34,8 @@ std::vector<Finding> examine() {
           check_kernels(convolution_implementation(2), convolution_implementation(3)),
           check_libtorch(),
           check_gpu(),
-          check_fashion_mnist(fashion_mnist_folder)};
+          check_fashion_mnist(fashion_mnist_folder),
+          check_side_products(is_fetching_built(), is_cosmology_built())};
 }
 
 int doctor(const DoctorArguments& arguments) {

@@ -14,7 +14,7 @@
 #include "kolo/base/file.h"
 #include "kolo/base/suggest.h"
 #include "kolo/observe/format.h"
-#include "kolo/report/draw_figures.h"
+#include "kolo/pictures/draw_figures.h"
 #include "kolo/report/own_files.h"
 #include "kolo/report/report.h"
 #include "launch/signal_pipe.h"

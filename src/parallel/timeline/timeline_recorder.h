@@ -11,8 +11,8 @@
 #include <tuple>
 #include <vector>
 
-#include "kolo/base/trace_writer.h"
 #include "kolo/parallel/timeline.h"
+#include "parallel/timeline/trace_writer.h"
 
 namespace kolo {
 

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+
+#include "generators/cosmology/initial_conditions.h"
+#include "generators/cosmology/mesh.h"
+#include "generators/cosmology/universe.h"
+
+namespace kolo::cosmology {
+
+// Lets particles fall through each other's gravity from scale factor `from` to `to`, in kick-drift-
+// kick steps uniform in ln a; forces come from a mesh of one cell a particle. `stepped` is called
+// with the steps done after each. Sources: Hockney and Eastwood 1988 (particle-mesh forces); Quinn
+// et al. 1997 (the steps).
+void evolve(const Mesh& mesh, const Universe& universe, double from, double to, int steps,
+            Particles& particles, const std::function<void(int)>& stepped);
+
+// Between particles and fields: each particle is a cloud as large as a cell, and the cells it lies
+// in share it. Source: Hockney and Eastwood, "Computer simulation using particles", 1988, 5-3.
+
+// The eight cells that a particle at a place within [0, size] (in cells) has a part in.
+struct Cloud {
+  Cloud(std::int64_t size, double x, double y, double z);
+
+  std::array<std::size_t, 8> cells;
+  std::array<double, 8> weights;  // their sum is 1
+};
+
+// Density in units of its mean.
+void deposit_density(const Mesh& mesh, const Particles& particles, Field& density);
+
+// What particles carry into cells.
+struct Moments {
+  Field density;         // in units of its mean
+  VectorField momentum;  // density times velocity, km/s
+  Field square_speed;    // density times the mean of velocity squared, (km/s)^2
+};
+[[nodiscard]] Moments deposit_moments(const Mesh& mesh, const Particles& particles);
+
+inline Cloud::Cloud(std::int64_t size, double x, double y, double z) {
+  const auto n = static_cast<std::size_t>(size);
+  std::array<std::size_t, 3> low{}, high{};
+  std::array<double, 3> part{};
+  const std::array place = {x, y, z};
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    low[axis] = static_cast<std::size_t>(place[axis]);
+    part[axis] = place[axis] - static_cast<double>(low[axis]);
+    if (low[axis] >= n) low[axis] -= n;  // rounded up to the box's end
+    high[axis] = low[axis] + 1 == n ? 0 : low[axis] + 1;
+  }
+  for (std::size_t corner = 0; corner < 8; ++corner) {
+    const bool far_x = (corner & 4) != 0, far_y = (corner & 2) != 0, far_z = (corner & 1) != 0;
+    cells[corner] = ((far_x ? high[0] : low[0]) * n + (far_y ? high[1] : low[1])) * n +
+                    (far_z ? high[2] : low[2]);
+    weights[corner] = (far_x ? part[0] : 1 - part[0]) * (far_y ? part[1] : 1 - part[1]) *
+                      (far_z ? part[2] : 1 - part[2]);
+  }
+}
+
+}  // namespace kolo::cosmology

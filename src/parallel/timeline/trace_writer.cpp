@@ -1,0 +1,231 @@
+#include "parallel/timeline/trace_writer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <iterator>
+#include <span>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr std::size_t unwritten_limit = std::size_t{1} << 20;  // bytes between two writes
+
+FileDescriptor create(const std::filesystem::path& path) {
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file.is_open()) {
+    throw InputError(system_error_text(
+        fmt::format("timeline: cannot write {}; choose a folder that can be written",
+                    path.string()),
+        errno));
+  }
+  return file;
+}
+
+double microseconds(std::int64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) / 1000;
+}
+
+// The length of the UTF-8 character at the beginning, 0 when there is none (Unicode 15, table 3-7).
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  const auto is_tail = [&](std::size_t i) { return (byte(i) & 0xC0U) == 0x80U; };
+  const unsigned first = byte(0), second = byte(1);
+  if (first < 0x80) return 1;
+  if (first >= 0xC2 && first <= 0xDF) return is_tail(1) ? 2 : 0;
+  if (first >= 0xE0 && first <= 0xEF) {
+    if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F)) return 0;
+    return is_tail(1) && is_tail(2) ? 3 : 0;
+  }
+  if (first < 0xF0 || first > 0xF4) return 0;
+  if ((first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) return 0;
+  return is_tail(1) && is_tail(2) && is_tail(3) ? 4 : 0;
+}
+
+std::string json_object(const std::vector<TraceEvent::Argument>& arguments) {
+  std::string text = "{";
+  for (const auto& [name, value] : arguments) {
+    if (text.size() > 1) text += ',';
+    const auto* const number = std::get_if<std::int64_t>(&value);
+    text += json_string(name) + ':' +
+            (number != nullptr ? fmt::format("{}", *number)
+                               : json_string(std::get<std::string>(value)));
+  }
+  return text + '}';
+}
+
+}  // namespace
+
+std::string json_string(std::string_view text) {
+  std::string json = "\"";
+  while (!text.empty()) {
+    const char first = text.front();
+    const auto length = utf8_length(text);
+    if (length == 0) {
+      json += "\\ufffd";
+    } else if (first == '"' || first == '\\') {
+      json += '\\';
+      json += first;
+    } else if (static_cast<unsigned char>(first) < 0x20) {
+      fmt::format_to(std::back_inserter(json), "\\u{:04x}", static_cast<unsigned>(first));
+    } else {
+      json += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return json + '"';
+}
+
+void TraceWriter::Batch::clear() {
+  events.clear();
+  row_names.clear();
+  dropped = 0;
+}
+
+TraceWriter::TraceWriter(std::filesystem::path path, TraceWriterOptions options)
+    : path_(std::move(path)), options_(std::move(options)), file_(create(path_)) {
+  text_ = "[";
+  append_metadata("process_name", 0, "name", json_string(options_.process_name));
+  append_metadata("process_sort_index", 0, "sort_index", fmt::format("{}", options_.process));
+  thread_ = std::thread([this] { loop(); });
+}
+
+TraceWriter::~TraceWriter() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_stopping_ = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+void TraceWriter::write(TraceEvent event) {
+  bool is_half_full = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (queue_.events.size() >= options_.queue_limit) {
+      ++queue_.dropped;
+      ++dropped_;
+      return;
+    }
+    queue_.events.push_back(std::move(event));
+    is_half_full = queue_.events.size() == options_.queue_limit / 2 + 1;
+  }
+  if (is_half_full) wake_.notify_one();
+}
+
+void TraceWriter::name_row(int row, std::string name) {
+  const std::lock_guard lock(mutex_);
+  queue_.row_names.push_back({row, std::move(name)});
+}
+
+void TraceWriter::flush() {
+  std::unique_lock lock(mutex_);
+  const auto mine = ++flushes_asked_;
+  wake_.notify_one();
+  written_.wait(lock, [&] { return flushes_done_ >= mine; });
+}
+
+std::uint64_t TraceWriter::dropped() const {
+  const std::lock_guard lock(mutex_);
+  return dropped_;
+}
+
+std::string TraceWriter::problem() const {
+  const std::lock_guard lock(mutex_);
+  return problem_;
+}
+
+void TraceWriter::loop() {
+  Batch batch;
+  write_text();  // the metadata: the file is valid from the beginning
+  std::unique_lock lock(mutex_);
+  for (bool is_last = false; !is_last;) {
+    wake_.wait_for(lock, options_.flush_interval, [&] {
+      return is_stopping_ || flushes_asked_ > flushes_done_ ||
+             queue_.events.size() > options_.queue_limit / 2;
+    });
+    is_last = is_stopping_;
+    const auto asked = flushes_asked_;
+    std::swap(batch, queue_);
+    lock.unlock();
+    write_batch(batch);
+    if (is_last) text_ += "\n]\n";
+    write_text();
+    batch.clear();
+    lock.lock();
+    flushes_done_ = asked;
+    written_.notify_all();
+  }
+}
+
+void TraceWriter::write_batch(const Batch& batch) {
+  for (const auto& [row, name] : batch.row_names) {
+    append_metadata("thread_name", row, "name", json_string(name));
+    append_metadata("thread_sort_index", row, "sort_index", fmt::format("{}", row));
+  }
+  for (const TraceEvent& event : batch.events) append(event);
+  if (batch.dropped == 0) return;
+  append({.kind = TraceEvent::Kind::instant,
+          .start = last_time_,
+          .name = fmt::format("{} events dropped: the queue was full", batch.dropped)});
+}
+
+void TraceWriter::append(const TraceEvent& event) {
+  last_time_ = std::max({last_time_, event.start, event.end});
+  const auto begin = [&](const char* phase, std::int64_t time) {
+    return fmt::format(R"({{"name":{},"ph":"{}","pid":{},"tid":{},"ts":{:.3f})",
+                       json_string(event.name), phase, options_.process, event.row,
+                       microseconds(time));
+  };
+  const auto arguments = json_object(event.arguments);
+  switch (event.kind) {
+    case TraceEvent::Kind::span:
+      append_line(fmt::format(R"({},"dur":{:.3f},"args":{}}})", begin("X", event.start),
+                              microseconds(event.end - event.start), arguments));
+      break;
+    case TraceEvent::Kind::instant:
+      append_line(fmt::format(R"({},"s":"p","args":{}}})", begin("i", event.start), arguments));
+      break;
+    case TraceEvent::Kind::wait: {
+      // Viewers match a beginning and its end by category, number and process.
+      const auto key = fmt::format(R"("cat":"wait","id2":{{"local":"{}"}})", ++wait_number_);
+      append_line(fmt::format(R"({},{},"args":{}}})", begin("b", event.start), key, arguments));
+      append_line(fmt::format(R"({},{}}})", begin("e", event.end), key));
+      break;
+    }
+  }
+}
+
+void TraceWriter::append_metadata(std::string_view what, int row, std::string_view argument,
+                                  std::string_view value) {
+  append_line(fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"{}":{}}}}})", what,
+                          options_.process, row, argument, value));
+}
+
+void TraceWriter::append_line(std::string_view line) {
+  text_ += is_first_ ? "\n" : ",\n";
+  text_ += line;
+  is_first_ = false;
+  if (text_.size() > unwritten_limit) write_text();
+}
+
+void TraceWriter::write_text() {
+  const std::string text = std::exchange(text_, {});
+  if (text.empty() || !problem().empty()) return;
+  try {
+    write_all(file_.get(), std::as_bytes(std::span(text)), path_);
+  } catch (const Error& error) {
+    const std::lock_guard lock(mutex_);
+    problem_ = error.what();
+  }
+}
+
+}  // namespace kolo
