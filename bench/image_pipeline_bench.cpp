@@ -21,7 +21,7 @@
 #include "kolo/base/error.h"
 #include "kolo/data/augmentation.h"
 #include "kolo/data/image_folder.h"
-#include "kolo/data/image_writer.h"
+#include "kolo/data/image.h"
 
 namespace kolo {
 namespace {

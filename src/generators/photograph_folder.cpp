@@ -23,7 +23,7 @@
 #include "kolo/base/folder.h"
 #include "kolo/base/random.h"
 #include "kolo/data/cifar10.h"
-#include "kolo/data/image_writer.h"
+#include "kolo/data/image.h"
 
 namespace kolo {
 

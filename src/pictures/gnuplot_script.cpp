@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "kolo/pictures/draw_figures.h"
-#include "kolo/report/palette.h"
+#include "kolo/report/figure.h"
 #include "pictures/gnuplot_axes.h"
 
 namespace kolo {

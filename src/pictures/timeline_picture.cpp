@@ -16,7 +16,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/report/own_files.h"
-#include "kolo/report/palette.h"
+#include "kolo/report/figure.h"
 
 namespace kolo {
 

@@ -1,22 +1,66 @@
-#include "report/event_curves.h"
+#include "report/run_readers.h"
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "report/epoch_of_step.h"
-#include "report/tagged_curve.h"
+#include "kolo/base/error.h"
+#include "kolo/report/run_record.h"
+#include "report/scalar_tags.h"
 
 namespace kolo {
 
+std::vector<std::filesystem::path> event_files_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  std::error_code error;  // a folder that can't be listed has no files for us
+  for (std::filesystem::directory_iterator entry(folder, error), none; !error && entry != none;
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->path().filename().string().find("tfevents") != std::string::npos &&
+        entry->is_regular_file(ignored)) {
+      files.push_back(entry->path());
+    }
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+EventFolder read_event_folder(const std::filesystem::path& folder,
+                              std::span<const std::filesystem::path> files) {
+  EventFolder result{folder, {}, {}, {}, {}};
+  std::vector<EventFile> read;
+  for (const auto& file : files) {
+    try {
+      read.push_back(read_event_file(file));
+      if (!read.back().damage.empty()) result.warnings.push_back(read.back().damage);
+    } catch (const InputError& error) {
+      result.warnings.push_back(error.what());
+    }
+  }
+  if (read.empty() && !result.warnings.empty()) throw InputError(result.warnings.front());
+  result.scalars = scalars_in_effect(read);
+  return result;
+}
+
 namespace {
+
+// All values of one scalar of a run.
+struct TaggedCurve {
+  std::string tag;
+  std::string folder_part;
+  TagMeaning meaning;
+  bool by_step = false;  // as in Curve
+  std::vector<CurvePoint> points;
+};
 
 const TaggedCurve* find_tag(const std::vector<TaggedCurve>& curves, std::string_view tag) {
   const auto curve = std::ranges::find(curves, tag, &TaggedCurve::tag);

@@ -11,9 +11,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "report/event_curves.h"
-#include "report/event_folder.h"
-#include "report/read_history.h"
+#include "report/run_readers.h"
 #include "report/scalar_tags.h"
 
 namespace kolo {

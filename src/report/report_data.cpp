@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "kolo/report/palette.h"
+#include "kolo/report/figure.h"
 #include "kolo/report/report.h"
 #include "kolo/report/study_figures.h"
 

@@ -7,11 +7,9 @@
 
 #include <fmt/format.h>
 
-#include "kolo/report/palette.h"
-#include "report/hidden_lines.h"
-#include "report/run_time.h"
-#include "report/step_time.h"
-#include "report/time_to_target.h"
+#include "kolo/report/figure.h"
+#include "report/figure_parts.h"
+#include "report/run_curves.h"
 
 namespace kolo {
 

@@ -8,10 +8,9 @@
 
 #include <fmt/format.h>
 
-#include "kolo/report/palette.h"
+#include "kolo/report/figure.h"
 #include "kolo/report/results_table.h"
-#include "report/hidden_lines.h"
-#include "report/step_time.h"
+#include "report/figure_parts.h"
 
 namespace kolo {
 

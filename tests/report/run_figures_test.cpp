@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 
-#include "kolo/report/palette.h"
+#include "kolo/report/figure.h"
 #include "report/records.h"
 
 namespace kolo::testing {

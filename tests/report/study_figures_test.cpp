@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "kolo/report/palette.h"
+#include "kolo/report/figure.h"
 #include "kolo/report/results_table.h"
 #include "report/studies.h"
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -25,5 +26,13 @@ enum class ImageFormat { jpeg, png, bmp, ppm };
 // By what follows the last dot: jpg, jpeg, png, bmp, ppm, pgm, in any case of letters; none for
 // others.
 [[nodiscard]] std::optional<ImageFormat> image_format_of_name(const std::filesystem::path& path);
+
+enum class JpegColours { all, grey };
+
+// An image as a baseline JPEG file, colours at half resolution as usual, or its brightness alone as
+// a file of one component. Error for a quality
+// outside 1 to 100 and for an image whose pixels don't fit its size.
+[[nodiscard]] std::vector<std::byte> encode_jpeg(const Image& image, int quality,
+                                                 JpegColours colours = JpegColours::all);
 
 }  // namespace kolo

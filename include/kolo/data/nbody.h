@@ -11,7 +11,7 @@
 #include "kolo/base/enum_names.h"
 #include "kolo/data/cube_symmetry.h"
 #include "kolo/data/dataset.h"
-#include "kolo/data/simulation_box.h"
+#include "kolo/data/box_files.h"
 
 namespace kolo {
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string_view>
 
-#include "kolo/data/simulation_box.h"
+#include "kolo/data/box_files.h"
 
 // Boxes of simulated universe to train on where no simulation can be had: dark matter grown from a
 // Gaussian random field by gravity, and the gas in it as simple physics would have it.

@@ -47,13 +47,4 @@ struct RunFigureOptions {
 [[nodiscard]] std::vector<FigureGroup> run_figures(std::span<const RunRecord> runs,
                                                    const RunFigureOptions& options = {});
 
-// At most about `limit` of the points of a curve: of each of limit / 2 stretches the smallest and
-// the largest value, in their order, so that what stands out stays. What is not finite goes only
-// with its stretch.
-[[nodiscard]] std::vector<CurvePoint> thinned(std::span<const CurvePoint> points,
-                                              std::size_t limit);
-
-// Gives runs of the same name different ones: as much of the path before it as it takes.
-void make_names_distinct(std::vector<RunRecord>& runs);
-
 }  // namespace kolo

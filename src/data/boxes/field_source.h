@@ -3,10 +3,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
-#include "data/boxes/mapped_file.h"
+#include <fmt/format.h>
+
 #include "kolo/data/box_files.h"
 
 namespace kolo {
@@ -50,6 +54,25 @@ class FieldSource {
   std::int64_t channels_, size_;
 };
 
+// A regular file mapped into memory to be read. It must not shrink while it is mapped: the system
+// ends a process that reads beyond the end.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  // InputError when it can't be opened or is no regular file.
+  explicit MappedFile(const std::filesystem::path& file);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  [[nodiscard]] const std::byte* data() const { return data_; }
+  [[nodiscard]] std::int64_t size() const { return size_; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::int64_t size_ = 0;
+};
+
 // Numbers in memory, channel first.
 [[nodiscard]] std::unique_ptr<FieldSource> make_memory_source(std::vector<float> values,
                                                               std::int64_t channels,
@@ -79,5 +102,16 @@ struct OpenBox {
 };
 [[nodiscard]] OpenBox open_hdf5_box(const std::filesystem::path& file);
 [[nodiscard]] OpenBox open_npy_box(const std::filesystem::path& prefix);
+
+// "4, 128, 128, 128"
+template <typename Integer>
+[[nodiscard]] std::string shape_text(std::span<const Integer> shape) {
+  std::string text;
+  for (const auto dimension : shape) {
+    if (!text.empty()) text += ", ";
+    text += fmt::to_string(dimension);
+  }
+  return text;
+}
 
 }  // namespace kolo

@@ -4,7 +4,6 @@
 
 #include "data/boxes/field_source.h"
 #include "data/boxes/hdf5_field.h"
-#include "data/boxes/hdf5_library.h"
 #include "kolo/base/error.h"
 
 namespace kolo {

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "data/boxes/box_writer.h"
-#include "data/boxes/hdf5_library.h"
+#include "data/boxes/hdf5_field.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 

@@ -8,7 +8,6 @@
 
 #include "data/boxes/field_source.h"
 #include "data/boxes/rotated_copy.h"
-#include "data/boxes/shape_text.h"
 #include "data/images/workspace_pool.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"

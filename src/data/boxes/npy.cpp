@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "data/boxes/shape_text.h"
+#include "data/boxes/field_source.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"

@@ -1,6 +1,6 @@
 #include "kolo/data/cifar10.h"
 
-#include "data/catalogue/image_settings.h"
+#include "data/catalogue/dataset_settings.h"
 
 namespace kolo::datasets {
 

@@ -1,4 +1,4 @@
-#include "data/catalogue/mnist_settings.h"
+#include "data/catalogue/dataset_settings.h"
 #include "kolo/data/mnist.h"
 
 namespace kolo::datasets {

@@ -1,4 +1,4 @@
-#include "data/catalogue/image_settings.h"
+#include "data/catalogue/dataset_settings.h"
 #include "kolo/data/image_folder.h"
 
 namespace kolo::datasets {

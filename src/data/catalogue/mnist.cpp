@@ -1,6 +1,6 @@
 #include "kolo/data/mnist.h"
 
-#include "data/catalogue/mnist_settings.h"
+#include "data/catalogue/dataset_settings.h"
 
 namespace kolo::datasets {
 

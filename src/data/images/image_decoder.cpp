@@ -1,6 +1,9 @@
 #include "kolo/data/image_decoder.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,8 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "data/images/image_kernels.h"
 #include "data/images/image_rows.h"
-#include "data/images/resize.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -18,6 +21,135 @@
 namespace kolo {
 
 namespace images {
+
+namespace {
+
+// For each place of an axis of the result, which places of the source it is the weighted sum of:
+// `taps` of them from first[i] on. A triangle as wide as two pixels of whichever has the larger
+// ones, cut at the edges; the weights of a place add up to 1.
+struct AxisFilter {
+  std::size_t taps = 0;
+  std::span<std::int32_t> first;
+  std::span<float> weights;  // result places x taps
+};
+
+struct Window {
+  double middle, reach;
+  std::int64_t begin, end;
+};
+
+// One axis: `from` places, of which the first `filled` hold the image, become `to` places.
+struct Axis {
+  std::int64_t from;
+  double filled;
+  std::int64_t to;
+};
+
+Window window_of(std::int64_t place, const Axis& axis) {
+  const double scale = axis.filled / static_cast<double>(axis.to);
+  const double middle = (static_cast<double>(place) + .5) * scale;
+  const double reach = std::max(scale, 1.);
+  // Places whose middles are within reach; one at least, for the middle itself is in a place.
+  const auto begin = std::max(0., std::floor(middle - reach + .5));
+  const auto end = std::min(static_cast<double>(axis.from), std::floor(middle + reach + .5));
+  return {middle, reach, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end)};
+}
+
+std::size_t taps_of(const Axis& axis) {
+  std::int64_t most = 1;
+  for (std::int64_t i = 0; i < axis.to; ++i) {
+    const auto window = window_of(i, axis);
+    most = std::max(most, window.end - window.begin);
+  }
+  return static_cast<std::size_t>(most);
+}
+
+void fill_filter(AxisFilter& filter, const Axis& axis) {
+  const auto taps = static_cast<std::int64_t>(filter.taps);
+  for (std::int64_t i = 0; i < axis.to; ++i) {
+    const auto window = window_of(i, axis);
+    // All have as many taps, so those at the end begin earlier, with weights of 0.
+    const auto first = std::min(window.begin, axis.from - taps);
+    const auto weights = filter.weights.subspan(static_cast<std::size_t>(i * taps), filter.taps);
+    filter.first[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(first);
+    const auto weight = [&](std::int64_t place) {
+      const double distance = std::abs(static_cast<double>(place) + .5 - window.middle);
+      const bool is_inside = place >= window.begin && place < window.end;
+      return is_inside ? std::max(0., 1 - distance / window.reach) : 0.;
+    };
+    double sum = 0;
+    for (std::int64_t k = 0; k < taps; ++k) sum += weight(first + k);
+    for (std::int64_t k = 0; k < taps; ++k) {
+      weights[static_cast<std::size_t>(k)] = static_cast<float>(weight(first + k) / sum);
+    }
+  }
+}
+
+// The last rows read, as many as one row of the result is made of.
+//
+// They lie a pixel off the boundaries of cache lines, because libjpeg-turbo writes to places that
+// are aligned past the cache, straight to memory, from where they would have to be fetched again.
+class RowWindow {
+ public:
+  RowWindow(ImageRows& rows, std::size_t count, std::size_t row_bytes,
+            std::vector<std::uint8_t>& memory)
+      : rows_(rows), count_(count), stride_((row_bytes + line - 1) / line * line) {
+    memory.resize(checked_add(checked_multiply(count, stride_), 2 * line));
+    const auto past_line = reinterpret_cast<std::uintptr_t>(memory.data()) % line;
+    places_ = memory.data() + (line - past_line) + 4;
+  }
+
+  const std::uint8_t* row(std::size_t y) {
+    while (read_ <= y) rows_.read(place(read_++));
+    return place(y);
+  }
+
+ private:
+  static constexpr std::size_t line = 64;
+
+  std::uint8_t* place(std::size_t y) { return places_ + y % count_ * stride_; }
+
+  ImageRows& rows_;
+  std::size_t count_, stride_;
+  std::uint8_t* places_ = nullptr;
+  std::size_t read_ = 0;
+};
+
+// Reads all rows and writes the image resized to `size` as {3, height, width} floats of 0..255.
+void resize_rows(ImageRows& rows, const ImageSize& size, std::span<float> planes,
+                 DecodeWorkspace& workspace) {
+  const auto& from = rows.size();
+  const auto height = narrow<std::size_t>(size.height), width = narrow<std::size_t>(size.width);
+  const auto values = checked_multiply(narrow<std::size_t>(from.width), std::size_t{4});
+  const Axis down{from.height, rows.filled_height(), size.height};
+  const Axis across{from.width, rows.filled_width(), size.width};
+  const auto row_taps = taps_of(down), column_taps = taps_of(across);
+
+  workspace.places.resize(height + width);
+  workspace.numbers.resize(height * row_taps + width * column_taps + values);
+  const std::span numbers(workspace.numbers);
+  const std::span places(workspace.places);
+  AxisFilter row_filter{row_taps, places.first(height), numbers.first(height * row_taps)};
+  AxisFilter column_filter{column_taps, places.last(width),
+                           numbers.subspan(height * row_taps, width * column_taps)};
+  fill_filter(row_filter, down);
+  fill_filter(column_filter, across);
+  float* sums = numbers.last(values).data();
+
+  RowWindow window(rows, row_taps, values, workspace.rows);
+  std::vector<const std::uint8_t*> sources(row_taps);
+  float* red = planes.data();
+  for (std::size_t y = 0; y < height; ++y, red += width) {
+    const auto first = static_cast<std::size_t>(row_filter.first[y]);
+    const float* weights = row_filter.weights.data() + y * row_taps;
+    for (std::size_t k = 0; k < row_taps; ++k) sources[k] = window.row(first + k);
+    mix_byte_rows(sources.data(), weights, row_taps, sums, values);
+    mix_columns(sums, column_filter.first.data(), column_filter.weights.data(), column_taps, red,
+                red + height * width, red + 2 * height * width, width);
+  }
+}
+
+}  // namespace
 
 void check_size(std::int64_t height, std::int64_t width, const ImageLimits& limits) {
   const auto side = std::max(height, width);

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-#include "data/images/transform_kernels.h"
+#include "data/images/image_kernels.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 

@@ -9,7 +9,7 @@
 
 #include <hdf5.h>
 
-#include "kolo/data/simulation_box.h"
+#include "kolo/data/box_files.h"
 
 namespace kolo::testing {
 

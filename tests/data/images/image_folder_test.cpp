@@ -9,7 +9,7 @@
 #include "data/images/image_files.h"
 #include "kolo/base/error.h"
 #include "kolo/data/augmentation.h"
-#include "kolo/data/image_writer.h"
+#include "kolo/data/image.h"
 #include "kolo/data/loader.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"

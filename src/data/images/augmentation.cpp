@@ -1,3 +1,5 @@
+#include "kolo/data/augmentation.h"
+
 #include <cmath>
 #include <string_view>
 #include <utility>
@@ -7,7 +9,6 @@
 #include "data/images/workspace_pool.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
-#include "kolo/data/augmentation.h"
 
 namespace kolo {
 

@@ -1,4 +1,4 @@
-#include "data/images/resize_kernels.h"
+#include "data/images/image_kernels.h"
 
 #include <algorithm>
 #include <cstring>
@@ -72,6 +72,28 @@ void mix_columns(const float* pixels, const std::int32_t* first, const float* we
     green[x] = sum[1];
     blue[x] = sum[2];
   }
+}
+
+KOLO_VECTORIZE
+void interpolate_row(const float* source, const std::int32_t* first, const std::int32_t* second,
+                     const float* fractions, float* __restrict result, std::size_t size) {
+  for (std::size_t x = 0; x < size; ++x) {
+    const float a = source[first[x]], b = source[second[x]];
+    result[x] = a + fractions[x] * (b - a);
+  }
+}
+
+KOLO_VECTORIZE
+void mix_rows(const float* a, const float* b, float fraction, float mean, float deviation,
+              float* __restrict result, std::size_t size) {
+  for (std::size_t x = 0; x < size; ++x) {
+    result[x] = (a[x] + fraction * (b[x] - a[x]) - mean) / deviation;
+  }
+}
+
+KOLO_VECTORIZE
+void normalise(float* values, float mean, float deviation, std::size_t size) {
+  for (std::size_t x = 0; x < size; ++x) values[x] = (values[x] - mean) / deviation;
 }
 
 }  // namespace kolo::images

@@ -1,4 +1,4 @@
-#include "report/run_time.h"
+#include "report/run_curves.h"
 
 #include <algorithm>
 #include <cmath>

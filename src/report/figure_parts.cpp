@@ -1,0 +1,246 @@
+#include "report/figure_parts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "kolo/report/figure.h"
+#include "report/axis.h"
+#include "report/run_curves.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+
+double scaled(double value, bool is_logarithmic) {
+  return is_logarithmic ? std::log(value) : value;
+}
+
+double height_of(const Figure& figure) {
+  Extent extent;
+  for (const auto& series : figure.series)
+    for (const double y : series.y) extent.add(scaled(y, figure.y_logarithmic));
+  return extent.is_empty() ? 0 : extent.largest - extent.smallest;
+}
+
+// Where a line is at x; unknown beyond its ends and in its gaps. Points in order of x.
+double height_at(const Figure& figure, const FigureSeries& line, double x) {
+  const auto after = std::ranges::lower_bound(line.x, x);
+  if (after == line.x.end()) return unknown;
+  const auto place = static_cast<std::size_t>(after - line.x.begin());
+  const double y_after = scaled(line.y[place], figure.y_logarithmic);
+  if (*after == x) return y_after;
+  if (place == 0) return unknown;
+  const double x_before = scaled(line.x[place - 1], figure.x_logarithmic);
+  const double x_after = scaled(*after, figure.x_logarithmic);
+  const double y_before = scaled(line.y[place - 1], figure.y_logarithmic);
+  const double share = (scaled(x, figure.x_logarithmic) - x_before) / (x_after - x_before);
+  return y_before + share * (y_after - y_before);
+}
+
+bool lies_on(const Figure& figure, const FigureSeries& other, const FigureSeries& line,
+             double tolerance) {
+  bool has_points = false;
+  for (std::size_t i = 0; i < line.y.size(); ++i) {
+    if (!std::isfinite(line.x[i]) || !std::isfinite(line.y[i])) continue;
+    const double distance =
+        height_at(figure, other, line.x[i]) - scaled(line.y[i], figure.y_logarithmic);
+    if (!(std::abs(distance) <= tolerance)) return false;
+    has_points = true;
+  }
+  return has_points;
+}
+
+// What height_at() needs; times to a target come in another order.
+bool is_in_order(const FigureSeries& line) {
+  return std::ranges::all_of(line.x, [](double x) { return std::isfinite(x); }) &&
+         std::ranges::is_sorted(line.x);
+}
+
+}  // namespace
+
+void mark_hidden_lines(Figure& figure) {
+  if (figure.kind != Figure::Kind::lines) return;
+  constexpr double line_width = 0.006;  // of the figure's height
+  constexpr int most = 2;
+  const double tolerance = line_width * height_of(figure);
+  bool are_any = false;
+  for (std::size_t i = 0; i < figure.series.size(); ++i) {
+    for (std::size_t j = i + 1; j < figure.series.size() && figure.series[i].hidden_by < most;
+         ++j) {
+      const auto& other = figure.series[j];
+      if (is_in_order(other) && lies_on(figure, other, figure.series[i], tolerance))
+        ++figure.series[i].hidden_by;
+    }
+    are_any = are_any || figure.series[i].hidden_by > 0;
+  }
+  if (!are_any) return;
+  figure.note += figure.note.empty() ? "" : " ";
+  figure.note += "A line that others lie on is drawn wider.";
+}
+
+namespace {
+
+// Optimizer steps of the epochs of a curve with a value an epoch: of those before its first point
+// as many as an epoch of them has on average.
+double steps_of(const Curve& curve) {
+  const auto& first = curve.points.front();
+  const double before = first.epoch > 0 ? first.step * (1 - 1 / first.epoch) : 0;
+  return curve.points.back().step - before;
+}
+
+double sum_of(const Curve* curve) {
+  if (curve == nullptr) return not_measured;
+  double sum = not_measured;
+  for (const auto& point : curve->points) {
+    if (std::isfinite(point.value)) sum = (std::isfinite(sum) ? sum : 0) + point.value;
+  }
+  return sum;
+}
+
+const Curve* epoch_curve(const RunRecord& run, std::string_view quantity) {
+  const auto* const curve = run.find(quantity, "");
+  return curve != nullptr ? curve : run.find(quantity, "training");
+}
+
+FigureSeries bars(std::string name, int colour) {
+  return {.name = std::move(name), .x = {}, .y = {}, .spread = {}, .colour = colour};
+}
+
+}  // namespace
+
+StepTime step_time_of(const RunRecord& run) {
+  StepTime time{.category = run.name};
+  const auto* const seconds = epoch_curve(run, "epoch_seconds");
+  if (seconds == nullptr || seconds->points.empty()) return time;
+  const double steps = steps_of(*seconds);
+  if (!(steps > 0)) return time;
+  time.whole = sum_of(seconds) / steps;
+  time.data_wait = sum_of(epoch_curve(run, "data_wait_seconds")) / steps;
+  time.exposed_communication = sum_of(epoch_curve(run, "exposed_communication_seconds")) / steps;
+  return time;
+}
+
+Figure step_time_figure(const std::vector<StepTime>& times) {
+  Figure figure{.id = "step-time",
+                .title = "Where a step's time goes",
+                .x_label = "",
+                .y_label = "ms per step",
+                .kind = Figure::Kind::stacked_bars};
+  auto compute = bars("compute", compute_colour);
+  auto wait = bars("waiting for data", data_wait_colour);
+  auto exposed = bars("waiting for other ranks", communication_colour);
+  const auto add = [](FigureSeries& series, double seconds) {
+    series.x.push_back(static_cast<double>(series.x.size()));
+    series.y.push_back(std::isfinite(seconds) ? std::max(0.0, 1000 * seconds) : 0);
+  };
+  for (const auto& time : times) {
+    const double data = std::isfinite(time.data_wait) ? time.data_wait : 0;
+    const double ranks = std::isfinite(time.exposed_communication) ? time.exposed_communication : 0;
+    figure.categories.push_back(time.category);
+    add(compute, time.whole - data - ranks);
+    add(wait, data);
+    add(exposed, ranks);
+  }
+  // What can't be seen needs no place in the legend.
+  double longest = 0;
+  for (const auto& time : times) longest = std::fmax(longest, 1000 * time.whole);
+  for (auto* const series : {&compute, &wait, &exposed}) {
+    const bool is_shown =
+        std::ranges::any_of(series->y, [=](double y) { return y > 0.001 * longest; });
+    if (is_shown) figure.series.push_back(std::move(*series));
+  }
+  return figure;
+}
+
+namespace {
+
+// What was better than all before it, and when.
+struct Best {
+  double value;
+  double seconds;  // since the run's first point
+};
+
+struct Goal {
+  std::string quantity;
+  bool larger_is_better;
+  double factor;  // from the value to what is shown
+  std::string label;
+};
+
+std::vector<Best> bests_of(const RunRecord& run, const Goal& goal) {
+  std::vector<Best> bests;
+  const double start = start_of(run);
+  for (const auto& point : validations(run, goal.quantity)) {
+    const double seconds = point.time - start;
+    if (!std::isfinite(point.value) || !std::isfinite(seconds)) continue;
+    const bool is_better =
+        bests.empty() || (goal.larger_is_better ? point.value > bests.back().value
+                                                : point.value < bests.back().value);
+    if (is_better) bests.push_back({point.value, seconds});
+  }
+  return bests;
+}
+
+double first_time(const std::vector<Best>& bests, const Goal& goal, double target) {
+  const auto reached = std::ranges::find_if(bests, [&](const Best& best) {
+    return goal.larger_is_better ? best.value >= target : best.value <= target;
+  });
+  return reached == bests.end() ? not_measured : reached->seconds;
+}
+
+bool has_accuracy(std::span<const RunRecord> runs) {
+  return std::ranges::any_of(
+      runs, [](const RunRecord& run) { return validation_curve(run, "accuracy") != nullptr; });
+}
+
+// "run-a did not reach 95 %"
+std::string missed(const std::string& run, const Goal& goal, double target) {
+  const auto value = goal.larger_is_better ? fmt::format("{:.4g} %", goal.factor * target)
+                                           : fmt::format("a loss of {:.4g}", target);
+  return fmt::format("{} did not reach {}. ", run, value);
+}
+
+}  // namespace
+
+std::optional<Figure> time_to_target_figure(std::span<const RunRecord> runs,
+                                            std::span<const double> targets) {
+  const Goal goal = has_accuracy(runs) ? Goal{"accuracy", true, 100, "validation accuracy, %"}
+                                       : Goal{"loss", false, 1, "validation loss"};
+  const auto unit = unit_for(runs);
+  Figure figure{.id = goal.larger_is_better ? "time-to-accuracy" : "time-to-loss",
+                .title = goal.larger_is_better ? "Time to an accuracy" : "Time to a loss",
+                .x_label = goal.label,
+                .y_label = unit.name + " since the start"};
+  for (std::size_t number = 0; number < runs.size(); ++number) {
+    const auto& run = runs[number];
+    const auto bests = bests_of(run, goal);
+    if (bests.empty()) continue;
+    FigureSeries series{.name = run.name, .x = {}, .y = {}, .spread = {}};
+    series.colour = run_colour(number);
+    series.marks = true;
+    const auto add = [&](double target, double seconds) {
+      series.x.push_back(goal.factor * target);
+      series.y.push_back(seconds / unit.seconds);
+    };
+    for (const double target : targets) {
+      const double seconds = first_time(bests, goal, target);
+      add(target, seconds);
+      if (!std::isfinite(seconds)) figure.note += missed(run.name, goal, target);
+    }
+    if (targets.empty()) {
+      for (const auto& best : bests) add(best.value, best.seconds);
+    }
+    figure.series.push_back(std::move(series));
+  }
+  if (figure.series.empty()) return std::nullopt;
+  if (figure.note.ends_with(' ')) figure.note.pop_back();
+  return figure;
+}
+
+}  // namespace kolo
