@@ -8,11 +8,10 @@
 #include <fmt/format.h>
 #include <torch/types.h>
 #include <unistd.h>
-
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include "comm/mpi/mpi_check.h"
+#include "comm/mpi/mpi_header.h"
 
 namespace kolo {
 

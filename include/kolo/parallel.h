@@ -34,7 +34,6 @@
 #include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/sharded_optimizer.h"
 #include "kolo/parallel/sync_batch_norm.h"
-#include "kolo/parallel/synchronize_buffers.h"
 #include "kolo/parallel/tensor_buffer.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/parallel/timeline.h"

@@ -1,12 +1,10 @@
-#include "comm/watch/event_block.h"
-
 #include <atomic>
 #include <thread>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "comm/watch/flight_recorder.h"
+#include "comm/watch/event_block.h"
 #include "comm/watch/rank_status.h"
 
 namespace kolo {

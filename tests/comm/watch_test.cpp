@@ -1,6 +1,4 @@
 // The watch over ranks that are threads; over processes: watch_jobs_test.cpp.
-#include "kolo/comm/watch.h"
-
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -9,10 +7,10 @@
 #include <gmock/gmock.h>
 
 #include "comm/watch/stall.h"
-#include "comm/watch/waiting_times.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/comm/threads.h"
+#include "kolo/comm/watch.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
 

@@ -2,11 +2,12 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "kolo/comm/collective_call.h"
-#include "kolo/comm/status_exchange.h"
 #include "kolo/comm/topology.h"
 
 namespace kolo {
@@ -20,6 +21,21 @@ struct Capabilities {
       true;  // false: asynchronous collectives run before their call returns, nothing overlaps
   bool shared_memory = false;  // ranks of a node read each other's memory
   bool concurrent = false;     // collectives of different communicators may run at the same time
+};
+
+// Small messages between ranks beside their collectives, for the watch. Nothing here ever blocks,
+// also when the other side is stopped. Used by one thread at a time.
+class StatusExchange {
+ public:
+  struct Message {
+    int from = 0;
+    std::vector<std::byte> bytes;
+  };
+
+  virtual ~StatusExchange() = default;
+  // A few kilobytes at most. Dropped when many messages to that rank have not been taken yet.
+  virtual void send(int to, std::span<const std::byte> bytes) = 0;
+  [[nodiscard]] virtual std::optional<Message> receive() = 0;
 };
 
 // One way of talking to the other ranks. All of it blocks; a communicator calls it one at a time,

@@ -5,9 +5,9 @@
 
 #include "kolo/comm/communicator.h"
 
-// What ranks must have in common before the first step, taken from one of them. Collective; every
-// rank has the same network and the same kind of optimizer over it, else Error on every rank that
-// names what differs.
+// What ranks must have in common, taken from one of them: before the first step, and buffers at any
+// time. Collective; every rank has the same network and the same kind of optimizer over it, else
+// Error on every rank that names what differs (synchronize_buffers() does not look).
 namespace kolo {
 
 // Every parameter, trainable or not, becomes root's; in place, so whatever views the parameters
@@ -32,5 +32,10 @@ void broadcast_optimizer_state(const Communicator& communicator, torch::optim::O
 // All three in one call.
 void broadcast_state(const Communicator& communicator, const torch::nn::Module& module,
                      torch::optim::Optimizer& optimizer, int root = 0);
+
+// A module's buffers (running means and the like) become those of the lowest rank that has not
+// joined; broadcast_buffers() takes them from a root that is given, and compares the ranks' modules
+// first. Collective: one number, and the buffers together.
+void synchronize_buffers(const Communicator& communicator, const torch::nn::Module& module);
 
 }  // namespace kolo

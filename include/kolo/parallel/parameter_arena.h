@@ -71,6 +71,9 @@ class ParameterArena {
   [[nodiscard]] const torch::Tensor& gradient_view(std::size_t parameter) const {
     return gradient_views_[parameter];
   }
+  // Whether the parameter's grad() lies where that view does. It need not be the same tensor: a
+  // module's zero_grad() puts a detached one in its place.
+  [[nodiscard]] bool holds_gradient(std::size_t parameter) const;
 
   // Whether optimizers over the arena update a parameter in this step. Not while it is frozen
   // (requires_grad() is false), nor when the reducer has found that no rank has a gradient for it

@@ -1,11 +1,17 @@
-#include "comm/mpi/mpi_backend.h"
-
+#include <iterator>
+#include <memory>
 #include <new>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "comm/aligned_memory.h"
-#include "comm/mpi/mpi_status_exchange.h"
+#include "comm/mpi/mpi_collectives.h"
+#include "comm/mpi/mpi_keeping.h"
+#include "comm/mpi/shared_segments.h"
+#include "comm/shared_memory/node_group.h"
 #include "comm/watch/process_state.h"
 #include "kolo/base/checked.h"
 
@@ -25,6 +31,87 @@ Topology find_topology(const MpiGroup& group, int node_id) {
             "MPI_Allgather");
   return Topology::from_node_ids(group.rank(), ids);
 }
+
+constexpr int status_tag = 1;
+constexpr int most_pending_statuses = 64;  // to one rank
+
+// Point-to-point messages on a communicator of their own. Both are kept by the job: a message to a
+// rank that never looks again stays pending, and can be neither awaited nor taken back. Takes the
+// thread level `multiple`.
+class MpiStatusExchange final : public StatusExchange {
+ public:
+  MpiStatusExchange(const MpiGroup& group, MpiStatusMessages& messages)
+      : group_(group), messages_(messages) {}
+  MpiStatusExchange(const MpiStatusExchange&) = delete;
+  MpiStatusExchange& operator=(const MpiStatusExchange&) = delete;
+  ~MpiStatusExchange() override = default;
+
+  void send(int to, std::span<const std::byte> bytes) override;
+  [[nodiscard]] std::optional<Message> receive() override;
+
+ private:
+  const MpiGroup& group_;
+  MpiStatusMessages& messages_;
+};
+void MpiStatusExchange::send(int to, std::span<const std::byte> bytes) {
+  int pending_there = 0;
+  for (auto message = messages_.pending.begin(); message != messages_.pending.end();) {
+    int is_done = 0;
+    check_mpi(MPI_Test(&message->request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (!is_done && message->to == to) ++pending_there;
+    message = is_done ? messages_.pending.erase(message) : std::next(message);
+  }
+  if (pending_there >= most_pending_statuses) return;
+  auto& message = messages_.pending.emplace_back();
+  message.to = to;
+  message.bytes.assign(bytes.begin(), bytes.end());
+  check_mpi(MPI_Isend(message.bytes.data(), narrow<int>(message.bytes.size()), MPI_BYTE, to,
+                      status_tag, group_.get(), &message.request),
+            "MPI_Isend");
+}
+
+std::optional<StatusExchange::Message> MpiStatusExchange::receive() {
+  int is_there = 0, count = 0;
+  MPI_Status status;
+  check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, status_tag, group_.get(), &is_there, &status), "MPI_Iprobe");
+  if (!is_there) return std::nullopt;
+  check_mpi(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
+  Message message{.from = status.MPI_SOURCE,
+                  .bytes = std::vector<std::byte>(static_cast<std::size_t>(count))};
+  check_mpi(MPI_Recv(message.bytes.data(), count, MPI_BYTE, status.MPI_SOURCE, status_tag,
+                     group_.get(), MPI_STATUS_IGNORE),
+            "MPI_Recv");
+  return message;
+}
+
+class MpiBackend final : public Backend {
+ public:
+  MpiBackend(std::shared_ptr<const MpiRuntime> runtime, std::shared_ptr<MpiKeeping> keeping,
+             MpiGroup group, int node_id, const MpiOptions& options);
+
+  [[nodiscard]] const Topology& topology() const override { return topology_; }
+  [[nodiscard]] Capabilities capabilities() const override;
+
+  void execute(const CollectiveCall& call) override;
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
+  [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
+  [[nodiscard]] std::unique_ptr<StatusExchange> status_exchange() override;
+  void leave() noexcept override;
+  void abort(int exit_code) noexcept override { keeping_->abort(exit_code); }
+
+ private:
+  void start_node_stage();
+  void all_reduce_over_nodes(const CollectiveCall& call);
+  [[nodiscard]] bool is_one_node() const { return node_group_ && topology_.nodes == 1; }
+
+  std::shared_ptr<const MpiRuntime> runtime_;  // the last to go
+  std::shared_ptr<MpiKeeping> keeping_;
+  MpiOptions options_;
+  MpiObjects& objects_;  // kept
+  Topology topology_;
+  std::shared_ptr<SharedSegments> segments_;
+  std::shared_ptr<NodeGroup> node_group_;  // none: this node's ranks share no memory
+};
 
 }  // namespace
 
@@ -157,6 +244,13 @@ std::unique_ptr<StatusExchange> MpiBackend::status_exchange() {
   if (is_one_node() || keeping_->threads().level < ThreadLevel::multiple) return nullptr;
   objects_.statuses = objects_.all.split(0);
   return std::make_unique<MpiStatusExchange>(objects_.statuses, objects_.status_messages);
+}
+
+std::shared_ptr<Backend> make_mpi_backend(std::shared_ptr<const MpiRuntime> runtime,
+                                          std::shared_ptr<MpiKeeping> keeping, MpiGroup group,
+                                          int node_id, const MpiOptions& options) {
+  return std::make_shared<MpiBackend>(std::move(runtime), std::move(keeping), group, node_id,
+                                      options);
 }
 
 }  // namespace kolo

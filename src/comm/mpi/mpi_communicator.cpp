@@ -9,8 +9,8 @@
 #include <fmt/ranges.h>
 
 #include "comm/executor.h"
-#include "comm/mpi/mpi_backend.h"
-#include "comm/print_line.h"
+#include "comm/messages.h"
+#include "comm/mpi/mpi_keeping.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
 #include "kolo/comm/mpi.h"
@@ -195,7 +195,7 @@ Communicator mpi_communicator(const MpiOptions& given) {
   const MpiOptions options = with_options_of_rank_0(world, wanted);
   const int node_id = node_id_of(world, options.ranks_on_nodes);
   const auto keeping = MpiKeeping::make(threads_of(world, *runtime));
-  const auto backend = std::make_shared<MpiBackend>(runtime, keeping, world, node_id, options);
+  const auto backend = make_mpi_backend(runtime, keeping, world, node_id, options);
   if (options.shared_memory == SharedMemory::on && !backend->capabilities().shared_memory) {
     const Topology& topology = backend->topology();
     throw Error(

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "comm/mpi/mpi_check.h"
+#include "comm/mpi/mpi_header.h"
 
 namespace kolo {
 

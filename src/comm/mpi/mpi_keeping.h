@@ -1,8 +1,10 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -11,8 +13,8 @@
 
 #include "comm/mpi/mpi_collectives.h"
 #include "comm/mpi/mpi_group.h"
-#include "comm/mpi/mpi_status_exchange.h"
 #include "comm/shared_memory/node_group.h"
+#include "kolo/comm/backend.h"
 #include "kolo/comm/mpi.h"
 
 namespace kolo {
@@ -35,6 +37,16 @@ class MpiRuntime {
   ThreadLevel granted_ = ThreadLevel::single;
   bool is_owner_ = false;
   int exceptions_at_start_;
+};
+
+// Messages that MPI has been given and may still read.
+struct MpiStatusMessages {
+  struct Message {
+    int to = 0;
+    std::vector<std::byte> bytes;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+  std::list<Message> pending;
 };
 
 // What a set of ranks has from MPI.
@@ -94,5 +106,16 @@ class MpiKeeping {
   std::mutex mutex_;
   std::deque<MpiObjects> kept_;
 };
+
+// Ranks as processes of an MPI job. On one node everything goes through shared memory; over
+// several, all-reduce uses it inside each node and MPI between the ranks that own the same slice,
+// and the other collectives are MPI's.
+//
+// The ranks of a group; node_id is equal for ranks on the same node and different otherwise.
+// Collective.
+[[nodiscard]] std::shared_ptr<Backend> make_mpi_backend(std::shared_ptr<const MpiRuntime> runtime,
+                                                        std::shared_ptr<MpiKeeping> keeping,
+                                                        MpiGroup group, int node_id,
+                                                        const MpiOptions& options);
 
 }  // namespace kolo

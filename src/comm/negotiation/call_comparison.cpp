@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "comm/rank_list.h"
+#include "comm/messages.h"
 
 namespace kolo {
 

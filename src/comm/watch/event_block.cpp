@@ -1,10 +1,13 @@
 #include "comm/watch/event_block.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
 
 #include <fmt/format.h>
+
+#include "comm/watch/process_state.h"
 
 namespace kolo {
 
@@ -43,6 +46,98 @@ std::int64_t monotonic_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+namespace {
+
+CollectiveRecord record_of(const CollectiveCall& call) {
+  CollectiveRecord record;
+  static_cast<CallHeader&>(record) = call;
+  const auto length = std::min(call.name.size(), record.name.size() - 1);
+  std::copy_n(call.name.begin(), length, record.name.begin());
+  return record;
+}
+
+// A task does things of its own between its collectives, and a rank that has joined is meant to
+// wait: neither waits for a collective by itself.
+bool is_waited_for(Collective collective) {
+  return collective != Collective::task && collective != Collective::join;
+}
+
+}  // namespace
+
+FlightRecorder::FlightRecorder(std::shared_ptr<EventBlock> block) : block_(std::move(block)) {
+  block_->process = own_process();
+  block_->process_namespace = own_process_namespace();
+  block_->beat = monotonic_now();
+}
+
+// Groups beyond the number of lanes are not recorded: nullptr.
+Lane* FlightRecorder::lane_of(const CollectiveCall& call) {
+  const auto identity = Lane::identity_of(call);
+  for (Lane& lane : block_->lanes) {
+    const auto present = lane.identity.load(std::memory_order_relaxed);
+    if (present == identity) return &lane;
+    if (present != 0) continue;
+    lane.identity.store(identity, std::memory_order_release);
+    return &lane;
+  }
+  return nullptr;
+}
+
+void FlightRecorder::joined_group(const CollectiveCall& call) {
+  const std::lock_guard lock(mutex_);
+  if (Lane* const lane = lane_of(call))
+    lane->members.store(static_cast<std::uint64_t>(call.count), std::memory_order_release);
+}
+
+void FlightRecorder::left_group(const CollectiveCall& call) {
+  const std::lock_guard lock(mutex_);
+  if (Lane* const lane = lane_of(call)) lane->has_left.store(1, std::memory_order_release);
+}
+
+void FlightRecorder::submitted(const CollectiveCall& call) {
+  const std::lock_guard lock(mutex_);
+  Lane* const lane = lane_of(call);
+  if (!lane || lane->cell(call.number).read().is_waiting()) return;  // that one matters more
+  auto record = record_of(call);
+  record.submitted = monotonic_now();
+  lane->cell(call.number).write(record);
+}
+
+void FlightRecorder::started(const CollectiveCall& call) {
+  const std::lock_guard lock(mutex_);
+  Lane* const lane = lane_of(call);
+  if (!lane) return;
+  RecordCell& cell = lane->cell(call.number);
+  auto record = record_of(call);
+  record.started = monotonic_now();
+  if (const auto before = cell.read(); before.number == call.number)
+    record.submitted = before.submitted;
+  cell.write(record);
+  if (call.collective == Collective::join)
+    lane->joined.store(record.started, std::memory_order_release);
+  if (is_waited_for(call.collective)) lane->running.store(call.number, std::memory_order_release);
+}
+
+void FlightRecorder::finished(const CollectiveCall& call, bool failed) {
+  const std::lock_guard lock(mutex_);
+  Lane* const lane = lane_of(call);
+  if (!lane) return;
+  RecordCell& cell = lane->cell(call.number);
+  auto record = cell.read();
+  if (record.number == call.number) {
+    record.finished = monotonic_now();
+    record.failed = failed ? 1 : 0;
+    cell.write(record);
+  }
+  if (call.collective == Collective::join) {
+    if (!failed) lane->joins.fetch_add(1, std::memory_order_release);
+    lane->joined.store(0, std::memory_order_release);
+  }
+  if (!is_waited_for(call.collective)) return;
+  lane->running.store(0, std::memory_order_release);
+  lane->completed.store(call.number, std::memory_order_release);
 }
 
 }  // namespace kolo

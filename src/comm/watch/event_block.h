@@ -3,13 +3,15 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
 #include "kolo/comm/collective_call.h"
 
 // What a rank has done last, in memory that the ranks of its node map: others read it while it is
-// written, also when the rank is stopped or dead. Zero-filled at first.
+// written, also when the rank is stopped or dead. Zero-filled at first. And who writes it.
 namespace kolo {
 
 // One collective. Times are of the monotonic clock, which processes of a machine share, in
@@ -85,5 +87,26 @@ struct EventBlock {
 
 // Nanoseconds of the monotonic clock.
 [[nodiscard]] std::int64_t monotonic_now();
+
+// Writes down every collective of this rank in its block.
+class FlightRecorder {
+ public:
+  // The block lies in memory that `owner` keeps.
+  explicit FlightRecorder(std::shared_ptr<EventBlock> block);
+
+  void submitted(const CollectiveCall& call);
+  void started(const CollectiveCall& call);
+  void finished(const CollectiveCall& call, bool failed);
+  // This rank belongs to the call's group, even if it never calls anything.
+  void joined_group(const CollectiveCall& call);
+  // It calls nothing in that group any more.
+  void left_group(const CollectiveCall& call);
+
+ private:
+  Lane* lane_of(const CollectiveCall& call);
+
+  std::shared_ptr<EventBlock> block_;
+  std::mutex mutex_;  // several threads record, and a record has one writer at a time
+};
 
 }  // namespace kolo

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "comm/rank_list.h"
+#include "comm/messages.h"
 
 namespace kolo {
 
@@ -204,6 +204,28 @@ std::optional<std::string> find_departure(std::span<const RankStatus> statuses,
     }
   }
   return std::nullopt;
+}
+
+void WaitingTimes::look(std::int64_t now) {
+  step_ = last_look_ == 0 ? longest_step_ : std::min(now - last_look_, longest_step_);
+  last_look_ = now;
+  ++looks_;
+}
+
+void WaitingTimes::correct(RankStatus& status) {
+  for (LaneStatus& lane : status.lanes) {
+    Waiting& waiting = waitings_[{status.rank, lane.identity}];
+    if (lane.running.number == 0) {
+      waiting = {};
+      continue;
+    }
+    if (waiting.place != lane.running.place()) waiting = {.place = lane.running.place()};
+    if (waiting.looks != looks_) waiting.counted += step_;
+    waiting.looks = looks_;
+    // What has begun since the last look has not waited longer than that.
+    waiting.counted = std::min(waiting.counted, lane.waiting);
+    lane.waiting = waiting.counted;
+  }
 }
 
 }  // namespace kolo

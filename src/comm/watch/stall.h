@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/watch/rank_status.h"
@@ -29,5 +31,33 @@ struct Stall {
 // nanoseconds, and another, which has left or is gone, has not come to it. Nothing: there is none.
 [[nodiscard]] std::optional<std::string> find_departure(std::span<const RankStatus> statuses,
                                                         std::int64_t least);
+
+// How long ranks have waited, in time in which the watch itself ran. Schedulers suspend whole jobs
+// and let them go on later: the clock goes on meanwhile, but nobody waits for anybody then. So each
+// look counts the time since the look before, and at most `longest_step` of it; where this process
+// was suspended, the rest did not happen.
+class WaitingTimes {
+ public:
+  explicit WaitingTimes(std::int64_t longest_step) : longest_step_(longest_step) {}
+
+  // To be called once a look, at `now` on the monotonic clock, before correct().
+  void look(std::int64_t now);
+
+  // Replaces what the clock says of the rank's waiting in its collectives.
+  void correct(RankStatus& status);
+
+ private:
+  struct Waiting {
+    std::uint64_t place = 0;  // CollectiveRecord::place()
+    std::int64_t counted = 0;
+    std::int64_t looks = 0;  // counted up to this one
+  };
+
+  std::int64_t longest_step_;  // nanoseconds, as all times
+  std::int64_t last_look_ = 0;
+  std::int64_t step_ = 0;
+  std::int64_t looks_ = 0;
+  std::map<std::pair<std::int32_t, std::uint64_t>, Waiting> waitings_;  // by rank and group
+};
 
 }  // namespace kolo

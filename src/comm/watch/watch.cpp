@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "comm/print_line.h"
+#include "comm/messages.h"
 #include "kolo/base/error.h"
 
 namespace kolo {

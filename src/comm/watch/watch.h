@@ -7,9 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "comm/watch/flight_recorder.h"
+#include "comm/watch/event_block.h"
 #include "comm/watch/stall.h"
-#include "comm/watch/waiting_times.h"
 #include "kolo/comm/backend.h"
 #include "kolo/comm/watch.h"
 

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "parallel/checks/checksum.h"
 #include "parallel/checks/named_parameters.h"
+#include "parallel/flat_kernels.h"
 #include "parallel/tensors/distinct_tensors.h"
 
 namespace kolo {

@@ -1,10 +1,16 @@
 #include "kolo/parallel/gradient_reducer.h"
 
 #include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "parallel/gradients/gradient_norm.h"
+#include "parallel/flat_kernels.h"
 #include "parallel/gradients/reducer_state.h"
+#include "parallel/gradients/sparse_gradient.h"
 
 namespace kolo {
 
@@ -18,6 +24,49 @@ std::shared_ptr<ParameterArena> make_arena(const Communicator& communicator,
     if (std::find(sparse.begin(), sparse.end(), name) == sparse.end()) sparse.push_back(name);
   }
   return std::make_shared<ParameterArena>(communicator, module, options.buckets, sparse);
+}
+
+template <typename T>
+std::span<const T> values_of(const torch::Tensor& contiguous) {
+  return {contiguous.data_ptr<T>(), static_cast<std::size_t>(contiguous.numel())};
+}
+
+double norm_of(const std::vector<torch::Tensor>& tensors, double norm_type) {
+  double total = 0;
+  for (const torch::Tensor& tensor : tensors) {
+    if (tensor.scalar_type() == torch::kDouble)
+      total = parallel::add_to_norm(total, values_of<double>(tensor.contiguous()), norm_type);
+    else
+      total = parallel::add_to_norm(total, values_of<float>(tensor.to(torch::kFloat).contiguous()),
+                                    norm_type);
+  }
+  if (std::isinf(norm_type)) return total;
+  return norm_type == 2 ? std::sqrt(total) : std::pow(total, 1 / norm_type);
+}
+
+// Of dense and sparse gradients, as GradientReducer::clip_gradient_norm() says.
+double clip_norm(const std::vector<torch::Tensor>& gradients, double maximum_norm,
+                 double norm_type) {
+  if (!(maximum_norm >= 0) || !(norm_type > 0)) {
+    throw Error(fmt::format(
+        "parallel: can't clip gradients to a {}-norm of {}; the norm must be 0 or more, and its "
+        "type greater than 0 (or infinity)",
+        norm_type, maximum_norm));
+  }
+  const torch::NoGradGuard no_gradient;
+  // Of a sparse gradient that lists rows more than once the norm is that of their sums, but what is
+  // scaled are the values that it holds: coalesce() gives a copy then.
+  std::vector<torch::Tensor> sums, values;
+  for (const torch::Tensor& gradient : gradients) {
+    sums.push_back(gradient.is_sparse() ? gradient.coalesce()._values() : gradient);
+    values.push_back(gradient.is_sparse() ? gradient._values() : gradient);
+  }
+  const double norm = norm_of(sums, norm_type);
+  const double factor = maximum_norm / (norm + 1e-6);
+  if (std::isfinite(norm) && factor < 1) {
+    for (const torch::Tensor& tensor : values) tensor.mul_(factor);
+  }
+  return norm;
 }
 
 ReducerOptions with_rebuild_by_default(ReducerOptions options) {

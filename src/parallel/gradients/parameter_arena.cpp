@@ -6,7 +6,6 @@
 #include "kolo/base/allocator.h"
 #include "kolo/base/checked.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/gradients/gradient_memory.h"
 #include "parallel/tensors/distinct_tensors.h"
 
 namespace kolo {
@@ -111,6 +110,12 @@ void ParameterArena::move_parameters(std::vector<torch::Tensor> flat) {
   release_freed_memory();
 }
 
+bool ParameterArena::holds_gradient(std::size_t parameter) const {
+  const torch::Tensor& gradient = parameters_[parameter].grad();
+  return gradient.defined() && gradient.layout() == torch::kStrided &&
+         gradient.data_ptr() == gradient_views_[parameter].data_ptr();
+}
+
 bool ParameterArena::rebuild(const Communicator& communicator, std::span<const std::size_t> order) {
   auto plan = plan_buckets(plan_.parameters, limits_, order);
   require_equal_plans(communicator, plan);
@@ -124,8 +129,7 @@ bool ParameterArena::rebuild(const Communicator& communicator, std::span<const s
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     const torch::Tensor view = unknown_to_autograd(view_of(index, flat_gradients_));
     view.copy_(gradients[index]);
-    torch::Tensor& gradient = parameters_[index].mutable_grad();
-    if (parallel::is_in_place(gradient, gradient_views_[index])) gradient = view;
+    if (holds_gradient(index)) parameters_[index].mutable_grad() = view;
     gradient_views_[index] = view;
   }
   move_parameters(allocate_like_parameters());

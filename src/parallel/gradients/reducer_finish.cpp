@@ -6,8 +6,8 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
-#include "parallel/gradients/gradient_memory.h"
 #include "parallel/gradients/reducer_state.h"
+#include "parallel/gradients/step_agreement.h"
 
 // What happens after backward.
 namespace kolo {
@@ -27,7 +27,9 @@ void GradientReducer::State::seal() {
   if (!changes.empty()) {
     add_problem(changes);
   } else if (!missing.empty()) {
-    add_problem((is_untouched ? "there was no backward() in this step, since the last finish() or step(): " : "") +
+    add_problem((is_untouched
+                     ? "there was no backward() in this step, since the last finish() or step(): "
+                     : "") +
                 missing_gradients(missing));
   }
   if (problem_.empty() || options_.agree || options_.unused_parameters)
@@ -203,7 +205,7 @@ void GradientReducer::State::hand_out(std::size_t parameter) {
   const torch::NoGradGuard no_gradient;
   if (options_.gradients_as_views)
     gradient = view;
-  else if (!gradient.defined() || gradient.is_sparse() || parallel::is_in_place(gradient, view))
+  else if (!gradient.defined() || gradient.is_sparse() || arena_->holds_gradient(parameter))
     gradient = view.clone();
   else
     gradient.copy_(view);

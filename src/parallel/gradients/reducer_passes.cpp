@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
 #include <torch/utils.h>
 
 #include "kolo/base/error.h"
+#include "parallel/gradients/gradient_placeholder.h"
 #include "parallel/gradients/reducer_state.h"
 
 // Several backward passes in one step. A unit that has been started is being averaged and can't be

@@ -8,7 +8,8 @@
 #include "kolo/base/error.h"
 #include "kolo/parallel/accumulation_hook.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/gradients/gradient_memory.h"
+#include "parallel/gradients/sparse_gradient.h"
+#include "parallel/gradients/step_agreement.h"
 
 // What happens before and during backward; the rest of a step is in reducer_finish.cpp.
 namespace kolo {
@@ -251,7 +252,7 @@ void GradientReducer::State::set_absent(std::size_t parameter) {
     const torch::NoGradGuard no_gradient;
     if (!gradient.defined())
       view.zero_();
-    else if (parallel::is_in_place(gradient, view))
+    else if (arena_->holds_gradient(parameter))
       stash_[parameter] = view.clone();
     else
       view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
@@ -271,7 +272,7 @@ void GradientReducer::State::contribute(std::size_t parameter) {
         "optimizer of kolo's at a time, and another one is averaging its gradients",
         name(parameter), fmt::join(gradient.sizes(), ", "), fmt::join(view.sizes(), ", ")));
   }
-  if (!parallel::is_in_place(gradient, view))
+  if (!arena_->holds_gradient(parameter))
     view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
   if (options_.gradients_as_views) gradient = view;
 }

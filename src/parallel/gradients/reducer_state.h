@@ -10,9 +10,10 @@
 #include "kolo/parallel/gradient_reducer.h"
 #include "parallel/gradients/gradient_placeholder.h"
 #include "parallel/gradients/sparse_gradient.h"
-#include "parallel/gradients/step_agreement.h"
 
 namespace kolo {
+
+class StepAgreement;
 
 // The reducer's state machine. Parameters are numbered: those of the arena in its order, then the
 // sparse ones. What is reduced in one piece is a unit: the buckets, then the sparse parameters one

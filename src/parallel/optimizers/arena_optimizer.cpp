@@ -1,13 +1,146 @@
 #include "kolo/parallel/arena_optimizer.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
 
 #include <fmt/format.h>
+#include <torch/types.h>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/comm/communicator.h"
+#include "kolo/parallel/parameter_arena.h"
 #include "kolo/parallel/tensor_buffer.h"
 #include "parallel/optimizers/bucket_runs.h"
-#include "parallel/optimizers/shared_step.h"
+
+namespace kolo::parallel {
+
+// The ranks of a node that share the steps of an optimizer: each updates its part of every bucket
+// and writes the new parameters into the others' memory too, for which an arena's parameters lie in
+// memory that the node shares. Optimizer state lies in memory that is one for the node, of which a
+// rank writes its part only.
+//
+// All ranks of the node call the same methods in the same order. A step: begin(), publish() of
+// everything that was updated, end(). Nobody may read parameters between begin() and end() but for
+// the part that is its own.
+class SharedStep {
+ public:
+  // Nothing where the ranks of this node can't share memory. Collective over `all`; moves the
+  // arena's parameters.
+  [[nodiscard]] static std::optional<SharedStep> make(const Communicator& all,
+                                                      ParameterArena& arena);
+
+  // Elements of a bucket.
+  struct Part {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+  [[nodiscard]] Part own_part(std::size_t bucket) const;
+
+  // Flat tensors laid out like the parameters and filled with a value, one memory for the node, of
+  // which a rank's own part lies near it; nothing where there is no room for it (on all ranks of
+  // the node). Collective.
+  [[nodiscard]] std::optional<std::vector<torch::Tensor>> allocate_like_parameters(
+      double value) const;
+
+  // Blocks until all ranks of the node have come: their backward passes are done, and nobody needs
+  // the old parameters any more. Error on all ranks where one of any node has joined.
+  void begin() const;
+  // Copies elements [begin, end) of a bucket's parameters to the other ranks.
+  void publish(std::size_t bucket, std::int64_t begin, std::int64_t end) const;
+  // Blocks until all ranks of the node have published what they updated.
+  void end() const { node_.barrier({.name = "shared step ends"}); }
+
+ private:
+  SharedStep(Communicator all, Communicator node, const ParameterArena& arena,
+             std::vector<std::shared_ptr<std::byte>> parameters);
+
+  Communicator all_;  // on which the gradients have come
+  Communicator node_;
+  const ParameterArena& arena_;
+  std::vector<std::shared_ptr<std::byte>> parameters_;  // by local rank
+};
+
+namespace {
+
+// Parts are cut at cache lines, so that no two ranks write the same one.
+constexpr std::int64_t line = 64;
+
+}  // namespace
+
+std::optional<SharedStep> SharedStep::make(const Communicator& all, ParameterArena& arena) {
+  auto node = all.split(all.topology().node);
+  auto gradients = arena.gradient_communicator(all);
+  if (node->size() == 1)  // of several nodes, one has a single rank: it shares with nobody
+    return SharedStep(std::move(gradients), *std::move(node), arena, {});
+  auto parameters = node->allocate_shared(narrow<std::size_t>(arena.plan().total_bytes));
+  if (parameters.empty()) return std::nullopt;
+  arena.move_parameters(parameters[static_cast<std::size_t>(node->rank())]);
+  return SharedStep(std::move(gradients), *std::move(node), arena, std::move(parameters));
+}
+
+SharedStep::SharedStep(Communicator all, Communicator node, const ParameterArena& arena,
+                       std::vector<std::shared_ptr<std::byte>> parameters)
+    : all_(std::move(all)),
+      node_(std::move(node)),
+      arena_(arena),
+      parameters_(std::move(parameters)) {}
+
+SharedStep::Part SharedStep::own_part(std::size_t bucket) const {
+  const std::int64_t count = arena_.plan().buckets[bucket].count;
+  const std::int64_t lines = (count + line - 1) / line;
+  const auto cut = [&](std::int64_t rank) {
+    return std::min(count, lines * rank / node_.size() * line);
+  };
+  return {cut(node_.rank()), cut(node_.rank() + 1)};
+}
+
+std::optional<std::vector<torch::Tensor>> SharedStep::allocate_like_parameters(double value) const {
+  std::vector<torch::Tensor> flat;
+  if (node_.size() == 1) {
+    flat = arena_.allocate_like_parameters();
+  } else {
+    const auto memory = node_.allocate_for_node(narrow<std::size_t>(arena_.plan().total_bytes));
+    if (!memory) return std::nullopt;
+    flat = arena_.flat_views(memory);
+  }
+  for (std::size_t bucket = 0; bucket < flat.size(); ++bucket) {
+    const auto [begin, end] = own_part(bucket);
+    flat[bucket].slice(0, begin, end).fill_(value);
+  }
+  // Written by everybody, so that its room is taken before more is asked for.
+  node_.barrier({.name = "shared state"});
+  return flat;
+}
+
+// All ranks refuse, those of nodes without a joined one too: they would step alone.
+void SharedStep::begin() const {
+  constexpr auto need_of_all =
+      "parallel: a shared step can't do without a rank that has joined: nobody else of its node "
+      "updates its part of the parameters. Give all ranks as many batches (TorchSampler does), or "
+      "make the ArenaOptimizer without StepSharing where they join";
+  all_.require_all_ranks(need_of_all);
+  node_.barrier({.name = "shared step begins"});
+  node_.require_all_ranks(need_of_all);
+}
+
+void SharedStep::publish(std::size_t bucket, std::int64_t begin, std::int64_t end) const {
+  const Bucket& place = arena_.plan().buckets[bucket];
+  const auto size = static_cast<std::int64_t>(size_of(place.type));
+  const std::int64_t offset = place.offset_bytes + begin * size;
+  const auto own = static_cast<std::size_t>(node_.rank());
+  for (std::size_t peer = 0; peer < parameters_.size(); ++peer) {
+    if (peer == own) continue;
+    std::memcpy(parameters_[peer].get() + offset, parameters_[own].get() + offset,
+                static_cast<std::size_t>((end - begin) * size));
+  }
+}
+
+}  // namespace kolo::parallel
 
 namespace kolo {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <string>
@@ -10,15 +11,28 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/tensor_collectives.h"
+#include "parallel/flat_kernels.h"
 #include "parallel/optimizers/bucket_runs.h"
-#include "parallel/optimizers/flat_kernels.h"
-#include "parallel/optimizers/shards.h"
 
 namespace kolo {
 
 namespace {
 
-using parallel::Shards;
+// How a bucket is cut for the ranks, in elements: rank r owns [r * part, (r + 1) * part), a
+// multiple of 16 elements, so that a cache line belongs to one rank; [remainder, count) is
+// everybody's.
+struct Shards {
+  std::int64_t part = 0;
+  std::int64_t remainder = 0;
+  std::int64_t count = 0;
+
+  Shards(std::int64_t elements, int ranks)
+      : part(elements / (std::int64_t{16} * ranks) * 16),
+        remainder(part * ranks),
+        count(elements) {}
+
+  [[nodiscard]] std::int64_t left_over() const { return count - remainder; }
+};
 
 constexpr auto need_of_all =
     "parallel: a sharded optimizer can't do without a rank that has joined: it alone has the "

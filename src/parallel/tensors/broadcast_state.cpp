@@ -172,4 +172,14 @@ void broadcast_state(const Communicator& communicator, const torch::nn::Module& 
   broadcast_optimizer_state(communicator, optimizer, root);
 }
 
+void synchronize_buffers(const Communicator& communicator, const torch::nn::Module& module) {
+  if (communicator.size() == 1 || module.buffers().empty()) return;
+  // A rank that has joined takes no part in the minimum.
+  const int root = all_reduce_value(communicator, communicator.rank(), ReduceOp::min);
+  std::vector<torch::Tensor> buffers;
+  for (const auto& each : parallel::distinct_tensors(module.named_buffers()))
+    buffers.push_back(each.tensor);
+  broadcast(communicator, buffers, root);
+}
+
 }  // namespace kolo

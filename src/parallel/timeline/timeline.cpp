@@ -1,15 +1,229 @@
 #include "kolo/parallel/timeline.h"
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "parallel/timeline/timeline_recorder.h"
+#include "kolo/base/host_name.h"
+#include "parallel/timeline/trace_writer.h"
 
 namespace kolo {
+
+// Turns what happens on a rank into events of its trace.
+class Timeline::Recorder final : public CollectiveListener {
+ public:
+  // `origin`: what the steady clock of this rank shows (nanoseconds) at time 0 of the trace.
+  Recorder(std::filesystem::path file, int rank, std::int64_t origin, std::size_t queue_limit);
+
+  void start();
+  void stop();
+  [[nodiscard]] bool is_active() const noexcept {
+    return is_active_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] std::int64_t now() const noexcept;
+  // For the calling thread's row.
+  void add(TraceEvent event) noexcept;
+
+  void on_submit(const CollectiveCall& call) noexcept override;
+  void on_start(const CollectiveCall& call) noexcept override;
+  void on_finish(const CollectiveCall& call, bool failed) noexcept override;
+
+  // Ends the file.
+  void close();
+  [[nodiscard]] std::filesystem::path file();
+  [[nodiscard]] std::string problem();
+
+ private:
+  struct Times {
+    std::optional<std::int64_t> submitted, started;
+  };
+  using Key = std::tuple<std::uint32_t, std::uint64_t, std::uint32_t>;  // group, number, part
+
+  [[nodiscard]] int row_of_this_thread();
+  [[nodiscard]] int row_of_group(std::uint32_t group);
+  void add_collective(const CollectiveCall& call, const Times& times, bool failed);
+
+  const std::filesystem::path path_;
+  const int rank_;
+  const std::int64_t origin_;
+  const std::size_t queue_limit_;
+  std::atomic<bool> is_active_ = false;
+
+  std::mutex mutex_;
+  std::unique_ptr<TraceWriter> writer_;  // from the first start() to close()
+  std::string problem_;                  // of a writer that is gone
+  bool is_closed_ = false;
+  std::map<Key, Times> running_;
+  std::vector<std::thread::id> threads_;
+  std::vector<std::uint32_t> groups_;
+};
+
+namespace {
+
+constexpr int first_group_row = 1000;  // after the threads'
+
+// The place of a value in a list, where it is put if it is new.
+template <typename T>
+std::pair<std::size_t, bool> find_or_add(std::vector<T>& values, const T& value) {
+  const auto found = std::find(values.begin(), values.end(), value);
+  const auto place = static_cast<std::size_t>(found - values.begin());
+  if (found != values.end()) return {place, false};
+  values.push_back(value);
+  return {place, true};
+}
+
+std::vector<TraceEvent::Argument> arguments_of(const CollectiveCall& call, bool failed) {
+  std::vector<TraceEvent::Argument> arguments = {
+      {"collective", call.describe()},
+      {"count", call.count},
+      {"dtype", std::string(name_of(call.type))},
+      {"bytes", call.count * static_cast<std::int64_t>(size_of(call.type))},
+      {"number", static_cast<std::int64_t>(call.number)},
+      {"group", static_cast<std::int64_t>(call.group)}};
+  if (failed) arguments.emplace_back("result", "failed");
+  return arguments;
+}
+
+}  // namespace
+
+Timeline::Recorder::Recorder(std::filesystem::path file, int rank, std::int64_t origin,
+                             std::size_t queue_limit)
+    : path_(std::move(file)), rank_(rank), origin_(origin), queue_limit_(queue_limit) {}
+
+void Timeline::Recorder::start() {
+  const std::lock_guard lock(mutex_);
+  if (is_closed_) return;
+  if (!writer_) {
+    std::error_code error;
+    std::filesystem::create_directories(path_.parent_path(), error);  // the writer says what fails
+    writer_ = std::make_unique<TraceWriter>(
+        path_, TraceWriterOptions{.process = rank_,
+                                  .process_name = fmt::format("rank {} ({})", rank_, host_name()),
+                                  .queue_limit = queue_limit_});
+  }
+  is_active_.store(true, std::memory_order_release);
+}
+
+void Timeline::Recorder::stop() {
+  const std::lock_guard lock(mutex_);
+  is_active_ = false;
+  running_.clear();
+  if (writer_) writer_->flush();
+}
+
+void Timeline::Recorder::close() {
+  const std::lock_guard lock(mutex_);
+  is_active_ = false;
+  is_closed_ = true;
+  running_.clear();
+  if (writer_) problem_ = writer_->problem();
+  writer_.reset();
+}
+
+std::int64_t Timeline::Recorder::now() const noexcept {
+  const auto time = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count() - origin_;
+}
+
+int Timeline::Recorder::row_of_this_thread() {
+  const auto [place, is_new] = find_or_add(threads_, std::this_thread::get_id());
+  const int row = static_cast<int>(place) + 1;
+  if (is_new) writer_->name_row(row, fmt::format("thread {}", row));
+  return row;
+}
+
+int Timeline::Recorder::row_of_group(std::uint32_t group) {
+  const auto [place, is_new] = find_or_add(groups_, group);
+  const int row = first_group_row + static_cast<int>(place);
+  if (is_new) {
+    writer_->name_row(
+        row, group == 0 ? "communication" : fmt::format("communication of group {}", group));
+  }
+  return row;
+}
+
+// Memory that runs out is no reason to end a training in a place that can't throw: the event is
+// lost.
+void Timeline::Recorder::add(TraceEvent event) noexcept try {
+  const std::lock_guard lock(mutex_);
+  if (!is_active()) return;
+  event.row = row_of_this_thread();
+  writer_->write(std::move(event));
+} catch (...) {
+}
+
+void Timeline::Recorder::on_submit(const CollectiveCall& call) noexcept try {
+  if (!is_active()) return;
+  const std::lock_guard lock(mutex_);
+  running_[{call.group, call.number, call.part}].submitted = now();
+} catch (...) {
+}
+
+void Timeline::Recorder::on_start(const CollectiveCall& call) noexcept try {
+  if (!is_active()) return;
+  const std::lock_guard lock(mutex_);
+  running_[{call.group, call.number, call.part}].started = now();
+} catch (...) {
+}
+
+void Timeline::Recorder::on_finish(const CollectiveCall& call, bool failed) noexcept try {
+  if (!is_active()) return;
+  const std::lock_guard lock(mutex_);
+  if (const auto found = running_.extract({call.group, call.number, call.part});
+      found && is_active())
+    add_collective(call, found.mapped(), failed);
+} catch (...) {
+}
+
+void Timeline::Recorder::add_collective(const CollectiveCall& call, const Times& times,
+                                        bool failed) {
+  if (!times.started) return;  // the timeline was started in between
+  const int row = row_of_group(call.group);
+  const std::string name = call.name.empty() ? std::string(name_of(call.collective)) : call.name;
+  if (times.submitted) {
+    writer_->write({.kind = TraceEvent::Kind::wait,
+                    .row = row,
+                    .start = *times.submitted,
+                    .end = *times.started,
+                    .name = name + " waits",
+                    .arguments = {{"number", static_cast<std::int64_t>(call.number)}}});
+  }
+  writer_->write({.row = row,
+                  .start = *times.started,
+                  .end = now(),
+                  .name = name,
+                  .arguments = arguments_of(call, failed)});
+}
+
+std::filesystem::path Timeline::Recorder::file() {
+  const std::lock_guard lock(mutex_);
+  return writer_ ? path_ : std::filesystem::path();
+}
+
+std::string Timeline::Recorder::problem() {
+  const std::lock_guard lock(mutex_);
+  if (!writer_) return problem_;
+  if (auto problem = writer_->problem(); !problem.empty()) return problem;
+  if (writer_->dropped() == 0) return {};
+  return fmt::format(
+      "timeline: rank {}: {} events were dropped, because they came faster than the "
+      "disk takes them",
+      rank_, writer_->dropped());
+}
 
 namespace {
 

@@ -1,13 +1,13 @@
-#include "kolo/base/error.h"
-
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/lbfgs.h>
 #include <torch/optim/sgd.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/distributed_optimizer.h"
-#include "kolo/parallel/synchronize_buffers.h"
 #include "parallel/gradients/reducer_cases.h"
 #include "parallel/gradients/reference_gradients.h"
 #include "support/errors.h"

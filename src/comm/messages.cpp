@@ -1,11 +1,17 @@
-#include "comm/rank_list.h"
+#include "comm/messages.h"
 
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 namespace kolo {
+
+void print_line(std::string_view message) {
+  const std::string line = fmt::format("kolo: {}\n", message);
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+}
 
 namespace {
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -10,6 +11,13 @@ namespace kolo::parallel {
 [[nodiscard]] double sum_of_squares(std::span<const float> values);
 [[nodiscard]] double sum_of_squares(std::span<const double> values);
 
+// The p-norm of several tensors together, before its root is taken, with one more of them: the sum
+// of |value|^norm_type, or for an infinite norm_type the largest |value| (or NaN). Added up in
+// double, in an order that depends on nothing but the sizes: LibTorch's norm depends on the number
+// of threads too, and the ranks' may differ.
+[[nodiscard]] double add_to_norm(double total, std::span<const float> values, double norm_type);
+[[nodiscard]] double add_to_norm(double total, std::span<const double> values, double norm_type);
+
 void scale(std::span<float> values, double factor);
 void scale(std::span<double> values, double factor);
 
@@ -18,5 +26,9 @@ void scale(std::span<double> values, double factor);
 [[nodiscard]] bool has_all_bits(std::span<const std::uint64_t> values, std::uint64_t mask);
 [[nodiscard]] bool has_all_bits(std::span<const std::uint32_t> values, std::uint32_t mask);
 [[nodiscard]] bool has_all_bits(std::span<const std::uint16_t> values, std::uint16_t mask);
+
+// 64 bits from all bytes, their order and their number; the same on every processor of one byte
+// order.
+[[nodiscard]] std::uint64_t checksum(std::span<const std::byte> bytes);
 
 }  // namespace kolo::parallel

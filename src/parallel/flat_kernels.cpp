@@ -1,0 +1,176 @@
+#include "parallel/flat_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
+
+#include "kolo/base/vectorize.h"
+
+namespace kolo::parallel {
+
+namespace {
+
+// Accumulators side by side: enough for the widest vectors, and one order of additions for all.
+constexpr std::size_t strands = 32;
+
+template <typename T>
+inline double sum_of_squares_loop(const T* __restrict values, std::size_t size) {
+  std::array<double, strands> sums{};
+  std::size_t i = 0;
+  for (; i + strands <= size; i += strands) {
+    for (std::size_t strand = 0; strand < strands; ++strand) {
+      const auto value = static_cast<double>(values[i + strand]);
+      sums[strand] += value * value;
+    }
+  }
+  for (std::size_t strand = 0; i < size; ++i, ++strand)
+    sums[strand] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  for (std::size_t half = strands / 2; half > 0; half /= 2) {
+    for (std::size_t strand = 0; strand < half; ++strand) sums[strand] += sums[strand + half];
+  }
+  return sums[0];
+}
+
+template <typename T>
+inline void scale_loop(T* __restrict values, std::size_t size, T factor) {
+  for (std::size_t i = 0; i < size; ++i) values[i] *= factor;
+}
+
+// Looks at the answer once a block only: a loop that can be left early is not vectorized.
+template <typename T>
+inline bool has_all_bits_loop(const T* __restrict values, std::size_t size, T mask) {
+  constexpr std::size_t block = 4096;
+  for (std::size_t begin = 0; begin < size; begin += block) {
+    const std::size_t end = std::min(size, begin + block);
+    T found = 0;
+    for (std::size_t i = begin; i < end; ++i)
+      found |= static_cast<T>((values[i] & mask) == mask ? 1 : 0);
+    if (found != 0) return true;
+  }
+  return false;
+}
+
+// Hashes of 32 bits side by side, as many as keep the widest vectors' multipliers busy.
+constexpr std::size_t lanes = 128;
+using Block = std::array<std::uint32_t, lanes>;
+
+// Both factors of the step can be undone, so a lane never loses a difference again. The constants
+// are those of MurmurHash3's finalization (Appleby, in the public domain).
+inline void add(Block& state, const std::byte* block) {
+  Block words;
+  std::memcpy(words.data(), block, sizeof words);
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    std::uint32_t value = (state[lane] ^ words[lane]) * 0x85ebca6bU;
+    value ^= value >> 15;
+    state[lane] = value;
+  }
+}
+
+inline std::uint64_t mix(std::uint64_t value) {
+  value = (value ^ (value >> 33)) * 0xff51afd7ed558ccdULL;
+  value = (value ^ (value >> 33)) * 0xc4ceb9fe1a85ec53ULL;
+  return value ^ (value >> 33);
+}
+
+// Several sums at once, since one would wait for each addition.
+template <typename T, typename Term>
+double sum_of(std::span<const T> values, const Term& term) {
+  constexpr std::size_t width = 8;
+  std::array<double, width> sums{};
+  std::size_t index = 0;
+  for (; index + width <= values.size(); index += width) {
+    for (std::size_t lane = 0; lane < width; ++lane)
+      sums[lane] += term(static_cast<double>(values[index + lane]));
+  }
+  for (; index < values.size(); ++index) sums[0] += term(static_cast<double>(values[index]));
+  double sum = 0;
+  for (const double each : sums) sum += each;
+  return sum;
+}
+
+template <typename T>
+double largest_of(std::span<const T> values) {
+  double largest = 0;
+  for (const T value : values) {
+    const double size = std::abs(static_cast<double>(value));
+    if (!(size <= largest)) largest = size;  // also when it is not a number
+    if (std::isnan(largest)) break;
+  }
+  return largest;
+}
+
+template <typename T>
+double add_to_norm_loop(double total, std::span<const T> values, double norm_type) {
+  if (std::isinf(norm_type)) {
+    const double largest = largest_of(values);
+    return largest > total || std::isnan(largest) ? largest : total;
+  }
+  if (norm_type == 2) return total + sum_of(values, [](double value) { return value * value; });
+  return total + sum_of(values, [&](double value) { return std::pow(std::abs(value), norm_type); });
+}
+
+}  // namespace
+
+KOLO_VECTORIZE
+double sum_of_squares(std::span<const float> values) {
+  return sum_of_squares_loop(values.data(), values.size());
+}
+
+KOLO_VECTORIZE
+double sum_of_squares(std::span<const double> values) {
+  return sum_of_squares_loop(values.data(), values.size());
+}
+
+KOLO_VECTORIZE
+void scale(std::span<float> values, double factor) {
+  scale_loop(values.data(), values.size(), static_cast<float>(factor));
+}
+
+KOLO_VECTORIZE
+void scale(std::span<double> values, double factor) {
+  scale_loop(values.data(), values.size(), factor);
+}
+
+KOLO_VECTORIZE
+bool has_all_bits(std::span<const std::uint64_t> values, std::uint64_t mask) {
+  return has_all_bits_loop(values.data(), values.size(), mask);
+}
+
+KOLO_VECTORIZE
+bool has_all_bits(std::span<const std::uint32_t> values, std::uint32_t mask) {
+  return has_all_bits_loop(values.data(), values.size(), mask);
+}
+
+KOLO_VECTORIZE
+bool has_all_bits(std::span<const std::uint16_t> values, std::uint16_t mask) {
+  return has_all_bits_loop(values.data(), values.size(), mask);
+}
+
+KOLO_VECTORIZE
+std::uint64_t checksum(std::span<const std::byte> bytes) {
+  Block state;
+  for (std::size_t lane = 0; lane < lanes; ++lane) state[lane] = static_cast<std::uint32_t>(lane);
+  std::size_t offset = 0;
+  for (; offset + sizeof(Block) <= bytes.size(); offset += sizeof(Block))
+    add(state, bytes.data() + offset);
+  if (offset < bytes.size()) {
+    std::array<std::byte, sizeof(Block)> rest{};
+    std::memcpy(rest.data(), bytes.data() + offset, bytes.size() - offset);
+    add(state, rest.data());
+  }
+  std::uint64_t result = mix(bytes.size());
+  for (const std::uint32_t lane : state) result = mix(result ^ lane);
+  return result;
+}
+
+double add_to_norm(double total, std::span<const float> values, double norm_type) {
+  return add_to_norm_loop(total, values, norm_type);
+}
+
+double add_to_norm(double total, std::span<const double> values, double norm_type) {
+  return add_to_norm_loop(total, values, norm_type);
+}
+
+}  // namespace kolo::parallel
