@@ -1,9 +1,8 @@
-#include "optim/layerwise_kernels.h"
-
 #include <array>
 #include <cmath>
 
 #include "kolo/base/vectorize.h"
+#include "optim/kernels.h"
 
 namespace kolo::optim {
 

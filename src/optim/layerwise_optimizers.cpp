@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "optim/layerwise_kernels.h"
+#include "optim/kernels.h"
 #include "optim/typed_optimizer.h"
 
 namespace kolo {

@@ -1,12 +1,73 @@
 #include "kolo/train/evaluation.h"
 
 #include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
 
-#include "train/stop_agreement.h"
+#include "kolo/comm/communicator.h"
 
 namespace kolo {
 
 namespace {
+
+// How ranks that work through batches on their own agree to leave after the same one: each round's
+// answers are added up on their way while the next batch is worked on.
+class StopAgreement {
+ public:
+  // `batches`: of this rank; ranks may have different numbers. Collective.
+  StopAgreement(Communicator communicator, std::int64_t batches,
+                std::function<bool()> stop_requested);
+
+  // After a batch. True: all ranks stop here. Collective for as many batches as every rank has.
+  [[nodiscard]] bool stops();
+  // Behind the last batch. Collective where stops() never was true.
+  [[nodiscard]] bool stops_at_end();
+
+ private:
+  struct Round {
+    Work work;
+    std::shared_ptr<std::int64_t> requests;
+  };
+
+  [[nodiscard]] bool is_asked_in_last_round();
+
+  Communicator communicator_;
+  std::function<bool()> stop_requested_;
+  std::int64_t rounds_;
+  std::int64_t round_ = 0;
+  Round last_;
+};
+
+StopAgreement::StopAgreement(Communicator communicator, std::int64_t batches,
+                             std::function<bool()> stop_requested)
+    : communicator_(std::move(communicator)),
+      stop_requested_(std::move(stop_requested)),
+      rounds_(all_reduce_value(communicator_, batches, ReduceOp::min)) {}
+
+bool StopAgreement::stops() {
+  if (round_ == rounds_) return false;
+  ++round_;
+  Round next;
+  next.requests = std::make_shared<std::int64_t>(stop_requested_() ? 1 : 0);
+  next.work = communicator_.all_reduce_async(std::span(next.requests.get(), 1), ReduceOp::sum,
+                                             {.name = "requests to stop", .owner = next.requests});
+  const bool is_asked = is_asked_in_last_round();
+  if (is_asked) next.work.wait();
+  last_ = std::move(next);
+  return is_asked;
+}
+
+bool StopAgreement::stops_at_end() {
+  return is_asked_in_last_round();
+}
+
+bool StopAgreement::is_asked_in_last_round() {
+  if (!last_.requests) return false;
+  last_.work.wait();
+  return *last_.requests > 0;
+}
 
 // `agreement`: none where nobody may stop.
 std::optional<MetricSums> evaluate_all(const Communicator& communicator, Network& network,

@@ -9,7 +9,7 @@
 
 #include "kolo/base/error.h"
 #include "parallel/checks/named_parameters.h"
-#include "parallel/flat_kernels.h"
+#include "parallel/kernels.h"
 
 namespace kolo {
 

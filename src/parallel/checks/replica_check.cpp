@@ -10,7 +10,7 @@
 
 #include "kolo/base/error.h"
 #include "parallel/checks/named_parameters.h"
-#include "parallel/flat_kernels.h"
+#include "parallel/kernels.h"
 #include "parallel/tensors/distinct_tensors.h"
 
 namespace kolo {

@@ -11,7 +11,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/compression/low_rank.h"
+#include "parallel/kernels.h"
 
 namespace kolo {
 

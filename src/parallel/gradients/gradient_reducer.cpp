@@ -8,9 +8,9 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "parallel/flat_kernels.h"
 #include "parallel/gradients/reducer_state.h"
 #include "parallel/gradients/sparse_gradient.h"
+#include "parallel/kernels.h"
 
 namespace kolo {
 

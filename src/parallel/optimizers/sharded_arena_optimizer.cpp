@@ -11,7 +11,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/flat_kernels.h"
+#include "parallel/kernels.h"
 #include "parallel/optimizers/bucket_runs.h"
 
 namespace kolo {
