@@ -3,18 +3,39 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>
+#include <torch/nn/modules/embedding.h>
 
 #include "kolo/base/error.h"
 #include "parallel/gradients/reducer_state.h"
-#include "parallel/gradients/sparse_gradient.h"
 #include "parallel/kernels.h"
 
 namespace kolo {
 
 namespace {
+
+template <typename Embedding>
+bool is_sparse_embedding(const torch::nn::Module& module) {
+  const auto* const embedding = dynamic_cast<const Embedding*>(&module);
+  return embedding != nullptr && embedding->options.sparse();
+}
+
+// Names of the parameters of Embedding and EmbeddingBag modules with sparse(true).
+std::vector<std::string> sparse_embeddings(const torch::nn::Module& module) {
+  std::vector<std::string> names;
+  const auto look_at = [&](const torch::nn::Module& each, const std::string& prefix) {
+    if ((is_sparse_embedding<torch::nn::EmbeddingImpl>(each) ||
+         is_sparse_embedding<torch::nn::EmbeddingBagImpl>(each)) &&
+        each.named_parameters(false)["weight"].requires_grad())
+      names.push_back(prefix + "weight");
+  };
+  look_at(module, "");
+  for (const auto& item : module.named_modules("", false)) look_at(*item.value(), item.key() + ".");
+  return names;
+}
 
 std::shared_ptr<ParameterArena> make_arena(const Communicator& communicator,
                                            const torch::nn::Module& module,

@@ -12,6 +12,14 @@
 // What happens after backward.
 namespace kolo {
 
+namespace {
+
+torch::Tensor made_dense(const torch::Tensor& gradient) {
+  return gradient.is_sparse() ? gradient.to_dense() : gradient;
+}
+
+}  // namespace
+
 void GradientReducer::State::seal() {
   if (is_sealed_) return;
   if (!has_begun_) begin_step();
@@ -43,7 +51,7 @@ void GradientReducer::State::settle_arrivals(std::vector<std::string>& missing) 
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
     Arrival& arrival = arrivals_[parameter];
     if (arrival == Arrival::absent || is_under_way(parameter)) continue;
-    if (arrival == Arrival::ready) ++missing_[units_[parameter]];
+    if (arrival == Arrival::ready) ++missing_[units_.unit_of(parameter)];
     if (arrival != Arrival::none && tensor(parameter).grad().defined()) {
       set_ready(parameter);
     } else {
@@ -73,6 +81,86 @@ std::string GradientReducer::State::missing_gradients(const std::vector<std::str
                            "gradient), unless the reducer is made with unused_parameters");
 }
 
+// In seal(): gradients that were zeroed while they were averaged are gone.
+void GradientReducer::State::settle_passes(std::vector<std::string>& missing) {
+  std::vector<std::string> discarded;
+  for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
+    if (!is_under_way(parameter)) continue;
+    look_after(parameter);
+    if (pending_[parameter].is_discarded()) {
+      discarded.push_back(name(parameter));
+      add_to_setup(parameter);
+    }
+    has_later_passes_ = has_later_passes_ || pending_[parameter].is_discarded() ||
+                        pending_[parameter].later().defined();
+    if (!pending_[parameter].is_discarded() || pending_[parameter].later().defined()) continue;
+    arrivals_[parameter] = Arrival::absent;
+    tensor(parameter).mutable_grad() = torch::Tensor();
+    if (tensor(parameter).requires_grad() && !sends_usage()) missing.push_back(name(parameter));
+  }
+  if (!changed_.empty()) {
+    add_problem(
+        fmt::format("the gradient of {} was changed after backward(), while the ranks average it; "
+                    "call finish() "
+                    "first, of the reducer or the optimizer, and then clip or change gradients",
+                    fmt::join(changed_, ", ")));
+  }
+  if (!has_later_passes_) return;
+  add_to_setup(parameters());
+  describe_setup(
+      fmt::format("rank {} had several backward() in this step (make as many on every rank, or all "
+                  "but the last "
+                  "in the scope of no_sync())",
+                  communicator_.rank()));
+  if (!discarded.empty())
+    describe_setup(fmt::format("and has zeroed since the first {}", fmt::join(discarded, ", ")));
+}
+
+// Not before all ranks are known to do the same.
+void GradientReducer::State::average_later_passes() {
+  if (!has_later_passes_) return;
+  for (const Work& work : units_.works()) await(work);
+  await_agreement();
+  const torch::NoGradGuard no_gradient;
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+    if (unit < arena_->buckets())
+      average_again(unit);
+    else
+      average_sparse_again(unit);
+  }
+  has_later_passes_ = false;
+  starts_early_ = false;
+}
+
+void GradientReducer::State::average_again(std::size_t bucket) {
+  const torch::Tensor& flat = arena_->flat_gradients(bucket);
+  const torch::Tensor averaged = flat.clone();
+  for (const auto& entry : arena_->plan().buckets[bucket].entries) {
+    const PendingGradient& pending = pending_[entry.parameter];
+    const torch::Tensor& view = arena_->gradient_view(entry.parameter);
+    if (pending.is_discarded()) averaged.narrow(0, entry.offset, entry.count).zero_();
+    if (pending.later().defined())
+      view.copy_(made_dense(pending.later()));
+    else
+      view.zero_();
+  }
+  start(bucket);
+  await(units_.works()[bucket]);
+  flat.add_(averaged);
+}
+
+void GradientReducer::State::average_sparse_again(std::size_t unit) {
+  const auto parameter = arena_->parameters().size() + unit - arena_->buckets();
+  const auto first = units_.sparse_average(parameter);
+  tensor(parameter).mutable_grad() = pending_[parameter].later();
+  start(unit);
+  await(units_.works()[unit]);
+  if (pending_[parameter].is_discarded() || !first->gradient.defined()) return;
+  units_.sparse_average(parameter)->bytes += first->bytes;
+  torch::Tensor& sum = units_.sparse_average(parameter)->gradient;
+  sum = sum.defined() ? (sum + first->gradient).coalesce() : first->gradient;
+}
+
 void GradientReducer::State::wait(std::size_t bucket) {
   {
     const std::lock_guard lock(mutex_);
@@ -80,7 +168,7 @@ void GradientReducer::State::wait(std::size_t bucket) {
   }
   if (!problem_.empty()) fail();
   average_later_passes();
-  await(works_[bucket]);
+  await(units_.works()[bucket]);
   const auto& entries = arena_->plan().buckets[bucket].entries;
   const bool has_absent = std::any_of(
       entries.begin(), entries.end(),
@@ -126,8 +214,9 @@ void GradientReducer::State::fail() {
 
 // After a failure: nothing may go on writing into the arena.
 void GradientReducer::State::drain() {
-  works_.push_back(agreement_work_);
-  for (const Work& work : works_) {
+  auto works = units_.works();
+  works.push_back(agreement_work_);
+  for (const Work& work : works) {
     try {
       work.wait();
     } catch (...) {  // NOLINT: the first failure is the one that is told
@@ -143,15 +232,15 @@ void GradientReducer::State::finish() {
   if (!problem_.empty()) fail();
   average_later_passes();
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) wait(bucket);
-  for (std::size_t unit = arena_->buckets(); unit < units(); ++unit) await(works_[unit]);
+  for (std::size_t unit = arena_->buckets(); unit < units_.size(); ++unit)
+    await(units_.works()[unit]);
   await_agreement();
   const std::lock_guard lock(mutex_);
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
     if (!is_sparse(parameter)) continue;
     if (arrivals_[parameter] != Arrival::absent || is_used_anywhere(parameter)) hand_out(parameter);
   }
-  for (SparseGradient& sparse : sparse_)
-    statistics_.bytes += std::exchange(sparse.result, nullptr)->bytes;
+  statistics_.bytes += units_.release_sparse_averages();
   record_graph();
   rebuild_buckets();
   start_over();
@@ -196,9 +285,9 @@ void GradientReducer::State::settle_averages() {
 // The average becomes grad().
 void GradientReducer::State::hand_out(std::size_t parameter) {
   torch::Tensor& gradient = tensor(parameter).mutable_grad();
-  if (aside_[parameter].defined()) gradient = std::exchange(aside_[parameter], torch::Tensor());
+  pending_[parameter].end();
   if (is_sparse(parameter)) {
-    gradient = sparse_[parameter - arena_->parameters().size()].result->gradient;
+    gradient = units_.sparse_average(parameter)->gradient;
     return;
   }
   const torch::Tensor& view = arena_->gradient_view(parameter);
@@ -257,7 +346,7 @@ void GradientReducer::State::rebuild_buckets() {
                    [&](std::size_t a, std::size_t b) { return places[a] < places[b]; });
   is_order_wanted_ = false;
   if (!arena_->rebuild(communicator_, order)) return;
-  lay_out();
+  units_.lay_out();
   if (options_.hook) options_.hook->buckets_changed();
 }
 

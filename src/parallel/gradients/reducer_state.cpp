@@ -8,7 +8,6 @@
 #include "kolo/base/error.h"
 #include "kolo/parallel/accumulation_hook.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/gradients/sparse_gradient.h"
 #include "parallel/gradients/step_agreement.h"
 
 // What happens before and during backward; the rest of a step is in reducer_finish.cpp.
@@ -41,25 +40,22 @@ GradientReducer::State::State(const Communicator& communicator,
     : communicator_(arena->gradient_communicator(communicator)),
       arena_(std::move(arena)),
       options_(std::move(options)),
+      units_(communicator_, arena_, options_),
       starts_early_(options_.overlap),
       is_order_wanted_(options_.rebuild_buckets.value_or(false) && communicates()) {
   check(options_);
   // Without an order of their own, gradients have that of the program's calls: which buckets begin
   // in backward may differ between ranks, what comes after it does not.
   if (communicates() && !communicator_.capabilities().concurrent) starts_early_ = false;
-  for (const auto& each : arena_->excluded()) sparse_.push_back({each.name, each.tensor});
-  units_.resize(arena_->parameters().size() + sparse_.size());
   agreement_ = std::make_shared<StepAgreement>(parameters());
   if (options_.hook) hook_bytes_before_ = options_.hook->bytes_sent();
-  lay_out();
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter)
-    placeholders_.emplace_back(tensor(parameter));
-  is_open_.assign(parameters(), false);
+    pending_.emplace_back(tensor(parameter));
   start_over();
 }
 
 GradientReducer::State::~State() {
-  take_from_aside();
+  for (PendingGradient& pending : pending_) pending.reset();
   for (std::size_t parameter = 0; parameter < tensor_hooks_.size(); ++parameter)
     tensor(parameter).remove_hook(tensor_hooks_[parameter]);
 }
@@ -103,51 +99,20 @@ void GradientReducer::State::attach_anew() {
   }
 }
 
-const torch::Tensor& GradientReducer::State::tensor(std::size_t parameter) const {
-  const auto& dense = arena_->parameters();
-  return is_sparse(parameter) ? sparse_[parameter - dense.size()].parameter : dense[parameter];
-}
-
-std::string GradientReducer::State::name(std::size_t parameter) const {
-  const auto& dense = arena_->plan().parameters;
-  return is_sparse(parameter) ? sparse_[parameter - dense.size()].name : dense[parameter].names();
-}
-
-void GradientReducer::State::lay_out() {
-  buckets_.clear();
-  for (std::size_t index = 0; index < arena_->buckets(); ++index) {
-    auto bucket = std::make_shared<GradientBucket>();
-    bucket->index = index;
-    bucket->flat = arena_->flat_gradients(index);
-    for (const auto& entry : arena_->plan().buckets[index].entries) {
-      units_[entry.parameter] = index;
-      bucket->gradients.push_back(arena_->gradient_view(entry.parameter));
-      bucket->names.push_back(arena_->plan().parameters[entry.parameter].name);
-    }
-    buckets_.push_back(std::move(bucket));
-  }
-  for (std::size_t index = 0; index < sparse_.size(); ++index)
-    units_[arena_->parameters().size() + index] = arena_->buckets() + index;
-}
-
 void GradientReducer::State::start_over() {
-  take_from_aside();
+  for (PendingGradient& pending : pending_) pending.reset();
   has_begun_ = is_sealed_ = has_agreement_ = false;
   arrivals_.assign(parameters(), Arrival::none);
   is_taken_.assign(parameters(), false);
   is_coming_.assign(parameters(), false);
   has_later_passes_ = false;
-  aside_.assign(parameters(), torch::Tensor());
-  later_.assign(parameters(), torch::Tensor());
-  is_open_.assign(parameters(), false);
-  is_discarded_.assign(parameters(), false);
   setup_ = 0;
   setup_text_.clear();
-  missing_.assign(units(), 1);
+  missing_.assign(units_.size(), 1);
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
     missing_[bucket] = arena_->plan().buckets[bucket].entries.size();
   started_ = 0;
-  works_.assign(units(), Work());
+  units_.start_over();
   is_handed_out_.assign(arena_->buckets(), false);
   agreement_work_ = Work();
   problem_.clear();
@@ -201,7 +166,7 @@ void GradientReducer::State::gradient_is_ready(std::size_t parameter) {
   }
   if (!has_begun_) begin_step();
   is_coming_[parameter] = false;
-  if (is_open_[parameter]) return look_after(parameter);
+  if (pending_[parameter].is_open()) return look_after(parameter);
   Arrival& arrival = arrivals_[parameter];
   if (arrival == Arrival::ready) {  // it waits for others of its unit
     contribute(parameter);
@@ -224,6 +189,27 @@ void GradientReducer::State::gradient_is_ready(std::size_t parameter) {
   if (starts_early_) start_complete_units();
 }
 
+bool GradientReducer::State::is_under_way(std::size_t parameter) const {
+  return units_.unit_of(parameter) < started_ && arrivals_[parameter] == Arrival::ready;
+}
+
+// A gradient is about to be added to grad(); gradient_is_ready() follows, unless autograd only
+// computes it (torch::autograd::grad()) or the parameter's accumulator is no longer the one with
+// our hook.
+void GradientReducer::State::gradient_comes(std::size_t parameter) {
+  const std::lock_guard lock(mutex_);
+  if (is_sealed_) return;
+  is_coming_[parameter] = true;
+  if (!is_under_way(parameter)) return;
+  look_after(parameter);
+  pending_[parameter].open();
+}
+
+// Of a parameter that is under way: what has happened to its gradient meanwhile.
+void GradientReducer::State::look_after(std::size_t parameter) {
+  if (!pending_[parameter].look()) changed_.push_back(name(parameter));
+}
+
 std::shared_ptr<void> GradientReducer::State::take_destination(std::size_t parameter) {
   const std::lock_guard lock(mutex_);
   // Elsewhere there is something to add to, or something else to be given back.
@@ -240,7 +226,7 @@ void GradientReducer::State::set_ready(std::size_t parameter) {
   contribute(parameter);
   if (!is_sparse(parameter)) arena_->set_idle(parameter, false);
   arrivals_[parameter] = Arrival::ready;
-  --missing_[units_[parameter]];
+  --missing_[units_.unit_of(parameter)];
 }
 
 // Without a gradient of this step, a parameter contributes what its grad() holds: a gradient left
@@ -258,7 +244,7 @@ void GradientReducer::State::set_absent(std::size_t parameter) {
       view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
   }
   arrivals_[parameter] = Arrival::absent;
-  --missing_[units_[parameter]];
+  --missing_[units_.unit_of(parameter)];
 }
 
 void GradientReducer::State::contribute(std::size_t parameter) {
@@ -282,68 +268,21 @@ bool GradientReducer::State::is_complete(std::size_t unit) const {
   if (missing_[unit] > 0) return false;
   if (is_sealed_) return true;
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
-    if (units_[parameter] == unit && is_coming_[parameter]) return false;
+    if (units_.unit_of(parameter) == unit && is_coming_[parameter]) return false;
   }
   return true;
 }
 
 void GradientReducer::State::start_complete_units() {
-  while (started_ < units() && is_complete(started_)) {
+  while (started_ < units_.size() && is_complete(started_)) {
     const std::size_t unit = started_++;
     start(unit);
-    set_aside(unit);
+    for (const std::size_t parameter : units_.parameters_of(unit)) {
+      if (arrivals_[parameter] == Arrival::ready) pending_[parameter].begin();
+    }
   }
   // Before that, later passes may come.
-  if (started_ == units() && is_sealed_) start_agreement();
-}
-
-void GradientReducer::State::start(std::size_t unit) {
-  if (unit >= arena_->buckets()) return start_sparse(unit);
-  const torch::Tensor& gradients = arena_->flat_gradients(unit);
-  statistics_.bytes += static_cast<std::int64_t>(gradients.nbytes());
-  if (!options_.communicate) return;
-  // Not the arena: it has a handle on the communicator, the last of which can't go on its thread.
-  CallOptions call{.name = fmt::format("bucket {}", unit), .owner = buckets_[unit]};
-  if (options_.hook) {
-    works_[unit] = communicator_.enqueue(
-        [hook = options_.hook, bucket = buckets_[unit]](const Communicator& communicator) {
-          const torch::NoGradGuard no_gradient;
-          hook->average(communicator, *bucket);
-        },
-        std::move(call));
-  } else if (communicator_.size() == 1) {
-    return;
-  } else if (options_.predivide_factor != 1) {
-    works_[unit] = communicator_.enqueue(
-        [bucket = buckets_[unit],
-         factor = options_.predivide_factor](const Communicator& communicator) {
-          const torch::NoGradGuard no_gradient;
-          bucket->flat.div_(factor);
-          communicator.all_reduce(buffer_of(bucket->flat), ReduceOp::average);
-          bucket->flat.mul_(factor);
-        },
-        std::move(call));
-  } else {
-    works_[unit] =
-        communicator_.all_reduce_async(buffer_of(gradients), ReduceOp::average, std::move(call));
-  }
-}
-
-void GradientReducer::State::start_sparse(std::size_t unit) {
-  const auto index = unit - arena_->buckets();
-  SparseGradient& sparse = sparse_[index];
-  sparse.result = std::make_shared<SparseGradient::Result>();
-  torch::Tensor gradient = sparse.parameter.grad();
-  if (!communicates()) {
-    sparse.result->gradient = gradient;
-    return;
-  }
-  works_[unit] = communicator_.enqueue(
-      [result = sparse.result, gradient,
-       parameter = sparse.parameter.detach()](const Communicator& communicator) {
-        *result = average_sparse(communicator, gradient, parameter);
-      },
-      {.name = fmt::format("sparse {}", index)});
+  if (started_ == units_.size() && is_sealed_) start_agreement();
 }
 
 void GradientReducer::State::start_agreement() {

@@ -8,16 +8,15 @@
 #include <torch/csrc/autograd/function.h>
 
 #include "kolo/parallel/gradient_reducer.h"
-#include "parallel/gradients/gradient_placeholder.h"
-#include "parallel/gradients/sparse_gradient.h"
+#include "parallel/gradients/gradient_units.h"
+#include "parallel/gradients/pending_gradient.h"
 
 namespace kolo {
 
 class StepAgreement;
 
-// The reducer's state machine. Parameters are numbered: those of the arena in its order, then the
-// sparse ones. What is reduced in one piece is a unit: the buckets, then the sparse parameters one
-// by one. A step:
+// The reducer's state machine, over numbered parameters and what is averaged in one piece
+// (GradientUnits). A step:
 //
 //   begin_step()           the first gradient: parameters that get none in this step are absent
 //   gradient_comes()       by autograd's threads, before and after the addition to grad(): the
@@ -63,13 +62,12 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
     absent,  // not to come: frozen, unused in a static graph, or missing at the end
   };
 
-  [[nodiscard]] std::size_t parameters() const { return units_.size(); }
-  [[nodiscard]] std::size_t units() const { return arena_->buckets() + sparse_.size(); }
-  [[nodiscard]] bool is_sparse(std::size_t parameter) const {
-    return parameter >= arena_->parameters().size();
+  [[nodiscard]] std::size_t parameters() const { return units_.parameters(); }
+  [[nodiscard]] bool is_sparse(std::size_t parameter) const { return units_.is_sparse(parameter); }
+  [[nodiscard]] const torch::Tensor& tensor(std::size_t parameter) const {
+    return units_.tensor(parameter);
   }
-  [[nodiscard]] const torch::Tensor& tensor(std::size_t parameter) const;
-  [[nodiscard]] std::string name(std::size_t parameter) const;
+  [[nodiscard]] std::string name(std::size_t parameter) const { return units_.name(parameter); }
   [[nodiscard]] bool communicates() const {
     return options_.communicate && communicator_.size() > 1;
   }
@@ -78,7 +76,6 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   // Before and during backward.
   void attach(std::size_t parameter);
   void attach_anew();
-  void lay_out();  // after the plan
   void start_over();
   void begin_step();
   void set_ready(std::size_t parameter);
@@ -88,15 +85,12 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   void describe_setup(const std::string& text);
   [[nodiscard]] bool is_complete(std::size_t unit) const;
   void start_complete_units();
-  void start(std::size_t unit);
-  void start_sparse(std::size_t unit);
+  void start(std::size_t unit) { statistics_.bytes += units_.start(unit); }
   void start_agreement();
 
   // Several passes.
   [[nodiscard]] bool is_under_way(std::size_t parameter) const;
   void look_after(std::size_t parameter);
-  void set_aside(std::size_t unit);
-  void take_from_aside();
   void settle_passes(std::vector<std::string>& missing);
   void average_later_passes();
   void average_again(std::size_t bucket);
@@ -121,13 +115,11 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   Communicator communicator_;  // the arena's
   std::shared_ptr<ParameterArena> arena_;
   ReducerOptions options_;
+  GradientUnits units_;
   // Kept: an unused one would lose its hook.
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
   std::vector<unsigned> tensor_hooks_;
-  std::vector<GradientPlaceholder> placeholders_;
-  std::vector<SparseGradient> sparse_;
-  std::vector<std::size_t> units_;                              // by parameter
-  std::vector<std::shared_ptr<const GradientBucket>> buckets_;  // for the hook
+  std::vector<PendingGradient> pending_;  // by parameter
   std::shared_ptr<StepAgreement> agreement_;
   std::int64_t hook_bytes_before_ = 0;
 
@@ -140,7 +132,6 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   std::vector<bool> is_taken_;        // by parameter: its gradient is computed in the arena
   std::vector<std::size_t> missing_;  // gradients, by unit
   std::size_t started_ = 0;           // units, in order
-  std::vector<Work> works_;           // by unit
   std::vector<bool> is_handed_out_;   // by bucket
   bool has_agreement_ = false;        // on its way, or done
   Work agreement_work_;
@@ -149,14 +140,10 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   std::map<std::size_t, torch::Tensor> stash_;  // gradients of absent parameters, to be put back
   ReducerStatistics statistics_;
 
-  bool starts_early_;                 // during backward, not after it
-  std::vector<bool> is_coming_;       // by parameter: a gradient is about to be added to grad()
-  bool has_later_passes_ = false;     // for units that are under way: the four below, by parameter
-  std::vector<torch::Tensor> aside_;  // grad() when its unit was started
-  std::vector<torch::Tensor> later_;  // the sum of the later passes' gradients
-  std::vector<bool> is_open_;         // grad() is about to be added to, and is later_ then
-  std::vector<bool> is_discarded_;    // zeroed since its unit was started
-  std::uint64_t setup_ = 0;           // what must be equal on all ranks
+  bool starts_early_;              // during backward, not after it
+  std::vector<bool> is_coming_;    // by parameter: a gradient is about to be added to grad()
+  bool has_later_passes_ = false;  // for units that are under way
+  std::uint64_t setup_ = 0;        // what must be equal on all ranks
   std::string setup_text_;
 
   bool is_recorded_ = false;  // static_graph: the two below hold
