@@ -7,11 +7,11 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
-#include "cli/help/help_page.h"
-#include "cli/resume_option.h"
+#include "cli/help.h"
 #include "cli/shared_options.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
+#include "kolo/run/run.h"
 
 namespace kolo {
 
@@ -259,6 +259,13 @@ std::function<int()> CommandLine::parse(std::vector<std::string> words) {
         fmt::format("{}{}; see {} --help", speaker(command), error.what(), full_name(command)));
   }
   return action_;
+}
+
+int run_kolo_program(const std::vector<std::string>& words) {
+  return run_main([&] {
+    CommandLine command_line;
+    return command_line.parse(words)();
+  });
 }
 
 }  // namespace kolo

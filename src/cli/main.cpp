@@ -1,4 +1,4 @@
-#include "cli/kolo_program.h"
+#include "cli/command_line.h"
 #include "run/blas.h"
 
 int main(int argc, char** argv) {

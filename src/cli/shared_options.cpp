@@ -1,6 +1,11 @@
 #include "cli/shared_options.h"
 
+#include <filesystem>
+
+#include <fmt/format.h>
+
 #include "cli/option_values.h"
+#include "run/resume.h"
 
 namespace kolo {
 
@@ -31,6 +36,39 @@ void add_rank_options(CLI::App& command, RankOptions& options, const std::string
       ->type_name("RANKS");
   command.add_flag("--oversubscribe", options.oversubscribe,
                    "Allow more ranks than the machine has cores");
+}
+
+namespace {
+
+constexpr std::string_view resume_option = "--resume";
+
+// A configuration and settings may stand behind it as well. An empty word is a choice, so that it
+// is refused: a variable of the shell that was not set.
+bool is_choice(const std::string& word) {
+  const std::filesystem::path path = word;
+  std::error_code error;
+  return !word.starts_with('-') && word.find('=') == std::string::npos &&
+         path.extension() != ".yaml" && path.extension() != ".yml" &&
+         !std::filesystem::is_regular_file(path, error);
+}
+
+}  // namespace
+
+void give_resume_its_value(std::vector<std::string>& words) {
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (words[i] != resume_option) continue;
+    const bool has_choice = i + 1 < words.size() && is_choice(words[i + 1]);
+    words[i] += fmt::format("={}", has_choice ? words[i + 1] : newest_checkpoint);
+    if (has_choice) words.erase(words.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+  }
+}
+
+void resume_newest(std::vector<std::string>& words) {
+  give_resume_its_value(words);
+  std::erase_if(words, [](const std::string& word) {
+    return word.starts_with(fmt::format("{}=", resume_option));
+  });
+  words.insert(words.begin() + 2, fmt::format("{}={}", resume_option, newest_checkpoint));
 }
 
 }  // namespace kolo

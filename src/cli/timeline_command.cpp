@@ -9,8 +9,8 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/parallel/timeline.h"
-#include "kolo/report/own_files.h"
 #include "kolo/pictures/timeline_picture.h"
+#include "kolo/report/own_files.h"
 
 namespace kolo {
 

@@ -4,7 +4,6 @@
 
 #include "cli/commands.h"
 #include "cli/option_values.h"
-#include "cli/resume_option.h"
 #include "cli/shared_options.h"
 #include "kolo/base/error.h"
 #include "kolo/launch/launch_environment.h"

@@ -159,6 +159,20 @@ void write_file(const fs::path& path, std::span<const std::byte> bytes) {
 
 }  // namespace
 
+SmallImages small_images(const StandInImages& images) {
+  return {images.size(), [&images](std::int64_t index) { return images.label(index); },
+          [&images](std::int64_t index, std::span<std::uint8_t> pixels) {
+            images.paint(index, pixels);
+          }};
+}
+
+SmallImages small_images(const Cifar10Dataset& images) {
+  return {images.size(), [&images](std::int64_t index) { return images.label(index); },
+          [&images](std::int64_t index, std::span<std::uint8_t> pixels) {
+            std::ranges::copy(images.pixels(index), pixels.begin());
+          }};
+}
+
 std::string class_folder(std::int64_t label, std::string_view name) {
   auto folder = fmt::format("{}_{}", label, name);
   for (char& letter : folder) {

@@ -2,8 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "cli/command_line.h"
-#include "cli/help/completion.h"
-#include "cli/help/man_page.h"
+#include "cli/help.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
 #include "support/errors.h"

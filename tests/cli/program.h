@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/kolo_program.h"
+#include "cli/command_line.h"
 #include "support/process.h"
 #include "support/temporary_folder.h"
 

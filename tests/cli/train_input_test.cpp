@@ -198,7 +198,7 @@ TEST_F(TrainInput, ABatchThatIsLargerThanTheDataTakesNoMoreMemory) {
 TEST_F(TrainInput, UnderAForeignLauncherTheMessageComesOnce) {
   const auto result =
       run_job({MPIRUN_SCRIPT, "2", KOLO_PROGRAM, "train", (folder / "none.yaml").string()},
-                  {.deadline = std::chrono::seconds(60)});
+              {.deadline = std::chrono::seconds(60)});
   EXPECT_EQ(result.exit_code, 2);
   const auto first = result.errors.find("none.yaml");
   ASSERT_NE(first, std::string::npos) << result.errors;

@@ -211,8 +211,8 @@ TEST_F(TrainProgram, StopsOnASignalWithACheckpointAndStatus75) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     signal_processes_with_argument(folder / "run", SIGUSR1);
   });
-  const auto result = start_kolo(command(
-      {"training.n_epochs=500", "checkpoint.every_epochs=0", "checkpoint.every_steps=5"}));
+  const auto result = start_kolo(
+      command({"training.n_epochs=500", "checkpoint.every_epochs=0", "checkpoint.every_steps=5"}));
   stopper.join();
   EXPECT_EQ(result.exit_code, 75) << result.output << result.errors;
   EXPECT_THAT(result.output, HasSubstr("stopped by SIGUSR1 at step"));
@@ -240,8 +240,8 @@ TEST_F(TrainProgram, AFailureOnOneRankEndsTheJobAndIsShownOnce) {
 }
 
 TEST(RankGuard, AnyRankThatThrowsEndsTheJobAndItsMessageIsShownOnce) {
-  const auto result = run_job({MPIRUN_SCRIPT, "3", FAILING_RANK_PROGRAM},
-                                  {.deadline = std::chrono::seconds(30)});
+  const auto result =
+      run_job({MPIRUN_SCRIPT, "3", FAILING_RANK_PROGRAM}, {.deadline = std::chrono::seconds(30)});
   EXPECT_FALSE(result.timed_out);
   EXPECT_NE(result.exit_code, 0);
   const std::string words = "kolo: rank 1 (on ";

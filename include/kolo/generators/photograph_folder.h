@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "kolo/data/cifar10.h"
 #include "kolo/generators/cifar10_stand_in.h"
 
 // Folders of JPEG files laid out as ImageNet's, train/CLASS/*.jpg and valid/CLASS/*.jpg, made of
@@ -20,6 +21,10 @@ struct SmallImages {
   std::function<std::int64_t(std::int64_t index)> label;
   std::function<void(std::int64_t index, std::span<std::uint8_t> pixels)> pixels;  // 3072 bytes
 };
+
+// Those of a stand-in and of CIFAR-10, which must outlive what is returned.
+[[nodiscard]] SmallImages small_images(const StandInImages& images);
+[[nodiscard]] SmallImages small_images(const Cifar10Dataset& images);
 
 struct PhotographFolderOptions {
   std::int64_t per_class = 100;  // training images of each class; a fifth of that for validation

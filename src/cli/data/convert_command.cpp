@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/data/data_commands.h"
+#include "cli/commands.h"
 #include "cli/option_values.h"
 #include "cli/output_file.h"
 #include "kolo/base/clock.h"

@@ -1,5 +1,4 @@
 #include "cli/commands.h"
-#include "cli/data/data_commands.h"
 
 namespace kolo {
 

@@ -3,7 +3,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/data/data_commands.h"
+#include "cli/commands.h"
 #include "cli/option_values.h"
 #include "kolo/base/clock.h"
 #include "kolo/fetch/fetch.h"

@@ -1,18 +1,141 @@
+// kolo data cifar10 and kolo data images: sets of images that are made of others.
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <iostream>
+#include <mutex>
+#include <string>
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
-#include "cli/data/data_commands.h"
-#include "cli/data/making.h"
+#include "cli/commands.h"
 #include "cli/option_values.h"
+#include "kolo/base/clock.h"
+#include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
+#include "kolo/generators/cifar10_stand_in.h"
 #include "kolo/generators/photograph_folder.h"
 #include "kolo/observe/format.h"
+#include "kolo/observe/progress.h"
 #include "launch/terminal.h"
 
 namespace kolo {
+
+namespace {
+
+// What the commands that make data sets share: where to, with what, and how it is shown.
+struct MakingArguments {
+  std::string source_kind;  // --from
+  std::string source;       // --source; empty: where it lies as a rule
+  std::string output;
+  std::uint64_t seed = 0;
+  int threads = 0;  // 0: as many as there are processors
+  bool force = false;
+
+  [[nodiscard]] int thread_count() const;
+};
+
+// A progress bar on stdout from here to finish(), and the time it took.
+class MakingProgress {
+ public:
+  MakingProgress();
+
+  // May be called from any thread.
+  void show(std::int64_t done, std::int64_t total);
+  // Takes the bar away; the seconds since the beginning.
+  [[nodiscard]] double finish();
+
+ private:
+  std::mutex mutex_;
+  ProgressBar bar_;
+  Stopwatch watch_;
+  std::int64_t total_ = -1, most_done_ = 0;
+};
+
+int MakingArguments::thread_count() const {
+  return threads > 0 ? threads : detect_cpu_limits().cpus();
+}
+
+void add_making_options(CLI::App& command, MakingArguments& arguments) {
+  add_text_option(command, "-o,--output", arguments.output, "a folder", "The folder to make")
+      ->required()
+      ->type_name("DIR");
+  add_text_option(command, "--source", arguments.source, "a folder",
+                  "Where the data to start from lie")
+      ->type_name("DIR");
+  add_number_option(command, "--seed", arguments.seed, {0}, "Other images for another number")
+      ->default_str(std::to_string(arguments.seed))
+      ->type_name("N");
+  add_number_option(command, "--threads", arguments.threads, {1, 1024},
+                    "As many as there are processors, unless given")
+      ->type_name("N");
+  command.add_flag("--force", arguments.force, "Replace a data set of this kind that is there");
+}
+
+MakingProgress::MakingProgress() : bar_(std::cout, progress_options_from_environment()) {}
+
+void MakingProgress::show(std::int64_t done, std::int64_t total) {
+  const std::lock_guard lock(mutex_);
+  if (total_ < 0) bar_.start("images", total_ = total, 0, "images");
+  // Threads may report out of order.
+  most_done_ = std::max(most_done_, done);
+  bar_.update(most_done_,
+              {.samples_per_second = static_cast<double>(most_done_) / watch_.seconds()});
+}
+
+double MakingProgress::finish() {
+  const std::lock_guard lock(mutex_);
+  if (total_ >= 0) bar_.clear();
+  return watch_.seconds();
+}
+
+struct Cifar10Arguments : MakingArguments {
+  std::int64_t per_class = 5000;
+};
+
+int make(const Cifar10Arguments& arguments) {
+  StandInOptions stand_in{.seed = arguments.seed, .per_class = arguments.per_class};
+  if (!arguments.source.empty()) stand_in.source = arguments.source;
+  MakingProgress progress;
+  const auto [training, validation] = write_cifar10_stand_in(
+      arguments.output, stand_in,
+      {.threads = arguments.thread_count(),
+       .replace = arguments.force,
+       .progress = [&](std::int64_t done, std::int64_t total) { progress.show(done, total); }});
+  const double seconds = progress.finish();
+  print_wrapped(fmt::format("{}: {} training and {} validation images in CIFAR-10's format, {}\n",
+                            arguments.output, format_count(training), format_count(validation),
+                            format_duration(seconds)));
+  return 0;
+}
+
+}  // namespace
+
+void add_data_cifar10_command(CLI::App& data, std::function<int()>& action) {
+  const auto arguments = std::make_shared<Cifar10Arguments>();
+  CLI::App* const command =
+      data.add_subcommand("cifar10", "Make a stand-in for CIFAR-10, in its binary format");
+  add_choice_option(*command, "--from", arguments->source_kind, {"fashion-mnist"},
+                    "What to make it of: fashion-mnist")
+      ->required();
+  add_making_options(*command, *arguments);
+  add_number_option(*command, "--per-class", arguments->per_class, {1, 1000000},
+                    "Training images of each class")
+      ->default_str(std::to_string(arguments->per_class))
+      ->type_name("N");
+  command->footer(
+      "Garments of Fashion-MNIST, moved, turned, coloured, on patterned backgrounds, with others\n"
+      "behind them and blocks before them: about as hard as CIFAR-10, for machines that can't get\n"
+      "it. The same files for the same seed, with any number of threads. All of Fashion-MNIST's\n"
+      "test images become the validation split.\n\n"
+      "Example:\n"
+      "  kolo data cifar10 --from fashion-mnist -o data/stand-in\n"
+      "  kolo train configs/cifar10_cnn.yaml data.path=data/stand-in");
+  command->callback([arguments, &action] { action = [arguments] { return make(*arguments); }; });
+}
 
 namespace {
 
@@ -42,13 +165,8 @@ std::array<std::int64_t, 2> make_of_stand_in(const ImagesArguments& arguments,
   StandInOptions stand_in{.seed = arguments.seed, .per_class = arguments.per_class};
   if (!arguments.source.empty()) stand_in.source = arguments.source;
   const StandInImages training(stand_in, Split::train), validation(stand_in, Split::validation);
-  const auto images_of = [](const StandInImages& source) {
-    return SmallImages{
-        source.size(), [&](std::int64_t index) { return source.label(index); },
-        [&](std::int64_t index, std::span<std::uint8_t> pixels) { source.paint(index, pixels); }};
-  };
   const std::vector<std::string> names(fashion_mnist_names.begin(), fashion_mnist_names.end());
-  return write_photograph_folder(arguments.output, images_of(training), images_of(validation),
+  return write_photograph_folder(arguments.output, small_images(training), small_images(validation),
                                  names, options, write);
 }
 
@@ -60,15 +178,9 @@ std::array<std::int64_t, 2> make_of_cifar10(const ImagesArguments& arguments,
   }
   const Cifar10Dataset training(arguments.source, Split::train);
   const Cifar10Dataset validation(arguments.source, Split::validation);
-  const auto images_of = [](const Cifar10Dataset& source) {
-    return SmallImages{source.size(), [&](std::int64_t index) { return source.label(index); },
-                       [&](std::int64_t index, std::span<std::uint8_t> pixels) {
-                         std::ranges::copy(source.pixels(index), pixels.begin());
-                       }};
-  };
   auto names = training.class_names();
   if (names.empty()) names.assign(cifar10_classes, "class");
-  return write_photograph_folder(arguments.output, images_of(training), images_of(validation),
+  return write_photograph_folder(arguments.output, small_images(training), small_images(validation),
                                  names, options, write);
 }
 

@@ -1,8 +1,8 @@
 #include <iostream>
 
-#include "cli/data/data_commands.h"
-#include "cli/data/inspect/inspection.h"
+#include "cli/commands.h"
 #include "cli/option_values.h"
+#include "kolo/inspect/inspection.h"
 
 namespace kolo {
 

@@ -1,18 +1,48 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <vector>
 
-#include "cli/doctor/finding.h"
 #include "kolo/base/cpu_limits.h"
 #include "kolo/launch/launch_environment.h"
 #include "run/blas.h"
 
 namespace kolo {
 
+enum class FindingStatus : std::uint8_t { ok, warning, problem };
+
+// What one of doctor's checks found out.
+struct Finding {
+  std::string name;  // what was looked at: "BLAS"
+  FindingStatus status = FindingStatus::ok;
+  std::string text;    // what is there, in one line
+  std::string remedy;  // what to do about it; empty when all is well
+};
+
+// One line a finding, its remedy on the next.
+void print_findings(std::ostream& stream, std::span<const Finding> findings, bool unicode,
+                    int width = 0);
+
+// One JSON object: {"version", "status": the worst of all, "findings": [{name, status, text,
+// remedy}]}.
+void print_findings_as_json(std::ostream& stream, std::span<const Finding> findings);
+
+[[nodiscard]] FindingStatus worst_status(std::span<const Finding> findings);
+
+// 1 when something is a problem, else 0: with warnings everything works.
+[[nodiscard]] int exit_status_of(std::span<const Finding> findings);
+
 // machine_checks.cpp
 [[nodiscard]] Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& lookup);
 [[nodiscard]] Finding check_shared_memory(const std::filesystem::path& folder = "/dev/shm");
 [[nodiscard]] Finding check_gpu();
+[[nodiscard]] Finding check_fashion_mnist(const std::filesystem::path& folder);
+// Which commands this kolo was built with: kolo data fetch, and kolo data nbody.
+[[nodiscard]] Finding check_side_products(bool fetching, bool cosmology);
 
 // library_checks.cpp. `core_before`: what OpenBLAS chose before this program told it better; empty:
 // it was not told.
@@ -32,10 +62,5 @@ namespace kolo {
 // What a rank started by the checks above does: an all-reduce, and rank 0 prints a line of JSON
 // about it. Returns the exit status.
 [[nodiscard]] int run_probe();
-
-// data_checks.cpp
-[[nodiscard]] Finding check_fashion_mnist(const std::filesystem::path& folder);
-// Which commands this kolo was built with: kolo data fetch, and kolo data nbody.
-[[nodiscard]] Finding check_side_products(bool fetching, bool cosmology);
 
 }  // namespace kolo

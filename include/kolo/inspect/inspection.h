@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <iosfwd>
+#include <limits>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+// What is in a file or folder of data, as `kolo data inspect` shows it.
+namespace kolo {
+
+// Of numbers, as they come.
+class Range {
+ public:
+  void add(std::span<const float> values);
+  void add(double value);
+
+  [[nodiscard]] double least() const { return least_; }
+  [[nodiscard]] double most() const { return most_; }
+  [[nodiscard]] double mean() const { return sum_ / static_cast<double>(count_); }
+  [[nodiscard]] std::int64_t count() const { return count_; }  // finite ones
+  [[nodiscard]] std::int64_t not_finite() const { return not_finite_; }
+
+ private:
+  double least_ = std::numeric_limits<double>::infinity();
+  double most_ = -std::numeric_limits<double>::infinity();
+  double sum_ = 0;
+  std::int64_t count_ = 0, not_finite_ = 0;
+};
+
+struct ArrayInspection {
+  std::string name, type;
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> chunk;  // empty: contiguous
+  std::vector<std::string> filters;
+  std::vector<std::pair<std::string, Range>> ranges;  // by channel; empty when they weren't read
+};
+
+struct Inspection {
+  std::string path, format;
+  std::uint64_t bytes = 0;  // in files
+  std::vector<ArrayInspection> arrays;
+  std::vector<std::pair<std::string, nlohmann::json>> facts;  // attributes, classes, ...
+  std::vector<std::string> advice;
+};
+
+// Tells the format by the content. `reads_numbers`: also their ranges, which takes reading all.
+// InputError for what is no file of any format that is read, or a bad one.
+[[nodiscard]] Inspection inspect(const std::filesystem::path& path, bool reads_numbers);
+
+// One for each kind.
+[[nodiscard]] Inspection inspect_box(const std::filesystem::path& path, bool reads_numbers);
+[[nodiscard]] Inspection inspect_npy(const std::filesystem::path& path, bool reads_numbers);
+[[nodiscard]] Inspection inspect_idx(const std::filesystem::path& path, bool reads_numbers);
+[[nodiscard]] Inspection inspect_safetensors(const std::filesystem::path& path);
+[[nodiscard]] Inspection inspect_image(const std::filesystem::path& path);
+[[nodiscard]] Inspection inspect_cifar10_batch(const std::filesystem::path& path);
+[[nodiscard]] Inspection inspect_cifar10_folder(const std::filesystem::path& path);
+[[nodiscard]] Inspection inspect_image_folder(const std::filesystem::path& path);
+
+[[nodiscard]] nlohmann::json to_json(const Inspection& inspection);
+// For people.
+void print(const Inspection& inspection, std::ostream& out);
+
+}  // namespace kolo

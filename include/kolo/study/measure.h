@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "kolo/comm/communicator.h"
+#include "kolo/data/loader.h"
+#include "kolo/nn/network.h"
+#include "kolo/scaling/network_fit.h"
+#include "kolo/scaling/step_profile.h"
+#include "kolo/study/bench_report.h"
+#include "kolo/train/trainer.h"
+
+// How long steps of a trainer and batches of a loader take, whoever has made them.
+namespace kolo {
+
+struct BenchPlan {
+  std::int64_t steps = 10;  // a trial
+  std::int64_t warmup = 5;  // steps before the first trial
+  std::int64_t trials = 5;
+  // Is told of each step that is done, the warm-up's too, on whatever rank has it.
+  std::function<void()> step_done = [] {};
+
+  [[nodiscard]] std::int64_t all_steps() const { return warmup + trials * steps; }
+};
+
+// Measures on this rank; trials follow each other without a pause, so that the loader's queue is as
+// in the midst of a training. Collective.
+//
+// The loader alone: how fast batches can be had.
+[[nodiscard]] std::vector<BenchTrial> measure_loader(const Communicator& communicator,
+                                                     Loader& loader, const BenchPlan& plan);
+// Training steps on one batch, loaded once.
+[[nodiscard]] std::vector<BenchTrial> measure_steps(const Communicator& communicator,
+                                                    Trainer& trainer, Loader& loader,
+                                                    const BenchPlan& plan);
+// Training steps on the loader's batches.
+[[nodiscard]] std::vector<BenchTrial> measure_training(const Communicator& communicator,
+                                                       Trainer& trainer, Loader& loader,
+                                                       const BenchPlan& plan);
+
+// The first one of an epoch.
+[[nodiscard]] Batch first_batch(Loader& loader);
+
+// All ranks' trials, by rank. Collective.
+[[nodiscard]] std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
+                                                          const std::vector<BenchTrial>& mine);
+
+// What predictions are made from: a step without communication, and collectives without a step.
+
+// A trainer's steps on one batch, on all ranks at once, but without averaging gradients
+// (ReducerOptions::communicate is false), so that the ranks share caches and memory as they do in a
+// training. What the trainer's options decide, the data wait among it, is left to the caller.
+// Collective.
+[[nodiscard]] StepProfile measure_profile(const Communicator& communicator, Trainer& trainer,
+                                          const Network& network, Loader& loader,
+                                          const BenchPlan& plan);
+
+// All-reduces of 4 KiB to 64 MiB of float32 (or until one takes half a second), as gradients are
+// averaged: asynchronously, in memory from Communicator::allocate() that every rank has just
+// written. Medians of many calls. Collective.
+[[nodiscard]] CollectiveMeasurement measure_collectives(const Communicator& communicator);
+
+}  // namespace kolo

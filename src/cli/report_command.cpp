@@ -1,0 +1,205 @@
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include "cli/commands.h"
+#include "cli/option_values.h"
+#include "cli/output_file.h"
+#include "kolo/report/report_server.h"
+#include "kolo/base/clock.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/base/suggest.h"
+#include "kolo/observe/format.h"
+#include "kolo/pictures/draw_figures.h"
+#include "kolo/report/own_files.h"
+#include "kolo/report/report.h"
+#include "launch/signal_pipe.h"
+#include "launch/terminal.h"
+
+namespace kolo {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct ReportArguments {
+  std::vector<fs::path> paths;
+  std::string output = "report.html";
+  std::string figures;  // the folder; empty: none are drawn
+  std::string format = "svg";
+  std::string title;
+  std::string axis;  // empty: the first that is known
+  std::vector<double> targets;
+  bool watch = false;
+  int port = 8008;
+};
+
+std::string counted(std::size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+void require_sensible_targets(const Report& report, const std::vector<double>& targets) {
+  const bool has_accuracy = std::ranges::any_of(report.runs, [](const RunRecord& run) {
+    return run.find("accuracy", "validation") != nullptr;
+  });
+  for (const double target : targets) {
+    if (has_accuracy && target > 1) {
+      throw InputError(
+          fmt::format("report: --target {:g}: accuracies are from 0 to 1; {:g} % is --target {:g}",
+                      target, target, target / 100));
+    }
+  }
+}
+
+std::optional<CurveAxis> axis_named(const std::string& name) {
+  for (const CurveAxis axis : all_axes) {
+    if (name == axis_name(axis)) return axis;
+  }
+  return std::nullopt;
+}
+
+void require_known_axis(const Report& report) {
+  const auto known = known_axes(report.runs);
+  if (!report.axis || known.empty() || std::ranges::find(known, *report.axis) != known.end())
+    return;
+  std::vector<std::string> names;
+  for (const CurveAxis axis : known) names.emplace_back(axis_name(axis));
+  throw InputError(fmt::format("report: --axis {}: no run tells it; these runs tell {}",
+                               axis_name(*report.axis), join(names)));
+}
+
+Report read(const ReportArguments& arguments, bool wait) {
+  auto report = read_report(arguments.paths, wait);
+  if (!arguments.title.empty()) report.title = arguments.title;
+  report.targets = arguments.targets;
+  std::ranges::sort(report.targets);
+  report.axis = axis_named(arguments.axis);
+  return report;
+}
+
+int write_report(const ReportArguments& arguments) {
+  const auto report = read(arguments, false);
+  require_sensible_targets(report, arguments.targets);
+  require_known_axis(report);
+  require_writable("report: --output", arguments.output,
+                   {"a page of kolo report", {".html", ".htm"}, is_report_page});
+  std::vector<Figure> figures;
+  for (auto& group : report_figures(report))
+    std::ranges::move(group.figures, std::back_inserter(figures));
+  const auto format = arguments.format == "png" ? FigureFormat::png : FigureFormat::svg;
+  if (!arguments.figures.empty()) {
+    require_gnuplot();
+    require_writable_folder("report: --figures", arguments.figures);
+    require_replaceable(figures, format, arguments.figures);
+  }
+  write_file_atomically(arguments.output,
+                        report_page(report_data(report, format_moment(wall_time()))));
+  print_wrapped(fmt::format("{}: {}, {}\n", arguments.output, counted(report.runs.size(), "run"),
+                            counted(figures.size(), "figure")));
+  if (!arguments.figures.empty()) {
+    draw_figures(figures, format, arguments.figures);
+    std::cout << fmt::format("{}: {} as {}\n", arguments.figures, counted(figures.size(), "figure"),
+                             arguments.format);
+  }
+  for (const auto& warning : report_warnings(report))
+    std::cerr << fmt::format("kolo: warning: {}\n", warning);
+  return 0;
+}
+
+// Until it is told to end, or can't go on.
+int watch_runs(const ReportArguments& arguments) {
+  const auto start = fmt::format("{}, and following the runs since", format_moment(wall_time()));
+  SignalPipe signals({SIGINT, SIGTERM});
+  const ReportServer server(arguments.port,
+                            [&] { return report_data(read(arguments, true), start); });
+  std::cout << fmt::format("http://127.0.0.1:{}/ shows {}; Ctrl-C ends it\n", server.port(),
+                           arguments.paths.size() == 1 ? arguments.paths[0].string()
+                                                       : counted(arguments.paths.size(), "run"))
+            << std::flush;
+  while (server.is_running()) {
+    constexpr int patience_ms = 500;
+    pollfd ready{signals.descriptor(), POLLIN, 0};
+    (void)::poll(&ready, 1, patience_ms);
+    if (signals.next()) return 0;
+  }
+  throw Error("report: the server ended; the system may be out of files or memory");
+}
+
+void add_figure_options(CLI::App& command, ReportArguments& arguments) {
+  add_text_option(command, "--title", arguments.title, "a title", "What stands above the page")
+      ->type_name("TEXT");
+  add_choice_option(command, "--axis", arguments.axis, {"epoch", "step", "relative", "wall"},
+                    "What curves stand against at first: epoch, step, time since the run's start, "
+                    "or time of day");
+  const auto require_target = [](const std::string& text) {
+    if (parse_number<double>(text).value_or(0) <= 0)
+      refuse_option_value("--target", "an accuracy from 0 to 1, or a loss above 0", text);
+    return std::string();
+  };
+  command
+      .add_option("--target", arguments.targets,
+                  "Tell when runs reached this validation accuracy, from 0 to 1 (or loss, of runs "
+                  "without accuracy); can be repeated")
+      ->check(require_target)
+      ->allow_extra_args(false)
+      ->type_name("ACCURACY");
+}
+
+}  // namespace
+
+void add_report_command(CLI::App& app, std::function<int()>& action) {
+  const auto arguments = std::make_shared<ReportArguments>();
+  CLI::App* const command =
+      app.add_subcommand("report", "Show runs, or a study, on one page that works anywhere");
+  const auto require_path = [](const std::string& text) {
+    if (text.empty()) refuse_option_value("runs", "the folder of a run", text);
+    return std::string();
+  };
+  command
+      ->add_option("runs", arguments->paths,
+                   "Folders of runs, history.json, TensorBoard event files or folders of them, "
+                   "whoever wrote them, or a study")
+      ->required()
+      ->check(require_path)
+      ->type_name("RUN...");
+  auto* const output = add_text_option(*command, "-o,--output", arguments->output, "a file's name",
+                                       "The page to write")
+                           ->default_str(arguments->output)
+                           ->type_name("FILE");
+  auto* const figures = add_text_option(*command, "--figures", arguments->figures, "a folder",
+                                        "Draw every figure into this folder too")
+                            ->type_name("FOLDER");
+  add_choice_option(*command, "--format", arguments->format, {"svg", "png"},
+                    "Of these drawings (default: svg)")
+      ->needs(figures);
+  add_figure_options(*command, *arguments);
+  auto* const watch =
+      command
+          ->add_flag("--watch", arguments->watch,
+                     "Write nothing, but serve the page to a browser on this machine and follow "
+                     "the runs while they go on")
+          ->excludes(output)
+          ->excludes(figures);
+  add_number_option(*command, "--port", arguments->port, {0, 65535},
+                    "For --watch (default: 8008; 0: any)")
+      ->needs(watch)
+      ->type_name("PORT");
+  command->footer(
+      "Examples:\n"
+      "  kolo report results/fashion_mnist\n"
+      "  kolo report results/adam results/sgd -o compared.html --target 0.85 --target 0.9\n"
+      "  kolo report results/study --figures figures --format png\n"
+      "  kolo report ~/pytorch/runs/Nov21_host --axis relative\n"
+      "  kolo report results/fashion_mnist --watch");
+  command->callback([arguments, &action] {
+    action = [arguments] {
+      return arguments->watch ? watch_runs(*arguments) : write_report(*arguments);
+    };
+  });
+}
+
+}  // namespace kolo

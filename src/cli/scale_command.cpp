@@ -1,0 +1,180 @@
+#include <algorithm>
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/option_values.h"
+#include "cli/shared_options.h"
+#include "kolo/base/error.h"
+#include "kolo/base/suggest.h"
+#include "kolo/launch/exit_status.h"
+#include "kolo/report/results_table.h"
+#include "kolo/scaling/network_model.h"
+#include "kolo/study/scale_study.h"
+#include "launch/terminal.h"
+
+namespace kolo {
+
+namespace {
+
+struct ScaleArguments {
+  ConfigOptions config;
+  ScaleRequest request;
+  bool weak = false;
+  std::string output;
+  bool dry_run = false;
+  bool json = false;
+};
+
+void require_sense(const ScaleArguments& arguments) {
+  const auto& study = arguments.request.study;
+  if (arguments.weak && study.strong)
+    throw InputError("--weak and --strong: a study is one or the other");
+  if (study.ranks_per_node < 0)
+    throw InputError(fmt::format("--ranks-per-node {}: the least is 1", study.ranks_per_node));
+}
+
+void show_end(const ScaledStudy& scaled, bool json) {
+  const auto& study = scaled.study;
+  if (json) {
+    std::cout << study.to_json().dump() << std::endl;
+    return;
+  }
+  auto text = fmt::format("\n{}\n", to_text(study_results(study)));
+  if (const auto checks = prediction_checks(study); !checks.rows.empty())
+    text += fmt::format("{}:\n\n{}\n", checks.title, to_text(checks));
+  print_wrapped(fmt::format("{}results in {}: report.html, study.json, study.csv, runs/\n", text,
+                            scaled.folder.string()));
+}
+
+int exit_status(const Study& study) {
+  const bool failed = std::ranges::any_of(
+      study.points, [](const StudyPoint& point) { return point.state == StudyPointState::failed; });
+  return failed ? 1 : 0;
+}
+
+void say_what_is_submitted(const Study& study) {
+  const auto waiting = std::ranges::count_if(study.points, [](const StudyPoint& point) {
+    return point.state == StudyPointState::submitted;
+  });
+  if (waiting > 0)
+    std::cerr << fmt::format(
+        "{} of {} points are with the scheduler; the same command collects what "
+        "is done\n",
+        waiting, study.points.size());
+}
+
+// On stderr, so that stdout is the runs'.
+void say(const std::string& line) {
+  std::cerr << line << std::endl;
+}
+
+int scale(ScaleArguments arguments) {
+  require_sense(arguments);
+  auto& request = arguments.request;
+  request.study.config = arguments.config.source();
+  request.output = arguments.output;
+  request.running.quiet |= arguments.json;
+  request.running.say = say;
+  if (arguments.dry_run) {
+    std::cout << describe_scale_study(request);
+    return 0;
+  }
+  const auto scaled = scale_study(request);
+  if (scaled.was_stopped) {
+    say("stopped; the same command goes on from here");
+    return exit_stopped;
+  }
+  show_end(scaled, arguments.json);
+  say_what_is_submitted(scaled.study);
+  return exit_status(scaled.study);
+}
+
+void add_study_options(CLI::App& command, ScaleArguments& arguments) {
+  add_config_options(command, arguments.config);
+  add_list_option(command, "--ranks", arguments.request.study.ranks, {1, most_ranks},
+                  "The numbers of ranks, for example 1,2,4")
+      ->required()
+      ->type_name("N,...");
+  command.add_flag("--weak", arguments.weak,
+                   "The batch of a rank stays as it is (what happens unless --strong is given)");
+  command.add_flag("--strong", arguments.request.study.strong,
+                   "The batch of all ranks stays as it is");
+  add_choices_option(command, "--lr-scaling", arguments.request.study.lr_scalings,
+                     {"none", "linear", "sqrt"},
+                     "Each of these, for every number of ranks: none, linear, sqrt")
+      ->type_name("RULE,...");
+  add_list_option(command, "--warmup", arguments.request.study.warmup_epochs, {0, 1e9},
+                  "Each of these, for every number of ranks: epochs of warm-up")
+      ->type_name("EPOCHS,...");
+  add_text_option(command, "-o,--output", arguments.output, "a folder",
+                  "The study's folder, instead of output_dir with -weak or -strong after it")
+      ->type_name("DIR");
+}
+
+void add_running_options(CLI::App& command, ScaleArguments& arguments) {
+  command.add_flag("--oversubscribe", arguments.request.running.oversubscribe,
+                   "Allow more ranks than the machine has cores");
+  CLI::Option* const submit =
+      add_choice_option(command, "--submit", arguments.request.scheduler.name, {"slurm", "pbs"},
+                        "Hand each run to a scheduler as a job of its own: slurm or pbs");
+  add_text_option(command, "--submit-options", arguments.request.scheduler.options,
+                  "options of sbatch or qsub", "More options of sbatch or qsub, in one word")
+      ->needs(submit)
+      ->type_name("\"OPTION...\"");
+  add_text_option(command, "--job-script", arguments.request.scheduler.script, "a file",
+                  "What a job runs, instead of kolo's submit/slurm/train.sh or "
+                  "submit/pbs/polaris.sh")
+      ->needs(submit)
+      ->type_name("FILE");
+  add_number_option(command, "--ranks-per-node", arguments.request.study.ranks_per_node,
+                    {1, most_ranks}, "How many ranks a node takes; all, unless given")
+      ->type_name("N");
+  CLI::Option* const simulate =
+      add_list_option(command, "--simulate", arguments.request.simulation.ranks, {1, most_ranks},
+                      "Predict these numbers of ranks too, from measured steps and a model of the "
+                      "network")
+          ->type_name("N,...");
+  add_choice_option(
+      command, "--network", arguments.request.simulation.network, network_names(),
+      fmt::format("What is between the nodes of --simulate: {}", join(network_names())))
+      ->needs(simulate)
+      ->type_name("NAME");
+  add_choice_option(
+      command, "--all-reduce", arguments.request.simulation.algorithm,
+      {"ring", "tree", "hierarchical"},
+      "How --simulate averages: ring, tree, or hierarchical, as kolo does (the default)")
+      ->needs(simulate);
+  command.add_flag("--dry-run", arguments.dry_run, "Show the runs, and do nothing else");
+  command.add_flag("--quiet", arguments.request.running.quiet,
+                   "Don't show what the runs say; it is in their out.log");
+  command.add_flag("--json", arguments.json, "Print the study as one JSON object at the end");
+}
+
+}  // namespace
+
+void add_scale_command(CLI::App& app, std::function<int()>& action) {
+  const auto arguments = std::make_shared<ScaleArguments>();
+  CLI::App* const command = app.add_subcommand(
+      "scale", "Train on several numbers of ranks, and compare speed and accuracy");
+  add_study_options(*command, *arguments);
+  add_running_options(*command, *arguments);
+  command->footer(
+      "The same command again goes on with a study that was interrupted, and runs again what\n"
+      "failed; with more --ranks it adds to the study. Every rank gets as many threads in every\n"
+      "run: what the run with the most ranks leaves to each, unless device.intra_threads says.\n\n"
+      "Examples:\n"
+      "  kolo scale configs/fashion_mnist.yaml --ranks 1,2 training.n_epochs=2\n"
+      "  kolo scale configs/fashion_mnist.yaml --ranks 1,2,4,8 --oversubscribe \\\n"
+      "      --lr-scaling none,linear --warmup 0,3\n"
+      "  kolo scale configs/fashion_mnist.yaml --ranks 1,2 --strong\n"
+      "  kolo scale configs/fashion_mnist.yaml --ranks 1,2 --simulate 64,1024 \\\n"
+      "      --ranks-per-node 32 --network slingshot-11\n"
+      "  kolo scale configs/unet3d.yaml --config tiny --ranks 8,16,32 --ranks-per-node 8 \\\n"
+      "      --submit slurm --submit-options \"--time 1:00:00 --partition cpu\"\n\n"
+      "Exit status: 0 done, 1 a run failed, 2 wrong input, 75 stopped on request.");
+  command->callback([arguments, &action] { action = [arguments] { return scale(*arguments); }; });
+}
+
+}  // namespace kolo

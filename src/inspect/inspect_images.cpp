@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "kolo/inspect/inspection.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/data/cifar10.h"
+#include "kolo/data/image_decoder.h"
+#include "kolo/data/image_folder.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr std::array colours{"red", "green", "blue"};
+
+// Counts of images by class: "name": count.
+nlohmann::json class_counts(const std::vector<std::string>& names,
+                            const std::vector<std::int64_t>& counts) {
+  nlohmann::json json;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    json[i < names.size() ? names[i] : fmt::to_string(i)] = counts[i];
+  }
+  return json;
+}
+
+}  // namespace
+
+Inspection inspect_image(const std::filesystem::path& path) {
+  std::vector<std::byte> bytes;
+  read_image_file(path, bytes);
+  const auto format = image_format_of_content(bytes);
+  const auto image = decode_image(bytes, path.string());
+  Inspection inspection{
+      .path = path.string(),
+      .format = fmt::format("image, {}", format ? image_format_name(*format) : "unknown"),
+      .bytes = bytes.size()};
+  ArrayInspection array{.name = "pixels", .type = "uint8", .shape = {image.height, image.width, 3}};
+  for (const auto* const colour : colours) array.ranges.emplace_back(colour, Range());
+  for (std::size_t i = 0; i < image.pixels.size(); ++i) {
+    array.ranges[i % 3].second.add(static_cast<double>(image.pixels[i]));
+  }
+  inspection.arrays.push_back(std::move(array));
+  const auto named = image_format_of_name(path);
+  if (format && named && *named != *format) {
+    inspection.advice.push_back(fmt::format("its name says {}, its content is {}",
+                                            image_format_name(*named), image_format_name(*format)));
+  }
+  return inspection;
+}
+
+Inspection inspect_cifar10_batch(const std::filesystem::path& path) {
+  const auto bytes = read_text_file(path);
+  const auto records = bytes.size() / cifar10_record_bytes;
+  Inspection inspection{
+      .path = path.string(), .format = "CIFAR-10 batch, binary", .bytes = bytes.size()};
+  ArrayInspection array{
+      .name = "pixels",
+      .type = "uint8",
+      .shape = {static_cast<std::int64_t>(records), 3, cifar10_side, cifar10_side}};
+  for (const auto* const colour : colours) array.ranges.emplace_back(colour, Range());
+  std::vector<std::int64_t> counts(cifar10_classes);
+  constexpr std::size_t plane = cifar10_pixel_bytes / 3;
+  for (std::size_t record = 0; record < records; ++record) {
+    const auto* const at = bytes.data() + record * cifar10_record_bytes;
+    ++counts.at(static_cast<unsigned char>(at[0]));
+    for (std::size_t i = 0; i < cifar10_pixel_bytes; ++i) {
+      array.ranges[i / plane].second.add(
+          static_cast<double>(static_cast<unsigned char>(at[1 + i])));
+    }
+  }
+  inspection.arrays.push_back(std::move(array));
+  inspection.facts.emplace_back("images by label", class_counts({}, counts));
+  return inspection;
+}
+
+Inspection inspect_cifar10_folder(const std::filesystem::path& path) {
+  Inspection inspection{.path = path.string(), .format = "CIFAR-10, binary"};
+  for (const auto split : {Split::train, Split::validation}) {
+    const Cifar10Dataset dataset(path, split);
+    const auto* const name = split == Split::train ? "training" : "validation";
+    ArrayInspection array{
+        .name = name, .type = "uint8", .shape = {dataset.size(), 3, cifar10_side, cifar10_side}};
+    for (const auto* const colour : colours) array.ranges.emplace_back(colour, Range());
+    std::vector<std::int64_t> counts(cifar10_classes);
+    constexpr std::size_t plane = cifar10_pixel_bytes / 3;
+    for (std::int64_t i = 0; i < dataset.size(); ++i) {
+      ++counts[static_cast<std::size_t>(dataset.label(i))];
+      const auto pixels = dataset.pixels(i);
+      for (std::size_t at = 0; at < pixels.size(); ++at) {
+        array.ranges[at / plane].second.add(static_cast<double>(pixels[at]));
+      }
+    }
+    inspection.bytes += static_cast<std::uint64_t>(dataset.size()) * cifar10_record_bytes;
+    inspection.arrays.push_back(std::move(array));
+    inspection.facts.emplace_back(fmt::format("{} images by class", name),
+                                  class_counts(dataset.class_names(), counts));
+  }
+  return inspection;
+}
+
+Inspection inspect_image_folder(const std::filesystem::path& path) {
+  constexpr std::int64_t most_decoded = 64;
+  const ImageFolderDataset dataset(path);
+  Inspection inspection{.path = path.string(), .format = "folder of images"};
+  std::vector<std::int64_t> counts(dataset.class_names().size());
+  std::map<std::string, std::int64_t> formats;
+  for (std::int64_t i = 0; i < dataset.size(); ++i) {
+    ++counts[static_cast<std::size_t>(dataset.label(i))];
+    inspection.bytes += std::filesystem::file_size(dataset.path(i));
+    if (const auto format = image_format_of_name(dataset.path(i))) {
+      ++formats[std::string(image_format_name(*format))];
+    }
+  }
+  ArrayInspection pixels{.name = "images", .type = "uint8", .shape = {dataset.size()}};
+  Range heights, widths;
+  std::vector<std::byte> bytes;
+  const auto decoded = std::min(most_decoded, dataset.size());
+  for (const auto* const colour : colours) pixels.ranges.emplace_back(colour, Range());
+  for (std::int64_t i = 0; i < decoded; ++i) {
+    const auto file = dataset.path(i * dataset.size() / decoded);
+    read_image_file(file, bytes);
+    const auto image = decode_image(bytes, file.string());
+    heights.add(static_cast<double>(image.height));
+    widths.add(static_cast<double>(image.width));
+    for (std::size_t at = 0; at < image.pixels.size(); ++at) {
+      pixels.ranges[at % 3].second.add(static_cast<double>(image.pixels[at]));
+    }
+  }
+  inspection.arrays.push_back(std::move(pixels));
+  inspection.facts.emplace_back("images by class", class_counts(dataset.class_names(), counts));
+  inspection.facts.emplace_back("formats", formats);
+  inspection.facts.emplace_back("images decoded for sizes and ranges", decoded);
+  inspection.facts.emplace_back("heights", nlohmann::json{heights.least(), heights.most()});
+  inspection.facts.emplace_back("widths", nlohmann::json{widths.least(), widths.most()});
+  const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+  if (*most > 10 * *least) {
+    inspection.advice.push_back(
+        fmt::format("classes hold between {} and {} images: the rare ones weigh little in the loss",
+                    *least, *most));
+  }
+  return inspection;
+}
+
+}  // namespace kolo

@@ -1,0 +1,113 @@
+#include "kolo/report/report_server.h"
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <httplib.h>
+
+#include "kolo/base/error.h"
+#include "kolo/report/report.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr const char* address = "127.0.0.1";
+
+// "localhost:8008" or "127.0.0.1:8008", whatever the port: it may be forwarded.
+bool names_this_machine(const std::string& host) {
+  const auto name = host.substr(0, host.rfind(':'));
+  return name == "localhost" || name == address || name == "[::1]";
+}
+
+}  // namespace
+
+class ReportServer::Implementation {
+ public:
+  Implementation(int port, std::function<nlohmann::ordered_json()> data) : data_(std::move(data)) {
+    // Unlike the library's own choice, which lets two servers have the same port. Where this fails,
+    // binding may too, and says so.
+    server_.set_socket_options([](auto socket) {
+      const int yes = 1;
+      (void)::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
+    server_.set_keep_alive_max_count(1);  // no connection is open when the server is to end
+    add_answers();
+    port_ = port == 0 ? server_.bind_to_any_port(address) : bind_to(port);
+    if (port_ < 0) throw Error(fmt::format("report: cannot serve on {}", address));
+    thread_ = std::thread([this] {
+      server_.listen_after_bind();
+      ended_ = true;
+    });
+    // To stop a server that has not begun has no effect.
+    while (!server_.is_running() && !ended_)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+  ~Implementation() {
+    server_.stop();
+    thread_.join();
+  }
+
+  [[nodiscard]] int port() const { return port_; }
+  [[nodiscard]] bool is_running() const { return !ended_; }
+
+ private:
+  int bind_to(int port) {
+    if (server_.bind_to_port(address, port)) return port;
+    throw InputError(
+        fmt::format("report: port {} of {} is taken; name another with --port, or --port 0 for any "
+                    "that is free",
+                    port, address));
+  }
+
+  nlohmann::ordered_json data() {
+    const std::scoped_lock lock(mutex_);
+    return data_();
+  }
+
+  void add_answers() {
+    using httplib::Request, httplib::Response;
+    server_.set_pre_routing_handler([](const Request& request, Response& response) {
+      response.set_header("Cache-Control", "no-store");
+      response.set_header("X-Content-Type-Options", "nosniff");
+      if (names_this_machine(request.get_header_value("Host")))
+        return httplib::Server::HandlerResponse::Unhandled;
+      response.status = 403;
+      return httplib::Server::HandlerResponse::Handled;
+    });
+    server_.Get("/", [this](const Request&, Response& response) {
+      response.set_content(report_page(data(), true), "text/html; charset=utf-8");
+    });
+    server_.Get("/data.json", [this](const Request&, Response& response) {
+      using Json = nlohmann::ordered_json;
+      response.set_content(data().dump(-1, ' ', false, Json::error_handler_t::replace),
+                           "application/json");
+    });
+  }
+
+  std::function<nlohmann::ordered_json()> data_;
+  std::mutex mutex_;
+  httplib::Server server_;
+  int port_ = -1;
+  std::atomic<bool> ended_ = false;
+  std::thread thread_;
+};
+
+ReportServer::ReportServer(int port, std::function<nlohmann::ordered_json()> data)
+    : implementation_(std::make_unique<Implementation>(port, std::move(data))) {}
+
+ReportServer::~ReportServer() = default;
+
+int ReportServer::port() const {
+  return implementation_->port();
+}
+
+bool ReportServer::is_running() const {
+  return implementation_->is_running();
+}
+
+}  // namespace kolo

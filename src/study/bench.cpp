@@ -1,0 +1,219 @@
+#include "kolo/study/bench.h"
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include "kolo/base/allocator.h"
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/config/factories.h"
+#include "kolo/launch/launch_environment.h"
+#include "kolo/observe/memory.h"
+#include "run/rank_guard.h"
+#include "run/rank_job.h"
+#include "run/rank_setup.h"
+#include "run/run_facts.h"
+
+namespace kolo {
+
+namespace {
+
+// What can be wrong on the user's side, made and checked before any rank is started.
+struct PreparedBench {
+  RunConfig config;
+  Datasets datasets;
+  std::shared_ptr<Network> network;
+  std::unique_ptr<FlatOptimizer> optimizer;
+};
+
+// Steps on one batch need no data, but samples of its shape.
+Datasets datasets_of(const BenchRequest& request, const RunConfig& config, std::int64_t batch) {
+  const bool needs_no_data = request.modes == std::vector{BenchMode::synthetic};
+  return needs_no_data ? make_synthetic_datasets(config, batch) : make_datasets(config);
+}
+
+PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int ranks) {
+  const auto batch = checked_multiply<std::int64_t>(batch_size_of(config.training, ranks), ranks);
+  require_precision(config.training.precision);
+  PreparedBench prepared{config, datasets_of(request, config, batch), nullptr,
+                         make_optimizer(config)};
+  prepared.network = make_network(config, prepared.datasets.training->layout());
+  (void)make_training_loader(config, prepared.datasets.training, 0, ranks);
+  return prepared;
+}
+
+// As kolo train makes it. Numbers that stop being finite, as they may when a batch is trained on
+// for long, are no reason to stop measuring.
+TrainerOptions trainer_options(const RunConfig& config) {
+  auto options = make_trainer_options(config);
+  if (options.non_finite == NonFiniteStep::stop) options.non_finite = NonFiniteStep::ignore;
+  return options;
+}
+
+struct Loaders {
+  std::unique_ptr<Loader> training, validation;
+};
+
+std::unique_ptr<Trainer> make_trainer(const RunConfig& config, const Communicator& communicator,
+                                      std::shared_ptr<Network> network,
+                                      std::unique_ptr<FlatOptimizer> optimizer,
+                                      const Loaders& loaders, TrainerOptions options) {
+  return std::make_unique<Trainer>(
+      communicator, std::move(network), make_objective(config), std::move(optimizer),
+      make_learning_rate(config, communicator.size(), loaders.training->batches()),
+      *loaders.training, *loaders.validation, std::move(options));
+}
+
+std::vector<std::int64_t> gather_memory(const Communicator& communicator) {
+  const auto mine = narrow<std::int64_t>(peak_resident_bytes());
+  std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(std::span(&mine, 1), std::span(all));
+  return all;
+}
+
+BenchSetup setup_of(const BenchRequest& request, const RunConfig& config, int ranks) {
+  const auto& plan = request.plan;
+  const auto file = request.config.file.string();
+  const auto name = request.config.name ? fmt::format("{} {}", file, *request.config.name) : file;
+  return {name,
+          config.model.name,
+          config.data.name,
+          std::string(name_of(config.training.precision)),
+          ranks,
+          batch_size_of(config.training, ranks),
+          at::get_num_threads(),
+          plan.steps,
+          plan.warmup,
+          plan.trials};
+}
+
+// Mean over ranks; 0 where training was not measured together with loading.
+double data_wait_of_step(const BenchReport& report) {
+  double seconds = 0, steps = 0;
+  for (const auto& measurement : report.measurements) {
+    if (measurement.mode != BenchMode::full) continue;
+    for (const auto& trials : measurement.trials) {
+      for (const auto& trial : trials) {
+        seconds += trial.data_seconds;
+        steps += static_cast<double>(report.setup.steps);
+      }
+    }
+  }
+  return steps > 0 ? seconds / steps : 0;
+}
+
+// By a network and a trainer of its own, which are gone afterwards.
+StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
+                          const Datasets& datasets, const Communicator& communicator,
+                          const Loaders& loaders) {
+  auto options = trainer_options(config);
+  options.reducer.communicate = false;
+  const bool overlaps = options.reducer.overlap;
+  const bool updates_by_bucket =
+      options.maximum_norm <= 0 && !options.loss_scale && options.non_finite != NonFiniteStep::skip;
+  const auto sharing = options.step_sharing;
+  const auto network = make_network(config, datasets.training->layout());
+  const auto trainer = make_trainer(config, communicator, network, make_optimizer(config), loaders,
+                                    std::move(options));
+  auto profile = measure_profile(communicator, *trainer, *network, *loaders.training, request.plan);
+  profile.name = config.model.name;
+  profile.updates_by_bucket = updates_by_bucket;
+  const auto optimizer = make_optimizer(config);
+  if (is_worth_sharing(*optimizer, trainer->plan().total_bytes, sharing)) {
+    // Parameters and states are read and written, gradients read.
+    profile.shared_update_passes =
+        3 + 2 * static_cast<std::int64_t>(optimizer->state_names().size());
+  }
+  if (!overlaps) {
+    for (auto& bucket : profile.buckets) bucket.ready_seconds = profile.backward_seconds;
+  }
+  return profile;
+}
+
+// One mode's trials, of all ranks. `trainer` is made with the first mode that needs it.
+BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& plan, PreparedBench& prepared,
+                              const Communicator& communicator, const Loaders& loaders,
+                              std::unique_ptr<Trainer>& trainer) {
+  if (mode == BenchMode::io)
+    return {mode, gather(communicator, measure_loader(communicator, *loaders.training, plan))};
+  if (!trainer) {
+    trainer =
+        make_trainer(prepared.config, communicator, prepared.network, std::move(prepared.optimizer),
+                     loaders, trainer_options(prepared.config));
+  }
+  return {mode, gather(communicator,
+                       mode == BenchMode::synthetic
+                           ? measure_steps(communicator, *trainer, *loaders.training, plan)
+                           : measure_training(communicator, *trainer, *loaders.training, plan))};
+}
+
+BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
+                        const Communicator& communicator, const BenchListener& listener) {
+  const auto& config = prepared.config;
+  const int rank = communicator.rank(), size = communicator.size();
+  if (rank == 0 && listener.step_done) request.plan.step_done = listener.step_done;
+  const auto& plan = request.plan;
+  const auto begin = [&](const std::string& part) {
+    if (rank == 0 && listener.part_begins) listener.part_begins(part, plan.all_steps());
+  };
+  const Loaders loaders = {
+      make_training_loader(config, prepared.datasets.training, rank, size),
+      make_validation_loader(config, prepared.datasets.validation, rank, size)};
+  BenchReport report{setup_of(request, config, size), {}, {}};
+  std::unique_ptr<Trainer> trainer;
+  for (const BenchMode mode : request.modes) {
+    begin(std::string(bench_mode_name(mode)));
+    report.measurements.push_back(
+        measure_mode(mode, plan, prepared, communicator, loaders, trainer));
+  }
+  report.peak_bytes = gather_memory(communicator);
+  if (request.profile) {
+    begin("profile");
+    report.profile = profile_steps(request, config, prepared.datasets, communicator, loaders);
+    report.profile->data_wait_seconds = data_wait_of_step(report);
+  }
+  if (rank == 0 && listener.parts_end) listener.parts_end();
+  if (request.collectives && size > 1) report.collectives = measure_collectives(communicator);
+  return report;
+}
+
+}  // namespace
+
+int bench_run(const BenchRequest& request, const BenchListener& listener) {
+  keep_freed_memory();
+  const auto environment = detect_launch_environment();
+  RunConfig config;
+  std::optional<PreparedBench> prepared;
+  RankJob job;
+  job.configure = [&] {
+    config = load_run_config(request.config);
+    set_threads(config.device, environment);
+    return config.communication;
+  };
+  job.prepare = [&](int rank, int ranks) {
+    prepared = prepare(request, config, ranks);
+    if (rank == 0 && listener.warning)
+      for (const auto& warning : prepared->datasets.warnings) listener.warning(warning);
+    return facts_of(config, prepared->datasets);
+  };
+  job.run = [&](const Communicator& communicator) {
+    const auto report =
+        once_begun([&] { return measure_all(request, *prepared, communicator, listener); });
+    if (communicator.rank() == 0) listener.report(report);
+    return 0;
+  };
+  return run_rank_job(environment, job);
+}
+
+RunConfig check_bench(const BenchRequest& request, int ranks) {
+  auto config = load_run_config(request.config);
+  (void)prepare(request, config, ranks);
+  return config;
+}
+
+}  // namespace kolo

@@ -1,0 +1,237 @@
+#include "kolo/study/bench_report.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "kolo/base/statistics.h"
+#include "kolo/observe/format.h"
+
+namespace kolo {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const BenchMeasurement* find(const BenchReport& report, BenchMode mode) {
+  for (const auto& measurement : report.measurements)
+    if (measurement.mode == mode) return &measurement;
+  return nullptr;
+}
+
+double mean_rate(const BenchMeasurement& measurement) {
+  return mean_and_deviation(samples_per_second(measurement)).mean;
+}
+
+// Each rank's own samples per second, over all its trials.
+std::vector<double> rank_rates(const BenchMeasurement& measurement) {
+  std::vector<double> rates;
+  for (const auto& trials : measurement.trials) {
+    double samples = 0, seconds = 0;
+    for (const auto& trial : trials) {
+      samples += trial.samples;
+      seconds += trial.seconds;
+    }
+    rates.push_back(samples / seconds);
+  }
+  return rates;
+}
+
+std::string with_deviation(const MeanDeviation& value) {
+  return fmt::format("{} +- {}", format_rate(value.mean), format_rate(value.deviation));
+}
+
+std::string percent(double share) {
+  return fmt::format("{:.0f} %", 100 * share);
+}
+
+std::string line_of(const BenchMeasurement& measurement, std::int64_t steps) {
+  std::vector<std::string> by_rank;
+  for (const double rate : rank_rates(measurement)) by_rank.push_back(format_rate(rate));
+  return fmt::format("{:<10}  {:>20}  {:>20}  {}\n", bench_mode_name(measurement.mode),
+                     with_deviation(mean_and_deviation(samples_per_second(measurement))),
+                     with_deviation(mean_and_deviation(milliseconds_per_step(measurement, steps))),
+                     fmt::join(by_rank, "  "));
+}
+
+std::string memory_line(const BenchReport& report) {
+  std::vector<std::string> by_rank;
+  for (const auto bytes : report.peak_bytes)
+    by_rank.push_back(format_bytes(static_cast<std::uint64_t>(bytes)));
+  return fmt::format("peak memory by rank: {}\n", fmt::join(by_rank, "  "));
+}
+
+std::string milliseconds(double seconds) {
+  return fmt::format("{:.3f} ms", 1e3 * seconds);
+}
+
+std::string text_of(const StepProfile& profile) {
+  std::string text = fmt::format(
+      "a step without communication: forward {}, backward {}, update {}; slowest rank "
+      "{}, deviation {}\n",
+      milliseconds(profile.forward_seconds), milliseconds(profile.backward_seconds),
+      milliseconds(profile.optimizer_seconds), milliseconds(profile.slowest_seconds),
+      milliseconds(profile.deviation_seconds));
+  for (std::size_t index = 0; index < profile.buckets.size(); ++index) {
+    const auto& bucket = profile.buckets[index];
+    text += fmt::format("  bucket {}: {}, ready after {} of backward\n", index,
+                        format_bytes(static_cast<std::uint64_t>(bucket.bytes)),
+                        milliseconds(bucket.ready_seconds));
+  }
+  return text + "\n";
+}
+
+std::string text_of(const CollectiveMeasurement& collectives) {
+  std::string text = fmt::format("{:<12}  {:>12}  {:>12}\n", "all-reduce of", "takes", "bytes/s");
+  for (const auto& point : collectives.points) {
+    text += fmt::format("{:<12}  {:>12}  {:>12}\n",
+                        format_bytes(static_cast<std::uint64_t>(point.bytes)),
+                        milliseconds(point.seconds),
+                        format_bytes(static_cast<std::uint64_t>(point.bytes / point.seconds)));
+  }
+  return text + "\n";
+}
+
+Json json_of(const MeanDeviation& value, const std::vector<double>& trials) {
+  return {{"mean", value.mean}, {"deviation", value.deviation}, {"trials", trials}};
+}
+
+Json json_of(const BenchMeasurement& measurement, std::int64_t steps) {
+  const auto rates = samples_per_second(measurement);
+  const auto milliseconds = milliseconds_per_step(measurement, steps);
+  Json json{{"samples_per_second", json_of(mean_and_deviation(rates), rates)},
+            {"milliseconds_per_step", json_of(mean_and_deviation(milliseconds), milliseconds)},
+            {"samples_per_second_by_rank", rank_rates(measurement)}};
+  if (measurement.mode == BenchMode::io) return json;
+  const auto shares = shares_of(measurement);
+  json["shares"] = {
+      {"compute", shares.compute}, {"communication", shares.communication}, {"data", shares.data}};
+  return json;
+}
+
+}  // namespace
+
+std::string_view bench_mode_name(BenchMode mode) {
+  switch (mode) {
+    case BenchMode::io:
+      return "io";
+    case BenchMode::synthetic:
+      return "synthetic";
+    case BenchMode::full:
+      return "full";
+  }
+  return {};
+}
+
+std::vector<double> samples_per_second(const BenchMeasurement& measurement) {
+  std::vector<double> rates;
+  for (std::size_t trial = 0; trial < measurement.trials.front().size(); ++trial) {
+    double samples = 0, seconds = 0;
+    for (const auto& rank : measurement.trials) {
+      samples += rank[trial].samples;
+      seconds = std::max(seconds, rank[trial].seconds);
+    }
+    rates.push_back(samples / seconds);
+  }
+  return rates;
+}
+
+std::vector<double> milliseconds_per_step(const BenchMeasurement& measurement, std::int64_t steps) {
+  std::vector<double> values;
+  for (std::size_t trial = 0; trial < measurement.trials.front().size(); ++trial) {
+    double seconds = 0;
+    for (const auto& rank : measurement.trials) seconds = std::max(seconds, rank[trial].seconds);
+    values.push_back(1e3 * seconds / static_cast<double>(steps));
+  }
+  return values;
+}
+
+BenchShares shares_of(const BenchMeasurement& measurement) {
+  double seconds = 0, data = 0, communication = 0;
+  for (const auto& rank : measurement.trials) {
+    for (const auto& trial : rank) {
+      seconds += trial.seconds;
+      data += trial.data_seconds;
+      communication += trial.communication_seconds;
+    }
+  }
+  return {data / seconds, communication / seconds, (seconds - data - communication) / seconds};
+}
+
+std::optional<BenchVerdict> verdict_of(const BenchReport& report) {
+  const auto* const io = find(report, BenchMode::io);
+  const auto* const synthetic = find(report, BenchMode::synthetic);
+  const auto* const full = find(report, BenchMode::full);
+  if (io == nullptr || synthetic == nullptr || full == nullptr) return std::nullopt;
+  const auto shares = shares_of(*full);
+  const std::string rates = fmt::format(
+      "the loader alone makes {} samples/s, training on a cached batch takes {}, both together {}",
+      format_rate(mean_rate(*io)), format_rate(mean_rate(*synthetic)),
+      format_rate(mean_rate(*full)));
+  if (mean_rate(*io) < mean_rate(*synthetic) ||
+      shares.data > std::max(shares.compute, shares.communication)) {
+    return BenchVerdict{"data",
+                        fmt::format("{}; more data.workers or faster storage may help", rates)};
+  }
+  if (shares.communication > shares.compute) {
+    return BenchVerdict{"communication",
+                        fmt::format("{} of a step waits for gradients of other ranks; larger "
+                                    "batches per rank may help ({})",
+                                    percent(shares.communication), rates)};
+  }
+  return BenchVerdict{"compute", fmt::format("{} of a step; {}", percent(shares.compute), rates)};
+}
+
+std::string to_text(const BenchReport& report) {
+  const auto& setup = report.setup;
+  std::string text = fmt::format(
+      "{}: {} on {}, {} rank{} of {} thread{}, batch {} per rank, {}\n"
+      "{} trial{} of {} steps after {} of warm-up\n\n"
+      "{:<10}  {:>20}  {:>20}  {}\n",
+      setup.configuration, setup.model, setup.data, setup.ranks, setup.ranks == 1 ? "" : "s",
+      setup.threads, setup.threads == 1 ? "" : "s", setup.batch_size, setup.precision, setup.trials,
+      setup.trials == 1 ? "" : "s", setup.steps, setup.warmup, "", "samples/s", "ms per step",
+      "samples/s by rank");
+  for (const auto& measurement : report.measurements) text += line_of(measurement, setup.steps);
+  text += "\n";
+  if (const auto* const full = find(report, BenchMode::full)) {
+    const auto shares = shares_of(*full);
+    text +=
+        fmt::format("of a full step: compute {}, waiting for gradients {}, for data {}\n",
+                    percent(shares.compute), percent(shares.communication), percent(shares.data));
+  }
+  if (report.profile) text += text_of(*report.profile);
+  if (report.collectives) text += text_of(*report.collectives);
+  text += memory_line(report);
+  if (const auto verdict = verdict_of(report))
+    text += fmt::format("bound by {}: {}\n", verdict->by, verdict->why);
+  return text;
+}
+
+Json to_json(const BenchReport& report) {
+  const auto& setup = report.setup;
+  Json json{{"configuration", setup.configuration},
+            {"model", setup.model},
+            {"data", setup.data},
+            {"precision", setup.precision},
+            {"n_ranks", setup.ranks},
+            {"threads", setup.threads},
+            {"batch_size", setup.batch_size},
+            {"steps", setup.steps},
+            {"warmup", setup.warmup},
+            {"trials", setup.trials}};
+  for (const auto& measurement : report.measurements)
+    json[std::string(bench_mode_name(measurement.mode))] = json_of(measurement, setup.steps);
+  if (report.profile) json["profile"] = report.profile->to_json();
+  if (report.collectives) json["collectives"] = report.collectives->to_json();
+  json["peak_memory_bytes_by_rank"] = report.peak_bytes;
+  if (const auto verdict = verdict_of(report)) {
+    json["bound_by"] = verdict->by;
+    json["because"] = verdict->why;
+  }
+  return json;
+}
+
+}  // namespace kolo

@@ -1,0 +1,136 @@
+#include "kolo/study/study_plan.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/suggest.h"
+#include "kolo/config/factories.h"
+
+namespace kolo {
+
+namespace {
+
+template <typename T>
+std::vector<T> sorted_without_repeats(std::vector<T> values) {
+  std::ranges::sort(values);
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
+void check(const StudyRequest& request) {
+  if (request.ranks.empty())
+    throw InputError("kolo scale: --ranks is missing: the numbers of ranks, for example 1,2,4");
+  for (const int ranks : request.ranks)
+    if (ranks < 1)
+      throw InputError(fmt::format("--ranks: {} is no number of ranks; the least is 1", ranks));
+  for (const auto& scaling : request.lr_scalings) {
+    if (!find_named<Scaling>(scaling))
+      throw InputError(fmt::format("--lr-scaling: \"{}\" is not known; it can be {}", scaling,
+                                   join(known_names<Scaling>())));
+  }
+  for (const double epochs : request.warmup_epochs)
+    if (!(epochs >= 0))
+      throw InputError(fmt::format("--warmup: {} epochs; the least is 0", epochs));
+}
+
+// Samples a rank and step: of the fixed one, whatever the configuration calls it.
+std::int64_t batch_size_of(const StudyRequest& request, const TrainingConfig& training,
+                           int fewest_ranks, int ranks) {
+  const auto of_fewest = kolo::batch_size_of(training, fewest_ranks);
+  if (!request.strong) return of_fewest;
+  TrainingConfig whole = training;
+  whole.global_batch_size = training.global_batch_size.value_or(of_fewest * fewest_ranks);
+  return kolo::batch_size_of(whole, ranks);
+}
+
+// How the rate is scaled makes no difference.
+bool is_unscaled(const RunConfig& base, const StudyPoint& point) {
+  TrainingConfig training = base.training;
+  training.batch_size = point.batch_size;
+  training.global_batch_size.reset();
+  return batch_ratio_of(training, point.ranks) == 1;
+}
+
+// What distinguishes the run of a point from others. Where the rate is not raised, a warm-up that
+// sets out from the rate of one rank changes nothing either.
+std::string folder_of(const Study& study, const RunConfig& base, const StudyPoint& point) {
+  auto name = fmt::format("runs/{}-{}", study.scaling, point.ranks);
+  const bool is_level = is_unscaled(base, point) || point.lr_scaling == "none";
+  if (!is_unscaled(base, point)) name += fmt::format("-{}", point.lr_scaling);
+  if (is_level && base.training.lr_warmup_from == 1) return name;
+  return fmt::format("{}-warmup{}", name, point.warmup_epochs);
+}
+
+}  // namespace
+
+Study plan_study(const StudyRequest& request, const RunConfig& configured) {
+  check(request);
+  const auto ranks = sorted_without_repeats(request.ranks);
+  RunConfig base = configured;
+  const auto file = request.config.file.stem().string();
+  const auto chosen = request.config.name ? " " + *request.config.name : std::string();
+  Study study;
+  study.name = file + chosen;
+  study.configuration = request.config.file.string() + chosen;
+  study.scaling = request.strong ? "strong" : "weak";
+  study.settings = request.config.overrides;
+  study.cores = request.cores;
+  if (base.device.intra_threads == 0) study.threads = request.threads;
+  if (request.strong && !base.training.base_batch_size) {
+    base.training.base_batch_size = kolo::batch_size_of(base.training, ranks.front());
+    study.settings.push_back(
+        fmt::format("training.base_batch_size={}", *base.training.base_batch_size));
+  }
+
+  auto scalings = request.lr_scalings;
+  if (scalings.empty()) scalings = {std::string(name_of(base.optimizer.lr_scaling))};
+  auto warmups = sorted_without_repeats(request.warmup_epochs);
+  if (warmups.empty()) warmups = {base.training.lr_warmup_epochs};
+  for (const int count : request.simulated_ranks)
+    (void)batch_size_of(request, base.training, ranks.front(), count);
+  for (const int count : ranks) {
+    for (const auto& scaling : scalings) {
+      for (const double warmup : warmups) {
+        StudyPoint point;
+        point.ranks = count;
+        if (request.ranks_per_node > 0)
+          point.nodes = (count + request.ranks_per_node - 1) / request.ranks_per_node;
+        point.batch_size = batch_size_of(request, base.training, ranks.front(), count);
+        point.lr_scaling = scaling;
+        point.warmup_epochs = warmup;
+        point.folder = folder_of(study, base, point);
+        study.points.push_back(point);
+      }
+    }
+  }
+  return study;
+}
+
+std::vector<std::string> settings_of(const Study& study) {
+  auto settings = study.settings;
+  if (study.threads > 0) settings.push_back(fmt::format("device.intra_threads={}", study.threads));
+  return settings;
+}
+
+std::vector<std::string> settings_of(const StudyRequest& request, const Study& study,
+                                     const StudyPoint& point) {
+  auto settings = settings_of(study);
+  settings.push_back(fmt::format("training.batch_size={}", point.batch_size));
+  if (!request.lr_scalings.empty())
+    settings.push_back(fmt::format("optimizer.lr_scaling={}", point.lr_scaling));
+  if (!request.warmup_epochs.empty()) {
+    settings.emplace_back("training.lr_warmup_steps=0");
+    settings.push_back(fmt::format("training.lr_warmup_epochs={}", point.warmup_epochs));
+  }
+  return settings;
+}
+
+std::string describe(const StudyPoint& point) {
+  return fmt::format("{} rank{}, batch {} per rank, learning rate scaling {}, {} warm-up epoch{}",
+                     point.ranks, point.ranks == 1 ? "" : "s", point.batch_size, point.lr_scaling,
+                     point.warmup_epochs, point.warmup_epochs == 1 ? "" : "s");
+}
+
+}  // namespace kolo

@@ -1,0 +1,91 @@
+// What kolo bench makes of its measurements.
+#include "kolo/study/bench_report.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+namespace kolo {
+namespace {
+
+using ::testing::DoubleEq;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Two ranks and two trials of 10 steps of 8 samples per rank.
+BenchMeasurement two_ranks(BenchMode mode, double seconds, double data = 0,
+                           double communication = 0) {
+  const BenchTrial trial{seconds, 80, data, communication};
+  auto slower = trial;
+  slower.seconds = 2 * seconds;
+  slower.data_seconds = 2 * data;
+  slower.communication_seconds = 2 * communication;
+  return {mode, {{trial, trial}, {slower, trial}}};
+}
+
+BenchReport report_of(std::vector<BenchMeasurement> measurements) {
+  return {{"a.yaml", "mnist_net", "mnist", "fp32", 2, 8, 1, 10, 5, 2},
+          std::move(measurements),
+          {1U << 30, 3U << 29}};
+}
+
+TEST(BenchReport, ATrialLastsUntilTheSlowestRankIsDone) {
+  const auto measurement = two_ranks(BenchMode::io, 2);
+  EXPECT_THAT(samples_per_second(measurement), ElementsAre(DoubleEq(40), DoubleEq(80)));
+  EXPECT_THAT(milliseconds_per_step(measurement, 10), ElementsAre(DoubleEq(400), DoubleEq(200)));
+}
+
+TEST(BenchReport, SharesAddUpToOne) {
+  const auto shares = shares_of(two_ranks(BenchMode::full, 4, 1, 2));
+  EXPECT_DOUBLE_EQ(shares.data, .25);
+  EXPECT_DOUBLE_EQ(shares.communication, .5);
+  EXPECT_DOUBLE_EQ(shares.compute, .25);
+}
+
+TEST(BenchReport, SaysWhatBoundsTheRun) {
+  const auto by = [](double io, double synthetic, BenchMeasurement full) {
+    return verdict_of(report_of({two_ranks(BenchMode::io, io),
+                                 two_ranks(BenchMode::synthetic, synthetic), std::move(full)}))
+        .value()
+        .by;
+  };
+  EXPECT_EQ(by(1, 4, two_ranks(BenchMode::full, 4.1, .1, .5)), "compute");
+  EXPECT_EQ(by(1, 4, two_ranks(BenchMode::full, 4.1, .1, 2.5)), "communication");
+  EXPECT_EQ(by(5, 4, two_ranks(BenchMode::full, 5.1, 1, .1)), "data");
+  EXPECT_EQ(verdict_of(report_of({two_ranks(BenchMode::io, 1)})), std::nullopt);
+}
+
+TEST(BenchReport, IsATableAndOneObject) {
+  const auto report = report_of({two_ranks(BenchMode::io, 1), two_ranks(BenchMode::synthetic, 4),
+                                 two_ranks(BenchMode::full, 4, .5, .5)});
+  const auto text = to_text(report);
+  EXPECT_THAT(text, HasSubstr("batch 8 per rank, fp32"));
+  EXPECT_THAT(text, HasSubstr("peak memory by rank: 1.00 GiB  1.50 GiB"));
+  EXPECT_THAT(text, HasSubstr("of a full step: compute 75 %, waiting for gradients 12 %"));
+  EXPECT_THAT(text, HasSubstr("bound by compute: "));
+  const auto json = to_json(report);
+  EXPECT_EQ(json["io"]["samples_per_second"]["trials"].size(), 2U);
+  EXPECT_DOUBLE_EQ(json["full"]["shares"]["data"].get<double>(), .125);
+  EXPECT_EQ(json["bound_by"], "compute");
+  EXPECT_EQ(json["peak_memory_bytes_by_rank"][0], 1U << 30);
+}
+
+TEST(BenchReport, ShowsWhatPredictionsAreMadeFrom) {
+  auto report = report_of({two_ranks(BenchMode::io, 1)});
+  EXPECT_FALSE(to_json(report).contains("profile"));
+  EXPECT_FALSE(to_json(report).contains("collectives"));
+  report.profile.emplace();
+  report.profile->forward_seconds = .0125;
+  report.profile->buckets = {{3 << 20, .002}};
+  report.collectives = CollectiveMeasurement{{2, 2, 2}, {{65536, 1e-5}}};
+  const auto json = to_json(report);
+  EXPECT_EQ(StepProfile::from_json(json["profile"]).to_json(), report.profile->to_json());
+  EXPECT_EQ(CollectiveMeasurement::from_json(json["collectives"]).points.size(), 1U);
+  const auto text = to_text(report);
+  EXPECT_THAT(text, HasSubstr("a step without communication: forward 12.500 ms"));
+  EXPECT_THAT(text, HasSubstr("bucket 0: 3.00 MiB, ready after 2.000 ms of backward"));
+  EXPECT_THAT(text, HasSubstr("64.0 KiB"));
+}
+
+}  // namespace
+}  // namespace kolo

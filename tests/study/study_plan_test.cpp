@@ -1,0 +1,170 @@
+#include "kolo/study/study_plan.h"
+
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
+
+RunConfig digits() {
+  RunConfig config;
+  config.optimizer.lr_scaling = Scaling::linear;
+  config.training.batch_size = 32;
+  config.training.lr_warmup_epochs = 2;
+  return config;
+}
+
+StudyRequest request(std::vector<int> ranks) {
+  StudyRequest request;
+  request.config.file = "configs/digits.yaml";
+  request.ranks = std::move(ranks);
+  request.cores = 4;
+  return request;
+}
+
+std::vector<std::int64_t> batches(const Study& study) {
+  std::vector<std::int64_t> batches;
+  for (const auto& point : study.points) batches.push_back(point.batch_size);
+  return batches;
+}
+
+TEST(StudyPlan, WeakScalingKeepsTheBatchOfARank) {
+  const auto study = plan_study(request({4, 1, 2, 2}), digits());
+  EXPECT_EQ(study.scaling, "weak");
+  EXPECT_EQ(study.name, "digits");
+  EXPECT_THAT(batches(study), ElementsAre(32, 32, 32));
+  EXPECT_EQ(study.points[2].ranks, 4);  // in order, each once
+  EXPECT_EQ(study.points[2].lr_scaling, "linear");
+  EXPECT_EQ(study.points[2].warmup_epochs, 2);
+}
+
+TEST(StudyPlan, StrongScalingSharesTheBatchOfAllRanks) {
+  auto strong = request({1, 2, 8});
+  strong.strong = true;
+  EXPECT_THAT(batches(plan_study(strong, digits())), ElementsAre(32, 16, 4));
+  strong.ranks = {1, 5};
+  EXPECT_THAT([&] { (void)plan_study(strong, digits()); },
+              ThrowsMessage<InputError>(HasSubstr("5 ranks")));
+  strong.ranks = {1, 2};
+  strong.simulated_ranks = {5};
+  EXPECT_THAT([&] { (void)plan_study(strong, digits()); },
+              ThrowsMessage<InputError>(HasSubstr("5 ranks")));
+}
+
+// The same steps need the same rate, however many ranks share them.
+TEST(StudyPlan, StrongScalingKeepsTheLearningRate) {
+  auto strong = request({1, 2, 4});
+  strong.strong = true;
+  const auto study = plan_study(strong, digits());
+  EXPECT_THAT(study.settings, Contains("training.base_batch_size=32"));
+  EXPECT_EQ(study.points[2].folder, "runs/strong-4");
+  auto config = digits();
+  config.training.base_batch_size = 8;  // then it says what the rate is for
+  EXPECT_THAT(plan_study(strong, config).settings,
+              Not(Contains(StartsWith("training.base_batch_size"))));
+}
+
+TEST(StudyPlan, AGlobalBatchIsOfTheFewestRanks) {
+  auto config = digits();
+  config.training.batch_size.reset();
+  config.training.global_batch_size = 64;
+  EXPECT_THAT(batches(plan_study(request({2, 4}), config)), ElementsAre(32, 32));
+  auto strong = request({2, 4});
+  strong.strong = true;
+  EXPECT_THAT(batches(plan_study(strong, config)), ElementsAre(32, 16));
+}
+
+TEST(StudyPlan, AxesMultiplyAndWhatTrainsAlikeIsTrainedOnce) {
+  auto wanted = request({1, 4});
+  wanted.lr_scalings = {"none", "linear", "sqrt"};
+  wanted.warmup_epochs = {3, 0};
+  const auto study = plan_study(wanted, digits());
+  ASSERT_EQ(study.points.size(), 12U);
+  std::set<std::string> of_one, of_four;
+  for (const auto& point : study.points) (point.ranks == 1 ? of_one : of_four).insert(point.folder);
+  EXPECT_EQ(of_one.size(), 1U);
+  EXPECT_EQ(of_four.size(), 5U);  // unscaled, a warm-up changes nothing
+}
+
+TEST(StudyPlan, AWarmUpFromBelowMattersWithoutScalingToo) {
+  auto config = digits();
+  config.training.lr_warmup_from = 0;
+  auto wanted = request({1});
+  wanted.lr_scalings = {"none", "linear"};
+  wanted.warmup_epochs = {0, 3};
+  const auto study = plan_study(wanted, config);
+  EXPECT_EQ(study.points[0].folder, study.points[2].folder);
+  EXPECT_NE(study.points[0].folder, study.points[1].folder);
+}
+
+// One rank whose batch is not the base batch has a scaled rate too.
+TEST(StudyPlan, WithABaseBatchOneRankIsNotUnscaled) {
+  auto config = digits();
+  config.training.base_batch_size = 16;
+  auto wanted = request({1});
+  wanted.lr_scalings = {"none", "linear"};
+  const auto study = plan_study(wanted, config);
+  EXPECT_NE(study.points[0].folder, study.points[1].folder);
+}
+
+TEST(StudyPlan, SettingsOfARun) {
+  auto wanted = request({1, 2});
+  wanted.config.overrides = {"training.n_epochs=2"};
+  wanted.threads = 2;
+  const auto study = plan_study(wanted, digits());
+  EXPECT_THAT(
+      settings_of(wanted, study, study.points[1]),
+      ElementsAre("training.n_epochs=2", "device.intra_threads=2", "training.batch_size=32"));
+  wanted.lr_scalings = {"sqrt"};
+  wanted.warmup_epochs = {0.5};
+  const auto varied = plan_study(wanted, digits());
+  const auto settings = settings_of(wanted, varied, varied.points[1]);
+  EXPECT_THAT(settings, Contains("optimizer.lr_scaling=sqrt"));
+  EXPECT_THAT(settings, Contains("training.lr_warmup_epochs=0.5"));
+  EXPECT_THAT(settings, Contains("training.lr_warmup_steps=0"));
+}
+
+TEST(StudyPlan, ThreadsOfTheConfigurationStand) {
+  auto config = digits();
+  config.device.intra_threads = 3;
+  auto wanted = request({2});
+  wanted.threads = 2;
+  EXPECT_THAT(settings_of(plan_study(wanted, config)),
+              Not(Contains(StartsWith("device.intra_threads"))));
+}
+
+TEST(StudyPlan, NodesFollowFromRanksOnANode) {
+  auto wanted = request({1, 4, 9});
+  wanted.ranks_per_node = 4;
+  const auto study = plan_study(wanted, digits());
+  EXPECT_EQ(study.points[0].nodes, 1);
+  EXPECT_EQ(study.points[1].nodes, 1);
+  EXPECT_EQ(study.points[2].nodes, 3);
+}
+
+TEST(StudyPlan, RefusesNonsense) {
+  const auto planning = [](const StudyRequest& wanted) {
+    return [wanted] { (void)plan_study(wanted, digits()); };
+  };
+  EXPECT_THAT(planning(request({})), ThrowsMessage<InputError>(HasSubstr("--ranks")));
+  EXPECT_THAT(planning(request({2, 0})), ThrowsMessage<InputError>(HasSubstr("0 is no number")));
+  auto wanted = request({1});
+  wanted.lr_scalings = {"cubic"};
+  EXPECT_THAT(planning(wanted), ThrowsMessage<InputError>(HasSubstr("none, linear, sqrt")));
+  wanted = request({1});
+  wanted.warmup_epochs = {-1};
+  EXPECT_THAT(planning(wanted), ThrowsMessage<InputError>(HasSubstr("--warmup")));
+}
+
+}  // namespace
+}  // namespace kolo::testing
