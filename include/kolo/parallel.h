@@ -14,7 +14,6 @@
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/optim/layerwise_optimizers.h"
 #include "kolo/optim/learning_rate.h"
-#include "kolo/optim/schedule.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/bucket_plan.h"

@@ -1,5 +1,3 @@
-#include "kolo/optim/schedule.h"
-
 #include <cmath>
 #include <functional>
 #include <numbers>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/mpi/mpi_group.h"
-#include "comm/shared_memory/peer_memory.h"
+#include "comm/shared_memory/node_group.h"
 
 namespace kolo {
 
