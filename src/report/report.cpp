@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/report/read_runs.h"
+#include "kolo/report/run_record.h"
 #include "kolo/report/study_figures.h"
 #include "report/embedded_files.h"
 

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "kolo/observe/format.h"
-#include "report/run_curves.h"
+#include "report/figure_parts.h"
 
 namespace kolo {
 

@@ -9,7 +9,6 @@
 
 #include "kolo/report/figure.h"
 #include "report/figure_parts.h"
-#include "report/run_curves.h"
 
 namespace kolo {
 

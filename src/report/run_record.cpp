@@ -2,12 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "kolo/report/run_figures.h"
+#include "kolo/base/error.h"
+#include "report/run_readers.h"
+#include "report/scalar_tags.h"
 
 namespace kolo {
 
@@ -98,6 +106,198 @@ void make_names_distinct(std::vector<RunRecord>& runs) {
     const auto names = names_of(these);
     for (std::size_t i = 0; i < these.size(); ++i) these[i]->name = names[i];
   }
+}
+
+namespace {
+
+// Where a run lies.
+struct RunPlace {
+  std::filesystem::path root;
+  std::filesystem::path history;     // kolo's, or empty: then
+  std::vector<EventFolder> folders;  // it has event files
+};
+
+inline constexpr int deepest_run = 6;
+
+// Every folder with a run's files, from the top down.
+struct Found {
+  std::vector<RunPlace> runs;           // of kolo
+  std::vector<EventFolder> folders;     // that could be read
+  std::vector<std::string> unreadable;  // why others could not
+};
+
+std::vector<std::filesystem::path> folders_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> folders;
+  std::error_code error;  // a folder that can't be listed has no runs for us
+  for (std::filesystem::directory_iterator entry(folder, error), none; !error && entry != none;
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (!entry->is_symlink(ignored) && entry->is_directory(ignored))
+      folders.push_back(entry->path());
+  }
+  std::ranges::sort(folders);
+  return folders;
+}
+
+void search(const std::filesystem::path& folder, int depth, Found& found) {
+  std::error_code ignored;
+  if (std::filesystem::exists(folder / "history.json", ignored)) {
+    found.runs.push_back({folder, folder / "history.json", {}});
+    return;  // what lies below belongs to it
+  }
+  if (const auto files = event_files_in(folder); !files.empty()) {
+    try {
+      found.folders.push_back(read_event_folder(folder, files));
+    } catch (const InputError& error) {
+      found.unreadable.push_back(error.what());
+    }
+  }
+  if (depth == deepest_run) return;
+  for (const auto& below : folders_in(folder)) search(below, depth + 1, found);
+}
+
+// add_scalars("Loss", {"train": ..}) writes the tag "Loss" into a folder Loss_train: "/train".
+std::optional<std::string> line_of_add_scalars(const EventFolder& folder) {
+  if (folder.scalars.empty()) return std::nullopt;
+  std::string prefix = folder.scalars.front().tag;
+  std::ranges::replace(prefix, '/', '_');
+  prefix += '_';
+  const std::string name = folder.path.filename();
+  if (!name.starts_with(prefix)) return std::nullopt;
+  return name.substr(prefix.size()).insert(0, "/");
+}
+
+// The folder of the run that this one belongs to.
+std::filesystem::path root_of(EventFolder& folder, const std::filesystem::path& top) {
+  folder.part = part_named(folder.path.filename().string());
+  if (folder.path == top) return top;
+  if (!folder.part.empty()) return folder.path.parent_path();
+  if (const auto line = line_of_add_scalars(folder)) {
+    folder.added_to_tag = *line;
+    return folder.path.parent_path();
+  }
+  return folder.path;
+}
+
+// The runs in a folder and below it, to some depth, in the order of their paths; links to folders
+// are not followed. Folders named train, validation and so on belong to the run that they lie in,
+// as Keras has it, and so do those that PyTorch's add_scalars makes. Reads the event files.
+// InputError: the only ones there can't be read; says why.
+std::vector<RunPlace> runs_below(const std::filesystem::path& path) {
+  auto folder = path.lexically_normal();
+  if (!folder.has_filename()) folder = folder.parent_path();  // it ended with a slash
+  Found found;
+  search(folder, 0, found);
+  if (found.runs.empty() && found.folders.empty() && !found.unreadable.empty())
+    throw InputError(found.unreadable.front());
+  std::vector<RunPlace> places = std::move(found.runs);
+  for (EventFolder& events : found.folders) {
+    const auto root = root_of(events, folder);
+    auto place = std::ranges::find(places, root, &RunPlace::root);
+    if (place == places.end()) place = places.insert(place, RunPlace{root, {}, {}});
+    place->folders.push_back(std::move(events));
+  }
+  // What can't be read of a run's folders is said with the first.
+  if (places.size() == 1 && !places[0].folders.empty()) {
+    auto& warnings = places[0].folders.front().warnings;
+    warnings.insert(warnings.end(), found.unreadable.begin(), found.unreadable.end());
+  }
+  std::ranges::sort(places, {}, &RunPlace::root);
+  return places;
+}
+
+// A folder's name that tells the run: not "logs", but what it is in.
+std::string name_of_folder(const std::filesystem::path& folder) {
+  auto path = std::filesystem::absolute(folder).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // it ended with a slash
+  const std::string name = path.filename();
+  const bool is_everybodys = name == "logs" || name == "tensorboard";
+  return is_everybodys && path.parent_path().has_filename() ? path.parent_path().filename()
+                                                            : path.filename();
+}
+
+RunRecord read_events(std::span<const EventFolder> folders) {
+  RunRecord run;
+  run.writer = "event files";
+  run.is_finished = true;
+  for (const EventFolder& folder : folders)
+    run.warnings.insert(run.warnings.end(), folder.warnings.begin(), folder.warnings.end());
+  run.curves = curves_of_events(folders, run.warnings);
+  // Nobody else writes that. kolo's epoch 0 is the network before training.
+  if (run.find("exposed_communication_seconds", "") != nullptr) run.writer = "kolo";
+  if (run.curves.empty()) run.warnings.push_back("there are no scalars yet");
+  return run;
+}
+
+// kolo's folder has event files too: they tell most of it when its history is damaged.
+RunRecord read_kolo_folder(const std::filesystem::path& folder) {
+  try {
+    return read_history(folder / "history.json");
+  } catch (const InputError& error) {
+    const auto files = event_files_in(folder);
+    if (files.empty()) throw;
+    const EventFolder events = read_event_folder(folder, files);
+    RunRecord run = read_events({&events, 1});
+    run.warnings.insert(run.warnings.begin(), error.what());
+    return run;
+  }
+}
+
+[[noreturn]] void refuse_several(const std::filesystem::path& folder,
+                                 std::span<const RunPlace> places) {
+  constexpr std::size_t most_named = 12;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(places.size(), most_named); ++i)
+    names += fmt::format("\n  {}", places[i].root.string());
+  if (places.size() > most_named)
+    names += fmt::format("\n  and {} more", places.size() - most_named);
+  throw InputError(fmt::format("report: {} has {} runs; name those that you want to see:{}",
+                               folder.string(), places.size(), names));
+}
+
+RunRecord read_folder(const std::filesystem::path& folder) {
+  const auto places = runs_below(folder);
+  if (places.empty()) {
+    throw InputError(fmt::format(
+        "report: no run in {}: looked for history.json and for TensorBoard's event files "
+        "(*tfevents*), there and up to {} folders below",
+        folder.string(), deepest_run));
+  }
+  if (places.size() > 1) refuse_several(folder, places);
+  const RunPlace& place = places.front();
+  const bool is_kolos = !place.history.empty();
+  RunRecord run = is_kolos ? read_kolo_folder(place.root) : read_events(place.folders);
+  run.name = name_of_folder(is_kolos ? place.root : folder);
+  return run;
+}
+
+RunRecord read_file(const std::filesystem::path& file) {
+  RunRecord run;
+  if (file.extension() == ".json") {
+    run = read_history(file);
+    run.name = name_of_folder(std::filesystem::absolute(file).parent_path());
+  } else {
+    const EventFolder events = read_event_folder(file.parent_path(), {&file, 1});
+    run = read_events({&events, 1});
+    run.name = file.filename();
+  }
+  return run;
+}
+
+}  // namespace
+
+RunRecord read_run(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status)) {
+    throw InputError(fmt::format(
+        "report: no run at {}: {}; expected a run's folder, its history.json, or TensorBoard's "
+        "event files",
+        path.string(), error ? error.message() : "there is nothing"));
+  }
+  RunRecord run = std::filesystem::is_directory(status) ? read_folder(path) : read_file(path);
+  run.source = path;
+  return run;
 }
 
 }  // namespace kolo

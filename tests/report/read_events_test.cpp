@@ -5,7 +5,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/observe/tensorboard.h"
-#include "kolo/report/read_runs.h"
+#include "kolo/report/run_record.h"
 #include "support/errors.h"
 #include "support/event_encoder.h"
 #include "support/temporary_folder.h"

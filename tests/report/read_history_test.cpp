@@ -6,7 +6,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/observe/tensorboard.h"
-#include "kolo/report/read_runs.h"
+#include "kolo/report/run_record.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
 

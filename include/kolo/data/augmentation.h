@@ -5,7 +5,6 @@
 
 #include "kolo/data/dataset.h"
 #include "kolo/data/image_transform.h"
-#include "kolo/data/preprocessing.h"
 
 namespace kolo {
 
