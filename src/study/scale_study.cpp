@@ -74,6 +74,7 @@ struct PreparedStudy {
 // Completes the request.
 PreparedStudy prepare(ScaleRequest& request) {
   require_no_launcher();
+  if (request.study.program.empty()) request.study.program = own_program();
   PreparedStudy prepared{load_run_config(request.study.config), {}, {}};
   const auto& base = prepared.base;
   prepared.folder.path = output_of(request, base);

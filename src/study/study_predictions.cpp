@@ -27,7 +27,7 @@ int ranks_of_a_node(const SimulationOptions& options, int cores) {
 // Of kolo bench with so many ranks and samples per rank.
 nlohmann::ordered_json bench(const Study& study, const StudyRequest& request, int ranks,
                              std::int64_t batch_size, const Say& say) {
-  RankCommand command{{own_program(), "bench", request.config.file.string()}, {}};
+  RankCommand command{{request.program.string(), "bench", request.config.file.string()}, {}};
   const auto add = [&](const std::string& word) { command.argv.push_back(word); };
   if (request.config.name) {
     add("--config");

@@ -53,7 +53,7 @@ std::vector<std::string> train_arguments(const StudyRequest& request, const Stud
 
 RankCommand train_command(const StudyRequest& request, const StudyFolder& folder,
                           const Study& study, const StudyPoint& point, bool oversubscribe) {
-  RankCommand command{{own_program(), "train"}, {}};
+  RankCommand command{{request.program.string(), "train"}, {}};
   for (const auto& word : train_arguments(request, folder, study, point))
     command.argv.push_back(word);
   command.argv.insert(command.argv.end(), {"-n", std::to_string(point.ranks)});

@@ -33,7 +33,7 @@ struct ScaledStudy {
   bool was_stopped = false;  // by a signal; another call goes on
 };
 
-// Runs what is not done yet of the study, by kolo train (own_program()) or as jobs of a scheduler,
+// Runs what is not done yet of the study, by kolo train or as jobs of a scheduler,
 // adds predictions, and writes study and report. All that can be wrong is found before the first
 // run: InputError. A run that fails is noted in its points and does not stop the others.
 [[nodiscard]] ScaledStudy scale_study(ScaleRequest request);

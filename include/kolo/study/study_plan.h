@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@ struct StudyRequest {
   int ranks_per_node = 0;  // 0: all ranks on one node
   int threads = 0;         // of a rank, unless the configuration says; 0: what is left to it
   int cores = 1;           // of the machine
+  std::filesystem::path program = {};  // kolo, which does the runs; empty: this program is it
 };
 
 // The study with a pending point for every combination, in the order in which they are run: the
