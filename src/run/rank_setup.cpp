@@ -9,7 +9,7 @@
 #include "kolo/base/error.h"
 #include "kolo/comm/mpi.h"
 #include "kolo/config/factories.h"
-#include "launch/launch_advice.h"
+#include "kolo/launch/launch_environment.h"
 
 namespace kolo {
 

@@ -1,4 +1,4 @@
-#include "launch/launch_advice.h"
+#include "kolo/launch/launch_environment.h"
 
 #include <gmock/gmock.h>
 

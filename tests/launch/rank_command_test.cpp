@@ -6,7 +6,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
 #include "kolo/launch/launch_ranks.h"
-#include "launch/launcher_noise.h"
+#include "launch/supervise.h"
 
 namespace kolo::testing {
 namespace {

@@ -29,7 +29,7 @@ enum class SlurmMpi : std::uint8_t { none, pmi2, pmix };
 
 // How this process was started, as far as its environment variables tell. What MPI says counts;
 // this is for what has to be known before MPI is initialised, and for telling that MPI doesn't see
-// what the launcher did (src/launch/launch_advice.h).
+// what the launcher did (require_suitable_launcher()).
 struct LaunchEnvironment {
   StartedBy started_by = StartedBy::nobody;
   std::string launcher;  // name_of(started_by); empty: nobody
@@ -66,5 +66,23 @@ using EnvironmentLookup = std::function<std::optional<std::string>(const char* n
 // InputError when the user asked for a number of ranks (0: did not ask) other than a launcher has
 // started. Without a launcher it must be at most one: more have to be started (launch_ranks.h).
 void require_ranks(const LaunchEnvironment& environment, int requested);
+
+// The MPI that this program is linked with. Where it and a launcher do not know one another, each
+// process believes to be alone, and would train and write the same files.
+struct LinkedMpi {
+  bool is_open_mpi = true;
+  std::string name;  // "Open MPI v4.1.4", "MPICH 4.0.2"
+};
+
+// From what mpi_library_version() says.
+[[nodiscard]] LinkedMpi parse_mpi_version(const std::string& version);
+
+// Before MPI is initialized, which can end the program without a word of ours. `insist`: the user
+// has said that MPI is to be used, so only what can't work is refused. InputError.
+void require_suitable_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi,
+                               bool insist);
+
+// Once MPI has said how many ranks it sees. InputError when the launcher started another number.
+void require_all_ranks(const LaunchEnvironment& environment, const LinkedMpi& mpi, int size);
 
 }  // namespace kolo
