@@ -4,13 +4,9 @@
 #include <future>
 #include <memory>
 #include <thread>
-#include <tuple>
 
 #include <gmock/gmock.h>
 
-#include "comm/collective_cases.h"
-#include "comm/negotiation_cases.h"
-#include "comm/set_cases.h"
 #include "kolo/base/error.h"
 #include "support/errors.h"
 
@@ -19,79 +15,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using testing::message_of;
-using testing::RankCase;
-
-struct Setting {
-  std::string name;
-  ThreadRanksOptions options;
-};
-
-void PrintTo(const Setting& setting, std::ostream* stream) {
-  *stream << setting.name;
-}
-
-// Every case over every number of ranks: buffers read in place; everything through staging; through
-// staging areas so small that every buffer takes many chunks.
-class ThreadRanks : public ::testing::TestWithParam<std::tuple<RankCase, int, Setting>> {};
-
-TEST_P(ThreadRanks, Conformance) {
-  const auto& [collective_case, ranks, setting] = GetParam();
-  run_as_threads(ranks, collective_case.run, setting.options);
-}
-
-std::vector<Setting> settings() {
-  return {{"Direct", {}},
-          {"Staged", {.direct = false}},
-          {"TinyStaging", {.staging_bytes = 4096, .whole_limit_bytes = 64, .direct = false}}};
-}
-
-INSTANTIATE_TEST_SUITE_P(All, ThreadRanks,
-                         ::testing::Combine(::testing::ValuesIn(testing::collective_cases().begin(),
-                                                                testing::collective_cases().end()),
-                                            ::testing::Values(1, 2, 3, 5),
-                                            ::testing::ValuesIn(settings())),
-                         [](const auto& test) {
-                           return std::get<0>(test.param).name + "_" +
-                                  std::to_string(std::get<1>(test.param)) + "_" +
-                                  std::get<2>(test.param).name;
-                         });
-
-INSTANTIATE_TEST_SUITE_P(Negotiated, ThreadRanks,
-                         ::testing::Combine(::testing::ValuesIn(testing::negotiation_cases()),
-                                            ::testing::Values(1, 2, 3, 5),
-                                            ::testing::ValuesIn(settings())),
-                         [](const auto& test) {
-                           return std::get<0>(test.param).name + "_" +
-                                  std::to_string(std::get<1>(test.param)) + "_" +
-                                  std::get<2>(test.param).name;
-                         });
-
-INSTANTIATE_TEST_SUITE_P(Sets, ThreadRanks,
-                         ::testing::Combine(::testing::ValuesIn(testing::exchange_and_set_cases()),
-                                            ::testing::Values(1, 2, 3, 5),
-                                            ::testing::ValuesIn(settings())),
-                         [](const auto& test) {
-                           return std::get<0>(test.param).name + "_" +
-                                  std::to_string(std::get<1>(test.param)) + "_" +
-                                  std::get<2>(test.param).name;
-                         });
-
-class Solo : public ::testing::TestWithParam<RankCase> {};
-
-TEST_P(Solo, Conformance) {
-  GetParam().run(Communicator::solo());
-}
-
-INSTANTIATE_TEST_SUITE_P(All, Solo,
-                         ::testing::ValuesIn(testing::collective_cases().begin(),
-                                             testing::collective_cases().end()),
-                         [](const auto& test) { return test.param.name; });
-
-INSTANTIATE_TEST_SUITE_P(Negotiated, Solo, ::testing::ValuesIn(testing::negotiation_cases()),
-                         [](const auto& test) { return test.param.name; });
-
-INSTANTIATE_TEST_SUITE_P(Sets, Solo, ::testing::ValuesIn(testing::exchange_and_set_cases()),
-                         [](const auto& test) { return test.param.name; });
 
 // What a task owns goes with it, and may be the last that keeps something which says goodbye.
 TEST(ThreadRanksTasks, MayOwnWhatUsesTheCommunicatorAsItGoes) {

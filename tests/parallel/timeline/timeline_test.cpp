@@ -8,7 +8,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/comm/threads.h"
-#include "parallel/timeline/timeline_cases.h"
 #include "parallel/timeline/trace_reader.h"
 #include "support/temporary_folder.h"
 
@@ -16,22 +15,6 @@ namespace kolo::testing {
 namespace {
 
 using ::testing::HasSubstr;
-
-class TimelineThreads : public ::testing::TestWithParam<std::tuple<RankCase, int>> {};
-
-TEST_P(TimelineThreads, Case) {
-  const auto& [rank_case, ranks] = GetParam();
-  run_as_threads(ranks, rank_case.run);
-}
-
-INSTANTIATE_TEST_SUITE_P(All, TimelineThreads,
-                         ::testing::Combine(::testing::ValuesIn(timeline_cases().begin(),
-                                                                timeline_cases().end()),
-                                            ::testing::Values(1, 2, 4)),
-                         [](const auto& test) {
-                           return std::get<0>(test.param).name + "_" +
-                                  std::to_string(std::get<1>(test.param));
-                         });
 
 // Sets a variable of this process's environment for as long as it lives.
 class Variable {

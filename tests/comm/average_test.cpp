@@ -1,0 +1,203 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "comm/typed_values.h"
+#include "kolo/base/random.h"
+#include "support/rank_test.h"
+
+// What reductions must keep of their operands: averages don't overflow, 16-bit types are rounded
+// once, and it doesn't matter in which memory a rank's operands lie.
+namespace kolo::testing {
+
+namespace {
+
+// Whole by every rank, in one message, staged in chunks, in several of MPI's calls.
+constexpr std::int64_t counts[] = {3, 700, 9001, 70001};
+
+double largest_of(DataType type) {
+  switch (type) {
+    case DataType::float64:
+      return std::numeric_limits<double>::max();
+    case DataType::float32:
+      return std::numeric_limits<float>::max();
+    case DataType::float16:
+      return 65504;
+    case DataType::bfloat16:
+      return to_float(BFloat16{0x7F7F});
+    case DataType::int32:
+      return std::numeric_limits<std::int32_t>::max();
+    case DataType::int16:
+      return std::numeric_limits<std::int16_t>::max();
+    case DataType::int8:
+      return std::numeric_limits<std::int8_t>::max();
+    default:
+      return std::numeric_limits<std::uint8_t>::max();
+  }
+}
+
+constexpr DataType types_with_averages[] = {
+    DataType::float64, DataType::float32, DataType::float16, DataType::bfloat16,
+    DataType::int32,   DataType::int16,   DataType::int8,    DataType::uint8};
+
+// The average of what all ranks have in the same place.
+TypedValues averaged(const Communicator& communicator, const TypedValues& mine, DataType type,
+                     bool by_scatter) {
+  TypedValues input = mine;
+  if (!by_scatter) {
+    communicator.all_reduce(input.buffer(), ReduceOp::average);
+    return input;
+  }
+  TypedValues repeated(type, mine.count() * communicator.size()), output(type, mine.count());
+  for (std::int64_t i = 0; i < repeated.count(); ++i) repeated.set(i, mine.get(i % mine.count()));
+  communicator.reduce_scatter(repeated.buffer(), output.buffer(), ReduceOp::average);
+  return output;
+}
+
+RANK_TEST(Averages, AveragesOfTheLargestValues) {
+  for (const DataType type : types_with_averages) {
+    const double largest = largest_of(type);
+    for (const std::int64_t count : counts) {
+      for (const bool by_scatter : {false, true}) {
+        TypedValues values(type, count);
+        for (std::int64_t i = 0; i < count; ++i)
+          values.set(i, i % 2 == 0 || type == DataType::uint8 ? largest : -largest);
+        const auto result = averaged(communicator, values, type, by_scatter);
+        for (std::int64_t i = 0; i < count; ++i) {
+          const double want = values.get(i);
+          if (std::abs(result.get(i) / want - 1) <= (type == DataType::float32 ? 1e-6 : 1e-14))
+            continue;
+          ADD_FAILURE() << name_of(type) << " of " << count << (by_scatter ? ", scattered" : "")
+                        << ": the average of " << communicator.size() << " times " << want << " is "
+                        << result.get(i);
+          break;
+        }
+      }
+    }
+  }
+}
+
+RANK_TEST(Averages, AveragesOfInt64AreExact) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  const std::int64_t size = communicator.size();
+  for (const std::int64_t value : {Limits::max(), Limits::min(), std::int64_t{-7}}) {
+    std::vector<std::int64_t> values(1000, value);
+    if (communicator.rank() == 0) values[1] = value / 2;
+    communicator.all_reduce(std::span(values), ReduceOp::average);
+    EXPECT_EQ(values[0], value);
+    // Towards zero: what is missing is a share of value - value / 2.
+    const std::int64_t missing = value - value / 2;
+    const std::int64_t share = missing / size + (missing % size > 0) - (missing % size < 0);
+    EXPECT_EQ(values[1], value - share);
+  }
+}
+
+constexpr std::int64_t period = 997;  // of the operands below: random numbers take time
+
+// Of 16-bit operands that nearly cancel, so that a partial result that is rounded shows.
+double operand(DataType type, int rank, std::int64_t index) {
+  CounterRandom random(29, static_cast<std::uint32_t>(rank), static_cast<std::uint64_t>(index));
+  const auto value = random.normal() + (rank % 2 == 0 ? 16.F : -16.F);
+  return type == DataType::float16 ? to_float(to_float16(value)) : to_float(to_bfloat16(value));
+}
+
+struct Exact {
+  double sum = 0, product = 1, magnitude = 0;
+};
+
+Exact exact(DataType type, int ranks, std::int64_t index) {
+  Exact result;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const double value = operand(type, rank, index);
+    result.sum += value;
+    result.product *= value / 4;
+    result.magnitude += std::abs(value);
+  }
+  return result;
+}
+
+RANK_TEST(Averages, SixteenBitsAreRoundedOnce) {
+  const int ranks = communicator.size();
+  for (const DataType type : {DataType::float16, DataType::bfloat16}) {
+    const double half_unit = type == DataType::float16 ? 0x1p-11 : 0x1p-8;
+    std::vector<double> mine;
+    std::vector<Exact> all;
+    for (std::int64_t i = 0; i < period; ++i) {
+      mine.push_back(operand(type, communicator.rank(), i));
+      all.push_back(exact(type, ranks, i));
+    }
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::product}) {
+      for (const std::int64_t count : counts) {
+        TypedValues values(type, count);
+        for (std::int64_t i = 0; i < count; ++i)
+          values.set(
+              i, mine[static_cast<std::size_t>(i % period)] / (op == ReduceOp::product ? 4 : 1));
+        communicator.all_reduce(values.buffer(), op);
+        for (std::int64_t i = 0; i < count; ++i) {
+          const Exact& whole = all[static_cast<std::size_t>(i % period)];
+          const double want = op == ReduceOp::product   ? whole.product
+                              : op == ReduceOp::average ? whole.sum / ranks
+                                                        : whole.sum;
+          const double magnitude = op == ReduceOp::product ? std::abs(want) : whole.magnitude;
+          const double limit =
+              half_unit * std::abs(want) + 1e-6 * magnitude + 0x1p-25;  // and the sum in float32
+          if (std::abs(values.get(i) - want) <= limit) continue;
+          ADD_FAILURE() << name_of(type) << " " << name_of(op) << " of " << count << ": element "
+                        << i << " is " << values.get(i) << ", expected " << want;
+          break;
+        }
+      }
+    }
+  }
+}
+
+// Some ranks' operands lie where the others can reach them, the others' don't; in several ways.
+RANK_TEST(Averages, OperandsInMemoryOfAnyKind) {
+  constexpr std::int64_t count = 300001;
+  const auto memory = communicator.allocate(count * sizeof(double));
+  for (const int pattern : {0, 1, 2}) {
+    const int rank = communicator.rank();
+    const bool is_allocated = pattern == 0   ? rank == 0
+                              : pattern == 1 ? rank == communicator.size() - 1
+                                             : rank % 2 == 0;
+    std::vector<double> ordinary(count);
+    const std::span<double> values = is_allocated
+                                         ? std::span(reinterpret_cast<double*>(memory.get()), count)
+                                         : std::span(ordinary);
+    const auto fill = [&] {
+      for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = static_cast<double>(static_cast<std::size_t>(rank) + i % 1000);
+    };
+    const auto expect_sum = [&](std::span<const double> sums, std::size_t first, const char* what) {
+      const int ranks = communicator.size();
+      for (std::size_t i = 0; i < sums.size(); ++i) {
+        const double want =
+            ranks * static_cast<double>((first + i) % 1000) + ranks * (ranks - 1) / 2;
+        if (sums[i] == want) continue;
+        ADD_FAILURE() << what << ", pattern " << pattern << ": element " << i << " is " << sums[i]
+                      << ", expected " << want;
+        break;
+      }
+    };
+    fill();
+    communicator.all_reduce(values);
+    expect_sum(values, 0, "all-reduce");
+    fill();
+    const auto part = values.size() / static_cast<std::size_t>(communicator.size());
+    std::vector<double> scattered(part);
+    communicator.reduce_scatter(values.first(part * static_cast<std::size_t>(communicator.size())),
+                                std::span(scattered));
+    expect_sum(scattered, part * static_cast<std::size_t>(rank), "reduce-scatter");
+    fill();
+    communicator.broadcast(values, communicator.size() - 1);
+    EXPECT_EQ(values[5], communicator.size() - 1 + 5);
+  }
+}
+
+}  // namespace
+
+}  // namespace kolo::testing

@@ -1,0 +1,163 @@
+// What only communicators over MPI do: thread levels, environment, memory.
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include "comm/mpi/mpi_header.h"
+
+#include "kolo/base/error.h"
+#include "kolo/comm/mpi.h"
+
+namespace kolo {
+namespace {
+
+int world_size() {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+int world_rank() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+TEST(MpiLargeCounts, MoreThanTwoToThe31Bytes) {
+  if (world_size() != 2) return;
+  constexpr std::size_t count = (std::size_t{1} << 31) + 4099;
+  std::vector<std::uint8_t> values(count, static_cast<std::uint8_t>(1 + world_rank()));
+  values.back() = 100;
+  mpi_communicator().all_reduce(std::span(values));
+  EXPECT_EQ(values.front(), 3);
+  EXPECT_EQ(values[count / 2], 3);
+  EXPECT_EQ(values.back(), 200);
+  mpi_communicator({.shared_memory = SharedMemory::off}).broadcast(std::span(values), 1);
+  EXPECT_EQ(values[count - 2], 3);
+  EXPECT_EQ(values.back(), 200);
+}
+
+TEST(MpiChecked, IsAnOption) {
+  EXPECT_TRUE(mpi_communicator({.checked = true}).is_checked());
+  EXPECT_FALSE(mpi_communicator().is_checked());
+}
+
+TEST(MpiThreadLevel, WithoutThreadsEverythingStillWorks) {
+  // The program's own MPI may grant less than was asked: then asynchronous collectives are done
+  // when their call returns.
+  const auto communicator = mpi_communicator();
+  const auto capabilities = communicator.capabilities();
+  int provided = 0;
+  MPI_Query_thread(&provided);
+  // With less than `multiple` no two threads may be in MPI, and this program may call it too.
+  EXPECT_EQ(capabilities.asynchronous, provided == MPI_THREAD_MULTIPLE);
+  float value = 1;
+  const Work work = communicator.all_reduce_async(std::span(&value, 1));
+  EXPECT_TRUE(capabilities.asynchronous || work.is_done());
+  work.wait();
+  EXPECT_EQ(value, static_cast<float>(communicator.size()));
+}
+
+// Sets a variable of this rank's environment as long as it lives.
+class Variable {
+ public:
+  Variable(const char* name, const char* value) : name_(name) { ::setenv(name, value, 1); }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  ~Variable() { ::unsetenv(name_); }
+
+ private:
+  const char* name_;
+};
+
+TEST(MpiEnvironment, ThatOfRank0CountsAndDifferencesAreSaid) {
+  for (const int different : {0, world_size() - 1}) {
+    const bool is_mine = world_rank() == different;
+    const Variable checked("KOLO_CHECKED", is_mine ? "1" : "0");
+    const Variable watch("KOLO_WATCH", is_mine ? "off" : "on");
+    ::testing::internal::CaptureStderr();
+    const auto communicator = mpi_communicator();
+    const auto said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(communicator.is_checked(), different == 0);
+    EXPECT_EQ(all_reduce_value(communicator, 1), communicator.size());
+    const bool is_first_to_differ = world_rank() == (different == 0 ? 1 : different);
+    if (world_size() == 1 || !is_first_to_differ) {
+      EXPECT_EQ(said, "");
+      continue;
+    }
+    EXPECT_THAT(said, ::testing::HasSubstr(
+                          different == 0 ? "KOLO_CHECKED (MpiOptions::checked) is off on rank 1 "
+                                           "and on on rank 0; rank 0's counts"
+                                         : "is on on rank"));
+    EXPECT_THAT(said, ::testing::HasSubstr("KOLO_WATCH"));
+  }
+}
+
+// How much shared memory this process has touched, in bytes, and how many pieces of kolo's it maps.
+struct SharedMemoryInUse {
+  std::int64_t bytes = 0;
+  int pieces = 0;
+};
+
+SharedMemoryInUse shared_memory_in_use() {
+  SharedMemoryInUse use;
+  std::ifstream status("/proc/self/status"), maps("/proc/self/maps");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("RssShmem:")) use.bytes = std::atoll(line.c_str() + 9) * 1024;
+  }
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/kolo-") != line.npos) ++use.pieces;
+  }
+  return use;
+}
+
+TEST(MpiMemory, IsGivenBackWhenAllRanksHaveLetGoOfIt) {
+  const auto communicator = mpi_communicator();
+  constexpr std::size_t bytes = std::size_t{4} << 20;
+  const auto take = [&] {
+    const auto memory = communicator.allocate(bytes);
+    std::memset(memory.get(), 1, bytes);
+    const auto shared = communicator.allocate_shared(bytes);
+    communicator.barrier();
+    for (const auto& part : shared) std::memset(part.get(), 1, bytes / 2);
+    communicator.barrier();
+  };
+  take();
+  communicator.barrier();
+  const auto before = shared_memory_in_use();
+  for (int times = 0; times < 8; ++times) take();
+  communicator.barrier();
+  const auto after = shared_memory_in_use();
+  EXPECT_LT(after.bytes, before.bytes + static_cast<std::int64_t>(bytes));
+  EXPECT_LE(after.pieces, before.pieces + 1);
+}
+
+TEST(MpiMemory, OutlivesItsCommunicator) {
+  std::shared_ptr<std::byte> memory;
+  {
+    const auto communicator = mpi_communicator();
+    memory = communicator.allocate(100'000);
+    communicator.barrier();
+  }
+  memory.get()[99'999] = std::byte{1};
+  EXPECT_EQ(memory.get()[99'998], std::byte{0});
+}
+
+TEST(MpiMismatch, IsNamedNotSummed) {
+  const auto communicator = mpi_communicator();
+  if (communicator.size() == 1) return;
+  std::vector<double> values(communicator.rank() == 1 ? 50 : 40);
+  try {
+    communicator.all_reduce(std::span(values));
+    ADD_FAILURE() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), ::testing::HasSubstr("local rank 1 all-reduce (sum) of 50 float64"));
+  }
+  communicator.barrier();
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,193 @@
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "comm/typed_values.h"
+#include "kolo/base/error.h"
+#include "kolo/base/random.h"
+#include "support/errors.h"
+#include "support/rank_test.h"
+
+namespace kolo::testing {
+
+namespace {
+
+using Counts = std::vector<std::int64_t>;
+
+double value_of(DataType type, int from, int to, std::int64_t index) {
+  const auto number = (from * 31 + to * 7 + index * 3) % 101;
+  return static_cast<double>(type == DataType::boolean ? number % 2 : number);
+}
+
+// The same on all ranks; a third of them 0.
+Counts random_counts(std::uint32_t seed, std::size_t size, std::uint32_t limit) {
+  CounterRandom random(seed, 0, 0);
+  Counts counts(size);
+  for (auto& count : counts) count = random.next() % 3 == 0 ? 0 : random.next() % limit;
+  return counts;
+}
+
+std::int64_t sum_of(const Counts& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
+}
+
+void expect_parts(const TypedValues& output, DataType type, const Counts& counts, int to) {
+  std::int64_t place = 0;
+  for (std::size_t from = 0; from < counts.size(); ++from) {
+    for (std::int64_t i = 0; i < counts[from]; ++i, ++place) {
+      if (output.get(place) == value_of(type, static_cast<int>(from), to, i)) continue;
+      ADD_FAILURE() << name_of(type) << ": element " << i << " from rank " << from << " is "
+                    << output.get(place);
+      return;
+    }
+  }
+}
+
+RANK_TEST(Exchanges, UnevenAllGatherEveryType) {
+  const auto size = static_cast<std::size_t>(communicator.size());
+  const auto rank = static_cast<std::size_t>(communicator.rank());
+  for (const DataType type : all_data_types) {
+    for (const std::uint32_t limit : {1U, 5U, 700U, 9000U}) {
+      const Counts counts = random_counts(limit, size, limit);
+      TypedValues input(type, counts[rank]), output(type, sum_of(counts));
+      for (std::int64_t i = 0; i < input.count(); ++i)
+        input.set(i, value_of(type, communicator.rank(), 0, i));
+      communicator.all_gather_uneven(input.buffer(), output.buffer(), counts);
+      expect_parts(output, type, counts, 0);
+    }
+  }
+}
+
+RANK_TEST(Exchanges, UnevenAllGatherInPlaceAndAsynchronous) {
+  const auto size = static_cast<std::size_t>(communicator.size());
+  Counts counts(size);
+  for (std::size_t rank = 0; rank < size; ++rank) counts[rank] = static_cast<std::int64_t>(rank);
+  std::vector<int> values(static_cast<std::size_t>(sum_of(counts)), -1);
+  const auto rank = static_cast<std::size_t>(communicator.rank());
+  const auto mine = std::span(values).subspan(rank * (rank + 1) / 2 - rank, rank);
+  std::fill(mine.begin(), mine.end(), communicator.rank());
+  const Work work = communicator.all_gather_uneven_async(mine, std::span(values), counts);
+  counts.assign(size, 99);  // the collective has its own copy
+  work.wait();
+  std::size_t place = 0;
+  for (std::size_t owner = 0; owner < size; ++owner) {
+    for (std::size_t i = 0; i < owner; ++i) EXPECT_EQ(values[place++], static_cast<int>(owner));
+  }
+}
+
+// What everybody sends to everybody, by sender; the same on all ranks.
+std::vector<Counts> random_exchange(std::uint32_t seed, std::size_t size, std::uint32_t limit) {
+  std::vector<Counts> rows;
+  for (std::size_t from = 0; from < size; ++from)
+    rows.push_back(random_counts(seed + static_cast<std::uint32_t>(from), size, limit));
+  return rows;
+}
+
+Counts column_of(const std::vector<Counts>& rows, std::size_t column) {
+  Counts counts;
+  for (const Counts& row : rows) counts.push_back(row[column]);
+  return counts;
+}
+
+void fill_parts(TypedValues& input, DataType type, int from, const Counts& counts) {
+  std::int64_t place = 0;
+  for (std::size_t to = 0; to < counts.size(); ++to) {
+    for (std::int64_t i = 0; i < counts[to]; ++i)
+      input.set(place++, value_of(type, from, static_cast<int>(to), i));
+  }
+}
+
+RANK_TEST(Exchanges, AllToAllEveryType) {
+  const auto size = static_cast<std::size_t>(communicator.size());
+  const auto rank = static_cast<std::size_t>(communicator.rank());
+  for (const DataType type : all_data_types) {
+    for (const std::uint32_t limit : {1U, 5U, 300U, 4000U}) {
+      const auto rows = random_exchange(limit * 100, size, limit);
+      const Counts& sent = rows[rank];
+      const Counts received = column_of(rows, rank);
+      TypedValues input(type, sum_of(sent)), output(type, sum_of(received));
+      fill_parts(input, type, communicator.rank(), sent);
+      communicator.all_to_all(input.buffer(), sent, output.buffer(), received);
+      expect_parts(output, type, received, communicator.rank());
+    }
+  }
+}
+
+RANK_TEST(Exchanges, AsynchronousAllToAll) {
+  const auto size = static_cast<std::size_t>(communicator.size());
+  std::vector<int> input(size), output(size), sums(1000, 1);
+  for (std::size_t to = 0; to < size; ++to)
+    input[to] = 100 * communicator.rank() + static_cast<int>(to);
+  Counts ones(size, 1);
+  const Work before = communicator.all_reduce_async(std::span(sums));
+  const Work work = communicator.all_to_all_async(std::span(input), ones, std::span(output), ones);
+  ones.assign(size, 7);  // the collective has its own copy
+  work.wait();
+  EXPECT_TRUE(before.is_done());
+  EXPECT_THAT(sums, ::testing::Each(communicator.size()));
+  for (std::size_t from = 0; from < size; ++from)
+    EXPECT_EQ(output[from], 100 * static_cast<int>(from) + communicator.rank());
+}
+
+RANK_TEST(Exchanges, BadCountsAreRefused) {
+  const auto size = static_cast<std::size_t>(communicator.size());
+  std::vector<float> values(size), results(size);
+  const Counts ones(size, 1), too_many(size + 1, 1), negative(size, -1);
+  const auto uneven = [&](const Counts& counts) {
+    return message_of<Error>([&] {
+      communicator.all_gather_uneven(std::span(values).first(1), std::span(results), counts);
+    });
+  };
+  EXPECT_THAT(uneven(too_many), ::testing::HasSubstr("uneven all-gather: the ranks' counts"));
+  EXPECT_THAT(uneven(negative), ::testing::HasSubstr("at least 0"));
+  EXPECT_THAT(message_of<Error>([&] {
+                communicator.all_to_all(std::span(values), negative, std::span(results), ones);
+              }),
+              ::testing::HasSubstr("the send counts"));
+  EXPECT_THAT(message_of<Error>([&] {
+                communicator.all_to_all(std::span(values), ones, std::span(results), too_many);
+              }),
+              ::testing::HasSubstr("the receive counts"));
+  communicator.barrier();
+}
+
+// Between ranks that share memory, on all of them; the communicator still works afterwards.
+RANK_TEST(PlainMismatch, CountsThatDifferAreNamed) {
+  const auto size = static_cast<std::size_t>(communicator.size());
+  const bool is_checked =
+      communicator.capabilities().shared_memory && size > 1 && communicator.topology().nodes == 1;
+  if (!is_checked) return;
+  std::vector<int> values(2 * size), results(2 * size);
+  const bool is_odd_one = communicator.rank() == communicator.size() - 1;
+  Counts counts(size, 1);
+  if (is_odd_one) {  // the same sum where there are ranks enough
+    counts[0] = 2;
+    counts[1] = size > 2 ? 0 : 1;
+  }
+  const auto total = static_cast<std::size_t>(sum_of(counts));
+  EXPECT_THAT(message_of<Error>([&] {
+                communicator.all_gather_uneven(std::span(values).first(1),
+                                               std::span(results).first(total), counts);
+              }),
+              size > 2 ? ::testing::HasSubstr("local rank 0 has count 1 for local rank 0")
+                       : ::testing::HasSubstr("uneven all-gather of 3 int32"));
+  Counts sent(size, 1);
+  const Counts received(size, 1);
+  if (is_odd_one) sent[0] = 2;
+  EXPECT_THAT(message_of<Error>([&] {
+                communicator.all_to_all(
+                    std::span(values).first(static_cast<std::size_t>(sum_of(sent))), sent,
+                    std::span(results).first(size), received);
+              }),
+              ::testing::HasSubstr(" sends 2 int32 to local rank 0, which expects 1"));
+  std::vector<double> sums(5000, 1);
+  communicator.all_reduce(std::span(sums));
+  EXPECT_THAT(sums, ::testing::Each(communicator.size()));
+}
+
+}  // namespace
+
+}  // namespace kolo::testing

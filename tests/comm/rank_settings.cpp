@@ -1,0 +1,57 @@
+// How the rank tests of communicators run.
+#include "support/rank_test.h"
+
+namespace kolo::testing {
+
+namespace {
+
+// Tests of checked communicators make them themselves; all others run with plain and with checked
+// ones, but what is said in the words of plain ones.
+std::vector<RankSetting> with_checks(std::string_view suite, std::vector<RankSetting> settings) {
+  if (suite == "Join" || suite == "Mismatch" || suite == "PlainMismatch") return settings;
+  for (std::size_t i = 0, plain = settings.size(); i < plain; ++i)
+    settings.push_back(checked(settings[i]));
+  return settings;
+}
+
+}  // namespace
+
+// Buffers read in place; everything through staging; through staging areas so small that every
+// buffer takes many chunks.
+std::vector<RankSetting> thread_settings(std::string_view suite) {
+  std::vector<RankSetting> settings = {alone()};
+  for (const int ranks : {1, 2, 3, 5}) {
+    settings.push_back(on_threads(ranks, "directly"));
+    settings.push_back(on_threads(ranks, "staged", {.direct = false}));
+    settings.push_back(
+        on_threads(ranks, "through tiny staging areas",
+                   {.staging_bytes = 4096, .whole_limit_bytes = 64, .direct = false}));
+  }
+  return with_checks(suite, std::move(settings));
+}
+
+// Shared memory with large and small areas, MPI alone in whole and in small pieces, and pretended
+// nodes: two of uneven size, and as many as ranks.
+std::vector<RankSetting> mpi_settings(std::string_view suite, int ranks) {
+  std::vector<RankSetting> settings = {
+      on_mpi("by default"),
+      on_mpi("through tiny staging areas", {.staging_bytes = 4096, .whole_limit_bytes = 64}),
+      on_mpi("by MPI alone", {.shared_memory = SharedMemory::off}),
+      on_mpi("by MPI alone in small pieces",
+             {.shared_memory = SharedMemory::off, .largest_count = 999}),
+  };
+  if (ranks > 1) {
+    settings.push_back(on_mpi("on two uneven nodes", {.ranks_on_nodes = {ranks - 1, 1}}));
+    settings.push_back(
+        on_mpi("on two uneven nodes with tiny staging areas", {.largest_count = 100,
+                                                               .staging_bytes = 4096,
+                                                               .whole_limit_bytes = 64,
+                                                               .ranks_on_nodes = {ranks - 1, 1}}));
+    settings.push_back(on_mpi("on as many nodes", {.ranks_on_nodes = std::vector<int>(
+                                                       static_cast<std::size_t>(ranks), 1)}));
+  }
+  if (ranks == 4) settings.push_back(on_mpi("on two nodes of two", {.ranks_on_nodes = {2, 2}}));
+  return with_checks(suite, std::move(settings));
+}
+
+}  // namespace kolo::testing

@@ -1,0 +1,265 @@
+
+#include <algorithm>
+#include <cstdint>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "support/errors.h"
+#include "support/rank_test.h"
+
+namespace kolo::testing {
+
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The ranks that the members of a set have in the communicator it was made from.
+std::vector<int> members_of(const Communicator& set, const Communicator& whole) {
+  std::vector<int> ranks(static_cast<std::size_t>(set.size()));
+  const int mine = whole.rank();
+  set.all_gather(std::span(&mine, 1), std::span(ranks));
+  return ranks;
+}
+
+// Large enough to take many chunks, and through shared segments too.
+void expect_sums_right(const Communicator& communicator) {
+  const auto memory = communicator.allocate(5000 * sizeof(float));
+  const std::span in_window(reinterpret_cast<float*>(memory.get()), 5000);
+  std::vector<float> elsewhere(7001, 1);
+  std::fill(in_window.begin(), in_window.end(), 2.0F);
+  communicator.all_reduce(in_window);
+  communicator.all_reduce(std::span(elsewhere));
+  const auto size = static_cast<float>(communicator.size());
+  EXPECT_THAT(in_window, Each(2 * size));
+  EXPECT_THAT(elsewhere, Each(size));
+}
+
+RANK_TEST(Sets, SplitByColour) {
+  const int color = communicator.rank() % 2;
+  const auto set = communicator.split(color, -communicator.rank());
+  ASSERT_TRUE(set.has_value());
+  std::vector<int> expected;
+  for (int rank = communicator.size() - 1; rank >= 0; --rank) {
+    if (rank % 2 == color) expected.push_back(rank);
+  }
+  EXPECT_EQ(members_of(*set, communicator), expected);
+  EXPECT_NE(set->group(), communicator.group());
+  for (int peer = 0; peer < set->size(); ++peer) {
+    for (int other = 0; other < set->size(); ++other) {
+      const auto node_of = [&](const Communicator& checked, int rank) {
+        return checked.topology().node_of_rank[static_cast<std::size_t>(rank)];
+      };
+      const auto place = [&](int member) { return expected[static_cast<std::size_t>(member)]; };
+      EXPECT_EQ(node_of(*set, peer) == node_of(*set, other),
+                node_of(communicator, place(peer)) == node_of(communicator, place(other)));
+    }
+  }
+  expect_sums_right(*set);
+  EXPECT_FALSE(communicator.split(-1).has_value());
+  const auto only_first = communicator.split(communicator.rank() == 0 ? 5 : -3);
+  EXPECT_EQ(only_first.has_value(), communicator.rank() == 0);
+  if (only_first) {
+    EXPECT_EQ(only_first->size(), 1);
+    expect_sums_right(*only_first);
+  }
+}
+
+RANK_TEST(Sets, SubsetKeepsTheOrderOfItsList) {
+  std::vector<int> ranks = {communicator.size() - 1};
+  for (int rank = 0; rank + 2 < communicator.size(); ++rank) ranks.push_back(rank);
+  const auto set = communicator.subset(ranks);
+  ASSERT_EQ(set.has_value(),
+            std::find(ranks.begin(), ranks.end(), communicator.rank()) != ranks.end());
+  if (set) {
+    EXPECT_EQ(members_of(*set, communicator), ranks);
+    int value = 10 + set->rank();
+    set->broadcast(std::span(&value, 1), set->size() - 1);
+    EXPECT_EQ(value, 10 + set->size() - 1);
+    expect_sums_right(*set);
+  }
+  const std::vector<int> twice = {0, 0}, none, too_large = {communicator.size()};
+  for (const auto& wrong : {twice, none, too_large})
+    EXPECT_THROW((void)communicator.subset(wrong), Error);
+  communicator.barrier();
+}
+
+RANK_TEST(Sets, SetsOfSetsOutlive) {
+  std::optional<Communicator> inner;
+  std::shared_ptr<std::byte> memory;
+  int ranks = 0;
+  {
+    const auto outer = communicator.split(communicator.rank() == 0 ? 1 : 0);
+    ranks = outer->size();
+    inner = outer->split(0, outer->rank());
+    memory = outer->allocate(400);
+  }
+  ASSERT_EQ(inner->size(), ranks);
+  expect_sums_right(*inner);
+  const std::span values(reinterpret_cast<int*>(memory.get()), 100);
+  std::fill(values.begin(), values.end(), 1);
+  inner->all_reduce(values);
+  EXPECT_THAT(values, Each(ranks));
+  expect_sums_right(communicator);
+}
+
+// The same sequence on every set, but the sets in another order on every second rank.
+RANK_TEST(Sets, SetsWorkAtTheSameTime) {
+  std::vector<std::optional<Communicator>> all = {
+      communicator, communicator.split(communicator.rank() % 2),
+      communicator.split(communicator.rank() == 0 ? -1 : 0)};
+  if (!all[1] || !all[1]->capabilities().concurrent) return;
+  const bool is_reversed = communicator.rank() % 2 == 1;
+  std::vector<std::vector<std::int64_t>> buffers;
+  std::vector<int> sizes;
+  std::vector<Work> works;
+  buffers.reserve(all.size() * 20);
+  for (std::size_t turn = 0; turn < all.size(); ++turn) {
+    const auto& set = all[is_reversed ? all.size() - 1 - turn : turn];
+    for (std::size_t i = 0; set && i < 20; ++i) {
+      buffers.emplace_back(1 + 331 * i, 1);
+      sizes.push_back(set->size());
+      works.push_back(set->all_reduce_async(std::span(buffers.back())));
+    }
+  }
+  // The same everywhere while all of that is in flight: it waits its turn on the whole.
+  expect_sums_right(communicator);
+  for (const Work& work : works) work.wait();
+  for (std::size_t i = 0; i < buffers.size(); ++i)
+    EXPECT_EQ(std::ranges::count(buffers[i], sizes[i]), std::ssize(buffers[i]));
+}
+
+RANK_TEST(Sets, SharedMemoryIsShared) {
+  const auto parts = communicator.allocate_shared(1000);
+  const Topology& topology = communicator.topology();
+  int has_parts = parts.empty() ? 0 : 1;
+  EXPECT_EQ(all_reduce_value(communicator, has_parts, ReduceOp::min), has_parts);
+  EXPECT_EQ(all_reduce_value(communicator, has_parts, ReduceOp::max), has_parts);
+  EXPECT_TRUE(has_parts || !communicator.capabilities().shared_memory);
+  if (parts.empty()) return;
+  ASSERT_EQ(parts.size(), static_cast<std::size_t>(topology.local_size));
+  const auto local_rank = static_cast<std::size_t>(topology.local_rank);
+  for (std::size_t i = 0; i < 1000; ++i) EXPECT_EQ(parts[local_rank].get()[i], std::byte{0});
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(parts[local_rank].get()) % 64, 0U);
+  parts[local_rank].get()[999] = static_cast<std::byte>(1 + communicator.rank());
+  communicator.barrier();
+  std::size_t peer = 0;
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    if (topology.node_of_rank[static_cast<std::size_t>(rank)] != topology.node) continue;
+    EXPECT_EQ(parts[peer++].get()[999], static_cast<std::byte>(1 + rank));
+  }
+  communicator.barrier();
+}
+
+RANK_TEST(Sets, MemoryOfTheNodeIsOne) {
+  const auto memory = communicator.allocate_for_node(1000);
+  const Topology& topology = communicator.topology();
+  int has_memory = memory ? 1 : 0;
+  EXPECT_EQ(all_reduce_value(communicator, has_memory, ReduceOp::min), has_memory);
+  EXPECT_TRUE(has_memory || !communicator.capabilities().shared_memory);
+  if (!memory) return;
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.get()) % 64, 0U);
+  const auto mine = static_cast<std::size_t>(topology.local_rank);
+  memory.get()[mine] = static_cast<std::byte>(1 + communicator.rank());
+  communicator.barrier();
+  std::size_t peer = 0;
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    if (topology.node_of_rank[static_cast<std::size_t>(rank)] != topology.node) continue;
+    EXPECT_EQ(memory.get()[peer++], static_cast<std::byte>(1 + rank));
+  }
+  communicator.barrier();
+}
+
+// A task's own collectives come at its turn, between those asked for before and after it.
+RANK_TEST(Sets, TasksTakeTheirTurn) {
+  const int size = communicator.size();
+  std::vector<int> before(20000, 1), after(20000, 1), inside(3000, 1);
+  int last = 0;
+  std::vector<Work> works;
+  works.push_back(communicator.all_reduce_async(std::span(before)));
+  works.push_back(communicator.enqueue([&](const Communicator& same) {
+    same.all_reduce(std::span(inside));
+    for (int& value : inside) value += before.front();
+    same.all_reduce_async(std::span(inside)).wait();
+    last = all_reduce_value(same, same.rank(), ReduceOp::max);
+  }));
+  works.push_back(communicator.all_reduce_async(std::span(after)));
+  for (const Work& work : works) work.wait();
+  EXPECT_EQ(std::ranges::count(before, size), std::ssize(before));
+  EXPECT_EQ(std::ranges::count(after, size), std::ssize(after));
+  EXPECT_EQ(std::ranges::count(inside, 2 * size * size), std::ssize(inside));
+  EXPECT_EQ(last, size - 1);
+  const Work failing = communicator.enqueue([](const Communicator&) { throw Error("no"); });
+  EXPECT_THROW(failing.wait(), Error);
+  communicator.barrier();
+}
+
+class Recorder final : public CollectiveListener {
+ public:
+  void on_submit(const CollectiveCall& call) noexcept override { note("submit", call); }
+  void on_start(const CollectiveCall& call) noexcept override { note("start", call); }
+  void on_finish(const CollectiveCall& call, bool failed) noexcept override {
+    note(failed ? "fail" : "finish", call);
+  }
+  [[nodiscard]] std::vector<std::string> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(events_, {});
+  }
+
+ private:
+  void note(const std::string& what, const CollectiveCall& call) noexcept {
+    const std::lock_guard lock(mutex_);
+    events_.push_back(what + " " + call.name);
+  }
+
+  std::mutex mutex_;
+  std::vector<std::string> events_;
+};
+
+RANK_TEST(Sets, ListenersAreToldInOrder) {
+  const auto recorder = std::make_shared<Recorder>();
+  communicator.add_listener(recorder);
+  std::vector<int> values(100, 1);
+  communicator.all_reduce(std::span(values), ReduceOp::sum, {.name = "a"});
+  EXPECT_THAT(recorder->take(), ElementsAre("start a", "finish a"));
+  communicator.broadcast_async(std::span(values), 0, {.name = "b"}).wait();
+  EXPECT_THAT(recorder->take(), ElementsAre("submit b", "start b", "finish b"));
+  const auto set = communicator.split(0);
+  (void)recorder->take();
+  set->barrier({.name = "c"});
+  EXPECT_THAT(recorder->take(), ElementsAre("start c", "finish c"));
+  communicator.remove_listener(recorder);
+  communicator.barrier({.name = "d"});
+  EXPECT_THAT(recorder->take(), ElementsAre());
+}
+
+// In shared memory; where MPI carries the collectives, it is the watch that ends the job.
+RANK_TEST(Sets, ARankThatHasLeftIsNamed) {
+  const bool ranks_see_each_other =
+      communicator.capabilities().shared_memory && communicator.topology().nodes == 1;
+  const int last = communicator.size() - 1;
+  auto set = communicator.split(0);
+  set->barrier();
+  if (communicator.rank() == last) set.reset();
+  if (set && ranks_see_each_other && last > 0) {
+    std::vector<float> values(4);
+    const auto what_is_said =
+        HasSubstr(fmt::format("can't be completed, because rank {} has left", last));
+    EXPECT_THAT(message_of<CommunicationError>([&] { set->all_reduce(std::span(values)); }),
+                what_is_said);
+    const Work work = set->barrier_async();
+    EXPECT_THAT(message_of<CommunicationError>([&] { work.wait(); }), what_is_said);
+  }
+  communicator.barrier();
+}
+
+}  // namespace
+
+}  // namespace kolo::testing

@@ -1,0 +1,254 @@
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/broadcast_state.h"
+#include "kolo/parallel/differentiable_collectives.h"
+#include "kolo/parallel/distributed_optimizer.h"
+#include "kolo/parallel/object_collectives.h"
+#include "kolo/parallel/power_sgd.h"
+#include "parallel/gradients/reference_gradients.h"
+#include "support/errors.h"
+#include "support/rank_test.h"
+
+// What the program calls besides gradients, while on some ranks a bucket is on its way that others
+// begin only at the step's end.
+namespace kolo::testing {
+
+namespace {
+
+constexpr double own_order_pace = .001;
+
+// Rank 0 uses all of it, the others not what backward reaches first.
+struct Uneven : torch::nn::Module {
+  Uneven() : always(5, 40), sometimes(40, 3) {
+    register_module("always", always);
+    register_module("sometimes", sometimes);
+    const torch::NoGradGuard no_gradient;
+    for (auto& parameter : parameters())
+      parameter.copy_(torch::sin(torch::arange(parameter.numel()).view(parameter.sizes()) * .7));
+  }
+
+  torch::Tensor loss(int rank, std::int64_t step, const torch::Tensor& input) {
+    const torch::Tensor middle = always(input);
+    if ((rank + step) % 2 == 0) return sometimes(middle).square().sum(1).mean();
+    return middle.square().sum(1).mean();
+  }
+
+  torch::nn::Linear always, sometimes;
+};
+
+std::vector<torch::Tensor> averaged(const Uneven& network, int ranks, std::int64_t step) {
+  return average_of_ranks<Uneven>(ranks, network, [&](Uneven& alone, int rank) {
+    alone.loss(rank, step, samples_of(rank, step)).backward();
+  });
+}
+
+ReducerOptions uneven_options() {
+  return {.unused_parameters = true, .buckets = one_each};
+}
+
+RANK_TEST(OwnOrder, ACollectiveMayComeBetweenBackwardAndStep) {
+  for (const bool is_checked : {false, true}) {
+    const auto world = is_checked ? communicator.checked() : communicator;
+    Uneven network;
+    GradientReducer reducer(world, network, uneven_options());
+    for (std::int64_t step = 0; step < 6; ++step) {
+      reducer.clear_gradients();
+      const torch::Tensor loss = network.loss(world.rank(), step, samples_of(world.rank(), step));
+      loss.backward();
+      EXPECT_EQ(average(world, static_cast<double>(world.rank())), (world.size() - 1) / 2.0);
+      world.barrier();
+      reducer.finish();
+      expect_gradients(network, averaged(network, world.size(), step));
+    }
+  }
+}
+
+// The last pass is in the scope on some ranks only: their buckets begin in finish().
+RANK_TEST(OwnOrder, ACollectiveMayComeBehindNoSync) {
+  Uneven network;
+  GradientReducer reducer(communicator, network, {.buckets = one_each});
+  for (std::int64_t step = 0; step < 4; ++step) {
+    reducer.clear_gradients();
+    const auto backward = [&] {
+      network.loss(0, 0, samples_of(communicator.rank(), step)).backward();
+    };
+    if (communicator.rank() % 2 == 1) {
+      const auto quiet = reducer.no_sync();
+      backward();
+    } else {
+      backward();
+    }
+    EXPECT_EQ(all_reduce_value(communicator, 1), communicator.size());
+    reducer.finish();
+    expect_gradients(network, average_of_ranks<Uneven>(
+                                  communicator.size(), network, [&](Uneven& alone, int rank) {
+                                    alone.loss(0, 0, samples_of(rank, step)).backward();
+                                  }));
+  }
+}
+
+// Collectives of the program's own thread in forward and backward, as those of SyncBatchNorm.
+RANK_TEST(OwnOrder, CollectivesMayComeInBackward) {
+  Uneven network;
+  GradientReducer reducer(communicator, network, uneven_options());
+  for (std::int64_t step = 0; step < 4; ++step) {
+    reducer.clear_gradients();
+    const int rank = communicator.rank();
+    torch::Tensor middle = network.always(samples_of(rank, step));
+    if ((rank + step) % 2 == 0) middle = middle + network.sometimes(middle).sum();
+    int calls = 0;
+    middle.register_hook([&](const torch::Tensor&) { calls += all_reduce_value(communicator, 1); });
+    // Its backward comes before every parameter's gradient on some ranks, after some on others.
+    middle.square().sum(1).mean().backward();
+    EXPECT_EQ(calls, communicator.size());
+    reducer.finish();
+    EXPECT_TRUE(network.always->weight.grad().defined());
+  }
+}
+
+// Each reducer has an order of its own, too: which of two begins a bucket first may differ.
+RANK_TEST(OwnOrder, TwoNetworksTrainSideBySide) {
+  Uneven first, second;
+  const auto options = [] { return DistributedOptimizerOptions{.reducer = uneven_options()}; };
+  const auto sgd = [](Uneven& network) {
+    return torch::optim::SGD(network.parameters(), own_order_pace);
+  };
+  DistributedOptimizer one(communicator, first, sgd(first), options());
+  DistributedOptimizer other(communicator, second, sgd(second), options());
+  const int rank = communicator.rank();
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const auto of_first = averaged(first, communicator.size(), step);
+    const auto of_second = averaged(second, communicator.size(), step + 1);
+    one.zero_grad();
+    other.zero_grad();
+    const auto first_loss = first.loss(rank, step, samples_of(rank, step));
+    const auto second_loss = second.loss(rank, step + 1, samples_of(rank, step + 1));
+    // On odd ranks the other way round, as an order that depends on data would have it.
+    (rank % 2 == 0 ? first_loss : second_loss).backward();
+    (rank % 2 == 0 ? second_loss : first_loss).backward();
+    EXPECT_EQ(all_reduce_value(communicator, 1), communicator.size());
+    one.step();
+    other.step();
+    expect_gradients(first, of_first);
+    expect_gradients(second, of_second);
+  }
+}
+
+RANK_TEST(OwnOrder, HooksAreInTheGradientsOrder) {
+  Uneven network;
+  auto options = uneven_options();
+  options.hook = power_sgd({.rank = 1});
+  GradientReducer reducer(communicator, network, options);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    reducer.clear_gradients();
+    network.loss(communicator.rank(), step, samples_of(communicator.rank(), step)).backward();
+    EXPECT_EQ(all_reduce_value(communicator, 1), communicator.size());
+    reducer.finish();
+  }
+  EXPECT_TRUE(network.always->weight.grad().defined());
+}
+
+// Ranks with fewer batches: they take part in the gradients' calls and in the program's own.
+RANK_TEST(OwnOrder, RanksThatHaveJoinedTakePart) {
+  for (const bool with_metrics : {true, false}) {
+    const auto world = communicator.checked();
+    Uneven network;
+    DistributedOptimizer optimizer(world, network,
+                                   torch::optim::SGD(network.parameters(), own_order_pace),
+                                   {.reducer = uneven_options()});
+    // Rank 0 has the most, and the lowest number: which rank was last is not told by the order in
+    // which they come to a call.
+    const int steps = 2 + world.size() - world.rank();
+    for (int step = 0; step < steps; ++step) {
+      const int active = std::min(world.size(), 2 + world.size() - step);
+      const auto expected = average_of_ranks<Uneven>(active, network, [&](Uneven& alone, int rank) {
+        alone.loss(rank, step, samples_of(rank, step)).backward();
+      });
+      optimizer.zero_grad();
+      network.loss(world.rank(), step, samples_of(world.rank(), step)).backward();
+      if (with_metrics) {
+        EXPECT_EQ(all_reduce_value(world, 1), active);
+      }
+      optimizer.step();
+      expect_gradients(network, expected);
+    }
+    const int last = world.join();
+    EXPECT_EQ(last, 0);
+    broadcast_parameters(world, network, last);
+    EXPECT_EQ(all_reduce_value(world, 1), world.size());
+    // And once more, all together.
+    optimizer.zero_grad();
+    const auto expected = averaged(network, world.size(), 0);
+    network.loss(world.rank(), 0, samples_of(world.rank(), 0)).backward();
+    optimizer.step();
+    expect_gradients(network, expected);
+    EXPECT_EQ(world.join(), world.size() - 1);
+  }
+}
+
+class NamesOfCalls final : public CollectiveListener {
+ public:
+  void on_finish(const CollectiveCall& call, bool) noexcept override {
+    const std::lock_guard lock(mutex_);
+    names_.push_back(call.name);
+  }
+  [[nodiscard]] std::vector<std::string> names() {
+    const std::lock_guard lock(mutex_);
+    return names_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> names_;
+};
+
+// A timeline may be made after the optimizer.
+RANK_TEST(OwnOrder, WhoListensLaterHearsOfGradients) {
+  Uneven network;
+  GradientReducer reducer(communicator, network, uneven_options());
+  const auto listener = std::make_shared<NamesOfCalls>();
+  communicator.add_listener(listener);
+  network.loss(0, 0, samples_of(communicator.rank(), 0)).backward();
+  reducer.finish();
+  communicator.remove_listener(listener);
+  if (communicator.size() > 1) {
+    EXPECT_THAT(listener->names(), ::testing::IsSupersetOf({"bucket 0", "step agreement"}));
+  }
+  const auto heard = listener->names().size();
+  network.loss(0, 0, samples_of(communicator.rank(), 0)).backward();
+  reducer.finish();
+  EXPECT_EQ(listener->names().size(), heard);
+}
+
+// Many networks one after another take what one takes.
+RANK_TEST(OwnOrder, AnOrderIsUsedAgain) {
+  Uneven kept;
+  const GradientReducer first(communicator, kept);
+  const auto group_of = [&](const GradientReducer& reducer) {
+    return reducer.arena()->gradient_communicator(communicator).group();
+  };
+  std::vector<std::uint32_t> groups;
+  for (int round = 0; round < 5; ++round) {
+    Uneven network;
+    GradientReducer reducer(communicator, network);
+    groups.push_back(group_of(reducer));
+    network.loss(0, 0, samples_of(communicator.rank(), 0)).backward();
+    reducer.finish();
+  }
+  EXPECT_THAT(groups, ::testing::Each(groups.front()));
+  if (communicator.size() > 1 && communicator.capabilities().concurrent) {
+    EXPECT_NE(groups.front(), group_of(first));
+  }
+}
+
+}  // namespace
+
+}  // namespace kolo::testing

@@ -1,0 +1,359 @@
+#include <sstream>
+
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/sgd.h>
+#include <torch/serialize.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/arena_optimizer.h"
+#include "kolo/parallel/broadcast_state.h"
+#include "kolo/parallel/compression_hooks.h"
+#include "kolo/parallel/distributed_optimizer.h"
+#include "kolo/parallel/sharded_optimizer.h"
+#include "parallel/gradients/reference_gradients.h"
+#include "support/errors.h"
+#include "support/rank_test.h"
+
+namespace kolo::testing {
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::vector<torch::Tensor> sum_of_passes(const SmallNetwork& network, int ranks,
+                                         const std::vector<std::int64_t>& passes) {
+  return average_of_ranks<SmallNetwork>(ranks, network, [&](SmallNetwork& alone, int rank) {
+    for (const auto pass : passes) mean_loss(alone, samples_of(rank, pass)).backward();
+  });
+}
+
+RANK_TEST(Passes, BackwardPassesOfAStepAddUp) {
+  const int rank = communicator.rank();
+  for (const bool views : {true, false}) {
+    for (const bool overlap : {true, false}) {
+      SmallNetwork network;
+      GradientReducer reducer(
+          communicator, network,
+          {.overlap = overlap, .gradients_as_views = views, .buckets = one_each});
+      for (std::int64_t step = 0; step < 3; ++step) {
+        network.zero_grad();
+        for (std::int64_t pass = 0; pass < 3; ++pass)
+          mean_loss(network, samples_of(rank, 3 * step + pass)).backward();
+        reducer.finish();
+        expect_gradients(network, sum_of_passes(network, communicator.size(),
+                                                {3 * step, 3 * step + 1, 3 * step + 2}));
+      }
+      // Gradients that were left are added to, and a pass in no_sync() counts after others too.
+      const auto before = sum_of_passes(network, communicator.size(), {6, 7, 8});
+      mean_loss(network, samples_of(rank, 0)).backward();
+      {
+        const auto quiet = reducer.no_sync();
+        mean_loss(network, samples_of(rank, 1)).backward();
+      }
+      reducer.finish();
+      auto expected = sum_of_passes(network, communicator.size(), {0, 1});
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+      expect_gradients(network, expected);
+    }
+  }
+}
+
+RANK_TEST(Passes, GradientsZeroedBetweenPassesDoNotCount) {
+  const int rank = communicator.rank();
+  for (const bool overlap : {true, false}) {
+    for (int way = 0; way < 4; ++way) {
+      SmallNetwork network;
+      GradientReducer reducer(communicator, network, {.overlap = overlap, .buckets = one_each});
+      for (std::int64_t step = 0; step < 3; ++step) {
+        mean_loss(network, samples_of(rank, 20 + step)).backward();  // a generator's, say
+        mean_loss(network, samples_of(rank, 30 + step)).backward();
+        if (way == 0) network.zero_grad(true);
+        if (way == 1) network.zero_grad(false);
+        if (way == 2) reducer.clear_gradients();
+        if (way == 3) {
+          for (auto& parameter : network.parameters()) parameter.mutable_grad().detach_().zero_();
+        }
+        mean_loss(network, samples_of(rank, step)).backward();
+        mean_loss(network, samples_of(rank, step + 10)).backward();
+        reducer.finish();
+        expect_gradients(network, sum_of_passes(network, communicator.size(), {step, step + 10}));
+        network.zero_grad();
+      }
+    }
+  }
+}
+
+struct TableOfWords : torch::nn::Module {
+  TableOfWords() : table(torch::nn::EmbeddingOptions(6, 3).sparse(true)), last(3, 2) {
+    register_module("table", table);
+    register_module("last", last);
+    const torch::NoGradGuard no_gradient;
+    for (auto& parameter : parameters()) {
+      parameter.copy_(torch::sin(torch::arange(parameter.numel()) * .7).view(parameter.sizes()));
+    }
+  }
+  torch::Tensor loss(std::int64_t word) {
+    return last(table(torch::tensor({word % 6, (word + 2) % 6}))).square().sum();
+  }
+  torch::nn::Embedding table;
+  torch::nn::Linear last;
+};
+
+RANK_TEST(Passes, SparseGradientsOfSeveralPassesAddUp) {
+  for (const bool zeroes : {false, true}) {
+    TableOfWords network;
+    GradientReducer reducer(communicator, network, {.buckets = one_each});
+    for (std::int64_t step = 0; step < 3; ++step) {
+      reducer.clear_gradients();
+      network.loss(communicator.rank() + step).backward();
+      if (zeroes) network.zero_grad();
+      network.loss(communicator.rank() + step + 1).backward();
+      reducer.finish();
+      expect_gradients(network,
+                       average_of_ranks<TableOfWords>(communicator.size(), network,
+                                                      [&](TableOfWords& alone, int rank) {
+                                                        if (!zeroes)
+                                                          alone.loss(rank + step).backward();
+                                                        alone.loss(rank + step + 1).backward();
+                                                      }));
+    }
+  }
+}
+
+// The loop of PyTorch's example of a GAN: two losses of one network, and a third that goes through
+// it into the other, before it is zeroed.
+template <typename Step, typename Zero>
+void train_gan(SmallNetwork& discriminator, torch::nn::Linear& generator, int rank,
+               const Step& step_of_discriminator, const Step& step_of_generator, const Zero& zero) {
+  const auto loss_of = [&](const torch::Tensor& input) {
+    return discriminator.forward(input).square().mean();
+  };
+  for (std::int64_t step = 0; step < 4; ++step) {
+    zero(discriminator);
+    loss_of(samples_of(rank, step)).backward();
+    const torch::Tensor fake = generator(samples_of(rank, step + 10));
+    (1 - loss_of(fake.detach())).backward();
+    step_of_discriminator();
+    zero(*generator);
+    loss_of(fake).backward();
+    step_of_generator();
+  }
+}
+
+void start_alike(torch::nn::Linear& generator) {
+  const torch::NoGradGuard no_gradient;
+  generator->weight.copy_(torch::eye(5) * .5);
+  generator->bias.fill_(.1);
+}
+
+// By hand: the gradients of all ranks' losses, averaged.
+void train_gan_alone(SmallNetwork& discriminator, torch::nn::Linear& generator, int ranks) {
+  torch::optim::SGD sgd(discriminator.parameters(), .05),
+      sgd_of_generator(generator->parameters(), .05);
+  const auto loss_of = [&](const torch::Tensor& input) {
+    return discriminator.forward(input).square().mean() / ranks;
+  };
+  for (std::int64_t step = 0; step < 4; ++step) {
+    discriminator.zero_grad();
+    for (int rank = 0; rank < ranks; ++rank) {
+      loss_of(samples_of(rank, step)).backward();
+      (-loss_of(generator(samples_of(rank, step + 10)).detach())).backward();
+    }
+    std::vector<torch::Tensor> fakes;
+    for (int rank = 0; rank < ranks; ++rank)
+      fakes.push_back(generator(samples_of(rank, step + 10)));
+    sgd.step();
+    generator->zero_grad();
+    for (const torch::Tensor& fake : fakes) loss_of(fake).backward();
+    sgd_of_generator.step();
+  }
+}
+
+RANK_TEST(Passes, TheNaturalLoopOfAGanIsRight) {
+  SmallNetwork reference;
+  torch::nn::Linear generator_of_reference(5, 5);
+  start_alike(generator_of_reference);
+  train_gan_alone(reference, generator_of_reference, communicator.size());
+  const auto zeroes = std::vector<std::function<void(torch::nn::Module&)>>{
+      [](torch::nn::Module& module) { module.zero_grad(); },
+      [](torch::nn::Module& module) { module.zero_grad(false); },
+      [](torch::nn::Module& module) { module.zero_grad(true); }};
+  for (const auto& zero : zeroes) {
+    for (const bool is_sharded : {false, true}) {
+      SmallNetwork discriminator;
+      torch::nn::Linear generator(5, 5);
+      start_alike(generator);
+      DistributedOptimizer of_generator(communicator, *generator,
+                                        torch::optim::SGD(generator->parameters(), .05));
+      std::function<void()> step;
+      std::unique_ptr<DistributedOptimizer> optimizer;
+      std::unique_ptr<ShardedOptimizer> shards;
+      if (is_sharded) {
+        shards = std::make_unique<ShardedOptimizer>(communicator, discriminator, make_sgd({}),
+                                                    ShardedOptimizerOptions{.learning_rate = .05});
+        step = [&] { shards->step(); };
+      } else {
+        optimizer = std::make_unique<DistributedOptimizer>(
+            communicator, discriminator, torch::optim::SGD(discriminator.parameters(), .05));
+        step = [&] { optimizer->step(); };
+      }
+      train_gan(discriminator, generator, communicator.rank(), step,
+                std::function<void()>([&] { of_generator.step(); }), zero);
+      for (std::size_t i = 0; i < 4; ++i)
+        EXPECT_TRUE(discriminator.parameters()[i].allclose(reference.parameters()[i], 1e-4, 1e-5));
+      EXPECT_TRUE(generator->weight.allclose(generator_of_reference->weight, 1e-4, 1e-5));
+    }
+  }
+}
+
+RANK_TEST(Passes, PassesThatDifferBetweenRanksAreAnError) {
+  if (communicator.size() == 1) return;
+  SmallNetwork network;
+  GradientReducer reducer(communicator, network, {.buckets = one_each});
+  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+  if (communicator.rank() == 1) mean_loss(network, samples_of(1, 1)).backward();
+  EXPECT_THAT(message_of<Error>([&] { reducer.finish(); }),
+              HasSubstr("the ranks' steps differ: rank 1 had several backward()"));
+  network.zero_grad();
+  mean_loss(network, samples_of(communicator.rank(), 2)).backward();
+  reducer.finish();
+  expect_gradients(network, sum_of_passes(network, communicator.size(), {2}));
+}
+
+RANK_TEST(Passes, GradientsChangedWhileTheyAreAveragedAreAnError) {
+  SmallNetwork network;
+  GradientReducer reducer(communicator, network, {.buckets = one_each});
+  const auto last = communicator.size() - 1;
+  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+  EXPECT_THAT(message_of<Error>([&] { reducer.clip_gradient_norm(1); }),
+              HasSubstr("between backward() and finish()"));
+  if (communicator.rank() == last) torch::nn::utils::clip_grad_norm_(network.parameters(), .1);
+  EXPECT_THAT(message_of<Error>([&] { reducer.finish(); }),
+              AllOf(HasSubstr("the gradient of first.weight, first.bias, "),
+                    HasSubstr("was changed after backward()"), HasSubstr("call finish() first")));
+  network.zero_grad();
+  mean_loss(network, samples_of(communicator.rank(), 1)).backward();
+  reducer.finish();
+  torch::nn::utils::clip_grad_norm_(network.parameters(), 1e6);
+  expect_gradients(network, sum_of_passes(network, communicator.size(), {1}));
+}
+
+RANK_TEST(Passes, ANetworkHasOneReducerAtATime) {
+  SmallNetwork network;
+  {
+    GradientReducer first(communicator, network, {.buckets = one_each});
+    GradientReducer second(communicator, network, {.buckets = one_each});
+    EXPECT_THAT(message_of<Error>(
+                    [&] { mean_loss(network, samples_of(communicator.rank(), 0)).backward(); }),
+                HasSubstr("a network has one reducer or optimizer of kolo's at a time"));
+    communicator.barrier();  // after what has been started
+  }
+  network.zero_grad(true);
+  GradientReducer third(communicator, network, {.buckets = one_each});
+  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+  third.finish();
+  expect_gradients(network, sum_of_passes(network, communicator.size(), {0}));
+}
+
+RANK_TEST(Passes, ParametersMayBeFrozenWhenTheReducerIsMade) {
+  SmallNetwork network;
+  const auto arena = std::make_shared<ParameterArena>(communicator, network, one_each);
+  network.first->weight.set_requires_grad(false);
+  GradientReducer reducer(communicator, arena);
+  for (const bool is_trained : {false, true}) {
+    network.first->weight.set_requires_grad(is_trained);
+    network.zero_grad();
+    mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+    mean_loss(network, samples_of(communicator.rank(), 1)).backward();
+    reducer.finish();
+    expect_gradients(network, sum_of_passes(network, communicator.size(), {0, 1}));
+  }
+}
+
+// Neither steps with what is no average yet, nor is anything of it left by a reducer that has gone.
+RANK_TEST(Passes, GradientsThatAreNotAveragedYetFitNothing) {
+  SmallNetwork network;
+  torch::optim::SGD sgd(network.parameters(), .1);
+  {
+    GradientReducer reducer(communicator, network, {.buckets = one_each});
+    mean_loss(network, samples_of(communicator.rank(), 1)).backward();
+    EXPECT_ANY_THROW(sgd.step());
+    reducer.finish();
+    sgd.step();
+    mean_loss(network, samples_of(communicator.rank(), 2)).backward();
+    communicator.barrier();  // after all buckets
+  }
+  EXPECT_EQ(network.first->weight.grad().sizes(), network.first->weight.sizes());
+}
+
+// Step 5 and 6 of docs/library.md the other way round, and loading later.
+RANK_TEST(Passes, NetworksMayBeLoadedBehindTheReducer) {
+  for (const bool is_unused_allowed : {false, true}) {
+    auto network = std::make_shared<SmallNetwork>();
+    DistributedOptimizer optimizer(communicator, *network,
+                                   torch::optim::SGD(network->parameters(), .1),
+                                   {.reducer = {.unused_parameters = is_unused_allowed}});
+    auto sharded = std::make_shared<SmallNetwork>();
+    ShardedOptimizer shards(communicator, *sharded, make_sgd({}), {.learning_rate = .1});
+    SmallNetwork reference;
+    for (std::int64_t step = 0; step < 4; ++step) {
+      if (step % 2 == 0) {
+        const auto other = std::make_shared<SmallNetwork>(7, static_cast<int>(step) + 5);
+        std::stringstream file;
+        torch::save(other, file);
+        const std::string text = file.str();
+        for (const auto& each : {network, sharded}) {
+          std::istringstream stream(text);
+          auto into = each;
+          torch::load(into, stream);
+        }
+        const torch::NoGradGuard no_gradient;
+        for (std::size_t i = 0; i < 4; ++i) reference.parameters()[i].copy_(other->parameters()[i]);
+        if (step == 2) broadcast_state(communicator, *network, optimizer.inner());
+      }
+      const auto averages = sum_of_passes(reference, communicator.size(), {step});
+      network->zero_grad();
+      mean_loss(*network, samples_of(communicator.rank(), step)).backward();
+      optimizer.step();
+      shards.zero_grad();
+      mean_loss(*sharded, samples_of(communicator.rank(), step)).backward();
+      shards.step();
+      const torch::NoGradGuard no_gradient;
+      for (std::size_t i = 0; i < 4; ++i) {
+        reference.parameters()[i].sub_(averages[i], .1);
+        EXPECT_TRUE(network->parameters()[i].allclose(reference.parameters()[i], 1e-5, 1e-6)) << i;
+        EXPECT_TRUE(sharded->parameters()[i].allclose(reference.parameters()[i], 1e-5, 1e-6)) << i;
+      }
+    }
+  }
+}
+
+RANK_TEST(Passes, NetworksThatHaveChangedAreToldOf) {
+  {
+    auto network = std::make_shared<SmallNetwork>();
+    GradientReducer reducer(communicator, *network, {.unused_parameters = true});
+    network->to(torch::kDouble);
+    mean_loss(*network, samples_of(communicator.rank(), 0, torch::kDouble)).backward();
+    EXPECT_THAT(message_of<Error>([&] { reducer.finish(); }),
+                AllOf(HasSubstr("first.weight float32 [7, 5] has become Double [7, 5]"),
+                      HasSubstr("before its reducer or optimizer is made")));
+    network->to(torch::kFloat);
+    network->zero_grad(true);
+    mean_loss(*network, samples_of(communicator.rank(), 0)).backward();
+    reducer.finish();
+    expect_gradients(*network, sum_of_passes(*network, communicator.size(), {0}), 1e-5);
+  }
+  auto network = std::make_shared<SmallNetwork>();
+  GradientReducer reducer(communicator, *network, {.unused_parameters = true});
+  network->second = torch::nn::Linear(7, 3);
+  network->replace_module("second", network->second);
+  mean_loss(*network, samples_of(communicator.rank(), 0)).backward();
+  EXPECT_THAT(message_of<Error>([&] { reducer.finish(); }),
+              HasSubstr("parameter second.weight is new in the module"));
+}
+
+}  // namespace
+
+}  // namespace kolo::testing

@@ -1,0 +1,248 @@
+
+#include <torch/nn/utils/clip_grad.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/arena_optimizer.h"
+#include "kolo/parallel/compression_hooks.h"
+#include "kolo/parallel/gradient_reducer.h"
+#include "kolo/parallel/tensor_buffer.h"
+#include "parallel/gradients/reference_gradients.h"
+#include "support/errors.h"
+#include "support/rank_test.h"
+
+namespace kolo::testing {
+
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<torch::Tensor> expected_after(const SmallNetwork& network, int ranks,
+                                          std::vector<std::int64_t> passes) {
+  return average_of_ranks<SmallNetwork>(ranks, network, [&](SmallNetwork& alone, int rank) {
+    for (const auto pass : passes) mean_loss(alone, samples_of(rank, pass)).backward();
+  });
+}
+
+RANK_TEST(GradientReducer, PassesWithoutCommunicationAddUp) {
+  for (const bool views : {true, false}) {
+    SmallNetwork network;
+    GradientReducer reducer(communicator, network,
+                            {.gradients_as_views = views, .buckets = one_each});
+    for (std::int64_t step = 0; step < 3; ++step) {
+      reducer.clear_gradients();
+      {
+        const auto quiet = reducer.no_sync();
+        mean_loss(network, samples_of(communicator.rank(), 3 * step)).backward();
+        mean_loss(network, samples_of(communicator.rank(), 3 * step + 1)).backward();
+      }
+      // In the second step all passes are without.
+      if (step != 1) mean_loss(network, samples_of(communicator.rank(), 3 * step + 2)).backward();
+      reducer.finish();
+      auto passes = std::vector<std::int64_t>{3 * step, 3 * step + 1};
+      if (step != 1) passes.push_back(3 * step + 2);
+      expect_gradients(network, expected_after(network, communicator.size(), passes));
+    }
+  }
+}
+
+// The first bucket of a rebuilt plan is what was ready first: here `first`, which is used last.
+struct Backwards : SmallNetwork {
+  Backwards() : SmallNetwork(5) {}
+};
+torch::Tensor backwards_loss(Backwards& network, const torch::Tensor& input) {
+  return torch::cat({network.first(torch::tanh(input)), network.second(input)}, 1)
+      .square()
+      .sum(1)
+      .mean();
+}
+
+RANK_TEST(GradientReducer, BucketsAreRebuiltAfterTheFirstStep) {
+  Backwards network;
+  GradientReducer reducer(communicator, network, {.buckets = one_each});
+  const auto total = reducer.arena()->plan().total_bytes;
+  std::vector<std::size_t> order;
+  for (std::int64_t step = 0; step < 3; ++step) {
+    reducer.clear_gradients();
+    backwards_loss(network, samples_of(communicator.rank(), step)).backward();
+    reducer.finish();
+    expect_gradients(network, average_of_ranks<Backwards>(
+                                  communicator.size(), network, [&](Backwards& alone, int rank) {
+                                    backwards_loss(alone, samples_of(rank, step)).backward();
+                                  }));
+    const torch::NoGradGuard no_gradient;
+    for (auto& parameter : network.parameters()) parameter.sub_(parameter.grad(), .1);
+    EXPECT_EQ(reducer.arena()->plan().total_bytes, total);
+    EXPECT_LE(reducer.arena()->version(), communicator.size() == 1 ? 1 : 2);
+  }
+}
+
+RANK_TEST(GradientReducer, TheArenaIsCutAnew) {
+  SmallNetwork network;
+  const SmallNetwork untouched;
+  const auto arena = std::make_shared<ParameterArena>(communicator, network, one_each);
+  ArenaOptimizer optimizer(arena, make_sgd({}));
+  arena->gradient_view(2).fill_(7);
+  network.second->weight.mutable_grad() = arena->gradient_view(2);
+  EXPECT_FALSE(arena->rebuild(communicator, std::vector<std::size_t>{3, 2, 1, 0}));
+  EXPECT_TRUE(arena->rebuild(communicator, std::vector<std::size_t>{2, 0, 3, 1}));
+  EXPECT_EQ(arena->version(), 2);
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_TRUE(network.parameters()[i].equal(untouched.parameters()[i]));
+  EXPECT_TRUE(arena->flat_gradients(0).narrow(0, 0, 21).eq(7).all().item<bool>());
+  EXPECT_TRUE(network.second->weight.grad().is_same(arena->gradient_view(2)));
+  EXPECT_EQ(network.second->weight.data_ptr(), arena->flat_parameters(0).data_ptr());
+  EXPECT_THAT(message_of<Error>([&] { optimizer.update(0, .1, 1); }),
+              HasSubstr("rebuilt after sgd"));
+  if (communicator.size() == 1) return;
+  const auto other = communicator.rank() == 0 ? std::vector<std::size_t>{0, 1, 2, 3}
+                                              : std::vector<std::size_t>{1, 0, 2, 3};
+  EXPECT_THAT(message_of<Error>([&] { arena->rebuild(communicator, other); }),
+              HasSubstr("models differ"));
+}
+
+RANK_TEST(GradientReducer, GradientsAreCopiedOut) {
+  SmallNetwork network;
+  GradientReducer reducer(communicator, network, {.gradients_as_views = false});
+  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+  reducer.finish();
+  const torch::Tensor kept = network.first->weight.grad();
+  EXPECT_FALSE(kept.is_alias_of(reducer.arena()->gradient_view(0)));
+  expect_gradients(network, expected_after(network, communicator.size(), {0}));
+  // And a second step adds to what is there.
+  mean_loss(network, samples_of(communicator.rank(), 1)).backward();
+  reducer.finish();
+  EXPECT_TRUE(kept.is_same(network.first->weight.grad()));
+  expect_gradients(network, expected_after(network, communicator.size(), {0, 1}));
+}
+
+RANK_TEST(GradientReducer, TheSumIsDividedBeforeAndBehind) {
+  SmallNetwork network;
+  GradientReducer reducer(communicator, network, {.predivide_factor = 3});
+  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+  reducer.finish();
+  expect_gradients(network, expected_after(network, communicator.size(), {0}));
+  EXPECT_THAT(message_of<Error>([&] {
+                GradientReducer(communicator, network,
+                                {.predivide_factor = 2, .hook = float16_compression()});
+              }),
+              HasSubstr("there is a gradient hook"));
+}
+
+// What a user could write.
+struct CountingHook final : GradientHook {
+  void average(const Communicator& communicator, const GradientBucket& bucket) override {
+    EXPECT_EQ(bucket.gradients.size(), bucket.names.size());
+    EXPECT_TRUE(bucket.gradients[0].is_alias_of(bucket.flat));
+    communicator.all_reduce(buffer_of(bucket.flat), ReduceOp::average);
+    calls.push_back(bucket.index);
+    if (fails) throw Error("the hook is out of order");
+  }
+  [[nodiscard]] std::int64_t bytes_sent() const override {
+    return static_cast<std::int64_t>(calls.size());
+  }
+  void buckets_changed() override { ++changes; }
+
+  std::vector<std::size_t> calls;
+  int changes = 0;
+  bool fails = false;
+};
+
+RANK_TEST(GradientReducer, HooksAverage) {
+  const auto counting = std::make_shared<CountingHook>();
+  SmallNetwork network;
+  GradientReducer reducer(communicator, network, {.hook = counting, .buckets = one_each});
+  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+  reducer.finish();
+  expect_gradients(network, expected_after(network, communicator.size(), {0}));
+  EXPECT_EQ(counting->calls, (std::vector<std::size_t>{0, 1, 2, 3}));
+  EXPECT_EQ(reducer.statistics().hook_bytes, 4);
+  EXPECT_EQ(counting->changes, reducer.arena()->version() - 1);
+  counting->fails = true;
+  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+  EXPECT_THAT(message_of<Error>([&] { reducer.finish(); }), HasSubstr("out of order"));
+  counting->fails = false;  // and it can go on
+  reducer.clear_gradients();
+  mean_loss(network, samples_of(communicator.rank(), 1)).backward();
+  reducer.finish();
+  expect_gradients(network, expected_after(network, communicator.size(), {1}));
+}
+
+RANK_TEST(GradientReducer, CompressionHalvesTheBytes) {
+  for (const auto& [hook, tolerance] :
+       {std::pair{float16_compression(), 1e-3}, std::pair{bfloat16_compression(), 1e-2},
+        std::pair{float16_compression(communicator.size()), 1e-3}}) {
+    SmallNetwork network;
+    GradientReducer reducer(communicator, network, {.hook = hook, .buckets = one_each});
+    mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+    reducer.finish();
+    expect_gradients(network, expected_after(network, communicator.size(), {0}), tolerance);
+    const auto statistics = reducer.statistics();
+    EXPECT_EQ(statistics.hook_bytes, communicator.size() == 1 ? 0 : statistics.bytes / 2);
+  }
+}
+
+RANK_TEST(GradientReducer, LargeGradientsNeedAFactorInFloat16) {
+  if (communicator.size() == 1) return;
+  for (const double factor : {1., 2. * communicator.size()}) {
+    SmallNetwork network;
+    GradientReducer reducer(communicator, network, {.hook = float16_compression(factor)});
+    (network.forward(samples_of(0, 0)).sum() * 1e5 / 4).backward();
+    reducer.finish();
+    EXPECT_EQ(network.second->bias.grad().isfinite().all().item<bool>(), factor > 1);
+  }
+}
+
+RANK_TEST(GradientReducer, CommunicationIsSwitchedOff) {
+  SmallNetwork network;
+  GradientReducer reducer(communicator, network, {.communicate = false});
+  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+  reducer.finish();
+  SmallNetwork alone;
+  mean_loss(alone, samples_of(communicator.rank(), 0)).backward();
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_TRUE(network.parameters()[i].grad().equal(alone.parameters()[i].grad()));
+  EXPECT_EQ(reducer.statistics().bytes, reducer.arena()->plan().total_bytes);
+}
+
+RANK_TEST(GradientReducer, TheAveragedGradientIsClipped) {
+  for (const double norm_type : {2., 1., std::numeric_limits<double>::infinity()}) {
+    for (const double maximum : {.01, 1e3}) {
+      SmallNetwork network, reference;
+      GradientReducer reducer(communicator, network);
+      mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+      reducer.finish();
+      const auto averages = expected_after(network, communicator.size(), {0});
+      for (std::size_t i = 0; i < 4; ++i) reference.parameters()[i].mutable_grad() = averages[i];
+      const double expected =
+          torch::nn::utils::clip_grad_norm_(reference.parameters(), maximum, norm_type);
+      const double norm = reducer.clip_gradient_norm(maximum, norm_type);
+      EXPECT_NEAR(norm, expected, 1e-5 * expected);
+      std::vector<torch::Tensor> clipped;
+      for (const auto& parameter : reference.parameters()) clipped.push_back(parameter.grad());
+      expect_gradients(network, clipped);
+      EXPECT_EQ(all_reduce_value(communicator, norm, ReduceOp::max), norm);
+    }
+  }
+}
+
+TEST(GradientReducer, ASecondBackwardBetweenWaitAndFinishIsAnError) {
+  SmallNetwork network;
+  const auto solo = Communicator::solo();
+  GradientReducer reducer(solo, std::make_shared<ParameterArena>(solo, network));
+  mean_loss(network, samples(0, 2)).backward();
+  reducer.wait(0);
+  EXPECT_THROW(mean_loss(network, samples(0, 2)).backward(), std::exception);
+}
+
+TEST(GradientReducer, TheModuleOutlivesIt) {
+  SmallNetwork network;
+  const auto solo = Communicator::solo();
+  { GradientReducer reducer(solo, std::make_shared<ParameterArena>(solo, network)); }
+  for (auto& parameter : network.parameters()) parameter.mutable_grad() = torch::Tensor();
+  mean_loss(network, samples(0, 2)).backward();
+  EXPECT_TRUE(network.first->weight.grad().defined());
+}
+
+}  // namespace
+
+}  // namespace kolo::testing

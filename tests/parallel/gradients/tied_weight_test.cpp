@@ -1,0 +1,215 @@
+#include <torch/nn/modules/embedding.h>
+#include <torch/optim/sgd.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/arena_optimizer.h"
+#include "kolo/parallel/broadcast_state.h"
+#include "kolo/parallel/distributed_optimizer.h"
+#include "kolo/parallel/replica_check.h"
+#include "kolo/parallel/sharded_optimizer.h"
+#include "parallel/gradients/reference_gradients.h"
+#include "support/errors.h"
+#include "support/rank_test.h"
+
+namespace kolo::testing {
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// One tensor in two modules, and one module under two names.
+struct Tied : torch::nn::Module {
+  Tied()
+      : first(std::make_shared<torch::nn::LinearImpl>(5, 5)),
+        last(std::make_shared<Layer>(5, 5)),
+        again(first) {
+    register_module("first", first);
+    last->unregister("weight");
+    last->weight = last->register_parameter("weight", first->weight);
+    register_module("last", last);
+    register_module("again", again);
+    statistics = register_buffer("statistics", torch::ones({2}));
+    const torch::NoGradGuard no_gradient;
+    for (auto& parameter : parameters())
+      parameter.copy_(torch::sin(torch::arange(parameter.numel()) * .7).view(parameter.sizes()));
+  }
+
+  torch::Tensor loss(int rank, std::int64_t pass) {
+    const torch::Tensor hidden = torch::tanh(first->forward(samples_of(rank, pass)));
+    return again->forward(torch::tanh(last->forward(hidden))).square().sum(1).mean();
+  }
+
+  struct Layer : torch::nn::LinearImpl {
+    using torch::nn::LinearImpl::LinearImpl;
+    void unregister(const std::string& name) { parameters_.erase(name); }
+  };
+  std::shared_ptr<torch::nn::LinearImpl> first;
+  std::shared_ptr<Layer> last;
+  std::shared_ptr<torch::nn::LinearImpl> again;
+  torch::Tensor statistics;
+};
+
+std::vector<torch::Tensor> tied_average(const Tied& network, int ranks, std::int64_t pass) {
+  return average_of_ranks<Tied>(ranks, network,
+                                [&](Tied& alone, int rank) { alone.loss(rank, pass).backward(); });
+}
+
+RANK_TEST(TiedWeights, TiedWeightsAreAveragedOnce) {
+  for (const bool views : {true, false}) {
+    Tied network;
+    GradientReducer reducer(communicator, network,
+                            {.gradients_as_views = views, .buckets = one_each});
+    ASSERT_EQ(reducer.arena()->parameters().size(), 3);
+    EXPECT_EQ(reducer.arena()->plan().parameters[0].names(),
+              "first.weight (also last.weight, again.weight)");
+    for (std::int64_t step = 0; step < 5; ++step) {
+      reducer.clear_gradients();
+      network.loss(communicator.rank(), step).backward();
+      reducer.finish();
+      const auto expected = tied_average(network, communicator.size(), step);
+      expect_gradients(network, expected);
+      double squares = 0;
+      for (const auto& parameter : {network.first->weight, network.first->bias, network.last->bias})
+        squares += parameter.grad().square().sum().item<double>();
+      EXPECT_NEAR(reducer.clip_gradient_norm(1e9), std::sqrt(squares), 1e-5 * std::sqrt(squares));
+    }
+  }
+}
+
+// Both of kolo's optimizers step once on them, and states name them once; a state in which they are
+// under all their names (of before) still fits.
+RANK_TEST(TiedWeights, TiedWeightsAreSteppedOnce) {
+  Tied plain, sharded, reference;
+  const auto arena = std::make_shared<ParameterArena>(communicator, plain, one_each);
+  ArenaOptimizer optimizer(arena, make_sgd({.momentum = .9}));
+  GradientReducer reducer(communicator, arena);
+  ShardedOptimizer shards(communicator, sharded, make_sgd({.momentum = .9}),
+                          {.learning_rate = .1, .buckets = one_each});
+  torch::optim::SGD sgd({reference.first->weight, reference.first->bias, reference.last->bias},
+                        torch::optim::SGDOptions(.1).momentum(.9));
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const auto averages = tied_average(reference, communicator.size(), step);
+    for (std::size_t i = 0; i < averages.size(); ++i)
+      reference.parameters()[i].mutable_grad() = averages[i];
+    sgd.step();
+    reducer.clear_gradients();
+    plain.loss(communicator.rank(), step).backward();
+    for (std::size_t bucket = 0; bucket < arena->buckets(); ++bucket) {
+      reducer.wait(bucket);
+      optimizer.update(bucket, .1, step + 1);
+    }
+    reducer.finish();
+    shards.zero_grad();
+    sharded.loss(communicator.rank(), step).backward();
+    shards.step();
+  }
+  for (std::size_t i = 0; i < reference.parameters().size(); ++i) {
+    EXPECT_TRUE(plain.parameters()[i].allclose(reference.parameters()[i], 1e-5, 1e-6)) << i;
+    EXPECT_TRUE(sharded.parameters()[i].allclose(reference.parameters()[i], 1e-5, 1e-6)) << i;
+  }
+  EXPECT_EQ(optimizer.named_state().size(), 3);
+  auto state = shards.gather_state();
+  ASSERT_EQ(state.size(), 3);
+  const std::string slot = state[0].name.substr(std::string("first.weight").size());
+  state.push_back({"last.weight" + slot, state[0].tensor});
+  shards.load_state(state, 3);
+}
+
+RANK_TEST(TiedWeights, TiedWeightsAreBroadcastAndComparedOnce) {
+  Tied network;
+  const torch::NoGradGuard no_gradient;
+  network.first->weight.add_(communicator.rank());
+  broadcast_parameters(communicator, network);
+  EXPECT_TRUE(network.last->weight.equal(Tied().last->weight));
+  if (communicator.size() == 1) return;
+  if (communicator.rank() == 1) network.last->weight.add_(1);
+  EXPECT_THAT(message_of<Error>([&] { ReplicaCheck(communicator, network, 1).after_step(1); }),
+              AllOf(HasSubstr("first.weight (also last.weight, again.weight)"),
+                    Not(HasSubstr(", last.weight (rank"))));
+}
+
+struct Overlapping : torch::nn::Module {
+  explicit Overlapping(const std::string& how) {
+    const torch::Tensor matrix = torch::ones({4, 6});
+    const torch::Tensor whole = register_parameter("whole", matrix.narrow(1, 0, 3).detach());
+    if (how == "transposed") register_parameter("part", matrix.t().narrow(0, 0, 2).detach());
+    if (how == "buffer") register_buffer("part", matrix.narrow(0, 3, 1));
+    if (how == "columns") register_parameter("part", matrix.narrow(1, 3, 3).detach());
+  }
+};
+
+RANK_TEST(TiedWeights, TwoTensorsInOneMemoryAreRefused) {
+  for (const std::string how : {"transposed", "buffer"}) {
+    const Overlapping network(how);
+    EXPECT_THAT(message_of<Error>([&] { GradientReducer(communicator, network); }),
+                AllOf(HasSubstr("whole"), HasSubstr("part"),
+                      HasSubstr("two tensors in the same memory"), HasSubstr("clone()")));
+  }
+  const Overlapping network("columns");
+  const GradientReducer reducer(communicator, network);
+  EXPECT_EQ(reducer.arena()->parameters().size(), 2);
+}
+
+// As zero_grad() of LibTorch's optimizers does it; some versions' undefine gradients instead.
+void zero_in_place(torch::nn::Module& network) {
+  for (auto& parameter : network.parameters()) {
+    if (parameter.grad().defined()) parameter.mutable_grad().detach_().zero_();
+  }
+}
+
+// Every way in which users empty gradients, with gradients where the arena has them.
+RANK_TEST(TiedWeights, GradientsAreZeroedAsInLibTorch) {
+  for (int way = 0; way < 5; ++way) {
+    SmallNetwork network;
+    torch::optim::SGD sgd(network.parameters(), .1);
+    GradientReducer reducer(communicator, network, {.buckets = one_each});
+    for (std::int64_t step = 0; step < 3; ++step) {
+      if (way == 0) sgd.zero_grad();
+      if (way == 1) zero_in_place(network);
+      if (way == 2) network.zero_grad();
+      if (way == 3) network.zero_grad(true);
+      if (way == 4) network.zero_grad(false);
+      mean_loss(network, samples_of(communicator.rank(), step)).backward();
+      reducer.finish();
+      expect_gradients(network,
+                       average_of_ranks<SmallNetwork>(
+                           communicator.size(), network, [&](SmallNetwork& alone, int rank) {
+                             mean_loss(alone, samples_of(rank, step)).backward();
+                           }));
+      EXPECT_EQ(network.first->weight.grad().data_ptr(),
+                reducer.arena()->gradient_view(0).data_ptr());
+      sgd.step();
+    }
+  }
+}
+
+RANK_TEST(TiedWeights, OptimizersZeroGradientsAsInLibTorch) {
+  SmallNetwork network, sharded;
+  DistributedOptimizer optimizer(communicator, network,
+                                 torch::optim::SGD(network.parameters(), .1));
+  ShardedOptimizer shards(communicator, sharded, make_sgd({}), {.learning_rate = .1});
+  for (std::int64_t step = 0; step < 6; ++step) {
+    const bool to_none = step % 2 == 0;
+    if (step < 2) {
+      optimizer.inner().zero_grad();
+      zero_in_place(sharded);
+    } else if (step < 4) {
+      network.zero_grad(to_none);
+      sharded.zero_grad(to_none);
+    } else {
+      optimizer.zero_grad();
+      shards.zero_grad();
+    }
+    mean_loss(network, samples_of(communicator.rank(), step)).backward();
+    mean_loss(sharded, samples_of(communicator.rank(), step)).backward();
+    optimizer.step();
+    shards.step();
+    for (std::size_t i = 0; i < 4; ++i)
+      EXPECT_TRUE(network.parameters()[i].allclose(sharded.parameters()[i], 1e-5, 1e-6)) << step;
+  }
+}
+
+}  // namespace
+
+}  // namespace kolo::testing

@@ -1,0 +1,266 @@
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/sgd.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/broadcast_state.h"
+#include "kolo/parallel/distributed_optimizer.h"
+#include "parallel/gradients/reference_gradients.h"
+#include "support/errors.h"
+#include "support/rank_test.h"
+
+namespace kolo::testing {
+
+namespace {
+
+using ::testing::HasSubstr;
+
+torch::Tensor loss_of_all(SmallNetwork& network, int ranks, std::int64_t step) {
+  std::vector<torch::Tensor> inputs;
+  for (int rank = 0; rank < ranks; ++rank) inputs.push_back(samples_of(rank, step, torch::kDouble));
+  return mean_loss(network, torch::cat(inputs));
+}
+
+void expect_equal_parameters(const SmallNetwork& network, const SmallNetwork& reference,
+                             double tolerance = 1e-9) {
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_TRUE(network.parameters()[i].allclose(reference.parameters()[i], tolerance, tolerance))
+        << "parameter " << i;
+  }
+}
+
+template <typename Make>
+void compare_training(const Communicator& communicator, const Make& make,
+                      const DistributedOptimizerOptions& options) {
+  SmallNetwork network, reference;
+  network.to(torch::kDouble);
+  reference.to(torch::kDouble);
+  auto peer = make(reference);
+  DistributedOptimizer optimizer(communicator, network, make(network), options);
+  for (std::int64_t step = 0; step < 6; ++step) {
+    optimizer.zero_grad();
+    mean_loss(network, samples_of(communicator.rank(), step, torch::kDouble)).backward();
+    optimizer.step();
+    for (auto& parameter : reference.parameters()) parameter.mutable_grad() = torch::Tensor();
+    loss_of_all(reference, communicator.size(), step).backward();
+    if (options.maximum_gradient_norm) {
+      const double norm =
+          torch::nn::utils::clip_grad_norm_(reference.parameters(), *options.maximum_gradient_norm);
+      EXPECT_NEAR(optimizer.gradient_norm().value(), norm, 1e-9);
+    }
+    peer.step();
+  }
+  expect_equal_parameters(network, reference);
+}
+
+RANK_TEST(DistributedOptimizer, AnyOptimizerStepsWithAverages) {
+  const auto sgd = [](SmallNetwork& network) {
+    return torch::optim::SGD(network.parameters(), torch::optim::SGDOptions(.1).momentum(.9));
+  };
+  const auto groups = [](SmallNetwork& network) {
+    std::vector<torch::optim::OptimizerParamGroup> of;
+    of.emplace_back(network.first->parameters());
+    of.emplace_back(network.second->parameters(), std::make_unique<torch::optim::AdamOptions>(.05));
+    return torch::optim::Adam(std::move(of), torch::optim::AdamOptions(.01));
+  };
+  for (const bool views : {true, false}) {
+    DistributedOptimizerOptions options;
+    options.reducer.gradients_as_views = views;
+    options.reducer.buckets = one_each;
+    compare_training(communicator, sgd, options);
+    compare_training(communicator, groups, options);
+    options.maximum_gradient_norm = .1;
+    compare_training(communicator, sgd, options);
+  }
+}
+
+RANK_TEST(DistributedOptimizer, OptimizersAreReferredToOrOwned) {
+  SmallNetwork network;
+  torch::optim::SGD sgd(network.parameters(), .1);
+  DistributedOptimizer refers(communicator, network, std::ref(sgd));
+  EXPECT_EQ(&refers.inner(), &sgd);
+  SmallNetwork other;
+  DistributedOptimizer owns(communicator, other,
+                            std::make_unique<torch::optim::Adam>(other.parameters()));
+  EXPECT_EQ(owns.inner().param_groups().size(), 1U);
+}
+
+RANK_TEST(DistributedOptimizer, AnOptimizerOfOtherParametersIsNamed) {
+  SmallNetwork network, other;
+  EXPECT_THAT(message_of<Error>([&] {
+                DistributedOptimizer(communicator, network,
+                                     torch::optim::SGD(network.first->parameters(), .1));
+              }),
+              HasSubstr("it lacks second.weight, it lacks second.bias"));
+  auto parameters = network.parameters();
+  parameters.push_back(other.first->bias);
+  EXPECT_THAT(message_of<Error>([&] {
+                DistributedOptimizer(communicator, network, torch::optim::SGD(parameters, .1));
+              }),
+              HasSubstr("a tensor of [7] in its group 0 is not the module's"));
+}
+
+RANK_TEST(DistributedOptimizer, PassesWithoutCommunication) {
+  SmallNetwork network, reference;
+  network.to(torch::kDouble);
+  reference.to(torch::kDouble);
+  DistributedOptimizer optimizer(communicator, network,
+                                 torch::optim::SGD(network.parameters(), .1));
+  {
+    const auto quiet = optimizer.no_sync();
+    mean_loss(network, samples_of(communicator.rank(), 0, torch::kDouble)).backward();
+  }
+  mean_loss(network, samples_of(communicator.rank(), 1, torch::kDouble)).backward();
+  optimizer.step();
+  torch::optim::SGD peer(reference.parameters(), .1);
+  loss_of_all(reference, communicator.size(), 0).backward();
+  loss_of_all(reference, communicator.size(), 1).backward();
+  peer.step();
+  expect_equal_parameters(network, reference);
+}
+
+RANK_TEST(DistributedOptimizer, ClosuresSeeTheAveragedLoss) {
+  SmallNetwork network, reference;
+  network.to(torch::kDouble);
+  reference.to(torch::kDouble);
+  const auto options = torch::optim::LBFGSOptions(.1).max_iter(4);
+  DistributedOptimizer optimizer(communicator, network,
+                                 torch::optim::LBFGS(network.parameters(), options));
+  torch::optim::LBFGS peer(reference.parameters(), options);
+  for (std::int64_t step = 0; step < 2; ++step) {
+    const torch::Tensor loss = optimizer.step([&] {
+      optimizer.zero_grad();
+      const torch::Tensor mine =
+          mean_loss(network, samples_of(communicator.rank(), step, torch::kDouble));
+      mine.backward();
+      return mine;
+    });
+    const torch::Tensor expected = peer.step([&] {
+      for (auto& parameter : reference.parameters()) parameter.mutable_grad() = torch::Tensor();
+      const torch::Tensor whole = loss_of_all(reference, communicator.size(), step);
+      whole.backward();
+      return whole;
+    });
+    EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 1e-8);
+  }
+  expect_equal_parameters(network, reference, 1e-6);
+}
+
+struct Words : torch::nn::Module {
+  Words() : Words(true) {}
+  explicit Words(bool is_sparse)
+      : table(torch::nn::EmbeddingOptions(20, 4).sparse(is_sparse)), last(4, 2) {
+    register_module("table", table);
+    register_module("last", last);
+    const torch::NoGradGuard no_gradient;
+    for (auto& parameter : parameters())
+      parameter.copy_(torch::sin(torch::arange(parameter.numel())).view(parameter.sizes()));
+  }
+  // Rank r looks up r + 1 words, some of them twice and some that others look up too.
+  torch::Tensor loss(int rank, std::int64_t step) {
+    const auto words = (torch::arange(2 * (rank + 1)) * 3 + step).remainder(7 + rank);
+    return last(table(words)).square().sum(1).mean();
+  }
+  torch::nn::Embedding table;
+  torch::nn::Linear last;
+};
+
+RANK_TEST(DistributedOptimizer, SparseGradientsStaySparse) {
+  Words network;
+  GradientReducer reducer(communicator, network);
+  EXPECT_EQ(reducer.arena()->parameters().size(), 2U);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    reducer.clear_gradients();
+    if (step == 2) {
+      const auto quiet = reducer.no_sync();
+      network.loss(communicator.rank(), 5).backward();
+    }
+    network.loss(communicator.rank(), step).backward();
+    reducer.finish();
+    EXPECT_TRUE(network.table->weight.grad().is_sparse());
+    expect_gradients(
+        network, average_of_ranks<Words>(communicator.size(), network, [&](Words& alone, int rank) {
+          if (step == 2) alone.loss(rank, 5).backward();
+          alone.loss(rank, step).backward();
+        }));
+  }
+}
+
+void sparse_and_dense_training_are_equal(const Communicator& communicator,
+                                         std::optional<double> maximum_norm) {
+  Words sparse(true), dense(false), named(false);
+  DistributedOptimizerOptions options, with_name;
+  options.maximum_gradient_norm = with_name.maximum_gradient_norm = maximum_norm;
+  with_name.reducer.sparse_parameters = {"table.weight"};
+  DistributedOptimizer of_sparse(communicator, sparse, torch::optim::SGD(sparse.parameters(), .1),
+                                 options);
+  DistributedOptimizer of_dense(communicator, dense, torch::optim::SGD(dense.parameters(), .1),
+                                options);
+  DistributedOptimizer of_named(communicator, named, torch::optim::SGD(named.parameters(), .1),
+                                with_name);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    for (auto& [network, optimizer] :
+         {std::pair{&sparse, &of_sparse}, {&dense, &of_dense}, {&named, &of_named}}) {
+      optimizer->zero_grad();
+      network->loss(communicator.rank(), step).backward();
+      optimizer->step();
+    }
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(sparse.parameters()[i].allclose(dense.parameters()[i], 1e-5, 1e-6));
+    EXPECT_TRUE(named.parameters()[i].allclose(dense.parameters()[i], 1e-5, 1e-6));
+  }
+}
+
+RANK_TEST(DistributedOptimizer, SparseAndDenseTrainingAreEqual) {
+  for (const auto maximum_norm : {std::optional<double>(), std::optional(.01)})
+    sparse_and_dense_training_are_equal(communicator, maximum_norm);
+}
+
+RANK_TEST(DistributedOptimizer, BuffersBecomeThoseOfTheLowestActiveRank) {
+  SmallNetwork network;
+  network.calls.fill_(10 + communicator.rank());
+  DistributedOptimizerOptions options;
+  options.broadcast_buffers = true;
+  DistributedOptimizer optimizer(communicator, network, torch::optim::SGD(network.parameters(), .1),
+                                 options);
+  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+  optimizer.step();
+  EXPECT_TRUE(network.calls.eq(10).all().item<bool>());
+
+  const Communicator checked = communicator.checked();
+  network.calls.fill_(10 + communicator.rank());
+  if (communicator.size() > 1 && communicator.rank() == 0) {
+    (void)checked.join();
+  } else {
+    synchronize_buffers(checked, network);
+    EXPECT_TRUE(network.calls.eq(communicator.size() > 1 ? 11 : 10).all().item<bool>());
+    (void)checked.join();
+  }
+}
+
+RANK_TEST(DistributedOptimizer, RanksThatHaveJoinedDoNotCount) {
+  const Communicator checked = communicator.checked();
+  SmallNetwork network;
+  GradientReducer reducer(checked, network, {.unused_parameters = true});
+  const int active = std::max(1, communicator.size() - 1);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    if (step > 0 && communicator.rank() >= active) continue;
+    const int ranks = step == 0 ? communicator.size() : active;
+    reducer.clear_gradients();
+    mean_loss(network, samples_of(communicator.rank(), step)).backward();
+    reducer.finish();
+    expect_gradients(
+        network, average_of_ranks<SmallNetwork>(ranks, network, [&](SmallNetwork& alone, int rank) {
+          mean_loss(alone, samples_of(rank, step)).backward();
+        }));
+  }
+  (void)checked.join();
+}
+
+}  // namespace
+
+}  // namespace kolo::testing

@@ -1,0 +1,114 @@
+#include <memory>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "kolo/optim/adaptive_optimizers.h"
+#include "kolo/optim/layerwise_optimizers.h"
+#include "kolo/parallel/arena_optimizer.h"
+#include "parallel/optimizers/replica.h"
+#include "support/rank_test.h"
+
+namespace kolo::testing {
+
+namespace {
+
+constexpr StepSharing always{.enabled = true, .smallest_bytes = 0};
+
+bool can_share(const Communicator& communicator) {
+  const auto& topology = communicator.topology();
+  return communicator.capabilities().shared_memory && topology.nodes < topology.size;
+}
+
+std::vector<std::shared_ptr<const FlatOptimizer>> elementwise_optimizers() {
+  return {make_adam({.weight_decay = .01}),
+          make_sgd({.momentum = .9, .weight_decay = .02, .decay_excludes_vectors = true}),
+          make_adagrad({.initial_accumulator = .25}), make_sgd({})};
+}
+
+void expect_equal_state(const ArenaOptimizer& shared, const ArenaOptimizer& whole) {
+  const auto found = shared.named_state(), expected = whole.named_state();
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t index = 0; index < found.size(); ++index) {
+    EXPECT_EQ(found[index].name, expected[index].name);
+    EXPECT_TRUE(found[index].tensor.equal(expected[index].tensor)) << found[index].name;
+  }
+}
+
+// Both average their gradients in the same way, so nothing may differ, not even in the last bit.
+void expect_same_training(const Communicator& communicator, Replica& shared, Replica& whole,
+                          const std::shared_ptr<const FlatOptimizer>& algorithm) {
+  ArenaOptimizer optimizer(communicator, shared.arena, algorithm, always);
+  ArenaOptimizer reference(whole.arena, algorithm);
+  EXPECT_EQ(optimizer.is_shared(), can_share(communicator));
+  for (std::int64_t step = 0; step < 4; ++step) {
+    for (Replica* const replica : {&shared, &whole}) {
+      replica->backward(step);
+      replica->all_reduce_gradients();
+    }
+    update_all(optimizer, *shared.arena, step + 1);
+    optimizer.finish();
+    update_all(reference, *whole.arena, step + 1);
+    for (std::size_t index = 0; index < shared.arena->parameters().size(); ++index) {
+      EXPECT_TRUE(shared.arena->parameters()[index].equal(whole.arena->parameters()[index]))
+          << algorithm->name() << ", step " << step << ", parameter " << index;
+    }
+  }
+  expect_equal_state(optimizer, reference);
+  communicator.barrier();  // a rank that is ahead would change what the others look at
+}
+
+RANK_TEST(SharedStep, ItTrainsLikeEveryRankAlone) {
+  for (const auto& algorithm : elementwise_optimizers()) {
+    for (const BucketLimits& limits : {tiny, large}) {
+      for (const auto type : {torch::kFloat, torch::kDouble}) {
+        Replica shared(communicator, limits, type), whole(communicator, limits, type);
+        expect_same_training(communicator, shared, whole, algorithm);
+      }
+    }
+  }
+}
+
+// Published in several pieces, of which the last is short.
+RANK_TEST(SharedStep, LargeParametersGoInPieces) {
+  constexpr std::int64_t many = 40'001;
+  Replica shared(communicator, large, torch::kFloat, many),
+      whole(communicator, large, torch::kFloat, many);
+  expect_same_training(communicator, shared, whole, make_adam({}));
+}
+
+RANK_TEST(SharedStep, WhatIsNotWorthItIsNotShared) {
+  const auto is_shared = [&](const std::shared_ptr<const FlatOptimizer>& algorithm,
+                             const StepSharing& sharing) {
+    const Replica replica(communicator, large, torch::kFloat);
+    return ArenaOptimizer(communicator, replica.arena, algorithm, sharing).is_shared();
+  };
+  EXPECT_FALSE(is_shared(make_adam({}), {}));  // too small
+  EXPECT_FALSE(is_shared(make_adam({}), {.enabled = false, .smallest_bytes = 0}));
+  EXPECT_FALSE(is_shared(make_lars({.momentum = .9}), always));  // needs norms of whole parameters
+}
+
+RANK_TEST(SharedStep, StateBecomesThatOfRankZero) {
+  for (const StepSharing& sharing : {always, StepSharing{.enabled = false}}) {
+    const Replica replica(communicator, tiny, torch::kFloat);
+    const ArenaOptimizer optimizer(communicator, replica.arena, make_adam({}), sharing);
+    if (communicator.rank() == 0) {
+      for (const auto& each : optimizer.named_state()) torch::Tensor(each.tensor).fill_(.5);
+    }
+    optimizer.broadcast_state(communicator);
+    for (const auto& each : optimizer.named_state())
+      EXPECT_TRUE(each.tensor.eq(.5).all().item<bool>()) << each.name;
+  }
+}
+
+RANK_TEST(SharedStep, StateBeginsAsTheOptimizerSays) {
+  const Replica replica(communicator, tiny, torch::kFloat);
+  const ArenaOptimizer optimizer(communicator, replica.arena,
+                                 make_adagrad({.initial_accumulator = .25}), always);
+  for (const auto& each : optimizer.named_state())
+    EXPECT_TRUE(each.tensor.eq(.25).all().item<bool>()) << each.name;
+}
+
+}  // namespace
+
+}  // namespace kolo::testing

@@ -1,0 +1,380 @@
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/schedulers/step_lr.h>
+#include <torch/optim/sgd.h>
+#include <torch/serialize.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/broadcast_state.h"
+#include "kolo/parallel/distributed_optimizer.h"
+#include "kolo/parallel/sharded_optimizer.h"
+#include "parallel/gradients/reference_gradients.h"
+#include "support/errors.h"
+#include "support/rank_test.h"
+
+// The optimizers of several ranks in the hands of programs that know LibTorch's only.
+namespace kolo::testing {
+
+namespace {
+
+using ::testing::HasSubstr;
+using torch::optim::AdamOptions;
+using torch::optim::SGDOptions;
+
+struct DoubleNetwork : SmallNetwork {
+  DoubleNetwork() : SmallNetwork(40) { to(torch::kDouble); }
+};
+
+std::vector<torch::Tensor> values_of(const torch::nn::Module& network) {
+  std::vector<torch::Tensor> values;
+  for (const auto& parameter : network.parameters()) values.push_back(parameter.detach().clone());
+  return values;
+}
+
+void expect_alike(const torch::nn::Module& network, const std::vector<torch::Tensor>& expected) {
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(network.parameters()[i].allclose(expected[i], 1e-7, 1e-9)) << "parameter " << i;
+}
+
+void clear(torch::nn::Module& network) {
+  for (auto& parameter : network.parameters()) parameter.mutable_grad() = torch::Tensor();
+}
+
+torch::Tensor loss_of_rank(SmallNetwork& network, int rank, std::int64_t step) {
+  return mean_loss(network, samples_of(rank, step, torch::kDouble));
+}
+
+torch::Tensor mean_of_ranks(SmallNetwork& network, int ranks, std::int64_t step) {
+  torch::Tensor sum = torch::zeros({}, torch::kDouble);
+  for (int rank = 0; rank < ranks; ++rank) sum = sum + loss_of_rank(network, rank, step) / ranks;
+  return sum;
+}
+
+// A user's function, which knows nothing of ranks.
+void train(torch::optim::Optimizer& optimizer, torch::nn::Module& network, bool with_closure,
+           const std::function<torch::Tensor(std::int64_t step)>& loss_of) {
+  torch::optim::StepLR scheduler(optimizer, 2, .5);
+  for (std::int64_t step = 0; step < 6; ++step) {
+    const auto closure = [&] {
+      clear(network);
+      const torch::Tensor loss = loss_of(step);
+      loss.backward();
+      return loss;
+    };
+    if (with_closure) {
+      (void)optimizer.step(closure);
+    } else {
+      (void)closure();
+      (void)optimizer.step();
+    }
+    scheduler.step();
+  }
+}
+
+using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(DoubleNetwork&)>;
+
+void expect_trained_alike(const Communicator& communicator, const MakeOptimizer& make,
+                          const MakeOptimizer& make_peer) {
+  for (const bool with_closure : {false, true}) {
+    DoubleNetwork network, reference;
+    const auto optimizer = make(network), peer = make_peer(reference);
+    train(*optimizer, network, with_closure,
+          [&](std::int64_t step) { return loss_of_rank(network, communicator.rank(), step); });
+    train(*peer, reference, with_closure,
+          [&](std::int64_t step) { return mean_of_ranks(reference, communicator.size(), step); });
+    expect_alike(network, values_of(reference));
+    for (std::size_t group = 0; group < peer->param_groups().size(); ++group) {
+      EXPECT_EQ(optimizer->param_groups()[group].options().get_lr(),
+                peer->param_groups()[group].options().get_lr());
+    }
+  }
+}
+
+template <typename Options>
+std::vector<torch::optim::OptimizerParamGroup> two_groups(const DoubleNetwork& network,
+                                                          Options first, Options second) {
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.emplace_back(network.first->parameters(), std::make_unique<Options>(std::move(first)));
+  groups.emplace_back(network.second->parameters(), std::make_unique<Options>(std::move(second)));
+  return groups;
+}
+
+RANK_TEST(TorchOptimizer, FunctionsTakeThemAsOptimizers) {
+  const auto groups = [](DoubleNetwork& network) {
+    return two_groups(network, AdamOptions(.02).weight_decay(.1), AdamOptions(.05));
+  };
+  const MakeOptimizer adam = [&](DoubleNetwork& network) {
+    return std::make_unique<torch::optim::Adam>(groups(network), AdamOptions(.01));
+  };
+  const MakeOptimizer distributed = [&](DoubleNetwork& network) {
+    return std::make_unique<DistributedOptimizer>(
+        communicator, network, torch::optim::Adam(groups(network), AdamOptions(.01)));
+  };
+  const MakeOptimizer sharded = [&](DoubleNetwork& network) {
+    return std::make_unique<ShardedOptimizer>(
+        communicator, network,
+        std::vector<ShardedGroup>{
+            {network.first->parameters(), make_adam({.weight_decay = .1}), .02},
+            {network.second->parameters(), make_adam({}), .05}});
+  };
+  expect_trained_alike(communicator, distributed, adam);
+  expect_trained_alike(communicator, sharded, adam);
+}
+
+RANK_TEST(TorchOptimizer, OptionsMayBeChangedOnEitherSide) {
+  DoubleNetwork network, reference;
+  torch::optim::SGD inner(network.parameters(), SGDOptions(.01).momentum(.9));
+  torch::optim::SGD peer(reference.parameters(), SGDOptions(.01).momentum(.9));
+  DistributedOptimizer optimizer(communicator, network, std::ref(inner));
+  torch::optim::Optimizer& outside = optimizer;
+  const auto options_of = [](torch::optim::Optimizer& of) -> SGDOptions& {
+    return static_cast<SGDOptions&>(of.param_groups()[0].options());
+  };
+  for (std::int64_t step = 0; step < 6; ++step) {
+    if (step == 1) options_of(outside).lr(.005);
+    if (step == 2) options_of(inner).lr(.02).weight_decay(.01);
+    if (step == 3) options_of(optimizer.inner()).momentum(.5);
+    if (step == 4) options_of(outside).nesterov(true);
+    if (step == 1) options_of(peer).lr(.005);
+    if (step == 2) options_of(peer).lr(.02).weight_decay(.01);
+    if (step == 3) options_of(peer).momentum(.5);
+    if (step == 4) options_of(peer).nesterov(true);
+    clear(network);
+    clear(reference);
+    loss_of_rank(network, communicator.rank(), step).backward();
+    mean_of_ranks(reference, communicator.size(), step).backward();
+    outside.step();
+    peer.step();
+    EXPECT_TRUE(options_of(outside) == options_of(peer)) << "step " << step;
+    EXPECT_TRUE(options_of(inner) == options_of(peer)) << "step " << step;
+  }
+  expect_alike(network, values_of(reference));
+  EXPECT_EQ(optimizer.state().size(), 4U);
+}
+
+// An archive of it is one of the optimizer inside, and the other way round.
+RANK_TEST(TorchOptimizer, ArchivesAreThoseOfTheInnerOptimizer) {
+  DoubleNetwork network, plain;
+  DistributedOptimizer optimizer(communicator, network,
+                                 torch::optim::Adam(network.parameters(), AdamOptions(.02)));
+  loss_of_rank(network, communicator.rank(), 0).backward();
+  optimizer.step();
+  std::stringstream archive, again;
+  torch::save(optimizer, archive);
+  torch::optim::Adam other(plain.parameters(), AdamOptions(.02));
+  torch::load(other, archive);
+  EXPECT_EQ(other.state().size(), 4U);
+  torch::save(other, again);
+  DoubleNetwork resumed;
+  DistributedOptimizer third(communicator, resumed,
+                             torch::optim::Adam(resumed.parameters(), AdamOptions(.02)));
+  torch::load(third, again);
+  EXPECT_EQ(third.state().size(), 4U);
+}
+
+RANK_TEST(TorchOptimizer, StateIsBroadcastThroughEither) {
+  DoubleNetwork network;
+  const bool is_root = communicator.rank() == 0;
+  DistributedOptimizer optimizer(
+      communicator, network,
+      torch::optim::SGD(network.parameters(), SGDOptions(is_root ? .3 : .1).momentum(.9)));
+  torch::optim::Optimizer& outside = optimizer;
+  broadcast_state(communicator, network, outside);
+  EXPECT_EQ(outside.param_groups()[0].options().get_lr(), .3);
+  EXPECT_EQ(optimizer.inner().param_groups()[0].options().get_lr(), .3);
+  loss_of_rank(network, communicator.rank(), 0).backward();
+  optimizer.step();
+  if (is_root) optimizer.state().clear();
+  broadcast_state(communicator, network, outside);
+  EXPECT_EQ(optimizer.state().size(), 0U);
+}
+
+RANK_TEST(TorchOptimizer, GroupsMayBeAddedOfTheModuleOnly) {
+  DoubleNetwork network, stranger;
+  for (auto& parameter : network.second->parameters()) parameter.requires_grad_(false);
+  DistributedOptimizer optimizer(communicator, network,
+                                 torch::optim::SGD(network.first->parameters(), SGDOptions(.01)));
+  torch::optim::Optimizer& outside = optimizer;
+  outside.add_param_group({network.second->parameters()});
+  EXPECT_EQ(optimizer.inner().param_groups().size(), 2U);
+  outside.add_param_group({stranger.second->parameters()});
+  EXPECT_THAT(message_of<Error>([&] { (void)optimizer.inner(); }),
+              HasSubstr("in its group 2 is not the module's"));
+}
+
+// finish() has averages that may be looked at, and step() doesn't average them again.
+RANK_TEST(TorchOptimizer, AveragesMayBeLookedAtOrDiscarded) {
+  DoubleNetwork network, reference;
+  DistributedOptimizer optimizer(communicator, network,
+                                 torch::optim::SGD(network.parameters(), SGDOptions(.01)));
+  torch::optim::SGD peer(reference.parameters(), SGDOptions(.01));
+  for (std::int64_t step = 0; step < 6; ++step) {
+    optimizer.zero_grad();
+    clear(reference);
+    loss_of_rank(network, communicator.rank(), step).backward();
+    mean_of_ranks(reference, communicator.size(), step).backward();
+    if (step % 3 != 0) {
+      optimizer.reducer().finish();
+      for (std::size_t i = 0; i < 4; ++i) {
+        EXPECT_TRUE(
+            network.parameters()[i].grad().allclose(reference.parameters()[i].grad(), 1e-9, 1e-11));
+      }
+    }
+    if (step % 3 == 2) {
+      optimizer.zero_grad();
+      if (step == 2) continue;
+      clear(reference);
+    }
+    optimizer.step();
+    peer.step();
+    expect_alike(network, values_of(reference));
+  }
+  // What has been used is not used again.
+  EXPECT_THAT(message_of<Error>([&] {
+                optimizer.step();
+                optimizer.step();
+              }),
+              HasSubstr("there was no backward() in this step"));
+}
+
+RANK_TEST(TorchOptimizer, ShardedStepsMayBeLookedAtOrDiscarded) {
+  DoubleNetwork network, reference;
+  ShardedOptimizer optimizer(communicator, network, make_sgd({.momentum = .9}),
+                             {.learning_rate = .01});
+  torch::optim::SGD peer(reference.parameters(), SGDOptions(.01).momentum(.9));
+  for (std::int64_t step = 0; step < 6; ++step) {
+    optimizer.zero_grad();
+    clear(reference);
+    {
+      const auto quiet = optimizer.no_sync();
+      loss_of_rank(network, communicator.rank(), step + 10).backward();
+    }
+    loss_of_rank(network, communicator.rank(), step).backward();
+    mean_of_ranks(reference, communicator.size(), step + 10).backward();
+    mean_of_ranks(reference, communicator.size(), step).backward();
+    if (step % 3 != 0) optimizer.finish();
+    if (step % 3 == 2) {
+      optimizer.zero_grad();
+      if (step == 2) continue;
+      clear(reference);
+    }
+    optimizer.step();
+    peer.step();
+    expect_alike(network, values_of(reference));
+  }
+}
+
+// Between finish() and step() the program does as it likes with the network.
+RANK_TEST(TorchOptimizer, WhatIsDoneToFinishedGradientsCounts) {
+  DoubleNetwork network, reference;
+  ShardedOptimizer optimizer(communicator, network, make_sgd({.momentum = .9}),
+                             {.learning_rate = .01});
+  torch::optim::SGD peer(reference.parameters(), SGDOptions(.01).momentum(.9));
+  const auto backward = [&](std::int64_t step) {
+    optimizer.zero_grad();
+    clear(reference);
+    loss_of_rank(network, communicator.rank(), step).backward();
+    mean_of_ranks(reference, communicator.size(), step).backward();
+    optimizer.finish();
+  };
+  const auto step = [&] {
+    optimizer.step();
+    peer.step();
+    expect_alike(network, values_of(reference));
+  };
+  backward(0);
+  step();
+  backward(1);  // one parameter keeps what it has, and its momentum
+  network.parameters()[1].mutable_grad() = torch::Tensor();
+  reference.parameters()[1].mutable_grad() = torch::Tensor();
+  step();
+  backward(2);  // other values in other memory
+  for (auto* const each : {&network, &reference}) {
+    for (auto& parameter : each->parameters()) parameter.set_data(parameter.detach() * .5);
+  }
+  step();
+  backward(3);
+  step();
+}
+
+RANK_TEST(TorchOptimizer, AClosureWithoutALossIsAnError) {
+  DoubleNetwork network, other;
+  DistributedOptimizer distributed(communicator, network,
+                                   torch::optim::SGD(network.parameters(), SGDOptions(.01)));
+  ShardedOptimizer sharded(communicator, other, make_sgd({}), {.learning_rate = .01});
+  const auto message_of_step = [&](DoubleNetwork& module, torch::optim::Optimizer& optimizer,
+                                   const torch::Tensor& loss) {
+    return message_of<Error>([&] {
+      optimizer.step([&] {
+        loss_of_rank(module, communicator.rank(), 0).backward();
+        return loss;
+      });
+    });
+  };
+  for (const auto& loss : {torch::Tensor(), torch::zeros({2})}) {
+    EXPECT_THAT(message_of_step(network, distributed, loss), HasSubstr("returned no loss"));
+    EXPECT_THAT(message_of_step(other, sharded, loss), HasSubstr("returned no loss"));
+    for (DoubleNetwork* const each : {&network, &other}) clear(*each);
+    other.zero_grad();
+  }
+}
+
+RANK_TEST(TorchOptimizer, AveragesAreDiscardedOnAllRanks) {
+  if (communicator.size() == 1) return;
+  DoubleNetwork network;
+  DistributedOptimizer distributed(communicator, network,
+                                   torch::optim::SGD(network.parameters(), SGDOptions(.01)));
+  DoubleNetwork other;
+  ShardedOptimizer sharded(communicator, other, make_sgd({}), {.learning_rate = .01});
+  const auto message_after = [&](DoubleNetwork& module, const auto& finish, auto& optimizer) {
+    const auto before = values_of(module);
+    loss_of_rank(module, communicator.rank(), 0).backward();
+    finish();
+    if (communicator.rank() == 1) optimizer.zero_grad();
+    auto message = message_of<Error>([&] { optimizer.step(); });
+    expect_alike(module, before);
+    return message;
+  };
+  EXPECT_THAT(message_after(
+                  network, [&] { distributed.reducer().finish(); }, distributed),
+              HasSubstr("rank 1 has discarded the averages of first.weight, first.bias"));
+  EXPECT_THAT(message_after(
+                  other, [&] { sharded.finish(); }, sharded),
+              HasSubstr("rank 1 has discarded the averages of first.weight, first.bias"));
+}
+
+RANK_TEST(TorchOptimizer, ShardedGroupsHoldEveryParameterOnce) {
+  DoubleNetwork network, stranger;
+  const auto message_for = [&](std::vector<ShardedGroup> groups) {
+    return message_of<InputError>([&] { ShardedOptimizer(communicator, network, groups); });
+  };
+  const std::shared_ptr<const FlatOptimizer> sgd = make_sgd({});
+  EXPECT_THAT(message_for({{network.first->parameters(), sgd}}),
+              HasSubstr("second.weight is in none, second.bias is in none"));
+  EXPECT_THAT(message_for({{network.parameters(), sgd}, {network.second->parameters(), sgd}}),
+              HasSubstr("in group 1 is in another one too"));
+  EXPECT_THAT(message_for({{network.parameters(), sgd}, {stranger.second->parameters(), sgd}}),
+              HasSubstr("a tensor in group 1 is not the module's"));
+  EXPECT_THAT(message_for({}), HasSubstr("without groups"));
+  EXPECT_THAT(message_for({{network.first->parameters(), sgd},
+                           {network.second->parameters(), make_adam({})}}),
+              HasSubstr("sgd and adam"));
+}
+
+RANK_TEST(TorchOptimizer, ShardedStateIsNotSavedInPart) {
+  DoubleNetwork network;
+  ShardedOptimizer optimizer(communicator, network, make_adam({}));
+  std::stringstream archive;
+  EXPECT_THAT(message_of<Error>([&] { torch::save(optimizer, archive); }),
+              HasSubstr("call gather_state() on all ranks"));
+}
+
+}  // namespace
+
+}  // namespace kolo::testing

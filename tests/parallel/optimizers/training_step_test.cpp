@@ -1,0 +1,102 @@
+#include <limits>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "kolo/optim/adaptive_optimizers.h"
+#include "kolo/parallel/training_step.h"
+#include "parallel/small_network.h"
+#include "support/rank_test.h"
+
+namespace kolo::testing {
+
+namespace {
+
+constexpr std::int64_t batch_size = 6;  // per rank
+
+torch::Tensor flat(const torch::nn::Module& network) {
+  std::vector<torch::Tensor> parts;
+  for (const auto& parameter : network.parameters()) parts.push_back(parameter.detach().flatten());
+  return torch::cat(parts);
+}
+
+struct Replica {
+  explicit Replica(const Communicator& communicator, const TrainingStepOptions& options = {},
+                   int seed = 1)
+      : network(std::make_shared<SmallNetwork>(7, seed)),
+        step(communicator, network, make_sgd({.momentum = .5}), options) {}
+
+  // On so many of the data set's samples, from `begin` on; `factor` is the loss's.
+  TrainingStep::Outcome make(std::int64_t begin, std::int64_t count, std::int64_t number,
+                             double factor = 1) {
+    const auto forward = [&]() -> TrainingStep::Forward {
+      network->calls.add_(1);
+      const auto loss = mean_loss(*network, samples(begin, begin + count)) * factor;
+      return {loss, {loss.item<double>() * static_cast<double>(count), double(count)}};
+    };
+    return step.make(forward, .05, number);
+  }
+
+  // Each rank's share of a step's samples.
+  TrainingStep::Outcome make_share(const Communicator& communicator, std::int64_t number,
+                                   double factor = 1) {
+    const auto begin = (number * communicator.size() + communicator.rank()) * batch_size;
+    return make(begin, batch_size, number, factor);
+  }
+
+  std::shared_ptr<SmallNetwork> network;
+  TrainingStep step;
+};
+
+RANK_TEST(TrainingStep, StepsAreThoseOfOneRankWithAllSamples) {
+  for (const double norm : {0., .3}) {
+    const TrainingStepOptions options{.buckets = {64, 64}, .maximum_norm = norm};
+    Replica replica(communicator, options, 1 + communicator.rank());  // becomes rank 0's
+    Replica alone(Communicator::solo(), options);
+    const auto all = batch_size * communicator.size();
+    for (std::int64_t number = 1; number <= 4; ++number) {
+      const auto mine = replica.make_share(communicator, number);
+      const auto expected = alone.make(number * all, all, number);
+      ASSERT_EQ(mine.sums.size(), 2U);
+      EXPECT_NEAR(mine.sums[0], expected.sums[0], 1e-4);
+      EXPECT_EQ(mine.sums[1], all);
+      EXPECT_TRUE(mine.is_made);
+    }
+    EXPECT_TRUE(torch::allclose(flat(*replica.network), flat(*alone.network), 1e-5, 1e-6));
+  }
+}
+
+// On one rank alone, of which none keeps anything.
+RANK_TEST(TrainingStep, AStepThatIsNotFiniteLeavesNothingBehind) {
+  Replica replica(communicator, {.skip_non_finite = true});
+  EXPECT_TRUE(replica.make_share(communicator, 1).is_made);
+  const auto before = flat(*replica.network).clone(), calls = replica.network->calls.clone();
+  const bool is_bad = communicator.rank() == communicator.size() - 1;
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_FALSE(replica.make_share(communicator, 2, is_bad ? infinity : 1).is_made);
+  EXPECT_TRUE(flat(*replica.network).equal(before));
+  EXPECT_TRUE(replica.network->calls.equal(calls));
+  EXPECT_TRUE(replica.make_share(communicator, 3).is_made);
+  EXPECT_FALSE(flat(*replica.network).equal(before));
+}
+
+// Powers of two change no digit, until gradients overflow.
+RANK_TEST(TrainingStep, ALossScaleIsTakenOutAgain) {
+  Replica plain(communicator);
+  Replica scaled(communicator, {.loss_scale = LossScaleOptions{.initial = 1024}});
+  for (std::int64_t number = 1; number <= 3; ++number) {
+    EXPECT_TRUE(plain.make_share(communicator, number).is_made);
+    EXPECT_TRUE(scaled.make_share(communicator, number).is_made);
+  }
+  EXPECT_TRUE(flat(*scaled.network).equal(flat(*plain.network)));
+  EXPECT_EQ(plain.step.scaler(), nullptr);
+  scaled.step.scaler()->restore({.scale = 0x1p120});
+  const bool overflows = communicator.rank() == 0;
+  EXPECT_FALSE(scaled.make_share(communicator, 4, overflows ? 1e6 : 1).is_made);
+  EXPECT_EQ(scaled.step.scaler()->scale(), 0x1p119);
+  EXPECT_TRUE(flat(*scaled.network).equal(flat(*plain.network)));
+}
+
+}  // namespace
+
+}  // namespace kolo::testing

@@ -1,0 +1,242 @@
+
+#include <sstream>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/sync_batch_norm.h"
+#include "kolo/parallel/tensor_collectives.h"
+#include "support/errors.h"
+#include "support/rank_test.h"
+
+namespace kolo::testing {
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t channels = 3;
+
+// The first dimensions of the ranks' batches, with an empty one.
+std::vector<std::int64_t> batches(int ranks) {
+  std::vector<std::int64_t> sizes;
+  for (int rank = 0; rank < ranks; ++rank) sizes.push_back(rank == 1 ? 0 : 4 + 3 * rank);
+  return sizes;
+}
+
+torch::Tensor waves(std::vector<std::int64_t> shape, double frequency, torch::ScalarType type) {
+  const auto count = c10::multiply_integers(shape);
+  return torch::sin(torch::arange(count, torch::kDouble) * frequency).view(shape).to(type);
+}
+
+void set_affine(torch::Tensor& weight, torch::Tensor& bias) {
+  const torch::NoGradGuard no_gradient;
+  weight.copy_(torch::tensor({1.5, -.5, 2.}));
+  bias.copy_(torch::tensor({.1, .2, -3.}));
+}
+
+// Relative to the largest value: gradients of inputs are differences of larger numbers, so small
+// ones among them have no more digits than the large ones leave.
+bool is_close_in_scale(const torch::Tensor& a, const torch::Tensor& b, double tolerance) {
+  if (a.sizes() != b.sizes()) return false;
+  if (b.numel() == 0) return true;
+  const double difference = (a - b).abs().max().item<double>();
+  return difference <= tolerance * b.abs().max().item<double>();
+}
+
+// Both on `steps` batches: outputs, gradients of inputs and of parameters, running statistics.
+template <typename BatchNorm>
+void compare(const Communicator& communicator, std::vector<std::int64_t> behind,
+             const torch::nn::BatchNormOptions& options, torch::ScalarType type, double tolerance) {
+  SyncBatchNorm mine(communicator, options);
+  BatchNorm reference(options);
+  mine->to(type);
+  reference->to(type);
+  if (options.affine()) {
+    set_affine(mine->weight, mine->bias);
+    set_affine(reference->weight, reference->bias);
+  }
+  const auto sizes = batches(communicator.size());
+  std::int64_t total = 0, begin = 0;
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    if (rank == communicator.rank()) begin = total;
+    total += sizes[static_cast<std::size_t>(rank)];
+  }
+  const auto own = sizes[static_cast<std::size_t>(communicator.rank())];
+  std::vector<std::int64_t> shape = {total, channels};
+  shape.insert(shape.end(), behind.begin(), behind.end());
+  const auto is_close = [&](const torch::Tensor& a, const torch::Tensor& b) {
+    return is_close_in_scale(a, b, tolerance);
+  };
+  for (int step = 0; step < 3; ++step) {
+    auto whole = (waves(shape, .37 + step, type) * 2 + 5).requires_grad_();
+    auto part = whole.detach().slice(0, begin, begin + own).clone().requires_grad_();
+    const auto slope = waves(shape, 1.7, type);
+    const auto expected = reference->forward(whole);
+    const auto output = mine->forward(part);
+    (expected * slope + expected.pow(3)).sum().backward();
+    (output * slope.slice(0, begin, begin + own) + output.pow(3)).sum().backward();
+    EXPECT_TRUE(is_close(output, expected.slice(0, begin, begin + own)));
+    EXPECT_TRUE(is_close(part.grad(), whole.grad().slice(0, begin, begin + own)));
+  }
+  if (options.affine()) {
+    all_reduce(communicator, {mine->weight.grad(), mine->bias.grad()});
+    EXPECT_TRUE(is_close(mine->weight.grad(), reference->weight.grad()));
+    EXPECT_TRUE(is_close(mine->bias.grad(), reference->bias.grad()));
+  }
+  for (const auto& buffer : reference->named_buffers()) {
+    if (buffer.value().defined()) {
+      EXPECT_TRUE(is_close(mine->named_buffers()[buffer.key()], buffer.value())) << buffer.key();
+    }
+  }
+  mine->eval();
+  reference->eval();
+  if (!options.track_running_stats()) return;  // it would go on with the batch's own
+  const auto input = waves({2, channels, 2}, .9, type);
+  EXPECT_TRUE(
+      is_close(mine->forward(input),
+               torch::batch_norm(input, reference->weight, reference->bias, reference->running_mean,
+                                 reference->running_var, false, 0, options.eps(), false)));
+}
+
+RANK_TEST(SyncBatchNorm, EqualsBatchNormOfTheUnion) {
+  using Options = torch::nn::BatchNormOptions;
+  for (const auto& options :
+       {Options(channels), Options(channels).affine(false), Options(channels).momentum(.3).eps(.1),
+        Options(channels).momentum(c10::nullopt), Options(channels).track_running_stats(false)}) {
+    compare<torch::nn::BatchNorm1d>(communicator, {}, options, torch::kDouble, 1e-9);
+    compare<torch::nn::BatchNorm2d>(communicator, {4, 5}, options, torch::kFloat, 1e-5);
+    compare<torch::nn::BatchNorm3d>(communicator, {2, 3, 2}, options, torch::kDouble, 1e-9);
+  }
+}
+
+RANK_TEST(SyncBatchNorm, LargeMeansDoNotCancel) {
+  SyncBatchNorm layer(communicator, torch::nn::BatchNormOptions(1));
+  const int rank = communicator.rank(), ranks = communicator.size();
+  // Every rank's values lie close around another large number.
+  const auto offsets = torch::arange(8, torch::kDouble).view({8, 1});
+  const auto input = offsets + 1e6 + rank * 8;
+  const auto all = torch::arange(8 * ranks, torch::kDouble);
+  layer->to(torch::kDouble);
+  const auto output = layer->forward(input);
+  const auto expected = (all - all.mean()) / torch::sqrt(all.var(false) + 1e-5);
+  EXPECT_TRUE(
+      torch::allclose(output.view({-1}), expected.slice(0, 8 * rank, 8 * rank + 8), 1e-9, 1e-9));
+}
+
+// A Sequential that can be in another one.
+struct Inner : torch::nn::SequentialImpl {
+  using SequentialImpl::SequentialImpl;
+  torch::Tensor forward(torch::Tensor input) { return SequentialImpl::forward(input); }
+};
+
+struct Block : torch::nn::Module {
+  Block()
+      : layers(torch::nn::Linear(5, 4), torch::nn::BatchNorm1d(4),
+               std::make_shared<Inner>(torch::nn::Linear(4, 3), torch::nn::BatchNorm1d(3))) {
+    register_module("layers", layers);
+    const torch::NoGradGuard no_gradient;
+    int index = 0;
+    for (auto& parameter : parameters())
+      parameter.copy_(waves(parameter.sizes().vec(), .7 + ++index, torch::kFloat) + .3);
+  }
+  torch::nn::Sequential layers;
+};
+
+// As in most networks that people write.
+struct BlockWithMembers : torch::nn::Module {
+  BlockWithMembers() {
+    register_module("first", first);
+    register_module("layers", layers);
+  }
+  torch::nn::BatchNorm2d first{4};
+  torch::nn::Sequential layers{torch::nn::BatchNorm1d(4)};
+};
+
+// As docs/library.md has it.
+struct BlockOfAllRanks : torch::nn::Module {
+  explicit BlockOfAllRanks(const Communicator& ranks)
+      : norm(register_module("norm", SyncBatchNorm(ranks, torch::nn::BatchNormOptions(4)))) {}
+  SyncBatchNorm norm;
+};
+
+// LibTorch can't replace them, and a network of which half is converted is none that anybody wants.
+RANK_TEST(SyncBatchNorm, MembersThatKeepTheirTypeAreNamed) {
+  BlockWithMembers block;
+  EXPECT_THAT(message_of<Error>([&] { convert_sync_batch_norm(communicator, block); }),
+              AllOf(HasSubstr("first (BatchNorm2d) can't be replaced"),
+                    HasSubstr("Make it a kolo::SyncBatchNorm")));
+  EXPECT_TRUE(block.layers->ptr(0)->as<torch::nn::BatchNorm1d>()) << "nothing was converted";
+  torch::nn::BatchNorm1d alone(3);
+  EXPECT_THAT(batch_norms_held_by_type(*alone), ElementsAre("the module itself (BatchNorm1d)"));
+  BlockOfAllRanks written(communicator.split(0).value());
+  EXPECT_THAT(batch_norms_held_by_type(written), ::testing::IsEmpty());
+  EXPECT_TRUE(written.norm->forward(torch::rand({3, 4, 2, 2})).defined());
+  EXPECT_EQ(written.named_parameters().keys(),
+            (std::vector<std::string>{"norm.weight", "norm.bias"}));
+  communicator.barrier();
+}
+
+RANK_TEST(SyncBatchNorm, ALayerInTwoPlacesStaysOne) {
+  const torch::nn::BatchNorm1d norm(3);
+  torch::nn::Sequential twice(torch::nn::Linear(3, 3), norm, torch::nn::Linear(3, 3), norm);
+  EXPECT_THAT(convert_sync_batch_norm(communicator, *twice), ElementsAre("1", "3"));
+  EXPECT_EQ(twice->ptr(1), twice->ptr(3));
+  EXPECT_TRUE(twice->forward(torch::rand({4, 3})).defined());
+  communicator.barrier();
+}
+
+// A network converted: the averaged gradients are one rank's on the union.
+RANK_TEST(SyncBatchNorm, ConvertedNetworksTrainAsOnTheUnion) {
+  Block block, reference;
+  const auto* weight = block.parameters()[2].unsafeGetTensorImpl();
+  const auto replaced = convert_sync_batch_norm(communicator, block);
+  EXPECT_THAT(replaced, ElementsAre("layers.1", "layers.2.1"));
+  EXPECT_EQ(block.parameters()[2].unsafeGetTensorImpl(), weight);
+  EXPECT_EQ(block.named_parameters().keys(), reference.named_parameters().keys());
+  EXPECT_EQ(block.named_buffers().keys(), reference.named_buffers().keys());
+  std::ostringstream text;
+  text << block.layers;
+  EXPECT_THAT(text.str(), HasSubstr("kolo::SyncBatchNorm(4"));
+
+  // The gradient of a bias in front of a batch norm is nothing but rounding.
+  block.to(torch::kDouble);
+  reference.to(torch::kDouble);
+  const int rank = communicator.rank(), ranks = communicator.size();
+  for (int step = 0; step < 5; ++step) {
+    block.zero_grad();
+    reference.zero_grad();
+    const auto whole = waves({4 * ranks, 5}, .31 + step, torch::kDouble);
+    block.layers->forward(whole.slice(0, 4 * rank, 4 * rank + 4)).pow(3).mean().backward();
+    std::vector<torch::Tensor> gradients;
+    for (const auto& parameter : block.parameters()) gradients.push_back(parameter.grad());
+    all_reduce(communicator, gradients, {.op = ReduceOp::average});
+    reference.layers->forward(whole).pow(3).mean().backward();
+    for (const auto& item : block.named_parameters()) {
+      EXPECT_TRUE(torch::allclose(item.value().grad(),
+                                  reference.named_parameters()[item.key()].grad(), 1e-9, 1e-9))
+          << item.key();
+    }
+  }
+}
+
+RANK_TEST(SyncBatchNorm, WhatCannotBeIsAnError) {
+  SyncBatchNorm layer(communicator, torch::nn::BatchNormOptions(2));
+  EXPECT_THAT(message_of<Error>([&] {
+                (void)layer->forward(torch::zeros({4, 3}));
+              }),
+              HasSubstr("shape [4, 3]; expected a floating dtype and [N, 2, ...]"));
+  const auto few = torch::zeros({communicator.rank() == 0 ? 1 : 0, 2});
+  EXPECT_THAT(message_of<Error>([&] { (void)layer->forward(few); }),
+              HasSubstr("together have 1 values a channel"));
+}
+
+}  // namespace
+
+}  // namespace kolo::testing

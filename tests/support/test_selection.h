@@ -1,0 +1,18 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace kolo::testing {
+
+// True where `test` is in `source`, for example "images/image_folder_test.cpp".
+[[nodiscard]] bool is_in(const ::testing::TestInfo& test, const std::string& source);
+
+// Leaves out the tests that `is_wanted` refuses, whatever --gtest_filter chooses of the others.
+// False where nothing is wanted, or where there are tests in sources that no ctest would run;
+// stderr says it.
+[[nodiscard]] bool select_tests(const std::function<bool(const ::testing::TestInfo&)>& is_wanted);
+
+}  // namespace kolo::testing
