@@ -25,18 +25,17 @@ inline ProcessResult start_kolo(const std::vector<std::string>& arguments,
   return run_process(command, kolo_options(std::move(environment)));
 }
 
-// Whether a command starts others, by the program's path.
-inline bool starts_programs(const std::vector<std::string>& arguments) {
-  const auto has = [&](const char* word) {
-    return std::find(arguments.begin(), arguments.end(), word) != arguments.end();
-  };
-  return has("-n") || has("run") || has("scale") || has("doctor");
+// Whether a command starts itself on several ranks: it takes its words from /proc/self/cmdline.
+inline bool starts_itself(const std::vector<std::string>& arguments) {
+  const bool has_ranks = std::find(arguments.begin(), arguments.end(), "-n") != arguments.end();
+  return has_ranks && arguments.front() != "run" && arguments.front() != "scale";
 }
 
-// The same, where the command starts no others: in a fork of this process, which is quicker.
+// The same, in a fork of this process where that will do, which is quicker. What it starts then is
+// this program, too (main.cpp).
 inline ProcessResult run_kolo(const std::vector<std::string>& arguments,
                               std::map<std::string, std::string> environment = {}) {
-  if (starts_programs(arguments)) return start_kolo(arguments, std::move(environment));
+  if (starts_itself(arguments)) return start_kolo(arguments, std::move(environment));
   return run_in_fork([&] { return run_kolo_program(arguments); },
                      kolo_options(std::move(environment)));
 }

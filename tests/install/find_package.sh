@@ -24,14 +24,22 @@ if [[ -e $folder/prefix/bin/kolo ]]; then
   done
 fi
 
+# The loops of docs/library.md, as they stand there.
+"$here/documented/extract_blocks.sh" "$here/../../docs/library.md" "$folder/blocks"
+for block in "$folder"/blocks/*.inc; do
+  grep -q "#include \"${block##*/}\"" "$here/documented/main.cpp" || fail "nothing runs the block ${block##*/} of docs/library.md"
+done
+
 # Looking only in the prefix shows that nothing of the build folder is needed.
-flags="-O0${sanitizers:+ -fsanitize=$sanitizers}"
-"$cmake" -G Ninja -S "$here/outside" -B "$folder/build" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_CXX_COMPILER="$compiler" \
-  -DCMAKE_CXX_FLAGS="$flags"
+with_trainer=OFF
+if [[ -e $folder/prefix/bin/kolo ]]; then with_trainer=ON; fi
+"$cmake" -G Ninja -S "$here/all" -B "$folder/build" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_CXX_COMPILER="$compiler" \
+  -DCMAKE_CXX_FLAGS="-O0${sanitizers:+ -fsanitize=$sanitizers}" -DTESTS="$here" -DEXAMPLES="$here/../../examples" -DBLOCKS="$folder/blocks" \
+  -DWITH_TRAINER=$with_trainer >"$folder/configure.log" || { cat "$folder/configure.log"; fail "configuring failed"; }
 "$cmake" --build "$folder/build" --verbose >"$folder/build.log" || { cat "$folder/build.log"; fail "building failed"; }
 
 # What the linker was told to link: LibTorch may use any of these for itself.
-link_line=$(grep -e '-o outside' "$folder/build.log") || { cat "$folder/build.log"; fail "no link line found"; }
+link_line=$(grep -e '-o outside/outside' "$folder/build.log") || { cat "$folder/build.log"; fail "no link line found"; }
 for library in yaml hdf5 spdlog nlohmann libkolo_config libkolo_train libkolo_observe; do
   [[ $link_line != *"$library"* ]] || fail "the outside project links $library: $link_line"
 done
@@ -40,28 +48,17 @@ for library in libkolo_parallel libkolo_comm; do
 done
 [[ $link_line != *"$build"* ]] || fail "the outside project links something of the build folder: $link_line"
 
-output=$("$here/../support/mpirun" 2 "$folder/build/outside")
+output=$("$here/../support/mpirun" 2 "$folder/build/outside/outside")
 [[ $output == *"2 ranks: y = 3.000 x -1.000"* ]] || fail "expected '2 ranks: y = 3.000 x -1.000' from the outside project, got: $output"
 echo "$output"
 
-output=$("$here/../support/mpirun" 2 "$folder/build/simulation")
+output=$("$here/../support/mpirun" 2 "$folder/build/outside/simulation")
 [[ $output == *"simulation on 2 ranks: 3"* ]] || fail "expected 'simulation on 2 ranks: 3' from a program with an MPI of its own, got: $output"
 
-# The loops of docs/library.md, as they stand there.
-"$here/documented/extract_blocks.sh" "$here/../../docs/library.md" "$folder/blocks"
-for block in "$folder"/blocks/*.inc; do
-  grep -q "#include \"${block##*/}\"" "$here/documented/main.cpp" || fail "nothing runs the block ${block##*/} of docs/library.md"
-done
-"$cmake" -G Ninja -S "$here/documented" -B "$folder/documented" -DBLOCKS="$folder/blocks" -DCMAKE_PREFIX_PATH="$folder/prefix" \
-  -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="$flags" >"$folder/documented.log" || { cat "$folder/documented.log"; fail "configuring the documented loops failed"; }
-"$cmake" --build "$folder/documented" >"$folder/documented.log" || { cat "$folder/documented.log"; fail "building the documented loops failed"; }
-"$here/../support/mpirun" 2 "$folder/documented/documented" || fail "the documented loops do not do what they should"
+"$here/../support/mpirun" 2 "$folder/build/documented/documented" || fail "the documented loops do not do what they should"
 
 # The examples: an ordinary program and the same made parallel, which differ in eight marked lines. On Fashion-MNIST, where it is
 # installed; LibTorch reads it unpacked.
-"$cmake" -G Ninja -S "$here/../../examples" -B "$folder/examples" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_CXX_COMPILER="$compiler" \
-  -DCMAKE_CXX_FLAGS="$flags" >"$folder/examples.log" || { cat "$folder/examples.log"; fail "configuring the examples failed"; }
-"$cmake" --build "$folder/examples" >"$folder/examples.log" || { cat "$folder/examples.log"; fail "building the examples failed"; }
 mkdir "$folder/data"
 for file in /usr/share/datasets/fashion-mnist/*.gz; do gunzip -c "$file" >"$folder/data/$(basename "$file" .gz)"; done
 cd "$folder"
@@ -71,8 +68,8 @@ done
 added=$(diff "$here/../../examples/mnist_alone.cpp" "$here/../../examples/mnist_parallel.cpp" | grep '^>' | grep -cv '^> *\(//\|$\|#include\)' || true)
 ((added <= 9)) || fail "mnist_parallel.cpp differs from mnist_alone.cpp in $added lines"
 accuracy_of() { sed -n 's/.*test accuracy \([0-9]*\)\..*/\1/p' <<<"$1" | tail -1; }
-alone=$(OMP_NUM_THREADS=1 "$folder/examples/mnist_alone" data 1)
-parallel=$("$here/../support/mpirun" 2 "$folder/examples/mnist_parallel" data 1)
+alone=$(OMP_NUM_THREADS=1 "$folder/build/examples/mnist_alone" data 1)
+parallel=$("$here/../support/mpirun" 2 "$folder/build/examples/mnist_parallel" data 1)
 echo "$alone"; echo "$parallel"
 (($(grep -c '^epoch' <<<"$parallel") == 1)) || fail "expected one line of rank 0, got: $parallel"
 (($(accuracy_of "$alone") >= 78)) || fail "mnist_alone learns too little: $alone"
@@ -80,19 +77,16 @@ echo "$alone"; echo "$parallel"
 [[ -s $folder/mnist.pt ]] || fail "no mnist.pt was saved"
 
 # Two networks that train against each other: generated points begin far from the circle and come to lie near it.
-points=$("$here/../support/mpirun" 2 "$folder/examples/gan" 2000)
+points=$("$here/../support/mpirun" 2 "$folder/build/examples/gan" 2000)
 echo "$points"
 (($(grep -c '^step' <<<"$points") == 4)) || fail "expected four lines of rank 0, got: $points"
 [[ $(tail -1 <<<"$points") == *"circle 0."[01]* ]] || fail "gan learns too little: $points"
 
 # The trainer takes a network of one's own, and the program runs from where it was installed.
-if [[ -e $folder/prefix/bin/kolo ]]; then
-  custom=$here/../../examples/custom_model
-  "$cmake" -G Ninja -S "$custom" -B "$folder/custom" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_CXX_COMPILER="$compiler" \
-    -DCMAKE_CXX_FLAGS="$flags" >"$folder/custom.log" || { cat "$folder/custom.log"; fail "configuring custom_model failed"; }
-  "$cmake" --build "$folder/custom" >"$folder/custom.log" || { cat "$folder/custom.log"; fail "building custom_model failed"; }
+if [[ $with_trainer == ON ]]; then
+  custom=$here/../../examples/custom_model own=$here/../../examples/own_data
   train_custom() {
-    "$here/../support/mpirun" 2 "$folder/custom/custom_model" "$custom/custom.yaml" data.n_train=8000 data.n_valid=2000 \
+    "$here/../support/mpirun" 2 "$folder/build/custom_model/custom_model" "$custom/custom.yaml" data.n_train=8000 data.n_valid=2000 \
       data.path="$folder/data" output_dir="$folder/custom_run" "$@"
   }
   output=$(train_custom training.n_epochs=1)
@@ -104,21 +98,17 @@ if [[ -e $folder/prefix/bin/kolo ]]; then
   "$folder/prefix/bin/kolo" report "$folder/custom_run" -o "$folder/custom.html" >/dev/null || fail "custom_model's run makes no report"
   [[ -s $folder/custom.html ]] || fail "custom_model's report is empty"
   # Data of one's own: points on a circle, whose three classes overlap a little.
-  own=$here/../../examples/own_data
-  "$cmake" -G Ninja -S "$own" -B "$folder/own" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_CXX_COMPILER="$compiler" \
-    -DCMAKE_CXX_FLAGS="$flags" >"$folder/own.log" || { cat "$folder/own.log"; fail "configuring own_data failed"; }
-  "$cmake" --build "$folder/own" >"$folder/own.log" || { cat "$folder/own.log"; fail "building own_data failed"; }
   missing=$(sed -n '/^```cpp/,/^```$/p' "$here/../../docs/own-data.md" | grep -v '^```' | sed 's/^ *//' | grep -vxFf <(sed 's/^ *//' "$own/main.cpp") || true)
   [[ -z $missing ]] || fail "docs/own-data.md shows lines that examples/own_data/main.cpp lacks: $missing"
   points='BEGIN { srand(seed); for (i = 0; i < n; ++i) { a = 2.1 * (i % 3) + 1.3 * (rand() + rand() - 1); print i % 3 "," cos(a) "," sin(a) } }'
   awk -v seed=1 -v n=3000 "$points" >training.csv
   awk -v seed=2 -v n=999 "$points" >validation.csv
-  output=$("$here/../support/mpirun" 2 "$folder/own/own_data" training.csv validation.csv 3)
+  output=$("$here/../support/mpirun" 2 "$folder/build/own_data/own_data" training.csv validation.csv 3)
   echo "$output"
   (($(grep -c '^epoch' <<<"$output") == 3)) || fail "expected three lines of rank 0, got: $output"
   (($(sed -n 's/.*accuracy \([0-9]*\)\..*/\1/p' <<<"$output" | tail -1) >= 85)) || fail "own_data learns too little: $output"
   echo "1,2" >>validation.csv
-  "$folder/own/own_data" training.csv validation.csv 2>own.err && fail "own_data takes a line that is too short"
+  "$folder/build/own_data/own_data" training.csv validation.csv 2>own.err && fail "own_data takes a line that is too short"
   grep -q 'validation.csv: line 1000: expected' own.err || fail "own_data does not name the line: $(cat own.err)"
   "$folder/prefix/bin/kolo" --help >/dev/null || fail "the installed kolo --help failed"
 fi

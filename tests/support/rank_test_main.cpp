@@ -13,7 +13,7 @@
 
 #include "comm/mpi/mpi_header.h"
 #include "support/rank_test.h"
-#include "support/test_selection.h"
+#include "support/run_tests.h"
 
 namespace kolo::testing {
 

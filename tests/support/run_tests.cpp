@@ -1,6 +1,9 @@
-#include "support/test_selection.h"
+#include "support/run_tests.h"
 
 #include <cstdio>
+#include <string_view>
+
+#include <gmock/gmock.h>
 
 namespace kolo::testing {
 
@@ -37,6 +40,14 @@ bool select_tests(const std::function<bool(const ::testing::TestInfo&)>& is_want
     GTEST_FLAG_SET(filter, filter + others);
   }
   return any;
+}
+
+int run_tests(int argc, char** argv) {
+  ::testing::InitGoogleMock(&argc, argv);
+  const auto is_wanted = [&](const ::testing::TestInfo& test) {
+    return argc < 2 || is_in(test, argv[1]);
+  };
+  return select_tests(is_wanted) ? RUN_ALL_TESTS() : 2;
 }
 
 }  // namespace kolo::testing

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "cli/program.h"
+#include "kolo/observe/history.h"
+
+namespace kolo::testing {
+
+// The data made of Fashion-MNIST by kolo data, the configurations those that kolo comes with.
+class ShippedConfigurations : public ::testing::Test {
+ protected:
+  void make(const std::string& kind, const char* per_class) {
+    const auto made =
+        run_kolo({"data", kind, "--from", "fashion-mnist", "-o", data, "--per-class", per_class});
+    ASSERT_EQ(made.exit_code, 0) << made.errors;
+  }
+
+  History train(const std::string& name, std::vector<std::string> settings) {
+    settings.insert(settings.begin(), {"train", KOLO_CONFIGS "/" + name, "-n", "2", "--output",
+                                       (folder / "run").string()});
+    const auto result = run_kolo(settings);
+    EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
+    return History::read(folder / "run" / "history.json");
+  }
+
+  TemporaryFolder folder;
+  std::string data = (folder / "data").string();
+};
+
+}  // namespace kolo::testing
