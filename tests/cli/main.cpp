@@ -3,7 +3,7 @@
 // LibTorch takes to start.
 #include <string>
 
-#include "cli/kolo_program.h"
+#include "cli/command_line.h"
 #include "support/run_tests.h"
 
 int main(int argc, char** argv) {
