@@ -13,7 +13,7 @@
 #include "kolo/base/allocator.h"
 #include "kolo/base/clock.h"
 #include "nn/kernels/convolution_kernel.h"
-#include "nn/kernels/taps_first.h"
+#include "nn/kernels/memory.h"
 
 namespace kolo {
 namespace {

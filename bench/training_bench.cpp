@@ -75,7 +75,7 @@ class Training {
                   ? torch::randint(options.classes, {options.batch}, generator,
                                    torch::TensorOptions(torch::kLong))
                   : torch::randn(batch_shape(options.batch, options.output), generator);
-    loss_ = make_loss(options.output.empty() ? LossKind::cross_entropy : LossKind::l1);
+    loss_ = make_loss(options.output.empty() ? "cross_entropy" : "l1");
   }
 
   void step() {

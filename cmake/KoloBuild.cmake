@@ -65,16 +65,20 @@ function(kolo_add_room name)
   endif()
 endfunction()
 
-# kolo_add_catalogue(TARGET FUNCTION NAME ENTRY TYPE NAMESPACE NAME HEADER FILE ENTRIES ...): what a configuration chooses from by name.
-# Each entry is a source catalogue/ENTRY.cpp, which defines kolo::NAMESPACE::ENTRY(); FUNCTION, declared in HEADER, returns all.
+# kolo_add_catalogue(TARGET FUNCTION NAME ENTRY TYPE NAMESPACE NAME HEADER FILE [FOLDER NAME] ENTRIES ...): what a configuration
+# chooses from by name. Each entry is a source FOLDER/ENTRY.cpp (catalogue/ unless given), which defines kolo::NAMESPACE::ENTRY();
+# FUNCTION, declared in HEADER, returns all.
 function(kolo_add_catalogue target)
-  cmake_parse_arguments(catalogue "" "FUNCTION;ENTRY;NAMESPACE;HEADER" "ENTRIES" ${ARGN})
+  cmake_parse_arguments(catalogue "" "FUNCTION;ENTRY;NAMESPACE;HEADER;FOLDER" "ENTRIES" ${ARGN})
+  if(NOT catalogue_FOLDER)
+    set(catalogue_FOLDER catalogue)
+  endif()
   set(declarations)
   set(calls)
   foreach(entry ${catalogue_ENTRIES})
     string(APPEND declarations "${catalogue_ENTRY} ${entry}();\n")
     string(APPEND calls "      ${catalogue_NAMESPACE}::${entry}(),\n")
-    target_sources(${target} PRIVATE catalogue/${entry}.cpp)
+    target_sources(${target} PRIVATE ${catalogue_FOLDER}/${entry}.cpp)
   endforeach()
   set(made ${CMAKE_CURRENT_BINARY_DIR}/${catalogue_FUNCTION}.cpp)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/catalogue.cpp.in ${made} @ONLY)

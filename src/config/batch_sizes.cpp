@@ -1,4 +1,4 @@
-#include "config/batch_sizes.h"
+#include "config/settle.h"
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "config/tree_of.h"
+#include "config/schema.h"
 #include "settings/value.h"
 
 namespace kolo {

@@ -7,9 +7,11 @@
 
 #include "config/at_setting.h"
 #include "kolo/base/checked.h"
+#include "kolo/base/error.h"
 #include "kolo/base/memory_size.h"
 #include "kolo/base/random.h"
 #include "kolo/observe/format.h"
+#include "kolo/optim/catalogue.h"
 
 namespace kolo {
 
@@ -26,12 +28,12 @@ std::int64_t bytes_of_mebibytes(double mebibytes) {
 std::int64_t outputs_of(const RunConfig& config, const SampleLayout& layout) {
   const auto& given = config.model.n_classes;
   if (layout.classes == 0) return 0;
-  if (config.training.loss == LossKind::binary_cross_entropy) {
+  if (loss_entry(config.training.loss).is_binary) {
     if (layout.classes > 2) {
       refuse_setting(config, "training.loss",
                      fmt::format("{} tells two classes apart, but the data has {}; use "
                                  "cross_entropy",
-                                 name_of(config.training.loss), layout.classes));
+                                 config.training.loss, layout.classes));
     }
     return given.value_or(1);
   }
@@ -44,18 +46,13 @@ std::int64_t outputs_of(const RunConfig& config, const SampleLayout& layout) {
 }
 
 void require_loss_of(const RunConfig& config, const SampleLayout& layout) {
-  const auto loss = config.training.loss;
+  const auto& loss = loss_entry(config.training.loss);
   const bool has_classes = layout.classes > 0;
-  if (is_of_classes(loss) == has_classes) return;
+  if (loss.has_classes == has_classes) return;
   refuse_setting(config, "training.loss",
-                 fmt::format("{}, but the targets of the data {} are {}; use {}", name_of(loss),
+                 fmt::format("{}, but the targets of the data {} are {}; use {}", loss.name,
                              config.data.name, has_classes ? "classes" : "numbers",
                              has_classes ? "cross_entropy or binary_crossentropy" : "l1"));
-}
-
-std::optional<std::int64_t> levels_of(const ModelConfig& model) {
-  if (model.full_scale) return *model.full_scale ? 6 : 5;
-  return model.levels;
 }
 
 // Any number of ranks may evaluate, whether they share the global batch evenly or not.
@@ -88,6 +85,72 @@ void require_memory_for(const RunConfig& config, std::string_view key, std::int6
                              format_bytes(static_cast<std::uint64_t>(*memory))));
 }
 
+RefuseKey refuse_in(const RunConfig& config, std::string_view section) {
+  return [&config, section](std::string_view key, std::string_view reason) {
+    refuse_setting(config, fmt::format("{}.{}", section, key), reason);
+  };
+}
+
+DatasetRequest request_of(const RunConfig& config) {
+  return {.n_train = config.data.n_train,
+          .n_valid = config.data.n_valid,
+          .seed = config.seed,
+          .model_shape = config.model.input_shape,
+          .model_classes = config.model.n_classes,
+          .refuse = refuse_in(config, "data"),
+          .refuse_of_model = refuse_in(config, "model")};
+}
+
+OwnSettings completed(const DataConfig& data) {
+  const auto& entry = dataset_entry(data.name);
+  auto own = data.own.has_value() ? data.own : entry.defaults;
+  entry.complete(own);
+  return own;
+}
+
+// A network that is made for training samples can't take others when it is validated.
+void require_same_samples(const RunConfig& config, const Datasets& datasets) {
+  const auto &training = datasets.training->layout(), &validation = datasets.validation->layout();
+  const auto require = [&](const auto& expected, const auto& found, std::string_view what) {
+    if (expected == found) return;
+    refuse_setting(config, "data." + dataset_entry(config.data.name).validation_key,
+                   fmt::format("the {} of validation samples is [{}], but [{}] in training; both "
+                               "must be the same",
+                               what, fmt::join(found, ", "), fmt::join(expected, ", ")));
+  };
+  require(training.input_shape, validation.input_shape, "shape");
+  require(training.target_shape, validation.target_shape, "target's shape");
+}
+
+// A penalty l2 * sum of w^2 has the gradient 2 * l2 * w, which is a weight decay of 2 * l2: the
+// same steps, without a pass over the weights for the loss.
+WeightDecay decay_of(const RunConfig& config, double l2) {
+  const auto& optimizer = config.optimizer;
+  if (l2 > 0) return {2 * l2, config.model.l2_mode == L2Mode::decoupled, true};
+  return {optimizer.weight_decay,
+          optimizer.decoupled_decay || optimizer_entry(optimizer.name).decouples_decay,
+          optimizer.decay_excludes_vectors};
+}
+
+OptimizerConfig completed(OptimizerConfig optimizer) {
+  const auto& entry = optimizer_entry(optimizer.name);
+  if (!optimizer.own.has_value()) optimizer.own = entry.defaults;
+  entry.complete(optimizer.own);
+  return optimizer;
+}
+
+Schedule make_schedule(const TrainingConfig& training, std::int64_t steps_per_epoch) {
+  const auto all_steps = checked_multiply(training.n_epochs, steps_per_epoch);
+  ScheduleRequest request{std::min(all_steps, training.max_steps.value_or(all_steps)),
+                          steps_per_epoch};
+  for (const auto& interval : training.lr_schedule)
+    request.intervals.push_back({interval.start_epoch, interval.end_epoch, interval.multiplier});
+  const auto& entry = schedule_entry(training.lr_decay);
+  auto own = training.lr_decay_own.has_value() ? training.lr_decay_own : entry.defaults;
+  entry.complete(own);
+  return entry.make(own, request);
+}
+
 }  // namespace
 
 std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayout& layout,
@@ -104,24 +167,21 @@ std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayou
   torch::manual_seed(derive_seed(config.seed, weights_stream, 0));
   const auto classes = outputs_of(config, layout);
   return at_setting(config, "model.name", [&] {
-    return models.make(model.name, {.input_shape = layout.input_shape,
-                                    .classes = classes,
-                                    .output_shape = layout.target_shape,
-                                    .dropout = model.dropout,
-                                    .batch_norm_momentum = model.batch_norm_momentum,
-                                    .levels = levels_of(model),
-                                    .channels = model.channels,
-                                    .file = model.file});
+    return models.make(model.name, model.own,
+                       {.input_shape = layout.input_shape,
+                        .classes = classes,
+                        .output_shape = layout.target_shape});
   });
 }
 
 Objective make_objective(const RunConfig& config) {
   const auto& training = config.training;
-  const LossKind kind = training.loss;
-  Objective objective{make_loss({kind, training.label_smoothing, training.lambda_rho}),
-                      make_loss({kind, 0, training.lambda_rho})};
+  const auto& loss = loss_entry(training.loss);
+  auto own = training.loss_own.has_value() ? training.loss_own : loss.defaults;
+  loss.complete(own);
+  Objective objective{loss.make(own), loss.make_for_validation(own)};
   objective.precision = training.precision;
-  objective.counts_correct = is_of_classes(kind);
+  objective.counts_correct = loss.has_classes;
   const auto& metrics = training.metrics;
   if (std::ranges::find(metrics, Metric::top_k_categorical_accuracy) != metrics.end())
     objective.top = 5;  // Keras's k
@@ -193,6 +253,65 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
 
 CheckpointSchedule make_checkpoint_schedule(const CheckpointConfig& config) {
   return {config.every_epochs, config.every_steps, config.at_start};
+}
+
+Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least) {
+  return dataset_entry(config.data.name).imitate(completed(config.data), request_of(config), least);
+}
+
+Datasets make_datasets(const RunConfig& config, const DataReading& reading) {
+  auto request = request_of(config);
+  request.looks_at_files = reading.looks_at_files;
+  request.varies = reading.varies;
+  auto datasets = dataset_entry(config.data.name).make(completed(config.data), request);
+  require_same_samples(config, datasets);
+  return datasets;
+}
+
+std::string sample_name(const DataConfig& data) {
+  return dataset_entry(data.name).samples(completed(data));
+}
+
+double l2_of(const RunConfig& config, const ModelCatalogue& models) {
+  const auto& model = config.model;
+  if (!model.l2) {
+    if (config.optimizer.weight_decay > 0) return 0;
+    return at_setting(config, "model.name", [&] { return models.find(model.name).l2; });
+  }
+  if (*model.l2 > 0 && config.optimizer.weight_decay > 0) {
+    refuse_setting(config, "model.l2",
+                   fmt::format("{}, and optimizer.weight_decay is {}: both keep the weights small; "
+                               "give one",
+                               *model.l2, config.optimizer.weight_decay));
+  }
+  return *model.l2;
+}
+
+std::unique_ptr<FlatOptimizer> make_optimizer(const RunConfig& config,
+                                              const ModelCatalogue& models) {
+  const auto optimizer = completed(config.optimizer);
+  return optimizer_entry(optimizer.name)
+      .make(optimizer.own, decay_of(config, l2_of(config, models)));
+}
+
+std::string describe_optimizer(const OptimizerConfig& config) {
+  const auto optimizer = completed(config);
+  const auto remark = optimizer_entry(optimizer.name).remark(optimizer.own);
+  return remark.empty() ? optimizer.name : fmt::format("{} ({})", optimizer.name, remark);
+}
+
+LearningRate make_learning_rate(const RunConfig& config, int ranks, std::int64_t steps_per_epoch) {
+  const auto& training = config.training;
+  const auto warmup_steps = training.lr_warmup_epochs > 0
+                                ? warmup_steps_of(training.lr_warmup_epochs, steps_per_epoch)
+                                : training.lr_warmup_steps;
+  return LearningRate({.base_rate = config.optimizer.lr.value(),
+                       .scaling = config.optimizer.lr_scaling,
+                       .batch_ratio = batch_ratio_of(training, ranks),
+                       .warmup_steps = warmup_steps,
+                       .warmup_from = training.lr_warmup_from,
+                       .schedule = make_schedule(training, steps_per_epoch),
+                       .warmup_only_when_scaled = training.lr_warmup_when == WarmupWhen::scaled});
 }
 
 }  // namespace kolo

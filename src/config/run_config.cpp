@@ -7,26 +7,30 @@
 
 #include <fmt/format.h>
 
-#include "config/batch_sizes.h"
-#include "config/checks.h"
-#include "config/defaults.h"
 #include "config/schema.h"
-#include "config/tree_of.h"
+#include "config/settle.h"
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
 #include "settings/environment.h"
 #include "settings/section.h"
 #include "settings/tree_writer.h"
-#include "settings/yaml/override.h"
-#include "settings/yaml/yaml_reader.h"
-#include "settings/yaml/yaml_writer.h"
+#include "settings/yaml/yaml.h"
 
 namespace kolo {
 
 namespace {
 
+KnownSettings all_settings(const ModelCatalogue& models) {
+  RunConfig config;
+  RunSections sections{config, models};
+  return known_settings(sections);
+}
+
 bool is_known_key(const std::string& key) {
-  const auto known = known_keys<RunConfig>();
+  RunConfig config;
+  const ModelCatalogue none;
+  RunSections sections{config, none};
+  const auto known = known_keys(sections);
   return std::find(known.begin(), known.end(), key) != known.end();
 }
 
@@ -100,16 +104,23 @@ void refuse_setting(const RunConfig& config, std::string_view key, std::string_v
 
 std::vector<std::string> setting_names() {
   std::vector<std::string> names;
-  for (const auto& setting : known_settings<RunConfig>()) names.push_back(setting.name);
+  for (const auto& setting : all_settings(built_in_models())) names.push_back(setting.name);
+  return names;
+}
+
+std::vector<std::string> input_paths() {
+  std::vector<std::string> names;
+  for (const auto& setting : all_settings(built_in_models()))
+    if (setting.is_path && setting.name != "output_dir") names.push_back(setting.name);
   return names;
 }
 
 std::string nearest_setting(std::string_view word) {
-  return nearest_setting(word, known_settings<RunConfig>());
+  return nearest_setting(word, all_settings(built_in_models()));
 }
 
-RunConfig load_run_config(const ConfigSource& source) {
-  const auto settings = known_settings<RunConfig>();
+RunConfig load_run_config(const ConfigSource& source, const ModelCatalogue& models) {
+  const auto settings = all_settings(models);
   ConfigValue root = choose(read_yaml_file(source.file), source);
   for (const std::string& text : source.overrides) apply_override(root, text, settings);
   for (const auto& [option, text] : source.options) apply_override(root, text, settings, option);
@@ -119,16 +130,20 @@ RunConfig load_run_config(const ConfigSource& source) {
   std::map<std::string, std::string> places;
   collect_places(root, "", places);
   config.places = KeyPlaces(std::move(places));
-  SectionReader::read_section(root, "", config, settings);
-  check_run_config(config, root);
-  fill_defaults(config);
+  RunSections sections{config, models};
+  SectionReader::read_section(root, "", sections, settings,
+                              source.is_record ? OtherKeys::ignored : OtherKeys::refused);
+  check_run_config(config, root, models);
+  fill_defaults(config, models);
   if (config.output_dir.empty()) config.output_dir = default_output_dir(source);
   return config;
 }
 
 ConfigValue tree_of(const RunConfig& config) {
   RunConfig copy = config;  // the key table visits what it may also fill
-  return TreeWriter::tree_of_section(copy);
+  const auto models = built_in_models();
+  RunSections sections{copy, models};
+  return TreeWriter::tree_of_section(sections);
 }
 
 std::string to_yaml(const RunConfig& config) {

@@ -11,9 +11,7 @@ namespace kolo {
 inline constexpr long double most_samples = 1e15L;  // in a batch of all ranks
 inline constexpr long double most_of_data =
     4294967295.0L;  // samples: the sampler counts in 32 bits
-inline constexpr long double most_levels = 64;
 inline constexpr long double most_threads = 1024;
-inline constexpr std::string_view own_of_model = "the model's own";
 
 template <typename Field>
 void visit(Field& field, DataConfig& data) {
@@ -28,20 +26,21 @@ void visit(Field& field, DataConfig& data) {
   field("shuffle", data.shuffle, AnyBool{});
 }
 
+// The section of the model, and what may stand there.
+struct ModelSection {
+  ModelConfig& model;
+  const ModelCatalogue& models;
+};
+
 template <typename Field>
-void visit(Field& field, ModelConfig& model) {
-  field("name", model.name, AnyText{}, Presence::required);
-  field("file", model.file, PathText{});
-  field("dropout", model.dropout, fraction, Unset{own_of_model});
-  field("batch_norm_momentum", model.batch_norm_momentum, fraction, Unset{own_of_model});
+void visit(Field& field, ModelSection& section) {
+  ModelConfig& model = section.model;
+  field(choice_of(model.name, model.own, section.models.entries()));
   field("sync_batch_norm", model.sync_batch_norm, AnyBool{});
   field("l2", model.l2, not_negative, Unset{"the model's own; 0 with a weight decay"});
   field("l2_mode", model.l2_mode, AnyName{});
   field("input_shape", model.input_shape, positive.up_to(most_of_a_kind));
   field("n_classes", model.n_classes, positive.up_to(most_of_a_kind), Unset{"the data's"});
-  field("full_scale", model.full_scale, AnyBool{}, Unset{own_of_model});
-  field("levels", model.levels, positive.up_to(most_levels), Unset{own_of_model});
-  field("channels", model.channels, positive.up_to(most_cells), Unset{own_of_model});
 }
 
 template <typename Field>
@@ -80,13 +79,10 @@ void visit(Field& field, TrainingConfig& training) {
         NumberRule{" from 0 to 1", [](long double x) { return x >= 0 && x <= 1; }});
   field("lr_warmup_when", training.lr_warmup_when, AnyName{});
   field("lr_schedule", training.lr_schedule);
-  field("lr_decay", training.lr_decay, AnyName{});
-  field("lr_final_fraction", training.lr_final_fraction, not_negative);
-  field("lr_decay_power", training.lr_decay_power, positive);
-  field("loss", training.loss, AnyName{});
-  field("lambda_rho", training.lambda_rho, not_negative);
+  field(choice_of(training.lr_decay, training.lr_decay_own, built_in_schedules(), "lr_decay",
+                  Presence::optional));
+  field(choice_of(training.loss, training.loss_own, built_in_losses(), "loss", Presence::optional));
   field("metrics", training.metrics, AnyName{});
-  field("label_smoothing", training.label_smoothing, fraction);
   field("mixup_alpha", training.mixup_alpha, not_negative.up_to(1000));
   field("precision", training.precision, AnyName{});
   field("clip_norm", training.clip_norm, not_negative);
@@ -123,18 +119,29 @@ void visit(Field& field, DeviceConfig& device) {
   field("inter_threads", device.inter_threads, positive.up_to(most_threads));
 }
 
+// A whole configuration.
+struct RunSections {
+  RunConfig& run;
+  const ModelCatalogue& models;
+};
+
 template <typename Field>
-void visit(Field& field, RunConfig& run) {
+void visit(Field& field, RunSections& sections) {
+  RunConfig& run = sections.run;
+  ModelSection model{run.model, sections.models};
   field("description", run.description, AnyText{});
   field("output_dir", run.output_dir, PathText{});
   field("seed", run.seed, not_negative);
   field("data", run.data);
-  field("model", run.model);
+  field("model", model);
   field("optimizer", run.optimizer);
   field("training", run.training);
   field("checkpoint", run.checkpoint);
   field("communication", run.communication);
   field("device", run.device);
 }
+
+// The configuration as to_yaml() writes it.
+[[nodiscard]] ConfigValue tree_of(const RunConfig& config);
 
 }  // namespace kolo

@@ -7,46 +7,65 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/suggest.h"
-#include "kolo/nn/torchscript.h"
-#include "nn/models/cnn.h"
-#include "nn/models/mnist.h"
-#include "nn/models/resnet.h"
-#include "nn/models/unet3d.h"
+#include "settings/choice_reader.h"
+#include "settings/environment.h"
 
 namespace kolo {
 
 namespace {
 
-void check_fraction(const std::string& model, const char* option, std::optional<double> value) {
-  if (value && !(*value >= 0 && *value < 1)) {
-    throw InputError(fmt::format("model {}: {} is {}, expected a number from 0 to below 1", model,
-                                 option, *value));
+// The options that a program's own model has, as settings.
+struct DescribedModel {
+  bool has_dropout, has_batch_norm, reads_file, makes_fields;
+  std::optional<double> dropout = {}, batch_norm_momentum = {};
+  std::optional<std::int64_t> levels = {}, channels = {};
+  std::string file = {};
+
+  void check(const RefuseKey& refuse) const {
+    if (reads_file && file.empty()) refuse("file", "the model is read from a file; name it");
   }
+  [[nodiscard]] ModelOptions options(ModelOptions shapes) const {
+    shapes.dropout = dropout;
+    shapes.batch_norm_momentum = batch_norm_momentum;
+    shapes.levels = levels;
+    shapes.channels = channels;
+    shapes.file = file;
+    return shapes;
+  }
+};
+
+template <typename Field>
+void visit(Field& field, DescribedModel& model) {
+  constexpr long double most_levels = 64;
+  const Unset own{"the model's own"};
+  if (model.has_dropout) field("dropout", model.dropout, fraction, own);
+  if (model.has_batch_norm) field("batch_norm_momentum", model.batch_norm_momentum, fraction, own);
+  if (model.reads_file) field("file", model.file, PathText{});
+  if (!model.makes_fields) return;
+  field("levels", model.levels, positive.up_to(most_levels), own);
+  field("channels", model.channels, positive.up_to(most_cells), own);
 }
 
-void check_ranges(const std::string& name, const ModelOptions& options) {
+ModelEntry entry_of(ModelDescription description) {
+  ModelEntry entry{{std::move(description.name), std::move(description.description)}};
+  set_settings(entry, DescribedModel{description.has_dropout, description.has_batch_norm,
+                                     description.reads_file, description.makes_fields});
+  entry.make = [make = std::move(description.make)](const OwnSettings& own,
+                                                    const ModelOptions& options) {
+    return make(own.as<DescribedModel>().options(options));
+  };
+  entry.l2 = description.l2;
+  entry.makes_fields = description.makes_fields;
+  return entry;
+}
+
+void check_shapes(const ModelEntry& model, const ModelOptions& options) {
   const auto& shape = options.input_shape;
-  const auto positive = [](std::int64_t length) { return length > 0; };
-  if (shape.empty() || !std::all_of(shape.begin(), shape.end(), positive)) {
+  const auto positive_length = [](std::int64_t length) { return length > 0; };
+  if (shape.empty() || !std::all_of(shape.begin(), shape.end(), positive_length)) {
     throw InputError(fmt::format(
-        "model {}: the input's shape is [{}], expected one or more lengths, each above 0", name,
-        fmt::join(shape.begin(), shape.end(), ", ")));
-  }
-  check_fraction(name, "dropout", options.dropout);
-  check_fraction(name, "the batch norms' momentum", options.batch_norm_momentum);
-}
-
-// A choice that a model doesn't have would be made in vain.
-void check_choices(const ModelDescription& model, const ModelOptions& options) {
-  if (!model.has_dropout && options.dropout.value_or(0) > 0) {
-    throw InputError(fmt::format("model {}: dropout is {}, but the model has no dropout layers",
-                                 model.name, *options.dropout));
-  }
-  if (!model.has_batch_norm && options.batch_norm_momentum) {
-    throw InputError(fmt::format(
-        "model {}: the batch norms' momentum is {}, but it can't be set: either the model has no "
-        "batch norms or it brings its own",
-        model.name, *options.batch_norm_momentum));
+        "model {}: the input's shape is [{}], expected one or more lengths, each above 0",
+        model.name, fmt::join(shape.begin(), shape.end(), ", ")));
   }
   if (model.makes_fields != !options.output_shape.empty()) {
     throw InputError(fmt::format("model {}: {}", model.name,
@@ -59,28 +78,63 @@ void check_choices(const ModelDescription& model, const ModelOptions& options) {
     throw InputError(
         fmt::format("model {}: {} classes, expected 1 or more", model.name, options.classes));
   }
-  if (!model.makes_fields && (options.levels || options.channels))
-    throw InputError(fmt::format("model {}: has no choice of levels and channels", model.name));
-  if (model.reads_file == options.file.empty()) {
-    throw InputError(fmt::format("model {}: {}", model.name,
-                                 model.reads_file ? "is read from a file; name it"
-                                                  : "is not read from a file, but one is named"));
+}
+
+// The options that are given, as the keys that a configuration would have.
+ConfigValue mapping_of(const ModelOptions& options, const std::string& place) {
+  ConfigValue mapping;
+  mapping.kind = ConfigValue::Kind::mapping;
+  const auto add = [&](const char* key, const auto& given) {
+    if (!given) return;
+    ConfigValue value;
+    value.kind = ConfigValue::Kind::scalar;
+    value.text = fmt::format("{}", *given);
+    value.place = place;
+    mapping.entries.push_back({key, std::move(value)});
+  };
+  const auto file =
+      options.file.empty() ? std::nullopt : std::optional(escape_path(options.file.string()));
+  add("dropout", options.dropout);
+  add("batch_norm_momentum", options.batch_norm_momentum);
+  add("levels", options.levels);
+  add("channels", options.channels);
+  add("file", file);
+  return mapping;
+}
+
+// A choice that a model doesn't have would be made in vain.
+OwnSettings own_settings(const ModelEntry& model, const ModelOptions& options) {
+  const auto place = fmt::format("model {}", model.name);
+  const auto mapping = mapping_of(options, place);
+  const auto known = keys_of(model);
+  for (const auto& [key, value] : mapping.entries) {
+    const bool is_known = std::ranges::count(known, key) > 0;
+    if (is_known || (key == "dropout" && options.dropout == 0)) continue;
+    throw InputError(fmt::format("{}: {} is {}, but the model has {}", place, key, value.text,
+                                 known.empty() ? "no such choices" : "only " + join(known)));
   }
+  auto own = model.defaults;
+  const KnownSettings none;
+  SectionReader reader(mapping, "", none);
+  own.holder().read(reader);
+  return own;
 }
 
 }  // namespace
 
 void ModelCatalogue::add(ModelDescription description) {
-  for (const auto& entry : entries_) {
-    if (entry.name == description.name) {
-      throw Error(fmt::format("models: there is a model \"{}\" already, choose another name",
-                              description.name));
-    }
-  }
-  entries_.push_back(std::move(description));
+  add_entry(entry_of(std::move(description)));
 }
 
-const ModelDescription& ModelCatalogue::find(const std::string& name) const {
+void ModelCatalogue::add_entry(ModelEntry entry) {
+  if (std::ranges::find(entries_, entry.name, &ModelEntry::name) != entries_.end()) {
+    throw Error(
+        fmt::format("models: there is a model \"{}\" already, choose another name", entry.name));
+  }
+  entries_.push_back(std::move(entry));
+}
+
+const ModelEntry& ModelCatalogue::find(const std::string& name) const {
   std::vector<std::string> known;
   for (const auto& entry : entries_) {
     if (entry.name == name) return entry;
@@ -95,59 +149,24 @@ const ModelDescription& ModelCatalogue::find(const std::string& name) const {
 
 std::shared_ptr<Network> ModelCatalogue::make(const std::string& name,
                                               const ModelOptions& options) const {
-  const ModelDescription& description = find(name);
-  check_ranges(name, options);
-  check_choices(description, options);
-  return description.make(options);
+  return make(name, own_settings(find(name), options), options);
+}
+
+std::shared_ptr<Network> ModelCatalogue::make(const std::string& name, OwnSettings own,
+                                              const ModelOptions& options) const {
+  const ModelEntry& entry = find(name);
+  check_shapes(entry, options);
+  if (!own.has_value()) own = entry.defaults;
+  entry.check(own, [&](std::string_view key, std::string_view reason) {
+    throw InputError(fmt::format("model {}: {}: {}", name, key, reason));
+  });
+  entry.complete(own);
+  return entry.make(own, options);
 }
 
 ModelCatalogue built_in_models() {
   ModelCatalogue catalogue;
-  catalogue.add({.name = "mnist_net",
-                 .description = "two 5x5 convolutions (10, 20), channel dropout, linear 50; 22 "
-                                "thousand parameters on MNIST",
-                 .make = make_mnist_net,
-                 .has_batch_norm = false});
-  catalogue.add({.name = "mnist_cnn",
-                 .description = "two 3x3 convolutions (32, 64), dropout, linear 128; 1.2 million "
-                                "parameters on MNIST",
-                 .make = make_mnist_cnn,
-                 .has_batch_norm = false});
-  catalogue.add({.name = "cnn",
-                 .description = "three 3x3 convolutions (16, 32, 64) with pooling, linear 128; 156 "
-                                "thousand parameters on CIFAR-10",
-                 .make = make_cnn,
-                 .has_batch_norm = false});
-  catalogue.add({.name = "resnet_small",
-                 .description = "residual network of 26 layers for small images; 7.7 million "
-                                "parameters on CIFAR-10",
-                 .make = make_resnet_small,
-                 .l2 = 5e-5,
-                 .has_dropout = false});
-  catalogue.add({.name = "resnet34",
-                 .description = "ResNet-34, basic blocks; 21.8 million parameters on ImageNet",
-                 .make = make_resnet34,
-                 .has_dropout = false});
-  catalogue.add({.name = "resnet50",
-                 .description = "ResNet-50 as Keras has it; 25.6 million parameters on ImageNet",
-                 .make = make_resnet50,
-                 .l2 = 5e-5,
-                 .has_dropout = false});
-  catalogue.add({.name = "unet3d",
-                 .description = "3-D U-Net of 6 levels, 64 to 512 channels; 117.0 million "
-                                "parameters on cosmology boxes",
-                 .make = make_unet3d,
-                 .has_dropout = false,
-                 .has_batch_norm = false,
-                 .makes_fields = true});
-  catalogue.add({.name = "torchscript",
-                 .description = "a scripted PyTorch classifier from a file",
-                 .make = [](const ModelOptions& options) -> std::shared_ptr<Network> {
-                   return make_torchscript_network(options.file, options);
-                 },
-                 .has_dropout = false,
-                 .has_batch_norm = false,
-                 .reads_file = true});
+  for (const auto& entry : built_in_model_entries()) catalogue.add_entry(entry);
   return catalogue;
 }
 

@@ -1,7 +1,10 @@
 #include "kolo/nn/summary.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_set>
+
+#include <fmt/format.h>
 
 #include "kolo/base/checked.h"
 #include "nn/kernels/plain_kernels.h"
@@ -45,6 +48,21 @@ torch::Tensor sample_of_zeros(const Network& network, std::span<const std::int64
   return parameters.empty() ? torch::zeros(shape) : torch::zeros(shape, parameters[0].options());
 }
 
+// "1 234 567", as all numbers of kolo's
+std::string grouped(std::int64_t number) {
+  std::string text;
+  for (; number >= 1000; number /= 1000) text = fmt::format(" {:03}{}", number % 1000, text);
+  return fmt::format("{}{}", number, text);
+}
+
+using Row = std::array<std::string, 5>;
+
+Row row_of(const LayerSummary& layer) {
+  return {layer.name, layer.kind, fmt::format("{}", fmt::join(layer.output_shape, " x ")),
+          layer.parameters == 0 ? "" : grouped(layer.parameters),
+          layer.flops == 0 ? "" : grouped(layer.flops)};
+}
+
 }  // namespace
 
 std::vector<torch::Tensor> distinct_parameters(const torch::nn::Module& module) {
@@ -75,6 +93,28 @@ ModelSummary summarize(Network& network, std::span<const std::int64_t> input_sha
   for (const LayerSummary& layer : summary.layers)
     summary.flops = checked_add(summary.flops, layer.flops);
   return summary;
+}
+
+std::string to_text(const ModelSummary& summary) {
+  std::vector<Row> rows = {{"layer", "operation", "output", "parameters", "FLOPs per sample"}};
+  for (const LayerSummary& layer : summary.layers) rows.push_back(row_of(layer));
+  rows.push_back({"total", "", "", grouped(summary.parameters), grouped(summary.flops)});
+
+  std::array<std::size_t, 5> widths{};
+  for (const Row& row : rows) {
+    for (std::size_t column = 0; column < row.size(); ++column)
+      widths[column] = std::max(widths[column], row[column].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>{}}  {:>{}}\n", row[0], widths[0], row[1],
+                        widths[1], row[2], widths[2], row[3], widths[3], row[4], widths[4]);
+  }
+  text += fmt::format("{} trainable parameters, {} frozen, {} values in buffers\n",
+                      grouped(summary.trainable_parameters),
+                      grouped(summary.parameters - summary.trainable_parameters),
+                      grouped(summary.buffer_elements));
+  return text;
 }
 
 }  // namespace kolo

@@ -9,11 +9,10 @@
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/train/evaluation.h"
 #include "launch/terminal.h"
+#include "run/prepared_run.h"
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
-#include "run/rank_setup.h"
 #include "run/resume.h"
-#include "run/run_facts.h"
 #include "run/run_folder.h"
 
 namespace kolo {
@@ -53,8 +52,10 @@ fs::path find_checkpoint(const EvaluationRequest& request, const Subject& subjec
 }
 
 // The data is read as in validation: whole, in order, never varied (make_datasets).
-RunConfig load(const EvaluationRequest& request, const Subject& subject) {
-  return load_run_config({subject.run.config(), std::nullopt, request.overrides});
+RunConfig load(const EvaluationRequest& request, const Subject& subject, const RunParts& parts) {
+  ConfigSource source{subject.run.config(), std::nullopt, request.overrides};
+  source.is_record = true;
+  return load_run_config(source, parts.models);
 }
 
 struct PreparedEvaluation {
@@ -71,8 +72,9 @@ PreparedEvaluation prepare(const EvaluationRequest& request, const Subject& subj
   PreparedEvaluation prepared{.config = config};
   if (is_root) prepared.checkpoint = find_checkpoint(request, subject);
   require_precision(config.training.precision);
+  const DataReading reading{.looks_at_files = is_root, .varies = false};
   prepared.datasets =
-      parts.datasets ? parts.datasets(config, is_root) : make_datasets(config, is_root, false);
+      parts.datasets ? parts.datasets(config, reading) : make_datasets(config, reading);
   const auto& datasets = prepared.datasets;
   prepared.dataset = request.split == "training" ? datasets.training : datasets.validation;
   prepared.network = make_network(config, prepared.dataset->layout(), parts.models);
@@ -131,7 +133,7 @@ RunEvaluation evaluate_checkpoint(const EvaluationRequest& request,
 
 RunConfig check_evaluation(const EvaluationRequest& request, const RunParts& parts) {
   const auto subject = find_subject(request);
-  auto config = load(request, subject);
+  auto config = load(request, subject, parts);
   (void)prepare(request, subject, config, parts, true);
   return config;
 }
@@ -148,7 +150,7 @@ int evaluate_run(const EvaluationRequest& request,
   job.communicator = options.communicator;
   job.configure = [&] {
     subject = find_subject(request);
-    config = load(request, subject);
+    config = load(request, subject, parts);
     set_threads(config.device, environment);
     return config.communication;
   };

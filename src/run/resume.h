@@ -12,7 +12,7 @@
 #include "kolo/config/compare.h"
 #include "run/run_folder.h"
 
-// Which checkpoint a run goes on from, and what is different then (resume_changes.cpp).
+// Which checkpoint a run goes on from, and what is different then.
 namespace kolo {
 
 // What --resume says when it says nothing.
@@ -64,8 +64,8 @@ struct ResumeChanges {
 // and with what the checkpoint says. `samples`: that are trained on now, in `steps_of_epoch`. The
 // place of data may differ, as long as there are as many samples.
 [[nodiscard]] ResumeChanges changes_since(const ResumePoint& point, const RunConfig& config,
-                                          int ranks, std::int64_t samples,
-                                          std::int64_t steps_of_epoch);
+                                          const ModelCatalogue& models, int ranks,
+                                          std::int64_t samples, std::int64_t steps_of_epoch);
 
 // "seed is 2 instead of 1, ..."
 [[nodiscard]] std::string describe(const std::vector<SettingChange>& changes);

@@ -7,10 +7,9 @@
 #include "kolo/launch/launch_environment.h"
 #include "launch/terminal.h"
 #include "run/blas.h"
+#include "run/prepared_run.h"
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
-#include "run/rank_setup.h"
-#include "run/run_facts.h"
 #include "run/run_training.h"
 #include "run/stop_signal.h"
 
@@ -95,7 +94,7 @@ int run(const RunConfig& config, const RunParts& parts, const RunOptions& option
 }
 
 int run(const ConfigSource& source, const RunParts& parts, const RunOptions& options) {
-  return run_configured([&] { return load_run_config(source); }, parts, options);
+  return run_configured([&] { return load_run_config(source, parts.models); }, parts, options);
 }
 
 int run_main(char** argv, const std::function<int()>& body) {

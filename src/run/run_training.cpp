@@ -1,26 +1,235 @@
 #include "run/run_training.h"
 
+#include <algorithm>
+#include <cmath>
 #include <iostream>
+#include <optional>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "config/at_setting.h"
-#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/host_name.h"
+#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/comm/communicator.h"
 #include "kolo/launch/launch_environment.h"
+#include "kolo/nn/summary.h"
 #include "kolo/nn/torchscript.h"
+#include "kolo/observe/format.h"
+#include "kolo/observe/memory.h"
+#include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/parallel/timeline.h"
+#include "kolo/train/checkpoint_observer.h"
+#include "kolo/train/recorders.h"
+#include "kolo/train/trainer.h"
 #include "run/rank_guard.h"
 #include "run/resume.h"
+#include "run/run_folder.h"
 #include "run/run_lock.h"
-#include "run/run_records.h"
 
 namespace kolo {
 
 namespace {
+
+History earlier_history(const RunFolder& folder, int ranks,
+                        const std::optional<ResumePoint>& resumed) {
+  if (!resumed || !std::filesystem::exists(folder.history())) return History(ranks);
+  History history = History::read(folder.history());
+  history.drop_after(resumed->step, resumed->epoch);
+  return history;
+}
+
+// A run ends with its epochs or with its steps, whichever comes first.
+std::int64_t record_interval(const TrainingConfig& config, std::int64_t steps_of_epoch) {
+  const auto by_epochs = thin_record_interval(config.n_epochs, steps_of_epoch);
+  const auto by_steps = config.max_steps ? thin_record_interval(1, *config.max_steps) : by_epochs;
+  return config.log_every.value_or(std::min(by_epochs, by_steps));
+}
+
+std::int64_t count_parameters(const torch::nn::Module& network) {
+  std::int64_t count = 0;
+  for (const auto& parameter : distinct_parameters(network)) count += parameter.numel();
+  return count;
+}
+
+// "started by Slurm's srun in Slurm job 12: rank 0 of 4, local rank 0 of 2 on node 1 of 2 (n1)".
+// The scripts in submit/ look for the job here.
+void log_start(RunLog& log, const Topology& topology) {
+  const auto environment = detect_launch_environment();
+  const auto job = describe_job();
+  if (!environment.is_launched() && job.empty()) return;
+  log.info("started{}{}: {} ({})",
+           environment.is_launched() ? fmt::format(" by {}", environment.launcher) : "",
+           job.empty() ? "" : fmt::format(" in {}", job), topology.describe(), host_name());
+}
+
+constexpr std::size_t most_lines = 40;  // of a summary on the console, unless asked for more
+
+// What only rank 0 has: the files and the console of a run, and the observers that write to them.
+class RunRecords {
+ public:
+  // `steps`: of an epoch. `resumed`: where the folder's run goes on from; what is recorded beyond
+  // it is dropped.
+  RunRecords(const RunConfig& config, const RunFolder& folder, const RunContext& context, int ranks,
+             std::int64_t steps, const std::optional<ResumePoint>& resumed);
+  RunRecords(const RunRecords&) = delete;
+  RunRecords& operator=(const RunRecords&) = delete;
+  ~RunRecords();
+
+  // The records and the lock must outlive the trainer's run().
+  void attach_to(Trainer& trainer, const CheckpointConfig& config, RunLock& lock);
+
+  [[nodiscard]] RunLog& log() { return log_; }
+  [[nodiscard]] const HistoryRecorder& history() const { return history_; }
+
+ private:
+  RunLog log_;
+  ProgressBar bar_;
+  HistoryRecorder history_;
+  TensorBoardRecorder tensorboard_;
+  ProgressReporter progress_;
+  CheckpointStore store_;
+  std::optional<CheckpointObserver> checkpoints_;
+  std::optional<StepNotes> notes_;
+};
+
+RunRecords::RunRecords(const RunConfig& config, const RunFolder& folder, const RunContext& context,
+                       int ranks, std::int64_t steps, const std::optional<ResumePoint>& resumed)
+    : log_({.console = &console_of(context.options),
+            .colour = context.progress.terminal && detect_colour(1),
+            .width = context.progress.terminal ? context.progress.width : 0,
+            .file = folder.log(),
+            .verbosity = context.options.verbosity}),
+      bar_(console_of(context.options), context.progress),
+      history_(earlier_history(folder, ranks, resumed), folder.history(),
+               record_interval(config.training, steps)),
+      tensorboard_(folder.path, record_interval(config.training, steps)),
+      progress_(bar_, log_, config.training.n_epochs, sample_name(config.data)),
+      store_(folder.checkpoint_store(config.checkpoint.keep)) {
+  log_.route_console_through([this](std::string_view line) { bar_.print_above(line); });
+  if (resumed) store_.remove_after(resumed->step);
+}
+
+RunRecords::~RunRecords() {
+  log_.route_console_through({});
+}
+
+void RunRecords::attach_to(Trainer& trainer, const CheckpointConfig& config, RunLock& lock) {
+  trainer.add_observer(notes_.emplace(lock));
+  trainer.add_observer(history_);
+  trainer.add_observer(tensorboard_);
+  trainer.add_observer(progress_);
+  if (!config.enabled) return;
+  checkpoints_.emplace(
+      store_, make_checkpoint_schedule(config),
+      [this, &trainer, &lock] {
+        lock.require_held();
+        history_.flush();
+        tensorboard_.flush();
+        return trainer.checkpoint();
+      },
+      [this](const std::filesystem::path& path) { log_.debug("checkpoint {}", path.string()); });
+  trainer.add_observer(*checkpoints_);
+}
+
+// Ranks, communication, data, model, optimizer and rates, before training.
+void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communicator,
+                const Trainer& trainer, const LearningRate& rate) {
+  const auto& config = run.config;
+  const auto capabilities = communicator.capabilities();
+  const auto& topology = communicator.topology();
+  if (!config.description.empty()) log.info("{}", config.description);
+  log_start(log, topology);
+  log.info("{} rank{} on {} node{}, {} thread{} each; {}", topology.size,
+           topology.size == 1 ? "" : "s", topology.nodes, topology.nodes == 1 ? "" : "s",
+           at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s",
+           capabilities.backend == "solo" ? "no communication"
+                                          : "communication by " + capabilities.transport);
+  if (capabilities.backend == "mpi" && !capabilities.concurrent) {
+    log.warn(
+        "MPI grants the thread level '{}' only, 'multiple' is needed for communication to "
+        "overlap with backward; training "
+        "works, but slower",
+        capabilities.thread_level);
+  }
+  log.info("data {}: {} training and {} validation samples", config.data.name,
+           format_count(run.datasets.training->size()),
+           format_count(run.datasets.validation->size()));
+  for (const auto& warning : run.datasets.warnings) log.warn("{}", warning);
+  const auto precision = config.training.precision;
+  log.info("model {}: {} parameters in {} bucket{}{}", config.model.name,
+           format_count(count_parameters(*run.network)), trainer.plan().buckets.size(),
+           trainer.plan().buckets.size() == 1 ? "" : "s",
+           precision == Precision::fp32 ? "" : fmt::format(", computed in {}", name_of(precision)));
+  const auto batch_size = batch_size_of(config.training, topology.size);
+  log.info("optimizer {}, batch {} per rank ({} in all), learning rate {:.4g}{}{}{}",
+           describe_optimizer(config.optimizer), format_count(batch_size),
+           format_count(batch_size * topology.size), rate.scaled_rate(),
+           rate.warmup_steps() > 0
+               ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))
+               : "",
+           schedule_name(rate.schedule()) == "constant"
+               ? ""
+               : fmt::format(", {}", schedule_name(rate.schedule())),
+           trainer.shares_steps() ? "; the ranks of a node share its steps" : "");
+}
+
+// The network's layers: a short list, or where to find a long one, which is written to model.txt.
+void log_model(RunLog& log, const PreparedRun& run, const RunOptions& options) {
+  const auto summary = summarize(*run.network, run.datasets.training->layout().input_shape);
+  const auto text = to_text(summary);
+  write_file_atomically(run.folder.model(), text);
+  if (summary.layers.size() <= most_lines || options.verbosity > 0) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) log.info("{}", line);
+  } else {
+    log.info("its {} layers are listed in {}, or here with -v", summary.layers.size(),
+             run.folder.model().string());
+  }
+}
+
+// Where it goes on, and what is different from now on.
+void log_resume(RunLog& log, const PreparedRun& run, const CheckpointStore::Loaded& from) {
+  log.info("resuming from {}", from.path.string());
+  if (!run.changes.of_steps.empty()) log.info("{}", run.changes.of_steps);
+  if (!run.changes.settings.empty()) {
+    log.info("other settings than so far: {}{}", describe(run.changes.settings),
+             run.starts_anew() ? "" : "; the earlier ones are kept beside config.yaml");
+  }
+  for (const auto& change : run.changes.of_data_order)
+    log.warn("samples come in another order than so far: {}", change);
+}
+
+// A stop on request; `by`: "SIGTERM", or empty.
+void log_stop(RunLog& log, const PreparedRun& run, const std::string& by, const TrainState& state) {
+  log.warn(
+      "stopped{} at step {}{}", by.empty() ? " on request" : " by " + by, state.step,
+      run.config.checkpoint.enabled ? "; the same command with --resume goes on from there" : "");
+}
+
+// The best, and where the results are.
+void log_summary(RunLog& log, const PreparedRun& run, const RunRecords& records,
+                 const TrainState& state) {
+  const double mean = records.history().mean_epoch_seconds();
+  if (std::isfinite(state.best_loss)) {
+    log.info("best validation loss {} (epoch {}), mean epoch time {}", format_loss(state.best_loss),
+             state.best_epoch, format_duration(mean));
+  } else if (state.best_accuracy >= 0) {
+    const auto top = records.history().best_top_accuracy();
+    log.info("best validation accuracy {:.2f} % (epoch {}){}, mean epoch time {}",
+             100 * state.best_accuracy, state.best_epoch,
+             top ? fmt::format(", best top 5 {:.2f} %", 100 * *top) : "", format_duration(mean));
+  }
+  log.info("peak memory of rank 0: {}", format_bytes(peak_resident_bytes()));
+  log.info(
+      "results in {}: history.json, events.out.tfevents.*, checkpoints/, out.log, model.txt, "
+      "config.yaml, run.json{}",
+      run.folder.path.string(),
+      run.config.model.name == torchscript_model ? fmt::format(", {}", torchscript_file) : "");
+}
 
 void start_folder(const PreparedRun& run, const RunLock& lock, const RunContext& context) {
   if (lock.moved())
@@ -32,27 +241,6 @@ void start_folder(const PreparedRun& run, const RunLock& lock, const RunContext&
   write_file_atomically(run.folder.config(), to_yaml(run.config));
   note_run_start(run.folder.origin(), context.origin);
   run.folder.remove_timelines_of_ranks();  // of what is resumed
-}
-
-// What it comes to, for the run, to go on from this checkpoint.
-void go_on_from(const CheckpointStore::Loaded& loaded, PreparedRun& run, const RunOptions& options,
-                int ranks) {
-  require_matching_checkpoint(loaded.content, *run.network, *run.optimizer);
-  run.resumed = resume_point(loaded);
-  run.changes = changes_since(*run.resumed, run.config, ranks, run.datasets.training->size(),
-                              run.steps_of_epoch);
-  run.finished = describe_if_finished(*run.resumed, run.config, run.folder);
-  if (run.finished.empty() && !options.allow_data_change) require_same_data_order(run.changes);
-}
-
-// The whole checkpoint, which is another one than was chosen by its headers where that turns out to
-// be damaged.
-CheckpointStore::Loaded load_resumed(PreparedRun& run, const RunOptions& options, int ranks,
-                                     std::vector<std::string>& warnings) {
-  auto loaded = load_chosen(run.folder, *options.resume,
-                            [&](const std::string& warning) { warnings.push_back(warning); });
-  if (loaded.path != run.resumed->checkpoint) go_on_from(loaded, run, options, ranks);
-  return loaded;
 }
 
 // Collective.
@@ -75,17 +263,6 @@ void finish_timeline(const Timeline& timeline, const Communicator& communicator,
   merge_timelines(folder.timelines_of_ranks(), folder.timeline());
   log->info("timeline in {}: open it in chrome://tracing or https://ui.perfetto.dev",
             folder.timeline().string());
-}
-
-// With the program's parts, or else as the configuration says.
-PreparedRun make_parts(const RunConfig& config, const RunParts& parts, bool looks_at_files) {
-  PreparedRun run{config, {config.output_dir}};
-  run.datasets = parts.datasets ? parts.datasets(config, looks_at_files)
-                                : make_datasets(config, looks_at_files);
-  run.objective = parts.objective ? parts.objective(config) : make_objective(config);
-  run.optimizer = parts.optimizer ? parts.optimizer(config) : make_optimizer(config, parts.models);
-  run.network = make_network(config, run.datasets.training->layout(), parts.models);
-  return run;
 }
 
 // Whether anything is left to do, as rank 0 has found. Collective.
@@ -157,49 +334,8 @@ int train_in_folder(PreparedRun& run, RunStart start, const Communicator& commun
 
 }  // namespace
 
-void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Module& network) {
-  if (!config.sync_batch_norm) return;
-  const auto held = batch_norms_held_by_type(network);
-  if (held.empty()) return;
-  throw InputError(fmt::format(
-      "model.sync_batch_norm: {} in model {} can't be replaced, because a member of a module keeps "
-      "its type; leave it false, or put them into a torch::nn::Sequential",
-      fmt::join(held, ", "), config.name));
-}
-
 std::ostream& console_of(const RunOptions& options) {
   return options.console == nullptr ? std::cout : *options.console;
-}
-
-PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const RunOptions& options,
-                        int ranks, bool is_root) {
-  // Before any data is read.
-  (void)batch_size_of(config.training, ranks);
-  at_setting(config, "training.precision",
-             [&] { require_precision(config.training.precision); });
-  PreparedRun run = make_parts(config, parts, is_root);
-  require_batch_norms_to_synchronize(config.model, *run.network);
-  run.steps_of_epoch = make_training_loader(config, run.datasets.training, 0, ranks)->batches();
-  (void)make_validation_loader(config, run.datasets.validation, 0, ranks);
-  if (!is_root) return run;
-  run.folder.require_writable();
-  if (!options.resume) return run;
-  // What is there is not to be judged while a run is still making it.
-  if (!environment_variable(RunLock::variable)) RunLock::require_free(run.folder);
-  // The tensors are read when the training begins; unless nothing will be.
-  for (const auto reading : {CheckpointReading::headers, CheckpointReading::checked}) {
-    const auto silent = [](const std::string&) {};
-    go_on_from(load_chosen(run.folder, *options.resume, silent, reading), run, options, ranks);
-    if (run.finished.empty()) break;
-  }
-  return run;
-}
-
-PreparedRun prepare_training(const RunConfig& config, const RunParts& parts,
-                             const RunOptions& options, int ranks, bool is_root) {
-  auto run = prepare_run(config, parts, options, ranks, is_root);
-  if (is_root && run.starts_anew()) run.folder.require_replaceable();
-  return run;
 }
 
 int run_training(PreparedRun run, const Communicator& communicator, const RunContext& context) {

@@ -13,82 +13,57 @@ namespace {
 
 std::vector<std::string> names_of(const Choice& choice) {
   std::vector<std::string> names;
-  for (const auto* entry : choice.entries) names.push_back(entry->name);
+  for (const auto* entry : choice.entries) {
+    names.push_back(entry->name);
+    names.insert(names.end(), entry->aliases.begin(), entry->aliases.end());
+  }
   return names;
+}
+
+KnownSettings settings_of(const ChoiceEntry& entry) {
+  SettingCollector collector;
+  entry.defaults.holder().collect(collector);
+  return std::move(collector.settings);
 }
 
 bool knows(const ChoiceEntry& entry, const std::string& key) {
   return std::ranges::count(keys_of(entry), key) > 0;
 }
 
-ConfigValue tree_of_completed(const ChoiceEntry& entry, OwnSettings own) {
-  entry.complete(own);
-  TreeWriter writer;
-  own.holder().write(writer);
-  return writer.tree();
+std::vector<std::string> owners_of(const std::string& key, const Choice& choice) {
+  std::vector<std::string> owners;
+  for (const auto* entry : choice.entries)
+    if (knows(*entry, key)) owners.push_back(entry->name);
+  return owners;
 }
 
-bool is_default(const ConfigEntry& given, const ChoiceEntry& entry) {
-  ConfigValue mapping;
-  mapping.kind = ConfigValue::Kind::mapping;
-  mapping.entries.push_back(given);
-  auto own = entry.defaults;
-  try {
-    const KnownSettings none;
-    SectionReader reader(mapping, "", none);
-    own.holder().read(reader);
-  } catch (const InputError&) {
-    return false;
-  }
-  return tree_of_completed(entry, own) == tree_of_completed(entry, entry.defaults);
-}
-
-// A key of other entries than the chosen one.
-struct ForeignKey {
-  const ConfigEntry* given;
-  std::vector<const ChoiceEntry*> owners;
-};
-
-std::vector<ForeignKey> foreign_keys(const ConfigValue& mapping, const Choice& choice,
-                                     const ChoiceEntry& chosen) {
-  std::vector<ForeignKey> foreign;
-  for (const auto& given : mapping.entries) {
-    if (given.value.kind == ConfigValue::Kind::nothing || knows(chosen, given.key)) continue;
-    ForeignKey key{&given, {}};
-    for (const auto* entry : choice.entries)
-      if (knows(*entry, given.key)) key.owners.push_back(entry);
-    if (!key.owners.empty()) foreign.push_back(std::move(key));
-  }
-  return foreign;
-}
-
-// Nobody writes more keys of other choices than these by hand; earlier versions wrote all there are
-// into a run's config.yaml, with their defaults.
-constexpr std::size_t most_by_hand = 4;
-
-bool stands_for_nothing(const ForeignKey& key) {
-  return !is_from_command_line(key.given->value) &&
-         std::ranges::any_of(key.owners,
-                             [&](const auto* owner) { return is_default(*key.given, *owner); });
+// What the file has chosen, or left to the default, where the command line has chosen anew.
+const ChoiceEntry* replaced_entry(const Choice& choice, const ConfigValue* name,
+                                  const std::string& usual) {
+  if (name == nullptr || !is_from_command_line(*name)) return nullptr;
+  return choice.find(name->in_file.empty() ? usual : name->in_file);
 }
 
 }  // namespace
 
-const ChoiceEntry* Choice::find() const {
-  const auto found = std::ranges::find(entries, name, &ChoiceEntry::name);
+const ChoiceEntry* Choice::find(std::string_view sought) const {
+  const auto is_sought = [word = lower_case(std::string(sought))](const std::string& known) {
+    return lower_case(known) == word;
+  };
+  const auto found = std::ranges::find_if(entries, [&](const auto* entry) {
+    return is_sought(entry->name) || std::ranges::any_of(entry->aliases, is_sought);
+  });
   return found == entries.end() ? nullptr : *found;
 }
 
 std::vector<std::string> keys_of(const ChoiceEntry& entry) {
-  SettingCollector collector;
-  entry.defaults.holder().collect(collector);
   std::vector<std::string> keys;
-  for (const auto& setting : collector.settings) keys.push_back(setting.name);
+  for (const auto& setting : settings_of(entry)) keys.push_back(setting.name);
   return keys;
 }
 
 void KeyCollector::operator()(const Choice& choice) {
-  keys.emplace_back("name");
+  keys.push_back(choice.key);
   for (const auto* entry : choice.entries) {
     for (const auto& key : keys_of(*entry))
       if (std::ranges::count(keys, key) == 0) keys.push_back(key);
@@ -96,32 +71,42 @@ void KeyCollector::operator()(const Choice& choice) {
 }
 
 void SettingCollector::operator()(const Choice& choice) {
-  KeyCollector collector;
-  collector(choice);
-  for (const auto& key : collector.keys)
-    settings.push_back({path.empty() ? key : path + "." + key, key == "name"});
+  const auto add = [&](KnownSetting setting) {
+    if (!path.empty()) setting.name = path + "." + setting.name;
+    if (std::ranges::count(settings, setting.name, &KnownSetting::name) == 0)
+      settings.push_back(std::move(setting));
+  };
+  add({choice.key, choice.presence == Presence::required});
+  for (const auto* entry : choice.entries)
+    for (auto& setting : settings_of(*entry)) add(std::move(setting));
 }
 
 void SectionReader::operator()(const Choice& choice) const {
-  (*this)("name", choice.name, OneOf{names_of(choice)}, Presence::required);
+  const std::string usual = choice.name;
+  (*this)(choice.key, choice.name, OneOf{names_of(choice)}, choice.presence);
   const ChoiceEntry& chosen = *choice.find();
+  choice.name = chosen.name;
   choice.own = chosen.defaults;
   SectionReader reader = *this;
   choice.own.holder().read(reader);
-  const auto foreign = foreign_keys(mapping_, choice, chosen);
-  for (const auto& key : foreign) {
-    if (foreign.size() > most_by_hand && stands_for_nothing(key)) continue;
-    std::vector<std::string> owners;
-    for (const auto* owner : key.owners) owners.push_back(owner->name);
+  const auto* replaced = replaced_entry(choice, mapping_.find(choice.key), usual);
+  for (const auto& [key, value] : mapping_.entries) {
+    if (value.kind == ConfigValue::Kind::nothing || key == choice.key || knows(chosen, key))
+      continue;
+    const bool goes_unsaid =
+        other_keys_ == OtherKeys::ignored || (replaced != nullptr && knows(*replaced, key));
+    if (goes_unsaid && !is_from_command_line(value)) continue;
+    const auto owners = owners_of(key, choice);
+    if (owners.empty()) continue;
     const auto own_keys = keys_of(chosen);
-    refuse(key.given->value, path_of(key.given->key),
+    refuse(value, path_of(key),
            fmt::format("is of {}; {} has {}; null leaves it out", join(owners), chosen.name,
                        own_keys.empty() ? "no keys of its own" : join(own_keys)));
   }
 }
 
 void TreeWriter::operator()(const Choice& choice) {
-  add("name", tree_of(choice.name));
+  add(choice.key, tree_of(choice.name));
   if (!choice.own.has_value()) {
     if (const auto* chosen = choice.find()) choice.own = chosen->defaults;
   }

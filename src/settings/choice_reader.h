@@ -12,21 +12,25 @@
 namespace kolo {
 
 // A name and the keys of what it names, as a visit() hands them over: field(choice_of(...)). Keys
-// of other entries are refused, unless they are nothing (null) or stand with their defaults in a
-// config.yaml of an earlier version, which wrote the keys of all.
+// of other entries are refused, unless they are nothing (null), or a file's, where the command line
+// has chosen another entry than the file, or a run's own record (see OtherKeys).
 struct Choice {
-  std::string& name;
+  std::string& name;  // where it is optional, it is given with its default
   OwnSettings& own;
   std::vector<const ChoiceEntry*> entries;
+  std::string key = "name";  // under which the name is given
+  Presence presence = Presence::required;
 
-  // nullptr where there is no such name.
-  [[nodiscard]] const ChoiceEntry* find() const;
+  // By name or alias; nullptr where there is none.
+  [[nodiscard]] const ChoiceEntry* find(std::string_view sought) const;
+  [[nodiscard]] const ChoiceEntry* find() const { return find(name); }
 };
 
-template <typename Entry>
-[[nodiscard]] Choice choice_of(std::string& name, OwnSettings& own,
-                               const std::vector<Entry>& entries) {
-  Choice choice{name, own, {}};
+template <typename Entries>
+[[nodiscard]] Choice choice_of(std::string& name, OwnSettings& own, const Entries& entries,
+                               const std::string& key = "name",
+                               Presence presence = Presence::required) {
+  Choice choice{name, own, {}, key, presence};
   for (const auto& entry : entries) choice.entries.push_back(&entry);
   return choice;
 }
@@ -52,8 +56,8 @@ class SettingsHolder final : public OwnSettings::Holder {
 //   void check(const RefuseKey& refuse) const;
 //   void complete();
 template <ConfigStruct T>
-void set_settings(ChoiceEntry& entry) {
-  entry.defaults = OwnSettings(std::make_unique<SettingsHolder<T>>(T{}));
+void set_settings(ChoiceEntry& entry, T defaults = {}) {
+  entry.defaults = OwnSettings(std::make_unique<SettingsHolder<T>>(std::move(defaults)));
   if constexpr (requires(const T& settings, const RefuseKey& refuse) { settings.check(refuse); }) {
     entry.check = [](const OwnSettings& own, const RefuseKey& refuse) {
       own.as<T>().check(refuse);

@@ -15,13 +15,6 @@ namespace kolo {
 
 namespace {
 
-std::string lower_case(std::string text) {
-  for (char& letter : text) {
-    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
-  }
-  return text;
-}
-
 template <typename T, typename Rule>
 [[noreturn]] void refuse_value(const ConfigValue& value, std::string_view path,
                                const T& destination, const Rule& rule,
@@ -61,6 +54,13 @@ std::string greatest_text(const NumberRule& rule) {
 
 }  // namespace
 
+std::string lower_case(std::string text) {
+  for (char& letter : text) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return text;
+}
+
 void refuse(const ConfigValue& value, std::string_view path, std::string_view reason) {
   throw InputError(fmt::format("{}: {}{}{}", value.place, path, path.empty() ? "" : ": ", reason));
 }
@@ -68,6 +68,16 @@ void refuse(const ConfigValue& value, std::string_view path, std::string_view re
 std::string suggestion(std::string_view word, const std::vector<std::string>& known) {
   const std::string near = nearest(word, known);
   return near.empty() ? "" : fmt::format("; did you mean {}?", quote(near));
+}
+
+std::string nearest_setting(std::string_view word, const KnownSettings& known) {
+  const bool is_whole = word.find('.') != std::string_view::npos;
+  std::vector<std::string> names;
+  for (const auto& setting : known)
+    names.push_back(is_whole ? setting.name : setting.name.substr(setting.name.rfind('.') + 1));
+  auto found = std::find(names.begin(), names.end(), word);
+  if (found == names.end()) found = std::find(names.begin(), names.end(), nearest(word, names));
+  return found == names.end() ? "" : known[static_cast<std::size_t>(found - names.begin())].name;
 }
 
 void check_keys(const ConfigValue& value, const std::string& path,
@@ -150,10 +160,11 @@ void read_value(const ConfigValue& value, const std::string& path, std::string& 
 void read_value(const ConfigValue& value, const std::string& path, std::string& destination,
                 const OneOf& rule) {
   const std::string word = value.kind == ConfigValue::Kind::scalar ? lower_case(value.text) : "";
-  if (std::find(rule.names.begin(), rule.names.end(), word) == rule.names.end()) {
+  const auto found = std::ranges::find_if(
+      rule.names, [&](const std::string& name) { return lower_case(name) == word; });
+  if (found == rule.names.end())
     refuse_value(value, path, destination, rule, suggestion(word, rule.names));
-  }
-  destination = word;
+  destination = *found;
 }
 
 template <Number T>

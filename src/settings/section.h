@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "kolo/base/enum_names.h"
-#include "settings/known_settings.h"
-#include "settings/rule.h"
+#include "settings/keys.h"
 #include "settings/value.h"
 
 // From a tree of values to typed structs. A struct's keys are listed once, in a template
@@ -53,26 +52,46 @@ struct SettingCollector {
       visit(*this, field);
       path = outer;
     } else {
-      settings.push_back({name, (std::same_as<Rest, Presence> || ...)});
+      settings.push_back(
+          {name, (std::same_as<Rest, Presence> || ...), (std::same_as<Rest, PathText> || ...)});
     }
   }
 };
 
 template <ConfigStruct T>
-[[nodiscard]] KnownSettings known_settings() {
+[[nodiscard]] KnownSettings known_settings(T& config) {
   SettingCollector collector;
-  T config;
   visit(collector, config);
   return std::move(collector.settings);
 }
+template <ConfigStruct T>
+[[nodiscard]] KnownSettings known_settings() {
+  T config;
+  return known_settings(config);
+}
 
 template <ConfigStruct T>
-[[nodiscard]] std::vector<std::string> known_keys() {
+[[nodiscard]] std::vector<std::string> known_keys(T& config) {
   KeyCollector collector;
-  T config;
   visit(collector, config);
   return std::move(collector.keys);
 }
+template <ConfigStruct T>
+[[nodiscard]] std::vector<std::string> known_keys() {
+  T config;
+  return known_keys(config);
+}
+
+[[nodiscard]] std::string lower_case(std::string text);
+
+// What becomes of keys that only other choices have than the one that is made. A user's file has
+// them by mistake. What a run has written down itself may have them, from an earlier version that
+// spelt out the keys of all; there only those of the command line are refused.
+enum class OtherKeys : std::uint8_t { refused, ignored };
+
+// The setting that a word was meant for: the whole name, or the word after its last dot, where it
+// is exact; or else the nearest. Empty where none is near.
+[[nodiscard]] std::string nearest_setting(std::string_view word, const KnownSettings& known);
 
 // "FILE:LINE: training.batch_size: expected a whole number greater than 0, got "abc"". `path` is
 // the key with the names of the mappings around it.
@@ -169,8 +188,9 @@ void read_value(const ConfigValue& value, const std::string& path, std::optional
 class SectionReader {
  public:
   // `path` names the mapping in messages; empty for the top level. `settings` are all there are.
-  SectionReader(const ConfigValue& mapping, std::string path, const KnownSettings& settings)
-      : mapping_(mapping), path_(std::move(path)), settings_(settings) {}
+  SectionReader(const ConfigValue& mapping, std::string path, const KnownSettings& settings,
+                OtherKeys other_keys = OtherKeys::refused)
+      : mapping_(mapping), path_(std::move(path)), settings_(settings), other_keys_(other_keys) {}
 
   void operator()(const Choice& choice) const;
 
@@ -198,7 +218,8 @@ class SectionReader {
     ConfigValue empty;
     empty.place = mapping_.place;
     const ConfigValue* value = mapping_.find(key);
-    read_section(value != nullptr ? *value : empty, path_of(key), destination, settings_);
+    read_section(value != nullptr ? *value : empty, path_of(key), destination, settings_,
+                 other_keys_);
   }
 
   // A list of mappings.
@@ -211,15 +232,16 @@ class SectionReader {
     destination.clear();
     for (const ConfigValue& item : value->items) {
       const std::string place = item_path(path, destination.size());
-      read_section(item, place, destination.emplace_back(), settings_);
+      read_section(item, place, destination.emplace_back(), settings_, other_keys_);
     }
   }
 
   template <ConfigStruct T>
   static void read_section(const ConfigValue& value, const std::string& path, T& destination,
-                           const KnownSettings& settings) {
-    check_keys(value, path, known_keys<T>(), settings);
-    SectionReader reader(value, path, settings);
+                           const KnownSettings& settings,
+                           OtherKeys other_keys = OtherKeys::refused) {
+    check_keys(value, path, known_keys(destination), settings);
+    SectionReader reader(value, path, settings, other_keys);
     visit(reader, destination);
   }
 
@@ -234,6 +256,7 @@ class SectionReader {
   const ConfigValue& mapping_;
   std::string path_;
   const KnownSettings& settings_;
+  OtherKeys other_keys_;
 };
 
 }  // namespace kolo

@@ -14,10 +14,9 @@
 #include "kolo/config/factories.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/observe/memory.h"
+#include "run/prepared_run.h"
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
-#include "run/rank_setup.h"
-#include "run/run_facts.h"
 
 namespace kolo {
 

@@ -18,16 +18,16 @@ TEST_F(Checks, DataHasWhatItNeeds) {
   EXPECT_THAT(error_after_required("", {"data.name=mnist"}),
               HasSubstr("data.path: data mnist needs the folder"));
   EXPECT_THAT(
-      error("data:\n  name: dummy\n  n_train: 1\nmodel: {name: m}\noptimizer: {name: sgd}\n"),
+      error("data:\n  name: dummy\n  n_train: 1\nmodel: {name: cnn}\noptimizer: {name: sgd}\n"),
       StartsWith("run.yaml:1: data.input_shape: data dummy needs the shape"));
   EXPECT_THAT(
-      error("data: {name: dummy, input_shape: [1]}\nmodel: {name: m}\noptimizer: {name: sgd}\n"),
+      error("data: {name: dummy, input_shape: [1]}\nmodel: {name: cnn}\noptimizer: {name: sgd}\n"),
       StartsWith("run.yaml:1: data.n_train: data dummy needs the number"));
 }
 
 TEST_F(Checks, BoxesHaveWhatTheyNeed) {
   const std::string boxes =
-      "data: {name: nbody}\nmodel: {name: m}\noptimizer: {name: sgd}\n"
+      "data: {name: nbody}\nmodel: {name: cnn}\noptimizer: {name: sgd}\n"
       "training: {loss: l1}\n";
   EXPECT_THAT(error(boxes), HasSubstr("data.train_path: data nbody needs a simulation box"));
   EXPECT_THAT(error(boxes, {"data.train_path=a"}), HasSubstr("data.valid_path: "));
@@ -45,7 +45,7 @@ TEST_F(Checks, BoxesHaveWhatTheyNeed) {
 TEST_F(Checks, TargetsAreLabelsOrNumbers) {
   const std::string dummy =
       "data: {name: dummy, input_shape: [1], n_train: 1, target_shape: [3]}\n"
-      "model: {name: m}\noptimizer: {name: sgd}\ntraining: {loss: l1}\n";
+      "model: {name: cnn}\noptimizer: {name: sgd}\ntraining: {loss: l1}\n";
   EXPECT_EQ(value_of(load(dummy), "data.target_shape"), "[3]");
   EXPECT_THAT(error(dummy, {"data.n_classes=2"}), HasSubstr("not both"));
   EXPECT_THAT(error_after_required("", {"data.target_shape=[3]"}),
@@ -56,15 +56,17 @@ TEST_F(Checks, NumbersHaveNoAccuracy) {
   EXPECT_TRUE(load(required, {"training.loss=l1"}).training.metrics.empty());
   EXPECT_THAT(error_after_required("training: {loss: L1, metrics: [accuracy]}\n"),
               HasSubstr("training.metrics: with the loss l1 nothing is right or wrong"));
-  EXPECT_THAT(error_after_required("training: {loss: l1, label_smoothing: .1}\n"),
-              HasSubstr("training.label_smoothing"));
+  EXPECT_THAT(
+      error_after_required("training: {loss: l1, label_smoothing: .1}\n"),
+      HasSubstr("training.label_smoothing: is of cross_entropy, binary_crossentropy; l1 has"));
   EXPECT_THAT(error_after_required("training: {lambda_rho: .1}\n"),
-              HasSubstr("training.lambda_rho: is for the loss l1"));
+              HasSubstr("training.lambda_rho: is of l1; cross_entropy has label_smoothing"));
 }
 
 TEST_F(Checks, ScaleIsInWordsOrInLevels) {
-  EXPECT_THAT(error_after_required("", {"model.full_scale=true", "model.levels=4"}),
-              HasSubstr("model.levels: full_scale stands for"));
+  EXPECT_THAT(
+      error_after_required("", {"model.name=unet3d", "model.full_scale=true", "model.levels=4"}),
+      HasSubstr("model.levels: full_scale stands for"));
 }
 
 TEST_F(Checks, BatchNormsOfTorchScriptStayTheirOwn) {
@@ -88,7 +90,7 @@ TEST_F(Checks, WarmUpIsInEpochsOrInSteps) {
 
 TEST_F(Checks, NesterovNeedsMomentumWithoutDampening) {
   const std::string start =
-      "data: {name: fashion_mnist}\nmodel: {name: m}\noptimizer:\n  nesterov: true\n";
+      "data: {name: fashion_mnist}\nmodel: {name: cnn}\noptimizer:\n  nesterov: true\n";
   EXPECT_THAT(error(start + "  name: sgd\n"),
               StartsWith("run.yaml:4: optimizer.nesterov: needs a momentum"));
   EXPECT_THAT(error(start + "  name: sgd\n  momentum: 0.9\n  dampening: 0.1\n"),

@@ -14,8 +14,7 @@
 #include "kolo/data/image_transform.h"
 #include "kolo/data/nbody.h"
 #include "settings/choice_reader.h"
-#include "settings/yaml/override.h"
-#include "settings/yaml/yaml_reader.h"
+#include "settings/yaml/yaml.h"
 
 namespace kolo {
 namespace {
@@ -59,19 +58,14 @@ class RandomConfig {
 
   ModelConfig model() {
     ModelConfig model;
-    model.name = text('m');
-    model.dropout = maybe(share());
-    model.batch_norm_momentum = maybe(share());
-    model.sync_batch_norm = coin();
-    model.l2 = maybe(number());
+    model.name = pick({"mnist_net", "mnist_cnn", "cnn", "resnet_small", "resnet34", "resnet50",
+                       "unet3d", "torchscript"});
+    model.own = own_settings(built_in_models().find(model.name));
+    model.sync_batch_norm = model.name != "torchscript" && coin();
+    model.l2 = number();
     model.l2_mode = L2Mode::loss;
     model.n_classes = maybe(whole() + 1);
     if (coin()) model.input_shape = {small()};
-    if (coin())
-      model.full_scale = coin();
-    else
-      model.levels = maybe(small() % 64 + 1);
-    model.channels = maybe(small());
     return model;
   }
 
@@ -117,6 +111,16 @@ class RandomConfig {
         {"n_classes", [&] { return has_labels ? std::to_string(whole()) : "null"; }},
         {"target_shape", [&] { return has_labels ? "[]" : shape(); }},
         {"mode", [&] { return name(pick<BoxMode>()); }},
+        {"dropout", fraction},
+        {"label_smoothing", fraction},
+        {"lambda_rho", fraction},
+        {"lr_final_fraction", fraction},
+        {"lr_decay_power", decimal},
+        {"batch_norm_momentum", fraction},
+        {"full_scale", [&] { return has_labels ? truth() : "null"; }},
+        {"levels", [&] { return has_labels ? "null" : std::to_string(small() % 12 + 1); }},
+        {"channels", [&] { return std::to_string(small()); }},
+        {"file", [&] { return "m" + std::to_string(small()); }},
         {"rotations", [&] { return name(pick<Rotations>()); }},
         {"crop", [&] { return std::to_string(small()); }},
         {"box_size", [&] { return std::to_string(100 + small()); }}};
@@ -151,11 +155,9 @@ class RandomConfig {
       training.lr_schedule.push_back({start, start + 1 + share(), number()});
     }
     training.lr_warmup_when = pick<WarmupWhen>();
-    if (training.lr_schedule.empty()) do
-        training.lr_decay = pick<RateDecay>();
-      while (training.lr_decay == RateDecay::one_cycle);
-    training.lr_final_fraction = share();
-    training.lr_decay_power = number();
+    if (training.lr_schedule.empty())
+      training.lr_decay = pick({"none", "cosine", "cosine_shifted", "polynomial"});
+    training.lr_decay_own = own_settings(schedule_entry(training.lr_decay));
     set_loss(training);
     training.mixup_alpha = share();
     training.precision = pick<Precision>();
@@ -170,15 +172,12 @@ class RandomConfig {
   }
 
   void set_loss(TrainingConfig& training) {
-    training.loss = coin() ? LossKind::cross_entropy : LossKind::l1;
+    training.loss = pick({"cross_entropy", "l1"});
+    training.loss_own = own_settings(loss_entry(training.loss));
     training.metrics.clear();
-    if (training.loss == LossKind::l1) {
-      training.lambda_rho = share();
-      return;
-    }
+    if (training.loss == "l1") return;
     training.metrics.emplace_back(Metric::accuracy);
     if (coin()) training.metrics.emplace_back(Metric::top_k_categorical_accuracy);
-    training.label_smoothing = share();
   }
 
   bool coin() { return random_.below(2) == 1; }
@@ -231,10 +230,14 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
     EXPECT_EQ(again.seed, config.seed);
     EXPECT_EQ(again.data.n_train, config.data.n_train);
     EXPECT_EQ(again.data.n_valid, config.data.n_valid);
-    EXPECT_EQ(again.model.dropout, config.model.dropout);
+    for (const char* key : {"model.dropout", "model.levels", "model.full_scale", "model.file"})
+      EXPECT_EQ(value_of(again, key), value_of(config, key));
     EXPECT_EQ(again.optimizer.lr, config.optimizer.lr);
     EXPECT_EQ(again.optimizer.name, config.optimizer.name);
     EXPECT_EQ(again.training.metrics, config.training.metrics);
+    for (const char* key : {"training.lr_decay", "training.lr_decay_power", "training.loss",
+                            "training.label_smoothing", "training.lambda_rho"})
+      EXPECT_EQ(value_of(again, key), value_of(config, key));
     ASSERT_EQ(again.training.lr_schedule.size(), config.training.lr_schedule.size());
     for (std::size_t i = 0; i < config.training.lr_schedule.size(); ++i) {
       EXPECT_EQ(again.training.lr_schedule[i].end_epoch, config.training.lr_schedule[i].end_epoch);
@@ -275,38 +278,27 @@ TEST_F(RoundTrip, EveryKeyIsThereAndWhatIsUnsetSaysWhatItMeans) {
     for (const auto& [key, value] : settings_of(load(required, data))) keys.insert(key);
   for (const auto& entry : built_in_datasets())
     for (const auto& key : keys_of(entry)) EXPECT_TRUE(keys.contains("data." + key)) << key;
+  for (const auto& entry : built_in_model_entries()) {
+    const auto model =
+        "model={name: " + entry.name + ", file: " + (entry.name == "torchscript" ? "m}" : "null}");
+    for (const auto& [key, value] : settings_of(load(required, {model}))) keys.insert(key);
+    for (const auto& key : keys_of(entry)) EXPECT_TRUE(keys.contains("model." + key)) << key;
+  }
+  for (const auto& entry : built_in_schedules()) {
+    const auto decay = "training.lr_decay=" + entry.name;
+    for (const auto& [key, value] : settings_of(load(required, {decay}))) keys.insert(key);
+    for (const auto& key : keys_of(entry)) EXPECT_TRUE(keys.contains("training." + key)) << key;
+  }
+  for (const auto& entry : built_in_losses()) {
+    for (const auto& [key, value] : settings_of(load(required, {"training.loss=" + entry.name})))
+      keys.insert(key);
+    for (const auto& key : keys_of(entry)) EXPECT_TRUE(keys.contains("training." + key)) << key;
+  }
   EXPECT_THAT(keys, UnorderedElementsAreArray(setting_names()));
-  for (const char* line : {"  n_train: null  # all\n", "  dropout: null  # the model's own\n",
+  for (const char* line : {"  n_train: null  # all\n", "  n_classes: null  # the data's\n",
                            "  max_steps: null  # as many as n_epochs has\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
-}
-
-// As versions did that knew all optimizers' keys together.
-TEST_F(RoundTrip, DefaultsOfOtherChoicesInAFileStandForNothing) {
-  const std::string keys =
-      "momentum: 0, dampening: 0, nesterov: false, beta1: 0.9, beta2: 0.999, rho: 0.9, "
-      "epsilon: 1e-07, epsilon_form: null, amsgrad: false, centered: false, "
-      "initial_accumulator: 0.1, trust_coefficient: 0.001}\n";
-  const std::string start = "data: {name: fashion_mnist}\nmodel: {name: mnist_net}\n";
-  for (const char* name : {"sgd", "lars", "adamax"})
-    EXPECT_EQ(load(start + "optimizer: {name: " + name + ", " + keys).optimizer.name, name);
-  EXPECT_THAT(error(start + "optimizer: {name: sgd, amsgrad: true, " +
-                    keys.substr(0, keys.find("amsgrad")) + "centered: false}\n"),
-              HasSubstr("run.yaml:3: optimizer.amsgrad: is of adam, adamw; sgd has momentum, "));
-  EXPECT_THAT(error(start + "optimizer: {name: sgd, beta1: 0.9, rho: 0.9}\n"),
-              HasSubstr("run.yaml:3: optimizer.beta1: is of adam, "));
-  const std::string data =
-      "train_dir: \"\", valid_dir: \"\", n_train: null, n_valid: null, workers: 1, prefetch: 4, "
-      "shuffle: true, input_shape: [], n_classes: null, target_shape: [], train_path: \"\", "
-      "valid_path: \"\", mode: lowmem, crop: 64, box_size: 128, rotations: vector, augment: true, ";
-  const std::string rest =
-      "preprocessing: auto}\nmodel: {name: mnist_net}\noptimizer: {name: sgd}\n";
-  EXPECT_EQ(value_of(load("data: {name: mnist, path: there, " + data + rest), "data.path"),
-            "there");
-  EXPECT_EQ(load("data: {name: cifar10, " + data + rest).data.name, "cifar10");
-  EXPECT_THAT(error("data: {name: fashion_mnist, " + data + "zoom: 0.3, " + rest),
-              HasSubstr("data.zoom: is of cifar10, imagenet; fashion_mnist has path"));
 }
 
 TEST_F(RoundTrip, ImagesAreVariedAsIsSpelledOut) {

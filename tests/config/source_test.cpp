@@ -61,7 +61,7 @@ TEST_F(NamedConfigurations, UnknownNamesListTheKnown) {
 TEST_F(NamedConfigurations, SectionsBesideThemCanServeAsTemplates) {
   const std::string text =
       "data: &data {name: fashion_mnist, workers: 3}\n"
-      "small: {data: *data, model: {name: m}, optimizer: {name: sgd}}\n";
+      "small: {data: *data, model: {name: cnn}, optimizer: {name: sgd}}\n";
   EXPECT_EQ(load(text, {}, "small").data.workers, 3);
 }
 
@@ -85,7 +85,7 @@ TEST_F(OverridesTest, ReplaceAndAddValuesOfEveryKind) {
   EXPECT_EQ(config.training.batch_size, 32);
   EXPECT_EQ(config.seed, 9U);
   EXPECT_THAT(config.model.input_shape, ElementsAre(1, 28, 28));
-  EXPECT_EQ(config.model.dropout, 0.5);
+  EXPECT_EQ(value_of(config, "model.dropout"), "0.5");
   EXPECT_EQ(config.description, "two = 1 + 1");
   EXPECT_FALSE(config.checkpoint.enabled);
   EXPECT_EQ(config.data.name, "dummy");
@@ -107,7 +107,7 @@ TEST_F(OverridesTest, OtherKeysOfTheSectionStay) {
 TEST_F(OverridesTest, AnAliasChangesInOnePlaceOnly) {
   const RunConfig config = load(
       "data: {name: dummy, n_train: 5, input_shape: &shape [1, 2]}\n"
-      "model: {name: m, input_shape: *shape}\n"
+      "model: {name: cnn, input_shape: *shape}\n"
       "optimizer: {name: sgd}\n",
       {"data.input_shape=[3]"});
   EXPECT_EQ(value_of(config, "data.input_shape"), "[3]");

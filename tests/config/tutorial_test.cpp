@@ -105,7 +105,7 @@ TEST_F(TutorialConfigurations, TheFormOfEpsilonDecidesItsDefault) {
   EXPECT_EQ(epsilon("name: rmsprop, epsilon_form: torch"), "1e-08");
   EXPECT_EQ(epsilon("name: adagrad, epsilon_form: torch"), "1e-10");
   EXPECT_EQ(epsilon("name: adagrad, epsilon_form: torch, epsilon: .5"), "0.5");
-  EXPECT_THAT(error("data: {name: fashion_mnist}\nmodel: {name: m}\n"
+  EXPECT_THAT(error("data: {name: fashion_mnist}\nmodel: {name: cnn}\n"
                     "optimizer: {name: sgd, epsilon_form: torch}\n"),
               ::testing::HasSubstr(
                   "optimizer.epsilon_form: is of adam, adamw, rmsprop, adagrad; sgd has momentum"));

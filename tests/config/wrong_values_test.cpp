@@ -22,6 +22,13 @@ std::string chooser_of(const std::string& setting) {
   };
   for (const auto& entry : built_in_optimizers())
     if (knows("optimizer.", entry)) return "optimizer.name=" + entry.name;
+  for (const auto& entry : built_in_model_entries())
+    if (knows("model.", entry))
+      return "model={name: " + entry.name + (entry.name == "torchscript" ? ", file: m}" : "}");
+  for (const auto& entry : built_in_schedules())
+    if (knows("training.", entry)) return "training.lr_decay=" + entry.name;
+  for (const auto& entry : built_in_losses())
+    if (knows("training.", entry)) return "training.loss=" + entry.name;
   const std::map<std::string, std::string> datasets{
       {"cifar10", "data={name: cifar10}"},
       {"imagenet", "data={name: imagenet, train_dir: a, valid_dir: b}"},
@@ -49,7 +56,7 @@ class WrongValues : public testing::ConfigTest {
 // Those that take any word, as their value or as part of a path.
 const std::set<std::string> texts{"description",     "output_dir",     "data.path",
                                   "data.train_dir",  "data.valid_dir", "data.train_path",
-                                  "data.valid_path", "model.name"};
+                                  "data.valid_path", "model.file"};
 const std::set<std::string> switches{"data.horizontal_flip",
                                      "optimizer.amsgrad",
                                      "optimizer.centered",
@@ -71,6 +78,7 @@ const std::set<std::string> unbounded{"model.l2",
                                       "optimizer.epsilon",
                                       "optimizer.initial_accumulator",
                                       "optimizer.trust_coefficient",
+                                      "training.lambda_rho",
                                       "training.lr_final_fraction",
                                       "training.lr_decay_power",
                                       "training.clip_norm"};

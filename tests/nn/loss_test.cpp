@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
+#include "settings/choice_reader.h"
 #include "support/errors.h"
 
 namespace kolo {
@@ -18,7 +19,7 @@ TEST(Loss, CrossEntropyIsTheMeanNegativeLogarithm) {
   torch::manual_seed(1);
   const torch::Tensor logits = torch::randn({6, 4}, torch::requires_grad());
   const torch::Tensor targets = torch::tensor({0, 3, 2, 2, 1, 0}, torch::kInt64);
-  const torch::Tensor loss = make_loss(loss_named("cross_entropy"))(logits, targets);
+  const torch::Tensor loss = make_loss("cross_entropy")(logits, targets);
 
   const torch::Tensor probabilities = logits.exp() / logits.exp().sum(1, true);
   const torch::Tensor picked = probabilities.gather(1, targets.unsqueeze(1));
@@ -35,18 +36,18 @@ TEST(Loss, LabelSmoothingGivesAShareToAllClasses) {
   const torch::Tensor logits = torch::randn({5, 7});
   const torch::Tensor targets = torch::tensor({6, 0, 2, 2, 1}, torch::kInt64);
   const torch::Tensor one_hot = torch::one_hot(targets, 7).to(torch::kFloat32);
-  const auto smooth = make_loss({.kind = LossKind::cross_entropy, .label_smoothing = 0.2});
+  const auto smooth = make_cross_entropy(0.2);
   const torch::Tensor soft = one_hot * 0.8 + 0.2 / 7;
   const double expected = -(soft * logits.log_softmax(1)).sum(1).mean().item<double>();
   EXPECT_NEAR(smooth(logits, targets).item<double>(), expected, 1e-6);
   EXPECT_NEAR(smooth(logits, one_hot).item<double>(), expected, 1e-6);
-  EXPECT_NEAR(make_loss(LossKind::cross_entropy)(logits, soft).item<double>(), expected, 1e-6);
+  EXPECT_NEAR(make_loss("cross_entropy")(logits, soft).item<double>(), expected, 1e-6);
 }
 
 TEST(Loss, BinaryCrossEntropyTakesOneLogit) {
   const torch::Tensor logits = torch::tensor({{-2.0}, {0.5}, {3.0}}).requires_grad_();
   const torch::Tensor targets = torch::tensor({0, 1, 0}, torch::kInt64);
-  const auto loss = make_loss(loss_named("binary_crossentropy"));
+  const auto loss = make_loss("binary_crossentropy");
   const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
   const double expected =
       -(std::log(1 - sigmoid(-2)) + std::log(sigmoid(0.5)) + std::log(1 - sigmoid(3))) / 3;
@@ -62,20 +63,20 @@ TEST(Loss, BinaryCrossEntropyTakesOneLogit) {
 // Keras: targets (1 - s) + s / 2.
 TEST(Loss, BinaryCrossEntropySmoothsTowardsOneHalf) {
   const torch::Tensor logits = torch::tensor({{-2.0}, {0.5}});
-  const auto smooth = make_loss({.kind = LossKind::binary_cross_entropy, .label_smoothing = 0.1});
-  const auto plain = make_loss(LossKind::binary_cross_entropy);
+  const auto smooth = make_binary_cross_entropy(0.1);
+  const auto plain = make_loss("binary_cross_entropy");
   EXPECT_NEAR(smooth(logits, torch::tensor({0, 1}, torch::kInt64)).item<double>(),
               plain(logits, torch::tensor({0.05, 0.95})).item<double>(), 1e-6);
 }
 
 TEST(Loss, StaysFiniteForCertainNetworks) {
-  const auto loss = make_loss(LossKind::binary_cross_entropy);
+  const auto loss = make_loss("binary_cross_entropy");
   EXPECT_EQ(loss(torch::tensor({1e4}), torch::tensor({1.0})).item<double>(), 0);
   EXPECT_EQ(loss(torch::tensor({1e4}), torch::tensor({0.0})).item<double>(), 1e4);
 }
 
 TEST(Loss, L1IsTheMeanDistance) {
-  const auto loss = make_loss(LossKind::l1);
+  const auto loss = make_loss("l1");
   EXPECT_NEAR(loss(torch::tensor({1.0, -2.0, 4.0}), torch::tensor({0.0, 1.0, 4.0})).item<double>(),
               4. / 3, 1e-6);
   const auto outputs = torch::randn({2, 5, 3, 4, 2}, torch::requires_grad());
@@ -91,55 +92,56 @@ TEST(Loss, L1CanCountTheDensityItself) {
   const auto targets = outputs.clone();
   targets.select(1, 0).copy_(torch::tensor({1.0 / 14, 2.0 / 14}).view({1, 1, 1, 2}));
   const double plain = 1. / 14 / 10;
-  EXPECT_NEAR(make_loss({.kind = LossKind::l1})(outputs, targets).item<double>(), plain, 1e-7);
-  const auto loss = make_loss({.kind = LossKind::l1, .lambda_rho = .5});
+  EXPECT_NEAR(make_l1()(outputs, targets).item<double>(), plain, 1e-7);
+  const auto loss = make_l1(.5);
   EXPECT_NEAR(loss(outputs, targets).item<double>(), plain + .5 * (std::exp(1.) - 1) / 2, 1e-6);
 }
 
 TEST(Loss, L1TakesNumbersOfOneShape) {
-  const auto loss = make_loss(LossKind::l1);
+  const auto loss = make_loss("l1");
   EXPECT_THAT(message_of<InputError>([&] {
                 (void)loss(torch::zeros({2, 3}), torch::zeros({2, 4}));
               }),
               HasSubstr("expected numbers of one shape"));
   EXPECT_THROW((void)loss(torch::zeros({2}), torch::zeros({2}, torch::kInt64)), InputError);
-  const auto with_density = make_loss({.kind = LossKind::l1, .lambda_rho = 1});
+  const auto with_density = make_l1(1);
   EXPECT_THAT(
       message_of<InputError>([&] { (void)with_density(torch::zeros({2}), torch::zeros({2})); }),
       HasSubstr("for lambda_rho"));
 }
 
 TEST(Loss, OptionsOfOtherLossesAreInputErrors) {
-  EXPECT_THROW((void)make_loss({.kind = LossKind::l1, .label_smoothing = .1}), InputError);
-  EXPECT_THROW((void)make_loss({.lambda_rho = .1}), InputError);
-  EXPECT_THROW((void)make_loss({.kind = LossKind::l1, .lambda_rho = -1}), InputError);
+  const auto keys = [](const char* name) { return keys_of(loss_entry(name)); };
+  EXPECT_THAT(keys("l1"), ::testing::ElementsAre("lambda_rho"));
+  EXPECT_THAT(keys("cross_entropy"), ::testing::ElementsAre("label_smoothing"));
+  EXPECT_THROW((void)make_l1(-1), InputError);
 }
 
 TEST(Loss, KerasNamesAreKnown) {
-  EXPECT_EQ(loss_named("mean_absolute_error"), LossKind::l1);
-  EXPECT_EQ(loss_named("categorical_crossentropy"), LossKind::cross_entropy);
-  EXPECT_EQ(loss_named("sparse_categorical_crossentropy"), LossKind::cross_entropy);
-  EXPECT_EQ(loss_named("binary_crossentropy"), LossKind::binary_cross_entropy);
-  EXPECT_EQ(loss_named("binary_cross_entropy"), LossKind::binary_cross_entropy);
+  EXPECT_EQ(loss_entry("mean_absolute_error").name, "l1");
+  EXPECT_EQ(loss_entry("categorical_crossentropy").name, "cross_entropy");
+  EXPECT_EQ(loss_entry("sparse_categorical_crossentropy").name, "cross_entropy");
+  EXPECT_EQ(loss_entry("binary_crossentropy").name, "binary_crossentropy");
+  EXPECT_EQ(loss_entry("binary_cross_entropy").name, "binary_crossentropy");
 }
 
 TEST(Loss, UnknownNamesAreInputErrors) {
-  EXPECT_THAT(message_of<InputError>([] { (void)loss_named("hinge"); }),
+  EXPECT_THAT(message_of<InputError>([] { (void)loss_entry("hinge"); }),
               HasSubstr("unknown loss \"hinge\", expected one of cross_entropy, "));
-  EXPECT_THAT(message_of<InputError>([] { (void)loss_named("binary_crossentrpy"); }),
+  EXPECT_THAT(message_of<InputError>([] { (void)loss_entry("binary_crossentrpy"); }),
               HasSubstr("did you mean \"binary_crossentropy\"?"));
 }
 
 TEST(Loss, SmoothingOutOfRangeIsAnInputError) {
   for (const double smoothing : {-0.1, 1.0, std::nan("")}) {
-    EXPECT_THAT(message_of<InputError>([&] { (void)make_loss({.label_smoothing = smoothing}); }),
+    EXPECT_THAT(message_of<InputError>([&] { (void)make_cross_entropy(smoothing); }),
                 HasSubstr("expected a number from 0 to below 1"));
   }
 }
 
 TEST(Loss, WrongShapesAreInputErrors) {
-  const auto classes = make_loss(LossKind::cross_entropy);
-  const auto binary = make_loss(LossKind::binary_cross_entropy);
+  const auto classes = make_loss("cross_entropy");
+  const auto binary = make_loss("binary_cross_entropy");
   const torch::Tensor indices = torch::zeros({3}, torch::kInt64);
   EXPECT_THAT(message_of<InputError>([&] {
                 (void)classes(torch::zeros({4, 2}), indices);

@@ -80,7 +80,7 @@ TEST(Mixup, TheLossIsThatOfMixedTargets) {
   const Batch batch;
   CounterRandom random(5, 0, 0);
   const MixedBatch mixed = mix(batch.inputs, batch.targets, 1, random);
-  const auto loss = make_loss({.kind = LossKind::cross_entropy, .label_smoothing = 0.1});
+  const auto loss = make_cross_entropy(0.1);
   const torch::Tensor soft =
       mixed.share * torch::one_hot(mixed.targets, 40).to(torch::kFloat32) +
       (1 - mixed.share) * torch::one_hot(mixed.partner_targets, 40).to(torch::kFloat32);

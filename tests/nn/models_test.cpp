@@ -43,7 +43,7 @@ TEST(ModelCatalogue, TakesModelsOfOnesOwn) {
 
 TEST(ModelCatalogue, NamesAreUnique) {
   ModelCatalogue catalogue = built_in_models();
-  EXPECT_THAT(message_of<Error>([&] { catalogue.add(catalogue.find("mnist_net")); }),
+  EXPECT_THAT(message_of<Error>([&] { catalogue.add_entry(catalogue.find("mnist_net")); }),
               HasSubstr("a model \"mnist_net\" already"));
 }
 
@@ -62,18 +62,22 @@ TEST(ModelCatalogue, RefusesChoicesThatAModelDoesNotHave) {
   };
   ModelOptions options{.input_shape = {3, 32, 32}, .classes = 2, .dropout = 0.1};
   EXPECT_THAT(message("resnet50", options),
-              HasSubstr("dropout is 0.1, but the model has no dropout layers"));
+              HasSubstr("dropout is 0.1, but the model has only batch_norm_momentum"));
   options.dropout = 0;
   EXPECT_NE(make_network("resnet_small", options), nullptr);
   options = {.input_shape = {3, 32, 32}, .classes = 2, .batch_norm_momentum = 0.9};
-  EXPECT_THAT(message("cnn", options), HasSubstr("momentum is 0.9, but it can't be set"));
+  EXPECT_THAT(message("cnn", options),
+              HasSubstr("batch_norm_momentum is 0.9, but the model has only dropout"));
   options.batch_norm_momentum = 1;
-  EXPECT_THAT(message("resnet34", options),
-              HasSubstr("momentum is 1, expected a number from 0 to below 1"));
+  EXPECT_THAT(
+      message("resnet34", options),
+      HasSubstr("model resnet34: batch_norm_momentum: expected a number of at least 0 and less "
+                "than 1, got \"1\""));
   options = {.input_shape = {3, 32, 32}, .classes = 2, .file = "model.pt"};
-  EXPECT_THAT(message("cnn", options), HasSubstr("is not read from a file"));
+  EXPECT_THAT(message("cnn", options),
+              HasSubstr("file is model.pt, but the model has only dropout"));
   options.file.clear();
-  EXPECT_THAT(message("torchscript", options), HasSubstr("is read from a file; name it"));
+  EXPECT_THAT(message("torchscript", options), HasSubstr("needs the file that torch.jit.script"));
 }
 
 TEST(ModelCatalogue, ChecksTheOptions) {
@@ -86,7 +90,7 @@ TEST(ModelCatalogue, ChecksTheOptions) {
   EXPECT_THAT(message({.input_shape = {1, 28, 28}, .classes = 0}), HasSubstr("0 classes"));
   for (const double dropout : {-0.1, 1.0, std::nan("")}) {
     EXPECT_THAT(message({.input_shape = {1, 28, 28}, .classes = 10, .dropout = dropout}),
-                HasSubstr("expected a number from 0 to below 1"));
+                HasSubstr("expected a number of at least 0 and less than 1"));
   }
 }
 

@@ -53,7 +53,7 @@ class Run : public ::testing::Test {
         {.name = "dense", .description = "one layer", .make = [](const ModelOptions& options) {
            return std::make_shared<Dense>(options);
          }});
-    parts.datasets = [](const RunConfig&, bool) {
+    parts.datasets = [](const RunConfig&, const DataReading&) {
       return Datasets{std::make_shared<RandomDataset>(SampleLayout{{1, 8, 8}, 4, {}}, 64, 1),
                       std::make_shared<RandomDataset>(SampleLayout{{1, 8, 8}, 4, {}}, 16, 2)};
     };
@@ -167,7 +167,7 @@ TEST_F(Run, WhatOneRankCanNotPrepareEndsAllAlike) {
     of_rank.communicator = communicator;
     auto mine = parts();
     if (communicator.rank() == 1)
-      mine.datasets = [](const RunConfig&, bool) -> Datasets {
+      mine.datasets = [](const RunConfig&, const DataReading&) -> Datasets {
         throw InputError("no data on this node");
       };
     statuses.at(static_cast<std::size_t>(communicator.rank())) = kolo::run(source(), mine, of_rank);
@@ -176,6 +176,47 @@ TEST_F(Run, WhatOneRankCanNotPrepareEndsAllAlike) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("rank 1 (on "), HasSubstr("no data on this node")));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
+}
+
+// Earlier versions spelt out the keys of all optimizers and models.
+TEST_F(Run, ThatAnEarlierVersionRecordedIsMeasuredAndResumed) {
+  ASSERT_EQ(kolo::run(source(), parts(), options()), 0);
+  const auto file = folder_ / "run" / "config.yaml";
+  auto text = read_text_file(file);
+  const auto add_before = [&](const std::string& line, const std::string& added) {
+    const auto at = text.find(line);
+    ASSERT_NE(at, std::string::npos) << line;
+    text.insert(at, added);
+  };
+  add_before("  beta1: ", "  momentum: 0.5\n  centered: false\n");
+  add_before("  sync_batch_norm: ", "  full_scale: true\n  file: \"\"\n");
+  write_file_atomically(file, text);
+  int measured = 0;
+  const auto count = [&](const RunEvaluation&) { ++measured; };
+  EXPECT_EQ(evaluate_run({.path = folder_ / "run"}, count, parts(), options()), 0);
+  EXPECT_EQ(measured, 1);
+  auto longer = options();
+  longer.resume = "newest";
+  EXPECT_EQ(kolo::run(source({"training.n_epochs=3"}), parts(), longer), 0);
+  EXPECT_THAT(console_.str(), HasSubstr("other settings than so far: training.n_epochs is 3"));
+  // A user's file is another matter.
+  EXPECT_THAT(message_of<InputError>(
+                  [&] { (void)kolo::run(source({"optimizer.momentum=0.5"}), parts(), options()); }),
+              HasSubstr("optimizer.momentum: is of sgd, rmsprop, lars; adam has"));
+}
+
+TEST_F(Run, IsMeasuredOnSamplesThatDoNotVary) {
+  auto mine = parts();
+  std::vector<bool> varied;
+  mine.datasets = [&, usual = mine.datasets](const RunConfig& config, const DataReading& reading) {
+    varied.push_back(reading.varies);
+    return usual(config, reading);
+  };
+  ASSERT_EQ(kolo::run(source(), mine, options()), 0);
+  EXPECT_EQ(evaluate_run(
+                {.path = folder_ / "run"}, [](const auto&) {}, mine, options()),
+            0);
+  EXPECT_EQ(varied, (std::vector<bool>{true, false}));
 }
 
 TEST_F(Run, IsMeasuredByItsBestCheckpoint) {

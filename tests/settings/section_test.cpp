@@ -5,9 +5,7 @@
 
 #include "kolo/base/error.h"
 #include "settings/tree_writer.h"
-#include "settings/yaml/override.h"
-#include "settings/yaml/yaml_reader.h"
-#include "settings/yaml/yaml_writer.h"
+#include "settings/yaml/yaml.h"
 #include "support/errors.h"
 
 namespace kolo {

@@ -1,5 +1,5 @@
 // What is YAML's business: syntax, repeated keys, aliases.
-#include "settings/yaml/yaml_reader.h"
+#include "settings/yaml/yaml.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

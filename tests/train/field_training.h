@@ -98,8 +98,8 @@ class FieldTraining {
 
  private:
   static Objective objective(int rank, const FieldSetup& setup) {
-    return {.loss = setup.loss(rank, make_loss(LossKind::l1)),
-            .validation_loss = make_loss(LossKind::l1),
+    return {.loss = setup.loss(rank, make_loss("l1")),
+            .validation_loss = make_loss("l1"),
             .precision = setup.precision,
             .counts_correct = false};
   }

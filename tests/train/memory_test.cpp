@@ -27,9 +27,8 @@ TEST(Memory, DoesNotGrowOver50Steps) {
   const auto network = make_network(
       "unet3d",
       {.input_shape = input, .classes = 0, .output_shape = output, .levels = 3, .channels = 8});
-  Trainer trainer(Communicator::solo(), network,
-                  {.loss = make_loss(LossKind::l1), .counts_correct = false}, make_adam({}),
-                  LearningRate({.base_rate = 1e-3}), training, validation, {});
+  Trainer trainer(Communicator::solo(), network, {.loss = make_loss("l1"), .counts_correct = false},
+                  make_adam({}), LearningRate({.base_rate = 1e-3}), training, validation, {});
   MemoryRecorder recorder;
   trainer.add_observer(recorder);
   EXPECT_EQ(trainer.run(), TrainOutcome::finished);

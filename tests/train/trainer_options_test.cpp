@@ -155,7 +155,7 @@ class BadStep {
   bool is_bad_;
   Bad bad_;
   int calls_ = 0;
-  LossFunction plain_ = make_loss(LossKind::cross_entropy);
+  LossFunction plain_ = make_loss("cross_entropy");
   Loader training_, validation_;
   std::shared_ptr<Network> network_;
   Trainer trainer_;
@@ -228,7 +228,7 @@ TEST(NonFinite, ASkippedStepLeavesNothingInRunningStatistics) {
   const auto network = make_network("resnet_small", {.input_shape = {1, 16, 16}, .classes = 4});
   TrainerOptions options;
   options.non_finite = NonFiniteStep::skip;
-  Trainer trainer(solo, network, {.loss = make_loss(LossKind::cross_entropy)}, make_sgd({}),
+  Trainer trainer(solo, network, {.loss = make_loss("cross_entropy")}, make_sgd({}),
                   LearningRate({.base_rate = .01}), training, validation, options);
   ASSERT_FALSE(network->buffers().empty());
   EXPECT_EQ(trainer.run(), TrainOutcome::finished);

@@ -54,9 +54,9 @@ class SmallTraining {
         network_(make_network(
             "mnist_net", {.input_shape = {1, 16, 16}, .classes = 4, .dropout = setup.dropout})),
         trainer_(communicator, fixed_weights(network_),
-                 {.loss = make_loss(LossKind::cross_entropy), .top = setup.top},
-                 make_sgd({.momentum = .5}), LearningRate({.base_rate = setup.learning_rate}),
-                 training_, validation_, options(setup, std::move(stop))) {}
+                 {.loss = make_loss("cross_entropy"), .top = setup.top}, make_sgd({.momentum = .5}),
+                 LearningRate({.base_rate = setup.learning_rate}), training_, validation_,
+                 options(setup, std::move(stop))) {}
 
   [[nodiscard]] Trainer& trainer() { return trainer_; }
   [[nodiscard]] Loader& validation() { return validation_; }

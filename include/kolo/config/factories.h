@@ -16,11 +16,14 @@
 // malformed data, an unknown model, shapes that don't fit, more ranks than samples.
 namespace kolo {
 
-// `looks_at_files`: also what costs a question to the file system for each of many files (empty
-// images); of several ranks one is enough. `varies`: false reads training samples as those of a
-// validation.
-[[nodiscard]] Datasets make_datasets(const RunConfig& config, bool looks_at_files = true,
-                                     bool varies = true);
+// How data is read.
+struct DataReading {
+  // Also what costs a question to the file system for each of many files (empty images); of several
+  // ranks one is enough.
+  bool looks_at_files = true;
+  bool varies = true;  // false: training samples are read as those of a validation
+};
+[[nodiscard]] Datasets make_datasets(const RunConfig& config, const DataReading& reading = {});
 // "images", "crops", for rates.
 [[nodiscard]] std::string sample_name(const DataConfig& data);
 // Random samples in the shape of the configuration's data, without reading any: for measuring steps

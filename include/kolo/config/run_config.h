@@ -14,6 +14,7 @@
 #include "kolo/nn/autocast.h"
 #include "kolo/nn/loss.h"
 #include "kolo/nn/metrics.h"
+#include "kolo/nn/models.h"
 #include "kolo/optim/catalogue.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/train/trainer.h"
@@ -44,20 +45,13 @@ constexpr auto enum_names(L2Mode) {
 }
 
 struct ModelConfig {
-  std::string name;                           // required; nn knows which names exist
-  std::string file;                           // torchscript: the scripted module
-  std::optional<double> dropout;              // unset: the model's own
-  std::optional<double> batch_norm_momentum;  // in Keras's sense; unset: the model's own
-  bool sync_batch_norm = false;               // batch norm over the samples of all ranks
-  std::optional<double> l2;  // times the sum of squared weights; unset: the model's own
+  std::string name;              // required; one of a ModelCatalogue
+  OwnSettings own;               // its dropout, levels, ...; nothing: its defaults
+  bool sync_batch_norm = false;  // batch norm over the samples of all ranks
+  std::optional<double> l2;      // times the sum of squared weights; unset: the model's own
   L2Mode l2_mode = L2Mode::loss;
   std::vector<int64_t> input_shape;  // channels first or last; empty: the data's
   std::optional<int64_t> n_classes;  // unset: the data's
-  // Of unet3d: how often it halves the size, as a number or as 6 (true) or 5 (false), not both;
-  // and its channels after the first time. Unset: the model's own.
-  std::optional<bool> full_scale;
-  std::optional<int64_t> levels;
-  std::optional<int64_t> channels;
 };
 
 struct OptimizerConfig {
@@ -102,14 +96,12 @@ struct TrainingConfig {
   double lr_warmup_from = 1;  // the warm-up sets out from so much of the rate of one rank
   WarmupWhen lr_warmup_when = WarmupWhen::always;
   std::vector<RateIntervalConfig> lr_schedule;  // in order
-  RateDecay lr_decay = RateDecay::none;
-  double lr_final_fraction = 0;  // cosine, polynomial: what is left at the end
-  double lr_decay_power = 1;     // polynomial
-  LossKind loss = LossKind::cross_entropy;
-  double lambda_rho = 0;  // l1: the weight of the error in the density itself
+  std::string lr_decay = "none";                // one of built_in_schedules()
+  OwnSettings lr_decay_own;                     // its lr_final_fraction, ...; nothing: its defaults
+  std::string loss = "cross_entropy";           // one of built_in_losses()
+  OwnSettings loss_own;                         // its label_smoothing, ...; nothing: its defaults
   std::vector<Metric> metrics = {Metric::accuracy};  // with l1 none
-  double label_smoothing = 0;
-  double mixup_alpha = 0;  // 0: no mixup
+  double mixup_alpha = 0;                            // 0: no mixup
   // What forward and backward compute in. Parameters stay in float32.
   Precision precision = Precision::fp32;
   double clip_norm = 0;                 // the gradient's greatest norm; 0: as it is
@@ -203,6 +195,9 @@ struct ConfigSource {
   std::vector<OptionSetting> options = {};  // win over overrides
   // Instead of the file's output_dir, as it stands: no variables in it.
   std::string output_dir = {};
+  // The file is the config.yaml that a run has written, maybe one of an earlier version: keys in it
+  // that only other choices have (of optimizers, data sets, ...) are passed over, not refused.
+  bool is_record = false;
 };
 
 // Reads and checks a configuration; all that can be known without looking at data, model or machine
@@ -213,12 +208,21 @@ struct ConfigSource {
 // value of its key. In output_dir and data.path `$NAME` and `${NAME}` stand for environment
 // variables, `$$` for a dollar, and a leading `~` for $HOME.
 //
+// Keys that only other choices have are refused. Where the command line chooses another optimizer,
+// data set or the like than the file, the file's keys of the one that is gone go with it.
+//
+// `models`: what model.name chooses from.
+//
 // Throws InputError; what it says begins with "FILE:LINE: ", "command line: " or the option, and
 // names the key, the value found and the values accepted.
-[[nodiscard]] RunConfig load_run_config(const ConfigSource& source);
+[[nodiscard]] RunConfig load_run_config(const ConfigSource& source,
+                                        const ModelCatalogue& models = built_in_models());
 
 // The names of all settings, as the command line takes them: "training.batch_size".
 [[nodiscard]] std::vector<std::string> setting_names();
+
+// Of those the paths that data or models are read from: "data.train_dir".
+[[nodiscard]] std::vector<std::string> input_paths();
 
 // The setting that a word was meant for: "training.n_epochs" for "n_epochs" and for "num_epochs",
 // "optimizer.lr" for "lr". Empty where none is near.

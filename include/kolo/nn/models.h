@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "kolo/nn/network.h"
+#include "kolo/settings/choice.h"
 
 namespace kolo {
 
 // What a model is made for and the choices that models share. A choice that a model doesn't have is
-// an InputError when it is given (see ModelDescription).
+// an InputError when it is given, but for a dropout of 0.
 struct ModelOptions {
   std::vector<std::int64_t> input_shape;  // of one sample, without the batch: images are C, H, W
   std::int64_t classes = 0;               // the length of the output; 0 for models of fields
@@ -33,21 +34,32 @@ struct ModelOptions {
   std::filesystem::path file = {};
 };
 
-// A model under its name in configurations.
+// A model under its name in configurations, with its keys there; those of kolo are
+// src/nn/models/*.cpp.
+struct ModelEntry : ChoiceEntry {
+  // Makes it from its own settings, which are complete and checked: on the CPU in float32, in
+  // training mode, with random parameters from torch's default generator, the same ones after the
+  // same torch::manual_seed. Of the options only the shapes count. InputError when the model can't
+  // work on them.
+  std::function<std::shared_ptr<Network>(const OwnSettings&, const ModelOptions&)> make = {};
+  // The factor of the penalty on squared weights that it is usually trained with (l2_penalty()).
+  double l2 = 0;
+  bool makes_fields = false;       // its output is a field, of output_shape, rather than classes
+  bool keeps_batch_norms = false;  // its batch norms can't be replaced by SyncBatchNorm
+};
+
+// A model of a program's own, whose keys are those of the options that it has.
 struct ModelDescription {
   std::string name;
   std::string description;  // one line
-  // Makes it on the CPU in float32, in training mode, with random parameters from torch's default
-  // generator: the same ones after the same torch::manual_seed. Gets options that are in range;
-  // throws InputError when the model can't work on the input's shape.
+  // As ModelEntry::make; the options are in range.
   std::function<std::shared_ptr<Network>(const ModelOptions&)> make;
-  // The factor of the penalty on squared weights that it is usually trained with (l2_penalty()).
-  double l2 = 0;
-  // Which of the options it has; a dropout of 0 suits a model without dropout, too.
+  double l2 = 0;  // as in ModelEntry
+  // Which of the options it has.
   bool has_dropout = true;
   bool has_batch_norm = true;
   bool reads_file = false;
-  bool makes_fields = false;  // its output is a field, of output_shape, rather than classes
+  bool makes_fields = false;  // its output is a field; has levels and channels
 };
 
 // Models by name. An ordinary value: who wants models of their own adds them to a copy of
@@ -56,18 +68,23 @@ class ModelCatalogue {
  public:
   // Throws Error when the name is taken.
   void add(ModelDescription description);
+  void add_entry(ModelEntry entry);
 
-  [[nodiscard]] std::span<const ModelDescription> entries() const { return entries_; }
+  [[nodiscard]] std::span<const ModelEntry> entries() const { return entries_; }
 
   // The model of that name; the InputError for an unknown one suggests the nearest and lists all.
-  [[nodiscard]] const ModelDescription& find(const std::string& name) const;
+  [[nodiscard]] const ModelEntry& find(const std::string& name) const;
 
   // Finds the model, checks the options (InputError for those out of range) and makes it.
   [[nodiscard]] std::shared_ptr<Network> make(const std::string& name,
                                               const ModelOptions& options) const;
+  // The same with the model's own settings, as a configuration has them (none: their defaults);
+  // of the options only the shapes count.
+  [[nodiscard]] std::shared_ptr<Network> make(const std::string& name, OwnSettings own,
+                                              const ModelOptions& options) const;
 
  private:
-  std::vector<ModelDescription> entries_;
+  std::vector<ModelEntry> entries_;
 };
 
 // mnist_net and mnist_cnn, the MNIST networks of the ALCF tutorial on distributed deep learning;
@@ -75,6 +92,7 @@ class ModelCatalogue {
 // resnet34; unet3d, the NERSC tutorial's U-Net for cosmology boxes; torchscript, a scripted PyTorch
 // module from a file.
 [[nodiscard]] ModelCatalogue built_in_models();
+[[nodiscard]] const std::vector<ModelEntry>& built_in_model_entries();
 
 // built_in_models().make(name, options)
 [[nodiscard]] std::shared_ptr<Network> make_network(const std::string& name,

@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "kolo/optim/flat_optimizer.h"
+#include "kolo/optim/schedule.h"
 #include "kolo/settings/choice.h"
 
-// Optimizers by name, with their keys in a configuration.
+// Optimizers and schedules of the learning rate by name, with their keys in a configuration.
 namespace kolo {
 
 // What pulls the parameters towards zero, and which; see flat_optimizer.h.
@@ -35,5 +36,24 @@ struct OptimizerEntry : ChoiceEntry {
 
 // Error where there is none of that name.
 [[nodiscard]] const OptimizerEntry& optimizer_entry(std::string_view name);
+
+// What a schedule is made for.
+struct ScheduleRequest {
+  std::int64_t total_steps = 0;  // of the training, warm-up included
+  std::int64_t steps_per_epoch = 0;
+  std::vector<RateInterval> intervals = {};  // rates by epochs, where they are given
+};
+
+struct ScheduleEntry : ChoiceEntry {
+  std::function<Schedule(const OwnSettings&, const ScheduleRequest&)> make = {};
+  bool takes_intervals = false;
+  bool is_own_warmup = false;  // takes no other
+};
+
+// Those of src/optim/schedules.
+[[nodiscard]] const std::vector<ScheduleEntry>& built_in_schedules();
+
+// Error where there is none of that name.
+[[nodiscard]] const ScheduleEntry& schedule_entry(std::string_view name);
 
 }  // namespace kolo

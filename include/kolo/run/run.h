@@ -22,8 +22,7 @@ namespace kolo {
 struct RunParts {
   // Where model.name is looked up.
   ModelCatalogue models = built_in_models();
-  // `looks_at_files`: see make_datasets().
-  std::function<Datasets(const RunConfig&, bool looks_at_files)> datasets = {};
+  std::function<Datasets(const RunConfig&, const DataReading&)> datasets = {};
   std::function<Objective(const RunConfig&)> objective = {};
   std::function<std::unique_ptr<FlatOptimizer>(const RunConfig&)> optimizer = {};
   // Are told on rank 0 only, after the run's own. They must outlive the run and not communicate.

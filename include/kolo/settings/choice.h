@@ -6,6 +6,7 @@
 #include <string_view>
 #include <typeinfo>
 #include <utility>
+#include <vector>
 
 #include "kolo/base/error.h"
 
@@ -77,6 +78,7 @@ struct ChoiceEntry {
                                                                        const RefuseKey&) {};
   // Gives values to what was left open.
   std::function<void(OwnSettings&)> complete = [](OwnSettings&) {};
+  std::vector<std::string> aliases = {};  // further names, which are understood but never printed
 };
 
 }  // namespace kolo

@@ -4,9 +4,9 @@
 #include <ATen/Parallel.h>
 
 #include "kolo/base/checked.h"
-#include "nn/kernels/column_loops.h"
 #include "nn/kernels/convolution_kernel.h"
-#include "nn/kernels/matrix_product.h"
+#include "nn/kernels/loops.h"
+#include "nn/kernels/onednn.h"
 
 namespace kolo {
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -16,7 +18,7 @@ struct ConvolutionGeometry {
   std::vector<std::int64_t> size;  // of the input
   std::vector<std::int64_t> kernel, stride, padding;
   bool bias = true;
-  bool has_taps_first = false;  // the weight's memory (taps_first.h)
+  bool has_taps_first = false;  // the weight's memory (memory.h)
 
   [[nodiscard]] std::vector<std::int64_t> output_size() const;
 
@@ -73,5 +75,23 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
 // with vectors of 16 floats.
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_image_lane_convolution(
     const ConvolutionGeometry& geometry);
+
+// The kernels of a layer for the last few geometries: whole and last batches, in training and
+// validation.
+class ConvolutionKernels {
+ public:
+  // Null where LibTorch's own convolution is the one to take.
+  [[nodiscard]] std::shared_ptr<ConvolutionKernel> find(const ConvolutionGeometry& geometry);
+
+ private:
+  static constexpr std::size_t most = 4;
+
+  struct Made {
+    ConvolutionGeometry geometry;
+    int threads = 0;
+    std::shared_ptr<ConvolutionKernel> kernel;
+  };
+  std::deque<Made> made_;
+};
 
 }  // namespace kolo

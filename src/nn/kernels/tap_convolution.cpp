@@ -5,9 +5,8 @@
 
 #include "kolo/base/checked.h"
 #include "nn/kernels/convolution_kernel.h"
-#include "nn/kernels/matrix_product.h"
+#include "nn/kernels/memory.h"
 #include "nn/kernels/onednn.h"
-#include "nn/kernels/taps_first.h"
 
 namespace kolo {
 

@@ -1,6 +1,5 @@
 #include "nn/models/resnet.h"
 
-#include <array>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,28 +12,12 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/nn/initialization.h"
-#include "nn/models/image_input.h"
-#include "nn/models/layers.h"
 
-namespace kolo {
+namespace kolo::networks {
 
 namespace {
 
 using torch::nn::Sequential;
-
-enum class BlockKind { basic, bottleneck };
-
-struct ResNetLayout {
-  std::string name;
-  BlockKind kind = BlockKind::basic;
-  std::array<std::int64_t, 4> blocks{};  // of each stage
-  std::int64_t expansion = 1;            // of the last convolution of a block
-  std::int64_t first_stride = 1;         // of the first stage
-  bool large_stem = true;                // 7x7 of stride 2 and pooling, or 3x3
-  bool bias = false;                     // in convolutions
-  BatchNormSettings plain_block_norm;    // in blocks without a convolution on the shortcut
-  BatchNormSettings norm;                // elsewhere
-};
 
 struct BlockShape {
   std::int64_t inputs = 0;
@@ -104,8 +87,8 @@ class ResidualBlock final : public torch::nn::Module {
 
 class ResNet final : public Network {
  public:
-  ResNet(const ResNetLayout& layout, const ModelOptions& options)
-      : stem_(register_module("stem", stem_of(layout, channels_of(options, layout.name, 1)))) {
+  ResNet(const ResNetLayout& layout, const ModelOptions& shapes)
+      : stem_(register_module("stem", stem_of(layout, channels_of(shapes, layout.name, 1)))) {
     std::int64_t channels = stem_width;
     int halvings = layout.large_stem ? 2 : 0;
     for (std::size_t stage = 0; stage < layout.blocks.size(); ++stage) {
@@ -118,12 +101,12 @@ class ResNet final : public Network {
         blocks->push_back(fmt::format("block{}", block + 1),
                           std::make_shared<ResidualBlock>(
                               layout, BlockShape{channels, width, outputs, stride,
-                                                 positions_of(options.input_shape, halvings)}));
+                                                 positions_of(shapes.input_shape, halvings)}));
         channels = outputs;
       }
       stages_.push_back(register_module(fmt::format("stage{}", stage + 1), blocks));
     }
-    output_ = register_module("output", dense(channels, options.classes));
+    output_ = register_module("output", dense(channels, shapes.classes));
   }
 
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
@@ -161,47 +144,13 @@ class ResNet final : public Network {
   torch::nn::Linear output_{nullptr};
 };
 
-std::shared_ptr<Network> make_resnet(ResNetLayout layout, const ModelOptions& options) {
-  if (options.batch_norm_momentum) {
-    layout.norm.momentum = *options.batch_norm_momentum;
-    layout.plain_block_norm.momentum = *options.batch_norm_momentum;
-  }
-  return std::make_shared<ResNet>(layout, options);
-}
-
 }  // namespace
 
-std::shared_ptr<Network> make_resnet_small(const ModelOptions& options) {
-  return make_resnet({.name = "resnet_small",
-                      .kind = BlockKind::bottleneck,
-                      .blocks = {2, 2, 2, 2},
-                      .expansion = 1,
-                      .first_stride = 2,
-                      .large_stem = false,
-                      .bias = true,
-                      .plain_block_norm = {.momentum = 0.9, .epsilon = 1e-5},
-                      .norm = {.momentum = 0.99, .epsilon = 1e-3}},
-                     options);
+std::shared_ptr<Network> make_resnet(ResNetLayout layout, const ModelOptions& shapes,
+                                     std::optional<double> batch_norm_momentum) {
+  if (batch_norm_momentum)
+    layout.norm.momentum = layout.plain_block_norm.momentum = *batch_norm_momentum;
+  return std::make_shared<ResNet>(layout, shapes);
 }
 
-std::shared_ptr<Network> make_resnet50(const ModelOptions& options) {
-  return make_resnet({.name = "resnet50",
-                      .kind = BlockKind::bottleneck,
-                      .blocks = {3, 4, 6, 3},
-                      .expansion = 4,
-                      .bias = true,
-                      .plain_block_norm = {.momentum = 0.9, .epsilon = 1e-5},
-                      .norm = {.momentum = 0.99, .epsilon = 1e-3}},
-                     options);
-}
-
-std::shared_ptr<Network> make_resnet34(const ModelOptions& options) {
-  return make_resnet({.name = "resnet34",
-                      .kind = BlockKind::basic,
-                      .blocks = {3, 4, 6, 3},
-                      .plain_block_norm = {.momentum = 0.9, .epsilon = 1e-5},
-                      .norm = {.momentum = 0.9, .epsilon = 1e-5}},
-                     options);
-}
-
-}  // namespace kolo
+}  // namespace kolo::networks

@@ -1,34 +1,35 @@
 #pragma once
 
-#include <memory>
+#include <array>
+#include <optional>
+#include <string>
 
-#include "kolo/nn/models.h"
+#include "nn/models/model_parts.h"
 
 // Residual networks (He et al., arXiv:1512.03385): a stem, four stages of residual blocks, the mean
 // over the image, one dense layer. Convolutions start from he_normal, the dense layer from
 // glorot_uniform; biases from zero. Images of any size.
 //
 // Batch norms are elements of torch::nn::Sequential, so that they can be replaced.
-namespace kolo {
+namespace kolo::networks {
 
-// The NERSC tutorial's small network of 26 layers for small images (models/resnet.py, ResNetSmall):
-// a 3x3 stem without pooling; in each stage, of width 64, 128, 256 and 512, one block with a
-// convolution on its shortcut, which halves the image, and one without; blocks of 1x1, 3x3 and 1x1
-// convolutions, all of the stage's width, with biases. As there, the batch norms of blocks without
-// a convolution on the shortcut have momentum .9 and epsilon 1e-5, all others Keras's defaults of
-// .99 and 1e-3.
-[[nodiscard]] std::shared_ptr<Network> make_resnet_small(const ModelOptions& options);
+enum class BlockKind { basic, bottleneck };
 
-// The tutorial's ResNet-50: a 7x7 stem of stride 2 and 3x3 max-pooling; 3, 4, 6 and 3 blocks, whose
-// last convolution is four times as wide; a stage's first block has its stride on the first 1x1
-// convolution and a convolution on the shortcut. Biases, momentum and epsilon as in resnet_small.
-// 25583592 parameters for 1000 classes.
-[[nodiscard]] std::shared_ptr<Network> make_resnet50(const ModelOptions& options);
+struct ResNetLayout {
+  std::string name;
+  BlockKind kind = BlockKind::basic;
+  std::array<std::int64_t, 4> blocks{};  // of each stage
+  std::int64_t expansion = 1;            // of the last convolution of a block
+  std::int64_t first_stride = 1;         // of the first stage
+  bool large_stem = true;                // 7x7 of stride 2 and pooling, or 3x3
+  bool bias = false;                     // in convolutions
+  BatchNormSettings plain_block_norm;    // in blocks without a convolution on the shortcut
+  BatchNormSettings norm;                // elsewhere
+};
 
-// ResNet-34 in the paper's layout, as torchvision has it: the same stem; 3, 4, 6 and 3 blocks of
-// two 3x3 convolutions without biases; the first block of all stages but the first halves the image
-// and has a convolution on its shortcut. Momentum .9, epsilon 1e-5. 21797672 parameters for 1000
-// classes.
-[[nodiscard]] std::shared_ptr<Network> make_resnet34(const ModelOptions& options);
+// `batch_norm_momentum`: instead of those of the layout.
+[[nodiscard]] std::shared_ptr<Network> make_resnet(
+    ResNetLayout layout, const ModelOptions& shapes,
+    std::optional<double> batch_norm_momentum = std::nullopt);
 
-}  // namespace kolo
+}  // namespace kolo::networks

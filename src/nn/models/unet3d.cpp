@@ -1,5 +1,3 @@
-#include "nn/models/unet3d.h"
-
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -10,8 +8,9 @@
 
 #include "kolo/base/error.h"
 #include "kolo/nn/convolution.h"
+#include "nn/models/model_parts.h"
 
-namespace kolo {
+namespace kolo::networks {
 
 namespace {
 
@@ -36,9 +35,9 @@ bool has_few_voxels(std::int64_t voxels, const torch::Tensor& weight) {
   return voxels <= most_voxels && std::min(weight.size(0), weight.size(1)) >= least_channels;
 }
 
-class UNet3d final : public Network {
+class UNet3dNetwork final : public Network {
  public:
-  UNet3d(const ModelOptions& options, std::int64_t levels, std::int64_t channels) {
+  UNet3dNetwork(const ModelOptions& options, std::int64_t levels, std::int64_t channels) {
     const auto& shape = options.input_shape;
     std::int64_t voxels = shape[1] * shape[2] * shape[3];
     std::int64_t inputs = shape[0];
@@ -117,11 +116,6 @@ void require_fields(const ModelOptions& options) {
                   fmt::join(input, ", "), fmt::join(output, ", ")));
 }
 
-void require_range(const char* what, std::int64_t value, std::int64_t most) {
-  if (value >= 1 && value <= most) return;
-  throw InputError(fmt::format("model unet3d: {} is {}, expected 1 to {}", what, value, most));
-}
-
 void require_divisible(const std::vector<std::int64_t>& shape, std::int64_t levels) {
   for (std::size_t i = 1; i < shape.size(); ++i) {
     if (shape[i] % (std::int64_t{1} << levels) == 0) continue;
@@ -137,14 +131,51 @@ void require_divisible(const std::vector<std::int64_t>& shape, std::int64_t leve
 
 }  // namespace
 
-std::shared_ptr<Network> make_unet3d(const ModelOptions& options) {
-  constexpr std::int64_t most_levels = 12, most_channels = 4096;
-  const auto levels = options.levels.value_or(6), channels = options.channels.value_or(64);
-  require_fields(options);
-  require_range("levels", levels, most_levels);
-  require_range("channels", channels, most_channels);
-  require_divisible(options.input_shape, levels);
-  return std::make_shared<UNet3d>(options, levels, channels);
+// The 3-D U-Net of the NERSC tutorial (networks/UNet.py), after Harrington et al.,
+// arXiv:2106.12662: `levels` convolutions of 4x4x4 and stride 2 with LeakyReLU (.01) make
+// `channels`, twice, four times and from there on eight times as many channels of half the size
+// each; as many transposed ones with ReLU lead back, each but the first also taking the output of
+// the other side's convolution of its size. The last makes the output's channels and has a tanh.
+// Weights are normal(0, .02), biases zero. 117.0 million parameters for 4 channels in and 5 out.
+//
+// Input [N, inputs, D, H, W], output [N, outputs, D, H, W], in channels-last memory; D, H and W
+// multiples of 2^levels.
+struct UNet3d {
+  // How often the size is halved, as a number or as 6 (true) or 5 (false), not both; unset: 6.
+  std::optional<bool> full_scale;
+  std::optional<std::int64_t> levels;
+  std::optional<std::int64_t> channels;  // after the first level
+
+  void check(const RefuseKey& refuse) const {
+    if (full_scale && levels)
+      refuse("levels", "full_scale stands for 6 or 5 levels; give one of the two");
+  }
+  void complete() {
+    if (!full_scale && !levels) levels = 6;
+    channels = channels.value_or(64);
+  }
+  [[nodiscard]] std::shared_ptr<Network> make(const ModelOptions& shapes) const {
+    const auto count = full_scale ? (*full_scale ? 6 : 5) : levels.value();
+    require_fields(shapes);
+    require_divisible(shapes.input_shape, count);
+    return std::make_shared<UNet3dNetwork>(shapes, count, channels.value());
+  }
+};
+
+template <typename Field>
+void visit(Field& field, UNet3d& model) {
+  constexpr long double most_levels = 12, most_channels = 4096;
+  field("full_scale", model.full_scale, AnyBool{}, Unset{"as levels has it"});
+  field("levels", model.levels, positive.up_to(most_levels), Unset{"6, or 5 if not full_scale"});
+  field("channels", model.channels, positive.up_to(most_channels));
 }
 
-}  // namespace kolo
+ModelEntry unet3d() {
+  auto entry = entry_of<UNet3d>("unet3d",
+                                "3-D U-Net of 6 levels, 64 to 512 channels; 117.0 million "
+                                "parameters on cosmology boxes");
+  entry.makes_fields = true;
+  return entry;
+}
+
+}  // namespace kolo::networks

@@ -1,4 +1,4 @@
-#include "settings/yaml/override.h"
+#include "settings/yaml/yaml.h"
 
 #include <algorithm>
 #include <string_view>
@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "settings/yaml/yaml_reader.h"
+#include "settings/section.h"
 
 namespace kolo {
 
@@ -34,6 +34,7 @@ void set(ConfigValue& root, std::string_view keys, ConfigValue value) {
     target = &child_of(*target, keys.substr(0, dot), place);
     keys = dot == std::string_view::npos ? std::string_view{} : keys.substr(dot + 1);
   }
+  value.in_file = is_from_command_line(*target) ? target->in_file : target->text;
   *target = std::move(value);
 }
 

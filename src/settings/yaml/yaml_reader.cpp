@@ -1,4 +1,4 @@
-#include "settings/yaml/yaml_reader.h"
+#include "settings/yaml/yaml.h"
 
 #include <optional>
 #include <sstream>

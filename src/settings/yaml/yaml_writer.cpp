@@ -1,4 +1,4 @@
-#include "settings/yaml/yaml_writer.h"
+#include "settings/yaml/yaml.h"
 
 #include <array>
 #include <string_view>

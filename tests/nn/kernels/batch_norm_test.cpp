@@ -1,5 +1,5 @@
 // The loops against LibTorch's operators in float64, over random shapes.
-#include "nn/kernels/batch_norm.h"
+#include "nn/kernels/fused.h"
 
 #include <random>
 #include <thread>

@@ -9,7 +9,7 @@
 
 #include "kolo/nn/autocast.h"
 #include "kolo/nn/convolution.h"
-#include "nn/kernels/taps_first.h"
+#include "nn/kernels/memory.h"
 
 namespace kolo {
 namespace {

@@ -14,8 +14,8 @@
 #include "kolo/base/gradient_destination.h"
 #include "kolo/nn/convolution.h"
 #include "nn/kernels/convolution_kernel.h"
+#include "nn/kernels/memory.h"
 #include "nn/kernels/plain_kernels.h"
-#include "nn/kernels/taps_first.h"
 
 namespace kolo {
 namespace {

@@ -1,11 +1,11 @@
-#include "nn/kernels/max_pool_relu.h"
+#include "nn/kernels/fused.h"
 
 #include <cmath>
 #include <random>
 
 #include <gtest/gtest.h>
 
-#include "nn/kernels/batch_last.h"
+#include "nn/kernels/memory.h"
 #include "nn/kernels/plain_kernels.h"
 
 namespace kolo {

@@ -49,12 +49,12 @@ class Training {
       options.output_shape = setting.output;
     else
       options.classes = 10;
-    if (description.has_dropout) options.dropout = 0;
+    options.dropout = 0;  // also where there is none
     if (setting.levels > 0) options.levels = setting.levels;
     if (setting.channels > 0) options.channels = setting.channels;
     network_ = make_network(setting.model, options);
     network_->to(type);
-    loss_ = make_loss(description.makes_fields ? LossKind::l1 : LossKind::cross_entropy);
+    loss_ = make_loss(description.makes_fields ? "l1" : "cross_entropy");
   }
 
   // The loss; gradients of the step are there afterwards.

@@ -121,8 +121,10 @@ TEST(UNet3d, RefusesShapesThatDontFit) {
               ::testing::HasSubstr("with the same lengths"));
   EXPECT_THAT(message({.input_shape = {3, 32, 32}, .classes = 10}),
               ::testing::HasSubstr("makes fields"));
-  EXPECT_THAT(message(options_for(16, 0, 16)), ::testing::HasSubstr("levels is 0"));
-  EXPECT_THAT(message(options_for(16, 4, 0)), ::testing::HasSubstr("channels is 0"));
+  EXPECT_THAT(message(options_for(16, 0, 16)),
+              ::testing::HasSubstr("levels: expected a whole number greater than 0, got \"0\""));
+  EXPECT_THAT(message(options_for(16, 4, 0)),
+              ::testing::HasSubstr("channels: expected a whole number greater than 0, got \"0\""));
   EXPECT_THAT(testing::message_of<InputError>([] {
                 (void)make_network(
                     "cnn", {.input_shape = {4, 16, 16, 16}, .output_shape = {5, 16, 16, 16}});
@@ -131,7 +133,7 @@ TEST(UNet3d, RefusesShapesThatDontFit) {
   EXPECT_THAT(testing::message_of<InputError>([] {
                 (void)make_network("cnn", {.input_shape = {3, 32, 32}, .classes = 2, .levels = 3});
               }),
-              ::testing::HasSubstr("no choice of levels"));
+              ::testing::HasSubstr("levels is 3, but the model has only dropout"));
 }
 
 }  // namespace

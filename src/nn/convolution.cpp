@@ -1,0 +1,312 @@
+#include "kolo/nn/convolution.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include <torch/custom_class.h>
+#include <torch/nn/modules/conv.h>
+
+#include "kolo/nn/autocast.h"
+#include "nn/kernels/convolution_kernel.h"
+#include "nn/kernels/memory.h"
+#include "nn/kernels/onednn.h"
+#include "nn/kernels/plain_kernels.h"
+
+namespace kolo {
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// A kernel among what autograd keeps from forward to backward.
+struct KeptKernel : torch::CustomClassHolder {
+  explicit KeptKernel(std::shared_ptr<ConvolutionKernel> kept) : kernel(std::move(kept)) {}
+  std::shared_ptr<ConvolutionKernel> kernel;
+};
+
+void keep(AutogradContext* context, const torch::Tensor& input, const torch::Tensor& weight,
+          bool has_bias, const std::shared_ptr<ConvolutionKernel>& kernel) {
+  context->save_for_backward({input, weight});
+  context->saved_data["kernel"] =
+      c10::IValue::make_capsule(c10::make_intrusive<KeptKernel>(kernel));
+  context->saved_data["bias"] = has_bias;
+}
+
+at::MemoryFormat channels_last(std::int64_t dimensions) {
+  return dimensions == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
+}
+
+torch::Tensor in_order(const torch::Tensor& tensor, MemoryOrder order) {
+  return order == MemoryOrder::channels_last ? tensor.contiguous(channels_last(tensor.dim()))
+                                             : with_batch_last(tensor);
+}
+
+torch::Tensor room_for(std::int64_t batch, std::int64_t channels,
+                       const std::vector<std::int64_t>& size, const torch::Tensor& like,
+                       MemoryOrder order) {
+  std::vector<std::int64_t> lengths = {batch, channels};
+  lengths.insert(lengths.end(), size.begin(), size.end());
+  if (order == MemoryOrder::batch_last) return empty_with_batch_last(lengths, like.options());
+  const auto format = channels_last(static_cast<std::int64_t>(lengths.size()));
+  return torch::empty(lengths, like.options().memory_format(format));
+}
+
+// All but the channels summed up; `tensor` in channels-last memory.
+torch::Tensor sum_of_channels(const torch::Tensor& tensor) {
+  const auto channels = tensor.size(1);
+  return tensor.as_strided({tensor.numel() / channels, channels}, {channels, 1}).sum(0);
+}
+
+// What backward goes on with: what forward kept, and the gradient of its output.
+struct Kept {
+  std::shared_ptr<ConvolutionKernel> kernel;
+  torch::Tensor input, weight, gradient;
+  bool has_bias = false;
+
+  Kept(AutogradContext* context, const variable_list& gradients) {
+    if (torch::GradMode::is_enabled())
+      throw Error("nn: convolution: has no second derivatives; drop create_graph");
+    const auto capsule = context->saved_data["kernel"].toCapsule();
+    kernel = static_cast<KeptKernel&>(*capsule).kernel;
+    const auto saved = context->get_saved_variables();
+    input = saved[0];
+    weight = saved[1];
+    gradient = in_order(gradients[0], kernel->order());
+    has_bias = context->saved_data["bias"].toBool();
+  }
+};
+
+class Convolve : public torch::autograd::Function<Convolve> {
+ public:
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given,
+                               const torch::Tensor& weight,
+                               const c10::optional<torch::Tensor>& bias,
+                               const ConvolutionGeometry& geometry,
+                               const std::shared_ptr<ConvolutionKernel>& kernel) {
+    const auto input = in_order(given, kernel->order());
+    auto output =
+        room_for(geometry.batch, geometry.outputs, geometry.output_size(), input, kernel->order());
+    onednn::checked("forward of a convolution", [&] {
+      kernel->forward(input, weight, bias.value_or(torch::Tensor()), output);
+    });
+    keep(context, input, weight, bias.has_value(), kernel);
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const Kept kept(context, gradients);
+    torch::Tensor of_input, of_weight, of_bias;
+    onednn::checked("backward of a convolution", [&] {
+      if (context->needs_input_grad(1) || (kept.has_bias && context->needs_input_grad(2))) {
+        of_weight = destination_of_gradient(kept.weight);
+        if (kept.has_bias) of_bias = torch::empty({kept.weight.size(0)}, kept.weight.options());
+        kept.kernel->backward_weight(kept.input, kept.gradient, of_weight, of_bias);
+      }
+      if (context->needs_input_grad(0)) {
+        of_input = torch::empty_like(kept.input);
+        kept.kernel->backward_input(kept.gradient, kept.weight, of_input);
+      }
+    });
+    return {of_input, of_weight, of_bias, {}, {}};
+  }
+};
+
+class ConvolveTransposed : public torch::autograd::Function<ConvolveTransposed> {
+ public:
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& given,
+                               const torch::Tensor& weight,
+                               const c10::optional<torch::Tensor>& bias,
+                               const ConvolutionGeometry& geometry,
+                               const std::shared_ptr<ConvolutionKernel>& kernel) {
+    const auto input = in_order(given, kernel->order());
+    auto output = room_for(geometry.batch, geometry.inputs, geometry.size, input, kernel->order());
+    onednn::checked("forward of a transposed convolution",
+                    [&] { kernel->backward_input(input, weight, output); });
+    if (bias.has_value()) {
+      const auto channels = geometry.inputs;
+      output.as_strided({output.numel() / channels, channels}, {channels, 1})
+          .add_(bias.value().detach());
+    }
+    keep(context, input, weight, bias.has_value(), kernel);
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const Kept kept(context, gradients);
+    torch::Tensor of_input, of_weight, of_bias;
+    onednn::checked("backward of a transposed convolution", [&] {
+      if (context->needs_input_grad(1)) {
+        of_weight = destination_of_gradient(kept.weight);
+        kept.kernel->backward_weight(kept.gradient, kept.input, of_weight, {});
+      }
+      if (context->needs_input_grad(0)) {
+        of_input = torch::empty_like(kept.input);
+        kept.kernel->forward(kept.gradient, kept.weight, {}, of_input);
+      }
+    });
+    if (kept.has_bias && context->needs_input_grad(2)) of_bias = sum_of_channels(kept.gradient);
+    return {of_input, of_weight, of_bias, {}, {}};
+  }
+};
+
+bool is_for_kernels(const torch::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.scalar_type() == torch::kFloat &&
+         tensor.layout() == torch::kStrided;
+}
+
+template <std::size_t D>
+std::vector<std::int64_t> lengths(const torch::ExpandingArray<D>& values) {
+  return std::vector<std::int64_t>(values->begin(), values->end());
+}
+
+// LibTorch's variants are c10's in version 1 and std's in version 2.
+template <std::size_t D>
+const torch::ExpandingArray<D>* padding_of(const torch::nn::detail::ConvNdOptions<D>& options) {
+  return get_if<torch::ExpandingArray<D>>(&options.padding());
+}
+
+// Whether a layer's options, its weight and an input are such that the kernels know them.
+template <std::size_t D>
+bool is_known(const torch::nn::detail::ConvNdOptions<D>& options, const torch::Tensor& input,
+              const torch::Tensor& weight) {
+  const bool has_zeros = get_if<torch::enumtype::kZeros>(&options.padding_mode()) != nullptr;
+  if (padding_of(options) == nullptr || !has_zeros || options.groups() != 1) return false;
+  if (*options.dilation() != *torch::ExpandingArray<D>(1)) return false;
+  if (*options.output_padding() != *torch::ExpandingArray<D>(0)) return false;
+  if (!is_for_kernels(input) || !is_for_kernels(weight)) return false;
+  if (!weight.is_contiguous() && !is_taps_first(weight)) return false;
+  return input.dim() == D + 2 && input.numel() > 0 && input.size(1) == options.in_channels();
+}
+
+// None where torch::nn's layer has to compute, or to refuse.
+template <std::size_t D>
+std::optional<ConvolutionGeometry> geometry_of(const torch::nn::detail::ConvNdOptions<D>& options,
+                                               const torch::Tensor& input,
+                                               const torch::Tensor& weight) {
+  if (!is_known(options, input, weight)) return std::nullopt;
+  ConvolutionGeometry geometry{
+      .batch = input.size(0),
+      .inputs = input.size(1),
+      .outputs = options.out_channels(),
+      .size = std::vector<std::int64_t>(input.sizes().begin() + 2, input.sizes().end()),
+      .kernel = lengths(options.kernel_size()),
+      .stride = lengths(options.stride()),
+      .padding = lengths(*padding_of(options)),
+      .bias = options.bias(),
+      .has_taps_first = !weight.is_contiguous()};
+  for (std::size_t i = 0; i < D; ++i) {
+    if (geometry.size[i] + 2 * geometry.padding[i] < geometry.kernel[i]) return std::nullopt;
+  }
+  return geometry;
+}
+
+// Of the convolution whose data gradient a transposed one is: its input is the layer's output.
+template <std::size_t D>
+std::optional<ConvolutionGeometry> geometry_of_transposed(
+    const torch::nn::detail::ConvNdOptions<D>& options, const torch::Tensor& input,
+    const torch::Tensor& weight) {
+  if (!is_known(options, input, weight)) return std::nullopt;
+  ConvolutionGeometry geometry{.batch = input.size(0),
+                               .inputs = options.out_channels(),
+                               .outputs = input.size(1),
+                               .kernel = lengths(options.kernel_size()),
+                               .stride = lengths(options.stride()),
+                               .padding = lengths(*padding_of(options)),
+                               .bias = false,
+                               .has_taps_first = !weight.is_contiguous()};
+  for (std::size_t i = 0; i < D; ++i) {
+    const auto length = (input.size(static_cast<std::int64_t>(i) + 2) - 1) * geometry.stride[i] -
+                        2 * geometry.padding[i] + geometry.kernel[i];
+    if (length < 1) return std::nullopt;
+    geometry.size.push_back(length);
+  }
+  return geometry;
+}
+
+// A value as it is in the type that LibTorch casts to, in float32.
+torch::Tensor rounded(const torch::Tensor& tensor, std::optional<at::ScalarType> type) {
+  return type ? tensor.to(*type).to(torch::kFloat) : tensor;
+}
+
+// An undefined tensor can't be an argument of autograd's functions, one that isn't there can.
+c10::optional<torch::Tensor> if_defined(const torch::Tensor& tensor) {
+  return tensor.defined() ? c10::make_optional(tensor) : c10::nullopt;
+}
+
+std::shared_ptr<ConvolutionKernel> kernel_for(ConvolutionKernels& kernels,
+                                              const std::optional<ConvolutionGeometry>& geometry) {
+  return geometry ? kernels.find(*geometry) : nullptr;
+}
+
+// Convolutions by a kernel, with their gradients. Tensors are [N, C, ...] of any strides; what
+// comes out is in channels-last memory. No second derivatives.
+//
+// `bias` is none or [outputs].
+torch::Tensor convolve(const torch::Tensor& input, const torch::Tensor& weight,
+                       const c10::optional<torch::Tensor>& bias,
+                       const ConvolutionGeometry& geometry,
+                       const std::shared_ptr<ConvolutionKernel>& kernel) {
+  return Convolve::apply(input, weight, bias, geometry, kernel);
+}
+
+// The transposed convolution, which is the data gradient of the one that the geometry (without a
+// bias) describes: from `outputs` channels to `inputs`, from the small size to the large one. Its
+// gradients are that one's forward and weight gradient. `bias` is none or [inputs].
+torch::Tensor convolve_transposed(const torch::Tensor& input, const torch::Tensor& weight,
+                                  const c10::optional<torch::Tensor>& bias,
+                                  const ConvolutionGeometry& geometry,
+                                  const std::shared_ptr<ConvolutionKernel>& kernel) {
+  return ConvolveTransposed::apply(input, weight, bias, geometry, kernel);
+}
+
+}  // namespace
+
+Convolution2dImpl::Convolution2dImpl(const torch::nn::Conv2dOptions& options_)
+    : Conv2dImpl(options_), kernels_(std::make_shared<ConvolutionKernels>()) {}
+
+torch::Tensor Convolution2dImpl::forward(const torch::Tensor& input) {
+  if (PlainKernels::are_wanted() || autocast_type()) return Conv2dImpl::forward(input);
+  const auto geometry = geometry_of(options, input, weight);
+  const auto kernel = kernel_for(*kernels_, geometry);
+  if (!kernel) return Conv2dImpl::forward(input);
+  return convolve(input, weight, if_defined(bias), *geometry, kernel);
+}
+
+Convolution3dImpl::Convolution3dImpl(const torch::nn::Conv3dOptions& options_)
+    : Conv3dImpl(options_), kernels_(std::make_shared<ConvolutionKernels>()) {}
+
+torch::Tensor Convolution3dImpl::forward(const torch::Tensor& input) {
+  if (PlainKernels::are_wanted()) return Conv3dImpl::forward(input);
+  const auto type = autocast_type();
+  const auto given = rounded(input, type);
+  const auto geometry = geometry_of(options, given, weight);
+  const auto kernel = kernel_for(*kernels_, geometry);
+  if (!kernel) return Conv3dImpl::forward(input);
+  const auto made = convolve(given, rounded(weight, type), if_defined(bias), *geometry, kernel);
+  return type ? made.to(*type) : made;
+}
+
+ConvolutionTranspose3dImpl::ConvolutionTranspose3dImpl(
+    const torch::nn::ConvTranspose3dOptions& options_)
+    : ConvTranspose3dImpl(options_), kernels_(std::make_shared<ConvolutionKernels>()) {}
+
+torch::Tensor ConvolutionTranspose3dImpl::forward(const torch::Tensor& input) {
+  if (PlainKernels::are_wanted()) return ConvTranspose3dImpl::forward(input);
+  const auto type = autocast_type();
+  const auto given = rounded(input, type);
+  const auto geometry = geometry_of_transposed(options, given, weight);
+  const auto kernel = kernel_for(*kernels_, geometry);
+  if (!kernel) return ConvTranspose3dImpl::forward(input);
+  const auto made =
+      convolve_transposed(given, rounded(weight, type), if_defined(bias), *geometry, kernel);
+  return type ? made.to(*type) : made;
+}
+
+void keep_taps_first(torch::Tensor& weight) {
+  const torch::NoGradGuard no_gradient;
+  weight.set_data(taps_first(weight));
+}
+
+}  // namespace kolo

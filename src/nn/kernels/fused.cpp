@@ -1,0 +1,318 @@
+#include "nn/kernels/fused.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <torch/nn/modules/batchnorm.h>
+
+#include "kolo/base/error.h"
+#include "nn/kernels/loops.h"
+#include "nn/kernels/memory.h"
+#include "nn/kernels/plain_kernels.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr auto channels_last = at::MemoryFormat::ChannelsLast;
+
+PoolingShape shape_of(const torch::Tensor& input) {
+  return {.height = input.size(2), .width = input.size(3), .channels = input.size(1)};
+}
+
+template <typename Work>
+void each_image(const torch::Tensor& images, const Work& work) {
+  at::parallel_for(0, images.size(0), /*grain_size=*/1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t image = begin; image < end; ++image) work(image);
+  });
+}
+
+class MaxPoolRelu : public torch::autograd::Function<MaxPoolRelu> {
+ public:
+  static torch::Tensor forward(torch::autograd::AutogradContext* context,
+                               const torch::Tensor& input) {
+    const auto shape = shape_of(input);
+    auto output =
+        torch::empty({input.size(0), shape.channels, shape.pooled_height(), shape.pooled_width()},
+                     input.options().memory_format(channels_last));
+    const auto winners = torch::empty({input.size(0), shape.pooled_values()}, torch::kInt);
+    each_image(input, [&](std::int64_t image) {
+      pool_image(shape, input.data_ptr<float>() + image * shape.values(),
+                 output.data_ptr<float>() + image * shape.pooled_values(),
+                 winners.data_ptr<std::int32_t>() + image * shape.pooled_values());
+    });
+    context->save_for_backward({winners});
+    context->saved_data["size"] = input.sizes();
+    return output;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    if (torch::GradMode::is_enabled())
+      throw Error("nn: max_pool_relu: has no second derivatives; drop create_graph");
+    const auto winners = context->get_saved_variables()[0];
+    const auto gradient = gradients[0].contiguous(channels_last);
+    auto of_input = torch::empty(context->saved_data["size"].toIntVector(),
+                                 gradient.options().memory_format(channels_last));
+    const auto shape = shape_of(of_input);
+    each_image(of_input, [&](std::int64_t image) {
+      unpool_image(shape, gradient.data_ptr<float>() + image * shape.pooled_values(),
+                   winners.data_ptr<std::int32_t>() + image * shape.pooled_values(),
+                   of_input.data_ptr<float>() + image * shape.values());
+    });
+    return {of_input};
+  }
+};
+
+bool is_for_kernel(const torch::Tensor& input) {
+  return input.device().is_cpu() && input.scalar_type() == torch::kFloat &&
+         input.layout() == torch::kStrided && input.dim() == 4 && input.size(1) > 1 &&
+         input.size(2) > 1 && input.size(3) > 1 && input.is_contiguous(channels_last);
+}
+
+ChannelRows rows_of(const torch::Tensor& tensor) {
+  return {.count = tensor.numel() / tensor.size(1), .channels = tensor.size(1)};
+}
+
+float* data_of(const torch::Tensor& tensor) {
+  return tensor.defined() ? tensor.data_ptr<float>() : nullptr;
+}
+
+float* at_row(float* data, std::int64_t row, const ChannelRows& rows) {
+  return data == nullptr ? nullptr : data + row * rows.channels;
+}
+
+// Calls work(first row, the rows from there) on LibTorch's threads.
+template <typename Work>
+void side_by_side(const ChannelRows& rows, const Work& work) {
+  constexpr std::int64_t values_worth_a_thread = 1 << 15;
+  at::parallel_for(0, rows.count, values_worth_a_thread / rows.channels + 1,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     work(begin, ChannelRows{end - begin, rows.channels});
+                   });
+}
+
+// Two sums per channel, one after the other: of parts of the rows that don't depend on the number
+// of threads, in the order of the rows, so that the result doesn't either.
+template <typename Work>
+std::vector<double> sums_of(const ChannelRows& rows, const Work& work) {
+  constexpr std::int64_t values_a_part = 1 << 17;
+  const auto rows_a_part = values_a_part / rows.channels + 1;
+  const auto parts = (rows.count + rows_a_part - 1) / rows_a_part;
+  const auto size = static_cast<std::size_t>(2 * rows.channels);
+  std::vector<double> sums(static_cast<std::size_t>(parts) * size);
+  at::parallel_for(0, parts, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = begin; part < end; ++part) {
+      const auto first = part * rows_a_part;
+      double* const into = sums.data() + static_cast<std::size_t>(part) * size;
+      work(first, ChannelRows{std::min(rows_a_part, rows.count - first), rows.channels}, into,
+           into + rows.channels);
+    }
+  });
+  for (std::size_t i = size; i < sums.size(); ++i) sums[i % size] += sums[i];
+  sums.resize(size);
+  return sums;
+}
+
+// Of a batch, by channel.
+struct Statistics {
+  std::vector<double> mean, variance;  // the variance of these values themselves
+
+  [[nodiscard]] std::size_t channels() const { return mean.size(); }
+};
+
+Statistics statistics_of(const torch::Tensor& input) {
+  const auto rows = rows_of(input);
+  float* const values = data_of(input);
+  // By the first row, which lies as near to the means as any.
+  const auto sums =
+      sums_of(rows, [&](std::int64_t first, const ChannelRows& part, double* sum, double* square) {
+        sum_distances(part, at_row(values, first, rows), values, sum, square);
+      });
+  const auto channels = static_cast<std::size_t>(rows.channels);
+  const auto count = static_cast<double>(rows.count);
+  Statistics statistics{std::vector<double>(channels), std::vector<double>(channels)};
+  for (std::size_t i = 0; i < channels; ++i) {
+    const double distance = sums[i] / count;
+    statistics.mean[i] = distance + values[i];
+    const double variance = sums[channels + i] / count - distance * distance;
+    statistics.variance[i] = variance < 0 ? 0 : variance;  // by rounding; a NaN stays one
+  }
+  return statistics;
+}
+
+// As LibTorch does; the variance of many values from these few.
+void track(torch::nn::BatchNorm2dImpl& norm, const Statistics& statistics, std::int64_t count) {
+  norm.num_batches_tracked.add_(1);
+  const auto momentum = norm.options.momentum();
+  const double factor = momentum ? *momentum : 1. / norm.num_batches_tracked.item().to<double>();
+  const double unbiased = static_cast<double>(count) / static_cast<double>(count - 1);
+  float* const mean = norm.running_mean.data_ptr<float>();
+  float* const variance = norm.running_var.data_ptr<float>();
+  const auto moved = [factor](float from, double to) {
+    return static_cast<float>((1 - factor) * from + factor * to);
+  };
+  for (std::size_t i = 0; i < statistics.channels(); ++i) {
+    mean[i] = moved(mean[i], statistics.mean[i]);
+    variance[i] = moved(variance[i], unbiased * statistics.variance[i]);
+  }
+}
+
+// What backward needs of a channel: [2, channels], the mean and the inverse of the deviation.
+torch::Tensor kept_of(const Statistics& statistics, double epsilon) {
+  const auto channels = static_cast<std::int64_t>(statistics.channels());
+  auto kept = torch::empty({2, channels}, torch::kDouble);
+  double* const values = kept.data_ptr<double>();
+  for (std::size_t i = 0; i < statistics.channels(); ++i) {
+    values[i] = statistics.mean[i];
+    values[statistics.channels() + i] = 1 / std::sqrt(statistics.variance[i] + epsilon);
+  }
+  return kept;
+}
+
+// slope x + offset is the normalized value.
+struct Forward {
+  std::vector<float> slope, offset;
+
+  Forward(const torch::Tensor& weight, const torch::Tensor& bias, const torch::Tensor& kept) {
+    const auto channels = static_cast<std::size_t>(weight.numel());
+    const double* const mean = kept.data_ptr<double>();
+    const double* const inverse = mean + channels;
+    for (std::size_t i = 0; i < channels; ++i) {
+      const double factor = weight.data_ptr<float>()[i] * inverse[i];
+      slope.push_back(static_cast<float>(factor));
+      offset.push_back(static_cast<float>(bias.data_ptr<float>()[i] - mean[i] * factor));
+    }
+  }
+};
+
+// slope g - tilt (x - mean) - level is the input's gradient (Ioffe and Szegedy, arXiv:1502.03167).
+struct Backward {
+  std::vector<float> slope, tilt, level;
+
+  Backward(const torch::Tensor& weight, const torch::Tensor& kept, const std::vector<double>& sums,
+           double count) {
+    const auto channels = static_cast<std::size_t>(weight.numel());
+    const double* const inverse = kept.data_ptr<double>() + channels;
+    for (std::size_t i = 0; i < channels; ++i) {
+      const double factor = weight.data_ptr<float>()[i] * inverse[i];
+      slope.push_back(static_cast<float>(factor));
+      tilt.push_back(
+          static_cast<float>(factor * inverse[i] * inverse[i] * sums[channels + i] / count));
+      level.push_back(static_cast<float>(factor * sums[i] / count));
+    }
+  }
+};
+
+class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
+ public:
+  static torch::Tensor forward(torch::autograd::AutogradContext* context,
+                               const torch::Tensor& input, const torch::Tensor& weight,
+                               const torch::Tensor& bias,
+                               const c10::optional<torch::Tensor>& addend, bool relu,
+                               const torch::Tensor& kept) {
+    const auto rows = rows_of(input);
+    const Forward line(weight, bias, kept);
+    auto output = torch::empty_like(input);
+    float* const added = data_of(addend.value_or(torch::Tensor()));
+    side_by_side(rows, [&](std::int64_t first, const ChannelRows& part) {
+      normalize(part, at_row(data_of(input), first, rows), line.slope.data(), line.offset.data(),
+                at_row(added, first, rows), relu, at_row(data_of(output), first, rows));
+    });
+    context->save_for_backward({input, weight, bias, kept, relu ? output : torch::Tensor()});
+    context->saved_data["adds"] = addend.has_value();
+    return output;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    if (torch::GradMode::is_enabled())
+      throw Error("nn: batch norm: has no second derivatives; drop create_graph");
+    const auto saved = context->get_saved_variables();
+    const auto &input = saved[0], &weight = saved[1], &bias = saved[2], &kept = saved[3];
+    torch::Tensor output = saved[4];
+    torch::Tensor gradient = gradients[0].contiguous(channels_last);
+    const auto rows = rows_of(input);
+    const auto channels = static_cast<std::size_t>(rows.channels);
+    const double* const means = kept.data_ptr<double>();
+    const std::vector<float> mean(means, means + channels);
+    const bool adds = context->saved_data["adds"].toBool();
+    const auto of_addend = adds && output.defined() ? torch::empty_like(input) : torch::Tensor();
+
+    const auto sums = sums_of(
+        rows, [&](std::int64_t first, const ChannelRows& part, double* sum, double* product) {
+          sum_gradients(part, at_row(data_of(gradient), first, rows),
+                        at_row(data_of(output), first, rows), at_row(data_of(input), first, rows),
+                        mean.data(), at_row(data_of(of_addend), first, rows), sum, product);
+        });
+    if (of_addend.defined()) {
+      gradient = of_addend;  // where the output is above 0, and needs no comparing any more
+      output = torch::Tensor();
+    }
+    const Backward line(weight, kept, sums, static_cast<double>(rows.count));
+    auto of_input = torch::empty_like(input);
+    side_by_side(rows, [&](std::int64_t first, const ChannelRows& part) {
+      normalize_gradient(part, at_row(data_of(gradient), first, rows),
+                         at_row(data_of(output), first, rows), at_row(data_of(input), first, rows),
+                         mean.data(), line.slope.data(), line.tilt.data(), line.level.data(),
+                         at_row(data_of(of_input), first, rows));
+    });
+    auto of_weight = destination_of_gradient(weight), of_bias = destination_of_gradient(bias);
+    for (std::size_t i = 0; i < channels; ++i) {
+      of_weight.data_ptr<float>()[i] = static_cast<float>(sums[channels + i] * means[channels + i]);
+      of_bias.data_ptr<float>()[i] = static_cast<float>(sums[i]);
+    }
+    return {of_input, of_weight, of_bias, adds ? gradient : torch::Tensor(), {}, {}};
+  }
+};
+
+bool is_in_channels_last(const torch::Tensor& tensor) {
+  return tensor.device().is_cpu() && tensor.scalar_type() == torch::kFloat &&
+         tensor.layout() == torch::kStrided && tensor.dim() == 4 &&
+         tensor.is_contiguous(channels_last);
+}
+
+bool is_for_loops(const torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
+                  const torch::Tensor& addend) {
+  return !PlainKernels::are_wanted() && norm.is_training() && norm.options.affine() &&
+         norm.options.track_running_stats() && norm.weight.scalar_type() == torch::kFloat &&
+         is_in_channels_last(input) && input.size(1) == norm.options.num_features() &&
+         input.numel() > input.size(1) &&
+         (!addend.defined() || (is_in_channels_last(addend) && addend.sizes() == input.sizes()));
+}
+
+torch::Tensor by_operators(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
+                           const torch::Tensor& addend, Activation activation) {
+  auto output = norm.forward(input);
+  if (addend.defined()) output = output.add_(addend);
+  return activation == Activation::relu ? output.relu_() : output;
+}
+
+}  // namespace
+
+// Where images lie innermost they take the channels' place, and each channel is an image.
+torch::Tensor max_pool_relu(const torch::Tensor& input) {
+  if (PlainKernels::are_wanted()) return torch::max_pool2d(torch::relu(input), 2);
+  if (input.dim() == 4 && has_batch_last(input) && is_for_kernel(input.transpose(0, 1)))
+    return MaxPoolRelu::apply(input.transpose(0, 1)).transpose(0, 1);
+  if (!is_for_kernel(input)) return torch::max_pool2d(torch::relu(input), 2);
+  return MaxPoolRelu::apply(input);
+}
+
+torch::Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
+                         const torch::Tensor& addend, Activation activation) {
+  if (!is_for_loops(norm, input, addend)) return by_operators(norm, input, addend, activation);
+  const auto statistics = statistics_of(input);
+  {
+    const torch::NoGradGuard no_gradient;
+    track(norm, statistics, rows_of(input).count);
+  }
+  const auto added = addend.defined() ? c10::make_optional(addend) : c10::nullopt;
+  return BatchNormFunction::apply(input, norm.weight, norm.bias, added,
+                                  activation == Activation::relu,
+                                  kept_of(statistics, norm.options.eps()));
+}
+
+}  // namespace kolo

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/types.h>
+
+// Layers that take what follows them along.
+namespace kolo {
+
+// max_pool2d(relu(input), 2) of [N, C, H, W], which is also relu(max_pool2d(input, 2)): in one pass
+// forward and one backward for float32 on CPUs in channels-last layout (C > 1), by LibTorch
+// otherwise. Where the largest values of a window are alike, the first gets the gradient; where
+// they are not positive none does.
+[[nodiscard]] torch::Tensor max_pool_relu(const torch::Tensor& input);
+
+enum class Activation : bool { none, relu };
+
+// What follows a batch norm in a network, in as few passes over memory as there can be:
+// activation(norm(input) + addend). An undefined addend is none. Like norm->forward() it uses up a
+// batch: in training the running statistics follow.
+//
+// Float32 on CPUs in channels-last memory [N, C, H, W], in training, goes through kolo's loops:
+// mean and variance in one pass, normalization, sum and activation in another; backward likewise.
+// The result is then in channels-last memory, and no second derivatives are to be had (Error).
+// Everything else is left to LibTorch's operators.
+[[nodiscard]] torch::Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
+                                       const torch::Tensor& addend, Activation activation);
+
+}  // namespace kolo

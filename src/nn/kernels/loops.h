@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+// The loops of batch_norm, column convolutions and max_pool_relu, in channels-last memory: compiled
+// for vectors.
+namespace kolo {
+
+struct ChannelRows {
+  std::int64_t count = 0;
+  std::int64_t channels = 0;
+};
+
+// By channel, of all rows: the sums of x - shift and of (x - shift)^2. With a shift near the mean
+// nothing cancels in the variance that follows from them.
+void sum_distances(const ChannelRows& rows, const float* values, const float* shift, double* sums,
+                   double* squares);
+
+// slope x + offset, plus the addend where there is one, and no less than 0 if `relu`.
+void normalize(const ChannelRows& rows, const float* values, const float* slope,
+               const float* offset, const float* addend, bool relu, float* output);
+
+// By channel, of all rows: the sums of g and of g (x - mean), g being the gradient, or 0 where the
+// output (null: none counts) is not above 0. `kept`: where g is written to, if not null.
+void sum_gradients(const ChannelRows& rows, const float* gradient, const float* output,
+                   const float* values, const float* mean, float* kept, double* sums,
+                   double* products);
+
+// slope g - tilt (x - mean) - level, with g as above.
+void normalize_gradient(const ChannelRows& rows, const float* gradient, const float* output,
+                        const float* values, const float* mean, const float* slope,
+                        const float* tilt, const float* level, float* of_values);
+
+// Lines along the last dimension: of what a convolution reads, [length, channels] in memory, and of
+// what it makes, whose every position comes from `taps` neighbours.
+struct LineGeometry {
+  std::int64_t input_length = 0, output_length = 0, channels = 0;
+  std::int64_t taps = 0, stride = 0, padding = 0;
+};
+
+// Adds to an input line what the positions of an output line have for it: row x of `columns`, rows
+// being `row` values apart, is [taps, channels] for the neighbours of position x. What falls on
+// padding is left out.
+void add_columns(const LineGeometry& line, const float* columns, std::int64_t row, float* input);
+
+// Which of a window's values passed: 0 to 3, by rows, or none, since none is above zero.
+inline constexpr std::int32_t no_winner = 4;
+
+struct PoolingShape {
+  std::int64_t height = 0, width = 0, channels = 0;  // of one input image
+
+  [[nodiscard]] std::int64_t pooled_height() const { return height / 2; }
+  [[nodiscard]] std::int64_t pooled_width() const { return width / 2; }
+  [[nodiscard]] std::int64_t values() const { return height * width * channels; }
+  [[nodiscard]] std::int64_t pooled_values() const {
+    return pooled_height() * pooled_width() * channels;
+  }
+};
+
+// The largest value of each 2x2 window, or 0 if that is larger. A NaN wins.
+void pool_image(const PoolingShape& shape, const float* input, float* output,
+                std::int32_t* winners);
+
+// The gradient of every input value: its window's, or 0.
+void unpool_image(const PoolingShape& shape, const float* output_gradient,
+                  const std::int32_t* winners, float* input_gradient);
+
+}  // namespace kolo

@@ -1,0 +1,91 @@
+#include "nn/models/model_parts.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <torch/nn/init.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include "kolo/base/error.h"
+#include "kolo/nn/initialization.h"
+#include "nn/kernels/convolution_kernel.h"
+#include "nn/kernels/fused.h"
+
+namespace kolo::networks {
+
+namespace {
+
+bool is_for_taps(const ConvolutionShape& shape) {
+  return shape.kernel > 1 && shape.positions > 0 && shape.positions <= most_tap_positions &&
+         std::min(shape.inputs, shape.outputs) >= least_tap_channels;
+}
+
+}  // namespace
+
+std::int64_t channels_of(const ModelOptions& shapes, std::string_view model, std::int64_t minimum) {
+  const auto& shape = shapes.input_shape;
+  if (shape.size() != 3) {
+    throw InputError(
+        fmt::format("model {}: the input's shape is [{}], expected an image: channels, height, "
+                    "width",
+                    model, fmt::join(shape.begin(), shape.end(), ", ")));
+  }
+  if (std::min(shape[1], shape[2]) < minimum) {
+    throw InputError(
+        fmt::format("model {}: images of {}x{} pixels are too small, expected at "
+                    "least {}x{}",
+                    model, shape[1], shape[2], minimum, minimum));
+  }
+  return shape[0];
+}
+
+Convolution2d padded_convolution(const ConvolutionShape& shape) {
+  Convolution2d convolution(torch::nn::Conv2dOptions(shape.inputs, shape.outputs, shape.kernel)
+                                .stride(shape.stride)
+                                .padding(shape.kernel / 2)
+                                .bias(shape.bias));
+  if (shape.bias) torch::nn::init::zeros_(convolution->bias);
+  if (is_for_taps(shape)) keep_taps_first(convolution->weight);
+  return convolution;
+}
+
+torch::nn::Linear dense(std::int64_t inputs, std::int64_t outputs) {
+  torch::nn::Linear linear(inputs, outputs);
+  glorot_uniform(linear->weight);
+  torch::nn::init::zeros_(linear->bias);
+  return linear;
+}
+
+torch::nn::BatchNorm2d batch_norm(std::int64_t channels, const BatchNormSettings& settings) {
+  return torch::nn::BatchNorm2d(torch::nn::BatchNorm2dOptions(channels)
+                                    .eps(settings.epsilon)
+                                    .momentum(1 - settings.momentum));
+}
+
+torch::Tensor forward_fused(torch::nn::Sequential& layers, torch::Tensor input,
+                            const torch::Tensor& addend) {
+  torch::Tensor x = std::move(input);
+  for (auto layer = layers->begin(); layer != layers->end(); ++layer) {
+    const auto next = layer + 1;
+    const bool is_last = next == layers->end();
+    auto* const norm = dynamic_cast<torch::nn::BatchNorm2dImpl*>(layer->ptr().get());
+    if (norm == nullptr) {
+      x = layer->forward(x);
+    } else if (is_last) {
+      if (!addend.defined()) return batch_norm(*norm, x, {}, Activation::none);
+      return batch_norm(*norm, x, addend, Activation::relu);
+    } else if (dynamic_cast<torch::nn::ReLUImpl*>(next->ptr().get()) != nullptr) {
+      x = batch_norm(*norm, x, {}, Activation::relu);
+      layer = next;
+    } else {
+      x = batch_norm(*norm, x, {}, Activation::none);
+    }
+  }
+  return addend.defined() ? x.add_(addend).relu_() : x;
+}
+
+}  // namespace kolo::networks

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/nn/convolution.h"
+#include "kolo/nn/models.h"
+#include "settings/choice_reader.h"
+
+// What entries of the catalogue share, and the parts that networks are made of. An entry is a
+// struct of settings with a visit() for its keys and
+//   std::shared_ptr<Network> make(const ModelOptions& shapes) const;
+// and, where it needs them, check() and complete() (see set_settings).
+namespace kolo::networks {
+
+template <ConfigStruct T>
+[[nodiscard]] ModelEntry entry_of(const std::string& name, const std::string& description) {
+  ModelEntry entry{{name, description}};
+  set_settings<T>(entry);
+  entry.make = [](const OwnSettings& own, const ModelOptions& shapes) {
+    return own.as<T>().make(shapes);
+  };
+  return entry;
+}
+
+// The channels of a model's input, which must be an image of at least minimum x minimum pixels:
+// channels, height, width. InputError for any other.
+[[nodiscard]] std::int64_t channels_of(const ModelOptions& shapes, std::string_view model,
+                                       std::int64_t minimum);
+
+// The elements left for the linear layers: `channels` of the input's size after `reduce`, which
+// maps a height or width.
+template <typename Reduce>
+[[nodiscard]] std::int64_t flattened(const ModelOptions& shapes, std::int64_t channels,
+                                     Reduce reduce) {
+  return checked_multiply(
+      channels, checked_multiply(reduce(shapes.input_shape[1]), reduce(shapes.input_shape[2])));
+}
+
+// Layers with the initialization that the networks of the Keras tutorials have.
+
+struct ConvolutionShape {
+  std::int64_t inputs = 0;  // channels
+  std::int64_t outputs = 0;
+  std::int64_t kernel = 1;  // height and width
+  std::int64_t stride = 1;
+  bool bias = true;
+  std::int64_t positions = 0;  // of its input, height x width; 0: not known
+};
+
+// A convolution padded by kernel / 2 on every side, its bias zero, its weights not yet initialized.
+// Where it will be computed by taps, its weight's memory has the taps first.
+// With an odd kernel and stride 1 that is Keras's padding 'same'.
+[[nodiscard]] Convolution2d padded_convolution(const ConvolutionShape& shape);
+
+// A fully connected layer: glorot_uniform weights, zero bias.
+[[nodiscard]] torch::nn::Linear dense(std::int64_t inputs, std::int64_t outputs);
+
+struct BatchNormSettings {
+  double momentum = 0.99;  // in Keras's sense
+  double epsilon = 1e-3;
+};
+
+[[nodiscard]] torch::nn::BatchNorm2d batch_norm(std::int64_t channels,
+                                                const BatchNormSettings& settings);
+
+// What layers->forward(input) computes, and with an addend relu(that + addend); batch norms take
+// the ReLU or the addend after them along (nn/kernels/fused.h).
+[[nodiscard]] torch::Tensor forward_fused(torch::nn::Sequential& layers, torch::Tensor input,
+                                          const torch::Tensor& addend = {});
+
+}  // namespace kolo::networks

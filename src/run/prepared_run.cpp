@@ -1,0 +1,119 @@
+#include "run/prepared_run.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/version.h>
+
+#include "config/at_setting.h"
+#include "kolo/base/error.h"
+#include "kolo/base/suggest.h"
+#include "kolo/config/compare.h"
+#include "kolo/launch/launch_environment.h"
+#include "kolo/parallel/sync_batch_norm.h"
+#include "run/run_lock.h"
+
+namespace kolo {
+
+namespace {
+
+// What it comes to, for the run, to go on from this checkpoint.
+void go_on_from(const CheckpointStore::Loaded& loaded, PreparedRun& run, const RunOptions& options,
+                int ranks) {
+  require_matching_checkpoint(loaded.content, *run.network, *run.optimizer);
+  run.resumed = resume_point(loaded);
+  run.changes = changes_since(*run.resumed, run.config, run.models, ranks,
+                              run.datasets.training->size(), run.steps_of_epoch);
+  run.finished = describe_if_finished(*run.resumed, run.config, run.folder);
+  if (run.finished.empty() && !options.allow_data_change) require_same_data_order(run.changes);
+}
+
+// With the program's parts, or else as the configuration says.
+PreparedRun make_parts(const RunConfig& config, const RunParts& parts, const DataReading& reading) {
+  PreparedRun run{config, {config.output_dir}, parts.models};
+  run.datasets = parts.datasets ? parts.datasets(config, reading) : make_datasets(config, reading);
+  run.objective = parts.objective ? parts.objective(config) : make_objective(config);
+  run.optimizer = parts.optimizer ? parts.optimizer(config) : make_optimizer(config, parts.models);
+  run.network = make_network(config, run.datasets.training->layout(), parts.models);
+  return run;
+}
+
+void add_settings(std::vector<RankFact>& facts, const RunConfig& config) {
+  const auto places = input_paths();
+  for (const auto& [key, value] : settings_of(config))
+    if (std::ranges::find(places, key) == places.end()) facts.push_back({key, value});
+}
+
+void add_dataset(std::vector<RankFact>& facts, const std::string& name, const Dataset& dataset) {
+  const auto& layout = dataset.layout();
+  facts.push_back({fmt::format("the number of {} samples", name), std::to_string(dataset.size())});
+  facts.push_back({fmt::format("the shape of {} samples", name),
+                   fmt::format("[{}]", fmt::join(layout.input_shape, ", "))});
+  facts.push_back({fmt::format("the shape of {} targets", name),
+                   fmt::format("[{}]", fmt::join(layout.target_shape, ", "))});
+  facts.push_back(
+      {fmt::format("the number of classes of {} data", name), std::to_string(layout.classes)});
+}
+
+}  // namespace
+
+CheckpointStore::Loaded load_resumed(PreparedRun& run, const RunOptions& options, int ranks,
+                                     std::vector<std::string>& warnings) {
+  auto loaded = load_chosen(run.folder, *options.resume,
+                            [&](const std::string& warning) { warnings.push_back(warning); });
+  if (loaded.path != run.resumed->checkpoint) go_on_from(loaded, run, options, ranks);
+  return loaded;
+}
+
+void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Module& network) {
+  if (!config.sync_batch_norm) return;
+  const auto held = batch_norms_held_by_type(network);
+  if (held.empty()) return;
+  throw InputError(fmt::format(
+      "model.sync_batch_norm: {} in model {} can't be replaced, because a member of a module keeps "
+      "its type; leave it false, or put them into a torch::nn::Sequential",
+      fmt::join(held, ", "), config.name));
+}
+
+PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const RunOptions& options,
+                        int ranks, bool is_root) {
+  // Before any data is read.
+  (void)batch_size_of(config.training, ranks);
+  at_setting(config, "training.precision", [&] { require_precision(config.training.precision); });
+  PreparedRun run = make_parts(config, parts, {.looks_at_files = is_root});
+  require_batch_norms_to_synchronize(config.model, *run.network);
+  run.steps_of_epoch = make_training_loader(config, run.datasets.training, 0, ranks)->batches();
+  (void)make_validation_loader(config, run.datasets.validation, 0, ranks);
+  if (!is_root) return run;
+  run.folder.require_writable();
+  if (!options.resume) return run;
+  // What is there is not to be judged while a run is still making it.
+  if (!environment_variable(RunLock::variable)) RunLock::require_free(run.folder);
+  // The tensors are read when the training begins; unless nothing will be.
+  for (const auto reading : {CheckpointReading::headers, CheckpointReading::checked}) {
+    const auto silent = [](const std::string&) {};
+    go_on_from(load_chosen(run.folder, *options.resume, silent, reading), run, options, ranks);
+    if (run.finished.empty()) break;
+  }
+  return run;
+}
+
+PreparedRun prepare_training(const RunConfig& config, const RunParts& parts,
+                             const RunOptions& options, int ranks, bool is_root) {
+  auto run = prepare_run(config, parts, options, ranks, is_root);
+  if (is_root && run.starts_anew()) run.folder.require_replaceable();
+  return run;
+}
+
+std::vector<RankFact> facts_of(const RunConfig& config, const Datasets& datasets) {
+  std::vector<RankFact> facts = {{"kolo's version", KOLO_VERSION},
+                                 {"LibTorch's version", TORCH_VERSION}};
+  add_settings(facts, config);
+  add_dataset(facts, "training", *datasets.training);
+  add_dataset(facts, "validation", *datasets.validation);
+  facts.push_back({"the classes' names", join(datasets.class_names)});
+  return facts;
+}
+
+}  // namespace kolo

@@ -1,0 +1,142 @@
+// What is chosen by name, and keys of what was not.
+#include <torch/nn/modules/linear.h>
+
+#include "config/config_fixture.h"
+#include "kolo/config/factories.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class Choices : public testing::ConfigTest {
+ protected:
+  // As the config.yaml that a run has written.
+  [[nodiscard]] RunConfig load_record(const std::string& text, Overrides overrides = {}) const {
+    auto record = source(text, std::move(overrides));
+    record.is_record = true;
+    return load_run_config(record);
+  }
+
+  static constexpr const char* adam =
+      "data: {name: fashion_mnist}\n"
+      "model: {name: mnist_net}\n"
+      "optimizer: {name: adam, beta1: 0.8, epsilon: 0.1, lr: 0.5}\n";
+};
+
+TEST_F(Choices, KeysOfOthersAreRefusedAndSayWhose) {
+  EXPECT_THAT(error_after_required("", {"optimizer.beta1=0.9"}),
+              StartsWith("command line: optimizer.beta1: is of adam, adamw, adamax, nadam, lamb; "
+                         "sgd has momentum, dampening, nesterov; null leaves it out"));
+  EXPECT_THAT(error_after_required("", {"model.levels=4"}),
+              StartsWith("command line: model.levels: is of unet3d; mnist_net has dropout; null"));
+  EXPECT_THAT(error_after_required("", {"model.file=m.pt"}),
+              HasSubstr("model.file: is of torchscript; mnist_net has dropout"));
+  EXPECT_THAT(error_after_required("", {"model.name=resnet34", "model.dropout=0.5"}),
+              HasSubstr("model.dropout: is of mnist_net, mnist_cnn, cnn; resnet34 has batch_norm"));
+  const std::string start = "data: {name: fashion_mnist}\nmodel: {name: mnist_net}\n";
+  EXPECT_THAT(error(start + "optimizer: {name: sgd, beta1: 0.9, rho: 0.9}\n"),
+              HasSubstr("run.yaml:3: optimizer.beta1: is of adam, "));
+  // Also with their defaults, and however many there are.
+  EXPECT_THAT(error(start + "optimizer: {name: sgd, amsgrad: false, beta1: 0.9, beta2: 0.999, "
+                            "rho: 0.9, centered: false, trust_coefficient: 0.001}\n"),
+              HasSubstr("run.yaml:3: optimizer.amsgrad: is of adam, adamw; sgd has momentum, "));
+  EXPECT_EQ(load(start + "optimizer: {name: sgd, beta1: null}\n").optimizer.name, "sgd");
+}
+
+// As versions did that knew all optimizers' and all data sets' keys together.
+TEST_F(Choices, ARunsOwnRecordMayHaveKeysOfOthers) {
+  const std::string keys =
+      "momentum: 0.5, dampening: 0, nesterov: false, beta1: 0.9, beta2: 0.999, rho: 0.9, "
+      "epsilon: 1e-07, epsilon_form: null, amsgrad: true, centered: false, "
+      "initial_accumulator: 0.1, trust_coefficient: 0.001}\n";
+  const std::string start = "data: {name: fashion_mnist}\nmodel: {name: mnist_net}\n";
+  for (const char* name : {"sgd", "lars", "adamax"})
+    EXPECT_EQ(load_record(start + "optimizer: {name: " + name + ", " + keys).optimizer.name, name);
+  EXPECT_EQ(value_of(load_record(start + "optimizer: {name: sgd, " + keys), "optimizer.momentum"),
+            "0.5");
+  const std::string data =
+      "train_dir: \"\", valid_dir: \"\", n_train: null, n_valid: null, workers: 1, prefetch: 4, "
+      "shuffle: true, input_shape: [], n_classes: null, target_shape: [], train_path: \"\", "
+      "valid_path: \"\", mode: lowmem, crop: 64, box_size: 128, rotations: vector, augment: true, "
+      "preprocessing: auto}\nmodel: {name: mnist_net, file: \"\", levels: 3}\n"
+      "optimizer: {name: sgd}\n";
+  EXPECT_EQ(value_of(load_record("data: {name: mnist, path: there, " + data), "data.path"),
+            "there");
+  EXPECT_EQ(load_record("data: {name: cifar10, " + data).data.name, "cifar10");
+  EXPECT_THAT(error("data: {name: fashion_mnist, " + data),
+              HasSubstr("data.train_dir: is of imagenet; fashion_mnist has path"));
+}
+
+TEST_F(Choices, ARecordIsNoExcuseOnTheCommandLine) {
+  EXPECT_THAT(
+      testing::message_of<InputError>([&] { (void)load_record(adam, {"optimizer.momentum=0.9"}); }),
+      StartsWith("command line: optimizer.momentum: is of sgd, rmsprop, lars; adam has"));
+}
+
+TEST_F(Choices, AnotherChoiceOnTheCommandLineLeavesTheFilesKeysBehind) {
+  const auto config = load(adam, {"optimizer.name=sgd", "optimizer.momentum=0.9"});
+  EXPECT_EQ(value_of(config, "optimizer.momentum"), "0.9");
+  EXPECT_EQ(value_of(config, "optimizer.beta1"), "none");
+  EXPECT_EQ(config.optimizer.lr, 0.5);  // no optimizer's own
+  // What both have stays.
+  EXPECT_EQ(value_of(load(adam, {"optimizer.name=Lamb"}), "optimizer.beta1"), "0.8");
+  EXPECT_EQ(value_of(load(adam, {"optimizer.name=lars", "optimizer.name=sgd"}), "optimizer.lr"),
+            "0.5");
+  // Only the file's.
+  EXPECT_THAT(error(adam, {"optimizer.name=sgd", "optimizer.beta1=0.9"}),
+              StartsWith("command line: optimizer.beta1: is of adam, "));
+  // Only those of the choice that is gone.
+  EXPECT_THAT(error(std::string(adam).replace(std::string(adam).find("lr:"), 3, "rho: 0.1, lr:"),
+                    {"optimizer.name=sgd"}),
+              HasSubstr("run.yaml:3: optimizer.rho: is of rmsprop, adadelta; sgd has"));
+  // The same choice once more is none.
+  EXPECT_THAT(error(std::string(adam).replace(std::string(adam).find("lr:"), 3, "rho: 0.1, lr:"),
+                    {"optimizer.name=adam"}),
+              HasSubstr("optimizer.rho: is of rmsprop, adadelta; adam has"));
+}
+
+class Linear final : public Network {
+ public:
+  explicit Linear(double given)
+      : share(given), layer_(register_module("layer", torch::nn::Linear(3, 2))) {}
+  torch::Tensor forward(const torch::Tensor& input) override { return layer_(input); }
+  double share;
+
+ private:
+  torch::nn::Linear layer_;
+};
+
+TEST_F(Choices, ModelsOfOnesOwnAreChosenLikeTheOthers) {
+  ModelCatalogue models = built_in_models();
+  models.add({.name = "MyLinear",
+              .description = "one layer",
+              .make =
+                  [](const ModelOptions& options) {
+                    return std::make_shared<Linear>(options.dropout.value_or(.125));
+                  },
+              .l2 = .25,
+              .has_batch_norm = false});
+  const std::string text =
+      "data: {name: dummy, input_shape: [3], n_train: 4, n_classes: 2}\n"
+      "model: {name: mylinear, dropout: 0.5}\noptimizer: {name: sgd}\n";
+  const auto made = [&](Overrides overrides) {
+    const auto config = load_run_config(source(text, std::move(overrides)), models);
+    const auto network = make_network(config, {{3}, 2, {}}, models);
+    return std::pair(config, dynamic_cast<const Linear&>(*network).share);
+  };
+  const auto [config, share] = made({});
+  EXPECT_EQ(config.model.name, "MyLinear");
+  EXPECT_EQ(share, .5);
+  EXPECT_EQ(config.model.l2, .25);
+  EXPECT_EQ(value_of(config, "model.dropout"), "0.5");
+  EXPECT_EQ(value_of(config, "model.batch_norm_momentum"), "none");
+  EXPECT_EQ(made({"model.dropout=null"}).second, .125);
+  EXPECT_THAT(testing::message_of<InputError>([&] { (void)made({"model.levels=2"}); }),
+              HasSubstr("model.levels: is of unet3d; MyLinear has dropout"));
+  EXPECT_THAT(error(text), HasSubstr("run.yaml:2: model.name: expected one of mnist_net, "));
+}
+
+}  // namespace
+}  // namespace kolo
