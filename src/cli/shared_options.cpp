@@ -42,7 +42,7 @@ namespace {
 
 constexpr std::string_view resume_option = "--resume";
 
-// A configuration and settings may stand behind it as well. An empty word is a choice, so that it
+// A configuration and settings may stand after it as well. An empty word is a choice, so that it
 // is refused: a variable of the shell that was not set.
 bool is_choice(const std::string& word) {
   const std::filesystem::path path = word;

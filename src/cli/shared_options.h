@@ -44,7 +44,7 @@ struct RankOptions {
 void add_rank_options(CLI::App& command, RankOptions& options, const std::string& description);
 
 // "--resume best" in a command line becomes "--resume=best", and so on, and "--resume" alone
-// "--resume=newest"; a word behind it that is no checkpoint's name (a YAML file, a setting, an
+// "--resume=newest"; a word after it that is no checkpoint's name (a YAML file, a setting, an
 // option) stays for itself.
 void give_resume_its_value(std::vector<std::string>& words);
 

@@ -100,7 +100,7 @@ EpochOfStep epochs_in(const TaggedCurve& curve) {
   return epochs;
 }
 
-// kolo writes one value an epoch, and one before training at step 0.
+// kolo writes one value per epoch, and one before training at step 0.
 EpochOfStep epochs_of_kolo(const TaggedCurve& loss) {
   EpochOfStep epochs;
   double epoch = 0;

@@ -85,7 +85,7 @@ void mark_hidden_lines(Figure& figure) {
 
 namespace {
 
-// Optimizer steps of the epochs of a curve with a value an epoch: of those before its first point
+// Optimizer steps of the epochs of a curve with a value per epoch: of those before its first point
 // as many as an epoch of them has on average.
 double steps_of(const Curve& curve) {
   const auto& first = curve.points.front();

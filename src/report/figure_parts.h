@@ -53,7 +53,7 @@ struct TimeUnit {
 // For the longest of the runs, from its first point to its last.
 [[nodiscard]] TimeUnit unit_for(std::span<const RunRecord> runs);
 
-// A run's validation: the curve with a value an epoch, else the one by steps, else null.
+// A run's validation: the curve with a value per epoch, else the one by steps, else null.
 inline const Curve* validation_curve(const RunRecord& run, std::string_view quantity) {
   const auto* const by_epoch = run.find(quantity, "validation");
   return by_epoch != nullptr ? by_epoch : run.find(quantity, "validation", true);

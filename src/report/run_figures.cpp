@@ -56,7 +56,8 @@ class CurveFigures {
     group.figures.push_back(std::move(figure));
   }
 
-  // A quantity that kolo knows, with a value an epoch and, as a figure of its own, every few steps.
+  // A quantity that kolo knows, with a value per epoch and, as a figure of its own, every few
+  // steps.
   void add_known(FigureGroup& group, std::string_view quantity,
                  const Presentation& presentation) const {
     add(group, presentation,

@@ -56,7 +56,7 @@ struct ResumeChanges {
   std::vector<SettingChange> settings;  // but for where the run is and what it is called
   // Those that make samples come in another order than the run so far would have drawn them.
   std::vector<std::string> of_data_order;
-  // Ranks, samples a step and rate, in one line; empty: as before.
+  // Ranks, samples per step and rate, in one line; empty: as before.
   std::string of_steps;
 };
 

@@ -53,7 +53,7 @@ void check_runs(const ScaleRequest& request, const RunConfig& base, const Study&
   (void)prepare_run(config, {}, {}, study.points.back().ranks);
 }
 
-// How many samples an epoch has is the data's business.
+// How many samples per epoch has is the data's business.
 std::int64_t samples_per_epoch(const RunConfig& base) {
   return make_datasets(base).training->size();
 }

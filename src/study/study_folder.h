@@ -26,7 +26,7 @@ struct StudyFolder {
   // or something else. `configuration`: as resolved, in YAML.
   void require_same(const Study& study, const std::string& configuration) const;
 
-  // How many threads a rank has in the study that is there; 0 without one, or where that was not
+  // How many threads per rank has in the study that is there; 0 without one, or where that was not
   // the study's choice.
   [[nodiscard]] int threads() const;
 

@@ -11,7 +11,7 @@
 #include "support/rank_test.h"
 
 // What reductions must keep of their operands: averages don't overflow, 16-bit types are rounded
-// once, and it doesn't matter in which memory a rank's operands lie.
+// once, and it doesn't matter in which memory per rank's operands lie.
 namespace kolo::testing {
 
 namespace {

@@ -1,6 +1,6 @@
 #!/bin/bash
 # floors.sh SOURCE: every include leads to the same room or to one of a lower floor, by the table "The house" of docs/architecture.md,
-# and every room stands in that table.
+# and every room stands in that table. And documents name only sources that are there.
 set -euo pipefail
 cd "$1"
 declare -A floor
@@ -24,4 +24,8 @@ while IFS=: read -r file line include; do
   echo "$file:$line: $from (floor ${floor[$from]}) includes $to (floor ${floor[$to]})" >&2
   wrong=1
 done < <(grep -rnE '^#include "' --include='*.h' --include='*.cpp' src include/kolo/*/)
+# Sources that the documents name are there; not those to be written (NAME, <name>).
+while IFS=: read -r document path; do
+  [[ -e $path ]] || compgen -G "$path.*" >/dev/null || { echo "$document names $path, which is not there" >&2; wrong=1; }
+done < <(grep -oE '`(src|include/kolo|tests|bench|examples|scripts)/[a-z0-9_./*-]+`' docs/*.md CONTRIBUTING.md README.md | tr -d '`' | grep -v '[*]')
 exit $wrong

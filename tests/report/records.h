@@ -8,7 +8,7 @@
 
 namespace kolo::testing {
 
-// A curve with a value an epoch: epochs 1, 2, ..., of so many steps and seconds each.
+// A curve with a value per epoch: epochs 1, 2, ..., of so many steps and seconds each.
 inline Curve epoch_curve(const std::string& quantity, const std::string& part,
                          const std::vector<double>& values, double steps = 10, double seconds = 5,
                          double start = 1000) {

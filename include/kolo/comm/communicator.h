@@ -23,7 +23,7 @@ class Executor;
 //
 // A rank whose last handle is gone has left: others that wait for it get CommunicationError, or the
 // watch ends the job. Handles may go on each rank at any time; nothing collective happens then, but
-// that MPI is finalised with the last one if kolo has initialised it.
+// that MPI is finalized with the last one if kolo has initialized it.
 //
 // Every rank must call the same collectives in the same order with the same counts, types,
 // operations and roots; between ranks that share memory a mismatch is an Error on all of them that
@@ -55,7 +55,7 @@ class Communicator {
   void broadcast(Buffer buffer, int root = 0, CallOptions options = {}) const;
   [[nodiscard]] Work broadcast_async(Buffer buffer, int root = 0, CallOptions options = {}) const;
 
-  // output (size() x input.count) becomes the ranks' inputs one behind another.
+  // output (size() x input.count) becomes the ranks' inputs one after another.
   void all_gather(ConstBuffer input, Buffer output, CallOptions options = {}) const;
   [[nodiscard]] Work all_gather_async(ConstBuffer input, Buffer output,
                                       CallOptions options = {}) const;
@@ -111,7 +111,7 @@ class Communicator {
   [[nodiscard]] std::optional<Communicator> subset(std::span<const int> ranks) const;
 
   // A communicator of the same ranks in an order of its own: what is called on it may come before a
-  // call of this one on some ranks and behind it on others, since both go on at the same time. It
+  // call of this one on some ranks and after it on others, since both go on at the same time. It
   // is this communicator itself on one rank, and where the back end can't run several at a time
   // (capabilities().concurrent): then calls of both are in one order, which the ranks must keep.
   //

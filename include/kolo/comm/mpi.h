@@ -25,8 +25,8 @@ constexpr auto enum_names(SharedMemory) {
 
 struct MpiOptions {
   // What is asked of MPI_Init_thread. With `multiple` every communicator has a communication thread
-  // of its own. With `serialized` all share one where kolo initialises MPI, and the program must
-  // not call MPI meanwhile. With less, or where the program has initialised MPI with less than
+  // of its own. With `serialized` all share one where kolo initializes MPI, and the program must
+  // not call MPI meanwhile. With less, or where the program has initialized MPI with less than
   // `multiple`, asynchronous collectives run before their call returns: correct, but nothing
   // overlaps.
   ThreadLevel thread_level = ThreadLevel::multiple;
@@ -44,7 +44,8 @@ struct MpiOptions {
 
   // Sizes that tests make small to reach the paths for large buffers.
   std::int64_t largest_count = std::int64_t{1} << 30;  // elements in one MPI call
-  std::size_t staging_bytes = std::size_t{1} << 20;  // of shared memory a rank, besides allocate()
+  std::size_t staging_bytes = std::size_t{1}
+                              << 20;     // of shared memory per rank, besides allocate()
   std::size_t whole_limit_bytes = 8192;  // all-reduces up to here are done whole by every rank
 
   // Pretends that consecutive ranks are on nodes of these sizes, for example {2, 1}; only ranks
@@ -52,8 +53,8 @@ struct MpiOptions {
   std::vector<int> ranks_on_nodes;
 };
 
-// All processes of the MPI job. MPI is initialised when it is not (and finalised with the last
-// handle then); one that the program has initialised is respected, with the thread level it has.
+// All processes of the MPI job. MPI is initialized when it is not (and finalized with the last
+// handle then); one that the program has initialized is respected, with the thread level it has.
 // Handles may outlive MPI_Finalize; every call is an Error then.
 //
 // Collective; call it once, from the main thread. Environment variables overrule options:
@@ -62,7 +63,7 @@ struct MpiOptions {
 // all ranks, but for the folder and the report; where another's differ, it is said on stderr.
 [[nodiscard]] Communicator mpi_communicator(const MpiOptions& options = {});
 
-// "Open MPI v4.1.4, ..." without initialising.
+// "Open MPI v4.1.4, ..." without initializing.
 [[nodiscard]] std::string mpi_library_version();
 
 }  // namespace kolo

@@ -17,7 +17,7 @@ struct Topology {
   int nodes = 1;
   std::vector<int> node_of_rank = {0};
 
-  // From one number a rank that is equal for ranks on the same node and different otherwise.
+  // From one number per rank that is equal for ranks on the same node and different otherwise.
   [[nodiscard]] static Topology from_node_ids(int rank, std::span<const int> node_id_of_rank);
 
   // How many ranks the smallest node has.

@@ -21,7 +21,7 @@ namespace kolo {
 // Channels of a box: dark matter (density and velocity) and gas (the same, and temperature).
 inline constexpr std::int64_t nbody_channels = 4, hydro_channels = 5;
 
-// A periodic cube of simulated universe, normalised as networks see it: ln(1 + rho) / 14 (gas: ln
+// A periodic cube of simulated universe, normalized as networks see it: ln(1 + rho) / 14 (gas: ln
 // rho / 14) with rho in units of its mean, v / (900 km/s), ln(T / K) / 8 - 1.5.
 struct SimulationBox {
   std::int64_t size = 0;     // cells an edge

@@ -21,7 +21,7 @@ struct Normalisation {
 
 // MNIST, Fashion-MNIST and every other data set in their four files: train-images-idx3-ubyte,
 // train-labels-idx1-ubyte (training), t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte (validation),
-// each plain or gzip, with or without ".gz" behind its name.
+// each plain or gzip, with or without ".gz" after its name.
 //
 // Input {1, rows, columns}, 10 classes. The pixels stay in memory as bytes (47 MB for 60 000
 // images). Constructor: InputError for a missing file (names the package that has it), anything

@@ -28,7 +28,7 @@ enum class StartedBy : std::uint8_t {
 enum class SlurmMpi : std::uint8_t { none, pmi2, pmix };
 
 // How this process was started, as far as its environment variables tell. What MPI says counts;
-// this is for what has to be known before MPI is initialised, and for telling that MPI doesn't see
+// this is for what has to be known before MPI is initialized, and for telling that MPI doesn't see
 // what the launcher did (require_suitable_launcher()).
 struct LaunchEnvironment {
   StartedBy started_by = StartedBy::nobody;

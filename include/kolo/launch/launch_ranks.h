@@ -70,7 +70,7 @@ struct StopPolicy {
   // SIGTERM it kills them, which is right where they have nothing to save. 0: the signal as it
   // came.
   int signal = SIGUSR1;
-  // Said on stderr, behind the signal's name, when the first one comes; empty: nothing.
+  // Said on stderr, after the signal's name, when the first one comes; empty: nothing.
   std::string message = {};
 };
 
@@ -89,7 +89,7 @@ struct RestartPolicy {
 // Starts the ranks, again where the policy says so, and returns the job's exit status, which is
 // this process's. The ranks find the number of restarts in KOLO_RESTART. Meanwhile SIGINT, SIGTERM
 // and SIGHUP to this process ask the ranks to stop, and a second one ends the job at once; SIGUSR1
-// is passed on as it is. Call it before MPI is initialised. Throws what the functions above throw.
+// is passed on as it is. Call it before MPI is initialized. Throws what the functions above throw.
 [[nodiscard]] int run_ranks(const LaunchRequest& request, const RestartPolicy& policy = {});
 
 // This program's own path.

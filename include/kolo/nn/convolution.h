@@ -15,7 +15,7 @@
 //
 // They leave to torch::nn what the kernels don't know: dtypes other than float32, other devices
 // than CPUs, groups, dilation, padding other than with zeros, output padding, empty batches, inputs
-// without a batch, processors for which oneDNN has nothing vectorised. There are no second
+// without a batch, processors for which oneDNN has nothing vectorized. There are no second
 // derivatives otherwise.
 //
 // Under autocast Convolution2d is LibTorch's. The 3-D layers round their operands and their result
@@ -30,7 +30,7 @@ namespace kolo {
 class ConvolutionKernels;
 
 // oneDNN's name of the implementation that computes a usual convolution of 2 or 3 dimensions on
-// this processor, for example "brgconv:avx512_core"; empty where it has nothing vectorised, and
+// this processor, for example "brgconv:avx512_core"; empty where it has nothing vectorized, and
 // LibTorch's own operators compute.
 [[nodiscard]] std::string convolution_implementation(std::int64_t dimensions);
 

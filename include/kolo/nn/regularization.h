@@ -7,7 +7,7 @@
 
 // Which parameters are to be kept small, and by how much. Those of two or more dimensions are: the
 // weights of convolutions, linear layers and the like, in any network. Biases and the scales and
-// shifts of normalisations, which have one dimension, are not.
+// shifts of normalizations, which have one dimension, are not.
 namespace kolo {
 
 // Whether weights like this tensor are decayed.

@@ -16,7 +16,7 @@ struct LayerSummary {
   std::vector<std::int64_t> output_shape;  // without the batch
   std::int64_t parameters = 0;             // elements; those met before count once
   // Floating-point operations a sample: two a multiply-add in convolutions and linear layers (their
-  // biases not counted), two a value in normalisations, one a value that a pooling looks at, one an
+  // biases not counted), two a value in normalizations, one a value that a pooling looks at, one an
   // output elsewhere, none for what only moves data.
   std::int64_t flops = 0;
 };

@@ -56,10 +56,10 @@ class ArenaOptimizer {
                  std::shared_ptr<const FlatOptimizer> optimizer);
   // Where the ranks of a node share memory and the optimizer doesn't need whole parameters
   // (FlatOptimizer::is_layerwise), they share its steps: each rank updates its part of every
-  // bucket, bit for bit as it would alone, for all of the node, and the state is there once a node
-  // instead of once a rank. The arena's parameters move for it. Collective. The ranks then make
-  // the same calls in the same order, and a rank's first update() of a step waits for the backward
-  // passes of all ranks of its node.
+  // bucket, bit for bit as it would alone, for all of the node, and the state is there once per
+  // node instead of once per rank. The arena's parameters move for it. Collective. The ranks then
+  // make the same calls in the same order, and a rank's first update() of a step waits for the
+  // backward passes of all ranks of its node.
   ArenaOptimizer(const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
                  std::shared_ptr<const FlatOptimizer> optimizer, const StepSharing& sharing);
   ArenaOptimizer(ArenaOptimizer&&) noexcept;

@@ -96,7 +96,7 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   // zero_grad(), on all ranks, discards them, and step() changes nothing.
   //
   // With a closure, which calls zero_grad() and backward() and returns the loss, for optimizers
-  // that evaluate it several times a step (LBFGS): gradients are averaged behind each call, and so
+  // that evaluate it several times per step (LBFGS): gradients are averaged after each call, and so
   // is the loss, so that all ranks decide alike. Returns the optimizer's result, the loss of the
   // first call. The number of calls must not depend on the rank.
   torch::Tensor step(LossClosure closure = nullptr) override;

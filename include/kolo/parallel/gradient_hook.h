@@ -23,9 +23,10 @@ struct GradientBucket {
 // How the ranks average a bucket of gradients: compression, or a user's own scheme. (PyTorch's DDP
 // calls it a communication hook.)
 //
-// average() is called once a bucket and step, in the same order on every rank, on the communication
-// thread while backward goes on. It blocks until bucket.flat holds the average, and may call any
-// collective of the communicator it is given. What it throws reaches GradientReducer::wait().
+// average() is called once per bucket and step, in the same order on every rank, on the
+// communication thread while backward goes on. It blocks until bucket.flat holds the average, and
+// may call any collective of the communicator it is given. What it throws reaches
+// GradientReducer::wait().
 class GradientHook {
  public:
   virtual ~GradientHook() = default;

@@ -26,7 +26,7 @@ struct ReducerOptions {
   // Parameters may take no part in a rank's loss. They count as zero there, and a parameter that no
   // rank has used keeps the grad() it had (most often none, so that optimizers skip it, those over
   // an arena too; wait() for a bucket that has one waits for all buckets). Costs a byte a parameter
-  // in the message of each step's end; buckets with an unused parameter, and those behind them,
+  // in the message of each step's end; buckets with an unused parameter, and those after them,
   // begin their reduction after backward.
   bool unused_parameters = false;
 
@@ -88,8 +88,8 @@ struct ReducerStatistics {
 //
 // A step has one backward() or more, on every rank equally many. In the scope of no_sync() they
 // only add to this rank's gradients. Without it, what comes for a bucket that has been started is
-// averaged behind all others, and added (the same bytes again), and in later steps communication
-// begins only behind backward, as without `overlap`. Gradients that are zeroed between two passes
+// averaged after all others, and added (the same bytes again), and in later steps communication
+// begins only after backward, as without `overlap`. Gradients that are zeroed between two passes
 // don't count. A step begins with gradients undefined (fastest: no addition and no zero-filling) or
 // with the views; gradients that were left from a step before are added to, like everywhere.
 //
@@ -97,7 +97,7 @@ struct ReducerStatistics {
 // the arena. One that has changed otherwise (see ParameterArena::take_back_parameters()) is an
 // Error.
 //
-// Parameters whose gradients are sparse lie outside the arena. Each is averaged behind the last
+// Parameters whose gradients are sparse lie outside the arena. Each is averaged after the last
 // bucket ("sparse 0", ...) by an all-gather of the rows that the ranks have, and stays sparse.
 //
 // A step that goes wrong on one rank (a gradient is missing, parameters are frozen on some ranks
@@ -149,7 +149,7 @@ class GradientReducer {
   // Undefines all gradients, so that the next backward() writes instead of adding.
   void clear_gradients();
 
-  // Scales the averaged gradients, behind finish(), so that all of them together have a norm of at
+  // Scales the averaged gradients, after finish(), so that all of them together have a norm of at
   // most maximum_norm: by maximum_norm / (norm + 1e-6) when that is below 1, as
   // torch::nn::utils::clip_grad_norm_ does. Returns the norm before. norm_type is 2, another number
   // above 0, or infinity. A norm that is not finite scales nothing. The same bits on every rank,

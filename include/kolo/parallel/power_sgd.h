@@ -22,7 +22,7 @@ struct PowerSgdOptions {
   // A gradient is compressed when (n + m) * rank times this is less than n * m.
   double minimum_compression_rate = 2;
   std::uint64_t seed = 0;  // of the random factors; the same on every rank
-  // A column that orthogonalisation leaves shorter than this part of its length depends on the
+  // A column that orthogonalization leaves shorter than this part of its length depends on the
   // others, but for rounding, and counts as zero.
   double orthogonalisation_epsilon = 1e-6;
 };

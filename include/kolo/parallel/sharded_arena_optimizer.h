@@ -21,7 +21,7 @@ class ParameterGroups;
 // (Rajbhandari et al., SC20). Every bucket is cut into as many equal parts as there are ranks. A
 // step reduces a rank's part of the gradients, updates its part of the parameters and gathers
 // everybody's, which moves as many bytes as the all-reduce it takes the place of. What is left of a
-// bucket, fewer than 16 elements a rank, every rank updates for itself.
+// bucket, fewer than 16 elements per rank, every rank updates for itself.
 //
 // With the same order of reduction the parameters are, bit for bit, those of ArenaOptimizer; so are
 // those that take no part in a step.
@@ -97,7 +97,7 @@ class ShardedArenaOptimizer {
   std::shared_ptr<const ParameterArena> arena_;
   std::int64_t version_;  // of the arena's plan, which the state is laid out for
   std::shared_ptr<const FlatOptimizer> optimizer_;  // of the first group
-  // By state, by bucket: this rank's part and, behind it, what is left over.
+  // By state, by bucket: this rank's part and, after it, what is left over.
   std::vector<std::vector<torch::Tensor>> state_;
   std::unique_ptr<parallel::ParameterGroups> groups_;
   std::vector<Work> gathers_;

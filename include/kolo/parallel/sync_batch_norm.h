@@ -14,7 +14,7 @@
 
 namespace kolo {
 
-// Batch normalisation over the batches of all ranks together: output, input gradient and running
+// Batch normalization over the batches of all ranks together: output, input gradient and running
 // statistics are those of torch::nn::BatchNorm1d, 2d or 3d on the ranks' batches concatenated,
 // whose parameters and buffers it has, by name. Batches may differ in size, and be empty on some
 // ranks. Input [N, C] or [N, C, ...] of a floating dtype. (Ioffe and Szegedy, arXiv:1502.03167.)

@@ -6,7 +6,7 @@
 
 namespace kolo {
 
-// Error for a dtype that has no DataType (complex, quantised).
+// Error for a dtype that has no DataType (complex, quantized).
 [[nodiscard]] DataType data_type_of(torch::ScalarType type);
 [[nodiscard]] torch::ScalarType scalar_type_of(DataType type);
 

@@ -25,7 +25,7 @@
 // order.
 namespace kolo {
 
-// Every element is multiplied by `prescale` before the reduction and by `postscale` behind it.
+// Every element is multiplied by `prescale` before the reduction and by `postscale` after it.
 // Integers are multiplied in double and rounded towards zero, as Horovod does (so those beyond 2^53
 // lose digits); booleans can't be scaled (Error).
 struct ReduceOptions {
@@ -71,7 +71,7 @@ void broadcast(const Communicator& communicator, torch::TensorList tensors, int 
 
 // Concatenated along the first dimension, in the order of ranks: [n0 + n1 + ..., ...] from [n0,
 // ...], [n1, ...] ... A tensor without dimensions counts as [1]. The first dimensions may differ,
-// also be 0. The shapes are exchanged first (128 bytes a rank); where dtypes or the other
+// also be 0. The shapes are exchanged first (128 bytes per rank); where dtypes or the other
 // dimensions differ, Error on every rank that names both.
 [[nodiscard]] torch::Tensor all_gather(const Communicator& communicator,
                                        const torch::Tensor& tensor, CallOptions call = {});
@@ -109,7 +109,7 @@ struct ReceivedRows {
 
 // Rank r gets the next splits[r] rows of this rank's tensor [n, ...]; no splits: n / size() each.
 // The splits and shapes are exchanged first. Where a rank's splits don't add up to its n, or
-// dtypes or the dimensions behind the first differ, Error on every rank.
+// dtypes or the dimensions after the first differ, Error on every rank.
 [[nodiscard]] ReceivedRows all_to_all(const Communicator& communicator, const torch::Tensor& tensor,
                                       std::span<const std::int64_t> splits = {},
                                       CallOptions call = {});

@@ -15,7 +15,7 @@ struct TimelineOptions {
   std::size_t queue_limit = 65536;  // events on their way to the disk; more are dropped
 };
 
-// What a rank does when: one file a rank, FOLDER/rank-00003.json, for chrome://tracing or
+// What a rank does when: one file per rank, FOLDER/rank-00003.json, for chrome://tracing or
 // https://ui.perfetto.dev. It can be looked at while the training runs, and merge_timelines() makes
 // one of all.
 //
@@ -33,7 +33,7 @@ struct TimelineOptions {
 //
 // Times count from when rank 0 made its timeline. Ranks of its node read the same monotonic clock,
 // so their times agree to the nanosecond; those of other nodes are placed by the nodes' wall
-// clocks, as good as these are synchronised (typically a millisecond), once, when the timeline is
+// clocks, as good as these are synchronized (typically a millisecond), once, when the timeline is
 // made: a clock that is set later changes nothing.
 //
 // A handle: copies mean the same timeline; the last one finishes the file. Spans and marks may come

@@ -33,7 +33,7 @@ class TorchSampler : public torch::data::samplers::Sampler<> {
   // the dataset from now on.
   void reset(torch::optional<std::size_t> new_size = {}) override;
 
-  // This rank's next samples: fewer than asked for at the end of an epoch, nothing behind it.
+  // This rank's next samples: fewer than asked for at the end of an epoch, nothing after it.
   torch::optional<std::vector<std::size_t>> next(std::size_t batch_size) override;
 
   // The next reset() starts this epoch at this position, instead of the one it would have.

@@ -11,7 +11,7 @@ enum class Padding {
            // for training
   drop,    // nobody draws them; every rank gets floor(N / R)
   none,    // the first ranks draw one more, so that every sample is drawn exactly once over all
-         // ranks: for validation
+           // ranks: for validation
 };
 
 struct SamplerOptions {
@@ -41,7 +41,7 @@ class DistributedSampler {
 
   // Must be called before anything is drawn. Takes O(dataset_size).
   void start_epoch(std::int64_t epoch, std::int64_t position = 0);
-  // The next samples of this rank: `count` of them, fewer at the end of the epoch, none behind it.
+  // The next samples of this rank: `count` of them, fewer at the end of the epoch, none after it.
   [[nodiscard]] std::vector<std::int64_t> next(std::int64_t count);
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
   [[nodiscard]] std::int64_t position() const { return position_; }

@@ -60,7 +60,7 @@ enum class AllReduceAlgorithm : std::uint8_t { ring, tree, hierarchical };
 [[nodiscard]] std::string_view algorithm_name(AllReduceAlgorithm algorithm);
 [[nodiscard]] AllReduceAlgorithm algorithm_named(std::string_view name);
 
-// The seconds of an all-reduce of so many bytes a rank, which all ranks begin at once; 0 for one
+// The seconds of an all-reduce of so many bytes per rank, which all ranks begin at once; 0 for one
 // rank. More ranks on a node than cores take turns at the node's part of the work. InputError: a
 // link that it takes has no bandwidth, because it was neither measured nor named.
 [[nodiscard]] double all_reduce_seconds(const NetworkModel& network, AllReduceAlgorithm algorithm,

@@ -27,7 +27,7 @@ struct StepProfile {
   std::int64_t batch_size = 1;  // a rank
   double forward_seconds = 0;   // with everything before backward: the loss, random seeds
   double backward_seconds = 0;
-  double optimizer_seconds = 0;  // with everything behind backward
+  double optimizer_seconds = 0;  // with everything after backward
   double data_wait_seconds = 0;
   // Of forward + backward + optimizer: what the slowest rank of each step takes, and the standard
   // deviation from step to step on one rank.

@@ -30,8 +30,8 @@ struct StepPrediction {
 
 // Plays a step of one rank: forward, backward, in which the buckets become ready one after another;
 // a communication thread that averages them in this order; and the update of each. All ranks do the
-// same at once. Like kolo's trainer, each step also adds up the metrics (behind forward) and agrees
-// on the step (behind the last bucket): two messages of some bytes.
+// same at once. Like kolo's trainer, each step also adds up the metrics (after forward) and agrees
+// on the step (after the last bucket): two messages of some bytes.
 //
 // Where the layout has more ranks (times threads) on a node than cores, computing takes as many
 // times longer as the fullest core has ranks, relative to what the profile's ranks had. How much

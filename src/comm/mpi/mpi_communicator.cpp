@@ -145,7 +145,7 @@ MpiOptions with_options_of_rank_0(const MpiGroup& world, const MpiOptions& own) 
   return result;
 }
 
-// One number a rank, equal on the same node: the lowest world rank there.
+// One number per rank, equal on the same node: the lowest world rank there.
 int real_node_id(const MpiGroup& world) {
   MPI_Comm node = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(world.get(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),

@@ -12,7 +12,7 @@ class MpiGroup {
   MpiGroup() = default;  // of no ranks
 
   [[nodiscard]] static MpiGroup world();
-  // Ranks with the same colour, in the order of (key, rank); color < 0: in none (an empty group).
+  // Ranks with the same colour, in the order of (key, rank); colour < 0: in none (an empty group).
   [[nodiscard]] MpiGroup split(int color, int key = 0) const;
   void free();
 

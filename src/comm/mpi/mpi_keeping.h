@@ -19,13 +19,13 @@
 
 namespace kolo {
 
-// MPI, initialised: by this object, which then also finalises it, or before.
+// MPI, initialized: by this object, which then also finalizes it, or before.
 class MpiRuntime {
  public:
   explicit MpiRuntime(ThreadLevel wanted);
   MpiRuntime(const MpiRuntime&) = delete;
   MpiRuntime& operator=(const MpiRuntime&) = delete;
-  // MPI_Finalize, where this object has initialised MPI. Not so while an exception that arose after
+  // MPI_Finalize, where this object has initialized MPI. Not so while an exception that arose after
   // construction unwinds the stack: the other ranks don't come to it. Without MPI_Finalize the
   // launcher sees a failed process and ends the job, which is what an exception should lead to.
   ~MpiRuntime();

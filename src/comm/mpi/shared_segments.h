@@ -57,7 +57,7 @@ class SharedSegment {
   int local_rank_;
   Room room_;
   std::vector<std::size_t> bytes_;
-  std::vector<std::size_t> begins_;  // of the parts, behind the heading
+  std::vector<std::size_t> begins_;  // of the parts, after the heading
   std::size_t size_ = 0;             // of all of it
   std::byte* memory_ = nullptr;
 };

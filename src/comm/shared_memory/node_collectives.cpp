@@ -121,7 +121,7 @@ void NodeGroup::Collectives::reduce_scatter(const CollectiveCall& call) const {
 }
 
 // Collectives in which every rank has counts of its own. The counts come first, as rows of numbers
-// in the staging areas (whose halves hold at least 64 bytes a rank), so that all ranks see all of
+// in the staging areas (whose halves hold at least 64 bytes per rank), so that all ranks see all of
 // them: they find the same mismatch, and go through the same number of rounds.
 namespace {
 

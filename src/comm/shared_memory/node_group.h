@@ -71,7 +71,8 @@ struct NodeGroupOptions {
   int spin_count = 300;  // looks at a word before going to sleep on it
 };
 
-// The memory that a NodeGroup needs, shared by its ranks: control cells and a staging area a rank.
+// The memory that a NodeGroup needs, shared by its ranks: control cells and a staging area per
+// rank.
 struct NodeMemory {
   AbortCell* abort = nullptr;
   std::vector<RankCell*> cells;     // by local rank

@@ -133,7 +133,7 @@ Capabilities ThreadBackend::capabilities() const {
 }
 
 // Everybody's object, by rank. The places for them belong to all, so that a rank that gives up
-// leaves nothing behind that another still looks at.
+// leaves nothing after that another still looks at.
 template <typename T>
 std::vector<std::shared_ptr<T>> ThreadBackend::exchange(const CallHeader& call,
                                                         std::shared_ptr<T> mine) {

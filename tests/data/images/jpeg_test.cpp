@@ -3,8 +3,8 @@
 #include "data/images/image_files.h"
 #include "data/images/jpeg_files.h"
 #include "kolo/base/error.h"
-#include "kolo/data/image_decoder.h"
 #include "kolo/data/image.h"
+#include "kolo/data/image_decoder.h"
 #include "support/errors.h"
 
 namespace kolo {

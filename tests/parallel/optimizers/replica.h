@@ -11,7 +11,7 @@ namespace kolo::testing {
 
 inline constexpr std::int64_t hidden = 50;
 
-// A bucket a parameter, some shorter than 16 elements a rank; and one for all.
+// A bucket a parameter, some shorter than 16 elements per rank; and one for all.
 inline const BucketLimits tiny{1, 1}, large{1 << 20, 1 << 20};
 
 // A replica, its arena, and what a reducer would do for it.
