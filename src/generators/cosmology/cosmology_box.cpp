@@ -7,8 +7,7 @@
 #include <fmt/format.h>
 
 #include "generators/cosmology/gas.h"
-#include "generators/cosmology/initial_conditions.h"
-#include "generators/cosmology/particle_mesh.h"
+#include "generators/cosmology/gravity.h"
 #include "generators/cosmology/universe.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "generators/cosmology/particle_mesh.h"
+#include "generators/cosmology/gravity.h"
 #include "generators/cosmology/universe.h"
 
 // The gas between galaxies at redshift 3, from the matter it falls with.

@@ -1,4 +1,4 @@
-#include "generators/cosmology/particle_mesh.h"
+#include "generators/cosmology/gravity.h"
 
 #include <cmath>
 #include <numeric>

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "generators/cosmology/particle_mesh.h"
+#include "generators/cosmology/gravity.h"
 #include "generators/cosmology/spectra.h"
 
 namespace kolo::cosmology {

@@ -1,4 +1,4 @@
-#include "generators/cosmology/initial_conditions.h"
+#include "generators/cosmology/gravity.h"
 
 #include <cmath>
 #include <numbers>

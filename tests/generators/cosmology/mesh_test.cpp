@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "generators/cosmology/initial_conditions.h"
+#include "generators/cosmology/gravity.h"
 
 namespace kolo::cosmology {
 namespace {
