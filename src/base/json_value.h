@@ -1,7 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -11,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kolo/base/error.h"
+#include "kolo/base/file.h"
 
 // JSON that may be anything: whoever reads a file names what is wrong in words of the file, not in
 // those of the JSON library.
@@ -91,6 +95,25 @@ template <typename T, typename Json>
                 value.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
   return value.template get<T>();
+}
+
+// The JSON in a file. InputError: "FILE:LINE: what is wrong", as for configurations. `advice`: what
+// to do about it.
+[[nodiscard]] inline nlohmann::ordered_json read_json_file(const std::filesystem::path& path,
+                                                           std::string_view advice) {
+  const std::string text = read_text_file(path);
+  try {
+    return nlohmann::ordered_json::parse(text);
+  } catch (const nlohmann::ordered_json::parse_error& error) {
+    const auto place = static_cast<std::ptrdiff_t>(std::min(error.byte, text.size()));
+    throw InputError(fmt::format(
+        "{}:{}: {}; {}", path.string(), 1 + std::count(text.begin(), text.begin() + place, '\n'),
+        error.byte > text.size() ? "the file ends too early: it was cut off"
+                                 : "the file is damaged here: expected JSON",
+        advice));
+  } catch (const nlohmann::ordered_json::exception& error) {  // a number like 1e400
+    throw InputError(fmt::format("{}: {}; {}", path.string(), in_plain_words(error), advice));
+  }
 }
 
 }  // namespace kolo

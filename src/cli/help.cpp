@@ -11,8 +11,8 @@
 #include "cli/command_line.h"
 #include "cli/commands.h"
 #include "cli/option_values.h"
+#include "kolo/observe/format.h"
 #include "kolo/observe/progress.h"
-#include "kolo/observe/wrap.h"
 
 namespace kolo {
 

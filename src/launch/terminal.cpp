@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "kolo/observe/wrap.h"
+#include "kolo/observe/format.h"
 
 namespace kolo {
 

@@ -8,7 +8,6 @@
 #include "base/json_value.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "observe/json_file.h"
 
 namespace kolo {
 

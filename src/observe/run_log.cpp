@@ -12,7 +12,7 @@
 #include <spdlog/sinks/basic_file_sink.h>
 
 #include "kolo/base/error.h"
-#include "kolo/observe/wrap.h"
+#include "kolo/observe/format.h"
 
 namespace kolo {
 

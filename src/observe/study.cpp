@@ -12,7 +12,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/statistics.h"
-#include "observe/json_file.h"
 
 namespace kolo {
 

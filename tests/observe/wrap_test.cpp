@@ -1,7 +1,7 @@
 // Lines of a terminal's width.
 #include <gmock/gmock.h>
 
-#include "kolo/observe/wrap.h"
+#include "kolo/observe/format.h"
 
 namespace kolo {
 namespace {

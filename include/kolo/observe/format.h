@@ -2,8 +2,9 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
-// Numbers for people to read.
+// Numbers and text for people to read.
 namespace kolo {
 
 // "938", "60 000", "-1 281 167": groups of three digits apart.
@@ -25,5 +26,11 @@ namespace kolo {
 
 // "00:14", "12:05", "3:07:00"; "--:--" for what is not finite or negative.
 [[nodiscard]] std::string format_clock(double seconds);
+
+// Text for a terminal of `width` columns (0: none, the text stays as it is): lines that are longer
+// are broken between words, never within one or within a number and its unit ("60 000", "91.3 %",
+// "22.4 s") where that can be avoided, and go on indented by `indent`. What is escaped for colour
+// takes no room.
+[[nodiscard]] std::string wrap(std::string_view text, int width, int indent = 2);
 
 }  // namespace kolo

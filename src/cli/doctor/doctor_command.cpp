@@ -14,7 +14,7 @@
 #include "kolo/fetch/fetch.h"
 #include "kolo/generators/cosmology_box.h"
 #include "kolo/nn/convolution.h"
-#include "kolo/observe/wrap.h"
+#include "kolo/observe/format.h"
 #include "launch/terminal.h"
 
 namespace kolo {
