@@ -22,7 +22,6 @@
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/parallel/timeline.h"
-#include "kolo/train/checkpoint_observer.h"
 #include "kolo/train/recorders.h"
 #include "kolo/train/trainer.h"
 #include "run/rank_guard.h"

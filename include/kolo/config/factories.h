@@ -9,7 +9,7 @@
 #include "kolo/nn/models.h"
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/optim/learning_rate.h"
-#include "kolo/train/checkpoint_observer.h"
+#include "kolo/train/recorders.h"
 #include "kolo/train/trainer.h"
 
 // From a configuration to the objects it describes. InputError for what only shows now: missing or
