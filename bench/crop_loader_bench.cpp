@@ -25,8 +25,8 @@
 
 #include "kolo/base/allocator.h"
 #include "kolo/base/clock.h"
-#include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
+#include "kolo/base/machine.h"
 #include "kolo/data/box_files.h"
 #include "kolo/data/loader.h"
 #include "kolo/data/nbody.h"

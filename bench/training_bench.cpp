@@ -18,9 +18,9 @@
 
 #include "kolo/base/allocator.h"
 #include "kolo/base/clock.h"
+#include "kolo/base/machine.h"
 #include "kolo/nn/loss.h"
 #include "kolo/nn/models.h"
-#include "kolo/observe/memory.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/initialize.h"

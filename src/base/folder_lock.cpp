@@ -20,7 +20,7 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
-#include "kolo/base/host_name.h"
+#include "kolo/base/machine.h"
 #include "kolo/base/parse_number.h"
 
 namespace kolo {

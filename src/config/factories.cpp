@@ -8,7 +8,7 @@
 #include "config/at_setting.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/base/memory_size.h"
+#include "kolo/base/machine.h"
 #include "kolo/base/random.h"
 #include "kolo/observe/format.h"
 #include "kolo/optim/catalogue.h"

@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
-#include "kolo/inspect/inspection.h"
 #include "kolo/base/file.h"
-#include "kolo/base/memory_size.h"
+#include "kolo/base/machine.h"
 #include "kolo/data/box_files.h"
 #include "kolo/data/npy.h"
+#include "kolo/inspect/inspection.h"
 #include "kolo/observe/format.h"
 
 namespace kolo {

@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
+#include "kolo/base/machine.h"
 #include "kolo/comm/mpi.h"
 #include "kolo/launch/exit_status.h"
 #include "launch/supervise.h"

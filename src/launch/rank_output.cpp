@@ -20,7 +20,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/base/host_name.h"
+#include "kolo/base/machine.h"
 #include "launch/signal_pipe.h"
 
 namespace kolo {

@@ -18,7 +18,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/base/host_name.h"
+#include "kolo/base/machine.h"
 #include "observe/event_records.h"
 #include "tensorboard_event.pb.h"
 

@@ -7,7 +7,7 @@
 
 #include <torch/utils.h>
 
-#include "kolo/base/cpu_limits.h"
+#include "kolo/base/machine.h"
 #include "kolo/base/random.h"
 
 namespace kolo {

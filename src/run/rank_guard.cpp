@@ -8,7 +8,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
-#include "kolo/base/host_name.h"
+#include "kolo/base/machine.h"
 #include "launch/terminal.h"
 
 namespace kolo {

@@ -14,8 +14,8 @@
 #include <nlohmann/json.hpp>
 
 #include "kolo/base/checked.h"
-#include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
+#include "kolo/base/machine.h"
 #include "kolo/comm/mpi.h"
 #include "kolo/config/factories.h"
 #include "launch/terminal.h"

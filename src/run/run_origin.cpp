@@ -8,7 +8,7 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/base/file.h"
-#include "kolo/base/host_name.h"
+#include "kolo/base/machine.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/observe/format.h"

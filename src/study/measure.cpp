@@ -12,7 +12,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/clock.h"
-#include "kolo/base/cpu_limits.h"
+#include "kolo/base/machine.h"
 #include "kolo/base/statistics.h"
 #include "kolo/comm/collective_call.h"
 #include "kolo/parallel/accumulation_hook.h"

@@ -4,8 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "kolo/base/cpu_limits.h"
 #include "kolo/base/error.h"
+#include "kolo/base/machine.h"
 #include "kolo/config/factories.h"
 #include "kolo/launch/launch_ranks.h"
 #include "run/run_training.h"

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "cli/program.h"
-#include "kolo/base/host_name.h"
+#include "kolo/base/machine.h"
 #include "support/idx_files.h"
 
 namespace kolo::testing {

@@ -2,10 +2,10 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/allocator.h"
+#include "kolo/base/machine.h"
 #include "kolo/comm/threads.h"
 #include "kolo/data/random_dataset.h"
 #include "kolo/nn/models.h"
-#include "kolo/observe/memory.h"
 #include "kolo/train/trainer.h"
 
 namespace kolo {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kolo/base/cpu_limits.h"
+#include "kolo/base/machine.h"
 #include "kolo/launch/launch_environment.h"
 #include "run/blas.h"
 

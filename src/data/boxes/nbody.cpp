@@ -11,7 +11,7 @@
 #include "data/images/workspace_pool.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/base/memory_size.h"
+#include "kolo/base/machine.h"
 #include "kolo/base/random.h"
 #include "kolo/data/random_dataset.h"
 

@@ -18,7 +18,7 @@
 
 #include <fmt/format.h>
 
-#include "kolo/base/host_name.h"
+#include "kolo/base/machine.h"
 #include "parallel/timeline/trace_writer.h"
 
 namespace kolo {

@@ -1,4 +1,7 @@
-#include "kolo/base/cpu_limits.h"
+#include "kolo/base/machine.h"
+
+#include <fstream>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -27,6 +30,15 @@ TEST(CpuQuota, LeavesAtLeastOneCpu) {
   limits.quota = 6;
   EXPECT_EQ(limits.cpus(), 6);
   EXPECT_EQ(limits.cores(), 4);
+}
+
+TEST(InstalledMemory, IsTheKernelsCount) {
+  std::ifstream file("/proc/meminfo");
+  std::string word;
+  std::int64_t kilobytes = 0;
+  ASSERT_TRUE(file >> word >> kilobytes);
+  ASSERT_EQ(word, "MemTotal:");
+  EXPECT_EQ(installed_memory(), kilobytes * 1024);
 }
 
 }  // namespace

@@ -1,11 +1,27 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+// The machine: what it is called, the processors and memory it has, and this process's part of
+// them.
 namespace kolo {
+
+// The name of this machine; "localhost" where it has none.
+[[nodiscard]] std::string host_name();
+
+// Bytes of memory that the machine has; none where the system doesn't say.
+[[nodiscard]] std::optional<std::int64_t> installed_memory();
+
+// The most memory that this process ever had, as the system counts it: pages shared with others
+// included. Error when the system doesn't say.
+[[nodiscard]] std::uint64_t peak_resident_bytes();
+
+// What it has in memory now, from /proc/self/statm. Error where that can't be read.
+[[nodiscard]] std::uint64_t resident_bytes();
 
 // The processors that this process may use.
 struct CpuLimits {

@@ -1,15 +1,19 @@
-#include "kolo/base/cpu_limits.h"
+#include "kolo/base/machine.h"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <set>
 #include <sstream>
-#include <vector>
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+#include "kolo/base/error.h"
 
 namespace kolo {
 
@@ -73,6 +77,32 @@ int under_quota(int count, const std::optional<double>& quota) {
 }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
+  return name.data();
+}
+
+std::optional<std::int64_t> installed_memory() {
+  const auto pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
+  if (pages <= 0 || page <= 0) return std::nullopt;
+  return std::int64_t{pages} * page;
+}
+
+std::uint64_t peak_resident_bytes() {
+  rusage usage{};
+  if (::getrusage(RUSAGE_SELF, &usage) != 0)
+    throw Error(system_error_text("memory: getrusage", errno));
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+std::uint64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t size = 0, resident = 0;
+  if (!(file >> size >> resident)) throw Error("memory: /proc/self/statm can't be read");
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
 
 std::vector<int> allowed_cpus() {
   // The set is made larger until the kernel's fits.
