@@ -1,5 +1,6 @@
 #include "kolo/base/file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -10,11 +11,12 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/base/part_file.h"
 
 namespace kolo {
 
 namespace {
+
+constexpr std::string_view part_suffix = ".part";
 
 [[noreturn]] void fail(const char* verb, const std::filesystem::path& path) {
   throw Error(system_error_text(fmt::format("file: cannot {} {}", verb, path.string()), errno));
@@ -134,6 +136,19 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
   AtomicFile file(path);
   file.write(text);
   file.commit();
+}
+
+std::filesystem::path part_file(const std::filesystem::path& file) {
+  return file.string() + fmt::format(".{}{}", ::getpid(), part_suffix);
+}
+
+bool is_part_file(std::string_view name, std::string_view file) {
+  if (!name.starts_with(file) || !name.ends_with(part_suffix)) return false;
+  name.remove_prefix(file.size());
+  if (name.size() <= part_suffix.size() + 1 || name.front() != '.') return false;
+  name.remove_prefix(1);
+  name.remove_suffix(part_suffix.size());
+  return std::ranges::all_of(name, [](char letter) { return letter >= '0' && letter <= '9'; });
 }
 
 }  // namespace kolo

@@ -13,7 +13,6 @@
 #include "base/json_value.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/base/part_file.h"
 
 namespace kolo {
 

@@ -17,7 +17,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/folder_lock.h"
-#include "kolo/base/part_file.h"
 #include "kolo/observe/tensorboard.h"
 #include "run/run_lock.h"
 
