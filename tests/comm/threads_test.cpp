@@ -147,12 +147,15 @@ TEST(RunAsThreads, WaitingHasALimit) {
 }
 
 TEST(RunAsThreads, ShowsTheTopologyAskedFor) {
-  run_as_threads(3,
-                 [](const Communicator& communicator) {
-                   EXPECT_EQ(communicator.topology().nodes, 2);
-                   EXPECT_EQ(communicator.topology().local_size, communicator.rank() < 2 ? 2 : 1);
-                 },
-                 {.ranks_on_nodes = {2, 1}});
+  ThreadRanksOptions options;
+  options.ranks_on_nodes = {2, 1};
+  run_as_threads(
+      3,
+      [](const Communicator& communicator) {
+        EXPECT_EQ(communicator.topology().nodes, 2);
+        EXPECT_EQ(communicator.topology().local_size, communicator.rank() < 2 ? 2 : 1);
+      },
+      options);
 }
 
 }  // namespace
