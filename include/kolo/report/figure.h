@@ -13,7 +13,7 @@ struct PaletteColour {
   std::string_view light, dark;
 };
 
-// Those of runs and lines are Okabe and Ito's (https://jfly.uni-koeln.de/color), which people of
+// Those of runs and lines are Okabe and Ito's (https://jfly.uni-koeln.de/colour), which people of
 // any colour vision tell apart, some a little darker to be read on white. A ninth run has the first
 // one's again, with other marks.
 inline constexpr std::array<PaletteColour, 8> run_palette{{{"#0072b2", "#4ba6e0"},

@@ -36,7 +36,7 @@ class Observer {
   virtual ~Observer() = default;
 
   // Before the first step of this process. `untrained`: the validation before training; none when
-  // the run goes on from a checkpoint behind that.
+  // the run goes on from a checkpoint after that.
   virtual void on_start(const TrainState& /*state*/,
                         const std::optional<MetricSums>& /*untrained*/) {}
   // `steps`: of the whole epoch; `done`: of these before a resumed run goes on.

@@ -23,7 +23,7 @@ namespace kolo {
 
 // history.json: a record an epoch, and one every `log_every` steps (0: none). The file is rewritten
 // at each epoch's end, every half minute, and by flush(), which is due before a checkpoint: a run
-// that goes on from there has all that is behind it.
+// that goes on from there has all that is after it.
 class HistoryRecorder final : public Observer {
  public:
   HistoryRecorder(History history, std::filesystem::path file, std::int64_t log_every);
@@ -78,7 +78,7 @@ class TensorBoardRecorder final : public Observer {
   Stopwatch since_flushed_;
 };
 
-// The progress bar, of epochs and validations, and a line an epoch in the log.
+// The progress bar, of epochs and validations, and a line per epoch in the log.
 class ProgressReporter final : public Observer {
  public:
   // `unit`: what a sample is called.

@@ -174,7 +174,7 @@ class Trainer {
   std::vector<Observer*> observers_;
   TrainState state_;
   // What the learning rate's step is ahead of the state's: a run that goes on with other ranks or
-  // batches has other steps behind it than its epochs would take now.
+  // batches has other steps after it than its epochs would take now.
   std::int64_t schedule_ahead_ = 0;
 };
 
