@@ -69,18 +69,27 @@ choose_resume() {
 # ranks take a second signal for an order to stop at once. `signal` is then USR1. TERM comes to the ranks by themselves; it
 # only must not end the script before them.
 run_with_signals() {
-  local process signals=0 seen=-1
+  local process='' signals=0 seen=-1 passed=0
   signal=
-  trap '((++signals)); [[ $signal ]] || { signal=USR1; kill -USR1 "$process" 2>/dev/null; }' USR1
+  trap '((++signals)); signal=USR1; pass_signal_on' USR1
   trap '((++signals))' TERM
   "$@" &
   process=$!
+  pass_signal_on # one that came before this line
   # A signal ends `wait`, not the process.
   while ((seen != signals)); do
     seen=$signals status=0
     wait "$process" || status=$?
   done
   trap '' USR1 TERM
+}
+
+# Part of run_with_signals. A process that is still this script, not yet the command, would lose the signal: it has the script's trap.
+pass_signal_on() {
+  [[ $signal && $process ]] || return 0
+  ((passed++ == 0)) || return 0
+  while cmp -s "/proc/$$/cmdline" "/proc/$process/cmdline"; do sleep 0.02; done
+  kill -USR1 "$process" 2>/dev/null || true
 }
 
 # Stopped by the signal that was passed on: after a checkpoint, or killed by it before kolo had got so far as to listen.
