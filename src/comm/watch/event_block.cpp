@@ -26,15 +26,19 @@ void RecordCell::write(const CollectiveRecord& record) {
   version_.store(version + 2, std::memory_order_release);
 }
 
-// A writer that was stopped in the middle of a record stays there, so after some looks it is taken
-// as it is.
+// A writer that was stopped in the middle of a record stays there, so after a tenth of a second it
+// is taken as it is; one that only waits for a processor comes back before.
 CollectiveRecord RecordCell::read() const {
   std::array<std::uint64_t, words> values;
-  for (int look = 0; look < 100; ++look) {
+  constexpr int quick_looks = 100, looks = 200;
+  for (int look = 0; look < looks; ++look) {
     const auto before = version_.load(std::memory_order_acquire);
     for (std::size_t i = 0; i < words; ++i) values[i] = words_[i].load(std::memory_order_acquire);
     if (before % 2 == 0 && version_.load(std::memory_order_relaxed) == before) break;
-    std::this_thread::yield();
+    if (look < quick_looks)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   CollectiveRecord record;
   std::memcpy(static_cast<void*>(&record), values.data(), sizeof(record));

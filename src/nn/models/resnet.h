@@ -32,4 +32,14 @@ struct ResNetLayout {
     ResNetLayout layout, const ModelOptions& shapes,
     std::optional<double> batch_norm_momentum = std::nullopt);
 
+// Of the NERSC tutorial's networks: batch norms of two kinds, and the key that sets both.
+inline constexpr BatchNormSettings tutorial_plain_block_norm{.momentum = 0.9, .epsilon = 1e-5};
+inline constexpr BatchNormSettings tutorial_norm{.momentum = 0.99, .epsilon = 1e-3};
+
+template <typename Field>
+void visit_tutorial_momentum(Field& field, std::optional<double>& momentum) {
+  field("batch_norm_momentum", momentum, fraction,
+        Unset{"0.99, and 0.9 in blocks without a convolution on the shortcut"});
+}
+
 }  // namespace kolo::networks

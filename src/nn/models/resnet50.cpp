@@ -15,16 +15,15 @@ struct ResNet50 {
                         .blocks = {3, 4, 6, 3},
                         .expansion = 4,
                         .bias = true,
-                        .plain_block_norm = {.momentum = 0.9, .epsilon = 1e-5},
-                        .norm = {.momentum = 0.99, .epsilon = 1e-3}},
+                        .plain_block_norm = tutorial_plain_block_norm,
+                        .norm = tutorial_norm},
                        shapes, batch_norm_momentum);
   }
 };
 
 template <typename Field>
 void visit(Field& field, ResNet50& model) {
-  field("batch_norm_momentum", model.batch_norm_momentum, fraction,
-        Unset{"0.99, and 0.9 in blocks without a convolution on the shortcut"});
+  visit_tutorial_momentum(field, model.batch_norm_momentum);
 }
 
 ModelEntry resnet50() {

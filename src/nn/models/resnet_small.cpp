@@ -19,16 +19,15 @@ struct ResNetSmall {
                         .first_stride = 2,
                         .large_stem = false,
                         .bias = true,
-                        .plain_block_norm = {.momentum = 0.9, .epsilon = 1e-5},
-                        .norm = {.momentum = 0.99, .epsilon = 1e-3}},
+                        .plain_block_norm = tutorial_plain_block_norm,
+                        .norm = tutorial_norm},
                        shapes, batch_norm_momentum);
   }
 };
 
 template <typename Field>
 void visit(Field& field, ResNetSmall& model) {
-  field("batch_norm_momentum", model.batch_norm_momentum, fraction,
-        Unset{"0.99, and 0.9 in blocks without a convolution on the shortcut"});
+  visit_tutorial_momentum(field, model.batch_norm_momentum);
 }
 
 ModelEntry resnet_small() {
