@@ -45,6 +45,7 @@ class RankTestInSettings : public ::testing::Test {
       : body_(body), settings_(std::move(settings)) {}
 
   void TestBody() override {
+    ASSERT_FALSE(settings_.empty()) << "this program has no setting for the suite";
     for (const RankSetting& setting : settings_) {
       try {
         setting.run(body_);
@@ -83,6 +84,10 @@ bool is_rank_test(const ::testing::TestInfo& test) {
 }
 
 int run_under_mpi(const std::string& level, const std::string& source) {
+  if (level != "" && level != "funneled" && level != "serialized") {
+    std::fprintf(stderr, "--mpi=%s: expected funneled or serialized\n", level.c_str());
+    return 2;
+  }
   const int wanted = level == "funneled"     ? MPI_THREAD_FUNNELED
                      : level == "serialized" ? MPI_THREAD_SERIALIZED
                                              : MPI_THREAD_MULTIPLE;
