@@ -75,15 +75,13 @@ int bench_as_rank(const BenchArguments& arguments) {
   return bench_run(arguments.request, listener);
 }
 
-int bench(BenchArguments arguments) {
+int bench(BenchArguments arguments, const std::vector<std::string>& words) {
   arguments.request.config = arguments.config.source();
   arguments.request.modes = modes_of(arguments.mode);
   const auto environment = detect_launch_environment();
   if (arguments.ranks.are_many() && !environment.is_launched()) {
     const auto config = check_bench(arguments.request, *arguments.ranks.ranks);
-    return run_ranks({.ranks = *arguments.ranks.ranks,
-                      .oversubscribe = arguments.ranks.oversubscribe,
-                      .threads = config.device.intra_threads},
+    return run_ranks(launch_request(arguments.ranks, words, config),
                      {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
   }
   require_ranks(environment, arguments.ranks.ranks.value_or(0));
@@ -104,7 +102,8 @@ void add_plan_options(CLI::App& command, BenchPlan& plan) {
 
 }  // namespace
 
-void add_bench_command(CLI::App& app, std::function<int()>& action) {
+void add_bench_command(CLI::App& app, std::function<int()>& action,
+                       const std::vector<std::string>& words) {
   const auto arguments = std::make_shared<BenchArguments>();
   CLI::App* const command =
       app.add_subcommand("bench", "Measure how fast a configuration trains, and what bounds it");
@@ -129,7 +128,9 @@ void add_bench_command(CLI::App& app, std::function<int()>& action) {
       "  kolo bench configs/cifar10_cnn.yaml -n 2 --mode full --profile --collectives --json\n"
       "  kolo bench configs/unet3d.yaml --config short --mode synthetic --steps 3 --trials 3\n"
       "      data.mode=synthetic data.box_size=128 training.local_batch_size=2");
-  command->callback([arguments, &action] { action = [arguments] { return bench(*arguments); }; });
+  command->callback([arguments, &words, &action] {
+    action = [arguments, &words] { return bench(*arguments, words); };
+  });
 }
 
 }  // namespace kolo

@@ -205,9 +205,9 @@ CommandLine::CommandLine()
       "  kolo run -n 4 ./my_training                   start ranks of a program of yours\n\n"
       "kolo help COMMAND says more. Exit status: 0 done, 1 failed, 2 wrong input, 75 stopped\n"
       "on request after a checkpoint.");
-  add_train_command(app_, action_);
-  add_eval_command(app_, action_);
-  add_bench_command(app_, action_);
+  add_train_command(app_, action_, words_);
+  add_eval_command(app_, action_, words_);
+  add_bench_command(app_, action_, words_);
   add_scale_command(app_, action_);
   add_run_command(app_, action_);
   add_timeline_command(app_, action_);
@@ -220,6 +220,7 @@ CommandLine::CommandLine()
 }
 
 std::function<int()> CommandLine::parse(std::vector<std::string> words) {
+  words_ = words;
   // "kolo help data fetch" is "kolo data fetch --help".
   if (!words.empty() && words[0] == "help" &&
       std::ranges::none_of(words, [](const auto& word) { return word.starts_with('-'); })) {

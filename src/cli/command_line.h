@@ -25,6 +25,7 @@ class CommandLine {
 
  private:
   CLI::App app_;
+  std::vector<std::string> words_;  // as they were given to parse()
   std::function<int()> action_;
 };
 

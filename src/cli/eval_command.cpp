@@ -145,13 +145,11 @@ nlohmann::ordered_json to_json(const RunEvaluation& report) {
   return json;
 }
 
-int eval(const EvalArguments& arguments) {
+int eval(const EvalArguments& arguments, const std::vector<std::string>& words) {
   const auto environment = detect_launch_environment();
   if (arguments.ranks.are_many() && !environment.is_launched()) {
     const auto config = check_evaluation(arguments.request);
-    return run_ranks({.ranks = *arguments.ranks.ranks,
-                      .oversubscribe = arguments.ranks.oversubscribe,
-                      .threads = config.device.intra_threads},
+    return run_ranks(launch_request(arguments.ranks, words, config),
                      {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
   }
   require_ranks(environment, arguments.ranks.ranks.value_or(0));
@@ -165,7 +163,8 @@ int eval(const EvalArguments& arguments) {
 
 }  // namespace
 
-void add_eval_command(CLI::App& app, std::function<int()>& action) {
+void add_eval_command(CLI::App& app, std::function<int()>& action,
+                      const std::vector<std::string>& words) {
   const auto arguments = std::make_shared<EvalArguments>();
   CLI::App* const command = app.add_subcommand(
       "eval", "Measure a trained network: loss, accuracy, each class, confusion matrix");
@@ -189,7 +188,9 @@ void add_eval_command(CLI::App& app, std::function<int()>& action) {
       "Examples:\n"
       "  kolo eval results/fashion_mnist\n"
       "  kolo eval results/fashion_mnist/checkpoints/step-00004690 -n 2 --json");
-  command->callback([arguments, &action] { action = [arguments] { return eval(*arguments); }; });
+  command->callback([arguments, &words, &action] {
+    action = [arguments, &words] { return eval(*arguments, words); };
+  });
 }
 
 }  // namespace kolo

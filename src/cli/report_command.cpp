@@ -8,7 +8,6 @@
 #include "cli/commands.h"
 #include "cli/option_values.h"
 #include "cli/output_file.h"
-#include "kolo/report/report_server.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -17,6 +16,7 @@
 #include "kolo/pictures/draw_figures.h"
 #include "kolo/report/own_files.h"
 #include "kolo/report/report.h"
+#include "kolo/report/report_server.h"
 #include "launch/signal_pipe.h"
 #include "launch/terminal.h"
 

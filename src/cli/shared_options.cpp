@@ -31,6 +31,17 @@ void add_config_options(CLI::App& command, ConfigOptions& options) {
       ->type_name("NAME");
 }
 
+LaunchRequest launch_request(const RankOptions& options, const std::vector<std::string>& words,
+                             const RunConfig& config) {
+  LaunchRequest request{.ranks = options.ranks.value_or(1),
+                        .oversubscribe = options.oversubscribe,
+                        .command = {own_program()},
+                        .threads = config.device.intra_threads,
+                        .end_together = true};
+  request.command.insert(request.command.end(), words.begin(), words.end());
+  return request;
+}
+
 void add_rank_options(CLI::App& command, RankOptions& options, const std::string& description) {
   add_number_option(command, "-n,--ranks", options.ranks, {1, most_ranks}, description)
       ->type_name("RANKS");

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 
 #include "kolo/config/run_config.h"
+#include "kolo/launch/launch_ranks.h"
 
 // Options that several commands have.
 namespace kolo {
@@ -39,6 +40,11 @@ struct RankOptions {
 
   [[nodiscard]] bool are_many() const { return ranks.value_or(1) > 1; }
 };
+
+// What starts the ranks: this program again, with the same words.
+[[nodiscard]] LaunchRequest launch_request(const RankOptions& options,
+                                           const std::vector<std::string>& words,
+                                           const RunConfig& config);
 
 // `description`: of -n.
 void add_rank_options(CLI::App& command, RankOptions& options, const std::string& description);

@@ -48,12 +48,11 @@ RunOptions options_of(const TrainArguments& arguments) {
 
 // Checks everything first: what can't be started need not be prepared, and what can't be trained
 // need not be started.
-int launch(const TrainArguments& arguments, const LaunchEnvironment& environment) {
+int launch(const TrainArguments& arguments, const LaunchEnvironment& environment,
+           const std::vector<std::string>& words) {
   const auto config = load_run_config(source_of(arguments));
   const auto options = options_of(arguments);
-  LaunchRequest request{.ranks = arguments.ranks.ranks.value_or(1),
-                        .oversubscribe = arguments.ranks.oversubscribe,
-                        .threads = config.device.intra_threads};
+  LaunchRequest request = launch_request(arguments.ranks, words, config);
   (void)rank_command(request, examine_machine(environment));
   const auto run = prepare_training(config, {}, options, request.ranks, true);
   if (!run.finished.empty()) {
@@ -76,7 +75,7 @@ void require_sense(const TrainArguments& arguments, const LaunchEnvironment& env
   }
 }
 
-int train(const TrainArguments& arguments) {
+int train(const TrainArguments& arguments, const std::vector<std::string>& words) {
   if (arguments.show_config) {
     std::cout << to_yaml(load_run_config(source_of(arguments)));
     return 0;
@@ -84,7 +83,7 @@ int train(const TrainArguments& arguments) {
   const auto environment = detect_launch_environment();
   require_sense(arguments, environment);
   const bool many = arguments.ranks.are_many() || arguments.max_restarts > 0;
-  if (many && !environment.is_launched()) return launch(arguments, environment);
+  if (many && !environment.is_launched()) return launch(arguments, environment, words);
   require_ranks(environment, arguments.ranks.ranks.value_or(0));
   return run(source_of(arguments), {}, options_of(arguments));
 }
@@ -123,7 +122,8 @@ void add_shortcuts(CLI::App& command, TrainArguments& arguments) {
 
 }  // namespace
 
-void add_train_command(CLI::App& app, std::function<int()>& action) {
+void add_train_command(CLI::App& app, std::function<int()>& action,
+                       const std::vector<std::string>& words) {
   const auto arguments = std::make_shared<TrainArguments>();
   CLI::App* const command =
       app.add_subcommand("train", "Train a network as a configuration file says");
@@ -161,7 +161,9 @@ void add_train_command(CLI::App& app, std::function<int()>& action) {
       "  kolo train configs/fashion_mnist.yaml -n 2 --max-restarts 3\n\n"
       "Exit status: 0 done, 1 failed, 2 wrong input (nothing was written), 75 stopped on request "
       "after a checkpoint.");
-  command->callback([arguments, &action] { action = [arguments] { return train(*arguments); }; });
+  command->callback([arguments, &words, &action] {
+    action = [arguments, &words] { return train(*arguments, words); };
+  });
 }
 
 }  // namespace kolo

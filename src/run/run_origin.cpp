@@ -25,7 +25,6 @@ std::vector<std::string> own_words() {
   std::vector<std::string> words;
   std::ifstream arguments("/proc/self/cmdline");
   for (std::string word; std::getline(arguments, word, '\0');) words.push_back(word);
-  if (!words.empty()) words[0] = fs::path(words[0]).filename();
   return words;
 }
 
@@ -51,18 +50,15 @@ Json earlier_starts(const fs::path& file) {
 
 RunOrigin find_run_origin() {
   std::error_code error;
-  return {.command = environment_variable(command_variable).value_or(own_command_line()),
+  return {.command = environment_variable(command_variable).value_or(command_line(own_words())),
           .directory = fs::current_path(error).string(),
           .commit = commit_here(),
           .version = KOLO_VERSION,
           .host = host_name()};
 }
 
-std::string own_command_line() {
-  return shell_text(own_words());
-}
-
-std::string shell_text(const std::vector<std::string>& words) {
+std::string command_line(std::vector<std::string> words) {
+  if (!words.empty()) words[0] = fs::path(words[0]).filename();
   constexpr std::string_view plain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:+@%";
   std::string text;

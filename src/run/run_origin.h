@@ -23,15 +23,12 @@ struct RunOrigin {
 // them again.
 inline constexpr const char* command_variable = "KOLO_COMMAND";
 
-// This process's, as a shell takes it.
-[[nodiscard]] std::string own_command_line();
+// A command's words as they were typed, as a shell takes them: the program by its name.
+[[nodiscard]] std::string command_line(std::vector<std::string> words);
 
 // Of this process, or of the one that has started the ranks. Asks git, in a process of its own:
 // call it before MPI is there.
 [[nodiscard]] RunOrigin find_run_origin();
-
-// Words as a shell takes them: quoted where they must be.
-[[nodiscard]] std::string shell_text(const std::vector<std::string>& words);
 
 // Adds a start to the file, run.json: {"starts": [{time, command, directory, commit, version,
 // host}]}, the first one first. One that can't be read is begun anew.

@@ -17,8 +17,8 @@ namespace {
 using ChangeCommand = std::function<void(std::vector<std::string>&)>;
 
 void go_on(LaunchRequest& request, const ChangeCommand& resume_newest, RunLog& log) {
+  request.environment.emplace_back(command_variable, command_line(request.command));
   resume_newest(request.command);
-  request.environment.emplace_back(command_variable, own_command_line());  // what was typed
   log.info("going on from the newest checkpoint");
 }
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -25,17 +24,10 @@ inline ProcessResult start_kolo(const std::vector<std::string>& arguments,
   return run_process(command, kolo_options(std::move(environment)));
 }
 
-// Whether a command starts itself on several ranks: it takes its words from /proc/self/cmdline.
-inline bool starts_itself(const std::vector<std::string>& arguments) {
-  const bool has_ranks = std::find(arguments.begin(), arguments.end(), "-n") != arguments.end();
-  return has_ranks && arguments.front() != "run" && arguments.front() != "scale";
-}
-
 // The same, in a fork of this process where that will do, which is quicker. What it starts then is
 // this program, too (main.cpp).
 inline ProcessResult run_kolo(const std::vector<std::string>& arguments,
                               std::map<std::string, std::string> environment = {}) {
-  if (starts_itself(arguments)) return start_kolo(arguments, std::move(environment));
   return run_in_fork([&] { return run_kolo_program(arguments); },
                      kolo_options(std::move(environment)));
 }

@@ -61,7 +61,7 @@ TEST(RankCommand, OpenMpiGetsSlotsAndMayRunAsRoot) {
   auto machine = facts(Launcher::open_mpi_5, 4);
   EXPECT_THAT(line(rank_command(request(3), machine)), HasSubstr("--host localhost:3"));
   EXPECT_THAT(line(rank_command(request(3), machine)), Not(HasSubstr("root")));
-  EXPECT_THAT(line(rank_command(request(3), machine)), HasSubstr("--mca btl ^tcp"));
+  EXPECT_THAT(line(rank_command(request(3), machine)), HasSubstr("--mca btl ^tcp,ofi"));
   machine.is_root = true;
   EXPECT_THAT(line(rank_command(request(3), machine)), HasSubstr("--allow-run-as-root"));
   machine.launcher = Launcher::mpich;
