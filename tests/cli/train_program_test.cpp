@@ -89,7 +89,9 @@ TEST_F(TrainProgram, TwoRanksTrainAndLeaveEverythingBehind) {
 }
 
 TEST_F(TrainProgram, NotesEveryStartWithCommandVersionAndHost) {
-  ASSERT_EQ(train({"-n", "2", "training.n_epochs=1", "description=two words"}).exit_code, 0);
+  ASSERT_EQ(
+      start_kolo(command({"-n", "2", "training.n_epochs=1", "description=two words"})).exit_code,
+      0);
   ASSERT_EQ(start_kolo(command({"--resume", "training.n_epochs=2"})).exit_code, 0);
   const auto starts = nlohmann::json::parse(read_text_file(folder / "run/run.json"))["starts"];
   ASSERT_EQ(starts.size(), 2U);
