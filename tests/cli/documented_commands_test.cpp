@@ -1,0 +1,108 @@
+// The commands that the documents show are those of this program.
+#include <wordexp.h>
+
+#include <filesystem>
+#include <sstream>
+
+#include <gmock/gmock.h>
+
+#include "cli/program.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+
+namespace kolo::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+// As a shell splits a line, up to where another command or a comment begins.
+Words split_like_shell(std::string line) {
+  for (const auto* const end : {" #", " |", " >", " &", ";"})
+    line.resize(std::min(line.size(), line.find(end)));
+  wordexp_t expanded{};
+  if (wordexp(line.c_str(), &expanded, WRDE_NOCMD) != 0)
+    throw std::runtime_error("a shell does not understand " + line);
+  Words words(expanded.we_wordv, expanded.we_wordv + expanded.we_wordc);
+  wordfree(&expanded);
+  return words;
+}
+
+// Neither what kolo has said ("kolo run: rank 0 ...", "kolo train ... (kolo 0.1.0 on vm)") nor a
+// synopsis with [OPTIONS].
+bool is_command(const std::string& line) {
+  return line.starts_with("kolo ") && line.find(" [") == line.npos &&
+         line.find("(kolo ") == line.npos && !line.starts_with("kolo run: ");
+}
+
+// The words after "kolo" of all such lines in a document's blocks, without those that are shown
+// with the error that they get.
+std::vector<Words> commands_in(const fs::path& document) {
+  std::vector<Words> commands;
+  std::istringstream lines(read_text_file(document));
+  bool is_inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("```")) is_inside = !is_inside;
+    if (line.starts_with("kolo: ") && is_inside && !commands.empty()) commands.pop_back();
+    if (line.starts_with("$ ")) line.erase(0, 2);
+    if (!is_inside || !is_command(line)) continue;
+    for (std::string rest; line.ends_with('\\') && std::getline(lines, rest);)
+      line = line.substr(0, line.size() - 1) + rest;
+    auto words = split_like_shell(line);
+    words.erase(words.begin());
+    commands.push_back(std::move(words));
+  }
+  return commands;
+}
+
+std::vector<fs::path> documents_in(const fs::path& folder) {
+  std::vector<fs::path> documents;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".md") documents.push_back(entry.path());
+  std::ranges::sort(documents);
+  return documents;
+}
+
+// What takes long only says whether it could be done; reports are of runs that are not there.
+Words without_work(Words words) {
+  const Words instead = words[0] == "train"   ? Words{"--show-config"}
+                        : words[0] == "scale" ? Words{"--dry-run"}
+                        : words[0] == "bench"
+                            ? Words{"--steps", "1", "--warmup", "0", "--trials", "1"}
+                        : words[0] == "data" ? Words{}
+                                             : Words{"--help"};
+  words.insert(words.end(), instead.begin(), instead.end());
+  return words;
+}
+
+TEST(DocumentedCommands, AreUnderstood) {
+  int count = 0;
+  for (const fs::path folder : {DOCUMENTS "/..", DOCUMENTS, DOCUMENTS "/tutorial"}) {
+    for (const auto& document : documents_in(folder)) {
+      for (const auto& words : commands_in(document)) {
+        CommandLine program;
+        EXPECT_NO_THROW((void)program.parse(words))
+            << document << ": " << CLI::detail::join(words, " ");
+        ++count;
+      }
+    }
+  }
+  EXPECT_GT(count, 80);
+}
+
+// In their order, in a folder that has what a reader's has: data that a page makes are used later.
+TEST(DocumentedCommands, TheTutorialsCanBeDone) {
+  const TemporaryFolder folder;
+  fs::create_directory_symlink(KOLO_CONFIGS, folder / "configs");
+  for (const auto& document : documents_in(DOCUMENTS "/tutorial")) {
+    for (const auto& words : commands_in(document)) {
+      const auto result = run_in_fork([&] { return run_kolo_program(without_work(words)); },
+                                      {.working_directory = folder.path()});
+      EXPECT_EQ(result.exit_code, 0) << document << ": " << CLI::detail::join(words, " ") << "\n"
+                                     << result.errors;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo::testing
