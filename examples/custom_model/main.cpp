@@ -35,18 +35,11 @@ class TwoTowers final : public kolo::Network {
 };
 
 int main(int argc, char** argv) {
-  return kolo::run_main(argv, [&] {
-    kolo::RunParts parts;  // all of kolo's networks, and this one
-    parts.models.add(
-        {.name = "two_towers",
-         .description = "convolutions of 3x3 and 7x7 side by side",
-         .make = [](const auto& options) { return std::make_shared<TwoTowers>(options); },
-         .has_batch_norm = false});
-    kolo::RunOptions options;
-    std::vector<std::string> words(argv + 1, argv + argc);
-    if (std::erase(words, "--resume") > 0) options.resume = "newest";
-    if (words.empty()) throw kolo::InputError("give a configuration: custom_model custom.yaml");
-    const std::vector<std::string> settings(words.begin() + 1, words.end());
-    return kolo::run(kolo::ConfigSource{words[0], {}, settings}, parts, options);
-  });
+  kolo::RunParts parts;  // all of kolo's networks, and this one
+  parts.models.add(
+      {.name = "two_towers",
+       .description = "convolutions of 3x3 and 7x7 side by side",
+       .make = [](const auto& options) { return std::make_shared<TwoTowers>(options); },
+       .has_batch_norm = false});
+  return kolo::run_main(argc, argv, parts);
 }

@@ -1,5 +1,10 @@
 #include "kolo/run/run.h"
 
+#include <filesystem>
+#include <iostream>
+#include <span>
+#include <string_view>
+
 #include <fmt/format.h>
 
 #include "kolo/base/allocator.h"
@@ -10,6 +15,7 @@
 #include "run/prepared_run.h"
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
+#include "run/resume.h"
 #include "run/run_training.h"
 #include "run/stop_signal.h"
 
@@ -100,6 +106,39 @@ int run(const ConfigSource& source, const RunParts& parts, const RunOptions& opt
 int run_main(char** argv, const std::function<int()>& body) {
   relaunch_on_right_core(argv);
   return run_main(body);
+}
+
+int run_main(int argc, char** argv, const RunParts& parts) {
+  return run_main(argv, [&] {
+    const std::filesystem::path program = argv[0];
+    const auto usage =
+        fmt::format("{} CONFIG [--resume[=best|STEP|PATH]] [--timeline] [key.sub=value ...]",
+                    program.filename().string());
+    ConfigSource source;
+    RunOptions options;
+    for (const std::string_view word : std::span(argv, static_cast<std::size_t>(argc)).subspan(1)) {
+      constexpr std::string_view resume_from = "--resume=";
+      if (word == "--help" || word == "-h") {
+        std::cout << "usage: " << usage << std::endl;
+        return 0;
+      }
+      if (word == "--resume")
+        options.resume = newest_checkpoint;
+      else if (word.starts_with(resume_from) && word != resume_from)
+        options.resume = word.substr(resume_from.size());
+      else if (word == "--timeline")
+        options.timeline = true;
+      else if (word.starts_with('-'))
+        throw InputError(fmt::format("unexpected \"{}\"; usage: {}", word, usage));
+      else if (source.file.empty())
+        source.file = word;
+      else
+        source.overrides.emplace_back(word);
+    }
+    if (source.file.empty())
+      throw InputError(fmt::format("give a configuration, a YAML file; usage: {}", usage));
+    return run(source, parts, options);
+  });
 }
 
 int run_main(const std::function<int()>& body) {

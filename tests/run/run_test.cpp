@@ -13,6 +13,7 @@
 #include "kolo/observe/history.h"
 #include "kolo/run/evaluate_run.h"
 #include "support/errors.h"
+#include "support/process.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
@@ -98,6 +99,30 @@ TEST_F(Run, LeavesAFolderAndGoesOnThere) {
   EXPECT_EQ(kolo::run(source({"training.n_epochs=3"}), mine, longer), 0);
   EXPECT_EQ(counter.epochs, (std::vector<std::int64_t>{1, 2, 3}));
   EXPECT_EQ(epochs_in(history()), (std::vector<std::int64_t>{0, 1, 2, 3}));
+}
+
+TEST_F(Run, IsAllOfAProgramsMain) {
+  const auto main_with = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"/bin/own", config_, "--timeline"});
+    std::vector<char*> argv;
+    for (auto& word : words) argv.push_back(word.data());
+    return run_in_fork(
+        [&] { return run_main(static_cast<int>(argv.size()), argv.data(), parts()); },
+        {.environment = {{"OPENBLAS_CORETYPE", "Haswell"}}});
+  };
+  const std::string output = "output_dir=" + (folder_ / "run").string();
+  EXPECT_EQ(main_with({output}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "run" / "timeline.json"));
+  EXPECT_THAT(main_with({output, "--resume", "training.n_epochs=3"}).output,
+              HasSubstr("resuming from"));
+  EXPECT_EQ(history().epochs().back().epoch, 3);
+  EXPECT_THAT(main_with({output, "--resume=1"}).errors, HasSubstr("step"));
+
+  const auto refused = main_with({"--resum"});
+  EXPECT_EQ(refused.exit_code, exit_wrong_input);
+  EXPECT_THAT(refused.errors, HasSubstr("unexpected \"--resum\"; usage: own CONFIG [--resume"));
+  EXPECT_THAT(main_with({"another.yaml"}).errors, HasSubstr("another.yaml"));
+  EXPECT_THAT(main_with({"--help"}).output, HasSubstr("usage: own CONFIG"));
 }
 
 TEST_F(Run, ThatIsDoneSaysSo) {

@@ -68,5 +68,8 @@ struct RunOptions {
 // The same. Where OpenBLAS has taken the processor for an older one, which makes it several times
 // slower, the program first starts again with a variable that tells it better: `argv` is main()'s.
 [[nodiscard]] int run_main(char** argv, const std::function<int()>& body);
+// main() of a program that trains with parts of its own, as `kolo train` does otherwise:
+//   PROGRAM CONFIG [--resume[=best|STEP|PATH]] [--timeline] [key.sub=value ...]
+[[nodiscard]] int run_main(int argc, char** argv, const RunParts& parts);
 
 }  // namespace kolo
