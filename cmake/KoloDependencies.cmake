@@ -2,6 +2,9 @@
 find_package(Threads REQUIRED)
 find_package(MPI REQUIRED COMPONENTS C)
 find_package(fmt REQUIRED)
+if(KOLO_BUILD_TRAINER)
+  find_package(Protobuf REQUIRED)  # before LibTorch, which otherwise puts an empty one in its place
+endif()
 find_package(Torch REQUIRED)
 
 # LibTorch's own target spreads its build flags over everything that links it; this one carries the headers (as system headers)
@@ -29,7 +32,6 @@ if(KOLO_BUILD_TRAINER)
   find_package(yaml-cpp REQUIRED)
   find_package(CLI11 REQUIRED)
   find_package(Boost REQUIRED CONFIG)
-  find_package(Protobuf REQUIRED)
   find_package(PkgConfig REQUIRED)
   pkg_check_modules(HDF5 REQUIRED IMPORTED_TARGET hdf5)   # PkgConfig::HDF5; CMake's own module wants its compiler wrapper
   pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
