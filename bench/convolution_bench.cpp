@@ -10,8 +10,8 @@
 #include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
-#include "kolo/base/allocator.h"
 #include "kolo/base/clock.h"
+#include "kolo/base/machine.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/memory.h"
 

@@ -23,7 +23,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "kolo/base/allocator.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"

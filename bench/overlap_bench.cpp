@@ -23,10 +23,9 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/parallel/arena_optimizer.h"
-#include "kolo/parallel/compression_hooks.h"
+#include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/initialize.h"
-#include "kolo/parallel/power_sgd.h"
 #include "kolo/parallel/tensor_collectives.h"
 
 namespace kolo {

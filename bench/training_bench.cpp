@@ -16,7 +16,6 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "kolo/base/allocator.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/machine.h"
 #include "kolo/nn/loss.h"

@@ -21,7 +21,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
-#include "kolo/base/parse_number.h"
+#include "kolo/base/text.h"
 
 namespace kolo {
 

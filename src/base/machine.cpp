@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cmath>
 #include <fstream>
 #include <set>
 #include <sstream>
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -155,6 +157,20 @@ CpuLimits detect_cpu_limits() {
   text << file.rdbuf();
   limits.quota = cgroup_cpu_quota("/sys/fs/cgroup", text.str());
   return limits;
+}
+
+void keep_freed_memory() {
+#if defined(__GLIBC__)
+  // Refusals are harmless: the allocator then works as it always does.
+  mallopt(M_MMAP_THRESHOLD, INT_MAX);
+  mallopt(M_TRIM_THRESHOLD, INT_MAX);
+#endif
+}
+
+void release_freed_memory() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
 }
 
 }  // namespace kolo

@@ -10,7 +10,7 @@
 #include "cli/help.h"
 #include "cli/shared_options.h"
 #include "kolo/base/error.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 #include "kolo/run/run.h"
 
 namespace kolo {

@@ -7,7 +7,7 @@
 #include "cli/command_line.h"
 #include "cli/option_values.h"
 #include "cli/shared_options.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 
 namespace kolo {
 

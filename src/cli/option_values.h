@@ -12,8 +12,7 @@
 #include <CLI/CLI.hpp>
 
 #include "kolo/base/error.h"
-#include "kolo/base/parse_number.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 
 // Options of a command that take a value. CLI11 takes an empty value for none, the next option for
 // a value, and says of a wrong one neither what was given nor what is accepted; these throw an

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "kolo/base/error.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 
 namespace kolo {
 

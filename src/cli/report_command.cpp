@@ -11,7 +11,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 #include "kolo/observe/format.h"
 #include "kolo/pictures/draw_figures.h"
 #include "kolo/report/own_files.h"

@@ -7,7 +7,7 @@
 #include "cli/option_values.h"
 #include "cli/shared_options.h"
 #include "kolo/base/error.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 #include "kolo/launch/exit_status.h"
 #include "kolo/report/results_table.h"
 #include "kolo/scaling/network_model.h"

@@ -10,7 +10,7 @@
 #include "config/schema.h"
 #include "config/settle.h"
 #include "kolo/base/error.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 #include "settings/environment.h"
 #include "settings/section.h"
 #include "settings/tree_writer.h"

@@ -10,7 +10,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 #include "kolo/nn/loss.h"
 
 namespace kolo {

@@ -15,7 +15,7 @@
 #include "generators/cubic.h"
 #include "generators/for_each_index.h"
 #include "kolo/base/error.h"
-#include "kolo/base/folder.h"
+#include "kolo/base/file.h"
 #include "kolo/base/random.h"
 #include "kolo/data/cifar10.h"
 

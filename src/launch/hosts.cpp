@@ -9,7 +9,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 
 namespace kolo {
 

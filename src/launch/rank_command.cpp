@@ -5,7 +5,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 #include "kolo/launch/launch_ranks.h"
 
 namespace kolo {

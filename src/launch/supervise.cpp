@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "kolo/base/error.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 #include "kolo/launch/exit_status.h"
 #include "launch/signal_pipe.h"
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 #include "nn/losses/loss_entry.h"
 
 namespace kolo {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "kolo/base/allocator.h"
 #include "kolo/base/error.h"
+#include "kolo/base/machine.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/observe/progress.h"
 #include "kolo/parallel/broadcast_state.h"

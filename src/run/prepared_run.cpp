@@ -8,7 +8,7 @@
 
 #include "config/at_setting.h"
 #include "kolo/base/error.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 #include "kolo/config/compare.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/parallel/sync_batch_norm.h"

@@ -9,7 +9,7 @@
 
 #include "base/json_value.h"
 #include "kolo/base/error.h"
-#include "kolo/base/parse_number.h"
+#include "kolo/base/text.h"
 #include "kolo/config/factories.h"
 #include "kolo/observe/history.h"
 

@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include "kolo/base/allocator.h"
 #include "kolo/base/error.h"
+#include "kolo/base/machine.h"
 #include "kolo/launch/launch_environment.h"
 #include "launch/terminal.h"
 #include "run/blas.h"

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 
 namespace kolo {
 

@@ -7,8 +7,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/base/parse_number.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 #include "settings/environment.h"
 
 namespace kolo {

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 
 namespace kolo {
 

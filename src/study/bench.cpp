@@ -8,7 +8,6 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include "kolo/base/allocator.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"

@@ -15,8 +15,8 @@
 #include "kolo/base/machine.h"
 #include "kolo/base/statistics.h"
 #include "kolo/comm/collective_call.h"
-#include "kolo/parallel/accumulation_hook.h"
 #include "kolo/parallel/bucket_plan.h"
+#include "kolo/parallel/gradient_hook.h"
 
 namespace kolo {
 

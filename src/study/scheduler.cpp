@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 #include "kolo/launch/launch_ranks.h"
 #include "launch/supervise.h"
 

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 #include "kolo/config/factories.h"
 
 namespace kolo {

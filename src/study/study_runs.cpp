@@ -11,7 +11,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 #include "kolo/launch/exit_status.h"
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/observe/format.h"

@@ -8,7 +8,7 @@
 #include "base/json_value.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/parallel/finite_check.h"
+#include "kolo/parallel/checks.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/train/train_state.h"
 #include "kolo/train/trainer.h"

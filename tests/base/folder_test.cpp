@@ -1,4 +1,4 @@
-#include "kolo/base/folder.h"
+#include "kolo/base/file.h"
 
 #include <array>
 

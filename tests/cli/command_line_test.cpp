@@ -4,7 +4,7 @@
 #include "cli/command_line.h"
 #include "cli/help.h"
 #include "kolo/base/error.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 #include "support/errors.h"
 #include "support/process.h"
 #include "support/temporary_folder.h"

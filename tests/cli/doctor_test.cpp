@@ -4,7 +4,7 @@
 
 #include "cli/doctor/checks.h"
 #include "cli/program.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 
 namespace kolo::testing {
 namespace {

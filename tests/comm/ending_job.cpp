@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "comm/mpi/mpi_header.h"
+#include "comm/mpi/mpi_group.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/mpi.h"
 

@@ -17,7 +17,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "comm/mpi/mpi_header.h"
+#include "comm/mpi/mpi_group.h"
 #include "kolo/comm/mpi.h"
 
 namespace kolo {

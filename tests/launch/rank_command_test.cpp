@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 #include "kolo/launch/launch_ranks.h"
 #include "launch/supervise.h"
 

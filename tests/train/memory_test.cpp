@@ -1,7 +1,6 @@
 // What a process has in memory does not grow with the steps it trains.
 #include <gmock/gmock.h>
 
-#include "kolo/base/allocator.h"
 #include "kolo/base/machine.h"
 #include "kolo/comm/threads.h"
 #include "kolo/data/random_dataset.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kolo/base/error.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 
 // Enums by name. The names of an enum's values stand beside it, in a function of its namespace:
 //

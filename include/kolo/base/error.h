@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 namespace kolo {
 
@@ -26,6 +27,8 @@ class CommunicationError : public Error {
 };
 
 // "cannot open x.gz: No such file or directory" for an errno value.
-[[nodiscard]] std::string system_error_text(const std::string& what, int error_number);
+[[nodiscard]] inline std::string system_error_text(const std::string& what, int error_number) {
+  return what + ": " + std::generic_category().message(error_number);
+}
 
 }  // namespace kolo

@@ -30,8 +30,32 @@ inline constexpr DataType all_data_types[] = {
     DataType::float64, DataType::float32, DataType::float16, DataType::bfloat16, DataType::int64,
     DataType::int32,   DataType::int16,   DataType::int8,    DataType::uint8,    DataType::boolean};
 
-[[nodiscard]] std::size_t size_of(DataType type);  // bytes an element
-[[nodiscard]] std::string_view name_of(DataType type);
+// Bytes an element.
+[[nodiscard]] constexpr std::size_t size_of(DataType type) {
+  switch (type) {
+    case DataType::float64:
+    case DataType::int64:
+      return 8;
+    case DataType::float32:
+    case DataType::int32:
+      return 4;
+    case DataType::float16:
+    case DataType::bfloat16:
+    case DataType::int16:
+      return 2;
+    case DataType::int8:
+    case DataType::uint8:
+    case DataType::boolean:
+      return 1;
+  }
+  return 0;
+}
+
+[[nodiscard]] constexpr std::string_view name_of(DataType type) {
+  constexpr std::string_view names[] = {"float64", "float32", "float16", "bfloat16", "int64",
+                                        "int32",   "int16",   "int8",    "uint8",    "bool"};
+  return names[static_cast<std::size_t>(type)];
+}
 
 // What an all-reduce or reduce-scatter computes, element by element, in the order of ranks.
 // - sum: integers wrap round; of booleans it is the logical or.
@@ -43,12 +67,17 @@ inline constexpr DataType all_data_types[] = {
 // - product: integers wrap round; of booleans the logical and.
 enum class ReduceOp : std::uint8_t { sum, average, min, max, product };
 
-[[nodiscard]] std::string_view name_of(ReduceOp op);
+[[nodiscard]] constexpr std::string_view name_of(ReduceOp op) {
+  constexpr std::string_view names[] = {"sum", "average", "min", "max", "product"};
+  return names[static_cast<std::size_t>(op)];
+}
 
 // Where the elements of a buffer are: in memory that the processor reads, or in a device's.
 enum class MemoryKind : std::uint8_t { host, device };
 
-[[nodiscard]] std::string_view name_of(MemoryKind kind);
+[[nodiscard]] constexpr std::string_view name_of(MemoryKind kind) {
+  return kind == MemoryKind::host ? "host" : "device";
+}
 
 template <typename T>
 [[nodiscard]] constexpr DataType data_type_of() {

@@ -1,14 +1,69 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <torch/types.h>
 
 #include "kolo/comm/communicator.h"
-#include "kolo/parallel/result_work.h"
-#include "kolo/parallel/tensor_buffer.h"
+#include "kolo/comm/data_type.h"
+
+namespace kolo {
+
+// A pending operation on the communication thread that has a result. Copies refer to the same
+// operation; it keeps its tensors alive until it is done, whether or not anybody waits. May be
+// waited for from any thread.
+template <typename T>
+class ResultWork {
+ public:
+  // Starts a function, in turn with the communicator's other asynchronous collectives; what it
+  // captures must not own the communicator, which is given to it.
+  [[nodiscard]] static ResultWork start(const Communicator& communicator, CallOptions options,
+                                        std::function<T(const Communicator&)> function) {
+    ResultWork started;
+    started.result_ = std::make_shared<std::optional<T>>();
+    started.work_ =
+        communicator.enqueue([result = started.result_, function = std::move(function)](
+                                 const Communicator& ranks) { *result = function(ranks); },
+                             std::move(options));
+    return started;
+  }
+
+  // Blocks until the operation is done; throws what it threw (every waiter gets it). Error on one
+  // that was made by default.
+  [[nodiscard]] T get() const {
+    work_.wait();
+    return result_->value();
+  }
+  // The same without the result.
+  void wait() const { work_.wait(); }
+
+  // As wait(), for at most this long: false when it is not done by then.
+  [[nodiscard]] bool wait_for(std::chrono::nanoseconds limit) const {
+    return work_.wait_for(limit);
+  }
+  [[nodiscard]] bool is_done() const { return work_.is_done(); }
+
+ private:
+  Work work_;
+  std::shared_ptr<std::optional<T>> result_;
+};
+
+using TensorWork = ResultWork<torch::Tensor>;
+using TensorListWork = ResultWork<std::vector<torch::Tensor>>;
+
+// Error for a dtype that has no DataType (complex, quantized).
+[[nodiscard]] DataType data_type_of(torch::ScalarType type);
+[[nodiscard]] torch::ScalarType scalar_type_of(DataType type);
+
+// The memory of a contiguous tensor in CPU memory; Error for any other.
+[[nodiscard]] Buffer buffer_of(const torch::Tensor& contiguous);
 
 // Collectives on tensors of any strides, any shape (also without elements or without dimensions)
 // and every dtype of DataType, in CPU memory. A tensor that is not contiguous costs a copy each
@@ -23,7 +78,6 @@
 // The forms for several tensors travel as one collective for each dtype among them, through a
 // buffer that they are copied into and out of; every rank passes as many tensors, in the same
 // order.
-namespace kolo {
 
 // Every element is multiplied by `prescale` before the reduction and by `postscale` after it.
 // Integers are multiplied in double and rounded towards zero, as Horovod does (so those beyond 2^53

@@ -7,15 +7,59 @@
 #include <vector>
 
 #include <torch/nn/module.h>
+#include <torch/types.h>
 
 #include "kolo/comm/communicator.h"
 #include "kolo/parallel/arena_optimizer.h"
-#include "kolo/parallel/finite_check.h"
-#include "kolo/parallel/grad_scaler.h"
+#include "kolo/parallel/checks.h"
 #include "kolo/parallel/gradient_reducer.h"
+#include "kolo/parallel/parameter_arena.h"
 #include "kolo/parallel/timeline.h"
 
 namespace kolo {
+
+// PyTorch's numbers (torch.cuda.amp.GradScaler).
+struct LossScaleOptions {
+  double initial = 65536;
+  double growth = 2;  // after so many good steps one after another
+  std::int64_t growth_interval = 2000;
+  double backoff = .5;  // after a step whose gradients overflow
+};
+
+// A dynamic loss scale (Micikevicius et al., "Mixed precision training", 2018): gradients in fp16
+// are lost below 6e-8 and overflow above 65504, so the loss is multiplied by a number that keeps
+// them in between, and gradients are divided by it before they are used. It grows until they
+// overflow; then the step is left out, and it shrinks.
+//
+// With several ranks: each scales its own loss, gradients are averaged scaled, and all divide by
+// the same number, because all decide alike which steps are left out (see FiniteCheck). Powers of
+// two leave the digits of gradients as they are.
+class GradScaler {
+ public:
+  // InputError for numbers that make no sense: not above 0, a growth below 1, a backoff above 1.
+  explicit GradScaler(const LossScaleOptions& options = {});
+
+  [[nodiscard]] double scale() const { return state_.scale; }
+  // What to call backward() on.
+  [[nodiscard]] torch::Tensor scaled(const torch::Tensor& loss) const { return loss * scale(); }
+  // Divides all gradients of the arena by the scale: one pass. After they are averaged, and before
+  // update().
+  void unscale(const ParameterArena& arena) const;
+  // To be called for every step, on all ranks with the same answer: whether the step was made.
+  void update(bool was_finite);
+
+  // For checkpoints: the scale and what leads to its next change.
+  struct State {
+    double scale = 1;
+    std::int64_t good_steps = 0;  // since the last change
+  };
+  [[nodiscard]] const State& state() const { return state_; }
+  void restore(const State& state) { state_ = state; }
+
+ private:
+  LossScaleOptions options_;
+  State state_;
+};
 
 struct TrainingStepOptions {
   BucketLimits buckets;

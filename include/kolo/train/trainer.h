@@ -11,7 +11,7 @@
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"
 #include "kolo/optim/learning_rate.h"
-#include "kolo/parallel/replica_check.h"
+#include "kolo/parallel/checks.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/parallel/training_step.h"
 #include "kolo/train/objective.h"

@@ -12,7 +12,7 @@
 #include "comm/mpi/mpi_keeping.h"
 #include "comm/mpi/shared_segments.h"
 #include "comm/shared_memory/node_group.h"
-#include "comm/watch/process_state.h"
+#include "comm/watch/event_block.h"
 #include "kolo/base/checked.h"
 
 namespace kolo {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "comm/mpi/mpi_header.h"
+#include "comm/mpi/mpi_group.h"
 #include "kolo/comm/collective_call.h"
 
 namespace kolo {

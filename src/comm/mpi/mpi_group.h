@@ -1,8 +1,14 @@
 #pragma once
 
-#include "comm/mpi/mpi_header.h"
+// MPI's C interface, without the C++ one that MPI-3 removed and some versions still bring.
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
 
 namespace kolo {
+
+// Throws Error with MPI's own words when a call did not return MPI_SUCCESS.
+void check_mpi(int code, const char* call);
 
 // Some of the job's ranks: a duplicate of MPI_COMM_WORLD or part of it, with errors returned
 // instead of fatal. Copies mean the same. Nothing frees it by itself, because freeing is

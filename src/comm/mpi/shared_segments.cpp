@@ -12,7 +12,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "comm/mpi/mpi_header.h"
+#include "comm/mpi/mpi_group.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 

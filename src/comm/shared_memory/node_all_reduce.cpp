@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "comm/shared_memory/elements.h"
 #include "comm/shared_memory/node_group.h"
 #include "comm/shared_memory/reduce_kernels.h"
 

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 
-#include "comm/shared_memory/elements.h"
 #include "comm/shared_memory/node_group.h"
 #include "comm/shared_memory/reduce_kernels.h"
 #include "kolo/base/error.h"

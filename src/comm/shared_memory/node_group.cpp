@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "comm/watch/process_state.h"
+#include "comm/watch/event_block.h"
 #include "kolo/base/error.h"
 
 // How ranks meet; the collectives are in node_collectives.cpp.

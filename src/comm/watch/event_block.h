@@ -10,9 +10,19 @@
 
 #include "kolo/comm/collective_call.h"
 
+namespace kolo {
+
+[[nodiscard]] std::int32_t own_process();
+// Process numbers mean the same to processes with the same namespace; 0: not known.
+[[nodiscard]] std::uint64_t own_process_namespace();
+
+enum class ProcessState : std::uint8_t { unknown, alive, stopped, gone };
+
+// Of a process of this namespace.
+[[nodiscard]] ProcessState state_of_process(std::int32_t process);
+
 // What a rank has done last, in memory that the ranks of its node map: others read it while it is
 // written, also when the rank is stopped or dead. Zero-filled at first. And who writes it.
-namespace kolo {
 
 // One collective. Times are of the monotonic clock, which processes of a machine share, in
 // nanoseconds; 0: not yet.

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "comm/watch/event_block.h"
-#include "comm/watch/process_state.h"
 
 namespace kolo {
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "kolo/base/allocator.h"
 #include "kolo/base/checked.h"
+#include "kolo/base/machine.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/tensors/distinct_tensors.h"
 

@@ -7,9 +7,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "parallel/gradients/gradient_units.h"
-#include "parallel/gradients/pending_gradient.h"
 #include "parallel/gradients/reducer_state.h"
-#include "parallel/gradients/step_agreement.h"
 
 // What happens after backward.
 namespace kolo {

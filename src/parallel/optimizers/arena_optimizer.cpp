@@ -14,7 +14,7 @@
 #include "kolo/base/error.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/parallel/parameter_arena.h"
-#include "kolo/parallel/tensor_buffer.h"
+#include "kolo/parallel/tensor_collectives.h"
 #include "parallel/optimizers/bucket_runs.h"
 
 namespace kolo::parallel {

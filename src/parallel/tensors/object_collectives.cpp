@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/checked.h"
-#include "kolo/parallel/tensor_buffer.h"
+#include "kolo/parallel/tensor_collectives.h"
 
 namespace kolo {
 

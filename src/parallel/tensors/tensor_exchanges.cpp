@@ -12,9 +12,8 @@
 #include <torch/types.h>
 
 #include "kolo/base/checked.h"
-#include "kolo/parallel/tensor_buffer.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/tensor_fusion.h"
+#include "parallel/tensors/tensor_buffers.h"
 
 namespace kolo {
 

@@ -3,7 +3,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/tensor_fusion.h"
+#include "parallel/tensors/tensor_buffers.h"
 
 namespace kolo {
 

@@ -7,7 +7,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 #include "kolo/parallel/timeline.h"
 
 namespace kolo {

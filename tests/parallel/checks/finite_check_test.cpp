@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/parallel/finite_check.h"
+#include "kolo/parallel/checks.h"
 #include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"

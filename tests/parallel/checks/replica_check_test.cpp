@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/parallel/replica_check.h"
+#include "kolo/parallel/checks.h"
 #include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/rank_test.h"

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/parallel/power_sgd.h"
+#include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/small_network.h"
 #include "support/errors.h"

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/parallel/compression_hooks.h"
+#include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/gradients/reference_gradients.h"

@@ -3,9 +3,9 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/arena_optimizer.h"
-#include "kolo/parallel/compression_hooks.h"
+#include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/gradient_reducer.h"
-#include "kolo/parallel/tensor_buffer.h"
+#include "kolo/parallel/tensor_collectives.h"
 #include "parallel/gradients/reference_gradients.h"
 #include "support/errors.h"
 #include "support/rank_test.h"

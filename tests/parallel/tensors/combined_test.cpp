@@ -9,7 +9,7 @@
 #include <torch/optim/sgd.h>
 
 #include "kolo/parallel/distributed_optimizer.h"
-#include "kolo/parallel/power_sgd.h"
+#include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/sync_batch_norm.h"
 #include "parallel/gradients/reference_gradients.h"
 #include "support/rank_test.h"

@@ -1,4 +1,4 @@
-#include "kolo/base/suggest.h"
+#include "kolo/base/text.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,19 +1,139 @@
-#include "kolo/parallel/replica_check.h"
+#include "kolo/parallel/checks.h"
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <set>
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
-#include "parallel/checks/named_parameters.h"
 #include "parallel/kernels.h"
 #include "parallel/tensors/distinct_tensors.h"
 
 namespace kolo {
+
+namespace {
+
+// "rank 2", "ranks 1, 3"
+template <typename Ranks>
+[[nodiscard]] std::string ranks_text(const Ranks& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+// Parameters of which something is wrong on some ranks, for a message: the first ten by name, and
+// how many there are besides.
+class NamedParameters {
+ public:
+  void add(std::string_view name, const std::vector<std::size_t>& ranks) {
+    if (named_.size() < most_named)
+      named_.push_back(fmt::format("{} ({})", name, ranks_text(ranks)));
+    else
+      ++others_;
+  }
+
+  // "first.weight (ranks 1, 2), second.bias (rank 1)"
+  [[nodiscard]] std::string text() const {
+    auto text = fmt::format("{}", fmt::join(named_, ", "));
+    if (others_ > 0) text += fmt::format(", {} more", others_);
+    return text;
+  }
+
+ private:
+  static constexpr std::size_t most_named = 10;
+  std::vector<std::string> named_;
+  std::size_t others_ = 0;
+};
+
+}  // namespace
+
+bool is_finite(const torch::Tensor& tensor) {
+  const torch::Tensor flat = tensor.contiguous();
+  const auto count = static_cast<std::size_t>(flat.numel());
+  switch (flat.scalar_type()) {
+    case torch::kDouble:
+      return !parallel::has_all_bits(
+          std::span(static_cast<const std::uint64_t*>(flat.data_ptr()), count),
+          0x7ff0'0000'0000'0000U);
+    case torch::kFloat:
+      return !parallel::has_all_bits(
+          std::span(static_cast<const std::uint32_t*>(flat.data_ptr()), count), 0x7f80'0000U);
+    case torch::kBFloat16:
+      return !parallel::has_all_bits(
+          std::span(static_cast<const std::uint16_t*>(flat.data_ptr()), count), 0x7f80U);
+    case torch::kHalf:
+      return !parallel::has_all_bits(
+          std::span(static_cast<const std::uint16_t*>(flat.data_ptr()), count), 0x7c00U);
+    default:
+      return true;
+  }
+}
+
+bool all_finite(const Communicator& communicator, const ParameterArena& arena) {
+  bool finite = true;
+  for (std::size_t bucket = 0; finite && bucket < arena.buckets(); ++bucket)
+    finite = is_finite(arena.flat_gradients(bucket));
+  return all_reduce_value(communicator, std::int32_t{finite ? 1 : 0}, ReduceOp::min) == 1;
+}
+
+FiniteCheck::FiniteCheck(Communicator communicator, std::shared_ptr<const ParameterArena> arena,
+                         const FiniteCheckOptions& options)
+    : communicator_(std::move(communicator)), arena_(std::move(arena)), options_(options) {}
+
+bool FiniteCheck::may_step(std::int64_t step, double loss) {
+  if (std::isfinite(loss) && all_finite(communicator_, *arena_)) {
+    in_a_row_ = 0;
+    return true;
+  }
+  const bool goes_on = options_.policy == NonFinite::skip && in_a_row_ < options_.most_in_a_row;
+  if (!goes_on) {
+    const std::string skipped =
+        in_a_row_ > 0
+            ? fmt::format(", and {} steps before it were skipped for the same reason", in_a_row_)
+            : "";
+    throw Error(
+        fmt::format("parallel: step {}: {}{}; a smaller learning rate or gradient clipping may "
+                    "help, and so may "
+                    "a look at the samples of this step",
+                    step, problem(loss), skipped));
+  }
+  ++in_a_row_;
+  ++skipped_;
+  return false;
+}
+
+// Collective.
+std::string FiniteCheck::problem(double loss) const {
+  const std::string parameters = where();
+  if (parameters.empty()) return fmt::format("the loss is {}", loss);
+  return fmt::format("gradients are infinite or not a number: {}", parameters);
+}
+
+// Collective.
+std::string FiniteCheck::where() const {
+  const auto ranks = static_cast<std::size_t>(communicator_.size());
+  const auto parameters = arena_->parameters().size();
+  std::vector<std::uint8_t> mine(parameters), gathered(parameters * ranks);
+  for (std::size_t index = 0; index < parameters; ++index)
+    mine[index] = is_finite(arena_->gradient_view(index)) ? 0 : 1;
+  communicator_.all_gather(std::span<const std::uint8_t>(mine), std::span(gathered),
+                           {.name = "where gradients are not finite"});
+  NamedParameters named;
+  for (std::size_t index = 0; index < parameters; ++index) {
+    std::vector<std::size_t> on;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      if (gathered[rank * parameters + index] != 0) on.push_back(rank);
+    }
+    if (!on.empty()) named.add(arena_->plan().parameters[index].names(), on);
+  }
+  return named.text();
+}
 
 namespace {
 
@@ -91,7 +211,7 @@ void ReplicaCheck::report(const std::vector<std::int64_t>& checksums,
   std::vector<std::int64_t> gathered(checksums.size() * ranks);
   communicator_.all_gather(std::span(checksums), std::span(gathered),
                            {.name = "replica check by parameter"});
-  parallel::NamedParameters named;
+  NamedParameters named;
   std::set<std::size_t> deviating;
   bool has_majority = true;
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
@@ -112,7 +232,7 @@ void ReplicaCheck::report(const std::vector<std::int64_t>& checksums,
       "parallel: {}: the replicas' parameters differ: {}. {} {} {}. A parameter that some rank "
       "updates alone, with a gradient that is not averaged or with random numbers of its own, "
       "makes replicas drift; find it, and go on from a checkpoint written before",
-      when, named.text(), parallel::ranks_text(deviating), deviating.size() == 1 ? "is" : "are",
+      when, named.text(), ranks_text(deviating), deviating.size() == 1 ? "is" : "are",
       has_majority ? std::string("unlike the majority")
                    : fmt::format("unlike rank {}'s; no majority agrees", present.front())));
 }

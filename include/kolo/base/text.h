@@ -1,0 +1,50 @@
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+// What users write: numbers in it, and words for messages about unknown names: "unknown model
+// "mnist_nett", did you mean "mnist_net"?".
+namespace kolo {
+
+// A decimal number and nothing else, finite and within T's range: none for "1 000", "0x10", "3.5"
+// as a whole number, "-1" without a sign to have. A leading zero is refused, because 010 is eight
+// for some and ten for others; a leading plus is not.
+template <typename T>
+[[nodiscard]] std::optional<T> parse_number(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  if (text.starts_with('+')) return std::nullopt;
+  if constexpr (std::is_integral_v<T>) {
+    const auto digits = text.substr(text.starts_with('-') ? 1 : 0);
+    if (digits.size() > 1 && digits.starts_with('0')) return std::nullopt;
+  }
+  T number{};
+  const char* end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, number);
+  if (result.ec != std::errc{} || result.ptr != end) return std::nullopt;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!std::isfinite(number)) return std::nullopt;
+  }
+  return number;
+}
+
+// The known word that `word` most likely stands for, or "" when none is near. The distance counts
+// inserted, deleted, replaced and swapped neighbouring letters, regardless of case
+// (Damerau-Levenshtein, each letter edited at most once); near is at most the larger of 2 and a
+// third of the word, and less than the whole word. Of equally near words the first one is returned.
+[[nodiscard]] std::string nearest(std::string_view word, std::span<const std::string> known);
+
+// `"abc"`: control characters replaced and long text cut, so that a message stays one readable
+// line.
+[[nodiscard]] std::string quote(std::string_view text);
+
+// "a, b, c"; "" for no words.
+[[nodiscard]] std::string join(std::span<const std::string> words,
+                               std::string_view separator = ", ");
+
+}  // namespace kolo
