@@ -13,7 +13,6 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/machine.h"
 #include "nn/kernels/convolution_kernel.h"
-#include "nn/kernels/memory.h"
 
 namespace kolo {
 namespace {

@@ -67,7 +67,7 @@ endfunction()
 
 # kolo_add_catalogue(TARGET FUNCTION NAME ENTRY TYPE NAMESPACE NAME HEADER FILE [FOLDER NAME] ENTRIES ...): what a configuration
 # chooses from by name. Each entry is a source FOLDER/ENTRY.cpp (catalogue/ unless given), which defines kolo::NAMESPACE::ENTRY();
-# FUNCTION, declared in HEADER, returns all.
+# ENTRY:FILE is one that shares FOLDER/FILE.cpp with its family. FUNCTION, declared in HEADER, returns all.
 function(kolo_add_catalogue target)
   cmake_parse_arguments(catalogue "" "FUNCTION;ENTRY;NAMESPACE;HEADER;FOLDER" "ENTRIES" ${ARGN})
   if(NOT catalogue_FOLDER)
@@ -75,11 +75,16 @@ function(kolo_add_catalogue target)
   endif()
   set(declarations)
   set(calls)
-  foreach(entry ${catalogue_ENTRIES})
+  set(files)
+  foreach(listed ${catalogue_ENTRIES})
+    string(REGEX REPLACE ":.*" "" entry ${listed})
+    string(REGEX REPLACE ".*:" "" file ${listed})
     string(APPEND declarations "${catalogue_ENTRY} ${entry}();\n")
     string(APPEND calls "      ${catalogue_NAMESPACE}::${entry}(),\n")
-    target_sources(${target} PRIVATE ${catalogue_FOLDER}/${entry}.cpp)
+    list(APPEND files ${catalogue_FOLDER}/${file}.cpp)
   endforeach()
+  list(REMOVE_DUPLICATES files)
+  target_sources(${target} PRIVATE ${files})
   set(made ${CMAKE_CURRENT_BINARY_DIR}/${catalogue_FUNCTION}.cpp)
   configure_file(${PROJECT_SOURCE_DIR}/cmake/catalogue.cpp.in ${made} @ONLY)
   target_sources(${target} PRIVATE ${made})

@@ -6,7 +6,7 @@
 
 #include "fuzz_targets.h"
 #include "kolo/base/error.h"
-#include "kolo/data/image_decoder.h"
+#include "kolo/data/image.h"
 
 namespace kolo::fuzz {
 

@@ -1,11 +1,15 @@
 #include "kolo/data/dataset.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/random.h"
 
 namespace kolo {
 
@@ -14,6 +18,35 @@ namespace {
 void check_index(std::int64_t index, std::int64_t size) {
   if (index < 0 || index >= size) {
     throw Error(fmt::format("data: sample {} of a dataset of {} samples", index, size));
+  }
+}
+
+constexpr std::uint32_t pool_size = 1U << 18;
+constexpr std::uint32_t pool_stream = 0, sample_stream = 1;
+
+void check_shape(const std::vector<std::int64_t>& shape, const char* what) {
+  if (std::all_of(shape.begin(), shape.end(), [](std::int64_t size) { return size > 0; })) return;
+  throw InputError(fmt::format("data: {} shape of random data is [{}], expected dimensions above 0",
+                               what, fmt::join(shape, ", ")));
+}
+
+SampleLayout checked(SampleLayout layout) {
+  check_shape(layout.input_shape, "the input");
+  check_shape(layout.target_shape, "the target");
+  if (layout.classes < 0 || layout.classes > std::numeric_limits<std::int32_t>::max()) {
+    throw InputError(fmt::format(
+        "data: random data with {} classes, expected 1 to {}, or 0 for targets of numbers",
+        layout.classes, std::numeric_limits<std::int32_t>::max()));
+  }
+  return layout;
+}
+
+void copy_round(const std::vector<float>& pool, std::size_t start, std::span<float> out) {
+  while (!out.empty()) {
+    const auto count = std::min(out.size(), pool.size() - start);
+    std::copy_n(pool.begin() + static_cast<std::ptrdiff_t>(start), count, out.begin());
+    out = out.subspan(count);
+    start = 0;
   }
 }
 
@@ -52,6 +85,32 @@ void Subset::read(std::int64_t index, std::int64_t epoch, const SamplePlace& pla
   const auto chosen =
       choice_ == Choice::first ? index : checked_multiply(index, whole_->size()) / count_;
   whole_->read(chosen, epoch, place);
+}
+
+RandomDataset::RandomDataset(SampleLayout layout, std::int64_t size, std::uint64_t seed)
+    : layout_(checked(std::move(layout))),
+      size_(size),
+      seed_(seed),
+      input_size_(static_cast<std::size_t>(layout_.input_size())),
+      target_size_(static_cast<std::size_t>(layout_.target_size())),
+      pool_(pool_size) {
+  if (size < 1) {
+    throw InputError(fmt::format("data: random data of {} samples, expected at least 1", size));
+  }
+  CounterRandom random(seed, pool_stream, 0);
+  for (auto& number : pool_) number = random.normal();
+}
+
+void RandomDataset::read(std::int64_t index, std::int64_t /*epoch*/,
+                         const SamplePlace& place) const {
+  check_read(index, place, input_size_, target_size_);
+  CounterRandom random(seed_, sample_stream, static_cast<std::uint64_t>(index));
+  copy_round(pool_, random.below(pool_size), place.input);
+  if (layout_.classes > 0) {
+    place.label[0] = random.below(static_cast<std::uint32_t>(layout_.classes));
+  } else {
+    copy_round(pool_, random.below(pool_size), place.target);
+  }
 }
 
 }  // namespace kolo

@@ -4,12 +4,12 @@
 
 #include <fmt/format.h>
 
-#include "kolo/inspect/inspection.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/data/cifar10.h"
-#include "kolo/data/image_decoder.h"
+#include "kolo/data/image.h"
 #include "kolo/data/image_folder.h"
+#include "kolo/inspect/inspection.h"
 
 namespace kolo {
 

@@ -9,7 +9,6 @@
 
 #include "kolo/nn/autocast.h"
 #include "nn/kernels/convolution_kernel.h"
-#include "nn/kernels/memory.h"
 #include "nn/kernels/onednn.h"
 #include "nn/kernels/plain_kernels.h"
 

@@ -1,4 +1,4 @@
-#include "kolo/optim/layerwise_optimizers.h"
+#include "kolo/optim/flat_optimizer.h"
 
 #include <algorithm>
 #include <cmath>

@@ -15,7 +15,7 @@
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/launch/launch_environment.h"
-#include "kolo/nn/summary.h"
+#include "kolo/nn/network.h"
 #include "kolo/nn/torchscript.h"
 #include "kolo/observe/format.h"
 #include "kolo/optim/learning_rate.h"

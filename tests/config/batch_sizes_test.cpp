@@ -1,7 +1,7 @@
 // batch_size, local_batch_size and global_batch_size.
 #include "config/config_fixture.h"
 #include "kolo/config/factories.h"
-#include "kolo/data/random_dataset.h"
+#include "kolo/data/dataset.h"
 
 namespace kolo {
 namespace {

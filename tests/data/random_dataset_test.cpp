@@ -1,4 +1,4 @@
-#include "kolo/data/random_dataset.h"
+#include "kolo/data/dataset.h"
 
 #include <cmath>
 #include <numeric>

@@ -8,7 +8,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
-#include "kolo/data/image_decoder.h"
+#include "kolo/data/image.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
 

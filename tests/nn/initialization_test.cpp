@@ -1,4 +1,4 @@
-#include "kolo/nn/initialization.h"
+#include "kolo/nn/weights.h"
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-#include "kolo/nn/regularization.h"
+#include "kolo/nn/weights.h"
 
 #include <limits>
 
@@ -10,7 +10,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/nn/models.h"
-#include "kolo/nn/summary.h"
+#include "kolo/nn/network.h"
 #include "support/errors.h"
 
 namespace kolo {

@@ -1,4 +1,4 @@
-#include "kolo/nn/summary.h"
+#include "kolo/nn/network.h"
 
 #include <gmock/gmock.h>
 #include <torch/nn/modules/conv.h>

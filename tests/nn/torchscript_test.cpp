@@ -9,7 +9,7 @@
 #include <torch/serialize.h>
 
 #include "kolo/base/error.h"
-#include "kolo/nn/summary.h"
+#include "kolo/nn/network.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
 

@@ -1,4 +1,4 @@
-#include "kolo/optim/adaptive_optimizers.h"
+#include "kolo/optim/flat_optimizer.h"
 
 #include <algorithm>
 #include <cmath>

@@ -17,7 +17,6 @@
 #include <torch/utils.h>
 
 #include "kolo/base/error.h"
-#include "kolo/optim/adaptive_optimizers.h"
 #include "optim/flat_buffers.h"
 #include "support/errors.h"
 

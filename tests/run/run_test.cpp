@@ -9,7 +9,7 @@
 #include "kolo/base/file.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/threads.h"
-#include "kolo/data/random_dataset.h"
+#include "kolo/data/dataset.h"
 #include "kolo/observe/history.h"
 #include "kolo/run/evaluate_run.h"
 #include "support/errors.h"

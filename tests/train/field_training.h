@@ -7,7 +7,7 @@
 #include <torch/nn/modules/conv.h>
 
 #include "kolo/comm/threads.h"
-#include "kolo/data/random_dataset.h"
+#include "kolo/data/dataset.h"
 #include "kolo/train/trainer.h"
 #include "train/flat_weights.h"
 

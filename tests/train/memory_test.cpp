@@ -3,7 +3,7 @@
 
 #include "kolo/base/machine.h"
 #include "kolo/comm/threads.h"
-#include "kolo/data/random_dataset.h"
+#include "kolo/data/dataset.h"
 #include "kolo/nn/models.h"
 #include "kolo/train/trainer.h"
 

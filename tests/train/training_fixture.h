@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/comm/threads.h"
-#include "kolo/data/random_dataset.h"
+#include "kolo/data/dataset.h"
 #include "kolo/nn/models.h"
 #include "kolo/train/trainer.h"
 #include "train/flat_weights.h"

@@ -35,4 +35,45 @@ enum class JpegColours { all, grey };
 [[nodiscard]] std::vector<std::byte> encode_jpeg(const Image& image, int quality,
                                                  JpegColours colours = JpegColours::all);
 
+// From an image file's bytes to pixels. Everything that is not one whole image of a format that can
+// be read is an InputError with the file and the reason: unknown content, damaged or truncated
+// data, dimensions beyond the limits (checked before any memory is taken for them). Grey, CMYK,
+// palettes, 16 bits a channel and transparency (which is dropped) all become 8-bit RGB; colour
+// profiles and the orientation that cameras note are ignored. All functions may be called from
+// several threads at once.
+
+// What one file may ask for at most.
+struct ImageLimits {
+  std::int64_t most_side = 65500;                          // pixels
+  std::int64_t most_pixels = std::int64_t{1} << 26;        // 67 million
+  std::int64_t most_memory = std::int64_t{512} << 20;      // bytes, in a decoder
+  std::int64_t most_file_bytes = std::int64_t{256} << 20;  // read_image_file
+};
+
+// `name` stands for the file in messages.
+[[nodiscard]] Image decode_image(std::span<const std::byte> file, std::string_view name,
+                                 const ImageLimits& limits = {});
+
+// Memory that decode_resized works in; keep it from image to image to save allocations. One for
+// each thread.
+struct DecodeWorkspace {
+  std::vector<std::byte> file;
+  std::vector<std::uint8_t> rows;
+  std::vector<float> numbers;
+  std::vector<std::int32_t> places;
+};
+
+// The image resized to height x width, as 0..255 floats {3, height, width} in `planes`. The filter
+// is bilinear, widened by the factor of reduction so that nothing is skipped (what Pillow calls
+// BILINEAR), without rounding to whole numbers. The image is never held as a whole: rows are
+// resized as they are decoded, and JPEG is decoded at the smallest of 1/8, 1/4, 1/2 and its full
+// size that is not less than what is wanted. Error for a place of another size.
+void decode_resized(std::span<const std::byte> file, std::string_view name, std::int64_t height,
+                    std::int64_t width, std::span<float> planes, DecodeWorkspace& workspace,
+                    const ImageLimits& limits = {});
+
+// The bytes of a regular file. InputError when it can't be read, is empty or larger than the limit.
+void read_image_file(const std::filesystem::path& path, std::vector<std::byte>& bytes,
+                     const ImageLimits& limits = {});
+
 }  // namespace kolo

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kolo/data/dataset.h"
-#include "kolo/data/image_decoder.h"
+#include "kolo/data/image.h"
 
 namespace kolo {
 

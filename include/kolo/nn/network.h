@@ -1,5 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
@@ -13,5 +18,38 @@ class Network : public torch::nn::Module {
   // classifier the logits [N, classes]. Records for backward unless gradients are off.
   [[nodiscard]] virtual torch::Tensor forward(const torch::Tensor& input) = 0;
 };
+
+// One operation of a network on one sample.
+struct LayerSummary {
+  std::string name;  // of the module that the operation's parameters belong to; "" without any
+  std::string kind;  // the operation: "conv2d", "linear", "batch_norm", "relu", "max_pool2d", ...
+  std::vector<std::int64_t> output_shape;  // without the batch
+  std::int64_t parameters = 0;             // elements; those met before count once
+  // Floating-point operations a sample: two a multiply-add in convolutions and linear layers (their
+  // biases not counted), two a value in normalizations, one a value that a pooling looks at, one an
+  // output elsewhere, none for what only moves data.
+  std::int64_t flops = 0;
+};
+
+struct ModelSummary {
+  std::vector<LayerSummary> layers;  // in the order of execution
+  // Elements in the whole network, whether met in a layer or not.
+  std::int64_t parameters = 0;
+  std::int64_t trainable_parameters = 0;
+  std::int64_t buffer_elements = 0;
+  std::int64_t flops = 0;
+};
+
+// A module's parameters, each once, also those that it has under several names (tied weights).
+[[nodiscard]] std::vector<torch::Tensor> distinct_parameters(const torch::nn::Module& module);
+
+// Runs one sample of zeros through a network and writes down what it computes: any network, without
+// its help, by watching LibTorch's operators. Work that doesn't go through them is shown when its
+// author marks it with RECORD_FUNCTION. Evaluation mode is used, and the modes, buffers and random
+// generators are afterwards as before. The shape is one sample's, without the batch.
+[[nodiscard]] ModelSummary summarize(Network& network, std::span<const std::int64_t> input_shape);
+
+// The summary as a table with totals, one line a layer, ending in a line break.
+[[nodiscard]] std::string to_text(const ModelSummary& summary);
 
 }  // namespace kolo

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kolo/optim/flat_optimizer.h"
-#include "kolo/optim/schedule.h"
+#include "kolo/optim/learning_rate.h"
 #include "kolo/settings/choice.h"
 
 // Optimizers and schedules of the learning rate by name, with their keys in a configuration.

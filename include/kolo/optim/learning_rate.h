@@ -1,14 +1,152 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "kolo/base/enum_names.h"
-#include "kolo/optim/schedule.h"
 
 // The learning rate as a pure function of the step: every rank computes the same number, and a
 // resumed run needs no state.
 namespace kolo {
+
+// What becomes of it in the course of a training: the schedules. All of these are factors on one
+// rate, the scaled one; see LearningRate for what they are combined with.
+
+struct ConstantRate {
+  [[nodiscard]] std::string_view name() const;
+  void check(std::int64_t warmup_steps) const;
+  [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
+};
+
+// From start_epoch (the first epoch is 0) up to, not including, end_epoch. Epochs may be fractions,
+// and count to the nearest step.
+struct RateInterval {
+  double start_epoch = 0;
+  std::optional<double> end_epoch = std::nullopt;  // none: up to the next interval, or for good
+  double multiplier = 1;                           // 0 or more
+};
+
+// Steps at given epochs, as the LearningRateScheduleCallbacks of Horovod's examples make them. The
+// factor is 1 before the first interval; between two intervals and after the last it stays what it
+// was. Intervals come in order and don't overlap.
+struct PiecewiseRate {
+  std::vector<RateInterval> intervals;
+  std::int64_t steps_per_epoch = 0;  // 1 or more
+
+  [[nodiscard]] std::string_view name() const;
+  void check(std::int64_t warmup_steps) const;
+  [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
+};
+
+// Half a period of a cosine (Loshchilov and Hutter, "SGDR", 2017, without restarts): from 1 at the
+// end of the warm-up, or at the start when there is none, to final_fraction after total_steps
+// steps, warm-up included.
+struct CosineDecay {
+  std::int64_t total_steps = 0;  // 1 or more
+  double final_fraction = 0;     // 0 or more
+
+  [[nodiscard]] std::string_view name() const;
+  void check(std::int64_t warmup_steps) const;
+  [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
+};
+
+// The same half period, as long as all total_steps, but shifted by the warm-up: it begins when that
+// ends and so isn't at its end when the training is. The step that follows s completed ones has the
+// progress (s + 1 - warmup_steps) / total_steps, at most 1, so that without a warm-up the first
+// step already has less than the whole rate and the last one final_fraction. This is the schedule
+// of NERSC's tutorial for the cosmology U-Net.
+struct ShiftedCosineDecay {
+  std::int64_t total_steps = 0;  // 1 or more
+  double final_fraction = 0;     // 0 or more
+
+  [[nodiscard]] std::string_view name() const;
+  void check(std::int64_t warmup_steps) const;
+  [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
+};
+
+// Over the steps of CosineDecay, final_fraction + (1 - final_fraction) * (1 - progress)^power;
+// power 1 is a straight line.
+struct PolynomialDecay {
+  std::int64_t total_steps = 0;  // 1 or more
+  double power = 1;              // above 0
+  double final_fraction = 0;     // 0 or more
+
+  [[nodiscard]] std::string_view name() const;
+  void check(std::int64_t warmup_steps) const;
+  [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
+};
+
+// One cycle (Smith and Topin, "Super-convergence", 2018): up from 1 / initial_divisor to 1 in the
+// first part of the steps and down to 1 / (initial_divisor * final_divisor) in the last step, both
+// on a cosine. The arithmetic and the defaults are those of PyTorch's OneCycleLR, with the scaled
+// rate as max_lr; the momentum isn't cycled. It is its own warm-up, and takes no other.
+struct OneCycle {
+  std::int64_t total_steps = 0;  // 1 or more
+  double rising_fraction = 0.3;  // of the steps; PyTorch's pct_start; 0 to 1
+  double initial_divisor = 25;   // PyTorch's div_factor; above 0
+  double final_divisor = 1e4;    // PyTorch's final_div_factor; above 0
+
+  [[nodiscard]] std::string_view name() const;
+  void check(std::int64_t warmup_steps) const;
+  [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const;
+};
+
+// What a schedule has: its name in configurations, "piecewise"; check(), which throws InputError
+// for values out of range, and for a warm-up where the schedule takes none; and the factor on the
+// scaled rate in the step that follows `step` completed ones, for steps after the warm-up, of a
+// schedule that was checked.
+template <typename T>
+concept RateSchedule = requires(const T& schedule, std::int64_t steps) {
+  { schedule.name() } -> std::convertible_to<std::string_view>;
+  schedule.check(steps);
+  { schedule.factor(steps, steps) } -> std::convertible_to<double>;
+};
+
+// Any schedule, as a value.
+class Schedule {
+ public:
+  template <RateSchedule T>
+  requires(!std::same_as<T, Schedule>) Schedule(T schedule)  // NOLINT(google-explicit-constructor)
+      : schedule_(std::make_shared<const Holder<T>>(std::move(schedule))) {}
+
+  [[nodiscard]] std::string_view name() const { return schedule_->name(); }
+  void check(std::int64_t warmup_steps) const { schedule_->check(warmup_steps); }
+  [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const {
+    return schedule_->factor(step, warmup_steps);
+  }
+
+ private:
+  struct Base {
+    virtual ~Base() = default;
+    [[nodiscard]] virtual std::string_view name() const = 0;
+    virtual void check(std::int64_t warmup_steps) const = 0;
+    [[nodiscard]] virtual double factor(std::int64_t step, std::int64_t warmup_steps) const = 0;
+  };
+  template <typename T>
+  struct Holder final : Base {
+    explicit Holder(T schedule) : held(std::move(schedule)) {}
+    [[nodiscard]] std::string_view name() const override { return held.name(); }
+    void check(std::int64_t warmup_steps) const override { held.check(warmup_steps); }
+    [[nodiscard]] double factor(std::int64_t step, std::int64_t warmup_steps) const override {
+      return held.factor(step, warmup_steps);
+    }
+    T held;
+  };
+
+  std::shared_ptr<const Base> schedule_;
+};
+
+// The name in configurations: "constant", "piecewise", "cosine", "cosine_shifted", "polynomial" or
+// "one_cycle".
+[[nodiscard]] inline std::string_view schedule_name(const Schedule& schedule) {
+  return schedule.name();
+}
 
 // How the rate grows with the global batch: by the ratio of that to the batch which the rate is
 // meant for. Where each rank has such a batch, the ratio is the number of ranks.

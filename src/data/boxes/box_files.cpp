@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "data/boxes/box_writer.h"
 #include "data/boxes/field_source.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"

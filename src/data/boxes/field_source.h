@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "kolo/data/box_files.h"
+#include "kolo/data/cube_symmetry.h"
 
 namespace kolo {
 
@@ -113,5 +115,42 @@ template <typename Integer>
   }
   return text;
 }
+
+// A box on its way to disk, some planes at a time. It appears with commit(), or not at all.
+class BoxWriter {
+ public:
+  virtual ~BoxWriter() = default;
+  // Planes first to first + count, [channels, count, N, N]; each field's in ascending order.
+  virtual void write_planes(BoxField field, std::int64_t first, std::int64_t count,
+                            std::span<const float> values) = 0;
+  virtual void commit() = 0;
+};
+
+[[nodiscard]] std::unique_ptr<BoxWriter> make_npy_writer(const std::filesystem::path& prefix,
+                                                         std::int64_t size);
+[[nodiscard]] std::unique_ptr<BoxWriter> make_hdf5_writer(
+    const std::filesystem::path& file, std::int64_t size, std::int64_t chunk,
+    std::span<const std::pair<std::string, double>> parameters);
+
+// Fills `out` with planes first to first + count of a field, [channels, count, N, N].
+using PlaneReader = std::function<void(BoxField field, std::int64_t first, std::int64_t count,
+                                       std::span<float> out)>;
+
+// Copies both fields plane by plane, `multiple` of them or a multiple of that at a time, and
+// commits.
+void write_box(BoxWriter& writer, std::int64_t size, std::int64_t multiple, const PlaneReader& read,
+               const std::function<void(std::int64_t, std::int64_t)>& progress = {});
+
+// How a crop is turned. `turns_velocity`: channels 1 to 3 are the components of a vector, v'_j =
+// sum_i M_ij v_i; otherwise they are scalars like the others.
+struct CropTurn {
+  CubeSymmetry symmetry;
+  bool turns_velocity = false;
+};
+
+// Writes a crop of size^3 cells, whose first cell the view points to, turned, as [channels, size,
+// size, size]. `plane` is memory to work in, kept from call to call.
+void copy_rotated(const FieldView& view, std::int64_t channels, std::int64_t size,
+                  const CropTurn& turn, std::vector<float>& plane, float* out);
 
 }  // namespace kolo

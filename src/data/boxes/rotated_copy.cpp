@@ -1,4 +1,4 @@
-#include "data/boxes/rotated_copy.h"
+#include "data/boxes/field_source.h"
 
 #include <cstring>
 

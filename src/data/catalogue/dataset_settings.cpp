@@ -8,7 +8,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/data/random_dataset.h"
+#include "kolo/data/dataset.h"
 
 namespace kolo {
 

@@ -70,12 +70,6 @@ auto at_key(const DatasetRequest& request, std::string_view key, const Make& mak
 void check_shape(const RefuseKey& refuse, std::string_view key,
                  const std::vector<std::int64_t>& shape);
 
-// Of MNIST's four files, in a folder.
-[[nodiscard]] Datasets read_mnist(const std::string& folder, const DatasetRequest& request);
-[[nodiscard]] inline SampleLayout layout_of_mnist() {
-  return {{1, 28, 28}, 10, {}};
-}
-
 // How images are varied and what becomes of their pixels.
 struct ImageSettings {
   bool augment = true;  // vary training images; validation images never are

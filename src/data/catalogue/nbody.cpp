@@ -1,10 +1,201 @@
 #include "kolo/data/nbody.h"
 
 #include <algorithm>
+#include <new>
+#include <utility>
 
 #include <fmt/format.h>
 
+#include "data/boxes/field_source.h"
 #include "data/catalogue/dataset_settings.h"
+#include "data/images/workspace_pool.h"
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/base/machine.h"
+#include "kolo/base/random.h"
+#include "kolo/data/dataset.h"
+
+namespace kolo {
+
+// What one thread works in, kept from sample to sample.
+struct CropWorkspace {
+  std::vector<float> region, plane;
+};
+
+namespace {
+
+constexpr std::uint32_t crop_stream = 0x63726f70;  // of this run's seed
+constexpr std::int64_t most_box_size = 1 << 20;
+
+std::span<const CubeSymmetry> symmetries_of(Rotations rotations) {
+  const std::span<const CubeSymmetry> group(cube_group());
+  switch (rotations) {
+    case Rotations::none:
+      return group.first(1);
+    case Rotations::tutorial:
+      return tutorial_rotations();
+    case Rotations::vector:
+      return group;
+    case Rotations::proper:
+      return group.first(24);
+  }
+  throw InputError(fmt::format("data: rotations number {}", static_cast<int>(rotations)));
+}
+
+void check(const NbodyOptions& options) {
+  if (options.crop < 1 || options.crop > most_box_size) {
+    throw InputError(fmt::format("data: crops of {}^3 cells, expected an edge of 1 to {}",
+                                 options.crop, most_box_size));
+  }
+  if (options.samples < 1) {
+    throw InputError(fmt::format("data: {} crops per epoch, expected at least 1", options.samples));
+  }
+  if (options.mode == BoxMode::synthetic &&
+      (options.box_size < 1 || options.box_size > most_box_size)) {
+    throw InputError(fmt::format("data: a synthetic box of {}^3 cells, expected an edge of 1 to {}",
+                                 options.box_size, most_box_size));
+  }
+}
+
+void check_memory(std::int64_t size, const char* advice) {
+  const std::array shape{nbody_channels + hydro_channels, size, size, size,
+                         static_cast<std::int64_t>(sizeof(float))};
+  const auto needed = checked_product(std::span<const std::int64_t>(shape));
+  const auto installed = installed_memory();
+  if (!installed || needed <= *installed) return;
+  throw InputError(
+      fmt::format("data: a box of {}^3 cells in memory takes {} bytes and the machine has {}; {}",
+                  size, needed, *installed, advice));
+}
+
+std::size_t numbers_in(std::int64_t channels, std::int64_t size) {
+  return static_cast<std::size_t>(channels * size * size * size);
+}
+
+std::unique_ptr<FieldSource> read_whole(const BoxFile& box, BoxField field) {
+  const auto channels = channels_of(field), size = box.size(), plane = size * size;
+  std::vector<float> values(numbers_in(channels, size)), planes;
+  const auto step = box.plane_multiple();
+  for (std::int64_t first = 0; first < size; first += step) {
+    const auto count = std::min(step, size - first);
+    planes.resize(static_cast<std::size_t>(channels * count * plane));
+    box.read_planes(field, first, count, planes);
+    for (std::int64_t channel = 0; channel < channels; ++channel) {
+      std::copy_n(planes.data() + channel * count * plane, count * plane,
+                  values.data() + (channel * size + first) * plane);
+    }
+  }
+  return make_memory_source(std::move(values), channels, size);
+}
+
+// HDF5 unpacks whole chunks: many times a crop, if they are large.
+void warn_of_large_chunks(const BoxFieldLayout& layout, std::int64_t crop,
+                          std::vector<std::string>& warnings) {
+  if (layout.is_mapped || layout.chunk.empty()) return;
+  double ratio = 1;
+  for (std::size_t axis = 1; axis < 4; ++axis) {
+    const auto covered =
+        std::min(crop - 1 + layout.chunk[axis], std::max(layout.chunk[axis], layout.shape[axis]));
+    ratio *= static_cast<double>(covered) / static_cast<double>(crop);
+  }
+  if (ratio <= 8) return;
+  warnings.push_back(fmt::format(
+      "data: the chunks of {} are ({}) numbers, far larger than crops of {}^3: a crop unpacks "
+      "about "
+      "{:.0f} times what it needs; kolo data convert writes the box without chunks",
+      layout.file.string(), shape_text(std::span<const std::int64_t>(layout.chunk)), crop, ratio));
+}
+
+}  // namespace
+
+NbodyDataset::NbodyDataset(NbodyOptions options)
+    : options_(std::move(options)),
+      crop_seed_(derive_seed(options_.seed, crop_stream, 0)),
+      symmetries_(symmetries_of(options_.rotations)),
+      workspaces_(std::make_unique<WorkspacePool<CropWorkspace>>()) {
+  check(options_);
+  const auto edge = options_.crop;
+  layout_.input_shape = {nbody_channels, edge, edge, edge};
+  layout_.target_shape = {hydro_channels, edge, edge, edge};
+  cells_ = static_cast<std::size_t>(edge * edge * edge);
+  try {
+    open();
+  } catch (const std::bad_alloc&) {
+    throw InputError(fmt::format("data: a box of {}^3 cells doesn't fit into memory", box_size_));
+  }
+}
+
+NbodyDataset::~NbodyDataset() = default;
+
+void NbodyDataset::open() {
+  const auto check_crop = [&](const std::string& box) {
+    if (options_.crop <= box_size_) return;
+    throw InputError(fmt::format("data: crops of {}^3 cells don't fit {} of {}^3 cells",
+                                 options_.crop, box, box_size_));
+  };
+  if (options_.mode == BoxMode::synthetic) {
+    box_size_ = options_.box_size;
+    check_crop("a synthetic box");
+    check_memory(box_size_, "expected a smaller box");
+    const std::vector nbody_shape{nbody_channels, box_size_, box_size_, box_size_};
+    const std::vector hydro_shape{hydro_channels, box_size_, box_size_, box_size_};
+    std::vector<float> nbody(numbers_in(nbody_channels, box_size_));
+    std::vector<float> hydro(numbers_in(hydro_channels, box_size_));
+    RandomDataset({.input_shape = nbody_shape, .target_shape = hydro_shape}, 1, options_.seed)
+        .read(0, 0, {nbody, {}, hydro});
+    nbody_ = make_memory_source(std::move(nbody), nbody_channels, box_size_);
+    hydro_ = make_memory_source(std::move(hydro), hydro_channels, box_size_);
+    return;
+  }
+  if (options_.file.empty()) throw InputError("data: a simulation box needs a file");
+  BoxFile box(options_.file);
+  box_size_ = box.size();
+  check_crop(options_.file.string());
+  if (options_.mode == BoxMode::inmem) {
+    check_memory(box_size_, "the mode lowmem reads crops from the file");
+    nbody_ = read_whole(box, BoxField::nbody);
+    hydro_ = read_whole(box, BoxField::hydro);
+    return;
+  }
+  warnings_ = box.warnings();
+  warn_of_large_chunks(box.layout(BoxField::nbody), options_.crop, warnings_);
+  warn_of_large_chunks(box.layout(BoxField::hydro), options_.crop, warnings_);
+  nbody_ = box.release(BoxField::nbody);
+  hydro_ = box.release(BoxField::hydro);
+}
+
+NbodyCrop NbodyDataset::crop(std::int64_t index, std::int64_t epoch) const {
+  const auto stream = options_.varies_with_epoch ? narrow<std::uint32_t>(epoch) : 0U;
+  CounterRandom random(crop_seed_, stream, static_cast<std::uint64_t>(index));
+  NbodyCrop crop;
+  for (auto& start : crop.start) {
+    start = random.below(static_cast<std::uint32_t>(box_size_ - options_.crop + 1));
+  }
+  crop.rotation = random.below(static_cast<std::uint32_t>(symmetries_.size()));
+  crop.symmetry = symmetries_[static_cast<std::size_t>(crop.rotation)];
+  return crop;
+}
+
+void NbodyDataset::read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const {
+  check_read(index, place, static_cast<std::size_t>(nbody_channels) * cells_,
+             static_cast<std::size_t>(hydro_channels) * cells_);
+  const auto sample = crop(index, epoch);
+  read_field(*nbody_, sample, place.input);
+  read_field(*hydro_, sample, place.target);
+}
+
+void NbodyDataset::read_field(const FieldSource& source, const NbodyCrop& crop,
+                              std::span<float> out) const {
+  WorkspacePool<CropWorkspace>::Loan workspace(*workspaces_);
+  const Region region{.start = crop.start, .extent = {options_.crop, options_.crop, options_.crop}};
+  const auto view = source.view(region, workspace->region);
+  const bool turns_velocity =
+      options_.rotations == Rotations::vector || options_.rotations == Rotations::proper;
+  copy_rotated(view, source.channels(), options_.crop, {crop.symmetry, turns_velocity},
+               workspace->plane, out.data());
+}
+
+}  // namespace kolo
 
 namespace kolo::datasets {
 

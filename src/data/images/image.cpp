@@ -1,19 +1,22 @@
 #include "kolo/data/image.h"
 
 #include <algorithm>
-#include <array>
+#include <cerrno>
+#include <cmath>
 #include <cstddef>
-#include <cstdio>  // jpeglib.h needs it
-#include <cstdlib>
+#include <memory>
 #include <string>
 #include <utility>
 
-#include <fmt/format.h>
-#include <jpeglib.h>
+#include <sys/stat.h>
 
-#include "data/images/library_guard.h"
+#include <fmt/format.h>
+
+#include "data/images/image_kernels.h"
+#include "data/images/image_rows.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/file.h"
 
 namespace kolo {
 
@@ -52,75 +55,241 @@ std::optional<ImageFormat> image_format_of_name(const std::filesystem::path& pat
   return std::nullopt;
 }
 
+namespace images {
+
 namespace {
 
-struct JpegErrors {
-  jpeg_error_mgr manager;  // first: libjpeg hands out its address
-  images::FailurePlace failure;
+// For each place of an axis of the result, which places of the source it is the weighted sum of:
+// `taps` of them from first[i] on. A triangle as wide as two pixels of whichever has the larger
+// ones, cut at the edges; the weights of a place add up to 1.
+struct AxisFilter {
+  std::size_t taps = 0;
+  std::span<std::int32_t> first;
+  std::span<float> weights;  // result places x taps
 };
 
-extern "C" {
-[[noreturn]] static void fail_encoding(j_common_ptr jpeg) {
-  auto* errors = reinterpret_cast<JpegErrors*>(jpeg->err);
-  jpeg->err->format_message(jpeg, errors->failure.message.data());
-  std::longjmp(errors->failure.place, 1);
-}
-}
-
-// libjpeg's state and the memory it writes to.
-struct Compressor {
-  Compressor() {
-    jpeg.err = jpeg_std_error(&errors.manager);
-    errors.manager.error_exit = fail_encoding;
-  }
-  Compressor(const Compressor&) = delete;
-  Compressor& operator=(const Compressor&) = delete;
-  ~Compressor() {
-    jpeg_destroy_compress(&jpeg);
-    std::free(bytes);  // libjpeg gets it from malloc
-  }
-
-  jpeg_compress_struct jpeg{};
-  JpegErrors errors{};
-  unsigned char* bytes = nullptr;
-  unsigned long size = 0;
+struct Window {
+  double middle, reach;
+  std::int64_t begin, end;
 };
+
+// One axis: `from` places, of which the first `filled` hold the image, become `to` places.
+struct Axis {
+  std::int64_t from;
+  double filled;
+  std::int64_t to;
+};
+
+Window window_of(std::int64_t place, const Axis& axis) {
+  const double scale = axis.filled / static_cast<double>(axis.to);
+  const double middle = (static_cast<double>(place) + .5) * scale;
+  const double reach = std::max(scale, 1.);
+  // Places whose middles are within reach; one at least, for the middle itself is in a place.
+  const auto begin = std::max(0., std::floor(middle - reach + .5));
+  const auto end = std::min(static_cast<double>(axis.from), std::floor(middle + reach + .5));
+  return {middle, reach, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end)};
+}
+
+std::size_t taps_of(const Axis& axis) {
+  std::int64_t most = 1;
+  for (std::int64_t i = 0; i < axis.to; ++i) {
+    const auto window = window_of(i, axis);
+    most = std::max(most, window.end - window.begin);
+  }
+  return static_cast<std::size_t>(most);
+}
+
+void fill_filter(AxisFilter& filter, const Axis& axis) {
+  const auto taps = static_cast<std::int64_t>(filter.taps);
+  for (std::int64_t i = 0; i < axis.to; ++i) {
+    const auto window = window_of(i, axis);
+    // All have as many taps, so those at the end begin earlier, with weights of 0.
+    const auto first = std::min(window.begin, axis.from - taps);
+    const auto weights = filter.weights.subspan(static_cast<std::size_t>(i * taps), filter.taps);
+    filter.first[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(first);
+    const auto weight = [&](std::int64_t place) {
+      const double distance = std::abs(static_cast<double>(place) + .5 - window.middle);
+      const bool is_inside = place >= window.begin && place < window.end;
+      return is_inside ? std::max(0., 1 - distance / window.reach) : 0.;
+    };
+    double sum = 0;
+    for (std::int64_t k = 0; k < taps; ++k) sum += weight(first + k);
+    for (std::int64_t k = 0; k < taps; ++k) {
+      weights[static_cast<std::size_t>(k)] = static_cast<float>(weight(first + k) / sum);
+    }
+  }
+}
+
+// The last rows read, as many as one row of the result is made of.
+//
+// They lie a pixel off the boundaries of cache lines, because libjpeg-turbo writes to places that
+// are aligned past the cache, straight to memory, from where they would have to be fetched again.
+class RowWindow {
+ public:
+  RowWindow(ImageRows& rows, std::size_t count, std::size_t row_bytes,
+            std::vector<std::uint8_t>& memory)
+      : rows_(rows), count_(count), stride_((row_bytes + line - 1) / line * line) {
+    memory.resize(checked_add(checked_multiply(count, stride_), 2 * line));
+    const auto past_line = reinterpret_cast<std::uintptr_t>(memory.data()) % line;
+    places_ = memory.data() + (line - past_line) + 4;
+  }
+
+  const std::uint8_t* row(std::size_t y) {
+    while (read_ <= y) rows_.read(place(read_++));
+    return place(y);
+  }
+
+ private:
+  static constexpr std::size_t line = 64;
+
+  std::uint8_t* place(std::size_t y) { return places_ + y % count_ * stride_; }
+
+  ImageRows& rows_;
+  std::size_t count_, stride_;
+  std::uint8_t* places_ = nullptr;
+  std::size_t read_ = 0;
+};
+
+// Reads all rows and writes the image resized to `size` as {3, height, width} floats of 0..255.
+void resize_rows(ImageRows& rows, const ImageSize& size, std::span<float> planes,
+                 DecodeWorkspace& workspace) {
+  const auto& from = rows.size();
+  const auto height = narrow<std::size_t>(size.height), width = narrow<std::size_t>(size.width);
+  const auto values = checked_multiply(narrow<std::size_t>(from.width), std::size_t{4});
+  const Axis down{from.height, rows.filled_height(), size.height};
+  const Axis across{from.width, rows.filled_width(), size.width};
+  const auto row_taps = taps_of(down), column_taps = taps_of(across);
+
+  workspace.places.resize(height + width);
+  workspace.numbers.resize(height * row_taps + width * column_taps + values);
+  const std::span numbers(workspace.numbers);
+  const std::span places(workspace.places);
+  AxisFilter row_filter{row_taps, places.first(height), numbers.first(height * row_taps)};
+  AxisFilter column_filter{column_taps, places.last(width),
+                           numbers.subspan(height * row_taps, width * column_taps)};
+  fill_filter(row_filter, down);
+  fill_filter(column_filter, across);
+  float* sums = numbers.last(values).data();
+
+  RowWindow window(rows, row_taps, values, workspace.rows);
+  std::vector<const std::uint8_t*> sources(row_taps);
+  float* red = planes.data();
+  for (std::size_t y = 0; y < height; ++y, red += width) {
+    const auto first = static_cast<std::size_t>(row_filter.first[y]);
+    const float* weights = row_filter.weights.data() + y * row_taps;
+    for (std::size_t k = 0; k < row_taps; ++k) sources[k] = window.row(first + k);
+    mix_byte_rows(sources.data(), weights, row_taps, sums, values);
+    mix_columns(sums, column_filter.first.data(), column_filter.weights.data(), column_taps, red,
+                red + height * width, red + 2 * height * width, width);
+  }
+}
 
 }  // namespace
 
-std::vector<std::byte> encode_jpeg(const Image& image, int quality, JpegColours colours) {
-  const auto pixels =
-      checked_multiply(checked_multiply(image.height, image.width), std::int64_t{3});
-  if (quality < 1 || quality > 100 || pixels < 1 || !std::cmp_equal(image.pixels.size(), pixels)) {
-    throw Error(fmt::format("data: cannot write {} x {} pixels in {} bytes as JPEG of quality {}",
-                            image.height, image.width, image.pixels.size(), quality));
+void check_size(std::int64_t height, std::int64_t width, const ImageLimits& limits) {
+  const auto side = std::max(height, width);
+  if (std::min(height, width) >= 1 && side <= limits.most_side &&
+      height <= limits.most_pixels / width) {
+    return;
   }
-  Compressor compressor;
-  auto& jpeg = compressor.jpeg;
-  const bool is_done = images::guarded(compressor.errors.failure, [&] {
-    jpeg_create_compress(&jpeg);
-    jpeg_mem_dest(&jpeg, &compressor.bytes, &compressor.size);
-    jpeg.image_height = static_cast<JDIMENSION>(image.height);
-    jpeg.image_width = static_cast<JDIMENSION>(image.width);
-    jpeg.input_components = 3;
-    jpeg.in_color_space = JCS_RGB;
-    jpeg_set_defaults(&jpeg);
-    if (colours == JpegColours::grey) jpeg_set_colorspace(&jpeg, JCS_GRAYSCALE);
-    jpeg_set_quality(&jpeg, quality, TRUE);
-    jpeg_start_compress(&jpeg, TRUE);
-    while (jpeg.next_scanline < jpeg.image_height) {
-      auto* row = const_cast<std::uint8_t*>(image.pixels.data()) +
-                  std::size_t{jpeg.next_scanline} * jpeg.image_width * 3;
-      jpeg_write_scanlines(&jpeg, &row, 1);
+  throw InputError(
+      fmt::format("it is {} pixels high and {} wide, expected 1 to {} each and at most {} together",
+                  height, width, limits.most_side, limits.most_pixels));
+}
+
+namespace {
+
+std::unique_ptr<ImageRows> open_image(std::span<const std::byte> file, ImageFormat format,
+                                      const ImageSize& wanted, const ImageLimits& limits) {
+  switch (format) {
+    case ImageFormat::jpeg:
+      return open_jpeg(file, wanted, limits);
+    case ImageFormat::png:
+      return open_png(file, limits);
+    case ImageFormat::bmp:
+      return open_bmp(file, limits);
+    case ImageFormat::ppm:
+      return open_ppm(file, limits);
+  }
+  throw Error("data: unknown image format");
+}
+
+// Opens an image and has `use` read its rows; what goes wrong gets the file's name.
+template <typename Use>
+void decode(std::span<const std::byte> file, std::string_view name, const ImageSize& wanted,
+            const ImageLimits& limits, const Use& use) {
+  const auto format = image_format_of_content(file);
+  if (!format) {
+    throw InputError(fmt::format(
+        "data: {} is no image: {}, expected JPEG, PNG, BMP, PPM or PGM", name,
+        file.empty() ? "it is empty" : "its first bytes are of no format that can be read"));
+  }
+  try {
+    use(*open_image(file, *format, wanted, limits));
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("data: cannot decode {} ({}): {}", name,
+                                 image_format_name(*format), error.what()));
+  }
+}
+
+}  // namespace
+
+}  // namespace images
+
+Image decode_image(std::span<const std::byte> file, std::string_view name,
+                   const ImageLimits& limits) {
+  Image image;
+  images::decode(file, name, {}, limits, [&](images::ImageRows& rows) {
+    image.height = rows.size().height;
+    image.width = rows.size().width;
+    const auto width = narrow<std::size_t>(image.width);
+    image.pixels.reserve(checked_multiply(narrow<std::size_t>(image.height), 3 * width));
+    std::vector<std::uint8_t> row(4 * width);
+    for (std::int64_t y = 0; y < image.height; ++y) {
+      rows.read(row.data());
+      for (std::size_t x = 0; x < width; ++x) {
+        image.pixels.insert(image.pixels.end(), {row[4 * x], row[4 * x + 1], row[4 * x + 2]});
+      }
     }
-    jpeg_finish_compress(&jpeg);
   });
-  if (!is_done) {
-    throw Error(fmt::format("data: cannot write {} x {} pixels as JPEG: {}", image.height,
-                            image.width, compressor.errors.failure.message.data()));
+  return image;
+}
+
+void decode_resized(std::span<const std::byte> file, std::string_view name, std::int64_t height,
+                    std::int64_t width, std::span<float> planes, DecodeWorkspace& workspace,
+                    const ImageLimits& limits) {
+  if (height < 1 || width < 1 ||
+      !std::cmp_equal(planes.size(),
+                      checked_multiply(checked_multiply(height, width), std::int64_t{3}))) {
+    throw Error(fmt::format("data: an image of 3 x {} x {} in a place of {} numbers", height, width,
+                            planes.size()));
   }
-  const auto* bytes = reinterpret_cast<const std::byte*>(compressor.bytes);
-  return {bytes, bytes + compressor.size};
+  images::decode(file, name, {height, width}, limits, [&](images::ImageRows& rows) {
+    images::resize_rows(rows, {height, width}, planes, workspace);
+  });
+}
+
+void read_image_file(const std::filesystem::path& path, std::vector<std::byte>& bytes,
+                     const ImageLimits& limits) {
+  const auto fail = [&](const std::string& reason) {
+    throw InputError(fmt::format("data: cannot read the image {}: {}", path.string(), reason));
+  };
+  try {
+    const FileDescriptor file = open_regular_file(path);
+    struct stat status {};
+    if (::fstat(file.get(), &status) != 0) fail(system_error_text("cannot inspect it", errno));
+    if (status.st_size == 0) fail("it is empty");
+    if (status.st_size > limits.most_file_bytes) {
+      fail(fmt::format("it has {} bytes, expected at most {}", status.st_size,
+                       limits.most_file_bytes));
+    }
+    bytes.resize(narrow<std::size_t>(status.st_size));
+    bytes.resize(read_up_to(file.get(), bytes, path));
+  } catch (const InputError&) {
+    throw;
+  } catch (const Error& error) {
+    fail(error.what());
+  }
 }
 
 }  // namespace kolo

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "data/images/image_rows.h"
-#include "data/images/library_guard.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 

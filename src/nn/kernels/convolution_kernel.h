@@ -8,7 +8,30 @@
 
 #include <torch/types.h>
 
+// What all ways to compute a convolution share.
 namespace kolo {
+
+// How its tensors lie in memory, and where gradients are to lie.
+
+// Tensors of images, [N, C, H, W] by shape, that lie as [C, H, W, N] in memory.
+
+[[nodiscard]] bool has_batch_last(const torch::Tensor& images);
+// The tensor itself where it lies so.
+[[nodiscard]] torch::Tensor with_batch_last(const torch::Tensor& images);
+[[nodiscard]] torch::Tensor empty_with_batch_last(at::IntArrayRef shape,
+                                                  const torch::TensorOptions& options);
+
+// A convolution's weight, [outputs, inputs, kernel ...] (transposed: [inputs, outputs, kernel ...]
+// of the layer), in memory in the order [kernel ..., second, first]: each tap's matrix is whole.
+// Shape and values stay.
+[[nodiscard]] torch::Tensor taps_first(const torch::Tensor& weight);
+
+[[nodiscard]] bool is_taps_first(const torch::Tensor& weight);
+
+// Memory for the gradient of a parameter, of its sizes and strides: where the gradient is wanted in
+// the end, if somebody offers that (kolo/base/gradient_destination.h), or new. In backward, once
+// for each gradient.
+[[nodiscard]] torch::Tensor destination_of_gradient(const torch::Tensor& parameter);
 
 // The lengths that a convolution works on; one entry a spatial dimension (1 to 3).
 struct ConvolutionGeometry {
@@ -18,7 +41,7 @@ struct ConvolutionGeometry {
   std::vector<std::int64_t> size;  // of the input
   std::vector<std::int64_t> kernel, stride, padding;
   bool bias = true;
-  bool has_taps_first = false;  // the weight's memory (memory.h)
+  bool has_taps_first = false;  // the weight's memory (taps_first)
 
   [[nodiscard]] std::vector<std::int64_t> output_size() const;
 

@@ -8,8 +8,8 @@
 #include <torch/nn/modules/batchnorm.h>
 
 #include "kolo/base/error.h"
+#include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/loops.h"
-#include "nn/kernels/memory.h"
 #include "nn/kernels/plain_kernels.h"
 
 namespace kolo {

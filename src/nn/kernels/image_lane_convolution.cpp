@@ -4,7 +4,7 @@
 
 #include "kolo/base/checked.h"
 #include "nn/kernels/convolution_kernel.h"
-#include "nn/kernels/image_lanes.h"
+#include "nn/kernels/loops.h"
 
 namespace kolo {
 

@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-#include "nn/kernels/image_lanes.h"
+#include "nn/kernels/loops.h"
 
 // Sums stay in registers: of 4 vectors of images for 5 outputs, or of 5 outputs for 5 taps.
 #define KOLO_AVX512 __attribute__((target("avx512f")))

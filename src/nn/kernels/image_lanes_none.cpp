@@ -1,5 +1,5 @@
 #include "kolo/base/error.h"
-#include "nn/kernels/image_lanes.h"
+#include "nn/kernels/loops.h"
 
 // For processors without vectors of 16 floats.
 namespace kolo::image_lanes {

@@ -5,7 +5,6 @@
 
 #include "kolo/base/checked.h"
 #include "nn/kernels/convolution_kernel.h"
-#include "nn/kernels/memory.h"
 #include "nn/kernels/onednn.h"
 
 namespace kolo {

@@ -60,4 +60,55 @@ LossEntry cross_entropy() {
 }
 
 }  // namespace losses
+
+namespace {
+
+torch::Tensor binary_cross_entropy_of(const torch::Tensor& outputs, const torch::Tensor& targets,
+                                      double smoothing) {
+  const auto is_column = [](const torch::Tensor& tensor) {
+    return tensor.dim() == 1 || (tensor.dim() == 2 && tensor.size(1) == 1);
+  };
+  if (!is_column(outputs) || !is_column(targets) || outputs.numel() != targets.numel()) {
+    throw InputError(fmt::format(
+        "loss: binary_cross_entropy of outputs {} and targets {}, expected one logit "
+        "and one target per sample, [N] or [N, 1]; for a network of several outputs use "
+        "cross_entropy",
+        losses::shape_of(outputs), losses::shape_of(targets)));
+  }
+  torch::Tensor soft = targets.to(outputs.scalar_type()).reshape(outputs.sizes());
+  if (smoothing > 0) soft = soft * (1 - smoothing) + smoothing / 2;
+  return torch::nn::functional::binary_cross_entropy_with_logits(outputs, soft);
+}
+
+}  // namespace
+
+LossFunction make_binary_cross_entropy(double label_smoothing) {
+  losses::require_smoothing(label_smoothing);
+  return [label_smoothing](const torch::Tensor& outputs, const torch::Tensor& targets) {
+    return binary_cross_entropy_of(outputs, targets, label_smoothing);
+  };
+}
+
+namespace losses {
+
+struct BinaryCrossEntropy {
+  double label_smoothing = 0;
+
+  [[nodiscard]] LossFunction make() const { return make_binary_cross_entropy(label_smoothing); }
+  [[nodiscard]] LossFunction make_for_validation() const { return make_binary_cross_entropy(); }
+};
+
+template <typename Field>
+void visit(Field& field, BinaryCrossEntropy& loss) {
+  field("label_smoothing", loss.label_smoothing, fraction);
+}
+
+LossEntry binary_crossentropy() {
+  auto entry = entry_of<BinaryCrossEntropy>("binary_crossentropy", "of one output, for two classes",
+                                            {"binary_cross_entropy"});
+  entry.is_binary = true;
+  return entry;
+}
+
+}  // namespace losses
 }  // namespace kolo

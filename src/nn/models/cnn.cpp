@@ -1,7 +1,7 @@
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
-#include "kolo/nn/initialization.h"
+#include "kolo/nn/weights.h"
 #include "nn/kernels/fused.h"
 #include "nn/models/model_parts.h"
 

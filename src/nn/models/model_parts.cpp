@@ -11,7 +11,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "kolo/base/error.h"
-#include "kolo/nn/initialization.h"
+#include "kolo/nn/weights.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/fused.h"
 

@@ -1,5 +1,5 @@
-#include "nn/models/resnet.h"
-
+#include <array>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,11 +11,41 @@
 #include <torch/nn/modules/pooling.h>
 
 #include "kolo/base/checked.h"
-#include "kolo/nn/initialization.h"
+#include "kolo/nn/weights.h"
+#include "nn/models/model_parts.h"
 
+// Residual networks (He et al., arXiv:1512.03385): a stem, four stages of residual blocks, the mean
+// over the image, one dense layer. Convolutions start from he_normal, the dense layer from
+// glorot_uniform; biases from zero. Images of any size.
+//
+// Batch norms are elements of torch::nn::Sequential, so that they can be replaced.
 namespace kolo::networks {
 
 namespace {
+
+enum class BlockKind { basic, bottleneck };
+
+struct ResNetLayout {
+  std::string name;
+  BlockKind kind = BlockKind::basic;
+  std::array<std::int64_t, 4> blocks{};  // of each stage
+  std::int64_t expansion = 1;            // of the last convolution of a block
+  std::int64_t first_stride = 1;         // of the first stage
+  bool large_stem = true;                // 7x7 of stride 2 and pooling, or 3x3
+  bool bias = false;                     // in convolutions
+  BatchNormSettings plain_block_norm;    // in blocks without a convolution on the shortcut
+  BatchNormSettings norm;                // elsewhere
+};
+
+// Of the NERSC tutorial's networks: batch norms of two kinds, and the key that sets both.
+inline constexpr BatchNormSettings tutorial_plain_block_norm{.momentum = 0.9, .epsilon = 1e-5};
+inline constexpr BatchNormSettings tutorial_norm{.momentum = 0.99, .epsilon = 1e-3};
+
+template <typename Field>
+void visit_tutorial_momentum(Field& field, std::optional<double>& momentum) {
+  field("batch_norm_momentum", momentum, fraction,
+        Unset{"0.99, and 0.9 in blocks without a convolution on the shortcut"});
+}
 
 using torch::nn::Sequential;
 
@@ -144,13 +174,109 @@ class ResNet final : public Network {
   torch::nn::Linear output_{nullptr};
 };
 
-}  // namespace
-
+// `batch_norm_momentum`: instead of those of the layout.
 std::shared_ptr<Network> make_resnet(ResNetLayout layout, const ModelOptions& shapes,
-                                     std::optional<double> batch_norm_momentum) {
+                                     std::optional<double> batch_norm_momentum = std::nullopt) {
   if (batch_norm_momentum)
     layout.norm.momentum = layout.plain_block_norm.momentum = *batch_norm_momentum;
   return std::make_shared<ResNet>(layout, shapes);
+}
+
+}  // namespace
+
+// The NERSC tutorial's small network of 26 layers for small images (models/resnet.py, ResNetSmall):
+// a 3x3 stem without pooling; in each stage, of width 64, 128, 256 and 512, one block with a
+// convolution on its shortcut, which halves the image, and one without; blocks of 1x1, 3x3 and 1x1
+// convolutions, all of the stage's width, with biases. As there, the batch norms of blocks without
+// a convolution on the shortcut have momentum .9 and epsilon 1e-5, all others Keras's defaults of
+// .99 and 1e-3.
+struct ResNetSmall {
+  std::optional<double> batch_norm_momentum;  // of all batch norms, in Keras's sense
+
+  [[nodiscard]] std::shared_ptr<Network> make(const ModelOptions& shapes) const {
+    return make_resnet({.name = "resnet_small",
+                        .kind = BlockKind::bottleneck,
+                        .blocks = {2, 2, 2, 2},
+                        .expansion = 1,
+                        .first_stride = 2,
+                        .large_stem = false,
+                        .bias = true,
+                        .plain_block_norm = tutorial_plain_block_norm,
+                        .norm = tutorial_norm},
+                       shapes, batch_norm_momentum);
+  }
+};
+
+template <typename Field>
+void visit(Field& field, ResNetSmall& model) {
+  visit_tutorial_momentum(field, model.batch_norm_momentum);
+}
+
+ModelEntry resnet_small() {
+  auto entry = entry_of<ResNetSmall>(
+      "resnet_small",
+      "residual network of 26 layers for small images; 7.7 million parameters on CIFAR-10");
+  entry.l2 = 5e-5;
+  return entry;
+}
+
+// ResNet-34 in the paper's layout, as torchvision has it: a 7x7 stem of stride 2 and 3x3
+// max-pooling; 3, 4, 6 and 3 blocks of two 3x3 convolutions without biases; the first block of all
+// stages but the first halves the image and has a convolution on its shortcut. Momentum .9, epsilon
+// 1e-5. 21797672 parameters for 1000 classes.
+struct ResNet34 {
+  std::optional<double> batch_norm_momentum;  // in Keras's sense
+
+  void complete() { batch_norm_momentum = batch_norm_momentum.value_or(.9); }
+  [[nodiscard]] std::shared_ptr<Network> make(const ModelOptions& shapes) const {
+    return make_resnet({.name = "resnet34",
+                        .kind = BlockKind::basic,
+                        .blocks = {3, 4, 6, 3},
+                        .plain_block_norm = {.epsilon = 1e-5},
+                        .norm = {.epsilon = 1e-5}},
+                       shapes, batch_norm_momentum);
+  }
+};
+
+template <typename Field>
+void visit(Field& field, ResNet34& model) {
+  field("batch_norm_momentum", model.batch_norm_momentum, fraction);
+}
+
+ModelEntry resnet34() {
+  return entry_of<ResNet34>("resnet34",
+                            "ResNet-34, basic blocks; 21.8 million parameters on ImageNet");
+}
+
+// The NERSC tutorial's ResNet-50: a 7x7 stem of stride 2 and 3x3 max-pooling; 3, 4, 6 and 3 blocks,
+// whose last convolution is four times as wide; a stage's first block has its stride on the first
+// 1x1 convolution and a convolution on the shortcut. Biases, momentum and epsilon as in
+// resnet_small. 25583592 parameters for 1000 classes.
+struct ResNet50 {
+  std::optional<double> batch_norm_momentum;  // of all batch norms, in Keras's sense
+
+  [[nodiscard]] std::shared_ptr<Network> make(const ModelOptions& shapes) const {
+    return make_resnet({.name = "resnet50",
+                        .kind = BlockKind::bottleneck,
+                        .blocks = {3, 4, 6, 3},
+                        .expansion = 4,
+                        .bias = true,
+                        .plain_block_norm = tutorial_plain_block_norm,
+                        .norm = tutorial_norm},
+                       shapes, batch_norm_momentum);
+  }
+};
+
+template <typename Field>
+void visit(Field& field, ResNet50& model) {
+  visit_tutorial_momentum(field, model.batch_norm_momentum);
+}
+
+ModelEntry resnet50() {
+  auto entry = entry_of<ResNet50>("resnet50",
+                                  "ResNet-50 as Keras has it; 25.6 million parameters on ImageNet");
+  entry.l2 = 5e-5;
+  return entry;
 }
 
 }  // namespace kolo::networks

@@ -7,8 +7,8 @@
 
 #include "kolo/base/error.h"
 #include "kolo/data/augmentation.h"
+#include "kolo/data/dataset.h"
 #include "kolo/data/loader.h"
-#include "kolo/data/random_dataset.h"
 #include "support/errors.h"
 
 namespace kolo {

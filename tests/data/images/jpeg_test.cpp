@@ -4,7 +4,6 @@
 #include "data/images/jpeg_files.h"
 #include "kolo/base/error.h"
 #include "kolo/data/image.h"
-#include "kolo/data/image_decoder.h"
 #include "support/errors.h"
 
 namespace kolo {

@@ -3,7 +3,7 @@
 #include "data/images/image_files.h"
 #include "data/images/png_files.h"
 #include "kolo/base/error.h"
-#include "kolo/data/image_decoder.h"
+#include "kolo/data/image.h"
 #include "support/errors.h"
 
 namespace kolo {

@@ -6,7 +6,6 @@
 
 #include "data/images/image_files.h"
 #include "kolo/base/error.h"
-#include "kolo/data/image_decoder.h"
 #include "kolo/data/image.h"
 #include "support/errors.h"
 

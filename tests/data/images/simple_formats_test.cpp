@@ -2,7 +2,7 @@
 
 #include "data/images/image_files.h"
 #include "kolo/base/error.h"
-#include "kolo/data/image_decoder.h"
+#include "kolo/data/image.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
 

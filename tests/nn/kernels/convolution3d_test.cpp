@@ -9,7 +9,7 @@
 
 #include "kolo/nn/autocast.h"
 #include "kolo/nn/convolution.h"
-#include "nn/kernels/memory.h"
+#include "nn/kernels/convolution_kernel.h"
 
 namespace kolo {
 namespace {

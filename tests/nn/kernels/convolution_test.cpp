@@ -14,7 +14,6 @@
 #include "kolo/base/gradient_destination.h"
 #include "kolo/nn/convolution.h"
 #include "nn/kernels/convolution_kernel.h"
-#include "nn/kernels/memory.h"
 #include "nn/kernels/plain_kernels.h"
 
 namespace kolo {

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "nn/kernels/memory.h"
+#include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/plain_kernels.h"
 
 namespace kolo {

@@ -11,7 +11,7 @@
 #include <torch/optim/sgd.h>
 
 #include "kolo/base/error.h"
-#include "kolo/optim/adaptive_optimizers.h"
+#include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/distributed_optimizer.h"

@@ -5,8 +5,7 @@
 #include <torch/optim/adam.h>
 
 #include "kolo/base/error.h"
-#include "kolo/optim/adaptive_optimizers.h"
-#include "kolo/optim/layerwise_optimizers.h"
+#include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/sharded_optimizer.h"
 #include "parallel/optimizers/replica.h"

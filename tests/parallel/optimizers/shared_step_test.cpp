@@ -3,8 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "kolo/optim/adaptive_optimizers.h"
-#include "kolo/optim/layerwise_optimizers.h"
+#include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "parallel/optimizers/replica.h"
 #include "support/rank_test.h"

@@ -3,7 +3,7 @@
 
 #include <gmock/gmock.h>
 
-#include "kolo/optim/adaptive_optimizers.h"
+#include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/training_step.h"
 #include "parallel/small_network.h"
 #include "support/rank_test.h"

@@ -1,17 +1,57 @@
-#include "nn/operator_recorder.h"
+#include "kolo/nn/network.h"
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
 
+#include <ATen/record_function.h>
+#include <fmt/format.h>
+#include <torch/nn/module.h>
 #include <torch/types.h>
+
 #include "kolo/base/checked.h"
+#include "nn/kernels/plain_kernels.h"
 
 namespace kolo {
 
 namespace {
+
+// Writes down the operators that this thread calls while it lives, but not those that operators
+// call. Those that take no tensor, or only look at parameters, are left out. One at a time on a
+// thread.
+class OperatorRecorder {
+ public:
+  // Operators are named after the parameters and buffers of the module that they take.
+  explicit OperatorRecorder(const torch::nn::Module& module);
+  OperatorRecorder(const OperatorRecorder&) = delete;
+  OperatorRecorder& operator=(const OperatorRecorder&) = delete;
+  ~OperatorRecorder();
+
+  [[nodiscard]] std::vector<LayerSummary> take_layers() { return std::move(layers_); }
+
+ private:
+  struct KnownTensor {
+    std::string module;
+    std::int64_t parameters = 0;  // not yet counted
+  };
+
+  static std::unique_ptr<at::ObserverContext> operator_begins(const at::RecordFunction& function);
+  static void operator_ends(const at::RecordFunction& function, at::ObserverContext* context);
+  void add(const at::RecordFunction& function, const std::vector<c10::IValue>& inputs);
+  void remember(const std::string& name, const torch::Tensor& tensor, std::int64_t parameters);
+
+  std::unordered_map<const void*, KnownTensor> known_;  // by the address of the values
+  std::vector<LayerSummary> layers_;
+  std::int64_t depth_ = 0;
+  at::CallbackHandle handle_ = 0;
+};
 
 using Inputs = std::span<const c10::IValue>;
 
@@ -107,8 +147,6 @@ torch::Tensor first_tensor(const std::vector<c10::IValue>& values) {
   return {};
 }
 
-}  // namespace
-
 OperatorRecorder::OperatorRecorder(const torch::nn::Module& module) {
   for (const auto& item : module.named_parameters())
     remember(item.key(), item.value(), item.value().numel());
@@ -168,6 +206,109 @@ void OperatorRecorder::add(const at::RecordFunction& function,
   if (!layer.name.empty() && (layer.kind == "addmm" || layer.kind == "matmul"))
     layer.kind = "linear";
   layers_.push_back(std::move(layer));
+}
+
+// The modes of all modules, to be set again: train() sets them all alike.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& network)
+      : network_(network),
+        training_(network.is_training()),
+        parts_(network.modules(/*include_self=*/false)) {
+    for (const auto& part : parts_) modes_.push_back(part->is_training());
+    network.eval();
+  }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+  ~EvaluationMode() {
+    // A module comes before those in it, which train() sets with it.
+    network_.train(training_);
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      if (parts_[i]->is_training() != modes_[i]) parts_[i]->train(modes_[i]);
+    }
+  }
+
+ private:
+  torch::nn::Module& network_;
+  bool training_;
+  std::vector<std::shared_ptr<torch::nn::Module>> parts_;
+  std::vector<bool> modes_;
+};
+
+torch::Tensor sample_of_zeros(const Network& network, std::span<const std::int64_t> input_shape) {
+  std::vector<std::int64_t> shape = {1};
+  shape.insert(shape.end(), input_shape.begin(), input_shape.end());
+  const auto parameters = network.parameters();
+  return parameters.empty() ? torch::zeros(shape) : torch::zeros(shape, parameters[0].options());
+}
+
+// "1 234 567", as all numbers of kolo's
+std::string grouped(std::int64_t number) {
+  std::string text;
+  for (; number >= 1000; number /= 1000) text = fmt::format(" {:03}{}", number % 1000, text);
+  return fmt::format("{}{}", number, text);
+}
+
+using Row = std::array<std::string, 5>;
+
+Row row_of(const LayerSummary& layer) {
+  return {layer.name, layer.kind, fmt::format("{}", fmt::join(layer.output_shape, " x ")),
+          layer.parameters == 0 ? "" : grouped(layer.parameters),
+          layer.flops == 0 ? "" : grouped(layer.flops)};
+}
+
+}  // namespace
+
+std::vector<torch::Tensor> distinct_parameters(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> distinct;
+  std::unordered_set<const c10::TensorImpl*> known;
+  for (const torch::Tensor& parameter : module.parameters()) {
+    if (known.insert(parameter.unsafeGetTensorImpl()).second) distinct.push_back(parameter);
+  }
+  return distinct;
+}
+
+ModelSummary summarize(Network& network, std::span<const std::int64_t> input_shape) {
+  const torch::NoGradGuard no_gradient;
+  ModelSummary summary;
+  {
+    const EvaluationMode evaluation(network);
+    const PlainKernels plain;
+    const torch::Tensor input = sample_of_zeros(network, input_shape);
+    OperatorRecorder recorder(network);
+    (void)network.forward(input);
+    summary.layers = recorder.take_layers();
+  }
+  for (const torch::Tensor& parameter : distinct_parameters(network)) {
+    summary.parameters += parameter.numel();
+    if (parameter.requires_grad()) summary.trainable_parameters += parameter.numel();
+  }
+  for (const torch::Tensor& buffer : network.buffers()) summary.buffer_elements += buffer.numel();
+  for (const LayerSummary& layer : summary.layers)
+    summary.flops = checked_add(summary.flops, layer.flops);
+  return summary;
+}
+
+std::string to_text(const ModelSummary& summary) {
+  std::vector<Row> rows = {{"layer", "operation", "output", "parameters", "FLOPs per sample"}};
+  for (const LayerSummary& layer : summary.layers) rows.push_back(row_of(layer));
+  rows.push_back({"total", "", "", grouped(summary.parameters), grouped(summary.flops)});
+
+  std::array<std::size_t, 5> widths{};
+  for (const Row& row : rows) {
+    for (std::size_t column = 0; column < row.size(); ++column)
+      widths[column] = std::max(widths[column], row[column].size());
+  }
+  std::string text;
+  for (const Row& row : rows) {
+    text += fmt::format("{:<{}}  {:<{}}  {:<{}}  {:>{}}  {:>{}}\n", row[0], widths[0], row[1],
+                        widths[1], row[2], widths[2], row[3], widths[3], row[4], widths[4]);
+  }
+  text += fmt::format("{} trainable parameters, {} frozen, {} values in buffers\n",
+                      grouped(summary.trainable_parameters),
+                      grouped(summary.parameters - summary.trainable_parameters),
+                      grouped(summary.buffer_elements));
+  return text;
 }
 
 }  // namespace kolo
