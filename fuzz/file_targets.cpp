@@ -15,7 +15,7 @@
 #include "kolo/data/cifar10.h"
 #include "kolo/data/idx.h"
 #include "kolo/data/npy.h"
-#include "kolo/observe/tensorboard_reader.h"
+#include "kolo/observe/tensorboard.h"
 #include "observe/event_records.h"
 
 namespace kolo::fuzz {

@@ -9,8 +9,8 @@
 
 #include "kolo/nn/autocast.h"
 #include "nn/kernels/convolution_kernel.h"
+#include "nn/kernels/fused.h"
 #include "nn/kernels/onednn.h"
-#include "nn/kernels/plain_kernels.h"
 
 namespace kolo {
 

@@ -17,7 +17,7 @@
 #include <torch/types.h>
 
 #include "kolo/base/checked.h"
-#include "nn/kernels/plain_kernels.h"
+#include "nn/kernels/fused.h"
 
 namespace kolo {
 

@@ -15,7 +15,6 @@
 
 #include "kolo/base/error.h"
 #include "kolo/report/run_record.h"
-#include "report/scalar_tags.h"
 
 namespace kolo {
 

@@ -7,7 +7,6 @@
 
 #include "kolo/report/figure.h"
 #include "kolo/report/report.h"
-#include "kolo/report/study_figures.h"
 
 namespace kolo {
 

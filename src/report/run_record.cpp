@@ -15,7 +15,6 @@
 
 #include "kolo/base/error.h"
 #include "report/run_readers.h"
-#include "report/scalar_tags.h"
 
 namespace kolo {
 

@@ -1,4 +1,4 @@
-#include "report/scalar_tags.h"
+#include "report/run_readers.h"
 
 #include <algorithm>
 #include <array>

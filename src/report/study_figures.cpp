@@ -1,4 +1,3 @@
-#include "kolo/report/study_figures.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "kolo/scaling/network_fit.h"
+#include "kolo/scaling/network_model.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "kolo/study/bench_report.h"
+#include "kolo/study/bench.h"
 
 #include <algorithm>
 #include <cmath>

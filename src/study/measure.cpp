@@ -1,4 +1,4 @@
-#include "kolo/study/measure.h"
+#include "kolo/study/bench.h"
 
 #include <algorithm>
 #include <chrono>

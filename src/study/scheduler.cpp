@@ -1,4 +1,4 @@
-#include "kolo/study/scheduler.h"
+#include "kolo/study/scale_study.h"
 
 #include <chrono>
 #include <sstream>

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
-#include "kolo/scaling/network_fit.h"
+#include "kolo/scaling/network_model.h"
 #include "kolo/scaling/step_profile.h"
 
 namespace kolo::testing {

@@ -12,7 +12,7 @@
 #include "kolo/base/file.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/observe/history.h"
-#include "kolo/observe/tensorboard_reader.h"
+#include "kolo/observe/tensorboard.h"
 #include "support/idx_files.h"
 
 namespace kolo::testing {

@@ -11,7 +11,7 @@
 #include "config/config_fixture.h"
 #include "kolo/base/random.h"
 #include "kolo/config/compare.h"
-#include "kolo/data/image_transform.h"
+#include "kolo/data/augmentation.h"
 #include "kolo/data/nbody.h"
 #include "settings/choice_reader.h"
 #include "settings/yaml/yaml.h"

@@ -1,4 +1,3 @@
-#include "kolo/observe/tensorboard_reader.h"
 
 #include <bit>
 #include <cmath>

@@ -11,7 +11,6 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/observe/tensorboard_reader.h"
 #include "support/errors.h"
 #include "support/event_encoder.h"
 #include "support/temporary_folder.h"

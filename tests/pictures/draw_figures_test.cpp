@@ -8,9 +8,8 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/report/figure.h"
 #include "kolo/report/own_files.h"
-#include "kolo/report/run_figures.h"
-#include "kolo/report/study_figures.h"
 #include "report/records.h"
 #include "report/studies.h"
 #include "support/errors.h"

@@ -1,4 +1,3 @@
-#include "kolo/report/run_figures.h"
 
 #include <cmath>
 #include <random>

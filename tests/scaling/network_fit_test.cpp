@@ -1,5 +1,5 @@
 // Networks are found again in the times of their collectives.
-#include "kolo/scaling/network_fit.h"
+#include "kolo/scaling/network_model.h"
 
 #include <cmath>
 #include <random>

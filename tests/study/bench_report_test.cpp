@@ -1,5 +1,5 @@
 // What kolo bench makes of its measurements.
-#include "kolo/study/bench_report.h"
+#include "kolo/study/bench.h"
 
 #include <cmath>
 

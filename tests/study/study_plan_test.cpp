@@ -1,4 +1,4 @@
-#include "kolo/study/study_plan.h"
+#include "kolo/study/scale_study.h"
 
 #include <set>
 

@@ -1,12 +1,90 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
+#include "kolo/base/enum_names.h"
 #include "kolo/data/dataset.h"
-#include "kolo/data/image_transform.h"
 
+// How images are transformed and what a network wants done to their pixels; and a data set whose
+// images are so varied at random.
 namespace kolo {
+
+// What a network wants done to pixels of 0..255, after augmentation: channel c of the result is
+// (pixel - mean[c]) / deviation[c]. One number stands for all channels.
+struct Preprocessing {
+  std::vector<float> mean = {0};
+  std::vector<float> deviation = {1};  // positive
+  bool blue_first = false;  // channels in the order blue, green, red, which is that of mean too
+
+  // Pixels as they are, 0..255.
+  [[nodiscard]] static Preprocessing none() { return {}; }
+  // 0..1: pixel / 255.
+  [[nodiscard]] static Preprocessing unit() { return {{0}, {255}, false}; }
+  // As Keras's resnet50.preprocess_input does it ("caffe"): blue, green, red, each minus ImageNet's
+  // mean.
+  [[nodiscard]] static Preprocessing caffe() { return {{103.939F, 116.779F, 123.68F}, {1}, true}; }
+  // (pixel / 255 - mean) / deviation, as torchvision has it; mean and deviation in units of 0..1.
+  [[nodiscard]] static Preprocessing mean_deviation(std::array<float, 3> mean,
+                                                    std::array<float, 3> deviation);
+
+  // InputError unless it is for images of so many channels: one number or one a channel, finite,
+  // deviations positive, blue_first with 3 channels only.
+  void check(std::int64_t channels) const;
+};
+
+// Those that have a name. `automatic` is what a data set is usually given.
+enum class NamedPreprocessing : std::uint8_t { automatic, none, unit, caffe, imagenet };
+
+constexpr auto enum_names(NamedPreprocessing) {
+  return std::to_array<EnumName<NamedPreprocessing>>({{NamedPreprocessing::automatic, "auto"},
+                                                      {NamedPreprocessing::none, "none"},
+                                                      {NamedPreprocessing::unit, "unit"},
+                                                      {NamedPreprocessing::caffe, "caffe"},
+                                                      {NamedPreprocessing::imagenet, "imagenet"}});
+}
+
+// Where one pixel of a moved image comes from. With c = (size - 1) / 2 along each axis, the middle
+// of the image, the result at y, x is the source at
+//   zoom_y (y - c_y) + c_y + shift_y,  zoom_x (x - c_x) + c_x + shift_x,
+// between pixels bilinear (a backward map: a positive shift moves the picture up or left, a zoom
+// under 1 makes things larger); then the result is flipped. Source: Keras's ImageDataGenerator,
+// apply_affine_transform with row_axis first.
+struct ImageTransform {
+  double shift_y = 0, shift_x = 0;  // pixels
+  double zoom_y = 1, zoom_x = 1;    // positive
+  bool flip = false;                // left to right
+
+  [[nodiscard]] bool is_identity() const {
+    return shift_y == 0 && shift_x == 0 && zoom_y == 1 && zoom_x == 1 && !flip;
+  }
+};
+
+// What is beyond the edges: the nearest pixel of the edge, or one value.
+enum class Fill { nearest, constant };
+
+struct FillOptions {
+  Fill mode = Fill::nearest;
+  float value = 0;  // of Fill::constant, in the units of the source's pixels
+};
+
+// Memory that transform_image works in; keep it from image to image of a size to save allocations.
+// One for each thread.
+struct TransformWorkspace {
+  std::vector<float> image, fractions;
+  std::vector<std::int32_t> places;
+};
+
+// Transforms and then preprocesses an image of {channels, height, width} floats in place, in two
+// passes over it. Where the transform is the identity, the pixels that preprocessing gets are the
+// source's, bit for bit. Error unless image.size() = channels x height x width, all at least 1, and
+// the preprocessing is for so many channels.
+void transform_image(std::span<float> image, std::int64_t channels, std::int64_t height,
+                     std::int64_t width, const ImageTransform& transform, const FillOptions& fill,
+                     const Preprocessing& preprocessing, TransformWorkspace& workspace);
 
 template <typename Workspace>
 class WorkspacePool;

@@ -9,8 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "kolo/observe/study.h"
+#include "kolo/report/figure.h"
 #include "kolo/report/results_table.h"
-#include "kolo/report/run_figures.h"
 #include "kolo/report/run_record.h"
 
 namespace kolo {

@@ -2,15 +2,133 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
-#include "kolo/study/bench_report.h"
-#include "kolo/study/measure.h"
+#include "kolo/data/loader.h"
+#include "kolo/nn/network.h"
+#include "kolo/scaling/network_model.h"
+#include "kolo/scaling/step_profile.h"
+#include "kolo/train/trainer.h"
+
+// What a bench has measured and what it tells; how it is measured, of any trainer; and a whole
+// bench.
+namespace kolo {
+
+// What is measured: the loader alone, training on one batch that is loaded once, and both.
+enum class BenchMode : std::uint8_t { io, synthetic, full };
+
+[[nodiscard]] std::string_view bench_mode_name(BenchMode mode);
+
+// A few steps that one rank has done.
+struct BenchTrial {
+  double seconds = 0;
+  double samples = 0;
+  double data_seconds = 0;           // of them spent waiting for batches
+  double communication_seconds = 0;  // of them spent waiting for other ranks' gradients
+};
+
+// The trials of one mode: by rank, then by trial.
+struct BenchMeasurement {
+  BenchMode mode = BenchMode::io;
+  std::vector<std::vector<BenchTrial>> trials;
+};
+
+struct BenchSetup {
+  std::string configuration, model, data, precision;
+  int ranks = 1;
+  std::int64_t batch_size = 0;  // a rank
+  int threads = 1;              // a rank
+  std::int64_t steps = 0, warmup = 0, trials = 0;
+};
+
+struct BenchReport {
+  BenchSetup setup;
+  std::vector<BenchMeasurement> measurements;
+  std::vector<std::int64_t> peak_bytes;  // by rank
+  // Where they were asked for.
+  std::optional<StepProfile> profile = std::nullopt;
+  std::optional<CollectiveMeasurement> collectives = std::nullopt;
+};
+
+// Of all ranks together: a trial lasts until the slowest rank is done.
+[[nodiscard]] std::vector<double> samples_per_second(const BenchMeasurement& measurement);
+[[nodiscard]] std::vector<double> milliseconds_per_step(const BenchMeasurement& measurement,
+                                                        std::int64_t steps);
+
+// Where the time of training steps goes, as shares that add up to 1; means over ranks and trials.
+struct BenchShares {
+  double data = 0, communication = 0, compute = 0;
+};
+[[nodiscard]] BenchShares shares_of(const BenchMeasurement& measurement);
+
+struct BenchVerdict {
+  std::string by;   // data | compute | communication
+  std::string why;  // a sentence
+};
+// What bounds the run; none where the full run or its parts were not measured.
+[[nodiscard]] std::optional<BenchVerdict> verdict_of(const BenchReport& report);
+
+// For people: a table, the shares, the memory and the verdict.
+[[nodiscard]] std::string to_text(const BenchReport& report);
+// The same for programs, with every trial.
+[[nodiscard]] nlohmann::ordered_json to_json(const BenchReport& report);
+
+// How long steps of a trainer and batches of a loader take, whoever has made them.
+
+struct BenchPlan {
+  std::int64_t steps = 10;  // a trial
+  std::int64_t warmup = 5;  // steps before the first trial
+  std::int64_t trials = 5;
+  // Is told of each step that is done, the warm-up's too, on whatever rank has it.
+  std::function<void()> step_done = [] {};
+
+  [[nodiscard]] std::int64_t all_steps() const { return warmup + trials * steps; }
+};
+
+// Measures on this rank; trials follow each other without a pause, so that the loader's queue is as
+// in the midst of a training. Collective.
+//
+// The loader alone: how fast batches can be had.
+[[nodiscard]] std::vector<BenchTrial> measure_loader(const Communicator& communicator,
+                                                     Loader& loader, const BenchPlan& plan);
+// Training steps on one batch, loaded once.
+[[nodiscard]] std::vector<BenchTrial> measure_steps(const Communicator& communicator,
+                                                    Trainer& trainer, Loader& loader,
+                                                    const BenchPlan& plan);
+// Training steps on the loader's batches.
+[[nodiscard]] std::vector<BenchTrial> measure_training(const Communicator& communicator,
+                                                       Trainer& trainer, Loader& loader,
+                                                       const BenchPlan& plan);
+
+// The first one of an epoch.
+[[nodiscard]] Batch first_batch(Loader& loader);
+
+// All ranks' trials, by rank. Collective.
+[[nodiscard]] std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
+                                                          const std::vector<BenchTrial>& mine);
+
+// What predictions are made from: a step without communication, and collectives without a step.
+
+// A trainer's steps on one batch, on all ranks at once, but without averaging gradients
+// (ReducerOptions::communicate is false), so that the ranks share caches and memory as they do in a
+// training. What the trainer's options decide, the data wait among it, is left to the caller.
+// Collective.
+[[nodiscard]] StepProfile measure_profile(const Communicator& communicator, Trainer& trainer,
+                                          const Network& network, Loader& loader,
+                                          const BenchPlan& plan);
+
+// All-reduces of 4 KiB to 64 MiB of float32 (or until one takes half a second), as gradients are
+// averaged: asynchronously, in memory from Communicator::allocate() that every rank has just
+// written. Medians of many calls. Collective.
+[[nodiscard]] CollectiveMeasurement measure_collectives(const Communicator& communicator);
 
 // A configuration measured, as `kolo bench` does it.
-namespace kolo {
 
 struct BenchRequest {
   ConfigSource config;

@@ -2,15 +2,93 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "kolo/config/run_config.h"
 #include "kolo/observe/study.h"
-#include "kolo/study/scheduler.h"
-#include "kolo/study/study_plan.h"
-#include "kolo/study/study_predictions.h"
+
+// A study of scaling: its plan, the scheduler that runs it or the model that predicts it, and the
+// whole.
+namespace kolo {
+
+// What a study is to vary. Empty lists: the configuration's own value.
+struct StudyRequest {
+  ConfigSource config;
+  std::vector<int> ranks;
+  std::vector<int> simulated_ranks;  // to predict
+  bool strong = false;               // the batch of all ranks is fixed; otherwise that of a rank
+  std::vector<std::string> lr_scalings;
+  std::vector<double> warmup_epochs;
+  int ranks_per_node = 0;  // 0: all ranks on one node
+  int threads = 0;         // of a rank, unless the configuration says; 0: what is left to it
+  int cores = 1;           // of the machine
+  std::filesystem::path program = {};  // kolo, which does the runs; empty: this program is it
+};
+
+// The study with a pending point for every combination, in the order in which they are run: the
+// fewest ranks first. Points that train alike have the same folder: where the learning rate is not
+// scaled, it doesn't matter how. With strong scaling the rate follows the batch of all ranks, which
+// stays, rather than the number of ranks: so all ranks train alike.
+//
+// InputError: ranks below 1 or none, an unknown scaling, a negative warm-up, a batch that so many
+// ranks can't share, to predict included.
+[[nodiscard]] Study plan_study(const StudyRequest& request, const RunConfig& configured);
+
+// key.sub=value: what all runs of the study have besides the configuration's file and name.
+[[nodiscard]] std::vector<std::string> settings_of(const Study& study);
+// The same and what the run of a point has.
+[[nodiscard]] std::vector<std::string> settings_of(const StudyRequest& request, const Study& study,
+                                                   const StudyPoint& point);
+
+// "4 ranks, batch 64 per rank, learning rate linear, 3 warm-up epochs"
+[[nodiscard]] std::string describe(const StudyPoint& point);
+
+// Where the runs of a study become jobs.
+struct SchedulerOptions {
+  std::string name;              // slurm | pbs
+  std::string options;           // of sbatch or qsub, more of them, separated by blanks
+  std::filesystem::path script;  // what a job runs; empty: kolo's own
+};
+
+// InputError: an unknown scheduler, its command is not in PATH, no script where one was named, or
+// kolo's own can't be found.
+[[nodiscard]] SchedulerOptions checked(const SchedulerOptions& options);
+
+// The command line that hands a run over. `arguments`: what follows `kolo train`.
+[[nodiscard]] std::vector<std::string> submit_command(const SchedulerOptions& options,
+                                                      const StudyPoint& point,
+                                                      const std::string& job_name,
+                                                      const std::filesystem::path& log,
+                                                      const std::vector<std::string>& arguments);
+
+// Hands a run over and returns the job's name. Error, with what the scheduler said.
+[[nodiscard]] std::string submit(const std::vector<std::string>& command);
+
+// The scheduler still has the job, waiting or running. Error when it can't be asked.
+[[nodiscard]] bool has_job(const SchedulerOptions& options, const std::string& job);
+
+struct SimulationOptions {
+  std::vector<int> ranks;                  // beyond the machine
+  std::string network;                     // between nodes, by name; empty: none
+  std::string algorithm = "hierarchical";  // of all-reduces: ring | tree | hierarchical
+  int ranks_per_node = 0;  // of the nodes to predict; 0: as many as this machine has cores for
+};
+
+// InputError: ranks below 1, an unknown network or algorithm, or several nodes without one.
+void check_simulation(const SimulationOptions& options, int cores);
+
+// Measures steps and collectives on this machine with `kolo bench`, and adds to the study a
+// predicted point for each number of ranks that was run (to compare with) and for each of
+// `options.ranks`. They are of the study's first learning-rate scaling and warm-up, which don't
+// matter to speed. Takes as long as a few benches; `say` is told of each. Error: a bench failed,
+// with what it said.
+void add_predictions(Study& study, const StudyRequest& request, const SimulationOptions& options,
+                     std::int64_t samples_per_epoch,
+                     const std::function<void(const std::string&)>& say);
 
 // One configuration trained on several numbers of ranks, as `kolo scale` does it.
-namespace kolo {
 
 struct RunningOptions {
   bool oversubscribe = false;

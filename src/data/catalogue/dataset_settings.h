@@ -10,7 +10,6 @@
 #include "kolo/base/error.h"
 #include "kolo/data/augmentation.h"
 #include "kolo/data/catalogue.h"
-#include "kolo/data/image_transform.h"
 #include "settings/choice_reader.h"
 
 // What entries of the catalogue share. An entry is a struct of settings with a visit() for its

@@ -6,8 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "generators/cosmology/gas.h"
-#include "generators/cosmology/gravity.h"
+#include "generators/cosmology/matter.h"
 #include "generators/cosmology/universe.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"

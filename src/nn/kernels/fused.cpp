@@ -10,7 +10,6 @@
 #include "kolo/base/error.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/loops.h"
-#include "nn/kernels/plain_kernels.h"
 
 namespace kolo {
 

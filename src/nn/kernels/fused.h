@@ -1,10 +1,31 @@
 #pragma once
 
+#include <utility>
+
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/types.h>
 
-// Layers that take what follows them along.
 namespace kolo {
+
+// While one lives, this thread's networks compute by LibTorch's own operators instead of kolo's
+// kernels: for what watches operators, and as the reference in tests.
+class PlainKernels {
+ public:
+  PlainKernels() : before_(std::exchange(wanted, true)) {}
+  PlainKernels(const PlainKernels&) = delete;
+  PlainKernels& operator=(const PlainKernels&) = delete;
+  ~PlainKernels() { wanted = before_; }
+
+  [[nodiscard]] static bool are_wanted() { return wanted; }
+
+ private:
+  // By thread, as LibTorch's own modes (NoGradGuard, AutoGradMode) are: ranks may be threads.
+  inline static thread_local bool wanted = false;
+
+  bool before_;
+};
+
+// Layers that take what follows them along.
 
 // max_pool2d(relu(input), 2) of [N, C, H, W], which is also relu(max_pool2d(input, 2)): in one pass
 // forward and one backward for float32 on CPUs in channels-last layout (C > 1), by LibTorch

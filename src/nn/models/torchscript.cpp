@@ -1,4 +1,4 @@
-#include "kolo/nn/torchscript.h"
+#include "kolo/nn/models.h"
 
 #include <functional>
 #include <sstream>

@@ -1,4 +1,4 @@
-#include "kolo/data/image_transform.h"
+#include "kolo/data/augmentation.h"
 
 #include <cmath>
 #include <limits>

@@ -1,11 +1,10 @@
-#include "generators/cosmology/gas.h"
 
 #include <cmath>
 #include <utility>
 
 #include <gtest/gtest.h>
 
-#include "generators/cosmology/gravity.h"
+#include "generators/cosmology/matter.h"
 #include "generators/cosmology/spectra.h"
 
 namespace kolo::cosmology {

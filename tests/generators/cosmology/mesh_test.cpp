@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "generators/cosmology/gravity.h"
+#include "generators/cosmology/matter.h"
 
 namespace kolo::cosmology {
 namespace {

@@ -1,4 +1,4 @@
-#include "generators/cosmology/gravity.h"
+#include "generators/cosmology/matter.h"
 
 #include <cmath>
 #include <numbers>

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "generators/cosmology/gravity.h"
+#include "generators/cosmology/matter.h"
 #include "generators/cosmology/mesh.h"
 
 namespace kolo::cosmology::testing {

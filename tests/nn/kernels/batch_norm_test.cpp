@@ -9,7 +9,6 @@
 #include <torch/nn/modules/batchnorm.h>
 
 #include "kolo/base/error.h"
-#include "nn/kernels/plain_kernels.h"
 
 namespace kolo {
 namespace {

@@ -14,7 +14,7 @@
 #include "kolo/base/gradient_destination.h"
 #include "kolo/nn/convolution.h"
 #include "nn/kernels/convolution_kernel.h"
-#include "nn/kernels/plain_kernels.h"
+#include "nn/kernels/fused.h"
 
 namespace kolo {
 namespace {

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "nn/kernels/convolution_kernel.h"
-#include "nn/kernels/plain_kernels.h"
 
 namespace kolo {
 namespace {

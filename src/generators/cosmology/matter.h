@@ -8,7 +8,7 @@
 #include "generators/cosmology/universe.h"
 
 // Matter from the universe's beginning on: particles, where perturbation theory lets them go, and
-// how they fall through each other's gravity from there.
+// how they fall through each other's gravity from there; and the gas that falls with it.
 namespace kolo::cosmology {
 
 // Independent standard normal numbers, each a function of seed, stream and cell alone.
@@ -89,5 +89,29 @@ inline Cloud::Cloud(std::int64_t size, double x, double y, double z) {
                       (far_z ? part[2] : 1 - part[2]);
   }
 }
+
+// The gas between galaxies at redshift 3, from the matter it falls with.
+
+struct Gas {
+  Field density;         // in units of its mean
+  VectorField velocity;  // km/s
+  Field temperature;     // K
+};
+
+// Where pressure stops gas from falling with the matter, h/Mpc: its density has the matter's power
+// times exp(-2 k^2 / filter^2).
+[[nodiscard]] double filter_wave_number(const Universe& universe);
+
+// Temperature of gas that nothing but the ultraviolet background heats, K.
+[[nodiscard]] double quiet_temperature(double density);
+
+// Takes the moments apart, to spare memory. `heating`: shocks where gas runs together and the
+// random motions within what pressure smooths warm it.
+[[nodiscard]] Gas make_gas(const Mesh& mesh, const Universe& universe, Moments&& moments,
+                           bool heating);
+
+// Makes temperature unpredictable: times exp(deviation g), g a normal number of each cell's own.
+void scatter_temperature(const Mesh& mesh, double deviation, std::uint64_t seed,
+                         Field& temperature);
 
 }  // namespace kolo::cosmology
