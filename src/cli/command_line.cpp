@@ -6,9 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/commands.h"
-#include "cli/help.h"
-#include "cli/shared_options.h"
+#include "cli/options.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/run/run.h"

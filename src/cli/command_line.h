@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -38,5 +39,43 @@ class CommandLine {
 // What the program does with the words of its command line (without its name): runs the command
 // that they ask for and says on stderr what went wrong. Returns the exit status.
 [[nodiscard]] int run_kolo_program(const std::vector<std::string>& words);
+
+// Each command is one file with one of these functions. It adds the command with its options to the
+// program; when the user chose the command, `action` becomes what main() runs afterwards and whose
+// result is the exit status. Parsing itself does nothing else. `words` are those of the command
+// line, once it is parsed: what starts itself again on several ranks passes them on.
+void add_train_command(CLI::App& app, std::function<int()>& action,
+                       const std::vector<std::string>& words);
+void add_bench_command(CLI::App& app, std::function<int()>& action,
+                       const std::vector<std::string>& words);
+void add_eval_command(CLI::App& app, std::function<int()>& action,
+                      const std::vector<std::string>& words);
+void add_scale_command(CLI::App& app, std::function<int()>& action);
+void add_doctor_command(CLI::App& app, std::function<int()>& action);
+void add_run_command(CLI::App& app, std::function<int()>& action);
+void add_data_command(CLI::App& app, std::function<int()>& action);
+void add_timeline_command(CLI::App& app, std::function<int()>& action);
+void add_report_command(CLI::App& app, std::function<int()>& action);
+void add_help_command(CLI::App& app, std::function<int()>& action);
+void add_completion_command(CLI::App& app, std::function<int()>& action);
+void add_man_command(CLI::App& app, std::function<int()>& action);
+
+// The subcommands of `kolo data`.
+void add_data_cifar10_command(CLI::App& data, std::function<int()>& action);
+void add_data_images_command(CLI::App& data, std::function<int()>& action);
+void add_data_nbody_command(CLI::App& data, std::function<int()>& action);
+void add_data_convert_command(CLI::App& data, std::function<int()>& action);
+void add_data_inspect_command(CLI::App& data, std::function<int()>& action);
+void add_data_fetch_command(CLI::App& data, std::function<int()>& action);
+
+// What --help prints: as wide as the terminal, broken between words.
+[[nodiscard]] std::shared_ptr<CLI::FormatterBase> make_help_formatter();
+
+// kolo(1), in roff: every command with its options and examples.
+[[nodiscard]] std::string man_page(const CLI::App& program);
+
+// A script that makes bash complete the program's commands, options, their values and the settings
+// of configurations: of the options that the program has.
+[[nodiscard]] std::string bash_completion(const CLI::App& program);
 
 }  // namespace kolo

@@ -5,9 +5,8 @@
 #include <fmt/format.h>
 #include <poll.h>
 
-#include "cli/commands.h"
-#include "cli/option_values.h"
-#include "cli/output_file.h"
+#include "cli/command_line.h"
+#include "cli/options.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -17,7 +16,7 @@
 #include "kolo/report/own_files.h"
 #include "kolo/report/report.h"
 #include "kolo/report/report_server.h"
-#include "launch/signal_pipe.h"
+#include "launch/signals.h"
 #include "launch/terminal.h"
 
 namespace kolo {

@@ -4,9 +4,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "cli/commands.h"
-#include "cli/option_values.h"
-#include "cli/shared_options.h"
+#include "cli/command_line.h"
+#include "cli/options.h"
 #include "kolo/base/error.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/launch/launch_ranks.h"

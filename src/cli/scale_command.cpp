@@ -3,12 +3,11 @@
 
 #include <fmt/format.h>
 
-#include "cli/commands.h"
-#include "cli/option_values.h"
-#include "cli/shared_options.h"
+#include "cli/command_line.h"
+#include "cli/options.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/launch/exit_status.h"
+#include "kolo/launch/launch_ranks.h"
 #include "kolo/report/results_table.h"
 #include "kolo/scaling/network_model.h"
 #include "kolo/study/scale_study.h"

@@ -11,9 +11,9 @@
 #include "config/settle.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "settings/environment.h"
 #include "settings/section.h"
 #include "settings/tree_writer.h"
+#include "settings/value.h"
 #include "settings/yaml/yaml.h"
 
 namespace kolo {
@@ -148,6 +148,66 @@ ConfigValue tree_of(const RunConfig& config) {
 
 std::string to_yaml(const RunConfig& config) {
   return write_yaml(tree_of(config));
+}
+
+namespace {
+
+constexpr const char* unset = "unset";
+
+// In one line.
+std::string text_of(const ConfigValue& value) {
+  std::string text;
+  switch (value.kind) {
+    case ConfigValue::Kind::nothing:
+      return unset;
+    case ConfigValue::Kind::scalar:
+      return value.text;
+    case ConfigValue::Kind::list:
+      for (const auto& item : value.items)
+        text += fmt::format("{}{}", text.empty() ? "" : ", ", text_of(item));
+      return fmt::format("[{}]", text);
+    case ConfigValue::Kind::mapping:
+      for (const auto& entry : value.entries)
+        text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", entry.key, text_of(entry.value));
+      return fmt::format("{{{}}}", text);
+  }
+  return text;
+}
+
+void flatten(const ConfigValue& mapping, const std::string& prefix, Settings& settings) {
+  for (const auto& entry : mapping.entries) {
+    const auto key = prefix + entry.key;
+    if (entry.value.kind == ConfigValue::Kind::mapping)
+      flatten(entry.value, key + ".", settings);
+    else
+      settings.emplace_back(key, text_of(entry.value));
+  }
+}
+
+std::string value_of(const Settings& settings, const std::string& key) {
+  const auto found = std::ranges::find(settings, key, &Settings::value_type::first);
+  return found == settings.end() ? unset : found->second;
+}
+
+}  // namespace
+
+Settings settings_of(const RunConfig& config) {
+  Settings settings;
+  flatten(tree_of(config), "", settings);
+  return settings;
+}
+
+std::vector<SettingChange> changes_between(const RunConfig& before, const RunConfig& now) {
+  const auto earlier = settings_of(before), later = settings_of(now);
+  std::vector<SettingChange> changes;
+  const auto compare = [&](const std::string& key) {
+    const bool is_known = std::ranges::find(changes, key, &SettingChange::key) != changes.end();
+    SettingChange change{key, value_of(earlier, key), value_of(later, key)};
+    if (!is_known && change.before != change.now) changes.push_back(std::move(change));
+  };
+  for (const auto& [key, value] : later) compare(key);
+  for (const auto& [key, value] : earlier) compare(key);
+  return changes;
 }
 
 }  // namespace kolo

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "kolo/base/error.h"
 #include "kolo/config/run_config.h"
 #include "settings/value.h"
 
@@ -20,5 +21,15 @@ void check_run_config(const RunConfig& config, const ConfigValue& root,
 // the data's usual folder, the model's and the optimizer's usual numbers. Shapes of images get
 // their channels first.
 void fill_defaults(RunConfig& config, const ModelCatalogue& models);
+
+// What `make` returns; its InputError gets the place and the name of the setting that it is about.
+template <typename Make>
+auto at_setting(const RunConfig& config, std::string_view key, const Make& make) {
+  try {
+    return make();
+  } catch (const InputError& error) {
+    refuse_setting(config, key, error.what());
+  }
+}
 
 }  // namespace kolo

@@ -14,7 +14,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/comm/mpi.h"
-#include "kolo/launch/exit_status.h"
 #include "launch/supervise.h"
 #include "launch/terminal.h"
 

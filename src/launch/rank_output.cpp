@@ -21,7 +21,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
-#include "launch/signal_pipe.h"
+#include "launch/signals.h"
 
 namespace kolo {
 

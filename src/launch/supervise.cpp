@@ -20,8 +20,8 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/launch/exit_status.h"
-#include "launch/signal_pipe.h"
+#include "kolo/launch/launch_ranks.h"
+#include "launch/signals.h"
 
 namespace kolo {
 

@@ -8,7 +8,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "settings/choice_reader.h"
-#include "settings/environment.h"
+#include "settings/value.h"
 
 namespace kolo {
 

@@ -7,7 +7,7 @@
 #include "kolo/launch/launch_environment.h"
 #include "kolo/observe/progress.h"
 #include "kolo/parallel/broadcast_state.h"
-#include "kolo/train/evaluation.h"
+#include "kolo/train/objective.h"
 #include "launch/terminal.h"
 #include "run/prepared_run.h"
 #include "run/rank_guard.h"

@@ -6,10 +6,10 @@
 #include <fmt/ranges.h>
 #include <torch/version.h>
 
-#include "config/at_setting.h"
+#include "config/settle.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/config/compare.h"
+#include "kolo/config/run_config.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/parallel/sync_batch_norm.h"
 #include "run/run_lock.h"

@@ -7,7 +7,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/comm/communicator.h"
-#include "kolo/launch/exit_status.h"
+#include "kolo/launch/launch_ranks.h"
 
 namespace kolo {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kolo/checkpoint/checkpoint_store.h"
-#include "kolo/config/compare.h"
+#include "kolo/config/run_config.h"
 #include "run/run_folder.h"
 
 // Which checkpoint a run goes on from, and what is different then.

@@ -10,6 +10,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/launch/launch_environment.h"
+#include "launch/signals.h"
 #include "launch/terminal.h"
 #include "run/blas.h"
 #include "run/prepared_run.h"
@@ -17,7 +18,6 @@
 #include "run/rank_job.h"
 #include "run/resume.h"
 #include "run/run_training.h"
-#include "run/stop_signal.h"
 
 namespace kolo {
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <string_view>
@@ -12,12 +14,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "kolo/base/checked.h"
+#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/folder_lock.h"
+#include "kolo/base/machine.h"
+#include "kolo/launch/launch_environment.h"
+#include "kolo/launch/launch_ranks.h"
+#include "kolo/observe/format.h"
 #include "kolo/observe/tensorboard.h"
+#include "launch/supervise.h"
 #include "run/run_lock.h"
 
 namespace kolo {
@@ -271,6 +280,84 @@ fs::path RunFolder::keep_config() const {
   auto kept = next_free(path / "config", ".yaml");
   write_file_atomically(kept, read_text_file(config()));
   return kept;
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<std::string> own_words() {
+  std::vector<std::string> words;
+  std::ifstream arguments("/proc/self/cmdline");
+  for (std::string word; std::getline(arguments, word, '\0');) words.push_back(word);
+  return words;
+}
+
+// Empty where git is not there, or this is no repository of it.
+std::string commit_here() {
+  constexpr std::chrono::seconds patience{10};  // on a busy file system
+  const auto git = find_in_path("git");
+  if (git.empty()) return {};
+  const auto answer = probe(
+      {.argv = {git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"}}, patience);
+  return answer.status == 0 ? answer.output.substr(0, answer.output.find('\n')) : std::string();
+}
+
+Json earlier_starts(const fs::path& file) {
+  if (!fs::exists(file)) return Json::array();
+  const auto document = Json::parse(read_text_file(file), nullptr, false);
+  const bool is_sound =
+      document.is_object() && document.contains("starts") && document["starts"].is_array();
+  return is_sound ? document["starts"] : Json::array();
+}
+
+}  // namespace
+
+RunOrigin find_run_origin() {
+  std::error_code error;
+  return {.command = environment_variable(command_variable).value_or(as_typed(own_words())),
+          .directory = fs::current_path(error).string(),
+          .commit = commit_here(),
+          .version = KOLO_VERSION,
+          .host = host_name()};
+}
+
+std::string as_typed(std::vector<std::string> words) {
+  if (!words.empty()) words[0] = fs::path(words[0]).filename();
+  constexpr std::string_view plain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:+@%";
+  std::string text;
+  for (const auto& word : words) {
+    if (!text.empty()) text += ' ';
+    if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) {
+      text += word;
+      continue;
+    }
+    text += '\'';
+    for (const char letter : word) text += letter == '\'' ? "'\\''" : std::string(1, letter);
+    text += '\'';
+  }
+  return text;
+}
+
+void note_run_start(const fs::path& file, const RunOrigin& origin) {
+  Json document{{"starts", earlier_starts(file)}};
+  document["starts"].push_back({{"time", format_moment(wall_time())},
+                                {"command", origin.command},
+                                {"directory", origin.directory},
+                                {"commit", origin.commit},
+                                {"version", origin.version},
+                                {"host", origin.host}});
+  // A command line may hold any bytes.
+  write_file_atomically(file, document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+void log_run_start(RunLog& log, const RunOrigin& origin) {
+  constexpr std::size_t short_hash = 12;
+  const auto is_dirty = origin.commit.ends_with("-dirty");
+  log.info("{} (kolo {} on {}{}{})", origin.command, origin.version, origin.host,
+           origin.commit.empty() ? "" : ", git " + origin.commit.substr(0, short_hash),
+           is_dirty ? " with changes" : "");
 }
 
 }  // namespace kolo

@@ -1,14 +1,14 @@
-#include "run/training_restarts.h"
+#include "run/run_training.h"
 
 #include <csignal>
 #include <iostream>
 
 #include <fmt/format.h>
 
-#include "kolo/launch/exit_status.h"
+#include "kolo/launch/launch_ranks.h"
 #include "kolo/observe/run_log.h"
+#include "run/run_folder.h"
 #include "run/run_lock.h"
-#include "run/run_origin.h"
 
 namespace kolo {
 
@@ -17,7 +17,7 @@ namespace {
 using ChangeCommand = std::function<void(std::vector<std::string>&)>;
 
 void go_on(LaunchRequest& request, const ChangeCommand& resume_newest, RunLog& log) {
-  request.environment.emplace_back(command_variable, command_line(request.command));
+  request.environment.emplace_back(command_variable, as_typed(request.command));
   resume_newest(request.command);
   log.info("going on from the newest checkpoint");
 }

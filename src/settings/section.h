@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "kolo/base/enum_names.h"
-#include "settings/keys.h"
 #include "settings/value.h"
 
 // From a tree of values to typed structs. A struct's keys are listed once, in a template

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "settings/environment.h"
 #include "settings/section.h"
+#include "settings/value.h"
 
 namespace kolo {
 

@@ -1,7 +1,12 @@
 #include "settings/value.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
 
 namespace kolo {
 
@@ -43,6 +48,77 @@ const std::string& place_of(const ConfigValue& root, std::string_view dotted_key
   if (child == nullptr) return root.place;
   return dot == std::string_view::npos ? child->place
                                        : place_of(*child, dotted_key.substr(dot + 1));
+}
+
+namespace {
+
+constexpr std::string_view name_letters =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
+
+bool is_variable_name(std::string_view name) {
+  const bool begins_with_digit = !name.empty() && name[0] >= '0' && name[0] <= '9';
+  return !name.empty() && !begins_with_digit &&
+         name.find_first_not_of(name_letters) == std::string_view::npos;
+}
+
+std::string variable(const std::string& name, std::string_view text, std::string_view where) {
+  const char* value = std::getenv(name.c_str());
+  if (value == nullptr) {
+    throw InputError(
+        fmt::format("{}: the environment variable {} is not set, needed for {}; set it, "
+                    "or write $$ for a plain dollar",
+                    where, name, quote(text)));
+  }
+  return value;
+}
+
+// The name after a dollar, with or without braces, and how many letters it takes in `rest`.
+struct Reference {
+  std::string_view name;
+  std::size_t length = 0;
+};
+
+Reference reference_at(std::string_view rest) {
+  if (rest.starts_with('{')) {
+    const auto end = rest.find('}');
+    if (end == std::string_view::npos) return {};
+    return {rest.substr(1, end - 1), end + 1};
+  }
+  const auto name = rest.substr(0, rest.find_first_not_of(name_letters));
+  return {name, name.size()};
+}
+
+}  // namespace
+
+std::string expand_path(std::string_view text, std::string_view where) {
+  std::string path;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '$') {
+      path += text[i];
+      continue;
+    }
+    const auto rest = text.substr(i + 1);
+    if (rest.starts_with('$')) {
+      path += '$';
+      ++i;
+      continue;
+    }
+    const Reference reference = reference_at(rest);
+    if (!is_variable_name(reference.name)) {
+      throw InputError(fmt::format("{}: in {} a $ must be followed by NAME, {{NAME}} or another $",
+                                   where, quote(text)));
+    }
+    path += variable(std::string(reference.name), text, where);
+    i += reference.length;
+  }
+  if (path == "~" || path.starts_with("~/")) path.replace(0, 1, variable("HOME", text, where));
+  return path;
+}
+
+std::string escape_path(std::string_view path) {
+  std::string text = path == "~" || path.starts_with("~/") ? "./" : "";
+  for (const char letter : path) text += letter == '$' ? "$$" : std::string(1, letter);
+  return text;
 }
 
 }  // namespace kolo

@@ -12,7 +12,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
-#include "kolo/launch/exit_status.h"
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/observe/format.h"
 #include "launch/supervise.h"

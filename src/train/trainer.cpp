@@ -10,7 +10,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
 #include "kolo/nn/mixup.h"
-#include "kolo/train/evaluation.h"
+#include "kolo/train/objective.h"
 #include "train/advice.h"
 
 // The loop; what goes into a checkpoint and comes out of it is in trainer_checkpoint.cpp.

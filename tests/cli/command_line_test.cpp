@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 
 #include "cli/command_line.h"
-#include "cli/help.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "support/errors.h"

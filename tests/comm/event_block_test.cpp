@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 
 #include "comm/watch/event_block.h"
-#include "comm/watch/rank_status.h"
 
 namespace kolo {
 namespace {

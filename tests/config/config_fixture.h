@@ -7,7 +7,6 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/config/compare.h"
 #include "kolo/config/run_config.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"

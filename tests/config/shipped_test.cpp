@@ -3,7 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include "kolo/config/compare.h"
 #include "kolo/config/run_config.h"
 
 namespace kolo {

@@ -1,4 +1,4 @@
-#include "kolo/launch/hosts.h"
+#include "kolo/launch/launch_ranks.h"
 
 #include <fstream>
 
@@ -6,7 +6,6 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/launch/launch_ranks.h"
 #include "launch/rank_output.h"
 #include "support/temporary_folder.h"
 

@@ -5,7 +5,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/comm/threads.h"
-#include "kolo/train/precision.h"
+#include "kolo/train/objective.h"
 #include "kolo/train/recorders.h"
 #include "support/errors.h"
 #include "train/field_training.h"

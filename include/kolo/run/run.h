@@ -10,7 +10,7 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/config/factories.h"
-#include "kolo/launch/exit_status.h"
+#include "kolo/launch/launch_ranks.h"
 #include "kolo/train/observer.h"
 
 // A whole run, as `kolo train` does it: the folder with its checkpoints, history, log and event

@@ -1,11 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
 
 #include <torch/types.h>
 
+#include "kolo/comm/communicator.h"
+#include "kolo/data/loader.h"
+#include "kolo/nn/autocast.h"
 #include "kolo/nn/loss.h"
-#include "kolo/train/precision.h"
+#include "kolo/nn/metrics.h"
+#include "kolo/nn/network.h"
 #include "kolo/train/train_state.h"
 
 namespace kolo {
@@ -22,5 +29,39 @@ struct Objective {
 // The sums over one batch of a loss already computed, and of what is right in it.
 [[nodiscard]] MetricSums sums_of(const Objective& objective, const torch::Tensor& loss,
                                  const torch::Tensor& outputs, const torch::Tensor& targets);
+
+// The precision called "fp32", "bf16" or "fp16"; InputError for anything else.
+[[nodiscard]] Precision precision_named(const std::string& name);
+
+// InputError where LibTorch can't compute in it: convolutions in three dimensions are tried,
+// forward and backward.
+void require_precision(Precision precision);
+
+// The network's outputs in float32, computed in the given precision; what the network puts out by
+// itself is left as it is with fp32.
+[[nodiscard]] torch::Tensor forward_in(Precision precision, Network& network,
+                                       const torch::Tensor& input);
+
+// Is told how many of this rank's batches are done: 0 at the beginning, then after each.
+using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t total)>;
+
+// The sums over a loader's whole dataset on all ranks, each sample counted once if the loader's
+// sampler draws it once. In evaluation mode; the network is in training mode afterwards. `matrix`,
+// when given, gets the counts of all ranks added. Collective.
+//
+// The counts are the same for any number of ranks; the loss differs in the last digits, as its
+// terms are added in another order.
+[[nodiscard]] MetricSums evaluate(const Communicator& communicator, Network& network,
+                                  const Objective& objective, Loader& loader,
+                                  ConfusionMatrix* matrix = nullptr,
+                                  const EvaluationProgress& progress = {});
+
+// The same, but nothing when a rank asks to stop, as `stop_requested` tells after each of its
+// batches: then all ranks leave after the same batch. Costs a small asynchronous all-reduce a
+// batch.
+[[nodiscard]] std::optional<MetricSums> evaluate_unless_stopped(
+    const Communicator& communicator, Network& network, const Objective& objective, Loader& loader,
+    const std::function<bool()>& stop_requested, ConfusionMatrix* matrix = nullptr,
+    const EvaluationProgress& progress = {});
 
 }  // namespace kolo

@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "cli/commands.h"
-#include "cli/option_values.h"
+#include "cli/command_line.h"
+#include "cli/options.h"
 #include "kolo/base/clock.h"
 #include "kolo/fetch/fetch.h"
 #include "kolo/launch/launch_environment.h"

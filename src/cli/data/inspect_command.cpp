@@ -1,7 +1,7 @@
 #include <iostream>
 
-#include "cli/commands.h"
-#include "cli/option_values.h"
+#include "cli/command_line.h"
+#include "cli/options.h"
 #include "kolo/inspect/inspection.h"
 
 namespace kolo {

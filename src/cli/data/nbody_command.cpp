@@ -8,9 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "cli/commands.h"
-#include "cli/option_values.h"
-#include "cli/output_file.h"
+#include "cli/command_line.h"
+#include "cli/options.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"

@@ -36,7 +36,7 @@ void print_findings_as_json(std::ostream& stream, std::span<const Finding> findi
 // 1 when something is a problem, else 0: with warnings everything works.
 [[nodiscard]] int exit_status_of(std::span<const Finding> findings);
 
-// machine_checks.cpp
+// The machine.
 [[nodiscard]] Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& lookup);
 [[nodiscard]] Finding check_shared_memory(const std::filesystem::path& folder = "/dev/shm");
 [[nodiscard]] Finding check_gpu();
@@ -44,7 +44,7 @@ void print_findings_as_json(std::ostream& stream, std::span<const Finding> findi
 // Which commands this kolo was built with: kolo data fetch, and kolo data nbody.
 [[nodiscard]] Finding check_side_products(bool fetching, bool cosmology);
 
-// library_checks.cpp. `core_before`: what OpenBLAS chose before this program told it better; empty:
+// Libraries. `core_before`: what OpenBLAS chose before this program told it better; empty:
 // it was not told.
 [[nodiscard]] Finding check_blas(const BlasLibrary& library, const VectorUnits& units,
                                  const std::string& core_before);
@@ -54,7 +54,7 @@ void print_findings_as_json(std::ostream& stream, std::span<const Finding> findi
 // empty where there is none and LibTorch's own operators compute.
 [[nodiscard]] Finding check_kernels(const std::string& in_2d, const std::string& in_3d);
 
-// mpi_checks.cpp. These start programs and wait for them, some seconds at most.
+// MPI. These start programs and wait for them, some seconds at most.
 [[nodiscard]] Finding check_mpi_library();
 [[nodiscard]] Finding check_launcher(const LaunchEnvironment& environment);
 [[nodiscard]] Finding check_two_ranks(const LaunchEnvironment& environment);

@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
-#include "cli/commands.h"
+#include "cli/command_line.h"
 #include "cli/doctor/checks.h"
 #include "kolo/data/mnist.h"
 #include "kolo/fetch/fetch.h"

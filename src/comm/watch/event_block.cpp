@@ -5,10 +5,13 @@
 #include <cstring>
 #include <fstream>
 #include <thread>
+#include <type_traits>
 
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "kolo/base/file.h"
 
 namespace kolo {
 
@@ -171,6 +174,175 @@ void FlightRecorder::finished(const CollectiveCall& call, bool failed) {
   if (!is_waited_for(call.collective)) return;
   lane->running.store(0, std::memory_order_release);
   lane->completed.store(call.number, std::memory_order_release);
+}
+
+namespace {
+
+LaneStatus read_lane(const Lane& lane, std::uint64_t identity, std::int64_t now) {
+  LaneStatus status;
+  status.identity = identity;
+  status.has_left = lane.has_left.load(std::memory_order_acquire);
+  status.members = lane.members.load(std::memory_order_acquire);
+  status.joins = lane.joins.load(std::memory_order_acquire);
+  if (const auto since = lane.joined.load(std::memory_order_acquire)) status.joined = now - since;
+  if (const auto number = lane.running.load(std::memory_order_acquire)) {
+    const auto record = lane.cell(number).read();
+    if (record.number == number && record.is_waiting()) {
+      status.running = record;
+      status.waiting = now - record.started;
+    }
+  }
+  if (const auto number = lane.completed.load(std::memory_order_acquire)) {
+    const auto record = lane.cell(number).read();
+    if (record.number == number) status.completed = record;
+    status.completed_age = record.finished == 0 ? 0 : now - record.finished;
+  }
+  return status;
+}
+
+// The part of a status that has a fixed size.
+struct Heading {
+  std::int32_t rank = 0;
+  std::int32_t process = 0;
+  std::uint8_t state = 0;
+  std::uint8_t is_watching = 0;
+  std::uint8_t has_left = 0;
+  std::uint8_t says_why = 0;
+  std::uint32_t lanes = 0;
+  std::int64_t waited_at_end = 0;
+};
+
+template <typename T>
+void append(std::vector<std::byte>& bytes, const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const auto end = bytes.size();
+  bytes.resize(end + sizeof(T));
+  std::memcpy(bytes.data() + end, &value, sizeof(T));
+}
+
+template <typename T>
+bool take(std::span<const std::byte>& bytes, T& value) {
+  if (bytes.size() < sizeof(T)) return false;
+  std::memcpy(&value, bytes.data(), sizeof(T));
+  bytes = bytes.subspan(sizeof(T));
+  return true;
+}
+
+}  // namespace
+
+const LaneStatus* RankStatus::lane(std::uint64_t identity) const {
+  const auto found = std::find_if(lanes.begin(), lanes.end(), [&](const LaneStatus& lane) {
+    return lane.identity == identity;
+  });
+  return found == lanes.end() ? nullptr : &*found;
+}
+
+std::int64_t RankStatus::longest_wait() const {
+  std::int64_t longest = 0;
+  for (const LaneStatus& lane : lanes) longest = std::max(longest, lane.waiting);
+  return longest;
+}
+
+RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence) {
+  const auto now = monotonic_now();
+  RankStatus status;
+  status.rank = rank;
+  status.process = block.process;
+  if (block.process_namespace != 0 && block.process_namespace == own_process_namespace())
+    status.state = state_of_process(status.process);
+  const auto beat = block.beat.load();
+  status.has_left = beat == EventBlock::has_left;
+  status.is_watching = !status.has_left && now - beat < silence &&
+                       status.state != ProcessState::stopped && status.state != ProcessState::gone;
+  status.waited_at_end = block.waited_at_end;
+  status.says_why = block.says_why != 0;
+  for (const Lane& lane : block.lanes) {
+    const auto identity = lane.identity.load(std::memory_order_acquire);
+    if (identity != 0) status.lanes.push_back(read_lane(lane, identity, now));
+  }
+  return status;
+}
+
+std::vector<std::byte> to_bytes(const RankStatus& status) {
+  std::vector<std::byte> bytes;
+  append(bytes, Heading{.rank = status.rank,
+                        .process = status.process,
+                        .state = static_cast<std::uint8_t>(status.state),
+                        .is_watching = status.is_watching,
+                        .has_left = status.has_left,
+                        .says_why = status.says_why,
+                        .lanes = static_cast<std::uint32_t>(status.lanes.size()),
+                        .waited_at_end = status.waited_at_end});
+  for (const LaneStatus& lane : status.lanes) append(bytes, lane);
+  return bytes;
+}
+
+std::optional<RankStatus> from_bytes(std::span<const std::byte> bytes) {
+  Heading heading;
+  if (!take(bytes, heading) || bytes.size() != heading.lanes * sizeof(LaneStatus))
+    return std::nullopt;
+  RankStatus status;
+  status.rank = heading.rank;
+  status.process = heading.process;
+  status.state = static_cast<ProcessState>(heading.state);
+  status.is_watching = heading.is_watching != 0;
+  status.waited_at_end = heading.waited_at_end;
+  status.has_left = heading.has_left != 0;
+  status.says_why = heading.says_why != 0;
+  for (LaneStatus lane; take(bytes, lane);) status.lanes.push_back(lane);
+  return status;
+}
+
+namespace {
+
+// Seconds before now, or nothing.
+std::string age(std::int64_t time, std::int64_t now) {
+  return time == 0 ? std::string("-")
+                   : fmt::format("{:.6f}", static_cast<double>(now - time) * 1e-9);
+}
+
+std::string table_of(const Lane& lane, std::int64_t now) {
+  std::vector<CollectiveRecord> records;
+  for (const RecordCell& cell : lane.records) {
+    if (const auto record = cell.read(); record.number != 0) records.push_back(record);
+  }
+  std::sort(records.begin(), records.end(),
+            [](const auto& a, const auto& b) { return a.number < b.number; });
+  std::string text =
+      fmt::format("{:>14} {:>14} {:>14}  collective\n", "asked for", "started", "ended");
+  for (const auto& record : records) {
+    text += fmt::format("{:>14} {:>14} {:>14}  {}{}\n", age(record.submitted, now),
+                        age(record.started, now), age(record.finished, now), record.describe(),
+                        record.failed ? " (failed)" : "");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::filesystem::path dump_events(const std::filesystem::path& folder, const RankStatus& status,
+                                  const EventBlock& block) {
+  const auto now = monotonic_now();
+  std::string text = fmt::format(
+      "rank {}, process {}{}\nThe last collectives of each communicator, in seconds before this "
+      "was "
+      "written; \"asked for\" is of those that run on the communication thread.\n",
+      status.rank, status.process,
+      status.state == ProcessState::stopped ? ", stopped"
+      : status.state == ProcessState::gone  ? ", gone"
+                                            : "");
+  for (const Lane& lane : block.lanes) {
+    const auto identity = lane.identity.load(std::memory_order_acquire);
+    if (identity == 0) continue;
+    const auto group = (identity - 1) >> 32;
+    text += group == 0 ? "\nall ranks of the job\n"
+                       : fmt::format("\nset of ranks {}, whose first is rank {}\n", group,
+                                     static_cast<std::uint32_t>(identity - 1));
+    text += table_of(lane, now);
+  }
+  const auto path = folder / fmt::format("kolo-watch-rank-{:05}.txt", status.rank);
+  write_file_atomically(path, text);
+  return path;
 }
 
 }  // namespace kolo

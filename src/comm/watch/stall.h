@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/watch/rank_status.h"
+#include "comm/watch/event_block.h"
 
 namespace kolo {
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <string_view>
 
-#include "settings/keys.h"
 #include "settings/value.h"
 
 // Trees of values from and to YAML.

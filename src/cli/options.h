@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -13,6 +15,8 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
+#include "kolo/config/run_config.h"
+#include "kolo/launch/launch_ranks.h"
 
 // Options of a command that take a value. CLI11 takes an empty value for none, the next option for
 // a value, and says of a wrong one neither what was given nor what is accepted; these throw an
@@ -119,5 +123,75 @@ CLI::Option* add_choices_option(CLI::App& command, const std::string& names,
                                 std::vector<std::string>& values,
                                 const std::vector<std::string>& choices,
                                 const std::string& description);
+
+// What a command writes where --output says: how its name may end, and how an older one is known,
+// which may be replaced.
+struct OutputKind {
+  std::string name;                  // "a page of kolo report"
+  std::vector<std::string> endings;  // ".html"; a name may also have none
+  std::function<bool(const std::filesystem::path&)> is_one;
+};
+
+// InputError unless the name ends as such a file's does, or without an ending: nobody expects HDF5
+// in a .npy file. What has no letter is no ending (box-0.5). `what` names
+// the command and option: "timeline: --output".
+void require_ending(std::string_view what, const std::filesystem::path& file,
+                    const OutputKind& kind);
+
+// InputError unless a file of this kind can be written there, before any work is done for it: the
+// name's ending is right, the folder is there and can be written, and what would be replaced is an
+// older file of this kind, or empty.
+void require_writable(std::string_view what, const std::filesystem::path& file,
+                      const OutputKind& kind);
+
+// InputError unless files can be written in this folder, which may have to be made first.
+void require_writable_folder(std::string_view what, const std::filesystem::path& folder);
+
+// Options that several commands have.
+
+// Which configuration: the file, --config, and key.sub=value.
+struct ConfigOptions {
+  std::filesystem::path file;
+  std::string name;
+  std::vector<std::string> settings;
+
+  [[nodiscard]] ConfigSource source() const;
+};
+
+// What key.sub=value is called among a command's options: it has a place, not a name.
+inline constexpr const char* settings_name = "settings";
+
+void add_settings(CLI::App& command, std::vector<std::string>& settings,
+                  const std::string& description);
+
+void add_config_options(CLI::App& command, ConfigOptions& options);
+
+inline constexpr int most_ranks = 1 << 20;
+inline constexpr int most_restarts = 1000000;
+
+// How many ranks to start: -n and --oversubscribe.
+struct RankOptions {
+  std::optional<int> ranks;
+  bool oversubscribe = false;
+
+  [[nodiscard]] bool are_many() const { return ranks.value_or(1) > 1; }
+};
+
+// What starts the ranks: this program again, with the same words.
+[[nodiscard]] LaunchRequest launch_request(const RankOptions& options,
+                                           const std::vector<std::string>& words,
+                                           const RunConfig& config);
+
+// `description`: of -n.
+void add_rank_options(CLI::App& command, RankOptions& options, const std::string& description);
+
+// "--resume best" in a command line becomes "--resume=best", and so on, and "--resume" alone
+// "--resume=newest"; a word after it that is no checkpoint's name (a YAML file, a setting, an
+// option) stays for itself.
+void give_resume_its_value(std::vector<std::string>& words);
+
+// The command line of `kolo train`, program and all, becomes one that goes on from the newest
+// checkpoint.
+void resume_newest(std::vector<std::string>& words);
 
 }  // namespace kolo

@@ -1,5 +1,5 @@
 // What signals do to a process that trains.
-#include "run/stop_signal.h"
+#include "launch/signals.h"
 
 #include <csignal>
 #include <thread>

@@ -1,0 +1,318 @@
+#include "cli/doctor/checks.h"
+
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/statvfs.h>
+#include <torch/cuda.h>
+#include <torch/version.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+#include <oneapi/dnnl/dnnl.hpp>
+
+#include "kolo/comm/mpi.h"
+#include "kolo/data/mnist.h"
+#include "kolo/launch/launch_ranks.h"
+#include "launch/supervise.h"
+
+namespace kolo {
+
+Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& lookup) {
+  Finding finding{.name = "processors"};
+  finding.text = fmt::format("{} CPUs on {} cores to use, of {} online", limits.affinity,
+                             limits.affinity_cores, limits.online);
+  if (limits.quota) finding.text += fmt::format("; limited to {:.3g} CPUs' time", *limits.quota);
+  const auto threads = lookup("OMP_NUM_THREADS");
+  finding.text += threads ? fmt::format("; OMP_NUM_THREADS={}", *threads)
+                          : std::string("; OMP_NUM_THREADS not set");
+  if (limits.quota && *limits.quota < limits.affinity && !threads) {
+    finding.status = FindingStatus::warning;
+    finding.remedy = fmt::format(
+        "one process starts {} threads for the time of {} CPUs; export OMP_NUM_THREADS={} (with -n "
+        "kolo does that itself)",
+        limits.affinity, limits.cpus(), limits.cpus());
+  }
+  return finding;
+}
+
+Finding check_shared_memory(const std::filesystem::path& folder) {
+  Finding finding{.name = "shared memory"};
+  struct statvfs info {};
+  if (::statvfs(folder.c_str(), &info) != 0) {
+    finding.status = FindingStatus::problem;
+    finding.text = folder.string() + " is not there";
+    finding.remedy = "mount a tmpfs on it; ranks of a node share their gradients there";
+    return finding;
+  }
+  const double unit = static_cast<double>(info.f_frsize);
+  const double total = unit * static_cast<double>(info.f_blocks) / (1 << 20);
+  const double free = unit * static_cast<double>(info.f_bavail) / (1 << 20);
+  finding.text = fmt::format("{}: {:.0f} MiB, {:.0f} MiB of it free", folder.string(), total, free);
+  // Containers get 64 MiB by default.
+  if (free < 256) {
+    finding.status = FindingStatus::warning;
+    finding.remedy =
+        "networks of more than a few million parameters need more: docker run --shm-size=1g, or "
+        "mount -o remount,size=50% /dev/shm";
+  }
+  return finding;
+}
+
+Finding check_gpu() {
+  Finding finding{.name = "GPU"};
+  const bool has_device = torch::cuda::is_available() || ::access("/dev/nvidiactl", F_OK) == 0;
+  finding.text = has_device ? "there is one, but kolo trains on the CPU only"
+                            : "none; kolo trains on the CPU only";
+  return finding;
+}
+
+Finding check_fashion_mnist(const std::filesystem::path& folder) {
+  Finding finding{.name = "data"};
+  if (!std::filesystem::exists(folder)) {
+    finding.status = FindingStatus::warning;
+    finding.text = "Fashion-MNIST is not installed";
+    finding.remedy = "apt install dataset-fashion-mnist";
+    return finding;
+  }
+  try {
+    const auto training = MnistDataset(folder, Split::train).size();
+    const auto validation = MnistDataset(folder, Split::validation).size();
+    finding.text = fmt::format("Fashion-MNIST: {} training and {} validation images in {}",
+                               training, validation, folder.string());
+  } catch (const std::exception& error) {
+    finding.status = FindingStatus::warning;
+    finding.text = error.what();
+    finding.remedy = "apt install --reinstall dataset-fashion-mnist";
+  }
+  return finding;
+}
+
+Finding check_side_products(bool fetching, bool cosmology) {
+  Finding finding{.name = "commands", .text = "all are built in"};
+  std::vector<std::string> missing, packages;
+  if (!fetching) {
+    missing.emplace_back("kolo data fetch");
+    packages.emplace_back("libcurl, libarchive and OpenSSL (KOLO_FETCH=ON)");
+  }
+  if (!cosmology) {
+    missing.emplace_back("kolo data nbody");
+    packages.emplace_back("FFTW (KOLO_COSMOLOGY=ON)");
+  }
+  if (missing.empty()) return finding;
+  finding.status = FindingStatus::warning;
+  finding.text = fmt::format("built without {}", fmt::join(missing, " and "));
+  finding.remedy = fmt::format("build with {}", fmt::join(packages, ", "));
+  return finding;
+}
+
+namespace {
+
+const char* name_of(dnnl::cpu_isa isa) {
+  switch (isa) {
+    case dnnl::cpu_isa::sse41:
+      return "SSE4.1";
+    case dnnl::cpu_isa::avx:
+      return "AVX";
+    case dnnl::cpu_isa::avx2:
+      return "AVX2";
+    case dnnl::cpu_isa::avx2_vnni:
+      return "AVX2 VNNI";
+    case dnnl::cpu_isa::avx512_core:
+      return "AVX-512";
+    case dnnl::cpu_isa::avx512_core_vnni:
+      return "AVX-512 VNNI";
+    case dnnl::cpu_isa::avx512_core_bf16:
+      return "AVX-512 BF16";
+    case dnnl::cpu_isa::avx512_core_amx:
+      return "AVX-512 AMX";
+    default:
+      return "another one";
+  }
+}
+
+// "AVX512" etc., the kernels that LibTorch itself uses, out of at::show_config()'s long text.
+std::string cpu_capability() {
+  const auto text = at::show_config();
+  constexpr std::string_view words = "CPU capability usage: ";
+  const auto start = text.find(words);
+  if (start == std::string::npos) return "unknown";
+  const auto end = text.find('\n', start);
+  return text.substr(start + words.size(), end - start - words.size());
+}
+
+}  // namespace
+
+Finding check_blas(const BlasLibrary& library, const VectorUnits& units,
+                   const std::string& core_before) {
+  Finding finding{.name = "BLAS"};
+  if (!library.is_openblas()) {
+    finding.status = FindingStatus::warning;
+    finding.text = fmt::format("{}: not OpenBLAS", library.path.empty() ? "none" : library.path);
+    finding.remedy =
+        "if this is the reference BLAS, it is many times slower: apt install libopenblas0-pthread";
+    return finding;
+  }
+  finding.text = fmt::format("{} with kernels for {} ({})",
+                             library.version.substr(0, library.version.find(' ', 9)), library.core,
+                             library.path);
+  if (const auto better = better_core(library.core, units)) {
+    finding.status = FindingStatus::warning;
+    finding.remedy = fmt::format(
+        "it takes this processor for an older one; export OPENBLAS_CORETYPE={}", *better);
+  } else if (!core_before.empty()) {
+    finding.text += fmt::format("; by itself it chose {}, kolo set OPENBLAS_CORETYPE={}",
+                                core_before, library.core);
+  }
+  return finding;
+}
+
+Finding check_libtorch() {
+  return {.name = "LibTorch",
+          .text = fmt::format("{}, kernels for {}, {} threads", TORCH_VERSION, cpu_capability(),
+                              at::get_num_threads())};
+}
+
+Finding check_onednn() {
+  const dnnl_version_t& version = *dnnl_version();
+  return {.name = "oneDNN",
+          .text = fmt::format("{}.{}.{}, instruction set {}", version.major, version.minor,
+                              version.patch, name_of(dnnl::get_effective_cpu_isa()))};
+}
+
+Finding check_kernels(const std::string& in_2d, const std::string& in_3d) {
+  const auto path = [](const std::string& implementation) {
+    return implementation.empty() ? "LibTorch's own operators"
+                                  : fmt::format("oneDNN, {}", implementation);
+  };
+  Finding finding{
+      .name = "kernels",
+      .text = fmt::format("convolutions in 2-D by {}; in 3-D by {}", path(in_2d), path(in_3d))};
+  if (in_2d.empty() || in_3d.empty()) {
+    finding.status = FindingStatus::warning;
+    finding.remedy =
+        "oneDNN has nothing vectorised for this processor; results are the same, training is "
+        "slower than docs/performance.md says";
+  }
+  return finding;
+}
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::chrono::seconds probe_deadline{30};
+
+std::vector<std::string> probe_command() {
+  return {std::filesystem::read_symlink("/proc/self/exe"), "doctor", "--probe"};
+}
+
+// The line of JSON that rank 0 printed; nothing when the probe failed.
+std::optional<json> answer_of(const ProbeResult& result) {
+  if (result.status != 0) return std::nullopt;
+  const auto start = result.output.find('{');
+  if (start == std::string::npos) return std::nullopt;
+  auto answer = json::parse(result.output.substr(start), nullptr, false);
+  if (answer.is_discarded()) return std::nullopt;
+  return answer;
+}
+
+// What went wrong, in one line: the first that isn't decoration.
+std::string complaint_of(const ProbeResult& result) {
+  if (!result.status) return fmt::format("no answer within {} s", probe_deadline.count());
+  std::istringstream lines(result.errors + result.output);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find_first_not_of("- \t\r") != std::string::npos) return line;
+  }
+  return fmt::format("exit status {}", *result.status);
+}
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find_first_of("\n,"));
+}
+
+}  // namespace
+
+int run_probe() {
+  const auto communicator = mpi_communicator();
+  const auto sum = all_reduce_value<std::int64_t>(communicator, communicator.rank() + 1);
+  if (communicator.rank() != 0) return 0;
+  const auto capabilities = communicator.capabilities();
+  std::cout << json{{"ranks", communicator.size()},
+                    {"sum", sum},
+                    {"thread_level", capabilities.thread_level},
+                    {"transport", capabilities.transport}}
+                   .dump()
+            << std::endl;
+  return 0;
+}
+
+Finding check_mpi_library() {
+  Finding finding{.name = "MPI", .text = first_line(mpi_library_version())};
+  const auto result = probe({.argv = probe_command()}, probe_deadline);
+  const auto answer = answer_of(result);
+  if (!answer) {
+    finding.status = FindingStatus::problem;
+    finding.text += ", but it does not start: " + complaint_of(result);
+    finding.remedy = "check the installation: mpirun -n 1 hostname";
+    return finding;
+  }
+  const auto level = answer->value("thread_level", "");
+  finding.text += fmt::format(", thread level '{}'", level);
+  if (level != "multiple") {
+    finding.status = FindingStatus::warning;
+    finding.remedy =
+        "communication can't overlap with backward below 'multiple'; use an MPI built with "
+        "threads";
+  }
+  return finding;
+}
+
+Finding check_launcher(const LaunchEnvironment& environment) {
+  Finding finding{.name = "launcher"};
+  try {
+    finding.text = examine_machine(environment).program;
+  } catch (const std::exception& error) {
+    finding.status = FindingStatus::warning;
+    finding.text = "none: only one rank can be started";
+    finding.remedy = error.what();
+  }
+  return finding;
+}
+
+Finding check_two_ranks(const LaunchEnvironment& environment) {
+  Finding finding{.name = "two ranks"};
+  if (environment.is_launched()) {
+    finding.text =
+        fmt::format("not tried, because {} has started this program", environment.launcher);
+    return finding;
+  }
+  RankCommand command;
+  try {
+    command = rank_command({.ranks = 2, .oversubscribe = true, .command = probe_command()},
+                           examine_machine(environment));
+  } catch (const std::exception&) {
+    finding.status = FindingStatus::warning;
+    finding.text = "not tried without a launcher";
+    return finding;
+  }
+  const auto result = probe(command, probe_deadline);
+  const auto answer = answer_of(result);
+  if (!answer || answer->value("ranks", 0) != 2 || answer->value("sum", 0) != 3) {
+    finding.status = FindingStatus::problem;
+    finding.text = answer
+                       ? fmt::format("they started as {} rank(s) each", answer->value("ranks", 0))
+                       : complaint_of(result);
+    finding.remedy = "try it by hand: " + fmt::format("{}", fmt::join(command.argv, " "));
+    return finding;
+  }
+  finding.text = fmt::format("started, all-reduce done by {}", answer->value("transport", ""));
+  return finding;
+}
+
+}  // namespace kolo
