@@ -1,4 +1,4 @@
-// kolo report, through the binary.
+// kolo report, through the program.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <httplib.h>
@@ -38,7 +38,7 @@ class ReportProgram : public ::testing::Test {
   [[nodiscard]] static ProcessResult report(std::vector<std::string> arguments,
                                             std::map<std::string, std::string> environment = {}) {
     arguments.insert(arguments.begin(), "report");
-    return start_kolo(arguments, std::move(environment));
+    return run_kolo(arguments, std::move(environment));
   }
 
   void expect_refused(const ProcessResult& result, const std::string& words) const {
