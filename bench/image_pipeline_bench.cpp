@@ -20,8 +20,8 @@
 
 #include "kolo/base/error.h"
 #include "kolo/data/augmentation.h"
-#include "kolo/data/image_folder.h"
 #include "kolo/data/image.h"
+#include "kolo/data/image_folder.h"
 
 namespace kolo {
 namespace {

@@ -5,6 +5,10 @@ find_package(fmt REQUIRED)
 if(KOLO_BUILD_TRAINER)
   find_package(Protobuf REQUIRED)  # before LibTorch, which otherwise puts an empty one in its place
 endif()
+# A LibTorch with CUDA would ask for this machine's GPUs, by a program that CMake 3.25 cannot build with CUDA 13.
+if(NOT DEFINED TORCH_CUDA_ARCH_LIST AND NOT DEFINED ENV{TORCH_CUDA_ARCH_LIST})
+  set(TORCH_CUDA_ARCH_LIST 8.0 9.0)
+endif()
 find_package(Torch REQUIRED)
 
 # LibTorch's own target spreads its build flags over everything that links it; this one carries the headers (as system headers)

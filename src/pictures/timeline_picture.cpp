@@ -15,8 +15,8 @@
 #include <nlohmann/json.hpp>
 
 #include "kolo/base/error.h"
-#include "kolo/report/own_files.h"
 #include "kolo/report/figure.h"
+#include "kolo/report/own_files.h"
 
 namespace kolo {
 

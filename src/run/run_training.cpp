@@ -277,6 +277,16 @@ struct RunStart {
   std::vector<std::string> warnings;
 };
 
+// A failure because the folder was taken away says that, whichever file was being written.
+TrainOutcome run_while_held(Trainer& trainer, const std::optional<RunLock>& lock) {
+  try {
+    return trainer.run();
+  } catch (const std::exception&) {
+    if (lock) lock->require_held();
+    throw;
+  }
+}
+
 // The exit status. Collective.
 int train_in_folder(PreparedRun& run, RunStart start, const Communicator& communicator,
                     const RunContext& context) {
@@ -316,7 +326,7 @@ int train_in_folder(PreparedRun& run, RunStart start, const Communicator& commun
   if (options.resume)
     trainer.restore(resumed ? std::optional(std::move(resumed->content)) : std::nullopt);
 
-  const auto outcome = trainer.run();
+  const auto outcome = run_while_held(trainer, start.lock);
   finish_timeline(timeline, communicator, run.folder, options, is_root ? &records->log() : nullptr);
   if (outcome == TrainOutcome::stopped) {
     if (is_root) log_stop(records->log(), run, context.stopped_by(), trainer.state());

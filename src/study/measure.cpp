@@ -165,7 +165,7 @@ class StepRecorder final : public CollectiveListener {
     std::string name;
     Clock::time_point ready;
     // Keeps the hook, which autograd would drop together with it.
-    std::shared_ptr<torch::autograd::Node> accumulator;
+    GraphNode accumulator;
   };
 
   std::shared_ptr<std::vector<Gradient>> gradients_;

@@ -4,7 +4,8 @@
 
 namespace kolo {
 
-// What to do when numbers are not finite any more. `skips`: steps that are not are left out already.
+// What to do when numbers are not finite any more. `skips`: steps that are not are left out
+// already.
 inline std::string advice_on_what_is_not_finite(bool skips = false) {
   const std::string advice =
       "Go on from an earlier checkpoint, where there is one (--resume, --resume best or --resume "

@@ -127,7 +127,8 @@ TEST(StudyResults, SpeedWithoutTheFirstEpochWhereThereAreEnough) {
   EXPECT_EQ(results.epochs, 3);
   EXPECT_DOUBLE_EQ(results.epoch_seconds, 12);
   EXPECT_DOUBLE_EQ(results.epoch_seconds_deviation, std::sqrt(8.0));
-  EXPECT_DOUBLE_EQ(results.samples_per_second, 2 * 1400. / (10 + 14)) << "not the mean of the rates";
+  EXPECT_DOUBLE_EQ(results.samples_per_second, 2 * 1400. / (10 + 14))
+      << "not the mean of the rates";
   EXPECT_DOUBLE_EQ(results.step_seconds, 0.12);
   EXPECT_DOUBLE_EQ(results.data_wait_seconds, 0.01);
   EXPECT_DOUBLE_EQ(results.exposed_communication_seconds, 0.02);

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "kolo/base/enum_names.h"
+#include "kolo/data/box_files.h"
 #include "kolo/data/cube_symmetry.h"
 #include "kolo/data/dataset.h"
-#include "kolo/data/box_files.h"
 
 namespace kolo {
 

@@ -93,14 +93,17 @@ struct PowerSgdOptions {
 // Throws InputError for a rank below 1, a start_step below 0 and negative or not finite numbers.
 [[nodiscard]] std::shared_ptr<GradientHook> power_sgd(const PowerSgdOptions& options = {});
 
+// Shares a node of autograd's graph: std::shared_ptr, from LibTorch 2.15 on c10::intrusive_ptr.
+using GraphNode = decltype(torch::autograd::impl::grad_accumulator(torch::autograd::Variable()));
+
 // Calls a function, on a thread of autograd's, each time backward has accumulated into the
 // gradient of a parameter (a leaf that requires one). Keep what is returned for as long as it is
 // to be called: autograd itself forgets the hook when no graph needs the parameter any more. The
 // function may be called after that too, by a graph that is still there.
 //
 // `take`, if given, offers memory for the gradient (kolo/base/gradient_destination.h).
-[[nodiscard]] std::shared_ptr<torch::autograd::Node> call_after_accumulation(
-    const torch::Tensor& parameter, std::function<void()> call,
-    std::function<std::shared_ptr<void>()> take = {});
+[[nodiscard]] GraphNode call_after_accumulation(const torch::Tensor& parameter,
+                                                std::function<void()> call,
+                                                std::function<std::shared_ptr<void>()> take = {});
 
 }  // namespace kolo

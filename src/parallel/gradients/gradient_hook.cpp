@@ -320,9 +320,8 @@ class AfterAccumulation final : public torch::autograd::FunctionPostHook,
 
 }  // namespace
 
-std::shared_ptr<torch::autograd::Node> call_after_accumulation(
-    const torch::Tensor& parameter, std::function<void()> call,
-    std::function<std::shared_ptr<void>()> take) {
+GraphNode call_after_accumulation(const torch::Tensor& parameter, std::function<void()> call,
+                                  std::function<std::shared_ptr<void>()> take) {
   auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
   accumulator->add_post_hook(std::make_unique<AfterAccumulation>(std::move(call), std::move(take)));
   return accumulator;

@@ -152,7 +152,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   ReducerOptions options_;
   GradientUnits units_;
   // Kept: an unused one would lose its hook.
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+  std::vector<GraphNode> accumulators_;
   std::vector<unsigned> tensor_hooks_;
   std::vector<PendingGradient> pending_;  // by parameter
   std::shared_ptr<StepAgreement> agreement_;
