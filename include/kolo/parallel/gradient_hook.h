@@ -93,7 +93,8 @@ struct PowerSgdOptions {
 // Throws InputError for a rank below 1, a start_step below 0 and negative or not finite numbers.
 [[nodiscard]] std::shared_ptr<GradientHook> power_sgd(const PowerSgdOptions& options = {});
 
-// Shares a node of autograd's graph: std::shared_ptr, from LibTorch 2.15 on c10::intrusive_ptr.
+// Shares a node of autograd's graph: std::shared_ptr in LibTorch 1.13 and 2.6, c10::intrusive_ptr
+// in 2.15.
 using GraphNode = decltype(torch::autograd::impl::grad_accumulator(torch::autograd::Variable()));
 
 // Calls a function, on a thread of autograd's, each time backward has accumulated into the
