@@ -12,17 +12,18 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 # Libraries and programs are compiled alike (-fPIC rather than CMake's -fPIC/-fPIE), because they share one precompiled header of
 # LibTorch, which takes longer to parse than anything written here.
-add_compile_options(-fPIC)
+add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fPIC> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fPIC>)
 
 add_library(kolo_warnings INTERFACE)
-target_compile_options(kolo_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
+set(warnings -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor
   -Wno-missing-field-initializers)  # what is left out of a designated initializer has its default
 if(KOLO_WERROR)
-  target_compile_options(kolo_warnings INTERFACE -Werror)
+  list(APPEND warnings -Werror)
 endif()
+target_compile_options(kolo_warnings INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:${warnings}>")
 
 if(KOLO_SANITIZE)
-  add_compile_options(-fsanitize=${KOLO_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_compile_options("$<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${KOLO_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all>")
   add_link_options(-fsanitize=${KOLO_SANITIZE})
 endif()
 
@@ -62,6 +63,21 @@ function(kolo_add_room name)
   install(TARGETS ${target} EXPORT ${room_EXPORT} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   if(IS_DIRECTORY ${PROJECT_SOURCE_DIR}/include/kolo/${name})
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/kolo/${name} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kolo)
+  endif()
+endfunction()
+
+# kolo_add_device_sources(TARGET CUDA ... LEFT_OUT ...): the sources of a room that work with CUDA devices, .cpp and .cu, and those
+# that take their place where kolo is built without (KOLO_CUDA). Kernels round as the processor's loops do: no fused multiply-add
+# where the source has none, square roots and quotients as IEEE 754 wants them (nvcc's default).
+function(kolo_add_device_sources target)
+  cmake_parse_arguments(device "" "" "CUDA;LEFT_OUT" ${ARGN})
+  if(KOLO_HAS_CUDA)
+    target_sources(${target} PRIVATE ${device_CUDA})
+    target_link_libraries(${target} PRIVATE kolo::cuda)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false>)
+    set_source_files_properties(${device_CUDA} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  else()
+    target_sources(${target} PRIVATE ${device_LEFT_OUT})
   endif()
 endfunction()
 

@@ -5,11 +5,7 @@ find_package(fmt REQUIRED)
 if(KOLO_BUILD_TRAINER)
   find_package(Protobuf REQUIRED)  # before LibTorch, which otherwise puts an empty one in its place
 endif()
-# A LibTorch with CUDA would ask for this machine's GPUs, by a program that CMake 3.25 cannot build with CUDA 13.
-if(NOT DEFINED TORCH_CUDA_ARCH_LIST AND NOT DEFINED ENV{TORCH_CUDA_ARCH_LIST})
-  set(TORCH_CUDA_ARCH_LIST 8.0 9.0)
-endif()
-find_package(Torch REQUIRED)
+include(KoloCuda)  # LibTorch, and whether there is CUDA with it
 
 # LibTorch's own target spreads its build flags over everything that links it; this one carries the headers (as system headers)
 # and the libraries. What is installed leaves out which: kolo-config.cmake puts in the LibTorch of whoever uses it.
