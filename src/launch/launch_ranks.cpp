@@ -84,9 +84,7 @@ std::vector<Host> hosts_of_pbs_job() {
 
 // This very command line, with the program's path for whatever it was called by.
 std::vector<std::string> own_command() {
-  std::vector<std::string> command;
-  std::ifstream arguments("/proc/self/cmdline");
-  for (std::string word; std::getline(arguments, word, '\0');) command.push_back(word);
+  auto command = own_words();
   if (command.empty()) throw Error("cannot read this program's arguments from /proc/self/cmdline");
   command[0] = own_program();
   return command;
@@ -174,6 +172,13 @@ MachineFacts examine_machine(const LaunchEnvironment& environment) {
 
 std::string own_program() {
   return fs::read_symlink("/proc/self/exe");
+}
+
+std::vector<std::string> own_words() {
+  std::vector<std::string> words;
+  std::ifstream arguments("/proc/self/cmdline");
+  for (std::string word; std::getline(arguments, word, '\0');) words.push_back(word);
+  return words;
 }
 
 int run_ranks(const LaunchRequest& request, const RestartPolicy& policy) {

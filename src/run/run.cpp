@@ -112,7 +112,7 @@ int run_main(int argc, char** argv, const RunParts& parts) {
   return run_main(argv, [&] {
     const std::filesystem::path program = argv[0];
     const auto usage =
-        fmt::format("{} CONFIG [--resume[=best|STEP|PATH]] [--timeline] [key.sub=value ...]",
+        fmt::format("{} CONFIG [--resume[=best|STEP|PATH]] [--allow-data-change] [--timeline] [key.sub=value ...]",
                     program.filename().string());
     ConfigSource source;
     RunOptions options;
@@ -126,6 +126,8 @@ int run_main(int argc, char** argv, const RunParts& parts) {
         options.resume = newest_checkpoint;
       else if (word.starts_with(resume_from) && word != resume_from)
         options.resume = word.substr(resume_from.size());
+      else if (word == "--allow-data-change")
+        options.allow_data_change = true;
       else if (word == "--timeline")
         options.timeline = true;
       else if (word.starts_with('-'))

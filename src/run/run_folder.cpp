@@ -286,13 +286,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::vector<std::string> own_words() {
-  std::vector<std::string> words;
-  std::ifstream arguments("/proc/self/cmdline");
-  for (std::string word; std::getline(arguments, word, '\0');) words.push_back(word);
-  return words;
-}
-
 // Empty where git is not there, or this is no repository of it.
 std::string commit_here() {
   constexpr std::chrono::seconds patience{10};  // on a busy file system

@@ -277,18 +277,8 @@ struct RunStart {
   std::vector<std::string> warnings;
 };
 
-// A failure because the folder was taken away says that, whichever file was being written.
-TrainOutcome run_while_held(Trainer& trainer, const std::optional<RunLock>& lock) {
-  try {
-    return trainer.run();
-  } catch (const std::exception&) {
-    if (lock) lock->require_held();
-    throw;
-  }
-}
-
 // The exit status. Collective.
-int train_in_folder(PreparedRun& run, RunStart start, const Communicator& communicator,
+int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& communicator,
                     const RunContext& context) {
   const auto& config = run.config;
   const auto& options = context.options;
@@ -326,7 +316,7 @@ int train_in_folder(PreparedRun& run, RunStart start, const Communicator& commun
   if (options.resume)
     trainer.restore(resumed ? std::optional(std::move(resumed->content)) : std::nullopt);
 
-  const auto outcome = run_while_held(trainer, start.lock);
+  const auto outcome = trainer.run();
   finish_timeline(timeline, communicator, run.folder, options, is_root ? &records->log() : nullptr);
   if (outcome == TrainOutcome::stopped) {
     if (is_root) log_stop(records->log(), run, context.stopped_by(), trainer.state());
@@ -359,7 +349,15 @@ int run_training(PreparedRun run, const Communicator& communicator, const RunCon
     if (options.resume)
       start.from = load_resumed(run, options, communicator.size(), start.warnings);
   }
-  return once_begun([&] { return train_in_folder(run, std::move(start), communicator, context); });
+  return once_begun([&] {
+    try {
+      return train_in_folder(run, start, communicator, context);
+    } catch (const std::exception&) {
+      // Whichever file could not be written: that the folder was taken away is what explains it.
+      if (start.lock) start.lock->require_held();
+      throw;
+    }
+  });
 }
 
 }  // namespace kolo

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <sstream>
+#include <utility>
 
 #include <gmock/gmock.h>
 
@@ -40,10 +41,13 @@ bool is_command(const std::string& line) {
 std::vector<Words> commands_in(const fs::path& document) {
   std::vector<Words> commands;
   std::istringstream lines(read_text_file(document));
-  bool is_inside = false;
+  bool is_inside = false, is_newest_ok = false;  // a command that no error has followed yet
   for (std::string line; std::getline(lines, line);) {
-    if (line.starts_with("```")) is_inside = !is_inside;
-    if (line.starts_with("kolo: ") && is_inside && !commands.empty()) commands.pop_back();
+    if (line.starts_with("```")) {
+      is_inside = !is_inside;
+      is_newest_ok = false;
+    }
+    if (line.starts_with("kolo: ") && std::exchange(is_newest_ok, false)) commands.pop_back();
     if (line.starts_with("$ ")) line.erase(0, 2);
     if (!is_inside || !is_command(line)) continue;
     for (std::string rest; line.ends_with('\\') && std::getline(lines, rest);)
@@ -51,6 +55,7 @@ std::vector<Words> commands_in(const fs::path& document) {
     auto words = split_like_shell(line);
     words.erase(words.begin());
     commands.push_back(std::move(words));
+    is_newest_ok = true;
   }
   return commands;
 }

@@ -121,12 +121,24 @@ TEST_F(Run, IsAllOfAProgramsMain) {
   EXPECT_THAT(main_with({output, "--resume", "training.n_epochs=3"}).output,
               HasSubstr("resuming from"));
   EXPECT_EQ(history().epochs().back().epoch, 3);
-  EXPECT_THAT(main_with({output, "--resume=1"}).errors, HasSubstr("step"));
+  const auto missing = main_with({output, "--resume=1"});
+  EXPECT_EQ(missing.exit_code, exit_wrong_input);
+  EXPECT_THAT(missing.errors, HasSubstr("step 1"));
+  const auto reordered = main_with({output, "--resume", "training.n_epochs=4", "seed=7"});
+  EXPECT_EQ(reordered.exit_code, exit_wrong_input);
+  EXPECT_THAT(reordered.errors, HasSubstr("--allow-data-change"));
+  EXPECT_EQ(
+      main_with({output, "--resume", "training.n_epochs=4", "seed=7", "--allow-data-change"})
+          .exit_code,
+      0);
+  EXPECT_EQ(history().epochs().back().epoch, 4);
 
   const auto refused = main_with({"--resum"});
   EXPECT_EQ(refused.exit_code, exit_wrong_input);
   EXPECT_THAT(refused.errors, HasSubstr("unexpected \"--resum\"; usage: own CONFIG [--resume"));
-  EXPECT_THAT(main_with({"another.yaml"}).errors, HasSubstr("another.yaml"));
+  const auto another = main_with({"another.yaml"});  // the file is named already: no setting
+  EXPECT_EQ(another.exit_code, exit_wrong_input);
+  EXPECT_THAT(another.errors, HasSubstr("another.yaml"));
   EXPECT_THAT(main_with({"--help"}).output, HasSubstr("usage: own CONFIG"));
 }
 

@@ -130,4 +130,8 @@ struct RestartPolicy {
 // This program's own path.
 [[nodiscard]] std::string own_program();
 
+// The words that this process was started with, the first of which is what it was called by; none
+// where they cannot be read.
+[[nodiscard]] std::vector<std::string> own_words();
+
 }  // namespace kolo

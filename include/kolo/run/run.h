@@ -69,7 +69,8 @@ struct RunOptions {
 // slower, the program first starts again with a variable that tells it better: `argv` is main()'s.
 [[nodiscard]] int run_main(char** argv, const std::function<int()>& body);
 // main() of a program that trains with parts of its own, as `kolo train` does otherwise:
-//   PROGRAM CONFIG [--resume[=best|STEP|PATH]] [--timeline] [key.sub=value ...]
+//   PROGRAM CONFIG [--resume[=best|STEP|PATH]] [--allow-data-change] [--timeline]
+//           [key.sub=value ...]
 [[nodiscard]] int run_main(int argc, char** argv, const RunParts& parts);
 
 }  // namespace kolo

@@ -79,45 +79,37 @@ OptimizerEntry adadelta() {
   return entry_of<Adadelta>("adadelta", "Adadelta (Zeiler, 2012), times the rate");
 }
 
-struct Adamax {
+// Of Adam's two relatives.
+struct Moments {
   double beta1 = .9;
   double beta2 = .999;
   double epsilon = 1e-7;
+};
 
+template <typename Field>
+void visit(Field& field, Moments& moments) {
+  field("beta1", moments.beta1, fraction);
+  field("beta2", moments.beta2, fraction);
+  field("epsilon", moments.epsilon, positive);
+}
+
+struct Adamax : Moments {
   [[nodiscard]] std::unique_ptr<FlatOptimizer> make(const WeightDecay& decay) const {
     return make_adamax(
         with_decay(AdamaxOptions{.beta1 = beta1, .beta2 = beta2, .epsilon = epsilon}, decay));
   }
 };
 
-template <typename Field>
-void visit(Field& field, Adamax& adamax) {
-  field("beta1", adamax.beta1, fraction);
-  field("beta2", adamax.beta2, fraction);
-  field("epsilon", adamax.epsilon, positive);
-}
-
 OptimizerEntry adamax() {
   return entry_of<Adamax>("adamax", "Adamax (Kingma and Ba, 2015)");
 }
 
-struct Nadam {
-  double beta1 = .9;
-  double beta2 = .999;
-  double epsilon = 1e-7;
-
+struct Nadam : Moments {
   [[nodiscard]] std::unique_ptr<FlatOptimizer> make(const WeightDecay& decay) const {
     return make_nadam(
         with_decay(NadamOptions{.beta1 = beta1, .beta2 = beta2, .epsilon = epsilon}, decay));
   }
 };
-
-template <typename Field>
-void visit(Field& field, Nadam& nadam) {
-  field("beta1", nadam.beta1, fraction);
-  field("beta2", nadam.beta2, fraction);
-  field("epsilon", nadam.epsilon, positive);
-}
 
 OptimizerEntry nadam() {
   return entry_of<Nadam>("nadam", "Nadam (Dozat, 2016)");
