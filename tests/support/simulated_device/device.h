@@ -1,0 +1,29 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include "support/simulated_device/memory.h"
+
+// A simulated accelerator for LibTorch: device type PrivateUse1, with kDevices devices. A program
+// that links kolo_simulated_device has it.
+//
+// Its tensors lie in memory that host code cannot touch (memory.h). Every operator runs on the
+// CPU's kernel over the host view of the same memory, at once, so results have the CPU's bits;
+// streams and events exist, and are always ready. As on a GPU, tensors of several devices in one
+// operator are an error, and so are host tensors other than scalars and indices; new memory is not
+// zero but full of NaN. Random numbers come from the CPU's default generator unless an operator is
+// given another.
+namespace kolo::testing::simulated {
+
+inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
+
+[[nodiscard]] inline c10::Device device(int index = 0) {
+  return {kDeviceType, static_cast<c10::DeviceIndex>(index)};
+}
+
+// A CPU tensor over the memory of a device tensor, as a test may look at it while no operator runs
+// on it; not beyond the device tensor's life.
+[[nodiscard]] at::Tensor host_tensor(const at::Tensor& device_tensor);
+
+}  // namespace kolo::testing::simulated
