@@ -141,12 +141,15 @@ void check_memory(const ConstBuffer& buffer, std::string_view collective, const 
         "comm: {}: the {} buffer has {} elements at address {}; expected memory and a count >= 0",
         collective, which, buffer.count, buffer.data));
   }
-  if (buffer.memory != MemoryKind::host) {
-    throw Error(
-        fmt::format("comm: {}: the {} buffer is in {} memory; collectives take host memory: copy "
-                    "it there first",
-                    collective, which, name_of(buffer.memory)));
-  }
+}
+
+void check_same_memory(const CollectiveCall& call) {
+  if (call.input.memory == call.output.memory) return;
+  throw Error(
+      fmt::format("comm: {}: the input is in {} memory and the output in {} memory; a collective "
+                  "takes both in one: copy one of them",
+                  name_of(call.collective), name_of(call.input.memory),
+                  name_of(call.output.memory)));
 }
 
 void check_op(const CollectiveCall& call) {
@@ -239,6 +242,7 @@ void check_arguments(const CollectiveCall& call, const Topology& topology) {
   if (traits.buffers == BufferShape::none) return;
   const bool is_in_place = traits.buffers == BufferShape::in_place;
   if (!is_in_place) check_memory(call.input, traits.name, "input");
+  check_same_memory(call);
   check_memory(call.output, traits.name, is_in_place ? "data" : "output");
   if (traits.reduces) check_op(call);
   if (traits.has_root) check_root(call, topology.size);

@@ -30,6 +30,26 @@ void perform(Backend& backend, const CollectiveCall& call,
   for (const auto& listener : listeners) listener->on_finish(call, false);
 }
 
+// One that the device does, of which the listeners are told when it does.
+void perform_on_device(Backend& backend, const CollectiveCall& call,
+                       const std::shared_ptr<const Communicator::Group::Listeners>& listeners,
+                       const std::shared_ptr<const void>& owner) {
+  const auto started = [listeners, call] {
+    for (const auto& listener : *listeners) listener->on_start(call);
+  };
+  const auto finished = [listeners, call, owner](bool failed) {
+    for (const auto& listener : *listeners) listener->on_finish(call, failed);
+  };
+  try {
+    backend.execute(call);
+  } catch (...) {
+    started();
+    finished(true);
+    throw;
+  }
+  backend.follow(call, started, finished);
+}
+
 }  // namespace
 
 Communicator::Group::Group(std::shared_ptr<Backend> the_backend,
@@ -75,12 +95,17 @@ void Communicator::Group::prepare(CollectiveCall& call, CallOptions& options) {
   call.group = number_in_job;
   call.first_rank = first_job_rank;
   call.name = std::move(options.name);
+  if (call.memory == MemoryKind::host) return;
+  call.order = std::make_shared<DeviceOrder>();
+  call.order->stream = options.stream;
+  backend->begin_on_device(call);
 }
 
 // The same as submit() and wait(), but that the executor does it on this thread where nothing is
 // pending. Going over to the communication thread and back takes tens of microseconds, a small
 // collective less than one.
 void Communicator::Group::run(CollectiveCall call, CallOptions options, const Action& action) {
+  if (call.memory == MemoryKind::device) return submit(std::move(call), std::move(options)).wait();
   prepare(call, options);
   const auto present = listeners->get();
   const auto perform_now = [&] { perform(*backend, call, *present, action); };
@@ -108,10 +133,19 @@ Work Communicator::Group::submit(CollectiveCall call, CallOptions options, Actio
   if (call.collective == Collective::task) action = as_task(call.number, std::move(action));
   auto present = listeners->get();
   for (const auto& listener : *present) listener->on_submit(call);
+  // By the thread that asks: so what a device is given by several communicators comes in the order
+  // of the program, the same on all ranks.
+  if (call.order && backend->hands_over(call)) {
+    const auto order = call.order;
+    return executor->hand_over([&] { perform_on_device(*backend, call, present, options.owner); },
+                               order);
+  }
+  auto order = call.order;
   return executor->submit(
       [backend = backend, owner = std::move(options.owner), present = std::move(present),
        call = std::move(call),
-       action = std::move(action)] { perform(*backend, call, *present, action); });
+       action = std::move(action)] { perform(*backend, call, *present, action); },
+      std::move(order));
 }
 
 std::shared_ptr<const Communicator::Group::Listeners> Communicator::Group::ListenerList::get()

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kolo/base/error.h"
+#include "kolo/comm/collective_call.h"
 #include "kolo/comm/work.h"
 
 namespace kolo {
@@ -21,6 +22,12 @@ void Work::wait() const {
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->done; });
   if (state_->error) std::rethrow_exception(state_->error);
+  hold_back_stream();
+}
+
+void Work::hold_back_stream() const {
+  const auto& order = state_->order;
+  if (order && order->done) order->done->hold_back(order->stream);
 }
 
 bool Work::wait_for(std::chrono::nanoseconds limit) const {
@@ -28,13 +35,15 @@ bool Work::wait_for(std::chrono::nanoseconds limit) const {
   std::unique_lock lock(state_->mutex);
   if (!state_->changed.wait_for(lock, limit, [&] { return state_->done; })) return false;
   if (state_->error) std::rethrow_exception(state_->error);
+  hold_back_stream();
   return true;
 }
 
 bool Work::is_done() const {
   if (!state_) return true;
   const std::lock_guard lock(state_->mutex);
-  return state_->done;
+  const auto& order = state_->order;
+  return state_->done && (!order || !order->done || order->done->is_done());
 }
 
 Executor::Executor(bool threaded) {
@@ -51,8 +60,9 @@ Executor::~Executor() {
   thread_.join();
 }
 
-Work Executor::submit(std::function<void()> task) {
+Work Executor::submit(std::function<void()> task, std::shared_ptr<const DeviceOrder> order) {
   Item item{std::move(task), std::make_shared<Work::State>()};
+  item.state->order = std::move(order);
   const Work work(item.state);
   if (is_inside_task()) {
     ++pending_;
@@ -70,6 +80,15 @@ Work Executor::submit(std::function<void()> task) {
   else
     complete(item);
   return work;
+}
+
+Work Executor::hand_over(const std::function<void()>& task,
+                         std::shared_ptr<const DeviceOrder> order) {
+  auto state = std::make_shared<Work::State>();
+  state->order = std::move(order);
+  run(task);
+  state->done = true;
+  return Work(std::move(state));
 }
 
 void Executor::run(const std::function<void()>& task) {

@@ -26,7 +26,11 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   ~Executor();  // what was submitted is finished first
 
-  Work submit(std::function<void()> task);
+  // `order`: of a collective on a device's memory.
+  Work submit(std::function<void()> task, std::shared_ptr<const DeviceOrder> order = nullptr);
+  // A task that hands a collective over to a device: as run(), and a Work that the device's stream
+  // waits for. Throws what the task throws.
+  Work hand_over(const std::function<void()>& task, std::shared_ptr<const DeviceOrder> order);
 
   // Runs the task after everything submitted before and returns when it is done. The calling thread
   // itself runs it when nothing is pending: a hand-over to another thread costs more than a small

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -21,6 +22,9 @@ struct Capabilities {
       true;  // false: asynchronous collectives run before their call returns, nothing overlaps
   bool shared_memory = false;  // ranks of a node read each other's memory
   bool concurrent = false;     // collectives of different communicators may run at the same time
+  // Those on devices' memory, for example "NCCL 2.28.9"; empty: not known before the first one, or
+  // there are none.
+  std::string device_transport = {};
 };
 
 // Small messages between ranks beside their collectives, for the watch. Nothing here ever blocks,
@@ -51,6 +55,21 @@ class Backend {
 
   // Does a collective: one that has buffers, or a barrier.
   virtual void execute(const CollectiveCall& call) = 0;
+
+  // Compares a call with the other ranks', where they share memory, and throws on all where they
+  // differ.
+  virtual void agree(const CallHeader& /*call*/) {}
+
+  // Collectives on a device's memory; a back end that does not know of devices is given none.
+  // Called when one is asked for, by the thread that does: notes in call.order where the device's
+  // work stands. Throws Error where there is no device.
+  virtual void begin_on_device(CollectiveCall& call) const;
+  // Whether execute() hands such a call over to the device, without waiting for anything.
+  [[nodiscard]] virtual bool hands_over(const CallHeader& /*call*/) const { return false; }
+  // After execute() of one that it hands over: the functions are called, later and on another
+  // thread, when the device begins it and when it is done with it.
+  virtual void follow(const CollectiveCall& /*call*/, std::function<void()> /*started*/,
+                      std::function<void(bool failed)> /*finished*/) {}
 
   // Zero-filled memory, 64-byte aligned, of call.count bytes; collective, and it may outlive this
   // back end. As the kind of allocation in the call wants it:

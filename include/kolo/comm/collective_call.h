@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kolo/comm/data_type.h"
+#include "kolo/comm/device.h"
 #include "kolo/comm/topology.h"
 
 namespace kolo {
@@ -86,6 +87,14 @@ inline constexpr std::string_view counts_by_rank = "the counts by rank";
 // satisfy is compared apart.
 [[nodiscard]] std::string_view first_difference(const CallHeader& a, const CallHeader& b);
 
+// Where a device's work stands around a collective on its memory.
+struct DeviceOrder {
+  int device = 0;
+  DeviceStream stream = nullptr;             // what has made the input and will use the result
+  std::shared_ptr<const DeviceEvent> ready;  // the input is there
+  std::shared_ptr<const DeviceEvent> done;   // the result is there; set when the back end has begun
+};
+
 // A collective with this rank's part in it: what a back end is given to do, and listeners are told
 // of. It does not own the buffers.
 struct CollectiveCall : CallHeader {
@@ -95,6 +104,7 @@ struct CollectiveCall : CallHeader {
   std::vector<std::int64_t> send_counts;     // by rank, of an all-to-all
   std::vector<std::int64_t> receive_counts;  // by rank, of an all-to-all and an uneven all-gather
   int divisor = 1;  // an average is that of so many ranks' values, the others' being 0
+  std::shared_ptr<DeviceOrder> order;  // of one on a device's memory
 
   [[nodiscard]] static CollectiveCall all_reduce(const Buffer& buffer, ReduceOp op);
   [[nodiscard]] static CollectiveCall broadcast(const Buffer& buffer, int root);
@@ -140,6 +150,9 @@ struct CallOptions {
   std::string name;                   // shown by the watch, in errors and in timelines
   std::shared_ptr<const void> owner;  // kept until an asynchronous collective is done: it may own
                                       // the buffers
+  // Of a collective on a device's memory, the stream whose work so far makes the input, and whose
+  // later work sees the result.
+  DeviceStream stream = nullptr;
 };
 
 }  // namespace kolo

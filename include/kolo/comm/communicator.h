@@ -12,6 +12,7 @@
 #include "kolo/comm/backend.h"
 #include "kolo/comm/collective_call.h"
 #include "kolo/comm/data_type.h"
+#include "kolo/comm/device.h"
 #include "kolo/comm/topology.h"
 #include "kolo/comm/work.h"
 
@@ -33,7 +34,7 @@ class Executor;
 class Communicator {
  public:
   // The one rank of a program without MPI: collectives are copies or nothing.
-  [[nodiscard]] static Communicator solo();
+  [[nodiscard]] static Communicator solo(const DeviceOptions& devices = {});
 
   explicit Communicator(std::shared_ptr<Backend> backend);
   Communicator(std::shared_ptr<Backend> backend, std::shared_ptr<Executor> executor);

@@ -39,6 +39,9 @@ struct MpiOptions {
   // The communicator is a checked one: Communicator::checked().
   bool checked = false;
 
+  // Collectives on devices' memory.
+  DeviceOptions devices;
+
   // Who looks whether ranks wait for one another for too long.
   WatchOptions watch;
 

@@ -17,6 +17,7 @@ struct ThreadRanksOptions {
   std::size_t whole_limit_bytes = 8192;
   bool direct =
       true;  // false: no rank reaches another's buffers, everything goes through the staging areas
+  DeviceOptions devices;
   WatchOptions watch = {.enabled = false};
   std::vector<int> ranks_on_nodes;  // what the topology shows, for example {2, 1}; empty: one node
 };

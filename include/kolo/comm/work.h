@@ -9,6 +9,8 @@
 
 namespace kolo {
 
+struct DeviceOrder;
+
 // One pending collective. Copies refer to the same collective; a default-made Work is one that is
 // done. The buffers given to the collective must live, untouched, until it is done. May be waited
 // for from any thread.
@@ -16,7 +18,9 @@ class Work {
  public:
   Work() = default;
 
-  // Blocks until the collective is done; throws what it threw (every waiter gets it).
+  // Blocks until the collective is done; throws what it threw (every waiter gets it). Of one on a
+  // device's memory: until the device has been given it; what the stream that it was asked with
+  // (CallOptions::stream) is given from now on sees the result.
   void wait() const;
 
   // As wait(), for at most this long: false when it is not done by then.
@@ -32,11 +36,13 @@ class Work {
     std::condition_variable changed;
     bool done = false;
     std::exception_ptr error;
+    std::shared_ptr<const DeviceOrder> order;  // of a collective on a device's memory
 
     void complete(std::exception_ptr failure);
   };
 
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  void hold_back_stream() const;
 
   std::shared_ptr<State> state_;
 };

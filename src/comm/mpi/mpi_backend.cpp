@@ -93,6 +93,9 @@ class MpiBackend final : public Backend {
   [[nodiscard]] Capabilities capabilities() const override;
 
   void execute(const CollectiveCall& call) override;
+  void agree(const CallHeader& call) override {
+    if (is_one_node()) node_group_->agree(call);
+  }
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
   [[nodiscard]] std::unique_ptr<StatusExchange> status_exchange() override;

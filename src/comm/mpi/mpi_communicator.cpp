@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "comm/device/device_backend.h"
 #include "comm/executor.h"
 #include "comm/messages.h"
 #include "comm/mpi/mpi_keeping.h"
@@ -195,7 +196,9 @@ Communicator mpi_communicator(const MpiOptions& given) {
   const MpiOptions options = with_options_of_rank_0(world, wanted);
   const int node_id = node_id_of(world, options.ranks_on_nodes);
   const auto keeping = MpiKeeping::make(threads_of(world, *runtime));
-  const auto backend = make_mpi_backend(runtime, keeping, world, node_id, options);
+  const auto backend =
+      std::make_shared<DeviceBackend>(make_mpi_backend(runtime, keeping, world, node_id, options),
+                                      std::make_shared<DeviceSharing>(options.devices));
   if (options.shared_memory == SharedMemory::on && !backend->capabilities().shared_memory) {
     const Topology& topology = backend->topology();
     throw Error(

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "comm/aligned_memory.h"
+#include "comm/device/device_backend.h"
 #include "comm/executor.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/communicator.h"
@@ -51,8 +52,10 @@ class SoloBackend final : public Backend {
 
 }  // namespace
 
-Communicator Communicator::solo() {
-  return Communicator(std::make_shared<SoloBackend>(), std::make_shared<Executor>(false));
+Communicator Communicator::solo(const DeviceOptions& devices) {
+  return Communicator(std::make_shared<DeviceBackend>(std::make_shared<SoloBackend>(),
+                                                      std::make_shared<DeviceSharing>(devices)),
+                      std::make_shared<Executor>(false));
 }
 
 }  // namespace kolo

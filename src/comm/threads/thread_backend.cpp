@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "comm/aligned_memory.h"
+#include "comm/device/device_backend.h"
 #include "comm/shared_memory/node_group.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
@@ -58,6 +59,7 @@ class ThreadBackend final : public Backend {
   [[nodiscard]] const Topology& topology() const override { return topology_; }
   [[nodiscard]] Capabilities capabilities() const override;
   void execute(const CollectiveCall& call) override { group_.execute(call); }
+  void agree(const CallHeader& call) override { group_.agree(call); }
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
   void leave() noexcept override { group_.leave(); }
@@ -217,8 +219,9 @@ void run_as_threads(int ranks, const std::function<void(const Communicator&)>& b
   const auto ids = node_ids(ranks, options.ranks_on_nodes);
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
   const auto run_rank = [&](int rank) {
-    const auto backend =
-        std::make_shared<ThreadBackend>(rank, Topology::from_node_ids(rank, ids), memory, options);
+    const auto backend = std::make_shared<DeviceBackend>(
+        std::make_shared<ThreadBackend>(rank, Topology::from_node_ids(rank, ids), memory, options),
+        std::make_shared<DeviceSharing>(options.devices));
     const Communicator communicator(backend);
     try {
       if (options.watch.enabled)

@@ -1,0 +1,161 @@
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/cuda/check_cuda.h"
+#include "kolo/comm/device.h"
+
+namespace kolo {
+
+void check_cuda(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  (void)cudaGetLastError();  // so that the next call does not get it
+  throw Error(fmt::format("cuda: {} failed: {} ({})", what, cudaGetErrorString(status),
+                          cudaGetErrorName(status)));
+}
+
+DeviceScope::DeviceScope(int device) {
+  check_cuda(cudaGetDevice(&before_), "cudaGetDevice");
+  is_other_ = before_ != device;
+  if (is_other_) check_cuda(cudaSetDevice(device), "cudaSetDevice");
+}
+
+DeviceScope::~DeviceScope() {
+  if (is_other_) (void)cudaSetDevice(before_);
+}
+
+namespace {
+
+cudaStream_t stream_of(DeviceStream stream) {
+  return static_cast<cudaStream_t>(stream);
+}
+
+class CudaEvent final : public DeviceEvent {
+ public:
+  CudaEvent(int device, DeviceStream stream) {
+    const DeviceScope scope(device);
+    check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming),
+               "cudaEventCreateWithFlags");
+    const auto status = cudaEventRecord(event_, stream_of(stream));
+    if (status == cudaSuccess) return;
+    (void)cudaEventDestroy(event_);
+    check_cuda(status, "cudaEventRecord");
+  }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+  ~CudaEvent() override { (void)cudaEventDestroy(event_); }  // given back when it has come
+
+  [[nodiscard]] bool is_done() const override {
+    const auto status = cudaEventQuery(event_);
+    if (status == cudaErrorNotReady) return false;
+    check_cuda(status, "work on the device");
+    return true;
+  }
+  void wait() const override { check_cuda(cudaEventSynchronize(event_), "work on the device"); }
+  void hold_back(DeviceStream stream) const override {
+    check_cuda(cudaStreamWaitEvent(stream_of(stream), event_, 0), "cudaStreamWaitEvent");
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+class CudaRuntime final : public DeviceRuntime {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "cuda"; }
+  [[nodiscard]] std::string hardware(int device) const override;
+  [[nodiscard]] int device_of(const void* memory) const override;
+  [[nodiscard]] int current_device() const override;
+  [[nodiscard]] std::shared_ptr<void> make_stream(int device) const override;
+  [[nodiscard]] std::shared_ptr<DeviceEvent> record(int device,
+                                                    DeviceStream stream) const override {
+    return std::make_shared<CudaEvent>(device, stream);
+  }
+  void copy(int device, void* to, const void* from, std::size_t bytes,
+            DeviceStream stream) const override;
+  [[nodiscard]] std::shared_ptr<std::byte> allocate(int device, std::size_t bytes) const override;
+  [[nodiscard]] std::shared_ptr<std::byte> allocate_pinned(std::size_t bytes) const override;
+  [[nodiscard]] std::shared_ptr<std::byte> pin(std::shared_ptr<std::byte> memory,
+                                               std::size_t bytes) const override;
+};
+
+// The identity that the driver gives it, which of parts of a device (MIG) is their own.
+std::string CudaRuntime::hardware(int device) const {
+  cudaDeviceProp properties{};
+  check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  return {properties.uuid.bytes, sizeof(properties.uuid.bytes)};
+}
+
+int CudaRuntime::device_of(const void* memory) const {
+  cudaPointerAttributes attributes{};
+  check_cuda(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
+  if (attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged)
+    return attributes.device;
+  throw Error(
+      fmt::format("cuda: the memory at {} is the host's, but was said to be a device's", memory));
+}
+
+int CudaRuntime::current_device() const {
+  int device = 0;
+  check_cuda(cudaGetDevice(&device), "cudaGetDevice");
+  return device;
+}
+
+std::shared_ptr<void> CudaRuntime::make_stream(int device) const {
+  const DeviceScope scope(device);
+  int least = 0, greatest = 0;
+  check_cuda(cudaDeviceGetStreamPriorityRange(&least, &greatest),
+             "cudaDeviceGetStreamPriorityRange");
+  cudaStream_t stream = nullptr;
+  check_cuda(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, greatest),
+             "cudaStreamCreateWithPriority");
+  return {stream, [](void* made) { (void)cudaStreamDestroy(static_cast<cudaStream_t>(made)); }};
+}
+
+void CudaRuntime::copy(int device, void* to, const void* from, std::size_t bytes,
+                       DeviceStream stream) const {
+  const DeviceScope scope(device);
+  check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream_of(stream)),
+             "cudaMemcpyAsync");
+}
+
+std::shared_ptr<std::byte> CudaRuntime::allocate(int device, std::size_t bytes) const {
+  const DeviceScope scope(device);
+  void* memory = nullptr;
+  const auto status = cudaMalloc(&memory, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    std::size_t free = 0, total = 0;
+    check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    throw Error(
+        fmt::format("cuda: device {} has no {} bytes left: {} of {} are free; use a "
+                    "smaller batch, or end other programs on it",
+                    device, bytes, free, total));
+  }
+  check_cuda(status, "cudaMalloc");
+  return {static_cast<std::byte*>(memory), [](std::byte* made) { (void)cudaFree(made); }};
+}
+
+std::shared_ptr<std::byte> CudaRuntime::allocate_pinned(std::size_t bytes) const {
+  void* memory = nullptr;
+  check_cuda(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable), "cudaHostAlloc");
+  return {static_cast<std::byte*>(memory), [](std::byte* made) { (void)cudaFreeHost(made); }};
+}
+
+std::shared_ptr<std::byte> CudaRuntime::pin(std::shared_ptr<std::byte> memory,
+                                            std::size_t bytes) const {
+  check_cuda(cudaHostRegister(memory.get(), bytes, cudaHostRegisterPortable), "cudaHostRegister");
+  auto* const place = memory.get();
+  return {place,
+          [memory = std::move(memory)](std::byte* pinned) { (void)cudaHostUnregister(pinned); }};
+}
+
+}  // namespace
+
+std::shared_ptr<const DeviceRuntime> cuda_runtime() {
+  return std::make_shared<CudaRuntime>();
+}
+
+}  // namespace kolo

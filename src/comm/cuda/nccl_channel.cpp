@@ -1,0 +1,303 @@
+#include <nccl.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/cuda/check_cuda.h"
+#include "comm/device/device_channel.h"
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// To find the other ranks; longer than any start of a large job takes.
+constexpr std::chrono::minutes patience_at_start{10};
+// To leave: the others may have ended otherwise.
+constexpr std::chrono::seconds patience_at_end{5};
+
+std::string describe_version() {
+  int version = 0;
+  if (ncclGetVersion(&version) != ncclSuccess) return "NCCL";
+  return fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+[[noreturn]] void fail(ncclResult_t status, std::string_view what, ncclComm_t of) {
+  const char* const last = of == nullptr ? nullptr : ncclGetLastError(of);
+  const std::string more = last == nullptr || *last == 0 ? "" : fmt::format(": {}", last);
+  const auto message =
+      fmt::format("comm: NCCL: {} failed: {}{}", what, ncclGetErrorString(status), more);
+  if (status == ncclRemoteError) throw CommunicationError(message);
+  throw Error(message + "; NCCL_DEBUG=INFO in the environment makes it tell more");
+}
+
+struct Reduction {
+  ncclDataType_t type = ncclInt8;
+  ncclRedOp_t op = ncclSum;
+};
+
+// Nothing where NCCL has none of that meaning: 16-bit integers, and averages of integers that don't
+// wrap round.
+std::optional<Reduction> reduction_of(DataType type, ReduceOp op) {
+  if (type == DataType::boolean) {
+    const bool is_or = op == ReduceOp::sum || op == ReduceOp::max;
+    return Reduction{ncclUint8, is_or ? ncclMax : ncclMin};
+  }
+  if (op == ReduceOp::average && type > DataType::bfloat16) return std::nullopt;
+  constexpr std::array ops = {ncclSum, ncclAvg, ncclMin, ncclMax, ncclProd};
+  const auto with = ops[static_cast<std::size_t>(op)];
+  switch (type) {
+    case DataType::float64:
+      return Reduction{ncclFloat64, with};
+    case DataType::float32:
+      return Reduction{ncclFloat32, with};
+    case DataType::float16:
+      return Reduction{ncclFloat16, with};
+    case DataType::bfloat16:
+      return Reduction{ncclBfloat16, with};
+    case DataType::int64:
+      return Reduction{ncclInt64, with};
+    case DataType::int32:
+      return Reduction{ncclInt32, with};
+    case DataType::int8:
+      return Reduction{ncclInt8, with};
+    case DataType::uint8:
+      return Reduction{ncclUint8, with};
+    default:
+      return std::nullopt;
+  }
+}
+
+// NCCL's communicator. Calls never block for long: what isn't done at once is asked for again.
+class NcclGroup {
+ public:
+  NcclGroup(const Topology& topology, int device, const NcclId& id);
+  NcclGroup(const NcclGroup&) = delete;
+  NcclGroup& operator=(const NcclGroup&) = delete;
+  ~NcclGroup();
+
+  [[nodiscard]] ncclComm_t get() const { return group_; }
+  // `status`: what a call has returned.
+  void check(ncclResult_t status, std::string_view what) const;
+  void abort() noexcept;
+
+ private:
+  [[nodiscard]] ncclResult_t settled(ncclResult_t status, Clock::duration patience) const;
+
+  ncclComm_t group_ = nullptr;
+  std::atomic<bool> is_aborted_ = false;
+};
+
+NcclGroup::NcclGroup(const Topology& topology, int device, const NcclId& id) {
+  const DeviceScope scope(device);
+  ncclUniqueId unique{};
+  static_assert(sizeof(unique) == nccl_id_bytes);
+  std::memcpy(&unique, id.data(), sizeof(unique));
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  auto status = ncclCommInitRankConfig(&group_, topology.size, unique, topology.rank, &config);
+  status = settled(status, patience_at_start);
+  if (status == ncclSuccess) return;
+  const auto failed = std::exchange(group_, nullptr);
+  if (status == ncclInProgress) {
+    if (failed != nullptr) (void)ncclCommAbort(failed);
+    throw Error(
+        fmt::format("comm: NCCL: rank {} has waited for the others for {} minutes; do the "
+                    "nodes reach each other (NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO)?",
+                    topology.rank, patience_at_start.count()));
+  }
+  try {
+    fail(status, "ncclCommInitRankConfig", failed);
+  } catch (...) {
+    if (failed != nullptr) (void)ncclCommAbort(failed);
+    throw;
+  }
+}
+
+ncclResult_t NcclGroup::settled(ncclResult_t status, Clock::duration patience) const {
+  const auto until = Clock::now() + patience;
+  for (int looks = 0; status == ncclInProgress && Clock::now() < until; ++looks) {
+    if (looks > 1000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (const auto asked = ncclCommGetAsyncError(group_, &status); asked != ncclSuccess)
+      return asked;
+  }
+  return status;
+}
+
+void NcclGroup::check(ncclResult_t status, std::string_view what) const {
+  status = settled(status, patience_at_start);
+  if (status != ncclSuccess) fail(status, what, group_);
+}
+
+void NcclGroup::abort() noexcept {
+  if (!is_aborted_.exchange(true)) (void)ncclCommAbort(group_);
+}
+
+// What is given back may wait for the others, who need not come.
+NcclGroup::~NcclGroup() {
+  if (is_aborted_) return;
+  if (settled(ncclCommFinalize(group_), patience_at_end) == ncclSuccess)
+    (void)ncclCommDestroy(group_);
+  else
+    (void)ncclCommAbort(group_);
+}
+
+class NcclChannel final : public DeviceChannel {
+ public:
+  NcclChannel(const Topology& topology, int device, const NcclId& id, const DeviceOptions& options,
+              std::shared_ptr<void> stream, std::unique_ptr<DeviceChannel> rest)
+      : topology_(topology),
+        device_(device),
+        runtime_(options.runtime),
+        stream_(std::move(stream)),
+        rest_(std::move(rest)),
+        group_(topology, device, id) {}
+
+  [[nodiscard]] std::string description() const override { return describe_version(); }
+  [[nodiscard]] bool hands_over(const CallHeader& call) const override { return can_do(call); }
+  void execute(const CollectiveCall& call) override;
+  void abort() noexcept override { group_.abort(); }
+
+ private:
+  [[nodiscard]] static bool can_do(const CallHeader& call) {
+    return !traits_of(call.collective).reduces || reduction_of(call.type, call.op);
+  }
+  void execute_of_host(const CollectiveCall& call);
+  void enqueue(const CollectiveCall& call);
+  [[nodiscard]] ncclResult_t begin(const CollectiveCall& call);
+  [[nodiscard]] ncclResult_t gather_uneven(const CollectiveCall& call);
+  [[nodiscard]] ncclResult_t exchange(const CollectiveCall& call);
+  [[nodiscard]] cudaStream_t stream() const { return static_cast<cudaStream_t>(stream_.get()); }
+
+  Topology topology_;
+  int device_;
+  std::shared_ptr<const DeviceRuntime> runtime_;
+  std::shared_ptr<void> stream_;
+  std::unique_ptr<DeviceChannel> rest_;
+  NcclGroup group_;
+};
+
+void NcclChannel::execute(const CollectiveCall& call) {
+  // NCCL's average is that of all ranks; while some have joined it is another.
+  const bool is_partial_average = traits_of(call.collective).reduces &&
+                                  call.op == ReduceOp::average && call.divisor != topology_.size;
+  if (!can_do(call) || is_partial_average) return rest_->execute(call);
+  if (!call.order) return execute_of_host(call);
+  call.order->ready->hold_back(stream_.get());
+  enqueue(call);
+  call.order->done = runtime_->record(device_, stream_.get());
+}
+
+// Of a rank that has joined, whose values are in the host's memory and whose result nobody needs.
+void NcclChannel::execute_of_host(const CollectiveCall& call) {
+  CollectiveCall there = call;
+  const auto input = runtime_->allocate(device_, call.input.bytes() + 1);
+  const auto output = runtime_->allocate(device_, call.output.bytes() + 1);
+  if (call.input.bytes() > 0)
+    runtime_->copy(device_, input.get(), call.input.data, call.input.bytes(), stream_.get());
+  there.input = ConstBuffer(input.get(), call.input.count, call.input.type);
+  const bool is_in_place = traits_of(call.collective).buffers == BufferShape::in_place;
+  there.output =
+      Buffer(is_in_place ? input.get() : output.get(), call.output.count, call.output.type);
+  enqueue(there);
+  runtime_->record(device_, stream_.get())->wait();
+}
+
+void NcclChannel::enqueue(const CollectiveCall& call) {
+  const DeviceScope scope(device_);
+  group_.check(begin(call), name_of(call.collective));
+}
+
+ncclResult_t NcclChannel::begin(const CollectiveCall& call) {
+  const auto& [input, output] = std::tie(call.input, call.output);
+  const auto group = group_.get();
+  const auto reduction = reduction_of(call.type, call.op).value_or(Reduction{});
+  switch (call.collective) {
+    case Collective::all_reduce:
+      return ncclAllReduce(input.data, output.data, static_cast<std::size_t>(input.count),
+                           reduction.type, reduction.op, group, stream());
+    case Collective::reduce_scatter:
+      return ncclReduceScatter(input.data, output.data, static_cast<std::size_t>(output.count),
+                               reduction.type, reduction.op, group, stream());
+    case Collective::broadcast:
+      return ncclBroadcast(input.data, output.data, output.bytes(), ncclInt8, call.peer, group,
+                           stream());
+    case Collective::all_gather:
+      return ncclAllGather(input.data, output.data, input.bytes(), ncclInt8, group, stream());
+    case Collective::all_gather_uneven:
+      return gather_uneven(call);
+    case Collective::all_to_all:
+      return exchange(call);
+    default:
+      return ncclInvalidUsage;
+  }
+}
+
+// A broadcast from each rank, all at once.
+ncclResult_t NcclChannel::gather_uneven(const CollectiveCall& call) {
+  auto* place = static_cast<std::byte*>(call.output.data);
+  auto status = ncclGroupStart();
+  for (int rank = 0; rank < topology_.size; ++rank) {
+    const auto bytes =
+        static_cast<std::size_t>(call.receive_counts[static_cast<std::size_t>(rank)]) *
+        size_of(call.type);
+    const void* const from = rank == topology_.rank ? call.input.data : place;
+    if (status == ncclSuccess && bytes > 0)
+      status = ncclBroadcast(from, place, bytes, ncclInt8, rank, group_.get(), stream());
+    place += bytes;
+  }
+  const auto end = ncclGroupEnd();
+  return status == ncclSuccess || status == ncclInProgress ? end : status;
+}
+
+ncclResult_t NcclChannel::exchange(const CollectiveCall& call) {
+  const auto* from = static_cast<const std::byte*>(call.input.data);
+  auto* to = static_cast<std::byte*>(call.output.data);
+  auto status = ncclGroupStart();
+  for (int peer = 0; peer < topology_.size; ++peer) {
+    const auto place = static_cast<std::size_t>(peer);
+    const auto sent = static_cast<std::size_t>(call.send_counts[place]) * size_of(call.type);
+    const auto received = static_cast<std::size_t>(call.receive_counts[place]) * size_of(call.type);
+    if (status == ncclSuccess && sent > 0)
+      status = ncclSend(from, sent, ncclInt8, peer, group_.get(), stream());
+    if (status == ncclSuccess && received > 0)
+      status = ncclRecv(to, received, ncclInt8, peer, group_.get(), stream());
+    from += sent;
+    to += received;
+  }
+  const auto end = ncclGroupEnd();
+  return status == ncclSuccess || status == ncclInProgress ? end : status;
+}
+
+}  // namespace
+
+bool has_nccl() {
+  return true;
+}
+
+NcclId make_nccl_id() {
+  ncclUniqueId unique{};
+  if (const auto status = ncclGetUniqueId(&unique); status != ncclSuccess)
+    fail(status, "ncclGetUniqueId", nullptr);
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(&unique);
+  return {bytes, bytes + sizeof(unique)};
+}
+
+std::unique_ptr<DeviceChannel> make_nccl_channel(const Topology& topology, int device,
+                                                 const NcclId& id, const DeviceOptions& options,
+                                                 std::shared_ptr<void> stream,
+                                                 std::unique_ptr<DeviceChannel> rest) {
+  return std::make_unique<NcclChannel>(topology, device, id, options, std::move(stream),
+                                       std::move(rest));
+}
+
+}  // namespace kolo

@@ -1,0 +1,32 @@
+#include "comm/device/device_channel.h"
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+[[noreturn]] void refuse() {
+  throw Error(
+      "comm: kolo was built without NCCL; build it where nccl.h and the library are found "
+      "(NCCL_ROOT), or use the channel staged");
+}
+
+}  // namespace
+
+bool has_nccl() {
+  return false;
+}
+
+NcclId make_nccl_id() {
+  refuse();
+}
+
+std::unique_ptr<DeviceChannel> make_nccl_channel(const Topology& /*topology*/, int /*device*/,
+                                                 const NcclId& /*id*/,
+                                                 const DeviceOptions& /*options*/,
+                                                 std::shared_ptr<void> /*stream*/,
+                                                 std::unique_ptr<DeviceChannel> /*rest*/) {
+  refuse();
+}
+
+}  // namespace kolo

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kolo/comm/backend.h"
+#include "kolo/comm/device.h"
+
+namespace kolo {
+
+// A way on which collectives on devices' memory go among the ranks of one group. Calls come one at
+// a time and in the same order on every rank, each with a CollectiveCall::order, but those of a
+// rank that has joined, whose buffers are the host's.
+class DeviceChannel {
+ public:
+  virtual ~DeviceChannel() = default;
+
+  // For people: "NCCL 2.28.9", "pinned memory of the host".
+  [[nodiscard]] virtual std::string description() const = 0;
+  // Whether execute() only gives the device work, without waiting.
+  [[nodiscard]] virtual bool hands_over(const CallHeader& call) const = 0;
+  // Begins after order->ready, and sets order->done.
+  virtual void execute(const CollectiveCall& call) = 0;
+  // The others' collectives fail, as far as this rank can make them. Any thread.
+  virtual void abort() noexcept {}
+};
+
+// Through pinned memory of the host, and among the ranks as `host` does it: always possible, and an
+// all-reduce has the same bits as one of the host's. Collective.
+[[nodiscard]] std::unique_ptr<DeviceChannel> make_staged_channel(std::shared_ptr<Backend> host,
+                                                                 const DeviceOptions& options,
+                                                                 std::shared_ptr<void> stream);
+
+// NCCL's own identity of a group, made on one of its ranks.
+using NcclId = std::vector<std::uint8_t>;
+inline constexpr std::size_t nccl_id_bytes = 128;
+
+// Whether this build has NCCL.
+[[nodiscard]] bool has_nccl();
+[[nodiscard]] NcclId make_nccl_id();
+// What NCCL can't do goes through `rest`. Collective: `id` is the same on all ranks, of which each
+// has a device of its own.
+[[nodiscard]] std::unique_ptr<DeviceChannel> make_nccl_channel(const Topology& topology, int device,
+                                                               const NcclId& id,
+                                                               const DeviceOptions& options,
+                                                               std::shared_ptr<void> stream,
+                                                               std::unique_ptr<DeviceChannel> rest);
+
+}  // namespace kolo

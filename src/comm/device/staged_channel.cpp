@@ -1,0 +1,153 @@
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "comm/device/device_channel.h"
+#include "kolo/base/checked.h"
+
+namespace kolo {
+
+namespace {
+
+class StagedChannel final : public DeviceChannel {
+ public:
+  StagedChannel(std::shared_ptr<Backend> host, const DeviceOptions& options,
+                std::shared_ptr<void> stream);
+
+  [[nodiscard]] std::string description() const override {
+    return "pinned memory of the host, then " + host_->capabilities().transport;
+  }
+  [[nodiscard]] bool hands_over(const CallHeader& /*call*/) const override { return false; }
+  void execute(const CollectiveCall& call) override;
+
+ private:
+  // Pinned memory of any size, for one call after another.
+  class Scratch {
+   public:
+    [[nodiscard]] std::byte* of(const DeviceRuntime& runtime, std::size_t bytes);
+
+   private:
+    std::shared_ptr<std::byte> memory_;
+    std::size_t bytes_ = 0;
+  };
+
+  void execute_in_pieces(const CollectiveCall& call);
+  void execute_whole(const CollectiveCall& call);
+  // Between a call's buffer and memory of the host's. A rank that has joined has its buffers there.
+  void copy(const CollectiveCall& call, void* to, const void* from, std::size_t bytes) const;
+  [[nodiscard]] std::shared_ptr<const DeviceEvent> here(const CollectiveCall& call) const;
+
+  std::shared_ptr<Backend> host_;
+  std::shared_ptr<const DeviceRuntime> runtime_;
+  std::shared_ptr<void> stream_;
+  std::size_t window_bytes_;
+  // In memory that the ranks of a node reduce in place, without a copy.
+  std::array<std::shared_ptr<std::byte>, 2> windows_;
+  Scratch input_, output_;
+};
+
+StagedChannel::StagedChannel(std::shared_ptr<Backend> host, const DeviceOptions& options,
+                             std::shared_ptr<void> stream)
+    : host_(std::move(host)),
+      runtime_(options.runtime),
+      stream_(std::move(stream)),
+      window_bytes_(std::max<std::size_t>(options.staging_bytes / 64 * 64, 64)) {
+  const auto bytes = narrow<std::int64_t>(window_bytes_);
+  for (auto& window : windows_) {
+    window = runtime_->pin(host_->allocate(CollectiveCall::of(Collective::allocate, bytes)).front(),
+                           window_bytes_);
+  }
+}
+
+std::byte* StagedChannel::Scratch::of(const DeviceRuntime& runtime, std::size_t bytes) {
+  if (bytes > bytes_) {
+    memory_.reset();
+    memory_ = runtime.allocate_pinned(bytes);
+    bytes_ = bytes;
+  }
+  return memory_.get();
+}
+
+void StagedChannel::copy(const CollectiveCall& call, void* to, const void* from,
+                         std::size_t bytes) const {
+  if (bytes == 0) return;
+  if (call.order)
+    runtime_->copy(call.order->device, to, from, bytes, stream_.get());
+  else
+    std::memcpy(to, from, bytes);
+}
+
+std::shared_ptr<const DeviceEvent> StagedChannel::here(const CollectiveCall& call) const {
+  return call.order ? runtime_->record(call.order->device, stream_.get()) : nullptr;
+}
+
+void StagedChannel::execute(const CollectiveCall& call) {
+  if (call.order) call.order->ready->hold_back(stream_.get());
+  if (traits_of(call.collective).buffers == BufferShape::in_place)
+    execute_in_pieces(call);
+  else
+    execute_whole(call);
+  if (call.order) call.order->done = here(call);
+}
+
+// Piece by piece through two windows by turns: the next piece comes down while the ranks work on
+// this one. Copies into a window and out of it keep the stream's order.
+void StagedChannel::execute_in_pieces(const CollectiveCall& call) {
+  const auto size = static_cast<std::int64_t>(size_of(call.type));
+  const std::int64_t most = static_cast<std::int64_t>(window_bytes_) / size;
+  const auto* const from = static_cast<const std::byte*>(call.input.data);
+  auto* const to = static_cast<std::byte*>(call.output.data);
+  std::array<std::shared_ptr<const DeviceEvent>, 2> arrived;
+  const auto length = [&](std::int64_t begin) { return std::min(most, call.count - begin); };
+  const auto bring_down = [&](std::int64_t begin) {
+    if (begin >= call.count) return;
+    const auto place = static_cast<std::size_t>(begin / most % 2);
+    copy(call, windows_[place].get(), from + begin * size,
+         static_cast<std::size_t>(length(begin) * size));
+    arrived[place] = here(call);
+  };
+  bring_down(0);
+  for (std::int64_t begin = 0; begin < call.count; begin += most) {
+    const auto place = static_cast<std::size_t>(begin / most % 2);
+    bring_down(begin + most);
+    if (arrived[place]) arrived[place]->wait();
+    CollectiveCall piece = call;
+    piece.memory = MemoryKind::host;
+    piece.count = length(begin);
+    piece.output = Buffer(windows_[place].get(), piece.count, call.type);
+    piece.input = piece.output;
+    host_->execute(piece);
+    copy(call, to + begin * size, windows_[place].get(),
+         static_cast<std::size_t>(piece.count * size));
+  }
+  if (call.count > 0) return;
+  CollectiveCall nothing = call;  // ranks meet in it all the same
+  nothing.memory = MemoryKind::host;
+  host_->execute(nothing);
+}
+
+void StagedChannel::execute_whole(const CollectiveCall& call) {
+  CollectiveCall staged = call;
+  staged.memory = MemoryKind::host;
+  staged.input =
+      ConstBuffer(input_.of(*runtime_, call.input.bytes()), call.input.count, call.input.type);
+  staged.output =
+      Buffer(output_.of(*runtime_, call.output.bytes()), call.output.count, call.output.type);
+  copy(call, const_cast<void*>(staged.input.data), call.input.data, call.input.bytes());
+  if (const auto arrived = here(call)) arrived->wait();
+  host_->execute(staged);
+  copy(call, call.output.data, staged.output.data, call.output.bytes());
+  // The next call may use the scratch memory at once.
+  if (const auto left = here(call)) left->wait();
+}
+
+}  // namespace
+
+std::unique_ptr<DeviceChannel> make_staged_channel(std::shared_ptr<Backend> host,
+                                                   const DeviceOptions& options,
+                                                   std::shared_ptr<void> stream) {
+  return std::make_unique<StagedChannel>(std::move(host), options, std::move(stream));
+}
+
+}  // namespace kolo
