@@ -1,5 +1,6 @@
 // How the rank tests of communicators run.
 #include "support/rank_test.h"
+#include "support/simulated_device/runtime.h"
 
 namespace kolo::testing {
 
@@ -16,6 +17,23 @@ std::vector<RankSetting> with_checks(std::string_view suite, std::vector<RankSet
 
 }  // namespace
 
+DeviceOptions devices() {
+  return {.staging_bytes = 1 << 16, .runtime = simulated::runtime()};
+}
+
+// Of what computes: the same on a device's memory.
+RankSetting on_device(const RankSetting& plain) {
+  return {plain.name + ", on a device", [run = plain.run](const auto& body) {
+            run([&](const Communicator& communicator) {
+              body(simulated::through_device(communicator));
+            });
+          }};
+}
+
+bool has_values(std::string_view suite) {
+  return suite == "Collectives" || suite == "Exchanges" || suite == "Averages";
+}
+
 // Buffers read in place; everything through staging; through staging areas so small that every
 // buffer takes many chunks.
 std::vector<RankSetting> thread_settings(std::string_view suite) {
@@ -26,6 +44,10 @@ std::vector<RankSetting> thread_settings(std::string_view suite) {
     settings.push_back(
         on_threads(ranks, "through tiny staging areas",
                    {.staging_bytes = 4096, .whole_limit_bytes = 64, .direct = false}));
+  }
+  if (has_values(suite)) {
+    settings.push_back(on_device(on_threads(1, "", {.devices = devices()})));
+    settings.push_back(on_device(on_threads(3, "", {.devices = devices()})));
   }
   return with_checks(suite, std::move(settings));
 }
@@ -50,6 +72,8 @@ std::vector<RankSetting> mpi_settings(std::string_view suite, int ranks) {
     settings.push_back(on_mpi("on as many nodes", {.ranks_on_nodes = std::vector<int>(
                                                        static_cast<std::size_t>(ranks), 1)}));
   }
+  if (ranks > 1 && has_values(suite))
+    settings.push_back(on_device(on_mpi("with devices", {.devices = devices()})));
   if (ranks == 4) settings.push_back(on_mpi("on two nodes of two", {.ranks_on_nodes = {2, 2}}));
   return with_checks(suite, std::move(settings));
 }

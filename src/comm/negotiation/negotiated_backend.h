@@ -43,6 +43,8 @@ class NegotiatedBackend final : public Backend {
   [[nodiscard]] Capabilities capabilities() const override { return inner_->capabilities(); }
 
   void execute(const CollectiveCall& call) override;
+  // The negotiation waits for other ranks, so nothing is handed over at once.
+  void begin_on_device(CollectiveCall& call) const override { inner_->begin_on_device(call); }
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
   void leave() noexcept override { inner_->leave(); }

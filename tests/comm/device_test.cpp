@@ -1,0 +1,191 @@
+// Collectives on a device's memory: their order among the work of streams, and what is refused.
+// What they compute is tested with the host's (rank_settings.cpp).
+#include <atomic>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/comm/threads.h"
+#include "support/errors.h"
+#include "support/simulated_device/memory.h"
+#include "support/simulated_device/runtime.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t count = 5000;
+
+ThreadRanksOptions with_devices() {
+  return {.devices = {.staging_bytes = 4096, .runtime = simulated::runtime()}};
+}
+
+// Floats on a simulated device.
+class DeviceValues {
+ public:
+  explicit DeviceValues(int device = 0)
+      : memory_(simulated::make_memory(count * sizeof(float), device)) {}
+
+  [[nodiscard]] Buffer buffer() const {
+    return {memory_.get(), count, DataType::float32, MemoryKind::device};
+  }
+  [[nodiscard]] std::vector<float> values() const {
+    std::vector<float> copy(count);
+    std::memcpy(copy.data(), simulated::host_view(memory_.get()), count * sizeof(float));
+    return copy;
+  }
+  void fill(float value) const {
+    auto* const first = reinterpret_cast<float*>(simulated::host_view(memory_.get()));
+    std::fill_n(first, count, value);
+  }
+  [[nodiscard]] std::byte* get() const { return memory_.get(); }
+
+ private:
+  simulated::Memory memory_;
+};
+
+// The input is still on its way to the device when the collective is asked for, and what comes
+// after it in the stream takes the result along.
+TEST(DeviceCollectives, KeepTheOrderOfTheStream) {
+  run_as_threads(
+      3,
+      [](const Communicator& communicator) {
+        const auto runtime = simulated::runtime();
+        const auto stream = runtime->make_stream(0);
+        const DeviceValues values;
+        std::vector<float> input(count), result(count);
+        for (int round = 0; round < 5; ++round) {
+          std::fill(input.begin(), input.end(), static_cast<float>(communicator.rank() + round));
+          runtime->copy(0, values.get(), input.data(), count * sizeof(float), stream.get());
+          const auto work = communicator.all_reduce_async(values.buffer(), ReduceOp::sum,
+                                                          {.stream = stream.get()});
+          work.wait();
+          runtime->copy(0, result.data(), values.get(), count * sizeof(float), stream.get());
+          runtime->record(0, stream.get())->wait();
+          EXPECT_THAT(result, Each(static_cast<float>(3 + 3 * round)));
+          EXPECT_TRUE(work.is_done());
+        }
+      },
+      with_devices());
+}
+
+TEST(DeviceCollectives, AreMixedWithThoseOfTheHost) {
+  run_as_threads(
+      2,
+      [](const Communicator& communicator) {
+        const DeviceValues first, second;
+        first.fill(1);
+        second.fill(static_cast<float>(communicator.rank()));
+        std::vector<int> of_host(10, 1);
+        const auto works = std::vector<Work>{
+            communicator.all_reduce_async(first.buffer()),
+            communicator.all_reduce_async(std::span(of_host)),
+            communicator.broadcast_async(second.buffer(), 1),
+        };
+        for (const auto& work : works) work.wait();
+        EXPECT_THAT(first.values(), Each(2));
+        EXPECT_THAT(second.values(), Each(1));
+        EXPECT_THAT(of_host, Each(2));
+        EXPECT_THAT(communicator.capabilities().device_transport,
+                    AllOf(HasSubstr("pinned memory"), HasSubstr("memory of one process")));
+      },
+      with_devices());
+}
+
+TEST(DeviceCollectives, MayHaveNoElements) {
+  run_as_threads(
+      2,
+      [](const Communicator& communicator) {
+        communicator.all_reduce(Buffer(nullptr, 0, DataType::float32, MemoryKind::device));
+      },
+      with_devices());
+}
+
+// The first collective too, in which the ranks find out what they have.
+TEST(DeviceCollectives, AgainstHostMemoryAreAMismatchOnAllRanks) {
+  std::atomic<int> told = 0;
+  const auto body = [&](const Communicator& communicator) {
+    const DeviceValues values;
+    std::vector<float> of_host(count);
+    const auto message = message_of<Error>([&] {
+      if (communicator.rank() == 1)
+        communicator.all_reduce(std::span(of_host));
+      else
+        communicator.all_reduce(values.buffer());
+    });
+    EXPECT_THAT(message, AllOf(HasSubstr("in device memory"), HasSubstr("rank 1")));
+    ++told;
+  };
+  run_as_threads(3, body, with_devices());
+  EXPECT_EQ(told, 3);
+  run_as_threads(
+      3, [&](const Communicator& communicator) { body(communicator.checked()); }, with_devices());
+  EXPECT_EQ(told, 6);
+}
+
+TEST(DeviceCollectives, NeedADevice) {
+  std::vector<float> values(4), others(4);
+  const Buffer no_device(values.data(), 4, DataType::float32, MemoryKind::device);
+  const auto communicator = Communicator::solo();
+  EXPECT_THAT(message_of<Error>([&] { communicator.broadcast(no_device); }),
+              AnyOf(HasSubstr("given a device's memory, but kolo was built without CUDA"),
+                    HasSubstr("cuda: ")));
+  EXPECT_THAT(message_of<Error>([&] { communicator.all_gather(no_device, std::span(others)); }),
+              HasSubstr("the input is in device memory and the output in host memory"));
+}
+
+TEST(DeviceCollectives, KeepToOneDevice) {
+  const auto communicator = Communicator::solo({.runtime = simulated::runtime()});
+  const DeviceValues first(0), second(1);
+  EXPECT_THAT(message_of<Error>([&] { communicator.all_gather(first.buffer(), second.buffer()); }),
+              HasSubstr("the input is on simulated device 0, the output on device 1"));
+  communicator.all_reduce(first.buffer());
+  EXPECT_THAT(message_of<Error>([&] { communicator.all_reduce(second.buffer()); }),
+              HasSubstr("the buffers are on simulated device 1, but this communicator's first "
+                        "collective was on device 0"));
+}
+
+TEST(DeviceCollectives, NcclIsRefusedWhereItCanNotBe) {
+  auto options = with_devices();
+  options.devices.channel = DeviceChannelKind::nccl;
+  std::atomic<int> told = 0;
+  run_as_threads(
+      2,
+      [&](const Communicator& communicator) {
+        const DeviceValues values;
+        EXPECT_THAT(message_of<InputError>([&] { communicator.all_reduce(values.buffer()); }),
+                    AllOf(HasSubstr("NCCL was asked for, but"), HasSubstr("auto or staged")));
+        ++told;
+      },
+      options);
+  EXPECT_EQ(told, 2);
+}
+
+// Joined ranks have no values of their own, wherever the others' are.
+TEST(DeviceCollectives, GoOnWithoutRanksThatHaveJoined) {
+  run_as_threads(
+      3,
+      [](const Communicator& plain) {
+        const auto communicator = plain.checked();
+        const DeviceValues values;
+        const int rounds = 1 + communicator.rank();
+        for (int round = 0; round < rounds; ++round) {
+          values.fill(static_cast<float>(communicator.rank()));
+          communicator.all_reduce(values.buffer(), ReduceOp::average);
+          const float of_those_left[] = {1, 1.5F, 2};
+          EXPECT_THAT(values.values(), Each(of_those_left[round]));
+        }
+        EXPECT_EQ(communicator.join(), 2);
+      },
+      with_devices());
+}
+
+}  // namespace
+}  // namespace kolo::testing

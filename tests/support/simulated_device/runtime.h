@@ -1,0 +1,19 @@
+#pragma once
+
+#include <memory>
+
+#include "kolo/comm/communicator.h"
+#include "kolo/comm/device.h"
+
+namespace kolo::testing::simulated {
+
+// The runtime of the simulated devices: streams are threads that do their work late, each piece
+// after a random time, so that who forgets to wait for an event reads what is not there yet.
+[[nodiscard]] std::shared_ptr<const DeviceRuntime> runtime();
+
+// A communicator over the same ranks whose collectives of host memory are done by the given one on
+// a device's memory: values go to the device, the collective is asked for, and they come back. So
+// what is tested of the host's collectives is tested of a device's.
+[[nodiscard]] Communicator through_device(const Communicator& communicator);
+
+}  // namespace kolo::testing::simulated
