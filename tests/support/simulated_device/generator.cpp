@@ -1,6 +1,7 @@
 #include "support/simulated_device/generator.h"
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <utility>
 

@@ -1,6 +1,7 @@
 #include "support/simulated_device/host_views.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 

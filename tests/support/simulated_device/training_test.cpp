@@ -65,7 +65,7 @@ std::vector<float> train(nn::Sequential& network, const Batch& batch, Loss loss)
 
 void expect_same_tensors(const nn::Sequential& on_device, const nn::Sequential& on_host) {
   for (const auto& [name, host] : on_host->named_parameters().pairs()) {
-    const auto& tensor = on_device->named_parameters()[name];
+    const auto tensor = on_device->named_parameters()[name];
     EXPECT_EQ(tensor.device().type(), kDeviceType) << name;
     EXPECT_EQ(tensor.grad().device().type(), kDeviceType) << name;
     EXPECT_TRUE(torch::equal(tensor.cpu(), host)) << name;
