@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstddef>
 
-#include "optim/kernels.h"
 #include "optim/typed_optimizer.h"
 
 namespace kolo {
@@ -45,7 +44,7 @@ using Names = std::span<const std::string_view>;
 
 // An optimizer with weight decay by the options' common fields.
 template <typename Algorithm>
-class Decaying : public optim::TypedOptimizer<Algorithm> {
+class Decaying : public optim::ElementwiseOptimizer<Algorithm> {
  public:
   [[nodiscard]] bool spares_vectors() const final { return decay_.spares_vectors(); }
 
@@ -56,10 +55,8 @@ class Decaying : public optim::TypedOptimizer<Algorithm> {
     optim::require_not_negative(name, "weight_decay", options.weight_decay);
   }
 
-  template <typename T>
-  [[nodiscard]] optim::DecayConstants<T> decay(const FlatSlice<T>& slice, double rate) const {
-    return {static_cast<T>(decay_.in_gradient(slice.is_vector)),
-            static_cast<T>(decay_.kept(rate, slice.is_vector))};
+  [[nodiscard]] optim::DecayConstants<double> decay(double rate, bool is_vector) const {
+    return {decay_.in_gradient(is_vector), decay_.kept(rate, is_vector)};
   }
 
  private:
@@ -79,20 +76,30 @@ class Rmsprop final : public Decaying<Rmsprop> {
   [[nodiscard]] std::string name() const override { return "rmsprop"; }
   [[nodiscard]] Names state_names() const override { return Names(names_).first(states_); }
 
-  template <typename T>
-  void run(const FlatSlice<T>& slice, double rate, std::int64_t /*step*/) const {
-    const optim::RmspropConstants<T> constants{
-        .decay = decay(slice, rate),
-        .rate = static_cast<T>(rate),
-        .rho = static_cast<T>(options_.rho),
-        .one_minus_rho = static_cast<T>(1 - options_.rho),
-        .momentum = static_cast<T>(options_.momentum),
-        .epsilon_in_root = static_cast<T>(options_.epsilon_in_root ? options_.epsilon : 0),
-        .epsilon_to_root = static_cast<T>(options_.epsilon_in_root ? 0 : options_.epsilon)};
-    optim::rmsprop(slice.parameters.data(), slice.gradients.data(), slice.state[0].data(),
-                   options_.momentum > 0 ? slice.state[1].data() : nullptr,
-                   options_.centered ? slice.state[states_ - 1].data() : nullptr,
-                   slice.parameters.size(), constants);
+  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t /*step*/,
+                                           bool is_vector) const {
+    return optim::stored<optim::RmspropConstants>(
+        {.decay = decay(rate, is_vector),
+         .rate = rate,
+         .rho = options_.rho,
+         .one_minus_rho = 1 - options_.rho,
+         .momentum = options_.momentum,
+         .epsilon_in_root = options_.epsilon_in_root ? options_.epsilon : 0,
+         .epsilon_to_root = options_.epsilon_in_root ? 0 : options_.epsilon});
+  }
+
+  template <typename T, typename Visit>
+  void with_step(const Visit& visit) const {
+    const bool has_momentum = options_.momentum > 0;
+    if (has_momentum && options_.centered) {
+      visit(std::type_identity<optim::RmspropStep<T, true, true>>());
+    } else if (has_momentum) {
+      visit(std::type_identity<optim::RmspropStep<T, true, false>>());
+    } else if (options_.centered) {
+      visit(std::type_identity<optim::RmspropStep<T, false, true>>());
+    } else {
+      visit(std::type_identity<optim::RmspropStep<T, false, false>>());
+    }
   }
 
  private:
@@ -117,15 +124,18 @@ class Adagrad final : public Decaying<Adagrad> {
     return options_.initial_accumulator;
   }
 
-  template <typename T>
-  void run(const FlatSlice<T>& slice, double rate, std::int64_t /*step*/) const {
-    const optim::AdagradConstants<T> constants{
-        .decay = decay(slice, rate),
-        .rate = static_cast<T>(rate),
-        .epsilon_in_root = static_cast<T>(options_.epsilon_in_root ? options_.epsilon : 0),
-        .epsilon_to_root = static_cast<T>(options_.epsilon_in_root ? 0 : options_.epsilon)};
-    optim::adagrad(slice.parameters.data(), slice.gradients.data(), slice.state[0].data(),
-                   slice.parameters.size(), constants);
+  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t /*step*/,
+                                           bool is_vector) const {
+    return optim::stored<optim::AdagradConstants>(
+        {.decay = decay(rate, is_vector),
+         .rate = rate,
+         .epsilon_in_root = options_.epsilon_in_root ? options_.epsilon : 0,
+         .epsilon_to_root = options_.epsilon_in_root ? 0 : options_.epsilon});
+  }
+
+  template <typename T, typename Visit>
+  void with_step(const Visit& visit) const {
+    visit(std::type_identity<optim::AdagradStep<T>>());
   }
 
  private:
@@ -145,15 +155,18 @@ class Adadelta final : public Decaying<Adadelta> {
     return names;
   }
 
-  template <typename T>
-  void run(const FlatSlice<T>& slice, double rate, std::int64_t /*step*/) const {
-    const optim::AdadeltaConstants<T> constants{.decay = decay(slice, rate),
-                                                .rate = static_cast<T>(rate),
-                                                .rho = static_cast<T>(options_.rho),
-                                                .one_minus_rho = static_cast<T>(1 - options_.rho),
-                                                .epsilon = static_cast<T>(options_.epsilon)};
-    optim::adadelta(slice.parameters.data(), slice.gradients.data(), slice.state[0].data(),
-                    slice.state[1].data(), slice.parameters.size(), constants);
+  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t /*step*/,
+                                           bool is_vector) const {
+    return optim::stored<optim::AdadeltaConstants>({.decay = decay(rate, is_vector),
+                                                    .rate = rate,
+                                                    .rho = options_.rho,
+                                                    .one_minus_rho = 1 - options_.rho,
+                                                    .epsilon = options_.epsilon});
+  }
+
+  template <typename T, typename Visit>
+  void with_step(const Visit& visit) const {
+    visit(std::type_identity<optim::AdadeltaStep<T>>());
   }
 
  private:
@@ -173,17 +186,19 @@ class Adamax final : public Decaying<Adamax> {
     return names;
   }
 
-  template <typename T>
-  void run(const FlatSlice<T>& slice, double rate, std::int64_t step) const {
+  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
     const double correction = 1 - std::pow(options_.beta1, static_cast<double>(step));
-    const optim::AdamaxConstants<T> constants{.decay = decay(slice, rate),
-                                              .beta1 = static_cast<T>(options_.beta1),
-                                              .one_minus_beta1 = static_cast<T>(1 - options_.beta1),
-                                              .beta2 = static_cast<T>(options_.beta2),
-                                              .epsilon = static_cast<T>(options_.epsilon),
-                                              .step_size = static_cast<T>(rate / correction)};
-    optim::adamax(slice.parameters.data(), slice.gradients.data(), slice.state[0].data(),
-                  slice.state[1].data(), slice.parameters.size(), constants);
+    return optim::stored<optim::AdamaxConstants>({.decay = decay(rate, is_vector),
+                                                  .beta1 = options_.beta1,
+                                                  .one_minus_beta1 = 1 - options_.beta1,
+                                                  .beta2 = options_.beta2,
+                                                  .epsilon = options_.epsilon,
+                                                  .step_size = rate / correction});
+  }
+
+  template <typename T, typename Visit>
+  void with_step(const Visit& visit) const {
+    visit(std::type_identity<optim::AdamaxStep<T>>());
   }
 
  private:
@@ -204,26 +219,28 @@ class Nadam final : public Decaying<Nadam> {
     return names;
   }
 
-  template <typename T>
-  void run(const FlatSlice<T>& slice, double rate, std::int64_t step) const {
+  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
     const auto steps = static_cast<double>(step);
     const NesterovSchedule schedule(options_.beta1, options_.momentum_decay);
     const double product = schedule.product(steps);
     const double next = schedule.momentum(steps + 1);
     const double correction2 = 1 - std::pow(options_.beta2, steps);
-    const optim::NadamConstants<T> constants{
-        .decay = decay(slice, rate),
-        .rate = static_cast<T>(rate),
-        .beta1 = static_cast<T>(options_.beta1),
-        .one_minus_beta1 = static_cast<T>(1 - options_.beta1),
-        .beta2 = static_cast<T>(options_.beta2),
-        .one_minus_beta2 = static_cast<T>(1 - options_.beta2),
-        .epsilon = static_cast<T>(options_.epsilon),
-        .mean_weight = static_cast<T>(next / (1 - product * next)),
-        .gradient_weight = static_cast<T>((1 - schedule.momentum(steps)) / (1 - product)),
-        .root_scale = static_cast<T>(1 / std::sqrt(correction2))};
-    optim::nadam(slice.parameters.data(), slice.gradients.data(), slice.state[0].data(),
-                 slice.state[1].data(), slice.parameters.size(), constants);
+    return optim::stored<optim::NadamConstants>(
+        {.decay = decay(rate, is_vector),
+         .rate = rate,
+         .beta1 = options_.beta1,
+         .one_minus_beta1 = 1 - options_.beta1,
+         .beta2 = options_.beta2,
+         .one_minus_beta2 = 1 - options_.beta2,
+         .epsilon = options_.epsilon,
+         .mean_weight = next / (1 - product * next),
+         .gradient_weight = (1 - schedule.momentum(steps)) / (1 - product),
+         .root_scale = 1 / std::sqrt(correction2)});
+  }
+
+  template <typename T, typename Visit>
+  void with_step(const Visit& visit) const {
+    visit(std::type_identity<optim::NadamStep<T>>());
   }
 
  private:

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "optim/kernels.h"
 #include "optim/typed_optimizer.h"
 
 namespace kolo::optim {
@@ -14,24 +13,17 @@ namespace kolo::optim {
 namespace {
 
 template <typename T>
-void check(const FlatOptimizer& optimizer, const FlatSlice<T>& slice, double learning_rate,
-           std::int64_t step) {
+void check(const FlatOptimizer& optimizer, const FlatSlice<T>& slice) {
   const std::size_t size = slice.parameters.size();
-  const auto fail_unless = [&](bool holds, const std::string& problem) {
-    if (!holds) throw Error(fmt::format("optimizer {}: {}", optimizer.name(), problem));
+  const auto require_as_many = [&](std::size_t count, std::string_view what) {
+    if (count == size) return;
+    throw Error(fmt::format("optimizer {}: {} {} for {} parameters, expected as many",
+                            optimizer.name(), count, what, size));
   };
-  fail_unless(slice.gradients.size() == size,
-              fmt::format("{} gradients for {} parameters, expected as many",
-                          slice.gradients.size(), size));
+  require_as_many(slice.gradients.size(), "gradients");
   const auto names = optimizer.state_names();
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    fail_unless(slice.state[i].size() == size,
-                fmt::format("{} elements of {} for {} parameters, expected as many",
-                            slice.state[i].size(), names[i], size));
-  }
-  fail_unless(step >= 1, fmt::format("step {}, expected a count from 1", step));
-  fail_unless(std::isfinite(learning_rate) && learning_rate >= 0,
-              fmt::format("learning rate {}, expected a number of 0 or more", learning_rate));
+  for (std::size_t i = 0; i < names.size(); ++i)
+    require_as_many(slice.state[i].size(), fmt::format("elements of {}", names[i]));
 }
 
 }  // namespace
@@ -55,14 +47,39 @@ void require_fraction(std::string_view optimizer, std::string_view option, doubl
   require(value >= 0 && value < 1, optimizer, option, value, "a number from 0 to below 1");
 }
 
-void check_update(const FlatOptimizer& optimizer, const FlatSlice<float>& slice,
-                  double learning_rate, std::int64_t step) {
-  check(optimizer, slice, learning_rate, step);
+void check_slice(const FlatOptimizer& optimizer, const FlatSlice<float>& slice) {
+  check(optimizer, slice);
 }
 
-void check_update(const FlatOptimizer& optimizer, const FlatSlice<double>& slice,
-                  double learning_rate, std::int64_t step) {
-  check(optimizer, slice, learning_rate, step);
+void check_slice(const FlatOptimizer& optimizer, const FlatSlice<double>& slice) {
+  check(optimizer, slice);
+}
+
+void check_step(const FlatOptimizer& optimizer, double learning_rate, std::int64_t step) {
+  if (step < 1) {
+    throw Error(
+        fmt::format("optimizer {}: step {}, expected a count from 1", optimizer.name(), step));
+  }
+  if (!std::isfinite(learning_rate) || learning_rate < 0) {
+    throw Error(fmt::format("optimizer {}: learning rate {}, expected a number of 0 or more",
+                            optimizer.name(), learning_rate));
+  }
+}
+
+void check_device(const FlatOptimizer& optimizer, std::size_t size, const DeviceUpdate& device) {
+  const std::size_t needed = optimizer.device_workspace_bytes(size);
+  if (device.workspace.size() < needed) {
+    throw Error(fmt::format(
+        "optimizer {}: a workspace of {} bytes for a step of {} elements on a device, expected {} "
+        "(device_workspace_bytes)",
+        optimizer.name(), device.workspace.size(), size, needed));
+  }
+  if (device.constants == nullptr) {
+    throw Error(
+        fmt::format("optimizer {}: a step on a device without constants; expected a copy "
+                    "of constants() in the device's memory",
+                    optimizer.name()));
+  }
 }
 
 }  // namespace kolo::optim
@@ -71,7 +88,15 @@ namespace kolo {
 
 namespace {
 
-class Sgd final : public optim::TypedOptimizer<Sgd> {
+[[noreturn]] void fail_without_device_steps(const FlatOptimizer& optimizer) {
+  throw Error(
+      fmt::format("optimizer {}: it has no step on CUDA devices; keep its buffers in the host's "
+                  "memory, or give "
+                  "it one (FlatOptimizer::update_on_device)",
+                  optimizer.name()));
+}
+
+class Sgd final : public optim::ElementwiseOptimizer<Sgd> {
  public:
   explicit Sgd(const SgdOptions& options) : options_(options), decay_(optim::decay_of(options)) {
     optim::require_not_negative("sgd", "momentum", options.momentum);
@@ -93,23 +118,23 @@ class Sgd final : public optim::TypedOptimizer<Sgd> {
 
   [[nodiscard]] bool spares_vectors() const override { return decay_.spares_vectors(); }
 
-  template <typename T>
-  void run(const FlatSlice<T>& slice, double rate, std::int64_t step) const {
-    const optim::SgdConstants<T> constants{
-        .rate = static_cast<T>(rate),
-        .gradient_decay = static_cast<T>(decay_.in_gradient(slice.is_vector)),
-        .keep = static_cast<T>(decay_.kept(rate, slice.is_vector)),
-        .momentum = static_cast<T>(options_.momentum),
-        .gradient_weight = static_cast<T>(1 - options_.dampening),
-        .first_step = step == 1,
-        .nesterov = options_.nesterov};
-    T* const parameters = slice.parameters.data();
-    const T* const gradients = slice.gradients.data();
-    const std::size_t size = slice.parameters.size();
-    if (options_.momentum > 0) {
-      optim::sgd_momentum(parameters, gradients, slice.state[0].data(), size, constants);
+  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
+    return optim::stored<optim::SgdConstants>({.rate = rate,
+                                               .gradient_decay = decay_.in_gradient(is_vector),
+                                               .keep = decay_.kept(rate, is_vector),
+                                               .momentum = options_.momentum,
+                                               .gradient_weight = 1 - options_.dampening,
+                                               .first_step = step == 1 ? 1. : 0.});
+  }
+
+  template <typename T, typename Visit>
+  void with_step(const Visit& visit) const {
+    if (options_.momentum == 0) {
+      visit(std::type_identity<optim::SgdStep<T>>());
+    } else if (options_.nesterov) {
+      visit(std::type_identity<optim::SgdMomentumStep<T, true>>());
     } else {
-      optim::sgd(parameters, gradients, size, constants);
+      visit(std::type_identity<optim::SgdMomentumStep<T, false>>());
     }
   }
 
@@ -118,7 +143,7 @@ class Sgd final : public optim::TypedOptimizer<Sgd> {
   optim::Decay decay_;
 };
 
-class Adam final : public optim::TypedOptimizer<Adam> {
+class Adam final : public optim::ElementwiseOptimizer<Adam> {
  public:
   explicit Adam(const AdamOptions& options) : options_(options), decay_(optim::decay_of(options)) {
     optim::require_fraction(name(), "beta1", options.beta1);
@@ -139,26 +164,31 @@ class Adam final : public optim::TypedOptimizer<Adam> {
 
   [[nodiscard]] bool spares_vectors() const override { return decay_.spares_vectors(); }
 
-  template <typename T>
-  void run(const FlatSlice<T>& slice, double rate, std::int64_t step) const {
+  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
     const auto steps = static_cast<double>(step);
     const double correction1 = 1 - std::pow(options_.beta1, steps);
     const double root_scale = 1 / std::sqrt(1 - std::pow(options_.beta2, steps));
     // epsilon in units of the uncorrected root: then it is the step that carries the correction.
     const bool is_before = options_.epsilon_before_correction;
-    const optim::AdamConstants<T> constants{
-        .beta1 = static_cast<T>(options_.beta1),
-        .one_minus_beta1 = static_cast<T>(1 - options_.beta1),
-        .beta2 = static_cast<T>(options_.beta2),
-        .one_minus_beta2 = static_cast<T>(1 - options_.beta2),
-        .epsilon = static_cast<T>(options_.epsilon),
-        .step_size = static_cast<T>(rate / correction1 / (is_before ? root_scale : 1)),
-        .root_scale = static_cast<T>(is_before ? 1 : root_scale),
-        .gradient_decay = static_cast<T>(decay_.in_gradient(slice.is_vector)),
-        .keep = static_cast<T>(decay_.kept(rate, slice.is_vector))};
-    optim::adam(slice.parameters.data(), slice.gradients.data(), slice.state[0].data(),
-                slice.state[1].data(), options_.amsgrad ? slice.state[2].data() : nullptr,
-                slice.parameters.size(), constants);
+    return optim::stored<optim::AdamConstants>(
+        {.beta1 = options_.beta1,
+         .one_minus_beta1 = 1 - options_.beta1,
+         .beta2 = options_.beta2,
+         .one_minus_beta2 = 1 - options_.beta2,
+         .epsilon = options_.epsilon,
+         .step_size = rate / correction1 / (is_before ? root_scale : 1),
+         .root_scale = is_before ? 1 : root_scale,
+         .gradient_decay = decay_.in_gradient(is_vector),
+         .keep = decay_.kept(rate, is_vector)});
+  }
+
+  template <typename T, typename Visit>
+  void with_step(const Visit& visit) const {
+    if (options_.amsgrad) {
+      visit(std::type_identity<optim::AdamStep<T, true>>());
+    } else {
+      visit(std::type_identity<optim::AdamStep<T, false>>());
+    }
   }
 
  private:
@@ -167,6 +197,21 @@ class Adam final : public optim::TypedOptimizer<Adam> {
 };
 
 }  // namespace
+
+StepConstants FlatOptimizer::constants(double /*learning_rate*/, std::int64_t /*step*/,
+                                       bool /*is_vector*/) const {
+  fail_without_device_steps(*this);
+}
+
+void FlatOptimizer::update_on_device(const FlatSlice<float>& /*slice*/,
+                                     const DeviceUpdate& /*device*/) const {
+  fail_without_device_steps(*this);
+}
+
+void FlatOptimizer::update_on_device(const FlatSlice<double>& /*slice*/,
+                                     const DeviceUpdate& /*device*/) const {
+  fail_without_device_steps(*this);
+}
 
 std::unique_ptr<FlatOptimizer> make_sgd(const SgdOptions& options) {
   return std::make_unique<Sgd>(options);

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 
-#include "optim/kernels.h"
 #include "optim/typed_optimizer.h"
 
 namespace kolo {
@@ -27,28 +26,57 @@ class Lars final : public optim::TypedOptimizer<Lars> {
   [[nodiscard]] bool is_layerwise() const override { return true; }
   [[nodiscard]] bool spares_vectors() const override { return options_.exclude_vectors; }
 
+  [[nodiscard]] std::size_t device_workspace_bytes(std::size_t size) const override {
+    return optim::layer_scale_bytes(size);
+  }
+
+  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t /*step*/,
+                                           bool is_vector) const {
+    return optim::stored<optim::LarsConstants>(
+        {.rate = rate,
+         .weight_decay = excludes(is_vector) ? 0 : options_.weight_decay,
+         .momentum = options_.momentum,
+         .trust_coefficient = options_.trust_coefficient});
+  }
+
   template <typename T>
-  void run(const FlatSlice<T>& slice, double rate, std::int64_t /*step*/) const {
-    const bool is_excluded = options_.exclude_vectors && slice.is_vector;
-    T* const parameters = slice.parameters.data();
-    const T* const gradients = slice.gradients.data();
-    const std::size_t size = slice.parameters.size();
-    const double scale = is_excluded ? 1
-                                     : scale_of(std::sqrt(optim::sum_of_squares(parameters, size)),
-                                                std::sqrt(optim::sum_of_squares(gradients, size)));
-    const optim::LarsConstants<T> constants{
-        .rate = static_cast<T>(rate * scale),
-        .weight_decay = static_cast<T>(is_excluded ? 0 : options_.weight_decay),
-        .momentum = static_cast<T>(options_.momentum)};
-    optim::lars(parameters, gradients, options_.momentum > 0 ? slice.state[0].data() : nullptr,
-                size, constants);
+  void run(const FlatSlice<T>& slice, const StepConstants& constants) const {
+    const double scale = excludes(slice.is_vector) ? 1 : scale_of(slice, constants);
+    with_step<T>([&]<typename Step>(std::type_identity<Step>) {
+      optim::run_steps(optim::step_of<Step>(constants.data(), scale), slice);
+    });
+  }
+
+  template <typename T>
+  void run_on_device(const FlatSlice<T>& slice, const DeviceUpdate& device) const {
+    const double* const scale =
+        excludes(slice.is_vector) ? nullptr : optim::lars_scale_on_device(slice, device);
+    with_step<T>([&]<typename Step>(std::type_identity<Step>) {
+      optim::run_steps_on_device<Step>(slice, device, scale);
+    });
   }
 
  private:
-  [[nodiscard]] double scale_of(double parameters, double gradients) const {
-    if (parameters == 0 || gradients == 0) return 1;
-    return options_.trust_coefficient * parameters /
-           (gradients + options_.weight_decay * parameters);
+  [[nodiscard]] bool excludes(bool is_vector) const {
+    return options_.exclude_vectors && is_vector;
+  }
+
+  template <typename T>
+  static double scale_of(const FlatSlice<T>& slice, const StepConstants& constants) {
+    const std::size_t size = slice.parameters.size();
+    return optim::lars_scale(
+        optim::sum_of_squares(slice.parameters.data(), size),
+        optim::sum_of_squares(slice.gradients.data(), size),
+        optim::rounded<optim::LarsConstants<double>, double>(constants.data()));
+  }
+
+  template <typename T, typename Visit>
+  void with_step(const Visit& visit) const {
+    if (options_.momentum > 0) {
+      visit(std::type_identity<optim::LarsStep<T, true>>());
+    } else {
+      visit(std::type_identity<optim::LarsStep<T, false>>());
+    }
   }
 
   LarsOptions options_;
@@ -71,28 +99,47 @@ class Lamb final : public optim::TypedOptimizer<Lamb> {
   [[nodiscard]] bool is_layerwise() const override { return true; }
   [[nodiscard]] bool spares_vectors() const override { return options_.exclude_vectors; }
 
-  template <typename T>
-  void run(const FlatSlice<T>& slice, double rate, std::int64_t step) const {
-    const bool is_excluded = options_.exclude_vectors && slice.is_vector;
+  [[nodiscard]] std::size_t device_workspace_bytes(std::size_t size) const override {
+    return optim::layer_scale_bytes(size);
+  }
+
+  [[nodiscard]] StepConstants constants_of(double rate, std::int64_t step, bool is_vector) const {
     const auto steps = static_cast<double>(step);
     const double correction1 = 1 - std::pow(options_.beta1, steps);
     const double correction2 = 1 - std::pow(options_.beta2, steps);
-    const optim::LambConstants<T> constants{
-        .beta1 = static_cast<T>(options_.beta1),
-        .one_minus_beta1 = static_cast<T>(1 - options_.beta1),
-        .beta2 = static_cast<T>(options_.beta2),
-        .one_minus_beta2 = static_cast<T>(1 - options_.beta2),
-        .epsilon = static_cast<T>(options_.epsilon),
-        .weight_decay = static_cast<T>(is_excluded ? 0 : options_.weight_decay),
-        .mean_scale = static_cast<T>(1 / correction1),
-        .root_scale = static_cast<T>(1 / std::sqrt(correction2))};
-    const double scale = take_gradients(slice, constants);
-    optim::lamb_step(slice.parameters.data(), slice.state[0].data(), slice.state[1].data(),
-                     slice.parameters.size(), static_cast<T>(rate * (is_excluded ? 1 : scale)),
-                     constants);
+    return optim::stored<optim::LambConstants>(
+        {.rate = rate,
+         .beta1 = options_.beta1,
+         .one_minus_beta1 = 1 - options_.beta1,
+         .beta2 = options_.beta2,
+         .one_minus_beta2 = 1 - options_.beta2,
+         .epsilon = options_.epsilon,
+         .weight_decay = excludes(is_vector) ? 0 : options_.weight_decay,
+         .mean_scale = 1 / correction1,
+         .root_scale = 1 / std::sqrt(correction2)});
+  }
+
+  template <typename T>
+  void run(const FlatSlice<T>& slice, const StepConstants& constants) const {
+    const double scale =
+        take_gradients(slice, optim::rounded<optim::LambConstants<T>, T>(constants.data()));
+    optim::run_steps(
+        optim::step_of<optim::LambStep<T>>(constants.data(), excludes(slice.is_vector) ? 1 : scale),
+        slice);
+  }
+
+  template <typename T>
+  void run_on_device(const FlatSlice<T>& slice, const DeviceUpdate& device) const {
+    const double* const scale = optim::lamb_scale_on_device(slice, device);
+    optim::run_steps_on_device<optim::LambStep<T>>(slice, device,
+                                                   excludes(slice.is_vector) ? nullptr : scale);
   }
 
  private:
+  [[nodiscard]] bool excludes(bool is_vector) const {
+    return options_.exclude_vectors && is_vector;
+  }
+
   // Brings the moments up to date and gives the ratio of the parameter's norm to the direction's.
   // Block by block, so that the directions needn't be kept: they lie in the nearest cache until
   // their squares are added up.
@@ -110,8 +157,7 @@ class Lamb final : public optim::TypedOptimizer<Lamb> {
       parameter_squares += optim::sum_of_squares(parameters.data(), parameters.size());
       direction_squares += optim::sum_of_squares(directions.data(), parameters.size());
     }
-    if (parameter_squares == 0 || direction_squares == 0) return 1;
-    return std::sqrt(parameter_squares / direction_squares);
+    return optim::lamb_scale(parameter_squares, direction_squares);
   }
 
   LambOptions options_;

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <string_view>
+#include <type_traits>
 
 #include "kolo/optim/flat_optimizer.h"
+#include "optim/device_kernels.h"
+#include "optim/kernels.h"
 
 // What all optimizers have in common behind FlatOptimizer.
 namespace kolo::optim {
@@ -39,23 +42,65 @@ Decay decay_of(const Options& options) {
   return {options.weight_decay, options.decoupled_decay, options.decay_excludes_vectors};
 }
 
-// Throws Error for a call that FlatOptimizer::update() doesn't take.
-void check_update(const FlatOptimizer& optimizer, const FlatSlice<float>& slice,
-                  double learning_rate, std::int64_t step);
-void check_update(const FlatOptimizer& optimizer, const FlatSlice<double>& slice,
-                  double learning_rate, std::int64_t step);
+// Throw Error for what FlatOptimizer::update() doesn't take.
+void check_slice(const FlatOptimizer& optimizer, const FlatSlice<float>& slice);
+void check_slice(const FlatOptimizer& optimizer, const FlatSlice<double>& slice);
+void check_step(const FlatOptimizer& optimizer, double learning_rate, std::int64_t step);
 
-// Turns both types' updates, checked, into Algorithm::run<T>(slice, rate, step).
+// And for what FlatOptimizer::update_on_device() doesn't.
+void check_device(const FlatOptimizer& optimizer, std::size_t size, const DeviceUpdate& device);
+
+// Turns both types' updates, checked, into Algorithm::run(slice, constants) and
+// run_on_device(slice, device), templates of the type; the constants are
+// Algorithm::constants_of(rate, step, is_vector).
 template <typename Algorithm>
 class TypedOptimizer : public FlatOptimizer {
  public:
   void update(const FlatSlice<float>& slice, double learning_rate, std::int64_t step) const final {
-    check_update(*this, slice, learning_rate, step);
-    static_cast<const Algorithm&>(*this).run(slice, learning_rate, step);
+    check_slice(*this, slice);
+    algorithm().run(slice, constants(learning_rate, step, slice.is_vector));
   }
   void update(const FlatSlice<double>& slice, double learning_rate, std::int64_t step) const final {
-    check_update(*this, slice, learning_rate, step);
-    static_cast<const Algorithm&>(*this).run(slice, learning_rate, step);
+    check_slice(*this, slice);
+    algorithm().run(slice, constants(learning_rate, step, slice.is_vector));
+  }
+  [[nodiscard]] StepConstants constants(double learning_rate, std::int64_t step,
+                                        bool is_vector) const final {
+    check_step(*this, learning_rate, step);
+    return algorithm().constants_of(learning_rate, step, is_vector);
+  }
+  void update_on_device(const FlatSlice<float>& slice, const DeviceUpdate& device) const final {
+    check_slice(*this, slice);
+    check_device(*this, slice.parameters.size(), device);
+    algorithm().run_on_device(slice, device);
+  }
+  void update_on_device(const FlatSlice<double>& slice, const DeviceUpdate& device) const final {
+    check_slice(*this, slice);
+    check_device(*this, slice.parameters.size(), device);
+    algorithm().run_on_device(slice, device);
+  }
+
+ private:
+  [[nodiscard]] const Algorithm& algorithm() const { return static_cast<const Algorithm&>(*this); }
+};
+
+// One whose elements are each on their own: Algorithm::with_step<T>(visit) calls visit with the
+// std::type_identity of its kind of step (element_steps.h).
+template <typename Algorithm>
+class ElementwiseOptimizer : public TypedOptimizer<Algorithm> {
+ public:
+  template <typename T>
+  void run(const FlatSlice<T>& slice, const StepConstants& constants) const {
+    static_cast<const Algorithm&>(*this).template with_step<T>(
+        [&]<typename Step>(std::type_identity<Step>) {
+          run_steps(step_of<Step>(constants.data()), slice);
+        });
+  }
+
+  template <typename T>
+  void run_on_device(const FlatSlice<T>& slice, const DeviceUpdate& device) const {
+    static_cast<const Algorithm&>(*this).template with_step<T>(
+        [&]<typename Step>(std::type_identity<Step>) { run_steps_on_device<Step>(slice, device); });
   }
 };
 

@@ -23,7 +23,7 @@ while IFS=: read -r file line include; do
   ((floor[$to] < floor[$from])) && continue
   echo "$file:$line: $from (floor ${floor[$from]}) includes $to (floor ${floor[$to]})" >&2
   wrong=1
-done < <(grep -rnE '^#include "' --include='*.h' --include='*.cpp' src include/kolo/*/)
+done < <(grep -rnE '^#include "' --include='*.h' --include='*.cpp' --include='*.cu' src include/kolo/*/)
 # Sources that the documents name are there; not those to be written (NAME, <name>).
 while IFS=: read -r document path; do
   [[ -e $path ]] || compgen -G "$path.*" >/dev/null || { echo "$document names $path, which is not there" >&2; wrong=1; }

@@ -16,6 +16,8 @@
 // even in the last bit. Two kinds look further than the element, and say so: is_layerwise() and
 // spares_vectors().
 //
+// The buffers lie in the memory of the host, or of a CUDA device, where a step gives the same bits.
+//
 // The interface; SGD and Adam; those of Keras with a rate for each element; those for large
 // batches.
 namespace kolo {
@@ -29,6 +31,21 @@ struct FlatSlice {
   std::span<const T> gradients;
   std::array<std::span<T>, 3> state;
   bool is_vector = false;  // of parameters with one dimension or none: biases, scales of batch norm
+};
+
+// What a step computes once for all elements, from the rate and the step: numbers whose meaning is
+// the optimizer's own. Slices of float32 take them as float32.
+using StepConstants = std::array<double, 12>;
+
+// A step on a CUDA device. Whatever is pointed to is memory of that device, which is read when the
+// device comes to the step, not when the step is enqueued: a CUDA graph of it can be replayed with
+// other values.
+struct DeviceUpdate {
+  void* stream = nullptr;                    // a cudaStream_t of the current device
+  const StepConstants* constants = nullptr;  // FlatOptimizer::constants() of this step
+  const double* gradient_factor = nullptr;   // rounded to the slice's type; null: 1
+  const std::int32_t* left_out = nullptr;    // where it is not 0, nothing changes; null: 0
+  std::span<std::byte> workspace = {};  // FlatOptimizer::device_workspace_bytes(), aligned to 16
 };
 
 // The arithmetic is the slice's own: float32 in float32, float64 in float64. Objects are immutable:
@@ -60,6 +77,23 @@ class FlatOptimizer {
                       std::int64_t step) const = 0;
   virtual void update(const FlatSlice<double>& slice, double learning_rate,
                       std::int64_t step) const = 0;
+
+  // For steps on CUDA devices; Error from an optimizer that has none.
+
+  // What DeviceUpdate::constants points to a copy of, for slices of vectors or of others. Throws
+  // Error for a step or rate that update() doesn't take.
+  [[nodiscard]] virtual StepConstants constants(double learning_rate, std::int64_t step,
+                                                bool is_vector) const;
+  // The memory that a step on a slice of as many elements needs besides, and of which nothing is
+  // kept: slices whose steps follow one another on a stream may use the same.
+  [[nodiscard]] virtual std::size_t device_workspace_bytes(std::size_t /*size*/) const { return 0; }
+  // Enqueues a step on a slice in the device's memory, and doesn't wait for it. Elements become
+  // what update() makes of them, with gradients times the factor, to the bit; a norm of a layer is
+  // added up in an order of the device's own, though. The gradients themselves stay. Throws Error
+  // when spans differ in length, the workspace is too small, the device refuses the launch, or kolo
+  // was built without CUDA.
+  virtual void update_on_device(const FlatSlice<float>& slice, const DeviceUpdate& device) const;
+  virtual void update_on_device(const FlatSlice<double>& slice, const DeviceUpdate& device) const;
 };
 
 // Weight decay means the same in all options. weight_decay * parameter is added to the gradient,

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include <cuda_runtime.h>
+
+#include "kolo/base/error.h"
+
+// For sources of CUDA: how kernels over flat memory are launched.
+namespace kolo::cuda {
+
+constexpr unsigned block_threads = 256;
+
+// For as many threads as there are units of work, but not more blocks than keep every device busy
+// for a while: a thread takes several units where there are many.
+constexpr unsigned blocks_for(std::size_t units, std::size_t units_per_block = block_threads) {
+  constexpr std::size_t most = 16384;
+  const std::size_t blocks = units / units_per_block + (units % units_per_block != 0 ? 1 : 0);
+  return static_cast<unsigned>(blocks < 1 ? 1 : blocks < most ? blocks : most);
+}
+
+// Throws Error that names the room and the kernel, right after its launch, if that was refused.
+// What goes wrong while it runs is found by whoever waits for the stream.
+inline void check_launch(std::string_view room, std::string_view kernel) {
+  const cudaError_t status = cudaGetLastError();
+  if (status == cudaSuccess) return;
+  throw Error(std::string(room) + ": the CUDA kernel " + std::string(kernel) +
+              " can't be started: " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) +
+              "); expected a device that CMAKE_CUDA_ARCHITECTURES of this build covers, as the "
+              "current one, and a stream of it; `nvidia-smi` lists the devices");
+}
+
+}  // namespace kolo::cuda

@@ -1,0 +1,256 @@
+#include "optim/device_kernels.h"
+
+#include <cstdint>
+
+#include <cuda_runtime.h>
+
+#include "base/cuda/block_total.h"
+#include "base/cuda/launch.h"
+#include "base/reduction_order.h"
+
+// Compiled with -fmad=false, so that elements become the same as on the host.
+namespace kolo::optim {
+
+namespace {
+
+// What a kernel reads from the device's memory besides the buffers.
+struct StepInputs {
+  const double* constants;
+  const double* scale;            // of the layer, or null
+  const double* gradient_factor;  // or null
+  const std::int32_t* left_out;   // or null
+
+  StepInputs(const DeviceUpdate& device, const double* layer_scale)
+      : constants(reinterpret_cast<const double*>(device.constants)),
+        scale(layer_scale),
+        gradient_factor(device.gradient_factor),
+        left_out(device.left_out) {}
+
+  __device__ bool is_left_out() const { return left_out != nullptr && *left_out != 0; }
+  template <typename T>
+  __device__ T factor() const {
+    return gradient_factor != nullptr ? static_cast<T>(*gradient_factor) : T(1);
+  }
+};
+
+// What is loaded and stored at once.
+template <typename T, int width>
+struct alignas(sizeof(T) * width) Pack {
+  T values[width];
+};
+
+template <typename T>
+constexpr int widest_pack = 16 / sizeof(T);
+
+template <typename T>
+struct Buffers {
+  T* parameters;
+  const T* gradients;
+  T* state[3];
+};
+
+template <typename Step, int width, typename T>
+__device__ inline void run_pack(const Buffers<T>& buffers, std::size_t index, const Step& step,
+                                T factor) {
+  using Values = Pack<T, width>;
+  constexpr int states = Step::states;
+  const auto at = [&](T* values) -> Values& { return *reinterpret_cast<Values*>(values + index); };
+  Values parameters = at(buffers.parameters);
+  const Values gradients = *reinterpret_cast<const Values*>(buffers.gradients + index);
+  Values state[3];
+#pragma unroll
+  for (int i = 0; i < states; ++i) state[i] = at(buffers.state[i]);
+#pragma unroll
+  for (int k = 0; k < width; ++k) {
+    T own[3];
+#pragma unroll
+    for (int i = 0; i < states; ++i) own[i] = state[i].values[k];
+    step(parameters.values[k], gradients.values[k] * factor, own);
+#pragma unroll
+    for (int i = 0; i < states; ++i) state[i].values[k] = own[i];
+  }
+  at(buffers.parameters) = parameters;
+  if constexpr (Step::changes_state) {
+#pragma unroll
+    for (int i = 0; i < states; ++i) at(buffers.state[i]) = state[i];
+  }
+}
+
+// `packs` of the widest, from the element `head` on, and the elements around them one by one.
+template <typename Step, typename T>
+__global__ void __launch_bounds__(cuda::block_threads)
+    steps_kernel(Buffers<T> buffers, std::size_t size, std::size_t head, std::size_t packs,
+                 StepInputs inputs) {
+  if (inputs.is_left_out()) return;
+  const auto step = step_of<Step>(inputs.constants, inputs.scale != nullptr ? *inputs.scale : 1.);
+  const T factor = inputs.factor<T>();
+  constexpr int width = widest_pack<T>;
+  const std::size_t threads = std::size_t{gridDim.x} * blockDim.x;
+  const std::size_t thread = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (std::size_t pack = thread; pack < packs; pack += threads)
+    run_pack<Step, width>(buffers, head + pack * width, step, factor);
+  for (std::size_t rest = thread; rest < size - packs * width; rest += threads)
+    run_pack<Step, 1>(buffers, rest < head ? rest : rest + packs * width, step, factor);
+}
+
+// The elements before all buffers are aligned to whole packs; all of them, where that never
+// happens.
+template <typename T>
+std::size_t head_of(const Buffers<T>& buffers, std::size_t states, std::size_t size) {
+  constexpr std::uintptr_t bytes = 16;
+  const auto beyond = [](const void* address) {
+    return reinterpret_cast<std::uintptr_t>(address) % bytes;
+  };
+  const std::uintptr_t first = beyond(buffers.parameters);
+  bool is_alike = first % sizeof(T) == 0 && beyond(buffers.gradients) == first;
+  for (std::size_t i = 0; i < states; ++i) is_alike = is_alike && beyond(buffers.state[i]) == first;
+  const std::size_t head = (bytes - first) % bytes / sizeof(T);
+  return is_alike && head < size ? head : size;
+}
+
+template <typename Step>
+constexpr const char* name_of = "";
+#define KOLO_NAME_STEP(T, ...) \
+  template <>                  \
+  constexpr const char* name_of<__VA_ARGS__> = #__VA_ARGS__;
+KOLO_FOR_EACH_STEP(KOLO_NAME_STEP)
+#undef KOLO_NAME_STEP
+
+cudaStream_t stream_of(const DeviceUpdate& device) {
+  return static_cast<cudaStream_t>(device.stream);
+}
+
+// Of two things at once: parameters, and gradients or directions.
+struct Squares {
+  double parameters, others;
+};
+
+struct AddSquares {
+  __device__ Squares operator()(const Squares& a, const Squares& b) const {
+    return {a.parameters + b.parameters, a.others + b.others};
+  }
+};
+
+template <typename T>
+__device__ inline Squares squares_of(T parameter, T other) {
+  const auto a = static_cast<double>(parameter), b = static_cast<double>(other);
+  return {a * a, b * b};
+}
+
+template <typename T>
+struct LarsLayer {
+  static constexpr const char* name = "scale of LARS";
+  Buffers<T> buffers;
+  T factor;
+
+  __device__ LarsLayer(const Buffers<T>& all, const StepInputs& inputs)
+      : buffers(all), factor(inputs.factor<T>()) {}
+  __device__ Squares operator()(std::size_t i) const {
+    return squares_of(buffers.parameters[i], buffers.gradients[i] * factor);
+  }
+  static __device__ double scale(const Squares& squares, const double* constants) {
+    return lars_scale(squares.parameters, squares.others,
+                      rounded<LarsConstants<double>, double>(constants));
+  }
+};
+
+template <typename T>
+struct LambLayer {
+  static constexpr const char* name = "moments and scale of LAMB";
+  Buffers<T> buffers;
+  T factor;
+  LambConstants<T> constants;
+
+  __device__ LambLayer(const Buffers<T>& all, const StepInputs& inputs)
+      : buffers(all),
+        factor(inputs.factor<T>()),
+        constants(rounded<LambConstants<T>, T>(inputs.constants)) {}
+  __device__ Squares operator()(std::size_t i) const {
+    const T parameter = buffers.parameters[i];
+    const T direction = lamb_moments(parameter, buffers.gradients[i] * factor, buffers.state[0][i],
+                                     buffers.state[1][i], constants);
+    return squares_of(parameter, direction);
+  }
+  static __device__ double scale(const Squares& squares, const double* /*constants*/) {
+    return lamb_scale(squares.parameters, squares.others);
+  }
+};
+
+template <typename Layer, typename T>
+__global__ void __launch_bounds__(cuda::block_threads)
+    squares_kernel(Buffers<T> buffers, std::size_t size, StepInputs inputs, Squares* totals) {
+  if (inputs.is_left_out()) return;
+  cuda::chunk_totals(size, Squares{0, 0}, Layer(buffers, inputs), AddSquares(), totals);
+}
+
+template <typename Layer>
+__global__ void __launch_bounds__(cuda::block_threads)
+    scale_kernel(std::size_t chunks, const Squares* totals, const double* constants,
+                 double* scale) {
+  const auto squares = cuda::total_of_chunks(chunks, Squares{0, 0}, totals, AddSquares());
+  if (threadIdx.x == 0) *scale = Layer::scale(squares, constants);
+}
+
+template <typename T>
+Buffers<T> buffers_of(const FlatSlice<T>& slice) {
+  return {slice.parameters.data(),
+          slice.gradients.data(),
+          {slice.state[0].data(), slice.state[1].data(), slice.state[2].data()}};
+}
+
+// In the workspace lie the scale, and then the totals of the chunks.
+template <typename Layer, typename T>
+const double* layer_scale(const FlatSlice<T>& slice, const DeviceUpdate& device) {
+  const std::size_t size = slice.parameters.size();
+  auto* const scale = reinterpret_cast<double*>(device.workspace.data());
+  if (size == 0) return scale;
+  auto* const totals = reinterpret_cast<Squares*>(device.workspace.data() + sizeof(Squares));
+  const StepInputs inputs(device, nullptr);
+  const std::size_t chunks = reduction::chunks_of(size);
+  squares_kernel<Layer><<<cuda::blocks_for(chunks, 1), cuda::block_threads, 0, stream_of(device)>>>(
+      buffers_of(slice), size, inputs, totals);
+  cuda::check_launch("optim", Layer::name);
+  scale_kernel<Layer>
+      <<<1, cuda::block_threads, 0, stream_of(device)>>>(chunks, totals, inputs.constants, scale);
+  cuda::check_launch("optim", Layer::name);
+  return scale;
+}
+
+}  // namespace
+
+template <typename Step>
+void run_steps_on_device(const FlatSlice<typename Step::Element>& slice, const DeviceUpdate& device,
+                         const double* scale) {
+  using T = typename Step::Element;
+  const std::size_t size = slice.parameters.size();
+  if (size == 0) return;
+  const Buffers<T> buffers = buffers_of(slice);
+  const std::size_t head = head_of(buffers, Step::states, size);
+  const std::size_t packs = (size - head) / widest_pack<T>;
+  const std::size_t rest = size - packs * widest_pack<T>;
+  steps_kernel<Step><<<cuda::blocks_for(packs > rest ? packs : rest), cuda::block_threads, 0,
+                       stream_of(device)>>>(buffers, size, head, packs, StepInputs(device, scale));
+  cuda::check_launch("optim", name_of<Step>);
+}
+
+template <typename T>
+const double* lars_scale_on_device(const FlatSlice<T>& slice, const DeviceUpdate& device) {
+  return layer_scale<LarsLayer<T>>(slice, device);
+}
+
+template <typename T>
+const double* lamb_scale_on_device(const FlatSlice<T>& slice, const DeviceUpdate& device) {
+  return layer_scale<LambLayer<T>>(slice, device);
+}
+
+#define KOLO_INSTANTIATE_STEPS(T, ...)                                                     \
+  template void run_steps_on_device<__VA_ARGS__>(const FlatSlice<T>&, const DeviceUpdate&, \
+                                                 const double*);
+KOLO_FOR_EACH_STEP(KOLO_INSTANTIATE_STEPS)
+#undef KOLO_INSTANTIATE_STEPS
+template const double* lars_scale_on_device(const FlatSlice<float>&, const DeviceUpdate&);
+template const double* lars_scale_on_device(const FlatSlice<double>&, const DeviceUpdate&);
+template const double* lamb_scale_on_device(const FlatSlice<float>&, const DeviceUpdate&);
+template const double* lamb_scale_on_device(const FlatSlice<double>&, const DeviceUpdate&);
+
+}  // namespace kolo::optim

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+
+#include "base/reduction_order.h"
+#include "kolo/optim/flat_optimizer.h"
+#include "optim/element_steps.h"
+
+// The loops of the optimizers on CUDA devices (cuda/device_kernels.cu). They enqueue kernels on the
+// update's stream and return. In a build without CUDA they throw Error
+// (no_cuda/device_kernels.cpp).
+namespace kolo::optim {
+
+// A step on each element of a slice. With a layer's scale, in the device's memory, unless that is
+// null.
+template <typename Step>
+void run_steps_on_device(const FlatSlice<typename Step::Element>& slice, const DeviceUpdate& device,
+                         const double* scale = nullptr);
+
+// The scale of a layer, as on the host but for the order of additions (base/reduction_order.h);
+// where it will lie, in the workspace.
+template <typename T>
+const double* lars_scale_on_device(const FlatSlice<T>& slice, const DeviceUpdate& device);
+// Brings the moments up to date, too.
+template <typename T>
+const double* lamb_scale_on_device(const FlatSlice<T>& slice, const DeviceUpdate& device);
+
+// What those two need of the workspace, for a parameter of as many elements: the scale, and two
+// sums for each chunk, aligned alike.
+constexpr std::size_t layer_scale_bytes(std::size_t size) {
+  return (1 + reduction::chunks_of(size)) * 2 * sizeof(double);
+}
+
+}  // namespace kolo::optim

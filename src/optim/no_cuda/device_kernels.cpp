@@ -1,0 +1,45 @@
+#include "optim/device_kernels.h"
+
+#include "kolo/base/error.h"
+
+// In place of cuda/device_kernels.cu, where kolo is built without CUDA.
+namespace kolo::optim {
+
+namespace {
+
+[[noreturn]] void fail() {
+  throw Error(
+      "optim: a step on a CUDA device was asked for, but kolo was built without CUDA; build it "
+      "with "
+      "-D KOLO_CUDA=ON, nvcc and a LibTorch with CUDA, or keep the buffers in the host's memory");
+}
+
+}  // namespace
+
+template <typename Step>
+void run_steps_on_device(const FlatSlice<typename Step::Element>& /*slice*/,
+                         const DeviceUpdate& /*device*/, const double* /*scale*/) {
+  fail();
+}
+
+template <typename T>
+const double* lars_scale_on_device(const FlatSlice<T>& /*slice*/, const DeviceUpdate& /*device*/) {
+  fail();
+}
+
+template <typename T>
+const double* lamb_scale_on_device(const FlatSlice<T>& /*slice*/, const DeviceUpdate& /*device*/) {
+  fail();
+}
+
+#define KOLO_INSTANTIATE_STEPS(T, ...)                                                     \
+  template void run_steps_on_device<__VA_ARGS__>(const FlatSlice<T>&, const DeviceUpdate&, \
+                                                 const double*);
+KOLO_FOR_EACH_STEP(KOLO_INSTANTIATE_STEPS)
+#undef KOLO_INSTANTIATE_STEPS
+template const double* lars_scale_on_device(const FlatSlice<float>&, const DeviceUpdate&);
+template const double* lars_scale_on_device(const FlatSlice<double>&, const DeviceUpdate&);
+template const double* lamb_scale_on_device(const FlatSlice<float>&, const DeviceUpdate&);
+template const double* lamb_scale_on_device(const FlatSlice<double>&, const DeviceUpdate&);
+
+}  // namespace kolo::optim
