@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <vector>
 
 #include "kolo/base/vectorize.h"
+#include "parallel/checksum_steps.h"
 
 namespace kolo::parallel {
 
@@ -52,26 +54,13 @@ inline bool has_all_bits_loop(const T* __restrict values, std::size_t size, T ma
   return false;
 }
 
-// Hashes of 32 bits side by side, as many as keep the widest vectors' multipliers busy.
-constexpr std::size_t lanes = 128;
-using Block = std::array<std::uint32_t, lanes>;
+using Row = std::array<std::uint32_t, checksum_lanes>;
 
-// Both factors of the step can be undone, so a lane never loses a difference again. The constants
-// are those of MurmurHash3's finalization (Appleby, in the public domain).
-inline void add(Block& state, const std::byte* block) {
-  Block words;
-  std::memcpy(words.data(), block, sizeof words);
-  for (std::size_t lane = 0; lane < lanes; ++lane) {
-    std::uint32_t value = (state[lane] ^ words[lane]) * 0x85ebca6bU;
-    value ^= value >> 15;
-    state[lane] = value;
-  }
-}
-
-inline std::uint64_t mix(std::uint64_t value) {
-  value = (value ^ (value >> 33)) * 0xff51afd7ed558ccdULL;
-  value = (value ^ (value >> 33)) * 0xc4ceb9fe1a85ec53ULL;
-  return value ^ (value >> 33);
+inline void add_row(Row& lanes, const std::byte* row) {
+  Row words;
+  std::memcpy(words.data(), row, sizeof words);
+  for (std::size_t lane = 0; lane < checksum_lanes; ++lane)
+    lanes[lane] = with_word(lanes[lane], words[lane]);
 }
 
 // Several sums at once, since one would wait for each addition.
@@ -149,20 +138,29 @@ bool has_all_bits(std::span<const std::uint16_t> values, std::uint16_t mask) {
 }
 
 KOLO_VECTORIZE
-std::uint64_t checksum(std::span<const std::byte> bytes) {
-  Block state;
-  for (std::size_t lane = 0; lane < lanes; ++lane) state[lane] = static_cast<std::uint32_t>(lane);
+std::uint64_t checksum_of_piece(std::span<const std::byte> bytes) {
+  Row lanes;
+  for (std::size_t lane = 0; lane < checksum_lanes; ++lane)
+    lanes[lane] = static_cast<std::uint32_t>(lane);
   std::size_t offset = 0;
-  for (; offset + sizeof(Block) <= bytes.size(); offset += sizeof(Block))
-    add(state, bytes.data() + offset);
+  for (; offset + sizeof(Row) <= bytes.size(); offset += sizeof(Row))
+    add_row(lanes, bytes.data() + offset);
   if (offset < bytes.size()) {
-    std::array<std::byte, sizeof(Block)> rest{};
+    std::array<std::byte, sizeof(Row)> rest{};
     std::memcpy(rest.data(), bytes.data() + offset, bytes.size() - offset);
-    add(state, rest.data());
+    add_row(lanes, rest.data());
   }
-  std::uint64_t result = mix(bytes.size());
-  for (const std::uint32_t lane : state) result = mix(result ^ lane);
-  return result;
+  return checksum_of_lanes(lanes.data(), bytes.size());
+}
+
+std::uint64_t checksum(std::span<const std::byte> bytes) {
+  if (bytes.size() <= checksum_piece_bytes) return checksum_of_piece(bytes);
+  std::vector<std::uint64_t> pieces;
+  for (std::size_t begin = 0; begin < bytes.size(); begin += checksum_piece_bytes) {
+    const std::size_t size = std::min(checksum_piece_bytes, bytes.size() - begin);
+    pieces.push_back(checksum_of_piece(bytes.subspan(begin, size)));
+  }
+  return checksum(std::as_bytes(std::span(pieces)));
 }
 
 double add_to_norm(double total, std::span<const float> values, double norm_type) {

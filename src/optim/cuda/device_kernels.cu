@@ -1,11 +1,14 @@
 #include "optim/device_kernels.h"
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include <cuda_runtime.h>
 
 #include "base/cuda/block_total.h"
 #include "base/cuda/launch.h"
+#include "base/cuda/packs.h"
 #include "base/reduction_order.h"
 
 // Compiled with -fmad=false, so that elements become the same as on the host.
@@ -33,15 +36,6 @@ struct StepInputs {
   }
 };
 
-// What is loaded and stored at once.
-template <typename T, int width>
-struct alignas(sizeof(T) * width) Pack {
-  T values[width];
-};
-
-template <typename T>
-constexpr int widest_pack = 16 / sizeof(T);
-
 template <typename T>
 struct Buffers {
   T* parameters;
@@ -52,14 +46,12 @@ struct Buffers {
 template <typename Step, int width, typename T>
 __device__ inline void run_pack(const Buffers<T>& buffers, std::size_t index, const Step& step,
                                 T factor) {
-  using Values = Pack<T, width>;
   constexpr int states = Step::states;
-  const auto at = [&](T* values) -> Values& { return *reinterpret_cast<Values*>(values + index); };
-  Values parameters = at(buffers.parameters);
-  const Values gradients = *reinterpret_cast<const Values*>(buffers.gradients + index);
-  Values state[3];
+  auto parameters = cuda::load<width>(buffers.parameters + index);
+  const auto gradients = cuda::load<width>(buffers.gradients + index);
+  cuda::Pack<T, width> state[3];
 #pragma unroll
-  for (int i = 0; i < states; ++i) state[i] = at(buffers.state[i]);
+  for (int i = 0; i < states; ++i) state[i] = cuda::load<width>(buffers.state[i] + index);
 #pragma unroll
   for (int k = 0; k < width; ++k) {
     T own[3];
@@ -69,43 +61,30 @@ __device__ inline void run_pack(const Buffers<T>& buffers, std::size_t index, co
 #pragma unroll
     for (int i = 0; i < states; ++i) state[i].values[k] = own[i];
   }
-  at(buffers.parameters) = parameters;
+  cuda::store(buffers.parameters + index, parameters);
   if constexpr (Step::changes_state) {
 #pragma unroll
-    for (int i = 0; i < states; ++i) at(buffers.state[i]) = state[i];
+    for (int i = 0; i < states; ++i) cuda::store(buffers.state[i] + index, state[i]);
   }
 }
 
-// `packs` of the widest, from the element `head` on, and the elements around them one by one.
 template <typename Step, typename T>
 __global__ void __launch_bounds__(cuda::block_threads)
-    steps_kernel(Buffers<T> buffers, std::size_t size, std::size_t head, std::size_t packs,
-                 StepInputs inputs) {
+    steps_kernel(Buffers<T> buffers, cuda::Cut<T> cut, StepInputs inputs) {
   if (inputs.is_left_out()) return;
   const auto step = step_of<Step>(inputs.constants, inputs.scale != nullptr ? *inputs.scale : 1.);
   const T factor = inputs.factor<T>();
-  constexpr int width = widest_pack<T>;
-  const std::size_t threads = std::size_t{gridDim.x} * blockDim.x;
-  const std::size_t thread = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  for (std::size_t pack = thread; pack < packs; pack += threads)
-    run_pack<Step, width>(buffers, head + pack * width, step, factor);
-  for (std::size_t rest = thread; rest < size - packs * width; rest += threads)
-    run_pack<Step, 1>(buffers, rest < head ? rest : rest + packs * width, step, factor);
+  cuda::for_each_pack(cut, [&]<int width>(std::size_t index) {
+    run_pack<Step, width>(buffers, index, step, factor);
+  });
 }
 
-// The elements before all buffers are aligned to whole packs; all of them, where that never
-// happens.
-template <typename T>
-std::size_t head_of(const Buffers<T>& buffers, std::size_t states, std::size_t size) {
-  constexpr std::uintptr_t bytes = 16;
-  const auto beyond = [](const void* address) {
-    return reinterpret_cast<std::uintptr_t>(address) % bytes;
-  };
-  const std::uintptr_t first = beyond(buffers.parameters);
-  bool is_alike = first % sizeof(T) == 0 && beyond(buffers.gradients) == first;
-  for (std::size_t i = 0; i < states; ++i) is_alike = is_alike && beyond(buffers.state[i]) == first;
-  const std::size_t head = (bytes - first) % bytes / sizeof(T);
-  return is_alike && head < size ? head : size;
+// The buffers that a step has.
+template <typename Step, typename T>
+cuda::Cut<T> cut_of(const Buffers<T>& buffers, std::size_t size) {
+  std::array<const T*, 2 + Step::states> all = {buffers.parameters, buffers.gradients};
+  for (int i = 0; i < static_cast<int>(Step::states); ++i) all[2 + i] = buffers.state[i];
+  return cuda::cut(size, all);
 }
 
 template <typename Step>
@@ -225,11 +204,9 @@ void run_steps_on_device(const FlatSlice<typename Step::Element>& slice, const D
   const std::size_t size = slice.parameters.size();
   if (size == 0) return;
   const Buffers<T> buffers = buffers_of(slice);
-  const std::size_t head = head_of(buffers, Step::states, size);
-  const std::size_t packs = (size - head) / widest_pack<T>;
-  const std::size_t rest = size - packs * widest_pack<T>;
-  steps_kernel<Step><<<cuda::blocks_for(packs > rest ? packs : rest), cuda::block_threads, 0,
-                       stream_of(device)>>>(buffers, size, head, packs, StepInputs(device, scale));
+  const auto cut = cut_of<Step>(buffers, size);
+  steps_kernel<Step><<<cut.blocks(), cuda::block_threads, 0, stream_of(device)>>>(
+      buffers, cut, StepInputs(device, scale));
   cuda::check_launch("optim", name_of<Step>);
 }
 

@@ -1,0 +1,275 @@
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include <cuda_runtime.h>
+
+#include "base/cuda/block_total.h"
+#include "base/cuda/packs.h"
+#include "kolo/base/error.h"
+#include "parallel/device_kernels.h"
+
+namespace kolo::parallel {
+
+namespace {
+
+cudaStream_t stream_of(void* stream) {
+  return static_cast<cudaStream_t>(stream);
+}
+
+void require_workspace(const char* pass, std::size_t bytes, std::size_t needed) {
+  if (bytes >= needed) return;
+  throw Error(std::string("parallel: ") + pass + " on a device with a workspace of " +
+              std::to_string(bytes) + " bytes, expected " + std::to_string(needed));
+}
+
+// Norms: terms, and how two of them become one.
+
+template <typename T>
+struct SquareTerm {
+  const T* values;
+  __device__ double operator()(std::size_t i) const {
+    const auto value = static_cast<double>(values[i]);
+    return value * value;
+  }
+};
+
+template <typename T>
+struct SizeTerm {
+  const T* values;
+  __device__ double operator()(std::size_t i) const {
+    return std::abs(static_cast<double>(values[i]));
+  }
+};
+
+template <typename T>
+struct PowerTerm {
+  const T* values;
+  double exponent;
+  __device__ double operator()(std::size_t i) const {
+    return pow(std::abs(static_cast<double>(values[i])), exponent);
+  }
+};
+
+struct Sum {
+  __device__ double operator()(double a, double b) const { return a + b; }
+};
+
+struct Largest {
+  // Also a number that is none.
+  __device__ double operator()(double a, double b) const { return b > a || std::isnan(b) ? b : a; }
+};
+
+template <typename Term, typename Add>
+__global__ void __launch_bounds__(cuda::block_threads)
+    norm_kernel(std::size_t size, Term term, Add add, double* totals) {
+  cuda::chunk_totals(size, 0., term, add, totals);
+}
+
+template <typename Add>
+__global__ void __launch_bounds__(cuda::block_threads)
+    norm_total_kernel(std::size_t chunks, Add add, const double* totals, double* total) {
+  const double sum = cuda::total_of_chunks(chunks, 0., totals, add);
+  if (threadIdx.x == 0) *total = add(*total, sum);
+}
+
+template <typename Term, typename Add>
+void add_terms(double* total, std::size_t size, const Term& term, const Add& add,
+               std::span<std::byte> workspace, void* stream) {
+  require_workspace("a norm", workspace.size(), norm_workspace_bytes(size));
+  if (size == 0) return;
+  auto* const totals = reinterpret_cast<double*>(workspace.data());
+  const std::size_t chunks = reduction::chunks_of(size);
+  norm_kernel<<<cuda::blocks_for(chunks, 1), cuda::block_threads, 0, stream_of(stream)>>>(
+      size, term, add, totals);
+  cuda::check_launch("parallel", "norm of chunks");
+  norm_total_kernel<<<1, cuda::block_threads, 0, stream_of(stream)>>>(chunks, add, totals, total);
+  cuda::check_launch("parallel", "norm");
+}
+
+template <typename T>
+void add_to_norm_of(double* total, std::span<const T> values, double norm_type,
+                    std::span<std::byte> workspace, void* stream) {
+  const T* const data = values.data();
+  if (std::isinf(norm_type)) {
+    add_terms(total, values.size(), SizeTerm<T>{data}, Largest(), workspace, stream);
+  } else if (norm_type == 1) {
+    add_terms(total, values.size(), SizeTerm<T>{data}, Sum(), workspace, stream);
+  } else if (norm_type == 2) {
+    add_terms(total, values.size(), SquareTerm<T>{data}, Sum(), workspace, stream);
+  } else {
+    add_terms(total, values.size(), PowerTerm<T>{data, norm_type}, Sum(), workspace, stream);
+  }
+}
+
+// Passes in packs.
+
+template <typename T>
+__global__ void __launch_bounds__(cuda::block_threads)
+    scale_kernel(T* values, cuda::Cut<T> cut, const double* factor_of_all) {
+  const T factor = static_cast<T>(*factor_of_all);
+  cuda::for_each_pack(cut, [&]<int width>(std::size_t index) {
+    auto pack = cuda::load<width>(values + index);
+#pragma unroll
+    for (int k = 0; k < width; ++k) pack.values[k] *= factor;
+    cuda::store(values + index, pack);
+  });
+}
+
+template <typename T>
+__global__ void __launch_bounds__(cuda::block_threads)
+    fill_kernel(T* values, cuda::Cut<T> cut, T value) {
+  cuda::for_each_pack(cut, [&]<int width>(std::size_t index) {
+    cuda::Pack<T, width> pack;
+#pragma unroll
+    for (int k = 0; k < width; ++k) pack.values[k] = value;
+    cuda::store(values + index, pack);
+  });
+}
+
+template <typename T>
+__global__ void __launch_bounds__(cuda::block_threads)
+    all_bits_kernel(const T* values, cuda::Cut<T> cut, T mask, std::int32_t* found) {
+  bool is_found = false;
+  cuda::for_each_pack(cut, [&]<int width>(std::size_t index) {
+    const auto pack = cuda::load<width>(values + index);
+#pragma unroll
+    for (int k = 0; k < width; ++k) is_found = is_found || (pack.values[k] & mask) == mask;
+  });
+  if (is_found) *found = 1;  // whoever else writes it writes the same
+}
+
+template <typename T>
+cuda::Cut<T> cut_of(std::span<T> values) {
+  return cuda::cut<T, 1>(values.size(), {values.data()});
+}
+
+template <typename T>
+void scale_all(std::span<T> values, const double* factor, void* stream) {
+  if (values.empty()) return;
+  const auto cut = cut_of(values);
+  scale_kernel<<<cut.blocks(), cuda::block_threads, 0, stream_of(stream)>>>(values.data(), cut,
+                                                                            factor);
+  cuda::check_launch("parallel", "scale");
+}
+
+template <typename T>
+void fill_all(std::span<T> values, T value, void* stream) {
+  if (values.empty()) return;
+  const auto cut = cut_of(values);
+  fill_kernel<<<cut.blocks(), cuda::block_threads, 0, stream_of(stream)>>>(values.data(), cut,
+                                                                           value);
+  cuda::check_launch("parallel", "fill");
+}
+
+template <typename T>
+void find_all_bits(std::span<const T> values, T mask, std::int32_t* found, void* stream) {
+  if (values.empty()) return;
+  const auto cut = cuda::cut<T, 1>(values.size(), {values.data()});
+  all_bits_kernel<<<cut.blocks(), cuda::block_threads, 0, stream_of(stream)>>>(values.data(), cut,
+                                                                               mask, found);
+  cuda::check_launch("parallel", "all bits");
+}
+
+// Checksums.
+
+constexpr std::size_t row_bytes = checksum_lanes * sizeof(std::uint32_t);
+
+// Of bytes at any address, with zeros behind the last.
+__device__ std::uint32_t word_at(const std::byte* bytes, std::size_t offset, std::size_t size) {
+  std::uint32_t word = 0;
+  for (std::size_t i = 0; i < sizeof word && offset + i < size; ++i)
+    word |= static_cast<std::uint32_t>(bytes[offset + i]) << (8 * i);
+  return word;
+}
+
+__device__ std::uint32_t lane_of_piece(const std::byte* bytes, std::size_t size, unsigned lane) {
+  auto value = static_cast<std::uint32_t>(lane);
+  std::size_t offset = lane * sizeof(std::uint32_t);
+  if (reinterpret_cast<std::uintptr_t>(bytes) % sizeof(std::uint32_t) == 0) {
+#pragma unroll 8
+    for (std::size_t row = 0; row < size / row_bytes; ++row, offset += row_bytes)
+      value = with_word(value, *reinterpret_cast<const std::uint32_t*>(bytes + offset));
+  }
+  const std::size_t row_begin = lane * sizeof(std::uint32_t);
+  for (; offset - row_begin < size; offset += row_bytes)
+    value = with_word(value, word_at(bytes, offset, size));
+  return value;
+}
+
+__global__ void __launch_bounds__(checksum_lanes)
+    checksum_kernel(const std::byte* bytes, std::size_t size, std::size_t pieces,
+                    std::uint64_t* checksums) {
+  __shared__ std::uint32_t lanes[checksum_lanes];
+  for (std::size_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
+    const std::size_t begin = piece * checksum_piece_bytes;
+    const std::size_t length =
+        size - begin < checksum_piece_bytes ? size - begin : checksum_piece_bytes;
+    lanes[threadIdx.x] = lane_of_piece(bytes + begin, length, threadIdx.x);
+    __syncthreads();
+    if (threadIdx.x == 0) checksums[piece] = checksum_of_lanes(lanes, length);
+    __syncthreads();  // the next piece takes the same memory
+  }
+}
+
+}  // namespace
+
+void add_to_norm_on_device(double* total, std::span<const float> values, double norm_type,
+                           std::span<std::byte> workspace, void* stream) {
+  add_to_norm_of(total, values, norm_type, workspace, stream);
+}
+
+void add_to_norm_on_device(double* total, std::span<const double> values, double norm_type,
+                           std::span<std::byte> workspace, void* stream) {
+  add_to_norm_of(total, values, norm_type, workspace, stream);
+}
+
+void scale_on_device(std::span<float> values, const double* factor, void* stream) {
+  scale_all(values, factor, stream);
+}
+
+void scale_on_device(std::span<double> values, const double* factor, void* stream) {
+  scale_all(values, factor, stream);
+}
+
+void fill_on_device(std::span<float> values, float value, void* stream) {
+  fill_all(values, value, stream);
+}
+
+void fill_on_device(std::span<double> values, double value, void* stream) {
+  fill_all(values, value, stream);
+}
+
+void find_all_bits_on_device(std::span<const std::uint64_t> values, std::uint64_t mask,
+                             std::int32_t* found, void* stream) {
+  find_all_bits(values, mask, found, stream);
+}
+
+void find_all_bits_on_device(std::span<const std::uint32_t> values, std::uint32_t mask,
+                             std::int32_t* found, void* stream) {
+  find_all_bits(values, mask, found, stream);
+}
+
+void find_all_bits_on_device(std::span<const std::uint16_t> values, std::uint16_t mask,
+                             std::int32_t* found, void* stream) {
+  find_all_bits(values, mask, found, stream);
+}
+
+void checksum_on_device(std::span<const std::byte> bytes, std::uint64_t* result,
+                        std::span<std::byte> workspace, void* stream) {
+  require_workspace("a checksum", workspace.size(), checksum_workspace_bytes(bytes.size()));
+  for (bool is_last = false; !is_last;) {
+    const std::size_t pieces =
+        std::max<std::size_t>(1, (bytes.size() + checksum_piece_bytes - 1) / checksum_piece_bytes);
+    is_last = pieces == 1;
+    auto* const checksums = is_last ? result : reinterpret_cast<std::uint64_t*>(workspace.data());
+    checksum_kernel<<<cuda::blocks_for(pieces, 1), checksum_lanes, 0, stream_of(stream)>>>(
+        bytes.data(), bytes.size(), pieces, checksums);
+    cuda::check_launch("parallel", "checksum");
+    if (is_last) return;
+    bytes = workspace.first(pieces * sizeof(std::uint64_t));
+    workspace = workspace.subspan(bytes.size());
+  }
+}
+
+}  // namespace kolo::parallel

@@ -1,0 +1,66 @@
+#include "kolo/base/error.h"
+#include "parallel/device_kernels.h"
+
+// In place of cuda/flat_kernels.cu, where kolo is built without CUDA.
+namespace kolo::parallel {
+
+namespace {
+
+[[noreturn]] void fail(const char* pass) {
+  throw Error(std::string("parallel: ") + pass +
+              " on a CUDA device was asked for, but kolo was built without CUDA; build it with -D "
+              "KOLO_CUDA=ON, nvcc and a LibTorch with CUDA, or keep the tensors in the host's "
+              "memory");
+}
+
+}  // namespace
+
+void add_to_norm_on_device(double* /*total*/, std::span<const float> /*values*/,
+                           double /*norm_type*/, std::span<std::byte> /*workspace*/,
+                           void* /*stream*/) {
+  fail("a norm");
+}
+
+void add_to_norm_on_device(double* /*total*/, std::span<const double> /*values*/,
+                           double /*norm_type*/, std::span<std::byte> /*workspace*/,
+                           void* /*stream*/) {
+  fail("a norm");
+}
+
+void scale_on_device(std::span<float> /*values*/, const double* /*factor*/, void* /*stream*/) {
+  fail("scaling");
+}
+
+void scale_on_device(std::span<double> /*values*/, const double* /*factor*/, void* /*stream*/) {
+  fail("scaling");
+}
+
+void fill_on_device(std::span<float> /*values*/, float /*value*/, void* /*stream*/) {
+  fail("filling");
+}
+
+void fill_on_device(std::span<double> /*values*/, double /*value*/, void* /*stream*/) {
+  fail("filling");
+}
+
+void find_all_bits_on_device(std::span<const std::uint64_t> /*values*/, std::uint64_t /*mask*/,
+                             std::int32_t* /*found*/, void* /*stream*/) {
+  fail("a check for finite values");
+}
+
+void find_all_bits_on_device(std::span<const std::uint32_t> /*values*/, std::uint32_t /*mask*/,
+                             std::int32_t* /*found*/, void* /*stream*/) {
+  fail("a check for finite values");
+}
+
+void find_all_bits_on_device(std::span<const std::uint16_t> /*values*/, std::uint16_t /*mask*/,
+                             std::int32_t* /*found*/, void* /*stream*/) {
+  fail("a check for finite values");
+}
+
+void checksum_on_device(std::span<const std::byte> /*bytes*/, std::uint64_t* /*result*/,
+                        std::span<std::byte> /*workspace*/, void* /*stream*/) {
+  fail("a checksum");
+}
+
+}  // namespace kolo::parallel

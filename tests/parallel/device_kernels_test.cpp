@@ -1,0 +1,256 @@
+// Passes over flat memory of CUDA devices against those of the host.
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <torch/cuda.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "base/reduction_order.h"
+#include "kolo/base/error.h"
+#include "parallel/device_kernels.h"
+#include "parallel/kernels.h"
+#include "support/errors.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+
+bool is_built_with_cuda() {
+  try {
+    parallel::fill_on_device(std::span<float>(), 0, nullptr);
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+// Why there is nothing to compare here.
+std::optional<std::string> reason_to_skip() {
+  if (!is_built_with_cuda()) return "kolo is built without CUDA (KOLO_CUDA)";
+  if (!torch::cuda::is_available()) return "LibTorch finds no CUDA device";
+  return std::nullopt;
+}
+
+template <typename T>
+constexpr auto type_of = torch::CppTypeToScalarType<T>::value;
+
+torch::TensorOptions on_device(torch::ScalarType type) {
+  return torch::TensorOptions().device(torch::kCUDA).dtype(type);
+}
+
+template <typename T>
+std::span<T> span_of(const torch::Tensor& tensor) {
+  return {static_cast<T*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.numel())};
+}
+
+// Of as many elements, from the address of element `offset` of an allocation on.
+torch::Tensor device_copy(const torch::Tensor& host, std::int64_t offset) {
+  auto whole = torch::empty({host.numel() + offset}, on_device(host.scalar_type()));
+  return whole.narrow(0, offset, host.numel()).copy_(host);
+}
+
+torch::Tensor bytes_on_device(std::size_t bytes) {
+  return torch::empty({static_cast<std::int64_t>(bytes)}, on_device(torch::kByte));
+}
+
+class DeviceKernels : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (const auto reason = reason_to_skip()) GTEST_SKIP() << *reason;
+    torch::manual_seed(5);
+  }
+
+  static constexpr std::int64_t sizes[] = {0, 1, 3, 4096, 1'000'003};
+  static constexpr std::int64_t offsets[] = {0, 1, 3};
+};
+
+template <typename T, typename Visit>
+void for_each_tensor(std::span<const std::int64_t> sizes, std::span<const std::int64_t> offsets,
+                     const Visit& visit) {
+  for (const std::int64_t size : sizes) {
+    for (const std::int64_t offset : offsets) {
+      const auto host = torch::randn({size}, type_of<T>);
+      visit(host, device_copy(host, offset));
+    }
+  }
+}
+
+template <typename T>
+double norm_on_device(double total, const torch::Tensor& values, double norm_type) {
+  const auto sum = torch::full({1}, total, on_device(torch::kDouble));
+  const auto workspace =
+      bytes_on_device(parallel::norm_workspace_bytes(static_cast<std::size_t>(values.numel())));
+  parallel::add_to_norm_on_device(sum.data_ptr<double>(), span_of<const T>(values), norm_type,
+                                  span_of<std::byte>(workspace), nullptr);
+  return sum.item<double>();
+}
+
+// In the device's order.
+template <typename T>
+double sum_of_squares(std::span<const T> values) {
+  const auto term = [&](std::size_t i) {
+    return static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  };
+  return reduction::total(values.size(), 0., term, [](double a, double b) { return a + b; });
+}
+
+TEST_F(DeviceKernels, NormsAreTheHostsButForTheOrder) {
+  const auto compare = [&]<typename T>(T) {
+    for_each_tensor<T>(sizes, offsets, [](const torch::Tensor& host, const torch::Tensor& device) {
+      const auto values = span_of<const T>(host);
+      EXPECT_EQ(norm_on_device<T>(1, device, 2), 1 + sum_of_squares<T>(values)) << values.size();
+      const double infinity = std::numeric_limits<double>::infinity();
+      EXPECT_EQ(norm_on_device<T>(.5, device, infinity),
+                parallel::add_to_norm(.5, values, infinity));
+      for (const double norm_type : {1., 2., 3.5}) {
+        const double expected = parallel::add_to_norm(1, values, norm_type);
+        EXPECT_NEAR(norm_on_device<T>(1, device, norm_type), expected, 1e-13 * expected)
+            << values.size() << " values, " << norm_type;
+      }
+    });
+  };
+  compare(float());
+  compare(double());
+}
+
+TEST_F(DeviceKernels, NormsOfWhatIsNoNumberAreNone) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const std::int64_t place : {0, 5000, 9999}) {
+    const auto values = torch::ones({10'000}, on_device(torch::kFloat));
+    values[place] = std::nan("");
+    EXPECT_TRUE(std::isnan(norm_on_device<float>(1, values, infinity))) << place;
+    EXPECT_TRUE(std::isnan(norm_on_device<float>(1, values, 2))) << place;
+  }
+}
+
+TEST_F(DeviceKernels, ScaleAndFillAreTheHostsToTheBit) {
+  const auto factor = torch::full({1}, .3, on_device(torch::kDouble));
+  const auto compare = [&]<typename T>(T) {
+    for_each_tensor<T>(sizes, offsets, [&](const torch::Tensor& host, const torch::Tensor& device) {
+      parallel::scale_on_device(span_of<T>(device), factor.data_ptr<double>(), nullptr);
+      parallel::scale(span_of<T>(host), .3);
+      EXPECT_TRUE(torch::equal(device.cpu(), host)) << host.numel();
+      parallel::fill_on_device(span_of<T>(device), T(7), nullptr);
+      EXPECT_TRUE(torch::equal(device.cpu(), torch::full_like(host, 7))) << host.numel();
+    });
+  };
+  compare(float());
+  compare(double());
+}
+
+template <typename T>
+bool finds_all_bits(const torch::Tensor& values, T mask) {
+  const auto found = torch::zeros({1}, on_device(torch::kInt));
+  parallel::find_all_bits_on_device(span_of<const T>(values), mask, found.data_ptr<std::int32_t>(),
+                                    nullptr);
+  return found.item<std::int32_t>() == 1;
+}
+
+template <typename T>
+void expect_found(torch::ScalarType type, T mask) {
+  for (const std::int64_t offset : {0, 1, 3}) {
+    const auto values = device_copy(torch::randn({10'003}).to(type), offset);
+    EXPECT_FALSE(finds_all_bits(values, mask)) << type;
+    for (const std::int64_t place : {0, 1, 7777, 10'002}) {
+      const auto changed = device_copy(values, offset);
+      changed[place] = place % 2 == 0 ? std::numeric_limits<double>::infinity() : std::nan("");
+      EXPECT_TRUE(finds_all_bits(changed, mask)) << type << ", element " << place;
+    }
+  }
+  EXPECT_FALSE(finds_all_bits(torch::empty({0}, on_device(type)), mask));
+}
+
+TEST_F(DeviceKernels, WhatIsNotFiniteIsFound) {
+  expect_found<std::uint64_t>(torch::kDouble, 0x7ff0'0000'0000'0000U);
+  expect_found<std::uint32_t>(torch::kFloat, 0x7f80'0000U);
+  expect_found<std::uint16_t>(torch::kBFloat16, 0x7f80U);
+  expect_found<std::uint16_t>(torch::kHalf, 0x7c00U);
+}
+
+TEST_F(DeviceKernels, WhatWasFoundBeforeStays) {
+  const auto found = torch::ones({1}, on_device(torch::kInt));
+  const auto values = torch::ones({100}, on_device(torch::kFloat));
+  parallel::find_all_bits_on_device(span_of<const std::uint32_t>(values), 0x7f80'0000U,
+                                    found.data_ptr<std::int32_t>(), nullptr);
+  EXPECT_EQ(found.item<std::int32_t>(), 1);
+}
+
+TEST_F(DeviceKernels, ChecksumsAreTheHosts) {
+  constexpr auto piece = static_cast<std::int64_t>(parallel::checksum_piece_bytes);
+  for (const std::int64_t size :
+       {std::int64_t{0}, std::int64_t{1}, std::int64_t{511}, std::int64_t{513}, piece - 1, piece,
+        piece + 1, 5 * piece + 1234}) {
+    const auto host = torch::randint(256, {size}, torch::kByte);
+    const auto bytes = static_cast<std::size_t>(size);
+    for (const std::int64_t offset : {0, 1, 2, 4}) {
+      const auto device = device_copy(host, offset);
+      const auto result = torch::zeros({1}, on_device(torch::kLong));
+      const auto workspace = bytes_on_device(parallel::checksum_workspace_bytes(bytes));
+      parallel::checksum_on_device(span_of<const std::byte>(device),
+                                   static_cast<std::uint64_t*>(result.data_ptr()),
+                                   span_of<std::byte>(workspace), nullptr);
+      EXPECT_EQ(static_cast<std::uint64_t>(result.item<std::int64_t>()),
+                parallel::checksum(span_of<const std::byte>(host)))
+          << size << " bytes from " << offset;
+    }
+  }
+}
+
+TEST_F(DeviceKernels, AWorkspaceTooSmallIsAnError) {
+  const auto values = torch::ones({10'000}, on_device(torch::kFloat));
+  const auto total = torch::zeros({1}, on_device(torch::kDouble));
+  EXPECT_THAT(message_of<Error>([&] {
+                parallel::add_to_norm_on_device(total.data_ptr<double>(),
+                                                span_of<const float>(values), 2, {}, nullptr);
+              }),
+              HasSubstr("a norm on a device with a workspace of 0 bytes, expected 24"));
+}
+
+TEST(DeviceKernelsWithoutCuda, AreErrorsThatSayHowToBuild) {
+  if (is_built_with_cuda()) GTEST_SKIP() << "kolo is built with CUDA";
+  using namespace parallel;
+  const std::vector<std::function<void()>> passes = {
+      [] { add_to_norm_on_device(nullptr, std::span<const float>(), 2, {}, nullptr); },
+      [] { add_to_norm_on_device(nullptr, std::span<const double>(), 2, {}, nullptr); },
+      [] { scale_on_device(std::span<float>(), nullptr, nullptr); },
+      [] { scale_on_device(std::span<double>(), nullptr, nullptr); },
+      [] { fill_on_device(std::span<double>(), 0, nullptr); },
+      [] { find_all_bits_on_device(std::span<const std::uint16_t>(), 0, nullptr, nullptr); },
+      [] { find_all_bits_on_device(std::span<const std::uint32_t>(), 0, nullptr, nullptr); },
+      [] { find_all_bits_on_device(std::span<const std::uint64_t>(), 0, nullptr, nullptr); },
+      [] { checksum_on_device({}, nullptr, {}, nullptr); }};
+  for (const auto& pass : passes) {
+    EXPECT_THAT(message_of<Error>(pass),
+                HasSubstr("kolo was built without CUDA; build it with -D KOLO_CUDA=ON"));
+  }
+}
+
+// A checksum of pieces tells them apart, and their order.
+TEST(Checksum, OfSeveralPiecesSeesEveryByteAndTheirOrder) {
+  const std::size_t piece = parallel::checksum_piece_bytes;
+  std::vector<std::byte> bytes(3 * piece + 5);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i / 7);
+  const std::uint64_t whole = parallel::checksum(bytes);
+  for (const std::size_t place :
+       {std::size_t{0}, piece - 1, piece, 2 * piece + 77, 3 * piece + 4}) {
+    bytes[place] ^= std::byte{1};
+    EXPECT_NE(parallel::checksum(bytes), whole) << place;
+    bytes[place] ^= std::byte{1};
+  }
+  EXPECT_EQ(parallel::checksum(bytes), whole);
+  EXPECT_NE(parallel::checksum(std::span(bytes).first(3 * piece + 4)), whole);
+  std::swap_ranges(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(piece),
+                   bytes.begin() + static_cast<std::ptrdiff_t>(piece));
+  EXPECT_NE(parallel::checksum(bytes), whole);
+}
+
+}  // namespace
+}  // namespace kolo
