@@ -8,7 +8,7 @@
 
 // The loops of the optimizers on CUDA devices (cuda/device_kernels.cu). They enqueue kernels on the
 // update's stream and return. In a build without CUDA they throw Error
-// (no_cuda/device_kernels.cpp).
+// (cuda/device_kernels_left_out.cpp).
 namespace kolo::optim {
 
 // A step on each element of a slice. With a layer's scale, in the device's memory, unless that is

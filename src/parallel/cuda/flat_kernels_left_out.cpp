@@ -1,7 +1,7 @@
 #include "kolo/base/error.h"
 #include "parallel/device_kernels.h"
 
-// In place of cuda/flat_kernels.cu, where kolo is built without CUDA.
+// In place of flat_kernels.cu, where kolo is built without CUDA.
 namespace kolo::parallel {
 
 namespace {

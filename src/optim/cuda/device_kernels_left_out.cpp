@@ -2,7 +2,7 @@
 
 #include "kolo/base/error.h"
 
-// In place of cuda/device_kernels.cu, where kolo is built without CUDA.
+// In place of device_kernels.cu, where kolo is built without CUDA.
 namespace kolo::optim {
 
 namespace {
