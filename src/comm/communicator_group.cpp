@@ -97,7 +97,7 @@ void Communicator::Group::prepare(CollectiveCall& call, CallOptions& options) {
   call.name = std::move(options.name);
   if (call.memory == MemoryKind::host) return;
   call.order = std::make_shared<DeviceOrder>();
-  call.order->stream = options.stream;
+  call.order->stream = call.output.stream;
   backend->begin_on_device(call);
 }
 

@@ -54,6 +54,8 @@ class NamedParameters {
 }  // namespace
 
 bool is_finite(const torch::Tensor& tensor) {
+  if (!tensor.device().is_cpu())
+    return !tensor.is_floating_point() || torch::isfinite(tensor).all().item<bool>();
   const torch::Tensor flat = tensor.contiguous();
   const auto count = static_cast<std::size_t>(flat.numel());
   switch (flat.scalar_type()) {
@@ -150,7 +152,7 @@ std::int64_t most_frequent(const std::vector<std::int64_t>& values) {
 
 std::uint64_t checksum_of(const torch::Tensor& tensor) {
   const torch::NoGradGuard no_gradient;
-  const torch::Tensor contiguous = tensor.contiguous();
+  const torch::Tensor contiguous = tensor.cpu().contiguous();
   return parallel::checksum(
       {static_cast<const std::byte*>(contiguous.data_ptr()), contiguous.nbytes()});
 }

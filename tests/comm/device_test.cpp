@@ -33,8 +33,8 @@ class DeviceValues {
   explicit DeviceValues(int device = 0)
       : memory_(simulated::make_memory(count * sizeof(float), device)) {}
 
-  [[nodiscard]] Buffer buffer() const {
-    return {memory_.get(), count, DataType::float32, MemoryKind::device};
+  [[nodiscard]] Buffer buffer(DeviceStream stream = nullptr) const {
+    return Buffer::on_device(memory_.get(), count, DataType::float32, stream);
   }
   [[nodiscard]] std::vector<float> values() const {
     std::vector<float> copy(count);
@@ -64,8 +64,7 @@ TEST(DeviceCollectives, KeepTheOrderOfTheStream) {
         for (int round = 0; round < 5; ++round) {
           std::fill(input.begin(), input.end(), static_cast<float>(communicator.rank() + round));
           runtime->copy(0, values.get(), input.data(), count * sizeof(float), stream.get());
-          const auto work = communicator.all_reduce_async(values.buffer(), ReduceOp::sum,
-                                                          {.stream = stream.get()});
+          const auto work = communicator.all_reduce_async(values.buffer(stream.get()));
           work.wait();
           runtime->copy(0, result.data(), values.get(), count * sizeof(float), stream.get());
           runtime->record(0, stream.get())->wait();
@@ -103,7 +102,7 @@ TEST(DeviceCollectives, MayHaveNoElements) {
   run_as_threads(
       2,
       [](const Communicator& communicator) {
-        communicator.all_reduce(Buffer(nullptr, 0, DataType::float32, MemoryKind::device));
+        communicator.all_reduce(Buffer::on_device(nullptr, 0, DataType::float32, nullptr));
       },
       with_devices());
 }
@@ -132,7 +131,7 @@ TEST(DeviceCollectives, AgainstHostMemoryAreAMismatchOnAllRanks) {
 
 TEST(DeviceCollectives, NeedADevice) {
   std::vector<float> values(4), others(4);
-  const Buffer no_device(values.data(), 4, DataType::float32, MemoryKind::device);
+  const auto no_device = Buffer::on_device(values.data(), 4, DataType::float32, nullptr);
   const auto communicator = Communicator::solo();
   EXPECT_THAT(message_of<Error>([&] { communicator.broadcast(no_device); }),
               AnyOf(HasSubstr("given a device's memory, but kolo was built without CUDA"),

@@ -150,9 +150,6 @@ struct CallOptions {
   std::string name;                   // shown by the watch, in errors and in timelines
   std::shared_ptr<const void> owner;  // kept until an asynchronous collective is done: it may own
                                       // the buffers
-  // Of a collective on a device's memory, the stream whose work so far makes the input, and whose
-  // later work sees the result.
-  DeviceStream stream = nullptr;
 };
 
 }  // namespace kolo

@@ -104,17 +104,30 @@ template <typename T>
   }
 }
 
+// A queue of work on a device, in the runtime's own type (for CUDA a cudaStream_t); null: the
+// device's default stream.
+using DeviceStream = void*;
+
 // Contiguous memory that a collective writes (or reads and writes). It does not own the memory.
 struct Buffer {
   void* data = nullptr;
   std::int64_t count = 0;  // elements
   DataType type = DataType::uint8;
   MemoryKind memory = MemoryKind::host;
+  // Of a device's memory: the stream whose work so far makes the values, and whose later work sees
+  // what a collective does to them, once that has been waited for (Work::wait()).
+  DeviceStream stream = nullptr;
 
   Buffer() = default;
-  Buffer(void* values, std::int64_t elements, DataType element_type,
-         MemoryKind where = MemoryKind::host)
-      : data(values), count(elements), type(element_type), memory(where) {}
+  Buffer(void* values, std::int64_t elements, DataType element_type)
+      : data(values), count(elements), type(element_type) {}
+  [[nodiscard]] static Buffer on_device(void* values, std::int64_t elements, DataType element_type,
+                                        DeviceStream of) {
+    Buffer buffer(values, elements, element_type);
+    buffer.memory = MemoryKind::device;
+    buffer.stream = of;
+    return buffer;
+  }
   template <typename T, std::size_t extent>
   requires(!std::is_const_v<T>)
       Buffer(std::span<T, extent> values)  // NOLINT: a span is meant to pass for a buffer
@@ -131,13 +144,17 @@ struct ConstBuffer {
   std::int64_t count = 0;
   DataType type = DataType::uint8;
   MemoryKind memory = MemoryKind::host;
+  DeviceStream stream = nullptr;  // as a Buffer's
 
   ConstBuffer() = default;
-  ConstBuffer(const void* values, std::int64_t elements, DataType element_type,
-              MemoryKind where = MemoryKind::host)
-      : data(values), count(elements), type(element_type), memory(where) {}
+  ConstBuffer(const void* values, std::int64_t elements, DataType element_type)
+      : data(values), count(elements), type(element_type) {}
   ConstBuffer(const Buffer& buffer)  // NOLINT: every buffer can be read
-      : ConstBuffer(buffer.data, buffer.count, buffer.type, buffer.memory) {}
+      : data(buffer.data),
+        count(buffer.count),
+        type(buffer.type),
+        memory(buffer.memory),
+        stream(buffer.stream) {}
   template <typename T, std::size_t extent>
   ConstBuffer(std::span<T, extent> values)  // NOLINT
       : ConstBuffer(values.data(), static_cast<std::int64_t>(values.size()), data_type_of<T>()) {}

@@ -8,12 +8,9 @@
 #include <string_view>
 
 #include "kolo/base/enum_names.h"
+#include "kolo/comm/data_type.h"
 
 namespace kolo {
-
-// A queue of work on a device, in the runtime's own type (for CUDA a cudaStream_t); null: the
-// device's default stream.
-using DeviceStream = void*;
 
 // A point in the work of a stream. May be used from any thread.
 class DeviceEvent {

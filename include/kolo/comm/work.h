@@ -19,8 +19,8 @@ class Work {
   Work() = default;
 
   // Blocks until the collective is done; throws what it threw (every waiter gets it). Of one on a
-  // device's memory: until the device has been given it; what the stream that it was asked with
-  // (CallOptions::stream) is given from now on sees the result.
+  // device's memory: until the device has been given it; what the buffer's stream is given from now
+  // on sees the result.
   void wait() const;
 
   // As wait(), for at most this long: false when it is not done by then.

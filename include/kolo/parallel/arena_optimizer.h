@@ -14,6 +14,7 @@
 namespace kolo {
 
 namespace parallel {
+class TensorSteps;
 class SharedStep;
 class ParameterGroups;
 struct BucketRun;
@@ -54,12 +55,12 @@ class ArenaOptimizer {
 
   ArenaOptimizer(std::shared_ptr<const ParameterArena> arena,
                  std::shared_ptr<const FlatOptimizer> optimizer);
-  // Where the ranks of a node share memory and the optimizer doesn't need whole parameters
-  // (FlatOptimizer::is_layerwise), they share its steps: each rank updates its part of every
-  // bucket, bit for bit as it would alone, for all of the node, and the state is there once per
-  // node instead of once per rank. The arena's parameters move for it. Collective. The ranks then
-  // make the same calls in the same order, and a rank's first update() of a step waits for the
-  // backward passes of all ranks of its node.
+  // Where the ranks of a node share memory, in which the parameters are, and the optimizer doesn't
+  // need whole ones (FlatOptimizer::is_layerwise), they share its steps: each rank updates its part
+  // of every bucket, bit for bit as it would alone, for all of the node, and the state is there
+  // once per node instead of once per rank. The arena's parameters move for it. Collective. The
+  // ranks then make the same calls in the same order, and a rank's first update() of a step waits
+  // for the backward passes of all ranks of its node.
   ArenaOptimizer(const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
                  std::shared_ptr<const FlatOptimizer> optimizer, const StepSharing& sharing);
   ArenaOptimizer(ArenaOptimizer&&) noexcept;
@@ -88,6 +89,7 @@ class ArenaOptimizer {
  private:
   template <typename T>
   void update_typed(std::size_t bucket, double learning_rate, std::int64_t step);
+  void update_on_device(std::size_t bucket, double learning_rate, std::int64_t step);
   void begin_step();
 
   template <typename T>
@@ -102,6 +104,7 @@ class ArenaOptimizer {
   std::shared_ptr<const FlatOptimizer> optimizer_;
   std::vector<std::vector<torch::Tensor>> state_;  // by state, by bucket
   std::unique_ptr<parallel::ParameterGroups> groups_;
+  std::unique_ptr<parallel::TensorSteps> on_device_;  // none: the parameters are the host's
   std::unique_ptr<parallel::SharedStep> shared_;
   bool is_in_step_ = false;
 };

@@ -16,15 +16,19 @@
 
 namespace kolo {
 
+namespace parallel {
+struct DistinctTensor;
+}
+
 // The memory of a model's trainable parameters and their gradients: flat, aligned buffers, cut into
 // buckets. The parameters' tensors become views into it, of the same shape, and of the same strides
-// where they are dense. Gradients lie in memory that the ranks of
-// a node share, where that is to be had.
+// where they are dense. Gradients lie in memory that the ranks of a node share, where that is to be
+// had. On a device everything lies in the device's memory.
 //
 // A tensor that the module has under several names (tied weights) is one parameter, called by the
 // first. Two tensors in the same memory are an Error.
 //
-// Made once, from parameters in CPU memory; not copied, not moved, and it may outlive or predecease
+// Made once, from parameters that are all on one device; not copied, not moved, and it may outlive or predecease
 // the module (the tensors keep the memory alive).
 class ParameterArena {
  public:
@@ -41,6 +45,8 @@ class ParameterArena {
   ParameterArena(const ParameterArena&) = delete;
   ParameterArena& operator=(const ParameterArena&) = delete;
 
+  // Where parameters and gradients are.
+  [[nodiscard]] const torch::Device& device() const { return device_; }
   [[nodiscard]] const BucketPlan& plan() const { return plan_; }
   [[nodiscard]] std::size_t buckets() const { return plan_.buckets.size(); }
   // From 1; another one whenever the plan has changed.
@@ -92,7 +98,7 @@ class ParameterArena {
     return flat_gradients_[bucket];
   }
 
-  // Moves the parameters into memory of the caller's: zero-filled, aligned to 64 bytes, of
+  // Moves the parameters into host memory of the caller's: zero-filled, aligned to 64 bytes, of
   // plan().total_bytes. Flat tensors and views of them that were taken before are void. rebuild()
   // takes them to memory of its own again.
   void move_parameters(const std::shared_ptr<std::byte>& memory);
@@ -123,6 +129,8 @@ class ParameterArena {
   };
 
   void collect(const torch::nn::Module& module, std::span<const std::string> excluded);
+  void require_device(const parallel::DistinctTensor& parameter);
+  [[nodiscard]] std::vector<torch::Tensor> flat_parts(const torch::Tensor& memory) const;
   void lay_out(BucketPlan plan);
   void move_parameters(std::vector<torch::Tensor> flat);
 
@@ -132,7 +140,8 @@ class ParameterArena {
   std::optional<Communicator> communicator_;  // of the gradients
   BucketPlan plan_;
   std::int64_t version_ = 1;
-  std::shared_ptr<std::byte> gradient_memory_;
+  torch::Device device_ = torch::kCPU;
+  torch::Tensor gradient_memory_;  // bytes
   std::vector<NamedTensor> excluded_;
   std::vector<NamedTensor> frozen_;
   std::vector<torch::Tensor> parameters_;

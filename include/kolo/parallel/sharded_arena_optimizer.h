@@ -15,7 +15,8 @@ namespace kolo {
 
 namespace parallel {
 class ParameterGroups;
-}
+class TensorSteps;
+}  // namespace parallel
 
 // A fused optimizer over an arena that keeps only this rank's part of the state: ZeRO, stage 1
 // (Rajbhandari et al., SC20). Every bucket is cut into as many equal parts as there are ranks. A
@@ -88,9 +89,7 @@ class ShardedArenaOptimizer {
 
  private:
   void require_same_plan() const;
-  template <typename T>
-  void update_typed(std::size_t bucket, std::span<const double> learning_rates,
-                    std::int64_t step) const;
+  void update_share(std::size_t bucket, std::span<const double> learning_rates, std::int64_t step);
   [[nodiscard]] std::vector<torch::Tensor> owned(const torch::Tensor& flat) const;
 
   Communicator communicator_;  // the arena's
@@ -100,6 +99,7 @@ class ShardedArenaOptimizer {
   // By state, by bucket: this rank's part and, after it, what is left over.
   std::vector<std::vector<torch::Tensor>> state_;
   std::unique_ptr<parallel::ParameterGroups> groups_;
+  std::unique_ptr<parallel::TensorSteps> steps_;
   std::vector<Work> gathers_;
 };
 

@@ -38,7 +38,8 @@ class CastingHook final : public GradientHook {
     }
     if (compressed_.size() <= bucket.index) compressed_.resize(bucket.index + 1);
     torch::Tensor& compressed = compressed_[bucket.index];
-    if (!compressed.defined()) compressed = torch::empty(bucket.flat.sizes(), type_);
+    if (!compressed.defined())
+      compressed = torch::empty(bucket.flat.sizes(), bucket.flat.options().dtype(type_));
     if (factor_ != 1) bucket.flat.div_(factor_);
     compressed.copy_(bucket.flat);
     reduce(communicator, compressed);

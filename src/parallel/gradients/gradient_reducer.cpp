@@ -52,7 +52,18 @@ std::span<const T> values_of(const torch::Tensor& contiguous) {
   return {contiguous.data_ptr<T>(), static_cast<std::size_t>(contiguous.numel())};
 }
 
+// On a device; added up in double, and brought to the host once.
+double device_norm_of(const std::vector<torch::Tensor>& tensors, double norm_type) {
+  std::vector<torch::Tensor> norms;
+  for (const torch::Tensor& tensor : tensors)
+    norms.push_back(
+        torch::linalg_vector_norm(tensor, norm_type, c10::nullopt, false, torch::kDouble));
+  return torch::linalg_vector_norm(torch::stack(norms), norm_type).item<double>();
+}
+
 double norm_of(const std::vector<torch::Tensor>& tensors, double norm_type) {
+  if (!tensors.empty() && !tensors.front().device().is_cpu())
+    return device_norm_of(tensors, norm_type);
   double total = 0;
   for (const torch::Tensor& tensor : tensors) {
     if (tensor.scalar_type() == torch::kDouble)

@@ -12,6 +12,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/parallel/tensor_collectives.h"
+#include "parallel/tensors/device_stream.h"
 
 namespace kolo {
 
@@ -188,10 +189,12 @@ std::int64_t GradientUnits::start(std::size_t unit) {
   if (!options_.communicate) return bytes;
   // Not the arena: it has a handle on the communicator, the last of which can't go on its thread.
   CallOptions call{.name = fmt::format("bucket {}", unit), .owner = buckets_[unit]};
+  const auto stream = parallel::TaskStream::of(gradients);
   if (options_.hook) {
     works_[unit] = communicator_.enqueue(
-        [hook = options_.hook, bucket = buckets_[unit]](const Communicator& communicator) {
+        [hook = options_.hook, bucket = buckets_[unit], stream](const Communicator& communicator) {
           const torch::NoGradGuard no_gradient;
+          const auto in_stream = stream.enter();
           hook->average(communicator, *bucket);
         },
         std::move(call));
@@ -199,9 +202,10 @@ std::int64_t GradientUnits::start(std::size_t unit) {
     return bytes;
   } else if (options_.predivide_factor != 1) {
     works_[unit] = communicator_.enqueue(
-        [bucket = buckets_[unit],
-         factor = options_.predivide_factor](const Communicator& communicator) {
+        [bucket = buckets_[unit], factor = options_.predivide_factor,
+         stream](const Communicator& communicator) {
           const torch::NoGradGuard no_gradient;
+          const auto in_stream = stream.enter();
           bucket->flat.div_(factor);
           communicator.all_reduce(buffer_of(bucket->flat), ReduceOp::average);
           bucket->flat.mul_(factor);
@@ -224,8 +228,11 @@ void GradientUnits::start_sparse(std::size_t unit) {
     average->gradient = gradient;
     return;
   }
+  const auto stream = parallel::TaskStream::of(parameter);
   works_[unit] = communicator_.enqueue(
-      [average, gradient, parameter = parameter.detach()](const Communicator& communicator) {
+      [average, gradient, parameter = parameter.detach(),
+       stream](const Communicator& communicator) {
+        const auto in_stream = stream.enter();
         *average = average_sparse(communicator, gradient, parameter);
       },
       {.name = fmt::format("sparse {}", index)});

@@ -14,17 +14,22 @@ namespace {
 
 ParameterDescription describe(const parallel::DistinctTensor& parameter) {
   const torch::Tensor& tensor = parameter.tensor;
-  if (!tensor.device().is_cpu()) {
-    throw Error(
-        fmt::format("parallel: parameter {} is on {}; the arena takes parameters in CPU memory",
-                    parameter.names(), tensor.device().str()));
-  }
   ParameterDescription description{parameter.name, tensor.sizes().vec(),
                                    data_type_of(tensor.scalar_type())};
   description.other_names = parameter.other_names;
   if (!tensor.is_contiguous() && tensor.is_non_overlapping_and_dense())
     description.strides = tensor.strides().vec();
   return description;
+}
+
+torch::TensorOptions bytes_on(const torch::Device& device) {
+  return torch::TensorOptions(torch::kByte).device(device);
+}
+
+// Of the host, which the tensor keeps.
+torch::Tensor as_bytes(const std::shared_ptr<std::byte>& memory, std::int64_t bytes) {
+  return torch::from_blob(
+      memory.get(), {bytes}, [memory](void*) {}, torch::TensorOptions(torch::kByte));
 }
 
 // In the same memory, but no view: zero_grad() of LibTorch's optimizers detaches gradients in
@@ -44,8 +49,12 @@ ParameterArena::ParameterArena(const Communicator& communicator, const torch::nn
   lay_out(plan_buckets(std::move(plan_.parameters), limits_));
   require_equal_plans(communicator, plan_);
   communicator_ = communicator.with_own_order();
-  gradient_memory_ = communicator_->allocate(narrow<std::size_t>(plan_.total_bytes));
-  flat_gradients_ = flat_views(gradient_memory_);
+  if (device_.is_cpu())
+    gradient_memory_ = as_bytes(communicator_->allocate(narrow<std::size_t>(plan_.total_bytes)),
+                                plan_.total_bytes);
+  else
+    gradient_memory_ = torch::zeros({plan_.total_bytes}, bytes_on(device_));
+  flat_gradients_ = flat_parts(gradient_memory_);
   for (std::size_t index = 0; index < parameters_.size(); ++index)
     gradient_views_.push_back(unknown_to_autograd(view_of(index, flat_gradients_)));
   move_parameters(allocate_like_parameters());
@@ -72,6 +81,7 @@ void ParameterArena::collect(const torch::nn::Module& module,
     } else if (is_excluded) {
       excluded_.push_back({each.names(), each.tensor});
     } else {
+      require_device(each);
       plan_.parameters.push_back(describe(each));
       parameters_.push_back(each.tensor);
     }
@@ -81,6 +91,17 @@ void ParameterArena::collect(const torch::nn::Module& module,
       "parallel: {} is to be left out of the arena, but is no trainable parameter; names are "
       "those of named_parameters()",
       *unknown.begin()));
+}
+
+// All where the first one is.
+void ParameterArena::require_device(const parallel::DistinctTensor& parameter) {
+  const auto device = parameter.tensor.device();
+  if (parameters_.empty()) device_ = device;
+  if (device == device_) return;
+  throw Error(fmt::format(
+      "parallel: parameter {} is on {}, {} on {}; the arena takes all on one device: "
+      "module->to(device) before it is made",
+      parameter.names(), device.str(), plan_.parameters.front().names(), device_.str()));
 }
 
 void ParameterArena::lay_out(BucketPlan plan) {
@@ -124,7 +145,7 @@ bool ParameterArena::rebuild(const Communicator& communicator, std::span<const s
   std::vector<torch::Tensor> gradients;
   for (const torch::Tensor& view : gradient_views_) gradients.push_back(view.clone());
   lay_out(std::move(plan));
-  flat_gradients_ = flat_views(gradient_memory_);
+  flat_gradients_ = flat_parts(gradient_memory_);
   for (const torch::Tensor& flat : flat_gradients_) flat.zero_();
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     const torch::Tensor view = unknown_to_autograd(view_of(index, flat_gradients_));
@@ -173,18 +194,15 @@ std::string ParameterArena::take_back_parameters() const {
 
 std::vector<torch::Tensor> ParameterArena::flat_views(
     const std::shared_ptr<std::byte>& memory) const {
-  std::vector<torch::Tensor> views;
-  for (const Bucket& bucket : plan_.buckets) {
-    views.push_back(torch::from_blob(
-        memory.get() + bucket.offset_bytes, {bucket.count}, [memory](void*) {},
-        torch::TensorOptions(scalar_type_of(bucket.type))));
-  }
-  return views;
+  return flat_parts(as_bytes(memory, plan_.total_bytes));
 }
 
 std::vector<torch::Tensor> ParameterArena::allocate_like_parameters() const {
-  // LibTorch's allocator aligns to 64 bytes, and so does every bucket's offset.
-  const torch::Tensor memory = torch::zeros({plan_.total_bytes}, torch::kByte);
+  // LibTorch's allocators align to 64 bytes, and so does every bucket's offset.
+  return flat_parts(torch::zeros({plan_.total_bytes}, bytes_on(device_)));
+}
+
+std::vector<torch::Tensor> ParameterArena::flat_parts(const torch::Tensor& memory) const {
   std::vector<torch::Tensor> flat;
   for (const Bucket& bucket : plan_.buckets) {
     const auto bytes = bucket.count * static_cast<std::int64_t>(size_of(bucket.type));

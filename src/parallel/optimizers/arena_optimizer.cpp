@@ -16,6 +16,7 @@
 #include "kolo/parallel/parameter_arena.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/optimizers/bucket_runs.h"
+#include "parallel/optimizers/tensor_steps.h"
 
 namespace kolo::parallel {
 
@@ -183,7 +184,7 @@ ArenaOptimizer::ArenaOptimizer(const Communicator& communicator,
           std::make_unique<parallel::ParameterGroups>(arena_->parameters().size(), optimizer_)) {
   require_trainable();
   const auto& topology = communicator.topology();
-  if (topology.nodes < topology.size &&
+  if (arena->device().is_cpu() && topology.nodes < topology.size &&
       is_worth_sharing(*optimizer_, arena->plan().total_bytes, sharing))
     share_steps(communicator, *arena);
   if (!shared_) allocate_state();
@@ -204,6 +205,7 @@ void ArenaOptimizer::require_trainable() const {
 
 void ArenaOptimizer::allocate_state() {
   state_.clear();
+  if (!arena_->device().is_cpu()) on_device_ = std::make_unique<parallel::TensorSteps>();
   for (std::size_t slot = 0; slot < optimizer_->state_names().size(); ++slot) {
     state_.push_back(arena_->allocate_like_parameters());
     const double initial = optimizer_->initial_state(slot);
@@ -237,10 +239,28 @@ void ArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64
   require_same_plan();
   if (!is_in_step_) begin_step();
   groups_->begin(*arena_, bucket);
-  if (arena_->plan().buckets[bucket].type == DataType::float64)
+  if (on_device_)
+    update_on_device(bucket, learning_rate, step);
+  else if (arena_->plan().buckets[bucket].type == DataType::float64)
     update_typed<double>(bucket, learning_rate, step);
   else
     update_typed<float>(bucket, learning_rate, step);
+}
+
+void ArenaOptimizer::update_on_device(std::size_t bucket, double learning_rate, std::int64_t step) {
+  const torch::NoGradGuard no_gradient;
+  const auto count = arena_->plan().buckets[bucket].count;
+  for (const auto& run : groups_->runs(*arena_, bucket, step, 0, count)) {
+    const auto part = [&](const torch::Tensor& flat) {
+      return flat.narrow(0, run.offset, run.count);
+    };
+    parallel::TensorSlice slice{part(arena_->flat_parameters(bucket)),
+                                part(arena_->flat_gradients(bucket)),
+                                {},
+                                run.is_vector};
+    for (const auto& buckets : state_) slice.state.push_back(part(buckets[bucket]));
+    on_device_->update(*optimizer_, slice, learning_rate, run.step);
+  }
 }
 
 void ArenaOptimizer::begin_step() {

@@ -13,6 +13,7 @@
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/kernels.h"
 #include "parallel/optimizers/bucket_runs.h"
+#include "parallel/optimizers/tensor_steps.h"
 
 namespace kolo {
 
@@ -66,7 +67,7 @@ class ReduceScatterHook final : public GradientHook {
       communicator.require_all_ranks(need_of_all);
       const torch::Tensor own =
           bucket.flat.narrow(0, communicator.rank() * shards.part, shards.part);
-      std::memcpy(own.data_ptr(), part.data_ptr(), part.nbytes());
+      own.copy_(part);
     }
     if (shards.left_over() > 0) {
       communicator.all_reduce(
@@ -100,7 +101,8 @@ ShardedArenaOptimizer::ShardedArenaOptimizer(
       version_(arena_->version()),
       optimizer_(algorithms.front()),
       groups_(
-          std::make_unique<parallel::ParameterGroups>(std::move(algorithms), std::move(group_of))) {
+          std::make_unique<parallel::ParameterGroups>(std::move(algorithms), std::move(group_of))),
+      steps_(std::make_unique<parallel::TensorSteps>()) {
   if (optimizer_->is_layerwise()) {
     throw InputError(fmt::format(
         "parallel: {0} can't be sharded: it needs norms over whole parameters, of which a rank "
@@ -117,9 +119,9 @@ ShardedArenaOptimizer::ShardedArenaOptimizer(
   for (std::size_t slot = 0; slot < state_.size(); ++slot) {
     for (const Bucket& bucket : arena_->plan().buckets) {
       const Shards shards(bucket.count, communicator_.size());
-      state_[slot].push_back(torch::full({shards.part + shards.left_over()},
-                                         optimizer_->initial_state(slot),
-                                         scalar_type_of(bucket.type)));
+      state_[slot].push_back(
+          torch::full({shards.part + shards.left_over()}, optimizer_->initial_state(slot),
+                      torch::TensorOptions(scalar_type_of(bucket.type)).device(arena_->device())));
     }
   }
 }
@@ -144,6 +146,10 @@ double ShardedArenaOptimizer::gradient_norm() const {
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
     const auto pieces = owned(arena_->flat_gradients(bucket));
     const auto squares = [&](const torch::Tensor& piece) {
+      if (!piece.device().is_cpu())
+        return torch::linalg_vector_norm(piece, 2, c10::nullopt, false, torch::kDouble)
+            .square()
+            .item<double>();
       return piece.scalar_type() == torch::kDouble
                  ? parallel::sum_of_squares(span_of<double>(piece))
                  : parallel::sum_of_squares(span_of<float>(piece));
@@ -160,7 +166,9 @@ double ShardedArenaOptimizer::clip_gradients(double maximum_norm) const {
   if (!std::isfinite(norm) || factor >= 1) return norm;
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
     for (const torch::Tensor& piece : owned(arena_->flat_gradients(bucket))) {
-      if (piece.scalar_type() == torch::kDouble)
+      if (!piece.device().is_cpu())
+        torch::Tensor(piece).mul_(factor);
+      else if (piece.scalar_type() == torch::kDouble)
         parallel::scale(span_of<double>(piece), factor);
       else
         parallel::scale(span_of<float>(piece), factor);
@@ -191,10 +199,7 @@ void ShardedArenaOptimizer::update(std::size_t bucket, std::span<const double> l
         learning_rates.size(), optimizer_->name(), groups_->algorithms().size()));
   }
   groups_->begin(*arena_, bucket);
-  if (arena_->plan().buckets[bucket].type == DataType::float64)
-    update_typed<double>(bucket, learning_rates, step);
-  else
-    update_typed<float>(bucket, learning_rates, step);
+  update_share(bucket, learning_rates, step);
   const torch::Tensor& parameters = arena_->flat_parameters(bucket);
   const Shards shards(parameters.numel(), communicator_.size());
   if (communicator_.size() == 1 || shards.part == 0) return;
@@ -204,24 +209,22 @@ void ShardedArenaOptimizer::update(std::size_t bucket, std::span<const double> l
        .owner = std::make_shared<torch::Tensor>(parameters)}));
 }
 
-template <typename T>
-void ShardedArenaOptimizer::update_typed(std::size_t bucket, std::span<const double> learning_rates,
-                                         std::int64_t step) const {
+void ShardedArenaOptimizer::update_share(std::size_t bucket, std::span<const double> learning_rates,
+                                         std::int64_t step) {
+  const torch::NoGradGuard no_gradient;
   const torch::Tensor& parameters = arena_->flat_parameters(bucket);
   const torch::Tensor& gradients = arena_->flat_gradients(bucket);
   const Shards shards(parameters.numel(), communicator_.size());
   // `skipped` elements of the bucket lie before those that this rank has state for.
   const auto update_between = [&](std::int64_t begin, std::int64_t end, std::int64_t skipped) {
     for (const auto& run : groups_->runs(*arena_, bucket, step, begin, end)) {
-      FlatSlice<T> slice;
-      slice.parameters = span_of<T>(parameters.narrow(0, run.offset, run.count));
-      slice.gradients = span_of<T>(gradients.narrow(0, run.offset, run.count));
-      for (std::size_t slot = 0; slot < state_.size(); ++slot) {
-        slice.state[slot] =
-            span_of<T>(state_[slot][bucket].narrow(0, run.offset - skipped, run.count));
-      }
-      slice.is_vector = run.is_vector;
-      groups_->algorithms()[run.group]->update(slice, learning_rates[run.group], run.step);
+      parallel::TensorSlice slice{parameters.narrow(0, run.offset, run.count),
+                                  gradients.narrow(0, run.offset, run.count),
+                                  {},
+                                  run.is_vector};
+      for (const auto& buckets : state_)
+        slice.state.push_back(buckets[bucket].narrow(0, run.offset - skipped, run.count));
+      steps_->update(*groups_->algorithms()[run.group], slice, learning_rates[run.group], run.step);
     }
   };
   const std::int64_t begin = communicator_.rank() * shards.part;

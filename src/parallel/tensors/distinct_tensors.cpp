@@ -77,8 +77,8 @@ void require_memory_of_their_own(const torch::nn::Module& module) {
   const auto tensors = distinct_tensors(all);
   std::vector<Extent> extents;
   for (const DistinctTensor& each : tensors) {
-    const bool has_memory = each.tensor.layout() == torch::kStrided &&
-                            each.tensor.device().is_cpu() && each.tensor.numel() > 0;
+    const bool has_memory = each.tensor.layout() == torch::kStrided && !each.tensor.is_meta() &&
+                            each.tensor.numel() > 0;
     if (has_memory) extents.push_back(extent_of(each));
   }
   std::sort(extents.begin(), extents.end(),

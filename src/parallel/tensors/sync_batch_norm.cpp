@@ -38,7 +38,7 @@ torch::Tensor spread(const torch::Tensor& channels, const torch::Tensor& input) 
 }
 
 Moments moments_of(const torch::Tensor& input) {
-  const auto zeros = torch::zeros({input.size(1)}, torch::kDouble);
+  const auto zeros = torch::zeros({input.size(1)}, input.options().dtype(torch::kDouble));
   if (input.numel() == 0) return {0, zeros, zeros};
   const auto count = static_cast<double>(input.numel() / input.size(1));
   const auto [variance, mean] = torch::var_mean(input, others(input), /*unbiased=*/false);
@@ -58,11 +58,10 @@ Moments moments_of_all(const Communicator& communicator, const torch::Tensor& in
   const auto channels = input.size(1);
   const auto mine = moments_of(input);
   const auto packed =
-      torch::cat({torch::full({1}, mine.count, torch::kDouble), mine.mean, mine.squares});
-  const auto all = torch::empty({communicator.size(), 2 * channels + 1}, torch::kDouble);
+      torch::cat({torch::full({1}, mine.count, mine.mean.options()), mine.mean, mine.squares});
+  const auto all = torch::empty({communicator.size(), 2 * channels + 1}, packed.options());
   communicator.all_gather(buffer_of(packed), buffer_of(all), {.name = "batch norm forward"});
-  Moments together{0, torch::zeros({channels}, torch::kDouble),
-                   torch::zeros({channels}, torch::kDouble)};
+  Moments together{0, torch::zeros_like(mine.mean), torch::zeros_like(mine.mean)};
   for (int rank = 0; rank < communicator.size(); ++rank) {
     const auto row = all[rank];
     together = combine(together, {row[0].item<double>(), row.narrow(0, 1, channels),

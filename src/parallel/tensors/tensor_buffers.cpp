@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/tensor_collectives.h"
+#include "parallel/tensors/device_stream.h"
 
 namespace kolo {
 
@@ -67,13 +69,24 @@ torch::ScalarType scalar_type_of(DataType type) {
 }
 
 Buffer buffer_of(const torch::Tensor& contiguous) {
-  if (!contiguous.device().is_cpu() || !contiguous.is_contiguous()) {
+  if (!contiguous.is_contiguous()) {
     throw Error(fmt::format(
-        "parallel: a collective's buffer must be a contiguous tensor in CPU memory; got one of {} "
-        "on {}; move it with .cpu()",
+        "parallel: a collective's buffer must be a contiguous tensor; got one of {} on {} that is "
+        "not; make it so with .contiguous()",
         torch::toString(contiguous.scalar_type()), contiguous.device().str()));
   }
-  return {contiguous.data_ptr(), contiguous.numel(), data_type_of(contiguous.scalar_type())};
+  const auto type = data_type_of(contiguous.scalar_type());
+  if (contiguous.device().is_cpu()) return {contiguous.data_ptr(), contiguous.numel(), type};
+  return Buffer::on_device(contiguous.data_ptr(), contiguous.numel(), type,
+                           parallel::current_stream(contiguous.device()));
+}
+
+parallel::TaskStream parallel::TaskStream::of(const torch::Tensor& tensor) {
+  TaskStream result;
+  const auto device = tensor.device();
+  if (!device.is_cpu())
+    result.stream_ = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+  return result;
 }
 
 std::vector<FusedTensors> fuse_by_type(torch::TensorList tensors) {

@@ -165,7 +165,9 @@ class Travelling {
     if (bytes_ > 0) std::memcpy(host_view(memory_.get()), data, bytes_);
   }
 
-  [[nodiscard]] Buffer there() const { return {memory_.get(), count_, type_, MemoryKind::device}; }
+  [[nodiscard]] Buffer there(DeviceStream stream) const {
+    return Buffer::on_device(memory_.get(), count_, type_, stream);
+  }
   void come_back(void* data) const {
     if (bytes_ > 0) std::memcpy(data, host_view(memory_.get()), bytes_);
   }
@@ -211,13 +213,13 @@ void ThroughDevice::execute(const CollectiveCall& call) {
   const Travelling input(call.input.data, call.input.count, call.input.type);
   const Travelling output(call.output.data, is_in_place ? 0 : call.output.count, call.output.type);
   const auto& result = is_in_place ? input : output;
-  ask_for(call, input.there(), result.there());
+  ask_for(call, input.there(stream_.get()), result.there(stream_.get()));
   runtime()->record(0, stream_.get())->wait();
   result.come_back(call.output.data);
 }
 
 void ThroughDevice::ask_for(const CollectiveCall& call, const Buffer& input, const Buffer& output) {
-  const CallOptions options{.name = call.name, .stream = stream_.get()};
+  const CallOptions options{.name = call.name};
   switch (call.collective) {
     case Collective::all_reduce:
       return communicator_.all_reduce(output, call.op, options);

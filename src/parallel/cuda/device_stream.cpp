@@ -1,0 +1,11 @@
+#include "parallel/tensors/device_stream.h"
+
+#include <c10/cuda/CUDAStream.h>
+
+namespace kolo::parallel {
+
+DeviceStream current_stream(const c10::Device& device) {
+  return device.is_cuda() ? c10::cuda::getCurrentCUDAStream(device.index()).stream() : nullptr;
+}
+
+}  // namespace kolo::parallel

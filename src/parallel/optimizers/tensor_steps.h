@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "kolo/optim/flat_optimizer.h"
+
+namespace kolo::parallel {
+
+// A FlatSlice as one-dimensional tensors of one type.
+struct TensorSlice {
+  torch::Tensor parameters;
+  torch::Tensor gradients;
+  std::vector<torch::Tensor> state;
+  bool is_vector = false;
+};
+
+// The steps of optimizers, where the tensors are: on CUDA devices in the order of the current
+// stream, without waiting for anything. Of other devices the slices go to the host and back, which
+// is slow and always possible.
+class TensorSteps {
+ public:
+  void update(const FlatOptimizer& optimizer, const TensorSlice& slice, double learning_rate,
+              std::int64_t step);
+
+ private:
+  template <typename T>
+  void update_on_cuda(const FlatOptimizer& optimizer, const TensorSlice& slice,
+                      double learning_rate, std::int64_t step);
+  torch::Tensor workspace_;  // of CUDA's steps
+};
+
+}  // namespace kolo::parallel

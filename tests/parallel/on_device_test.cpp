@@ -1,0 +1,264 @@
+// Training on a device other than the host: on a simulated one, whose memory no host code can
+// touch, the same numbers come out as on the host.
+#include <functional>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "kolo/base/error.h"
+#include "kolo/comm/threads.h"
+#include "kolo/parallel/checks.h"
+#include "kolo/parallel/distributed_optimizer.h"
+#include "kolo/parallel/gradient_hook.h"
+#include "kolo/parallel/sharded_optimizer.h"
+#include "kolo/parallel/sync_batch_norm.h"
+#include "kolo/parallel/tensor_collectives.h"
+#include "kolo/parallel/training_step.h"
+#include "support/errors.h"
+#include "support/simulated_device/device.h"
+#include "support/simulated_device/runtime.h"
+
+namespace kolo::testing {
+namespace {
+
+namespace nn = torch::nn;
+
+constexpr int ranks = 2;
+constexpr int steps = 3;
+
+ThreadRanksOptions with_devices() {
+  return {.devices = {.staging_bytes = 512, .runtime = simulated::runtime()}};
+}
+
+nn::Sequential make_network() {
+  return nn::Sequential(nn::Conv2d(nn::Conv2dOptions(3, 8, 3).padding(1)), nn::BatchNorm2d(8),
+                        nn::ReLU(), nn::Flatten(), nn::Linear(8 * 6 * 6, 5));
+}
+
+struct Batch {
+  torch::Tensor images, labels;
+
+  [[nodiscard]] Batch to(const torch::Device& device) const {
+    return {images.to(device), labels.to(device)};
+  }
+};
+
+// What a test does on each rank: trains the network with its batches, and returns what it likes to
+// compare, besides the parameters.
+using Training =
+    std::function<std::vector<double>(const Communicator&, nn::Sequential&, const Batch&)>;
+
+struct Outcome {
+  std::vector<double> values;
+  std::vector<torch::Tensor> state;  // parameters and buffers, on the host
+};
+
+torch::Device on_host(int /*rank*/) {
+  return torch::kCPU;
+}
+
+// Each on its own: autograd has one thread a device, in which ranks that meet in backward would
+// wait for each other.
+torch::Device on_devices(int rank) {
+  return simulated::device(rank);
+}
+
+// Of rank 0. Networks and batches are made one after another, since the generator is everybody's.
+Outcome outcome_on(const std::function<torch::Device(int rank)>& device, const Training& training) {
+  torch::manual_seed(1);
+  std::vector<nn::Sequential> networks;
+  std::vector<Batch> batches;
+  for (int rank = 0; rank < ranks; ++rank) {
+    networks.push_back(make_network());
+    networks.back()->to(device(rank));
+    const Batch batch{torch::randn({4, 3, 6, 6}), torch::randint(0, 5, {4})};
+    batches.push_back(batch.to(device(rank)));
+  }
+  Outcome outcome;
+  run_as_threads(
+      ranks,
+      [&](const Communicator& communicator) {
+        const auto rank = static_cast<std::size_t>(communicator.rank());
+        auto values = training(communicator, networks[rank], batches[rank]);
+        if (rank == 0) outcome.values = std::move(values);
+      },
+      with_devices());
+  const torch::NoGradGuard no_gradient;
+  for (const auto& tensor : networks[0]->parameters()) outcome.state.push_back(tensor.cpu());
+  for (const auto& tensor : networks[0]->buffers()) outcome.state.push_back(tensor.cpu());
+  return outcome;
+}
+
+torch::Tensor loss_of(nn::Sequential& network, const Batch& batch) {
+  return nn::functional::cross_entropy(network->forward(batch.images), batch.labels);
+}
+
+void expect_the_same(const Training& training, double tolerance = 0) {
+  const auto here = outcome_on(on_host, training);
+  const auto there = outcome_on(on_devices, training);
+  ASSERT_EQ(here.values.size(), there.values.size());
+  for (std::size_t i = 0; i < here.values.size(); ++i)
+    EXPECT_NEAR(here.values[i], there.values[i], tolerance) << "value " << i;
+  ASSERT_EQ(here.state.size(), there.state.size());
+  for (std::size_t i = 0; i < here.state.size(); ++i)
+    EXPECT_TRUE(torch::allclose(here.state[i], there.state[i], tolerance, tolerance))
+        << "tensor " << i << "\n"
+        << here.state[i] << "\n"
+        << there.state[i];
+}
+
+// Steps of `step`, a TrainingStep with these options.
+Training training_steps(const TrainingStepOptions& options,
+                        const std::shared_ptr<const FlatOptimizer>& optimizer) {
+  return [=](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
+    TrainingStep step(communicator, network.ptr(), optimizer, options);
+    std::vector<double> losses;
+    for (int number = 1; number <= steps; ++number) {
+      const auto outcome = step.make(
+          [&]() -> TrainingStep::Forward {
+            const auto loss = loss_of(network, batch);
+            return {loss, {loss.item<double>()}};
+          },
+          0.05, number);
+      losses.push_back(outcome.sums.front());
+    }
+    return losses;
+  };
+}
+
+TEST(OnADevice, TrainingStepsAreThoseOfTheHost) {
+  expect_the_same(training_steps({.buckets = {.first_bytes = 512, .bytes = 2048}},
+                                 make_adam({.weight_decay = .01})));
+}
+
+TEST(OnADevice, SoAreLayerwiseOnes) {
+  expect_the_same(training_steps({}, make_lamb({})));
+}
+
+TEST(OnADevice, ClippingAndLossScaleToo) {
+  expect_the_same(training_steps({.maximum_norm = .1}, make_sgd({.momentum = .9})), 1e-6);
+  expect_the_same(training_steps({.loss_scale = LossScaleOptions{.initial = 1024}},
+                                 make_sgd({.momentum = .9})));
+  expect_the_same(training_steps({.skip_non_finite = true}, make_sgd({})));
+}
+
+TEST(OnADevice, StepsThatAreNotFiniteAreLeftOut) {
+  const Training training = [](const Communicator& communicator, nn::Sequential& network,
+                               const Batch& batch) {
+    TrainingStep step(communicator, network.ptr(), make_sgd({}), {.skip_non_finite = true});
+    std::vector<double> made;
+    for (int number = 1; number <= steps; ++number) {
+      const bool is_bad = number == 2 && communicator.rank() == 1;
+      const auto outcome = step.make(
+          [&]() -> TrainingStep::Forward {
+            return {loss_of(network, batch) * (is_bad ? NAN : 1.), {0}};
+          },
+          0.05, number);
+      made.push_back(outcome.is_made ? 1 : 0);
+    }
+    return made;
+  };
+  expect_the_same(training);
+  EXPECT_THAT(outcome_on(on_devices, training).values, ::testing::ElementsAre(1, 0, 1));
+}
+
+TEST(OnADevice, OptimizersOfLibTorchAreDistributed) {
+  for (const bool is_compressed : {false, true}) {
+    expect_the_same(
+        [&](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
+          DistributedOptimizer optimizer(
+              communicator, *network,
+              std::make_unique<torch::optim::SGD>(network->parameters(),
+                                                  torch::optim::SGDOptions(.1).momentum(.9)),
+              {.reducer = {.hook = is_compressed ? bfloat16_compression() : nullptr}});
+          for (int step = 0; step < steps; ++step) {
+            optimizer.zero_grad();
+            loss_of(network, batch).backward();
+            optimizer.step();
+          }
+          return std::vector<double>();
+        });
+  }
+}
+
+TEST(OnADevice, GradientsAddUpOverSeveralPasses) {
+  expect_the_same([&](const Communicator& communicator, nn::Sequential& network,
+                      const Batch& batch) {
+    DistributedOptimizer optimizer(
+        communicator, *network,
+        std::make_unique<torch::optim::SGD>(network->parameters(), torch::optim::SGDOptions(.1)));
+    for (int step = 0; step < steps; ++step) {
+      optimizer.zero_grad();
+      {
+        const auto quiet = optimizer.no_sync();
+        loss_of(network, batch).backward();
+      }
+      loss_of(network, batch).backward();
+      loss_of(network, batch).backward();
+      optimizer.step();
+    }
+    return std::vector<double>();
+  });
+}
+
+TEST(OnADevice, ReplicasAreCompared) {
+  expect_the_same(
+      [&](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
+        auto losses = training_steps({}, make_adam({}))(communicator, network, batch);
+        const ReplicaCheck check(communicator, *network.ptr(), 1);
+        check.compare("now");
+        const torch::NoGradGuard no_gradient;
+        if (communicator.rank() == 1) network->parameters()[2].add_(1);
+        EXPECT_THAT(message_of<Error>([&] { check.compare("after that"); }),
+                    ::testing::HasSubstr("1.weight"));
+        return losses;
+      });
+}
+
+TEST(OnADevice, CollectivesTakeItsTensors) {
+  expect_the_same(
+      [&](const Communicator& communicator, nn::Sequential& /*network*/, const Batch& batch) {
+        const auto sum = batch.images.clone();
+        all_reduce(communicator, sum);
+        const auto all = all_gather(communicator, batch.images);
+        broadcast(communicator, batch.labels, 1);
+        return std::vector<double>{sum.sum().item<double>(), all.square().sum().item<double>(),
+                                   batch.labels.sum().item<double>()};
+      },
+      1e-3);
+}
+
+TEST(OnADevice, BatchNormOverAllRanks) {
+  expect_the_same(
+      [&](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
+        convert_sync_batch_norm(communicator, *network);
+        return training_steps({}, make_sgd({.momentum = .9}))(communicator, network, batch);
+      },
+      1e-5);
+}
+
+TEST(OnADevice, ParametersAreAllOnOne) {
+  run_as_threads(
+      ranks,
+      [](const Communicator& communicator) {
+        auto network = make_network();
+        network->to(simulated::device());
+        network[4]->to(torch::kCPU);
+        EXPECT_THAT(
+            message_of<Error>([&] { const ParameterArena arena(communicator, *network); }),
+            ::testing::HasSubstr("parameter 4.weight is on cpu, 0.weight on privateuseone:0"));
+      },
+      with_devices());
+}
+
+}  // namespace
+}  // namespace kolo::testing
