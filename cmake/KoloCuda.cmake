@@ -68,6 +68,7 @@ if(KOLO_HAS_CUDA)
   endif()
   set(CMAKE_CUDA_STANDARD 20)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # LibTorch's: a process has one
   add_library(kolo_cuda INTERFACE)
   add_library(kolo::cuda ALIAS kolo_cuda)
   set_target_properties(kolo_cuda PROPERTIES EXPORT_NAME cuda)

@@ -13,6 +13,11 @@ add_library(kolo_torch INTERFACE)
 add_library(kolo::torch ALIAS kolo_torch)
 set_target_properties(kolo_torch PROPERTIES EXPORT_NAME torch)
 target_link_libraries(kolo_torch INTERFACE "$<BUILD_INTERFACE:${TORCH_LIBRARIES}>")
+if(KOLO_HAS_NCCL)
+  # LibTorch needs the NCCL that it brings; the linker would look into CUDA's folder first, where there may be an older one.
+  get_filename_component(nccl_folder ${NCCL_LIBRARY} DIRECTORY)
+  target_link_options(kolo_torch INTERFACE $<BUILD_INTERFACE:-Wl,-rpath-link,${nccl_folder}>)
+endif()
 install(TARGETS kolo_torch EXPORT kolo-library-targets)
 
 # The one precompiled header, shared by every target that includes LibTorch: what most sources need of it. Not <torch/torch.h>,

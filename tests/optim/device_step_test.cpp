@@ -237,6 +237,18 @@ TEST(DeviceStepWithoutCuda, IsAnErrorThatSaysHowToBuild) {
   }
 }
 
+TEST(DeviceStepWithoutCuda, ALaunchThatIsRefusedNamesTheKernel) {
+  if (!is_built_with_cuda()) GTEST_SKIP() << "kolo is built without CUDA (KOLO_CUDA)";
+  if (torch::cuda::is_available()) GTEST_SKIP() << "there is a CUDA device";
+  const auto adam = make_adam({});
+  const StepConstants constants{};
+  Buffers<float> buffers(8);
+  EXPECT_THAT(message_of<Error>(
+                  [&] { adam->update_on_device(buffers.whole(), {.constants = &constants}); }),
+              HasSubstr("optim: the CUDA kernel AdamStep<float, false> can't be started: "));
+  EXPECT_EQ(buffers.parameters, Buffers<float>(8).parameters);
+}
+
 TEST(DeviceStepWithoutCuda, AWorkspaceTooSmallIsAnError) {
   const auto lamb = make_lamb({});
   EXPECT_EQ(make_adam({})->device_workspace_bytes(1000), 0);
