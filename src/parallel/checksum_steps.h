@@ -31,11 +31,13 @@ KOLO_HOST_DEVICE inline std::uint64_t mix(std::uint64_t value) {
   return value ^ (value >> 33);
 }
 
-KOLO_HOST_DEVICE inline std::uint64_t checksum_of_lanes(const std::uint32_t* lanes,
-                                                        std::size_t bytes) {
-  std::uint64_t result = mix(bytes);
-  for (std::size_t lane = 0; lane < checksum_lanes; ++lane) result = mix(result ^ lanes[lane]);
-  return result;
+// What a lane adds to the piece's sum: in any order, so none waits for another.
+KOLO_HOST_DEVICE inline std::uint64_t lane_term(std::uint32_t value, std::uint64_t lane) {
+  return mix(lane << 32 | value);
+}
+
+KOLO_HOST_DEVICE inline std::uint64_t checksum_of_lanes(std::uint64_t sum, std::uint64_t bytes) {
+  return mix(mix(bytes) ^ sum);
 }
 
 }  // namespace kolo::parallel

@@ -150,7 +150,9 @@ std::uint64_t checksum_of_piece(std::span<const std::byte> bytes) {
     std::memcpy(rest.data(), bytes.data() + offset, bytes.size() - offset);
     add_row(lanes, rest.data());
   }
-  return checksum_of_lanes(lanes.data(), bytes.size());
+  std::uint64_t sum = 0;
+  for (std::size_t lane = 0; lane < checksum_lanes; ++lane) sum += lane_term(lanes[lane], lane);
+  return checksum_of_lanes(sum, bytes.size());
 }
 
 std::uint64_t checksum(std::span<const std::byte> bytes) {

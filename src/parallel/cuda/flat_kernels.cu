@@ -197,18 +197,21 @@ __device__ std::uint32_t lane_of_piece(const std::byte* bytes, std::size_t size,
   return value;
 }
 
+struct SumOfWords {
+  __device__ std::uint64_t operator()(std::uint64_t a, std::uint64_t b) const { return a + b; }
+};
+
 __global__ void __launch_bounds__(checksum_lanes)
     checksum_kernel(const std::byte* bytes, std::size_t size, std::size_t pieces,
                     std::uint64_t* checksums) {
-  __shared__ std::uint32_t lanes[checksum_lanes];
   for (std::size_t piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
     const std::size_t begin = piece * checksum_piece_bytes;
     const std::size_t length =
         size - begin < checksum_piece_bytes ? size - begin : checksum_piece_bytes;
-    lanes[threadIdx.x] = lane_of_piece(bytes + begin, length, threadIdx.x);
-    __syncthreads();
-    if (threadIdx.x == 0) checksums[piece] = checksum_of_lanes(lanes, length);
-    __syncthreads();  // the next piece takes the same memory
+    const std::uint32_t lane = lane_of_piece(bytes + begin, length, threadIdx.x);
+    const std::uint64_t sum =
+        cuda::block_total<checksum_lanes>(lane_term(lane, threadIdx.x), SumOfWords());
+    if (threadIdx.x == 0) checksums[piece] = checksum_of_lanes(sum, length);
   }
 }
 
