@@ -3,12 +3,18 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <fmt/format.h>
+#include <torch/cuda.h>
 #include <torch/utils.h>
 
+#include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/random.h"
+#include "parallel/place_on_devices.h"
 
 namespace kolo {
 
@@ -16,12 +22,17 @@ namespace {
 
 constexpr std::uint32_t rank_stream = 0x72616e6b;  // "rank", apart from other uses of one seed
 
+// FNV-1a, of numbers or characters.
+std::uint64_t fingerprint_of(const auto& values) {
+  std::uint64_t result = 1469598103934665603U;
+  for (const auto value : values)
+    result = (result ^ static_cast<std::uint64_t>(value)) * 1099511628211U;
+  return result;
+}
+
 // The same number on ranks that may run on the same CPUs.
 std::int64_t fingerprint_of_cpus() {
-  std::uint64_t value = 1469598103934665603U;  // FNV-1a
-  for (const int cpu : allowed_cpus())
-    value = (value ^ static_cast<std::uint64_t>(cpu)) * 1099511628211U;
-  return static_cast<std::int64_t>(value);
+  return static_cast<std::int64_t>(fingerprint_of(allowed_cpus()));
 }
 
 // Ranks of this node that share their CPUs with this one, itself included. A launcher that binds
@@ -39,7 +50,45 @@ int ranks_on_these_cpus(const Communicator& communicator) {
   return ranks;
 }
 
+bool are_devices_shared() {
+  const char* const value = std::getenv("KOLO_SHARE_DEVICES");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+// All ranks tell what they have, so all of them refuse. `runtime`: null where there is no CUDA.
+void require_own_devices(const Communicator& communicator, int place,
+                         const DeviceRuntime* runtime) {
+  const auto mine = place < 0 ? std::uint64_t{0} : fingerprint_of(runtime->hardware(place));
+  const auto own = static_cast<std::int64_t>(mine);
+  std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(std::span(&own, 1), std::span(all), {.name = "devices of the ranks"});
+  const auto problem = parallel::describe_shared_device(communicator.topology(), all);
+  if (problem.empty() || are_devices_shared()) return;
+  throw InputError(problem);
+}
+
 }  // namespace
+
+int parallel::place_on_devices(const Topology& topology, int devices) {
+  return devices == 0 ? -1 : topology.local_rank % devices;
+}
+
+std::string parallel::describe_shared_device(const Topology& topology,
+                                             std::span<const std::int64_t> devices) {
+  for (std::size_t rank = 0; rank < devices.size(); ++rank) {
+    for (std::size_t other = 0; other < rank; ++other) {
+      if (devices[rank] == 0 || devices[rank] != devices[other] ||
+          topology.node_of_rank[rank] != topology.node_of_rank[other])
+        continue;
+      return fmt::format(
+          "parallel: ranks {} and {} have the same GPU: there are more ranks on their node than "
+          "GPUs that they see; start one rank per GPU, or set KOLO_SHARE_DEVICES=1 to have ranks "
+          "share one, which is slower",
+          other, rank);
+    }
+  }
+  return {};
+}
 
 Communicator initialize(const MpiOptions& options) {
   return mpi_communicator(options);
@@ -49,7 +98,14 @@ torch::Device pin_device(const Communicator& communicator) {
   const int ranks = ranks_on_these_cpus(communicator);
   if (std::getenv("OMP_NUM_THREADS") == nullptr)
     torch::set_num_threads(std::max(1, detect_cpu_limits().cores() / ranks));
-  return torch::kCPU;
+  const auto runtime = cuda_runtime();
+  const int devices = runtime ? static_cast<int>(torch::cuda::device_count()) : 0;
+  const auto place = parallel::place_on_devices(communicator.topology(), devices);
+  require_own_devices(communicator, place, runtime.get());
+  if (place < 0) return torch::kCPU;
+  const torch::Device device(torch::kCUDA, static_cast<torch::DeviceIndex>(place));
+  c10::impl::VirtualGuardImpl(torch::kCUDA).setDevice(device);
+  return device;
 }
 
 std::uint64_t seed_ranks(const Communicator& communicator, std::uint64_t seed) {

@@ -12,6 +12,7 @@
 #include "kolo/base/error.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/nn/metrics.h"
+#include "train/device_batches.h"
 
 namespace kolo {
 
@@ -71,7 +72,7 @@ torch::Tensor forward_in(Precision precision, Network& network, const torch::Ten
   if (precision == Precision::fp32) return network.forward(input);
   torch::Tensor outputs;
   {
-    const AutocastGuard guard(precision);
+    const AutocastGuard guard(precision, input.device().type());
     outputs = network.forward(input);
   }
   return outputs.to(torch::kFloat);
@@ -153,7 +154,9 @@ std::optional<MetricSums> evaluate_all(const Communicator& communicator, Network
   };
   tell(0);
   bool is_stopped = false;
-  for (std::int64_t done = 0; const auto batch = is_stopped ? std::nullopt : loader.next();) {
+  const auto device = device_of(network);
+  for (std::int64_t done = 0;
+       const auto batch = is_stopped ? std::nullopt : next_on(device, loader);) {
     const torch::Tensor outputs = forward_in(objective.precision, network, batch->input);
     sums.add(sums_of(objective, loss(outputs, batch->target), outputs, batch->target));
     if (mine) mine->add(outputs, batch->target);

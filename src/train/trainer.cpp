@@ -12,6 +12,7 @@
 #include "kolo/nn/mixup.h"
 #include "kolo/train/objective.h"
 #include "train/advice.h"
+#include "train/device_batches.h"
 
 // The loop; what goes into a checkpoint and comes out of it is in trainer_checkpoint.cpp.
 namespace kolo {
@@ -138,7 +139,7 @@ TrainOutcome Trainer::train_epoch() {
 
 std::optional<Batch> Trainer::next_batch() {
   const auto span = options_.timeline.span("data wait");
-  return training_.next();
+  return next_on(step_.arena()->device(), training_);
 }
 
 void Trainer::step(const Batch& batch) {
@@ -200,11 +201,15 @@ Trainer::Forward Trainer::forward(const Batch& batch) {
 // A step's dropout masks depend on nothing that came before, so a resumed run draws the same ones
 // and no generator state is saved.
 void Trainer::seed_step() const {
-  auto generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  generator.set_current_seed(derive_seed(options_.seed,
-                                         static_cast<std::uint32_t>(communicator_.rank()),
-                                         static_cast<std::uint64_t>(state_.step)));
+  const auto seed_generator = [&](at::Generator generator) {
+    const std::lock_guard lock(generator.mutex());
+    generator.set_current_seed(derive_seed(options_.seed,
+                                           static_cast<std::uint32_t>(communicator_.rank()),
+                                           static_cast<std::uint64_t>(state_.step)));
+  };
+  seed_generator(at::detail::getDefaultCPUGenerator());
+  const auto& device = step_.arena()->device();
+  if (device.is_cuda()) seed_generator(at::globalContext().defaultGenerator(device));
 }
 
 // The parameters are the same on all ranks, and all are asked, because one that isn't like the

@@ -22,6 +22,8 @@ struct TrainingSetup {
   double learning_rate = .05;
   std::int64_t top = 0;
   std::function<void(TrainerOptions&)> change = [](TrainerOptions&) {};
+  // Where a rank computes.
+  std::function<torch::Device(int rank)> device = [](int) { return torch::Device(torch::kCPU); };
 };
 
 // Samples whose class can be learned: the class decides which part of the image is bright.
@@ -53,7 +55,7 @@ class SmallTraining {
         validation_(data(37), sampler(37, communicator, false), {.batch_size = 10}),
         network_(make_network(
             "mnist_net", {.input_shape = {1, 16, 16}, .classes = 4, .dropout = setup.dropout})),
-        trainer_(communicator, fixed_weights(network_),
+        trainer_(communicator, fixed_weights(network_, setup.device(communicator.rank())),
                  {.loss = make_loss("cross_entropy"), .top = setup.top}, make_sgd({.momentum = .5}),
                  LearningRate({.base_rate = setup.learning_rate}), training_, validation_,
                  options(setup, std::move(stop))) {}
@@ -86,7 +88,8 @@ class SmallTraining {
     return options;
   }
   // Without LibTorch's generator, which ranks that are threads share.
-  static std::shared_ptr<Network> fixed_weights(const std::shared_ptr<Network>& network) {
+  static std::shared_ptr<Network> fixed_weights(const std::shared_ptr<Network>& network,
+                                                const torch::Device& device) {
     const torch::NoGradGuard no_gradient;
     int seed = 1;
     for (auto& parameter : network->parameters()) {
@@ -94,6 +97,7 @@ class SmallTraining {
           torch::sin(torch::arange(parameter.numel()) * (++seed * .37)).view(parameter.sizes()) *
           .15);
     }
+    network->to(device);
     return network;
   }
 
@@ -142,9 +146,10 @@ struct Outcome {  // of rank 0
   std::int64_t skipped = 0;
 };
 
-inline Outcome train_on(int ranks, const TrainingSetup& setup) {
+inline Outcome train_on(int ranks, const TrainingSetup& setup,
+                        const ThreadRanksOptions& options = {}) {
   Outcome outcome;
-  run_as_threads(ranks, [&](const Communicator& communicator) {
+  const auto body = [&](const Communicator& communicator) {
     SmallTraining training(communicator, setup);
     if (communicator.rank() == 0) training.trainer().add_observer(outcome.record);
     EXPECT_EQ(training.trainer().run(), TrainOutcome::finished);
@@ -152,7 +157,8 @@ inline Outcome train_on(int ranks, const TrainingSetup& setup) {
     outcome.weights = training.weights();
     outcome.state = training.trainer().state();
     outcome.skipped = training.trainer().skipped_steps();
-  });
+  };
+  run_as_threads(ranks, body, options);
   return outcome;
 }
 

@@ -16,9 +16,17 @@ namespace kolo {
 // once, at the beginning of main(). Errors as mpi_communicator().
 [[nodiscard]] Communicator initialize(const MpiOptions& options = {});
 
-// Step 2: the device that this rank computes on, and this process set up for it. That is the CPU:
-// LibTorch gets as many threads as this rank's share of its node's cores, so that ranks don't stand
-// in each other's way; OMP_NUM_THREADS overrules it. Collective.
+// Step 2: the device that this rank computes on, and this process set up for it.
+//
+// Where kolo is built with CUDA, and the process sees a device, it is one of them: by the rank's
+// place on its node, or the only one that the launcher lets it see. Model and batches are to be
+// taken there (to(device)). Two ranks on one device are an InputError on all ranks, unless
+// KOLO_SHARE_DEVICES=1 is set: they work, in turns, and their collectives go through the host's
+// memory.
+//
+// Otherwise it is the CPU. In either case LibTorch gets as many threads as this rank's share of its
+// node's cores, so that ranks don't stand in each other's way; OMP_NUM_THREADS overrules it.
+// Collective.
 torch::Device pin_device(const Communicator& communicator);
 
 // Random numbers of its own for every rank: dropout, noise and augmentation differ between ranks,

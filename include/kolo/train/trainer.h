@@ -82,6 +82,9 @@ enum class TrainOutcome { finished, stopped };
 // after each epoch. Every rank has one, made with the same arguments but for its own share of the
 // data. One thread calls it.
 //
+// It computes where the network's parameters are when it is made: on the CPU, or on one device, to
+// which it takes the batches.
+//
 // Weights and buffers become rank 0's when it is made. Training is deterministic: the same ranks,
 // options and data give the same bits.
 class Trainer {

@@ -1,0 +1,31 @@
+#include "train/device_batches.h"
+
+#include <utility>
+
+namespace kolo {
+
+namespace {
+
+// From memory that the device reads by itself, which LibTorch does not hand out again before it has
+// been read.
+torch::Tensor copied(const torch::Tensor& tensor, const torch::Device& device) {
+  const bool is_cuda = device.is_cuda();
+  return (is_cuda ? tensor.pin_memory() : tensor).to(device, /*non_blocking=*/is_cuda);
+}
+
+}  // namespace
+
+torch::Device device_of(const torch::nn::Module& network) {
+  for (const auto& parameter : network.parameters()) return parameter.device();
+  return torch::kCPU;
+}
+
+std::optional<Batch> next_on(const torch::Device& device, Loader& loader) {
+  auto batch = loader.next();
+  if (!batch || device.is_cpu()) return batch;
+  batch->input = copied(batch->input, device);
+  batch->target = copied(batch->target, device);
+  return batch;
+}
+
+}  // namespace kolo

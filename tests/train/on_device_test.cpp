@@ -1,0 +1,87 @@
+// A training on a device, a simulated one whose memory no host code can touch, is that of the host.
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "support/simulated_device/device.h"
+#include "support/simulated_device/runtime.h"
+#include "support/temporary_folder.h"
+#include "train/training_fixture.h"
+
+#include "kolo/checkpoint/checkpoint_store.h"
+
+namespace kolo::testing {
+namespace {
+
+ThreadRanksOptions with_devices() {
+  return {.devices = {.runtime = simulated::runtime()}};
+}
+
+// Dropout's masks are random numbers, which ranks that are threads draw from one generator.
+TrainingSetup here() {
+  return {.samples = 60, .epochs = 2, .dropout = 0, .top = 2};
+}
+
+TrainingSetup there() {
+  auto setup = here();
+  setup.device = [](int rank) { return simulated::device(rank); };
+  return setup;
+}
+
+void expect_the_same(const Outcome& a, const Outcome& b) {
+  ASSERT_EQ(a.record.losses.size(), b.record.losses.size());
+  for (std::size_t step = 0; step < a.record.losses.size(); ++step)
+    EXPECT_NEAR(a.record.losses[step], b.record.losses[step], 1e-5) << "step " << step;
+  EXPECT_TRUE(a.weights.cpu().allclose(b.weights.cpu(), 1e-4, 1e-5));
+  for (std::size_t epoch = 0; epoch < a.record.epochs.size(); ++epoch) {
+    const auto &first = a.record.epochs.at(epoch), &second = b.record.epochs.at(epoch);
+    EXPECT_EQ(first.training.correct, second.training.correct);
+    EXPECT_EQ(first.validation.correct, second.validation.correct);
+    EXPECT_EQ(first.validation.in_top, second.validation.in_top);
+  }
+}
+
+TEST(TrainerOnADevice, TrainsAndValidatesAsOnTheHost) {
+  for (const int ranks : {1, 2})
+    expect_the_same(train_on(ranks, here()), train_on(ranks, there(), with_devices()));
+}
+
+TEST(TrainerOnADevice, ClipsSkipsAndComparesReplicas) {
+  const auto with_checks = [](TrainingSetup setup) {
+    setup.change = [](TrainerOptions& options) {
+      options.maximum_norm = .5;
+      options.non_finite = NonFiniteStep::skip;
+      options.check_replicas_every = 3;
+      options.mixup_alpha = .2;
+    };
+    return setup;
+  };
+  expect_the_same(train_on(2, with_checks(here())),
+                  train_on(2, with_checks(there()), with_devices()));
+}
+
+// A checkpoint knows nothing of where it was made.
+TEST(TrainerOnADevice, CheckpointsGoFromDeviceToHostAndBack) {
+  const TemporaryFolder folder;
+  const auto whole = train_on(1, here());
+  int number = 0;
+  const auto go_on = [&](const TrainingSetup& first_half, const TrainingSetup& second_half) {
+    CheckpointStore store({folder.path() / std::to_string(++number)});
+    auto first = first_half;
+    first.epochs = 1;
+    const auto solo = Communicator::solo({.runtime = simulated::runtime()});
+    SmallTraining beginning(solo, first);
+    EXPECT_EQ(beginning.trainer().run(), TrainOutcome::finished);
+    store.save(beginning.trainer().state().step, beginning.trainer().checkpoint(), false);
+    auto loaded = store.load_newest([](const auto&) {});
+    SmallTraining rest(solo, second_half);
+    rest.trainer().restore(std::move(loaded.value().content));
+    EXPECT_EQ(rest.trainer().run(), TrainOutcome::finished);
+    EXPECT_TRUE(rest.weights().cpu().allclose(whole.weights, 1e-4, 1e-5));
+  };
+  go_on(there(), here());
+  go_on(here(), there());
+}
+
+}  // namespace
+}  // namespace kolo::testing
