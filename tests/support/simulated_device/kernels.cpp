@@ -164,9 +164,11 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("set_.source_Storage", &set_to_storage);
   library.impl("set_.source_Storage_storage_offset", &set_to_part_of);
   library.impl("record_stream", &record_stream);
-  // By way of mse_loss.out, as LibTorch would have it, each call would warn of an output of wrong
-  // size.
-  library.impl("mse_loss", torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+  // LibTorch has something of its own for devices without a kernel: for losses a detour that warns
+  // of an output of wrong size, for norms a composition with other roundings.
+  for (const char* name : {"mse_loss", "native_group_norm", "native_layer_norm"}) {
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+  }
   library.impl("convolution_overrideable", &convolution);
   library.impl("convolution_backward_overrideable", &convolution_backward);
 }

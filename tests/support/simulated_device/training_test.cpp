@@ -23,6 +23,10 @@ namespace {
 
 namespace nn = torch::nn;
 
+// Sums are cut by the number of threads, which is not the same in autograd's threads for devices as
+// in the host's unless it is set before they start.
+[[maybe_unused]] const bool one_thread = (torch::set_num_threads(1), true);
+
 nn::Sequential make_network(std::uint64_t seed = 1) {
   torch::manual_seed(seed);
   return nn::Sequential(nn::Conv2d(nn::Conv2dOptions(3, 8, 3).padding(1)), nn::BatchNorm2d(8),
