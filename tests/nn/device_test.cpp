@@ -1,0 +1,122 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+
+#include "kolo/base/random.h"
+#include "kolo/nn/loss.h"
+#include "kolo/nn/metrics.h"
+#include "kolo/nn/mixup.h"
+#include "kolo/nn/models.h"
+#include "kolo/nn/weights.h"
+#include "support/simulated_device/device.h"
+
+// Networks, losses and metrics on a device's tensors, which host code that follows their pointers
+// does not survive: as on the host, but for roundings.
+namespace kolo {
+namespace {
+
+using testing::simulated::device;
+
+struct Case {
+  std::string name;
+  ModelOptions options;
+};
+
+const std::vector<Case> cases{
+    {"mnist_net", {.input_shape = {1, 28, 28}, .classes = 10, .dropout = 0}},
+    {"mnist_cnn", {.input_shape = {1, 28, 28}, .classes = 10, .dropout = 0}},
+    {"cnn", {.input_shape = {3, 32, 32}, .classes = 10, .dropout = 0}},
+    {"resnet_small", {.input_shape = {3, 32, 32}, .classes = 10}},
+    {"resnet50", {.input_shape = {3, 64, 64}, .classes = 10}},
+    {"unet3d",
+     {.input_shape = {2, 16, 16, 16}, .output_shape = {3, 16, 16, 16}, .levels = 2, .channels = 4}},
+};
+
+std::string name_of(const ::testing::TestParamInfo<Case>& info) {
+  return info.param.name;
+}
+
+class ModelOnDevice : public ::testing::TestWithParam<Case> {};
+
+// The output, and the gradients of all parameters.
+std::vector<torch::Tensor> results(Network& network, const torch::Tensor& input) {
+  const auto output = network.forward(input);
+  output.square().mean().backward();
+  std::vector<torch::Tensor> all{output};
+  for (const auto& parameter : network.parameters()) all.push_back(parameter.grad());
+  return all;
+}
+
+// Of float64 all, which roundings cannot change by much; of float32, for which the host has kernels
+// of kolo's own, the output: a value at a ReLU's edge changes gradients by more than roundings.
+TEST_P(ModelOnDevice, ComputesAsOnTheHost) {
+  const auto& [name, options] = GetParam();
+  std::vector<std::int64_t> shape{2};
+  shape.insert(shape.end(), options.input_shape.begin(), options.input_shape.end());
+  torch::manual_seed(1);
+  const auto input = torch::randn(shape);
+  for (const auto type : {torch::kFloat32, torch::kFloat64}) {
+    std::vector<std::vector<torch::Tensor>> all;
+    for (const auto& place : {torch::Device(torch::kCPU), device(1)}) {
+      torch::manual_seed(2);
+      const auto network = make_network(name, options);
+      network->to(place, type);
+      all.push_back(results(*network, input.to(place, type)));
+    }
+    ASSERT_EQ(all[0].size(), all[1].size());
+    for (std::size_t i = 0; i < all[0].size(); ++i) {
+      EXPECT_EQ(all[1][i].device(), device(1));
+      if (i > 0 && type == torch::kFloat32) continue;
+      const auto difference = (all[1][i].cpu() - all[0][i]).abs().max().item<double>();
+      const auto largest = all[0][i].abs().max().item<double>();
+      EXPECT_LE(difference, type == torch::kFloat32 ? 1e-3 * largest : 1e-9 * largest + 1e-12) << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Catalogue, ModelOnDevice, ::testing::ValuesIn(cases), name_of);
+
+TEST(LossOnDevice, IsTheHosts) {
+  const auto logits = torch::randn({6, 4}), fields = torch::rand({2, 2, 4, 4, 4});
+  const auto classes = torch::tensor({0, 1, 2, 3, 0, 1});
+  const auto on_device = [](const LossFunction& loss, const torch::Tensor& outputs,
+                            const torch::Tensor& targets) {
+    EXPECT_FLOAT_EQ(loss(outputs.to(device()), targets.to(device())).item<float>(),
+                    loss(outputs, targets).item<float>());
+  };
+  on_device(make_cross_entropy(), logits, classes);
+  on_device(make_cross_entropy(.1), logits, classes);
+  on_device(make_cross_entropy(), logits, torch::softmax(logits, 1));
+  on_device(make_binary_cross_entropy(.1), logits.select(1, 0), classes.remainder(2));
+  on_device(make_l1(.5), fields, fields.flip({2}));
+}
+
+TEST(MetricsOnDevice, CountAsOnTheHost) {
+  const auto logits = torch::randn({50, 7}), classes = torch::randint(7, {50});
+  const auto there = logits.to(device()), targets = classes.to(device());
+  EXPECT_EQ(count_correct(there, targets), count_correct(logits, classes));
+  EXPECT_EQ(count_in_top(there, targets, 3), count_in_top(logits, classes, 3));
+  EXPECT_EQ(count_correct(there.select(1, 0), targets.remainder(2)),
+            count_correct(logits.select(1, 0), classes.remainder(2)));
+  ConfusionMatrix matrix(7), reference(7);
+  matrix.add(there, targets);
+  reference.add(logits, classes);
+  EXPECT_TRUE(
+      std::equal(matrix.counts().begin(), matrix.counts().end(), reference.counts().begin()));
+}
+
+TEST(MixupOnDevice, MixesAsOnTheHost) {
+  const auto inputs = torch::randn({6, 3}), targets = torch::arange(6);
+  CounterRandom random(1, 2, 3), same(1, 2, 3);
+  const auto mixed = mix(inputs.to(device()), targets.to(device()), .4, random);
+  const auto reference = mix(inputs, targets, .4, same);
+  EXPECT_TRUE(torch::equal(mixed.inputs.cpu(), reference.inputs));
+  EXPECT_TRUE(torch::equal(mixed.partner_targets.cpu(), reference.partner_targets));
+}
+
+}  // namespace
+}  // namespace kolo
