@@ -3,11 +3,7 @@
 # KOLO_CUDA=AUTO takes what is there: a LibTorch with CUDA, nvcc, and CUDA's headers. ON insists, OFF does without, whatever
 # LibTorch has. nvcc is looked for in PATH, CUDACXX and /usr/local/cuda.
 
-# LibTorch's own package asks for this machine's GPUs otherwise, by a program that CMake 3.25 cannot build with CUDA 13. These are
-# A100 and H100 with their like; later ones compile the last when a program starts.
-if(NOT DEFINED TORCH_CUDA_ARCH_LIST AND NOT DEFINED ENV{TORCH_CUDA_ARCH_LIST})
-  set(TORCH_CUDA_ARCH_LIST 8.0 9.0+PTX)
-endif()
+include(kolo-torch)
 find_package(Torch REQUIRED)
 
 # Enables the language CUDA where LibTorch's package has not done so.

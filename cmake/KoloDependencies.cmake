@@ -12,11 +12,11 @@ include(KoloCuda)  # LibTorch, and whether there is CUDA with it
 add_library(kolo_torch INTERFACE)
 add_library(kolo::torch ALIAS kolo_torch)
 set_target_properties(kolo_torch PROPERTIES EXPORT_NAME torch)
-target_link_libraries(kolo_torch INTERFACE "$<BUILD_INTERFACE:${TORCH_LIBRARIES}>")
-if(KOLO_HAS_NCCL)
-  # LibTorch needs the NCCL that it brings; the linker would look into CUDA's folder first, where there may be an older one.
-  get_filename_component(nccl_folder ${NCCL_LIBRARY} DIRECTORY)
-  target_link_options(kolo_torch INTERFACE $<BUILD_INTERFACE:-Wl,-rpath-link,${nccl_folder}>)
+kolo_take_torch(kolo_torch)
+list(GET TORCH_INCLUDE_DIRS 0 torch_headers)
+file(REAL_PATH ${torch_headers} torch_headers)
+if(NOT torch_headers IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
+  set(CMAKE_INSTALL_RPATH_USE_LINK_PATH ON)  # the installed program finds a LibTorch that isn't the system's
 endif()
 install(TARGETS kolo_torch EXPORT kolo-library-targets)
 
@@ -64,15 +64,7 @@ if(KOLO_BUILD_TRAINER)
     endif()
   endif()
 
-  # oneDNN's own CMake package asks for OpenCL, which nothing here uses.
-  find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp REQUIRED)
-  find_library(DNNL_LIBRARY dnnl REQUIRED)
-  add_library(kolo_dnnl INTERFACE)
-  add_library(kolo::dnnl ALIAS kolo_dnnl)
-  set_target_properties(kolo_dnnl PROPERTIES EXPORT_NAME dnnl)
-  target_include_directories(kolo_dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
-  target_link_libraries(kolo_dnnl INTERFACE ${DNNL_LIBRARY})
-  install(TARGETS kolo_dnnl EXPORT kolo-trainer-targets)
+  include(KoloOneDnn)
 endif()
 if(KOLO_BUILD_TESTS)
   find_package(GTest REQUIRED)

@@ -10,7 +10,6 @@
 #include "kolo/nn/autocast.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/fused.h"
-#include "nn/kernels/onednn.h"
 
 namespace kolo {
 
@@ -87,9 +86,7 @@ class Convolve : public torch::autograd::Function<Convolve> {
     const auto input = in_order(given, kernel->order());
     auto output =
         room_for(geometry.batch, geometry.outputs, geometry.output_size(), input, kernel->order());
-    onednn::checked("forward of a convolution", [&] {
-      kernel->forward(input, weight, bias.value_or(torch::Tensor()), output);
-    });
+    kernel->forward(input, weight, bias.value_or(torch::Tensor()), output);
     keep(context, input, weight, bias.has_value(), kernel);
     return output;
   }
@@ -97,17 +94,15 @@ class Convolve : public torch::autograd::Function<Convolve> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const Kept kept(context, gradients);
     torch::Tensor of_input, of_weight, of_bias;
-    onednn::checked("backward of a convolution", [&] {
-      if (context->needs_input_grad(1) || (kept.has_bias && context->needs_input_grad(2))) {
-        of_weight = destination_of_gradient(kept.weight);
-        if (kept.has_bias) of_bias = torch::empty({kept.weight.size(0)}, kept.weight.options());
-        kept.kernel->backward_weight(kept.input, kept.gradient, of_weight, of_bias);
-      }
-      if (context->needs_input_grad(0)) {
-        of_input = torch::empty_like(kept.input);
-        kept.kernel->backward_input(kept.gradient, kept.weight, of_input);
-      }
-    });
+    if (context->needs_input_grad(1) || (kept.has_bias && context->needs_input_grad(2))) {
+      of_weight = destination_of_gradient(kept.weight);
+      if (kept.has_bias) of_bias = torch::empty({kept.weight.size(0)}, kept.weight.options());
+      kept.kernel->backward_weight(kept.input, kept.gradient, of_weight, of_bias);
+    }
+    if (context->needs_input_grad(0)) {
+      of_input = torch::empty_like(kept.input);
+      kept.kernel->backward_input(kept.gradient, kept.weight, of_input);
+    }
     return {of_input, of_weight, of_bias, {}, {}};
   }
 };
@@ -121,8 +116,7 @@ class ConvolveTransposed : public torch::autograd::Function<ConvolveTransposed> 
                                const std::shared_ptr<ConvolutionKernel>& kernel) {
     const auto input = in_order(given, kernel->order());
     auto output = room_for(geometry.batch, geometry.inputs, geometry.size, input, kernel->order());
-    onednn::checked("forward of a transposed convolution",
-                    [&] { kernel->backward_input(input, weight, output); });
+    kernel->backward_input(input, weight, output);
     if (bias.has_value()) {
       const auto channels = geometry.inputs;
       output.as_strided({output.numel() / channels, channels}, {channels, 1})
@@ -135,16 +129,14 @@ class ConvolveTransposed : public torch::autograd::Function<ConvolveTransposed> 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const Kept kept(context, gradients);
     torch::Tensor of_input, of_weight, of_bias;
-    onednn::checked("backward of a transposed convolution", [&] {
-      if (context->needs_input_grad(1)) {
-        of_weight = destination_of_gradient(kept.weight);
-        kept.kernel->backward_weight(kept.gradient, kept.input, of_weight, {});
-      }
-      if (context->needs_input_grad(0)) {
-        of_input = torch::empty_like(kept.input);
-        kept.kernel->forward(kept.gradient, kept.weight, {}, of_input);
-      }
-    });
+    if (context->needs_input_grad(1)) {
+      of_weight = destination_of_gradient(kept.weight);
+      kept.kernel->backward_weight(kept.gradient, kept.input, of_weight, {});
+    }
+    if (context->needs_input_grad(0)) {
+      of_input = torch::empty_like(kept.input);
+      kept.kernel->forward(kept.gradient, kept.weight, {}, of_input);
+    }
     if (kept.has_bias && context->needs_input_grad(2)) of_bias = sum_of_channels(kept.gradient);
     return {of_input, of_weight, of_bias, {}, {}};
   }

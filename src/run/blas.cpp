@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include <ATen/Context.h>
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -59,6 +60,7 @@ BlasLibrary loaded_blas() {
     const auto whole = std::filesystem::canonical(info.dli_fname, error);
     library.path = error ? info.dli_fname : whole.string();
   }
+  library.is_mkl = at::hasMKL();
   library.core = call_for_text("openblas_get_corename");
   library.version = call_for_text("openblas_get_config");
   return library;

@@ -11,6 +11,7 @@ struct BlasLibrary {
   std::string path;     // of the shared library; empty: none was found
   std::string version;  // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ..."; empty: not OpenBLAS
   std::string core;     // for which processor OpenBLAS chose its kernels: "Prescott"
+  bool is_mkl = false;  // inside LibTorch, as pip's has it
   [[nodiscard]] bool is_openblas() const { return !core.empty(); }
 };
 

@@ -96,16 +96,25 @@ TEST(Blas, ADoctorOnTheRightCoreSaysSo) {
   library.core = "SkylakeX";
   EXPECT_EQ(check_blas(library, avx512, "Core2").status, FindingStatus::ok);
   EXPECT_THAT(check_blas(library, avx512, "Core2").text, HasSubstr("chose Core2"));
+  EXPECT_EQ(check_blas({.is_mkl = true}, avx512, "").status, FindingStatus::ok);
   EXPECT_EQ(check_blas({.path = "/lib/libblas.so.3"}, avx512, "").status, FindingStatus::warning);
 }
 
 TEST(Doctor, KernelsThatAreNotVectorisedAreAWarning) {
-  const auto fast = check_kernels("brgconv:avx512_core", "jit:avx2");
+  const auto fast = check_kernels("2.6.0", "brgconv:avx512_core", "jit:avx2");
   EXPECT_EQ(fast.status, FindingStatus::ok);
   EXPECT_THAT(fast.text, HasSubstr("2-D by oneDNN, brgconv:avx512_core; in 3-D by oneDNN, jit"));
-  const auto slow = check_kernels("", "");
+  const auto slow = check_kernels("2.6.0", "", "");
   EXPECT_EQ(slow.status, FindingStatus::warning);
   EXPECT_THAT(slow.text, HasSubstr("LibTorch's own operators"));
+}
+
+TEST(Doctor, ABuildWithoutOneDnnSaysSo) {
+  EXPECT_EQ(check_onednn("2.6.0, instruction set AVX2").text, "2.6.0, instruction set AVX2");
+  const auto without = check_onednn("");
+  EXPECT_EQ(without.status, FindingStatus::ok) << "there is nothing to mend";
+  EXPECT_THAT(without.text, HasSubstr("left out (KOLO_ONEDNN)"));
+  EXPECT_EQ(check_kernels("", "", "").status, FindingStatus::ok);
 }
 
 TEST(Program, HelpShowsExamples) {

@@ -33,7 +33,9 @@ done
 # Looking only in the prefix shows that nothing of the build folder is needed.
 with_trainer=OFF
 if [[ -e $folder/prefix/bin/kolo ]]; then with_trainer=ON; fi
-"$cmake" -G Ninja -S "$here/all" -B "$folder/build" -DCMAKE_PREFIX_PATH="$folder/prefix" -DCMAKE_CXX_COMPILER="$compiler" \
+# (The LibTorch is the build's, which may not be the system's.)
+torch=$(sed -n 's/^Torch_DIR:PATH=//p' "$build/CMakeCache.txt")
+"$cmake" -G Ninja -S "$here/all" -B "$folder/build" -DCMAKE_PREFIX_PATH="$folder/prefix" -DTorch_DIR="$torch" -DCMAKE_CXX_COMPILER="$compiler" \
   -DCMAKE_CXX_FLAGS="-O0${sanitizers:+ -fsanitize=$sanitizers}" -DTESTS="$here" -DEXAMPLES="$here/../../examples" -DBLOCKS="$folder/blocks" \
   -DWITH_TRAINER=$with_trainer >"$folder/configure.log" || { cat "$folder/configure.log"; fail "configuring failed"; }
 "$cmake" --build "$folder/build" --verbose >"$folder/build.log" || { cat "$folder/build.log"; fail "building failed"; }

@@ -15,7 +15,8 @@
 //
 // They leave to torch::nn what the kernels don't know: dtypes other than float32, other devices
 // than CPUs, groups, dilation, padding other than with zeros, output padding, empty batches, inputs
-// without a batch, processors for which oneDNN has nothing vectorized. There are no second
+// without a batch, processors for which oneDNN has nothing vectorized, and, where kolo is built
+// without a oneDNN of its own, what is not computed by products of matrices. There are no second
 // derivatives otherwise.
 //
 // Under autocast Convolution2d is LibTorch's. The 3-D layers round their operands and their result
@@ -28,6 +29,10 @@
 namespace kolo {
 
 class ConvolutionKernels;
+
+// The oneDNN that kolo computes by, "2.6.0, instruction set AVX2"; empty where it was built
+// without, because LibTorch has one of its own inside: then LibTorch's convolutions serve.
+[[nodiscard]] std::string onednn_description();
 
 // oneDNN's name of the implementation that computes a usual convolution of 2 or 3 dimensions on
 // this processor, for example "brgconv:avx512_core"; empty where it has nothing vectorized, and

@@ -14,7 +14,6 @@
 #include <torch/version.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
-#include <oneapi/dnnl/dnnl.hpp>
 
 #include "kolo/comm/mpi.h"
 #include "kolo/data/mnist.h"
@@ -113,29 +112,6 @@ Finding check_side_products(bool fetching, bool cosmology) {
 
 namespace {
 
-const char* name_of(dnnl::cpu_isa isa) {
-  switch (isa) {
-    case dnnl::cpu_isa::sse41:
-      return "SSE4.1";
-    case dnnl::cpu_isa::avx:
-      return "AVX";
-    case dnnl::cpu_isa::avx2:
-      return "AVX2";
-    case dnnl::cpu_isa::avx2_vnni:
-      return "AVX2 VNNI";
-    case dnnl::cpu_isa::avx512_core:
-      return "AVX-512";
-    case dnnl::cpu_isa::avx512_core_vnni:
-      return "AVX-512 VNNI";
-    case dnnl::cpu_isa::avx512_core_bf16:
-      return "AVX-512 BF16";
-    case dnnl::cpu_isa::avx512_core_amx:
-      return "AVX-512 AMX";
-    default:
-      return "another one";
-  }
-}
-
 // "AVX512" etc., the kernels that LibTorch itself uses, out of at::show_config()'s long text.
 std::string cpu_capability() {
   const auto text = at::show_config();
@@ -151,6 +127,10 @@ std::string cpu_capability() {
 Finding check_blas(const BlasLibrary& library, const VectorUnits& units,
                    const std::string& core_before) {
   Finding finding{.name = "BLAS"};
+  if (library.is_mkl) {
+    finding.text = "MKL, which LibTorch brings along";
+    return finding;
+  }
   if (!library.is_openblas()) {
     finding.status = FindingStatus::warning;
     finding.text = fmt::format("{}: not OpenBLAS", library.path.empty() ? "none" : library.path);
@@ -178,14 +158,14 @@ Finding check_libtorch() {
                               at::get_num_threads())};
 }
 
-Finding check_onednn() {
-  const dnnl_version_t& version = *dnnl_version();
+Finding check_onednn(const std::string& description) {
+  if (!description.empty()) return {.name = "oneDNN", .text = description};
   return {.name = "oneDNN",
-          .text = fmt::format("{}.{}.{}, instruction set {}", version.major, version.minor,
-                              version.patch, name_of(dnnl::get_effective_cpu_isa()))};
+          .text = "left out (KOLO_ONEDNN); LibTorch's own convolutions take the place of kolo's"};
 }
 
-Finding check_kernels(const std::string& in_2d, const std::string& in_3d) {
+Finding check_kernels(const std::string& onednn, const std::string& in_2d,
+                      const std::string& in_3d) {
   const auto path = [](const std::string& implementation) {
     return implementation.empty() ? "LibTorch's own operators"
                                   : fmt::format("oneDNN, {}", implementation);
@@ -193,7 +173,7 @@ Finding check_kernels(const std::string& in_2d, const std::string& in_3d) {
   Finding finding{
       .name = "kernels",
       .text = fmt::format("convolutions in 2-D by {}; in 3-D by {}", path(in_2d), path(in_3d))};
-  if (in_2d.empty() || in_3d.empty()) {
+  if (!onednn.empty() && (in_2d.empty() || in_3d.empty())) {
     finding.status = FindingStatus::warning;
     finding.remedy =
         "oneDNN has nothing vectorised for this processor; results are the same, training is "

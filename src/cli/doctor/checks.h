@@ -49,10 +49,12 @@ void print_findings_as_json(std::ostream& stream, std::span<const Finding> findi
 [[nodiscard]] Finding check_blas(const BlasLibrary& library, const VectorUnits& units,
                                  const std::string& core_before);
 [[nodiscard]] Finding check_libtorch();
-[[nodiscard]] Finding check_onednn();
+// Empty where kolo is built without a oneDNN of its own, which is as it was wanted.
+[[nodiscard]] Finding check_onednn(const std::string& description);
 // Which kernels networks compute by: the names of oneDNN's implementations for 2 and 3 dimensions,
 // empty where there is none and LibTorch's own operators compute.
-[[nodiscard]] Finding check_kernels(const std::string& in_2d, const std::string& in_3d);
+[[nodiscard]] Finding check_kernels(const std::string& onednn, const std::string& in_2d,
+                                    const std::string& in_3d);
 
 // MPI. These start programs and wait for them, some seconds at most.
 [[nodiscard]] Finding check_mpi_library();

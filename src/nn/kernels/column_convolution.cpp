@@ -6,7 +6,7 @@
 #include "kolo/base/checked.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/loops.h"
-#include "nn/kernels/onednn.h"
+#include "nn/kernels/matrices.h"
 
 namespace kolo {
 

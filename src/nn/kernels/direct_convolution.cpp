@@ -69,47 +69,66 @@ class DirectConvolution final : public ConvolutionKernel {
 
   void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
                const torch::Tensor& output) override {
-    if (!run_forward_) run_forward_ = dnnl::convolution_forward(forward_);
-    const auto weights = packed(weight, forward_.weights_desc());
-    run_forward_.execute(stream_, {{DNNL_ARG_SRC, view(arguments_.input, input)},
-                                   {DNNL_ARG_WEIGHTS, weights.values},
-                                   {DNNL_ARG_BIAS, view(arguments_.bias, bias)},
-                                   {DNNL_ARG_DST, view(arguments_.output, output)}});
-    stream_.wait();
+    onednn::checked("forward of a convolution", [&] { run_forward(input, weight, bias, output); });
   }
 
   void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
                       const torch::Tensor& input_gradient) override {
-    if (!run_backward_input_)
-      run_backward_input_ = dnnl::convolution_backward_data(backward_input_);
-    const auto weights = packed(weight, backward_input_.weights_desc());
-    run_backward_input_.execute(stream_,
-                                {{DNNL_ARG_DIFF_DST, view(arguments_.output, output_gradient)},
-                                 {DNNL_ARG_WEIGHTS, weights.values},
-                                 {DNNL_ARG_DIFF_SRC, view(arguments_.input, input_gradient)}});
-    stream_.wait();
+    onednn::checked("backward of a convolution",
+                    [&] { run_backward_input(output_gradient, weight, input_gradient); });
   }
 
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
                        const torch::Tensor& weight_gradient,
                        const torch::Tensor& bias_gradient) override {
-    if (!run_backward_weight_)
-      run_backward_weight_ = dnnl::convolution_backward_weights(backward_weight_);
+    onednn::checked("backward of a convolution", [&] {
+      run_backward_weight(input, output_gradient, weight_gradient, bias_gradient);
+    });
+  }
+
+ private:
+  void run_forward(const torch::Tensor& input, const torch::Tensor& weight,
+                   const torch::Tensor& bias, const torch::Tensor& output) {
+    if (!forward_primitive_) forward_primitive_ = dnnl::convolution_forward(forward_);
+    const auto weights = packed(weight, forward_.weights_desc());
+    forward_primitive_.execute(stream_, {{DNNL_ARG_SRC, view(arguments_.input, input)},
+                                         {DNNL_ARG_WEIGHTS, weights.values},
+                                         {DNNL_ARG_BIAS, view(arguments_.bias, bias)},
+                                         {DNNL_ARG_DST, view(arguments_.output, output)}});
+    stream_.wait();
+  }
+
+  void run_backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
+                          const torch::Tensor& input_gradient) {
+    if (!backward_input_primitive_)
+      backward_input_primitive_ = dnnl::convolution_backward_data(backward_input_);
+    const auto weights = packed(weight, backward_input_.weights_desc());
+    backward_input_primitive_.execute(
+        stream_, {{DNNL_ARG_DIFF_DST, view(arguments_.output, output_gradient)},
+                  {DNNL_ARG_WEIGHTS, weights.values},
+                  {DNNL_ARG_DIFF_SRC, view(arguments_.input, input_gradient)}});
+    stream_.wait();
+  }
+
+  void run_backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
+                           const torch::Tensor& weight_gradient,
+                           const torch::Tensor& bias_gradient) {
+    if (!backward_weight_primitive_)
+      backward_weight_primitive_ = dnnl::convolution_backward_weights(backward_weight_);
     const auto preferred = backward_weight_.diff_weights_desc();
     const auto layout = layout_of(weight_gradient);
     const bool is_plain = preferred == layout;
     const auto plain = view(layout, weight_gradient);
     const auto result = is_plain ? Packed{weight_gradient, plain} : room_for(preferred);
-    run_backward_weight_.execute(stream_,
-                                 {{DNNL_ARG_SRC, view(arguments_.input, input)},
-                                  {DNNL_ARG_DIFF_DST, view(arguments_.output, output_gradient)},
-                                  {DNNL_ARG_DIFF_WEIGHTS, result.values},
-                                  {DNNL_ARG_DIFF_BIAS, view(arguments_.bias, bias_gradient)}});
+    backward_weight_primitive_.execute(
+        stream_, {{DNNL_ARG_SRC, view(arguments_.input, input)},
+                  {DNNL_ARG_DIFF_DST, view(arguments_.output, output_gradient)},
+                  {DNNL_ARG_DIFF_WEIGHTS, result.values},
+                  {DNNL_ARG_DIFF_BIAS, view(arguments_.bias, bias_gradient)}});
     if (!is_plain) reorder(result.values, plain);
     stream_.wait();
   }
 
- private:
   [[nodiscard]] memory view(const memory::desc& layout, const torch::Tensor& tensor) const {
     if (!tensor.defined()) return {};
     return {layout, engine_, tensor.data_ptr()};
@@ -143,9 +162,9 @@ class DirectConvolution final : public ConvolutionKernel {
   onednn::Forward::primitive_desc forward_;
   onednn::BackwardInput::primitive_desc backward_input_;
   onednn::BackwardWeight::primitive_desc backward_weight_;
-  onednn::Forward run_forward_;
-  onednn::BackwardInput run_backward_input_;
-  onednn::BackwardWeight run_backward_weight_;
+  onednn::Forward forward_primitive_;
+  onednn::BackwardInput backward_input_primitive_;
+  onednn::BackwardWeight backward_weight_primitive_;
 };
 
 std::unique_ptr<DirectConvolution> make_vectorised(const ConvolutionGeometry& geometry) {

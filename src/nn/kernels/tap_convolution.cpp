@@ -5,7 +5,7 @@
 
 #include "kolo/base/checked.h"
 #include "nn/kernels/convolution_kernel.h"
-#include "nn/kernels/onednn.h"
+#include "nn/kernels/matrices.h"
 
 namespace kolo {
 
@@ -166,8 +166,7 @@ class TapConvolution final : public ConvolutionKernel {
       for (auto tap = static_cast<std::size_t>(begin); tap < static_cast<std::size_t>(end); ++tap)
         weight_of_tap(tap, in, out, from.get(), to.get(), matrix(weights, tap));
     });
-    if (!is_in_place)
-      reorder(weights, in_taps_first(), weight_gradient, layout_of(weight_gradient));
+    if (!is_in_place) reorder(in_weight_order(weights), flat(weight_gradient));
     if (bias_gradient.defined()) {
       auto result = bias_gradient;
       torch::sum_out(result, rows_of(output_gradient, positions_out_, geometry_.outputs),
@@ -176,8 +175,6 @@ class TapConvolution final : public ConvolutionKernel {
   }
 
  private:
-  using Layout = dnnl::memory::desc;
-
   // [batch, positions, channels], the same memory.
   static torch::Tensor rows_of(const torch::Tensor& tensor, std::int64_t positions,
                                std::int64_t channels) {
@@ -222,29 +219,18 @@ class TapConvolution final : public ConvolutionKernel {
     return torch::empty({narrow<std::int64_t>(taps_.size()), geometry_.inputs, geometry_.outputs});
   }
 
-  // Weights as [outputs, inputs, taps]: as a tensor has them, and as the products take them.
-  [[nodiscard]] Layout layout_of(const torch::Tensor& weight) const {
-    const auto flat = weight.flatten(2);  // a view: the taps lie in order in either memory
-    return {flat.sizes().vec(), dnnl::memory::data_type::f32, flat.strides().vec()};
-  }
-  [[nodiscard]] Layout in_taps_first() const {
-    return {{geometry_.outputs, geometry_.inputs, narrow<std::int64_t>(taps_.size())},
-            dnnl::memory::data_type::f32,
-            dnnl::memory::dims{1, geometry_.outputs, geometry_.inputs * geometry_.outputs}};
+  // [outputs, inputs, taps]: a view, because the taps lie in order in either memory.
+  static torch::Tensor flat(const torch::Tensor& weight) { return weight.detach().flatten(2); }
+
+  // Weights as the products take them, [taps, inputs, outputs], in the same order.
+  static torch::Tensor in_weight_order(const torch::Tensor& weights) {
+    return weights.permute({2, 1, 0});
   }
 
-  void reorder(const torch::Tensor& from, const Layout& from_layout, const torch::Tensor& to,
-               const Layout& to_layout) {
-    dnnl::memory source(from_layout, engine_, from.data_ptr());
-    dnnl::memory target(to_layout, engine_, to.data_ptr());
-    dnnl::reorder(source, target).execute(stream_, source, target);
-    stream_.wait();
-  }
-
-  [[nodiscard]] torch::Tensor packed(const torch::Tensor& weight) {
+  [[nodiscard]] torch::Tensor packed(const torch::Tensor& weight) const {
     if (is_taps_first(weight)) return weight;
     auto result = room_for_weights();
-    reorder(weight, layout_of(weight), result, in_taps_first());
+    reorder(flat(weight), in_weight_order(result));
     return result;
   }
 
@@ -252,8 +238,6 @@ class TapConvolution final : public ConvolutionKernel {
   std::int64_t positions_in_, positions_out_;
   std::vector<Tap> taps_;  // the last dimension running fastest
   std::int64_t most_rows_ = 1;
-  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
-  dnnl::stream stream_{engine_};
 };
 
 }  // namespace

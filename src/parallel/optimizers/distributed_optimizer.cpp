@@ -20,6 +20,7 @@
 #include "kolo/base/error.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "parallel/optimizers/closure_loss.h"
+#include "parallel/optimizers/exact_groups.h"
 
 namespace kolo::parallel {
 
@@ -27,7 +28,7 @@ namespace kolo::parallel {
 // the other: a scheduler may have either.
 class OptionGroups {
  public:
-  // Both must outlive this, and have equal groups.
+  // Both must outlive this, and have groups of the same parameters; outside takes inside's options.
   OptionGroups(torch::optim::Optimizer& inside, torch::optim::Optimizer& outside);
 
   // What one side's groups and defaults have got since the last time goes to the other side; where
@@ -94,14 +95,17 @@ OptimizerOptions& options_of(Optimizer& optimizer, std::size_t place) {
 }
 
 void add_missing(Optimizer& to, Optimizer& from) {
+  const auto first = to.param_groups().size();
   while (to.param_groups().size() < from.param_groups().size())
     to.add_param_group(from.param_groups()[to.param_groups().size()]);
+  take_options(to, from.param_groups(), first);
 }
 
 }  // namespace
 
 OptionGroups::OptionGroups(Optimizer& inside, Optimizer& outside)
     : inside_(inside), outside_(outside) {
+  take_options(outside, inside.param_groups());
   note();
 }
 

@@ -8,6 +8,7 @@
 
 #include "kolo/base/error.h"
 #include "parallel/optimizers/closure_loss.h"
+#include "parallel/optimizers/exact_groups.h"
 
 namespace kolo {
 
@@ -106,6 +107,7 @@ ShardedOptimizer::ShardedOptimizer(const Communicator& communicator,
                ReducerOptions{.unused_parameters = options.unused_parameters,
                               .rebuild_buckets = false,
                               .hook = optimizer_.gradient_hook()}) {
+  take_options(*this, param_groups_of(groups));
   if (!options.broadcast_parameters) return;
   arena_->broadcast_parameters(communicator);
   broadcast_outside_arena(communicator, module);

@@ -284,6 +284,7 @@ TEST(Convolution2d, GivesGradientsToWhatWantsThem) {
 
 TEST(Convolution2d, HasNoSecondDerivatives) {
   Convolution2d layer(Options(2, 3, 3));
+  keep_taps_first(layer->weight);  // computed by a kernel of kolo's, with oneDNN or without
   const auto x = torch::randn({1, 2, 4, 4}).requires_grad_();
   const auto y = layer(x).sum();
   EXPECT_THROW((void)torch::autograd::grad({y}, {x}, {}, true, /*create_graph=*/true), Error);
@@ -318,6 +319,7 @@ class Destination final : public torch::autograd::FunctionPostHook, public Gradi
 TEST(ConvolutionKernels, ComputeAWeightsGradientWhereItIsWanted) {
   torch::manual_seed(8);
   for (const bool taps_are_first : {false, true}) {
+    if (!taps_are_first && convolution_implementation(3).empty()) continue;  // LibTorch computes it
     Convolution3d layer(torch::nn::Conv3dOptions(16, 32, 4).stride(2).padding(1));
     if (taps_are_first) keep_taps_first(layer->weight);
     const auto accumulator = torch::autograd::impl::grad_accumulator(layer->weight);

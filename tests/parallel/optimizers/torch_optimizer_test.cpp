@@ -158,6 +158,19 @@ RANK_TEST(TorchOptimizer, OptionsMayBeChangedOnEitherSide) {
   EXPECT_EQ(optimizer.state().size(), 4U);
 }
 
+// Newer versions of LibTorch take what is as its kind has it by default for unset.
+RANK_TEST(TorchOptimizer, GroupsKeepOptionsThatAreDefaultsElsewhere) {
+  DoubleNetwork network;
+  torch::optim::Adam inner(two_groups(network, AdamOptions(.02), AdamOptions(.05)),
+                           AdamOptions(.01));
+  inner.param_groups()[1].options().set_lr(AdamOptions().get_lr());
+  DistributedOptimizer optimizer(communicator, network, std::ref(inner));
+  torch::optim::Optimizer& outside = optimizer;
+  EXPECT_EQ(outside.param_groups()[0].options().get_lr(), .02);
+  EXPECT_EQ(outside.param_groups()[1].options().get_lr(), AdamOptions().get_lr());
+  EXPECT_EQ(optimizer.inner().param_groups()[1].options().get_lr(), AdamOptions().get_lr());
+}
+
 // An archive of it is one of the optimizer inside, and the other way round.
 RANK_TEST(TorchOptimizer, ArchivesAreThoseOfTheInnerOptimizer) {
   DoubleNetwork network, plain;
