@@ -230,6 +230,7 @@ std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
 MpiOptions make_mpi_options(const CommunicationConfig& config) {
   MpiOptions options;
   options.shared_memory = config.shared_memory;
+  options.devices.channel = config.device_channel;
   return options;
 }
 

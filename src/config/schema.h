@@ -111,10 +111,17 @@ void visit(Field& field, CommunicationConfig& communication) {
   field("bucket_mb", communication.bucket_mb, mebibytes);
   field("first_bucket_mb", communication.first_bucket_mb, mebibytes);
   field("overlap", communication.overlap, AnyBool{});
+  field("device_channel", communication.device_channel, AnyName{});
 }
 
 template <typename Field>
 void visit(Field& field, DeviceConfig& device) {
+  field("kind", device.kind, AnyName{});
+  field("shared", device.shared, AnyBool{});
+  field("channels_last", device.channels_last, AnyBool{});
+  field("cudnn_benchmark", device.cudnn_benchmark, AnyBool{});
+  field("tf32", device.tf32, AnyBool{});
+  field("deterministic", device.deterministic, AnyBool{});
   field("intra_threads", device.intra_threads, not_negative.up_to(most_threads));
   field("inter_threads", device.inter_threads, positive.up_to(most_threads));
 }

@@ -55,16 +55,14 @@ bool are_devices_shared() {
   return value != nullptr && std::string_view(value) == "1";
 }
 
-// All ranks tell what they have, so all of them refuse. `runtime`: null where there is no CUDA.
-void require_own_devices(const Communicator& communicator, int place,
-                         const DeviceRuntime* runtime) {
-  const auto mine = place < 0 ? std::uint64_t{0} : fingerprint_of(runtime->hardware(place));
-  const auto own = static_cast<std::int64_t>(mine);
+// All ranks tell what they have, so all of them refuse.
+void require_own_devices(const Communicator& communicator, int place, bool may_share) {
+  std::int64_t own = 0;
+  if (place >= 0) own = static_cast<std::int64_t>(fingerprint_of(cuda_runtime()->hardware(place)));
   std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(std::span(&own, 1), std::span(all), {.name = "devices of the ranks"});
   const auto problem = parallel::describe_shared_device(communicator.topology(), all);
-  if (problem.empty() || are_devices_shared()) return;
-  throw InputError(problem);
+  if (!problem.empty() && !may_share) throw InputError(problem);
 }
 
 }  // namespace
@@ -82,8 +80,8 @@ std::string parallel::describe_shared_device(const Topology& topology,
         continue;
       return fmt::format(
           "parallel: ranks {} and {} have the same GPU: there are more ranks on their node than "
-          "GPUs that they see; start one rank per GPU, or set KOLO_SHARE_DEVICES=1 to have ranks "
-          "share one, which is slower",
+          "GPUs that they see; start one rank per GPU, or let ranks share one, which is slower: "
+          "device.shared=true, or KOLO_SHARE_DEVICES=1 in the environment",
           other, rank);
     }
   }
@@ -98,10 +96,22 @@ torch::Device pin_device(const Communicator& communicator) {
   const int ranks = ranks_on_these_cpus(communicator);
   if (std::getenv("OMP_NUM_THREADS") == nullptr)
     torch::set_num_threads(std::max(1, detect_cpu_limits().cores() / ranks));
+  return take_device(communicator, are_devices_shared());
+}
+
+DeviceCount cuda_devices() {
   const auto runtime = cuda_runtime();
-  const int devices = runtime ? static_cast<int>(torch::cuda::device_count()) : 0;
+  if (!runtime) return {0, "kolo was built without CUDA (KOLO_CUDA)"};
+  auto count = runtime->count();
+  if (count.devices > 0 && !torch::cuda::is_available())
+    return {0, "this LibTorch has no CUDA, or one for another driver"};
+  return count;
+}
+
+torch::Device take_device(const Communicator& communicator, bool may_share) {
+  const auto devices = cuda_devices().devices;
   const auto place = parallel::place_on_devices(communicator.topology(), devices);
-  require_own_devices(communicator, place, runtime.get());
+  require_own_devices(communicator, place, may_share);
   if (place < 0) return torch::kCPU;
   const torch::Device device(torch::kCUDA, static_cast<torch::DeviceIndex>(place));
   c10::impl::VirtualGuardImpl(torch::kCUDA).setDevice(device);

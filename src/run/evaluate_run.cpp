@@ -13,6 +13,7 @@
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
 #include "run/resume.h"
+#include "run/run_device.h"
 #include "run/run_folder.h"
 
 namespace kolo {
@@ -71,7 +72,8 @@ PreparedEvaluation prepare(const EvaluationRequest& request, const Subject& subj
                            const RunConfig& config, const RunParts& parts, bool is_root) {
   PreparedEvaluation prepared{.config = config};
   if (is_root) prepared.checkpoint = find_checkpoint(request, subject);
-  require_precision(config.training.precision);
+  require_device(config);
+  if (!wants_gpu(config.device)) require_precision(config.training.precision);
   const DataReading reading{.looks_at_files = is_root, .varies = false};
   prepared.datasets =
       parts.datasets ? parts.datasets(config, reading) : make_datasets(config, reading);
@@ -120,6 +122,8 @@ RunEvaluation evaluate_checkpoint(const EvaluationRequest& request,
     result.step = loaded.step;
     result.epoch = loaded.content.state.value("epoch", std::int64_t{0});
   }
+  const auto device = start_device(prepared.config.device, communicator);
+  move_network(*prepared.network, prepared.config.device, device);
   broadcast_parameters(communicator, *prepared.network);
   broadcast_buffers(communicator, *prepared.network);
   auto objective = prepared.objective;

@@ -12,6 +12,7 @@
 #include "kolo/config/run_config.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/parallel/sync_batch_norm.h"
+#include "run/run_device.h"
 #include "run/run_lock.h"
 
 namespace kolo {
@@ -80,7 +81,9 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
                         int ranks, bool is_root) {
   // Before any data is read.
   (void)batch_size_of(config.training, ranks);
-  at_setting(config, "training.precision", [&] { require_precision(config.training.precision); });
+  require_device(config);
+  if (!wants_gpu(config.device))
+    at_setting(config, "training.precision", [&] { require_precision(config.training.precision); });
   PreparedRun run = make_parts(config, parts, {.looks_at_files = is_root});
   require_batch_norms_to_synchronize(config.model, *run.network);
   run.steps_of_epoch = make_training_loader(config, run.datasets.training, 0, ranks)->batches();

@@ -255,18 +255,6 @@ Communicator make_communicator(const CommunicationConfig& config,
   return use_mpi ? join_ranks(config, environment) : Communicator::solo();
 }
 
-void set_threads(const DeviceConfig& device, const LaunchEnvironment& environment) {
-  const int cores = detect_cpu_limits().cores();
-  const int share = cores / environment.local_size.value_or(environment.size);
-  if (device.intra_threads > 0)
-    at::set_num_threads(device.intra_threads);
-  else if (!environment_variable("OMP_NUM_THREADS"))
-    at::set_num_threads(std::clamp(environment.cpus.value_or(share), 1, cores));
-  // LibTorch takes it once.
-  if (static_cast<int>(at::get_num_interop_threads()) != device.inter_threads)
-    at::set_num_interop_threads(device.inter_threads);
-}
-
 int run_rank_job(const LaunchEnvironment& environment, const RankJob& job) {
   CommunicationConfig communication;
   std::exception_ptr failure;

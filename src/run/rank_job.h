@@ -43,8 +43,4 @@ struct RankJob {
 [[nodiscard]] Communicator make_communicator(const CommunicationConfig& config,
                                              const LaunchEnvironment& environment);
 
-// As many as the launcher keeps CPUs for each rank, or else a rank's share of the cores, unless the
-// configuration or OMP_NUM_THREADS (which kolo's own launching sets) say otherwise.
-void set_threads(const DeviceConfig& device, const LaunchEnvironment& environment);
-
 }  // namespace kolo

@@ -17,6 +17,7 @@
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
 #include "run/resume.h"
+#include "run/run_device.h"
 #include "run/run_training.h"
 
 namespace kolo {

@@ -25,6 +25,7 @@
 #include "kolo/train/trainer.h"
 #include "run/rank_guard.h"
 #include "run/resume.h"
+#include "run/run_device.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
 
@@ -304,6 +305,8 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   trainer_options.timeline = timeline;
   if (config.model.sync_batch_norm && communicator.size() > 1)
     convert_sync_batch_norm(communicator, *run.network);
+  const auto device = start_device(config.device, communicator);
+  move_network(*run.network, config.device, device);
   Trainer trainer(communicator, run.network, run.objective, std::move(run.optimizer), rate,
                   *training, *validation, trainer_options);
   if (is_root) {

@@ -16,6 +16,7 @@
 #include "run/prepared_run.h"
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
+#include "run/run_device.h"
 
 namespace kolo {
 
@@ -37,7 +38,8 @@ Datasets datasets_of(const BenchRequest& request, const RunConfig& config, std::
 
 PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int ranks) {
   const auto batch = checked_multiply<std::int64_t>(batch_size_of(config.training, ranks), ranks);
-  require_precision(config.training.precision);
+  require_device(config);
+  if (!wants_gpu(config.device)) require_precision(config.training.precision);
   PreparedBench prepared{config, datasets_of(request, config, batch), nullptr,
                          make_optimizer(config)};
   prepared.network = make_network(config, prepared.datasets.training->layout());
@@ -61,6 +63,7 @@ std::unique_ptr<Trainer> make_trainer(const RunConfig& config, const Communicato
                                       std::shared_ptr<Network> network,
                                       std::unique_ptr<FlatOptimizer> optimizer,
                                       const Loaders& loaders, TrainerOptions options) {
+  move_network(*network, config.device, start_device(config.device, communicator));
   return std::make_unique<Trainer>(
       communicator, std::move(network), make_objective(config), std::move(optimizer),
       make_learning_rate(config, communicator.size(), loaders.training->batches()),

@@ -9,6 +9,7 @@ namespace {
 // From memory that the device reads by itself, which LibTorch does not hand out again before it has
 // been read.
 torch::Tensor copied(const torch::Tensor& tensor, const torch::Device& device) {
+  if (tensor.device() == device) return tensor;
   const bool is_cuda = device.is_cuda();
   return (is_cuda ? tensor.pin_memory() : tensor).to(device, /*non_blocking=*/is_cuda);
 }
@@ -20,12 +21,15 @@ torch::Device device_of(const torch::nn::Module& network) {
   return torch::kCPU;
 }
 
+Batch moved_to(const torch::Device& device, Batch batch) {
+  batch.input = copied(batch.input, device);
+  batch.target = copied(batch.target, device);
+  return batch;
+}
+
 std::optional<Batch> next_on(const torch::Device& device, Loader& loader) {
   auto batch = loader.next();
-  if (!batch || device.is_cpu()) return batch;
-  batch->input = copied(batch->input, device);
-  batch->target = copied(batch->target, device);
-  return batch;
+  return batch ? std::optional(moved_to(device, *std::move(batch))) : std::nullopt;
 }
 
 }  // namespace kolo

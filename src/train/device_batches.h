@@ -12,7 +12,9 @@ namespace kolo {
 // Where a network's parameters are, of which all are in one place; the CPU for one without any.
 [[nodiscard]] torch::Device device_of(const torch::nn::Module& network);
 
-// The loader's next batch, on that device. The host goes on while it is copied.
+// The batch, on that device. The host goes on while it is copied.
+[[nodiscard]] Batch moved_to(const torch::Device& device, Batch batch);
+// The loader's next one.
 [[nodiscard]] std::optional<Batch> next_on(const torch::Device& device, Loader& loader);
 
 }  // namespace kolo

@@ -144,7 +144,7 @@ std::optional<Batch> Trainer::next_batch() {
 
 void Trainer::step(const Batch& batch) {
   network_->train();
-  (void)train_step(batch);
+  (void)train_step(moved_to(step_.arena()->device(), batch));
 }
 
 bool Trainer::train_step(const Batch& batch) {

@@ -37,9 +37,10 @@ class RandomConfig {
     run.optimizer = optimizer();
     run.training = training();
     run.checkpoint = {coin(), whole(), whole(), whole(), coin()};
-    run.communication = {pick<CommunicationBackend>(), pick<SharedMemory>(), share() + 1,
-                         share() + 0.1, coin()};
-    run.device = {small(), small()};
+    run.communication = {
+        pick<CommunicationBackend>(), pick<SharedMemory>(), share() + 1, share() + 0.1, coin(),
+        pick<DeviceChannelKind>()};
+    run.device = {pick<DeviceKind>(), coin(), coin(), coin(), coin(), coin(), small(), small()};
     return run;
   }
 

@@ -200,7 +200,8 @@ TEST_F(Types, UnknownKeysNameTheNearestAndAllKnown) {
             "output_dir, seed, "
             "data, model, optimizer, training, checkpoint, communication, device");
   EXPECT_THAT(error_after_required("device: {zebra: 1}\n"),
-              EndsWith("device: unknown key \"zebra\". Known: intra_threads, inter_threads"));
+              EndsWith("device: unknown key \"zebra\". Known: kind, shared, channels_last, cudnn_benchmark, "
+                       "tf32, deterministic, intra_threads, inter_threads"));
 }
 
 TEST_F(Types, AMisspeltRequiredKeyIsCalledUnknownRatherThanMissing) {

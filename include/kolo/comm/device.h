@@ -25,6 +25,12 @@ class DeviceEvent {
   virtual void hold_back(DeviceStream stream) const = 0;
 };
 
+// The devices that a process may use.
+struct DeviceCount {
+  int devices = 0;
+  std::string problem;  // why there are none, in the runtime's words
+};
+
 // What collectives on a device's memory need of the device's runtime: CUDA's, or in tests a
 // simulated one. Devices are numbered as the runtime does for this process. Thread-safe; everything
 // throws Error where the runtime does not do it.
@@ -34,6 +40,7 @@ class DeviceRuntime {
 
   // "cuda"
   [[nodiscard]] virtual std::string_view name() const = 0;
+  [[nodiscard]] virtual DeviceCount count() const = 0;
   // Equal for two processes of a machine where their devices are the same piece of hardware.
   [[nodiscard]] virtual std::string hardware(int device) const = 0;
   // The device that this memory is on. Error for memory of the host.

@@ -139,9 +139,25 @@ struct CommunicationConfig {
   double bucket_mb = 25;                                 // MiB of gradients that travel in one call
   double first_bucket_mb = 1;  // the first is small, so that communication begins early
   bool overlap = true;         // with the backward pass
+  DeviceChannelKind device_channel = DeviceChannelKind::automatic;  // between GPUs
 };
 
+// automatic: a GPU where kolo can use one.
+enum class DeviceKind : std::uint8_t { automatic, cpu, cuda };
+
+constexpr auto enum_names(DeviceKind) {
+  return std::to_array<EnumName<DeviceKind>>(
+      {{DeviceKind::automatic, "auto"}, {DeviceKind::cpu, "cpu"}, {DeviceKind::cuda, "cuda"}});
+}
+
 struct DeviceConfig {
+  DeviceKind kind = DeviceKind::automatic;
+  // Of GPUs.
+  bool shared = false;          // ranks of a node may have the same one
+  bool channels_last = true;    // weights of convolutions, and what they compute
+  bool cudnn_benchmark = true;  // cuDNN tries its algorithms in the first steps
+  bool tf32 = false;            // products of float32 in TF32: 10 bits of mantissa
+  bool deterministic = false;   // the same bits in every run, where LibTorch can
   int intra_threads = 0;  // threads of one operation; 0: the node's cores divided by its ranks
   int inter_threads = 1;  // operations at a time
 };

@@ -29,6 +29,12 @@ namespace kolo {
 // Collective.
 torch::Device pin_device(const Communicator& communicator);
 
+// The CUDA devices that kolo and LibTorch can use in this process, or why there are none.
+[[nodiscard]] DeviceCount cuda_devices();
+// The CUDA device that is this rank's, which becomes this thread's current one; the CPU where there
+// is none. As pin_device() chooses it; `may_share`: two ranks may have the same one. Collective.
+[[nodiscard]] torch::Device take_device(const Communicator& communicator, bool may_share = false);
+
 // Random numbers of its own for every rank: dropout, noise and augmentation differ between ranks,
 // as they would between the parts of one large batch, and are the same in every run of as many
 // ranks. Seeds LibTorch's generator; returns the rank's seed, for other generators of the program.

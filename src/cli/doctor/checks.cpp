@@ -15,9 +15,11 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include "kolo/comm/device.h"
 #include "kolo/comm/mpi.h"
 #include "kolo/data/mnist.h"
 #include "kolo/launch/launch_ranks.h"
+#include "kolo/parallel/initialize.h"
 #include "launch/supervise.h"
 
 namespace kolo {
@@ -65,9 +67,15 @@ Finding check_shared_memory(const std::filesystem::path& folder) {
 
 Finding check_gpu() {
   Finding finding{.name = "GPU"};
-  const bool has_device = torch::cuda::is_available() || ::access("/dev/nvidiactl", F_OK) == 0;
-  finding.text = has_device ? "there is one, but kolo trains on the CPU only"
-                            : "none; kolo trains on the CPU only";
+  const auto [devices, problem] = cuda_devices();
+  if (devices > 0)
+    finding.text =
+        fmt::format("{}, on which kolo trains, a rank on each (device.kind=auto)", devices);
+  else if (torch::cuda::is_available() || ::access("/dev/nvidiactl", F_OK) == 0)
+    finding.text = fmt::format("there is one, but kolo trains on the CPU only: {}", problem);
+  else
+    finding.text = fmt::format("none; kolo trains on the CPU only{}",
+                               cuda_runtime() ? fmt::format(" ({})", problem) : "");
   return finding;
 }
 

@@ -10,6 +10,7 @@
 
 #include "cli/command_line.h"
 #include "cli/doctor/checks.h"
+#include "kolo/comm/device.h"
 #include "kolo/data/mnist.h"
 #include "kolo/fetch/fetch.h"
 #include "kolo/generators/cosmology_box.h"
@@ -103,7 +104,7 @@ int doctor(const DoctorArguments& arguments) {
   if (arguments.json) {
     print_findings_as_json(std::cout, findings);
   } else {
-    std::cout << "kolo " KOLO_VERSION ", CPU only\n";
+    std::cout << "kolo " KOLO_VERSION << (cuda_runtime() ? ", with CUDA\n" : ", CPU only\n");
     print_findings(std::cout, findings, progress_options_from_environment().unicode,
                    terminal_width(STDOUT_FILENO));
   }

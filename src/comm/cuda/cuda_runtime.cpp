@@ -65,6 +65,7 @@ class CudaEvent final : public DeviceEvent {
 class CudaRuntime final : public DeviceRuntime {
  public:
   [[nodiscard]] std::string_view name() const override { return "cuda"; }
+  [[nodiscard]] DeviceCount count() const override;
   [[nodiscard]] std::string hardware(int device) const override;
   [[nodiscard]] int device_of(const void* memory) const override;
   [[nodiscard]] int current_device() const override;
@@ -80,6 +81,14 @@ class CudaRuntime final : public DeviceRuntime {
   [[nodiscard]] std::shared_ptr<std::byte> pin(std::shared_ptr<std::byte> memory,
                                                std::size_t bytes) const override;
 };
+
+DeviceCount CudaRuntime::count() const {
+  int devices = 0;
+  const auto status = cudaGetDeviceCount(&devices);
+  if (status == cudaSuccess && devices > 0) return {devices, ""};
+  (void)cudaGetLastError();
+  return {0, cudaGetErrorString(status == cudaSuccess ? cudaErrorNoDevice : status)};
+}
 
 // The identity that the driver gives it, which of parts of a device (MIG) is their own.
 std::string CudaRuntime::hardware(int device) const {

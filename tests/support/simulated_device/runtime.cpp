@@ -117,6 +117,7 @@ void* seen_by_device(const void* memory) {
 class Runtime final : public DeviceRuntime {
  public:
   [[nodiscard]] std::string_view name() const override { return "simulated"; }
+  [[nodiscard]] DeviceCount count() const override { return {kDevices, ""}; }
   [[nodiscard]] std::string hardware(int device) const override { return std::to_string(device); }
   [[nodiscard]] int device_of(const void* memory) const override {
     const int device = simulated::device_of(memory);

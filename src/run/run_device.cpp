@@ -1,0 +1,76 @@
+#include "run/run_device.h"
+
+#include <algorithm>
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include "config/settle.h"
+#include "kolo/base/error.h"
+#include "kolo/base/machine.h"
+#include "kolo/parallel/initialize.h"
+
+namespace kolo {
+
+void set_threads(const DeviceConfig& device, const LaunchEnvironment& environment) {
+  const int cores = detect_cpu_limits().cores();
+  const int share = cores / environment.local_size.value_or(environment.size);
+  if (device.intra_threads > 0)
+    at::set_num_threads(device.intra_threads);
+  else if (!environment_variable("OMP_NUM_THREADS"))
+    at::set_num_threads(std::clamp(environment.cpus.value_or(share), 1, cores));
+  // LibTorch takes it once.
+  if (static_cast<int>(at::get_num_interop_threads()) != device.inter_threads)
+    at::set_num_interop_threads(device.inter_threads);
+}
+
+bool wants_gpu(const DeviceConfig& device) {
+  return device.kind == DeviceKind::cuda ||
+         (device.kind == DeviceKind::automatic && cuda_devices().devices > 0);
+}
+
+void require_device(const RunConfig& config) {
+  if (config.device.kind != DeviceKind::cuda) return;
+  const auto count = cuda_devices();
+  if (count.devices > 0) return;
+  refuse_setting(config, "device.kind",
+                 fmt::format("cuda, but there is no GPU that kolo can use: {}; kolo doctor tells "
+                             "more, and device.kind=cpu does without",
+                             count.problem));
+}
+
+torch::Device start_device(const DeviceConfig& device, const Communicator& communicator) {
+  if (!wants_gpu(device)) return torch::kCPU;
+  auto& context = at::globalContext();
+  context.setAllowTF32CuDNN(device.tf32);
+  context.setAllowTF32CuBLAS(device.tf32);
+  context.setBenchmarkCuDNN(device.cudnn_benchmark && !device.deterministic);
+  context.setDeterministicCuDNN(device.deterministic);
+  context.setDeterministicAlgorithms(device.deterministic, /*warn_only=*/false);
+  return take_device(communicator, device.shared);
+}
+
+namespace {
+
+// Convolutions compute in the order of their weights.
+void put_channels_last(torch::nn::Module& network) {
+  const torch::NoGradGuard no_gradient;
+  for (auto& parameter : network.parameters()) {
+    if (parameter.dim() != 4 && parameter.dim() != 5) continue;
+    const auto order = parameter.dim() == 4 ? torch::MemoryFormat::ChannelsLast
+                                            : torch::MemoryFormat::ChannelsLast3d;
+    parameter.set_data(parameter.detach().contiguous(order));
+  }
+}
+
+}  // namespace
+
+void move_network(torch::nn::Module& network, const DeviceConfig& config,
+                  const torch::Device& device) {
+  if (device.is_cpu()) return;
+  network.to(device);
+  if (config.channels_last) put_channels_last(network);
+}
+
+}  // namespace kolo

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include "kolo/comm/communicator.h"
+#include "kolo/config/run_config.h"
+#include "kolo/launch/launch_environment.h"
+
+// Where a run's ranks compute.
+namespace kolo {
+
+// LibTorch's: as many as the launcher keeps CPUs for each rank, or else a rank's share of the
+// cores, unless the configuration or OMP_NUM_THREADS (which kolo's own launching sets) say
+// otherwise.
+void set_threads(const DeviceConfig& device, const LaunchEnvironment& environment);
+
+// InputError where a GPU is asked for and there is none that kolo can use. Before anything starts.
+void require_device(const RunConfig& config);
+// Whether there is reason to take one.
+[[nodiscard]] bool wants_gpu(const DeviceConfig& device);
+
+// This rank's device, with LibTorch's switches as configured. Collective.
+[[nodiscard]] torch::Device start_device(const DeviceConfig& device,
+                                         const Communicator& communicator);
+
+// Takes the network there, before a trainer is made of it.
+void move_network(torch::nn::Module& network, const DeviceConfig& config,
+                  const torch::Device& device);
+
+}  // namespace kolo
