@@ -18,14 +18,14 @@ std::vector<RankSetting> with_checks(std::string_view suite, std::vector<RankSet
 }  // namespace
 
 DeviceOptions devices() {
-  return {.staging_bytes = 1 << 16, .runtime = simulated::runtime()};
+  return {.staging_bytes = 1 << 16, .runtime = simulated::runtime_of_tests()};
 }
 
 // Of what computes: the same on a device's memory.
 RankSetting on_device(const RankSetting& plain) {
   return {plain.name + ", on a device", [run = plain.run](const auto& body) {
             run([&](const Communicator& communicator) {
-              body(simulated::through_device(communicator));
+              body(simulated::through_device(communicator, simulated::runtime_of_tests()));
             });
           }};
 }

@@ -70,7 +70,12 @@ const std::set<std::string> switches{"data.horizontal_flip",
                                      "training.drop_last",
                                      "checkpoint.enabled",
                                      "checkpoint.at_start",
-                                     "communication.overlap"};
+                                     "communication.overlap",
+                                     "device.shared",
+                                     "device.channels_last",
+                                     "device.cudnn_benchmark",
+                                     "device.tf32",
+                                     "device.deterministic"};
 // Real numbers, without a bound above...
 const std::set<std::string> unbounded{"model.l2",
                                       "optimizer.lr",

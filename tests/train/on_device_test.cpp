@@ -1,11 +1,11 @@
-// A training on a device, a simulated one whose memory no host code can touch, is that of the host.
+// A training on a device is that of the host. The simulated one has memory that no host code can
+// touch.
 #include <cmath>
 
 #include <gmock/gmock.h>
 
-#include "support/simulated_device/device.h"
-#include "support/simulated_device/runtime.h"
 #include "support/temporary_folder.h"
+#include "support/test_devices.h"
 #include "train/training_fixture.h"
 
 #include "kolo/checkpoint/checkpoint_store.h"
@@ -14,7 +14,7 @@ namespace kolo::testing {
 namespace {
 
 ThreadRanksOptions with_devices() {
-  return {.devices = {.runtime = simulated::runtime()}};
+  return {.devices = test_device_options()};
 }
 
 // Dropout's masks are random numbers, which ranks that are threads draw from one generator.
@@ -24,7 +24,7 @@ TrainingSetup here() {
 
 TrainingSetup there() {
   auto setup = here();
-  setup.device = [](int rank) { return simulated::device(rank); };
+  setup.device = test_device;
   return setup;
 }
 
@@ -69,7 +69,7 @@ TEST(TrainerOnADevice, CheckpointsGoFromDeviceToHostAndBack) {
     CheckpointStore store({folder.path() / std::to_string(++number)});
     auto first = first_half;
     first.epochs = 1;
-    const auto solo = Communicator::solo({.runtime = simulated::runtime()});
+    const auto solo = Communicator::solo(test_device_options());
     SmallTraining beginning(solo, first);
     EXPECT_EQ(beginning.trainer().run(), TrainOutcome::finished);
     store.save(beginning.trainer().state().step, beginning.trainer().checkpoint(), false);

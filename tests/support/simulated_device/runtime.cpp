@@ -2,12 +2,14 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <mutex>
 #include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -158,32 +160,35 @@ class Runtime final : public DeviceRuntime {
 // One buffer's way to the device and back.
 class Travelling {
  public:
-  Travelling(const void* data, std::int64_t count, DataType type)
-      : bytes_(static_cast<std::size_t>(count) * size_of(type)),
-        memory_(make_memory(bytes_)),
-        count_(count),
-        type_(type) {
-    if (bytes_ > 0) std::memcpy(host_view(memory_.get()), data, bytes_);
+  Travelling(const DeviceRuntime& runtime, DeviceStream stream, const void* data,
+             std::int64_t count, DataType type)
+      : runtime_(runtime), stream_(stream) {
+    const auto bytes = static_cast<std::size_t>(count) * size_of(type);
+    memory_ = runtime.allocate(0, bytes + 1);
+    there_ = Buffer::on_device(memory_.get(), count, type, stream);
+    if (bytes > 0) runtime.copy(0, memory_.get(), data, bytes, stream);
+    runtime.record(0, stream)->wait();
   }
 
-  [[nodiscard]] Buffer there(DeviceStream stream) const {
-    return Buffer::on_device(memory_.get(), count_, type_, stream);
-  }
+  [[nodiscard]] const Buffer& there() const { return there_; }
   void come_back(void* data) const {
-    if (bytes_ > 0) std::memcpy(data, host_view(memory_.get()), bytes_);
+    if (there_.bytes() > 0) runtime_.copy(0, data, memory_.get(), there_.bytes(), stream_);
+    runtime_.record(0, stream_)->wait();
   }
 
  private:
-  std::size_t bytes_;
-  Memory memory_;
-  std::int64_t count_;
-  DataType type_;
+  const DeviceRuntime& runtime_;
+  DeviceStream stream_;
+  std::shared_ptr<std::byte> memory_;
+  Buffer there_;
 };
 
 class ThroughDevice final : public Backend {
  public:
-  explicit ThroughDevice(Communicator communicator)
-      : communicator_(std::move(communicator)), stream_(runtime()->make_stream(0)) {}
+  ThroughDevice(Communicator communicator, std::shared_ptr<const DeviceRuntime> runtime)
+      : communicator_(std::move(communicator)),
+        runtime_(std::move(runtime)),
+        stream_(runtime_->make_stream(0)) {}
 
   [[nodiscard]] const Topology& topology() const override { return communicator_.topology(); }
   [[nodiscard]] Capabilities capabilities() const override { return communicator_.capabilities(); }
@@ -197,7 +202,7 @@ class ThroughDevice final : public Backend {
   }
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override {
     auto part = communicator_.split(color, key);
-    return part ? std::make_shared<ThroughDevice>(*std::move(part)) : nullptr;
+    return part ? std::make_shared<ThroughDevice>(*std::move(part), runtime_) : nullptr;
   }
   void abort(int exit_code) noexcept override { communicator_.abort(exit_code); }
 
@@ -205,17 +210,19 @@ class ThroughDevice final : public Backend {
   void ask_for(const CollectiveCall& call, const Buffer& input, const Buffer& output);
 
   Communicator communicator_;
+  std::shared_ptr<const DeviceRuntime> runtime_;
   std::shared_ptr<void> stream_;
 };
 
 void ThroughDevice::execute(const CollectiveCall& call) {
   if (call.collective == Collective::barrier) return communicator_.barrier();
   const bool is_in_place = traits_of(call.collective).buffers == BufferShape::in_place;
-  const Travelling input(call.input.data, call.input.count, call.input.type);
-  const Travelling output(call.output.data, is_in_place ? 0 : call.output.count, call.output.type);
+  auto* const stream = stream_.get();
+  const Travelling input(*runtime_, stream, call.input.data, call.input.count, call.input.type);
+  const Travelling output(*runtime_, stream, call.output.data, is_in_place ? 0 : call.output.count,
+                          call.output.type);
   const auto& result = is_in_place ? input : output;
-  ask_for(call, input.there(stream_.get()), result.there(stream_.get()));
-  runtime()->record(0, stream_.get())->wait();
+  ask_for(call, input.there(), result.there());
   result.come_back(call.output.data);
 }
 
@@ -246,8 +253,18 @@ std::shared_ptr<const DeviceRuntime> runtime() {
   return std::make_shared<Runtime>();
 }
 
-Communicator through_device(const Communicator& communicator) {
-  return Communicator(std::make_shared<ThroughDevice>(communicator));
+bool gpu_takes_their_place() {
+  const char* const wanted = std::getenv("KOLO_TEST_DEVICE");
+  return wanted != nullptr && std::string_view(wanted) == "cuda";
+}
+
+std::shared_ptr<const DeviceRuntime> runtime_of_tests() {
+  return gpu_takes_their_place() ? cuda_runtime() : runtime();
+}
+
+Communicator through_device(const Communicator& communicator,
+                            std::shared_ptr<const DeviceRuntime> runtime) {
+  return Communicator(std::make_shared<ThroughDevice>(communicator, std::move(runtime)));
 }
 
 }  // namespace kolo::testing::simulated

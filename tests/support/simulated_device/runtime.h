@@ -11,9 +11,16 @@ namespace kolo::testing::simulated {
 // after a random time, so that who forgets to wait for an event reads what is not there yet.
 [[nodiscard]] std::shared_ptr<const DeviceRuntime> runtime();
 
+// With KOLO_TEST_DEVICE=cuda in the environment tests of devices run on the first GPU, which all
+// ranks share (scripts/test-gpu), instead of the simulated devices.
+[[nodiscard]] bool gpu_takes_their_place();
+// The runtime of the one or the other.
+[[nodiscard]] std::shared_ptr<const DeviceRuntime> runtime_of_tests();
+
 // A communicator over the same ranks whose collectives of host memory are done by the given one on
-// a device's memory: values go to the device, the collective is asked for, and they come back. So
-// what is tested of the host's collectives is tested of a device's.
-[[nodiscard]] Communicator through_device(const Communicator& communicator);
+// the memory of device 0: values go to the device, the collective is asked for, and they come back.
+// So what is tested of the host's collectives is tested of a device's.
+[[nodiscard]] Communicator through_device(const Communicator& communicator,
+                                          std::shared_ptr<const DeviceRuntime> runtime);
 
 }  // namespace kolo::testing::simulated
