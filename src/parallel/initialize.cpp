@@ -61,6 +61,8 @@ void require_own_devices(const Communicator& communicator, int place, bool may_s
   if (place >= 0) own = static_cast<std::int64_t>(fingerprint_of(cuda_runtime()->hardware(place)));
   std::vector<std::int64_t> all(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(std::span(&own, 1), std::span(all), {.name = "devices of the ranks"});
+  if (const auto missing = parallel::describe_missing_device(all); !missing.empty())
+    throw InputError(missing);
   const auto problem = parallel::describe_shared_device(communicator.topology(), all);
   if (!problem.empty() && !may_share) throw InputError(problem);
 }
@@ -69,6 +71,17 @@ void require_own_devices(const Communicator& communicator, int place, bool may_s
 
 int parallel::place_on_devices(const Topology& topology, int devices) {
   return devices == 0 ? -1 : topology.local_rank % devices;
+}
+
+std::string parallel::describe_missing_device(std::span<const std::int64_t> devices) {
+  const auto none = std::find(devices.begin(), devices.end(), 0);
+  const auto one =
+      std::find_if(devices.begin(), devices.end(), [](auto each) { return each != 0; });
+  if (none == devices.end() || one == devices.end()) return {};
+  return fmt::format(
+      "parallel: rank {} has no GPU that kolo can use, and rank {} has one; all ranks compute on "
+      "the same kind of device: use nodes that are alike, or device.kind=cpu",
+      none - devices.begin(), one - devices.begin());
 }
 
 std::string parallel::describe_shared_device(const Topology& topology,
@@ -109,6 +122,7 @@ DeviceCount cuda_devices() {
 }
 
 torch::Device take_device(const Communicator& communicator, bool may_share) {
+  if (!cuda_runtime()) return torch::kCPU;
   const auto devices = cuda_devices().devices;
   const auto place = parallel::place_on_devices(communicator.topology(), devices);
   require_own_devices(communicator, place, may_share);

@@ -11,8 +11,11 @@ namespace kolo::parallel {
 // Which of the devices that it sees a rank takes; -1: it sees none.
 [[nodiscard]] int place_on_devices(const Topology& topology, int devices);
 
-// Which two ranks of a node have the same device; empty: none do. `devices`: of each rank a number
-// that is equal for the same piece of hardware; 0: it has none.
+// `devices`: of each rank a number that is equal for the same piece of hardware; 0: it has none.
+
+// Which rank has none where another has one; empty: all have one, or none has.
+[[nodiscard]] std::string describe_missing_device(std::span<const std::int64_t> devices);
+// Which two ranks of a node have the same device; empty: none do.
 [[nodiscard]] std::string describe_shared_device(const Topology& topology,
                                                  std::span<const std::int64_t> devices);
 

@@ -41,14 +41,16 @@ void require_device(const RunConfig& config) {
 }
 
 torch::Device start_device(const DeviceConfig& device, const Communicator& communicator) {
-  if (!wants_gpu(device)) return torch::kCPU;
+  if (device.kind == DeviceKind::cpu) return torch::kCPU;
+  const auto taken = take_device(communicator, device.shared);
+  if (!taken.is_cuda()) return taken;
   auto& context = at::globalContext();
   context.setAllowTF32CuDNN(device.tf32);
   context.setAllowTF32CuBLAS(device.tf32);
   context.setBenchmarkCuDNN(device.cudnn_benchmark && !device.deterministic);
   context.setDeterministicCuDNN(device.deterministic);
   context.setDeterministicAlgorithms(device.deterministic, /*warn_only=*/false);
-  return take_device(communicator, device.shared);
+  return taken;
 }
 
 namespace {

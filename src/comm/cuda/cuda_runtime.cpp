@@ -34,7 +34,7 @@ cudaStream_t stream_of(DeviceStream stream) {
 
 class CudaEvent final : public DeviceEvent {
  public:
-  CudaEvent(int device, DeviceStream stream) {
+  CudaEvent(int device, DeviceStream stream) : device_(device) {
     const DeviceScope scope(device);
     check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming),
                "cudaEventCreateWithFlags");
@@ -54,11 +54,14 @@ class CudaEvent final : public DeviceEvent {
     return true;
   }
   void wait() const override { check_cuda(cudaEventSynchronize(event_), "work on the device"); }
+  // A null stream is that of this thread's device, which may be another.
   void hold_back(DeviceStream stream) const override {
+    const DeviceScope scope(device_);
     check_cuda(cudaStreamWaitEvent(stream_of(stream), event_, 0), "cudaStreamWaitEvent");
   }
 
  private:
+  int device_;
   cudaEvent_t event_ = nullptr;
 };
 

@@ -1,7 +1,6 @@
 #include "comm/device/device_backend.h"
 
-#include <algorithm>
-#include <cstring>
+#include <cstdlib>
 #include <functional>
 #include <utility>
 
@@ -99,6 +98,12 @@ void DeviceBackend::require_one_device(const CollectiveCall& call) const {
 
 namespace {
 
+// The machine, or what NCCL is told to take for one.
+std::string host_of_nccl() {
+  const char* const told = std::getenv("NCCL_HOSTID");
+  return told == nullptr ? host_name() : std::string(told);
+}
+
 // What a rank has, as it is sent.
 struct DeviceFacts {
   std::uint64_t hardware = 0;  // equal for ranks that share a device
@@ -150,7 +155,7 @@ void DeviceBackend::make_channel(const CollectiveCall& call) {
   DeviceFacts mine;
   mine.device = device;
   mine.hardware =
-      std::hash<std::string>{}(host_name() + "/" + sharing_->runtime().hardware(device));
+      std::hash<std::string>{}(host_of_nccl() + "/" + sharing_->runtime().hardware(device));
   mine.has_nccl = has_nccl() && sharing_->runtime().name() == "cuda" ? 1 : 0;
   const auto facts = exchange(*host_, mine);
   const auto objection = objection_to_nccl(facts);

@@ -61,6 +61,9 @@ MpiOptions with_environment(MpiOptions options) {
   read_seconds("KOLO_WATCH_WARNING", options.watch.warning);
   read_seconds("KOLO_WATCH_LIMIT", options.watch.limit);
   if (const auto folder = variable("KOLO_WATCH_FOLDER")) options.watch.folder = *folder;
+  if (const auto channel = variable("KOLO_DEVICE_CHANNEL"))
+    options.devices.channel =
+        named<DeviceChannelKind>("the environment", "KOLO_DEVICE_CHANNEL", *channel);
   return options;
 }
 
@@ -69,6 +72,7 @@ struct Settings {
   std::int32_t checked = 0, watch = 0, shared_memory = 0, nodes = 0;
   double warning = 0, limit = 0;
   std::int64_t largest_count = 0, staging_bytes = 0, whole_limit_bytes = 0;
+  std::int64_t device_channel = 0, device_staging_bytes = 0;
 };
 
 Settings settings_of(const MpiOptions& options) {
@@ -80,7 +84,9 @@ Settings settings_of(const MpiOptions& options) {
           .limit = options.watch.limit.count(),
           .largest_count = options.largest_count,
           .staging_bytes = narrow<std::int64_t>(options.staging_bytes),
-          .whole_limit_bytes = narrow<std::int64_t>(options.whole_limit_bytes)};
+          .whole_limit_bytes = narrow<std::int64_t>(options.whole_limit_bytes),
+          .device_channel = static_cast<std::int64_t>(options.devices.channel),
+          .device_staging_bytes = narrow<std::int64_t>(options.devices.staging_bytes)};
 }
 
 void put_into(MpiOptions& options, const Settings& settings) {
@@ -92,6 +98,8 @@ void put_into(MpiOptions& options, const Settings& settings) {
   options.largest_count = settings.largest_count;
   options.staging_bytes = static_cast<std::size_t>(settings.staging_bytes);
   options.whole_limit_bytes = static_cast<std::size_t>(settings.whole_limit_bytes);
+  options.devices.channel = static_cast<DeviceChannelKind>(settings.device_channel);
+  options.devices.staging_bytes = static_cast<std::size_t>(settings.device_staging_bytes);
 }
 
 // A setting in words: its name and value.
@@ -100,7 +108,7 @@ struct Named {
   std::string value;
 };
 
-std::array<Named, 8> in_words(const MpiOptions& options) {
+std::array<Named, 10> in_words(const MpiOptions& options) {
   const auto on_or_off = [](bool value) { return std::string(value ? "on" : "off"); };
   constexpr std::array shared_memory = {"auto", "on", "off"};
   return {{{"KOLO_CHECKED (MpiOptions::checked)", on_or_off(options.checked)},
@@ -112,7 +120,10 @@ std::array<Named, 8> in_words(const MpiOptions& options) {
            {"MpiOptions::ranks_on_nodes", fmt::format("{}", options.ranks_on_nodes)},
            {"MpiOptions::largest_count", fmt::format("{}", options.largest_count)},
            {"MpiOptions::staging_bytes and whole_limit_bytes",
-            fmt::format("{} and {}", options.staging_bytes, options.whole_limit_bytes)}}};
+            fmt::format("{} and {}", options.staging_bytes, options.whole_limit_bytes)},
+           {"KOLO_DEVICE_CHANNEL (DeviceOptions::channel)",
+            std::string(name_of(options.devices.channel))},
+           {"DeviceOptions::staging_bytes", fmt::format("{}", options.devices.staging_bytes)}}};
 }
 
 // The lowest rank in which a setting differs says so.
