@@ -186,6 +186,24 @@ TEST(OnADevice, OptimizersOfLibTorchAreDistributed) {
   }
 }
 
+TEST(OnADevice, PowerSgdRefuses) {
+  run_as_threads(
+      ranks,
+      [](const Communicator& communicator) {
+        auto network = make_network();
+        network->to(test_device(communicator.rank()));
+        DistributedOptimizer optimizer(communicator, *network,
+                                       std::make_unique<torch::optim::SGD>(
+                                           network->parameters(), torch::optim::SGDOptions(.1)),
+                                       {.reducer = {.hook = power_sgd()}});
+        const auto images = torch::ones({4, 3, 6, 6}).to(test_device(communicator.rank()));
+        network->forward(images).sum().backward();
+        EXPECT_THAT(message_of<Error>([&] { optimizer.step(); }),
+                    ::testing::HasSubstr("PowerSGD takes gradients in the host's memory"));
+      },
+      with_devices());
+}
+
 TEST(OnADevice, GradientsAddUpOverSeveralPasses) {
   expect_the_same([&](const Communicator& communicator, nn::Sequential& network,
                       const Batch& batch) {

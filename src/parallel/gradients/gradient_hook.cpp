@@ -148,6 +148,12 @@ class PowerSgd final : public GradientHook {
 };
 
 void PowerSgd::average(const Communicator& communicator, const GradientBucket& bucket) {
+  if (!bucket.flat.device().is_cpu()) {
+    throw Error(fmt::format(
+        "parallel: PowerSGD takes gradients in the host's memory, and these are on {}; use "
+        "bfloat16_compression() there",
+        bucket.flat.device().str()));
+  }
   if (communicator.size() == 1) return;
   const torch::NoGradGuard no_gradient;
   if (joins_ != communicator.joins()) {
