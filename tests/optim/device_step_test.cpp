@@ -1,6 +1,5 @@
 // Steps on CUDA devices against those on the host, to the bit.
 #include <cstring>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "optim/flat_buffers.h"
 #include "optim/kernels.h"
 #include "support/errors.h"
+#include "support/gpu.h"
 
 namespace kolo {
 namespace {
@@ -29,30 +29,6 @@ using testing::NamedOptimizer;
 using testing::random_buffers;
 
 constexpr double rate = .02;
-
-// Of a step on an empty slice, which needs no device; none in a build with CUDA.
-std::string problem_without_elements(const FlatOptimizer& optimizer) {
-  const StepConstants constants{};
-  std::vector<std::byte> workspace(optimizer.device_workspace_bytes(0));
-  try {
-    optimizer.update_on_device(FlatSlice<float>{},
-                               {.constants = &constants, .workspace = workspace});
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
-}
-
-bool is_built_with_cuda() {
-  return problem_without_elements(*make_sgd({})).empty();
-}
-
-// Why there is nothing to compare here.
-std::optional<std::string> reason_to_skip() {
-  if (!is_built_with_cuda()) return "kolo is built without CUDA (KOLO_CUDA)";
-  if (!torch::cuda::is_available()) return "LibTorch finds no CUDA device";
-  return std::nullopt;
-}
 
 bool are_same_bits(const torch::Tensor& a, const torch::Tensor& b) {
   return a.nbytes() == b.nbytes() &&
@@ -191,7 +167,7 @@ void compare(const FlatOptimizer& optimizer, const Layout& layout) {
 class DeviceStep : public ::testing::TestWithParam<NamedOptimizer> {
  protected:
   void SetUp() override {
-    if (const auto reason = reason_to_skip()) GTEST_SKIP() << *reason;
+    KOLO_SKIP_WITHOUT_GPU();
     torch::manual_seed(11);
   }
 };
@@ -226,20 +202,8 @@ TEST_P(DeviceStep, NamesWhatItLacks) {
 INSTANTIATE_TEST_SUITE_P(Optimizers, DeviceStep, ::testing::ValuesIn(every_optimizer()),
                          [](const auto& each) { return each.param.label; });
 
-// Without a device, too.
-
-TEST(DeviceStepWithoutCuda, IsAnErrorThatSaysHowToBuild) {
-  if (is_built_with_cuda()) GTEST_SKIP() << "kolo is built with CUDA";
-  for (const auto& each : every_optimizer()) {
-    EXPECT_THAT(problem_without_elements(*each.optimizer),
-                HasSubstr("kolo was built without CUDA; build it with -D KOLO_CUDA=ON"))
-        << each.label;
-  }
-}
-
-TEST(DeviceStepWithoutCuda, ALaunchThatIsRefusedNamesTheKernel) {
-  if (!is_built_with_cuda()) GTEST_SKIP() << "kolo is built without CUDA (KOLO_CUDA)";
-  if (torch::cuda::is_available()) GTEST_SKIP() << "there is a CUDA device";
+TEST(DeviceStepWithoutGpu, ALaunchThatIsRefusedNamesTheKernel) {
+  if (torch::cuda::is_available()) GTEST_SKIP() << "this machine's GPU refuses no launch";
   const auto adam = make_adam({});
   const StepConstants constants{};
   Buffers<float> buffers(8);
@@ -247,20 +211,6 @@ TEST(DeviceStepWithoutCuda, ALaunchThatIsRefusedNamesTheKernel) {
                   [&] { adam->update_on_device(buffers.whole(), {.constants = &constants}); }),
               HasSubstr("optim: the CUDA kernel AdamStep<float, false> can't be started: "));
   EXPECT_EQ(buffers.parameters, Buffers<float>(8).parameters);
-}
-
-TEST(DeviceStepWithoutCuda, AWorkspaceTooSmallIsAnError) {
-  const auto lamb = make_lamb({});
-  EXPECT_EQ(make_adam({})->device_workspace_bytes(1000), 0);
-  const StepConstants constants{};
-  std::vector<std::byte> workspace(lamb->device_workspace_bytes(0));
-  std::vector<float> values(1);
-  const FlatSlice<float> slice{values, values, {values, values}};
-  EXPECT_THAT(
-      message_of<Error>([&] {
-        lamb->update_on_device(slice, {.constants = &constants, .workspace = workspace});
-      }),
-      HasSubstr("a workspace of 16 bytes for a step of 1 elements on a device, expected 32"));
 }
 
 }  // namespace

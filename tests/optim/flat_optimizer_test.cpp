@@ -251,5 +251,19 @@ TEST(FlatOptimizer, OptionsOutOfRangeAreInputErrors) {
               HasSubstr("adamw: weight_decay is inf"));
 }
 
+TEST(FlatOptimizerOnADevice, AWorkspaceTooSmallIsAnError) {
+  const auto lamb = make_lamb({});
+  EXPECT_EQ(make_adam({})->device_workspace_bytes(1000), 0);
+  const StepConstants constants{};
+  std::vector<std::byte> workspace(lamb->device_workspace_bytes(0));
+  std::vector<float> values(1);
+  const FlatSlice<float> slice{values, values, {values, values}};
+  EXPECT_THAT(testing::message_of<Error>([&] {
+                lamb->update_on_device(slice, {.constants = &constants, .workspace = workspace});
+              }),
+              ::testing::HasSubstr(
+                  "a workspace of 16 bytes for a step of 1 elements on a device, expected 32"));
+}
+
 }  // namespace
 }  // namespace kolo

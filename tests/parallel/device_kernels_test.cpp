@@ -1,7 +1,6 @@
 // Passes over flat memory of CUDA devices against those of the host.
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,28 +15,13 @@
 #include "parallel/device_kernels.h"
 #include "parallel/kernels.h"
 #include "support/errors.h"
+#include "support/gpu.h"
 
 namespace kolo {
 namespace {
 
 using ::testing::HasSubstr;
 using testing::message_of;
-
-bool is_built_with_cuda() {
-  try {
-    parallel::fill_on_device(std::span<float>(), 0, nullptr);
-  } catch (const Error&) {
-    return false;
-  }
-  return true;
-}
-
-// Why there is nothing to compare here.
-std::optional<std::string> reason_to_skip() {
-  if (!is_built_with_cuda()) return "kolo is built without CUDA (KOLO_CUDA)";
-  if (!torch::cuda::is_available()) return "LibTorch finds no CUDA device";
-  return std::nullopt;
-}
 
 template <typename T>
 constexpr auto type_of = torch::CppTypeToScalarType<T>::value;
@@ -64,7 +48,7 @@ torch::Tensor bytes_on_device(std::size_t bytes) {
 class DeviceKernels : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (const auto reason = reason_to_skip()) GTEST_SKIP() << *reason;
+    KOLO_SKIP_WITHOUT_GPU();
     torch::manual_seed(5);
   }
 
@@ -212,44 +196,6 @@ TEST_F(DeviceKernels, AWorkspaceTooSmallIsAnError) {
                                                 span_of<const float>(values), 2, {}, nullptr);
               }),
               HasSubstr("a norm on a device with a workspace of 0 bytes, expected 24"));
-}
-
-TEST(DeviceKernelsWithoutCuda, AreErrorsThatSayHowToBuild) {
-  if (is_built_with_cuda()) GTEST_SKIP() << "kolo is built with CUDA";
-  using namespace parallel;
-  const std::vector<std::function<void()>> passes = {
-      [] { add_to_norm_on_device(nullptr, std::span<const float>(), 2, {}, nullptr); },
-      [] { add_to_norm_on_device(nullptr, std::span<const double>(), 2, {}, nullptr); },
-      [] { scale_on_device(std::span<float>(), nullptr, nullptr); },
-      [] { scale_on_device(std::span<double>(), nullptr, nullptr); },
-      [] { fill_on_device(std::span<double>(), 0, nullptr); },
-      [] { find_all_bits_on_device(std::span<const std::uint16_t>(), 0, nullptr, nullptr); },
-      [] { find_all_bits_on_device(std::span<const std::uint32_t>(), 0, nullptr, nullptr); },
-      [] { find_all_bits_on_device(std::span<const std::uint64_t>(), 0, nullptr, nullptr); },
-      [] { checksum_on_device({}, nullptr, {}, nullptr); }};
-  for (const auto& pass : passes) {
-    EXPECT_THAT(message_of<Error>(pass),
-                HasSubstr("kolo was built without CUDA; build it with -D KOLO_CUDA=ON"));
-  }
-}
-
-// A checksum of pieces tells them apart, and their order.
-TEST(Checksum, OfSeveralPiecesSeesEveryByteAndTheirOrder) {
-  const std::size_t piece = parallel::checksum_piece_bytes;
-  std::vector<std::byte> bytes(3 * piece + 5);
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * i / 7);
-  const std::uint64_t whole = parallel::checksum(bytes);
-  for (const std::size_t place :
-       {std::size_t{0}, piece - 1, piece, 2 * piece + 77, 3 * piece + 4}) {
-    bytes[place] ^= std::byte{1};
-    EXPECT_NE(parallel::checksum(bytes), whole) << place;
-    bytes[place] ^= std::byte{1};
-  }
-  EXPECT_EQ(parallel::checksum(bytes), whole);
-  EXPECT_NE(parallel::checksum(std::span(bytes).first(3 * piece + 4)), whole);
-  std::swap_ranges(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(piece),
-                   bytes.begin() + static_cast<std::ptrdiff_t>(piece));
-  EXPECT_NE(parallel::checksum(bytes), whole);
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ torch::Tensor loss_of(nn::Sequential& network, const Batch& batch) {
 
 // A GPU adds up in another order than the host; the simulated device has its bits.
 void expect_the_same(const Training& training, double tolerance = 0) {
-  if (simulated::gpu_takes_their_place()) tolerance = std::max(tolerance, 1e-4);
+  if (is_gpu_wanted()) tolerance = std::max(tolerance, 1e-4);
   const auto here = outcome_on(on_host, training);
   const auto there = outcome_on(test_device, training);
   ASSERT_EQ(here.values.size(), there.values.size());
@@ -252,8 +252,7 @@ TEST(OnADevice, CollectivesTakeItsTensors) {
 }
 
 TEST(OnADevice, BatchNormOverAllRanks) {
-  if (simulated::gpu_takes_their_place())
-    GTEST_SKIP() << "ranks that are threads can't share a GPU in backward";
+  if (is_gpu_wanted()) GTEST_SKIP() << "ranks that are threads can't share a GPU in backward";
   expect_the_same(
       [&](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
         convert_sync_batch_norm(communicator, *network);

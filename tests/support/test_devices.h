@@ -1,18 +1,18 @@
 #pragma once
 
 #include "kolo/comm/threads.h"
+#include "support/gpu.h"
 #include "support/simulated_device/device.h"
 #include "support/simulated_device/runtime.h"
 
 // Where tests of devices run: on the simulated ones, or on the first GPU
-// (simulated::gpu_takes_their_place()).
+// (is_gpu_wanted()).
 namespace kolo::testing {
 
 // Simulated ranks have one each: autograd has one thread per device, in which ranks that are
 // threads and meet in backward would wait for each other.
 [[nodiscard]] inline torch::Device test_device(int rank) {
-  return simulated::gpu_takes_their_place() ? torch::Device(torch::kCUDA, 0)
-                                            : simulated::device(rank);
+  return is_gpu_wanted() ? torch::Device(torch::kCUDA, 0) : simulated::device(rank);
 }
 
 // `staging_bytes`: small ones make small buffers take many pieces.

@@ -2,18 +2,17 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <mutex>
 #include <random>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "kolo/base/error.h"
+#include "support/gpu.h"
 #include "support/simulated_device/memory.h"
 
 namespace kolo::testing::simulated {
@@ -253,13 +252,8 @@ std::shared_ptr<const DeviceRuntime> runtime() {
   return std::make_shared<Runtime>();
 }
 
-bool gpu_takes_their_place() {
-  const char* const wanted = std::getenv("KOLO_TEST_DEVICE");
-  return wanted != nullptr && std::string_view(wanted) == "cuda";
-}
-
 std::shared_ptr<const DeviceRuntime> runtime_of_tests() {
-  return gpu_takes_their_place() ? cuda_runtime() : runtime();
+  return is_gpu_wanted() ? cuda_runtime() : runtime();
 }
 
 Communicator through_device(const Communicator& communicator,

@@ -11,10 +11,8 @@ namespace kolo::testing::simulated {
 // after a random time, so that who forgets to wait for an event reads what is not there yet.
 [[nodiscard]] std::shared_ptr<const DeviceRuntime> runtime();
 
-// With KOLO_TEST_DEVICE=cuda in the environment tests of devices run on the first GPU, which all
-// ranks share (scripts/test-gpu), instead of the simulated devices.
-[[nodiscard]] bool gpu_takes_their_place();
-// The runtime of the one or the other.
+// That of the simulated devices, or of the first GPU, which all ranks share, where GPUs are to be
+// tested (support/gpu.h).
 [[nodiscard]] std::shared_ptr<const DeviceRuntime> runtime_of_tests();
 
 // A communicator over the same ranks whose collectives of host memory are done by the given one on

@@ -1,0 +1,34 @@
+// Passes over the memory of CUDA devices in a build without CUDA.
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "parallel/device_kernels.h"
+#include "support/errors.h"
+
+namespace kolo {
+namespace {
+
+TEST(DeviceKernelsLeftOut, AreErrorsThatSayHowToBuild) {
+  using namespace parallel;
+  const std::vector<std::function<void()>> passes = {
+      [] { add_to_norm_on_device(nullptr, std::span<const float>(), 2, {}, nullptr); },
+      [] { add_to_norm_on_device(nullptr, std::span<const double>(), 2, {}, nullptr); },
+      [] { scale_on_device(std::span<float>(), nullptr, nullptr); },
+      [] { scale_on_device(std::span<double>(), nullptr, nullptr); },
+      [] { fill_on_device(std::span<double>(), 0, nullptr); },
+      [] { find_all_bits_on_device(std::span<const std::uint16_t>(), 0, nullptr, nullptr); },
+      [] { find_all_bits_on_device(std::span<const std::uint32_t>(), 0, nullptr, nullptr); },
+      [] { find_all_bits_on_device(std::span<const std::uint64_t>(), 0, nullptr, nullptr); },
+      [] { checksum_on_device({}, nullptr, {}, nullptr); }};
+  for (const auto& pass : passes) {
+    EXPECT_THAT(testing::message_of<Error>(pass),
+                ::testing::HasSubstr("kolo was built without CUDA; build it with -D KOLO_CUDA=ON"));
+  }
+}
+
+}  // namespace
+}  // namespace kolo
