@@ -48,22 +48,32 @@ double share(std::int64_t part, std::int64_t whole) {
 
 }  // namespace
 
-std::int64_t count_correct(const torch::Tensor& logits, const torch::Tensor& targets) {
+torch::Tensor correct_samples(const torch::Tensor& logits, const torch::Tensor& targets) {
   require_rows(logits, targets);
-  return predicted_classes(logits).eq(target_classes(logits, targets)).sum().item<std::int64_t>();
+  const torch::NoGradGuard no_gradient;
+  return predicted_classes(logits).eq(target_classes(logits, targets)).sum();
 }
 
-std::int64_t count_in_top(const torch::Tensor& logits, const torch::Tensor& targets,
-                          std::int64_t k) {
+std::int64_t count_correct(const torch::Tensor& logits, const torch::Tensor& targets) {
+  return correct_samples(logits, targets).item<std::int64_t>();
+}
+
+torch::Tensor samples_in_top(const torch::Tensor& logits, const torch::Tensor& targets,
+                             std::int64_t k) {
   if (k < 1) throw InputError(fmt::format("metrics: the top {} classes, expected 1 or more", k));
   require_rows(logits, targets);
   if (logits.dim() != 2) throw InputError("metrics: the top classes need logits [N, classes]");
   const torch::NoGradGuard no_gradient;
-  if (logits.size(0) == 0) return 0;
+  if (logits.size(0) == 0) return torch::zeros({}, logits.options().dtype(torch::kLong));
   const torch::Tensor own = logits.gather(1, targets.to(torch::kInt64).reshape({-1, 1}));
   const torch::Tensor larger = logits.gt(own).sum(1);
   const torch::Tensor finite = logits.isfinite().all(1);
-  return larger.lt(k).logical_and(finite).sum().item<std::int64_t>();
+  return larger.lt(k).logical_and(finite).sum();
+}
+
+std::int64_t count_in_top(const torch::Tensor& logits, const torch::Tensor& targets,
+                          std::int64_t k) {
+  return samples_in_top(logits, targets, k).item<std::int64_t>();
 }
 
 ConfusionMatrix::ConfusionMatrix(std::int64_t classes)

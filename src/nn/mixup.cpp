@@ -71,7 +71,8 @@ MixedBatch mix(const torch::Tensor& inputs, const torch::Tensor& targets, double
         fmt::join(targets.sizes().vec(), ", ")));
   }
   const double share = beta_variate(alpha, random);
-  const auto partners = random_permutation(inputs.size(0), random).to(inputs.device());
+  const auto partners =
+      random_permutation(inputs.size(0), random).to(inputs.device(), /*non_blocking=*/true);
   return {torch::lerp(inputs.index_select(0, partners), inputs, share), targets,
           targets.index_select(0, partners.to(targets.device())), share};
 }

@@ -16,6 +16,7 @@
 #include "kolo/base/error.h"
 #include "parallel/kernels.h"
 #include "parallel/tensors/distinct_tensors.h"
+#include "parallel/tensors/tensor_passes.h"
 
 namespace kolo {
 
@@ -51,29 +52,32 @@ class NamedParameters {
   std::size_t others_ = 0;
 };
 
+// `Word`: unsigned, as wide as an element.
+template <typename Word>
+bool has_exponent_bits(const torch::Tensor& contiguous, std::uint64_t bits) {
+  const std::span words(static_cast<const Word*>(contiguous.data_ptr()),
+                        static_cast<std::size_t>(contiguous.numel()));
+  return parallel::has_all_bits(words, static_cast<Word>(bits));
+}
+
 }  // namespace
 
 bool is_finite(const torch::Tensor& tensor) {
-  if (!tensor.device().is_cpu())
-    return !tensor.is_floating_point() || torch::isfinite(tensor).all().item<bool>();
+  const auto bits = parallel::exponent_bits(tensor.scalar_type());
+  if (!bits) return true;
+  if (!tensor.device().is_cpu()) {
+    const auto found = torch::zeros({1}, tensor.options().dtype(torch::kInt));
+    parallel::find_non_finite(tensor, found);
+    return found.item<std::int32_t>() == 0;
+  }
   const torch::Tensor flat = tensor.contiguous();
-  const auto count = static_cast<std::size_t>(flat.numel());
-  switch (flat.scalar_type()) {
-    case torch::kDouble:
-      return !parallel::has_all_bits(
-          std::span(static_cast<const std::uint64_t*>(flat.data_ptr()), count),
-          0x7ff0'0000'0000'0000U);
-    case torch::kFloat:
-      return !parallel::has_all_bits(
-          std::span(static_cast<const std::uint32_t*>(flat.data_ptr()), count), 0x7f80'0000U);
-    case torch::kBFloat16:
-      return !parallel::has_all_bits(
-          std::span(static_cast<const std::uint16_t*>(flat.data_ptr()), count), 0x7f80U);
-    case torch::kHalf:
-      return !parallel::has_all_bits(
-          std::span(static_cast<const std::uint16_t*>(flat.data_ptr()), count), 0x7c00U);
+  switch (flat.element_size()) {
+    case 8:
+      return !has_exponent_bits<std::uint64_t>(flat, *bits);
+    case 4:
+      return !has_exponent_bits<std::uint32_t>(flat, *bits);
     default:
-      return true;
+      return !has_exponent_bits<std::uint16_t>(flat, *bits);
   }
 }
 
@@ -89,9 +93,15 @@ FiniteCheck::FiniteCheck(Communicator communicator, std::shared_ptr<const Parame
     : communicator_(std::move(communicator)), arena_(std::move(arena)), options_(options) {}
 
 bool FiniteCheck::may_step(std::int64_t step, double loss) {
-  if (std::isfinite(loss) && all_finite(communicator_, *arena_)) {
+  const bool is_finite = std::isfinite(loss) && all_finite(communicator_, *arena_);
+  note(step, is_finite, loss);
+  return is_finite;
+}
+
+void FiniteCheck::note(std::int64_t step, bool is_finite, double loss) {
+  if (is_finite) {
     in_a_row_ = 0;
-    return true;
+    return;
   }
   const bool goes_on = options_.policy == NonFinite::skip && in_a_row_ < options_.most_in_a_row;
   if (!goes_on) {
@@ -107,7 +117,6 @@ bool FiniteCheck::may_step(std::int64_t step, double loss) {
   }
   ++in_a_row_;
   ++skipped_;
-  return false;
 }
 
 // Collective.
@@ -151,10 +160,7 @@ std::int64_t most_frequent(const std::vector<std::int64_t>& values) {
 }  // namespace
 
 std::uint64_t checksum_of(const torch::Tensor& tensor) {
-  const torch::NoGradGuard no_gradient;
-  const torch::Tensor contiguous = tensor.cpu().contiguous();
-  return parallel::checksum(
-      {static_cast<const std::byte*>(contiguous.data_ptr()), contiguous.nbytes()});
+  return static_cast<std::uint64_t>(parallel::checksums_of({tensor}).front());
 }
 
 ReplicaCheck::ReplicaCheck(Communicator communicator, std::int64_t every_steps)
@@ -185,9 +191,9 @@ void ReplicaCheck::after_step(std::int64_t step) const {
 
 void ReplicaCheck::compare(const std::string& when) const {
   if (communicator_.size() == 1) return;
-  std::vector<std::int64_t> checksums;
-  for (const Replicated& parameter : parameters_)
-    checksums.push_back(static_cast<std::int64_t>(checksum_of(parameter.tensor)));
+  std::vector<torch::Tensor> tensors;
+  for (const Replicated& parameter : parameters_) tensors.push_back(parameter.tensor);
+  const auto checksums = parallel::checksums_of(tensors);
   const auto together =
       static_cast<std::int64_t>(parallel::checksum(std::as_bytes(std::span(checksums))));
   // A number of 1 with the checksum; of ranks that have joined come zeros.

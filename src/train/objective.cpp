@@ -1,6 +1,5 @@
 #include "kolo/train/objective.h"
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -12,23 +11,29 @@
 #include "kolo/base/error.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/nn/metrics.h"
+#include "kolo/parallel/training_step.h"
 #include "train/device_batches.h"
 
 namespace kolo {
 
-MetricSums sums_of(const Objective& objective, const torch::Tensor& loss,
-                   const torch::Tensor& outputs, const torch::Tensor& targets) {
-  MetricSums sums;
-  sums.samples = static_cast<double>(targets.size(0));
-  sums.loss = loss.item<double>() * sums.samples;
-  if (!objective.counts_correct) {
-    sums.correct = std::numeric_limits<double>::quiet_NaN();
-    return sums;
+torch::Tensor metric_sums(const Objective& objective, const torch::Tensor& loss,
+                          const torch::Tensor& outputs, const torch::Tensor& targets) {
+  const torch::NoGradGuard no_gradient;
+  const auto samples = static_cast<double>(targets.size(0));
+  const auto options = torch::TensorOptions(torch::kDouble).device(loss.device());
+  const auto number = [&](double value) { return torch::full({}, value, options); };
+  const auto counted = [&](const torch::Tensor& count) { return count.to(torch::kDouble); };
+  auto correct = number(std::numeric_limits<double>::quiet_NaN()), in_top = number(0);
+  if (objective.counts_correct) {
+    correct = counted(correct_samples(outputs, targets));
+    if (objective.top > 0) in_top = counted(samples_in_top(outputs, targets, objective.top));
   }
-  sums.correct = static_cast<double>(count_correct(outputs, targets));
-  if (objective.top > 0)
-    sums.in_top = static_cast<double>(count_in_top(outputs, targets, objective.top));
-  return sums;
+  return torch::stack({loss.detach().to(torch::kDouble).mul(samples).reshape({}), correct, in_top,
+                       number(samples)});
+}
+
+MetricSums metrics_of(std::span<const double> numbers) {
+  return {numbers[0], numbers[1], numbers[2], numbers[3]};
 }
 
 namespace {
@@ -144,7 +149,8 @@ std::optional<MetricSums> evaluate_all(const Communicator& communicator, Network
                                        std::optional<StopAgreement> agreement) {
   const torch::NoGradGuard no_gradient;
   const auto& loss = objective.validation_loss ? objective.validation_loss : objective.loss;
-  MetricSums sums;
+  const auto device = device_of(network);
+  const auto sums = torch::zeros({4}, torch::TensorOptions(torch::kDouble).device(device));
   std::optional<ConfusionMatrix> mine;
   if (matrix != nullptr) mine.emplace(matrix->classes());
   network.eval();
@@ -154,24 +160,23 @@ std::optional<MetricSums> evaluate_all(const Communicator& communicator, Network
   };
   tell(0);
   bool is_stopped = false;
-  const auto device = device_of(network);
   for (std::int64_t done = 0;
        const auto batch = is_stopped ? std::nullopt : next_on(device, loader);) {
     const torch::Tensor outputs = forward_in(objective.precision, network, batch->input);
-    sums.add(sums_of(objective, loss(outputs, batch->target), outputs, batch->target));
+    sums.add_(metric_sums(objective, loss(outputs, batch->target), outputs, batch->target));
     if (mine) mine->add(outputs, batch->target);
     tell(++done);
     is_stopped = agreement && agreement->stops();
   }
   network.train();
   if (is_stopped || (agreement && agreement->stops_at_end())) return std::nullopt;
-  std::array<double, 4> values{sums.loss, sums.correct, sums.in_top, sums.samples};
+  auto values = LateNumbers(sums).get();
   communicator.all_reduce(std::span(values), ReduceOp::sum, {.name = "metrics"});
   if (mine) {
     communicator.all_reduce(mine->counts(), ReduceOp::sum, {.name = "confusion matrix"});
     matrix->merge(*mine);
   }
-  return MetricSums{values[0], values[1], values[2], values[3]};
+  return metrics_of(values);
 }
 
 }  // namespace

@@ -22,13 +22,10 @@ namespace {
 // Streams of the seed: dropout has the ranks' numbers.
 constexpr std::uint32_t mixup_stream = 0xFFFFFFFE;
 
-// What the ranks add up once per step, on its way while backward runs.
-std::vector<double> numbers_of(const MetricSums& sums, bool is_stop_requested) {
-  return {sums.loss, sums.correct, sums.in_top, sums.samples, is_stop_requested ? 1. : 0.};
-}
-
-MetricSums metrics_of(const std::vector<double>& numbers) {
-  return {numbers[0], numbers[1], numbers[2], numbers[3]};
+// What the ranks add up once per step, on its way while backward runs: metric_sums(), and whether
+// to stop.
+torch::Tensor numbers_of(const torch::Tensor& sums, bool is_stop_requested) {
+  return torch::cat({sums, torch::full({1}, is_stop_requested ? 1. : 0., sums.options())});
 }
 
 bool is_stop_requested_in(const std::vector<double>& numbers) {
@@ -130,8 +127,12 @@ TrainOutcome Trainer::train_epoch() {
     watch.restart();
     if (is_out_of_steps()) break;
     // The last step of an epoch goes on to its end: a stop there would only repeat the validation.
-    if (is_stop_requested && training_.batches(state_.position) > 0) return TrainOutcome::stopped;
+    if (is_stop_requested && training_.batches(state_.position) > 0) break;
   }
+  is_stop_requested = settle() || is_stop_requested;
+  state_.epoch_seconds += watch.seconds();
+  if (is_stop_requested && !is_out_of_steps() && training_.batches(state_.position) > 0)
+    return TrainOutcome::stopped;
   if (!finish_epoch(training_.wait_seconds())) return TrainOutcome::stopped;
   const bool is_last = state_.epoch == options_.epochs || is_out_of_steps();
   return is_stop_requested && !is_last ? TrainOutcome::stopped : TrainOutcome::finished;
@@ -147,23 +148,43 @@ void Trainer::step(const Batch& batch) {
   (void)train_step(moved_to(step_.arena()->device(), batch));
 }
 
+// On a device the numbers of the step before are there while it works on this one.
 bool Trainer::train_step(const Batch& batch) {
-  const Stopwatch watch;
+  if (!under_way_) since_settled_.restart();
   const auto span = options_.timeline.step(state_.step + 1);
   seed_step();
   const double rate = rate_at(state_.step);
-  const auto forward_batch = [&]() -> TrainingStep::Forward {
-    const auto [loss, mine] = forward(batch);
-    return {loss, numbers_of(mine, options_.stop_requested())};
-  };
-  const auto [numbers, is_made] = step_.make(forward_batch, rate, state_.step + 1);
-  const auto sums = metrics_of(numbers);
+  auto begun = step_.begin([&] { return forward(batch); }, rate, state_.step + 1);
   ++state_.step;
-  if (is_made && options_.non_finite == NonFiniteStep::stop) require_finite(sums, state_.step);
-  if (replica_check_) replica_check_->after_step(state_.step);
   state_.position = batch.position;
+  auto before =
+      std::exchange(under_way_, StepUnderWay{std::move(begun), state_.step, state_.position, rate});
+  bool is_stop_requested = before && settle(*std::move(before));
+  if (settles_after(state_.step)) is_stop_requested = settle() || is_stop_requested;
+  return is_stop_requested;
+}
+
+bool Trainer::settles_after(std::int64_t step) const {
+  const auto is_due = [&](std::int64_t every) { return every > 0 && step % every == 0; };
+  return step_.arena()->device().is_cpu() || is_due(options_.settle_every) ||
+         is_due(options_.check_replicas_every);
+}
+
+bool Trainer::settle() {
+  return under_way_ && settle(*std::exchange(under_way_, std::nullopt));
+}
+
+bool Trainer::settle(StepUnderWay step) {
+  const auto [numbers, is_made] = step_.end(std::move(step.step));
+  const auto sums = metrics_of(numbers);
+  if (is_made && options_.non_finite == NonFiniteStep::stop) require_finite(sums, step.number);
+  if (replica_check_) replica_check_->after_step(step.number);
   count(sums, is_made);
-  const StepReport report{state_, sums, rate, watch.seconds()};
+  TrainState state = state_;
+  state.step = step.number;
+  state.position = step.position;
+  const StepReport report{state, sums, step.learning_rate, since_settled_.seconds()};
+  since_settled_.restart();
   notify([&](Observer& observer) { observer.on_step(report); });
   return is_stop_requested_in(numbers);
 }
@@ -181,21 +202,24 @@ double Trainer::rate_at(std::int64_t step) const {
   return learning_rate_.at(std::max<std::int64_t>(step + schedule_ahead_, 0));
 }
 
-Trainer::Forward Trainer::forward(const Batch& batch) {
+TrainingStep::Forward Trainer::forward(const Batch& batch) {
+  const auto with_sums = [&](const torch::Tensor& loss, const torch::Tensor& outputs,
+                             const torch::Tensor& targets) -> TrainingStep::Forward {
+    const auto sums = metric_sums(objective_, loss, outputs, targets);
+    return {loss, numbers_of(sums, options_.stop_requested())};
+  };
   if (options_.mixup_alpha <= 0) {
     const torch::Tensor outputs = forward_in(objective_.precision, *network_, batch.input);
-    const torch::Tensor loss = objective_.loss(outputs, batch.target);
-    return {loss, sums_of(objective_, loss, outputs, batch.target)};
+    return with_sums(objective_.loss(outputs, batch.target), outputs, batch.target);
   }
   CounterRandom random(derive_seed(options_.seed, mixup_stream, 0),
                        narrow<std::uint32_t>(communicator_.rank()),
                        narrow<std::uint64_t>(state_.step));
   const MixedBatch mixed = mix(batch.input, batch.target, options_.mixup_alpha, random);
   const torch::Tensor outputs = forward_in(objective_.precision, *network_, mixed.inputs);
-  const torch::Tensor loss = mixed_loss(objective_.loss, outputs, mixed);
   // A mixed sample counts as right when it is taken for what there is more of in it.
   const auto& targets = mixed.share >= .5 ? mixed.targets : mixed.partner_targets;
-  return {loss, sums_of(objective_, loss, outputs, targets)};
+  return with_sums(mixed_loss(objective_.loss, outputs, mixed), outputs, targets);
 }
 
 // A step's dropout masks depend on nothing that came before, so a resumed run draws the same ones

@@ -197,6 +197,13 @@ void require_matching_checkpoint(const Checkpoint& checkpoint, const Network& ne
 }
 
 Checkpoint Trainer::checkpoint() const {
+  if (under_way_) {
+    throw Error(
+        fmt::format("train: a checkpoint while the device is at step {}: the network is ahead of "
+                    "what is known of it. Call settle() first, or set TrainerOptions::settle_every "
+                    "for an observer",
+                    state_.step));
+  }
   Checkpoint checkpoint;
   const auto finite = [](const torch::Tensor& tensor) { return is_finite(tensor); };
   checkpoint.model = model_tensors(*network_);

@@ -122,7 +122,7 @@ Training training_steps(const TrainingStepOptions& options,
       const auto outcome = step.make(
           [&]() -> TrainingStep::Forward {
             const auto loss = loss_of(network, batch);
-            return {loss, {loss.item<double>()}};
+            return {loss, loss.detach().to(torch::kDouble).reshape({1})};
           },
           0.05, number);
       losses.push_back(outcome.sums.front());
@@ -156,7 +156,7 @@ TEST(OnADevice, StepsThatAreNotFiniteAreLeftOut) {
       const bool is_bad = number == 2 && communicator.rank() == 1;
       const auto outcome = step.make(
           [&]() -> TrainingStep::Forward {
-            return {loss_of(network, batch) * (is_bad ? NAN : 1.), {0}};
+            return {loss_of(network, batch) * (is_bad ? NAN : 1.), {}};
           },
           0.05, number);
       made.push_back(outcome.is_made ? 1 : 0);

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "support/errors.h"
 #include "support/temporary_folder.h"
 #include "support/test_devices.h"
 #include "train/training_fixture.h"
@@ -81,6 +82,67 @@ TEST(TrainerOnADevice, CheckpointsGoFromDeviceToHostAndBack) {
   };
   go_on(there(), here());
   go_on(here(), there());
+}
+
+class AtSteps final : public Observer {
+ public:
+  explicit AtSteps(std::function<void(const StepReport&)> body) : body_(std::move(body)) {}
+  void on_step(const StepReport& report) override { body_(report); }
+
+ private:
+  std::function<void(const StepReport&)> body_;
+};
+
+// The device is ahead of what is known of it.
+TEST(TrainerOnADevice, CheckpointsAreOfSettledSteps) {
+  auto setup = there();
+  setup.epochs = 1;
+  setup.change = [](TrainerOptions& options) { options.settle_every = 3; };
+  const auto solo = Communicator::solo(test_device_options());
+  SmallTraining training(solo, setup);
+  auto& trainer = training.trainer();
+  std::vector<std::int64_t> saved, refused;
+  AtSteps observer([&](const StepReport& report) {
+    try {
+      const auto checkpoint = trainer.checkpoint();
+      EXPECT_EQ(checkpoint.state.at("step"), report.state.step);
+      EXPECT_EQ(checkpoint.state.at("sums").at("samples"),
+                std::min(setup.samples, 8 * report.state.step));
+      saved.push_back(report.state.step);
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("settle_every"));
+      refused.push_back(report.state.step);
+    }
+  });
+  trainer.add_observer(observer);
+  EXPECT_EQ(trainer.run(), TrainOutcome::finished);
+  EXPECT_THAT(saved, ::testing::ElementsAre(3, 6, 8)) << "the last one of the epoch too";
+  EXPECT_THAT(refused, ::testing::ElementsAre(1, 2, 4, 5, 7));
+}
+
+// One step later than on the host, on all ranks alike, and nothing of it is lost.
+TEST(TrainerOnADevice, StopsAfterTheNextStepAndGoesOn) {
+  const auto whole = train_on(2, here());
+  const auto body = [&](const Communicator& communicator) {
+    int asked = 0;
+    const bool asks = communicator.rank() == 1;
+    SmallTraining first(communicator, there(), [&] { return asks && ++asked == 2; });
+    EXPECT_EQ(first.trainer().run(), TrainOutcome::stopped);
+    EXPECT_EQ(first.trainer().state().step, 3);
+    const auto saved = first.trainer().checkpoint();
+    SmallTraining rest(communicator, there());
+    rest.trainer().restore(communicator.rank() == 0 ? std::optional(saved) : std::nullopt);
+    EXPECT_EQ(rest.trainer().run(), TrainOutcome::finished);
+    EXPECT_TRUE(rest.weights().cpu().allclose(whole.weights, 1e-4, 1e-5));
+  };
+  run_as_threads(2, body, with_devices());
+}
+
+TEST(TrainerOnADevice, NamesTheStepThatIsNotFinite) {
+  auto setup = there();
+  setup.learning_rate = 1e30;
+  EXPECT_THAT(message_of<Error>([&] { (void)train_on(1, setup, with_devices()); }),
+              ::testing::HasSubstr("the loss of step 2 is"));
 }
 
 }  // namespace

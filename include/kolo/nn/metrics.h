@@ -8,8 +8,8 @@
 
 #include "kolo/base/enum_names.h"
 
-// Counts that ranks can add up. Nothing here records for backward; everything waits for the device
-// when the tensors aren't on the CPU.
+// Counts that ranks can add up. Nothing here records for backward; what returns numbers waits for
+// the device when the tensors aren't on the CPU.
 namespace kolo {
 
 // What is counted of a classifier's answers: those that are right, and those among the top 5.
@@ -30,6 +30,9 @@ constexpr auto enum_names(Metric) {
 // takes counts. One logit a sample, [N, 1] or [N], and targets 0 and 1, integer or floating, [N] or
 // [N, 1]: those with a logit above 0 exactly where the target is above 1/2.
 [[nodiscard]] std::int64_t count_correct(const torch::Tensor& logits, const torch::Tensor& targets);
+// The same as one int64 where the logits are, which nobody waits for.
+[[nodiscard]] torch::Tensor correct_samples(const torch::Tensor& logits,
+                                            const torch::Tensor& targets);
 
 // How many samples have their target among the k largest logits, which means that fewer than k
 // logits are larger than the target's: of equal logits all are in, as Keras counts. A sample with a
@@ -37,6 +40,9 @@ constexpr auto enum_names(Metric) {
 // with k of classes or more every sample counts.
 [[nodiscard]] std::int64_t count_in_top(const torch::Tensor& logits, const torch::Tensor& targets,
                                         std::int64_t k);
+// The same as one int64 where the logits are, which nobody waits for.
+[[nodiscard]] torch::Tensor samples_in_top(const torch::Tensor& logits,
+                                           const torch::Tensor& targets, std::int64_t k);
 
 // How often samples of each class were taken for each class. The matrix of several ranks is the sum
 // of theirs: all-reduce counts().

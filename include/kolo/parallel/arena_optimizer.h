@@ -33,6 +33,13 @@ struct StepSharing {
 [[nodiscard]] bool is_worth_sharing(const FlatOptimizer& optimizer, std::int64_t parameter_bytes,
                                     const StepSharing& sharing);
 
+// How a step uses gradients on a device, told where they are, so that nobody waits to know it.
+// Undefined: as they are.
+struct GradientUse {
+  torch::Tensor factor;    // one float64, by which they are multiplied for the step
+  torch::Tensor left_out;  // one int32: not 0 leaves parameters and state as they are
+};
+
 // A fused optimizer over an arena, with its state in buffers of the same layout. It works bucket by
 // bucket, so that a bucket whose gradients have arrived is updated while later ones are still on
 // the wire; parameter by parameter where the optimizer needs whole ones (a bucket has all of each),
@@ -67,8 +74,9 @@ class ArenaOptimizer {
   ArenaOptimizer& operator=(ArenaOptimizer&&) noexcept;
   ~ArenaOptimizer();
 
-  // One step for one bucket; `step` counts from 1.
-  void update(std::size_t bucket, double learning_rate, std::int64_t step);
+  // One step for one bucket; `step` counts from 1. `use`: on devices alone.
+  void update(std::size_t bucket, double learning_rate, std::int64_t step,
+              const GradientUse& use = {});
   // Blocks until the parameters are complete, where a node's ranks share steps; nothing otherwise.
   void finish();
 
@@ -89,7 +97,8 @@ class ArenaOptimizer {
  private:
   template <typename T>
   void update_typed(std::size_t bucket, double learning_rate, std::int64_t step);
-  void update_on_device(std::size_t bucket, double learning_rate, std::int64_t step);
+  void update_on_device(std::size_t bucket, double learning_rate, std::int64_t step,
+                        const GradientUse& use);
   void begin_step();
 
   template <typename T>

@@ -53,6 +53,10 @@ class FiniteCheck {
   // they are not (that of an absolute error is a sign).
   [[nodiscard]] bool may_step(std::int64_t step, double loss = 0);
 
+  // Counts a step about which all ranks have decided alike, with the same Error. Collective where
+  // it was not finite. The message names what is in the gradients now.
+  void note(std::int64_t step, bool is_finite, double loss = 0);
+
   [[nodiscard]] std::int64_t skipped_steps() const { return skipped_; }
 
  private:

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include <c10/core/Event.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
@@ -34,31 +35,52 @@ struct LossScaleOptions {
 // With several ranks: each scales its own loss, gradients are averaged scaled, and all divide by
 // the same number, because all decide alike which steps are left out (see FiniteCheck). Powers of
 // two leave the digits of gradients as they are.
+//
+// The scale lies where the losses are, and follows steps there: only reading it waits for a device.
 class GradScaler {
  public:
   // InputError for numbers that make no sense: not above 0, a growth below 1, a backoff above 1.
-  explicit GradScaler(const LossScaleOptions& options = {});
+  explicit GradScaler(const LossScaleOptions& options = {},
+                      const torch::Device& device = torch::kCPU);
 
-  [[nodiscard]] double scale() const { return state_.scale; }
+  [[nodiscard]] double scale() const { return state().scale; }
+  // One float64.
+  [[nodiscard]] const torch::Tensor& scale_tensor() const { return scale_; }
   // What to call backward() on.
-  [[nodiscard]] torch::Tensor scaled(const torch::Tensor& loss) const { return loss * scale(); }
+  [[nodiscard]] torch::Tensor scaled(const torch::Tensor& loss) const;
   // Divides all gradients of the arena by the scale: one pass. After they are averaged, and before
   // update().
   void unscale(const ParameterArena& arena) const;
-  // To be called for every step, on all ranks with the same answer: whether the step was made.
+  // To be called for every step, on all ranks with the same answer: whether the step was made, or
+  // one int32 that is not 0 where it was left out.
   void update(bool was_finite);
+  void update(const torch::Tensor& left_out);
 
   // For checkpoints: the scale and what leads to its next change.
   struct State {
     double scale = 1;
     std::int64_t good_steps = 0;  // since the last change
   };
-  [[nodiscard]] const State& state() const { return state_; }
-  void restore(const State& state) { state_ = state; }
+  [[nodiscard]] State state() const;
+  void restore(const State& state);
 
  private:
   LossScaleOptions options_;
-  State state_;
+  torch::Tensor scale_;       // one float64
+  torch::Tensor good_steps_;  // one int64
+};
+
+// Numbers of a device on their way to the host; those of the host are there.
+class LateNumbers {
+ public:
+  // Copies a tensor of float64, in the order of the current stream.
+  explicit LateNumbers(const torch::Tensor& numbers);
+  // Waits for the copy.
+  [[nodiscard]] std::vector<double> get() const;
+
+ private:
+  torch::Tensor copy_;
+  std::shared_ptr<c10::Event> copied_;
 };
 
 struct TrainingStepOptions {
@@ -83,6 +105,10 @@ struct TrainingStepOptions {
 // ranks add up meanwhile. Where the whole gradient must be known first (clipping, leaving out what
 // is not finite), all buckets are updated at the end.
 //
+// Where the parameters are on a device, a step is given to it without waiting: what is decided by
+// the gradients is decided there. Of GradientUse, grad() keeps what was averaged: neither divided
+// by the loss scale nor clipped.
+//
 // For loops of one's own that know where their samples come from; kolo's Trainer is one. Every rank
 // has one of the same network and options, and makes the same steps.
 class TrainingStep {
@@ -95,17 +121,35 @@ class TrainingStep {
   // What a forward pass has come to.
   struct Forward {
     torch::Tensor loss;  // to call backward() on: the mean over this rank's samples
-    // To be added up over the ranks; the same number of them on each. The first one tells whether
-    // the loss is finite; without any, only gradients are looked at.
-    std::vector<double> sums;
+    // To be added up over the ranks: [as many on each], float64, where the parameters are. The
+    // first one tells whether the loss is finite; undefined, only gradients are looked at.
+    torch::Tensor sums;
   };
   struct Outcome {
     std::vector<double> sums;  // of all ranks
     bool is_made = true;       // false: left out, on all ranks
   };
 
-  // Makes step number `step`, from 1 on. Collective.
+  // A step that has been given to a device, which may not have come to it yet.
+  class UnderWay {
+   private:
+    friend class TrainingStep;
+    std::int64_t step_ = 0;
+    Outcome known_;  // where nothing is to come
+    std::optional<LateNumbers> numbers_;
+  };
+
+  // Makes step number `step`, from 1 on: begin() and end(). Collective.
   Outcome make(const std::function<Forward()>& forward, double learning_rate, std::int64_t step);
+
+  // Gives a step to the device, and doesn't wait for it: the next one may follow at once. What it
+  // has come to is told by end(), in the order of the steps. On the host it is done when begin()
+  // returns. Collective.
+  [[nodiscard]] UnderWay begin(const std::function<Forward()>& forward, double learning_rate,
+                               std::int64_t step);
+  // Waits until the device has done the step. Error where too many in a row were left out, which of
+  // a device may be known some steps late. Collective where the step was left out.
+  Outcome end(UnderWay step);
 
   [[nodiscard]] const std::shared_ptr<ParameterArena>& arena() const { return arena_; }
   [[nodiscard]] ArenaOptimizer& optimizer() { return optimizer_; }
@@ -120,7 +164,16 @@ class TrainingStep {
   void update(double learning_rate, std::int64_t step);
   // False: the step was left out. `loss`: of all ranks.
   [[nodiscard]] bool update_together(double learning_rate, std::int64_t step, double loss);
+  // The same on a device. Returns one int32, not 0 where the step is left out; undefined: it isn't.
+  [[nodiscard]] torch::Tensor update_on_device(double learning_rate, std::int64_t step,
+                                               const torch::Tensor& sums);
+  void update_all(double learning_rate, std::int64_t step, const GradientUse& use);
+  // Whether gradients, and the loss, are to be used; what norm they have.
+  [[nodiscard]] torch::Tensor left_out_on_device(const torch::Tensor& sums) const;
+  [[nodiscard]] torch::Tensor factor_on_device() const;
   [[nodiscard]] bool may_skip() const;
+  // Whether the whole gradient must be known before any of it is used.
+  [[nodiscard]] bool updates_together() const { return options_.maximum_norm > 0 || may_skip(); }
 
   Communicator communicator_;
   std::shared_ptr<torch::nn::Module> network_;

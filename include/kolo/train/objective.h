@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 
 #include <torch/types.h>
@@ -26,9 +27,12 @@ struct Objective {
   bool counts_correct = true;             // false: targets are numbers, there is no right and wrong
 };
 
-// The sums over one batch of a loss already computed, and of what is right in it.
-[[nodiscard]] MetricSums sums_of(const Objective& objective, const torch::Tensor& loss,
-                                 const torch::Tensor& outputs, const torch::Tensor& targets);
+// The sums over one batch of a loss already computed, and of what is right in it, where the loss
+// is: [4], float64, in the order of MetricSums, as metrics_of() reads it. Waits for no device.
+[[nodiscard]] torch::Tensor metric_sums(const Objective& objective, const torch::Tensor& loss,
+                                        const torch::Tensor& outputs, const torch::Tensor& targets);
+// The first four of these numbers.
+[[nodiscard]] MetricSums metrics_of(std::span<const double> numbers);
 
 // The precision called "fp32", "bf16" or "fp16"; InputError for anything else.
 [[nodiscard]] Precision precision_named(const std::string& name);

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "kolo/base/clock.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
@@ -61,8 +62,11 @@ struct TrainerOptions {
   // are left out on all ranks, whatever `non_finite` says; Error after many in a row. Costs two
   // passes over the gradients, and the overlap of updates, as `skip` does.
   std::optional<LossScaleOptions> loss_scale;
-  // Asked at every step, on every rank; when one rank says yes, all stop after that step. Default:
-  // never.
+  // Above 0: after every so many steps a device is waited for, and observers find the network as
+  // that step has left it (see Trainer). On the host they always do. The same on all ranks.
+  std::int64_t settle_every = 0;
+  // Asked at every step, on every rank; when one rank says yes, all stop after that step, on a
+  // device after the next one. Default: never.
   std::function<bool()> stop_requested = [] { return false; };
   // Asked after every batch of a validation; when one rank says yes, all leave it and stop, before
   // the epoch's end: who goes on from there validates anew. Empty: a validation goes on to its end.
@@ -83,7 +87,10 @@ enum class TrainOutcome { finished, stopped };
 // data. One thread calls it.
 //
 // It computes where the network's parameters are when it is made: on the CPU, or on one device, to
-// which it takes the batches.
+// which it takes the batches. A device is given the next step before it has done the last one,
+// whose numbers are read then: observers hear of steps one step late, while the network is ahead of
+// what they hear, but for steps that are settled (TrainerOptions::settle_every, and the last one of
+// an epoch or run).
 //
 // Weights and buffers become rank 0's when it is made. Training is deterministic: the same ranks,
 // options and data give the same bits.
@@ -98,8 +105,9 @@ class Trainer {
   void add_observer(Observer& observer) { observers_.push_back(&observer); }
 
   // Everything another process needs to go on from here. Error when that would be of no use:
-  // parameters or optimizer state that are not finite, or buffers that are not numbers. Costs a
-  // pass over them. Local: where one rank asks for it, one rank has the Error, and ends the job.
+  // parameters or optimizer state that are not finite, or buffers that are not numbers, and where a
+  // step is not settled (see TrainerOptions::settle_every). Costs a pass over them. Local: where
+  // one rank asks for it, one rank has the Error, and ends the job.
   [[nodiscard]] Checkpoint checkpoint() const;
 
   // Takes rank 0's checkpoint (the others pass nothing) to all ranks. InputError when it is of
@@ -117,6 +125,9 @@ class Trainer {
   // One step on a batch of any origin, outside of run(): for measuring, or for loops of one's own.
   // Collective.
   void step(const Batch& batch);
+  // Waits for the device until all steps are done, counted, and told to the observers; nothing on
+  // the host. True: a rank has asked to stop. Collective.
+  bool settle();
   // What the averaging of gradients has done and cost since the last reset, or this epoch's begin.
   [[nodiscard]] ReducerStatistics communication() const { return step_.reducer().statistics(); }
   void reset_communication() { step_.reducer().reset_statistics(); }
@@ -137,14 +148,20 @@ class Trainer {
  private:
   [[nodiscard]] TrainOutcome train_epoch();
   [[nodiscard]] std::optional<Batch> next_batch();
+  // A step that the device may not have done yet.
+  struct StepUnderWay {
+    TrainingStep::UnderWay step;
+    std::int64_t number = 0;
+    std::int64_t position = 0;  // in the epoch, after it
+    double learning_rate = 0;
+  };
+
   // True: a rank asks to stop.
   [[nodiscard]] bool train_step(const Batch& batch);
-  // The loss to call backward() on, and this rank's sums.
-  struct Forward {
-    torch::Tensor loss;
-    MetricSums sums;
-  };
-  [[nodiscard]] Forward forward(const Batch& batch);
+  [[nodiscard]] bool settle(StepUnderWay step);
+  [[nodiscard]] bool settles_after(std::int64_t step) const;
+  // The loss to call backward() on, and this rank's sums (metric_sums()).
+  [[nodiscard]] TrainingStep::Forward forward(const Batch& batch);
   [[nodiscard]] bool is_out_of_patience() const;
   [[nodiscard]] bool is_out_of_steps() const;
   // Of the step that follows `step` completed ones.
@@ -176,6 +193,8 @@ class Trainer {
   std::optional<ReplicaCheck> replica_check_;
   std::vector<Observer*> observers_;
   TrainState state_;
+  std::optional<StepUnderWay> under_way_;
+  Stopwatch since_settled_;
   // What the learning rate's step is ahead of the state's: a run that goes on with other ranks or
   // batches has other steps after it than its epochs would take now.
   std::int64_t schedule_ahead_ = 0;

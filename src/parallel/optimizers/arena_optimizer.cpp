@@ -235,19 +235,21 @@ void ArenaOptimizer::require_same_plan() const {
                   optimizer_->name()));
 }
 
-void ArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64_t step) {
+void ArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64_t step,
+                            const GradientUse& use) {
   require_same_plan();
   if (!is_in_step_) begin_step();
   groups_->begin(*arena_, bucket);
   if (on_device_)
-    update_on_device(bucket, learning_rate, step);
+    update_on_device(bucket, learning_rate, step, use);
   else if (arena_->plan().buckets[bucket].type == DataType::float64)
     update_typed<double>(bucket, learning_rate, step);
   else
     update_typed<float>(bucket, learning_rate, step);
 }
 
-void ArenaOptimizer::update_on_device(std::size_t bucket, double learning_rate, std::int64_t step) {
+void ArenaOptimizer::update_on_device(std::size_t bucket, double learning_rate, std::int64_t step,
+                                      const GradientUse& use) {
   const torch::NoGradGuard no_gradient;
   const auto count = arena_->plan().buckets[bucket].count;
   for (const auto& run : groups_->runs(*arena_, bucket, step, 0, count)) {
@@ -259,7 +261,7 @@ void ArenaOptimizer::update_on_device(std::size_t bucket, double learning_rate, 
                                 {},
                                 run.is_vector};
     for (const auto& buckets : state_) slice.state.push_back(part(buckets[bucket]));
-    on_device_->update(*optimizer_, slice, learning_rate, run.step);
+    on_device_->update(*optimizer_, slice, learning_rate, run.step, use);
   }
 }
 

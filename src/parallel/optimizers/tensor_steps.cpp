@@ -33,42 +33,63 @@ void update_on_host(const FlatOptimizer& optimizer, const TensorSlice& slice, do
 }
 
 void update_through_host(const FlatOptimizer& optimizer, const TensorSlice& slice,
-                         double learning_rate, std::int64_t step) {
-  TensorSlice here{slice.parameters.cpu(), slice.gradients.cpu(), {}, slice.is_vector};
+                         double learning_rate, std::int64_t step, const GradientUse& use) {
+  const auto gradients = use.factor.defined()
+                             ? slice.gradients * use.factor.to(slice.gradients.scalar_type())
+                             : slice.gradients;
+  TensorSlice here{slice.parameters.cpu(), gradients.cpu(), {}, slice.is_vector};
   for (const auto& state : slice.state) here.state.push_back(state.cpu());
   update_on_host(optimizer, here, learning_rate, step);
-  torch::Tensor(slice.parameters).copy_(here.parameters);
+  const auto take = [&](const torch::Tensor& from, torch::Tensor to) {
+    const auto updated = from.to(to.device());
+    to.copy_(use.left_out.defined() ? torch::where(use.left_out.ne(0), to, updated) : updated);
+  };
+  take(here.parameters, slice.parameters);
   for (std::size_t place = 0; place < slice.state.size(); ++place)
-    torch::Tensor(slice.state[place]).copy_(here.state[place]);
+    take(here.state[place], slice.state[place]);
 }
+
+constexpr std::size_t most_constants = 16;
 
 }  // namespace
 
 void TensorSteps::update(const FlatOptimizer& optimizer, const TensorSlice& slice,
-                         double learning_rate, std::int64_t step) {
+                         double learning_rate, std::int64_t step, const GradientUse& use) {
   if (slice.parameters.device().is_cpu())
     return update_on_host(optimizer, slice, learning_rate, step);
   if (!slice.parameters.is_cuda())
-    return update_through_host(optimizer, slice, learning_rate, step);
+    return update_through_host(optimizer, slice, learning_rate, step, use);
   const c10::DeviceGuard guard(slice.parameters.device());
+  const auto constants = constants_of(optimizer, slice, learning_rate, step);
   if (slice.parameters.scalar_type() == torch::kDouble)
-    update_on_cuda<double>(optimizer, slice, learning_rate, step);
+    update_on_cuda<double>(optimizer, slice, constants, use);
   else
-    update_on_cuda<float>(optimizer, slice, learning_rate, step);
+    update_on_cuda<float>(optimizer, slice, constants, use);
 }
 
 // LibTorch's allocators hand memory out again in the order of the stream: that of the constants
-// when the step has read them, their pinned memory of the host when the copy is done.
+// when steps have read them, their pinned memory of the host when the copy is done.
+torch::Tensor TensorSteps::constants_of(const FlatOptimizer& optimizer, const TensorSlice& slice,
+                                        double learning_rate, std::int64_t step) {
+  for (const Constants& known : constants_) {
+    if (known.optimizer == &optimizer && known.is_vector == slice.is_vector &&
+        known.learning_rate == learning_rate && known.step == step)
+      return known.values;
+  }
+  const auto values = optimizer.constants(learning_rate, step, slice.is_vector);
+  const auto pinned = torch::empty({static_cast<std::int64_t>(values.size())},
+                                   torch::TensorOptions(torch::kDouble).pinned_memory(true));
+  std::copy(values.begin(), values.end(), pinned.data_ptr<double>());
+  if (constants_.size() == most_constants) constants_.clear();
+  constants_.push_back({&optimizer, slice.is_vector, learning_rate, step,
+                        pinned.to(slice.parameters.device(), /*non_blocking=*/true)});
+  return constants_.back().values;
+}
+
 template <typename T>
 void TensorSteps::update_on_cuda(const FlatOptimizer& optimizer, const TensorSlice& slice,
-                                 double learning_rate, std::int64_t step) {
-  const auto values = optimizer.constants(learning_rate, step, slice.is_vector);
+                                 const torch::Tensor& constants, const GradientUse& use) {
   const auto device = slice.parameters.device();
-  const auto size = static_cast<std::int64_t>(values.size());
-  const auto pinned =
-      torch::empty({size}, torch::TensorOptions(torch::kDouble).pinned_memory(true));
-  std::copy(values.begin(), values.end(), pinned.data_ptr<double>());
-  const auto constants = pinned.to(device, /*non_blocking=*/true);
   const auto bytes = static_cast<std::int64_t>(
       optimizer.device_workspace_bytes(static_cast<std::size_t>(slice.parameters.numel())));
   if (!workspace_.defined() || workspace_.numel() < bytes)
@@ -77,6 +98,8 @@ void TensorSteps::update_on_cuda(const FlatOptimizer& optimizer, const TensorSli
       flat<T>(slice),
       {.stream = current_stream(device),
        .constants = reinterpret_cast<const StepConstants*>(constants.data_ptr<double>()),
+       .gradient_factor = use.factor.defined() ? use.factor.data_ptr<double>() : nullptr,
+       .left_out = use.left_out.defined() ? use.left_out.data_ptr<std::int32_t>() : nullptr,
        .workspace = {static_cast<std::byte*>(workspace_.data_ptr()),
                      static_cast<std::size_t>(workspace_.numel())}});
 }

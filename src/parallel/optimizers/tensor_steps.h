@@ -6,6 +6,7 @@
 #include <torch/types.h>
 
 #include "kolo/optim/flat_optimizer.h"
+#include "kolo/parallel/arena_optimizer.h"
 
 namespace kolo::parallel {
 
@@ -19,17 +20,31 @@ struct TensorSlice {
 
 // The steps of optimizers, where the tensors are: on CUDA devices in the order of the current
 // stream, without waiting for anything. Of other devices the slices go to the host and back, which
-// is slow and always possible.
+// is slow and always possible. The optimizers must outlive this.
 class TensorSteps {
  public:
+  // `use`: undefined on the host.
   void update(const FlatOptimizer& optimizer, const TensorSlice& slice, double learning_rate,
-              std::int64_t step);
+              std::int64_t step, const GradientUse& use = {});
 
  private:
+  // FlatOptimizer::constants() on the device, the same for many slices of a step.
+  struct Constants {
+    const FlatOptimizer* optimizer;
+    bool is_vector;
+    double learning_rate;
+    std::int64_t step;
+    torch::Tensor values;
+  };
+
   template <typename T>
   void update_on_cuda(const FlatOptimizer& optimizer, const TensorSlice& slice,
-                      double learning_rate, std::int64_t step);
-  torch::Tensor workspace_;  // of CUDA's steps
+                      const torch::Tensor& constants, const GradientUse& use);
+  [[nodiscard]] torch::Tensor constants_of(const FlatOptimizer& optimizer, const TensorSlice& slice,
+                                           double learning_rate, std::int64_t step);
+
+  std::vector<Constants> constants_;  // of the last steps
+  torch::Tensor workspace_;           // of CUDA's steps
 };
 
 }  // namespace kolo::parallel

@@ -32,7 +32,8 @@ struct Replica {
     const auto forward = [&]() -> TrainingStep::Forward {
       network->calls.add_(1);
       const auto loss = mean_loss(*network, samples(begin, begin + count)) * factor;
-      return {loss, {loss.item<double>() * static_cast<double>(count), double(count)}};
+      return {loss, torch::tensor({loss.item<double>() * static_cast<double>(count), double(count)},
+                                  torch::kDouble)};
     };
     return step.make(forward, .05, number);
   }

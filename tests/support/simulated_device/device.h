@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
@@ -21,6 +23,11 @@ inline constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
 [[nodiscard]] inline c10::Device device(int index = 0) {
   return {kDeviceType, static_cast<c10::DeviceIndex>(index)};
 }
+
+// How often host code has waited for a device of this process so far, as on a GPU it would have:
+// for a value, an operator whose result's size is decided there, or a copy that is not asked to go
+// on by itself.
+[[nodiscard]] std::int64_t host_waits();
 
 // A CPU tensor over the memory of a device tensor, as a test may look at it while no operator runs
 // on it; not beyond the device tensor's life.

@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -43,8 +46,11 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides,
                                            kDeviceKeys, c10::dtype_or_default(type));
 }
 
+std::atomic<std::int64_t> waits = 0;
+
 // Between host and device, and between devices.
-at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool /*non_blocking*/) {
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+  if (!non_blocking && (from.is_cpu() || to.is_cpu())) ++waits;
   const at::AutoDispatchBelowADInplaceOrView below;
   HostViews source, destination;
   destination.view(to).copy_(source.view(from));
@@ -124,6 +130,10 @@ void refuse_host_tensors(const c10::FunctionSchema& schema, const c10::Argument&
               argument.name() + " beside tensors of the device; copy it to the device first");
 }
 
+constexpr std::array<std::string_view, 5> waiting{"aten::_local_scalar_dense", "aten::nonzero",
+                                                  "aten::masked_select", "aten::equal",
+                                                  "aten::_unique2"};
+
 // What the CPU's kernel gets for an argument.
 c10::IValue host_argument(HostViews& views, const c10::IValue& value) {
   if (value.isGenerator()) return host_generator(value.toGenerator());
@@ -134,6 +144,7 @@ c10::IValue host_argument(HostViews& views, const c10::IValue& value) {
 
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& schema = op.schema();
+  if (std::find(waiting.begin(), waiting.end(), schema.name()) != waiting.end()) ++waits;
   const auto& arguments = schema.arguments();
   const std::size_t first = stack->size() - arguments.size();
   HostViews views;
@@ -174,4 +185,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
 }
 
 }  // namespace
+
+std::int64_t host_waits() {
+  return waits;
+}
+
 }  // namespace kolo::testing::simulated

@@ -176,5 +176,23 @@ TEST(SimulatedOperators, OfListsWorkInPlace) {
   EXPECT_TRUE(torch::isfinite(flat).all().item<bool>());
 }
 
+TEST(SimulatedOperators, CountWhatTheHostWaitsFor) {
+  const auto waits_of = [](const auto& body) {
+    const auto before = host_waits();
+    body();
+    return host_waits() - before;
+  };
+  const auto there = torch::ones({3}).to(device());
+  EXPECT_EQ(waits_of([&] { (void)there.sum().item<float>(); }), 1);
+  EXPECT_EQ(waits_of([&] { (void)there.cpu(); }), 1);
+  EXPECT_EQ(waits_of([&] { (void)there.nonzero(); }), 1);
+  EXPECT_EQ(waits_of([&] { (void)torch::ones({3}).to(device()); }), 1);
+  EXPECT_EQ(waits_of([&] {
+              torch::empty({3}).copy_(there, /*non_blocking=*/true);
+              there.clone().add_(there.sum());
+            }),
+            0);
+}
+
 }  // namespace
 }  // namespace kolo::testing::simulated

@@ -1,0 +1,126 @@
+#include "parallel/tensors/tensor_passes.h"
+
+#include <span>
+
+#include <c10/core/DeviceGuard.h>
+
+#include "parallel/device_kernels.h"
+#include "parallel/kernels.h"
+#include "parallel/tensors/device_stream.h"
+
+namespace kolo::parallel {
+
+std::optional<std::uint64_t> exponent_bits(torch::ScalarType type) {
+  switch (type) {
+    case torch::kDouble:
+      return 0x7ff0'0000'0000'0000U;
+    case torch::kFloat:
+      return 0x7f80'0000U;
+    case torch::kBFloat16:
+      return 0x7f80U;
+    case torch::kHalf:
+      return 0x7c00U;
+    default:
+      return std::nullopt;
+  }
+}
+
+namespace {
+
+template <typename T>
+std::span<const T> values_of(const torch::Tensor& contiguous) {
+  return {static_cast<const T*>(contiguous.data_ptr()),
+          static_cast<std::size_t>(contiguous.numel())};
+}
+
+// `word`: unsigned, as wide as an element.
+template <typename Word>
+void find_on_cuda(const torch::Tensor& contiguous, std::uint64_t bits, const torch::Tensor& found) {
+  find_all_bits_on_device(values_of<Word>(contiguous), static_cast<Word>(bits),
+                          found.data_ptr<std::int32_t>(), current_stream(contiguous.device()));
+}
+
+}  // namespace
+
+void find_non_finite(const torch::Tensor& tensor, const torch::Tensor& found) {
+  const auto bits = exponent_bits(tensor.scalar_type());
+  if (!bits || tensor.numel() == 0) return;
+  const torch::NoGradGuard no_gradient;
+  if (!tensor.is_cuda()) {
+    torch::Tensor(found).logical_or_(torch::isfinite(tensor).all().logical_not());
+    return;
+  }
+  const c10::DeviceGuard guard(tensor.device());
+  const torch::Tensor contiguous = tensor.contiguous();
+  switch (contiguous.element_size()) {
+    case 8:
+      return find_on_cuda<std::uint64_t>(contiguous, *bits, found);
+    case 4:
+      return find_on_cuda<std::uint32_t>(contiguous, *bits, found);
+    default:
+      return find_on_cuda<std::uint16_t>(contiguous, *bits, found);
+  }
+}
+
+void add_squares(const torch::Tensor& tensor, const torch::Tensor& total) {
+  const torch::NoGradGuard no_gradient;
+  if (!tensor.is_cuda()) {
+    torch::Tensor(total).add_(tensor.to(torch::kDouble).square().sum());
+    return;
+  }
+  const c10::DeviceGuard guard(tensor.device());
+  const torch::Tensor contiguous = tensor.contiguous();
+  const auto bytes = norm_workspace_bytes(static_cast<std::size_t>(contiguous.numel()));
+  const torch::Tensor workspace =
+      torch::empty({static_cast<std::int64_t>(bytes)}, contiguous.options().dtype(torch::kByte));
+  const std::span room(static_cast<std::byte*>(workspace.data_ptr()), bytes);
+  auto* const sum = total.data_ptr<double>();
+  const auto stream = current_stream(contiguous.device());
+  if (contiguous.scalar_type() == torch::kDouble)
+    add_to_norm_on_device(sum, values_of<double>(contiguous), 2, room, stream);
+  else
+    add_to_norm_on_device(sum, values_of<float>(contiguous), 2, room, stream);
+}
+
+namespace {
+
+std::int64_t checksum_on_host(const torch::Tensor& tensor) {
+  const torch::Tensor contiguous = tensor.cpu().contiguous();
+  return static_cast<std::int64_t>(
+      checksum({static_cast<const std::byte*>(contiguous.data_ptr()), contiguous.nbytes()}));
+}
+
+torch::Tensor checksums_on_cuda(const std::vector<torch::Tensor>& tensors) {
+  const c10::DeviceGuard guard(tensors.front().device());
+  const auto stream = current_stream(tensors.front().device());
+  const auto options = torch::TensorOptions(tensors.front().device());
+  const auto sums =
+      torch::empty({static_cast<std::int64_t>(tensors.size())}, options.dtype(torch::kLong));
+  auto* sum = static_cast<std::uint64_t*>(sums.data_ptr());
+  for (const torch::Tensor& tensor : tensors) {
+    const torch::Tensor contiguous = tensor.contiguous();
+    const auto bytes = checksum_workspace_bytes(contiguous.nbytes());
+    const auto workspace =
+        torch::empty({static_cast<std::int64_t>(bytes)}, options.dtype(torch::kByte));
+    checksum_on_device({static_cast<const std::byte*>(contiguous.data_ptr()), contiguous.nbytes()},
+                       sum++, {static_cast<std::byte*>(workspace.data_ptr()), bytes}, stream);
+  }
+  return sums.cpu();
+}
+
+}  // namespace
+
+std::vector<std::int64_t> checksums_of(const std::vector<torch::Tensor>& tensors) {
+  const torch::NoGradGuard no_gradient;
+  std::vector<std::int64_t> sums;
+  if (!tensors.empty() && tensors.front().is_cuda()) {
+    const auto there = checksums_on_cuda(tensors);
+    const std::span all(there.data_ptr<std::int64_t>(), tensors.size());
+    sums.assign(all.begin(), all.end());
+  } else {
+    for (const torch::Tensor& tensor : tensors) sums.push_back(checksum_on_host(tensor));
+  }
+  return sums;
+}
+
+}  // namespace kolo::parallel
