@@ -7,14 +7,11 @@
 // value, a step of Adam 28: parameters, both states and the gradient are read, all but the gradient
 // written. What a share is of: the copy's bytes per second. In the last row the ranks of a node
 // share the step (see ArenaOptimizer): each makes its part of it and writes the new values to the
-// others, which the bytes don't count. Where there is a CUDA device, a copy and a step of Adam on
-// it come last; then all ranks use the same one, so one rank tells most.
+// others, which the bytes don't count. For GPUs: device_bench.
 #include <cstring>
 #include <iostream>
-#include <optional>
 
 #include <fmt/format.h>
-#include <torch/cuda.h>
 #include <CLI/CLI.hpp>
 
 #include "kolo/base/clock.h"
@@ -78,40 +75,6 @@ class SharedAdam {
   ArenaOptimizer optimizer_;
 };
 
-// On the first CUDA device.
-class DeviceAdam {
- public:
-  explicit DeviceAdam(std::size_t elements) {
-    const auto options = torch::TensorOptions().device(torch::kCUDA);
-    for (auto& values : values_)
-      values = torch::full({static_cast<std::int64_t>(elements)}, 1e-3F, options);
-    constants_ = torch::zeros({static_cast<std::int64_t>(StepConstants().size())},
-                              options.dtype(torch::kDouble));
-  }
-
-  void copy() {
-    values_[0].copy_(values_[1]);
-    torch::cuda::synchronize();
-  }
-  void step(std::int64_t step) {
-    auto constants = adam_->constants(1e-4, step, false);
-    constants_.copy_(torch::from_blob(constants.data(), constants_.sizes(), torch::kDouble));
-    adam_->update_on_device(
-        {span_of(0), span_of(1), {span_of(2), span_of(3), {}}},
-        {.constants = reinterpret_cast<const StepConstants*>(constants_.data_ptr<double>())});
-    torch::cuda::synchronize();
-  }
-
- private:
-  std::span<float> span_of(std::size_t place) {
-    return {values_[place].data_ptr<float>(), static_cast<std::size_t>(values_[place].numel())};
-  }
-
-  std::unique_ptr<FlatOptimizer> adam_ = make_adam({});
-  std::array<torch::Tensor, 4> values_;
-  torch::Tensor constants_;
-};
-
 std::vector<Pass> passes_of(Buffers& buffers, SharedAdam& shared_adam, int ranks) {
   const std::shared_ptr<const FlatOptimizer> sgd = make_sgd({.momentum = .9}), adam = make_adam({});
   return {{"copy", 8, [&](std::int64_t) { buffers.copy(); }},
@@ -153,13 +116,7 @@ void run(int argc, char** argv) {
   const auto communicator = mpi_communicator();
   Buffers buffers(options.elements);
   SharedAdam shared_adam(communicator, options.elements);
-  auto passes = passes_of(buffers, shared_adam, communicator.size());
-  std::optional<DeviceAdam> device_adam;
-  if (torch::cuda::is_available()) {
-    device_adam.emplace(options.elements);
-    passes.push_back({"copy, device", 8, [&](std::int64_t) { device_adam->copy(); }});
-    passes.push_back({"adam, device", 28, [&](std::int64_t step) { device_adam->step(step); }});
-  }
+  const auto passes = passes_of(buffers, shared_adam, communicator.size());
   const auto seconds = measure(communicator, passes, options.rounds);
   if (communicator.rank() != 0) return;
   const auto rate = [&](std::size_t pass) {
@@ -170,7 +127,6 @@ void run(int argc, char** argv) {
     std::cout << fmt::format("{:<18} {:8.2f} ms {:7.2f} GB/s a rank {:6.2f} of the copy's\n",
                              passes[pass].name, 1e3 * seconds[pass], 1e-9 * rate(pass),
                              rate(pass) / rate(0));
-  if (!device_adam) std::cout << "no steps on a device: LibTorch finds none\n";
 }
 
 }  // namespace

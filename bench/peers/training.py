@@ -4,7 +4,7 @@
     python3 bench/peers/training.py [--model resnet_small] [--batch 32] [--optimizer sgd] [--steps 30]
                                     [--ranks 2] [--layout contiguous|channels_last] [--json]
 
-The networks are those of src/nn/models, written again for PyTorch. Debian: python3-torch.
+The networks are those of networks.py. Debian: python3-torch.
 """
 import argparse
 import json
@@ -21,86 +21,10 @@ try:
     import torch.distributed as dist
     import torch.multiprocessing as mp
     from torch import nn
+
+    from networks import batch_of, loss_of, memory_format, networks, sample_shapes
 except ImportError as error:
     sys.exit(f"training.py: PyTorch is not to be had ({error}); Debian's package is python3-torch")
-
-
-class Bottleneck(nn.Module):
-    def __init__(self, inputs, width, stride):
-        super().__init__()
-        projects = stride != 1 or inputs != width
-        norm = dict(eps=1e-3, momentum=0.01) if projects else dict(eps=1e-5, momentum=0.1)
-        self.residual = nn.Sequential(
-            nn.Conv2d(inputs, width, 1, stride), nn.BatchNorm2d(width, **norm), nn.ReLU(True),
-            nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width, **norm), nn.ReLU(True),
-            nn.Conv2d(width, width, 1), nn.BatchNorm2d(width, **norm))
-        self.shortcut = nn.Identity()
-        if projects:
-            self.shortcut = nn.Sequential(nn.Conv2d(inputs, width, 1, stride), nn.BatchNorm2d(width, **norm))
-
-    def forward(self, x):
-        return torch.relu_(self.residual(x).add_(self.shortcut(x)))
-
-
-def resnet_small():
-    layers = [nn.Conv2d(3, 64, 3, padding=1), nn.BatchNorm2d(64, eps=1e-3, momentum=0.01), nn.ReLU(True)]
-    channels = 64
-    for width in (64, 128, 256, 512):
-        layers += [Bottleneck(channels, width, 2), Bottleneck(width, width, 1)]
-        channels = width
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10)), (3, 32, 32)
-
-
-def cnn():
-    layers = []
-    for inputs, outputs in ((3, 16), (16, 32), (32, 64)):
-        layers += [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(True), nn.MaxPool2d(2)]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(1024, 128), nn.ReLU(True), nn.Linear(128, 10)), (3, 32, 32)
-
-
-def mnist_net():
-    return nn.Sequential(
-        nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU(True),
-        nn.Conv2d(10, 20, 5), nn.Dropout2d(), nn.MaxPool2d(2), nn.ReLU(True),
-        nn.Flatten(), nn.Linear(320, 50), nn.ReLU(True), nn.Dropout(), nn.Linear(50, 10)), (1, 28, 28)
-
-
-class UNet3d(nn.Module):
-    """The tutorial's network: six levels of 4x4x4 convolutions of stride 2, and back."""
-
-    def __init__(self, inputs=4, outputs=5, channels=(64, 128, 256, 512, 512, 512)):
-        super().__init__()
-        made = (inputs, *channels)
-        self.down = nn.ModuleList(nn.Conv3d(made[i], made[i + 1], 4, 2, 1) for i in range(len(channels)))
-        back = (outputs, *channels)
-        self.up = nn.ModuleList(
-            nn.ConvTranspose3d(back[level] * (1 if level == len(channels) else 2), back[level - 1], 4, 2, 1)
-            for level in range(len(channels), 0, -1))
-
-    def forward(self, x):
-        shared = []
-        for convolution in self.down:
-            x = nn.functional.leaky_relu(convolution(x), inplace=True)
-            shared.append(x)
-        for index, convolution in enumerate(self.up):
-            level = len(shared) - index
-            if index > 0:
-                x = torch.cat([torch.relu_(x), shared[level - 1]], 1)
-            x = convolution(x)
-        return torch.tanh(x)
-
-
-def unet3d():
-    return UNet3d(), (4, 64, 64, 64)
-
-
-networks = {"resnet_small": resnet_small, "cnn": cnn, "mnist_net": mnist_net, "unet3d": unet3d}
-
-
-def memory_format(layout, dimensions):
-    if layout == "contiguous":
-        return torch.contiguous_format
-    return torch.channels_last_3d if dimensions == 4 else torch.channels_last
 
 
 def train(rank, options, address, results):
@@ -109,17 +33,14 @@ def train(rank, options, address, results):
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
     dist.init_process_group("gloo", init_method=address, rank=rank, world_size=options.ranks)
     torch.manual_seed(1)
-    network, shape = networks[options.model]()
+    network, shape = networks[options.model](), sample_shapes[options.model]
     layout = memory_format(options.layout, len(shape))
     network = nn.parallel.DistributedDataParallel(network.to(memory_format=layout), gradient_as_bucket_view=True)
     optimizer = (torch.optim.Adam(network.parameters(), 1e-4) if options.optimizer == "adam" else
                  torch.optim.SGD(network.parameters(), 1e-4, momentum=0.9))
     torch.manual_seed(rank + 1)
-    inputs = torch.randn(options.batch, *shape).to(memory_format=layout)
-    if options.model == "unet3d":
-        targets, loss = torch.randn(options.batch, 5, *shape[1:]), nn.functional.l1_loss
-    else:
-        targets, loss = torch.randint(10, (options.batch,)), nn.functional.cross_entropy
+    inputs, targets = batch_of(options.model, options.batch, shape, layout)
+    loss = loss_of(options.model)
     seconds = []
     for step in range(3 + options.steps):
         begin = time.perf_counter()
