@@ -13,41 +13,54 @@ namespace kolo {
 
 namespace {
 
+using SharedListeners = std::shared_ptr<const Communicator::Group::Listeners>;
+
+void tell_end(const SharedListeners& listeners, const CollectiveCall& call, bool has_failed) {
+  for (const auto& listener : *listeners) listener->on_finish(call, has_failed);
+}
+
+// The device goes on with it, and its listeners hear of its end when it comes. Keeps the owner of
+// the buffers until then.
+bool goes_on(Backend& backend, const CollectiveCall& call, const SharedListeners& listeners,
+             const std::shared_ptr<const void>& owner, const std::function<void()>& started) {
+  return backend.follow(call, started, [listeners, call, owner](bool has_failed) {
+    tell_end(listeners, call, has_failed);
+  });
+}
+
 // The one way in which calls are done, blocking or not, on whatever thread.
-void perform(Backend& backend, const CollectiveCall& call,
-             const Communicator::Group::Listeners& listeners,
-             const Communicator::Group::Action& action) {
-  for (const auto& listener : listeners) listener->on_start(call);
+void perform(Backend& backend, const CollectiveCall& call, const SharedListeners& listeners,
+             const Communicator::Group::Action& action, const std::shared_ptr<const void>& owner) {
+  for (const auto& listener : *listeners) listener->on_start(call);
   try {
     if (action)
       action();
     else
       backend.execute(call);
   } catch (...) {
-    for (const auto& listener : listeners) listener->on_finish(call, true);
+    tell_end(listeners, call, true);
     throw;
   }
-  for (const auto& listener : listeners) listener->on_finish(call, false);
+  if (call.order && goes_on(backend, call, listeners, owner, [] {})) return;
+  tell_end(listeners, call, false);
 }
 
 // One that the device does, of which the listeners are told when it does.
 void perform_on_device(Backend& backend, const CollectiveCall& call,
-                       const std::shared_ptr<const Communicator::Group::Listeners>& listeners,
-                       const std::shared_ptr<const void>& owner) {
+                       const SharedListeners& listeners, const std::shared_ptr<const void>& owner) {
   const auto started = [listeners, call] {
     for (const auto& listener : *listeners) listener->on_start(call);
-  };
-  const auto finished = [listeners, call, owner](bool failed) {
-    for (const auto& listener : *listeners) listener->on_finish(call, failed);
   };
   try {
     backend.execute(call);
   } catch (...) {
     started();
-    finished(true);
+    tell_end(listeners, call, true);
     throw;
   }
-  backend.follow(call, started, finished);
+  if (goes_on(backend, call, listeners, owner, started)) return;
+  started();
+  tell_end(listeners, call, false);
 }
 
 }  // namespace
@@ -108,7 +121,7 @@ void Communicator::Group::run(CollectiveCall call, CallOptions options, const Ac
   if (call.memory == MemoryKind::device) return submit(std::move(call), std::move(options)).wait();
   prepare(call, options);
   const auto present = listeners->get();
-  const auto perform_now = [&] { perform(*backend, call, *present, action); };
+  const auto perform_now = [&] { perform(*backend, call, present, action, nullptr); };
   executor->run(std::ref(perform_now));
 }
 
@@ -144,7 +157,7 @@ Work Communicator::Group::submit(CollectiveCall call, CallOptions options, Actio
   return executor->submit(
       [backend = backend, owner = std::move(options.owner), present = std::move(present),
        call = std::move(call),
-       action = std::move(action)] { perform(*backend, call, *present, action); },
+       action = std::move(action)] { perform(*backend, call, present, action, owner); },
       std::move(order));
 }
 

@@ -1,6 +1,5 @@
 // The watch over ranks that are threads; over processes: watch_jobs_test.cpp.
 #include <atomic>
-#include <mutex>
 #include <thread>
 
 #include <fmt/format.h>
@@ -8,11 +7,10 @@
 
 #include "comm/watch/stall.h"
 #include "kolo/base/error.h"
-#include "kolo/base/file.h"
 #include "kolo/comm/threads.h"
 #include "kolo/comm/watch.h"
 #include "support/errors.h"
-#include "support/temporary_folder.h"
+#include "support/watch_messages.h"
 
 namespace kolo {
 namespace {
@@ -24,42 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::message_of;
 using ::testing::Not;
-using testing::TemporaryFolder;
-
-// What the watches of all ranks say.
-class Messages {
- public:
-  [[nodiscard]] WatchOptions options(double warning, double limit = 0) {
-    WatchOptions watch;
-    watch.warning = std::chrono::duration<double>(warning);
-    watch.limit = std::chrono::duration<double>(limit);
-    watch.folder = folder_.path();
-    watch.report = [this](const std::string& message) {
-      const std::lock_guard lock(mutex_);
-      messages_.push_back(message);
-    };
-    return watch;
-  }
-
-  [[nodiscard]] std::vector<std::string> all() const {
-    const std::lock_guard lock(mutex_);
-    return messages_;
-  }
-
-  // Sleeps until that many have come; the test's own deadline ends it otherwise.
-  void wait_for(std::size_t count) const {
-    while (all().size() < count) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-
-  [[nodiscard]] std::string file_of(int rank) const {
-    return read_text_file(folder_.path() / fmt::format("kolo-watch-rank-{:05}.txt", rank));
-  }
-
- private:
-  TemporaryFolder folder_;
-  mutable std::mutex mutex_;
-  std::vector<std::string> messages_;
-};
+using testing::WatchMessages;
 
 void reduce(const Communicator& communicator, const std::string& name) {
   std::vector<float> values(100, 1.0F);
@@ -67,7 +30,7 @@ void reduce(const Communicator& communicator, const std::string& name) {
 }
 
 TEST(Watch, NamesTheCollectiveWhoHasNotComeAndWhatItDidLast) {
-  Messages messages;
+  WatchMessages messages;
   run_as_threads(3,
                  [&](const Communicator& communicator) {
                    reduce(communicator, "bucket 2");
@@ -85,7 +48,7 @@ TEST(Watch, NamesTheCollectiveWhoHasNotComeAndWhatItDidLast) {
 }
 
 TEST(Watch, SaysNothingWhileRanksAreBusyWithoutWaiting) {
-  Messages messages;
+  WatchMessages messages;
   run_as_threads(2,
                  [&](const Communicator& communicator) {
                    for (int step = 0; step < 20; ++step) {
@@ -98,7 +61,7 @@ TEST(Watch, SaysNothingWhileRanksAreBusyWithoutWaiting) {
 }
 
 TEST(Watch, KnowsAsynchronousCollectivesAndThoseInsideTasks) {
-  Messages messages;
+  WatchMessages messages;
   run_as_threads(2,
                  [&](const Communicator& communicator) {
                    Work work;
@@ -125,7 +88,7 @@ TEST(Watch, KnowsAsynchronousCollectivesAndThoseInsideTasks) {
 }
 
 TEST(Watch, OfASetOfRanksOnlyMembersAreMissing) {
-  Messages messages;
+  WatchMessages messages;
   run_as_threads(4,
                  [&](const Communicator& communicator) {
                    const auto half = communicator.split(communicator.rank() % 2);
@@ -139,7 +102,7 @@ TEST(Watch, OfASetOfRanksOnlyMembersAreMissing) {
 }
 
 TEST(Watch, TellsAgainAfterTwiceTheTimeOnly) {
-  Messages messages;
+  WatchMessages messages;
   run_as_threads(2,
                  [&](const Communicator& communicator) {
                    if (communicator.rank() == 1) messages.wait_for(3);
@@ -153,7 +116,7 @@ TEST(Watch, TellsAgainAfterTwiceTheTimeOnly) {
 }
 
 TEST(Watch, AfterTheLimitEveryRankWritesAndTheJobEnds) {
-  Messages messages;
+  WatchMessages messages;
   std::atomic<bool> is_over = false;
   const auto message = message_of<CommunicationError>([&] {
     run_as_threads(3,

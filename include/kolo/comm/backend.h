@@ -64,12 +64,16 @@ class Backend {
   // Called when one is asked for, by the thread that does: notes in call.order where the device's
   // work stands. Throws Error where there is no device.
   virtual void begin_on_device(CollectiveCall& call) const;
-  // Whether execute() hands such a call over to the device, without waiting for anything.
+  // Whether execute() hands such a call over to the device, without waiting for anything: then the
+  // thread that asks for it may call it.
   [[nodiscard]] virtual bool hands_over(const CallHeader& /*call*/) const { return false; }
-  // After execute() of one that it hands over: the functions are called, later and on another
-  // thread, when the device begins it and when it is done with it.
-  virtual void follow(const CollectiveCall& /*call*/, std::function<void()> /*started*/,
-                      std::function<void(bool failed)> /*finished*/) {}
+  // After execute() of one on a device's memory: whether the device goes on with it. If so, the
+  // functions are called, later and on another thread, when it begins and when it is done.
+  [[nodiscard]] virtual bool follow(const CollectiveCall& /*call*/,
+                                    std::function<void()> /*started*/,
+                                    std::function<void(bool failed)> /*finished*/) {
+    return false;
+  }
 
   // Zero-filled memory, 64-byte aligned, of call.count bytes; collective, and it may outlive this
   // back end. As the kind of allocation in the call wants it:

@@ -1,7 +1,10 @@
 #include "comm/device/completion_poller.h"
 
 #include <chrono>
+#include <condition_variable>
+#include <deque>
 #include <exception>
+#include <mutex>
 #include <utility>
 
 namespace kolo {
@@ -12,36 +15,62 @@ constexpr std::chrono::milliseconds interval{1};
 
 }  // namespace
 
+// What the thread needs; it has a share of its own.
+struct CompletionPoller::State {
+  struct Pending {
+    std::shared_ptr<const DeviceEvent> event;
+    std::function<void()> started;
+    std::function<void(bool)> finished;
+  };
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Pending> pending;
+  bool is_stopping = false;
+
+  void loop();
+  [[nodiscard]] bool finish_first(std::unique_lock<std::mutex>& lock);
+};
+
+CompletionPoller::CompletionPoller() : state_(std::make_shared<State>()) {}
+
 CompletionPoller::~CompletionPoller() {
+  std::deque<State::Pending> forgotten;
   {
-    const std::lock_guard lock(mutex_);
-    is_stopping_ = true;
+    const std::lock_guard lock(state_->mutex);
+    state_->is_stopping = true;
+    forgotten.swap(state_->pending);
   }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  state_->changed.notify_all();
+  if (!thread_.joinable()) return;
+  if (thread_.get_id() == std::this_thread::get_id())
+    thread_.detach();
+  else
+    thread_.join();
 }
 
 void CompletionPoller::add(std::shared_ptr<const DeviceEvent> event, std::function<void()> started,
                            std::function<void(bool)> finished) {
-  const std::lock_guard lock(mutex_);
-  if (pending_.empty()) started();
-  pending_.push_back({std::move(event), std::move(started), std::move(finished)});
-  if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
-  changed_.notify_all();
+  const std::lock_guard lock(state_->mutex);
+  if (state_->pending.empty()) started();
+  state_->pending.push_back({std::move(event), std::move(started), std::move(finished)});
+  if (!thread_.joinable()) thread_ = std::thread([state = state_] { state->loop(); });
+  state_->changed.notify_all();
 }
 
-void CompletionPoller::loop() {
-  std::unique_lock lock(mutex_);
+void CompletionPoller::State::loop() {
+  std::unique_lock lock(mutex);
   while (true) {
-    changed_.wait(lock, [&] { return is_stopping_ || !pending_.empty(); });
-    if (is_stopping_) return;
-    if (!finish_first(lock)) changed_.wait_for(lock, interval, [&] { return is_stopping_; });
+    changed.wait(lock, [&] { return is_stopping || !pending.empty(); });
+    if (is_stopping) return;
+    if (!finish_first(lock)) changed.wait_for(lock, interval, [&] { return is_stopping; });
   }
 }
 
-// The lock is held but while the device is asked, which may take long when it has failed.
-bool CompletionPoller::finish_first(std::unique_lock<std::mutex>& lock) {
-  const auto event = pending_.front().event;
+// The lock is held but while the device is asked, which may take long when it has failed, and while
+// what a collective was followed for goes, which may end the poller.
+bool CompletionPoller::State::finish_first(std::unique_lock<std::mutex>& lock) {
+  const auto event = pending.front().event;
   lock.unlock();
   bool is_done = true, has_failed = false;
   try {
@@ -50,11 +79,14 @@ bool CompletionPoller::finish_first(std::unique_lock<std::mutex>& lock) {
     has_failed = true;
   }
   lock.lock();
-  if (!is_done) return false;
-  const auto first = std::move(pending_.front());
-  pending_.pop_front();
+  if (is_stopping || !is_done) return is_stopping;
+  auto first = std::move(pending.front());
+  pending.pop_front();
   first.finished(has_failed);
-  if (!pending_.empty()) pending_.front().started();
+  if (!pending.empty()) pending.front().started();
+  lock.unlock();
+  first = {};
+  lock.lock();
   return true;
 }
 

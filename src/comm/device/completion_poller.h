@@ -1,10 +1,7 @@
 #pragma once
 
-#include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "kolo/comm/device.h"
@@ -16,10 +13,12 @@ namespace kolo {
 // times a second; the thread starts with the first.
 class CompletionPoller {
  public:
-  CompletionPoller() = default;
+  CompletionPoller();
   CompletionPoller(const CompletionPoller&) = delete;
   CompletionPoller& operator=(const CompletionPoller&) = delete;
-  ~CompletionPoller();  // what is not done by then is forgotten
+  // What is not done by then is forgotten. May come from the poller's own thread: what a collective
+  // is followed for may own the last share in what owns this.
+  ~CompletionPoller();
 
   // `started` is called when all before it are done, `finished` after the event; true: the device
   // has failed.
@@ -27,19 +26,9 @@ class CompletionPoller {
            std::function<void(bool failed)> finished);
 
  private:
-  struct Pending {
-    std::shared_ptr<const DeviceEvent> event;
-    std::function<void()> started;
-    std::function<void(bool)> finished;
-  };
+  struct State;
 
-  void loop();
-  [[nodiscard]] bool finish_first(std::unique_lock<std::mutex>& lock);
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Pending> pending_;
-  bool is_stopping_ = false;
+  std::shared_ptr<State> state_;
   std::thread thread_;
 };
 

@@ -76,9 +76,11 @@ bool DeviceBackend::hands_over(const CallHeader& call) const {
   return present != nullptr && present->hands_over(call);
 }
 
-void DeviceBackend::follow(const CollectiveCall& call, std::function<void()> started,
+bool DeviceBackend::follow(const CollectiveCall& call, std::function<void()> started,
                            std::function<void(bool)> finished) {
+  if (!call.order || !call.order->done || !hands_over(call)) return false;
   sharing_->poller().add(call.order->done, std::move(started), std::move(finished));
+  return true;
 }
 
 void DeviceBackend::execute(const CollectiveCall& call) {

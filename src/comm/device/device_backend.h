@@ -46,8 +46,8 @@ class DeviceBackend final : public Backend {
   void agree(const CallHeader& call) override { host_->agree(call); }
   void begin_on_device(CollectiveCall& call) const override;
   [[nodiscard]] bool hands_over(const CallHeader& call) const override;
-  void follow(const CollectiveCall& call, std::function<void()> started,
-              std::function<void(bool)> finished) override;
+  [[nodiscard]] bool follow(const CollectiveCall& call, std::function<void()> started,
+                            std::function<void(bool)> finished) override;
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override {
     return host_->allocate(call);
   }

@@ -2,10 +2,12 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/negotiation/call_comparison.h"
@@ -45,6 +47,10 @@ class NegotiatedBackend final : public Backend {
   void execute(const CollectiveCall& call) override;
   // The negotiation waits for other ranks, so nothing is handed over at once.
   void begin_on_device(CollectiveCall& call) const override { inner_->begin_on_device(call); }
+  [[nodiscard]] bool follow(const CollectiveCall& call, std::function<void()> started,
+                            std::function<void(bool)> finished) override {
+    return inner_->follow(call, std::move(started), std::move(finished));
+  }
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
   void leave() noexcept override { inner_->leave(); }

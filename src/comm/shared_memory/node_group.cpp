@@ -137,6 +137,7 @@ bool NodeGroup::all_reachable() const {
 }
 
 void NodeGroup::meet() {
+  if (is_aborted()) throw_aborted();  // also where nobody is ever waited for
   ++meetings_;
   RankCell& mine = *memory_.cells[static_cast<std::size_t>(rank_)];
   // Sequentially consistent on both sides: either this rank sees the sleeper, or the sleeper sees
@@ -158,11 +159,11 @@ void NodeGroup::wait_for(int local_rank) {
   // sleeper.
   cell.sleepers.fetch_add(1, std::memory_order_seq_cst);
   std::uint32_t count = cell.arrived.load(std::memory_order_seq_cst);
-  bool is_aborted = false, is_lost = false;
-  for (int sleeps = 1; !has_reached(count, meetings_) && !is_aborted && !is_lost; ++sleeps) {
+  bool has_aborted = false, is_lost = false;
+  for (int sleeps = 1; !has_reached(count, meetings_) && !has_aborted && !is_lost; ++sleeps) {
     if (!cell.has_left.load(std::memory_order_seq_cst))
       futex_wait(cell.arrived, count, longest_sleep);
-    is_aborted = memory_.abort->aborted.load(std::memory_order_acquire) != 0;
+    has_aborted = is_aborted();
     is_lost = cell.has_left.load(std::memory_order_seq_cst) != 0 ||
               (sleeps % sleeps_between_looks_at_process == 0 && is_gone(cell));
     // Only now: what it came to before it left counts.
@@ -171,6 +172,14 @@ void NodeGroup::wait_for(int local_rank) {
   cell.sleepers.fetch_sub(1, std::memory_order_seq_cst);
   if (has_reached(count, meetings_)) return;
   if (is_lost) give_up(cell);
+  throw_aborted();
+}
+
+bool NodeGroup::is_aborted() const {
+  return memory_.abort->aborted.load(std::memory_order_acquire) != 0;
+}
+
+void NodeGroup::throw_aborted() {
   throw CommunicationError("comm: another rank gave up, so a collective can't be completed");
 }
 

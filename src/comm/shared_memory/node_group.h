@@ -132,6 +132,8 @@ class NodeGroup {
   void meet();
   void wait_for(int local_rank);
   [[noreturn]] void give_up(const RankCell& missing) const;
+  [[nodiscard]] bool is_aborted() const;
+  [[noreturn]] static void throw_aborted();
   void check_announcements();
   [[nodiscard]] const Announcement& announcement(int local_rank) const;
   [[nodiscard]] bool all_reachable() const;

@@ -109,33 +109,45 @@ FlightRecorder::FlightRecorder(std::shared_ptr<EventBlock> block) : block_(std::
 }
 
 // Groups beyond the number of lanes are not recorded: nullptr.
-Lane* FlightRecorder::lane_of(const CollectiveCall& call) {
-  const auto identity = Lane::identity_of(call);
+Lane* FlightRecorder::lane_of(std::uint64_t identity) {
+  std::uint64_t members = 0;
   for (Lane& lane : block_->lanes) {
     const auto present = lane.identity.load(std::memory_order_relaxed);
     if (present == identity) return &lane;
+    if (present == Lane::group_of(identity)) members = lane.members.load();
     if (present != 0) continue;
+    lane.members.store(members, std::memory_order_relaxed);
     lane.identity.store(identity, std::memory_order_release);
     return &lane;
   }
   return nullptr;
 }
 
+std::vector<std::uint64_t>& FlightRecorder::in_progress(const Lane& lane) {
+  return in_progress_[static_cast<std::size_t>(&lane - block_->lanes.data())];
+}
+
 void FlightRecorder::joined_group(const CollectiveCall& call) {
   const std::lock_guard lock(mutex_);
-  if (Lane* const lane = lane_of(call))
+  if (Lane* const lane = lane_of(Lane::identity_of(call)))
     lane->members.store(static_cast<std::uint64_t>(call.count), std::memory_order_release);
 }
 
 void FlightRecorder::left_group(const CollectiveCall& call) {
   const std::lock_guard lock(mutex_);
-  if (Lane* const lane = lane_of(call)) lane->has_left.store(1, std::memory_order_release);
+  for (Lane& lane : block_->lanes) {
+    const auto identity = lane.identity.load(std::memory_order_relaxed);
+    if (identity != 0 && Lane::group_of(identity) == Lane::identity_of(call))
+      lane.has_left.store(1, std::memory_order_release);
+  }
 }
 
 void FlightRecorder::submitted(const CollectiveCall& call) {
   const std::lock_guard lock(mutex_);
-  Lane* const lane = lane_of(call);
-  if (!lane || lane->cell(call.number).read().is_waiting()) return;  // that one matters more
+  Lane* const lane = lane_of(Lane::identity_of(call));
+  if (!lane) return;
+  lane->asked.store(call.number, std::memory_order_release);
+  if (lane->cell(call.number).read().is_waiting()) return;  // that one matters more
   auto record = record_of(call);
   record.submitted = monotonic_now();
   lane->cell(call.number).write(record);
@@ -143,7 +155,7 @@ void FlightRecorder::submitted(const CollectiveCall& call) {
 
 void FlightRecorder::started(const CollectiveCall& call) {
   const std::lock_guard lock(mutex_);
-  Lane* const lane = lane_of(call);
+  Lane* const lane = lane_of(Lane::identity_of(call));
   if (!lane) return;
   RecordCell& cell = lane->cell(call.number);
   auto record = record_of(call);
@@ -153,16 +165,19 @@ void FlightRecorder::started(const CollectiveCall& call) {
   cell.write(record);
   if (call.collective == Collective::join)
     lane->joined.store(record.started, std::memory_order_release);
-  if (is_waited_for(call.collective)) lane->running.store(call.number, std::memory_order_release);
+  if (!is_waited_for(call.collective)) return;
+  auto& numbers = in_progress(*lane);
+  numbers.push_back(call.number);
+  lane->running.store(numbers.front(), std::memory_order_release);
 }
 
 void FlightRecorder::finished(const CollectiveCall& call, bool failed) {
   const std::lock_guard lock(mutex_);
-  Lane* const lane = lane_of(call);
+  Lane* const lane = lane_of(Lane::identity_of(call));
   if (!lane) return;
   RecordCell& cell = lane->cell(call.number);
   auto record = cell.read();
-  if (record.number == call.number) {
+  if (record.number == call.number && record.part == call.part) {
     record.finished = monotonic_now();
     record.failed = failed ? 1 : 0;
     cell.write(record);
@@ -172,7 +187,11 @@ void FlightRecorder::finished(const CollectiveCall& call, bool failed) {
     lane->joined.store(0, std::memory_order_release);
   }
   if (!is_waited_for(call.collective)) return;
-  lane->running.store(0, std::memory_order_release);
+  auto& numbers = in_progress(*lane);
+  if (const auto place = std::find(numbers.begin(), numbers.end(), call.number);
+      place != numbers.end())
+    numbers.erase(place);
+  lane->running.store(numbers.empty() ? 0 : numbers.front(), std::memory_order_release);
   lane->completed.store(call.number, std::memory_order_release);
 }
 
@@ -184,6 +203,7 @@ LaneStatus read_lane(const Lane& lane, std::uint64_t identity, std::int64_t now)
   status.has_left = lane.has_left.load(std::memory_order_acquire);
   status.members = lane.members.load(std::memory_order_acquire);
   status.joins = lane.joins.load(std::memory_order_acquire);
+  status.asked = lane.asked.load(std::memory_order_acquire);
   if (const auto since = lane.joined.load(std::memory_order_acquire)) status.joined = now - since;
   if (const auto number = lane.running.load(std::memory_order_acquire)) {
     const auto record = lane.cell(number).read();
@@ -334,10 +354,11 @@ std::filesystem::path dump_events(const std::filesystem::path& folder, const Ran
   for (const Lane& lane : block.lanes) {
     const auto identity = lane.identity.load(std::memory_order_acquire);
     if (identity == 0) continue;
-    const auto group = (identity - 1) >> 32;
-    text += group == 0 ? "\nall ranks of the job\n"
-                       : fmt::format("\nset of ranks {}, whose first is rank {}\n", group,
-                                     static_cast<std::uint32_t>(identity - 1));
+    const auto group = Lane::group_of(identity) - 1;
+    text += group == 0 ? std::string("\nall ranks of the job")
+                       : fmt::format("\nset of ranks {}, whose first is rank {}", group >> 32,
+                                     static_cast<std::uint32_t>(group));
+    text += Lane::is_of_devices(identity) ? ", on devices' memory\n" : "\n";
     text += table_of(lane, now);
   }
   const auto path = folder / fmt::format("kolo-watch-rank-{:05}.txt", status.rank);

@@ -58,13 +58,15 @@ class RecordCell {
   std::array<std::atomic<std::uint64_t>, words> words_;
 };
 
-// A communicator, or a set of ranks, that this rank belongs to. Collective number n is in record n
-// modulo their number.
+// A communicator, or a set of ranks, that this rank belongs to: its collectives on the host's
+// memory, or those on devices', which go on beside them. Collective number n is in record n modulo
+// their number.
 struct Lane {
   static constexpr std::size_t records_kept = 64;
 
   std::atomic<std::uint64_t> identity;   // identity_of(); 0: nobody's
-  std::atomic<std::uint64_t> running;    // the number of the collective it is in; 0: none
+  std::atomic<std::uint64_t> running;    // the first of the collectives it is in; 0: none
+  std::atomic<std::uint64_t> asked;      // the last that was asked for, to be done later
   std::atomic<std::uint64_t> completed;  // of the one that ended last
   std::atomic<std::uint64_t> has_left;   // 1: this rank calls nothing in it any more
   std::atomic<std::uint64_t> members;    // ranks in it; 0: not known
@@ -79,12 +81,24 @@ struct Lane {
 
   // Equal on the members of one group, different for different groups of the job.
   [[nodiscard]] static std::uint64_t identity_of(const CollectiveCall& call) {
-    return (std::uint64_t{call.group} << 32 | static_cast<std::uint32_t>(call.first_rank)) + 1;
+    const auto group =
+        (std::uint64_t{call.group} << 32 | static_cast<std::uint32_t>(call.first_rank)) + 1;
+    return call.memory == MemoryKind::device ? group | of_devices : group;
   }
+  // The identity of the same group's lane for the host's memory.
+  [[nodiscard]] static std::uint64_t group_of(std::uint64_t identity) {
+    return identity & ~of_devices;
+  }
+  [[nodiscard]] static bool is_of_devices(std::uint64_t identity) {
+    return (identity & of_devices) != 0;
+  }
+
+ private:
+  static constexpr auto of_devices = std::uint64_t{1} << 31;  // ranks are below it
 };
 
 struct EventBlock {
-  static constexpr std::size_t most_lanes = 16;
+  static constexpr std::size_t most_lanes = 24;
 
   static constexpr std::int64_t has_left = -1;
 
@@ -116,10 +130,14 @@ class FlightRecorder {
   void left_group(const CollectiveCall& call);
 
  private:
-  Lane* lane_of(const CollectiveCall& call);
+  Lane* lane_of(std::uint64_t identity);
+  [[nodiscard]] std::vector<std::uint64_t>& in_progress(const Lane& lane);
 
   std::shared_ptr<EventBlock> block_;
   std::mutex mutex_;  // several threads record, and a record has one writer at a time
+  // By lane, the numbers of the collectives that the rank is in: a device has begun one while the
+  // communication thread begins the next.
+  std::array<std::vector<std::uint64_t>, EventBlock::most_lanes> in_progress_;
 };
 
 // What a rank does in one group. Records hold no times here, only ages do: clocks of different
@@ -129,6 +147,7 @@ struct LaneStatus {
   std::uint64_t has_left = 0;      // 1: the rank calls nothing in it any more
   std::uint64_t members = 0;       // ranks in the group; 0: not known
   std::uint64_t joins = 0;         // of the rank, that have come to their end, which is everybody's
+  std::uint64_t asked = 0;         // Lane::asked
   std::int64_t joined = 0;         // nanoseconds that it has joined; 0: it has not
   std::int64_t waiting = 0;        // nanoseconds in `running`; see WaitingTimes
   std::int64_t completed_age = 0;  // since `completed` ended

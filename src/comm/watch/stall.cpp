@@ -138,8 +138,34 @@ Head head_of(std::span<const RankStatus> statuses, std::uint64_t group, std::int
 
 }  // namespace
 
-std::vector<Stall> find_stalls(std::span<const RankStatus> statuses, int job_size,
+namespace {
+
+// Who has not come to any collective on a device's memory has no lane for them, but it is missing
+// in that of the others.
+std::vector<RankStatus> with_all_lanes(std::span<const RankStatus> given) {
+  std::vector<RankStatus> statuses(given.begin(), given.end());
+  std::set<std::uint64_t> of_devices;
+  for (const RankStatus& status : statuses) {
+    for (const LaneStatus& lane : status.lanes) {
+      if (Lane::is_of_devices(lane.identity)) of_devices.insert(lane.identity);
+    }
+  }
+  for (RankStatus& status : statuses) {
+    for (const auto identity : of_devices) {
+      const LaneStatus* const of_host = status.lane(Lane::group_of(identity));
+      if (of_host == nullptr || status.lane(identity) != nullptr) continue;
+      status.lanes.push_back(
+          {.identity = identity, .has_left = of_host->has_left, .members = of_host->members});
+    }
+  }
+  return statuses;
+}
+
+}  // namespace
+
+std::vector<Stall> find_stalls(std::span<const RankStatus> known, int job_size,
                                std::int64_t least) {
+  const auto statuses = with_all_lanes(known);
   std::set<std::uint64_t> groups;
   for (const RankStatus& status : statuses) {
     for (const LaneStatus& lane : status.lanes) groups.insert(lane.identity);
@@ -151,7 +177,7 @@ std::vector<Stall> find_stalls(std::span<const RankStatus> statuses, int job_siz
     Stall stall{.group = group, .place = head.lane->running.place(), .waiting = head.waiting};
     stall.collective = head.lane->running.describe();
     const auto attendance = attendance_of(statuses, group, stall.place);
-    const bool is_job = group == 1;  // group 0, whose first rank is 0
+    const bool is_job = Lane::group_of(group) == 1;  // group 0, whose first rank is 0
     const int members = is_job ? job_size : static_cast<int>(head.lane->members);
     stall.report =
         fmt::format("watch: ranks have waited {:.1f} s in {}{}; {}", seconds(stall.waiting),
@@ -178,8 +204,8 @@ const RankStatus* find_waiting_in_join(std::span<const RankStatus> statuses,
 
 }  // namespace
 
-std::optional<std::string> find_departure(std::span<const RankStatus> statuses,
-                                          std::int64_t least) {
+std::optional<std::string> find_departure(std::span<const RankStatus> known, std::int64_t least) {
+  const auto statuses = with_all_lanes(known);
   for (const RankStatus& status : statuses) {
     const bool is_gone = status.state == ProcessState::gone;
     for (const LaneStatus& lane : status.lanes) {
@@ -195,8 +221,10 @@ std::optional<std::string> find_departure(std::span<const RankStatus> statuses,
             status.rank, end, joined->rank, seconds(joined->lane(lane.identity)->joined));
       }
       const Head head = head_of(statuses, lane.identity, patience);
-      // Where it was when its process ended it may still be: then all have come.
-      const auto came_to = std::max(lane.running.place(), lane.completed.place());
+      // Where it was when its process ended it may still be: then all have come. What it has asked
+      // for its device does, as long as there is a process.
+      const auto came_to = std::max(
+          {lane.running.place(), lane.completed.place(), is_gone ? 0 : lane.asked << 16 | 0xFFFF});
       if (!head.lane || head.lane->running.place() <= came_to) continue;
       return fmt::format(
           "watch: rank {} has left{}, but ranks have waited for it {:.1f} s in {}; the job ends",

@@ -44,8 +44,8 @@ std::shared_ptr<EventBlock> block_in(const std::shared_ptr<std::byte>& memory) {
 RankStatus in_short(RankStatus status) {
   constexpr std::size_t most_lanes = 8;
   std::erase_if(status.lanes, [&](const LaneStatus& lane) {
-    return lane.identity != 1 && lane.waiting == 0 && lane.joined == 0 && !lane.has_left &&
-           !status.has_left;
+    return Lane::group_of(lane.identity) != 1 && lane.waiting == 0 && lane.joined == 0 &&
+           !lane.has_left && !status.has_left;
   });
   if (status.lanes.size() > most_lanes) status.lanes.resize(most_lanes);
   return status;

@@ -1,0 +1,206 @@
+// The watch over collectives that a device does by itself, while the host's go on. The device is
+// one of the test's own: a collective is given to it at once, and it has done it when all ranks
+// have come to it and the test lets it go.
+#include <array>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "comm/device/completion_poller.h"
+#include "comm/watch/stall.h"
+#include "comm/watch/watch.h"
+#include "kolo/base/error.h"
+#include "kolo/comm/threads.h"
+#include "support/watch_messages.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// What the ranks' devices share: how many ranks have come to each collective.
+struct Links {
+  static constexpr std::size_t most = 8;
+  int ranks = 0;
+  std::array<std::atomic<int>, most> arrived{};
+  std::atomic<bool> is_open = true;
+
+  explicit Links(int of) : ranks(of) {}
+};
+
+class LinkEvent final : public DeviceEvent {
+ public:
+  LinkEvent(Links& links, std::size_t place) : links_(links), place_(place) {}
+  [[nodiscard]] bool is_done() const override {
+    return links_.is_open && links_.arrived[place_] == links_.ranks;
+  }
+  void wait() const override {
+    while (!is_done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  void hold_back(DeviceStream /*stream*/) const override {}
+
+ private:
+  Links& links_;
+  std::size_t place_;
+};
+
+// A rank with such a device; what is the host's is done by the communicator given.
+class LinkedBackend final : public Backend {
+ public:
+  LinkedBackend(Communicator host, Links& links) : host_(std::move(host)), links_(links) {}
+
+  [[nodiscard]] const Topology& topology() const override { return host_.topology(); }
+  [[nodiscard]] Capabilities capabilities() const override { return host_.capabilities(); }
+  void begin_on_device(CollectiveCall& /*call*/) const override {}
+  [[nodiscard]] bool hands_over(const CallHeader& call) const override {
+    return call.memory == MemoryKind::device;
+  }
+  [[nodiscard]] bool follow(const CollectiveCall& call, std::function<void()> started,
+                            std::function<void(bool)> finished) override {
+    poller_.add(call.order->done, std::move(started), std::move(finished));
+    return true;
+  }
+  void execute(const CollectiveCall& call) override {
+    if (call.memory == MemoryKind::host) {
+      if (call.collective == Collective::all_gather)
+        return host_.all_gather(call.input, call.output);
+      return host_.barrier();
+    }
+    ++links_.arrived[enqueued_];
+    call.order->done = std::make_shared<LinkEvent>(links_, enqueued_++);
+  }
+  [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override {
+    return host_.allocate_shared(static_cast<std::size_t>(call.count));
+  }
+  [[nodiscard]] std::shared_ptr<Backend> split(int /*color*/, int /*key*/) override {
+    return nullptr;
+  }
+  void abort(int exit_code) noexcept override { host_.abort(exit_code); }
+
+ private:
+  Communicator host_;
+  Links& links_;
+  std::size_t enqueued_ = 0;
+  CompletionPoller poller_;
+};
+
+// Runs the body on ranks with such devices, watched.
+void run_linked(Links& links, const WatchOptions& options,
+                const std::function<void(const Communicator&)>& body) {
+  run_as_threads(links.ranks, [&](const Communicator& host) {
+    const auto backend = std::make_shared<LinkedBackend>(host, links);
+    const Communicator communicator(backend);
+    const auto watch = std::make_shared<Watch>(backend, options);
+    communicator.add_listener(watch);
+    body(communicator);
+    host.barrier();  // nobody's watch ends while another looks
+    watch->stop();   // the device may keep it for a while: it tells it of ends
+  });
+}
+
+Work reduce_on_device(const Communicator& communicator, const std::string& name) {
+  static float nothing = 0;
+  return communicator.all_reduce_async(Buffer::on_device(&nothing, 1, DataType::float32, nullptr),
+                                       ReduceOp::sum, {.name = name});
+}
+
+TEST(DeviceWatch, NamesWhoHasNotComeThoughTheHostsCollectivesGoOn) {
+  WatchMessages messages;
+  Links links(3);
+  run_linked(links, messages.options(.05), [&](const Communicator& communicator) {
+    reduce_on_device(communicator, "bucket 1").wait();
+    if (communicator.rank() != 1) reduce_on_device(communicator, "bucket 2").wait();
+    for (int i = 0; i < 3; ++i) communicator.barrier();
+    messages.wait_for(1);
+    if (communicator.rank() == 1) reduce_on_device(communicator, "bucket 2").wait();
+    messages.wait_for(2);
+  });
+  const auto all = messages.all();
+  EXPECT_THAT(all[0], AllOf(HasSubstr("of 1 float32 in device memory, \"bucket 2\""),
+                            HasSubstr("arrived: rank 0, 2; not arrived: rank 1 last completed"),
+                            HasSubstr("\"bucket 1\"")));
+  EXPECT_THAT(all[1], AllOf(HasSubstr("\"bucket 2\""), HasSubstr("went on after")));
+}
+
+TEST(DeviceWatch, NamesARankThatHasDoneNothingOnItsDevice) {
+  WatchMessages messages;
+  Links links(2);
+  run_linked(links, messages.options(.05), [&](const Communicator& communicator) {
+    if (communicator.rank() == 0) reduce_on_device(communicator, "first").wait();
+    communicator.barrier();
+    messages.wait_for(1);
+    if (communicator.rank() == 1) reduce_on_device(communicator, "first").wait();
+  });
+  EXPECT_THAT(messages.all().at(0),
+              AllOf(HasSubstr("\"first\""), HasSubstr("rank 1 has not completed any")));
+}
+
+// Whoever asks for it is the communication thread there, and the device goes on after that.
+TEST(DeviceWatch, OfCheckedCallsLastsUntilTheDeviceHasDoneThem) {
+  WatchMessages messages;
+  Links links(2);
+  links.is_open = false;
+  run_linked(links, messages.options(.05), [&](const Communicator& plain) {
+    const auto communicator = plain.checked();
+    const auto work = reduce_on_device(communicator, "bucket 1");
+    work.wait();
+    EXPECT_FALSE(work.is_done());
+    messages.wait_for(1);
+    links.is_open = true;
+    messages.wait_for(2);
+    EXPECT_TRUE(work.is_done());
+  });
+  const auto all = messages.all();
+  EXPECT_THAT(all[0], AllOf(HasSubstr("\"bucket 1\""),
+                            HasSubstr("arrived: rank 0-1, which is all; it does not end")));
+  EXPECT_THAT(all[1], HasSubstr("went on after"));
+}
+
+TEST(DeviceWatch, AtTheLimitFilesTellOfDevicesAndTheJobEnds) {
+  WatchMessages messages;
+  Links links(2);
+  EXPECT_THROW(run_linked(links, messages.options(.1, .2),
+                          [&](const Communicator& communicator) {
+                            if (communicator.rank() == 0)
+                              reduce_on_device(communicator, "bucket 9").wait();
+                            while (true) {
+                              std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                              communicator.barrier();
+                            }
+                          }),
+               CommunicationError);
+  EXPECT_THAT(messages.file_of(0), AllOf(HasSubstr("all ranks of the job, on devices' memory"),
+                                         HasSubstr("\"bucket 9\"")));
+  EXPECT_THAT(messages.file_of(1), AllOf(HasSubstr("barrier"), Not(HasSubstr("bucket 9"))));
+}
+
+// What a rank has given its device the others get, also after it has left.
+TEST(DeviceWatch, DoesNotMissARankThatHasLeftWhatItHasAskedFor) {
+  constexpr std::int64_t second = 1'000'000'000;
+  const auto identity = [](MemoryKind memory) {
+    CollectiveCall call;
+    call.memory = memory;
+    return Lane::identity_of(call);
+  };
+  std::vector<RankStatus> statuses(2);
+  statuses[0].lanes = {{.identity = identity(MemoryKind::host)},
+                       {.identity = identity(MemoryKind::device), .waiting = 2 * second}};
+  statuses[0].lanes[1].running.number = 9;
+  statuses[1].rank = 1;
+  statuses[1].lanes = {{.identity = identity(MemoryKind::host), .has_left = 1},
+                       {.identity = identity(MemoryKind::device), .has_left = 1, .asked = 9}};
+  EXPECT_EQ(find_departure(statuses, second), std::nullopt);
+  statuses[1].lanes[1].asked = 8;
+  EXPECT_THAT(find_departure(statuses, second).value_or(""), HasSubstr("rank 1 has left"));
+  statuses[1].lanes.pop_back();
+  EXPECT_THAT(find_departure(statuses, second).value_or(""), HasSubstr("rank 1 has left"));
+}
+
+}  // namespace
+}  // namespace kolo::testing

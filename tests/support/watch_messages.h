@@ -1,0 +1,53 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "kolo/base/file.h"
+#include "kolo/comm/watch.h"
+#include "support/temporary_folder.h"
+
+namespace kolo::testing {
+
+// What the watches of all ranks say.
+class WatchMessages {
+ public:
+  [[nodiscard]] WatchOptions options(double warning, double limit = 0) {
+    WatchOptions watch;
+    watch.warning = std::chrono::duration<double>(warning);
+    watch.limit = std::chrono::duration<double>(limit);
+    watch.folder = folder_.path();
+    watch.report = [this](const std::string& message) {
+      const std::lock_guard lock(mutex_);
+      messages_.push_back(message);
+    };
+    return watch;
+  }
+
+  [[nodiscard]] std::vector<std::string> all() const {
+    const std::lock_guard lock(mutex_);
+    return messages_;
+  }
+
+  // Sleeps until that many have come; the test's own deadline ends it otherwise.
+  void wait_for(std::size_t count) const {
+    while (all().size() < count) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+
+  [[nodiscard]] std::string file_of(int rank) const {
+    return read_text_file(folder_.path() / fmt::format("kolo-watch-rank-{:05}.txt", rank));
+  }
+
+ private:
+  TemporaryFolder folder_;
+  mutable std::mutex mutex_;
+  std::vector<std::string> messages_;
+};
+
+}  // namespace kolo::testing
