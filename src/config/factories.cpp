@@ -248,6 +248,7 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.patience = config.training.early_stopping_patience;
   options.check_replicas_every = config.training.check_replicas_every;
   if (config.checkpoint.enabled) options.settle_every = config.checkpoint.every_steps;
+  options.graphs = config.device.graphs;
   if (config.training.precision == Precision::fp16) options.loss_scale.emplace();
   options.non_finite = config.training.non_finite;
   return options;

@@ -106,6 +106,7 @@ class Checks {
     check_learning_rate();
     check_loss();
     check_checkpoint();
+    check_graphs();
   }
 
  private:
@@ -234,6 +235,14 @@ class Checks {
       fail("training.metrics", fmt::format("with the loss {} nothing is right or wrong; leave the "
                                            "metrics out",
                                            loss.name));
+    }
+  }
+
+  void check_graphs() const {
+    if (config_.device.graphs && config_.training.mixup_alpha > 0) {
+      fail("device.graphs",
+           "with training.mixup_alpha the numbers of each step are others, so that none can be "
+           "recorded; leave out one of the two");
     }
   }
 

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <thread>
+#include <utility>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
@@ -11,60 +12,10 @@
 #include "kolo/base/error.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/tensor_collectives.h"
+#include "parallel/device_graph.h"
 #include "parallel/tensors/tensor_passes.h"
 
 namespace kolo {
-
-GradScaler::GradScaler(const LossScaleOptions& options, const torch::Device& device)
-    : options_(options),
-      scale_(
-          torch::full({1}, options.initial, torch::TensorOptions(torch::kDouble).device(device))),
-      good_steps_(torch::zeros({1}, torch::TensorOptions(torch::kLong).device(device))) {
-  const auto is_positive = [](double number) { return number > 0 && std::isfinite(number); };
-  if (is_positive(options.initial) && is_positive(options.growth) && options.growth >= 1 &&
-      is_positive(options.backoff) && options.backoff <= 1 && options.growth_interval >= 1)
-    return;
-  throw InputError(fmt::format(
-      "loss scale: initial {}, growth {} after {} steps, backoff {}; expected numbers above 0, the "
-      "growth at least 1, the backoff at most 1",
-      options.initial, options.growth, options.growth_interval, options.backoff));
-}
-
-torch::Tensor GradScaler::scaled(const torch::Tensor& loss) const {
-  return loss * scale_.to(loss.scalar_type()).squeeze();
-}
-
-void GradScaler::unscale(const ParameterArena& arena) const {
-  for (std::size_t bucket = 0; bucket < arena.buckets(); ++bucket)
-    torch::Tensor(arena.flat_gradients(bucket)).mul_(1 / scale());
-}
-
-void GradScaler::update(bool was_finite) {
-  update(torch::full({1}, was_finite ? 0 : 1, scale_.options().dtype(torch::kInt)));
-}
-
-// A scale that isn't a number of float32 any more would end the training.
-void GradScaler::update(const torch::Tensor& left_out) {
-  const torch::NoGradGuard no_gradient;
-  const auto is_left_out = left_out.ne(0);
-  const auto good_steps = good_steps_ + 1;
-  const auto is_due = good_steps.ge(options_.growth_interval);
-  const auto grown = scale_ * options_.growth;
-  const auto grows = is_due.logical_and(grown.to(torch::kFloat).isfinite());
-  const auto none = torch::zeros_like(good_steps_);
-  scale_.copy_(
-      torch::where(is_left_out, scale_ * options_.backoff, torch::where(grows, grown, scale_)));
-  good_steps_.copy_(torch::where(is_left_out.logical_or(is_due), none, good_steps));
-}
-
-GradScaler::State GradScaler::state() const {
-  return {scale_.item<double>(), good_steps_.item<std::int64_t>()};
-}
-
-void GradScaler::restore(const State& state) {
-  scale_.fill_(state.scale);
-  good_steps_.fill_(state.good_steps);
-}
 
 LateNumbers::LateNumbers(const torch::Tensor& numbers) {
   const torch::NoGradGuard no_gradient;
@@ -103,16 +54,15 @@ class BufferCopies {
   explicit BufferCopies(const torch::nn::Module& network) : buffers_(network.buffers()) {
     for (const auto& buffer : buffers_) copies_.push_back(buffer.detach().clone());
   }
-  void put_back() const {
+  // Where `left_out`, one int32, is not 0.
+  void put_back_if(const torch::Tensor& left_out) const {
     const torch::NoGradGuard no_gradient;
-    for (std::size_t i = 0; i < buffers_.size(); ++i) torch::Tensor(buffers_[i]).copy_(copies_[i]);
-  }
-  // Where one int32 on the buffers' device is not 0.
-  void put_back_where(const torch::Tensor& left_out) const {
-    const torch::NoGradGuard no_gradient;
+    const bool is_known = left_out.device().is_cpu();
+    if (is_known && left_out.item<std::int32_t>() == 0) return;
     const auto is_left_out = left_out.ne(0).squeeze();
     for (std::size_t i = 0; i < buffers_.size(); ++i)
-      torch::Tensor(buffers_[i]).copy_(torch::where(is_left_out, copies_[i], buffers_[i]));
+      torch::Tensor(buffers_[i])
+          .copy_(is_known ? copies_[i] : torch::where(is_left_out, copies_[i], buffers_[i]));
   }
 
  private:
@@ -144,6 +94,12 @@ TrainingStep::Outcome TrainingStep::make(const std::function<Forward()>& forward
 
 TrainingStep::UnderWay TrainingStep::begin(const std::function<Forward()>& forward,
                                            double learning_rate, std::int64_t step) {
+  last_step_ = step;
+  return {step, LateNumbers(enqueue(forward, learning_rate, step))};
+}
+
+torch::Tensor TrainingStep::enqueue(const std::function<Forward()>& forward, double learning_rate,
+                                    std::int64_t step) {
   reducer_.clear_gradients();
   std::optional<BufferCopies> buffers;
   if (may_skip()) buffers.emplace(*network_);
@@ -155,7 +111,7 @@ TrainingStep::UnderWay TrainingStep::begin(const std::function<Forward()>& forwa
           : torch::empty({0}, torch::TensorOptions(torch::kDouble).device(arena_->device()));
   // Before the gradients on every rank, so in their order: no other thread wakes for it.
   Work summing;
-  if (sums.numel() > 0)
+  if (sums.numel() > 0 && communicator_.size() > 1)
     summing =
         arena_->gradient_communicator(communicator_)
             .all_reduce_async(buffer_of(sums), ReduceOp::sum,
@@ -163,38 +119,60 @@ TrainingStep::UnderWay TrainingStep::begin(const std::function<Forward()>& forwa
   phase = options_.timeline.span("backward");
   (scaler_ ? scaler_->scaled(loss) : loss).backward();
   phase.end();
-  UnderWay under_way;
-  under_way.step_ = step;
   if (!updates_together()) {
     update(learning_rate, step);
     summing.wait();
-    under_way.numbers_.emplace(sums);
-  } else if (arena_->device().is_cpu()) {
-    summing.wait();
-    under_way.known_.sums = LateNumbers(sums).get();
-    const auto& numbers = under_way.known_.sums;
-    under_way.known_.is_made =
-        update_together(learning_rate, step, numbers.empty() ? 0 : numbers.front());
-    if (!under_way.known_.is_made) buffers->put_back();
-  } else {
-    summing.wait();
-    const auto left_out = update_on_device(learning_rate, step, sums);
-    if (left_out.defined()) buffers->put_back_where(left_out);
-    under_way.numbers_.emplace(left_out.defined() ? torch::cat({sums, left_out.to(torch::kDouble)})
-                                                  : sums);
+    return sums;
   }
-  return under_way;
+  summing.wait();
+  const auto left_out = update_together(learning_rate, step, sums);
+  if (!left_out.defined()) return sums;
+  buffers->put_back_if(left_out);
+  return torch::cat({sums, left_out.to(torch::kDouble)});
 }
 
-TrainingStep::Outcome TrainingStep::end(UnderWay step) {
-  if (!step.numbers_) return std::move(step.known_);
-  Outcome outcome{step.numbers_->get()};
+TrainingStep::Outcome TrainingStep::end(const UnderWay& step) {
+  Outcome outcome{step.numbers_.get()};
   if (!may_skip()) return outcome;
   outcome.is_made = outcome.sums.back() == 0;
   outcome.sums.pop_back();
   const double loss = outcome.sums.empty() || !options_.skip_non_finite ? 0 : outcome.sums.front();
   finite_check_.note(step.step_, outcome.is_made, loss);
   return outcome;
+}
+
+// What differs from step to step is read when it is replayed; the numbers lie in the same place
+// each time where the device has graphs.
+class TrainingStep::Recorded {
+ public:
+  std::unique_ptr<parallel::DeviceGraph> graph;
+  double learning_rate = 0;
+  std::int64_t step = 0;
+  torch::Tensor numbers;
+};
+
+std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(
+    const std::function<Forward()>& forward, double learning_rate, std::int64_t step) {
+  if (options_.reducer.unused_parameters)
+    throw Error("parallel: a step that may leave out parameters can't be recorded as a graph");
+  auto recorded = std::make_shared<Recorded>();
+  recorded->learning_rate = learning_rate;
+  recorded->step = step;
+  // The graph is the recording's.
+  recorded->graph = parallel::record_graph(arena_->device(), [this, forward, to = recorded.get()] {
+    to->numbers = enqueue(forward, to->learning_rate, to->step);
+  });
+  return recorded;
+}
+
+TrainingStep::UnderWay TrainingStep::begin(Recorded& recorded, double learning_rate,
+                                           std::int64_t step) {
+  const auto phase = options_.timeline.span("recorded step");
+  recorded.learning_rate = learning_rate;
+  recorded.step = step;
+  optimizer_.advance(learning_rate, step - std::exchange(last_step_, step));
+  recorded.graph->replay();
+  return {step, LateNumbers(recorded.numbers)};
 }
 
 // Each bucket as soon as it is reduced, while later ones are still on their way.
@@ -217,39 +195,44 @@ bool TrainingStep::may_skip() const {
 }
 
 // All buckets at the end, for what must be known of the whole gradient first.
-bool TrainingStep::update_together(double learning_rate, std::int64_t step, double loss) {
+torch::Tensor TrainingStep::update_together(double learning_rate, std::int64_t step,
+                                            const torch::Tensor& sums) {
   auto phase = options_.timeline.span("wait for buckets");
   reducer_.finish();
   phase = options_.timeline.span("update");
+  const torch::NoGradGuard no_gradient;
+  return arena_->device().is_cpu() ? update_on_host(learning_rate, step, sums)
+                                   : update_on_device(learning_rate, step, sums);
+}
+
+torch::Tensor TrainingStep::update_on_host(double learning_rate, std::int64_t step,
+                                           const torch::Tensor& sums) {
   // A scale that is too large shows in gradients only; a loss that is not finite has other reasons.
-  const double checked_loss = options_.skip_non_finite ? loss : 0;
-  const bool is_finite = !may_skip() || finite_check_.may_step(step, checked_loss);
+  const bool checks_loss = options_.skip_non_finite && sums.numel() > 0;
+  const bool is_finite =
+      !may_skip() || ((!checks_loss || std::isfinite(*sums.data_ptr<double>())) &&
+                      all_finite(communicator_, *arena_));
   if (scaler_) {
     if (is_finite) scaler_->unscale(*arena_);
     scaler_->update(is_finite);
   }
-  if (!is_finite) return false;
-  if (options_.maximum_norm > 0) reducer_.clip_gradient_norm(options_.maximum_norm);
-  update_all(learning_rate, step, {});
-  return true;
+  if (is_finite && options_.maximum_norm > 0) reducer_.clip_gradient_norm(options_.maximum_norm);
+  if (is_finite) update_all(learning_rate, step, {});
+  return may_skip() ? torch::full({1}, is_finite ? 0 : 1, torch::kInt) : torch::Tensor();
+}
+
+torch::Tensor TrainingStep::update_on_device(double learning_rate, std::int64_t step,
+                                             const torch::Tensor& sums) {
+  const GradientUse use{factor_on_device(), left_out_on_device(sums)};
+  if (scaler_) scaler_->update(use.left_out);
+  update_all(learning_rate, step, use);
+  return use.left_out;
 }
 
 void TrainingStep::update_all(double learning_rate, std::int64_t step, const GradientUse& use) {
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
     optimizer_.update(bucket, learning_rate, step, use);
   optimizer_.finish();
-}
-
-torch::Tensor TrainingStep::update_on_device(double learning_rate, std::int64_t step,
-                                             const torch::Tensor& sums) {
-  const torch::NoGradGuard no_gradient;
-  auto phase = options_.timeline.span("wait for buckets");
-  reducer_.finish();
-  phase = options_.timeline.span("update");
-  const GradientUse use{factor_on_device(), left_out_on_device(sums)};
-  if (scaler_) scaler_->update(use.left_out);
-  update_all(learning_rate, step, use);
-  return use.left_out;
 }
 
 // What one rank sees all are told: gradients that are not all-reduced may differ.

@@ -4,6 +4,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 #include "config/settle.h"
@@ -40,6 +41,16 @@ void require_device(const RunConfig& config) {
                              count.problem));
 }
 
+namespace {
+
+// CUDA graphs can't be recorded on it. For the rest of this thread.
+void leave_default_stream(const torch::Device& device) {
+  const c10::impl::VirtualGuardImpl streams(device.type());
+  streams.exchangeStream(streams.getStreamFromGlobalPool(device));
+}
+
+}  // namespace
+
 torch::Device start_device(const DeviceConfig& device, const Communicator& communicator) {
   if (device.kind == DeviceKind::cpu) return torch::kCPU;
   const auto taken = take_device(communicator, device.shared);
@@ -50,6 +61,7 @@ torch::Device start_device(const DeviceConfig& device, const Communicator& commu
   context.setBenchmarkCuDNN(device.cudnn_benchmark && !device.deterministic);
   context.setDeterministicCuDNN(device.deterministic);
   context.setDeterministicAlgorithms(device.deterministic, /*warn_only=*/false);
+  if (device.graphs) leave_default_stream(taken);
   return taken;
 }
 

@@ -13,6 +13,7 @@
 #include "kolo/train/objective.h"
 #include "train/advice.h"
 #include "train/device_batches.h"
+#include "train/recorded_steps.h"
 
 // The loop; what goes into a checkpoint and comes out of it is in trainer_checkpoint.cpp.
 namespace kolo {
@@ -21,12 +22,6 @@ namespace {
 
 // Streams of the seed: dropout has the ranks' numbers.
 constexpr std::uint32_t mixup_stream = 0xFFFFFFFE;
-
-// What the ranks add up once per step, on its way while backward runs: metric_sums(), and whether
-// to stop.
-torch::Tensor numbers_of(const torch::Tensor& sums, bool is_stop_requested) {
-  return torch::cat({sums, torch::full({1}, is_stop_requested ? 1. : 0., sums.options())});
-}
 
 bool is_stop_requested_in(const std::vector<double>& numbers) {
   return numbers[4] > 0;
@@ -71,10 +66,19 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<Network> network, Ob
       training_(training),
       validation_(validation),
       options_(std::move(options)),
-      step_(communicator_, network_, std::move(optimizer), step_options(options_)) {
+      step_(communicator_, network_, std::move(optimizer), step_options(options_)),
+      stop_flag_(
+          torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(step_.arena()->device()))) {
+  if (options_.graphs && !step_.arena()->device().is_cpu()) {
+    if (options_.mixup_alpha > 0)
+      throw Error("train: steps with mixup can't be recorded as graphs: their numbers differ");
+    recorded_steps_ = std::make_unique<RecordedSteps>();
+  }
   if (options_.check_replicas_every > 0)
     replica_check_.emplace(communicator_, *step_.arena(), options_.check_replicas_every);
 }
+
+Trainer::~Trainer() = default;
 
 template <typename Hook>
 void Trainer::notify(const Hook& hook) {
@@ -153,8 +157,12 @@ bool Trainer::train_step(const Batch& batch) {
   if (!under_way_) since_settled_.restart();
   const auto span = options_.timeline.step(state_.step + 1);
   seed_step();
+  note_requests_to_stop();
   const double rate = rate_at(state_.step);
-  auto begun = step_.begin([&] { return forward(batch); }, rate, state_.step + 1);
+  const auto forward_of = [this](const Batch& of) { return forward(of); };
+  auto begun = recorded_steps_
+                   ? recorded_steps_->begin(step_, batch, forward_of, rate, state_.step + 1)
+                   : step_.begin([&] { return forward(batch); }, rate, state_.step + 1);
   ++state_.step;
   state_.position = batch.position;
   auto before =
@@ -162,6 +170,13 @@ bool Trainer::train_step(const Batch& batch) {
   bool is_stop_requested = before && settle(*std::move(before));
   if (settles_after(state_.step)) is_stop_requested = settle() || is_stop_requested;
   return is_stop_requested;
+}
+
+void Trainer::note_requests_to_stop() {
+  if (const bool asks = options_.stop_requested(); asks != asks_to_stop_) {
+    stop_flag_.fill_(asks ? 1 : 0);
+    asks_to_stop_ = asks;
+  }
 }
 
 bool Trainer::settles_after(std::int64_t step) const {
@@ -203,10 +218,11 @@ double Trainer::rate_at(std::int64_t step) const {
 }
 
 TrainingStep::Forward Trainer::forward(const Batch& batch) {
+  // What the ranks add up once per step, on its way while backward runs.
   const auto with_sums = [&](const torch::Tensor& loss, const torch::Tensor& outputs,
                              const torch::Tensor& targets) -> TrainingStep::Forward {
     const auto sums = metric_sums(objective_, loss, outputs, targets);
-    return {loss, numbers_of(sums, options_.stop_requested())};
+    return {loss, torch::cat({sums, stop_flag_})};
   };
   if (options_.mixup_alpha <= 0) {
     const torch::Tensor outputs = forward_in(objective_.precision, *network_, batch.input);

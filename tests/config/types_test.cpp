@@ -199,9 +199,11 @@ TEST_F(Types, UnknownKeysNameTheNearestAndAllKnown) {
             "run.yaml:4: unknown key \"traning\"; did you mean \"training\"? Known: description, "
             "output_dir, seed, "
             "data, model, optimizer, training, checkpoint, communication, device");
-  EXPECT_THAT(error_after_required("device: {zebra: 1}\n"),
-              EndsWith("device: unknown key \"zebra\". Known: kind, shared, channels_last, cudnn_benchmark, "
-                       "tf32, deterministic, intra_threads, inter_threads"));
+  EXPECT_THAT(
+      error_after_required("device: {zebra: 1}\n"),
+      EndsWith(
+          "device: unknown key \"zebra\". Known: kind, shared, channels_last, cudnn_benchmark, "
+          "tf32, deterministic, graphs, intra_threads, inter_threads"));
 }
 
 TEST_F(Types, AMisspeltRequiredKeyIsCalledUnknownRatherThanMissing) {

@@ -75,7 +75,8 @@ const std::set<std::string> switches{"data.horizontal_flip",
                                      "device.channels_last",
                                      "device.cudnn_benchmark",
                                      "device.tf32",
-                                     "device.deterministic"};
+                                     "device.deterministic",
+                                     "device.graphs"};
 // Real numbers, without a bound above...
 const std::set<std::string> unbounded{"model.l2",
                                       "optimizer.lr",

@@ -145,5 +145,20 @@ TEST(TrainerOnADevice, NamesTheStepThatIsNotFinite) {
               ::testing::HasSubstr("the loss of step 2 is"));
 }
 
+// A recorded step reads each batch in the same place, and takes the rate and number of its own.
+TEST(TrainerOnADevice, RecordedStepsAreTheSame) {
+  const auto with_schedule = [](TrainingSetup setup, bool graphs) {
+    setup.change = [=](TrainerOptions& options) {
+      options.graphs = graphs;
+      options.maximum_norm = .5;
+      options.non_finite = NonFiniteStep::skip;
+    };
+    return setup;
+  };
+  const int ranks = is_gpu_wanted() ? 1 : 2;  // of one GPU NCCL takes one
+  expect_the_same(train_on(ranks, with_schedule(there(), false), with_devices()),
+                  train_on(ranks, with_schedule(there(), true), with_devices()));
+}
+
 }  // namespace
 }  // namespace kolo::testing

@@ -53,7 +53,7 @@ class SyncBatchNormImpl
   void _check_input_dim(const torch::Tensor& input) override;
   void share(const std::array<torch::Tensor, 2>& parameters,
              const std::array<torch::Tensor, 3>& buffers);
-  void track(const torch::Tensor& mean, const torch::Tensor& squares, double count);
+  void track(const torch::Tensor& mean, const torch::Tensor& squares, const torch::Tensor& count);
 
   Communicator communicator_;
 };

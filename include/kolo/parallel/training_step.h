@@ -13,62 +13,12 @@
 #include "kolo/comm/communicator.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/checks.h"
+#include "kolo/parallel/grad_scaler.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/parameter_arena.h"
 #include "kolo/parallel/timeline.h"
 
 namespace kolo {
-
-// PyTorch's numbers (torch.cuda.amp.GradScaler).
-struct LossScaleOptions {
-  double initial = 65536;
-  double growth = 2;  // after so many good steps one after another
-  std::int64_t growth_interval = 2000;
-  double backoff = .5;  // after a step whose gradients overflow
-};
-
-// A dynamic loss scale (Micikevicius et al., "Mixed precision training", 2018): gradients in fp16
-// are lost below 6e-8 and overflow above 65504, so the loss is multiplied by a number that keeps
-// them in between, and gradients are divided by it before they are used. It grows until they
-// overflow; then the step is left out, and it shrinks.
-//
-// With several ranks: each scales its own loss, gradients are averaged scaled, and all divide by
-// the same number, because all decide alike which steps are left out (see FiniteCheck). Powers of
-// two leave the digits of gradients as they are.
-//
-// The scale lies where the losses are, and follows steps there: only reading it waits for a device.
-class GradScaler {
- public:
-  // InputError for numbers that make no sense: not above 0, a growth below 1, a backoff above 1.
-  explicit GradScaler(const LossScaleOptions& options = {},
-                      const torch::Device& device = torch::kCPU);
-
-  [[nodiscard]] double scale() const { return state().scale; }
-  // One float64.
-  [[nodiscard]] const torch::Tensor& scale_tensor() const { return scale_; }
-  // What to call backward() on.
-  [[nodiscard]] torch::Tensor scaled(const torch::Tensor& loss) const;
-  // Divides all gradients of the arena by the scale: one pass. After they are averaged, and before
-  // update().
-  void unscale(const ParameterArena& arena) const;
-  // To be called for every step, on all ranks with the same answer: whether the step was made, or
-  // one int32 that is not 0 where it was left out.
-  void update(bool was_finite);
-  void update(const torch::Tensor& left_out);
-
-  // For checkpoints: the scale and what leads to its next change.
-  struct State {
-    double scale = 1;
-    std::int64_t good_steps = 0;  // since the last change
-  };
-  [[nodiscard]] State state() const;
-  void restore(const State& state);
-
- private:
-  LossScaleOptions options_;
-  torch::Tensor scale_;       // one float64
-  torch::Tensor good_steps_;  // one int64
-};
 
 // Numbers of a device on their way to the host; those of the host are there.
 class LateNumbers {
@@ -134,9 +84,9 @@ class TrainingStep {
   class UnderWay {
    private:
     friend class TrainingStep;
-    std::int64_t step_ = 0;
-    Outcome known_;  // where nothing is to come
-    std::optional<LateNumbers> numbers_;
+    UnderWay(std::int64_t step, LateNumbers numbers) : step_(step), numbers_(std::move(numbers)) {}
+    std::int64_t step_;
+    LateNumbers numbers_;
   };
 
   // Makes step number `step`, from 1 on: begin() and end(). Collective.
@@ -147,9 +97,19 @@ class TrainingStep {
   // returns. Collective.
   [[nodiscard]] UnderWay begin(const std::function<Forward()>& forward, double learning_rate,
                                std::int64_t step);
+  // A step that a device can be given in one call (a CUDA graph), always with the same memory.
+  class Recorded;
+  // Records a step whose forward() reads a batch in memory of its own, and doesn't make it. Error
+  // where it can't be: where parameters take no part in it, where an operator waits for the device
+  // or the average goes through the host, and on the default stream (of which the step before it
+  // must not have been either). After a few steps of other batches of this shape. Collective.
+  [[nodiscard]] std::shared_ptr<Recorded> record(const std::function<Forward()>& forward,
+                                                 double learning_rate, std::int64_t step);
+  // Gives a recorded one to the device, as step number `step`. Collective.
+  [[nodiscard]] UnderWay begin(Recorded& recorded, double learning_rate, std::int64_t step);
   // Waits until the device has done the step. Error where too many in a row were left out, which of
   // a device may be known some steps late. Collective where the step was left out.
-  Outcome end(UnderWay step);
+  Outcome end(const UnderWay& step);
 
   [[nodiscard]] const std::shared_ptr<ParameterArena>& arena() const { return arena_; }
   [[nodiscard]] ArenaOptimizer& optimizer() { return optimizer_; }
@@ -161,10 +121,16 @@ class TrainingStep {
   [[nodiscard]] const GradScaler* scaler() const { return scaler_ ? &*scaler_ : nullptr; }
 
  private:
+  // Gives all of a step to the device, or makes it on the host. Returns the sums over all ranks
+  // and, where it may be left out, one more number that tells whether it is.
+  [[nodiscard]] torch::Tensor enqueue(const std::function<Forward()>& forward, double learning_rate,
+                                      std::int64_t step);
   void update(double learning_rate, std::int64_t step);
-  // False: the step was left out. `loss`: of all ranks.
-  [[nodiscard]] bool update_together(double learning_rate, std::int64_t step, double loss);
-  // The same on a device. Returns one int32, not 0 where the step is left out; undefined: it isn't.
+  // Returns one int32, not 0 where the step is left out; undefined: it can't be.
+  [[nodiscard]] torch::Tensor update_together(double learning_rate, std::int64_t step,
+                                              const torch::Tensor& sums);
+  [[nodiscard]] torch::Tensor update_on_host(double learning_rate, std::int64_t step,
+                                             const torch::Tensor& sums);
   [[nodiscard]] torch::Tensor update_on_device(double learning_rate, std::int64_t step,
                                                const torch::Tensor& sums);
   void update_all(double learning_rate, std::int64_t step, const GradientUse& use);
@@ -182,6 +148,7 @@ class TrainingStep {
   ArenaOptimizer optimizer_;
   GradientReducer reducer_;
   FiniteCheck finite_check_;
+  std::int64_t last_step_ = 0;
   std::optional<GradScaler> scaler_;
 };
 

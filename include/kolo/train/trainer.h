@@ -21,6 +21,8 @@
 
 namespace kolo {
 
+class RecordedSteps;
+
 // What happens to a step whose numbers are not finite, on all ranks alike.
 enum class NonFiniteStep {
   // Error when the loss of a step is not finite on any rank. Costs nothing, as the losses are added
@@ -65,6 +67,11 @@ struct TrainerOptions {
   // Above 0: after every so many steps a device is waited for, and observers find the network as
   // that step has left it (see Trainer). On the host they always do. The same on all ranks.
   std::int64_t settle_every = 0;
+  // Gives a device each step in one call, recorded as a CUDA graph in the first steps: for small
+  // networks, where the host can't keep up with the device; nothing on the host. Not with mixup,
+  // and with several ranks only where NCCL averages. Everything runs on the current stream, which
+  // must not be the default one and must have been the current one when the Trainer was made.
+  bool graphs = false;
   // Asked at every step, on every rank; when one rank says yes, all stop after that step, on a
   // device after the next one. Default: never.
   std::function<bool()> stop_requested = [] { return false; };
@@ -100,6 +107,8 @@ class Trainer {
   Trainer(Communicator communicator, std::shared_ptr<Network> network, Objective objective,
           std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
           Loader& training, Loader& validation, TrainerOptions options);
+  Trainer(Trainer&&) = delete;
+  ~Trainer();
 
   // Observers must outlive run().
   void add_observer(Observer& observer) { observers_.push_back(&observer); }
@@ -160,6 +169,7 @@ class Trainer {
   [[nodiscard]] bool train_step(const Batch& batch);
   [[nodiscard]] bool settle(StepUnderWay step);
   [[nodiscard]] bool settles_after(std::int64_t step) const;
+  void note_requests_to_stop();
   // The loss to call backward() on, and this rank's sums (metric_sums()).
   [[nodiscard]] TrainingStep::Forward forward(const Batch& batch);
   [[nodiscard]] bool is_out_of_patience() const;
@@ -193,6 +203,9 @@ class Trainer {
   std::optional<ReplicaCheck> replica_check_;
   std::vector<Observer*> observers_;
   TrainState state_;
+  std::unique_ptr<RecordedSteps> recorded_steps_;  // none: operator by operator
+  torch::Tensor stop_flag_;    // where the parameters are: [1], 1 when this rank asks to stop
+  bool asks_to_stop_ = false;  // what it holds
   std::optional<StepUnderWay> under_way_;
   Stopwatch since_settled_;
   // What the learning rate's step is ahead of the state's: a run that goes on with other ranks or

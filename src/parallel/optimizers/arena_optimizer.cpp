@@ -265,6 +265,10 @@ void ArenaOptimizer::update_on_device(std::size_t bucket, double learning_rate, 
   }
 }
 
+void ArenaOptimizer::advance(double learning_rate, std::int64_t steps) {
+  if (on_device_) on_device_->advance(learning_rate, steps);
+}
+
 void ArenaOptimizer::begin_step() {
   // The parameters may have got other memory since the gradients were averaged.
   if (const std::string changes = arena_->take_back_parameters(); !changes.empty())

@@ -67,23 +67,45 @@ void TensorSteps::update(const FlatOptimizer& optimizer, const TensorSlice& slic
     update_on_cuda<float>(optimizer, slice, constants, use);
 }
 
-// LibTorch's allocators hand memory out again in the order of the stream: that of the constants
-// when steps have read them, their pinned memory of the host when the copy is done.
+// LibTorch hands the pinned memory out again when the copy is done, and the copy keeps the order of
+// the stream: earlier steps have read what was there before.
+void TensorSteps::Constants::fill() {
+  const auto numbers = optimizer->constants(learning_rate, step, is_vector);
+  const auto pinned = torch::empty({static_cast<std::int64_t>(numbers.size())},
+                                   torch::TensorOptions(torch::kDouble).pinned_memory(true));
+  std::copy(numbers.begin(), numbers.end(), pinned.data_ptr<double>());
+  values.copy_(pinned, /*non_blocking=*/true);
+}
+
+// In the place of the step before, where there is one: parameters that have left out steps have
+// numbers of their own.
 torch::Tensor TensorSteps::constants_of(const FlatOptimizer& optimizer, const TensorSlice& slice,
                                         double learning_rate, std::int64_t step) {
-  for (const Constants& known : constants_) {
-    if (known.optimizer == &optimizer && known.is_vector == slice.is_vector &&
-        known.learning_rate == learning_rate && known.step == step)
-      return known.values;
+  Constants* place = nullptr;
+  for (Constants& known : constants_) {
+    if (known.optimizer != &optimizer || known.is_vector != slice.is_vector) continue;
+    if (known.learning_rate == learning_rate && known.step == step) return known.values;
+    if (known.step == step - 1) place = &known;
   }
-  const auto values = optimizer.constants(learning_rate, step, slice.is_vector);
-  const auto pinned = torch::empty({static_cast<std::int64_t>(values.size())},
-                                   torch::TensorOptions(torch::kDouble).pinned_memory(true));
-  std::copy(values.begin(), values.end(), pinned.data_ptr<double>());
-  if (constants_.size() == most_constants) constants_.clear();
-  constants_.push_back({&optimizer, slice.is_vector, learning_rate, step,
-                        pinned.to(slice.parameters.device(), /*non_blocking=*/true)});
-  return constants_.back().values;
+  if (place == nullptr) {
+    if (constants_.size() == most_constants) constants_.clear();
+    constants_.push_back({&optimizer, slice.is_vector, 0, 0,
+                          torch::empty({static_cast<std::int64_t>(StepConstants{}.size())},
+                                       slice.parameters.options().dtype(torch::kDouble))});
+    place = &constants_.back();
+  }
+  place->learning_rate = learning_rate;
+  place->step = step;
+  place->fill();
+  return place->values;
+}
+
+void TensorSteps::advance(double learning_rate, std::int64_t steps) {
+  for (Constants& each : constants_) {
+    each.learning_rate = learning_rate;
+    each.step += steps;
+    each.fill();
+  }
 }
 
 template <typename T>

@@ -26,15 +26,21 @@ class TensorSteps {
   // `use`: undefined on the host.
   void update(const FlatOptimizer& optimizer, const TensorSlice& slice, double learning_rate,
               std::int64_t step, const GradientUse& use = {});
+  // The numbers of the last step's updates become those of one that is `steps` later, for a
+  // DeviceGraph of them that is replayed.
+  void advance(double learning_rate, std::int64_t steps);
 
  private:
-  // FlatOptimizer::constants() on the device, the same for many slices of a step.
+  // FlatOptimizer::constants() on the device, the same for many slices of a step. They keep their
+  // place there for the steps that follow.
   struct Constants {
     const FlatOptimizer* optimizer;
     bool is_vector;
     double learning_rate;
     std::int64_t step;
     torch::Tensor values;
+
+    void fill();
   };
 
   template <typename T>
@@ -43,8 +49,8 @@ class TensorSteps {
   [[nodiscard]] torch::Tensor constants_of(const FlatOptimizer& optimizer, const TensorSlice& slice,
                                            double learning_rate, std::int64_t step);
 
-  std::vector<Constants> constants_;  // of the last steps
-  torch::Tensor workspace_;           // of CUDA's steps
+  std::vector<Constants> constants_;
+  torch::Tensor workspace_;  // of CUDA's steps
 };
 
 }  // namespace kolo::parallel

@@ -16,11 +16,11 @@ namespace kolo {
 
 namespace {
 
-// Of a batch, by channel, in float64; or of all ranks' batches.
+// Of all ranks' batches, in float64, where the input is: nobody waits for a device to know them.
 struct Moments {
-  double count = 0;  // values per channel
-  torch::Tensor mean;
-  torch::Tensor squares;  // the sum of the squared distances from the mean
+  torch::Tensor count;    // values per channel: one number
+  torch::Tensor mean;     // by channel
+  torch::Tensor squares;  // by channel, the sum of the squared distances from the mean
 };
 
 // All dimensions but the channels'.
@@ -37,41 +37,34 @@ torch::Tensor spread(const torch::Tensor& channels, const torch::Tensor& input) 
   return channels.to(input.scalar_type()).view(shape);
 }
 
-Moments moments_of(const torch::Tensor& input) {
-  const auto zeros = torch::zeros({input.size(1)}, input.options().dtype(torch::kDouble));
-  if (input.numel() == 0) return {0, zeros, zeros};
-  const auto count = static_cast<double>(input.numel() / input.size(1));
+// Of this rank's batch: [1 + 2 channels], the count, means and sums of squared distances.
+torch::Tensor moments_of(const torch::Tensor& input, double count) {
+  const auto options = input.options().dtype(torch::kDouble);
+  if (count == 0) return torch::zeros({1 + 2 * input.size(1)}, options);
   const auto [variance, mean] = torch::var_mean(input, others(input), /*unbiased=*/false);
-  return {count, mean.to(torch::kDouble), variance.to(torch::kDouble) * count};
+  return torch::cat({torch::full({1}, count, options), mean.to(torch::kDouble),
+                     variance.to(torch::kDouble) * count});
 }
 
-// Chan, Golub and LeVeque's update, in the order of ranks.
-Moments combine(const Moments& a, const Moments& b) {
-  const double count = a.count + b.count;
-  if (count == 0) return a;
-  const auto distance = b.mean - a.mean;
-  return {count, a.mean + distance * (b.count / count),
-          a.squares + b.squares + distance.square() * (a.count * b.count / count)};
-}
-
+// Chan, Golub and LeVeque's formula for several parts at once.
 Moments moments_of_all(const Communicator& communicator, const torch::Tensor& input) {
   const auto channels = input.size(1);
-  const auto mine = moments_of(input);
-  const auto packed =
-      torch::cat({torch::full({1}, mine.count, mine.mean.options()), mine.mean, mine.squares});
-  const auto all = torch::empty({communicator.size(), 2 * channels + 1}, packed.options());
-  communicator.all_gather(buffer_of(packed), buffer_of(all), {.name = "batch norm forward"});
-  Moments together{0, torch::zeros_like(mine.mean), torch::zeros_like(mine.mean)};
-  for (int rank = 0; rank < communicator.size(); ++rank) {
-    const auto row = all[rank];
-    together = combine(together, {row[0].item<double>(), row.narrow(0, 1, channels),
-                                  row.narrow(0, channels + 1, channels)});
-  }
-  if (together.count < 2) {
+  const auto own_count = static_cast<double>(channels == 0 ? 0 : input.numel() / channels);
+  const auto mine = moments_of(input, own_count);
+  const auto all = torch::empty({communicator.size(), mine.numel()}, mine.options());
+  communicator.all_gather(buffer_of(mine), buffer_of(all), {.name = "batch norm forward"});
+  const auto counts = all.narrow(1, 0, 1), means = all.narrow(1, 1, channels);
+  Moments together;
+  together.count = counts.sum();
+  together.mean = (means * counts).sum(0) / together.count.clamp_min(1);
+  together.squares = all.narrow(1, channels + 1, channels).sum(0) +
+                     ((means - together.mean).square() * counts).sum(0);
+  // With two of its own nobody needs to look.
+  if (own_count < 2 && together.count.item<double>() < 2) {
     throw Error(fmt::format(
         "parallel: sync batch norm: in training all ranks together have {} values a channel, "
         "expected at least 2; use larger batches, or eval()",
-        together.count));
+        together.count.item<double>()));
   }
   return together;
 }
@@ -84,8 +77,7 @@ class NormalizeTogether : public torch::autograd::Function<NormalizeTogether> {
                                const torch::Tensor& bias, const Communicator& communicator,
                                const Moments& moments, double eps) {
     const auto inverse = torch::rsqrt(moments.squares / moments.count + eps);
-    context->save_for_backward({input, weight, moments.mean, inverse});
-    context->saved_data["count"] = moments.count;
+    context->save_for_backward({input, weight, moments.mean, inverse, moments.count});
     keep_communicator(context, communicator);
     auto scale = inverse;
     if (weight.defined()) scale = scale * weight.detach();
@@ -99,8 +91,8 @@ class NormalizeTogether : public torch::autograd::Function<NormalizeTogether> {
     if (torch::GradMode::is_enabled())
       throw Error("parallel: sync batch norm has no second derivatives; drop create_graph");
     const auto saved = context->get_saved_variables();
-    const auto &input = saved[0], &weight = saved[1], &mean = saved[2], &inverse = saved[3];
-    const double count = context->saved_data["count"].toDouble();
+    const auto &input = saved[0], &weight = saved[1], &mean = saved[2], &inverse = saved[3],
+               &count = saved[4];
     const auto& gradient = gradients[0];
     const auto centred = input - spread(mean, input);
 
@@ -155,11 +147,12 @@ void SyncBatchNormImpl::share(const std::array<torch::Tensor, 2>& parameters,
 }
 
 void SyncBatchNormImpl::track(const torch::Tensor& mean, const torch::Tensor& squares,
-                              double count) {
+                              const torch::Tensor& count) {
   const torch::NoGradGuard no_gradient;
   num_batches_tracked += 1;
-  const double factor =
-      options.momentum() ? options.momentum().value() : 1. / num_batches_tracked.item<double>();
+  const auto factor = options.momentum()
+                          ? torch::full({}, options.momentum().value(), count.options())
+                          : num_batches_tracked.to(torch::kDouble).reciprocal();
   running_mean.copy_(running_mean * (1 - factor) + mean * factor);
   running_var.copy_(running_var * (1 - factor) + squares * (factor / (count - 1)));
 }
