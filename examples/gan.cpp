@@ -69,4 +69,5 @@ int main(int argc, char** argv) {
     const double distance = kolo::average(world, distance_of(fake.detach()));
     if (world.rank() == 0) std::printf("step %d  distance from the circle %.3f\n", step, distance);
   }
+  return 0;
 }

@@ -76,4 +76,5 @@ int main(int argc, char** argv) {
     std::printf("epoch %d  loss %.4f  test accuracy %.2f %%\n", epoch, mean_loss, 100 * accuracy);
     torch::save(network, "mnist.pt");
   }
+  return 0;
 }

@@ -25,6 +25,18 @@ const double* lars_scale_on_device(const FlatSlice<T>& slice, const DeviceUpdate
 template <typename T>
 const double* lamb_scale_on_device(const FlatSlice<T>& slice, const DeviceUpdate& device);
 
+// Everything above that a program links: for cuda/device_kernels.cu and what takes its place.
+#define KOLO_INSTANTIATE_DEVICE_STEPS(T, ...)                                              \
+  template void run_steps_on_device<__VA_ARGS__>(const FlatSlice<T>&, const DeviceUpdate&, \
+                                                 const double*);
+#define KOLO_INSTANTIATE_LAYER_SCALES(T)                                                  \
+  template const double* lars_scale_on_device(const FlatSlice<T>&, const DeviceUpdate&); \
+  template const double* lamb_scale_on_device(const FlatSlice<T>&, const DeviceUpdate&);
+#define KOLO_INSTANTIATE_DEVICE_KERNELS             \
+  KOLO_FOR_EACH_STEP(KOLO_INSTANTIATE_DEVICE_STEPS) \
+  KOLO_INSTANTIATE_LAYER_SCALES(float)              \
+  KOLO_INSTANTIATE_LAYER_SCALES(double)
+
 // What those two need of the workspace, for a parameter of as many elements: the scale, and two
 // sums for each chunk, aligned alike.
 constexpr std::size_t layer_scale_bytes(std::size_t size) {

@@ -21,7 +21,8 @@ DeviceOptions devices() {
   return {.staging_bytes = 1 << 16, .runtime = simulated::runtime_of_tests()};
 }
 
-// Of what computes: the same on a device's memory.
+// Of what computes: the same on a device's memory. Whether communicators are checked makes no
+// difference to values there (device_test.cpp has checked ones).
 RankSetting on_device(const RankSetting& plain) {
   return {plain.name + ", on a device", [run = plain.run](const auto& body) {
             run([&](const Communicator& communicator) {
@@ -45,11 +46,12 @@ std::vector<RankSetting> thread_settings(std::string_view suite) {
         on_threads(ranks, "through tiny staging areas",
                    {.staging_bytes = 4096, .whole_limit_bytes = 64, .direct = false}));
   }
+  settings = with_checks(suite, std::move(settings));
   if (has_values(suite)) {
     settings.push_back(on_device(on_threads(1, "", {.devices = devices()})));
     settings.push_back(on_device(on_threads(3, "", {.devices = devices()})));
   }
-  return with_checks(suite, std::move(settings));
+  return settings;
 }
 
 // Shared memory with large and small areas, MPI alone in whole and in small pieces, and pretended
@@ -72,10 +74,11 @@ std::vector<RankSetting> mpi_settings(std::string_view suite, int ranks) {
     settings.push_back(on_mpi("on as many nodes", {.ranks_on_nodes = std::vector<int>(
                                                        static_cast<std::size_t>(ranks), 1)}));
   }
+  if (ranks == 4) settings.push_back(on_mpi("on two nodes of two", {.ranks_on_nodes = {2, 2}}));
+  settings = with_checks(suite, std::move(settings));
   if (ranks > 1 && has_values(suite))
     settings.push_back(on_device(on_mpi("with devices", {.devices = devices()})));
-  if (ranks == 4) settings.push_back(on_mpi("on two nodes of two", {.ranks_on_nodes = {2, 2}}));
-  return with_checks(suite, std::move(settings));
+  return settings;
 }
 
 }  // namespace kolo::testing

@@ -1,8 +1,9 @@
 #!/bin/bash
-# find_package.sh BUILD CMAKE COMPILER SANITIZERS: installs a build to a folder of its own, then builds a small outside project
+# find_package.sh BUILD CMAKE COMPILER SANITIZERS [APART]: installs a build to a folder of its own, then builds a small outside project
 # against it and the examples, and runs them on two ranks. They must learn what they should and link nothing of the trainer's.
+# APART: ON compiles each example by itself, which takes longer (all/CMakeLists.txt).
 set -euo pipefail
-build=$1 cmake=$2 compiler=$3 sanitizers=$4
+build=$1 cmake=$2 compiler=$3 sanitizers=$4 apart=${5:-OFF}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -37,7 +38,7 @@ if [[ -e $folder/prefix/bin/kolo ]]; then with_trainer=ON; fi
 torch=$(sed -n 's/^Torch_DIR:PATH=//p' "$build/CMakeCache.txt")
 "$cmake" -G Ninja -S "$here/all" -B "$folder/build" -DCMAKE_PREFIX_PATH="$folder/prefix" -DTorch_DIR="$torch" -DCMAKE_CXX_COMPILER="$compiler" \
   -DCMAKE_CXX_FLAGS="-O0${sanitizers:+ -fsanitize=$sanitizers}" -DTESTS="$here" -DEXAMPLES="$here/../../examples" -DBLOCKS="$folder/blocks" \
-  -DWITH_TRAINER=$with_trainer >"$folder/configure.log" || { cat "$folder/configure.log"; fail "configuring failed"; }
+  -DWITH_TRAINER=$with_trainer -DAPART=$apart >"$folder/configure.log" || { cat "$folder/configure.log"; fail "configuring failed"; }
 "$cmake" --build "$folder/build" --verbose >"$folder/build.log" || { cat "$folder/build.log"; fail "building failed"; }
 
 # What the linker was told to link: LibTorch may use any of these for itself.
@@ -79,7 +80,7 @@ echo "$alone"; echo "$parallel"
 [[ -s $folder/mnist.pt ]] || fail "no mnist.pt was saved"
 
 # Two networks that train against each other: generated points begin far from the circle and come to lie near it.
-points=$("$here/../support/mpirun" 2 "$folder/build/examples/gan" 2000)
+points=$("$here/../support/mpirun" 2 "$folder/build/examples/gan" 1500)
 echo "$points"
 (($(grep -c '^step' <<<"$points") == 4)) || fail "expected four lines of rank 0, got: $points"
 [[ $(tail -1 <<<"$points") == *"circle 0."[01]* ]] || fail "gan learns too little: $points"

@@ -220,14 +220,6 @@ const double* lamb_scale_on_device(const FlatSlice<T>& slice, const DeviceUpdate
   return layer_scale<LambLayer<T>>(slice, device);
 }
 
-#define KOLO_INSTANTIATE_STEPS(T, ...)                                                     \
-  template void run_steps_on_device<__VA_ARGS__>(const FlatSlice<T>&, const DeviceUpdate&, \
-                                                 const double*);
-KOLO_FOR_EACH_STEP(KOLO_INSTANTIATE_STEPS)
-#undef KOLO_INSTANTIATE_STEPS
-template const double* lars_scale_on_device(const FlatSlice<float>&, const DeviceUpdate&);
-template const double* lars_scale_on_device(const FlatSlice<double>&, const DeviceUpdate&);
-template const double* lamb_scale_on_device(const FlatSlice<float>&, const DeviceUpdate&);
-template const double* lamb_scale_on_device(const FlatSlice<double>&, const DeviceUpdate&);
+KOLO_INSTANTIATE_DEVICE_KERNELS
 
 }  // namespace kolo::optim

@@ -3,11 +3,12 @@
 #include <cstdio>
 #include <memory>
 
-#include <torch/torch.h>
-
+// Before LibTorch's: they have to include what they need themselves.
 #include "kolo/comm/mpi.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/gradient_reducer.h"
+
+#include <torch/nn/modules/linear.h>
 
 int main() {
   const auto communicator = kolo::mpi_communicator();
