@@ -36,6 +36,30 @@ find_kolo() {
   fi
 }
 
+# choose_gpus [reversed]: for a script that starts a rank for each GPU. Sets `gpus`, how many of a node its ranks take, and the array
+# `with_gpus`, what comes before the program. All of a node's ranks see all of its GPUs, since those that don't see each other can't use the
+# links between them; rank i of a node takes the i-th of the list. `reversed`: on this machine the last GPU is the nearest to the first cores.
+#   KOLO_GPUS=LIST  the GPUs of a node in the order of its ranks, for example 3,2,1,0; none: it trains on the processors
+# (As a part of the command: what starts ranks sets the variable anew in theirs.)
+choose_gpus() {
+  local list=${KOLO_GPUS:-}
+  gpus=0 with_gpus=()
+  if [[ $list == none ]]; then
+    with_gpus=(env CUDA_VISIBLE_DEVICES=)
+    return
+  fi
+  if [[ ! $list ]]; then
+    gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
+    ((gpus > 0)) || { say "this node has no GPU that nvidia-smi lists: training on the processors"; return; }
+    if [[ ${1:-} == reversed ]]; then list=$(seq -s , $((gpus - 1)) -1 0); else list=$(seq -s , 0 $((gpus - 1))); fi
+  fi
+  [[ $list =~ ^[0-9]+(,[0-9]+)*$ ]] || refuse "KOLO_GPUS=$list: expected numbers, for example 3,2,1,0, or none"
+  gpus=$(tr ',' '\n' <<<"$list" | wc -l)
+  with_gpus=(env "CUDA_VISIBLE_DEVICES=$list")
+}
+# Scripts for processors alone.
+gpus=0 with_gpus=()
+
 # find_run ARGUMENTS OF KOLO TRAIN...: checks them, which takes a second and no nodes, and sets `settled`, the configuration
 # as kolo understands it, and run_folder.
 find_run() {

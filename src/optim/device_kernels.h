@@ -29,7 +29,7 @@ const double* lamb_scale_on_device(const FlatSlice<T>& slice, const DeviceUpdate
 #define KOLO_INSTANTIATE_DEVICE_STEPS(T, ...)                                              \
   template void run_steps_on_device<__VA_ARGS__>(const FlatSlice<T>&, const DeviceUpdate&, \
                                                  const double*);
-#define KOLO_INSTANTIATE_LAYER_SCALES(T)                                                  \
+#define KOLO_INSTANTIATE_LAYER_SCALES(T)                                                 \
   template const double* lars_scale_on_device(const FlatSlice<T>&, const DeviceUpdate&); \
   template const double* lamb_scale_on_device(const FlatSlice<T>&, const DeviceUpdate&);
 #define KOLO_INSTANTIATE_DEVICE_KERNELS             \

@@ -11,8 +11,8 @@ cd "${PBS_O_WORKDIR:-$PWD}" || exit 1
 
 physical_cores() { lscpu --parse=CORE,SOCKET | grep -v '^#' | sort -u | wc -l; }
 
-# One rank for each line of the list of nodes: one per node, or mpiprocs of the request. KOLO_RANKS_PER_NODE overrules it.
-# A rank gets its share of its node's cores.
+# One rank for each line of the list of nodes: one per node, or mpiprocs of the request; where the script has chosen GPUs, one for each of
+# them unless there are mpiprocs. KOLO_RANKS_PER_NODE overrules it. A rank gets its share of its node's cores.
 count_ranks() {
   if [[ ${PBS_NODEFILE:-} ]]; then
     nodes=$(sort -u "$PBS_NODEFILE" | wc -l)
@@ -20,6 +20,7 @@ count_ranks() {
   else
     nodes=$COBALT_PARTSIZE ranks=$COBALT_PARTSIZE
   fi
+  ((gpus == 0 || ranks != nodes)) || ranks=$((nodes * gpus))
   [[ ! ${KOLO_RANKS_PER_NODE:-} ]] || ranks=$((nodes * KOLO_RANKS_PER_NODE))
   per_node=$(((ranks + nodes - 1) / nodes))
   cpus=${OMP_NUM_THREADS:-$(($(physical_cores) / per_node))}
@@ -71,8 +72,8 @@ go_on_later() {
 copy_to_nodes() { "${each[@]}" bash -c "$copy_on_node" stage "$@"; }
 remove_from_nodes() { "${each[@]}" rm -rf -- "$1"; }
 
-# train ARGUMENTS OF KOLO TRAIN...: ends the script with kolo's exit status. The script has defined choose_launcher, which sets
-# the arrays `launcher` (for the ranks) and `each` (for one process on each node) from what count_ranks found.
+# train ARGUMENTS OF KOLO TRAIN...: ends the script with kolo's exit status. The script may have chosen GPUs, and has defined
+# choose_launcher, which sets the arrays `launcher` (for the ranks) and `each` (for one process on each node) from what count_ranks found.
 train() {
   find_kolo
   count_ranks
@@ -82,10 +83,10 @@ train() {
   if belongs_to "$job"; then choose_resume "$job"; fi  # a job that PBS has started again
   trap 'unstage; [[ ! ${timer:-} ]] || kill "$timer" 2>/dev/null' EXIT
   stage "${PBS_JOBID:-$COBALT_JOBID}"
-  say "$job: $ranks ranks on $nodes nodes, $cpus cores each; run folder $run_folder"
+  say "$job: $ranks ranks on $nodes nodes, $cpus cores each${with_gpus[*]:+, ${with_gpus[1]}}; run folder $run_folder"
   export OMP_NUM_THREADS=$cpus OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-$cpus}
   watch_time
-  run_with_signals "${launcher[@]}" "${kolo[@]}" train "$@" "${staged[@]}" "${resume[@]}"
+  run_with_signals "${launcher[@]}" "${with_gpus[@]}" "${kolo[@]}" train "$@" "${staged[@]}" "${resume[@]}"
   if was_stopped; then
     unstage
     if has_checkpoint && belongs_to "$job"; then

@@ -1,22 +1,25 @@
 #!/bin/bash
-# Trains one configuration on the nodes of a PBS job, as on ALCF's Polaris: the mpiexec of PALS starts the ranks, or else
-# that of Open MPI or MPICH. CPU only: kolo does not use the nodes' GPUs.
+# Trains one configuration on the nodes of a PBS job, as on ALCF's Polaris (four A100 a node), one rank for each GPU: the mpiexec of PALS
+# starts the ranks, or else that of Open MPI or MPICH. It has never run on Polaris, nor on another machine with GPUs.
 #
 #   qsub -V [OPTIONS OF QSUB] -- "$PWD/submit/pbs/polaris.sh" CONFIG [ARGUMENTS OF KOLO TRAIN...]
 #
-#   qsub -V -A PROJECT -q debug -l select=2:mpiprocs=4 -l place=scatter -l walltime=1:00:00 -l filesystems=home:eagle -j oe \
+#   qsub -V -A PROJECT -q debug -l select=2:system=polaris -l place=scatter -l walltime=1:00:00 -l filesystems=home:eagle -j oe \
 #     -- "$PWD/submit/pbs/polaris.sh" configs/cifar10_resnet.yaml --output results/two-nodes
 #
-# Starts one rank per node, or mpiprocs of them, which share the node's cores. Two minutes before the time limit kolo saves a
-# checkpoint and stops (exit status 75); with KOLO_RESUBMIT a new job goes on from there, else the same command with --resume.
-# A job that PBS starts again goes on from its newest checkpoint. The exit status is kolo's.
+# Starts a rank for each GPU of a node, or mpiprocs of them, which share the node's cores. The first rank takes the last GPU, which on
+# Polaris is the nearest to the first cores. kolo has to be built for GPUs (docs/gpu.md): what is not trains on the processors. Two
+# minutes before the time limit kolo saves a checkpoint and stops (exit status 75); with KOLO_RESUBMIT a new job goes on from
+# there, else the same command with --resume. A job that PBS starts again goes on from its newest checkpoint. The exit status is kolo's.
 #
 # Load the modules that kolo needs before submitting, and let qsub hand over the environment (-V). From it:
 #   KOLO=FILE              the program, where it is neither in PATH nor in this repository's build/release
 #   KOLO_CONTAINER=FILE    an image of Apptainer that holds it (submit/apptainer/kolo.def)
 #   KOLO_STAGE=PATH        a file or folder to copy to each node's own disk (TMPDIR or /tmp) and read there
+#   KOLO_GPUS=LIST         a node's GPUs in the order of its ranks: 3,2,1,0 of four, unless it is set; none: processors alone,
+#                          one rank per node
 #   KOLO_RANKS_PER_NODE=N  instead of mpiprocs
-#   KOLO_RESUBMIT=OPTIONS  of qsub, for the job that goes on: '-A PROJECT -q debug -l select=2:mpiprocs=4 -l walltime=1:00:00'
+#   KOLO_RESUBMIT=OPTIONS  of qsub, for the job that goes on: '-A PROJECT -q debug -l select=2:system=polaris -l walltime=1:00:00'
 #   KOLO_STOP_BEFORE=120   seconds before the time limit
 #PBS -N kolo
 #PBS -j oe
@@ -53,4 +56,5 @@ choose_launcher() {
   esac
 }
 
+choose_gpus reversed
 train "$@"

@@ -9,12 +9,12 @@ job="Slurm job $SLURM_JOB_ID"
 [[ -z ${SLURM_ARRAY_TASK_ID:-} ]] || job="Slurm job ${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
 restarts=${SLURM_RESTART_COUNT:-0}
 
-# What was asked for (-n, --ntasks-per-node), or else one rank per node: how many there are changes the training (the batch of
+# What was asked for (-n, --ntasks-per-node), or else one rank per node, or per GPU where the script has chosen GPUs: how many there are changes the training (the batch of
 # all ranks, the learning rate), so it does not depend on how many CPUs a node happens to have. A rank gets the CPUs
 # that were asked for (-c), or its share of its node's.
 count_ranks() {
   nodes=$SLURM_JOB_NUM_NODES
-  ranks=${SLURM_NTASKS:-$((nodes * ${SLURM_NTASKS_PER_NODE:-1}))}
+  ranks=${SLURM_NTASKS:-$((nodes * ${SLURM_NTASKS_PER_NODE:-$((gpus > 0 ? gpus : 1))}))}
   per_node=$(((ranks + nodes - 1) / nodes))
   cpus=${SLURM_CPUS_PER_TASK:-$((SLURM_CPUS_ON_NODE / per_node))}
   ((cpus > 0)) || cpus=1
@@ -90,15 +90,16 @@ train() {
   ((restarts == 0)) || choose_resume "$job"
   trap unstage EXIT
   stage "$SLURM_JOB_ID"
-  say "$job: $ranks ranks on $nodes nodes ($SLURM_JOB_NODELIST), $cpus CPUs each; run folder $run_folder"
+  say "$job: $ranks ranks on $nodes nodes ($SLURM_JOB_NODELIST), $cpus CPUs each${with_gpus[*]:+, ${with_gpus[1]}}; run folder $run_folder"
   export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-${OMP_NUM_THREADS:-$cpus}}
   local -a bound
   mapfile -t bound < <(binding)
+  ((gpus == 0)) || bound+=(--gpu-bind=none) # each rank sees all of its node's
   # Ranks of kolo end together, whatever their status. The first of them that Slurm sees must not have the others killed,
   # but a rank that dies ends all of them.
   run_with_signals srun --mpi="$(srun_mpi)" --nodes="$nodes" --ntasks="$ranks" --ntasks-per-node="$per_node" \
     --cpus-per-task="$cpus" "${bound[@]}" --kill-on-bad-exit=0 --wait=30 --quiet \
-    "${kolo[@]}" train "$@" "${staged[@]}" "${resume[@]}"
+    "${with_gpus[@]}" "${kolo[@]}" train "$@" "${staged[@]}" "${resume[@]}"
   if was_stopped; then
     unstage
     if has_checkpoint && belongs_to "$job"; then

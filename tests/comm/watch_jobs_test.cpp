@@ -28,7 +28,7 @@ using ::testing::Not;
 double patience() {
   double load = 0;
   if (::getloadavg(&load, 1) != 1) return 1;
-  constexpr double most = 4;
+  constexpr double most = 3;
   const double cores = std::max(1U, std::thread::hardware_concurrency());
   return std::clamp(load / cores, 1., most);
 }
