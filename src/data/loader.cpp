@@ -8,150 +8,18 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
-#include <torch/types.h>
 
+#include "data/batch_writer.h"
+#include "data/copies_ahead.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/data/dataset.h"
 
 namespace kolo {
-
-// Lends CPU tensors of one type and shape (but for the first dimension) whose memory is used again
-// once the last tensor, view or autograd node that refers to it is gone. Thread-safe; what is lent
-// may outlive the pool. Owned by a shared_ptr.
-class TensorPool : public std::enable_shared_from_this<TensorPool> {
- public:
-  // Keeps the memory of up to `keep` tensors that nobody uses.
-  TensorPool(std::vector<std::int64_t> shape, torch::ScalarType type, std::size_t keep);
-
-  // A contiguous tensor, not initialized, with `rows` (up to the shape's) in its first dimension.
-  [[nodiscard]] torch::Tensor lend(std::int64_t rows);
-
- private:
-  [[nodiscard]] torch::Tensor take();
-  void give_back(torch::Tensor memory);
-
-  std::vector<std::int64_t> shape_;
-  torch::ScalarType type_;
-  std::size_t keep_;
-  std::mutex mutex_;
-  std::vector<torch::Tensor> unused_;
-};
-
-// Writes samples in place into the tensors of a batch, whose memory it uses again when nobody holds
-// it. Thread-safe.
-class BatchWriter {
- public:
-  // Keeps the memory of up to `keep` batches that nobody uses.
-  BatchWriter(std::shared_ptr<const Dataset> dataset, std::int64_t batch_size, std::size_t keep);
-
-  // Loads these samples, at most batch_size. Asks before each sample whether the batch is still
-  // wanted; if not, returns none. Throws what the dataset throws.
-  [[nodiscard]] std::optional<Batch> write(std::span<const std::int64_t> indices,
-                                           std::int64_t epoch,
-                                           const std::function<bool()>& is_wanted);
-
- private:
-  std::shared_ptr<const Dataset> dataset_;
-  bool has_classes_;
-  std::size_t input_size_;
-  std::size_t target_size_;
-  std::shared_ptr<TensorPool> inputs_, targets_;
-};
-
-TensorPool::TensorPool(std::vector<std::int64_t> shape, torch::ScalarType type, std::size_t keep)
-    : shape_(std::move(shape)), type_(type), keep_(keep) {
-  unused_.reserve(keep);  // so that giving back never allocates
-}
-
-torch::Tensor TensorPool::lend(std::int64_t rows) {
-  // This may be the trainer's thread, whose mode must not stick to memory that outlives it.
-  const c10::InferenceMode normal_tensors(false);
-  auto memory = take();
-  auto shape = shape_;
-  shape[0] = rows;
-  void* const data = memory.data_ptr();
-  // A tensor of its own: whatever its holder does to its shape or to requires_grad leaves the
-  // memory's own tensor alone.
-  return torch::from_blob(
-      data, shape,
-      [memory = std::move(memory), pool = weak_from_this()](void* /*data*/) mutable {
-        if (const auto alive = pool.lock()) alive->give_back(std::move(memory));
-      },
-      type_);
-}
-
-torch::Tensor TensorPool::take() {
-  {
-    const std::scoped_lock lock(mutex_);
-    if (!unused_.empty()) {
-      auto memory = std::move(unused_.back());
-      unused_.pop_back();
-      return memory;
-    }
-  }
-  return torch::empty(shape_, type_);
-}
-
-void TensorPool::give_back(torch::Tensor memory) {
-  const std::scoped_lock lock(mutex_);
-  if (unused_.size() < keep_) unused_.push_back(std::move(memory));
-}
-
-namespace {
-
-std::vector<std::int64_t> batch_shape(std::int64_t batch_size,
-                                      const std::vector<std::int64_t>& sample_shape) {
-  std::vector<std::int64_t> shape{batch_size};
-  shape.insert(shape.end(), sample_shape.begin(), sample_shape.end());
-  return shape;
-}
-
-}  // namespace
-
-BatchWriter::BatchWriter(std::shared_ptr<const Dataset> dataset, std::int64_t batch_size,
-                         std::size_t keep)
-    : dataset_(std::move(dataset)) {
-  const auto& layout = dataset_->layout();
-  has_classes_ = layout.classes > 0;
-  input_size_ = static_cast<std::size_t>(layout.input_size());
-  target_size_ = static_cast<std::size_t>(layout.target_size());
-  inputs_ = std::make_shared<TensorPool>(batch_shape(batch_size, layout.input_shape),
-                                         torch::kFloat32, keep);
-  targets_ = has_classes_
-                 ? std::make_shared<TensorPool>(batch_shape(batch_size, {}), torch::kInt64, keep)
-                 : std::make_shared<TensorPool>(batch_shape(batch_size, layout.target_shape),
-                                                torch::kFloat32, keep);
-}
-
-std::optional<Batch> BatchWriter::write(std::span<const std::int64_t> indices, std::int64_t epoch,
-                                        const std::function<bool()>& is_wanted) {
-  const auto samples = static_cast<std::int64_t>(indices.size());
-  Batch batch;
-  batch.input = inputs_->lend(samples);
-  batch.target = targets_->lend(samples);
-  batch.indices.assign(indices.begin(), indices.end());
-  auto* const inputs = batch.input.data_ptr<float>();
-  auto* const labels = has_classes_ ? batch.target.data_ptr<std::int64_t>() : nullptr;
-  auto* const targets = has_classes_ ? nullptr : batch.target.data_ptr<float>();
-  for (std::size_t i = 0; i < indices.size(); ++i) {
-    if (!is_wanted()) return std::nullopt;
-    SamplePlace place;
-    place.input = {inputs + i * input_size_, input_size_};
-    if (has_classes_) {
-      place.label = {labels + i, 1};
-    } else {
-      place.target = {targets + i * target_size_, target_size_};
-    }
-    dataset_->read(indices[i], epoch, place);
-  }
-  return batch;
-}
 
 // The batches of an epoch, fixed when it starts.
 struct Loader::Plan {
@@ -189,8 +57,9 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, DistributedSampler sample
     throw Error(fmt::format("loader: the dataset has {} samples, its sampler is for {}",
                             dataset_->size(), sampler_.dataset_size()));
   }
-  // Besides what is loaded ahead, the consumer holds one batch and is about to drop another.
-  constexpr std::size_t with_consumer = 2;
+  // Besides what is loaded ahead, the consumer holds one batch and is about to drop another, or so
+  // many are on their way to a device.
+  constexpr std::size_t with_consumer = CopiesAhead::most;
   // No batch has more samples than the epoch, however large it may be.
   const auto largest = std::clamp<std::int64_t>(sampler_.length(0), 1, options_.batch_size);
   writer_ = std::make_unique<BatchWriter>(dataset_, largest, loaded_.size() + with_consumer);
@@ -228,11 +97,48 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t position) {
     claimed_ = delivered_ = 0;
   }
   error_ = nullptr;
+  if (copies_) copies_->drop();
   may_load_.notify_all();
+}
+
+void Loader::deliver_to(const torch::Device& device) {
+  if (device == (copies_ ? copies_->device() : torch::Device(torch::kCPU))) return;
+  copies_ = device.is_cpu() ? nullptr : std::make_unique<CopiesAhead>(device);
+  // LibTorch has pinned memory for CUDA's devices.
+  if (device.is_cuda()) writer_->pin();
 }
 
 std::optional<Batch> Loader::next() {
   if (!plan_) throw Error("loader: next() was called before start_epoch()");
+  if (!copies_) return next_on_host();
+  copies_->hand_back();
+  copy_ahead();
+  if (copies_->size() > 0) return copies_->take();
+  if (error_) std::rethrow_exception(error_);
+  return std::nullopt;
+}
+
+// An error waits until what was copied before it is delivered. Where the next batch is there
+// already, nobody waits for those after it.
+void Loader::copy_ahead() {
+  const auto has_more = [&] { return !error_ && delivered_ < plan_->batches.size(); };
+  while (has_more() && copies_->size() < CopiesAhead::most &&
+         (copies_->size() == 0 || is_loaded())) {
+    try {
+      copies_->add(next_on_host().value());
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  }
+}
+
+bool Loader::is_loaded() {
+  if (workers_.empty()) return true;
+  const std::scoped_lock lock(mutex_);
+  return loaded_[delivered_ % loaded_.size()].has_value();
+}
+
+std::optional<Batch> Loader::next_on_host() {
   if (error_) std::rethrow_exception(error_);
   if (delivered_ == plan_->batches.size()) return std::nullopt;
   const Stopwatch waited;

@@ -1,7 +1,5 @@
 #include "train/device_batches.h"
 
-#include <utility>
-
 namespace kolo {
 
 namespace {
@@ -25,11 +23,6 @@ Batch moved_to(const torch::Device& device, Batch batch) {
   batch.input = copied(batch.input, device);
   batch.target = copied(batch.target, device);
   return batch;
-}
-
-std::optional<Batch> next_on(const torch::Device& device, Loader& loader) {
-  auto batch = loader.next();
-  return batch ? std::optional(moved_to(device, *std::move(batch))) : std::nullopt;
 }
 
 }  // namespace kolo

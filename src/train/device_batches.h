@@ -1,7 +1,5 @@
 #pragma once
 
-#include <optional>
-
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
@@ -14,7 +12,5 @@ namespace kolo {
 
 // The batch, on that device. The host goes on while it is copied.
 [[nodiscard]] Batch moved_to(const torch::Device& device, Batch batch);
-// The loader's next one.
-[[nodiscard]] std::optional<Batch> next_on(const torch::Device& device, Loader& loader);
 
 }  // namespace kolo

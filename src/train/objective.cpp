@@ -154,14 +154,14 @@ std::optional<MetricSums> evaluate_all(const Communicator& communicator, Network
   std::optional<ConfusionMatrix> mine;
   if (matrix != nullptr) mine.emplace(matrix->classes());
   network.eval();
+  loader.deliver_to(device);
   loader.start_epoch(0);
   const auto tell = [&, total = loader.batches()](std::int64_t done) {
     if (progress) progress(done, total);
   };
   tell(0);
   bool is_stopped = false;
-  for (std::int64_t done = 0;
-       const auto batch = is_stopped ? std::nullopt : next_on(device, loader);) {
+  for (std::int64_t done = 0; const auto batch = is_stopped ? std::nullopt : loader.next();) {
     const torch::Tensor outputs = forward_in(objective.precision, network, batch->input);
     sums.add_(metric_sums(objective, loss(outputs, batch->target), outputs, batch->target));
     if (mine) mine->add(outputs, batch->target);

@@ -74,6 +74,7 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<Network> network, Ob
       throw Error("train: steps with mixup can't be recorded as graphs: their numbers differ");
     recorded_steps_ = std::make_unique<RecordedSteps>();
   }
+  training_.deliver_to(step_.arena()->device());
   if (options_.check_replicas_every > 0)
     replica_check_.emplace(communicator_, *step_.arena(), options_.check_replicas_every);
 }
@@ -144,7 +145,7 @@ TrainOutcome Trainer::train_epoch() {
 
 std::optional<Batch> Trainer::next_batch() {
   const auto span = options_.timeline.span("data wait");
-  return next_on(step_.arena()->device(), training_);
+  return training_.next();
 }
 
 void Trainer::step(const Batch& batch) {

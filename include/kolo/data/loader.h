@@ -33,11 +33,12 @@ struct Batch {
 };
 
 class BatchWriter;
+class CopiesAhead;
 
 // Delivers the batches of an epoch in the sampler's order, whatever the number of workers, while
 // worker threads load the next ones ahead, whole batches each, written in place. A batch stays
 // valid as long as anything holds its tensors or views of their memory; memory that nobody holds
-// any more is used again. start_epoch() and next() belong to one thread at a time.
+// any more is used again. start_epoch(), deliver_to() and next() belong to one thread at a time.
 //
 // What a dataset throws comes out of the next() that would have delivered that batch, and out of
 // every later one until start_epoch(). The destructor waits for no more than the samples being
@@ -55,6 +56,10 @@ class Loader {
   // may differ by one.
   [[nodiscard]] std::int64_t batches(std::int64_t position = 0) const;
 
+  // Has batches come on a device, to which they are copied from pinned memory, two ahead of the one
+  // that is asked for, by a stream of its own. next() has the caller's stream wait for the copy,
+  // not the host. Unless called, and for the CPU, batches are in the host's memory. Between epochs.
+  void deliver_to(const torch::Device& device);
   // Begins an epoch, leaving the one under way; must be called before next().
   void start_epoch(std::int64_t epoch, std::int64_t position = 0);
   // The next batch; none at the end of the epoch.
@@ -76,11 +81,15 @@ class Loader {
   [[nodiscard]] std::optional<Loaded> load(const Plan& plan, std::size_t number,
                                            const std::function<bool()>& is_wanted) const;
   [[nodiscard]] Loaded wait_for_loaded();
+  [[nodiscard]] std::optional<Batch> next_on_host();
+  [[nodiscard]] bool is_loaded();
+  void copy_ahead();
 
   std::shared_ptr<const Dataset> dataset_;
   DistributedSampler sampler_;
   LoaderOptions options_;
   std::unique_ptr<BatchWriter> writer_;
+  std::unique_ptr<CopiesAhead> copies_;  // none: batches stay in the host's memory
   double wait_seconds_ = 0;
   std::exception_ptr error_;  // ends the epoch
 

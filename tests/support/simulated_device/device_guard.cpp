@@ -9,9 +9,10 @@
 #include "kolo/base/error.h"
 #include "support/simulated_device/allocator.h"
 #include "support/simulated_device/device.h"
+#include "support/simulated_device/late_copies.h"
 
 // Devices, streams and events of the simulated accelerator. Work is done when an operator returns,
-// so whatever waits need not.
+// but for late copies, which are done where something waits for them.
 namespace kolo::testing::simulated {
 namespace {
 
@@ -20,8 +21,16 @@ using Clock = std::chrono::steady_clock;
 thread_local c10::DeviceIndex device_of_thread = 0;
 thread_local std::array<c10::StreamId, kDevices> streams_of_thread{};
 
-// What an event records: when.
-using EventTime = std::unique_ptr<Clock::time_point>;
+// What an event records: when, and how far its stream was.
+struct Recorded {
+  Clock::time_point time;
+  c10::Stream stream;
+  StreamPoint point = 0;
+};
+
+Recorded& recorded(void* event) {
+  return *static_cast<Recorded*>(event);
+}
 
 c10::Device checked(c10::Device device) {
   if (device.index() >= 0 && device.index() < kDevices) return device;
@@ -67,24 +76,32 @@ class DeviceGuard final : public c10::impl::DeviceGuardImplInterface {
     current_stream(to.device()) = to.id();
     return before;
   }
-  [[nodiscard]] bool queryStream(const c10::Stream& /*stream*/) const override { return true; }
-  void synchronizeStream(const c10::Stream& /*stream*/) const override {}
-
-  void record(void** event, const c10::Stream& /*stream*/, c10::DeviceIndex /*index*/,
-              c10::EventFlag /*flag*/) const override {
-    if (*event == nullptr) *event = std::make_unique<Clock::time_point>().release();
-    *static_cast<Clock::time_point*>(*event) = Clock::now();
+  [[nodiscard]] bool queryStream(const c10::Stream& stream) const override {
+    return are_copies_done(stream, end_of(stream));
   }
-  void block(void* /*event*/, const c10::Stream& /*stream*/) const override {}
-  [[nodiscard]] bool queryEvent(void* /*event*/) const override { return true; }
-  void synchronizeEvent(void* /*event*/) const {}
+  void synchronizeStream(const c10::Stream& stream) const override { finish_copies(stream); }
+
+  void record(void** event, const c10::Stream& stream, c10::DeviceIndex /*index*/,
+              c10::EventFlag /*flag*/) const override {
+    const Recorded now{Clock::now(), stream, end_of(stream)};
+    if (*event == nullptr)
+      *event = std::make_unique<Recorded>(now).release();
+    else
+      recorded(*event) = now;
+  }
+  void block(void* event, const c10::Stream& /*stream*/) const override { synchronizeEvent(event); }
+  [[nodiscard]] bool queryEvent(void* event) const override {
+    return are_copies_done(recorded(event).stream, recorded(event).point);
+  }
+  void synchronizeEvent(void* event) const {
+    if (event != nullptr) finish_copies(recorded(event).stream, recorded(event).point);
+  }
   [[nodiscard]] double elapsedTime(void* from, void* to, c10::DeviceIndex /*index*/) const {
-    return std::chrono::duration<double, std::milli>(*static_cast<Clock::time_point*>(to) -
-                                                     *static_cast<Clock::time_point*>(from))
+    return std::chrono::duration<double, std::milli>(recorded(to).time - recorded(from).time)
         .count();
   }
   void destroyEvent(void* event, c10::DeviceIndex /*index*/) const noexcept override {
-    const EventTime owner(static_cast<Clock::time_point*>(event));
+    const std::unique_ptr<Recorded> owner(static_cast<Recorded*>(event));
   }
 };
 

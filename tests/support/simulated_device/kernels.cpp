@@ -2,6 +2,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -13,6 +14,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Optional.h>
 #include <torch/library.h>
 
@@ -21,6 +23,8 @@
 #include "support/simulated_device/device.h"
 #include "support/simulated_device/generator.h"
 #include "support/simulated_device/host_views.h"
+#include "support/simulated_device/late_copies.h"
+#include "support/simulated_device/memory.h"
 
 // The operators of the simulated accelerator: a few of its own, all others by the CPU's kernel.
 namespace kolo::testing::simulated {
@@ -48,9 +52,29 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides,
 
 std::atomic<std::int64_t> waits = 0;
 
+c10::Stream current_stream(const c10::Device& device) {
+  return c10::impl::VirtualGuardImpl(kDeviceType).getStream(device);
+}
+
+// A copy that need not wait, where it is one of bytes, from the host in a stream of its own. It
+// keeps the device's memory, as an allocator does that knows the stream, but not the host's.
+bool is_copied_late(const at::Tensor& from, const at::Tensor& to) {
+  if (!from.is_cpu() || from.scalar_type() != to.scalar_type() || from.sizes() != to.sizes() ||
+      !from.is_contiguous() || !to.is_contiguous())
+    return false;
+  const auto stream = current_stream(to.device());
+  if (stream.id() == 0) return false;
+  add_late_copy(stream,
+                [storage = to.storage(), there = host_view(to.data_ptr()), here = from.data_ptr(),
+                 bytes = from.nbytes()] { std::memcpy(there, here, bytes); });
+  return true;
+}
+
 // Between host and device, and between devices.
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   if (!non_blocking && (from.is_cpu() || to.is_cpu())) ++waits;
+  if (non_blocking && to.device().type() == kDeviceType && is_copied_late(from, to)) return to;
+  finish_copies(current_stream(to.is_cpu() ? from.device() : to.device()));
   const at::AutoDispatchBelowADInplaceOrView below;
   HostViews source, destination;
   destination.view(to).copy_(source.view(from));
@@ -157,6 +181,7 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       refuse_host_tensors(schema, arguments[i], given[i]);
     }
+    finish_copies(current_stream(views.device()));
   }
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
   views.take_over_changes();

@@ -7,6 +7,7 @@
 
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
 #include <gtest/gtest.h>
 #include <torch/serialize.h>
 #include <torch/types.h>
@@ -192,6 +193,24 @@ TEST(SimulatedDevice, HasStreamsAndEvents) {
   c10::Event event(kDeviceType);
   event.record(other);
   event.block(standard);
+  EXPECT_TRUE(event.query());
+}
+
+TEST(SimulatedDevice, CopiesAsLateAsItMay) {
+  const c10::impl::VirtualGuardImpl guard(kDeviceType);
+  const auto stream = guard.getStreamFromGlobalPool(device(0));
+  auto from = torch::ones({4});
+  const auto copy = torch::empty({4}, on_device(0));
+  c10::Event event(kDeviceType);
+  {
+    const c10::StreamGuard here(stream);
+    copy.copy_(from, /*non_blocking=*/true);
+    event.record(stream);
+  }
+  EXPECT_TRUE(torch::isnan(copy.cpu()).all().item<bool>());  // nobody has waited
+  from.fill_(2);
+  event.block(guard.getDefaultStream(device(0)));
+  EXPECT_EQ(copy.cpu().sum().item<float>(), 8);
   EXPECT_TRUE(event.query());
 }
 
