@@ -147,6 +147,8 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s",
            capabilities.backend == "solo" ? "no communication"
                                           : "communication by " + capabilities.transport);
+  if (!capabilities.device_transport.empty())
+    log.info("between devices: {}", capabilities.device_transport);
   if (capabilities.backend == "mpi" && !capabilities.concurrent) {
     log.warn(
         "MPI grants the thread level '{}' only, 'multiple' is needed for communication to "

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstring>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -23,8 +24,8 @@ using ::testing::HasSubstr;
 
 constexpr std::int64_t count = 5000;
 
-ThreadRanksOptions with_devices() {
-  return {.devices = {.staging_bytes = 4096, .runtime = simulated::runtime()}};
+ThreadRanksOptions with_devices(DeviceChannelKind channel = DeviceChannelKind::automatic) {
+  return {.devices = {.channel = channel, .staging_bytes = 4096, .runtime = simulated::runtime()}};
 }
 
 // Floats on a simulated device.
@@ -51,9 +52,16 @@ class DeviceValues {
   simulated::Memory memory_;
 };
 
+// On each channel that ranks which are threads can have.
+class DeviceChannels : public ::testing::TestWithParam<DeviceChannelKind> {};
+
+INSTANTIATE_TEST_SUITE_P(Channels, DeviceChannels,
+                         ::testing::Values(DeviceChannelKind::ipc, DeviceChannelKind::staged),
+                         [](const auto& test) { return std::string(name_of(test.param)); });
+
 // The input is still on its way to the device when the collective is asked for, and what comes
 // after it in the stream takes the result along.
-TEST(DeviceCollectives, KeepTheOrderOfTheStream) {
+TEST_P(DeviceChannels, KeepTheOrderOfTheStream) {
   run_as_threads(
       3,
       [](const Communicator& communicator) {
@@ -72,10 +80,10 @@ TEST(DeviceCollectives, KeepTheOrderOfTheStream) {
           EXPECT_TRUE(work.is_done());
         }
       },
-      with_devices());
+      with_devices(GetParam()));
 }
 
-TEST(DeviceCollectives, AreMixedWithThoseOfTheHost) {
+TEST_P(DeviceChannels, AreMixedWithThoseOfTheHost) {
   run_as_threads(
       2,
       [](const Communicator& communicator) {
@@ -92,23 +100,22 @@ TEST(DeviceCollectives, AreMixedWithThoseOfTheHost) {
         EXPECT_THAT(first.values(), Each(2));
         EXPECT_THAT(second.values(), Each(1));
         EXPECT_THAT(of_host, Each(2));
-        EXPECT_THAT(communicator.capabilities().device_transport,
-                    AllOf(HasSubstr("pinned memory"), HasSubstr("memory of one process")));
       },
-      with_devices());
+      with_devices(GetParam()));
 }
 
-TEST(DeviceCollectives, MayHaveNoElements) {
+TEST_P(DeviceChannels, MayHaveNoElements) {
   run_as_threads(
       2,
       [](const Communicator& communicator) {
         communicator.all_reduce(Buffer::on_device(nullptr, 0, DataType::float32, nullptr));
       },
-      with_devices());
+      with_devices(GetParam()));
 }
 
-// The first collective too, in which the ranks find out what they have.
-TEST(DeviceCollectives, AgainstHostMemoryAreAMismatchOnAllRanks) {
+// The first collective too, in which the ranks find out what they have, and with more elements than
+// go at a time.
+TEST_P(DeviceChannels, AgainstHostMemoryAreAMismatchOnAllRanks) {
   std::atomic<int> told = 0;
   const auto body = [&](const Communicator& communicator) {
     const DeviceValues values;
@@ -120,12 +127,21 @@ TEST(DeviceCollectives, AgainstHostMemoryAreAMismatchOnAllRanks) {
         communicator.all_reduce(values.buffer());
     });
     EXPECT_THAT(message, AllOf(HasSubstr("in device memory"), HasSubstr("rank 1")));
+    communicator.all_reduce(values.buffer());
+    EXPECT_THAT(message_of<Error>([&] {
+                  if (communicator.rank() == 1)
+                    communicator.all_reduce(std::span(of_host));
+                  else
+                    communicator.all_reduce(values.buffer());
+                }),
+                HasSubstr("different collectives"));
     ++told;
   };
-  run_as_threads(3, body, with_devices());
+  run_as_threads(3, body, with_devices(GetParam()));
   EXPECT_EQ(told, 3);
   run_as_threads(
-      3, [&](const Communicator& communicator) { body(communicator.checked()); }, with_devices());
+      3, [&](const Communicator& communicator) { body(communicator.checked()); },
+      with_devices(GetParam()));
   EXPECT_EQ(told, 6);
 }
 
@@ -151,24 +167,106 @@ TEST(DeviceCollectives, KeepToOneDevice) {
                         "collective was on device 0"));
 }
 
-TEST(DeviceCollectives, NcclIsRefusedWhereItCanNotBe) {
-  auto options = with_devices();
-  options.devices.channel = DeviceChannelKind::nccl;
+TEST_P(DeviceChannels, OtherCountsAreAMismatchOnAllRanks) {
+  run_as_threads(
+      2,
+      [](const Communicator& communicator) {
+        const DeviceValues input, output;
+        const auto of = [](const DeviceValues& values, std::int64_t elements) {
+          return Buffer::on_device(values.get(), elements, DataType::float32, nullptr);
+        };
+        EXPECT_THROW(communicator.all_reduce(of(input, 3000 + communicator.rank())), Error);
+        const std::int64_t counts[] = {10, 20 + communicator.rank()};
+        EXPECT_THROW(communicator.all_gather_uneven(of(input, counts[communicator.rank()]),
+                                                    of(output, counts[0] + counts[1]), counts),
+                     Error);
+        input.fill(1);
+        communicator.all_reduce(of(input, 3000));
+        EXPECT_EQ(input.values()[2999], 2);
+      },
+      with_devices(GetParam()));
+}
+
+// Ranks let go of sets when they like, while others still read their memory.
+TEST_P(DeviceChannels, GiveAllMemoryBack) {
+  const auto before = simulated::allocated_bytes();
+  run_as_threads(
+      3,
+      [](const Communicator& communicator) {
+        const DeviceValues values;
+        for (int round = 0; round < 3; ++round) {
+          auto set = communicator.split(0, communicator.rank());
+          values.fill(1);
+          set->all_reduce(values.buffer());
+          if (communicator.rank() != round) set.reset();
+          communicator.all_reduce(values.buffer());
+          EXPECT_THAT(values.values(), Each(9));
+        }
+      },
+      with_devices(GetParam()));
+  EXPECT_EQ(simulated::allocated_bytes(), before);
+}
+
+// What a collective on a device goes by, with these options on all ranks.
+std::string transport_with(const ThreadRanksOptions& options) {
+  std::string transport;
+  run_as_threads(
+      3,
+      [&](const Communicator& communicator) {
+        const DeviceValues values;
+        values.fill(1);
+        communicator.all_reduce(values.buffer());
+        EXPECT_THAT(values.values(), Each(3));
+        if (communicator.rank() == 0) transport = communicator.capabilities().device_transport;
+      },
+      options);
+  return transport;
+}
+
+TEST(DeviceChannelChoice, TakesTheBestThatThereIs) {
+  const auto ipc = AllOf(HasSubstr("(IPC)"), HasSubstr("the host waits: once every 4 KiB"));
+  const auto staged = AllOf(HasSubstr("pinned memory"), HasSubstr("memory of one process"),
+                            HasSubstr("the host waits: once every 4 KiB"));
+  EXPECT_THAT(transport_with(with_devices()), ipc);
+  EXPECT_THAT(transport_with(with_devices(DeviceChannelKind::staged)), staged);
+  auto on_two_nodes = with_devices();
+  on_two_nodes.ranks_on_nodes = {2, 1};
+  EXPECT_THAT(transport_with(on_two_nodes), staged);
+  auto without_sharing = with_devices();
+  without_sharing.devices.runtime = simulated::runtime_without_sharing();
+  EXPECT_THAT(transport_with(without_sharing), staged);
+}
+
+// Of every rank, because all get the same.
+void expect_refusal(const ThreadRanksOptions& options, const std::string& words) {
   std::atomic<int> told = 0;
   run_as_threads(
       2,
       [&](const Communicator& communicator) {
         const DeviceValues values;
         EXPECT_THAT(message_of<InputError>([&] { communicator.all_reduce(values.buffer()); }),
-                    AllOf(HasSubstr("NCCL was asked for, but"), HasSubstr("auto or staged")));
+                    AllOf(HasSubstr(words), HasSubstr("use the channel auto or staged")));
         ++told;
       },
       options);
   EXPECT_EQ(told, 2);
 }
 
+TEST(DeviceChannelChoice, RefusesWhatCanNotBe) {
+  expect_refusal(with_devices(DeviceChannelKind::nccl), "NCCL was asked for, but");
+  expect_refusal(
+      with_devices(DeviceChannelKind::mpi),
+      "mpi was asked for, but on rank 0 there is no MPI that says that it is CUDA-aware");
+  auto options = with_devices(DeviceChannelKind::ipc);
+  options.ranks_on_nodes = {1, 1};
+  expect_refusal(options, "ipc was asked for, but the ranks are on 2 nodes");
+  options = with_devices(DeviceChannelKind::ipc);
+  options.devices.runtime = simulated::runtime_without_sharing();
+  expect_refusal(options, "ipc was asked for, but on rank 0: simulated: other ranks' memory can't");
+}
+
 // Joined ranks have no values of their own, wherever the others' are.
-TEST(DeviceCollectives, GoOnWithoutRanksThatHaveJoined) {
+TEST_P(DeviceChannels, GoOnWithoutRanksThatHaveJoined) {
   run_as_threads(
       3,
       [](const Communicator& plain) {
@@ -183,7 +281,7 @@ TEST(DeviceCollectives, GoOnWithoutRanksThatHaveJoined) {
         }
         EXPECT_EQ(communicator.join(), 2);
       },
-      with_devices());
+      with_devices(GetParam()));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // How the rank tests of communicators run.
+#include "support/gpu.h"
 #include "support/rank_test.h"
 #include "support/simulated_device/runtime.h"
 
@@ -17,8 +18,8 @@ std::vector<RankSetting> with_checks(std::string_view suite, std::vector<RankSet
 
 }  // namespace
 
-DeviceOptions devices() {
-  return {.staging_bytes = 1 << 16, .runtime = simulated::runtime_of_tests()};
+DeviceOptions devices(DeviceChannelKind channel = DeviceChannelKind::automatic) {
+  return {.channel = channel, .staging_bytes = 1 << 16, .runtime = simulated::runtime_of_tests()};
 }
 
 // Of what computes: the same on a device's memory. Whether communicators are checked makes no
@@ -29,6 +30,12 @@ RankSetting on_device(const RankSetting& plain) {
               body(simulated::through_device(communicator, simulated::runtime_of_tests()));
             });
           }};
+}
+
+// Those to be tested under MPI. On a GPU they are told by KOLO_DEVICE_CHANNEL, one at a time.
+std::vector<DeviceChannelKind> mpi_channels() {
+  if (is_gpu_wanted()) return {DeviceChannelKind::automatic};
+  return {DeviceChannelKind::ipc, DeviceChannelKind::staged, DeviceChannelKind::mpi};
 }
 
 bool has_values(std::string_view suite) {
@@ -49,7 +56,10 @@ std::vector<RankSetting> thread_settings(std::string_view suite) {
   settings = with_checks(suite, std::move(settings));
   if (has_values(suite)) {
     settings.push_back(on_device(on_threads(1, "", {.devices = devices()})));
-    settings.push_back(on_device(on_threads(3, "", {.devices = devices()})));
+    for (const auto channel : {DeviceChannelKind::ipc, DeviceChannelKind::staged}) {
+      settings.push_back(on_device(
+          on_threads(3, "by " + std::string(name_of(channel)), {.devices = devices(channel)})));
+    }
   }
   return settings;
 }
@@ -76,8 +86,12 @@ std::vector<RankSetting> mpi_settings(std::string_view suite, int ranks) {
   }
   if (ranks == 4) settings.push_back(on_mpi("on two nodes of two", {.ranks_on_nodes = {2, 2}}));
   settings = with_checks(suite, std::move(settings));
-  if (ranks > 1 && has_values(suite))
-    settings.push_back(on_device(on_mpi("with devices", {.devices = devices()})));
+  if ((ranks > 1 || is_gpu_wanted()) && has_values(suite)) {
+    for (const auto channel : mpi_channels()) {
+      settings.push_back(
+          on_device(on_mpi("by " + std::string(name_of(channel)), {.devices = devices(channel)})));
+    }
+  }
   return settings;
 }
 

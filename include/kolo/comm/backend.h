@@ -22,8 +22,8 @@ struct Capabilities {
       true;  // false: asynchronous collectives run before their call returns, nothing overlaps
   bool shared_memory = false;  // ranks of a node read each other's memory
   bool concurrent = false;     // collectives of different communicators may run at the same time
-  // Those on devices' memory, for example "NCCL 2.28.9"; empty: not known before the first one, or
-  // there are none.
+  // Those on devices' memory, for example "NCCL 2.28.9 (the host waits: never)"; empty: not known
+  // before the job's first one, or there are none.
   std::string device_transport = {};
 };
 
@@ -74,6 +74,14 @@ class Backend {
                                     std::function<void(bool failed)> /*finished*/) {
     return false;
   }
+
+  // Whether move() takes the memory of this runtime's devices.
+  [[nodiscard]] virtual bool moves_memory_of(const DeviceRuntime& /*runtime*/) const {
+    return false;
+  }
+  // As execute(), of a collective that reduces nothing: straight between the buffers as they are.
+  // An input that lies in its place of the output is left there.
+  virtual void move(const CollectiveCall& call);
 
   // Zero-filled memory, 64-byte aligned, of call.count bytes; collective, and it may outlive this
   // back end. As the kind of allocation in the call wants it:

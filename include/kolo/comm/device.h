@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,27 @@ class DeviceEvent {
   // What `stream`, of the same device, is given from now on begins after this point. Does not
   // block.
   virtual void hold_back(DeviceStream stream) const = 0;
+};
+
+// What a device reduces: every element of the result becomes the reduction of the sources'
+// elements, in the order given, with the bits that the host's collectives give (DataType,
+// ReduceOp). All lie where the device reaches them; the result may be one of the sources. An
+// average is that of `divisor` values.
+struct DeviceReduction {
+  static constexpr std::size_t most_sources = 64;
+
+  DataType type = DataType::uint8;
+  ReduceOp op = ReduceOp::sum;
+  std::span<const std::byte* const> sources;
+  std::byte* result = nullptr;
+  std::int64_t count = 0;
+  int divisor = 1;
+};
+
+// By which other processes of the machine find a piece of a device's memory. Made and read by the
+// same kind of runtime; sent as bytes.
+struct DeviceMemoryName {
+  std::array<std::byte, 128> bytes{};
 };
 
 // The devices that a process may use.
@@ -45,8 +67,9 @@ class DeviceRuntime {
   [[nodiscard]] virtual std::string hardware(int device) const = 0;
   // The device that this memory is on. Error for memory of the host.
   [[nodiscard]] virtual int device_of(const void* memory) const = 0;
-  // The one that this thread works with.
+  // The one that this thread works with, and works with from now on.
   [[nodiscard]] virtual int current_device() const = 0;
+  virtual void use(int device) const = 0;
 
   // A stream of its own that goes before others where the device has to choose.
   [[nodiscard]] virtual std::shared_ptr<void> make_stream(int device) const = 0;
@@ -58,9 +81,22 @@ class DeviceRuntime {
   virtual void copy(int device, void* to, const void* from, std::size_t bytes,
                     DeviceStream stream) const = 0;
 
+  // In the stream's order.
+  virtual void reduce(int device, const DeviceReduction& reduction, DeviceStream stream) const = 0;
+
   // At least 256-byte aligned; the content is undefined.
   [[nodiscard]] virtual std::shared_ptr<std::byte> allocate(int device,
                                                             std::size_t bytes) const = 0;
+  // The same where other processes may open it, by the name that this sets. It has to stay until
+  // they have closed theirs.
+  [[nodiscard]] virtual std::shared_ptr<std::byte> allocate_shared(
+      int device, std::size_t bytes, DeviceMemoryName& name) const = 0;
+  // Memory that a process of this machine has shared, this one too, for work of `device`.
+  [[nodiscard]] virtual std::shared_ptr<std::byte> open_shared(
+      int device, const DeviceMemoryName& name) const = 0;
+  // What an MPI is given for this memory. Whether that must know of the device (be CUDA-aware).
+  [[nodiscard]] virtual void* seen_by_mpi(void* memory) const { return memory; }
+  [[nodiscard]] virtual bool needs_aware_mpi() const { return true; }
   // Host memory that the device reads and writes by itself. Takes long: keep it.
   [[nodiscard]] virtual std::shared_ptr<std::byte> allocate_pinned(std::size_t bytes) const = 0;
   // The same of memory that is there already, as long as what is returned is kept, which keeps the
@@ -73,22 +109,29 @@ class DeviceRuntime {
 // costs nothing where no device is used.
 [[nodiscard]] std::shared_ptr<const DeviceRuntime> cuda_runtime();
 
+// "NCCL 2.28.9"; empty where kolo was built without.
+[[nodiscard]] std::string nccl_version();
+
 // How collectives on devices' memory travel.
 enum class DeviceChannelKind : std::uint8_t {
-  automatic,  // nccl where every rank has a device of its own, otherwise staged
+  automatic,  // nccl where every rank has a device of its own, otherwise ipc, otherwise staged
   nccl,       // NVIDIA's library: on the devices' own links, in the order of streams
+  ipc,        // devices read each other's memory, of ranks on one node
   staged,     // through pinned memory of the host, and then as the host's own collectives
+  mpi,        // MPI takes the devices' memory: only when asked for
 };
 
 constexpr auto enum_names(DeviceChannelKind) {
   return std::to_array<EnumName<DeviceChannelKind>>({{DeviceChannelKind::automatic, "auto"},
                                                      {DeviceChannelKind::nccl, "nccl"},
-                                                     {DeviceChannelKind::staged, "staged"}});
+                                                     {DeviceChannelKind::ipc, "ipc"},
+                                                     {DeviceChannelKind::staged, "staged"},
+                                                     {DeviceChannelKind::mpi, "mpi"}});
 }
 
 struct DeviceOptions {
   DeviceChannelKind channel = DeviceChannelKind::automatic;
-  // Of each of the two pieces of pinned memory that a staged collective goes through.
+  // Of each of the two pieces of memory, pinned or the device's, that staged and ipc go through.
   std::size_t staging_bytes = std::size_t{4} << 20;
   std::shared_ptr<const DeviceRuntime> runtime;  // none: cuda_runtime()
 };

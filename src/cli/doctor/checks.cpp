@@ -69,8 +69,12 @@ Finding check_gpu() {
   Finding finding{.name = "GPU"};
   const auto [devices, problem] = cuda_devices();
   if (devices > 0)
-    finding.text =
-        fmt::format("{}, on which kolo trains, a rank on each (device.kind=auto)", devices);
+    finding.text = fmt::format(
+        "{}, on which kolo trains, a rank on each (device.kind=auto); between them {}", devices,
+        nccl_version().empty()
+            ? "each other's memory or the host's, because kolo was built without "
+              "NCCL"
+            : nccl_version());
   else if (torch::cuda::is_available() || ::access("/dev/nvidiactl", F_OK) == 0)
     finding.text = fmt::format("there is one, but kolo trains on the CPU only: {}", problem);
   else

@@ -1,3 +1,5 @@
+#include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -5,6 +7,9 @@
 #include <fmt/format.h>
 
 #include "comm/cuda/check_cuda.h"
+#include "comm/cuda/reduce_kernels.h"
+#include "comm/watch/event_block.h"
+#include "kolo/base/checked.h"
 #include "kolo/comm/device.h"
 
 namespace kolo {
@@ -72,6 +77,7 @@ class CudaRuntime final : public DeviceRuntime {
   [[nodiscard]] std::string hardware(int device) const override;
   [[nodiscard]] int device_of(const void* memory) const override;
   [[nodiscard]] int current_device() const override;
+  void use(int device) const override { check_cuda(cudaSetDevice(device), "cudaSetDevice"); }
   [[nodiscard]] std::shared_ptr<void> make_stream(int device) const override;
   [[nodiscard]] std::shared_ptr<DeviceEvent> record(int device,
                                                     DeviceStream stream) const override {
@@ -79,7 +85,12 @@ class CudaRuntime final : public DeviceRuntime {
   }
   void copy(int device, void* to, const void* from, std::size_t bytes,
             DeviceStream stream) const override;
+  void reduce(int device, const DeviceReduction& reduction, DeviceStream stream) const override;
   [[nodiscard]] std::shared_ptr<std::byte> allocate(int device, std::size_t bytes) const override;
+  [[nodiscard]] std::shared_ptr<std::byte> allocate_shared(int device, std::size_t bytes,
+                                                           DeviceMemoryName& name) const override;
+  [[nodiscard]] std::shared_ptr<std::byte> open_shared(int device,
+                                                       const DeviceMemoryName& name) const override;
   [[nodiscard]] std::shared_ptr<std::byte> allocate_pinned(std::size_t bytes) const override;
   [[nodiscard]] std::shared_ptr<std::byte> pin(std::shared_ptr<std::byte> memory,
                                                std::size_t bytes) const override;
@@ -133,6 +144,11 @@ void CudaRuntime::copy(int device, void* to, const void* from, std::size_t bytes
              "cudaMemcpyAsync");
 }
 
+void CudaRuntime::reduce(int device, const DeviceReduction& reduction, DeviceStream stream) const {
+  const DeviceScope scope(device);
+  reduce_on_cuda(reduction, stream_of(stream));
+}
+
 std::shared_ptr<std::byte> CudaRuntime::allocate(int device, std::size_t bytes) const {
   const DeviceScope scope(device);
   void* memory = nullptr;
@@ -148,6 +164,59 @@ std::shared_ptr<std::byte> CudaRuntime::allocate(int device, std::size_t bytes) 
   }
   check_cuda(status, "cudaMalloc");
   return {static_cast<std::byte*>(memory), [](std::byte* made) { (void)cudaFree(made); }};
+}
+
+// What is in a DeviceMemoryName. A process may not open its own memory by CUDA's handle.
+struct SharedMemoryOfCuda {
+  std::int32_t process = own_process();
+  std::uint64_t process_namespace = own_process_namespace();
+  std::byte* address = nullptr;
+  cudaIpcMemHandle_t handle{};
+
+  [[nodiscard]] bool is_own() const {
+    return process == own_process() && process_namespace == own_process_namespace();
+  }
+};
+static_assert(sizeof(SharedMemoryOfCuda) <= sizeof(DeviceMemoryName));
+
+// Memory of another device of this process, for kernels of this thread's.
+void reach(int device, const std::byte* memory) {
+  cudaPointerAttributes attributes{};
+  check_cuda(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
+  if (attributes.device == device) return;
+  const auto status = cudaDeviceEnablePeerAccess(attributes.device, 0);
+  if (status == cudaErrorPeerAccessAlreadyEnabled)
+    (void)cudaGetLastError();
+  else
+    check_cuda(status, "cudaDeviceEnablePeerAccess");
+}
+
+// CUDA cuts small pieces out of blocks of 2 MiB, and a handle is one of a whole block.
+std::shared_ptr<std::byte> CudaRuntime::allocate_shared(int device, std::size_t bytes,
+                                                        DeviceMemoryName& name) const {
+  constexpr std::size_t block = std::size_t{2} << 20;
+  auto memory = allocate(device, checked_add(bytes, block - 1) / block * block);
+  SharedMemoryOfCuda shared;
+  shared.address = memory.get();
+  check_cuda(cudaIpcGetMemHandle(&shared.handle, memory.get()), "cudaIpcGetMemHandle");
+  std::memcpy(name.bytes.data(), &shared, sizeof(shared));
+  return memory;
+}
+
+std::shared_ptr<std::byte> CudaRuntime::open_shared(int device,
+                                                    const DeviceMemoryName& name) const {
+  const DeviceScope scope(device);
+  SharedMemoryOfCuda shared;
+  std::memcpy(&shared, name.bytes.data(), sizeof(shared));
+  if (shared.is_own()) {
+    reach(device, shared.address);
+    return {shared.address, [](std::byte*) {}};
+  }
+  void* memory = nullptr;
+  check_cuda(cudaIpcOpenMemHandle(&memory, shared.handle, cudaIpcMemLazyEnablePeerAccess),
+             "cudaIpcOpenMemHandle");
+  return {static_cast<std::byte*>(memory),
+          [](std::byte* opened) { (void)cudaIpcCloseMemHandle(opened); }};
 }
 
 std::shared_ptr<std::byte> CudaRuntime::allocate_pinned(std::size_t bytes) const {

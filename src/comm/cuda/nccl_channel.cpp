@@ -12,6 +12,7 @@
 
 #include "comm/cuda/check_cuda.h"
 #include "comm/device/device_channel.h"
+#include "comm/device/joined_call.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -24,12 +25,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::minutes patience_at_start{10};
 // To leave: the others may have ended otherwise.
 constexpr std::chrono::seconds patience_at_end{5};
-
-std::string describe_version() {
-  int version = 0;
-  if (ncclGetVersion(&version) != ncclSuccess) return "NCCL";
-  return fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
-}
 
 [[noreturn]] void fail(ncclResult_t status, std::string_view what, ncclComm_t of) {
   const char* const last = of == nullptr ? nullptr : ncclGetLastError(of);
@@ -162,7 +157,8 @@ class NcclChannel final : public DeviceChannel {
         rest_(std::move(rest)),
         group_(topology, device, id) {}
 
-  [[nodiscard]] std::string description() const override { return describe_version(); }
+  [[nodiscard]] std::string description() const override { return nccl_version(); }
+  [[nodiscard]] std::string host_waits() const override { return "never"; }
   [[nodiscard]] bool hands_over(const CallHeader& call) const override { return can_do(call); }
   void execute(const CollectiveCall& call) override;
   void abort() noexcept override { group_.abort(); }
@@ -197,18 +193,10 @@ void NcclChannel::execute(const CollectiveCall& call) {
   call.order->done = runtime_->record(device_, stream_.get());
 }
 
-// Of a rank that has joined, whose values are in the host's memory and whose result nobody needs.
+// Of a rank that has joined.
 void NcclChannel::execute_of_host(const CollectiveCall& call) {
-  CollectiveCall there = call;
-  const auto input = runtime_->allocate(device_, call.input.bytes() + 1);
-  const auto output = runtime_->allocate(device_, call.output.bytes() + 1);
-  if (call.input.bytes() > 0)
-    runtime_->copy(device_, input.get(), call.input.data, call.input.bytes(), stream_.get());
-  there.input = ConstBuffer(input.get(), call.input.count, call.input.type);
-  const bool is_in_place = traits_of(call.collective).buffers == BufferShape::in_place;
-  there.output =
-      Buffer(is_in_place ? input.get() : output.get(), call.output.count, call.output.type);
-  enqueue(there);
+  const JoinedCall joined(*runtime_, device_, stream_.get(), call);
+  enqueue(joined.there());
   runtime_->record(device_, stream_.get())->wait();
 }
 
@@ -280,8 +268,10 @@ ncclResult_t NcclChannel::exchange(const CollectiveCall& call) {
 
 }  // namespace
 
-bool has_nccl() {
-  return true;
+std::string nccl_version() {
+  int version = 0;
+  if (ncclGetVersion(&version) != ncclSuccess) return "NCCL";
+  return fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
 NcclId make_nccl_id() {

@@ -1,34 +1,21 @@
 #include "comm/device/device_backend.h"
 
-#include <cstdlib>
-#include <functional>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include "kolo/base/checked.h"
+#include "comm/device/choose_channel.h"
 #include "kolo/base/error.h"
-#include "kolo/base/machine.h"
 
 namespace kolo {
 
-const DeviceRuntime& DeviceSharing::runtime() const {
-  if (options_.runtime) return *options_.runtime;
-  throw Error(
-      "comm: a collective was given a device's memory, but kolo was built without CUDA; build it "
-      "with KOLO_CUDA=ON on a LibTorch that has CUDA, or copy to the host's memory");
-}
-
-std::shared_ptr<void> DeviceSharing::stream(int device) {
-  const std::lock_guard lock(mutex_);
-  auto& stream = streams_[device];
-  if (!stream) stream = runtime().make_stream(device);
-  return stream;
-}
-
 void Backend::begin_on_device(CollectiveCall& call) const {
   throw Error(fmt::format("comm: {} takes the host's memory alone, of ranks on {}",
+                          name_of(call.collective), capabilities().backend));
+}
+
+void Backend::move(const CollectiveCall& call) {
+  throw Error(fmt::format("comm: {} on a device's memory: ranks on {} can't move it",
                           name_of(call.collective), capabilities().backend));
 }
 
@@ -42,7 +29,7 @@ DeviceChannel* DeviceBackend::channel() const {
 
 Capabilities DeviceBackend::capabilities() const {
   auto capabilities = host_->capabilities();
-  if (const auto* const present = channel()) capabilities.device_transport = present->description();
+  capabilities.device_transport = sharing_->transport();
   return capabilities;
 }
 
@@ -98,80 +85,13 @@ void DeviceBackend::require_one_device(const CollectiveCall& call) const {
       name_of(call.collective), sharing_->runtime().name(), call.order->device, device_));
 }
 
-namespace {
-
-// The machine, or what NCCL is told to take for one.
-std::string host_of_nccl() {
-  const char* const told = std::getenv("NCCL_HOSTID");
-  return told == nullptr ? host_name() : std::string(told);
-}
-
-// What a rank has, as it is sent.
-struct DeviceFacts {
-  std::uint64_t hardware = 0;  // equal for ranks that share a device
-  std::int32_t device = 0;
-  std::int32_t has_nccl = 0;
-};
-
-std::vector<DeviceFacts> exchange(Backend& host, const DeviceFacts& mine) {
-  const auto bytes = narrow<std::int64_t>(sizeof(DeviceFacts));
-  const auto size = host.topology().size;
-  std::vector<DeviceFacts> all(static_cast<std::size_t>(size));
-  host.execute(CollectiveCall::all_gather(
-      ConstBuffer(&mine, bytes, DataType::uint8),
-      Buffer(all.data(), checked_multiply<std::int64_t>(bytes, size), DataType::uint8)));
-  return all;
-}
-
-// "ranks 0 and 2 (their device 0)" of the first two that share one; empty: nobody does.
-std::string who_shares(const std::vector<DeviceFacts>& facts) {
-  for (std::size_t rank = 0; rank < facts.size(); ++rank) {
-    for (std::size_t other = 0; other < rank; ++other) {
-      if (facts[rank].hardware == facts[other].hardware)
-        return fmt::format("ranks {} and {} (device {} of each)", other, rank,
-                           facts[rank].device == facts[other].device
-                               ? std::to_string(facts[rank].device)
-                               : fmt::format("{} and {}", facts[other].device, facts[rank].device));
-    }
-  }
-  return {};
-}
-
-// Why NCCL can't be had; empty: it can.
-std::string objection_to_nccl(const std::vector<DeviceFacts>& facts) {
-  for (std::size_t rank = 0; rank < facts.size(); ++rank) {
-    if (facts[rank].has_nccl == 0) return fmt::format("rank {}'s kolo was built without it", rank);
-  }
-  const auto shared = who_shares(facts);
-  if (shared.empty()) return {};
-  return fmt::format("{} share a device, which NCCL does not do", shared);
-}
-
-}  // namespace
-
 // The ranks compare the call first: one that is in host memory is told, and nobody waits.
 void DeviceBackend::make_channel(const CollectiveCall& call) {
   host_->agree(call);
-  const auto& options = sharing_->options();
   const int device = call.order ? call.order->device : own_device();
-  DeviceFacts mine;
-  mine.device = device;
-  mine.hardware =
-      std::hash<std::string>{}(host_of_nccl() + "/" + sharing_->runtime().hardware(device));
-  mine.has_nccl = has_nccl() && sharing_->runtime().name() == "cuda" ? 1 : 0;
-  const auto facts = exchange(*host_, mine);
-  const auto objection = objection_to_nccl(facts);
-  if (options.channel == DeviceChannelKind::nccl && !objection.empty())
-    throw InputError(
-        fmt::format("comm: NCCL was asked for, but {}; use the channel auto or staged", objection));
-  const bool takes_nccl = options.channel != DeviceChannelKind::staged && objection.empty();
-  const auto stream = sharing_->stream(device);
-  auto made = make_staged_channel(host_, options, stream);
-  if (takes_nccl) {
-    auto id = topology().rank == 0 ? make_nccl_id() : NcclId(nccl_id_bytes);
-    host_->execute(CollectiveCall::broadcast(std::span(id), 0));
-    made = make_nccl_channel(topology(), device, id, options, stream, std::move(made));
-  }
+  auto made = choose_channel(host_, device, *sharing_);
+  sharing_->note_transport(
+      fmt::format("{} (the host waits: {})", made->description(), made->host_waits()));
   const std::lock_guard lock(mutex_);
   channel_ = std::move(made);
   device_ = device;

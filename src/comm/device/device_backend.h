@@ -1,37 +1,15 @@
 #pragma once
 
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-#include "comm/device/completion_poller.h"
 #include "comm/device/device_channel.h"
+#include "comm/device/device_sharing.h"
 #include "kolo/comm/backend.h"
 
 namespace kolo {
-
-// What the groups of a job share of this process's devices. One stream per device for all of them:
-// so collectives of several groups come to the devices in one order, the same on all ranks, and
-// never wait for each other in a circle.
-class DeviceSharing {
- public:
-  explicit DeviceSharing(DeviceOptions options) : options_(std::move(options)) {
-    if (!options_.runtime) options_.runtime = cuda_runtime();
-  }
-
-  [[nodiscard]] const DeviceOptions& options() const { return options_; }
-  [[nodiscard]] const DeviceRuntime& runtime() const;  // Error where there is none
-  [[nodiscard]] std::shared_ptr<void> stream(int device);
-  [[nodiscard]] CompletionPoller& poller() { return poller_; }
-
- private:
-  DeviceOptions options_;
-  std::mutex mutex_;
-  std::map<int, std::shared_ptr<void>> streams_;
-  CompletionPoller poller_;
-};
 
 // A back end that takes collectives on devices' memory too: the host's go to the one below, a
 // device's to a channel, which is chosen, and made, by the first of them. The ranks tell each other

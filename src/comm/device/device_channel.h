@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/device/shared_windows.h"
 #include "kolo/comm/backend.h"
 #include "kolo/comm/device.h"
 
@@ -19,6 +20,8 @@ class DeviceChannel {
 
   // For people: "NCCL 2.28.9", "pinned memory of the host".
   [[nodiscard]] virtual std::string description() const = 0;
+  // How often the host waits for the device, in words: "never", "once a call".
+  [[nodiscard]] virtual std::string host_waits() const = 0;
   // Whether execute() only gives the device work, without waiting.
   [[nodiscard]] virtual bool hands_over(const CallHeader& call) const = 0;
   // Begins after order->ready, and sets order->done.
@@ -33,12 +36,29 @@ class DeviceChannel {
                                                                  const DeviceOptions& options,
                                                                  std::shared_ptr<void> stream);
 
+// Out of each other's device memory, of ranks on one node whose host_ compares calls
+// (Backend::agree()); counts by rank of an all-to-all go through `rest`. With the bits of the
+// host's. Both are collective; `problem` as for SharedWindows::make().
+[[nodiscard]] std::unique_ptr<SharedWindows> make_ipc_windows(Backend& host, int device,
+                                                              const DeviceOptions& options,
+                                                              LentMemories& lent,
+                                                              std::string& problem);
+[[nodiscard]] std::unique_ptr<DeviceChannel> make_ipc_channel(
+    std::shared_ptr<Backend> host, int device, const DeviceOptions& options,
+    std::shared_ptr<void> stream, std::unique_ptr<SharedWindows> windows,
+    std::unique_ptr<DeviceChannel> rest);
+
+// By an MPI that reads and writes the device's memory (Backend::move()), which reduces on the
+// device. With the bits of the host's.
+[[nodiscard]] std::unique_ptr<DeviceChannel> make_mpi_channel(std::shared_ptr<Backend> host,
+                                                              int device,
+                                                              const DeviceOptions& options,
+                                                              std::shared_ptr<void> stream);
+
 // NCCL's own identity of a group, made on one of its ranks.
 using NcclId = std::vector<std::uint8_t>;
 inline constexpr std::size_t nccl_id_bytes = 128;
 
-// Whether this build has NCCL.
-[[nodiscard]] bool has_nccl();
 [[nodiscard]] NcclId make_nccl_id();
 // What NCCL can't do goes through `rest`. Collective: `id` is the same on all ranks, of which each
 // has a device of its own.

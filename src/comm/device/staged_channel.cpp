@@ -3,6 +3,8 @@
 #include <cstring>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "comm/device/device_channel.h"
 #include "kolo/base/checked.h"
 
@@ -17,6 +19,10 @@ class StagedChannel final : public DeviceChannel {
 
   [[nodiscard]] std::string description() const override {
     return "pinned memory of the host, then " + host_->capabilities().transport;
+  }
+  [[nodiscard]] std::string host_waits() const override {
+    return fmt::format("once every {} KiB, twice a call where input and output are apart",
+                       window_bytes_ / 1024);
   }
   [[nodiscard]] bool hands_over(const CallHeader& /*call*/) const override { return false; }
   void execute(const CollectiveCall& call) override;
@@ -84,13 +90,20 @@ std::shared_ptr<const DeviceEvent> StagedChannel::here(const CollectiveCall& cal
 
 void StagedChannel::execute(const CollectiveCall& call) {
   if (call.order) call.order->ready->hold_back(stream_.get());
-  if (traits_of(call.collective).buffers == BufferShape::in_place)
-    execute_in_pieces(call);
-  else
-    execute_whole(call);
+  try {
+    if (traits_of(call.collective).buffers == BufferShape::in_place)
+      execute_in_pieces(call);
+    else
+      execute_whole(call);
+  } catch (...) {
+    if (const auto left = here(call)) left->wait();  // the buffers may go now
+    throw;
+  }
   if (call.order) call.order->done = here(call);
 }
 
+// (The host's collectives take no notice of CallHeader::memory, but compare it.)
+//
 // Piece by piece through two windows by turns: the next piece comes down while the ranks work on
 // this one. Copies into a window and out of it keep the stream's order.
 void StagedChannel::execute_in_pieces(const CollectiveCall& call) {
@@ -113,7 +126,6 @@ void StagedChannel::execute_in_pieces(const CollectiveCall& call) {
     bring_down(begin + most);
     if (arrived[place]) arrived[place]->wait();
     CollectiveCall piece = call;
-    piece.memory = MemoryKind::host;
     piece.count = length(begin);
     piece.output = Buffer(windows_[place].get(), piece.count, call.type);
     piece.input = piece.output;
@@ -122,14 +134,11 @@ void StagedChannel::execute_in_pieces(const CollectiveCall& call) {
          static_cast<std::size_t>(piece.count * size));
   }
   if (call.count > 0) return;
-  CollectiveCall nothing = call;  // ranks meet in it all the same
-  nothing.memory = MemoryKind::host;
-  host_->execute(nothing);
+  host_->execute(call);  // ranks meet in it all the same
 }
 
 void StagedChannel::execute_whole(const CollectiveCall& call) {
   CollectiveCall staged = call;
-  staged.memory = MemoryKind::host;
   staged.input =
       ConstBuffer(input_.of(*runtime_, call.input.bytes()), call.input.count, call.input.type);
   staged.output =

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "comm/aligned_memory.h"
+#include "comm/mpi/cuda_aware_mpi.h"
 #include "comm/mpi/mpi_collectives.h"
 #include "comm/mpi/mpi_keeping.h"
 #include "comm/mpi/shared_segments.h"
@@ -98,6 +99,10 @@ class MpiBackend final : public Backend {
   }
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
+  [[nodiscard]] bool moves_memory_of(const DeviceRuntime& runtime) const override {
+    return !runtime.needs_aware_mpi() || is_cuda_aware_mpi();
+  }
+  void move(const CollectiveCall& call) override { objects_.all_collectives->execute(call); }
   [[nodiscard]] std::unique_ptr<StatusExchange> status_exchange() override;
   void leave() noexcept override;
   void abort(int exit_code) noexcept override { keeping_->abort(exit_code); }

@@ -2,99 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <type_traits>
 
-#include "comm/shared_memory/half.h"
+#include "comm/shared_memory/reduce_elements.h"
 #include "kolo/base/vectorize.h"
 
 namespace kolo {
 
 namespace {
 
-// Holds the sum of 2^63 of the widest integers.
-__extension__ typedef __int128 WidestInteger;
-
-// A zero of the type in which values of a stored type are reduced: of integers an unsigned one, so
-// that overflow wraps round instead of being undefined (comparisons convert back).
-template <typename T, ReduceOp op>
-constexpr auto zero_to_reduce_to() {
-  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>)
-    return float{0};
-  else if constexpr (std::is_floating_point_v<T>)
-    return T{0};
-  else if constexpr (op == ReduceOp::average)
-    return std::conditional_t<sizeof(T) == 8, WidestInteger, std::int64_t>{0};
-  else
-    return std::make_unsigned_t<T>{0};
-}
-template <typename T, ReduceOp op>
-using Accumulator = decltype(zero_to_reduce_to<T, op>());
-
-// A source's value as it goes into the reduction; `factor` is 1/divisor, of integers unused.
-template <typename T, ReduceOp op>
-inline Accumulator<T, op> load(T value, Accumulator<T, op> factor) {
-  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>)
-    return op == ReduceOp::average ? to_float(value) * factor : to_float(value);
-  else if constexpr (op == ReduceOp::average && std::is_floating_point_v<T>)
-    return value * factor;
-  else
-    return static_cast<Accumulator<T, op>>(value);
-}
-
-// What a reduction comes to, in the type of the result.
-template <typename R, typename A>
-inline R store(A value) {
-  if constexpr (std::is_same_v<R, Float16>)
-    return to_float16(value);
-  else if constexpr (std::is_same_v<R, BFloat16>)
-    return to_bfloat16(value);
-  else
-    return static_cast<R>(value);
-}
-
-// place = value; the vectorizer takes no copies of structures.
-template <typename T>
-inline void put(T& place, T value) {
-  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>)
-    place.bits = value.bits;
-  else
-    place = value;
-}
-
-template <typename T, ReduceOp op>
-inline Accumulator<T, op> combine(Accumulator<T, op> a, Accumulator<T, op> b) {
-  if constexpr (op == ReduceOp::min || op == ReduceOp::max) {
-    // Compared in the stored type where that is signed. A NaN wins: it must not vanish in a
-    // reduction.
-    using Compared = std::conditional_t<std::is_integral_v<T>, T, Accumulator<T, op>>;
-    const auto x = static_cast<Compared>(a), y = static_cast<Compared>(b);
-    if constexpr (op == ReduceOp::min)
-      return (y < x || y != y) ? b : a;
-    else
-      return (x < y || y != y) ? b : a;
-  } else if constexpr (op == ReduceOp::product) {
-    return static_cast<Accumulator<T, op>>(a * b);
-  } else {
-    return static_cast<Accumulator<T, op>>(a + b);
-  }
-}
-
-// An average of integers is still their sum.
-template <typename T, ReduceOp op>
-inline Accumulator<T, op> finished(Accumulator<T, op> value, int divisor) {
-  if constexpr (op == ReduceOp::average && std::is_integral_v<T>)
-    return value / divisor;
-  else
-    return value;
-}
-
-template <typename T, ReduceOp op>
-Accumulator<T, op> factor_of(int divisor) {
-  if constexpr (std::is_integral_v<T>)
-    return 1;
-  else
-    return Accumulator<T, op>{1} / static_cast<Accumulator<T, op>>(divisor);
-}
+using namespace reduction;
 
 // Elements handled at a time: small enough for the accumulators to stay in the first-level cache.
 constexpr std::int64_t block_elements = 1024;
@@ -178,52 +94,12 @@ void reduce_between(ReduceOp op, std::span<const std::byte* const> sources, std:
     reduce_blocks<T, R, ReduceOp::product>(sources, destinations, count, divisor);
 }
 
-template <typename Function>
-void with_stored_type(DataType type, const Function& function) {
-  switch (type) {
-    case DataType::float64:
-      return function(double{});
-    case DataType::float32:
-      return function(float{});
-    case DataType::float16:
-      return function(Float16{});
-    case DataType::bfloat16:
-      return function(BFloat16{});
-    case DataType::int64:
-      return function(std::int64_t{});
-    case DataType::int32:
-      return function(std::int32_t{});
-    case DataType::int16:
-      return function(std::int16_t{});
-    case DataType::int8:
-      return function(std::int8_t{});
-    case DataType::uint8:
-    case DataType::boolean:
-      return function(std::uint8_t{});
-  }
-}
-
 }  // namespace
 
 void reduce(DataType type, ReduceOp op, std::span<const std::byte* const> sources,
             std::span<std::byte* const> destinations, std::int64_t count, int divisor) {
-  // Of zeros and ones the maximum is the logical or, the minimum the logical and.
-  if (type == DataType::boolean && op == ReduceOp::sum) op = ReduceOp::max;
-  if (type == DataType::boolean && op == ReduceOp::product) op = ReduceOp::min;
-  with_stored_type(type, [&](auto zero) {
-    using T = decltype(zero);
-    switch (op) {
-      case ReduceOp::sum:
-        return reduce_typed<T, ReduceOp::sum>(sources, destinations, count, divisor);
-      case ReduceOp::average:
-        return reduce_typed<T, ReduceOp::average>(sources, destinations, count, divisor);
-      case ReduceOp::min:
-        return reduce_typed<T, ReduceOp::min>(sources, destinations, count, divisor);
-      case ReduceOp::max:
-        return reduce_typed<T, ReduceOp::max>(sources, destinations, count, divisor);
-      case ReduceOp::product:
-        return reduce_typed<T, ReduceOp::product>(sources, destinations, count, divisor);
-    }
+  with_reduction(type, op, [&]<typename T, ReduceOp as>() {
+    reduce_typed<T, as>(sources, destinations, count, divisor);
   });
 }
 

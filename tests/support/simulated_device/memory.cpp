@@ -9,7 +9,9 @@
 #include <string>
 #include <utility>
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kolo/base/error.h"
@@ -22,6 +24,7 @@ struct Allocation {
   std::size_t mapped = 0;  // of either mapping: whole pages and a guard page that has no memory
   std::byte* host = nullptr;
   int device = 0;
+  int descriptor = -1;  // of what others may open
 };
 
 // All there is in this process, by address.
@@ -60,9 +63,13 @@ std::size_t page_size() {
   return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// A file in memory, open as long as this lives; mappings of it outlive it.
+// A file in memory, open as long as this lives, unless that is released; mappings of it outlive it.
 class MemoryFile {
  public:
+  explicit MemoryFile(const std::string& name)
+      : descriptor_(open(name.c_str(), O_RDWR | O_CLOEXEC)) {
+    if (descriptor_ < 0) fail("cannot open memory " + name);
+  }
   explicit MemoryFile(std::size_t bytes)
       : descriptor_(memfd_create("kolo simulated device", MFD_CLOEXEC)) {
     if (descriptor_ < 0) fail("cannot make memory");
@@ -72,10 +79,19 @@ class MemoryFile {
     errno = error;
     fail("cannot make memory of " + std::to_string(bytes) + " bytes");
   }
-  ~MemoryFile() { close(descriptor_); }
+  ~MemoryFile() {
+    if (descriptor_ >= 0) close(descriptor_);
+  }
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
 
+  [[nodiscard]] int get() const { return descriptor_; }
+  [[nodiscard]] int release() { return std::exchange(descriptor_, -1); }
+  [[nodiscard]] std::size_t bytes() const {
+    struct stat status {};
+    if (fstat(descriptor_, &status) != 0) fail("cannot look at memory");
+    return static_cast<std::size_t>(status.st_size);
+  }
   [[nodiscard]] std::byte* map(std::size_t bytes, int protection) const {
     void* const address = mmap(nullptr, bytes, protection, MAP_SHARED, descriptor_, 0);
     return address == MAP_FAILED ? nullptr : static_cast<std::byte*>(address);
@@ -85,17 +101,17 @@ class MemoryFile {
   int descriptor_;
 };
 
-}  // namespace
-
-std::byte* allocate(std::size_t bytes, int device) {
-  check_device(device);
-  if (bytes == 0) return nullptr;
+std::size_t whole_pages(std::size_t bytes) {
   const std::size_t page = page_size();
-  const std::size_t whole = (bytes + page - 1) / page * page;
+  return (bytes + page - 1) / page * page;
+}
+
+// New pointers to a file, as long as they are; `bytes` of it count as allocated, and the
+// descriptor, if there is one, goes with them.
+std::byte* add(const MemoryFile& file, std::size_t bytes, int device, int descriptor = -1) {
   // Beyond the file's end the page after the last one can be mapped, but not touched: reads and
   // writes of the device behind its memory end in SIGBUS.
-  const std::size_t mapped = whole + page;
-  const MemoryFile file(whole);
+  const std::size_t mapped = file.bytes() + page_size();
   std::byte* const address = file.map(mapped, PROT_NONE);
   if (address == nullptr) fail("cannot map " + std::to_string(bytes) + " bytes");
   std::byte* const host = file.map(mapped, PROT_READ | PROT_WRITE);
@@ -107,9 +123,30 @@ std::byte* allocate(std::size_t bytes, int device) {
   }
   auto& all = allocations();
   const std::unique_lock lock(all.mutex);
-  all.by_address.emplace(address, Allocation{bytes, mapped, host, device});
+  all.by_address.emplace(address, Allocation{bytes, mapped, host, device, descriptor});
   all.bytes[static_cast<std::size_t>(device)] += bytes;
   return address;
+}
+
+}  // namespace
+
+std::byte* allocate(std::size_t bytes, int device) {
+  check_device(device);
+  return bytes == 0 ? nullptr : add(MemoryFile(whole_pages(bytes)), bytes, device);
+}
+
+std::byte* allocate_shared(std::size_t bytes, int device, std::string& name) {
+  check_device(device);
+  MemoryFile file(whole_pages(bytes));
+  name = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file.get());
+  auto* const address = add(file, bytes, device, file.get());
+  (void)file.release();
+  return address;
+}
+
+std::byte* open_shared(const std::string& name, int device) {
+  check_device(device);
+  return add(MemoryFile(name), 0, device);
 }
 
 void release(void* device_pointer) {
@@ -125,6 +162,7 @@ void release(void* device_pointer) {
   all.bytes[static_cast<std::size_t>(allocation.device)] -= allocation.bytes;
   munmap(device_pointer, allocation.mapped);
   munmap(allocation.host, allocation.mapped);
+  if (allocation.descriptor >= 0) close(allocation.descriptor);
 }
 
 std::byte* host_view(const void* device_pointer) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 // The memory of a simulated accelerator, for tests of device code on machines without one. It is
 // the host's, mapped twice: the device pointer, which the code under test gets, may be neither read
@@ -17,7 +18,11 @@ inline constexpr std::size_t kAlignment = 4096;
 // New memory of one device, all zeros; null for 0 bytes. What a process allocates after a fork is
 // its own, what it had before it shares with its parent.
 [[nodiscard]] std::byte* allocate(std::size_t bytes, int device = 0);
-// Nothing for null, otherwise for what allocate() returned.
+// The same, which other processes may open, and this one again, by the name that this sets: each
+// gets pointers of its own to the same bytes.
+[[nodiscard]] std::byte* allocate_shared(std::size_t bytes, int device, std::string& name);
+[[nodiscard]] std::byte* open_shared(const std::string& name, int device);
+// Nothing for null, otherwise for what these returned.
 void release(void* device_pointer);
 
 // The same bytes where they may be touched. The pointer may lie anywhere within an allocation, or

@@ -10,7 +10,9 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "comm/shared_memory/reduce_kernels.h"
 #include "kolo/base/error.h"
 #include "support/gpu.h"
 #include "support/simulated_device/memory.h"
@@ -110,12 +112,20 @@ class Event final : public DeviceEvent {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
+// The default stream does at once what it is given.
+void do_in(DeviceStream stream, std::function<void()> work) {
+  if (stream == nullptr)
+    work();
+  else
+    static_cast<Stream*>(stream)->add(std::move(work));
+}
+
 // Where the device finds it.
 void* seen_by_device(const void* memory) {
   return device_of(memory) < 0 ? const_cast<void*>(memory) : host_view(memory);
 }
 
-class Runtime final : public DeviceRuntime {
+class Runtime : public DeviceRuntime {
  public:
   [[nodiscard]] std::string_view name() const override { return "simulated"; }
   [[nodiscard]] DeviceCount count() const override { return {kDevices, ""}; }
@@ -126,6 +136,10 @@ class Runtime final : public DeviceRuntime {
     return device;
   }
   [[nodiscard]] int current_device() const override { return 0; }
+  void use(int /*device*/) const override {}
+  // MPI is played by the device, as copies are.
+  [[nodiscard]] void* seen_by_mpi(void* memory) const override { return seen_by_device(memory); }
+  [[nodiscard]] bool needs_aware_mpi() const override { return false; }
   [[nodiscard]] std::shared_ptr<void> make_stream(int /*device*/) const override {
     return std::make_shared<Stream>();
   }
@@ -133,18 +147,27 @@ class Runtime final : public DeviceRuntime {
                                                     DeviceStream stream) const override {
     return std::make_shared<Event>(stream);
   }
+  void reduce(int device, const DeviceReduction& reduction, DeviceStream stream) const override;
   void copy(int /*device*/, void* to, const void* from, std::size_t bytes,
             DeviceStream stream) const override {
-    const auto work = [to = seen_by_device(to), from = seen_by_device(from), bytes] {
+    do_in(stream, [to = seen_by_device(to), from = seen_by_device(from), bytes] {
       std::memcpy(to, from, bytes);
-    };
-    if (stream == nullptr)
-      work();
-    else
-      static_cast<Stream*>(stream)->add(work);
+    });
   }
   [[nodiscard]] std::shared_ptr<std::byte> allocate(int device, std::size_t bytes) const override {
     return {simulated::allocate(bytes, device), Release()};
+  }
+  [[nodiscard]] std::shared_ptr<std::byte> allocate_shared(int device, std::size_t bytes,
+                                                           DeviceMemoryName& name) const override {
+    std::string text;
+    std::shared_ptr<std::byte> memory(simulated::allocate_shared(bytes, device, text), Release());
+    std::memcpy(name.bytes.data(), text.c_str(), text.size() + 1);
+    return memory;
+  }
+  [[nodiscard]] std::shared_ptr<std::byte> open_shared(
+      int device, const DeviceMemoryName& name) const override {
+    const std::string text(reinterpret_cast<const char*>(name.bytes.data()));
+    return {simulated::open_shared(text, device), Release()};
   }
   [[nodiscard]] std::shared_ptr<std::byte> allocate_pinned(std::size_t bytes) const override {
     const std::shared_ptr<std::byte[]> memory(std::make_unique<std::byte[]>(bytes));
@@ -155,6 +178,26 @@ class Runtime final : public DeviceRuntime {
     return memory;
   }
 };
+
+class RuntimeWithoutSharing final : public Runtime {
+ public:
+  [[nodiscard]] std::shared_ptr<std::byte> open_shared(
+      int /*device*/, const DeviceMemoryName& /*name*/) const override {
+    throw Error("simulated: other ranks' memory can't be opened");
+  }
+};
+
+// Of several devices' memory, as a device that reaches its peers'.
+void Runtime::reduce(int /*device*/, const DeviceReduction& reduction, DeviceStream stream) const {
+  std::vector<const std::byte*> sources;
+  for (const auto* const source : reduction.sources)
+    sources.push_back(static_cast<const std::byte*>(seen_by_device(source)));
+  auto* const result = static_cast<std::byte*>(seen_by_device(reduction.result));
+  do_in(stream, [sources, result, type = reduction.type, op = reduction.op, count = reduction.count,
+                 divisor = reduction.divisor] {
+    kolo::reduce(type, op, sources, std::span(&result, 1), count, divisor);
+  });
+}
 
 // One buffer's way to the device and back.
 class Travelling {
@@ -250,6 +293,10 @@ void ThroughDevice::ask_for(const CollectiveCall& call, const Buffer& input, con
 
 std::shared_ptr<const DeviceRuntime> runtime() {
   return std::make_shared<Runtime>();
+}
+
+std::shared_ptr<const DeviceRuntime> runtime_without_sharing() {
+  return std::make_shared<RuntimeWithoutSharing>();
 }
 
 std::shared_ptr<const DeviceRuntime> runtime_of_tests() {

@@ -11,6 +11,9 @@ namespace kolo::testing::simulated {
 // after a random time, so that who forgets to wait for an event reads what is not there yet.
 [[nodiscard]] std::shared_ptr<const DeviceRuntime> runtime();
 
+// The same where no process can open another's memory, nor its own.
+[[nodiscard]] std::shared_ptr<const DeviceRuntime> runtime_without_sharing();
+
 // That of the simulated devices, or of the first GPU, which all ranks share, where GPUs are to be
 // tested (support/gpu.h).
 [[nodiscard]] std::shared_ptr<const DeviceRuntime> runtime_of_tests();
