@@ -30,6 +30,9 @@ struct Links {
   int ranks = 0;
   std::array<std::atomic<int>, most> arrived{};
   std::atomic<bool> is_open = true;
+  // A rank whose device has work of its own to do before.
+  int late_rank = -1;
+  std::shared_ptr<const DeviceEvent> late;
 
   explicit Links(int of) : ranks(of) {}
 };
@@ -57,13 +60,15 @@ class LinkedBackend final : public Backend {
 
   [[nodiscard]] const Topology& topology() const override { return host_.topology(); }
   [[nodiscard]] Capabilities capabilities() const override { return host_.capabilities(); }
-  void begin_on_device(CollectiveCall& /*call*/) const override {}
+  void begin_on_device(CollectiveCall& call) const override {
+    if (topology().rank == links_.late_rank) call.order->ready = links_.late;
+  }
   [[nodiscard]] bool hands_over(const CallHeader& call) const override {
     return call.memory == MemoryKind::device;
   }
   [[nodiscard]] bool follow(const CollectiveCall& call, std::function<void()> started,
                             std::function<void(bool)> finished) override {
-    poller_.add(call.order->done, std::move(started), std::move(finished));
+    poller_.add(call.order->ready, call.order->done, std::move(started), std::move(finished));
     return true;
   }
   void execute(const CollectiveCall& call) override {
@@ -178,6 +183,36 @@ TEST(DeviceWatch, AtTheLimitFilesTellOfDevicesAndTheJobEnds) {
   EXPECT_THAT(messages.file_of(0), AllOf(HasSubstr("all ranks of the job, on devices' memory"),
                                          HasSubstr("\"bucket 9\"")));
   EXPECT_THAT(messages.file_of(1), AllOf(HasSubstr("barrier"), Not(HasSubstr("bucket 9"))));
+}
+
+// An event of a stream that has stopped, until the test lets it go on.
+class LateEvent final : public DeviceEvent {
+ public:
+  [[nodiscard]] bool is_done() const override { return has_come; }
+  void wait() const override {}
+  void hold_back(DeviceStream /*stream*/) const override {}
+
+  std::atomic<bool> has_come = false;
+};
+
+// Its host has asked for the collective, as all have.
+TEST(DeviceWatch, NamesARankWhoseDeviceIsLate) {
+  WatchMessages messages;
+  Links links(2);
+  links.is_open = false;
+  const auto late = std::make_shared<LateEvent>();
+  links.late = late;
+  links.late_rank = 1;
+  run_linked(links, messages.options(.05), [&](const Communicator& communicator) {
+    reduce_on_device(communicator, "bucket 1").wait();
+    messages.wait_for(1);
+    late->has_come = true;
+    links.is_open = true;
+    messages.wait_for(2);
+  });
+  const auto all = messages.all();
+  EXPECT_THAT(all[0], HasSubstr("\"bucket 1\"; arrived: rank 0; not arrived: rank 1"));
+  EXPECT_THAT(all[1], HasSubstr("went on after"));
 }
 
 // What a rank has given its device the others get, also after it has left.

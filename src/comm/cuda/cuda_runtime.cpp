@@ -215,8 +215,13 @@ std::shared_ptr<std::byte> CudaRuntime::open_shared(int device,
   void* memory = nullptr;
   check_cuda(cudaIpcOpenMemHandle(&memory, shared.handle, cudaIpcMemLazyEnablePeerAccess),
              "cudaIpcOpenMemHandle");
-  return {static_cast<std::byte*>(memory),
-          [](std::byte* opened) { (void)cudaIpcCloseMemHandle(opened); }};
+  return {static_cast<std::byte*>(memory), [device](std::byte* opened) {
+            try {
+              const DeviceScope of_opening(device);
+              (void)cudaIpcCloseMemHandle(opened);
+            } catch (const Error&) {  // the process ends
+            }
+          }};
 }
 
 std::shared_ptr<std::byte> CudaRuntime::allocate_pinned(std::size_t bytes) const {

@@ -18,9 +18,10 @@ constexpr std::chrono::milliseconds interval{1};
 // What the thread needs; it has a share of its own.
 struct CompletionPoller::State {
   struct Pending {
-    std::shared_ptr<const DeviceEvent> event;
+    std::shared_ptr<const DeviceEvent> ready, done;
     std::function<void()> started;
     std::function<void(bool)> finished;
+    bool has_started = false;
   };
 
   std::mutex mutex;
@@ -49,11 +50,12 @@ CompletionPoller::~CompletionPoller() {
     thread_.join();
 }
 
-void CompletionPoller::add(std::shared_ptr<const DeviceEvent> event, std::function<void()> started,
+void CompletionPoller::add(std::shared_ptr<const DeviceEvent> ready,
+                           std::shared_ptr<const DeviceEvent> done, std::function<void()> started,
                            std::function<void(bool)> finished) {
   const std::lock_guard lock(state_->mutex);
-  if (state_->pending.empty()) started();
-  state_->pending.push_back({std::move(event), std::move(started), std::move(finished)});
+  state_->pending.push_back(
+      {std::move(ready), std::move(done), std::move(started), std::move(finished)});
   if (!thread_.joinable()) thread_ = std::thread([state = state_] { state->loop(); });
   state_->changed.notify_all();
 }
@@ -70,20 +72,22 @@ void CompletionPoller::State::loop() {
 // The lock is held but while the device is asked, which may take long when it has failed, and while
 // what a collective was followed for goes, which may end the poller.
 bool CompletionPoller::State::finish_first(std::unique_lock<std::mutex>& lock) {
-  const auto event = pending.front().event;
+  const auto ready = pending.front().ready, done = pending.front().done;
   lock.unlock();
-  bool is_done = true, has_failed = false;
+  bool is_ready = true, is_done = true, has_failed = false;
   try {
-    is_done = event->is_done();
+    is_done = done->is_done();
+    is_ready = is_done || !ready || ready->is_done();
   } catch (const std::exception&) {
-    has_failed = true;
+    is_done = has_failed = true;
   }
   lock.lock();
-  if (is_stopping || !is_done) return is_stopping;
+  if (is_stopping) return true;
+  if (is_ready && !std::exchange(pending.front().has_started, true)) pending.front().started();
+  if (!is_done) return false;
   auto first = std::move(pending.front());
   pending.pop_front();
   first.finished(has_failed);
-  if (!pending.empty()) pending.front().started();
   lock.unlock();
   first = {};
   lock.lock();

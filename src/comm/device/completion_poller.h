@@ -20,10 +20,10 @@ class CompletionPoller {
   // is followed for may own the last share in what owns this.
   ~CompletionPoller();
 
-  // `started` is called when all before it are done, `finished` after the event; true: the device
-  // has failed.
-  void add(std::shared_ptr<const DeviceEvent> event, std::function<void()> started,
-           std::function<void(bool failed)> finished);
+  // `started` is called when all before it are done and `ready` has come (null: at once), `finished`
+  // after `done`; true: the device has failed.
+  void add(std::shared_ptr<const DeviceEvent> ready, std::shared_ptr<const DeviceEvent> done,
+           std::function<void()> started, std::function<void(bool failed)> finished);
 
  private:
   struct State;

@@ -66,7 +66,8 @@ bool DeviceBackend::hands_over(const CallHeader& call) const {
 bool DeviceBackend::follow(const CollectiveCall& call, std::function<void()> started,
                            std::function<void(bool)> finished) {
   if (!call.order || !call.order->done || !hands_over(call)) return false;
-  sharing_->poller().add(call.order->done, std::move(started), std::move(finished));
+  sharing_->poller().add(call.order->ready, call.order->done, std::move(started),
+                         std::move(finished));
   return true;
 }
 
