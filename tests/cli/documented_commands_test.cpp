@@ -1,6 +1,7 @@
 // The commands that the documents show are those of this program.
 #include <wordexp.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <sstream>
 #include <utility>
@@ -96,6 +97,7 @@ TEST(DocumentedCommands, AreUnderstood) {
 }
 
 // In their order, in a folder that has what a reader's has: data that a page makes are used later.
+// What is for GPUs, where there is none, has to get so far as to say so.
 TEST(DocumentedCommands, TheTutorialsCanBeDone) {
   const TemporaryFolder folder;
   fs::create_directory_symlink(KOLO_CONFIGS, folder / "configs");
@@ -103,8 +105,12 @@ TEST(DocumentedCommands, TheTutorialsCanBeDone) {
     for (const auto& words : commands_in(document)) {
       const auto result = run_in_fork([&] { return run_kolo_program(without_work(words)); },
                                       {.working_directory = folder.path()});
-      EXPECT_EQ(result.exit_code, 0) << document << ": " << CLI::detail::join(words, " ") << "\n"
-                                     << result.errors;
+      const bool lacks_gpu =
+          std::ranges::find(words, "device.kind=cuda") != words.end() &&
+          result.errors.find("there is no GPU that kolo can use") != result.errors.npos;
+      EXPECT_TRUE(result.exit_code == 0 || lacks_gpu)
+          << document << ": " << CLI::detail::join(words, " ") << "\n"
+          << result.errors;
     }
   }
 }
