@@ -181,6 +181,7 @@ Objective make_objective(const RunConfig& config) {
   loss.complete(own);
   Objective objective{loss.make(own), loss.make_for_validation(own)};
   objective.precision = training.precision;
+  objective.device_norm = config.device.fused_norm;
   objective.counts_correct = loss.has_classes;
   const auto& metrics = training.metrics;
   if (std::ranges::find(metrics, Metric::top_k_categorical_accuracy) != metrics.end())

@@ -10,6 +10,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/comm/communicator.h"
+#include "kolo/nn/device_norm.h"
 #include "kolo/nn/metrics.h"
 #include "kolo/parallel/training_step.h"
 #include "train/device_batches.h"
@@ -73,7 +74,10 @@ void require_precision(Precision precision) {
   }
 }
 
-torch::Tensor forward_in(Precision precision, Network& network, const torch::Tensor& input) {
+torch::Tensor forward_for(const Objective& objective, Network& network,
+                          const torch::Tensor& input) {
+  const auto precision = objective.precision;
+  const DeviceNorm norms(objective.device_norm);
   if (precision == Precision::fp32) return network.forward(input);
   torch::Tensor outputs;
   {
@@ -162,7 +166,7 @@ std::optional<MetricSums> evaluate_all(const Communicator& communicator, Network
   tell(0);
   bool is_stopped = false;
   for (std::int64_t done = 0; const auto batch = is_stopped ? std::nullopt : loader.next();) {
-    const torch::Tensor outputs = forward_in(objective.precision, network, batch->input);
+    const torch::Tensor outputs = forward_for(objective, network, batch->input);
     sums.add_(metric_sums(objective, loss(outputs, batch->target), outputs, batch->target));
     if (mine) mine->add(outputs, batch->target);
     tell(++done);

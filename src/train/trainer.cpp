@@ -226,14 +226,14 @@ TrainingStep::Forward Trainer::forward(const Batch& batch) {
     return {loss, torch::cat({sums, stop_flag_})};
   };
   if (options_.mixup_alpha <= 0) {
-    const torch::Tensor outputs = forward_in(objective_.precision, *network_, batch.input);
+    const torch::Tensor outputs = forward_for(objective_, *network_, batch.input);
     return with_sums(objective_.loss(outputs, batch.target), outputs, batch.target);
   }
   CounterRandom random(derive_seed(options_.seed, mixup_stream, 0),
                        narrow<std::uint32_t>(communicator_.rank()),
                        narrow<std::uint64_t>(state_.step));
   const MixedBatch mixed = mix(batch.input, batch.target, options_.mixup_alpha, random);
-  const torch::Tensor outputs = forward_in(objective_.precision, *network_, mixed.inputs);
+  const torch::Tensor outputs = forward_for(objective_, *network_, mixed.inputs);
   // A mixed sample counts as right when it is taken for what there is more of in it.
   const auto& targets = mixed.share >= .5 ? mixed.targets : mixed.partner_targets;
   return with_sums(mixed_loss(objective_.loss, outputs, mixed), outputs, targets);

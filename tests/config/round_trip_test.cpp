@@ -40,8 +40,16 @@ class RandomConfig {
     run.communication = {
         pick<CommunicationBackend>(), pick<SharedMemory>(), share() + 1, share() + 0.1, coin(),
         pick<DeviceChannelKind>()};
-    run.device = {
-        pick<DeviceKind>(), coin(), coin(), coin(), coin(), coin(), coin(), small(), small()};
+    run.device = {pick<DeviceKind>(),
+                  coin(),
+                  coin(),
+                  coin(),
+                  coin(),
+                  coin(),
+                  coin(),
+                  coin(),
+                  small(),
+                  small()};
     if (run.device.graphs) run.training.mixup_alpha = 0;  // not both
     return run;
   }
@@ -250,6 +258,7 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
     for (const char* key : {"optimizer.beta2", "optimizer.epsilon", "optimizer.momentum"})
       EXPECT_EQ(value_of(again, key), value_of(config, key));
     EXPECT_EQ(again.communication.shared_memory, config.communication.shared_memory);
+    EXPECT_EQ(again.device.fused_norm, config.device.fused_norm);
     EXPECT_EQ(again.device.graphs, config.device.graphs);
     EXPECT_EQ(again.device.inter_threads, config.device.inter_threads);
   }

@@ -24,6 +24,7 @@ struct Objective {
   LossFunction validation_loss;  // unset: as in training
   std::int64_t top = 0;          // counts targets among so many of the largest logits; 0: not
   Precision precision = Precision::fp32;  // of the network; the loss is computed in float32
+  bool device_norm = false;               // batch norms by kolo's kernels on GPUs (see DeviceNorm)
   bool counts_correct = true;             // false: targets are numbers, there is no right and wrong
 };
 
@@ -41,10 +42,10 @@ struct Objective {
 // forward and backward.
 void require_precision(Precision precision);
 
-// The network's outputs in float32, computed in the given precision; what the network puts out by
-// itself is left as it is with fp32.
-[[nodiscard]] torch::Tensor forward_in(Precision precision, Network& network,
-                                       const torch::Tensor& input);
+// The network's outputs in float32, computed in the objective's precision; what the network puts
+// out by itself is left as it is with fp32.
+[[nodiscard]] torch::Tensor forward_for(const Objective& objective, Network& network,
+                                        const torch::Tensor& input);
 
 // Is told how many of this rank's batches are done: 0 at the beginning, then after each.
 using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t total)>;

@@ -8,7 +8,9 @@
 #include <torch/nn/modules/batchnorm.h>
 
 #include "kolo/base/error.h"
+#include "kolo/nn/device_norm.h"
 #include "nn/kernels/convolution_kernel.h"
+#include "nn/kernels/device_norm.h"
 #include "nn/kernels/loops.h"
 
 namespace kolo {
@@ -302,6 +304,9 @@ torch::Tensor max_pool_relu(const torch::Tensor& input) {
 
 torch::Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
                          const torch::Tensor& addend, Activation activation) {
+  if (DeviceNorm::is_wanted() && !PlainKernels::are_wanted() && !input.device().is_cpu()) {
+    if (auto output = batch_norm_on_device(norm, input, addend, activation)) return *output;
+  }
   if (!is_for_loops(norm, input, addend)) return by_operators(norm, input, addend, activation);
   const auto statistics = statistics_of(input);
   {

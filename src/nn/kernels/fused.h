@@ -42,7 +42,8 @@ enum class Activation : bool { none, relu };
 // Float32 on CPUs in channels-last memory [N, C, H, W], in training, goes through kolo's loops:
 // mean and variance in one pass, normalization, sum and activation in another; backward likewise.
 // The result is then in channels-last memory, and no second derivatives are to be had (Error).
-// Everything else is left to LibTorch's operators.
+// On CUDA devices there are kernels for it (DeviceNorm). Everything else is left to LibTorch's
+// operators.
 [[nodiscard]] torch::Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
                                        const torch::Tensor& addend, Activation activation);
 
