@@ -19,18 +19,41 @@ void tell_end(const SharedListeners& listeners, const CollectiveCall& call, bool
   for (const auto& listener : *listeners) listener->on_finish(call, has_failed);
 }
 
+// The listeners of a call that a device goes on with. A device that never comes to its end must not
+// keep them: what keeps the device is theirs.
+class LaterListeners {
+ public:
+  explicit LaterListeners(const SharedListeners& listeners)
+      : listeners_(listeners->begin(), listeners->end()) {}
+
+  void start(const CollectiveCall& call) const {
+    for (const auto& listener : listeners_) {
+      if (const auto present = listener.lock()) present->on_start(call);
+    }
+  }
+  void finish(const CollectiveCall& call, bool has_failed) const {
+    for (const auto& listener : listeners_) {
+      if (const auto present = listener.lock()) present->on_finish(call, has_failed);
+    }
+  }
+
+ private:
+  std::vector<std::weak_ptr<CollectiveListener>> listeners_;
+};
+
 // The device goes on with it, and its listeners hear of its end when it comes. Keeps the owner of
 // the buffers until then.
-bool goes_on(Backend& backend, const CollectiveCall& call, const SharedListeners& listeners,
+bool goes_on(Backend& backend, const CollectiveCall& call, const LaterListeners& listeners,
              const std::shared_ptr<const void>& owner, const std::function<void()>& started) {
   return backend.follow(call, started, [listeners, call, owner](bool has_failed) {
-    tell_end(listeners, call, has_failed);
+    listeners.finish(call, has_failed);
   });
 }
 
 // The one way in which calls are done, blocking or not, on whatever thread.
 void perform(Backend& backend, const CollectiveCall& call, const SharedListeners& listeners,
              const Communicator::Group::Action& action, const std::shared_ptr<const void>& owner) {
+  if (call.order) backend.await_input(call);
   for (const auto& listener : *listeners) listener->on_start(call);
   try {
     if (action)
@@ -41,16 +64,15 @@ void perform(Backend& backend, const CollectiveCall& call, const SharedListeners
     tell_end(listeners, call, true);
     throw;
   }
-  if (call.order && goes_on(backend, call, listeners, owner, [] {})) return;
+  if (call.order && goes_on(backend, call, LaterListeners(listeners), owner, [] {})) return;
   tell_end(listeners, call, false);
 }
 
 // One that the device does, of which the listeners are told when it does.
 void perform_on_device(Backend& backend, const CollectiveCall& call,
                        const SharedListeners& listeners, const std::shared_ptr<const void>& owner) {
-  const auto started = [listeners, call] {
-    for (const auto& listener : *listeners) listener->on_start(call);
-  };
+  const LaterListeners later(listeners);
+  const auto started = [later, call] { later.start(call); };
   try {
     backend.execute(call);
   } catch (...) {
@@ -58,7 +80,7 @@ void perform_on_device(Backend& backend, const CollectiveCall& call,
     tell_end(listeners, call, true);
     throw;
   }
-  if (goes_on(backend, call, listeners, owner, started)) return;
+  if (goes_on(backend, call, later, owner, started)) return;
   started();
   tell_end(listeners, call, false);
 }

@@ -13,6 +13,7 @@
 #include "support/errors.h"
 #include "support/simulated_device/memory.h"
 #include "support/simulated_device/runtime.h"
+#include "support/watch_messages.h"
 
 namespace kolo::testing {
 namespace {
@@ -187,6 +188,26 @@ TEST_P(DeviceChannels, OtherCountsAreAMismatchOnAllRanks) {
       with_devices(GetParam()));
 }
 
+// Its host has asked for the collective, as all have.
+TEST_P(DeviceChannels, TheWatchNamesARankWhoseDeviceIsLate) {
+  WatchMessages messages;
+  auto options = with_devices(GetParam());
+  options.watch = messages.options(.05);
+  run_as_threads(
+      2,
+      [&](const Communicator& communicator) {
+        const DeviceValues values;
+        const auto stream = simulated::runtime()->make_stream(0);
+        communicator.all_reduce(values.buffer(stream.get()));
+        if (communicator.rank() == 1) simulated::give(stream.get(), [&] { messages.wait_for(1); });
+        communicator.all_reduce(values.buffer(stream.get()), ReduceOp::sum, {.name = "bucket 1"});
+      },
+      options);
+  EXPECT_THAT(
+      messages.all().at(0),
+      HasSubstr("\"bucket 1\"; arrived: rank 0; not arrived: rank 1 last completed call 1"));
+}
+
 // Ranks let go of sets when they like, while others still read their memory.
 TEST_P(DeviceChannels, GiveAllMemoryBack) {
   const auto before = simulated::allocated_bytes();
@@ -224,9 +245,10 @@ std::string transport_with(const ThreadRanksOptions& options) {
 }
 
 TEST(DeviceChannelChoice, TakesTheBestThatThereIs) {
-  const auto ipc = AllOf(HasSubstr("(IPC)"), HasSubstr("the host waits: once every 4 KiB"));
+  const auto ipc =
+      AllOf(HasSubstr("(IPC)"), HasSubstr("the host waits: once a call, and every 4 KiB"));
   const auto staged = AllOf(HasSubstr("pinned memory"), HasSubstr("memory of one process"),
-                            HasSubstr("the host waits: once every 4 KiB"));
+                            HasSubstr("the host waits: once a call, and every 4 KiB"));
   EXPECT_THAT(transport_with(with_devices()), ipc);
   EXPECT_THAT(transport_with(with_devices(DeviceChannelKind::staged)), staged);
   auto on_two_nodes = with_devices();

@@ -64,6 +64,10 @@ class Backend {
   // Called when one is asked for, by the thread that does: notes in call.order where the device's
   // work stands. Throws Error where there is no device.
   virtual void begin_on_device(CollectiveCall& call) const;
+  // Waits until the device has come to such a call, where execute() would wait for it anyway: so
+  // the call counts as begun only then, and a device that is late is told from ranks that wait for
+  // it.
+  virtual void await_input(const CollectiveCall& /*call*/) const {}
   // Whether execute() hands such a call over to the device, without waiting for anything: then the
   // thread that asks for it may call it.
   [[nodiscard]] virtual bool hands_over(const CallHeader& /*call*/) const { return false; }

@@ -63,6 +63,11 @@ bool DeviceBackend::hands_over(const CallHeader& call) const {
   return present != nullptr && present->hands_over(call);
 }
 
+// Before the first call it is not known yet what execute() does.
+void DeviceBackend::await_input(const CollectiveCall& call) const {
+  if (channel() != nullptr && !hands_over(call)) call.order->ready->wait();
+}
+
 bool DeviceBackend::follow(const CollectiveCall& call, std::function<void()> started,
                            std::function<void(bool)> finished) {
   if (!call.order || !call.order->done || !hands_over(call)) return false;

@@ -23,6 +23,7 @@ class DeviceBackend final : public Backend {
   void execute(const CollectiveCall& call) override;
   void agree(const CallHeader& call) override { host_->agree(call); }
   void begin_on_device(CollectiveCall& call) const override;
+  void await_input(const CollectiveCall& call) const override;
   [[nodiscard]] bool hands_over(const CallHeader& call) const override;
   [[nodiscard]] bool follow(const CollectiveCall& call, std::function<void()> started,
                             std::function<void(bool)> finished) override;

@@ -48,8 +48,8 @@ class DeviceChannel {
     std::shared_ptr<void> stream, std::unique_ptr<SharedWindows> windows,
     std::unique_ptr<DeviceChannel> rest);
 
-// By an MPI that reads and writes the device's memory (Backend::move()), which reduces on the
-// device. With the bits of the host's.
+// By an MPI that reads and writes the device's memory (Backend::move()), while the devices reduce,
+// in the order of ranks.
 [[nodiscard]] std::unique_ptr<DeviceChannel> make_mpi_channel(std::shared_ptr<Backend> host,
                                                               int device,
                                                               const DeviceOptions& options,

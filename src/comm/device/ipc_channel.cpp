@@ -41,7 +41,7 @@ class IpcChannel final : public DeviceChannel {
     return "memory of the devices that all ranks of the node reach (IPC)";
   }
   [[nodiscard]] std::string host_waits() const override {
-    return fmt::format("once every {} KiB", half_bytes_ / 1024);
+    return fmt::format("once a call, and every {} KiB", half_bytes_ / 1024);
   }
   [[nodiscard]] bool hands_over(const CallHeader& /*call*/) const override { return false; }
   void execute(const CollectiveCall& call) override;

@@ -21,7 +21,7 @@ class StagedChannel final : public DeviceChannel {
     return "pinned memory of the host, then " + host_->capabilities().transport;
   }
   [[nodiscard]] std::string host_waits() const override {
-    return fmt::format("once every {} KiB, twice a call where input and output are apart",
+    return fmt::format("once a call, and every {} KiB, once more where input and output are apart",
                        window_bytes_ / 1024);
   }
   [[nodiscard]] bool hands_over(const CallHeader& /*call*/) const override { return false; }

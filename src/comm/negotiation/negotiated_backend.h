@@ -47,6 +47,7 @@ class NegotiatedBackend final : public Backend {
   void execute(const CollectiveCall& call) override;
   // The negotiation waits for other ranks, so nothing is handed over at once.
   void begin_on_device(CollectiveCall& call) const override { inner_->begin_on_device(call); }
+  void await_input(const CollectiveCall& call) const override { inner_->await_input(call); }
   [[nodiscard]] bool follow(const CollectiveCall& call, std::function<void()> started,
                             std::function<void(bool)> finished) override {
     return inner_->follow(call, std::move(started), std::move(finished));

@@ -112,14 +112,6 @@ class Event final : public DeviceEvent {
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-// The default stream does at once what it is given.
-void do_in(DeviceStream stream, std::function<void()> work) {
-  if (stream == nullptr)
-    work();
-  else
-    static_cast<Stream*>(stream)->add(std::move(work));
-}
-
 // Where the device finds it.
 void* seen_by_device(const void* memory) {
   return device_of(memory) < 0 ? const_cast<void*>(memory) : host_view(memory);
@@ -150,7 +142,7 @@ class Runtime : public DeviceRuntime {
   void reduce(int device, const DeviceReduction& reduction, DeviceStream stream) const override;
   void copy(int /*device*/, void* to, const void* from, std::size_t bytes,
             DeviceStream stream) const override {
-    do_in(stream, [to = seen_by_device(to), from = seen_by_device(from), bytes] {
+    give(stream, [to = seen_by_device(to), from = seen_by_device(from), bytes] {
       std::memcpy(to, from, bytes);
     });
   }
@@ -193,8 +185,8 @@ void Runtime::reduce(int /*device*/, const DeviceReduction& reduction, DeviceStr
   for (const auto* const source : reduction.sources)
     sources.push_back(static_cast<const std::byte*>(seen_by_device(source)));
   auto* const result = static_cast<std::byte*>(seen_by_device(reduction.result));
-  do_in(stream, [sources, result, type = reduction.type, op = reduction.op, count = reduction.count,
-                 divisor = reduction.divisor] {
+  give(stream, [sources, result, type = reduction.type, op = reduction.op, count = reduction.count,
+                divisor = reduction.divisor] {
     kolo::reduce(type, op, sources, std::span(&result, 1), count, divisor);
   });
 }
@@ -290,6 +282,14 @@ void ThroughDevice::ask_for(const CollectiveCall& call, const Buffer& input, con
 }
 
 }  // namespace
+
+// The default stream does at once what it is given.
+void give(DeviceStream stream, std::function<void()> work) {
+  if (stream == nullptr)
+    work();
+  else
+    static_cast<Stream*>(stream)->add(std::move(work));
+}
 
 std::shared_ptr<const DeviceRuntime> runtime() {
   return std::make_shared<Runtime>();

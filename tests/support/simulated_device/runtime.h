@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "kolo/comm/communicator.h"
@@ -10,6 +11,9 @@ namespace kolo::testing::simulated {
 // The runtime of the simulated devices: streams are threads that do their work late, each piece
 // after a random time, so that who forgets to wait for an event reads what is not there yet.
 [[nodiscard]] std::shared_ptr<const DeviceRuntime> runtime();
+
+// Work that a stream of theirs does in its turn.
+void give(DeviceStream stream, std::function<void()> work);
 
 // The same where no process can open another's memory, nor its own.
 [[nodiscard]] std::shared_ptr<const DeviceRuntime> runtime_without_sharing();
