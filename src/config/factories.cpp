@@ -189,6 +189,11 @@ Objective make_objective(const RunConfig& config) {
   return objective;
 }
 
+// A box that lies there is cut there.
+static bool makes_on_device(const RunConfig& config) {
+  return config.device.augment || !need_of_gpu(config.data).empty();
+}
+
 std::unique_ptr<Loader> make_training_loader(const RunConfig& config,
                                              std::shared_ptr<const Dataset> dataset, int rank,
                                              int ranks) {
@@ -213,7 +218,8 @@ std::unique_ptr<Loader> make_training_loader(const RunConfig& config,
       std::min(batch_size, sampler.length()), dataset->layout());
   return std::make_unique<Loader>(
       std::move(dataset), std::move(sampler),
-      LoaderOptions{batch_size, config.data.workers, config.data.prefetch, training.drop_last});
+      LoaderOptions{batch_size, config.data.workers, config.data.prefetch, training.drop_last,
+                    makes_on_device(config)});
 }
 
 std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
@@ -225,7 +231,8 @@ std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
                      std::min(validation_batch, sampler.length()), dataset->layout());
   return std::make_unique<Loader>(
       std::move(dataset), std::move(sampler),
-      LoaderOptions{validation_batch, config.data.workers, config.data.prefetch, false});
+      LoaderOptions{validation_batch, config.data.workers, config.data.prefetch, false,
+                    makes_on_device(config)});
 }
 
 MpiOptions make_mpi_options(const CommunicationConfig& config) {
@@ -274,6 +281,10 @@ Datasets make_datasets(const RunConfig& config, const DataReading& reading) {
 
 std::string sample_name(const DataConfig& data) {
   return dataset_entry(data.name).samples(completed(data));
+}
+
+std::string need_of_gpu(const DataConfig& data) {
+  return dataset_entry(data.name).needs_gpu(completed(data));
 }
 
 double l2_of(const RunConfig& config, const ModelCatalogue& models) {

@@ -65,7 +65,7 @@ std::vector<std::int64_t> batch_shape(std::int64_t batch_size,
 
 BatchWriter::BatchWriter(std::shared_ptr<const Dataset> dataset, std::int64_t batch_size,
                          std::size_t keep)
-    : dataset_(std::move(dataset)) {
+    : dataset_(std::move(dataset)), batch_size_(batch_size), keep_(keep) {
   const auto& layout = dataset_->layout();
   has_classes_ = layout.classes > 0;
   input_size_ = static_cast<std::size_t>(layout.input_size());
@@ -78,31 +78,65 @@ BatchWriter::BatchWriter(std::shared_ptr<const Dataset> dataset, std::int64_t ba
                                                 torch::kFloat32, keep);
 }
 
-void BatchWriter::pin() {
-  inputs_->pin();
-  targets_->pin();
+void BatchWriter::write_for(const torch::Device& device,
+                            std::shared_ptr<const DeviceSamples> samples) {
+  Packing packing;
+  if (samples) {
+    const auto bytes = static_cast<std::int64_t>(samples->packed_bytes());
+    packing.pool =
+        std::make_shared<TensorPool>(std::vector{batch_size_, bytes}, torch::kUInt8, keep_);
+    packing.samples = std::move(samples);
+  }
+  // LibTorch has pinned memory for CUDA's devices.
+  if (device.is_cuda()) {
+    for (const auto& pool : {inputs_, targets_, packing.pool}) {
+      if (pool) pool->pin();
+    }
+  }
+  const std::scoped_lock lock(mutex_);
+  packing_ = std::move(packing);
+}
+
+BatchWriter::Packing BatchWriter::packing() {
+  const std::scoped_lock lock(mutex_);
+  return packing_;
+}
+
+Batch BatchWriter::empty_batch(const Packing& packing, std::int64_t samples) {
+  Batch batch;
+  batch.input = packing.samples ? packing.pool->lend(samples) : inputs_->lend(samples);
+  if (!packing.samples || !packing.samples->makes_targets()) batch.target = targets_->lend(samples);
+  return batch;
+}
+
+void BatchWriter::write_sample(const Packing& packing, const Batch& batch, std::size_t place,
+                               std::int64_t index, std::int64_t epoch) const {
+  std::span<std::int64_t> label;
+  std::span<float> target;
+  if (batch.target.defined()) {
+    if (has_classes_)
+      label = {batch.target.data_ptr<std::int64_t>() + place, 1};
+    else
+      target = {batch.target.data_ptr<float>() + place * target_size_, target_size_};
+  }
+  if (packing.samples) {
+    const auto bytes = packing.samples->packed_bytes();
+    auto* const all = static_cast<std::byte*>(batch.input.data_ptr());
+    packing.samples->pack(index, epoch, {{all + place * bytes, bytes}, label, target});
+  } else {
+    auto* const all = batch.input.data_ptr<float>();
+    dataset_->read(index, epoch, {{all + place * input_size_, input_size_}, label, target});
+  }
 }
 
 std::optional<Batch> BatchWriter::write(std::span<const std::int64_t> indices, std::int64_t epoch,
                                         const std::function<bool()>& is_wanted) {
-  const auto samples = static_cast<std::int64_t>(indices.size());
-  Batch batch;
-  batch.input = inputs_->lend(samples);
-  batch.target = targets_->lend(samples);
+  const auto packing = this->packing();
+  auto batch = empty_batch(packing, static_cast<std::int64_t>(indices.size()));
   batch.indices.assign(indices.begin(), indices.end());
-  auto* const inputs = batch.input.data_ptr<float>();
-  auto* const labels = has_classes_ ? batch.target.data_ptr<std::int64_t>() : nullptr;
-  auto* const targets = has_classes_ ? nullptr : batch.target.data_ptr<float>();
   for (std::size_t i = 0; i < indices.size(); ++i) {
     if (!is_wanted()) return std::nullopt;
-    SamplePlace place;
-    place.input = {inputs + i * input_size_, input_size_};
-    if (has_classes_) {
-      place.label = {labels + i, 1};
-    } else {
-      place.target = {targets + i * target_size_, target_size_};
-    }
-    dataset_->read(indices[i], epoch, place);
+    write_sample(packing, batch, i, indices[i], epoch);
   }
   return batch;
 }

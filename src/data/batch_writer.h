@@ -12,6 +12,7 @@
 #include <torch/types.h>
 
 #include "kolo/data/dataset.h"
+#include "kolo/data/device_samples.h"
 #include "kolo/data/loader.h"
 
 namespace kolo {
@@ -53,8 +54,9 @@ class BatchWriter {
   // Keeps the memory of up to `keep` batches that nobody uses.
   BatchWriter(std::shared_ptr<const Dataset> dataset, std::int64_t batch_size, std::size_t keep);
 
-  // From now on batches lie in pinned memory, but for those that are being written.
-  void pin();
+  // What batches are for, from now on, but for those that are being written: in memory that the
+  // device reads by itself, and packed where it makes them itself (null: it does not).
+  void write_for(const torch::Device& device, std::shared_ptr<const DeviceSamples> samples);
   // Loads these samples, at most batch_size. Asks before each sample whether the batch is still
   // wanted; if not, returns none. Throws what the dataset throws.
   [[nodiscard]] std::optional<Batch> write(std::span<const std::int64_t> indices,
@@ -62,11 +64,26 @@ class BatchWriter {
                                            const std::function<bool()>& is_wanted);
 
  private:
+  struct Packing {
+    std::shared_ptr<const DeviceSamples> samples;
+    std::shared_ptr<TensorPool> pool;  // of their bytes
+  };
+
+  [[nodiscard]] Packing packing();
+  // Of so many samples, which are not written yet.
+  [[nodiscard]] Batch empty_batch(const Packing& packing, std::int64_t samples);
+  void write_sample(const Packing& packing, const Batch& batch, std::size_t place,
+                    std::int64_t index, std::int64_t epoch) const;
+
   std::shared_ptr<const Dataset> dataset_;
+  std::int64_t batch_size_;
+  std::size_t keep_;
   bool has_classes_;
   std::size_t input_size_;
   std::size_t target_size_;
   std::shared_ptr<TensorPool> inputs_, targets_;
+  std::mutex mutex_;  // of what follows
+  Packing packing_;
 };
 
 }  // namespace kolo

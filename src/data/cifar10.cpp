@@ -163,10 +163,12 @@ std::vector<std::string> read_class_names(const fs::path& file) {
   return names;
 }
 
+constexpr float most_of_pixel = 255;
+
 constexpr std::array<float, 256> pixel_values = [] {
   std::array<float, 256> values{};
   for (std::size_t pixel = 0; pixel < values.size(); ++pixel) {
-    values[pixel] = static_cast<float>(pixel) / 255.0F;
+    values[pixel] = static_cast<float>(pixel) / most_of_pixel;
   }
   return values;
 }();
@@ -216,6 +218,16 @@ void Cifar10Dataset::read(std::int64_t index, std::int64_t /*epoch*/,
   const auto bytes = pixels(index);
   for (std::size_t i = 0; i < bytes.size(); ++i) place.input[i] = pixel_values[bytes[i]];
   place.label[0] = label(index);
+}
+
+std::optional<float> Cifar10Dataset::byte_divisor() const {
+  return most_of_pixel;
+}
+
+void Cifar10Dataset::read_bytes(std::int64_t index, std::span<std::uint8_t> input,
+                                std::span<std::int64_t> label) const {
+  std::ranges::copy(pixels(index), input.begin());
+  label[0] = this->label(index);
 }
 
 }  // namespace kolo

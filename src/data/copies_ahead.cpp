@@ -20,6 +20,7 @@ CopiesAhead::~CopiesAhead() {
 
 // The memory belongs to the copies' stream, so that what is used again is not overwritten early.
 torch::Tensor CopiesAhead::copied(const torch::Tensor& tensor) const {
+  if (!tensor.defined()) return tensor;
   auto copy = torch::empty(tensor.sizes(), tensor.options().device(device_));
   copy.copy_(tensor, /*non_blocking=*/true);
   return copy;
@@ -46,7 +47,9 @@ Batch CopiesAhead::take() {
   ahead_.pop_front();
   const auto current = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
   source.copied.block(current);
-  for (const auto& tensor : {batch.input, batch.target}) tensor.record_stream(current);
+  for (const auto& tensor : {batch.input, batch.target}) {
+    if (tensor.defined()) tensor.record_stream(current);
+  }
   left_.push_back(std::move(source));
   return std::move(batch);
 }

@@ -10,6 +10,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
+#include "kolo/data/device_samples.h"
 
 namespace kolo {
 
@@ -71,6 +72,15 @@ void Dataset::check_read(std::int64_t index, const SamplePlace& place, std::size
   }
 }
 
+std::shared_ptr<const DeviceSamples> Dataset::device_samples(const c10::Device& /*device*/) const {
+  return nullptr;
+}
+
+void Dataset::read_bytes(std::int64_t index, std::span<std::uint8_t> /*input*/,
+                         std::span<std::int64_t> /*label*/) const {
+  throw Error(fmt::format("data: the bytes of sample {} of a dataset that has numbers", index));
+}
+
 Subset::Subset(std::shared_ptr<const Dataset> whole, std::int64_t count, Choice choice)
     : whole_(std::move(whole)), count_(count), choice_(choice) {
   if (count < 1 || count > whole_->size()) {
@@ -80,11 +90,18 @@ Subset::Subset(std::shared_ptr<const Dataset> whole, std::int64_t count, Choice 
   }
 }
 
-void Subset::read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const {
+std::int64_t Subset::chosen(std::int64_t index) const {
   check_index(index, count_);
-  const auto chosen =
-      choice_ == Choice::first ? index : checked_multiply(index, whole_->size()) / count_;
-  whole_->read(chosen, epoch, place);
+  return choice_ == Choice::first ? index : checked_multiply(index, whole_->size()) / count_;
+}
+
+void Subset::read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const {
+  whole_->read(chosen(index), epoch, place);
+}
+
+void Subset::read_bytes(std::int64_t index, std::span<std::uint8_t> input,
+                        std::span<std::int64_t> label) const {
+  whole_->read_bytes(chosen(index), input, label);
 }
 
 RandomDataset::RandomDataset(SampleLayout layout, std::int64_t size, std::uint64_t seed)

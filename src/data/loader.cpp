@@ -103,9 +103,10 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t position) {
 
 void Loader::deliver_to(const torch::Device& device) {
   if (device == (copies_ ? copies_->device() : torch::Device(torch::kCPU))) return;
+  device_samples_ =
+      device.is_cpu() || !options_.makes_on_device ? nullptr : dataset_->device_samples(device);
   copies_ = device.is_cpu() ? nullptr : std::make_unique<CopiesAhead>(device);
-  // LibTorch has pinned memory for CUDA's devices.
-  if (device.is_cuda()) writer_->pin();
+  writer_->write_for(device, device_samples_);
 }
 
 std::optional<Batch> Loader::next() {
@@ -113,9 +114,18 @@ std::optional<Batch> Loader::next() {
   if (!copies_) return next_on_host();
   copies_->hand_back();
   copy_ahead();
-  if (copies_->size() > 0) return copies_->take();
+  if (copies_->size() > 0) return made(copies_->take());
   if (error_) std::rethrow_exception(error_);
   return std::nullopt;
+}
+
+Batch Loader::made(Batch batch) const {
+  if (!device_samples_) return batch;
+  const c10::InferenceMode normal_tensors(false);
+  auto [input, target] = device_samples_->make(batch.input);
+  batch.input = std::move(input);
+  if (device_samples_->makes_targets()) batch.target = std::move(target);
+  return batch;
 }
 
 // An error waits until what was copied before it is delivered. Where the next batch is there

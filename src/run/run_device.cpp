@@ -10,6 +10,7 @@
 #include "config/settle.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
+#include "kolo/config/factories.h"
 #include "kolo/parallel/initialize.h"
 
 namespace kolo {
@@ -32,6 +33,11 @@ bool wants_gpu(const DeviceConfig& device) {
 }
 
 void require_device(const RunConfig& config) {
+  if (const auto need = need_of_gpu(config.data); !need.empty() && !wants_gpu(config.device)) {
+    refuse_setting(
+        config, "device.kind",
+        fmt::format("there is no GPU to compute on, or device.kind is cpu, but {}", need));
+  }
   if (config.device.kind != DeviceKind::cuda) return;
   const auto count = cuda_devices();
   if (count.devices > 0) return;

@@ -15,7 +15,8 @@ namespace kolo {
 // otherwise.
 void set_threads(const DeviceConfig& device, const LaunchEnvironment& environment);
 
-// InputError where a GPU is asked for and there is none that kolo can use. Before anything starts.
+// InputError where a GPU is asked for, or needed for the data, and there is none that kolo can use.
+// Before anything starts.
 void require_device(const RunConfig& config);
 // Whether there is reason to take one.
 [[nodiscard]] bool wants_gpu(const DeviceConfig& device);

@@ -76,6 +76,7 @@ const std::set<std::string> switches{"data.horizontal_flip",
                                      "device.cudnn_benchmark",
                                      "device.tf32",
                                      "device.deterministic",
+                                     "device.augment",
                                      "device.fused_norm",
                                      "device.graphs"};
 // Real numbers, without a bound above...

@@ -188,6 +188,17 @@ TEST_F(Run, AnInputErrorOfAProcessThatIsAloneIsPassedOn) {
   EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
 }
 
+TEST_F(Run, DataThatNeedsAGpuIsRefusedWithoutOne) {
+  const auto box = folder_.write(
+      "box.yaml",
+      "{data: {name: nbody, mode: device, train_path: box.h5, valid_path: box.h5, n_train: 4,\n"
+      " n_valid: 4}, model: {name: unet3d}, optimizer: {name: adam}, training: {loss: l1}}\n");
+  const ConfigSource source{box, {}, {"device.kind=cpu"}, {}, folder_ / "run"};
+  EXPECT_THAT(message_of<InputError>([&] { (void)kolo::run(source, {}, options()); }),
+              AllOf(HasSubstr("data.mode is device"), HasSubstr("lowmem"), HasSubstr("inmem")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run"));
+}
+
 TEST_F(Run, RanksMayBeTheProgramsOwn) {
   std::array<int, 2> statuses{-1, -1};
   run_as_threads(2, [&](const Communicator& communicator) {

@@ -26,6 +26,8 @@ struct DataReading {
 [[nodiscard]] Datasets make_datasets(const RunConfig& config, const DataReading& reading = {});
 // "images", "crops", for rates.
 [[nodiscard]] std::string sample_name(const DataConfig& data);
+// Why the data can't do without a GPU; empty where it can.
+[[nodiscard]] std::string need_of_gpu(const DataConfig& data);
 // Random samples in the shape of the configuration's data, without reading any: for measuring steps
 // where the data isn't. At least `least` of them.
 [[nodiscard]] Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least);

@@ -110,6 +110,22 @@ struct AugmentationOptions {
   [[nodiscard]] bool is_identity() const;
 };
 
+// The random numbers of a run's images: each depends on seed, epoch and index alone.
+class Augmentation {
+ public:
+  // InputError for options out of range. `seed`: of the run.
+  Augmentation(AugmentationOptions options, std::uint64_t seed);
+
+  [[nodiscard]] const FillOptions& fill() const { return options_.fill; }
+  // What happens to a sample of these lengths in an epoch.
+  [[nodiscard]] ImageTransform draw(std::int64_t index, std::int64_t epoch, std::int64_t height,
+                                    std::int64_t width) const;
+
+ private:
+  AugmentationOptions options_;
+  std::uint64_t seed_;
+};
+
 // The samples of another dataset of {channels, height, width} images, augmented, then preprocessed.
 // What a sample looks like depends on (seed, epoch, index) only: it is the same for any number of
 // ranks, workers and threads. Targets pass through. Thread-safe as every dataset; reading costs two
@@ -124,15 +140,17 @@ class AugmentedDataset final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return source_->size(); }
   [[nodiscard]] const SampleLayout& layout() const override { return source_->layout(); }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+  // On CUDA devices, for sources of either bytes or numbers.
+  [[nodiscard]] std::shared_ptr<const DeviceSamples> device_samples(
+      const c10::Device& device) const override;
 
   // What happens to a sample in an epoch.
   [[nodiscard]] ImageTransform transform(std::int64_t index, std::int64_t epoch) const;
 
  private:
   std::shared_ptr<const Dataset> source_;
-  AugmentationOptions augmentation_;
+  Augmentation augmentation_;
   Preprocessing preprocessing_;
-  std::uint64_t seed_;
   std::unique_ptr<WorkspacePool<TransformWorkspace>> workspaces_;
 };
 

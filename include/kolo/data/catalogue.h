@@ -39,6 +39,10 @@ struct DatasetEntry : ChoiceEntry {
   std::function<std::string(const OwnSettings&)> samples = [](const OwnSettings&) {
     return std::string("images");
   };
+  // Why it can't do without a GPU; empty where it can.
+  std::function<std::string(const OwnSettings&)> needs_gpu = [](const OwnSettings&) {
+    return std::string();
+  };
   // Why it can't do without n_train and n_valid, where it can't.
   std::string needs_n_train = {}, needs_n_valid = {};
   std::string validation_key = "path";  // says where the validation samples come from

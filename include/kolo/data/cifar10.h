@@ -39,6 +39,9 @@ class Cifar10Dataset final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return size_; }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+  [[nodiscard]] std::optional<float> byte_divisor() const override;
+  void read_bytes(std::int64_t index, std::span<std::uint8_t> input,
+                  std::span<std::int64_t> label) const override;
 
   // The 3072 bytes of an image as they stand in the file: red, green, blue planes. Error for an
   // index outside [0, size).

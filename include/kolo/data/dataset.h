@@ -2,10 +2,17 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+namespace c10 {
+struct Device;
+}
+
 namespace kolo {
+
+class DeviceSamples;
 
 enum class Split { train, validation };
 
@@ -40,6 +47,16 @@ class Dataset {
   // index outside [0, size) or places of other sizes than the layout's.
   virtual void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const = 0;
 
+  // How the samples are made on a device, where they can be (kolo/data/device_samples.h); what is
+  // returned may outlive the dataset.
+  [[nodiscard]] virtual std::shared_ptr<const DeviceSamples> device_samples(
+      const c10::Device& device) const;
+  // Where an input is bytes, of which each stands for its quotient by one number: that number.
+  [[nodiscard]] virtual std::optional<float> byte_divisor() const { return std::nullopt; }
+  // Such an input's bytes, and its class. Error where there are none.
+  virtual void read_bytes(std::int64_t index, std::span<std::uint8_t> input,
+                          std::span<std::int64_t> label) const;
+
  protected:
   // The checks every read() begins with.
   void check_read(std::int64_t index, const SamplePlace& place, std::size_t input_size,
@@ -56,8 +73,15 @@ class Subset final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return count_; }
   [[nodiscard]] const SampleLayout& layout() const override { return whole_->layout(); }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+  [[nodiscard]] std::optional<float> byte_divisor() const override {
+    return whole_->byte_divisor();
+  }
+  void read_bytes(std::int64_t index, std::span<std::uint8_t> input,
+                  std::span<std::int64_t> label) const override;
 
  private:
+  [[nodiscard]] std::int64_t chosen(std::int64_t index) const;
+
   std::shared_ptr<const Dataset> whole_;
   std::int64_t count_;
   Choice choice_;

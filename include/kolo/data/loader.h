@@ -14,6 +14,7 @@
 #include <torch/types.h>
 
 #include "kolo/data/dataset.h"
+#include "kolo/data/device_samples.h"
 #include "kolo/sampling/sampler.h"
 
 namespace kolo {
@@ -23,6 +24,9 @@ struct LoaderOptions {
   int workers = 1;               // threads that load; 0: the thread that calls next()
   int prefetch = 4;        // batches loaded or loading ahead, all workers together; at least 1
   bool drop_last = false;  // leave out the last batch of an epoch when it is not full
+  // A device makes the samples that it can make itself (Dataset::device_samples); false: the
+  // workers make all.
+  bool makes_on_device = true;
 };
 
 struct Batch {
@@ -58,7 +62,9 @@ class Loader {
 
   // Has batches come on a device, to which they are copied from pinned memory, two ahead of the one
   // that is asked for, by a stream of its own. next() has the caller's stream wait for the copy,
-  // not the host. Unless called, and for the CPU, batches are in the host's memory. Between epochs.
+  // not the host. Where the dataset has samples that the device makes (Dataset::device_samples), it
+  // makes them there. Unless called, and for the CPU, batches are in the host's memory. Between
+  // epochs.
   void deliver_to(const torch::Device& device);
   // Begins an epoch, leaving the one under way; must be called before next().
   void start_epoch(std::int64_t epoch, std::int64_t position = 0);
@@ -84,12 +90,15 @@ class Loader {
   [[nodiscard]] std::optional<Batch> next_on_host();
   [[nodiscard]] bool is_loaded();
   void copy_ahead();
+  // Where the device makes its samples itself, in the caller's stream.
+  [[nodiscard]] Batch made(Batch batch) const;
 
   std::shared_ptr<const Dataset> dataset_;
   DistributedSampler sampler_;
   LoaderOptions options_;
   std::unique_ptr<BatchWriter> writer_;
-  std::unique_ptr<CopiesAhead> copies_;  // none: batches stay in the host's memory
+  std::shared_ptr<const DeviceSamples> device_samples_;  // none: batches come as they are read
+  std::unique_ptr<CopiesAhead> copies_;                  // none: batches stay in the host's memory
   double wait_seconds_ = 0;
   std::exception_ptr error_;  // ends the epoch
 

@@ -16,14 +16,18 @@
 namespace kolo {
 
 enum class BoxMode {
-  lowmem,    // crops are read from the file (memory-mapped where its layout allows)
-  inmem,     // the whole box is read into memory first
-  synthetic  // no file: standard normal numbers in memory, read like a box
+  lowmem,     // crops are read from the file (memory-mapped where its layout allows)
+  inmem,      // the whole box is read into memory first
+  synthetic,  // no file: standard normal numbers in memory, read like a box
+  device      // the whole box is read into the memory of the device that crops are delivered to,
+              // which cuts them out; what is read on the host comes as with lowmem
 };
 
 constexpr auto enum_names(BoxMode) {
-  return std::to_array<EnumName<BoxMode>>(
-      {{BoxMode::lowmem, "lowmem"}, {BoxMode::inmem, "inmem"}, {BoxMode::synthetic, "synthetic"}});
+  return std::to_array<EnumName<BoxMode>>({{BoxMode::lowmem, "lowmem"},
+                                           {BoxMode::inmem, "inmem"},
+                                           {BoxMode::synthetic, "synthetic"},
+                                           {BoxMode::device, "device"}});
 }
 
 // What is done to a crop. `tutorial` moves the cells of all components alike, as scalars; `vector`
@@ -61,6 +65,18 @@ struct NbodyCrop {
   CubeSymmetry symmetry;
 };
 
+// How crops are drawn: a pure function of index and epoch.
+struct CropRule {
+  std::uint64_t seed = 0;
+  std::int64_t samples = 1, box_size = 0, crop = 0;
+  bool varies_with_epoch = true;
+  std::span<const CubeSymmetry> symmetries;
+  bool turns_velocity = false;
+
+  // Error for an index outside [0, samples).
+  [[nodiscard]] NbodyCrop draw(std::int64_t index, std::int64_t epoch) const;
+};
+
 class FieldSource;
 struct CropWorkspace;
 template <typename Workspace>
@@ -86,8 +102,15 @@ class NbodyDataset final : public Dataset {
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
 
-  [[nodiscard]] std::int64_t box_size() const { return box_size_; }
-  [[nodiscard]] NbodyCrop crop(std::int64_t index, std::int64_t epoch) const;
+  // With BoxMode::device: reads the box into the device's memory, anew with every call. InputError
+  // where it does not fit.
+  [[nodiscard]] std::shared_ptr<const DeviceSamples> device_samples(
+      const c10::Device& device) const override;
+
+  [[nodiscard]] std::int64_t box_size() const { return rule_.box_size; }
+  [[nodiscard]] NbodyCrop crop(std::int64_t index, std::int64_t epoch) const {
+    return rule_.draw(index, epoch);
+  }
   // What the user should know about the file, for the run's log.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
@@ -96,11 +119,9 @@ class NbodyDataset final : public Dataset {
   void read_field(const FieldSource& source, const NbodyCrop& crop, std::span<float> out) const;
 
   NbodyOptions options_;
-  std::uint64_t crop_seed_;
+  CropRule rule_;
   SampleLayout layout_;
   std::size_t cells_ = 0;  // of a crop
-  std::int64_t box_size_ = 0;
-  std::span<const CubeSymmetry> symmetries_;
   std::unique_ptr<FieldSource> nbody_, hydro_;
   std::unique_ptr<WorkspacePool<CropWorkspace>> workspaces_;
   std::vector<std::string> warnings_;

@@ -20,6 +20,7 @@
 //   Datasets imitate(const DatasetRequest& request, std::int64_t least) const;
 // and, where it needs them, check() and complete() (see set_settings) and
 //   std::string samples() const;    what they are called, unless images
+//   std::string needs_gpu() const;    why it does, if it does
 namespace kolo::datasets {
 
 [[nodiscard]] Datasets random_datasets(const SampleLayout& layout, std::int64_t n_train,
@@ -41,6 +42,8 @@ template <ConfigStruct T>
                              1, request.seed);
     }
   };
+  if constexpr (requires(const T& settings) { settings.needs_gpu(); })
+    entry.needs_gpu = [](const OwnSettings& own) { return own.as<T>().needs_gpu(); };
   if constexpr (requires(const T& settings) { settings.samples(); })
     entry.samples = [](const OwnSettings& own) { return own.as<T>().samples(); };
   return entry;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "data/box_samples.h"
 #include "data/boxes/field_source.h"
 #include "data/catalogue/dataset_settings.h"
 #include "data/images/workspace_pool.h"
@@ -110,8 +111,13 @@ void warn_of_large_chunks(const BoxFieldLayout& layout, std::int64_t crop,
 
 NbodyDataset::NbodyDataset(NbodyOptions options)
     : options_(std::move(options)),
-      crop_seed_(derive_seed(options_.seed, crop_stream, 0)),
-      symmetries_(symmetries_of(options_.rotations)),
+      rule_{.seed = derive_seed(options_.seed, crop_stream, 0),
+            .samples = options_.samples,
+            .crop = options_.crop,
+            .varies_with_epoch = options_.varies_with_epoch,
+            .symmetries = symmetries_of(options_.rotations),
+            .turns_velocity =
+                options_.rotations == Rotations::vector || options_.rotations == Rotations::proper},
       workspaces_(std::make_unique<WorkspacePool<CropWorkspace>>()) {
   check(options_);
   const auto edge = options_.crop;
@@ -121,38 +127,40 @@ NbodyDataset::NbodyDataset(NbodyOptions options)
   try {
     open();
   } catch (const std::bad_alloc&) {
-    throw InputError(fmt::format("data: a box of {}^3 cells doesn't fit into memory", box_size_));
+    throw InputError(
+        fmt::format("data: a box of {}^3 cells doesn't fit into memory", rule_.box_size));
   }
 }
 
 NbodyDataset::~NbodyDataset() = default;
 
 void NbodyDataset::open() {
+  auto& box_size = rule_.box_size;
   const auto check_crop = [&](const std::string& box) {
-    if (options_.crop <= box_size_) return;
+    if (options_.crop <= box_size) return;
     throw InputError(fmt::format("data: crops of {}^3 cells don't fit {} of {}^3 cells",
-                                 options_.crop, box, box_size_));
+                                 options_.crop, box, box_size));
   };
   if (options_.mode == BoxMode::synthetic) {
-    box_size_ = options_.box_size;
+    box_size = options_.box_size;
     check_crop("a synthetic box");
-    check_memory(box_size_, "expected a smaller box");
-    const std::vector nbody_shape{nbody_channels, box_size_, box_size_, box_size_};
-    const std::vector hydro_shape{hydro_channels, box_size_, box_size_, box_size_};
-    std::vector<float> nbody(numbers_in(nbody_channels, box_size_));
-    std::vector<float> hydro(numbers_in(hydro_channels, box_size_));
+    check_memory(box_size, "expected a smaller box");
+    const std::vector nbody_shape{nbody_channels, box_size, box_size, box_size};
+    const std::vector hydro_shape{hydro_channels, box_size, box_size, box_size};
+    std::vector<float> nbody(numbers_in(nbody_channels, box_size));
+    std::vector<float> hydro(numbers_in(hydro_channels, box_size));
     RandomDataset({.input_shape = nbody_shape, .target_shape = hydro_shape}, 1, options_.seed)
         .read(0, 0, {nbody, {}, hydro});
-    nbody_ = make_memory_source(std::move(nbody), nbody_channels, box_size_);
-    hydro_ = make_memory_source(std::move(hydro), hydro_channels, box_size_);
+    nbody_ = make_memory_source(std::move(nbody), nbody_channels, box_size);
+    hydro_ = make_memory_source(std::move(hydro), hydro_channels, box_size);
     return;
   }
   if (options_.file.empty()) throw InputError("data: a simulation box needs a file");
   BoxFile box(options_.file);
-  box_size_ = box.size();
+  box_size = box.size();
   check_crop(options_.file.string());
   if (options_.mode == BoxMode::inmem) {
-    check_memory(box_size_, "the mode lowmem reads crops from the file");
+    check_memory(box_size, "the mode lowmem reads crops from the file");
     nbody_ = read_whole(box, BoxField::nbody);
     hydro_ = read_whole(box, BoxField::hydro);
     return;
@@ -164,16 +172,22 @@ void NbodyDataset::open() {
   hydro_ = box.release(BoxField::hydro);
 }
 
-NbodyCrop NbodyDataset::crop(std::int64_t index, std::int64_t epoch) const {
-  const auto stream = options_.varies_with_epoch ? narrow<std::uint32_t>(epoch) : 0U;
-  CounterRandom random(crop_seed_, stream, static_cast<std::uint64_t>(index));
-  NbodyCrop crop;
-  for (auto& start : crop.start) {
-    start = random.below(static_cast<std::uint32_t>(box_size_ - options_.crop + 1));
-  }
-  crop.rotation = random.below(static_cast<std::uint32_t>(symmetries_.size()));
-  crop.symmetry = symmetries_[static_cast<std::size_t>(crop.rotation)];
-  return crop;
+NbodyCrop CropRule::draw(std::int64_t index, std::int64_t epoch) const {
+  if (index < 0 || index >= samples)
+    throw Error(fmt::format("data: crop {} of {} in an epoch", index, samples));
+  const auto stream = varies_with_epoch ? narrow<std::uint32_t>(epoch) : 0U;
+  CounterRandom random(seed, stream, static_cast<std::uint64_t>(index));
+  NbodyCrop drawn;
+  for (auto& start : drawn.start)
+    start = random.below(static_cast<std::uint32_t>(box_size - crop + 1));
+  drawn.rotation = random.below(static_cast<std::uint32_t>(symmetries.size()));
+  drawn.symmetry = symmetries[static_cast<std::size_t>(drawn.rotation)];
+  return drawn;
+}
+
+std::shared_ptr<const DeviceSamples> NbodyDataset::device_samples(const c10::Device& device) const {
+  if (options_.mode != BoxMode::device) return nullptr;
+  return make_box_samples(rule_, *nbody_, *hydro_, device);
 }
 
 void NbodyDataset::read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const {
@@ -189,9 +203,7 @@ void NbodyDataset::read_field(const FieldSource& source, const NbodyCrop& crop,
   WorkspacePool<CropWorkspace>::Loan workspace(*workspaces_);
   const Region region{.start = crop.start, .extent = {options_.crop, options_.crop, options_.crop}};
   const auto view = source.view(region, workspace->region);
-  const bool turns_velocity =
-      options_.rotations == Rotations::vector || options_.rotations == Rotations::proper;
-  copy_rotated(view, source.channels(), options_.crop, {crop.symmetry, turns_velocity},
+  copy_rotated(view, source.channels(), options_.crop, {crop.symmetry, rule_.turns_velocity},
                workspace->plane, out.data());
 }
 
@@ -210,6 +222,7 @@ struct Nbody {
   void check(const RefuseKey& refuse) const;
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
   [[nodiscard]] std::string samples() const { return "crops"; }
+  [[nodiscard]] std::string needs_gpu() const;
   [[nodiscard]] Datasets imitate(const DatasetRequest& request, std::int64_t) const {
     Nbody synthetic = *this;
     synthetic.mode = BoxMode::synthetic;
@@ -239,6 +252,12 @@ void Nbody::check(const RefuseKey& refuse) const {
                                    "data.crop smaller",
                                    box_size, crop));
   }
+}
+
+std::string Nbody::needs_gpu() const {
+  if (mode != BoxMode::device) return {};
+  return "data.mode is device, which keeps the simulation box in a GPU's memory: without one, "
+         "lowmem reads crops from the file, and inmem keeps the box in the host's memory";
 }
 
 // Validation crops are drawn and turned like the others, but the same in every epoch, so that

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "data/images/image_samples.h"
 #include "data/images/workspace_pool.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
@@ -43,15 +44,34 @@ bool AugmentationOptions::is_identity() const {
          !horizontal_flip;
 }
 
+Augmentation::Augmentation(AugmentationOptions options, std::uint64_t seed)
+    : options_(options), seed_(derive_seed(seed, augmentation_stream, 0)) {
+  options_.check();
+}
+
+ImageTransform Augmentation::draw(std::int64_t index, std::int64_t epoch, std::int64_t height,
+                                  std::int64_t width) const {
+  // All five numbers are always drawn, so that one option doesn't change what another one does.
+  CounterRandom random(seed_, static_cast<std::uint32_t>(epoch), static_cast<std::uint64_t>(index));
+  const auto uniform = [&](double low, double high) {
+    return low + (high - low) * static_cast<double>(random.uniform());
+  };
+  ImageTransform transform;
+  transform.shift_y = uniform(-1, 1) * options_.height_shift * static_cast<double>(height);
+  transform.shift_x = uniform(-1, 1) * options_.width_shift * static_cast<double>(width);
+  transform.zoom_y = uniform(options_.zoom_low, options_.zoom_high);
+  transform.zoom_x = uniform(options_.zoom_low, options_.zoom_high);
+  transform.flip = random.uniform() < .5F && options_.horizontal_flip;
+  return transform;
+}
+
 AugmentedDataset::AugmentedDataset(std::shared_ptr<const Dataset> source,
                                    AugmentationOptions augmentation, Preprocessing preprocessing,
                                    std::uint64_t seed)
     : source_(std::move(source)),
-      augmentation_(augmentation),
+      augmentation_(augmentation, seed),
       preprocessing_(std::move(preprocessing)),
-      seed_(derive_seed(seed, augmentation_stream, 0)),
       workspaces_(std::make_unique<WorkspacePool<TransformWorkspace>>()) {
-  augmentation_.check();
   const auto& shape = layout().input_shape;
   if (shape.size() != 3) {
     throw InputError(
@@ -65,19 +85,8 @@ AugmentedDataset::AugmentedDataset(std::shared_ptr<const Dataset> source,
 AugmentedDataset::~AugmentedDataset() = default;
 
 ImageTransform AugmentedDataset::transform(std::int64_t index, std::int64_t epoch) const {
-  // All five numbers are always drawn, so that one option doesn't change what another one does.
-  CounterRandom random(seed_, static_cast<std::uint32_t>(epoch), static_cast<std::uint64_t>(index));
-  const auto uniform = [&](double low, double high) {
-    return low + (high - low) * static_cast<double>(random.uniform());
-  };
   const auto& shape = layout().input_shape;
-  ImageTransform transform;
-  transform.shift_y = uniform(-1, 1) * augmentation_.height_shift * static_cast<double>(shape[1]);
-  transform.shift_x = uniform(-1, 1) * augmentation_.width_shift * static_cast<double>(shape[2]);
-  transform.zoom_y = uniform(augmentation_.zoom_low, augmentation_.zoom_high);
-  transform.zoom_x = uniform(augmentation_.zoom_low, augmentation_.zoom_high);
-  transform.flip = random.uniform() < .5F && augmentation_.horizontal_flip;
-  return transform;
+  return augmentation_.draw(index, epoch, shape[1], shape[2]);
 }
 
 void AugmentedDataset::read(std::int64_t index, std::int64_t epoch,
@@ -86,7 +95,12 @@ void AugmentedDataset::read(std::int64_t index, std::int64_t epoch,
   const auto& shape = layout().input_shape;
   WorkspacePool<TransformWorkspace>::Loan workspace(*workspaces_);
   transform_image(place.input, shape[0], shape[1], shape[2], transform(index, epoch),
-                  augmentation_.fill, preprocessing_, *workspace);
+                  augmentation_.fill(), preprocessing_, *workspace);
+}
+
+std::shared_ptr<const DeviceSamples> AugmentedDataset::device_samples(
+    const c10::Device& device) const {
+  return make_image_samples(source_, augmentation_, preprocessing_, device);
 }
 
 }  // namespace kolo

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "data/images/pixel_steps.h"
 #include "kolo/base/vectorize.h"
 
 namespace kolo::images {
@@ -78,8 +79,7 @@ KOLO_VECTORIZE
 void interpolate_row(const float* source, const std::int32_t* first, const std::int32_t* second,
                      const float* fractions, float* __restrict result, std::size_t size) {
   for (std::size_t x = 0; x < size; ++x) {
-    const float a = source[first[x]], b = source[second[x]];
-    result[x] = a + fractions[x] * (b - a);
+    result[x] = between(source[first[x]], source[second[x]], fractions[x]);
   }
 }
 
@@ -87,13 +87,13 @@ KOLO_VECTORIZE
 void mix_rows(const float* a, const float* b, float fraction, float mean, float deviation,
               float* __restrict result, std::size_t size) {
   for (std::size_t x = 0; x < size; ++x) {
-    result[x] = (a[x] + fraction * (b[x] - a[x]) - mean) / deviation;
+    result[x] = preprocessed(between(a[x], b[x], fraction), mean, deviation);
   }
 }
 
 KOLO_VECTORIZE
 void normalise(float* values, float mean, float deviation, std::size_t size) {
-  for (std::size_t x = 0; x < size; ++x) values[x] = (values[x] - mean) / deviation;
+  for (std::size_t x = 0; x < size; ++x) values[x] = preprocessed(values[x], mean, deviation);
 }
 
 }  // namespace kolo::images

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "data/images/image_kernels.h"
+#include "data/images/pixel_steps.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
@@ -71,22 +72,18 @@ struct AxisMap {
 
 void fill_axis_map(AxisMap& map, double zoom, double shift, bool flip) {
   const auto size = map.first.size();
-  const double last = static_cast<double>(size) - 1;
-  const double middle = last / 2;
   map.inside_begin = size;
   map.inside_end = 0;
   for (std::size_t i = 0; i < size; ++i) {
-    const auto place = static_cast<double>(flip ? size - 1 - i : i);
-    const double source = zoom * (place - middle) + middle + shift;
-    if (source >= 0 && source <= last) {
+    const auto place = images::axis_place(static_cast<std::int32_t>(i),
+                                          static_cast<std::int32_t>(size), zoom, shift, flip);
+    if (place.is_inside) {
       map.inside_begin = std::min(map.inside_begin, i);
       map.inside_end = i + 1;
     }
-    const double clamped = std::clamp(source, 0., last);
-    const auto first = static_cast<std::int32_t>(clamped);
-    map.first[i] = first;
-    map.second[i] = std::min(first + 1, static_cast<std::int32_t>(size) - 1);
-    map.fractions[i] = static_cast<float>(clamped - first);
+    map.first[i] = place.first;
+    map.second[i] = place.second;
+    map.fractions[i] = place.fraction;
   }
   if (map.inside_begin > map.inside_end) map.inside_begin = map.inside_end;
 }
@@ -119,7 +116,7 @@ void move_rows(std::span<const float> moved, std::size_t width, const AxisMap& m
   for (std::size_t y = 0; y < map.first.size(); ++y) {
     float* row = result.data() + y * width;
     if (fill.mode == Fill::constant && (y < map.inside_begin || y >= map.inside_end)) {
-      std::fill(row, row + width, (fill.value - mean) / deviation);
+      std::fill(row, row + width, images::preprocessed(fill.value, mean, deviation));
       continue;
     }
     images::mix_rows(moved.data() + static_cast<std::size_t>(map.first[y]) * width,

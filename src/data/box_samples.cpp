@@ -1,0 +1,144 @@
+#include "data/box_samples.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "data/boxes/crop_steps.h"
+#include "data/sample_device.h"
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+// The whole field, [channels, size, size, size], some planes at a time.
+torch::Tensor on_device(const FieldSource& source, const c10::Device& device) {
+  const auto channels = source.channels(), size = source.size();
+  auto field = torch::empty({channels, size, size, size},
+                            torch::TensorOptions(torch::kFloat32).device(device));
+  std::vector<float> scratch;
+  const auto step = source.plane_multiple();
+  for (std::int64_t first = 0; first < size; first += step) {
+    const auto count = std::min(step, size - first);
+    const auto view = source.view({{first, 0, 0}, {count, size, size}}, scratch);
+    const std::array shape{channels, count, size, size};
+    // LibTorch has no tensor of const memory; this one is only read.
+    const auto planes =
+        torch::from_blob(const_cast<float*>(view.data), shape, view.strides, torch::kFloat32);
+    field.narrow(1, first, count).copy_(planes);
+  }
+  return field;
+}
+
+// A packed sample is a PackedCrop.
+class BoxSamples final : public DeviceSamples {
+ public:
+  BoxSamples(const CropRule& rule, const FieldSource& nbody, const FieldSource& hydro,
+             const c10::Device& device)
+      : rule_(rule), nbody_(on_device(nbody, device)), hydro_(on_device(hydro, device)) {}
+
+  [[nodiscard]] std::size_t packed_bytes() const override { return sizeof(boxes::PackedCrop); }
+  [[nodiscard]] bool makes_targets() const override { return true; }
+  void pack(std::int64_t index, std::int64_t epoch, const PackedPlace& place) const override;
+  [[nodiscard]] Made make(const torch::Tensor& packed) const override {
+    return {crops_of(nbody_, packed), crops_of(hydro_, packed)};
+  }
+
+ private:
+  [[nodiscard]] torch::Tensor crops_of(const torch::Tensor& field,
+                                       const torch::Tensor& packed) const;
+
+  CropRule rule_;
+  torch::Tensor nbody_, hydro_;  // on the device
+};
+
+void BoxSamples::pack(std::int64_t index, std::int64_t epoch, const PackedPlace& place) const {
+  const auto drawn = rule_.draw(index, epoch);
+  boxes::PackedCrop crop{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    crop.start[i] = narrow<std::int32_t>(drawn.start[i]);
+    crop.axis[i] = drawn.symmetry.axis[i];
+    crop.sign[i] = drawn.symmetry.sign[i];
+  }
+  crop.turns_velocity = rule_.turns_velocity ? 1 : 0;
+  std::memcpy(place.bytes.data(), &crop, sizeof crop);
+}
+
+// By LibTorch's operators, one sample after the other, for devices without a kernel.
+void turn_into(const torch::Tensor& out, const torch::Tensor& field,
+               const boxes::PackedCrop& crop) {
+  const auto channels = out.size(0), size = out.size(1);
+  auto part = field;
+  std::array<std::int64_t, 4> order{};
+  std::vector<std::int64_t> flipped;
+  for (std::int64_t axis = 0; axis < 3; ++axis) {
+    part = part.narrow(1 + axis, crop.start[axis], size);
+    order.at(static_cast<std::size_t>(1 + crop.axis[axis])) = 1 + axis;
+    if (crop.sign[axis] < 0) flipped.push_back(1 + crop.axis[axis]);
+  }
+  const auto turned = part.permute(order).flip(flipped);
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
+    const auto from = boxes::crop_element(crop, size, channel, {0, 0, 0});
+    const auto values = turned.select(0, from.channel);
+    out.select(0, channel).copy_(from.factor < 0 ? values.neg() : values);
+  }
+}
+
+void turn_all_into(const torch::Tensor& crops, const torch::Tensor& field,
+                   const torch::Tensor& packed) {
+  const auto here = packed.cpu();
+  const auto* const bytes = static_cast<const std::byte*>(here.data_ptr());
+  for (std::int64_t sample = 0; sample < crops.size(0); ++sample) {
+    boxes::PackedCrop crop{};
+    std::memcpy(&crop, bytes + static_cast<std::size_t>(sample) * sizeof crop, sizeof crop);
+    turn_into(crops[sample], field, crop);
+  }
+}
+
+torch::Tensor BoxSamples::crops_of(const torch::Tensor& field, const torch::Tensor& packed) const {
+  const auto samples = packed.size(0), channels = field.size(0), edge = rule_.crop;
+  auto crops = torch::empty({samples, channels, edge, edge, edge}, field.options());
+  const samples::CropBatch batch{.box = field.data_ptr<float>(),
+                                 .packed = static_cast<const std::byte*>(packed.data_ptr()),
+                                 .samples = samples,
+                                 .channels = channels,
+                                 .box_size = rule_.box_size,
+                                 .crop = edge,
+                                 .out = crops.data_ptr<float>()};
+  if (field.is_cpu())
+    samples::make_crops(batch);
+  else if (samples::has_kernels(field.device()))
+    samples::make_crops_on(field.device(), batch);
+  else
+    turn_all_into(crops, field, packed);
+  return crops;
+}
+
+}  // namespace
+
+void require_box_fits(std::int64_t box_size, std::int64_t free_bytes, const c10::Device& device) {
+  const std::array shape{nbody_channels + hydro_channels, box_size, box_size, box_size,
+                         static_cast<std::int64_t>(sizeof(float))};
+  const auto needed = checked_product(std::span<const std::int64_t>(shape));
+  if (needed <= free_bytes) return;
+  throw InputError(fmt::format(
+      "data: a box of {}^3 cells takes {} bytes of device memory, and {} has {} free; mode inmem "
+      "keeps it in the host's memory, lowmem in the file, and training and validation take one box "
+      "each",
+      box_size, needed, device.str(), free_bytes));
+}
+
+std::shared_ptr<const DeviceSamples> make_box_samples(const CropRule& rule,
+                                                      const FieldSource& nbody,
+                                                      const FieldSource& hydro,
+                                                      const c10::Device& device) {
+  if (const auto free = samples::free_memory(device))
+    require_box_fits(rule.box_size, *free, device);
+  return std::make_shared<BoxSamples>(rule, nbody, hydro, device);
+}
+
+}  // namespace kolo
