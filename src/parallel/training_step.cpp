@@ -132,6 +132,7 @@ torch::Tensor TrainingStep::enqueue(const std::function<Forward()>& forward, dou
 }
 
 TrainingStep::Outcome TrainingStep::end(const UnderWay& step) {
+  step.meeting_.wait();
   Outcome outcome{step.numbers_.get()};
   if (!may_skip()) return outcome;
   outcome.is_made = outcome.sums.back() == 0;
@@ -155,6 +156,15 @@ std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(
     const std::function<Forward()>& forward, double learning_rate, std::int64_t step) {
   if (options_.reducer.unused_parameters)
     throw Error("parallel: a step that may leave out parameters can't be recorded as a graph");
+  const auto ranks = arena_->gradient_communicator(communicator_);
+  if (arena_->device().is_cuda() && ranks.size() > 1 &&
+      !ranks.capabilities().hands_over_to_devices) {
+    throw Error(fmt::format(
+        "parallel: a step whose gradients are averaged through {} can't be recorded as a CUDA "
+        "graph: the host takes part in it. NCCL's can (communication.device_channel=nccl); "
+        "device.graphs=false does without",
+        ranks.capabilities().device_transport));
+  }
   auto recorded = std::make_shared<Recorded>();
   recorded->learning_rate = learning_rate;
   recorded->step = step;
@@ -172,7 +182,14 @@ TrainingStep::UnderWay TrainingStep::begin(Recorded& recorded, double learning_r
   recorded.step = step;
   optimizer_.advance(learning_rate, step - std::exchange(last_step_, step));
   recorded.graph->replay();
-  return {step, LateNumbers(recorded.numbers)};
+  UnderWay under_way(step, LateNumbers(recorded.numbers));
+  if (communicator_.size() > 1) {
+    const auto present = std::make_shared<std::int32_t>(1);
+    under_way.meeting_ = arena_->gradient_communicator(communicator_)
+                             .all_reduce_async(std::span(present.get(), 1), ReduceOp::min,
+                                               {.name = "recorded step", .owner = present});
+  }
+  return under_way;
 }
 
 // Each bucket as soon as it is reduced, while later ones are still on their way.

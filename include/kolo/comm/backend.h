@@ -25,6 +25,9 @@ struct Capabilities {
   // Those on devices' memory, for example "NCCL 2.28.9 (the host waits: never)"; empty: not known
   // before the job's first one, or there are none.
   std::string device_transport = {};
+  // Known with it: whether all-reduces on devices are only given to them, and no thread of the host
+  // waits; then they can be recorded for a graph of the device.
+  bool hands_over_to_devices = false;
 };
 
 // Small messages between ranks beside their collectives, for the watch. Nothing here ever blocks,

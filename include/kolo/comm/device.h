@@ -76,6 +76,8 @@ class DeviceRuntime {
   // After all that the stream has been given so far.
   [[nodiscard]] virtual std::shared_ptr<DeviceEvent> record(int device,
                                                             DeviceStream stream) const = 0;
+  // Whether what the stream is given is recorded for a graph of the device, and not done.
+  [[nodiscard]] virtual bool is_recorded(DeviceStream /*stream*/) const { return false; }
   // Between memory of the device and memory of the host or of the same device, in the stream's
   // order. With the host's it may block, unless that is pinned: allocate_pinned(), pin().
   virtual void copy(int device, void* to, const void* from, std::size_t bytes,

@@ -87,6 +87,7 @@ class TrainingStep {
     UnderWay(std::int64_t step, LateNumbers numbers) : step_(step), numbers_(std::move(numbers)) {}
     std::int64_t step_;
     LateNumbers numbers_;
+    Work meeting_;  // of the ranks, in a recorded step
   };
 
   // Makes step number `step`, from 1 on: begin() and end(). Collective.
@@ -102,10 +103,12 @@ class TrainingStep {
   // Records a step whose forward() reads a batch in memory of its own, and doesn't make it. Error
   // where it can't be: where parameters take no part in it, where an operator waits for the device
   // or the average goes through the host, and on the default stream (of which the step before it
-  // must not have been either). After a few steps of other batches of this shape. Collective.
+  // must not have been either). After a few steps of other batches of this shape. With several
+  // ranks, where their averages are only given to the device (NCCL). Collective.
   [[nodiscard]] std::shared_ptr<Recorded> record(const std::function<Forward()>& forward,
                                                  double learning_rate, std::int64_t step);
-  // Gives a recorded one to the device, as step number `step`. Collective.
+  // Gives a recorded one to the device, as step number `step`. The watch sees nothing of what the
+  // device does in it: the ranks meet on the host besides, for which end() waits. Collective.
   [[nodiscard]] UnderWay begin(Recorded& recorded, double learning_rate, std::int64_t step);
   // Waits until the device has done the step. Error where too many in a row were left out, which of
   // a device may be known some steps late. Collective where the step was left out.

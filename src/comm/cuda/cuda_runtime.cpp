@@ -83,6 +83,11 @@ class CudaRuntime final : public DeviceRuntime {
                                                     DeviceStream stream) const override {
     return std::make_shared<CudaEvent>(device, stream);
   }
+  [[nodiscard]] bool is_recorded(DeviceStream stream) const override {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    check_cuda(cudaStreamIsCapturing(stream_of(stream), &status), "cudaStreamIsCapturing");
+    return status != cudaStreamCaptureStatusNone;
+  }
   void copy(int device, void* to, const void* from, std::size_t bytes,
             DeviceStream stream) const override;
   void reduce(int device, const DeviceReduction& reduction, DeviceStream stream) const override;

@@ -30,6 +30,11 @@ DeviceChannel* DeviceBackend::channel() const {
 Capabilities DeviceBackend::capabilities() const {
   auto capabilities = host_->capabilities();
   capabilities.device_transport = sharing_->transport();
+  CallHeader averages;
+  averages.collective = Collective::all_reduce;
+  averages.type = DataType::float32;
+  averages.op = ReduceOp::average;
+  capabilities.hands_over_to_devices = hands_over(averages);
   return capabilities;
 }
 
@@ -71,6 +76,8 @@ void DeviceBackend::await_input(const CollectiveCall& call) const {
 bool DeviceBackend::follow(const CollectiveCall& call, std::function<void()> started,
                            std::function<void(bool)> finished) {
   if (!call.order || !call.order->done || !hands_over(call)) return false;
+  // What is recorded happens later, if ever.
+  if (sharing_->runtime().is_recorded(call.order->stream)) return false;
   sharing_->poller().add(call.order->ready, call.order->done, std::move(started),
                          std::move(finished));
   return true;
