@@ -11,6 +11,7 @@
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/parallel/broadcast_state.h"
+#include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/device_graph.h"
 #include "parallel/tensors/tensor_passes.h"
@@ -82,6 +83,7 @@ TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn:
                  options_.reducer.communicate ? options_.sharing : StepSharing{false}),
       reducer_(communicator_, arena_, options_.reducer),
       finite_check_(communicator_, arena_, {.policy = NonFinite::skip}) {
+  options_.timeline.show_device(arena_->device());
   if (options_.loss_scale) scaler_.emplace(*options_.loss_scale, arena_->device());
   arena_->broadcast_parameters(communicator_);
   broadcast_outside_arena(communicator_, *network_);
@@ -104,7 +106,9 @@ torch::Tensor TrainingStep::enqueue(const std::function<Forward()>& forward, dou
   std::optional<BufferCopies> buffers;
   if (may_skip()) buffers.emplace(*network_);
   auto phase = options_.timeline.span("forward");
-  const auto [loss, mine] = forward();
+  const auto& device = arena_->device();
+  const auto [loss, mine] = in_phase("forward", device, forward);
+  if (forward_is_done_) forward_is_done_();
   const auto sums =
       mine.defined()
           ? mine.detach().to(arena_->device())
@@ -117,15 +121,16 @@ torch::Tensor TrainingStep::enqueue(const std::function<Forward()>& forward, dou
             .all_reduce_async(buffer_of(sums), ReduceOp::sum,
                               {.name = "metrics", .owner = std::make_shared<torch::Tensor>(sums)});
   phase = options_.timeline.span("backward");
-  (scaler_ ? scaler_->scaled(loss) : loss).backward();
+  in_phase("backward", device, [&, &of = loss] { (scaler_ ? scaler_->scaled(of) : of).backward(); });
   phase.end();
   if (!updates_together()) {
-    update(learning_rate, step);
+    in_phase("the optimizer", device, [&] { update(learning_rate, step); });
     summing.wait();
     return sums;
   }
   summing.wait();
-  const auto left_out = update_together(learning_rate, step, sums);
+  const auto left_out = in_phase("the optimizer", device,
+                                 [&] { return update_together(learning_rate, step, sums); });
   if (!left_out.defined()) return sums;
   buffers->put_back_if(left_out);
   return torch::cat({sums, left_out.to(torch::kDouble)});

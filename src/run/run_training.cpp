@@ -19,6 +19,7 @@
 #include "kolo/nn/network.h"
 #include "kolo/observe/format.h"
 #include "kolo/optim/learning_rate.h"
+#include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/train/recorders.h"
@@ -213,7 +214,7 @@ void log_stop(RunLog& log, const PreparedRun& run, const std::string& by, const 
 
 // The best, and where the results are.
 void log_summary(RunLog& log, const PreparedRun& run, const RunRecords& records,
-                 const TrainState& state) {
+                 const TrainState& state, const torch::Device& device) {
   const double mean = records.history().mean_epoch_seconds();
   if (std::isfinite(state.best_loss)) {
     log.info("best validation loss {} (epoch {}), mean epoch time {}", format_loss(state.best_loss),
@@ -224,7 +225,12 @@ void log_summary(RunLog& log, const PreparedRun& run, const RunRecords& records,
              100 * state.best_accuracy, state.best_epoch,
              top ? fmt::format(", best top 5 {:.2f} %", 100 * *top) : "", format_duration(mean));
   }
-  log.info("peak memory of rank 0: {}", format_bytes(peak_resident_bytes()));
+  const auto on_device = memory_use(device);
+  log.info("peak memory of rank 0: {}{}", format_bytes(peak_resident_bytes()),
+           on_device
+               ? fmt::format(", of its device {}",
+                             format_bytes(static_cast<std::uint64_t>(on_device->peak_reserved_bytes)))
+               : "");
   log.info(
       "results in {}: history.json, events.out.tfevents.*, checkpoints/, out.log, model.txt, "
       "config.yaml, run.json{}",
@@ -330,7 +336,7 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   if (is_root) {
     if (config.model.name == torchscript_model)
       save_torchscript(*run.network, run.folder.path / torchscript_file);
-    log_summary(records->log(), run, *records, trainer.state());
+    log_summary(records->log(), run, *records, trainer.state(), device);
   }
   return 0;
 }

@@ -1,5 +1,6 @@
 #include "kolo/study/bench.h"
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <span>
@@ -77,6 +78,26 @@ std::vector<std::int64_t> gather_memory(const Communicator& communicator) {
   return all;
 }
 
+// Nothing where they don't train on devices.
+std::vector<DeviceMemoryUse> gather_device_memory(const Communicator& communicator,
+                                                  const torch::Device& device) {
+  const auto use = memory_use(device);
+  std::array<std::int64_t, 4> mine{};
+  if (use) {
+    mine = {use->peak_allocated_bytes, use->peak_reserved_bytes,
+            narrow<std::int64_t>(use->device.free_bytes),
+            narrow<std::int64_t>(use->device.total_bytes)};
+  }
+  std::vector<std::int64_t> all(mine.size() * static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(std::span<const std::int64_t>(mine), std::span(all));
+  std::vector<DeviceMemoryUse> uses;
+  for (std::size_t at = 0; use && at < all.size(); at += mine.size()) {
+    uses.push_back({all[at], all[at + 1],
+                    {narrow<std::size_t>(all[at + 2]), narrow<std::size_t>(all[at + 3])}});
+  }
+  return uses;
+}
+
 BenchSetup setup_of(const BenchRequest& request, const RunConfig& config, int ranks) {
   const auto& plan = request.plan;
   const auto file = request.config.file.string();
@@ -114,6 +135,7 @@ StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
                           const Loaders& loaders) {
   auto options = trainer_options(config);
   options.reducer.communicate = false;
+  options.graphs = false;  // its parts could not be told apart
   const bool overlaps = options.reducer.overlap;
   const bool updates_by_bucket =
       options.maximum_norm <= 0 && !options.loss_scale && options.non_finite != NonFiniteStep::skip;
@@ -173,13 +195,18 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
         measure_mode(mode, plan, prepared, communicator, loaders, trainer));
   }
   report.peak_bytes = gather_memory(communicator);
+  report.device_memory =
+      gather_device_memory(communicator, trainer ? trainer->device() : torch::Device(torch::kCPU));
   if (request.profile) {
     begin("profile");
     report.profile = profile_steps(request, config, prepared.datasets, communicator, loaders);
     report.profile->data_wait_seconds = data_wait_of_step(report);
   }
   if (rank == 0 && listener.parts_end) listener.parts_end();
-  if (request.collectives && size > 1) report.collectives = measure_collectives(communicator);
+  if (request.collectives && size > 1) {
+    report.collectives = measure_collectives(
+        communicator, trainer ? trainer->device() : start_device(config.device, communicator));
+  }
   return report;
 }
 

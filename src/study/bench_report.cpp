@@ -63,6 +63,16 @@ std::string memory_line(const BenchReport& report) {
   return fmt::format("peak memory by rank: {}\n", fmt::join(by_rank, "  "));
 }
 
+std::string device_memory_line(const BenchReport& report) {
+  if (report.device_memory.empty()) return {};
+  std::vector<std::string> by_rank;
+  for (const auto& use : report.device_memory)
+    by_rank.push_back(
+        fmt::format("{} of {}", format_bytes(static_cast<std::uint64_t>(use.peak_reserved_bytes)),
+                    format_bytes(use.device.total_bytes)));
+  return fmt::format("peak memory on devices by rank: {}\n", fmt::join(by_rank, "  "));
+}
+
 std::string milliseconds(double seconds) {
   return fmt::format("{:.3f} ms", 1e3 * seconds);
 }
@@ -204,7 +214,7 @@ std::string to_text(const BenchReport& report) {
   }
   if (report.profile) text += text_of(*report.profile);
   if (report.collectives) text += text_of(*report.collectives);
-  text += memory_line(report);
+  text += memory_line(report) + device_memory_line(report);
   if (const auto verdict = verdict_of(report))
     text += fmt::format("bound by {}: {}\n", verdict->by, verdict->why);
   return text;
@@ -227,6 +237,12 @@ Json to_json(const BenchReport& report) {
   if (report.profile) json["profile"] = report.profile->to_json();
   if (report.collectives) json["collectives"] = report.collectives->to_json();
   json["peak_memory_bytes_by_rank"] = report.peak_bytes;
+  for (const auto& use : report.device_memory) {
+    json["device_memory_by_rank"].push_back({{"peak_allocated_bytes", use.peak_allocated_bytes},
+                                             {"peak_reserved_bytes", use.peak_reserved_bytes},
+                                             {"free_bytes", use.device.free_bytes},
+                                             {"total_bytes", use.device.total_bytes}});
+  }
   if (const auto verdict = verdict_of(report)) {
     json["bound_by"] = verdict->by;
     json["because"] = verdict->why;

@@ -1,7 +1,6 @@
 #include "kolo/study/bench.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -16,7 +15,9 @@
 #include "kolo/base/statistics.h"
 #include "kolo/comm/collective_call.h"
 #include "kolo/parallel/bucket_plan.h"
+#include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/gradient_hook.h"
+#include "kolo/parallel/tensor_collectives.h"
 
 namespace kolo {
 
@@ -41,7 +42,8 @@ class BatchStream {
   std::int64_t epoch_ = 0;
 };
 
-// `step` does one and returns its samples; `finish_trial` adds what else is known of a trial.
+// `step` does one and returns its samples; `begin_trial` and `finish_trial`, which adds what else is
+// known of a trial, wait for the device: a trial is its steps, as a whole.
 std::vector<BenchTrial> measure(const Communicator& communicator, const BenchPlan& plan,
                                 const std::function<std::int64_t()>& step,
                                 const std::function<void()>& begin_trial,
@@ -50,6 +52,7 @@ std::vector<BenchTrial> measure(const Communicator& communicator, const BenchPla
     (void)step();
     plan.step_done();
   }
+  begin_trial();
   communicator.barrier();
   std::vector<BenchTrial> trials;
   for (std::int64_t i = 0; i < plan.trials; ++i) {
@@ -60,8 +63,8 @@ std::vector<BenchTrial> measure(const Communicator& communicator, const BenchPla
       trial.samples += static_cast<double>(step());
       plan.step_done();
     }
-    trial.seconds = watch.seconds();
     finish_trial(trial);
+    trial.seconds = watch.seconds();
     trials.push_back(trial);
   }
   return trials;
@@ -76,9 +79,10 @@ Batch first_batch(Loader& loader) {
 std::vector<BenchTrial> measure_loader(const Communicator& communicator, Loader& loader,
                                        const BenchPlan& plan) {
   BatchStream batches(loader);
-  return measure(
-      communicator, plan, [&] { return batches.next().input.size(0); }, [] {},
-      [](BenchTrial& trial) { trial.data_seconds = trial.seconds; });
+  auto trials = measure(
+      communicator, plan, [&] { return batches.next().input.size(0); }, [] {}, [](BenchTrial&) {});
+  for (auto& trial : trials) trial.data_seconds = trial.seconds;
+  return trials;
 }
 
 std::vector<BenchTrial> measure_steps(const Communicator& communicator, Trainer& trainer,
@@ -90,8 +94,12 @@ std::vector<BenchTrial> measure_steps(const Communicator& communicator, Trainer&
         trainer.step(batch);
         return batch.input.size(0);
       },
-      [&] { trainer.reset_communication(); },
+      [&] {
+        trainer.settle();
+        trainer.reset_communication();
+      },
       [&](BenchTrial& trial) {
+        trainer.settle();
         trial.communication_seconds = trainer.communication().exposed_seconds;
       });
 }
@@ -99,20 +107,27 @@ std::vector<BenchTrial> measure_steps(const Communicator& communicator, Trainer&
 std::vector<BenchTrial> measure_training(const Communicator& communicator, Trainer& trainer,
                                          Loader& loader, const BenchPlan& plan) {
   BatchStream batches(loader);
+  // A device waits for data as long as it has nothing else to do.
+  const DeviceClock clock(trainer.device(), plan.device_runtime);
+  DeviceTimeSum waiting;
   return measure(
       communicator, plan,
       [&] {
+        auto begin = clock.now();
         const Batch batch = batches.next();
+        waiting.add(std::move(begin), clock.now());
         trainer.step(batch);
         return batch.input.size(0);
       },
       [&] {
+        trainer.settle();
         trainer.reset_communication();
-        loader.reset_wait();
+        waiting = {};
       },
       [&](BenchTrial& trial) {
+        trainer.settle();
         trial.communication_seconds = trainer.communication().exposed_seconds;
-        trial.data_seconds = loader.wait_seconds();
+        trial.data_seconds = waiting.seconds();
       });
 }
 
@@ -145,78 +160,88 @@ struct RecordedStep {
   std::vector<double> ready;  // by bucket, from backward's beginning: its last gradient
 };
 
-// Watches a trainer's steps from outside: hooks after the trainer's own on the parameters tell
-// when gradients are ready, and the sum of the metrics, which a trainer asks for between forward
-// and backward, when those change. To be made after the trainer, and added to its communicator's
-// listeners; the network has the hooks for good.
-class StepRecorder final : public CollectiveListener {
+// Takes the times of a trainer's steps: it tells between forward and backward, and hooks after its
+// own on the parameters tell when gradients are ready. To be made after the trainer; the network
+// has the hooks for good. Moments are read some steps later, so that nobody waits for a device.
+class StepRecorder {
  public:
-  explicit StepRecorder(const Network& network);
+  StepRecorder(const Network& network, DeviceClock clock);
 
   // Around a step.
   void begin();
-  [[nodiscard]] RecordedStep end(const BucketPlan& plan) const;
+  void forward_is_done() { step_->backward = clock_.now(); }
+  void end() { step_->end = clock_.now(); }
 
-  void on_submit(const CollectiveCall& call) noexcept override;
+  // Of all steps. Waits for the device.
+  [[nodiscard]] std::vector<RecordedStep> times(const BucketPlan& plan) const;
 
  private:
-  using Clock = std::chrono::steady_clock;
+  using Moment = DeviceClock::Moment;
+  struct Moments {
+    Moment begin, backward, end;
+    std::vector<Moment> ready;  // by gradient; unknown: it had none
+  };
   struct Gradient {
     std::string name;
-    Clock::time_point ready;
     // Keeps the hook, which autograd would drop together with it.
     GraphNode accumulator;
   };
 
-  std::shared_ptr<std::vector<Gradient>> gradients_;
-  Clock::time_point begin_;
-  Clock::time_point backward_;
+  [[nodiscard]] RecordedStep times_of(const Moments& step, const BucketPlan& plan) const;
+
+  DeviceClock clock_;
+  std::vector<Gradient> gradients_;
+  std::vector<Moments> done_;
+  std::shared_ptr<Moments> step_;  // the one that is under way
 };
 
-double seconds(std::chrono::steady_clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
-StepRecorder::StepRecorder(const Network& network)
-    : gradients_(std::make_shared<std::vector<Gradient>>()) {
+StepRecorder::StepRecorder(const Network& network, DeviceClock clock)
+    : clock_(std::move(clock)), step_(std::make_shared<Moments>()) {
   for (const auto& parameter : network.named_parameters()) {
     if (!parameter.value().requires_grad()) continue;
-    const auto index = gradients_->size();
-    auto accumulator =
-        call_after_accumulation(parameter.value(), [weak = std::weak_ptr(gradients_), index] {
-          if (const auto gradients = weak.lock()) (*gradients)[index].ready = Clock::now();
+    const auto index = gradients_.size();
+    auto accumulator = call_after_accumulation(
+        parameter.value(), [clock = clock_, weak = std::weak_ptr(step_), index] {
+          if (const auto step = weak.lock()) step->ready[index] = clock.now();
         });
-    gradients_->push_back({parameter.key(), {}, std::move(accumulator)});
+    gradients_.push_back({parameter.key(), std::move(accumulator)});
   }
 }
 
 void StepRecorder::begin() {
-  begin_ = backward_ = Clock::now();
-  for (auto& gradient : *gradients_) gradient.ready = begin_;
+  if (step_->end.is_known()) done_.push_back(std::move(*step_));
+  *step_ = {};
+  step_->ready.resize(gradients_.size());
+  step_->begin = clock_.now();
 }
 
-void StepRecorder::on_submit(const CollectiveCall& call) noexcept {
-  if (call.name == "metrics") backward_ = Clock::now();
+std::vector<RecordedStep> StepRecorder::times(const BucketPlan& plan) const {
+  std::vector<RecordedStep> steps;
+  for (const auto& step : done_) steps.push_back(times_of(step, plan));
+  if (step_->end.is_known()) steps.push_back(times_of(*step_, plan));
+  return steps;
 }
 
-RecordedStep StepRecorder::end(const BucketPlan& plan) const {
-  const auto now = Clock::now();
-  std::map<std::string, Clock::time_point> ready;
-  auto last = backward_;
-  for (const auto& gradient : *gradients_) {
-    ready[gradient.name] = gradient.ready;
-    last = std::max(last, gradient.ready);
+RecordedStep StepRecorder::times_of(const Moments& step, const BucketPlan& plan) const {
+  std::map<std::string, double> ready;  // since backward began
+  double last = 0;
+  for (std::size_t index = 0; index < gradients_.size(); ++index) {
+    const double seconds = step.ready[index].seconds_since(step.backward);
+    ready[gradients_[index].name] = seconds;
+    last = std::max(last, seconds);
   }
-  RecordedStep step{
-      seconds(backward_ - begin_), seconds(last - backward_), seconds(now - last), {}};
+  RecordedStep times{step.backward.seconds_since(step.begin),
+                     last,
+                     step.end.seconds_since(step.backward) - last,
+                     {}};
   // A bucket goes after those before it.
-  auto latest = backward_;
+  double latest = 0;
   for (const auto& bucket : plan.buckets) {
     for (const auto& entry : bucket.entries)
       latest = std::max(latest, ready[plan.parameters[entry.parameter].name]);
-    step.ready.push_back(seconds(latest - backward_));
+    times.ready.push_back(latest);
   }
-  return step;
+  return times;
 }
 
 // A standard deviation that a few outliers, as a busy machine makes them, don't change: 1.4826
@@ -247,6 +272,7 @@ int ranks_on_fullest_node(const Topology& topology) {
   return *std::max_element(ranks.begin(), ranks.end());
 }
 
+// A device has the next step before it is done with the last one, as in a training.
 std::vector<RecordedStep> record_steps(const Communicator& communicator, Trainer& trainer,
                                        const Network& network, const Batch& batch,
                                        const BenchPlan& plan) {
@@ -254,18 +280,18 @@ std::vector<RecordedStep> record_steps(const Communicator& communicator, Trainer
     trainer.step(batch);
     plan.step_done();
   }
-  const auto recorder = std::make_shared<StepRecorder>(network);
-  communicator.add_listener(recorder);
-  std::vector<RecordedStep> steps;
+  StepRecorder recorder(network, DeviceClock(trainer.device(), plan.device_runtime));
+  trainer.listen([&] { recorder.forward_is_done(); });
   for (std::int64_t step = 0; step < checked_multiply(plan.steps, plan.trials); ++step) {
     communicator.barrier();  // as averaging gradients makes all ranks begin a step together
-    recorder->begin();
+    recorder.begin();
     trainer.step(batch);
-    steps.push_back(recorder->end(trainer.plan()));
+    recorder.end();
     plan.step_done();
   }
-  communicator.remove_listener(recorder);
-  return steps;
+  trainer.settle();
+  trainer.listen({});
+  return recorder.times(trainer.plan());
 }
 
 std::vector<double> computing_of(const std::vector<RecordedStep>& steps) {
@@ -286,20 +312,54 @@ std::vector<double> times_of(const std::vector<RecordedStep>& steps) {
   return times;
 }
 
-// How long the slowest rank takes, half of the times. Every rank writes its buffer before each
-// call, as backward writes gradients: otherwise a slice's owner would find what it has left itself
-// in its cache, and reducing would seem several times as fast.
-double time_all_reduce(const Communicator& communicator, std::span<float> values) {
+// Memory as gradients have it: on the host such that ranks of a node reduce in place.
+class AveragedMemory {
+ public:
+  AveragedMemory(const Communicator& communicator, std::int64_t bytes, const torch::Device& device)
+      : communicator_(communicator), clock_(device) {
+    if (device.is_cpu())
+      host_ = communicator.allocate(narrow<std::size_t>(bytes));
+    else
+      there_ = torch::empty({bytes / float_bytes}, torch::TensorOptions(device));
+  }
+
+  // How long an average of so many bytes takes this rank. It writes them before: otherwise a
+  // slice's owner would find what it has left itself in its cache, and reducing would seem several
+  // times as fast.
+  [[nodiscard]] double time_average(std::int64_t bytes) const {
+    const auto count = bytes / float_bytes;
+    auto* const values = reinterpret_cast<float*>(host_.get());
+    const auto part = host_ ? torch::Tensor() : there_.narrow(0, 0, count);
+    const auto buffer =
+        host_ ? Buffer(std::span(values, narrow<std::size_t>(count))) : buffer_of(part);
+    if (host_)
+      std::fill_n(values, count, 1.F);
+    else
+      torch::Tensor(part).fill_(1);
+    clock_.now().wait();
+    communicator_.barrier();
+    const auto begin = clock_.now();
+    communicator_.all_reduce_async(buffer, ReduceOp::average).wait();
+    return clock_.now().seconds_since(begin);
+  }
+
+ private:
+  static constexpr std::int64_t float_bytes = sizeof(float);
+  const Communicator& communicator_;
+  DeviceClock clock_;
+  std::shared_ptr<std::byte> host_;  // none: on a device
+  torch::Tensor there_;
+};
+
+// How long the slowest rank takes, half of the times.
+double time_all_reduce(const Communicator& communicator, const AveragedMemory& memory,
+                       std::int64_t bytes) {
   constexpr double enough_seconds = .1;
   constexpr std::size_t warmup = 2, fewest_calls = 5, most_calls = 1000;
   std::vector<double> seconds;
   double spent = 0;
   for (std::size_t call = 0; call < most_calls; ++call) {
-    std::fill(values.begin(), values.end(), 1.F);
-    communicator.barrier();
-    const Stopwatch watch;
-    communicator.all_reduce_async(values, ReduceOp::average).wait();
-    const double mine = watch.seconds();
+    const double mine = memory.time_average(bytes);
     if (call < warmup) continue;
     const double slowest = all_reduce_value(communicator, mine, ReduceOp::max);
     seconds.push_back(slowest);
@@ -337,17 +397,16 @@ StepProfile measure_profile(const Communicator& communicator, Trainer& trainer,
   return profile;
 }
 
-CollectiveMeasurement measure_collectives(const Communicator& communicator) {
+CollectiveMeasurement measure_collectives(const Communicator& communicator,
+                                          const torch::Device& device) {
   constexpr std::int64_t smallest = std::int64_t{4} << 10, largest = std::int64_t{64} << 20;
-  const auto memory = communicator.allocate(static_cast<std::size_t>(largest));
+  const AveragedMemory memory(communicator, largest, device);
   CollectiveMeasurement measurement;
   measurement.layout = {communicator.size(), ranks_on_fullest_node(communicator.topology()),
                         cores_of_node()};
   constexpr double longest_seconds = .5;
   for (std::int64_t bytes = smallest; bytes <= largest; bytes *= 2) {
-    const std::span values(reinterpret_cast<float*>(memory.get()),
-                           static_cast<std::size_t>(bytes) / sizeof(float));
-    const double seconds = time_all_reduce(communicator, values);
+    const double seconds = time_all_reduce(communicator, memory, bytes);
     measurement.points.push_back({static_cast<double>(bytes), seconds});
     if (seconds > longest_seconds) break;
   }

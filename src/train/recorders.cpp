@@ -103,6 +103,7 @@ void HistoryRecorder::on_epoch_end(const EpochReport& report) {
   record.exposed_communication_seconds = report.exposed_communication_seconds;
   record.time = wall_time();
   history_.add(record);
+  if (report.device_memory) peak_device_bytes_ = report.device_memory->peak_reserved_bytes;
   write();
 }
 
@@ -122,6 +123,7 @@ void HistoryRecorder::on_finish(const TrainState& state) {
   if (const auto best = best_top_accuracy()) summary["best_val_top_accuracy"] = *best;
   summary["mean_epoch_seconds"] = mean_epoch_seconds();
   summary["steps"] = state.step;
+  if (peak_device_bytes_ > 0) summary["peak_device_bytes"] = peak_device_bytes_;
   write();
 }
 
@@ -255,6 +257,13 @@ void ProgressReporter::on_epoch_end(const EpochReport& report) {
   log_.debug("epoch {}: {} waiting for data, {} waiting for gradients of other ranks",
              report.state.epoch, format_duration(report.data_wait_seconds),
              format_duration(report.exposed_communication_seconds));
+  if (const auto& use = report.device_memory) {
+    log_.debug("epoch {}: at most {} of the device's {} taken, {} of it by tensors; {} free",
+               report.state.epoch, format_bytes(static_cast<std::uint64_t>(use->peak_reserved_bytes)),
+               format_bytes(use->device.total_bytes),
+               format_bytes(static_cast<std::uint64_t>(use->peak_allocated_bytes)),
+               format_bytes(use->device.free_bytes));
+  }
 }
 
 void ProgressReporter::on_stop(const TrainState&) {

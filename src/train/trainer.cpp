@@ -10,6 +10,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
 #include "kolo/nn/mixup.h"
+#include "kolo/parallel/device_memory.h"
 #include "kolo/train/objective.h"
 #include "train/advice.h"
 #include "train/device_batches.h"
@@ -67,6 +68,7 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<Network> network, Ob
       validation_(validation),
       options_(std::move(options)),
       step_(communicator_, network_, std::move(optimizer), step_options(options_)),
+      clock_(step_.arena()->device()),
       stop_flag_(
           torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(step_.arena()->device()))) {
   if (options_.graphs && !step_.arena()->device().is_cpu()) {
@@ -122,7 +124,7 @@ TrainOutcome Trainer::train_epoch() {
   notify([&](Observer& observer) { observer.on_epoch_begin(state_, steps, done); });
   network_->train();
   training_.start_epoch(state_.epoch, state_.position);
-  training_.reset_wait();
+  data_wait_ = {};
   step_.reducer().reset_statistics();
   Stopwatch watch;
   bool is_stop_requested = false;
@@ -138,14 +140,17 @@ TrainOutcome Trainer::train_epoch() {
   state_.epoch_seconds += watch.seconds();
   if (is_stop_requested && !is_out_of_steps() && training_.batches(state_.position) > 0)
     return TrainOutcome::stopped;
-  if (!finish_epoch(training_.wait_seconds())) return TrainOutcome::stopped;
+  if (!finish_epoch(data_wait_.seconds())) return TrainOutcome::stopped;
   const bool is_last = state_.epoch == options_.epochs || is_out_of_steps();
   return is_stop_requested && !is_last ? TrainOutcome::stopped : TrainOutcome::finished;
 }
 
 std::optional<Batch> Trainer::next_batch() {
   const auto span = options_.timeline.span("data wait");
-  return training_.next();
+  auto begin = clock_.now();
+  auto batch = in_phase("the copy of a batch", device(), [&] { return training_.next(); });
+  data_wait_.add(std::move(begin), clock_.now());
+  return batch;
 }
 
 void Trainer::step(const Batch& batch) {
@@ -288,7 +293,8 @@ bool Trainer::finish_epoch(double data_wait_seconds) {
   report.exposed_communication_seconds = step_.reducer().statistics().exposed_seconds;
   if (step_.scaler()) report.loss_scale = step_.scaler()->scale();
   report.skipped_steps = state_.skipped_in_epoch;
-  report.validation = validate();
+  report.validation = in_phase("validation", device(), [&] { return validate(); });
+  report.device_memory = memory_use(device());
   if (!report.validation) return false;
   require_finite_validation(*report.validation);
   ++state_.epoch;

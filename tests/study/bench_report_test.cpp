@@ -70,6 +70,20 @@ TEST(BenchReport, IsATableAndOneObject) {
   EXPECT_EQ(json["peak_memory_bytes_by_rank"][0], 1U << 30);
 }
 
+TEST(BenchReport, TellsOfDevicesMemoryWhereThereAreAny) {
+  auto report = report_of({two_ranks(BenchMode::io, 1)});
+  EXPECT_THAT(to_text(report), ::testing::Not(HasSubstr("on devices")));
+  EXPECT_FALSE(to_json(report).contains("device_memory_by_rank"));
+  const DeviceMemoryUse use{1 << 30, 3 << 29, {std::size_t{6} << 30, std::size_t{8} << 30}};
+  report.device_memory = {use, use};
+  EXPECT_THAT(to_text(report),
+              HasSubstr("on devices by rank: 1.50 GiB of 8.00 GiB  1.50 GiB of 8.00 GiB"));
+  const auto json = to_json(report)["device_memory_by_rank"];
+  EXPECT_EQ(json.size(), 2U);
+  EXPECT_EQ(json[1]["peak_allocated_bytes"], 1 << 30);
+  EXPECT_EQ(json[1]["free_bytes"], std::size_t{6} << 30);
+}
+
 TEST(BenchReport, ShowsWhatPredictionsAreMadeFrom) {
   auto report = report_of({two_ranks(BenchMode::io, 1)});
   EXPECT_FALSE(to_json(report).contains("profile"));

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "kolo/base/enum_names.h"
+#include "kolo/base/error.h"
 #include "kolo/comm/data_type.h"
 
 namespace kolo {
@@ -24,6 +25,11 @@ class DeviceEvent {
   // What `stream`, of the same device, is given from now on begins after this point. Does not
   // block.
   virtual void hold_back(DeviceStream stream) const = 0;
+  // How long the device took from there to here. Both must be of DeviceRuntime::record_timed() and
+  // of one device. Waits for both.
+  [[nodiscard]] virtual double seconds_since(const DeviceEvent& /*earlier*/) const {
+    throw Error("device: the time of an event was asked for that has none");
+  }
 };
 
 // What a device reduces: every element of the result becomes the reduction of the sources'
@@ -53,6 +59,10 @@ struct DeviceCount {
   std::string problem;  // why there are none, in the runtime's words
 };
 
+struct DeviceMemory {
+  std::size_t free_bytes = 0, total_bytes = 0;
+};
+
 // What collectives on a device's memory need of the device's runtime: CUDA's, or in tests a
 // simulated one. Devices are numbered as the runtime does for this process. Thread-safe; everything
 // throws Error where the runtime does not do it.
@@ -70,6 +80,8 @@ class DeviceRuntime {
   // The one that this thread works with, and works with from now on.
   [[nodiscard]] virtual int current_device() const = 0;
   virtual void use(int device) const = 0;
+  // What the device has, and what nobody has taken of it.
+  [[nodiscard]] virtual DeviceMemory memory(int device) const = 0;
 
   // A stream of its own that goes before others where the device has to choose.
   [[nodiscard]] virtual std::shared_ptr<void> make_stream(int device) const = 0;
@@ -78,6 +90,10 @@ class DeviceRuntime {
                                                             DeviceStream stream) const = 0;
   // Whether what the stream is given is recorded for a graph of the device, and not done.
   [[nodiscard]] virtual bool is_recorded(DeviceStream /*stream*/) const { return false; }
+  // The same with the time at which the device gets there. Null while what the stream is given is
+  // recorded as a graph: there it has no time.
+  [[nodiscard]] virtual std::shared_ptr<DeviceEvent> record_timed(int device,
+                                                                  DeviceStream stream) const = 0;
   // Between memory of the device and memory of the host or of the same device, in the stream's
   // order. With the host's it may block, unless that is pinned: allocate_pinned(), pin().
   virtual void copy(int device, void* to, const void* from, std::size_t bytes,

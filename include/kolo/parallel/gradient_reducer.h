@@ -69,8 +69,9 @@ struct ReducerOptions {
 struct ReducerStatistics {
   std::int64_t steps = 0;
   std::int64_t bytes = 0;  // of gradients, reduced
-  double exposed_seconds =
-      0;  // that wait() and finish() blocked: communication that backward did not hide
+  // That wait() and finish() blocked, or on a device its stream: communication that backward did
+  // not hide.
+  double exposed_seconds = 0;
   std::int64_t hook_bytes = 0;  // that the hook has sent, by its own count
 };
 

@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "kolo/comm/communicator.h"
+#include "kolo/parallel/device_clock.h"
+#include "kolo/parallel/profiler_range.h"
 
 namespace kolo {
 
@@ -36,6 +38,13 @@ struct TimelineOptions {
 // clocks, as good as these are synchronized (typically a millisecond), once, when the timeline is
 // made: a clock that is set later changes nothing.
 //
+// Of a device (show_device()) each span has a second one, on a row of the device: from when the
+// device gets to what the thread's stream had been given before the span, to when it is done with
+// what it was given in it. So a wait for data is as long there as the device has nothing to do.
+//
+// Spans are ranges for NVIDIA's profilers too (ProfilerRange), whether the timeline is active or
+// not.
+//
 // A handle: copies mean the same timeline; the last one finishes the file. Spans and marks may come
 // from any thread. A span costs less than half a microsecond and a collective two, and nothing ever
 // waits for the disk; where a timeline is inactive, a span costs a comparison.
@@ -59,6 +68,11 @@ class Timeline {
   void start() const;
   void stop() const;
   [[nodiscard]] bool is_active() const noexcept;
+
+  // Of the device's work from now on. Waits for the device, to know when its clock started.
+  // `runtime`: as DeviceClock has it.
+  void show_device(const torch::Device& device,
+                   std::shared_ptr<const DeviceRuntime> runtime = nullptr) const;
 
   // From now to the end of the object that is returned. It may outlive the timeline's last handle.
   [[nodiscard]] Span span(std::string_view name) const;
@@ -93,6 +107,7 @@ class Timeline::Span {
 
  private:
   friend class Timeline;
+  // `recorder`: none: for profilers alone.
   Span(std::shared_ptr<Recorder> recorder, std::string_view name, const char* what,
        std::int64_t number);
   void end_at(std::int64_t time) noexcept;
@@ -102,6 +117,8 @@ class Timeline::Span {
   const char* what_ = nullptr;
   std::int64_t number_ = 0;
   std::int64_t start_ = 0;
+  DeviceClock::Moment device_start_;
+  ProfilerRange range_;
 };
 
 struct MergedTimelines {

@@ -113,6 +113,10 @@ class TrainingStep {
   // Waits until the device has done the step. Error where too many in a row were left out, which of
   // a device may be known some steps late. Collective where the step was left out.
   Outcome end(const UnderWay& step);
+  // Is called between forward and backward of each step that is not a recorded one.
+  void listen(std::function<void()> forward_is_done) {
+    forward_is_done_ = std::move(forward_is_done);
+  }
 
   [[nodiscard]] const std::shared_ptr<ParameterArena>& arena() const { return arena_; }
   [[nodiscard]] ArenaOptimizer& optimizer() { return optimizer_; }
@@ -151,6 +155,7 @@ class TrainingStep {
   ArenaOptimizer optimizer_;
   GradientReducer reducer_;
   FiniteCheck finite_check_;
+  std::function<void()> forward_is_done_;
   std::int64_t last_step_ = 0;
   std::optional<GradScaler> scaler_;
 };

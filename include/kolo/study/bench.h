@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "kolo/config/run_config.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"
+#include "kolo/parallel/device_memory.h"
 #include "kolo/scaling/network_model.h"
 #include "kolo/scaling/step_profile.h"
 #include "kolo/train/trainer.h"
@@ -51,6 +53,8 @@ struct BenchReport {
   BenchSetup setup;
   std::vector<BenchMeasurement> measurements;
   std::vector<std::int64_t> peak_bytes;  // by rank
+  // By rank, where they train on devices.
+  std::vector<DeviceMemoryUse> device_memory = {};
   // Where they were asked for.
   std::optional<StepProfile> profile = std::nullopt;
   std::optional<CollectiveMeasurement> collectives = std::nullopt;
@@ -87,12 +91,15 @@ struct BenchPlan {
   std::int64_t trials = 5;
   // Is told of each step that is done, the warm-up's too, on whatever rank has it.
   std::function<void()> step_done = [] {};
+  // Of the device that is measured; none: cuda_runtime().
+  std::shared_ptr<const DeviceRuntime> device_runtime = nullptr;
 
   [[nodiscard]] std::int64_t all_steps() const { return warmup + trials * steps; }
 };
 
 // Measures on this rank; trials follow each other without a pause, so that the loader's queue is as
-// in the midst of a training. Collective.
+// in the midst of a training. A device is waited for where a trial begins and ends, and nowhere
+// else; parts of steps have the device's own times (DeviceClock). Collective.
 //
 // The loader alone: how fast batches can be had.
 [[nodiscard]] std::vector<BenchTrial> measure_loader(const Communicator& communicator,
@@ -124,9 +131,11 @@ struct BenchPlan {
                                           const BenchPlan& plan);
 
 // All-reduces of 4 KiB to 64 MiB of float32 (or until one takes half a second), as gradients are
-// averaged: asynchronously, in memory from Communicator::allocate() that every rank has just
-// written. Medians of many calls. Collective.
-[[nodiscard]] CollectiveMeasurement measure_collectives(const Communicator& communicator);
+// averaged: asynchronously, in memory that every rank has just written, from
+// Communicator::allocate() or, by the device's times, on this rank's device. Medians of many calls.
+// Collective.
+[[nodiscard]] CollectiveMeasurement measure_collectives(
+    const Communicator& communicator, const torch::Device& device = torch::kCPU);
 
 // A configuration measured, as `kolo bench` does it.
 

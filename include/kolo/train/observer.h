@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "kolo/parallel/device_memory.h"
 #include "kolo/train/train_state.h"
 
 namespace kolo {
@@ -20,8 +21,10 @@ struct EpochReport {
   std::optional<MetricSums> validation;
   double learning_rate = 0;                  // of the last step
   double seconds = 0;                        // of training, without the validation
-  double data_wait_seconds = 0;              // this rank waited for batches
-  double exposed_communication_seconds = 0;  // this rank waited for other ranks' gradients
+  // This rank, or its device, waited for batches, and for other ranks' gradients.
+  double data_wait_seconds = 0;
+  double exposed_communication_seconds = 0;
+  std::optional<DeviceMemoryUse> device_memory;  // of this rank's device
   bool is_best = false;  // no validation was more accurate, or had less loss without accuracy
   std::optional<double> loss_scale;  // as it is after the epoch; none: losses aren't scaled
   std::int64_t skipped_steps = 0;    // in this epoch, as loss or gradients were not finite

@@ -50,6 +50,7 @@ class HistoryRecorder final : public Observer {
   std::filesystem::path file_;
   std::int64_t log_every_;
   bool is_written_ = false;
+  std::int64_t peak_device_bytes_ = 0;  // 0: there is no device
   Stopwatch since_written_;
 };
 

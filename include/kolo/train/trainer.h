@@ -13,6 +13,7 @@
 #include "kolo/nn/network.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/checks.h"
+#include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/parallel/training_step.h"
 #include "kolo/train/objective.h"
@@ -141,7 +142,11 @@ class Trainer {
   [[nodiscard]] ReducerStatistics communication() const { return step_.reducer().statistics(); }
   void reset_communication() { step_.reducer().reset_statistics(); }
 
+  // As TrainingStep::listen(). For measuring.
+  void listen(std::function<void()> forward_is_done) { step_.listen(std::move(forward_is_done)); }
+
   [[nodiscard]] const TrainState& state() const { return state_; }
+  [[nodiscard]] const torch::Device& device() const { return step_.arena()->device(); }
   [[nodiscard]] const BucketPlan& plan() const { return step_.arena()->plan(); }
   // Whether the ranks of a node share the optimizer's steps (see ArenaOptimizer).
   [[nodiscard]] bool shares_steps() const { return step_.optimizer().is_shared(); }
@@ -204,10 +209,12 @@ class Trainer {
   std::vector<Observer*> observers_;
   TrainState state_;
   std::unique_ptr<RecordedSteps> recorded_steps_;  // none: operator by operator
+  DeviceClock clock_;
   torch::Tensor stop_flag_;    // where the parameters are: [1], 1 when this rank asks to stop
   bool asks_to_stop_ = false;  // what it holds
   std::optional<StepUnderWay> under_way_;
   Stopwatch since_settled_;
+  DeviceTimeSum data_wait_;  // of the epoch
   // What the learning rate's step is ahead of the state's: a run that goes on with other ranks or
   // batches has other steps after it than its epochs would take now.
   std::int64_t schedule_ahead_ = 0;

@@ -39,10 +39,9 @@ cudaStream_t stream_of(DeviceStream stream) {
 
 class CudaEvent final : public DeviceEvent {
  public:
-  CudaEvent(int device, DeviceStream stream) : device_(device) {
+  CudaEvent(int device, DeviceStream stream, unsigned flags) : device_(device) {
     const DeviceScope scope(device);
-    check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming),
-               "cudaEventCreateWithFlags");
+    check_cuda(cudaEventCreateWithFlags(&event_, flags), "cudaEventCreateWithFlags");
     const auto status = cudaEventRecord(event_, stream_of(stream));
     if (status == cudaSuccess) return;
     (void)cudaEventDestroy(event_);
@@ -64,6 +63,14 @@ class CudaEvent final : public DeviceEvent {
     const DeviceScope scope(device_);
     check_cuda(cudaStreamWaitEvent(stream_of(stream), event_, 0), "cudaStreamWaitEvent");
   }
+  [[nodiscard]] double seconds_since(const DeviceEvent& earlier) const override {
+    const auto& first = dynamic_cast<const CudaEvent&>(earlier);
+    first.wait();
+    wait();
+    float milliseconds = 0;
+    check_cuda(cudaEventElapsedTime(&milliseconds, first.event_, event_), "cudaEventElapsedTime");
+    return 1e-3 * static_cast<double>(milliseconds);
+  }
 
  private:
   int device_;
@@ -78,16 +85,19 @@ class CudaRuntime final : public DeviceRuntime {
   [[nodiscard]] int device_of(const void* memory) const override;
   [[nodiscard]] int current_device() const override;
   void use(int device) const override { check_cuda(cudaSetDevice(device), "cudaSetDevice"); }
+  [[nodiscard]] DeviceMemory memory(int device) const override;
   [[nodiscard]] std::shared_ptr<void> make_stream(int device) const override;
   [[nodiscard]] std::shared_ptr<DeviceEvent> record(int device,
                                                     DeviceStream stream) const override {
-    return std::make_shared<CudaEvent>(device, stream);
+    return std::make_shared<CudaEvent>(device, stream, cudaEventDisableTiming);
   }
   [[nodiscard]] bool is_recorded(DeviceStream stream) const override {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     check_cuda(cudaStreamIsCapturing(stream_of(stream), &status), "cudaStreamIsCapturing");
     return status != cudaStreamCaptureStatusNone;
   }
+  [[nodiscard]] std::shared_ptr<DeviceEvent> record_timed(int device,
+                                                          DeviceStream stream) const override;
   void copy(int device, void* to, const void* from, std::size_t bytes,
             DeviceStream stream) const override;
   void reduce(int device, const DeviceReduction& reduction, DeviceStream stream) const override;
@@ -131,6 +141,19 @@ int CudaRuntime::current_device() const {
   return device;
 }
 
+DeviceMemory CudaRuntime::memory(int device) const {
+  const DeviceScope scope(device);
+  DeviceMemory memory;
+  check_cuda(cudaMemGetInfo(&memory.free_bytes, &memory.total_bytes), "cudaMemGetInfo");
+  return memory;
+}
+
+std::shared_ptr<DeviceEvent> CudaRuntime::record_timed(int device, DeviceStream stream) const {
+  const DeviceScope scope(device);
+  if (is_recorded(stream)) return nullptr;
+  return std::make_shared<CudaEvent>(device, stream, cudaEventDefault);
+}
+
 std::shared_ptr<void> CudaRuntime::make_stream(int device) const {
   const DeviceScope scope(device);
   int least = 0, greatest = 0;
@@ -160,8 +183,7 @@ std::shared_ptr<std::byte> CudaRuntime::allocate(int device, std::size_t bytes) 
   const auto status = cudaMalloc(&memory, bytes);
   if (status == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
-    std::size_t free = 0, total = 0;
-    check_cuda(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    const auto [free, total] = this->memory(device);
     throw Error(
         fmt::format("cuda: device {} has no {} bytes left: {} of {} are free; use a "
                     "smaller batch, or end other programs on it",

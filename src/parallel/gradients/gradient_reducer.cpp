@@ -140,6 +140,7 @@ double GradientReducer::State::clip_gradient_norm(double maximum_norm, double no
 ReducerStatistics GradientReducer::State::statistics() {
   const std::lock_guard lock(mutex_);
   ReducerStatistics result = statistics_;
+  result.exposed_seconds = exposed_.seconds();
   if (options_.hook) result.hook_bytes = options_.hook->bytes_sent() - hook_bytes_before_;
   return result;
 }
@@ -147,6 +148,7 @@ ReducerStatistics GradientReducer::State::statistics() {
 void GradientReducer::State::reset_statistics() {
   const std::lock_guard lock(mutex_);
   statistics_ = {};
+  exposed_ = {};
   if (options_.hook) hook_bytes_before_ = options_.hook->bytes_sent();
 }
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "parallel/gradients/gradient_units.h"
 #include "parallel/gradients/reducer_state.h"
@@ -188,7 +187,7 @@ void GradientReducer::State::wait(std::size_t bucket) {
 }
 
 void GradientReducer::State::await(const Work& work) {
-  const Stopwatch watch;
+  auto begin = clock_.now();
   try {
     work.wait();
   } catch (...) {
@@ -196,7 +195,7 @@ void GradientReducer::State::await(const Work& work) {
     start_over();
     throw;
   }
-  statistics_.exposed_seconds += watch.seconds();
+  exposed_.add(std::move(begin), clock_.now());
 }
 
 void GradientReducer::State::await_agreement() {

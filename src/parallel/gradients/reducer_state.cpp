@@ -82,6 +82,7 @@ GradientReducer::State::State(const Communicator& communicator,
       arena_(std::move(arena)),
       options_(std::move(options)),
       units_(communicator_, arena_, options_),
+      clock_(arena_->device()),
       starts_early_(options_.overlap),
       is_order_wanted_(options_.rebuild_buckets.value_or(false) && communicates()) {
   check(options_);

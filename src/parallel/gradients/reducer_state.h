@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include "kolo/comm/communicator.h"
+#include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "parallel/gradients/gradient_units.h"
 
@@ -173,7 +174,9 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   std::string problem_;                         // of this rank
   std::vector<std::string> changed_;            // gradients that were, while they were averaged
   std::map<std::size_t, torch::Tensor> stash_;  // gradients of absent parameters, to be put back
-  ReducerStatistics statistics_;
+  ReducerStatistics statistics_;  // but for exposed_
+  DeviceClock clock_;
+  DeviceTimeSum exposed_;
 
   bool starts_early_;              // during backward, not after it
   std::vector<bool> is_coming_;    // by parameter: a gradient is about to be added to grad()

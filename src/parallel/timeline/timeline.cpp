@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -38,6 +39,13 @@ class Timeline::Recorder final : public CollectiveListener {
   // For the calling thread's row.
   void add(TraceEvent event) noexcept;
 
+  void show_device(DeviceClock clock);
+  // Unknown where there is no device to show.
+  [[nodiscard]] DeviceClock::Moment device_now() noexcept;
+  // For the row of the device's work for the calling thread, when the device has come to its end,
+  // which is not waited for.
+  void add_on_device(TraceEvent event, const DeviceClock::Moment& start) noexcept;
+
   void on_submit(const CollectiveCall& call) noexcept override;
   void on_start(const CollectiveCall& call) noexcept override;
   void on_finish(const CollectiveCall& call, bool failed) noexcept override;
@@ -56,6 +64,12 @@ class Timeline::Recorder final : public CollectiveListener {
   [[nodiscard]] int row_of_this_thread();
   [[nodiscard]] int row_of_group(std::uint32_t group);
   void add_collective(const CollectiveCall& call, const Times& times, bool failed);
+  struct DeviceSpan {
+    TraceEvent event;
+    DeviceClock::Moment start, end;
+  };
+  void write_device_spans(bool waits);
+  [[nodiscard]] std::int64_t time_of(const DeviceClock::Moment& moment);
 
   const std::filesystem::path path_;
   const int rank_;
@@ -70,11 +84,17 @@ class Timeline::Recorder final : public CollectiveListener {
   std::map<Key, Times> running_;
   std::vector<std::thread::id> threads_;
   std::vector<std::uint32_t> groups_;
+  DeviceClock clock_;
+  DeviceClock::Moment anchor_;    // a moment of the device whose time is known
+  std::int64_t anchor_time_ = 0;  // this
+  std::deque<DeviceSpan> device_spans_;  // that the device may not have come to
+  std::vector<int> device_rows_;
 };
 
 namespace {
 
-constexpr int first_group_row = 1000;  // after the threads'
+constexpr int first_group_row = 1000;    // after the threads'
+constexpr int first_device_row = 2000;  // in the order of the threads'
 
 // The place of a value in a list, where it is put if it is new.
 template <typename T>
@@ -120,6 +140,7 @@ void Timeline::Recorder::start() {
 
 void Timeline::Recorder::stop() {
   const std::lock_guard lock(mutex_);
+  write_device_spans(/*waits=*/true);
   is_active_ = false;
   running_.clear();
   if (writer_) writer_->flush();
@@ -127,6 +148,7 @@ void Timeline::Recorder::stop() {
 
 void Timeline::Recorder::close() {
   const std::lock_guard lock(mutex_);
+  write_device_spans(/*waits=*/true);
   is_active_ = false;
   is_closed_ = true;
   running_.clear();
@@ -164,6 +186,62 @@ void Timeline::Recorder::add(TraceEvent event) noexcept try {
   event.row = row_of_this_thread();
   writer_->write(std::move(event));
 } catch (...) {
+}
+
+void Timeline::Recorder::show_device(DeviceClock clock) {
+  if (!clock.is_of_device()) return;
+  auto anchor = clock.now();
+  anchor.wait();
+  const std::lock_guard lock(mutex_);
+  clock_ = std::move(clock);
+  anchor_ = std::move(anchor);
+  anchor_time_ = now();
+}
+
+DeviceClock::Moment Timeline::Recorder::device_now() noexcept try {
+  const std::lock_guard lock(mutex_);
+  return clock_.is_of_device() ? clock_.now() : DeviceClock::Moment();
+} catch (...) {  // a device that fails tells whoever waits for its work
+  return {};
+}
+
+void Timeline::Recorder::add_on_device(TraceEvent event,
+                                       const DeviceClock::Moment& start) noexcept try {
+  const std::lock_guard lock(mutex_);
+  if (!is_active() || !start.is_known()) return;
+  auto end = clock_.now();
+  if (!end.is_known()) return;
+  const int thread_row = row_of_this_thread();
+  event.row = first_device_row + thread_row;
+  if (find_or_add(device_rows_, event.row).second)
+    writer_->name_row(event.row, fmt::format("device, for thread {}", thread_row));
+  device_spans_.push_back({std::move(event), start, std::move(end)});
+  write_device_spans(/*waits=*/false);
+} catch (...) {
+}
+
+void Timeline::Recorder::write_device_spans(bool waits) try {
+  while (!device_spans_.empty() && (waits || device_spans_.front().end.is_past())) {
+    auto span = std::move(device_spans_.front());
+    device_spans_.pop_front();
+    span.event.start = time_of(span.start);
+    span.event.end = time_of(span.end);
+    writer_->write(std::move(span.event));
+  }
+} catch (const Error&) {  // a device that fails tells whoever waits for its work
+  device_spans_.clear();
+}
+
+// Devices tell times in numbers that are exact for some seconds: the anchor follows.
+std::int64_t Timeline::Recorder::time_of(const DeviceClock::Moment& moment) {
+  constexpr double farthest = 5;
+  const double seconds = moment.seconds_since(anchor_);
+  const auto time = anchor_time_ + static_cast<std::int64_t>(1e9 * seconds);
+  if (seconds > farthest) {
+    anchor_ = moment;
+    anchor_time_ = time;
+  }
+  return time;
 }
 
 void Timeline::Recorder::on_submit(const CollectiveCall& call) noexcept try {
@@ -315,12 +393,16 @@ Timeline::Span Timeline::span(std::string_view name) const {
 }
 
 Timeline::Span Timeline::span(std::string_view name, const char* what, std::int64_t number) const {
-  if (!is_active()) return {};
-  return {attachment_->recorder, name, what, number};
+  return {is_active() ? attachment_->recorder : nullptr, name, what, number};
 }
 
 Timeline::Span Timeline::step(std::int64_t number) const {
   return span("step", "step", number);
+}
+
+void Timeline::show_device(const torch::Device& device,
+                           std::shared_ptr<const DeviceRuntime> runtime) const {
+  if (attachment_) attachment_->recorder->show_device(DeviceClock(device, std::move(runtime)));
 }
 
 void Timeline::mark(std::string_view name) const {
@@ -340,11 +422,14 @@ std::string Timeline::problem() const {
 
 Timeline::Span::Span(std::shared_ptr<Recorder> recorder, std::string_view name, const char* what,
                      std::int64_t number)
-    : recorder_(std::move(recorder)),
-      name_(name),
-      what_(what),
-      number_(number),
-      start_(recorder_->now()) {}
+    : recorder_(std::move(recorder)), range_(name, number) {
+  if (!recorder_) return;
+  name_ = name;
+  what_ = what;
+  number_ = number;
+  start_ = recorder_->now();
+  device_start_ = recorder_->device_now();
+}
 
 Timeline::Span& Timeline::Span::operator=(Span&& other) noexcept {
   if (this == &other) return *this;
@@ -357,10 +442,13 @@ Timeline::Span& Timeline::Span::operator=(Span&& other) noexcept {
   what_ = other.what_;
   number_ = other.number_;
   start_ = other.start_;
+  device_start_ = std::move(other.device_start_);
+  range_ = std::move(other.range_);
   return *this;
 }
 
 void Timeline::Span::end() noexcept {
+  range_.end();
   if (recorder_) end_at(recorder_->now());
 }
 
@@ -371,6 +459,12 @@ void Timeline::Span::end_at(std::int64_t time) noexcept {
   try {
     if (what_ != nullptr) event.arguments.emplace_back(what_, number_);
   } catch (const std::bad_alloc&) {  // the event without its number
+  }
+  if (device_start_.is_known()) {
+    try {
+      recorder->add_on_device(event, device_start_);
+    } catch (const std::bad_alloc&) {  // the host's alone
+    }
   }
   recorder->add(std::move(event));
 }

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <c10/util/Exception.h>
+#include <torch/types.h>
+
+#include "kolo/comm/device.h"
+
+namespace kolo {
+
+// What this process has had of a device's memory since it began.
+struct DeviceMemoryUse {
+  std::int64_t peak_allocated_bytes = 0;  // by tensors
+  std::int64_t peak_reserved_bytes = 0;   // that LibTorch's allocator has taken for them
+  DeviceMemory device;                    // what is free now, whoever has the rest
+};
+
+// None for the host, and for devices of whose memory nothing is known.
+[[nodiscard]] std::optional<DeviceMemoryUse> memory_use(const torch::Device& device);
+
+// The words for a device whose memory is not enough: in which phase, what there is, and what to
+// reduce. `problem`: what LibTorch says.
+[[nodiscard]] std::string describe_out_of_memory(std::string_view phase,
+                                                 const torch::Device& device,
+                                                 const std::optional<DeviceMemoryUse>& use,
+                                                 std::string_view problem);
+
+// What `work` returns. Error with describe_out_of_memory() where the device's memory is not enough
+// for it. `phase`: "forward".
+template <typename Work>
+decltype(auto) in_phase(std::string_view phase, const torch::Device& device, const Work& work) {
+  try {
+    return work();
+  } catch (const c10::OutOfMemoryError& error) {
+    throw Error(describe_out_of_memory(phase, device, memory_use(device),
+                                       error.what_without_backtrace()));
+  }
+}
+
+}  // namespace kolo

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "kolo/base/error.h"
+#include "kolo/comm/device.h"
+
+namespace kolo::testing {
+
+// A runtime of a device on which a second passes from one event to the next, and which comes to an
+// event when somebody waits for it, or the test lets it.
+class TickingRuntime final : public DeviceRuntime {
+ public:
+  void come_to_all() { reached_ = recorded_; }
+  [[nodiscard]] int recorded() const { return recorded_; }
+  [[nodiscard]] int waits() const { return waits_; }
+  void set_recording_graph(bool is_recording) { is_recording_graph_ = is_recording; }
+
+  [[nodiscard]] std::shared_ptr<DeviceEvent> record_timed(int /*device*/,
+                                                          DeviceStream /*stream*/) const override {
+    return is_recording_graph_ ? nullptr : std::make_shared<Event>(*this, ++recorded_);
+  }
+  [[nodiscard]] std::string_view name() const override { return "ticking"; }
+  [[nodiscard]] DeviceCount count() const override { return {1, ""}; }
+  [[nodiscard]] std::string hardware(int /*device*/) const override { return "0"; }
+  [[nodiscard]] int current_device() const override { return 0; }
+  [[nodiscard]] DeviceMemory memory(int /*device*/) const override { return {1000, 4000}; }
+
+  [[nodiscard]] int device_of(const void* /*memory*/) const override { refuse(); }
+  [[nodiscard]] std::shared_ptr<void> make_stream(int /*device*/) const override { refuse(); }
+  [[nodiscard]] std::shared_ptr<DeviceEvent> record(int /*device*/,
+                                                    DeviceStream /*stream*/) const override {
+    refuse();
+  }
+  void copy(int, void*, const void*, std::size_t, DeviceStream) const override { refuse(); }
+  [[nodiscard]] std::shared_ptr<std::byte> allocate(int, std::size_t) const override { refuse(); }
+  void use(int /*device*/) const override { refuse(); }
+  void reduce(int, const DeviceReduction&, DeviceStream) const override { refuse(); }
+  [[nodiscard]] std::shared_ptr<std::byte> allocate_shared(int, std::size_t,
+                                                           DeviceMemoryName&) const override {
+    refuse();
+  }
+  [[nodiscard]] std::shared_ptr<std::byte> open_shared(int,
+                                                       const DeviceMemoryName&) const override {
+    refuse();
+  }
+  [[nodiscard]] std::shared_ptr<std::byte> allocate_pinned(std::size_t) const override { refuse(); }
+  [[nodiscard]] std::shared_ptr<std::byte> pin(std::shared_ptr<std::byte>,
+                                               std::size_t) const override {
+    refuse();
+  }
+
+ private:
+  class Event final : public DeviceEvent {
+   public:
+    Event(const TickingRuntime& runtime, int number) : runtime_(runtime), number_(number) {}
+    [[nodiscard]] bool is_done() const override { return number_ <= runtime_.reached_; }
+    void wait() const override {
+      if (is_done()) return;
+      ++runtime_.waits_;
+      runtime_.reached_ = number_;
+    }
+    void hold_back(DeviceStream /*stream*/) const override { refuse(); }
+    [[nodiscard]] double seconds_since(const DeviceEvent& earlier) const override {
+      wait();
+      return number_ - dynamic_cast<const Event&>(earlier).number_;
+    }
+
+   private:
+    const TickingRuntime& runtime_;
+    int number_;
+  };
+
+  [[noreturn]] static void refuse() { throw Error("ticking: it has events and nothing else"); }
+
+  mutable int recorded_ = 0, reached_ = 0, waits_ = 0;
+  bool is_recording_graph_ = false;
+};
+
+}  // namespace kolo::testing
