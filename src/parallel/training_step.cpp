@@ -121,7 +121,8 @@ torch::Tensor TrainingStep::enqueue(const std::function<Forward()>& forward, dou
             .all_reduce_async(buffer_of(sums), ReduceOp::sum,
                               {.name = "metrics", .owner = std::make_shared<torch::Tensor>(sums)});
   phase = options_.timeline.span("backward");
-  in_phase("backward", device, [&, &of = loss] { (scaler_ ? scaler_->scaled(of) : of).backward(); });
+  in_phase("backward", device,
+           [&, &of = loss] { (scaler_ ? scaler_->scaled(of) : of).backward(); });
   phase.end();
   if (!updates_together()) {
     in_phase("the optimizer", device, [&] { update(learning_rate, step); });
@@ -129,8 +130,8 @@ torch::Tensor TrainingStep::enqueue(const std::function<Forward()>& forward, dou
     return sums;
   }
   summing.wait();
-  const auto left_out = in_phase("the optimizer", device,
-                                 [&] { return update_together(learning_rate, step, sums); });
+  const auto left_out =
+      in_phase("the optimizer", device, [&] { return update_together(learning_rate, step, sums); });
   if (!left_out.defined()) return sums;
   buffers->put_back_if(left_out);
   return torch::cat({sums, left_out.to(torch::kDouble)});

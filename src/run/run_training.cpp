@@ -227,10 +227,9 @@ void log_summary(RunLog& log, const PreparedRun& run, const RunRecords& records,
   }
   const auto on_device = memory_use(device);
   log.info("peak memory of rank 0: {}{}", format_bytes(peak_resident_bytes()),
-           on_device
-               ? fmt::format(", of its device {}",
-                             format_bytes(static_cast<std::uint64_t>(on_device->peak_reserved_bytes)))
-               : "");
+           on_device ? fmt::format(", of its device {}", format_bytes(static_cast<std::uint64_t>(
+                                                             on_device->peak_reserved_bytes)))
+                     : "");
   log.info(
       "results in {}: history.json, events.out.tfevents.*, checkpoints/, out.log, model.txt, "
       "config.yaml, run.json{}",

@@ -92,7 +92,8 @@ std::vector<DeviceMemoryUse> gather_device_memory(const Communicator& communicat
   communicator.all_gather(std::span<const std::int64_t>(mine), std::span(all));
   std::vector<DeviceMemoryUse> uses;
   for (std::size_t at = 0; use && at < all.size(); at += mine.size()) {
-    uses.push_back({all[at], all[at + 1],
+    uses.push_back({all[at],
+                    all[at + 1],
                     {narrow<std::size_t>(all[at + 2]), narrow<std::size_t>(all[at + 3])}});
   }
   return uses;

@@ -67,9 +67,9 @@ std::string device_memory_line(const BenchReport& report) {
   if (report.device_memory.empty()) return {};
   std::vector<std::string> by_rank;
   for (const auto& use : report.device_memory)
-    by_rank.push_back(
-        fmt::format("{} of {}", format_bytes(static_cast<std::uint64_t>(use.peak_reserved_bytes)),
-                    format_bytes(use.device.total_bytes)));
+    by_rank.push_back(fmt::format("{} of {}",
+                                  format_bytes(static_cast<std::uint64_t>(use.peak_reserved_bytes)),
+                                  format_bytes(use.device.total_bytes)));
   return fmt::format("peak memory on devices by rank: {}\n", fmt::join(by_rank, "  "));
 }
 

@@ -42,8 +42,8 @@ class BatchStream {
   std::int64_t epoch_ = 0;
 };
 
-// `step` does one and returns its samples; `begin_trial` and `finish_trial`, which adds what else is
-// known of a trial, wait for the device: a trial is its steps, as a whole.
+// `step` does one and returns its samples; `begin_trial` and `finish_trial`, which adds what else
+// is known of a trial, wait for the device: a trial is its steps, as a whole.
 std::vector<BenchTrial> measure(const Communicator& communicator, const BenchPlan& plan,
                                 const std::function<std::int64_t()>& step,
                                 const std::function<void()>& begin_trial,

@@ -259,7 +259,8 @@ void ProgressReporter::on_epoch_end(const EpochReport& report) {
              format_duration(report.exposed_communication_seconds));
   if (const auto& use = report.device_memory) {
     log_.debug("epoch {}: at most {} of the device's {} taken, {} of it by tensors; {} free",
-               report.state.epoch, format_bytes(static_cast<std::uint64_t>(use->peak_reserved_bytes)),
+               report.state.epoch,
+               format_bytes(static_cast<std::uint64_t>(use->peak_reserved_bytes)),
                format_bytes(use->device.total_bytes),
                format_bytes(static_cast<std::uint64_t>(use->peak_allocated_bytes)),
                format_bytes(use->device.free_bytes));

@@ -4,6 +4,7 @@
 #include "parallel/small_network.h"
 #include "support/errors.h"
 #include "support/simulated_device/device.h"
+#include "support/simulated_device/runtime.h"
 
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/device_memory.h"
@@ -21,23 +22,23 @@ using ::testing::Not;
 }
 
 TEST(DeviceMemory, IsToldByPhaseWhatThereIsAndWhatToDo) {
-  const DeviceMemoryUse use{std::int64_t{70} << 30, std::int64_t{75} << 30,
+  const DeviceMemoryUse use{std::int64_t{70} << 30,
+                            std::int64_t{75} << 30,
                             {std::size_t{1} << 30, std::size_t{80} << 30}};
-  EXPECT_THAT(describe_out_of_memory("backward", {torch::kCUDA, 1}, use, "no 2 GiB\nbacktrace"),
-              AllOf(HasSubstr("cuda:1"), HasSubstr("backward"), HasSubstr("1.00 GiB of 80.00 GiB"),
-                    HasSubstr("70.00 GiB at most"), HasSubstr("reserved 75.00 GiB"),
-                    HasSubstr("training.batch_size"), HasSubstr("no 2 GiB"),
-                    Not(HasSubstr("backtrace"))));
+  EXPECT_THAT(
+      describe_out_of_memory("backward", {torch::kCUDA, 1}, use, "no 2 GiB\nbacktrace"),
+      AllOf(HasSubstr("cuda:1"), HasSubstr("backward"), HasSubstr("1.00 GiB of 80.00 GiB"),
+            HasSubstr("70.00 GiB at most"), HasSubstr("reserved 75.00 GiB"),
+            HasSubstr("training.batch_size"), HasSubstr("no 2 GiB"), Not(HasSubstr("backtrace"))));
   EXPECT_FALSE(memory_use(torch::kCPU).has_value());
 }
 
 TEST(DeviceMemory, AStepThatDoesNotFitNamesItsPhase) {
   const auto network = std::make_shared<SmallNetwork>();
   network->to(simulated::device());
-  TrainingStep step(Communicator::solo(), network, make_sgd({}));
-  const auto message = message_of<Error>([&] {
-    (void)step.make([]() -> TrainingStep::Forward { run_out_of_memory(); }, .1, 1);
-  });
+  TrainingStep step(Communicator::solo({.runtime = simulated::runtime()}), network, make_sgd({}));
+  const auto message = message_of<Error>(
+      [&] { (void)step.make([]() -> TrainingStep::Forward { run_out_of_memory(); }, .1, 1); });
   EXPECT_THAT(message, AllOf(HasSubstr("forward"), HasSubstr(simulated::device().str()),
                              HasSubstr("tried to allocate"), Not(HasSubstr("backtrace"))));
   EXPECT_EQ(in_phase("forward", torch::kCPU, [] { return 3; }), 3);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "support/simulated_device/device.h"
+#include "support/simulated_device/runtime.h"
 #include "support/ticking_runtime.h"
 #include "train/training_fixture.h"
 
@@ -18,7 +19,7 @@ class MeasureOnADevice : public ::testing::Test {
     return setup;
   }
 
-  Communicator solo_ = Communicator::solo();
+  Communicator solo_ = Communicator::solo({.runtime = simulated::runtime()});
   SmallTraining training_{solo_, setup()};
   std::shared_ptr<TickingRuntime> runtime_ = std::make_shared<TickingRuntime>();
   BenchPlan plan_{.steps = 3, .warmup = 2, .trials = 2, .device_runtime = runtime_};
@@ -41,13 +42,12 @@ TEST_F(MeasureOnADevice, PartsOfStepsHaveTheDevicesTimes) {
 }
 
 TEST_F(MeasureOnADevice, StepsAreNotWaitedFor) {
-  const auto trials =
-      measure_training(solo_, training_.trainer(), training_.validation(), plan_);
+  const auto trials = measure_training(solo_, training_.trainer(), training_.validation(), plan_);
   ASSERT_EQ(trials.size(), 2U);
   for (const auto& trial : trials) {
     EXPECT_EQ(trial.data_seconds, 3);  // a second for each batch
     EXPECT_GT(trial.seconds, 0);
-    EXPECT_EQ(trial.samples, 12);
+    EXPECT_EQ(trial.samples, 27);  // 37 samples in batches of 10, again and again
   }
   EXPECT_EQ(runtime_->recorded(), 2 * 8);  // around each batch, the warm-up's too
   EXPECT_LE(runtime_->waits(), 2 * 3);     // where a trial ends
@@ -56,8 +56,9 @@ TEST_F(MeasureOnADevice, StepsAreNotWaitedFor) {
 TEST(MeasureOnTheHost, OneRankHasAForwardToo) {
   const auto solo = Communicator::solo();
   SmallTraining training(solo, {.samples = 60, .dropout = 0});
-  const auto profile = measure_profile(solo, training.trainer(), training.network(),
-                                       training.validation(), {.steps = 2, .warmup = 1, .trials = 1});
+  const auto profile =
+      measure_profile(solo, training.trainer(), training.network(), training.validation(),
+                      {.steps = 2, .warmup = 1, .trials = 1});
   EXPECT_GT(profile.forward_seconds, 0);
   EXPECT_GT(profile.backward_seconds, 0);
 }

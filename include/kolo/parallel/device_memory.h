@@ -37,8 +37,8 @@ decltype(auto) in_phase(std::string_view phase, const torch::Device& device, con
   try {
     return work();
   } catch (const c10::OutOfMemoryError& error) {
-    throw Error(describe_out_of_memory(phase, device, memory_use(device),
-                                       error.what_without_backtrace()));
+    throw Error(
+        describe_out_of_memory(phase, device, memory_use(device), error.what_without_backtrace()));
   }
 }
 

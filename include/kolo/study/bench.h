@@ -134,8 +134,8 @@ struct BenchPlan {
 // averaged: asynchronously, in memory that every rank has just written, from
 // Communicator::allocate() or, by the device's times, on this rank's device. Medians of many calls.
 // Collective.
-[[nodiscard]] CollectiveMeasurement measure_collectives(
-    const Communicator& communicator, const torch::Device& device = torch::kCPU);
+[[nodiscard]] CollectiveMeasurement measure_collectives(const Communicator& communicator,
+                                                        const torch::Device& device = torch::kCPU);
 
 // A configuration measured, as `kolo bench` does it.
 

@@ -19,8 +19,8 @@ struct EpochReport {
   const TrainState& state;  // after the epoch
   MetricSums training;      // as the steps saw it, dropout and all
   std::optional<MetricSums> validation;
-  double learning_rate = 0;                  // of the last step
-  double seconds = 0;                        // of training, without the validation
+  double learning_rate = 0;  // of the last step
+  double seconds = 0;        // of training, without the validation
   // This rank, or its device, waited for batches, and for other ranks' gradients.
   double data_wait_seconds = 0;
   double exposed_communication_seconds = 0;

@@ -174,7 +174,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   std::string problem_;                         // of this rank
   std::vector<std::string> changed_;            // gradients that were, while they were averaged
   std::map<std::size_t, torch::Tensor> stash_;  // gradients of absent parameters, to be put back
-  ReducerStatistics statistics_;  // but for exposed_
+  ReducerStatistics statistics_;                // but for exposed_
   DeviceClock clock_;
   DeviceTimeSum exposed_;
 

@@ -85,15 +85,15 @@ class Timeline::Recorder final : public CollectiveListener {
   std::vector<std::thread::id> threads_;
   std::vector<std::uint32_t> groups_;
   DeviceClock clock_;
-  DeviceClock::Moment anchor_;    // a moment of the device whose time is known
-  std::int64_t anchor_time_ = 0;  // this
+  DeviceClock::Moment anchor_;           // a moment of the device whose time is known
+  std::int64_t anchor_time_ = 0;         // this
   std::deque<DeviceSpan> device_spans_;  // that the device may not have come to
   std::vector<int> device_rows_;
 };
 
 namespace {
 
-constexpr int first_group_row = 1000;    // after the threads'
+constexpr int first_group_row = 1000;   // after the threads'
 constexpr int first_device_row = 2000;  // in the order of the threads'
 
 // The place of a value in a list, where it is put if it is new.
@@ -205,8 +205,8 @@ DeviceClock::Moment Timeline::Recorder::device_now() noexcept try {
   return {};
 }
 
-void Timeline::Recorder::add_on_device(TraceEvent event,
-                                       const DeviceClock::Moment& start) noexcept try {
+void Timeline::Recorder::add_on_device(TraceEvent event, const DeviceClock::Moment& start) noexcept
+    try {
   const std::lock_guard lock(mutex_);
   if (!is_active() || !start.is_known()) return;
   auto end = clock_.now();
