@@ -11,6 +11,7 @@
 #include "kolo/base/error.h"
 #include "kolo/nn/network.h"
 #include "support/errors.h"
+#include "support/simulated_device/device.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
@@ -120,6 +121,23 @@ TEST_F(TorchScript, OutputsAndGradientsAreThoseOfTheSameNetwork) {
     const auto plain = torch::autograd::grad({expected.square().sum()}, network->parameters());
     for (std::size_t i = 0; i < plain.size(); ++i)
       EXPECT_TRUE(torch::allclose(gradients[i], plain[i], 1e-5, 1e-5)) << i;
+  }
+}
+
+// Its constants, parameters and buffers are the network's, and move with it.
+TEST_F(TorchScript, ItComputesOnADevice) {
+  const auto here = load(classifier()), there = load(classifier());
+  there->to(testing::simulated::device());
+  here->eval();
+  there->eval();
+  for (int repetition = 0; repetition < 3; ++repetition) {
+    const torch::Tensor expected = here->forward(input_);
+    const torch::Tensor output = there->forward(input_.to(testing::simulated::device()));
+    EXPECT_TRUE(torch::allclose(output.cpu(), expected, 1e-5, 1e-6));
+    const auto gradients = torch::autograd::grad({output.square().sum()}, there->parameters());
+    const auto plain = torch::autograd::grad({expected.square().sum()}, here->parameters());
+    for (std::size_t i = 0; i < plain.size(); ++i)
+      EXPECT_TRUE(torch::allclose(gradients[i].cpu(), plain[i], 1e-5, 1e-5)) << i;
   }
 }
 

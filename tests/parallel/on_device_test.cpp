@@ -186,6 +186,28 @@ TEST(OnADevice, OptimizersOfLibTorchAreDistributed) {
   }
 }
 
+TEST(OnADevice, ShardedOptimizersToo) {
+  for (const bool is_adam : {false, true}) {
+    expect_the_same(
+        [&](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
+          ShardedOptimizer optimizer(communicator, *network,
+                                     is_adam ? make_adam({}) : make_sgd({.momentum = .9}),
+                                     {.buckets = {.first_bytes = 512, .bytes = 2048}});
+          for (int step = 0; step < steps; ++step) {
+            optimizer.zero_grad();
+            loss_of(network, batch).backward();
+            if (step == 1) (void)optimizer.clip_gradients(.1);
+            optimizer.step();
+          }
+          std::vector<double> state;
+          for (const auto& item : optimizer.gather_state())
+            state.push_back(item.tensor.cpu().sum().item<double>());
+          return state;
+        },
+        1e-6);
+  }
+}
+
 TEST(OnADevice, PowerSgdRefuses) {
   run_as_threads(
       ranks,
