@@ -10,7 +10,6 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/random.h"
-#include "kolo/data/device_samples.h"
 
 namespace kolo {
 
