@@ -33,7 +33,7 @@ class BoxTraining : public ::testing::Test {
     arguments.push_back(fmt::format("data.train_path={}", box("1")));
     arguments.push_back(fmt::format("data.valid_path={}", box("2")));
     arguments.push_back(fmt::format("training.precision={}", precision));
-    const auto result = run_kolo(arguments);
+    const auto result = run_kolo(arguments, {}, campaign_deadline);
     EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
     const auto history = History::read(run / "history.json");
     EXPECT_TRUE(std::isnan(history.epochs().back().val_accuracy));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -9,14 +10,19 @@
 
 namespace kolo::testing {
 
-inline ProcessOptions kolo_options(std::map<std::string, std::string> environment) {
+constexpr std::chrono::seconds kolo_deadline = std::chrono::minutes(2);
+// Of campaigns, which share the machine.
+constexpr std::chrono::seconds campaign_deadline = std::chrono::minutes(10);
+
+inline ProcessOptions kolo_options(std::map<std::string, std::string> environment,
+                                   std::chrono::seconds deadline = kolo_deadline) {
   ProcessOptions options;
-  options.deadline = std::chrono::seconds(120);
+  options.deadline = deadline;
   options.environment = std::move(environment);
   return options;
 }
 
-// Runs the kolo program; after two minutes everything it started is killed.
+// Runs the kolo program; at the deadline everything it started is killed.
 inline ProcessResult start_kolo(const std::vector<std::string>& arguments,
                                 std::map<std::string, std::string> environment = {}) {
   std::vector<std::string> command = {KOLO_PROGRAM};
@@ -27,9 +33,10 @@ inline ProcessResult start_kolo(const std::vector<std::string>& arguments,
 // The same, in a fork of this process where that will do, which is quicker. What it starts then is
 // this program, too (main.cpp).
 inline ProcessResult run_kolo(const std::vector<std::string>& arguments,
-                              std::map<std::string, std::string> environment = {}) {
+                              std::map<std::string, std::string> environment = {},
+                              std::chrono::seconds deadline = kolo_deadline) {
   return run_in_fork([&] { return run_kolo_program(arguments); },
-                     kolo_options(std::move(environment)));
+                     kolo_options(std::move(environment), deadline));
 }
 
 }  // namespace kolo::testing

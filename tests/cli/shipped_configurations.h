@@ -22,7 +22,7 @@ class ShippedConfigurations : public ::testing::Test {
   History train(const std::string& name, std::vector<std::string> settings) {
     settings.insert(settings.begin(), {"train", KOLO_CONFIGS "/" + name, "-n", "2", "--output",
                                        (folder / "run").string()});
-    const auto result = run_kolo(settings);
+    const auto result = run_kolo(settings, {}, campaign_deadline);
     EXPECT_EQ(result.exit_code, 0) << result.output << result.errors;
     return History::read(folder / "run" / "history.json");
   }

@@ -169,7 +169,10 @@ ProcessResult run_child(const std::function<void()>& work, const ProcessOptions&
   }
   if (!result.timed_out) result.left_behind = count_left_behind(child);
   kill_everything(child);
-  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (result.timed_out)  // its status may have been taken with those of what it had started
+    result.exit_code = 128 + SIGKILL;
+  else
+    result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   result.output = read_and_remove(output);
   result.errors = read_and_remove(errors);
   return result;
