@@ -10,37 +10,23 @@
 #include "kolo/nn/loss.h"
 #include "kolo/nn/metrics.h"
 #include "kolo/nn/mixup.h"
-#include "kolo/nn/models.h"
 #include "kolo/nn/weights.h"
-#include "support/simulated_device/device.h"
+#include "support/small_models.h"
+#include "support/test_devices.h"
 
 // Networks, losses and metrics on a device's tensors, which host code that follows their pointers
 // does not survive: as on the host, but for roundings.
 namespace kolo {
 namespace {
 
-using testing::simulated::device;
+using testing::name_of;
+using testing::SmallModel;
 
-struct Case {
-  std::string name;
-  ModelOptions options;
-};
-
-const std::vector<Case> cases{
-    {"mnist_net", {.input_shape = {1, 28, 28}, .classes = 10, .dropout = 0}},
-    {"mnist_cnn", {.input_shape = {1, 28, 28}, .classes = 10, .dropout = 0}},
-    {"cnn", {.input_shape = {3, 32, 32}, .classes = 10, .dropout = 0}},
-    {"resnet_small", {.input_shape = {3, 32, 32}, .classes = 10}},
-    {"resnet50", {.input_shape = {3, 64, 64}, .classes = 10}},
-    {"unet3d",
-     {.input_shape = {2, 16, 16, 16}, .output_shape = {3, 16, 16, 16}, .levels = 2, .channels = 4}},
-};
-
-std::string name_of(const ::testing::TestParamInfo<Case>& info) {
-  return info.param.name;
+torch::Device device() {
+  return testing::test_device(1);
 }
 
-class ModelOnDevice : public ::testing::TestWithParam<Case> {};
+class ModelOnDevice : public ::testing::TestWithParam<SmallModel> {};
 
 // The output, and the gradients of all parameters.
 std::vector<torch::Tensor> results(Network& network, const torch::Tensor& input) {
@@ -54,14 +40,13 @@ std::vector<torch::Tensor> results(Network& network, const torch::Tensor& input)
 // Of float64 all, which roundings cannot change by much; of float32, for which the host has kernels
 // of kolo's own, the output: a value at a ReLU's edge changes gradients by more than roundings.
 TEST_P(ModelOnDevice, ComputesAsOnTheHost) {
+  testing::refuse_tf32();
   const auto& [name, options] = GetParam();
-  std::vector<std::int64_t> shape{2};
-  shape.insert(shape.end(), options.input_shape.begin(), options.input_shape.end());
   torch::manual_seed(1);
-  const auto input = torch::randn(shape);
+  const auto input = GetParam().input(2);
   for (const auto type : {torch::kFloat32, torch::kFloat64}) {
     std::vector<std::vector<torch::Tensor>> all;
-    for (const auto& place : {torch::Device(torch::kCPU), device(1)}) {
+    for (const auto& place : {torch::Device(torch::kCPU), device()}) {
       torch::manual_seed(2);
       const auto network = make_network(name, options);
       network->to(place, type);
@@ -69,7 +54,7 @@ TEST_P(ModelOnDevice, ComputesAsOnTheHost) {
     }
     ASSERT_EQ(all[0].size(), all[1].size());
     for (std::size_t i = 0; i < all[0].size(); ++i) {
-      EXPECT_EQ(all[1][i].device(), device(1));
+      EXPECT_EQ(all[1][i].device(), device());
       if (i > 0 && type == torch::kFloat32) continue;
       const auto difference = (all[1][i].cpu() - all[0][i]).abs().max().item<double>();
       const auto largest = all[0][i].abs().max().item<double>();
@@ -78,15 +63,17 @@ TEST_P(ModelOnDevice, ComputesAsOnTheHost) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Catalogue, ModelOnDevice, ::testing::ValuesIn(cases), name_of);
+INSTANTIATE_TEST_SUITE_P(Catalogue, ModelOnDevice, ::testing::ValuesIn(testing::small_models()),
+                         name_of);
 
 TEST(LossOnDevice, IsTheHosts) {
   const auto logits = torch::randn({6, 4}), fields = torch::rand({2, 2, 4, 4, 4});
   const auto classes = torch::tensor({0, 1, 2, 3, 0, 1});
   const auto on_device = [](const LossFunction& loss, const torch::Tensor& outputs,
                             const torch::Tensor& targets) {
-    EXPECT_FLOAT_EQ(loss(outputs.to(device()), targets.to(device())).item<float>(),
-                    loss(outputs, targets).item<float>());
+    const auto expected = loss(outputs, targets).item<double>();
+    EXPECT_NEAR(loss(outputs.to(device()), targets.to(device())).item<double>(), expected,
+                1e-6 * expected);
   };
   on_device(make_cross_entropy(), logits, classes);
   on_device(make_cross_entropy(.1), logits, classes);

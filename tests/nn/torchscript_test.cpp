@@ -11,8 +11,8 @@
 #include "kolo/base/error.h"
 #include "kolo/nn/network.h"
 #include "support/errors.h"
-#include "support/simulated_device/device.h"
 #include "support/temporary_folder.h"
+#include "support/test_devices.h"
 
 namespace kolo {
 namespace {
@@ -127,12 +127,12 @@ TEST_F(TorchScript, OutputsAndGradientsAreThoseOfTheSameNetwork) {
 // Its constants, parameters and buffers are the network's, and move with it.
 TEST_F(TorchScript, ItComputesOnADevice) {
   const auto here = load(classifier()), there = load(classifier());
-  there->to(testing::simulated::device());
+  there->to(testing::test_device(0));
   here->eval();
   there->eval();
   for (int repetition = 0; repetition < 3; ++repetition) {
     const torch::Tensor expected = here->forward(input_);
-    const torch::Tensor output = there->forward(input_.to(testing::simulated::device()));
+    const torch::Tensor output = there->forward(input_.to(testing::test_device(0)));
     EXPECT_TRUE(torch::allclose(output.cpu(), expected, 1e-5, 1e-6));
     const auto gradients = torch::autograd::grad({output.square().sum()}, there->parameters());
     const auto plain = torch::autograd::grad({expected.square().sum()}, here->parameters());

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <ATen/Context.h>
+
 #include "kolo/comm/threads.h"
 #include "support/gpu.h"
 #include "support/simulated_device/device.h"
@@ -18,6 +20,12 @@ namespace kolo::testing {
 // `staging_bytes`: small ones make small buffers take many pieces.
 [[nodiscard]] inline DeviceOptions test_device_options(std::size_t staging_bytes = 1 << 16) {
   return {.staging_bytes = staging_bytes, .runtime = simulated::runtime_of_tests()};
+}
+
+// From now on a GPU multiplies float32 in float32, as a host does.
+inline void refuse_tf32() {
+  at::globalContext().setAllowTF32CuDNN(false);
+  at::globalContext().setAllowTF32CuBLAS(false);
 }
 
 }  // namespace kolo::testing
