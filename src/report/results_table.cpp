@@ -89,6 +89,15 @@ double whole_rate(const RunRecord& run) {
   return seconds > 0 ? samples / seconds : not_measured;
 }
 
+// Of all GPUs, in all epochs.
+double energy_of(const RunRecord& run) {
+  const auto* const curve = run.find("device_joules", "");
+  if (curve == nullptr) return not_measured;
+  double joules = 0;
+  for (const auto& point : curve->points) joules += point.value;
+  return joules;
+}
+
 double last_epoch(const RunRecord& run) {
   double last = not_measured;
   for (const auto& curve : run.curves) {
@@ -123,6 +132,8 @@ std::vector<Measure> measures() {
           {"time per epoch", [](const RunRecord& run) { return mean_of(run, "epoch_seconds"); },
            seconds, Better::smaller},
           {"samples/s", whole_rate, format_rate, Better::larger},
+          {"energy", energy_of, [](double value) { return fmt::format("{:.4g} kJ", 1e-3 * value); },
+           Better::smaller},
           {"ranks", [](const RunRecord& run) { return number_or_unmeasured(run.ranks); }, count},
           {"parameters", [](const RunRecord& run) { return number_or_unmeasured(run.parameters); },
            count},

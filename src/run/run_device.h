@@ -1,11 +1,15 @@
 #pragma once
 
+#include <functional>
+#include <optional>
+
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
 #include "kolo/launch/launch_environment.h"
+#include "kolo/parallel/device_usage.h"
 
 // Where a run's ranks compute.
 namespace kolo {
@@ -24,6 +28,11 @@ void require_device(const RunConfig& config);
 // This rank's device, with LibTorch's switches as configured. Collective.
 [[nodiscard]] torch::Device start_device(const DeviceConfig& device,
                                          const Communicator& communicator);
+
+// What this rank's device takes and does, from now on: as TrainerOptions::device_usage wants it.
+// Empty where no rank's device tells, as the host does not. Collective.
+[[nodiscard]] std::function<std::optional<DeviceUsage>()> follow_device(
+    const Communicator& communicator, const torch::Device& device);
 
 // Takes the network there, before a trainer is made of it.
 void move_network(torch::nn::Module& network, const DeviceConfig& config,

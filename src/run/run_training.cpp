@@ -230,6 +230,8 @@ void log_summary(RunLog& log, const PreparedRun& run, const RunRecords& records,
            on_device ? fmt::format(", of its device {}", format_bytes(static_cast<std::uint64_t>(
                                                              on_device->peak_reserved_bytes)))
                      : "");
+  if (const auto usage = records.history().device_usage())
+    log.info("devices: {}", describe(*usage));
   log.info(
       "results in {}: history.json, events.out.tfevents.*, checkpoints/, out.log, model.txt, "
       "config.yaml, run.json{}",
@@ -313,6 +315,7 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   if (config.model.sync_batch_norm && communicator.size() > 1)
     convert_sync_batch_norm(communicator, *run.network);
   const auto device = start_device(config.device, communicator);
+  trainer_options.device_usage = follow_device(communicator, device);
   move_network(*run.network, config.device, device);
   Trainer trainer(communicator, run.network, run.objective, std::move(run.optimizer), rate,
                   *training, *validation, trainer_options);

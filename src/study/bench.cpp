@@ -148,7 +148,8 @@ StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
   profile.name = config.model.name;
   profile.updates_by_bucket = updates_by_bucket;
   const auto optimizer = make_optimizer(config);
-  if (is_worth_sharing(*optimizer, trainer->plan().total_bytes, sharing)) {
+  if (trainer->device().is_cpu() &&
+      is_worth_sharing(*optimizer, trainer->plan().total_bytes, sharing)) {
     // Parameters and states are read and written, gradients read.
     profile.shared_update_passes =
         3 + 2 * static_cast<std::int64_t>(optimizer->state_names().size());
@@ -159,21 +160,33 @@ StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
   return profile;
 }
 
-// One mode's trials, of all ranks. `trainer` is made with the first mode that needs it.
+// What trains, made with the first mode that needs it, and what its device takes.
+struct Training {
+  std::unique_ptr<Trainer> trainer;
+  std::function<std::optional<DeviceUsage>()> device_usage;
+};
+
+// One mode's trials, of all ranks.
 BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& plan, PreparedBench& prepared,
                               const Communicator& communicator, const Loaders& loaders,
-                              std::unique_ptr<Trainer>& trainer) {
+                              Training& training) {
   if (mode == BenchMode::io)
     return {mode, gather(communicator, measure_loader(communicator, *loaders.training, plan))};
+  auto& [trainer, device_usage] = training;
   if (!trainer) {
     trainer =
         make_trainer(prepared.config, communicator, prepared.network, std::move(prepared.optimizer),
                      loaders, trainer_options(prepared.config));
+    device_usage = follow_device(communicator, trainer->device());
   }
-  return {mode, gather(communicator,
-                       mode == BenchMode::synthetic
-                           ? measure_steps(communicator, *trainer, *loaders.training, plan)
-                           : measure_training(communicator, *trainer, *loaders.training, plan))};
+  if (device_usage) (void)device_usage();
+  BenchMeasurement measurement{
+      mode, gather(communicator,
+                   mode == BenchMode::synthetic
+                       ? measure_steps(communicator, *trainer, *loaders.training, plan)
+                       : measure_training(communicator, *trainer, *loaders.training, plan))};
+  if (device_usage) measurement.device_usage = gather(communicator, device_usage());
+  return measurement;
 }
 
 BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
@@ -189,11 +202,12 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
       make_training_loader(config, prepared.datasets.training, rank, size),
       make_validation_loader(config, prepared.datasets.validation, rank, size)};
   BenchReport report{setup_of(request, config, size), {}, {}};
-  std::unique_ptr<Trainer> trainer;
+  Training training;
+  const auto& trainer = training.trainer;
   for (const BenchMode mode : request.modes) {
     begin(std::string(bench_mode_name(mode)));
     report.measurements.push_back(
-        measure_mode(mode, plan, prepared, communicator, loaders, trainer));
+        measure_mode(mode, plan, prepared, communicator, loaders, training));
   }
   report.peak_bytes = gather_memory(communicator);
   report.device_memory =

@@ -73,6 +73,30 @@ std::string device_memory_line(const BenchReport& report) {
   return fmt::format("peak memory on devices by rank: {}\n", fmt::join(by_rank, "  "));
 }
 
+std::string device_usage_lines(const BenchReport& report) {
+  std::string text;
+  for (const auto& measurement : report.measurements) {
+    const auto usage = side_by_side(measurement.device_usage);
+    if (usage.seconds > 0)
+      text += fmt::format("devices, {}: {}\n", bench_mode_name(measurement.mode), describe(usage));
+  }
+  return text;
+}
+
+// What is unknown is left out.
+Json json_of(const DeviceUsage& usage) {
+  Json json{{"seconds", usage.seconds}};
+  const auto add = [&](const char* name, double value) {
+    if (std::isfinite(value)) json[name] = value;
+  };
+  add("joules", usage.joules);
+  add("watts", usage.watts());
+  add("utilization", usage.utilization);
+  add("megahertz", usage.megahertz);
+  add("celsius", usage.celsius);
+  return json;
+}
+
 std::string milliseconds(double seconds) {
   return fmt::format("{:.3f} ms", 1e3 * seconds);
 }
@@ -118,6 +142,11 @@ Json json_of(const BenchMeasurement& measurement, std::int64_t steps) {
   const auto shares = shares_of(measurement);
   json["shares"] = {
       {"compute", shares.compute}, {"communication", shares.communication}, {"data", shares.data}};
+  if (const auto usage = side_by_side(measurement.device_usage); usage.seconds > 0) {
+    json["devices"] = json_of(usage);
+    for (const auto& device : measurement.device_usage)
+      json["devices"]["by_rank"].push_back(device.seconds > 0 ? json_of(device) : Json(nullptr));
+  }
   return json;
 }
 
@@ -214,7 +243,7 @@ std::string to_text(const BenchReport& report) {
   }
   if (report.profile) text += text_of(*report.profile);
   if (report.collectives) text += text_of(*report.collectives);
-  text += memory_line(report) + device_memory_line(report);
+  text += memory_line(report) + device_memory_line(report) + device_usage_lines(report);
   if (const auto verdict = verdict_of(report))
     text += fmt::format("bound by {}: {}\n", verdict->by, verdict->why);
   return text;

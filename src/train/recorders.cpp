@@ -31,6 +31,19 @@ std::string metrics_line(const EpochReport& report) {
   return line;
 }
 
+// An epoch's, as it is recorded. A device that does not tell what it takes has been used for as
+// long as was trained.
+DeviceUsage usage_of(const EpochRecord& record) {
+  const double seconds = record.device_joules / record.device_watts;
+  return {std::isfinite(seconds) ? seconds : record.seconds, record.device_joules,
+          record.device_utilization, record.device_megahertz, record.device_celsius};
+}
+
+bool tells_something(const DeviceUsage& usage) {
+  return std::isfinite(usage.joules) || std::isfinite(usage.utilization) ||
+         std::isfinite(usage.megahertz) || std::isfinite(usage.celsius);
+}
+
 constexpr std::string_view step_tags = "step/";  // all others are of epochs
 constexpr double longest_unwritten = 30;         // seconds
 
@@ -102,6 +115,13 @@ void HistoryRecorder::on_epoch_end(const EpochReport& report) {
   record.data_wait_seconds = report.data_wait_seconds;
   record.exposed_communication_seconds = report.exposed_communication_seconds;
   record.time = wall_time();
+  if (const auto& usage = report.device_usage) {
+    record.device_joules = usage->joules;
+    record.device_watts = usage->watts();
+    record.device_utilization = usage->utilization;
+    record.device_megahertz = usage->megahertz;
+    record.device_celsius = usage->celsius;
+  }
   history_.add(record);
   if (report.device_memory) peak_device_bytes_ = report.device_memory->peak_reserved_bytes;
   write();
@@ -124,7 +144,26 @@ void HistoryRecorder::on_finish(const TrainState& state) {
   summary["mean_epoch_seconds"] = mean_epoch_seconds();
   summary["steps"] = state.step;
   if (peak_device_bytes_ > 0) summary["peak_device_bytes"] = peak_device_bytes_;
+  if (const auto usage = device_usage()) {
+    const auto note = [&](const char* name, double value) {
+      if (std::isfinite(value)) summary[name] = value;
+    };
+    note("device_joules", usage->joules);
+    note("device_watts", usage->watts());
+    note("device_utilization", usage->utilization);
+    note("device_megahertz", usage->megahertz);
+    note("device_celsius", usage->celsius);
+  }
   write();
+}
+
+std::optional<DeviceUsage> HistoryRecorder::device_usage() const {
+  std::vector<DeviceUsage> epochs;
+  for (const auto& record : history_.epochs()) {
+    const auto usage = usage_of(record);
+    if (tells_something(usage)) epochs.push_back(usage);
+  }
+  return epochs.empty() ? std::nullopt : std::optional(one_after_another(epochs));
 }
 
 std::optional<double> HistoryRecorder::best_top_accuracy() const {
@@ -200,6 +239,16 @@ void TensorBoardRecorder::on_epoch_end(const EpochReport& report) {
   writer_.add_scalar("samples_per_second", samples_per_second(report), step);
   writer_.add_scalar("data_wait_seconds", report.data_wait_seconds, step);
   writer_.add_scalar("exposed_communication_seconds", report.exposed_communication_seconds, step);
+  if (const auto& usage = report.device_usage) {
+    const auto add = [&](const char* tag, double value) {
+      if (std::isfinite(value)) writer_.add_scalar(tag, value, step);
+    };
+    add("device/joules", usage->joules);
+    add("device/watts", usage->watts());
+    add("device/utilization", usage->utilization);
+    add("device/megahertz", usage->megahertz);
+    add("device/celsius", usage->celsius);
+  }
   writer_.flush();
 }
 
@@ -265,6 +314,8 @@ void ProgressReporter::on_epoch_end(const EpochReport& report) {
                format_bytes(static_cast<std::uint64_t>(use->peak_allocated_bytes)),
                format_bytes(use->device.free_bytes));
   }
+  if (report.device_usage)
+    log_.debug("epoch {}: devices: {}", report.state.epoch, describe(*report.device_usage));
 }
 
 void ProgressReporter::on_stop(const TrainState&) {

@@ -296,6 +296,7 @@ bool Trainer::finish_epoch(double data_wait_seconds) {
   report.validation = in_phase("validation", device(), [&] { return validate(); });
   report.device_memory = memory_use(device());
   if (!report.validation) return false;
+  report.device_usage = take_device_usage();
   require_finite_validation(*report.validation);
   ++state_.epoch;
   state_.position = 0;
@@ -305,6 +306,12 @@ bool Trainer::finish_epoch(double data_wait_seconds) {
   report.is_best = note_if_best(*report.validation);
   notify([&](Observer& observer) { observer.on_epoch_end(report); });
   return true;
+}
+
+std::optional<DeviceUsage> Trainer::take_device_usage() const {
+  if (!options_.device_usage) return std::nullopt;
+  const auto usage = side_by_side(gather(communicator_, options_.device_usage()));
+  return usage.seconds > 0 ? std::optional(usage) : std::nullopt;
 }
 
 bool Trainer::note_if_best(const MetricSums& validation) {

@@ -59,6 +59,17 @@ TEST(History, ComesBackFromItsFile) {
   EXPECT_EQ(read_text_file(folder / "again.json"), read_text_file(path));
 }
 
+TEST(History, HoldsWhatDevicesTookWhereItWasMeasured) {
+  History history;
+  history.add(EpochRecord{.epoch = 1, .device_joules = 2500, .device_utilization = .75});
+  const auto document = history.to_json();
+  EXPECT_EQ(document["epochs"][0]["device_joules"], 2500);
+  EXPECT_FALSE(document["epochs"][0].contains("device_watts"));
+  const auto read = History::from_json(document);
+  EXPECT_EQ(read.epochs()[0].device_utilization, .75);
+  EXPECT_TRUE(std::isnan(read.epochs()[0].device_celsius));
+}
+
 // The layout that reports and other programs read.
 TEST(History, FileLayout) {
   History history(1);

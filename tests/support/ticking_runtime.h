@@ -25,6 +25,7 @@ class TickingRuntime final : public DeviceRuntime {
   [[nodiscard]] std::string_view name() const override { return "ticking"; }
   [[nodiscard]] DeviceCount count() const override { return {1, ""}; }
   [[nodiscard]] std::string hardware(int /*device*/) const override { return "0"; }
+  [[nodiscard]] std::string pci_bus_id(int /*device*/) const override { return "0000:41:00.0"; }
   [[nodiscard]] int current_device() const override { return 0; }
   [[nodiscard]] DeviceMemory memory(int /*device*/) const override { return {1000, 4000}; }
 

@@ -13,6 +13,7 @@ namespace {
 
 using testing::SmallTraining;
 using testing::TemporaryFolder;
+using testing::TrainingSetup;
 
 std::vector<std::int64_t> saved_steps(const CheckpointSchedule& schedule, int keep) {
   const TemporaryFolder folder;
@@ -70,6 +71,39 @@ TEST(HistoryRecorder, WritesEpochsStepsAndASummary) {
   EXPECT_EQ(history.steps().size(), 5U);
   EXPECT_EQ(history.summary().at("steps"), 26);
   EXPECT_GT(history.summary().at("best_val_accuracy"), 0);
+}
+
+TEST(HistoryRecorder, AddsUpWhatTheDevicesOfAllRanksTook) {
+  const TemporaryFolder folder;
+  run_as_threads(2, [&](const Communicator& communicator) {
+    TrainingSetup setup;
+    setup.change = [&](TrainerOptions& options) {
+      const double joules = communicator.rank() == 0 ? 300 : 500;
+      options.device_usage = [=] { return DeviceUsage{2, joules, .5, 1500, joules / 10}; };
+    };
+    SmallTraining training(communicator, setup);
+    std::optional<HistoryRecorder> recorder;
+    if (communicator.rank() == 0)
+      training.trainer().add_observer(recorder.emplace(History(2), folder / "history.json", 0));
+    (void)training.trainer().run();
+  });
+  const auto history = History::read(folder / "history.json");
+  EXPECT_EQ(history.epochs()[1].device_joules, 800);
+  EXPECT_EQ(history.epochs()[1].device_watts, 400);
+  EXPECT_EQ(history.epochs()[1].device_celsius, 50);
+  EXPECT_EQ(history.summary().at("device_joules"), 1600) << "two epochs";
+  EXPECT_EQ(history.summary().at("device_watts"), 400);
+  EXPECT_EQ(history.summary().at("device_utilization"), .5);
+}
+
+TEST(HistoryRecorder, SaysNothingOfDevicesThatDoNotTell) {
+  const TemporaryFolder folder;
+  SmallTraining training(Communicator::solo(), {.epochs = 1});
+  HistoryRecorder recorder(History(1), folder / "history.json", 0);
+  training.trainer().add_observer(recorder);
+  (void)training.trainer().run();
+  EXPECT_EQ(recorder.device_usage(), std::nullopt);
+  EXPECT_FALSE(recorder.history().summary().contains("device_joules"));
 }
 
 TEST(ThinRecordInterval, LetsARunHaveNoMoreThan500Records) {

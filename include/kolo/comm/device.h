@@ -75,6 +75,9 @@ class DeviceRuntime {
   [[nodiscard]] virtual DeviceCount count() const = 0;
   // Equal for two processes of a machine where their devices are the same piece of hardware.
   [[nodiscard]] virtual std::string hardware(int device) const = 0;
+  // Where the device is in the machine, by which the driver's tools know it: "0000:41:00.0". Empty:
+  // nowhere.
+  [[nodiscard]] virtual std::string pci_bus_id(int /*device*/) const { return {}; }
   // The device that this memory is on. Error for memory of the host.
   [[nodiscard]] virtual int device_of(const void* memory) const = 0;
   // The one that this thread works with, and works with from now on.

@@ -32,6 +32,13 @@ struct EpochRecord {
   // How long it waited for the gradients of other ranks, which backward did not hide.
   double exposed_communication_seconds = not_measured;
   double time = not_measured;  // at its end, in seconds since 1970
+  // All ranks' devices together, the validation among it: what they took, how much of the time a
+  // kernel ran (0 to 1), the mean clock of their multiprocessors, and the highest temperature.
+  double device_joules = not_measured;
+  double device_watts = not_measured;
+  double device_utilization = not_measured;
+  double device_megahertz = not_measured;
+  double device_celsius = not_measured;
 };
 
 // One optimizer step, or the mean of a few.
@@ -46,7 +53,8 @@ struct StepRecord {
 
 // The record of a run, written as history.json:
 //   {"n_ranks": 2, "epochs": [EpochRecord ...], "steps": [StepRecord ...], "summary": {...}}
-// with the structs' member names as keys, and null for what is not finite, which JSON can't hold.
+// with the structs' member names as keys, and null for what is not finite, which JSON can't hold;
+// what devices took is left out where it was not measured.
 // "steps" is only there when steps were added. One thread at a time.
 class History {
  public:

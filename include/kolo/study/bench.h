@@ -14,6 +14,7 @@
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"
 #include "kolo/parallel/device_memory.h"
+#include "kolo/parallel/device_usage.h"
 #include "kolo/scaling/network_model.h"
 #include "kolo/scaling/step_profile.h"
 #include "kolo/train/trainer.h"
@@ -35,10 +36,13 @@ struct BenchTrial {
   double communication_seconds = 0;  // of them spent waiting for other ranks' gradients
 };
 
-// The trials of one mode: by rank, then by trial.
+// The trials of one mode: by rank, then by trial; and what the devices took meanwhile.
 struct BenchMeasurement {
   BenchMode mode = BenchMode::io;
   std::vector<std::vector<BenchTrial>> trials;
+  // By rank, with the warm-up, where devices tell; without seconds for the device of an earlier
+  // rank.
+  std::vector<DeviceUsage> device_usage = {};
 };
 
 struct BenchSetup {

@@ -40,6 +40,8 @@ class HistoryRecorder final : public Observer {
   [[nodiscard]] const History& history() const { return history_; }
   // Seconds of training an epoch took on average; 0 before the first.
   [[nodiscard]] double mean_epoch_seconds() const;
+  // Of all ranks' devices together since the run began; none: unknown.
+  [[nodiscard]] std::optional<DeviceUsage> device_usage() const;
   // Of the validations, where it was counted.
   [[nodiscard]] std::optional<double> best_top_accuracy() const;
 
@@ -58,9 +60,11 @@ class HistoryRecorder final : public Observer {
 // top_accuracy/train, top_accuracy/validation,
 // learning_rate, samples_per_second, data_wait_seconds, exposed_communication_seconds an epoch;
 // step/loss, step/accuracy, step/learning_rate,
-// step/samples_per_second every `log_every` steps. Accuracies only where there are any,
-// and loss_scale where losses are scaled. A run that goes on from a checkpoint takes out of the
-// earlier event files of its folder what it will record anew. They are flushed with the history.
+// step/samples_per_second every `log_every` steps; device/joules, device/watts, device/utilization,
+// device/megahertz, device/celsius an epoch where devices tell. Accuracies only where there are
+// any, and loss_scale where losses are scaled. A run that goes on from a checkpoint takes out of
+// the earlier event files of its folder what it will record anew. They are flushed with the
+// history.
 class TensorBoardRecorder final : public Observer {
  public:
   TensorBoardRecorder(const std::filesystem::path& folder, std::int64_t log_every);

@@ -14,6 +14,7 @@
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/device_clock.h"
+#include "kolo/parallel/device_usage.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/parallel/training_step.h"
 #include "kolo/train/objective.h"
@@ -79,6 +80,10 @@ struct TrainerOptions {
   // Asked after every batch of a validation; when one rank says yes, all leave it and stop, before
   // the epoch's end: who goes on from there validates anew. Empty: a validation goes on to its end.
   std::function<bool()> stop_validation_requested = {};
+  // What this rank's device took and did since the last call; none: another rank tells. Asked at
+  // the end of each epoch and its validation, and all ranks' added up. Empty: on no rank is it
+  // known.
+  std::function<std::optional<DeviceUsage>()> device_usage = {};
   // Is told of data wait, step, forward, backward, each bucket's update and validation.
   Timeline timeline;
 
@@ -192,6 +197,7 @@ class Trainer {
                                                    const std::function<bool()>& stop_requested);
   [[nodiscard]] std::optional<MetricSums> validate();
   [[nodiscard]] TrainOutcome stop();
+  [[nodiscard]] std::optional<DeviceUsage> take_device_usage() const;
   [[nodiscard]] bool note_if_best(const MetricSums& validation);
   void seed_step() const;
   template <typename Hook>

@@ -1,3 +1,4 @@
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -82,6 +83,7 @@ class CudaRuntime final : public DeviceRuntime {
   [[nodiscard]] std::string_view name() const override { return "cuda"; }
   [[nodiscard]] DeviceCount count() const override;
   [[nodiscard]] std::string hardware(int device) const override;
+  [[nodiscard]] std::string pci_bus_id(int device) const override;
   [[nodiscard]] int device_of(const void* memory) const override;
   [[nodiscard]] int current_device() const override;
   void use(int device) const override { check_cuda(cudaSetDevice(device), "cudaSetDevice"); }
@@ -124,6 +126,13 @@ std::string CudaRuntime::hardware(int device) const {
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
   return {properties.uuid.bytes, sizeof(properties.uuid.bytes)};
+}
+
+std::string CudaRuntime::pci_bus_id(int device) const {
+  std::array<char, 32> text{};
+  check_cuda(cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), device),
+             "cudaDeviceGetPCIBusId");
+  return text.data();
 }
 
 int CudaRuntime::device_of(const void* memory) const {
