@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/doctor/checks.h"
+#include "cli/doctor/gpu_facts.h"
 #include "cli/program.h"
 #include "kolo/base/text.h"
 
@@ -30,6 +31,54 @@ TEST(Doctor, PrintsOneJsonObjectAndExitsByTheWorst) {
   const auto& gpu = report["findings"][9];
   EXPECT_EQ(gpu["status"], "ok") << "there is nothing to mend";
   EXPECT_THAT(gpu["text"].get<std::string>(), HasSubstr("kolo trains on the CPU only"));
+}
+
+GpuFacts facts_of_a_node() {
+  GpuFacts facts;
+  facts.devices = {
+      {"H100", "0000:41:00.0", "9.0", true, std::size_t{79} << 30, std::size_t{80} << 30, 700.},
+      {"H100", "0000:81:00.0", "9.0", true, 1 << 30, std::size_t{80} << 30, {}}};
+  facts.runtime = facts.libtorch = 12080;
+  facts.driver = 12040;
+  facts.driver_version = "550.54.15";
+  facts.cudnn = "cuDNN 9.10.2";
+  facts.nccl = "NCCL 2.27.5";
+  return facts;
+}
+
+TEST(Doctor, TellsWhatGpusThereAreAndWhatRunsThem) {
+  const auto findings = check_gpus(facts_of_a_node());
+  ASSERT_EQ(findings.size(), 5U);
+  EXPECT_EQ(worst_status(findings), FindingStatus::ok) << "CUDA 12.8 runs on a driver for 12.4";
+  EXPECT_EQ(
+      findings[0].text,
+      "runtime 12.8; LibTorch's 12.8; cuDNN 9.10.2; NCCL 2.27.5; driver 550.54.15 for CUDA up "
+      "to 12.4");
+  EXPECT_EQ(findings[1].name, "GPU 0");
+  EXPECT_EQ(findings[1].text,
+            "H100, PCI 0000:41:00.0, compute capability 9.0, 79.0 GiB of 80.0 GiB free, 700 W at "
+            "most");
+  EXPECT_THAT(findings[2].text, Not(HasSubstr("at most"))) << "nothing is known of it";
+  EXPECT_EQ(findings[3].text, "each reaches all others' memory");
+  EXPECT_THAT(findings[4].text, HasSubstr("are recorded"));
+}
+
+TEST(Doctor, TellsWhatToDoForGpusThatCanNotBeUsedWell) {
+  auto facts = facts_of_a_node();
+  facts.devices[1].has_kernels = false;
+  facts.devices[1].capability = "7.5";
+  facts.out_of_reach = {{0, 1}, {1, 0}};
+  facts.runtime = facts.libtorch = 13000;
+  facts.nvml_problem = "libnvidia-ml.so.1: no such file";
+  const auto findings = check_gpus(facts);
+  EXPECT_THAT(findings[0].remedy, HasSubstr("the driver is older than CUDA 13.0"));
+  EXPECT_EQ(findings[2].status, FindingStatus::problem);
+  EXPECT_THAT(findings[2].remedy, HasSubstr("TORCH_CUDA_ARCH_LIST=7.5"));
+  EXPECT_THAT(findings[3].text, HasSubstr("from 0 to 1, 1 to 0"));
+  EXPECT_THAT(findings[4].text, HasSubstr("not recorded: libnvidia-ml.so.1"));
+  EXPECT_EQ(findings[4].status, FindingStatus::ok) << "nothing needs it";
+  facts.driver = 0;
+  EXPECT_THAT(check_gpus(facts)[0].text, HasSubstr("no driver"));
 }
 
 TEST(Doctor, PrintsALineForEachFinding) {

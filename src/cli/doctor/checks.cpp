@@ -15,11 +15,13 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
+#include "comm/mpi/cuda_aware_mpi.h"
 #include "kolo/comm/device.h"
 #include "kolo/comm/mpi.h"
 #include "kolo/data/mnist.h"
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/parallel/initialize.h"
+#include "kolo/parallel/tensor_collectives.h"
 #include "launch/supervise.h"
 
 namespace kolo {
@@ -224,6 +226,22 @@ std::string complaint_of(const ProbeResult& result) {
   return fmt::format("exit status {}", *result.status);
 }
 
+// How an all-reduce of GPUs' memory has gone from rank to rank, as in a training; empty where there
+// are none. Error when it gives no sum. Collective.
+std::string try_devices(const Communicator& communicator) {
+  const auto device = take_device(communicator, /*may_share=*/true);
+  if (device.is_cpu()) return {};
+  const auto values =
+      torch::full({1 << 16}, communicator.rank() + 1., torch::TensorOptions(device));
+  all_reduce(communicator, values, ReduceOp::sum);
+  const double ranks = communicator.size();
+  const double sum = values.sum().item<double>(),
+               expected = values.numel() * ranks * (ranks + 1) / 2;
+  if (sum != expected)
+    throw Error(fmt::format("doctor: the sum of the ranks' GPUs is {}, not {}", sum, expected));
+  return communicator.capabilities().device_transport;
+}
+
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find_first_of("\n,"));
 }
@@ -233,12 +251,15 @@ std::string first_line(const std::string& text) {
 int run_probe() {
   const auto communicator = mpi_communicator();
   const auto sum = all_reduce_value<std::int64_t>(communicator, communicator.rank() + 1);
+  const auto on_devices = try_devices(communicator);
   if (communicator.rank() != 0) return 0;
   const auto capabilities = communicator.capabilities();
   std::cout << json{{"ranks", communicator.size()},
                     {"sum", sum},
                     {"thread_level", capabilities.thread_level},
-                    {"transport", capabilities.transport}}
+                    {"transport", capabilities.transport},
+                    {"device_transport", on_devices},
+                    {"is_cuda_aware", is_cuda_aware_mpi()}}
                    .dump()
             << std::endl;
   return 0;
@@ -256,6 +277,10 @@ Finding check_mpi_library() {
   }
   const auto level = answer->value("thread_level", "");
   finding.text += fmt::format(", thread level '{}'", level);
+  if (cuda_runtime())
+    finding.text += answer->value("is_cuda_aware", false)
+                        ? "; takes GPUs' memory"
+                        : "; does not say that it takes GPUs' memory (is CUDA-aware)";
   if (level != "multiple") {
     finding.status = FindingStatus::warning;
     finding.remedy =
@@ -304,6 +329,8 @@ Finding check_two_ranks(const LaunchEnvironment& environment) {
     return finding;
   }
   finding.text = fmt::format("started, all-reduce done by {}", answer->value("transport", ""));
+  if (const auto transport = answer->value("device_transport", ""); !transport.empty())
+    finding.text += fmt::format("; of GPUs' memory by {}", transport);
   return finding;
 }
 

@@ -10,6 +10,7 @@
 
 #include "cli/command_line.h"
 #include "cli/doctor/checks.h"
+#include "cli/doctor/gpu_facts.h"
 #include "kolo/comm/device.h"
 #include "kolo/data/mnist.h"
 #include "kolo/fetch/fetch.h"
@@ -83,19 +84,24 @@ struct DoctorArguments {
 std::vector<Finding> examine() {
   const auto environment = detect_launch_environment();
   const auto core_before = environment_variable("KOLO_BLAS_CORE_BEFORE").value_or("");
-  return {check_mpi_library(),
-          check_launcher(environment),
-          check_two_ranks(environment),
-          check_processors(detect_cpu_limits(), environment_variable),
-          check_shared_memory(),
-          check_blas(loaded_blas(), vector_units_of_this_processor(), core_before),
-          check_onednn(onednn_description()),
-          check_kernels(onednn_description(), convolution_implementation(2),
-                        convolution_implementation(3)),
-          check_libtorch(),
-          check_gpu(),
-          check_fashion_mnist(fashion_mnist_folder),
-          check_side_products(is_fetching_built(), is_cosmology_built())};
+  std::vector<Finding> findings = {
+      check_mpi_library(),
+      check_launcher(environment),
+      check_two_ranks(environment),
+      check_processors(detect_cpu_limits(), environment_variable),
+      check_shared_memory(),
+      check_blas(loaded_blas(), vector_units_of_this_processor(), core_before),
+      check_onednn(onednn_description()),
+      check_kernels(onednn_description(), convolution_implementation(2),
+                    convolution_implementation(3)),
+      check_libtorch(),
+      check_gpu()};
+  if (const auto facts = gpu_facts()) {
+    for (auto& finding : check_gpus(*facts)) findings.push_back(std::move(finding));
+  }
+  findings.push_back(check_fashion_mnist(fashion_mnist_folder));
+  findings.push_back(check_side_products(is_fetching_built(), is_cosmology_built()));
+  return findings;
 }
 
 int doctor(const DoctorArguments& arguments) {

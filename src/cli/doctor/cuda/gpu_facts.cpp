@@ -1,0 +1,84 @@
+#include "cli/doctor/gpu_facts.h"
+
+#include <memory>
+
+#include <ATen/Context.h>
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include "cli/doctor/cuda/kernel_image.h"
+#include "comm/cuda/check_cuda.h"
+#include "kolo/base/nvml.h"
+#include "kolo/comm/device.h"
+#include "kolo/parallel/initialize.h"
+
+namespace kolo {
+
+namespace {
+
+// "cuDNN 9.10.2" of 91002, and of 8907 "cuDNN 8.9.7": 9 changed the numbering.
+std::string cudnn_version() {
+  const auto& hooks = at::detail::getCUDAHooks();
+  if (!hooks.hasCuDNN()) return {};
+  const long version = hooks.versionCuDNN();
+  const long major = version >= 10000 ? version / 10000 : version / 1000;
+  const long rest = version >= 10000 ? version % 10000 : version % 1000;
+  return fmt::format("cuDNN {}.{}.{}", major, rest / 100, rest % 100);
+}
+
+// A CUDA that does not start has version 0.
+int version_by(cudaError_t (*function)(int*)) {
+  int version = 0;
+  if (function(&version) != cudaSuccess) version = 0;
+  (void)cudaGetLastError();
+  return version;
+}
+
+GpuFacts::Device device_facts(const DeviceRuntime& runtime, const std::shared_ptr<const Nvml>& nvml,
+                              int index) {
+  const DeviceScope scope(index);
+  cudaDeviceProp properties{};
+  check_cuda(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
+  GpuFacts::Device device;
+  device.name = properties.name;
+  device.place = runtime.pci_bus_id(index);
+  device.capability = fmt::format("{}.{}", properties.major, properties.minor);
+  device.has_kernels = has_kernels_for_current_device();
+  const auto memory = runtime.memory(index);
+  device.free_bytes = memory.free_bytes;
+  device.total_bytes = memory.total_bytes;
+  device.limit_watts = NvmlDevice(nvml, device.place).limit_watts();
+  return device;
+}
+
+bool reaches(int from, int to) {
+  int can = 0;
+  check_cuda(cudaDeviceCanAccessPeer(&can, from, to), "cudaDeviceCanAccessPeer");
+  return can != 0;
+}
+
+}  // namespace
+
+std::optional<GpuFacts> gpu_facts() {
+  const auto runtime = cuda_runtime();
+  const auto nvml = std::make_shared<const Nvml>();
+  GpuFacts facts;
+  facts.runtime = version_by(cudaRuntimeGetVersion);
+  facts.driver = version_by(cudaDriverGetVersion);
+  const auto& hooks = at::detail::getCUDAHooks();
+  if (hooks.hasCUDART()) facts.libtorch = static_cast<int>(hooks.versionCUDART());
+  facts.driver_version = nvml->driver_version();
+  facts.cudnn = cudnn_version();
+  facts.nccl = nccl_version();
+  facts.nvml_problem = nvml->problem();
+  const int devices = cuda_devices().devices;
+  for (int index = 0; index < devices; ++index)
+    facts.devices.push_back(device_facts(*runtime, nvml, index));
+  for (int from = 0; from < devices; ++from) {
+    for (int to = 0; to < devices; ++to)
+      if (from != to && !reaches(from, to)) facts.out_of_reach.emplace_back(from, to);
+  }
+  return facts;
+}
+
+}  // namespace kolo

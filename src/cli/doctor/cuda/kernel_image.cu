@@ -1,0 +1,20 @@
+#include "cli/doctor/cuda/kernel_image.h"
+
+#include <cuda_runtime.h>
+
+namespace kolo {
+
+namespace {
+
+__global__ void any_kernel() {}
+
+}  // namespace
+
+bool has_kernels_for_current_device() {
+  cudaFuncAttributes attributes{};
+  const bool is_there = cudaFuncGetAttributes(&attributes, any_kernel) == cudaSuccess;
+  (void)cudaGetLastError();  // so that the next call does not get it
+  return is_there;
+}
+
+}  // namespace kolo
