@@ -69,7 +69,8 @@ Json json_of(int ranks, const StepPrediction& step) {
 Json predict(const Arguments& arguments) {
   auto measurements = read_files(arguments.files);
   NetworkFit fit{network_named(arguments.network)};
-  if (!measurements.collectives.empty()) fit = fit_network(measurements.collectives, fit.model);
+  if (const auto collectives = measurements.collectives_of_profiled(); !collectives.empty())
+    fit = fit_network(collectives, fit.model);
   const auto or_else = [](auto given, auto otherwise) { return given > 0 ? given : otherwise; };
   StudyPrediction prediction;
   const auto& first = measurements.profiles.front();

@@ -32,8 +32,9 @@ std::vector<Sample> samples_of(std::span<const CollectiveMeasurement> measuremen
                                bool across_nodes) {
   std::vector<Sample> samples;
   for (const auto& measurement : measurements) {
-    const auto& layout = measurement.layout;
-    check(layout);
+    check(measurement.layout);
+    const auto layout =
+        measurement.device.empty() ? measurement.layout : with_own_devices(measurement.layout);
     if (layout.ranks == 1 || (layout.nodes() > 1) != across_nodes) continue;
     for (const auto& [bytes, seconds] : measurement.points) {
       if (!(seconds > 0) || !(bytes > 0)) {
@@ -137,6 +138,8 @@ Json CollectiveMeasurement::to_json() const {
   Json json{{"ranks", layout.ranks},
             {"ranks_per_node", layout.ranks_per_node},
             {"cores_per_node", layout.cores_per_node}};
+  if (!device.empty()) json["device"] = device;
+  if (!channel.empty()) json["channel"] = channel;
   json["all_reduce"] = Json::array();
   for (const auto& point : points)
     json["all_reduce"].push_back({{"bytes", point.bytes}, {"seconds", point.seconds}});
@@ -149,6 +152,10 @@ CollectiveMeasurement CollectiveMeasurement::from_json(const Json& document) {
                         read_field<int>(document, owner, "ranks_per_node"),
                         read_field<int>(document, owner, "cores_per_node")};
   check(measurement.layout);
+  if (document.contains("device"))
+    measurement.device = read_field<std::string>(document, owner, "device");
+  if (document.contains("channel"))
+    measurement.channel = read_field<std::string>(document, owner, "channel");
   const auto& points = json_field(document, owner, "all_reduce");
   if (!points.is_array())
     throw Error(fmt::format("scaling: \"all_reduce\" of {} is {}, expected an array", owner,
@@ -162,7 +169,9 @@ CollectiveMeasurement CollectiveMeasurement::from_json(const Json& document) {
 
 NetworkFit fit_network(std::span<const CollectiveMeasurement> measurements,
                        const NetworkModel& start) {
-  NetworkFit fit{start};
+  const bool of_devices = std::any_of(measurements.begin(), measurements.end(),
+                                      [](const auto& each) { return !each.device.empty(); });
+  NetworkFit fit{of_devices ? between_devices(start) : start};
   const auto near = samples_of(measurements, false), far = samples_of(measurements, true);
   if (far.empty() || !near.empty()) {
     require_enough(near, "inside a node");

@@ -19,6 +19,16 @@ constexpr std::array<std::string_view, 3> algorithm_names = {"ring", "tree", "hi
 // gets of the memory's bandwidth.
 constexpr Link server_memory = {2e-6, 5e9};
 
+// Additions by a GPU: its memory carries 1.5 to 3.4 TB/s (A100, H100), and an addition reads twice
+// and writes once.
+constexpr double device_reduction = 500e9;
+
+// GPUs of a node, by what a ring of NCCL's gets of the links of a GPU in one direction, some 80 %:
+// 300 GB/s (third generation of NVLink) and 450 GB/s (fourth) of NVIDIA's white papers on A100
+// (2020) and H100 (2022), 32 GB/s of PCIe 4.0 with 16 lanes. A stage of a few bytes takes some 10
+// us, most of it for the start of a kernel.
+constexpr Link nvlink3 = {10e-6, 240e9}, nvlink4 = {10e-6, 360e9}, pcie4 = {15e-6, 25e9};
+
 // Round numbers of the order that such networks are known for, not measured by us: a start, where
 // nothing can be measured.
 const std::vector<NetworkModel>& known_networks() {
@@ -39,7 +49,14 @@ const std::vector<NetworkModel>& known_networks() {
       {"slingshot-11", server_memory, {2.0e-6, 23e9}},
       // Some 10 GB/s per node and 1.3 us. More of the network: Alverson, Froese, Kaplan and Roweth,
       // "Cray XC series network", Cray WP-Aries01-1112, 2012.
-      {"aries", server_memory, {1.3e-6, 10e9}}};
+      {"aries", server_memory, {1.3e-6, 10e9}},
+      // Nodes of GPUs with as many cards as the name says, which all together carry what the ranks
+      // of the node send: 200 Gbit/s a card of Slingshot and HDR, 400 of NDR. A message of NCCL's
+      // takes longer than MPI's, as the host's processor hands it over.
+      {"nvlink3-4x-slingshot-11", nvlink3, {10e-6, 4 * 23e9}, device_reduction},
+      {"nvlink3-8x-infiniband-hdr", nvlink3, {8e-6, 8 * 24.3e9}, device_reduction},
+      {"nvlink4-8x-infiniband-ndr", nvlink4, {8e-6, 8 * 48.6e9}, device_reduction},
+      {"pcie4-ethernet-100g", pcie4, {20e-6, 11.77e9}, device_reduction}};
   return networks;
 }
 
@@ -134,6 +151,17 @@ Participants all_ranks(const NetworkModel& network, const RankLayout& layout, do
 }
 
 }  // namespace
+
+RankLayout with_own_devices(RankLayout layout) {
+  layout.cores_per_node = std::max(layout.cores_per_node, layout.ranks_per_node);
+  return layout;
+}
+
+NetworkModel between_devices(NetworkModel network) {
+  network.reduction_bytes_per_second =
+      std::max(network.reduction_bytes_per_second, device_reduction);
+  return network;
+}
 
 void check(const RankLayout& layout) {
   if (layout.ranks < 1 || layout.ranks_per_node < 1 || layout.cores_per_node < 1) {

@@ -52,20 +52,12 @@ class Simulation {
  public:
   Simulation(const StepProfile& profile, const NetworkModel& network, const RankLayout& layout,
              const SimulatorOptions& options)
-      : profile_(profile), network_(network), layout_(layout), options_(options) {
-    const double wanted = static_cast<double>(layout.ranks_on_node()) * profile.threads;
-    const double measured = static_cast<double>(profile.ranks_per_node) * profile.threads;
-    // Ranks wait for each other in every step, so the core that has the most of them decides.
-    stretch_ = std::max(1., std::ceil(wanted / layout.cores_per_node)) /
-               std::max(1., std::ceil(measured / profile.cores_per_node));
-    optimizer_seconds_ = profile.optimizer_seconds * update_share();
-    const double spare_cores = layout.cores_per_node - wanted;
-    const double missing_core = std::clamp(1 - spare_cores / layout.ranks_on_node(), 0., 1.);
-    share_ = missing_core * options.processor_share;
-    if (spare_cores < 0 || layout.nodes() > 1) {
-      const double longest = stretch_ * profile.backward_seconds / 2;
-      turn_seconds_ = share_ * std::min(options.turn_seconds, longest);
-    }
+      : profile_(profile),
+        network_(profile.device.empty() ? network : between_devices(network)),
+        layout_(profile.device.empty() ? layout : with_own_devices(layout)),
+        options_(options),
+        optimizer_seconds_(profile.optimizer_seconds) {
+    if (profile.device.empty()) share_cores();
   }
 
   [[nodiscard]] StepPrediction run() {
@@ -89,6 +81,22 @@ class Simulation {
   }
 
  private:
+  void share_cores() {
+    const double wanted = static_cast<double>(layout_.ranks_on_node()) * profile_.threads;
+    const double measured = static_cast<double>(profile_.ranks_per_node) * profile_.threads;
+    // Ranks wait for each other in every step, so the core that has the most of them decides.
+    stretch_ = std::max(1., std::ceil(wanted / layout_.cores_per_node)) /
+               std::max(1., std::ceil(measured / profile_.cores_per_node));
+    optimizer_seconds_ = profile_.optimizer_seconds * update_share();
+    const double spare_cores = layout_.cores_per_node - wanted;
+    const double missing_core = std::clamp(1 - spare_cores / layout_.ranks_on_node(), 0., 1.);
+    share_ = missing_core * options_.processor_share;
+    if (spare_cores < 0 || layout_.nodes() > 1) {
+      const double longest = stretch_ * profile_.backward_seconds / 2;
+      turn_seconds_ = share_ * std::min(options_.turn_seconds, longest);
+    }
+  }
+
   [[nodiscard]] double slowest_behind_mean() const {
     const double measured = std::max(0., profile_.slowest_seconds - profile_.compute_seconds());
     const double here = expected_maximum(layout_.ranks);
@@ -138,8 +146,8 @@ class Simulation {
   }
 
   const StepProfile& profile_;
-  const NetworkModel& network_;
-  const RankLayout& layout_;
+  NetworkModel network_;
+  RankLayout layout_;
   const SimulatorOptions& options_;
   double stretch_ = 1;
   double optimizer_seconds_ = 0;
@@ -217,6 +225,15 @@ void BenchMeasurements::add(const nlohmann::ordered_json& bench) {
     profiles.push_back(StepProfile::from_json(*profile));
   if (const auto times = bench.find("collectives"); times != bench.end())
     collectives.push_back(CollectiveMeasurement::from_json(*times));
+}
+
+std::vector<CollectiveMeasurement> BenchMeasurements::collectives_of_profiled() const {
+  const bool on_devices = !profiles.empty() && !profiles.front().device.empty();
+  std::vector<CollectiveMeasurement> found;
+  for (const auto& measurement : collectives) {
+    if (measurement.device.empty() != on_devices) found.push_back(measurement);
+  }
+  return found;
 }
 
 StepPrediction predict_ranks(const StudyPrediction& prediction, int ranks) {

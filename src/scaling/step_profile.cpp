@@ -92,6 +92,15 @@ void require_related(std::span<const StepProfile> profiles) {
   }
   const StepProfile& first = profiles.front();
   for (const auto& other : profiles) {
+    if (other.device != first.device) {
+      const auto place = [](const StepProfile& of) {
+        return of.device.empty() ? "processors" : of.device;
+      };
+      throw InputError(fmt::format(
+          "scaling: profiles of {} on {} and on {} don't belong to one training; measure both on "
+          "the same kind of device",
+          first.name, place(first), place(other)));
+    }
     if (have_same_plan(first, other) && other.ranks_per_node == first.ranks_per_node) continue;
     throw InputError(fmt::format(
         "scaling: profiles of {} ({} buckets, {} ranks per node) and {} ({} buckets, {} "
@@ -105,12 +114,13 @@ void require_related(std::span<const StepProfile> profiles) {
 }  // namespace
 
 Json StepProfile::to_json() const {
-  Json json{{"name", name},
-            {"ranks", ranks},
-            {"ranks_per_node", ranks_per_node},
-            {"cores_per_node", cores_per_node},
-            {"threads", threads},
-            {"batch_size", batch_size}};
+  Json json{{"name", name}};
+  if (!device.empty()) json["device"] = device;
+  json["ranks"] = ranks;
+  json["ranks_per_node"] = ranks_per_node;
+  json["cores_per_node"] = cores_per_node;
+  json["threads"] = threads;
+  json["batch_size"] = batch_size;
   for (const auto& field : time_fields) json[field.name] = this->*field.member;
   json["updates_by_bucket"] = updates_by_bucket;
   json["shared_update_passes"] = shared_update_passes;
@@ -123,6 +133,8 @@ Json StepProfile::to_json() const {
 StepProfile StepProfile::from_json(const Json& document) {
   StepProfile profile;
   profile.name = read_field<std::string>(document, owner, "name");
+  if (document.contains("device"))
+    profile.device = read_field<std::string>(document, owner, "device");
   profile.ranks = read_count<int>(document, "ranks");
   profile.ranks_per_node = read_count<int>(document, "ranks_per_node");
   profile.cores_per_node = read_count<int>(document, "cores_per_node");

@@ -17,6 +17,7 @@
 #include "kolo/parallel/bucket_plan.h"
 #include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/gradient_hook.h"
+#include "kolo/parallel/initialize.h"
 #include "kolo/parallel/tensor_collectives.h"
 
 namespace kolo {
@@ -379,6 +380,7 @@ StepProfile measure_profile(const Communicator& communicator, Trainer& trainer,
   communicator.all_reduce(std::span(times), ReduceOp::average);
   communicator.all_reduce(std::span(slowest), ReduceOp::max);
   StepProfile profile;
+  profile.device = device_name(trainer.device());
   profile.ranks = communicator.size();
   profile.ranks_per_node = ranks_on_fullest_node(communicator.topology());
   profile.cores_per_node = cores_of_node();
@@ -410,6 +412,8 @@ CollectiveMeasurement measure_collectives(const Communicator& communicator,
     measurement.points.push_back({static_cast<double>(bytes), seconds});
     if (seconds > longest_seconds) break;
   }
+  measurement.device = device_name(device);
+  if (!device.is_cpu()) measurement.channel = communicator.capabilities().device_transport;
   return measurement;
 }
 

@@ -206,9 +206,10 @@ BenchMeasurements measure(const Study& study, const StudyRequest& request,
 NetworkModel network_of(const BenchMeasurements& measurements, const SimulationOptions& options) {
   NetworkModel network = options.network.empty() ? NetworkModel{.name = "this machine"}
                                                  : network_named(options.network);
-  if (measurements.collectives.empty()) return network;
+  const auto collectives = measurements.collectives_of_profiled();
+  if (collectives.empty()) return network;
   const auto name = network.name;
-  network = fit_network(measurements.collectives, network).model;
+  network = fit_network(collectives, network).model;
   network.name = name;
   return network;
 }

@@ -46,6 +46,23 @@ class NetworkFitting : public ::testing::Test {
   NetworkModel start_ = network_named("ethernet-10g");
 };
 
+// A ring, as NCCL's, is no stage in shared memory, but on the same number of ranks has the form of
+// one: six turns, 1.5 times the bytes.
+TEST_F(NetworkFitting, FindsARingOfFourDevices) {
+  const NetworkModel ring = {"ring", {5e-6, 240e9}, {}, 1e18};
+  CollectiveMeasurement measurement{{4, 4, 1}, {}};
+  measurement.device = "A100";
+  for (double bytes = 4096; bytes <= 64 << 20; bytes *= 4) {
+    measurement.points.push_back(
+        {bytes, all_reduce_seconds(ring, AllReduceAlgorithm::ring, {4, 4, 4}, bytes)});
+  }
+  const auto fit = fit_network(std::vector{measurement}, {});
+  EXPECT_LT(fit.largest_error, 1e-3);
+  EXPECT_NEAR(fit.model.within_node.latency_seconds, 15e-6, 1e-8);
+  EXPECT_NEAR(fit.model.within_node.bytes_per_second / 320e9, 1, 1e-3);
+  EXPECT_GT(fit.model.reduction_bytes_per_second, 100e9);
+}
+
 TEST_F(NetworkFitting, FindsRandomNetworksAgain) {
   for (int trial = 0; trial < 100; ++trial) {
     const auto network = random_network();

@@ -101,6 +101,14 @@ TEST(NetworkModel, NamesAreKnownOrSuggested) {
     EXPECT_GT(network.between_nodes.bytes_per_second, 1e8);
     EXPECT_LT(network.between_nodes.latency_seconds, 1e-4);
   }
+  // GPUs of a node are nearer to each other than its processors, and the more so the newer.
+  const auto seconds = [](const char* name) {
+    return all_reduce_seconds(network_named(name), AllReduceAlgorithm::hierarchical, {4, 4, 4},
+                              100 * megabyte);
+  };
+  EXPECT_LT(seconds("nvlink4-8x-infiniband-ndr"), seconds("nvlink3-8x-infiniband-hdr"));
+  EXPECT_LT(seconds("nvlink3-8x-infiniband-hdr"), seconds("pcie4-ethernet-100g"));
+  EXPECT_LT(seconds("pcie4-ethernet-100g"), seconds("ethernet-100g"));
   EXPECT_THAT([] { (void)network_named("infiniband-hdx"); },
               Throws<InputError>(
                   Property(&InputError::what, HasSubstr("did you mean \"infiniband-hdr\"?"))));

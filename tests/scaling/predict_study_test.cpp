@@ -53,6 +53,33 @@ TEST(StepProfile, GoesThroughJson) {
   EXPECT_THROW((void)StepProfile::from_json(negative), Error);
 }
 
+TEST(StepProfile, OfADeviceSaysSoAndGoesWithNoOther) {
+  auto of_device = profile_of(64);
+  EXPECT_FALSE(of_device.to_json().contains("device"));
+  of_device.device = "A100";
+  EXPECT_EQ(StepProfile::from_json(of_device.to_json()).device, "A100");
+  EXPECT_THAT(
+      [&] {
+        (void)profile_at_batch(std::vector{of_device, profile_of(16)}, 32);
+      },
+      Throws<InputError>(
+          Property(&InputError::what, HasSubstr("on A100 and on processors don't belong"))));
+}
+
+TEST(BenchMeasurements, CollectivesOfDevicesGoWithProfilesOfDevices) {
+  const CollectiveMeasurement of_host{{2, 2, 8}, {{4096, 1e-5}}};
+  auto of_devices = of_host;
+  of_devices.device = "A100";
+  of_devices.channel = "NCCL 2.28.9";
+  EXPECT_EQ(CollectiveMeasurement::from_json(of_devices.to_json()).channel, "NCCL 2.28.9");
+  BenchMeasurements measurements{{profile_of(64)}, {of_host, of_devices}};
+  ASSERT_EQ(measurements.collectives_of_profiled().size(), 1U);
+  EXPECT_EQ(measurements.collectives_of_profiled()[0].device, "");
+  measurements.profiles[0].device = "A100";
+  ASSERT_EQ(measurements.collectives_of_profiled().size(), 1U);
+  EXPECT_EQ(measurements.collectives_of_profiled()[0].device, "A100");
+}
+
 TEST(StepProfile, FollowsAStraightLineInTheBatch) {
   const std::vector profiles = {profile_of(64), profile_of(16)};
   const auto profile = profile_at_batch(profiles, 32);

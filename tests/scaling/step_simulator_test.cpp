@@ -57,6 +57,35 @@ TEST(StepSimulator, RanksOfANodeShareAnUpdateWhereTheyDo) {
   EXPECT_DOUBLE_EQ(apart.compute_seconds, whole.compute_seconds);
 }
 
+// A rank a GPU: only what backward does not hide of the last bucket, 1 ms less the first one's
+// update, whatever cores the node has.
+TEST(StepSimulator, RanksOfDevicesShareNoCores) {
+  auto profile = simple_profile();
+  profile.device = "H100";
+  profile.threads = 4;
+  profile.cores_per_node = 1;
+  const auto alone = predict_step(profile, simple_network(), {1, 4, 1});
+  EXPECT_DOUBLE_EQ(alone.step_seconds, .032);
+  const auto many = predict_step(profile, simple_network(), {8, 4, 1});
+  EXPECT_DOUBLE_EQ(many.compute_seconds, .032);
+  // 2 us within the node and 1 ms between two of them, for each bucket.
+  EXPECT_NEAR(many.communication_seconds, .002 + 4e-6, 1e-6);
+  EXPECT_NEAR(many.exposed_communication_seconds, 2e-6, 1e-6);
+  profile.device.clear();
+  const auto on_processors = predict_step(profile, simple_network(), {8, 4, 1});
+  EXPECT_GT(on_processors.compute_seconds, 2 * many.compute_seconds);
+}
+
+TEST(StepSimulator, DevicesAddUpThemselves) {
+  auto profile = simple_profile();
+  auto network = simple_network();
+  network.reduction_bytes_per_second = 1e9;  // of a processor: half a millisecond more a bucket
+  const auto on_processors = predict_step(profile, network, {2, 1, 4});
+  EXPECT_NEAR(on_processors.communication_seconds, .003, 1e-6);
+  profile.device = "H100";
+  EXPECT_NEAR(predict_step(profile, network, {2, 1, 4}).communication_seconds, .002, 1e-5);
+}
+
 TEST(StepSimulator, CommunicationTakesTheProcessorWhereNoneIsSpare) {
   auto profile = simple_profile();
   const SimulatorOptions all = {.turn_seconds = 0};

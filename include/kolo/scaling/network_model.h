@@ -43,6 +43,11 @@ struct RankLayout {
   }
 };
 
+// Nodes with a device for each rank, which share no core: as many cores as ranks, at least.
+[[nodiscard]] RankLayout with_own_devices(RankLayout layout);
+// The network with additions at the rate of a device's memory rather than a processor's.
+[[nodiscard]] NetworkModel between_devices(NetworkModel network);
+
 // Error: a number is below 1.
 void check(const RankLayout& layout);
 
@@ -91,6 +96,9 @@ struct CollectiveMeasurement {
   };
   RankLayout layout;
   std::vector<Point> points;
+  // A rank's device, as its maker calls it, whose memory was averaged, and by what: "NCCL 2.28.9".
+  // Empty: the host's memory.
+  std::string device = {}, channel = {};
 
   [[nodiscard]] nlohmann::ordered_json to_json() const;
   // Error: not what to_json() makes, naming the field.
@@ -108,7 +116,10 @@ struct NetworkFit {
 // The latencies and bandwidths with which hierarchical all-reduces take the times measured: least
 // squares of the relative errors, so that small and large messages count alike. Measurements inside
 // one node give within_node, those over several nodes between_nodes; what no measurement tells, and
-// the rate of reductions, stay as in `start`, of which no link need be known.
+// the rate of reductions, stay as in `start`, of which no link need be known. Where devices' memory
+// was averaged, the model is between_devices(): NCCL's rings and trees are no two stages, but on a
+// given number of ranks of a node they too are a latency and a bandwidth. Measure as many as the
+// nodes to predict have.
 //
 // InputError: a link has fewer than three points or a single size, or a time is not above 0.
 [[nodiscard]] NetworkFit fit_network(std::span<const CollectiveMeasurement> measurements,

@@ -43,7 +43,9 @@ struct StepPrediction {
 // Where the layout has more ranks (times threads) on a node than cores, computing takes as many
 // times longer as the fullest core has ranks, relative to what the profile's ranks had. How much
 // longer the slowest rank takes is measured for as many ranks as the profile is of, and normally
-// distributed beyond. Costs a few operations a bucket, whatever the number of ranks.
+// distributed beyond. A profile of a device is one of ranks with a device each, which share no
+// core: nothing takes turns or computes longer, and additions are the device's. Costs a few
+// operations a bucket, whatever the number of ranks.
 [[nodiscard]] StepPrediction predict_step(const StepProfile& profile, const NetworkModel& network,
                                           const RankLayout& layout,
                                           const SimulatorOptions& options = {});
@@ -75,6 +77,8 @@ struct BenchMeasurements {
   // Adds those of one object that `kolo bench --json` printed. Error, naming the field, when it is
   // none.
   void add(const nlohmann::ordered_json& bench);
+  // Of the collectives those of memory like the profiles', the devices' or the host's.
+  [[nodiscard]] std::vector<CollectiveMeasurement> collectives_of_profiled() const;
 };
 
 struct StudyPrediction {

@@ -20,6 +20,7 @@ struct BucketProfile {
 // together.
 struct StepProfile {
   std::string name;        // of the network
+  std::string device;      // a rank's, as its maker calls it; empty: it computed on processors
   int ranks = 1;           // that computed side by side while this was measured
   int ranks_per_node = 1;  // of them
   int cores_per_node = 1;
@@ -51,8 +52,8 @@ struct StepProfile {
 
 // The profile at another batch size: each time is a straight line through what was measured, t = a
 // + b batch (least squares), with a and b at least 0; the optimizer's does not depend on the batch.
-// All profiles are of one network and one bucket plan, with equal ranks on a node. With one alone,
-// times other than the optimizer's are taken as proportional to the batch.
+// All profiles are of one network and one bucket plan, with equal ranks on a node and equal
+// devices. With one alone, times other than the optimizer's are taken as proportional to the batch.
 //
 // InputError: no profile, or they don't belong together.
 [[nodiscard]] StepProfile profile_at_batch(std::span<const StepProfile> profiles,
