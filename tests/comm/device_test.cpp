@@ -22,6 +22,7 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr std::int64_t count = 5000;
 
@@ -249,14 +250,20 @@ TEST(DeviceChannelChoice, TakesTheBestThatThereIs) {
       AllOf(HasSubstr("(IPC)"), HasSubstr("the host waits: once a call, and every 4 KiB"));
   const auto staged = AllOf(HasSubstr("pinned memory"), HasSubstr("memory of one process"),
                             HasSubstr("the host waits: once a call, and every 4 KiB"));
-  EXPECT_THAT(transport_with(with_devices()), ipc);
-  EXPECT_THAT(transport_with(with_devices(DeviceChannelKind::staged)), staged);
+  const auto no_nccl = HasSubstr("not NCCL: rank 0's kolo was built without it");
+  EXPECT_THAT(transport_with(with_devices()), AllOf(ipc, no_nccl));
+  EXPECT_THAT(transport_with(with_devices(DeviceChannelKind::staged)),
+              AllOf(staged, Not(HasSubstr("not "))))
+      << "it was asked for";
   auto on_two_nodes = with_devices();
   on_two_nodes.ranks_on_nodes = {2, 1};
-  EXPECT_THAT(transport_with(on_two_nodes), staged);
+  EXPECT_THAT(
+      transport_with(on_two_nodes),
+      AllOf(staged, no_nccl, HasSubstr("not each other's memory: the ranks are on 2 nodes")));
   auto without_sharing = with_devices();
   without_sharing.devices.runtime = simulated::runtime_without_sharing();
-  EXPECT_THAT(transport_with(without_sharing), staged);
+  EXPECT_THAT(transport_with(without_sharing),
+              AllOf(staged, HasSubstr("not each other's memory:")));
 }
 
 // Of every rank, because all get the same.

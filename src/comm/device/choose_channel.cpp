@@ -107,8 +107,8 @@ void refuse(DeviceChannelKind kind, const std::string& objection) {
 
 }  // namespace
 
-std::unique_ptr<DeviceChannel> choose_channel(const std::shared_ptr<Backend>& host, int device,
-                                              DeviceSharing& sharing) {
+ChosenChannel choose_channel(const std::shared_ptr<Backend>& host, int device,
+                             DeviceSharing& sharing) {
   const auto& options = sharing.options();
   const auto wanted = options.channel;
   const bool is_free = wanted == DeviceChannelKind::automatic;
@@ -116,17 +116,20 @@ std::unique_ptr<DeviceChannel> choose_channel(const std::shared_ptr<Backend>& ho
   const auto stream = sharing.stream(device);
   if (wanted == DeviceChannelKind::mpi) {
     refuse(wanted, objection_to_mpi(facts));
-    return make_mpi_channel(host, device, options, stream);
+    return {make_mpi_channel(host, device, options, stream), ""};
   }
   auto staged = make_staged_channel(host, options, stream);
+  std::string why;
   if (wanted == DeviceChannelKind::nccl || is_free) {
     const auto objection = objection_to_nccl(facts);
     if (!is_free) refuse(wanted, objection);
     if (objection.empty()) {
       auto id = host->topology().rank == 0 ? make_nccl_id() : NcclId(nccl_id_bytes);
       host->execute(CollectiveCall::broadcast(std::span(id), 0));
-      return make_nccl_channel(host->topology(), device, id, options, stream, std::move(staged));
+      return {make_nccl_channel(host->topology(), device, id, options, stream, std::move(staged)),
+              ""};
     }
+    why = fmt::format("not NCCL: {}", objection);
   }
   if (wanted == DeviceChannelKind::ipc || is_free) {
     auto objection = objection_to_ipc(*host);
@@ -134,11 +137,14 @@ std::unique_ptr<DeviceChannel> choose_channel(const std::shared_ptr<Backend>& ho
     if (objection.empty())
       windows = make_ipc_windows(*host, device, options, sharing.lent(), objection);
     if (windows) {
-      return make_ipc_channel(host, device, options, stream, std::move(windows), std::move(staged));
+      return {
+          make_ipc_channel(host, device, options, stream, std::move(windows), std::move(staged)),
+          why};
     }
     if (!is_free) refuse(wanted, objection);
+    why += fmt::format("; not each other's memory: {}", objection);
   }
-  return staged;
+  return {std::move(staged), why};
 }
 
 }  // namespace kolo

@@ -102,9 +102,9 @@ void DeviceBackend::require_one_device(const CollectiveCall& call) const {
 void DeviceBackend::make_channel(const CollectiveCall& call) {
   host_->agree(call);
   const int device = call.order ? call.order->device : own_device();
-  auto made = choose_channel(host_, device, *sharing_);
-  sharing_->note_transport(
-      fmt::format("{} (the host waits: {})", made->description(), made->host_waits()));
+  auto [made, why] = choose_channel(host_, device, *sharing_);
+  sharing_->note_transport(fmt::format("{} (the host waits: {}){}{}", made->description(),
+                                       made->host_waits(), why.empty() ? "" : "; ", why));
   const std::lock_guard lock(mutex_);
   channel_ = std::move(made);
   device_ = device;
