@@ -5,9 +5,11 @@
 #include <cmath>
 
 #include <gmock/gmock.h>
+#include <torch/cuda.h>
 
 #include "kolo/comm/threads.h"
 #include "support/fake_nvml.h"
+#include "support/gpu.h"
 #include "support/ticking_runtime.h"
 
 namespace kolo {
@@ -109,6 +111,27 @@ TEST(MonitorDevice, IsNoneWhereNothingTells) {
   EXPECT_EQ(monitor_device(communicator, torch::kCPU, {runtime, KOLO_FAKE_NVML}), nullptr);
   const torch::Device device(torch::kPrivateUse1, 0);
   EXPECT_EQ(monitor_device(communicator, device, {runtime, "libno-nvidia.so.1"}), nullptr);
+}
+
+// The driver's own library. Its counter of energy is brought up to date some ten times a second.
+TEST(MonitorDevice, ReadsAGpu) {
+  KOLO_SKIP_WITHOUT_GPU();
+  const auto monitor = monitor_device(Communicator::solo(), torch::Device(torch::kCUDA, 0));
+  if (!monitor) GTEST_SKIP() << "no NVML: " << Nvml().problem();
+  auto values = torch::ones({1024, 1024}, torch::kCUDA);
+  DeviceUsage usage;
+  for (int round = 0; round < 1000 && !(usage.joules > 0); ++round) {
+    for (int product = 0; product < 100; ++product) values = values.matmul(values) / 1024;
+    EXPECT_EQ(values.mean().item<float>(), 1);
+    const std::array parts = {usage, monitor->take()};
+    usage = one_after_another(parts);
+  }
+  EXPECT_GT(usage.watts(), 1);
+  EXPECT_LT(usage.watts(), 3000);
+  // Parts of a GPU (MIG) tell no use; what is not a number is not out of bounds.
+  EXPECT_FALSE(usage.utilization < 0 || usage.utilization > 1) << usage.utilization;
+  EXPECT_FALSE(usage.megahertz < 100 || usage.megahertz > 5000) << usage.megahertz;
+  EXPECT_FALSE(usage.celsius < 0 || usage.celsius > 120) << usage.celsius;
 }
 
 }  // namespace
