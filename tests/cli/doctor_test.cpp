@@ -6,6 +6,7 @@
 #include "cli/doctor/gpu_facts.h"
 #include "cli/program.h"
 #include "kolo/base/text.h"
+#include "kolo/comm/device.h"
 
 namespace kolo::testing {
 namespace {
@@ -25,8 +26,9 @@ TEST(Doctor, PrintsOneJsonObjectAndExitsByTheWorst) {
     EXPECT_EQ(finding["status"] != "ok", finding["remedy"] != "") << finding;
   }
   EXPECT_EQ(join(names),
-            "MPI, launcher, two ranks, processors, shared memory, BLAS, oneDNN, kernels, LibTorch, "
-            "GPU, data, commands");
+            std::string("MPI, launcher, two ranks, processors, shared memory, BLAS, oneDNN, "
+                        "kernels, LibTorch, GPU, ") +
+                (cuda_runtime() ? "CUDA, NVML, " : "") + "data, commands");
   EXPECT_EQ(report["findings"][2]["status"], "ok") << report["findings"][2];
   const auto& gpu = report["findings"][9];
   EXPECT_EQ(gpu["status"], "ok") << "there is nothing to mend";
