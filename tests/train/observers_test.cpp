@@ -1,4 +1,6 @@
+#include <filesystem>
 #include <limits>
+#include <map>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -94,6 +96,27 @@ TEST(HistoryRecorder, AddsUpWhatTheDevicesOfAllRanksTook) {
   EXPECT_EQ(history.summary().at("device_joules"), 1600) << "two epochs";
   EXPECT_EQ(history.summary().at("device_watts"), 400);
   EXPECT_EQ(history.summary().at("device_utilization"), .5);
+}
+
+TEST(TensorBoardRecorder, WritesWhatDevicesTellAndNoMore) {
+  const TemporaryFolder folder;
+  {
+    TrainingSetup setup{.epochs = 1};
+    setup.change = [](TrainerOptions& options) {
+      options.device_usage = [] { return DeviceUsage{2, 300, .5}; };
+    };
+    SmallTraining training(Communicator::solo(), setup);
+    TensorBoardRecorder recorder(folder.path(), 0);
+    training.trainer().add_observer(recorder);
+    (void)training.trainer().run();
+  }
+  const auto file = std::filesystem::directory_iterator(folder.path())->path();
+  std::map<std::string, double> written;
+  for (const auto& event : read_event_file(file).scalars)
+    if (event.tag.starts_with("device/")) written[event.tag] = event.value;
+  EXPECT_THAT(written, ::testing::ElementsAre(std::pair("device/joules", 300),
+                                              std::pair("device/utilization", .5),
+                                              std::pair("device/watts", 150)));
 }
 
 TEST(HistoryRecorder, SaysNothingOfDevicesThatDoNotTell) {
