@@ -51,10 +51,11 @@ torch::Tensor room_for(std::int64_t batch, std::int64_t channels,
   return torch::empty(lengths, like.options().memory_format(format));
 }
 
-// All but the channels summed up; `tensor` in channels-last memory.
+// All but the channels summed up, in float32; `tensor` in channels-last memory.
 torch::Tensor sum_of_channels(const torch::Tensor& tensor) {
   const auto channels = tensor.size(1);
-  return tensor.as_strided({tensor.numel() / channels, channels}, {channels, 1}).sum(0);
+  return tensor.as_strided({tensor.numel() / channels, channels}, {channels, 1})
+      .sum(0, /*keepdim=*/false, torch::kFloat);
 }
 
 // What backward goes on with: what forward kept, and the gradient of its output.
@@ -120,7 +121,7 @@ class ConvolveTransposed : public torch::autograd::Function<ConvolveTransposed> 
     if (bias.has_value()) {
       const auto channels = geometry.inputs;
       output.as_strided({output.numel() / channels, channels}, {channels, 1})
-          .add_(bias.value().detach());
+          .add_(bias.value().detach().to(output.scalar_type()));
     }
     keep(context, input, weight, bias.has_value(), kernel);
     return output;
@@ -142,9 +143,15 @@ class ConvolveTransposed : public torch::autograd::Function<ConvolveTransposed> 
   }
 };
 
-bool is_for_kernels(const torch::Tensor& tensor) {
-  return tensor.device().is_cpu() && tensor.scalar_type() == torch::kFloat &&
+bool is_for_kernels(const torch::Tensor& tensor, torch::ScalarType type) {
+  return tensor.device().is_cpu() && tensor.scalar_type() == type &&
          tensor.layout() == torch::kStrided;
+}
+
+// As LibTorch's own layers cast them.
+torch::Tensor in_type_of_autocast(const torch::Tensor& input) {
+  const auto type = autocast_type();
+  return type && input.scalar_type() == torch::kFloat ? input.to(*type) : input;
 }
 
 template <std::size_t D>
@@ -166,7 +173,8 @@ bool is_known(const torch::nn::detail::ConvNdOptions<D>& options, const torch::T
   if (padding_of(options) == nullptr || !has_zeros || options.groups() != 1) return false;
   if (*options.dilation() != *torch::ExpandingArray<D>(1)) return false;
   if (*options.output_padding() != *torch::ExpandingArray<D>(0)) return false;
-  if (!is_for_kernels(input) || !is_for_kernels(weight)) return false;
+  if (!is_for_kernels(input, autocast_type().value_or(torch::kFloat))) return false;
+  if (!is_for_kernels(weight, torch::kFloat)) return false;
   if (!weight.is_contiguous() && !is_taps_first(weight)) return false;
   return input.dim() == D + 2 && input.numel() > 0 && input.size(1) == options.in_channels();
 }
@@ -186,7 +194,8 @@ std::optional<ConvolutionGeometry> geometry_of(const torch::nn::detail::ConvNdOp
       .stride = lengths(options.stride()),
       .padding = lengths(*padding_of(options)),
       .bias = options.bias(),
-      .has_taps_first = !weight.is_contiguous()};
+      .has_taps_first = !weight.is_contiguous(),
+      .type = input.scalar_type()};
   for (std::size_t i = 0; i < D; ++i) {
     if (geometry.size[i] + 2 * geometry.padding[i] < geometry.kernel[i]) return std::nullopt;
   }
@@ -206,7 +215,8 @@ std::optional<ConvolutionGeometry> geometry_of_transposed(
                                .stride = lengths(options.stride()),
                                .padding = lengths(*padding_of(options)),
                                .bias = false,
-                               .has_taps_first = !weight.is_contiguous()};
+                               .has_taps_first = !weight.is_contiguous(),
+                               .type = input.scalar_type()};
   for (std::size_t i = 0; i < D; ++i) {
     const auto length = (input.size(static_cast<std::int64_t>(i) + 2) - 1) * geometry.stride[i] -
                         2 * geometry.padding[i] + geometry.kernel[i];
@@ -214,11 +224,6 @@ std::optional<ConvolutionGeometry> geometry_of_transposed(
     geometry.size.push_back(length);
   }
   return geometry;
-}
-
-// A value as it is in the type that LibTorch casts to, in float32.
-torch::Tensor rounded(const torch::Tensor& tensor, std::optional<at::ScalarType> type) {
-  return type ? tensor.to(*type).to(torch::kFloat) : tensor;
 }
 
 // An undefined tensor can't be an argument of autograd's functions, one that isn't there can.
@@ -258,11 +263,12 @@ Convolution2dImpl::Convolution2dImpl(const torch::nn::Conv2dOptions& options_)
     : Conv2dImpl(options_), kernels_(std::make_shared<ConvolutionKernels>()) {}
 
 torch::Tensor Convolution2dImpl::forward(const torch::Tensor& input) {
-  if (PlainKernels::are_wanted() || autocast_type()) return Conv2dImpl::forward(input);
-  const auto geometry = geometry_of(options, input, weight);
+  if (PlainKernels::are_wanted()) return Conv2dImpl::forward(input);
+  const auto given = in_type_of_autocast(input);
+  const auto geometry = geometry_of(options, given, weight);
   const auto kernel = kernel_for(*kernels_, geometry);
   if (!kernel) return Conv2dImpl::forward(input);
-  return convolve(input, weight, if_defined(bias), *geometry, kernel);
+  return convolve(given, weight, if_defined(bias), *geometry, kernel);
 }
 
 Convolution3dImpl::Convolution3dImpl(const torch::nn::Conv3dOptions& options_)
@@ -270,13 +276,11 @@ Convolution3dImpl::Convolution3dImpl(const torch::nn::Conv3dOptions& options_)
 
 torch::Tensor Convolution3dImpl::forward(const torch::Tensor& input) {
   if (PlainKernels::are_wanted()) return Conv3dImpl::forward(input);
-  const auto type = autocast_type();
-  const auto given = rounded(input, type);
+  const auto given = in_type_of_autocast(input);
   const auto geometry = geometry_of(options, given, weight);
   const auto kernel = kernel_for(*kernels_, geometry);
   if (!kernel) return Conv3dImpl::forward(input);
-  const auto made = convolve(given, rounded(weight, type), if_defined(bias), *geometry, kernel);
-  return type ? made.to(*type) : made;
+  return convolve(given, weight, if_defined(bias), *geometry, kernel);
 }
 
 ConvolutionTranspose3dImpl::ConvolutionTranspose3dImpl(
@@ -285,14 +289,11 @@ ConvolutionTranspose3dImpl::ConvolutionTranspose3dImpl(
 
 torch::Tensor ConvolutionTranspose3dImpl::forward(const torch::Tensor& input) {
   if (PlainKernels::are_wanted()) return ConvTranspose3dImpl::forward(input);
-  const auto type = autocast_type();
-  const auto given = rounded(input, type);
+  const auto given = in_type_of_autocast(input);
   const auto geometry = geometry_of_transposed(options, given, weight);
   const auto kernel = kernel_for(*kernels_, geometry);
   if (!kernel) return ConvTranspose3dImpl::forward(input);
-  const auto made =
-      convolve_transposed(given, rounded(weight, type), if_defined(bias), *geometry, kernel);
-  return type ? made.to(*type) : made;
+  return convolve_transposed(given, weight, if_defined(bias), *geometry, kernel);
 }
 
 void keep_taps_first(torch::Tensor& weight) {

@@ -9,6 +9,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/gradient_destination.h"
+#include "nn/kernels/matrices.h"
 
 namespace kolo {
 
@@ -93,19 +94,44 @@ std::vector<std::int64_t> ConvolutionGeometry::output_size() const {
 }
 
 bool is_wrong_in_onednn(const ConvolutionGeometry& geometry) {
-  return geometry.size.size() == 3 && geometry.stride[0] > 1 &&
-         geometry.padding[0] > geometry.stride[0];
+  const auto &size = geometry.size, &stride = geometry.stride, &padding = geometry.padding;
+  const bool is_3d = size.size() == 3;
+  if (is_3d && stride[0] > 1 && padding[0] > stride[0]) return true;
+  if (geometry.type == torch::kFloat) return false;
+  if (size.back() < stride.back()) return true;
+  const auto output = geometry.output_size();
+  for (std::size_t i = 0; i < size.size(); ++i)
+    if (is_3d && padding[i] > 0 && output[i] <= 2) return true;
+  return false;
+}
+
+namespace {
+
+bool is_by_taps(const ConvolutionGeometry& geometry) {
+  return geometry.has_taps_first || has_few_positions(geometry);
 }
 
 // LibTorch's own is oneDNN's as well, so what that gets wrong is not left to it.
-std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeometry& geometry) {
-  if (geometry.has_taps_first || has_few_positions(geometry) || is_wrong_in_onednn(geometry))
-    return make_tap_convolution(geometry);
+std::unique_ptr<ConvolutionKernel> make_float32_kernel(const ConvolutionGeometry& geometry) {
+  if (is_by_taps(geometry) || is_wrong_in_onednn(geometry)) return make_tap_convolution(geometry);
   if (has_few_inputs(geometry)) return make_column_convolution(geometry);
   if (has_odd_channels(geometry)) {
     if (auto kernel = make_image_lane_convolution(geometry)) return kernel;
   }
   return make_direct_convolution(geometry);
+}
+
+}  // namespace
+
+std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeometry& geometry) {
+  if (geometry.type == torch::kFloat) return make_float32_kernel(geometry);
+  if (geometry.type == torch::kBFloat16 && multiplies_bfloat16() && !is_by_taps(geometry)) {
+    if (auto kernel = make_direct_convolution(geometry)) return kernel;
+  }
+  auto single = geometry;
+  single.type = torch::kFloat;
+  auto kernel = make_float32_kernel(single);
+  return kernel ? make_rounding_convolution(std::move(kernel)) : nullptr;
 }
 
 std::shared_ptr<ConvolutionKernel> ConvolutionKernels::find(const ConvolutionGeometry& geometry) {

@@ -41,7 +41,8 @@ struct ConvolutionGeometry {
   std::vector<std::int64_t> size;  // of the input
   std::vector<std::int64_t> kernel, stride, padding;
   bool bias = true;
-  bool has_taps_first = false;  // the weight's memory (taps_first)
+  bool has_taps_first = false;             // the weight's memory (taps_first)
+  torch::ScalarType type = torch::kFloat;  // of inputs, outputs and their gradients
 
   [[nodiscard]] std::vector<std::int64_t> output_size() const;
 
@@ -51,9 +52,10 @@ struct ConvolutionGeometry {
 // In memory: [batch, spatial ..., channels], or [channels, spatial ..., batch].
 enum class MemoryOrder { channels_last, batch_last };
 
-// One convolution, float32 on CPUs, for one geometry and number of threads. Inputs and outputs are
-// dense in order(); weights and their gradients are [outputs, inputs, kernel ...], contiguous or
-// with the taps first in memory. Outputs are overwritten. One call at a time.
+// One convolution on CPUs, for one geometry and number of threads. Inputs and outputs, of the
+// geometry's type (float32, bfloat16 or float16), are dense in order(); weights and their gradients
+// are float32 of [outputs, inputs, kernel ...], contiguous or with the taps first in memory.
+// Outputs are overwritten. One call at a time.
 class ConvolutionKernel {
  public:
   ConvolutionKernel() = default;
@@ -81,9 +83,12 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_convolution_kernel(
     const ConvolutionGeometry& geometry);
 
-// Whether oneDNN gets the weight's gradient of such a convolution wrong, writing outside its memory
-// at that: in 3-D, where the first dimension is padded by more than a stride above 1 (seen in 2.6,
-// over all kernels up to 7, strides up to 4 and lengths up to 9; nowhere else).
+// Whether oneDNN gets the weight's gradient of such a convolution wrong, perhaps writing outside
+// its memory at that: in 3-D, where the first dimension is padded by more than a stride above 1
+// (seen in 2.6, over all kernels up to 7, strides up to 4 and lengths up to 9; nowhere else). In
+// bfloat16 besides where the last dimension is shorter than its stride, and in 3-D where of two
+// positions in the first dimension one lies on padding before and one behind, with a stride above 1
+// (in 2.6).
 [[nodiscard]] bool is_wrong_in_onednn(const ConvolutionGeometry& geometry);
 
 // The kernels, one by one, for make_convolution_kernel and for tests.
@@ -93,6 +98,10 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
     const ConvolutionGeometry& geometry);
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_column_convolution(
     const ConvolutionGeometry& geometry);  // null where there is no direct one
+
+// Computes by a kernel of float32, on values that are rounded before and after.
+[[nodiscard]] std::unique_ptr<ConvolutionKernel> make_rounding_convolution(
+    std::unique_ptr<ConvolutionKernel> kernel);
 
 // Null unless it is of images, stride 1, without padding, a multiple of 16 of them, on a processor
 // with vectors of 16 floats.

@@ -33,17 +33,20 @@ memory::dims with_lengths(std::int64_t first, std::int64_t second,
   return lengths;
 }
 
+// Products of bfloat16 are added up in float32; so the gradients of weights are.
 onednn::ConvolutionArguments arguments_of(const ConvolutionGeometry& geometry) {
+  const auto type = geometry.type == torch::kBFloat16 ? memory::data_type::bf16 : real;
   const auto tag = channels_last(geometry.size.size());
+  const auto weight = with_lengths(geometry.outputs, geometry.inputs, geometry.kernel);
   const auto bias = geometry.bias ? memory::desc({geometry.outputs}, real, Tag::x) : memory::desc();
-  return {memory::desc(with_lengths(geometry.batch, geometry.inputs, geometry.size), real, tag),
-          memory::desc(with_lengths(geometry.outputs, geometry.inputs, geometry.kernel), real,
-                       Tag::any),
-          bias,
-          memory::desc(with_lengths(geometry.batch, geometry.outputs, geometry.output_size()), real,
-                       tag),
-          geometry.stride,
-          geometry.padding};
+  return {
+      .input = {with_lengths(geometry.batch, geometry.inputs, geometry.size), type, tag},
+      .weight = {weight, type, Tag::any},
+      .bias = bias,
+      .output = {with_lengths(geometry.batch, geometry.outputs, geometry.output_size()), type, tag},
+      .weight_gradient = {weight, real, Tag::any},
+      .stride = geometry.stride,
+      .padding = geometry.padding};
 }
 
 template <typename Description>

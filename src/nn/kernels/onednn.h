@@ -24,6 +24,7 @@ decltype(auto) checked(const char* what, Function&& function) {
 
 struct ConvolutionArguments {
   dnnl::memory::desc input, weight, bias, output;  // a bias of size zero is none
+  dnnl::memory::desc weight_gradient;
   dnnl::memory::dims stride, padding;
 };
 
@@ -49,8 +50,8 @@ inline BackwardInput::primitive_desc backward_input_of(const dnnl::engine& engin
 inline BackwardWeight::primitive_desc backward_weight_of(const dnnl::engine& engine,
                                                          const ConvolutionArguments& a,
                                                          const Forward::primitive_desc& forward) {
-  return {engine,   direct,   a.input,   a.weight,  a.bias,
-          a.output, a.stride, a.padding, a.padding, forward};
+  return {engine,   direct,   a.input,   a.weight_gradient, a.bias,
+          a.output, a.stride, a.padding, a.padding,         forward};
 }
 
 #else
@@ -70,8 +71,8 @@ inline BackwardInput::primitive_desc backward_input_of(const dnnl::engine& engin
 inline BackwardWeight::primitive_desc backward_weight_of(const dnnl::engine& engine,
                                                          const ConvolutionArguments& a,
                                                          const Forward::primitive_desc& forward) {
-  return {BackwardWeight::desc(direct, a.input, a.weight, a.bias, a.output, a.stride, a.padding,
-                               a.padding),
+  return {BackwardWeight::desc(direct, a.input, a.weight_gradient, a.bias, a.output, a.stride,
+                               a.padding, a.padding),
           engine, forward};
 }
 

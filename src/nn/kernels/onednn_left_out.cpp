@@ -27,6 +27,10 @@ std::string convolution_implementation(std::int64_t /*dimensions*/) {
   return "";
 }
 
+bool multiplies_bfloat16() {
+  return false;
+}
+
 std::unique_ptr<ConvolutionKernel> make_direct_convolution(
     const ConvolutionGeometry& /*geometry*/) {
   return nullptr;

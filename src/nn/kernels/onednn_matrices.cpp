@@ -46,6 +46,12 @@ std::string onednn_description() {
                      name_of(dnnl::get_effective_cpu_isa()));
 }
 
+// An instruction set's number has the bits of those that it includes.
+bool multiplies_bfloat16() {
+  constexpr auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+}
+
 void multiply(std::int64_t rows, std::int64_t columns, std::int64_t inner, const Matrix& a,
               const Matrix& b, float* c) {
   const auto letter = [](const Matrix& matrix) { return matrix.transpose ? 'T' : 'N'; };

@@ -22,10 +22,12 @@ namespace {
 using torch::Tensor;
 
 // Relative to the largest value: sums of a few hundred products in float32.
+// Beside what a rounding of the result to its type changes.
 void expect_close(const Tensor& value, const Tensor& reference, const char* what) {
   ASSERT_EQ(value.sizes(), reference.sizes()) << what;
   const double scale = 1e-3 + reference.abs().max().item<double>();
-  EXPECT_LT((value.to(torch::kDouble) - reference).abs().max().item<double>(), 1e-5 * scale)
+  const double tolerance = value.scalar_type() == torch::kBFloat16 ? 4e-3 : 1e-5;
+  EXPECT_LT((value.to(torch::kDouble) - reference).abs().max().item<double>(), tolerance * scale)
       << what;
 }
 
@@ -39,12 +41,15 @@ struct Problem {
   Tensor input, weight, bias, gradient;  // float64
 
   explicit Problem(ConvolutionGeometry of) : geometry(std::move(of)) {
-    input = torch::randn(lengths(geometry.batch, geometry.inputs, geometry.size), torch::kDouble);
-    weight =
-        torch::randn(lengths(geometry.outputs, geometry.inputs, geometry.kernel), torch::kDouble);
+    input = random(lengths(geometry.batch, geometry.inputs, geometry.size));
+    weight = random(lengths(geometry.outputs, geometry.inputs, geometry.kernel));
     if (geometry.bias) bias = torch::randn({geometry.outputs}, torch::kDouble);
-    gradient = torch::randn(lengths(geometry.batch, geometry.outputs, geometry.output_size()),
-                            torch::kDouble);
+    gradient = random(lengths(geometry.batch, geometry.outputs, geometry.output_size()));
+  }
+
+  // Values that the geometry's type has.
+  [[nodiscard]] Tensor random(const std::vector<std::int64_t>& shape) const {
+    return torch::randn(shape).to(geometry.type).to(torch::kDouble);
   }
 
   static std::vector<std::int64_t> lengths(std::int64_t first, std::int64_t second,
@@ -68,7 +73,7 @@ struct Problem {
     // [N, C, ...] in the kernel's order, and back: a kernel knows only memory.
     const int moved = kernel.order() == MemoryOrder::channels_last ? 1 : 0;
     const auto in_order = [&](const Tensor& tensor) {
-      return tensor.movedim(moved, -1).contiguous().to(torch::kFloat);
+      return tensor.movedim(moved, -1).contiguous().to(geometry.type);
     };
     const auto back = [&](const Tensor& tensor) { return tensor.movedim(-1, moved); };
     const auto x = in_order(input), g = in_order(gradient);
@@ -130,6 +135,10 @@ struct KernelCase {
   void (*suit)(ConvolutionGeometry&) = [](ConvolutionGeometry&) {};
 };
 
+void suit_bfloat16(ConvolutionGeometry& geometry) {
+  geometry.type = torch::kBFloat16;
+}
+
 // Geometries that it knows, with batches that fill its vectors from one to five.
 void suit_image_lanes(ConvolutionGeometry& geometry) {
   geometry.batch = 16 * (1 + geometry.batch % 5);
@@ -180,6 +189,8 @@ INSTANTIATE_TEST_SUITE_P(
     Kernels, ConvolutionKernelTest,
     testing::Combine(testing::Values(KernelCase{"direct", make_direct_convolution},
                                      KernelCase{"by_tap", make_tap_convolution},
+                                     KernelCase{"direct_bfloat16", make_direct_convolution,
+                                                suit_bfloat16},
                                      KernelCase{"by_columns", make_column_convolution}),
                      testing::Values<std::size_t>(1, 2, 3), testing::Values(1, 2)),
     name_of);
