@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "comm/shared_memory/half.h"
+#include "base/half.h"
 #include "kolo/comm/data_type.h"
 
 namespace kolo::testing {

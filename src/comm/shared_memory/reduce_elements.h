@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "comm/shared_memory/half.h"
+#include "base/half.h"
 #include "kolo/base/host_device.h"
 #include "kolo/base/vectorize.h"
 #include "kolo/comm/data_type.h"

@@ -77,12 +77,19 @@ ChannelRows rows_of(const torch::Tensor& tensor) {
   return {.count = tensor.numel() / tensor.size(1), .channels = tensor.size(1)};
 }
 
-float* data_of(const torch::Tensor& tensor) {
-  return tensor.defined() ? tensor.data_ptr<float>() : nullptr;
+// A tensor's values from a row on; null for one that is not defined.
+template <typename T>
+T* at_row(const torch::Tensor& tensor, std::int64_t row, const ChannelRows& rows) {
+  return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) + row * rows.channels : nullptr;
 }
 
-float* at_row(float* data, std::int64_t row, const ChannelRows& rows) {
-  return data == nullptr ? nullptr : data + row * rows.channels;
+// Calls work.operator()<T>() for the type of the tensor's values.
+template <typename Work>
+void with_values(const torch::Tensor& tensor, const Work& work) {
+  if (tensor.scalar_type() == torch::kBFloat16)
+    work.template operator()<BFloat16>();
+  else
+    work.template operator()<float>();
 }
 
 // Calls work(first row, the rows from there) on LibTorch's threads.
@@ -124,20 +131,30 @@ struct Statistics {
   [[nodiscard]] std::size_t channels() const { return mean.size(); }
 };
 
+// Of the first row, which lies as near to the means as any.
+std::vector<float> shift_of(const torch::Tensor& input) {
+  const auto row =
+      input.as_strided({input.size(1)}, {1}).to(torch::kFloat);  // it lies in channels-last memory
+  const float* const values = row.data_ptr<float>();
+  return {values, values + row.numel()};
+}
+
 Statistics statistics_of(const torch::Tensor& input) {
   const auto rows = rows_of(input);
-  float* const values = data_of(input);
-  // By the first row, which lies as near to the means as any.
-  const auto sums =
-      sums_of(rows, [&](std::int64_t first, const ChannelRows& part, double* sum, double* square) {
-        sum_distances(part, at_row(values, first, rows), values, sum, square);
-      });
+  const auto shift = shift_of(input.detach());
+  std::vector<double> sums;
+  with_values(input, [&]<typename T>() {
+    sums = sums_of(rows,
+                   [&](std::int64_t first, const ChannelRows& part, double* sum, double* square) {
+                     sum_distances(part, at_row<T>(input, first, rows), shift.data(), sum, square);
+                   });
+  });
   const auto channels = static_cast<std::size_t>(rows.channels);
   const auto count = static_cast<double>(rows.count);
   Statistics statistics{std::vector<double>(channels), std::vector<double>(channels)};
   for (std::size_t i = 0; i < channels; ++i) {
     const double distance = sums[i] / count;
-    statistics.mean[i] = distance + values[i];
+    statistics.mean[i] = distance + shift[i];
     const double variance = sums[channels + i] / count - distance * distance;
     statistics.variance[i] = variance < 0 ? 0 : variance;  // by rounding; a NaN stays one
   }
@@ -217,10 +234,12 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     const auto rows = rows_of(input);
     const Forward line(weight, bias, kept);
     auto output = torch::empty_like(input);
-    float* const added = data_of(addend.value_or(torch::Tensor()));
-    side_by_side(rows, [&](std::int64_t first, const ChannelRows& part) {
-      normalize(part, at_row(data_of(input), first, rows), line.slope.data(), line.offset.data(),
-                at_row(added, first, rows), relu, at_row(data_of(output), first, rows));
+    const auto added = addend.value_or(torch::Tensor());
+    with_values(input, [&]<typename T>() {
+      side_by_side(rows, [&](std::int64_t first, const ChannelRows& part) {
+        normalize(part, at_row<T>(input, first, rows), line.slope.data(), line.offset.data(),
+                  at_row<T>(added, first, rows), relu, at_row<T>(output, first, rows));
+      });
     });
     context->save_for_backward({input, weight, bias, kept, relu ? output : torch::Tensor()});
     context->saved_data["adds"] = addend.has_value();
@@ -234,7 +253,7 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     const auto saved = context->get_saved_variables();
     const auto &input = saved[0], &weight = saved[1], &bias = saved[2], &kept = saved[3];
     torch::Tensor output = saved[4];
-    torch::Tensor gradient = gradients[0].contiguous(channels_last);
+    torch::Tensor gradient = gradients[0].to(input.scalar_type()).contiguous(channels_last);
     const auto rows = rows_of(input);
     const auto channels = static_cast<std::size_t>(rows.channels);
     const double* const means = kept.data_ptr<double>();
@@ -242,23 +261,27 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     const bool adds = context->saved_data["adds"].toBool();
     const auto of_addend = adds && output.defined() ? torch::empty_like(input) : torch::Tensor();
 
-    const auto sums = sums_of(
-        rows, [&](std::int64_t first, const ChannelRows& part, double* sum, double* product) {
-          sum_gradients(part, at_row(data_of(gradient), first, rows),
-                        at_row(data_of(output), first, rows), at_row(data_of(input), first, rows),
-                        mean.data(), at_row(data_of(of_addend), first, rows), sum, product);
-        });
+    std::vector<double> sums;
+    with_values(input, [&]<typename T>() {
+      sums = sums_of(
+          rows, [&](std::int64_t first, const ChannelRows& part, double* sum, double* product) {
+            sum_gradients(part, at_row<T>(gradient, first, rows), at_row<T>(output, first, rows),
+                          at_row<T>(input, first, rows), mean.data(),
+                          at_row<T>(of_addend, first, rows), sum, product);
+          });
+    });
     if (of_addend.defined()) {
       gradient = of_addend;  // where the output is above 0, and needs no comparing any more
       output = torch::Tensor();
     }
     const Backward line(weight, kept, sums, static_cast<double>(rows.count));
     auto of_input = torch::empty_like(input);
-    side_by_side(rows, [&](std::int64_t first, const ChannelRows& part) {
-      normalize_gradient(part, at_row(data_of(gradient), first, rows),
-                         at_row(data_of(output), first, rows), at_row(data_of(input), first, rows),
-                         mean.data(), line.slope.data(), line.tilt.data(), line.level.data(),
-                         at_row(data_of(of_input), first, rows));
+    with_values(input, [&]<typename T>() {
+      side_by_side(rows, [&](std::int64_t first, const ChannelRows& part) {
+        normalize_gradient(part, at_row<T>(gradient, first, rows), at_row<T>(output, first, rows),
+                           at_row<T>(input, first, rows), mean.data(), line.slope.data(),
+                           line.tilt.data(), line.level.data(), at_row<T>(of_input, first, rows));
+      });
     });
     auto of_weight = destination_of_gradient(weight), of_bias = destination_of_gradient(bias);
     for (std::size_t i = 0; i < channels; ++i) {
@@ -270,7 +293,8 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
 };
 
 bool is_in_channels_last(const torch::Tensor& tensor) {
-  return tensor.device().is_cpu() && tensor.scalar_type() == torch::kFloat &&
+  const auto type = tensor.scalar_type();
+  return tensor.device().is_cpu() && (type == torch::kFloat || type == torch::kBFloat16) &&
          tensor.layout() == torch::kStrided && tensor.dim() == 4 &&
          tensor.is_contiguous(channels_last);
 }
@@ -281,7 +305,9 @@ bool is_for_loops(const torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& i
          norm.options.track_running_stats() && norm.weight.scalar_type() == torch::kFloat &&
          is_in_channels_last(input) && input.size(1) == norm.options.num_features() &&
          input.numel() > input.size(1) &&
-         (!addend.defined() || (is_in_channels_last(addend) && addend.sizes() == input.sizes()));
+         (!addend.defined() ||
+          (is_in_channels_last(addend) && addend.scalar_type() == input.scalar_type() &&
+           addend.sizes() == input.sizes()));
 }
 
 torch::Tensor by_operators(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,

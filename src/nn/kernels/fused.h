@@ -39,8 +39,9 @@ enum class Activation : bool { none, relu };
 // activation(norm(input) + addend). An undefined addend is none. Like norm->forward() it uses up a
 // batch: in training the running statistics follow.
 //
-// Float32 on CPUs in channels-last memory [N, C, H, W], in training, goes through kolo's loops:
-// mean and variance in one pass, normalization, sum and activation in another; backward likewise.
+// Float32 and bfloat16 (with a float32 norm) on CPUs in channels-last memory [N, C, H, W], in
+// training, go through kolo's loops, which compute in float32: mean and variance in one pass,
+// normalization, sum and activation in another; backward likewise.
 // The result is then in channels-last memory, and no second derivatives are to be had (Error).
 // On CUDA devices there are kernels for it (DeviceNorm). Everything else is left to LibTorch's
 // operators.

@@ -1,131 +1,12 @@
 #include "nn/kernels/loops.h"
 
 #include <algorithm>
-#include <array>
 
 #include "kolo/base/vectorize.h"
 
 namespace kolo {
 
 namespace {
-
-// Calls work<lanes>(first channel) for tiles that cover the channels, each of a fixed length: the
-// compiler keeps its sums in vectors.
-template <typename Work>
-KOLO_INLINE inline void each_tile(std::int64_t channels, const Work& work) {
-  std::int64_t done = 0;
-  for (; done + 32 <= channels; done += 32) work.template operator()<32>(done);
-  for (; done + 8 <= channels; done += 8) work.template operator()<8>(done);
-  for (; done < channels; ++done) work.template operator()<1>(done);
-}
-
-// Calls work(first row, rows) for blocks that stay in the first-level cache from tile to tile, and
-// are short enough for sums in float.
-template <typename Work>
-KOLO_INLINE inline void each_block(const ChannelRows& rows, const Work& work) {
-  constexpr std::int64_t cached_values = 4096, most_rows = 128, least_rows = 8;
-  const auto block = std::clamp(cached_values / rows.channels, least_rows, most_rows);
-  for (std::int64_t row = 0; row < rows.count; row += block)
-    work(row, std::min(block, rows.count - row));
-}
-
-template <int lanes>
-KOLO_INLINE inline void sum_distances_of(std::int64_t count, std::int64_t channels,
-                                         const float* __restrict values,
-                                         const float* __restrict shift, double* __restrict sums,
-                                         double* __restrict squares) {
-  std::array<float, lanes> sum{}, square{};
-  for (std::int64_t row = 0; row < count; ++row, values += channels) {
-    for (int lane = 0; lane < lanes; ++lane) {
-      const float distance = values[lane] - shift[lane];
-      sum[lane] += distance;
-      square[lane] += distance * distance;
-    }
-  }
-  for (int lane = 0; lane < lanes; ++lane) {
-    sums[lane] += sum[lane];
-    squares[lane] += square[lane];
-  }
-}
-
-template <bool adds, bool relu>
-KOLO_INLINE inline void normalize_rows(const ChannelRows& rows, const float* __restrict values,
-                                       const float* __restrict slope,
-                                       const float* __restrict offset,
-                                       const float* __restrict addend, float* __restrict output) {
-  for (std::int64_t row = 0; row < rows.count; ++row) {
-    for (std::int64_t i = 0; i < rows.channels; ++i) {
-      float value = values[i] * slope[i] + offset[i];
-      if constexpr (adds) value += addend[i];
-      // A NaN stays one.
-      if constexpr (relu) value = value < 0 ? 0 : value;
-      output[i] = value;
-    }
-    values += rows.channels;
-    output += rows.channels;
-    if constexpr (adds) addend += rows.channels;
-  }
-}
-
-template <int lanes, bool relu, bool keeps>
-KOLO_INLINE inline void sum_gradients_of(std::int64_t count, std::int64_t channels,
-                                         const float* __restrict gradient,
-                                         const float* __restrict output,
-                                         const float* __restrict values,
-                                         const float* __restrict mean, float* __restrict kept,
-                                         double* __restrict sums, double* __restrict products) {
-  std::array<float, lanes> sum{}, product{};
-  for (std::int64_t row = 0; row < count; ++row) {
-    for (int lane = 0; lane < lanes; ++lane) {
-      float g = gradient[lane];
-      if constexpr (relu) g = output[lane] <= 0 ? 0 : g;
-      if constexpr (keeps) kept[lane] = g;
-      sum[lane] += g;
-      product[lane] += g * (values[lane] - mean[lane]);
-    }
-    gradient += channels;
-    values += channels;
-    if constexpr (relu) output += channels;
-    if constexpr (keeps) kept += channels;
-  }
-  for (int lane = 0; lane < lanes; ++lane) {
-    sums[lane] += sum[lane];
-    products[lane] += product[lane];
-  }
-}
-
-template <bool relu, bool keeps>
-KOLO_INLINE inline void sum_gradients_rows(const ChannelRows& rows, const float* gradient,
-                                           const float* output, const float* values,
-                                           const float* mean, float* kept, double* sums,
-                                           double* products) {
-  each_block(rows, [&](std::int64_t row, std::int64_t count) KOLO_INLINE {
-    const std::int64_t at = row * rows.channels;
-    each_tile(rows.channels, [&]<int lanes>(std::int64_t i) KOLO_INLINE {
-      sum_gradients_of<lanes, relu, keeps>(
-          count, rows.channels, gradient + at + i, relu ? output + at + i : nullptr,
-          values + at + i, mean + i, keeps ? kept + at + i : nullptr, sums + i, products + i);
-    });
-  });
-}
-
-template <bool relu>
-KOLO_INLINE inline void normalize_gradient_rows(
-    const ChannelRows& rows, const float* __restrict gradient, const float* __restrict output,
-    const float* __restrict values, const float* __restrict mean, const float* __restrict slope,
-    const float* __restrict tilt, const float* __restrict level, float* __restrict of_values) {
-  for (std::int64_t row = 0; row < rows.count; ++row) {
-    for (std::int64_t i = 0; i < rows.channels; ++i) {
-      float g = gradient[i];
-      if constexpr (relu) g = output[i] <= 0 ? 0 : g;
-      of_values[i] = slope[i] * g - tilt[i] * (values[i] - mean[i]) - level[i];
-    }
-    gradient += rows.channels;
-    values += rows.channels;
-    of_values += rows.channels;
-    if constexpr (relu) output += rows.channels;
-  }
-}
 
 // Loops of a fixed length, which become one vector each: of those over 10 channels or so most
 // would be left over.
@@ -196,60 +77,6 @@ inline void unpool_pixel(std::int64_t channels, const float* gradient, const std
 }
 
 }  // namespace
-
-KOLO_VECTORIZE
-void sum_distances(const ChannelRows& rows, const float* values, const float* shift, double* sums,
-                   double* squares) {
-  std::fill_n(sums, rows.channels, 0);
-  std::fill_n(squares, rows.channels, 0);
-  each_block(rows, [&](std::int64_t row, std::int64_t count) KOLO_INLINE {
-    each_tile(rows.channels, [&]<int lanes>(std::int64_t i) KOLO_INLINE {
-      sum_distances_of<lanes>(count, rows.channels, values + row * rows.channels + i, shift + i,
-                              sums + i, squares + i);
-    });
-  });
-}
-
-KOLO_VECTORIZE
-void normalize(const ChannelRows& rows, const float* values, const float* slope,
-               const float* offset, const float* addend, bool relu, float* output) {
-  if (addend != nullptr && relu)
-    normalize_rows<true, true>(rows, values, slope, offset, addend, output);
-  else if (addend != nullptr)
-    normalize_rows<true, false>(rows, values, slope, offset, addend, output);
-  else if (relu)
-    normalize_rows<false, true>(rows, values, slope, offset, nullptr, output);
-  else
-    normalize_rows<false, false>(rows, values, slope, offset, nullptr, output);
-}
-
-KOLO_VECTORIZE
-void sum_gradients(const ChannelRows& rows, const float* gradient, const float* output,
-                   const float* values, const float* mean, float* kept, double* sums,
-                   double* products) {
-  std::fill_n(sums, rows.channels, 0);
-  std::fill_n(products, rows.channels, 0);
-  if (output != nullptr && kept != nullptr)
-    sum_gradients_rows<true, true>(rows, gradient, output, values, mean, kept, sums, products);
-  else if (output != nullptr)
-    sum_gradients_rows<true, false>(rows, gradient, output, values, mean, kept, sums, products);
-  else if (kept != nullptr)
-    sum_gradients_rows<false, true>(rows, gradient, output, values, mean, kept, sums, products);
-  else
-    sum_gradients_rows<false, false>(rows, gradient, output, values, mean, kept, sums, products);
-}
-
-KOLO_VECTORIZE
-void normalize_gradient(const ChannelRows& rows, const float* gradient, const float* output,
-                        const float* values, const float* mean, const float* slope,
-                        const float* tilt, const float* level, float* of_values) {
-  if (output != nullptr)
-    normalize_gradient_rows<true>(rows, gradient, output, values, mean, slope, tilt, level,
-                                  of_values);
-  else
-    normalize_gradient_rows<false>(rows, gradient, output, values, mean, slope, tilt, level,
-                                   of_values);
-}
 
 KOLO_VECTORIZE
 void add_columns(const LineGeometry& line, const float* columns, std::int64_t row, float* input) {

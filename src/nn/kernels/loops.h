@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <span>
 
+#include "base/half.h"
+
 // The loops of batch_norm, column convolutions and max_pool_relu, in channels-last memory: compiled
 // for vectors.
 namespace kolo {
@@ -12,25 +14,37 @@ struct ChannelRows {
   std::int64_t channels = 0;
 };
 
+// Those of batch norms (norm_loops.cpp) compute in float whatever lies in memory.
+
 // By channel, of all rows: the sums of x - shift and of (x - shift)^2. With a shift near the mean
 // nothing cancels in the variance that follows from them.
 void sum_distances(const ChannelRows& rows, const float* values, const float* shift, double* sums,
                    double* squares);
+void sum_distances(const ChannelRows& rows, const BFloat16* values, const float* shift,
+                   double* sums, double* squares);
 
 // slope x + offset, plus the addend where there is one, and no less than 0 if `relu`.
 void normalize(const ChannelRows& rows, const float* values, const float* slope,
                const float* offset, const float* addend, bool relu, float* output);
+void normalize(const ChannelRows& rows, const BFloat16* values, const float* slope,
+               const float* offset, const BFloat16* addend, bool relu, BFloat16* output);
 
 // By channel, of all rows: the sums of g and of g (x - mean), g being the gradient, or 0 where the
 // output (null: none counts) is not above 0. `kept`: where g is written to, if not null.
 void sum_gradients(const ChannelRows& rows, const float* gradient, const float* output,
                    const float* values, const float* mean, float* kept, double* sums,
                    double* products);
+void sum_gradients(const ChannelRows& rows, const BFloat16* gradient, const BFloat16* output,
+                   const BFloat16* values, const float* mean, BFloat16* kept, double* sums,
+                   double* products);
 
 // slope g - tilt (x - mean) - level, with g as above.
 void normalize_gradient(const ChannelRows& rows, const float* gradient, const float* output,
                         const float* values, const float* mean, const float* slope,
                         const float* tilt, const float* level, float* of_values);
+void normalize_gradient(const ChannelRows& rows, const BFloat16* gradient, const BFloat16* output,
+                        const BFloat16* values, const float* mean, const float* slope,
+                        const float* tilt, const float* level, BFloat16* of_values);
 
 // Lines along the last dimension: of what a convolution reads, [length, channels] in memory, and of
 // what it makes, whose every position comes from `taps` neighbours.

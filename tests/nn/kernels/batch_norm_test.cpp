@@ -26,7 +26,10 @@ struct Problem {
   Tensor input, addend, weight, bias, gradient;  // float64
   Activation activation = Activation::none;
 
-  Problem(const std::vector<std::int64_t>& sizes, bool adds, Activation given) : activation(given) {
+  // With values that `type` has.
+  Problem(const std::vector<std::int64_t>& sizes, bool adds, Activation given,
+          at::ScalarType type = torch::kFloat)
+      : activation(given) {
     const auto channels = sizes[1];
     input = torch::randn(sizes, torch::kDouble) * 2 +
             torch::randn({1, channels, 1, 1}, torch::kDouble) * 20;
@@ -34,12 +37,14 @@ struct Problem {
     weight = torch::rand({channels}, torch::kDouble) + .5;
     bias = torch::randn({channels}, torch::kDouble);
     gradient = torch::randn(sizes, torch::kDouble);
+    for (auto* const each : {&input, &addend, &gradient})
+      if (each->defined()) *each = each->to(type).to(torch::kDouble);
   }
 
   [[nodiscard]] Values values(at::ScalarType type, c10::optional<double> momentum = .1) const {
     const auto channels = input.size(1);
     torch::nn::BatchNorm2d norm(torch::nn::BatchNorm2dOptions(channels).momentum(momentum));
-    norm->to(type);
+    norm->to(type == torch::kDouble ? type : torch::kFloat);
     {
       const torch::NoGradGuard no_gradient;
       norm->weight.copy_(weight);
@@ -47,7 +52,7 @@ struct Problem {
     }
     const auto leaf = [&](const Tensor& tensor) {
       if (!tensor.defined()) return Tensor();
-      return tensor.to(type).contiguous(channels_last).requires_grad_();
+      return tensor.detach().to(type).contiguous(channels_last).requires_grad_();
     };
     const auto x = leaf(input), z = leaf(addend);
     const auto y = batch_norm(*norm, x, z, activation);
@@ -59,13 +64,14 @@ struct Problem {
   }
 };
 
-// Relative to the largest value.
+// Relative to the largest value, beside what a rounding to its type changes.
 void expect_close(const Tensor& value, const Tensor& reference, const char* what) {
   ASSERT_EQ(value.defined(), reference.defined()) << what;
   if (!value.defined()) return;
   ASSERT_EQ(value.sizes(), reference.sizes()) << what;
   const double scale = 1e-3 + reference.abs().max().item<double>();
-  EXPECT_LT((value.to(torch::kDouble) - reference).abs().max().item<double>(), 2e-5 * scale)
+  const double tolerance = value.scalar_type() == torch::kBFloat16 ? 4e-3 : 2e-5;
+  EXPECT_LT((value.to(torch::kDouble) - reference).abs().max().item<double>(), tolerance * scale)
       << what;
 }
 
@@ -93,6 +99,21 @@ TEST(BatchNorm, IsLibTorchsOverRandomShapes) {
     SCOPED_TRACE(c10::Join(" x ", sizes));
     expect_reference(problem.values(torch::kFloat), problem.values(torch::kDouble));
   }
+}
+
+// Near zero a rounded output may be zero, which lets no gradient through a ReLU.
+TEST(BatchNorm, OfBfloat16ComputesInFloat32) {
+  torch::manual_seed(4);
+  for (const std::int64_t channels : {1, 24, 100}) {
+    const Problem problem({5, channels, 6, 7}, channels != 24, Activation::none, torch::kBFloat16);
+    expect_reference(problem.values(torch::kBFloat16), problem.values(torch::kDouble));
+  }
+  const Problem problem({5, 32, 6, 7}, true, Activation::relu, torch::kBFloat16);
+  const auto values = problem.values(torch::kBFloat16), reference = problem.values(torch::kDouble);
+  expect_close(values.output, reference.output, "output");
+  EXPECT_TRUE(
+      values.of_addend.equal(problem.gradient.to(torch::kBFloat16)
+                                 .where(values.output > 0, torch::zeros({}, torch::kBFloat16))));
 }
 
 TEST(BatchNorm, AveragesCumulativelyWithoutAMomentum) {

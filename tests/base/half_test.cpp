@@ -1,4 +1,4 @@
-#include "comm/shared_memory/half.h"
+#include "base/half.h"
 
 #include <cmath>
 
