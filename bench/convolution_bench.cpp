@@ -93,9 +93,11 @@ std::string time_kernel(std::unique_ptr<ConvolutionKernel> kernel,
                         const ConvolutionGeometry& geometry, std::int64_t samples) {
   if (!kernel) return "-";
   const auto layout = channels_last(geometry);
-  const auto x =
-      torch::rand(lengths(geometry.batch, geometry.inputs, geometry.size)).contiguous(layout);
+  const auto x = torch::rand(lengths(geometry.batch, geometry.inputs, geometry.size))
+                     .to(geometry.type)
+                     .contiguous(layout);
   const auto y = torch::rand(lengths(geometry.batch, geometry.outputs, geometry.output_size()))
+                     .to(geometry.type)
                      .contiguous(layout);
   const auto x_gradient = torch::empty_like(x);
   const auto plain = torch::rand(lengths(geometry.outputs, geometry.inputs, geometry.kernel));
@@ -138,20 +140,23 @@ void measure(std::vector<ConvolutionGeometry> geometries, std::int64_t batch,
   std::cout
       << "milliseconds: forward + backward to the input + to the weight (LibTorch: both in "
          "one)\n\n"
-         "| convolution | LibTorch | LibTorch, channels last | oneDNN | by tap | by tap, taps "
-         "first | an image a lane |\n"
-         "|---|---:|---:|---:|---:|---:|---:|\n";
+         "| convolution | LibTorch | LibTorch, channels last | oneDNN | in bfloat16 | by tap | by "
+         "tap, taps first | an image a lane |\n"
+         "|---|---:|---:|---:|---:|---:|---:|---:|\n";
   for (auto& geometry : geometries) {
     geometry.batch = batch;
     auto taps_first = geometry;
     taps_first.has_taps_first = true;
+    auto bfloat16 = geometry;
+    bfloat16.type = torch::kBFloat16;
     const auto size = fmt::format("{}", fmt::join(geometry.size, "x"));
-    std::cout << fmt::format("| {}x{} to {}, {} stride {} | {} | {} | {} | {} | {} | {} |",
+    std::cout << fmt::format("| {}x{} to {}, {} stride {} | {} | {} | {} | {} | {} | {} | {} |",
                              geometry.inputs, size, geometry.outputs,
                              fmt::join(geometry.kernel, "x"), geometry.stride[0],
                              time_libtorch(geometry, at::MemoryFormat::Contiguous, samples),
                              time_libtorch(geometry, channels_last(geometry), samples),
                              time_kernel(make_direct_convolution(geometry), geometry, samples),
+                             time_kernel(make_direct_convolution(bfloat16), bfloat16, samples),
                              time_kernel(make_tap_convolution(geometry), geometry, samples),
                              time_kernel(make_tap_convolution(taps_first), taps_first, samples),
                              time_kernel(make_image_lane_convolution(geometry), geometry, samples))

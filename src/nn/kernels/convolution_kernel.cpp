@@ -111,6 +111,13 @@ bool is_by_taps(const ConvolutionGeometry& geometry) {
   return geometry.has_taps_first || has_few_positions(geometry);
 }
 
+// So that halving the time of the products would not make up for another layout of the weights.
+bool moves_mostly_weights(const ConvolutionGeometry& geometry) {
+  constexpr std::int64_t most_positions = 4;
+  return geometry.size.size() == 3 ||
+         checked_product<std::int64_t>(geometry.output_size()) <= most_positions;
+}
+
 // LibTorch's own is oneDNN's as well, so what that gets wrong is not left to it.
 std::unique_ptr<ConvolutionKernel> make_float32_kernel(const ConvolutionGeometry& geometry) {
   if (is_by_taps(geometry) || is_wrong_in_onednn(geometry)) return make_tap_convolution(geometry);
@@ -125,7 +132,8 @@ std::unique_ptr<ConvolutionKernel> make_float32_kernel(const ConvolutionGeometry
 
 std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeometry& geometry) {
   if (geometry.type == torch::kFloat) return make_float32_kernel(geometry);
-  if (geometry.type == torch::kBFloat16 && multiplies_bfloat16() && !is_by_taps(geometry)) {
+  if (geometry.type == torch::kBFloat16 && multiplies_bfloat16() &&
+      !(is_by_taps(geometry) && moves_mostly_weights(geometry))) {
     if (auto kernel = make_direct_convolution(geometry)) return kernel;
   }
   auto single = geometry;
