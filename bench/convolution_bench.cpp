@@ -137,29 +137,34 @@ std::string time_libtorch(const ConvolutionGeometry& geometry, at::MemoryFormat 
 
 void measure(std::vector<ConvolutionGeometry> geometries, std::int64_t batch,
              std::int64_t samples) {
-  std::cout
-      << "milliseconds: forward + backward to the input + to the weight (LibTorch: both in "
-         "one)\n\n"
-         "| convolution | LibTorch | LibTorch, channels last | oneDNN | in bfloat16 | by tap | by "
-         "tap, taps first | an image a lane |\n"
-         "|---|---:|---:|---:|---:|---:|---:|---:|\n";
+  std::cout << "milliseconds: forward + backward to the input + to the weight (LibTorch: both in "
+               "one)\n\n"
+               "| convolution | LibTorch | LibTorch, channels last | oneDNN | oneDNN, bfloat16 | "
+               "by tap | by "
+               "tap, taps first | that in bfloat16 | an image a lane |\n"
+               "|---|---:|---:|---:|---:|---:|---:|---:|---:|\n";
   for (auto& geometry : geometries) {
     geometry.batch = batch;
     auto taps_first = geometry;
     taps_first.has_taps_first = true;
     auto bfloat16 = geometry;
     bfloat16.type = torch::kBFloat16;
+    auto rounded_taps_first = taps_first;
+    rounded_taps_first.type = torch::kBFloat16;
     const auto size = fmt::format("{}", fmt::join(geometry.size, "x"));
-    std::cout << fmt::format("| {}x{} to {}, {} stride {} | {} | {} | {} | {} | {} | {} | {} |",
-                             geometry.inputs, size, geometry.outputs,
-                             fmt::join(geometry.kernel, "x"), geometry.stride[0],
-                             time_libtorch(geometry, at::MemoryFormat::Contiguous, samples),
-                             time_libtorch(geometry, channels_last(geometry), samples),
-                             time_kernel(make_direct_convolution(geometry), geometry, samples),
-                             time_kernel(make_direct_convolution(bfloat16), bfloat16, samples),
-                             time_kernel(make_tap_convolution(geometry), geometry, samples),
-                             time_kernel(make_tap_convolution(taps_first), taps_first, samples),
-                             time_kernel(make_image_lane_convolution(geometry), geometry, samples))
+    std::cout << fmt::format(
+                     "| {}x{} to {}, {} stride {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                     geometry.inputs, size, geometry.outputs, fmt::join(geometry.kernel, "x"),
+                     geometry.stride[0],
+                     time_libtorch(geometry, at::MemoryFormat::Contiguous, samples),
+                     time_libtorch(geometry, channels_last(geometry), samples),
+                     time_kernel(make_direct_convolution(geometry), geometry, samples),
+                     time_kernel(make_direct_convolution(bfloat16), bfloat16, samples),
+                     time_kernel(make_tap_convolution(geometry), geometry, samples),
+                     time_kernel(make_tap_convolution(taps_first), taps_first, samples),
+                     time_kernel(make_bfloat16_tap_convolution(rounded_taps_first),
+                                 rounded_taps_first, samples),
+                     time_kernel(make_image_lane_convolution(geometry), geometry, samples))
               << std::endl;
   }
 }

@@ -132,9 +132,11 @@ std::unique_ptr<ConvolutionKernel> make_float32_kernel(const ConvolutionGeometry
 
 std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeometry& geometry) {
   if (geometry.type == torch::kFloat) return make_float32_kernel(geometry);
-  if (geometry.type == torch::kBFloat16 && multiplies_bfloat16() &&
-      !(is_by_taps(geometry) && moves_mostly_weights(geometry))) {
-    if (auto kernel = make_direct_convolution(geometry)) return kernel;
+  if (geometry.type == torch::kBFloat16 && multiplies_bfloat16()) {
+    const bool is_tapped = is_by_taps(geometry) && moves_mostly_weights(geometry);
+    auto kernel =
+        is_tapped ? make_bfloat16_tap_convolution(geometry) : make_direct_convolution(geometry);
+    if (kernel) return kernel;
   }
   auto single = geometry;
   single.type = torch::kFloat;

@@ -96,6 +96,9 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
     const ConvolutionGeometry& geometry);  // null where oneDNN has nothing vectorized or right
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_tap_convolution(
     const ConvolutionGeometry& geometry);
+// Of bfloat16; null for channels that are no multiples of 32, and processors without its products.
+[[nodiscard]] std::unique_ptr<ConvolutionKernel> make_bfloat16_tap_convolution(
+    const ConvolutionGeometry& geometry);
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_column_convolution(
     const ConvolutionGeometry& geometry);  // null where there is no direct one
 

@@ -6,56 +6,11 @@
 #include "kolo/base/checked.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/matrices.h"
+#include "nn/kernels/taps.h"
 
 namespace kolo {
 
 namespace {
-
-// Positions of the input and the output that a tap of the kernel connects, from 0.
-struct Connection {
-  std::int64_t input = 0;
-  std::int64_t output = 0;
-};
-
-// A tap's connections that don't fall on padding.
-using Tap = std::vector<Connection>;
-
-std::int64_t product(const std::vector<std::int64_t>& lengths) {
-  return checked_product<std::int64_t>(lengths);
-}
-
-// The coordinates of an index in a grid of these lengths, the last running fastest.
-std::vector<std::int64_t> coordinates(std::int64_t index,
-                                      const std::vector<std::int64_t>& lengths) {
-  std::vector<std::int64_t> result(lengths.size());
-  for (std::size_t i = lengths.size(); i-- > 0; index /= lengths[i]) result[i] = index % lengths[i];
-  return result;
-}
-
-Tap connections_of(const ConvolutionGeometry& geometry, std::int64_t tap) {
-  const auto output_size = geometry.output_size();
-  const auto offset = coordinates(tap, geometry.kernel);
-  Tap found;
-  for (std::int64_t output = 0; output < product(output_size); ++output) {
-    const auto at = coordinates(output, output_size);
-    std::int64_t input = 0;
-    bool inside = true;
-    for (std::size_t i = 0; i < at.size(); ++i) {
-      const auto x = at[i] * geometry.stride[i] - geometry.padding[i] + offset[i];
-      inside = inside && x >= 0 && x < geometry.size[i];
-      input = input * geometry.size[i] + x;
-    }
-    if (inside) found.push_back({input, output});
-  }
-  return found;
-}
-
-std::vector<Tap> taps_of(const ConvolutionGeometry& geometry) {
-  std::vector<Tap> taps;
-  for (std::int64_t tap = 0; tap < product(geometry.kernel); ++tap)
-    taps.push_back(connections_of(geometry, tap));
-  return taps;
-}
 
 // Vectors of channels in channels-last memory, [batch, positions, stride], or of some of them.
 struct Field {
@@ -112,8 +67,8 @@ class TapConvolution final : public ConvolutionKernel {
  public:
   explicit TapConvolution(const ConvolutionGeometry& geometry)
       : geometry_(geometry),
-        positions_in_(product(geometry.size)),
-        positions_out_(product(geometry.output_size())),
+        positions_in_(checked_product<std::int64_t>(geometry.size)),
+        positions_out_(checked_product<std::int64_t>(geometry.output_size())),
         taps_(taps_of(geometry)) {
     for (const Tap& tap : taps_)
       most_rows_ = std::max(most_rows_, geometry.batch * static_cast<std::int64_t>(tap.size()));
@@ -236,7 +191,7 @@ class TapConvolution final : public ConvolutionKernel {
 
   ConvolutionGeometry geometry_;
   std::int64_t positions_in_, positions_out_;
-  std::vector<Tap> taps_;  // the last dimension running fastest
+  std::vector<Tap> taps_;
   std::int64_t most_rows_ = 1;
 };
 

@@ -139,6 +139,12 @@ void suit_bfloat16(ConvolutionGeometry& geometry) {
   geometry.type = torch::kBFloat16;
 }
 
+void suit_bfloat16_taps(ConvolutionGeometry& geometry) {
+  geometry.type = torch::kBFloat16;
+  geometry.inputs = 32 * (1 + geometry.inputs % 5);
+  geometry.outputs = 32 * (1 + geometry.outputs % 5);
+}
+
 // Geometries that it knows, with batches that fill its vectors from one to five.
 void suit_image_lanes(ConvolutionGeometry& geometry) {
   geometry.batch = 16 * (1 + geometry.batch % 5);
@@ -191,6 +197,8 @@ INSTANTIATE_TEST_SUITE_P(
                                      KernelCase{"by_tap", make_tap_convolution},
                                      KernelCase{"direct_bfloat16", make_direct_convolution,
                                                 suit_bfloat16},
+                                     KernelCase{"by_tap_bfloat16", make_bfloat16_tap_convolution,
+                                                suit_bfloat16_taps},
                                      KernelCase{"by_columns", make_column_convolution}),
                      testing::Values<std::size_t>(1, 2, 3), testing::Values(1, 2)),
     name_of);

@@ -1,0 +1,168 @@
+#include "nn/kernels/bfloat16_products.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include <immintrin.h>
+
+// Sums stay in registers: of 6 rows by 4 vectors of columns.
+#define KOLO_AVX512_BF16 __attribute__((target("avx512f,avx512bw,avx512bf16")))
+
+namespace kolo::bfloat16_products {
+
+namespace {
+
+constexpr int most_rows = 6, most_vectors = 4;
+
+// 16 values of each, side by side: pairs.
+KOLO_AVX512_BF16 inline __m512i interleaved(__m512i first_then_second) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24,
+                                         8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return _mm512_permutexvar_epi16(order, first_then_second);
+}
+
+KOLO_AVX512_BF16 inline __m512i rounded(__m512 low, __m512 high) {
+  return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+}
+
+KOLO_AVX512_BF16 inline __m512i joined(const BFloat16* first, const BFloat16* second) {
+  const auto low = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(first));
+  const auto high = second == nullptr
+                        ? _mm256_setzero_si256()
+                        : _mm256_loadu_si256(reinterpret_cast<const __m256i*>(second));
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+KOLO_AVX512_BF16 inline void put(Pair* to, __m512i values) {
+  _mm512_storeu_si512(to, values);
+}
+
+// Of 16 x 16 pairs.
+struct Block {
+  __m512i rows[lanes];
+};
+
+// Rows become columns: by twos, by fours, and then by whole quarters.
+KOLO_AVX512_BF16 inline void transpose(Block& block) {
+  auto& rows = block.rows;
+  __m512i next[lanes];
+  for (std::size_t i = 0; i < lanes; i += 2) {
+    next[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
+    next[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
+  }
+  for (std::size_t i = 0; i < lanes; i += 4) {
+    rows[i] = _mm512_unpacklo_epi64(next[i], next[i + 2]);
+    rows[i + 1] = _mm512_unpackhi_epi64(next[i], next[i + 2]);
+    rows[i + 2] = _mm512_unpacklo_epi64(next[i + 1], next[i + 3]);
+    rows[i + 3] = _mm512_unpackhi_epi64(next[i + 1], next[i + 3]);
+  }
+  // Now rows[4 q + c] has, in its quarter p, column 4 p + c of the rows 4 q to 4 q + 3.
+  for (std::size_t c = 0; c < 4; ++c) {
+    const auto low01 = _mm512_shuffle_i32x4(rows[c], rows[4 + c], 0x88);  // quarters 0 and 2
+    const auto low23 = _mm512_shuffle_i32x4(rows[8 + c], rows[12 + c], 0x88);
+    const auto high01 = _mm512_shuffle_i32x4(rows[c], rows[4 + c], 0xDD);  // quarters 1 and 3
+    const auto high23 = _mm512_shuffle_i32x4(rows[8 + c], rows[12 + c], 0xDD);
+    next[c] = _mm512_shuffle_i32x4(low01, low23, 0x88);
+    next[8 + c] = _mm512_shuffle_i32x4(low01, low23, 0xDD);
+    next[4 + c] = _mm512_shuffle_i32x4(high01, high23, 0x88);
+    next[12 + c] = _mm512_shuffle_i32x4(high01, high23, 0xDD);
+  }
+  std::copy(std::begin(next), std::end(next), std::begin(rows));
+}
+
+template <int Rows, int Vectors>
+KOLO_AVX512_BF16 void tile(std::int64_t columns, std::int64_t pairs, const Pair* const* a,
+                           const Pair* b, float* const* c, std::int64_t first, Result result) {
+  __m512 sums[Rows][Vectors];
+  for (int row = 0; row < Rows; ++row) {
+    for (int v = 0; v < Vectors; ++v) {
+      sums[row][v] = result == Result::is_added ? _mm512_loadu_ps(c[row] + first + v * lanes)
+                                                : _mm512_setzero_ps();
+    }
+  }
+  for (std::int64_t pair = 0; pair < pairs; ++pair, b += columns) {
+    __m512i values[Vectors];
+    for (int v = 0; v < Vectors; ++v) values[v] = _mm512_loadu_si512(b + first + v * lanes);
+    for (int row = 0; row < Rows; ++row) {
+      const __m512i factors = _mm512_set1_epi32(__builtin_bit_cast(std::int32_t, a[row][pair]));
+      for (int v = 0; v < Vectors; ++v)
+        sums[row][v] = _mm512_dpbf16_ps(sums[row][v], (__m512bh)factors, (__m512bh)values[v]);
+    }
+  }
+  for (int row = 0; row < Rows; ++row) {
+    for (int v = 0; v < Vectors; ++v) _mm512_storeu_ps(c[row] + first + v * lanes, sums[row][v]);
+  }
+}
+
+using Tile = void (*)(std::int64_t, std::int64_t, const Pair* const*, const Pair*, float* const*,
+                      std::int64_t, Result);
+
+template <int Vectors>
+constexpr std::array<Tile, most_rows> tiles_of = {tile<1, Vectors>, tile<2, Vectors>,
+                                                  tile<3, Vectors>, tile<4, Vectors>,
+                                                  tile<5, Vectors>, tile<6, Vectors>};
+
+constexpr std::array<std::array<Tile, most_rows>, most_vectors> tiles = {tiles_of<1>, tiles_of<2>,
+                                                                         tiles_of<3>, tiles_of<4>};
+
+}  // namespace
+
+bool are_supported() {
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512bf16");
+}
+
+KOLO_AVX512_BF16 void pack(const float* rows, std::int64_t stride, std::int64_t inner,
+                           std::int64_t columns, Pair* packed) {
+  for (std::int64_t row = 0; row < inner; row += 2, rows += 2 * stride) {
+    const bool is_last = row + 1 == inner;
+    for (std::int64_t i = 0; i < columns; i += lanes, packed += lanes) {
+      const auto first = _mm512_loadu_ps(rows + i);
+      const auto second = is_last ? _mm512_setzero_ps() : _mm512_loadu_ps(rows + stride + i);
+      put(packed, interleaved(rounded(first, second)));
+    }
+  }
+}
+
+KOLO_AVX512_BF16 void pack(const BFloat16* const* rows, std::int64_t inner, std::int64_t columns,
+                           Pair* packed) {
+  for (std::int64_t row = 0; row < inner; row += 2) {
+    const bool is_last = row + 1 == inner;
+    for (std::int64_t i = 0; i < columns; i += lanes, packed += lanes)
+      put(packed, interleaved(joined(rows[row] + i, is_last ? nullptr : rows[row + 1] + i)));
+  }
+}
+
+KOLO_AVX512_BF16 void pack_transposed(const float* rows, std::int64_t stride, std::int64_t inner,
+                                      std::int64_t columns, Pair* packed) {
+  Block block;
+  for (std::int64_t column = 0; column < columns; column += lanes, rows += lanes * stride) {
+    for (std::int64_t k = 0; k < inner; k += 2 * lanes) {
+      for (std::int64_t i = 0; i < lanes; ++i) {
+        const float* const from = rows + i * stride + k;
+        block.rows[i] = rounded(_mm512_loadu_ps(from), _mm512_loadu_ps(from + lanes));
+      }
+      transpose(block);
+      for (std::int64_t i = 0; i < lanes; ++i)
+        put(packed + (k / 2 + i) * columns + column, block.rows[i]);
+    }
+  }
+}
+
+// Columns outermost, so that what is packed of them stays in the first-level cache.
+void multiply(std::int64_t rows, std::int64_t columns, std::int64_t pairs, const Pair* const* a,
+              const Pair* b, float* const* c, Result result) {
+  for (std::int64_t first = 0; first < columns;) {
+    const auto vectors = std::min<std::int64_t>(most_vectors, (columns - first) / lanes);
+    const auto& of_vectors = tiles[static_cast<std::size_t>(vectors - 1)];
+    for (std::int64_t row = 0; row < rows; row += most_rows) {
+      const auto count = std::min<std::int64_t>(most_rows, rows - row);
+      of_vectors[static_cast<std::size_t>(count - 1)](columns, pairs, a + row, b, c + row, first,
+                                                      result);
+    }
+    first += vectors * lanes;
+  }
+}
+
+}  // namespace kolo::bfloat16_products
