@@ -15,6 +15,7 @@
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/launch/launch_environment.h"
+#include "kolo/nn/convolution.h"
 #include "kolo/nn/models.h"
 #include "kolo/nn/network.h"
 #include "kolo/observe/format.h"
@@ -166,6 +167,12 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
            format_count(count_parameters(*run.network)), trainer.plan().buckets.size(),
            trainer.plan().buckets.size() == 1 ? "" : "s",
            precision == Precision::fp32 ? "" : fmt::format(", computed in {}", name_of(precision)));
+  if (precision == Precision::bf16 && !wants_gpu(config.device) && !onednn_description().empty() &&
+      !multiplies_bfloat16()) {
+    log.warn(
+        "this processor does not multiply bfloat16: values are rounded to it and multiplied in "
+        "float32, which is no faster; training.precision=fp32 does without the roundings");
+  }
   const auto batch_size = batch_size_of(config.training, topology.size);
   log.info("optimizer {}, batch {} per rank ({} in all), learning rate {:.4g}{}{}{}",
            describe_optimizer(config.optimizer), format_count(batch_size),

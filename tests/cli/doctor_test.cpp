@@ -160,6 +160,12 @@ TEST(Doctor, KernelsThatAreNotVectorisedAreAWarning) {
   EXPECT_THAT(slow.text, HasSubstr("LibTorch's own operators"));
 }
 
+TEST(Doctor, SaysWhetherBfloat16Pays) {
+  EXPECT_THAT(check_bfloat16("2.6.0", true).text, HasSubstr("multiplies it"));
+  EXPECT_THAT(check_bfloat16("2.6.0", false).text, HasSubstr("is no faster"));
+  EXPECT_THAT(check_bfloat16("", false).text, HasSubstr("LibTorch's operators"));
+}
+
 TEST(Doctor, ABuildWithoutOneDnnSaysSo) {
   EXPECT_EQ(check_onednn("2.6.0, instruction set AVX2").text, "2.6.0, instruction set AVX2");
   const auto without = check_onednn("");

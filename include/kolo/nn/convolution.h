@@ -19,10 +19,11 @@
 // without a oneDNN of its own, what is not computed by products of matrices. There are no second
 // derivatives otherwise.
 //
-// Under autocast Convolution2d is LibTorch's. The 3-D layers round their operands and their result
-// to autocast's type and compute in float32 between, which is no faster than without: LibTorch 1.13
-// has no transposed convolution in bfloat16, and the weight gradients that oneDNN 2.6 makes in it
-// are wrong for some shapes (64 channels of 4x4x4 to 128, kernel 4, stride 2).
+// Under autocast they compute in its type: what comes in, goes out and is kept for backward is as
+// long as that, sums are float32, and so are weights and their gradients. In bfloat16 on processors
+// with AVX512-BF16 or AMX (multiplies_bfloat16()) by products of it; on others, and in float16,
+// values are rounded to the type and the products made in float32, which is no faster. Some shapes,
+// of whose weights oneDNN 2.6 makes wrong gradients in bfloat16, are rounded likewise.
 //
 // Threads: like any module, one forward at a time. Cost: besides what torch::nn's layers need, a
 // copy of the weight in another layout during a pass, unless keep_taps_first() was called.
@@ -38,6 +39,10 @@ class ConvolutionKernels;
 // this processor, for example "brgconv:avx512_core"; empty where it has nothing vectorized, and
 // LibTorch's own operators compute.
 [[nodiscard]] std::string convolution_implementation(std::int64_t dimensions);
+
+// Whether this processor has products of bfloat16, twice as fast as those of float32 or faster.
+// False where kolo is built without a oneDNN of its own: LibTorch's operators do what they can.
+[[nodiscard]] bool multiplies_bfloat16();
 
 class Convolution2dImpl : public torch::nn::Conv2dImpl {
  public:

@@ -55,6 +55,8 @@ void print_findings_as_json(std::ostream& stream, std::span<const Finding> findi
 // empty where there is none and LibTorch's own operators compute.
 [[nodiscard]] Finding check_kernels(const std::string& onednn, const std::string& in_2d,
                                     const std::string& in_3d);
+// `onednn` as above; whether the processor has products of bfloat16.
+[[nodiscard]] Finding check_bfloat16(const std::string& onednn, bool multiplies);
 
 // MPI. These start programs and wait for them, some seconds at most.
 [[nodiscard]] Finding check_mpi_library();

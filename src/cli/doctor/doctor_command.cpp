@@ -94,6 +94,7 @@ std::vector<Finding> examine() {
       check_onednn(onednn_description()),
       check_kernels(onednn_description(), convolution_implementation(2),
                     convolution_implementation(3)),
+      check_bfloat16(onednn_description(), multiplies_bfloat16()),
       check_libtorch(),
       check_gpu()};
   if (const auto facts = gpu_facts()) {

@@ -9,7 +9,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/gradient_destination.h"
-#include "nn/kernels/matrices.h"
+#include "kolo/nn/convolution.h"
 
 namespace kolo {
 
@@ -128,15 +128,21 @@ std::unique_ptr<ConvolutionKernel> make_float32_kernel(const ConvolutionGeometry
   return make_direct_convolution(geometry);
 }
 
+std::unique_ptr<ConvolutionKernel> make_bfloat16_kernel(const ConvolutionGeometry& geometry) {
+  if (is_by_taps(geometry) && moves_mostly_weights(geometry))
+    return make_bfloat16_tap_convolution(geometry);
+  if (has_few_inputs(geometry)) {
+    if (auto kernel = make_column_convolution(geometry)) return kernel;
+  }
+  return make_direct_convolution(geometry);
+}
+
 }  // namespace
 
 std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeometry& geometry) {
   if (geometry.type == torch::kFloat) return make_float32_kernel(geometry);
   if (geometry.type == torch::kBFloat16 && multiplies_bfloat16()) {
-    const bool is_tapped = is_by_taps(geometry) && moves_mostly_weights(geometry);
-    auto kernel =
-        is_tapped ? make_bfloat16_tap_convolution(geometry) : make_direct_convolution(geometry);
-    if (kernel) return kernel;
+    if (auto kernel = make_bfloat16_kernel(geometry)) return kernel;
   }
   auto single = geometry;
   single.type = torch::kFloat;

@@ -100,7 +100,8 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_bfloat16_tap_convolution(
     const ConvolutionGeometry& geometry);
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_column_convolution(
-    const ConvolutionGeometry& geometry);  // null where there is no direct one
+    const ConvolutionGeometry& geometry);  // null where there is no direct one,
+                                           // and of bfloat16 where there are no products of it
 
 // Computes by a kernel of float32, on values that are rounded before and after.
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_rounding_convolution(

@@ -8,9 +8,6 @@
 // without it, by LibTorch (onednn_left_out.cpp).
 namespace kolo {
 
-// Whether this processor has products of bfloat16, so that they are faster than those of float32.
-[[nodiscard]] bool multiplies_bfloat16();
-
 // A row-major matrix whose rows are `stride` values apart; `transpose` when it is stored so.
 struct Matrix {
   const float* data = nullptr;

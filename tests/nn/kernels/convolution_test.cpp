@@ -145,6 +145,12 @@ void suit_bfloat16_taps(ConvolutionGeometry& geometry) {
   geometry.outputs = 32 * (1 + geometry.outputs % 5);
 }
 
+void suit_bfloat16_columns(ConvolutionGeometry& geometry) {
+  geometry.type = torch::kBFloat16;
+  geometry.inputs = 16 * (1 + geometry.inputs % 2);
+  geometry.outputs += geometry.outputs % 2;
+}
+
 // Geometries that it knows, with batches that fill its vectors from one to five.
 void suit_image_lanes(ConvolutionGeometry& geometry) {
   geometry.batch = 16 * (1 + geometry.batch % 5);
@@ -199,7 +205,9 @@ INSTANTIATE_TEST_SUITE_P(
                                                 suit_bfloat16},
                                      KernelCase{"by_tap_bfloat16", make_bfloat16_tap_convolution,
                                                 suit_bfloat16_taps},
-                                     KernelCase{"by_columns", make_column_convolution}),
+                                     KernelCase{"by_columns", make_column_convolution},
+                                     KernelCase{"by_columns_bfloat16", make_column_convolution,
+                                                suit_bfloat16_columns}),
                      testing::Values<std::size_t>(1, 2, 3), testing::Values(1, 2)),
     name_of);
 
