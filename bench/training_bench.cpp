@@ -2,8 +2,8 @@
 // the same: what forward, backward, averaging and the optimizer take, without the data.
 //
 //   mpirun -n 2 training_bench [--model resnet_small] [--input 3,32,32] [--batch 32]
-//                              [--optimizer sgd|adam] [--steps 30] [--whole-steps]
-//                              [--no-communication] [--json]
+//                              [--optimizer sgd|adam] [--precision fp32|bf16] [--steps 30]
+//                              [--whole-steps] [--no-communication] [--json]
 //   mpirun -n 2 training_bench --model unet3d --input 4,64,64,64 --output 5,64,64,64 --batch 2
 //                              --optimizer adam --steps 5
 //
@@ -18,11 +18,11 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/base/machine.h"
-#include "kolo/nn/loss.h"
 #include "kolo/nn/models.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/initialize.h"
+#include "kolo/train/objective.h"
 
 namespace kolo {
 namespace {
@@ -34,6 +34,7 @@ struct Options {
   std::vector<std::int64_t> output;  // of networks that make fields
   std::int64_t batch = 32;           // a rank
   std::string optimizer = "sgd";
+  std::string precision = "fp32";
   std::int64_t steps = 30;
   std::int64_t warm_up = 3;
   bool whole_steps = false;
@@ -74,12 +75,13 @@ class Training {
                   ? torch::randint(options.classes, {options.batch}, generator,
                                    torch::TensorOptions(torch::kLong))
                   : torch::randn(batch_shape(options.batch, options.output), generator);
-    loss_ = make_loss(options.output.empty() ? "cross_entropy" : "l1");
+    objective_.loss = make_loss(options.output.empty() ? "cross_entropy" : "l1");
+    objective_.precision = precision_named(options.precision);
   }
 
   void step() {
     reducer_.clear_gradients();
-    loss_(network_->forward(input_), target_).backward();
+    objective_.loss(forward_for(objective_, *network_, input_), target_).backward();
     ++steps_;
     for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
       reducer_.wait(bucket);
@@ -94,7 +96,7 @@ class Training {
   std::shared_ptr<ParameterArena> arena_;
   GradientReducer reducer_;
   ArenaOptimizer optimizer_;
-  LossFunction loss_;
+  Objective objective_;
   torch::Tensor input_, target_;
   std::int64_t steps_ = 0;
 };
@@ -113,6 +115,8 @@ nlohmann::ordered_json measure(const Communicator& communicator, const Options& 
   std::sort(seconds.begin(), seconds.end());
   const double median = seconds[seconds.size() / 2];
   return {{"model", options.model},
+          {"precision", options.precision},
+          {"libtorch", TORCH_VERSION},
           {"ranks", communicator.size()},
           {"threads", torch::get_num_threads()},
           {"batch", options.batch},
@@ -136,6 +140,9 @@ int run(int argc, char** argv) {
   program.add_option("--optimizer", options.optimizer)
       ->check(CLI::IsMember({"sgd", "adam"}))
       ->capture_default_str();
+  program.add_option("--precision", options.precision)
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
   program.add_option("--steps", options.steps, "Timed ones, after three that are not")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -153,9 +160,9 @@ int run(int argc, char** argv) {
     std::cout << result.dump() << std::endl;
   } else {
     std::cout << fmt::format(
-        "{}: {} ranks of {} threads, batch {} per rank: {:.2f} ms per step, {:.1f} "
+        "{}, {}: {} ranks of {} threads, batch {} per rank: {:.2f} ms per step, {:.1f} "
         "samples/s\n",
-        options.model, communicator.size(), torch::get_num_threads(), options.batch,
+        options.model, options.precision, communicator.size(), torch::get_num_threads(), options.batch,
         1e3 * result["median_step_seconds"].get<double>(),
         result["samples_per_second"].get<double>());
   }

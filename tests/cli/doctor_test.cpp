@@ -27,10 +27,10 @@ TEST(Doctor, PrintsOneJsonObjectAndExitsByTheWorst) {
   }
   EXPECT_EQ(join(names),
             std::string("MPI, launcher, two ranks, processors, shared memory, BLAS, oneDNN, "
-                        "kernels, LibTorch, GPU, ") +
+                        "kernels, bfloat16, LibTorch, GPU, ") +
                 (cuda_runtime() ? "CUDA, NVML, " : "") + "data, commands");
   EXPECT_EQ(report["findings"][2]["status"], "ok") << report["findings"][2];
-  const auto& gpu = report["findings"][9];
+  const auto& gpu = report["findings"][10];
   EXPECT_EQ(gpu["status"], "ok") << "there is nothing to mend";
   EXPECT_THAT(gpu["text"].get<std::string>(), HasSubstr("kolo trains on the CPU only"));
 }
