@@ -141,8 +141,8 @@ void measure(std::vector<ConvolutionGeometry> geometries, std::int64_t batch,
                "one)\n\n"
                "| convolution | LibTorch | LibTorch, channels last | oneDNN | oneDNN, bfloat16 | "
                "by tap | by "
-               "tap, taps first | that in bfloat16 | an image a lane |\n"
-               "|---|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+               "tap, taps first | that in bfloat16 | an image a lane | minimal products |\n"
+               "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
   for (auto& geometry : geometries) {
     geometry.batch = batch;
     auto taps_first = geometry;
@@ -153,7 +153,7 @@ void measure(std::vector<ConvolutionGeometry> geometries, std::int64_t batch,
     rounded_taps_first.type = torch::kBFloat16;
     const auto size = fmt::format("{}", fmt::join(geometry.size, "x"));
     std::cout << fmt::format(
-                     "| {}x{} to {}, {} stride {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                     "| {}x{} to {}, {} stride {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
                      geometry.inputs, size, geometry.outputs, fmt::join(geometry.kernel, "x"),
                      geometry.stride[0],
                      time_libtorch(geometry, at::MemoryFormat::Contiguous, samples),
@@ -164,7 +164,8 @@ void measure(std::vector<ConvolutionGeometry> geometries, std::int64_t batch,
                      time_kernel(make_tap_convolution(taps_first), taps_first, samples),
                      time_kernel(make_bfloat16_tap_convolution(rounded_taps_first),
                                  rounded_taps_first, samples),
-                     time_kernel(make_image_lane_convolution(geometry), geometry, samples))
+                     time_kernel(make_image_lane_convolution(geometry), geometry, samples),
+                     time_kernel(make_winograd_convolution(geometry), geometry, samples))
               << std::endl;
   }
 }

@@ -162,8 +162,8 @@ int run(int argc, char** argv) {
     std::cout << fmt::format(
         "{}, {}: {} ranks of {} threads, batch {} per rank: {:.2f} ms per step, {:.1f} "
         "samples/s\n",
-        options.model, options.precision, communicator.size(), torch::get_num_threads(), options.batch,
-        1e3 * result["median_step_seconds"].get<double>(),
+        options.model, options.precision, communicator.size(), torch::get_num_threads(),
+        options.batch, 1e3 * result["median_step_seconds"].get<double>(),
         result["samples_per_second"].get<double>());
   }
   return 0;

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/half.h"
+#include "nn/kernels/products.h"
 
 // Products of bfloat16 matrices, added up in float32, by the instruction for two of them at once.
 // Only for processors that have it.
@@ -28,11 +29,8 @@ void pack(const BFloat16* const* rows, std::int64_t inner, std::int64_t columns,
 void pack_transposed(const float* rows, std::int64_t stride, std::int64_t inner,
                      std::int64_t columns, Pair* packed);
 
-// What is done with a result: it takes the place of what is there, or is added to it.
-enum class Result : bool { replaces, is_added };
-
 // c = a b or c += a b; a and c by their rows, a's of `pairs` pairs each, b packed.
 void multiply(std::int64_t rows, std::int64_t columns, std::int64_t pairs, const Pair* const* a,
-              const Pair* b, float* const* c, Result result);
+              const Pair* b, float* const* c, ProductResult result);
 
 }  // namespace kolo::bfloat16_products

@@ -73,12 +73,13 @@ KOLO_AVX512_BF16 inline void transpose(Block& block) {
 
 template <int Rows, int Vectors>
 KOLO_AVX512_BF16 void tile(std::int64_t columns, std::int64_t pairs, const Pair* const* a,
-                           const Pair* b, float* const* c, std::int64_t first, Result result) {
+                           const Pair* b, float* const* c, std::int64_t first,
+                           ProductResult result) {
   __m512 sums[Rows][Vectors];
   for (int row = 0; row < Rows; ++row) {
     for (int v = 0; v < Vectors; ++v) {
-      sums[row][v] = result == Result::is_added ? _mm512_loadu_ps(c[row] + first + v * lanes)
-                                                : _mm512_setzero_ps();
+      sums[row][v] = result == ProductResult::is_added ? _mm512_loadu_ps(c[row] + first + v * lanes)
+                                                       : _mm512_setzero_ps();
     }
   }
   for (std::int64_t pair = 0; pair < pairs; ++pair, b += columns) {
@@ -96,7 +97,7 @@ KOLO_AVX512_BF16 void tile(std::int64_t columns, std::int64_t pairs, const Pair*
 }
 
 using Tile = void (*)(std::int64_t, std::int64_t, const Pair* const*, const Pair*, float* const*,
-                      std::int64_t, Result);
+                      std::int64_t, ProductResult);
 
 template <int Vectors>
 constexpr std::array<Tile, most_rows> tiles_of = {tile<1, Vectors>, tile<2, Vectors>,
@@ -152,7 +153,7 @@ KOLO_AVX512_BF16 void pack_transposed(const float* rows, std::int64_t stride, st
 
 // Columns outermost, so that what is packed of them stays in the first-level cache.
 void multiply(std::int64_t rows, std::int64_t columns, std::int64_t pairs, const Pair* const* a,
-              const Pair* b, float* const* c, Result result) {
+              const Pair* b, float* const* c, ProductResult result) {
   for (std::int64_t first = 0; first < columns;) {
     const auto vectors = std::min<std::int64_t>(most_vectors, (columns - first) / lanes);
     const auto& of_vectors = tiles[static_cast<std::size_t>(vectors - 1)];

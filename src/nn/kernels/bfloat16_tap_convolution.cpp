@@ -14,10 +14,6 @@ namespace kolo {
 namespace {
 
 using bfloat16_products::Pair;
-using bfloat16_products::Result;
-
-// Channels of a block: what is packed of a tap's matrix for them stays in the second-level cache.
-constexpr std::int64_t block = 64;
 
 std::unique_ptr<Pair[]> room_for_pairs(std::int64_t pairs, std::int64_t columns) {
   return std::make_unique_for_overwrite<Pair[]>(
@@ -144,21 +140,20 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
   // pack(tap, first column, columns, room) packs a block.
   template <std::int64_t Connection::*From, std::int64_t Connection::*To, typename Pack>
   void add_products(const Vectors<Pair>& from, const Vectors<float>& to, const Pack& pack) const {
-    const auto blocks = (to.channels + block - 1) / block;
-    at::parallel_for(0, blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-      const auto packed = room_for_pairs(from.channels, block);
+    for_channels(to.channels, [&](std::int64_t begin, std::int64_t channels) {
+      const auto packed = room_for_pairs(from.channels, channels_of_block);
       std::vector<Pair*> sources;
       std::vector<float*> sums;
-      for (std::int64_t first = begin * block; first < std::min(end * block, to.channels);
-           first += block) {
-        const auto count = std::min(block, to.channels - first);
+      for (auto first = begin; first < begin + channels; first += channels_of_block) {
+        const auto count = std::min(channels_of_block, begin + channels - first);
         for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
           if (taps_[tap].empty()) continue;
           from.template of<From>(taps_[tap], geometry_.batch, 0, sources);
           to.template of<To>(taps_[tap], geometry_.batch, first, sums);
           pack(tap, first, count, packed.get());
           bfloat16_products::multiply(narrow<std::int64_t>(sums.size()), count, from.channels,
-                                      sources.data(), packed.get(), sums.data(), Result::is_added);
+                                      sources.data(), packed.get(), sums.data(),
+                                      ProductResult::is_added);
         }
       }
     });
@@ -190,7 +185,7 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
       room.c.push_back(gradient + input * outputs);
     }
     bfloat16_products::multiply(inputs, outputs, pairs, room.a.data(), room.of_outputs.get(),
-                                room.c.data(), Result::replaces);
+                                room.c.data(), ProductResult::replaces);
   }
 
   ConvolutionGeometry geometry_;

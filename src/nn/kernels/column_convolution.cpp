@@ -104,7 +104,7 @@ class ColumnConvolution final : public ConvolutionKernel {
         results.push_back(columns + row * columns_);
       }
       bfloat16_products::multiply(count, columns_, pairs, rows.data(), weights, results.data(),
-                                  bfloat16_products::Result::replaces);
+                                  ProductResult::replaces);
     };
   }
 

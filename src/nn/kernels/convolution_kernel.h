@@ -103,6 +103,12 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
     const ConvolutionGeometry& geometry);  // null where there is no direct one,
                                            // and of bfloat16 where there are no products of it
 
+// By minimal algorithms, which take fewer products (3x3 and 3x3x3 kernels of stride 1, 4x4 and
+// 4x4x4 ones of stride 2), in float32; null for others, channels that are no multiples of 16, and
+// processors without vectors of 16 floats.
+[[nodiscard]] std::unique_ptr<ConvolutionKernel> make_winograd_convolution(
+    const ConvolutionGeometry& geometry);
+
 // Computes by a kernel of float32, on values that are rounded before and after.
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_rounding_convolution(
     std::unique_ptr<ConvolutionKernel> kernel);

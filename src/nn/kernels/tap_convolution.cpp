@@ -6,6 +6,7 @@
 #include "kolo/base/checked.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/matrices.h"
+#include "nn/kernels/products.h"
 #include "nn/kernels/taps.h"
 
 namespace kolo {
@@ -46,16 +47,6 @@ void scatter(const float* rows, std::int64_t batch, const Tap& tap, const Field&
         into[channel] += rows[channel];
     }
   }
-}
-
-// Calls work(first, count) for blocks of channels, side by side on LibTorch's threads. One such
-// region a pass: a region for each product would cost more than the products.
-template <typename Work>
-void for_channels(std::int64_t channels, const Work& work) {
-  constexpr std::int64_t block = 64;
-  at::parallel_for(0, (channels + block - 1) / block, 1, [&](std::int64_t begin, std::int64_t end) {
-    work(begin * block, std::min(end * block, channels) - begin * block);
-  });
 }
 
 // A matrix product for every tap of the kernel, over the samples and the positions it connects.

@@ -151,6 +151,18 @@ void suit_bfloat16_columns(ConvolutionGeometry& geometry) {
   geometry.outputs += geometry.outputs % 2;
 }
 
+// Either of the two kernels that there are minimal algorithms for.
+void suit_winograd(ConvolutionGeometry& geometry) {
+  const std::int64_t stride = 1 + geometry.stride[0] % 2;
+  geometry.inputs = 16 * (1 + geometry.inputs % 6);
+  geometry.outputs = 16 * (1 + geometry.outputs % 6);
+  for (std::size_t i = 0; i < geometry.size.size(); ++i) {
+    geometry.stride[i] = stride;
+    geometry.kernel[i] = 2 + stride;
+    geometry.size[i] = std::max(geometry.size[i], geometry.kernel[i] - 2 * geometry.padding[i]);
+  }
+}
+
 // Geometries that it knows, with batches that fill its vectors from one to five.
 void suit_image_lanes(ConvolutionGeometry& geometry) {
   geometry.batch = 16 * (1 + geometry.batch % 5);
@@ -199,16 +211,16 @@ std::string name_of(const testing::TestParamInfo<ConvolutionKernelTest::ParamTyp
 
 INSTANTIATE_TEST_SUITE_P(
     Kernels, ConvolutionKernelTest,
-    testing::Combine(testing::Values(KernelCase{"direct", make_direct_convolution},
-                                     KernelCase{"by_tap", make_tap_convolution},
-                                     KernelCase{"direct_bfloat16", make_direct_convolution,
-                                                suit_bfloat16},
-                                     KernelCase{"by_tap_bfloat16", make_bfloat16_tap_convolution,
-                                                suit_bfloat16_taps},
-                                     KernelCase{"by_columns", make_column_convolution},
-                                     KernelCase{"by_columns_bfloat16", make_column_convolution,
-                                                suit_bfloat16_columns}),
-                     testing::Values<std::size_t>(1, 2, 3), testing::Values(1, 2)),
+    testing::Combine(
+        testing::Values(
+            KernelCase{"direct", make_direct_convolution},
+            KernelCase{"by_tap", make_tap_convolution},
+            KernelCase{"direct_bfloat16", make_direct_convolution, suit_bfloat16},
+            KernelCase{"by_tap_bfloat16", make_bfloat16_tap_convolution, suit_bfloat16_taps},
+            KernelCase{"by_columns", make_column_convolution},
+            KernelCase{"by_columns_bfloat16", make_column_convolution, suit_bfloat16_columns},
+            KernelCase{"winograd", make_winograd_convolution, suit_winograd}),
+        testing::Values<std::size_t>(1, 2, 3), testing::Values(1, 2)),
     name_of);
 
 INSTANTIATE_TEST_SUITE_P(ImageLanes, ConvolutionKernelTest,

@@ -1,0 +1,270 @@
+#include "nn/kernels/winograd.h"
+
+#include <cstddef>
+
+#include <immintrin.h>
+
+#define KOLO_AVX512 __attribute__((target("avx512f")))
+#define KOLO_AVX512_INLINE __attribute__((target("avx512f"), always_inline)) inline
+
+namespace kolo::winograd {
+
+namespace {
+
+constexpr std::int64_t lanes = 16;
+
+// Small enough that products with it are written out when compiled.
+template <std::size_t Rows, std::size_t Columns>
+struct Matrix {
+  static constexpr std::size_t rows = Rows, columns = Columns;
+  float values[Rows][Columns];
+};
+
+template <std::size_t Rows, std::size_t Columns>
+constexpr auto transposed(const Matrix<Rows, Columns>& matrix) {
+  Matrix<Columns, Rows> result{};
+  for (std::size_t i = 0; i < Rows; ++i)
+    for (std::size_t j = 0; j < Columns; ++j) result.values[j][i] = matrix.values[i][j];
+  return result;
+}
+
+// The same for even and odd positions, each for itself, side by side.
+template <std::size_t Rows, std::size_t Columns>
+constexpr auto of_two_phases(const Matrix<Rows, Columns>& matrix) {
+  Matrix<2 * Rows, 2 * Columns> result{};
+  for (std::size_t i = 0; i < 2 * Rows; ++i)
+    for (std::size_t j = 0; j < 2 * Columns; ++j)
+      if (i % 2 == j % 2) result.values[i][j] = matrix.values[i / 2][j / 2];
+  return result;
+}
+
+// Outputs are made of products of what is made of inputs and of taps.
+struct FourOfThreeTaps {
+  static constexpr Matrix<6, 6> inputs = {{{4, 0, -5, 0, 1, 0},
+                                           {0, -4, -4, 1, 1, 0},
+                                           {0, 4, -4, -1, 1, 0},
+                                           {0, -2, -1, 2, 1, 0},
+                                           {0, 2, -1, -2, 1, 0},
+                                           {0, 4, 0, -5, 0, 1}}};
+  static constexpr Matrix<6, 3> taps = {{{1.F / 4, 0, 0},
+                                         {-1.F / 6, -1.F / 6, -1.F / 6},
+                                         {-1.F / 6, 1.F / 6, -1.F / 6},
+                                         {1.F / 24, 1.F / 12, 1.F / 6},
+                                         {1.F / 24, -1.F / 12, 1.F / 6},
+                                         {0, 0, 1}}};
+  static constexpr Matrix<4, 6> outputs = {
+      {{1, 1, 1, 1, 1, 0}, {0, 1, -1, 2, -2, 0}, {0, 1, 1, 4, 4, 0}, {0, 1, -1, 8, -8, 1}}};
+};
+
+struct TwoOfFourTaps {
+  static constexpr auto inputs = of_two_phases(Matrix<3, 3>{{{1, -1, 0}, {0, 1, 0}, {0, 1, -1}}});
+  static constexpr auto taps = of_two_phases(Matrix<3, 2>{{{1, 0}, {1, 1}, {0, 1}}});
+  static constexpr Matrix<2, 3> outputs = {{{1, 1, 0}, {0, 1, -1}}};
+};
+
+template <std::size_t Count>
+struct Line {
+  __m512 at[Count];
+};
+
+template <float Factor>
+KOLO_AVX512_INLINE __m512 with_added(__m512 sum, __m512 value) {
+  if constexpr (Factor == 1) return _mm512_add_ps(sum, value);
+  if constexpr (Factor == -1) return _mm512_sub_ps(sum, value);
+  return _mm512_fmadd_ps(_mm512_set1_ps(Factor), value, sum);
+}
+
+template <float Factor>
+KOLO_AVX512_INLINE __m512 scaled(__m512 value) {
+  if constexpr (Factor == 1) return value;
+  return _mm512_mul_ps(_mm512_set1_ps(Factor), value);
+}
+
+template <Matrix M, std::size_t Row, std::size_t Column, bool HasSum>
+KOLO_AVX512_INLINE __m512 sum_of_row(const Line<M.columns>& line, __m512 sum) {
+  if constexpr (Column == M.columns) {
+    return sum;
+  } else {
+    constexpr float factor = M.values[Row][Column];
+    if constexpr (factor == 0) {
+      return sum_of_row<M, Row, Column + 1, HasSum>(line, sum);
+    } else if constexpr (HasSum) {
+      return sum_of_row<M, Row, Column + 1, true>(line, with_added<factor>(sum, line.at[Column]));
+    } else {
+      return sum_of_row<M, Row, Column + 1, true>(line, scaled<factor>(line.at[Column]));
+    }
+  }
+}
+
+template <Matrix M, std::size_t Row = 0>
+KOLO_AVX512_INLINE void product(const Line<M.columns>& line, Line<M.rows>& result) {
+  if constexpr (Row < M.rows) {
+    result.at[Row] = sum_of_row<M, Row, 0, false>(line, _mm512_setzero_ps());
+    product<M, Row + 1>(line, result);
+  }
+}
+
+constexpr std::int64_t power(std::int64_t base, int exponent) {
+  std::int64_t result = 1;
+  for (int i = 0; i < exponent; ++i) result *= base;
+  return result;
+}
+
+// A box of vectors, transformed along one dimension: [outer, columns, inner] to [outer, rows,
+// inner].
+template <Matrix M>
+KOLO_AVX512_INLINE void along(std::int64_t outer, std::int64_t inner, const float* from,
+                              float* to) {
+  constexpr auto columns = static_cast<std::int64_t>(M.columns),
+                 rows = static_cast<std::int64_t>(M.rows);
+  for (std::int64_t o = 0; o < outer; ++o) {
+    for (std::int64_t i = 0; i < inner; ++i) {
+      Line<M.columns> line;
+      for (std::int64_t k = 0; k < columns; ++k)
+        line.at[k] = _mm512_load_ps(from + ((o * columns + k) * inner + i) * lanes);
+      Line<M.rows> result;
+      product<M>(line, result);
+      for (std::int64_t k = 0; k < rows; ++k)
+        _mm512_store_ps(to + ((o * rows + k) * inner + i) * lanes, result.at[k]);
+    }
+  }
+}
+
+// Of the largest box: six vectors in each of three dimensions.
+struct alignas(64) Room {
+  float values[6 * 6 * 6 * lanes];
+};
+
+// The last dimension first, as its vectors are gathered; the first one last, as its are put away.
+template <Matrix M>
+KOLO_AVX512 void spread_by(const float* const* at, std::int64_t channels, const Places& places,
+                           float* coefficients) {
+  constexpr auto columns = static_cast<std::int64_t>(M.columns),
+                 rows = static_cast<std::int64_t>(M.rows);
+  const int others = places.dimensions() - 1;
+  Room one, other;
+  for (std::int64_t channel = 0; channel < channels; channel += lanes) {
+    for (std::int64_t i = 0; i < power(columns, others); ++i) {
+      Line<M.columns> line;
+      for (std::int64_t k = 0; k < columns; ++k)
+        line.at[k] = _mm512_loadu_ps(at[i * columns + k] + channel);
+      Line<M.rows> result;
+      product<M>(line, result);
+      for (std::int64_t k = 0; k < rows; ++k)
+        _mm512_store_ps(one.values + (i * rows + k) * lanes, result.at[k]);
+    }
+    const Room* last = &one;
+    if (others == 2) {
+      along<M>(columns, rows, one.values, other.values);
+      last = &other;
+    }
+    const auto inner = power(rows, others);
+    for (std::int64_t i = 0; i < inner; ++i) {
+      Line<M.columns> line;
+      for (std::int64_t k = 0; k < columns; ++k)
+        line.at[k] = _mm512_load_ps(last->values + (k * inner + i) * lanes);
+      Line<M.rows> result;
+      product<M>(line, result);
+      float* const to = coefficients + places.rest(i) + channel;
+      for (std::int64_t k = 0; k < rows; ++k) _mm512_storeu_ps(to + places.first(k), result.at[k]);
+    }
+  }
+}
+
+// What becomes of a vector that was collected.
+struct Put {
+  const float* bias = nullptr;
+  bool is_added = false;
+
+  KOLO_AVX512_INLINE void operator()(float* at, std::int64_t channel, __m512 values) const {
+    if (at == nullptr) return;
+    if (is_added) values = _mm512_add_ps(values, _mm512_loadu_ps(at + channel));
+    if (bias != nullptr) values = _mm512_add_ps(values, _mm512_loadu_ps(bias + channel));
+    _mm512_storeu_ps(at + channel, values);
+  }
+};
+
+template <Matrix M>
+KOLO_AVX512 void collect_by(const float* coefficients, const Places& places, std::int64_t channels,
+                            const Put& put, float* const* at) {
+  constexpr auto columns = static_cast<std::int64_t>(M.columns),
+                 rows = static_cast<std::int64_t>(M.rows);
+  const int others = places.dimensions() - 1;
+  Room one, other;
+  for (std::int64_t channel = 0; channel < channels; channel += lanes) {
+    const auto inner = power(columns, others);
+    for (std::int64_t i = 0; i < inner; ++i) {
+      const float* const from = coefficients + places.rest(i) + channel;
+      Line<M.columns> line;
+      for (std::int64_t k = 0; k < columns; ++k)
+        line.at[k] = _mm512_loadu_ps(from + places.first(k));
+      Line<M.rows> result;
+      product<M>(line, result);
+      for (std::int64_t k = 0; k < rows; ++k)
+        _mm512_store_ps(one.values + (k * inner + i) * lanes, result.at[k]);
+    }
+    const Room* last = &one;
+    if (others == 2) {
+      along<M>(rows, columns, one.values, other.values);
+      last = &other;
+    }
+    for (std::int64_t i = 0; i < power(rows, others); ++i) {
+      Line<M.columns> line;
+      for (std::int64_t k = 0; k < columns; ++k)
+        line.at[k] = _mm512_load_ps(last->values + (i * columns + k) * lanes);
+      Line<M.rows> result;
+      product<M>(line, result);
+      for (std::int64_t k = 0; k < rows; ++k) put(at[i * rows + k], channel, result.at[k]);
+    }
+  }
+}
+
+template <typename Matrices>
+void spread_with(Spread what, const float* const* at, std::int64_t channels, const Places& places,
+                 float* coefficients) {
+  switch (what) {
+    case Spread::inputs:
+      return spread_by<Matrices::inputs>(at, channels, places, coefficients);
+    case Spread::output_gradients:
+      return spread_by<transposed(Matrices::outputs)>(at, channels, places, coefficients);
+    case Spread::taps:
+      return spread_by<Matrices::taps>(at, channels, places, coefficients);
+  }
+}
+
+template <typename Matrices>
+void collect_with(Collect what, const float* coefficients, const Places& places,
+                  std::int64_t channels, const float* bias, float* const* at) {
+  switch (what) {
+    case Collect::outputs:
+      return collect_by<Matrices::outputs>(coefficients, places, channels, {bias, false}, at);
+    case Collect::input_gradients:
+      return collect_by<transposed(Matrices::inputs)>(coefficients, places, channels, {bias, true},
+                                                      at);
+    case Collect::tap_gradients:
+      return collect_by<transposed(Matrices::taps)>(coefficients, places, channels, {bias, false},
+                                                    at);
+  }
+}
+
+}  // namespace
+
+bool is_supported() {
+  return __builtin_cpu_supports("avx512f");
+}
+
+void spread(Algorithm algorithm, Spread what, const float* const* at, std::int64_t channels,
+            const Places& places, float* coefficients) {
+  if (algorithm == Algorithm::four_of_three_taps)
+    return spread_with<FourOfThreeTaps>(what, at, channels, places, coefficients);
+  return spread_with<TwoOfFourTaps>(what, at, channels, places, coefficients);
+}
+
+void collect(Algorithm algorithm, Collect what, const float* coefficients, const Places& places,
+             std::int64_t channels, const float* bias, float* const* at) {
+  if (algorithm == Algorithm::four_of_three_taps)
+    return collect_with<FourOfThreeTaps>(what, coefficients, places, channels, bias, at);
+  return collect_with<TwoOfFourTaps>(what, coefficients, places, channels, bias, at);
+}
+
+}  // namespace kolo::winograd
