@@ -118,12 +118,23 @@ bool moves_mostly_weights(const ConvolutionGeometry& geometry) {
          checked_product<std::int64_t>(geometry.output_size()) <= most_positions;
 }
 
+// So that fewer products make up for the transforms of the weights, of which there are as many as
+// weights: from measurements (docs/experiments.md).
+bool has_many_tiles(const ConvolutionGeometry& geometry) {
+  constexpr std::int64_t least_of_images = 512, least_of_boxes = 8192;
+  const auto least = geometry.size.size() == 3 ? least_of_boxes : least_of_images;
+  return geometry.batch * checked_product<std::int64_t>(geometry.output_size()) >= least;
+}
+
 // LibTorch's own is oneDNN's as well, so what that gets wrong is not left to it.
 std::unique_ptr<ConvolutionKernel> make_float32_kernel(const ConvolutionGeometry& geometry) {
   if (is_by_taps(geometry) || is_wrong_in_onednn(geometry)) return make_tap_convolution(geometry);
   if (has_few_inputs(geometry)) return make_column_convolution(geometry);
   if (has_odd_channels(geometry)) {
     if (auto kernel = make_image_lane_convolution(geometry)) return kernel;
+  }
+  if (has_many_tiles(geometry)) {
+    if (auto kernel = make_winograd_convolution(geometry)) return kernel;
   }
   return make_direct_convolution(geometry);
 }
