@@ -35,9 +35,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::array<std::string_view, 9> run_names{"config.yaml",   "run.json",  "out.log",
-                                                    "history.json",  "model.txt", "model.pt",
-                                                    "timeline.json", "timeline",  "checkpoints"};
+constexpr std::array<std::string_view, 10> run_names{
+    "config.yaml", "run.json",     "out.log",       "history.json", "model.txt",
+    "model.pt",    "kernels.json", "timeline.json", "timeline",     "checkpoints"};
 constexpr std::string_view mark_name = ".kolo-run";
 constexpr std::string_view attempt_prefix = "attempt.";
 

@@ -25,6 +25,7 @@
 #include "kolo/parallel/timeline.h"
 #include "kolo/train/recorders.h"
 #include "kolo/train/trainer.h"
+#include "run/kernel_cache.h"
 #include "run/rank_guard.h"
 #include "run/resume.h"
 #include "run/run_device.h"
@@ -294,6 +295,23 @@ struct RunStart {
   std::vector<std::string> warnings;
 };
 
+// Those that the run computes with from now on. Collective. `log`: of rank 0.
+std::shared_ptr<const KernelChoices> choose_kernels_of(const PreparedRun& run,
+                                                       const Communicator& communicator,
+                                                       RunLog* log) {
+  KernelQuestion question{run.config, run.datasets, *run.network};
+  if (log != nullptr) {
+    question.say = [log](const std::string& text) { log->info("{}", text); };
+    question.warn = [log](const std::string& text) { log->warn("{}", text); };
+    if (!run.starts_anew() && std::filesystem::exists(run.folder.kernels()))
+      question.own = kernel_choices_from_json(read_text_file(run.folder.kernels()));
+  }
+  auto choices = choose_kernels(question, communicator);
+  if (log != nullptr && choices && !choices->empty())
+    write_file_atomically(run.folder.kernels(), to_json(*choices) + "\n");
+  return choices;
+}
+
 // The exit status. Collective.
 int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& communicator,
                     const RunContext& context) {
@@ -324,6 +342,7 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   const auto device = start_device(config.device, communicator);
   trainer_options.device_usage = follow_device(communicator, device);
   move_network(*run.network, config.device, device);
+  run.objective.kernels = choose_kernels_of(run, communicator, is_root ? &records->log() : nullptr);
   Trainer trainer(communicator, run.network, run.objective, std::move(run.optimizer), rate,
                   *training, *validation, trainer_options);
   if (is_root) {

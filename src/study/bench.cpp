@@ -14,6 +14,7 @@
 #include "kolo/base/machine.h"
 #include "kolo/config/factories.h"
 #include "kolo/launch/launch_environment.h"
+#include "run/kernel_cache.h"
 #include "run/prepared_run.h"
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
@@ -60,13 +61,16 @@ struct Loaders {
   std::unique_ptr<Loader> training, validation;
 };
 
-std::unique_ptr<Trainer> make_trainer(const RunConfig& config, const Communicator& communicator,
+std::unique_ptr<Trainer> make_trainer(const RunConfig& config, const Datasets& datasets,
+                                      const Communicator& communicator,
                                       std::shared_ptr<Network> network,
                                       std::unique_ptr<FlatOptimizer> optimizer,
                                       const Loaders& loaders, TrainerOptions options) {
+  auto objective = make_objective(config);
+  objective.kernels = choose_kernels({config, datasets, *network}, communicator);
   move_network(*network, config.device, start_device(config.device, communicator));
   return std::make_unique<Trainer>(
-      communicator, std::move(network), make_objective(config), std::move(optimizer),
+      communicator, std::move(network), std::move(objective), std::move(optimizer),
       make_learning_rate(config, communicator.size(), loaders.training->batches()),
       *loaders.training, *loaders.validation, std::move(options));
 }
@@ -142,8 +146,8 @@ StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
       options.maximum_norm <= 0 && !options.loss_scale && options.non_finite != NonFiniteStep::skip;
   const auto sharing = options.step_sharing;
   const auto network = make_network(config, datasets.training->layout());
-  const auto trainer = make_trainer(config, communicator, network, make_optimizer(config), loaders,
-                                    std::move(options));
+  const auto trainer = make_trainer(config, datasets, communicator, network, make_optimizer(config),
+                                    loaders, std::move(options));
   auto profile = measure_profile(communicator, *trainer, *network, *loaders.training, request.plan);
   profile.name = config.model.name;
   profile.updates_by_bucket = updates_by_bucket;
@@ -175,8 +179,8 @@ BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& plan, PreparedBen
   auto& [trainer, device_usage] = training;
   if (!trainer) {
     trainer =
-        make_trainer(prepared.config, communicator, prepared.network, std::move(prepared.optimizer),
-                     loaders, trainer_options(prepared.config));
+        make_trainer(prepared.config, prepared.datasets, communicator, prepared.network,
+                     std::move(prepared.optimizer), loaders, trainer_options(prepared.config));
     device_usage = follow_device(communicator, trainer->device());
   }
   if (device_usage) (void)device_usage();

@@ -142,7 +142,7 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
       {{"train", "c.yaml", "--momentum"}, "did you mean optimizer.momentum=VALUE?"},
       {{"train", "c.yaml", "--n-epochs", "3"}, "did you mean --n_epochs?"},
       {{"eval", "run", "--jsn"}, "did you mean --json?"},
-      {{"doctor", "now"}, "doctor: unexpected \"now\""},
+      {{"completion", "bash", "now"}, "completion: unexpected \"now\""},
       {{"trian"}, "did you mean \"train\"?"},
       {{"help", "trian"}, "did you mean \"train\"?"},
       {{"data", "ftech"}, "did you mean \"fetch\"?"},
@@ -264,7 +264,7 @@ TEST_F(Completion, KnowsCommandsOptionsValuesAndSettings) {
   EXPECT_EQ(offers("kolo eval run --data t", 4), "training");
   EXPECT_EQ(offers("kolo bench c.yaml --mode ''", 4), "io synthetic full all");
   EXPECT_EQ(offers("kolo train c.yaml training.n_ep", 3), "training.n_epochs=");
-  EXPECT_EQ(offers("kolo doctor training.n_ep", 2), "");
+  EXPECT_EQ(offers("kolo report training.n_ep", 2), "");
   EXPECT_EQ(offers("kolo train c.yaml --resume ''", 4), "best");
   EXPECT_EQ(offers("kolo eval run --checkpoint ''", 4), "best newest");
   EXPECT_EQ(offers("kolo completion ''", 2), "bash");

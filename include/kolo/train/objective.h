@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +12,7 @@
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/autocast.h"
+#include "kolo/nn/kernel_choices.h"
 #include "kolo/nn/loss.h"
 #include "kolo/nn/metrics.h"
 #include "kolo/nn/network.h"
@@ -25,7 +27,8 @@ struct Objective {
   std::int64_t top = 0;          // counts targets among so many of the largest logits; 0: not
   Precision precision = Precision::fp32;  // of the network; the loss is computed in float32
   bool device_norm = false;               // batch norms by kolo's kernels on GPUs (see DeviceNorm)
-  bool counts_correct = true;             // false: targets are numbers, there is no right and wrong
+  std::shared_ptr<const KernelChoices> kernels;  // of convolutions on CPUs; null: the usual ones
+  bool counts_correct = true;  // false: targets are numbers, there is no right and wrong
 };
 
 // The sums over one batch of a loss already computed, and of what is right in it, where the loss

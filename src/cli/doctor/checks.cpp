@@ -198,10 +198,11 @@ Finding check_kernels(const std::string& onednn, const std::string& in_2d,
 
 Finding check_bfloat16(const std::string& onednn, bool multiplies) {
   const auto* const text =
-      multiplies       ? "this processor multiplies it; training.precision=bf16 computes in it"
-      : onednn.empty() ? "left to LibTorch's operators"
-                       : "this processor doesn't multiply it: training.precision=bf16 rounds to it, "
-                         "and is no faster";
+      multiplies ? "this processor multiplies it; training.precision=bf16 computes in it"
+      : onednn.empty()
+          ? "left to LibTorch's operators"
+          : "this processor doesn't multiply it: training.precision=bf16 rounds to it, "
+            "and is no faster";
   return {.name = "bfloat16", .text = text};
 }
 

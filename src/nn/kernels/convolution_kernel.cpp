@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -126,49 +129,123 @@ bool has_many_tiles(const ConvolutionGeometry& geometry) {
   return geometry.batch * checked_product<std::int64_t>(geometry.output_size()) >= least;
 }
 
-// LibTorch's own is oneDNN's as well, so what that gets wrong is not left to it.
-std::unique_ptr<ConvolutionKernel> make_float32_kernel(const ConvolutionGeometry& geometry) {
-  if (is_by_taps(geometry) || is_wrong_in_onednn(geometry)) return make_tap_convolution(geometry);
-  if (has_few_inputs(geometry)) return make_column_convolution(geometry);
-  if (has_odd_channels(geometry)) {
-    if (auto kernel = make_image_lane_convolution(geometry)) return kernel;
-  }
-  if (has_many_tiles(geometry)) {
-    if (auto kernel = make_winograd_convolution(geometry)) return kernel;
-  }
-  return make_direct_convolution(geometry);
+bool multiplies(const ConvolutionGeometry& geometry) {
+  return geometry.type == torch::kFloat ||
+         (geometry.type == torch::kBFloat16 && multiplies_bfloat16());
 }
 
-std::unique_ptr<ConvolutionKernel> make_bfloat16_kernel(const ConvolutionGeometry& geometry) {
-  if (is_by_taps(geometry) && moves_mostly_weights(geometry))
-    return make_bfloat16_tap_convolution(geometry);
-  if (has_few_inputs(geometry)) {
-    if (auto kernel = make_column_convolution(geometry)) return kernel;
-  }
-  return make_direct_convolution(geometry);
+ConvolutionGeometry in_float32(ConvolutionGeometry geometry) {
+  geometry.type = torch::kFloat;
+  return geometry;
+}
+
+// LibTorch's own is oneDNN's as well, so what that gets wrong is not left to it.
+KernelKind usual_of_float32(const ConvolutionGeometry& geometry) {
+  if (is_by_taps(geometry) || is_wrong_in_onednn(geometry)) return KernelKind::taps;
+  if (has_few_inputs(geometry)) return KernelKind::columns;
+  if (has_odd_channels(geometry)) return KernelKind::image_lanes;
+  return has_many_tiles(geometry) ? KernelKind::winograd : KernelKind::direct;
+}
+
+KernelKind usual_of_bfloat16(const ConvolutionGeometry& geometry) {
+  if (is_by_taps(geometry) && moves_mostly_weights(geometry)) return KernelKind::taps;
+  return has_few_inputs(geometry) ? KernelKind::columns : KernelKind::direct;
+}
+
+KernelKind usual_kind(const ConvolutionGeometry& geometry) {
+  if (!multiplies(geometry)) return KernelKind::rounded;
+  return geometry.type == torch::kFloat ? usual_of_float32(geometry) : usual_of_bfloat16(geometry);
 }
 
 }  // namespace
 
-std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeometry& geometry) {
-  if (geometry.type == torch::kFloat) return make_float32_kernel(geometry);
-  if (geometry.type == torch::kBFloat16 && multiplies_bfloat16()) {
-    if (auto kernel = make_bfloat16_kernel(geometry)) return kernel;
+std::unique_ptr<ConvolutionKernel> make_kernel(KernelKind kind,
+                                               const ConvolutionGeometry& geometry) {
+  const bool is_float32 = geometry.type == torch::kFloat;
+  if (kind == KernelKind::rounded) {
+    auto kernel = is_float32 ? nullptr : make_convolution_kernel(in_float32(geometry));
+    return kernel ? make_rounding_convolution(std::move(kernel)) : nullptr;
   }
-  auto single = geometry;
-  single.type = torch::kFloat;
-  auto kernel = make_float32_kernel(single);
-  return kernel ? make_rounding_convolution(std::move(kernel)) : nullptr;
+  if (!multiplies(geometry)) return nullptr;
+  switch (kind) {
+    case KernelKind::taps:
+      return is_float32 ? make_tap_convolution(geometry) : make_bfloat16_tap_convolution(geometry);
+    case KernelKind::columns:
+      return make_column_convolution(geometry);
+    case KernelKind::image_lanes:
+      return is_float32 ? make_image_lane_convolution(geometry) : nullptr;
+    case KernelKind::winograd:
+      return make_winograd_convolution(geometry);
+    default:
+      return make_direct_convolution(geometry);
+  }
 }
 
-std::shared_ptr<ConvolutionKernel> ConvolutionKernels::find(const ConvolutionGeometry& geometry) {
+std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeometry& geometry) {
+  for (const auto kind : {usual_kind(geometry), KernelKind::direct, KernelKind::rounded})
+    if (auto kernel = make_kernel(kind, geometry)) return kernel;
+  return nullptr;
+}
+
+std::vector<KernelKind> kernels_to_try(const ConvolutionGeometry& geometry) {
+  const auto usual = make_convolution_kernel(geometry);
+  if (!usual || usual->order() != MemoryOrder::channels_last || !multiplies(geometry)) return {};
+  auto kinds = std::vector{usual_kind(geometry)};
+  const auto add = [&](KernelKind kind) {
+    if (kind != kinds.front()) kinds.push_back(kind);
+  };
+  add(KernelKind::direct);
+  add(KernelKind::winograd);
+  // Beyond these they are hopeless, and take long to show it.
+  constexpr std::int64_t most_columns = 32, most_positions = 4096;
+  if (geometry.inputs <= most_columns) add(KernelKind::columns);
+  if (checked_product<std::int64_t>(geometry.output_size()) <= most_positions)
+    add(KernelKind::taps);
+  return kinds;
+}
+
+std::string text_of(const ConvolutionGeometry& geometry) {
   const int threads = at::get_num_threads();
+  return fmt::format("{} x {}x{} to {}, {}, stride {}, padding {}{}, {}, {} thread{}",
+                     geometry.batch, geometry.inputs, fmt::join(geometry.size, "x"),
+                     geometry.outputs, fmt::join(geometry.kernel, "x"),
+                     fmt::join(geometry.stride, "x"), fmt::join(geometry.padding, "x"),
+                     geometry.has_taps_first ? ", taps first" : "",
+                     geometry.type == torch::kFloat      ? "float32"
+                     : geometry.type == torch::kBFloat16 ? "bfloat16"
+                                                         : "float16",
+                     threads, threads == 1 ? "" : "s");
+}
+
+namespace {
+
+// The one that was chosen; the usual one where none was, or its name says nothing here.
+std::unique_ptr<ConvolutionKernel> make_chosen(const ConvolutionGeometry& geometry,
+                                               const KernelChoices* choices) {
+  if (choices != nullptr) {
+    const auto choice = choices->find(text_of(geometry));
+    const auto kind =
+        choice == choices->end() ? std::nullopt : find_named<KernelKind>(choice->second.kernel);
+    if (kind) {
+      if (auto kernel = make_kernel(*kind, geometry)) return kernel;
+    }
+  }
+  return make_convolution_kernel(geometry);
+}
+
+}  // namespace
+
+std::shared_ptr<ConvolutionKernel> ConvolutionKernels::find(const ConvolutionGeometry& geometry) {
+  WatchConvolutions::note(geometry);
+  const int threads = at::get_num_threads();
+  const auto& choices = UseKernels::current();
   const auto found = std::find_if(made_.begin(), made_.end(), [&](const Made& each) {
-    return each.threads == threads && each.geometry == geometry;
+    return each.threads == threads && each.choices == choices && each.geometry == geometry;
   });
   if (found != made_.end()) return found->kernel;
   if (made_.size() == most) made_.pop_front();
-  return made_.emplace_back(Made{geometry, threads, make_convolution_kernel(geometry)}).kernel;
+  return made_.emplace_back(Made{geometry, threads, choices, make_chosen(geometry, choices.get())})
+      .kernel;
 }
 
 }  // namespace kolo

@@ -118,15 +118,6 @@ ConvolutionGeometry random_geometry(std::mt19937& random, std::size_t dimensions
   return geometry;
 }
 
-std::string text_of(const ConvolutionGeometry& geometry) {
-  std::ostringstream text;
-  text << "batch " << geometry.batch << ", channels " << geometry.inputs << " to "
-       << geometry.outputs << ", size " << geometry.size << ", kernel " << geometry.kernel
-       << ", stride " << geometry.stride << ", padding " << geometry.padding << ", bias "
-       << geometry.bias << ", taps first " << geometry.has_taps_first;
-  return text.str();
-}
-
 using MakeKernel = std::unique_ptr<ConvolutionKernel> (*)(const ConvolutionGeometry&);
 
 struct KernelCase {

@@ -1,0 +1,69 @@
+// What is kept of measured kernels, by processors' types.
+#include "run/kernel_cache.h"
+
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "kolo/base/file.h"
+#include "support/temporary_folder.h"
+
+namespace kolo::testing {
+namespace {
+
+KernelChoice choice(double milliseconds) {
+  return {"direct", {{"direct", milliseconds}}};
+}
+
+class KernelCacheTest : public ::testing::Test {
+ protected:
+  TemporaryFolder folder_;
+  KernelCache cache_{folder_ / "cache" / "kernels-x.json"};
+};
+
+TEST_F(KernelCacheTest, KeepsWhatItIsGiven) {
+  EXPECT_EQ(cache_.read(), KernelChoices());
+  cache_.update([](KernelChoices& choices) { choices["a"] = choice(1); });
+  cache_.update([](KernelChoices& choices) { choices["b"] = choice(2); });
+  EXPECT_EQ(cache_.read(), (KernelChoices{{"a", choice(1)}, {"b", choice(2)}}));
+}
+
+TEST_F(KernelCacheTest, LosesNothingWhereSeveralChangeItAtOnce) {
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      for (int j = 0; j < 5; ++j)
+        cache_.update([&](KernelChoices& choices) {
+          choices[std::to_string(i) + "-" + std::to_string(j)] = choice(i + j);
+        });
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(cache_.read().size(), 20);
+}
+
+TEST_F(KernelCacheTest, ForgetsWhatIsDamagedOrAnotherVersions) {
+  cache_.update([](KernelChoices& choices) { choices["a"] = choice(1); });
+  auto text = read_text_file(cache_.file());
+  const auto at = text.find("\"kolo\"");
+  ASSERT_NE(at, std::string::npos);
+  write_file_atomically(cache_.file(), text.substr(0, at));
+  EXPECT_EQ(cache_.read(), KernelChoices());
+  text.replace(text.find(':', at) + 2, 1, "\"0");
+  write_file_atomically(cache_.file(), text);
+  EXPECT_EQ(cache_.read(), KernelChoices());
+  cache_.update([](KernelChoices& choices) { choices["b"] = choice(2); });
+  EXPECT_EQ(cache_.read(), (KernelChoices{{"b", choice(2)}}));
+}
+
+TEST(ProcessorName, HasNameFamilyAndModel) {
+  EXPECT_EQ(processor_name("processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: "
+                           "143\nmodel name\t: Intel(R) Xeon(R) Platinum 8480+\nstepping\t: 8\n\n"
+                           "processor\t: 1\nmodel name\t: other\n"),
+            "intel-r-xeon-r-platinum-8480-6-143");
+  EXPECT_EQ(processor_name("processor : 0\nBogoMIPS : 50\n"), "processor");
+  EXPECT_EQ(processor_name(""), "processor");
+}
+
+}  // namespace
+}  // namespace kolo::testing
