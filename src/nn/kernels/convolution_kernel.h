@@ -154,8 +154,8 @@ class WatchConvolutions {
                                            // and of bfloat16 where there are no products of it
 
 // By minimal algorithms, which take fewer products (3x3 and 3x3x3 kernels of stride 1, 4x4 and
-// 4x4x4 ones of stride 2), in float32; null for others, channels that are no multiples of 16, and
-// processors without vectors of 16 floats.
+// 4x4x4 ones of stride 2), made in float32 of values of either type; null for others, float16,
+// channels that are no multiples of 16, and processors without vectors of 16 floats.
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_winograd_convolution(
     const ConvolutionGeometry& geometry);
 

@@ -114,6 +114,32 @@ KOLO_AVX512_INLINE void product(const Line<M.columns>& line, Line<M.rows>& resul
   }
 }
 
+KOLO_AVX512_INLINE __m512 loaded(const float* at) {
+  return _mm512_loadu_ps(at);
+}
+
+KOLO_AVX512_INLINE __m512 loaded(const BFloat16* at) {
+  const auto values = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(values), 16));
+}
+
+KOLO_AVX512_INLINE void store(float* at, __m512 values) {
+  _mm512_storeu_ps(at, values);
+}
+
+// To the nearest, of two equally near the even one; what is no number stays none.
+KOLO_AVX512_INLINE void store(BFloat16* at, __m512 values) {
+  const __m512i bits = _mm512_castps_si512(values);
+  const __m512i is_odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded =
+      _mm512_add_epi32(bits, _mm512_add_epi32(is_odd, _mm512_set1_epi32(0x7fff)));
+  const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+  const __mmask16 is_none = _mm512_cmp_ps_mask(values, values, _CMP_UNORD_Q);
+  const __m512i result = _mm512_mask_blend_epi32(is_none, rounded, quiet);
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(at),
+                      _mm512_cvtepi32_epi16(_mm512_srli_epi32(result, 16)));
+}
+
 constexpr std::int64_t power(std::int64_t base, int exponent) {
   std::int64_t result = 1;
   for (int i = 0; i < exponent; ++i) result *= base;
@@ -146,8 +172,8 @@ struct alignas(64) Room {
 };
 
 // The last dimension first, as its vectors are gathered; the first one last, as its are put away.
-template <Matrix M>
-KOLO_AVX512 void spread_by(const float* const* at, std::int64_t channels, const Places& places,
+template <Matrix M, typename T>
+KOLO_AVX512 void spread_by(const T* const* at, std::int64_t channels, const Places& places,
                            float* coefficients) {
   constexpr auto columns = static_cast<std::int64_t>(M.columns),
                  rows = static_cast<std::int64_t>(M.rows);
@@ -156,8 +182,7 @@ KOLO_AVX512 void spread_by(const float* const* at, std::int64_t channels, const 
   for (std::int64_t channel = 0; channel < channels; channel += lanes) {
     for (std::int64_t i = 0; i < power(columns, others); ++i) {
       Line<M.columns> line;
-      for (std::int64_t k = 0; k < columns; ++k)
-        line.at[k] = _mm512_loadu_ps(at[i * columns + k] + channel);
+      for (std::int64_t k = 0; k < columns; ++k) line.at[k] = loaded(at[i * columns + k] + channel);
       Line<M.rows> result;
       product<M>(line, result);
       for (std::int64_t k = 0; k < rows; ++k)
@@ -186,17 +211,18 @@ struct Put {
   const float* bias = nullptr;
   bool is_added = false;
 
-  KOLO_AVX512_INLINE void operator()(float* at, std::int64_t channel, __m512 values) const {
+  template <typename T>
+  KOLO_AVX512_INLINE void operator()(T* at, std::int64_t channel, __m512 values) const {
     if (at == nullptr) return;
-    if (is_added) values = _mm512_add_ps(values, _mm512_loadu_ps(at + channel));
+    if (is_added) values = _mm512_add_ps(values, loaded(at + channel));
     if (bias != nullptr) values = _mm512_add_ps(values, _mm512_loadu_ps(bias + channel));
-    _mm512_storeu_ps(at + channel, values);
+    store(at + channel, values);
   }
 };
 
-template <Matrix M>
+template <Matrix M, typename T>
 KOLO_AVX512 void collect_by(const float* coefficients, const Places& places, std::int64_t channels,
-                            const Put& put, float* const* at) {
+                            const Put& put, T* const* at) {
   constexpr auto columns = static_cast<std::int64_t>(M.columns),
                  rows = static_cast<std::int64_t>(M.rows);
   const int others = places.dimensions() - 1;
@@ -229,8 +255,8 @@ KOLO_AVX512 void collect_by(const float* coefficients, const Places& places, std
   }
 }
 
-template <typename Matrices>
-void spread_with(Spread what, const float* const* at, std::int64_t channels, const Places& places,
+template <typename Matrices, typename T>
+void spread_with(Spread what, const T* const* at, std::int64_t channels, const Places& places,
                  float* coefficients) {
   switch (what) {
     case Spread::inputs:
@@ -242,9 +268,17 @@ void spread_with(Spread what, const float* const* at, std::int64_t channels, con
   }
 }
 
-template <typename Matrices>
+template <typename T>
+void spread_values(Algorithm algorithm, Spread what, const T* const* at, std::int64_t channels,
+                   const Places& places, float* coefficients) {
+  if (algorithm == Algorithm::four_of_three_taps)
+    return spread_with<FourOfThreeTaps>(what, at, channels, places, coefficients);
+  return spread_with<TwoOfFourTaps>(what, at, channels, places, coefficients);
+}
+
+template <typename Matrices, typename T>
 void collect_with(Collect what, const float* coefficients, const Places& places,
-                  std::int64_t channels, const float* bias, float* const* at) {
+                  std::int64_t channels, const float* bias, T* const* at) {
   switch (what) {
     case Collect::outputs:
       return collect_by<Matrices::outputs>(coefficients, places, channels, {bias, false}, at);
@@ -257,6 +291,14 @@ void collect_with(Collect what, const float* coefficients, const Places& places,
   }
 }
 
+template <typename T>
+void collect_values(Algorithm algorithm, Collect what, const float* coefficients,
+                    const Places& places, std::int64_t channels, const float* bias, T* const* at) {
+  if (algorithm == Algorithm::four_of_three_taps)
+    return collect_with<FourOfThreeTaps>(what, coefficients, places, channels, bias, at);
+  return collect_with<TwoOfFourTaps>(what, coefficients, places, channels, bias, at);
+}
+
 }  // namespace
 
 bool is_supported() {
@@ -265,16 +307,22 @@ bool is_supported() {
 
 void spread(Algorithm algorithm, Spread what, const float* const* at, std::int64_t channels,
             const Places& places, float* coefficients) {
-  if (algorithm == Algorithm::four_of_three_taps)
-    return spread_with<FourOfThreeTaps>(what, at, channels, places, coefficients);
-  return spread_with<TwoOfFourTaps>(what, at, channels, places, coefficients);
+  spread_values(algorithm, what, at, channels, places, coefficients);
+}
+
+void spread(Algorithm algorithm, Spread what, const BFloat16* const* at, std::int64_t channels,
+            const Places& places, float* coefficients) {
+  spread_values(algorithm, what, at, channels, places, coefficients);
 }
 
 void collect(Algorithm algorithm, Collect what, const float* coefficients, const Places& places,
              std::int64_t channels, const float* bias, float* const* at) {
-  if (algorithm == Algorithm::four_of_three_taps)
-    return collect_with<FourOfThreeTaps>(what, coefficients, places, channels, bias, at);
-  return collect_with<TwoOfFourTaps>(what, coefficients, places, channels, bias, at);
+  collect_values(algorithm, what, coefficients, places, channels, bias, at);
+}
+
+void collect(Algorithm algorithm, Collect what, const float* coefficients, const Places& places,
+             std::int64_t channels, const float* bias, BFloat16* const* at) {
+  collect_values(algorithm, what, coefficients, places, channels, bias, at);
 }
 
 }  // namespace kolo::winograd

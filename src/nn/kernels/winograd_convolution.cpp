@@ -79,8 +79,8 @@ class Grid {
   std::int64_t positions_, channels_;
 };
 
-// A minimal algorithm, forward and its adjoints. Each product of matrices is over the channels of
-// all phases; its rows are tiles.
+// A minimal algorithm, forward and its adjoints, of float32 coefficients. Each product of matrices
+// is over the channels of all phases; its rows are tiles.
 class WinogradConvolution final : public ConvolutionKernel {
  public:
   WinogradConvolution(const ConvolutionGeometry& geometry, Algorithm algorithm)
@@ -124,15 +124,19 @@ class WinogradConvolution final : public ConvolutionKernel {
   void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
                       const torch::Tensor& input_gradient) override {
     const auto taps = taps_for_inputs(weight);
-    input_gradient.zero_();
+    // Where windows overlap, sums are added up in float32.
+    const bool is_float32 = geometry_.type == torch::kFloat;
+    const auto sums =
+        is_float32 ? input_gradient.zero_() : torch::zeros_like(input_gradient, torch::kFloat);
     for_channels(geometry_.inputs, [&](std::int64_t channel, std::int64_t channels) {
       Room room(*this, channels);
       for_blocks_of_thread(0, tiles_, [&](std::int64_t first, std::int64_t count) {
         spread_output_gradients(output_gradient, first, count, room);
         multiply_for_inputs(taps.get(), channel, channels, count, room);
-        collect_input_gradients(input_gradient, channel, channels, first, count, room);
+        collect_input_gradients(sums, channel, channels, first, count, room);
       });
     });
+    if (!is_float32) input_gradient.copy_(sums);
   }
 
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
@@ -159,7 +163,7 @@ class WinogradConvolution final : public ConvolutionKernel {
       const auto rows = output_gradient.numel() / geometry_.outputs;
       torch::sum_out(result,
                      output_gradient.as_strided({rows, geometry_.outputs}, {geometry_.outputs, 1}),
-                     at::IntArrayRef({0}));
+                     at::IntArrayRef({0}), /*keepdim=*/false, torch::kFloat);
     }
   }
 
@@ -168,8 +172,6 @@ class WinogradConvolution final : public ConvolutionKernel {
   // [products, tiles, outputs].
   struct Room {
     std::unique_ptr<float[]> inputs, outputs;
-    std::vector<const float*> from;
-    std::vector<float*> to;
 
     Room(const WinogradConvolution& kernel, std::int64_t channels)
         : inputs(room_for(checked_multiply(kernel.products_ * kernel.phases_,
@@ -218,44 +220,66 @@ class WinogradConvolution final : public ConvolutionKernel {
     return {algorithm_, dimensions_, has_phases, product, phase};
   }
 
+  // Calls work with a pointer to the tensor's values, of the geometry's type.
+  template <typename Work>
+  void with_values(const torch::Tensor& tensor, const Work& work) const {
+    if (geometry_.type == torch::kFloat) {
+      work(tensor.data_ptr<float>());
+    } else {
+      work(static_cast<BFloat16*>(tensor.data_ptr()));
+    }
+  }
+
+  // What stands for padding.
+  template <typename T>
+  [[nodiscard]] const T* zeros() const {
+    return static_cast<const T*>(static_cast<const void*>(zeros_.data()));
+  }
+
   // Some channels' of so many tiles' inputs.
   void spread_inputs(const torch::Tensor& input, std::int64_t channel, std::int64_t channels,
                      std::int64_t first, std::int64_t count, Room& room) const {
     const auto row = phases_ * channels;
     const auto to = places(true, count * row, channels);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const auto [sample, unused, begin] = tile(first + i);
-      input_.box<const float>(input.data_ptr<float>() + channel, sample, begin, lengths_.window,
-                              zeros_.data(), room.from);
-      winograd::spread(algorithm_, Spread::inputs, room.from.data(), channels, to,
-                       room.inputs.get() + i * row);
-    }
+    with_values(input, [&]<typename T>(T* values) {
+      std::vector<const T*> at;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto [sample, unused, begin] = tile(first + i);
+        input_.box<const T>(values + channel, sample, begin, lengths_.window, zeros<T>(), at);
+        winograd::spread(algorithm_, Spread::inputs, at.data(), channels, to,
+                         room.inputs.get() + i * row);
+      }
+    });
   }
 
   void spread_output_gradients(const torch::Tensor& gradient, std::int64_t first,
                                std::int64_t count, Room& room) const {
     const auto outputs = geometry_.outputs;
     const auto to = places(false, count * outputs, 0);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const auto [sample, begin, unused] = tile(first + i);
-      output_.box<const float>(gradient.data_ptr<float>(), sample, begin, lengths_.outputs,
-                               zeros_.data(), room.from);
-      winograd::spread(algorithm_, Spread::output_gradients, room.from.data(), outputs, to,
-                       room.outputs.get() + i * outputs);
-    }
+    with_values(gradient, [&]<typename T>(T* values) {
+      std::vector<const T*> at;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto [sample, begin, unused] = tile(first + i);
+        output_.box<const T>(values, sample, begin, lengths_.outputs, zeros<T>(), at);
+        winograd::spread(algorithm_, Spread::output_gradients, at.data(), outputs, to,
+                         room.outputs.get() + i * outputs);
+      }
+    });
   }
 
   void collect_outputs(const torch::Tensor& output, const float* bias, std::int64_t first,
                        std::int64_t count, Room& room) const {
     const auto outputs = geometry_.outputs;
     const auto from = places(false, count * outputs, 0);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const auto [sample, begin, unused] = tile(first + i);
-      output_.box<float>(output.data_ptr<float>(), sample, begin, lengths_.outputs, nullptr,
-                         room.to);
-      winograd::collect(algorithm_, Collect::outputs, room.outputs.get() + i * outputs, from,
-                        outputs, bias, room.to.data());
-    }
+    with_values(output, [&]<typename T>(T* values) {
+      std::vector<T*> at;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const auto [sample, begin, unused] = tile(first + i);
+        output_.box<T>(values, sample, begin, lengths_.outputs, nullptr, at);
+        winograd::collect(algorithm_, Collect::outputs, room.outputs.get() + i * outputs, from,
+                          outputs, bias, at.data());
+      }
+    });
   }
 
   void collect_input_gradients(const torch::Tensor& gradient, std::int64_t channel,
@@ -263,12 +287,13 @@ class WinogradConvolution final : public ConvolutionKernel {
                                Room& room) const {
     const auto row = phases_ * channels;
     const auto from = places(true, count * row, channels);
+    std::vector<float*> at;
     for (std::int64_t i = 0; i < count; ++i) {
       const auto [sample, unused, begin] = tile(first + i);
       input_.box<float>(gradient.data_ptr<float>() + channel, sample, begin, lengths_.window,
-                        nullptr, room.to);
+                        nullptr, at);
       winograd::collect(algorithm_, Collect::input_gradients, room.inputs.get() + i * row, from,
-                        channels, nullptr, room.to.data());
+                        channels, nullptr, at.data());
     }
   }
 
@@ -396,7 +421,7 @@ std::optional<Algorithm> algorithm_for(const ConvolutionGeometry& geometry) {
 std::unique_ptr<ConvolutionKernel> make_winograd_convolution(const ConvolutionGeometry& geometry) {
   const auto algorithm = algorithm_for(geometry);
   const bool fits = geometry.size.size() >= 2 && geometry.inputs % lanes == 0 &&
-                    geometry.outputs % lanes == 0 && geometry.type == torch::kFloat;
+                    geometry.outputs % lanes == 0 && geometry.type != torch::kHalf;
   if (!algorithm || !fits || !winograd::is_supported()) return nullptr;
   return std::make_unique<WinogradConvolution>(geometry, *algorithm);
 }

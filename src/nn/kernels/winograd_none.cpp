@@ -23,6 +23,18 @@ void winograd::spread(Algorithm /*algorithm*/, Spread /*what*/, const float* con
   refuse();
 }
 
+void winograd::spread(Algorithm /*algorithm*/, Spread /*what*/, const BFloat16* const* /*at*/,
+                      std::int64_t /*channels*/, const Places& /*places*/,
+                      float* /*coefficients*/) {
+  refuse();
+}
+
+void winograd::collect(Algorithm /*algorithm*/, Collect /*what*/, const float* /*coefficients*/,
+                       const Places& /*places*/, std::int64_t /*channels*/, const float* /*bias*/,
+                       BFloat16* const* /*at*/) {
+  refuse();
+}
+
 void winograd::collect(Algorithm /*algorithm*/, Collect /*what*/, const float* /*coefficients*/,
                        const Places& /*places*/, std::int64_t /*channels*/, const float* /*bias*/,
                        float* const* /*at*/) {

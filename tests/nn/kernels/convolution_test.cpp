@@ -154,6 +154,11 @@ void suit_winograd(ConvolutionGeometry& geometry) {
   }
 }
 
+void suit_winograd_bfloat16(ConvolutionGeometry& geometry) {
+  suit_winograd(geometry);
+  geometry.type = torch::kBFloat16;
+}
+
 // Geometries that it knows, with batches that fill its vectors from one to five.
 void suit_image_lanes(ConvolutionGeometry& geometry) {
   geometry.batch = 16 * (1 + geometry.batch % 5);
@@ -210,7 +215,8 @@ INSTANTIATE_TEST_SUITE_P(
             KernelCase{"by_tap_bfloat16", make_bfloat16_tap_convolution, suit_bfloat16_taps},
             KernelCase{"by_columns", make_column_convolution},
             KernelCase{"by_columns_bfloat16", make_column_convolution, suit_bfloat16_columns},
-            KernelCase{"winograd", make_winograd_convolution, suit_winograd}),
+            KernelCase{"winograd", make_winograd_convolution, suit_winograd},
+            KernelCase{"winograd_bfloat16", make_winograd_convolution, suit_winograd_bfloat16}),
         testing::Values<std::size_t>(1, 2, 3), testing::Values(1, 2)),
     name_of);
 
