@@ -29,8 +29,15 @@ void pack(const BFloat16* const* rows, std::int64_t inner, std::int64_t columns,
 void pack_transposed(const float* rows, std::int64_t stride, std::int64_t inner,
                      std::int64_t columns, Pair* packed);
 
-// c = a b or c += a b; a and c by their rows, a's of `pairs` pairs each, b packed.
-void multiply(std::int64_t rows, std::int64_t columns, std::int64_t pairs, const Pair* const* a,
+// The left-hand matrix by its rows, and how far apart a row's pairs are: 1 where rows are as they
+// lie in memory, and the number of columns where a packed matrix is taken for its transpose.
+struct Left {
+  const Pair* const* rows = nullptr;
+  std::int64_t stride = 1;
+};
+
+// c = a b or c += a b; c by its rows, b packed.
+void multiply(std::int64_t rows, std::int64_t columns, std::int64_t pairs, const Left& a,
               const Pair* b, float* const* c, ProductResult result);
 
 }  // namespace kolo::bfloat16_products

@@ -72,9 +72,8 @@ KOLO_AVX512_BF16 inline void transpose(Block& block) {
 }
 
 template <int Rows, int Vectors>
-KOLO_AVX512_BF16 void tile(std::int64_t columns, std::int64_t pairs, const Pair* const* a,
-                           const Pair* b, float* const* c, std::int64_t first,
-                           ProductResult result) {
+KOLO_AVX512_BF16 void tile(std::int64_t columns, std::int64_t pairs, const Left& a, const Pair* b,
+                           float* const* c, std::int64_t first, ProductResult result) {
   __m512 sums[Rows][Vectors];
   for (int row = 0; row < Rows; ++row) {
     for (int v = 0; v < Vectors; ++v) {
@@ -86,7 +85,8 @@ KOLO_AVX512_BF16 void tile(std::int64_t columns, std::int64_t pairs, const Pair*
     __m512i values[Vectors];
     for (int v = 0; v < Vectors; ++v) values[v] = _mm512_loadu_si512(b + first + v * lanes);
     for (int row = 0; row < Rows; ++row) {
-      const __m512i factors = _mm512_set1_epi32(__builtin_bit_cast(std::int32_t, a[row][pair]));
+      const __m512i factors =
+          _mm512_set1_epi32(__builtin_bit_cast(std::int32_t, a.rows[row][pair * a.stride]));
       for (int v = 0; v < Vectors; ++v)
         sums[row][v] = _mm512_dpbf16_ps(sums[row][v], (__m512bh)factors, (__m512bh)values[v]);
     }
@@ -96,7 +96,7 @@ KOLO_AVX512_BF16 void tile(std::int64_t columns, std::int64_t pairs, const Pair*
   }
 }
 
-using Tile = void (*)(std::int64_t, std::int64_t, const Pair* const*, const Pair*, float* const*,
+using Tile = void (*)(std::int64_t, std::int64_t, const Left&, const Pair*, float* const*,
                       std::int64_t, ProductResult);
 
 template <int Vectors>
@@ -152,15 +152,15 @@ KOLO_AVX512_BF16 void pack_transposed(const float* rows, std::int64_t stride, st
 }
 
 // Columns outermost, so that what is packed of them stays in the first-level cache.
-void multiply(std::int64_t rows, std::int64_t columns, std::int64_t pairs, const Pair* const* a,
+void multiply(std::int64_t rows, std::int64_t columns, std::int64_t pairs, const Left& a,
               const Pair* b, float* const* c, ProductResult result) {
   for (std::int64_t first = 0; first < columns;) {
     const auto vectors = std::min<std::int64_t>(most_vectors, (columns - first) / lanes);
     const auto& of_vectors = tiles[static_cast<std::size_t>(vectors - 1)];
     for (std::int64_t row = 0; row < rows; row += most_rows) {
       const auto count = std::min<std::int64_t>(most_rows, rows - row);
-      of_vectors[static_cast<std::size_t>(count - 1)](columns, pairs, a + row, b, c + row, first,
-                                                      result);
+      of_vectors[static_cast<std::size_t>(count - 1)](columns, pairs, {a.rows + row, a.stride}, b,
+                                                      c + row, first, result);
     }
     first += vectors * lanes;
   }

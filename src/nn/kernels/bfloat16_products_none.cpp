@@ -32,8 +32,7 @@ void pack_transposed(const float* /*rows*/, std::int64_t /*stride*/, std::int64_
 }
 
 void multiply(std::int64_t /*rows*/, std::int64_t /*columns*/, std::int64_t /*pairs*/,
-              const Pair* const* /*a*/, const Pair* /*b*/, float* const* /*c*/,
-              ProductResult /*result*/) {
+              const Left& /*a*/, const Pair* /*b*/, float* const* /*c*/, ProductResult /*result*/) {
   refuse();
 }
 

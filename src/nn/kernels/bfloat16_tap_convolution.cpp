@@ -152,7 +152,7 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
           to.template of<To>(taps_[tap], geometry_.batch, first, sums);
           pack(tap, first, count, packed.get());
           bfloat16_products::multiply(narrow<std::int64_t>(sums.size()), count, from.channels,
-                                      sources.data(), packed.get(), sums.data(),
+                                      {sources.data()}, packed.get(), sums.data(),
                                       ProductResult::is_added);
         }
       }
@@ -170,22 +170,16 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
     in.of<&Connection::input>(tap, geometry_.batch, 0, room.inputs);
     out.of<&Connection::output>(tap, geometry_.batch, 0, room.outputs);
     const auto inner = narrow<std::int64_t>(room.inputs.size()), pairs = (inner + 1) / 2;
-    for (std::int64_t input = 0; input < inputs; ++input) {
-      for (std::int64_t k = 0; k < pairs; ++k) {
-        const auto at = static_cast<std::size_t>(2 * k);
-        room.of_inputs[static_cast<std::size_t>(input * pairs + k)] = {
-            room.inputs[at][input], 2 * k + 1 < inner ? room.inputs[at + 1][input] : BFloat16{0}};
-      }
-    }
+    bfloat16_products::pack(room.inputs.data(), inner, inputs, room.of_inputs.get());
     bfloat16_products::pack(room.outputs.data(), inner, outputs, room.of_outputs.get());
     room.a.clear();
     room.c.clear();
     for (std::int64_t input = 0; input < inputs; ++input) {
-      room.a.push_back(room.of_inputs.get() + input * pairs);
+      room.a.push_back(room.of_inputs.get() + input);
       room.c.push_back(gradient + input * outputs);
     }
-    bfloat16_products::multiply(inputs, outputs, pairs, room.a.data(), room.of_outputs.get(),
-                                room.c.data(), ProductResult::replaces);
+    bfloat16_products::multiply(inputs, outputs, pairs, {room.a.data(), inputs},
+                                room.of_outputs.get(), room.c.data(), ProductResult::replaces);
   }
 
   ConvolutionGeometry geometry_;

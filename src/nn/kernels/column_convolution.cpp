@@ -103,7 +103,7 @@ class ColumnConvolution final : public ConvolutionKernel {
         rows.push_back(values + (first + row) * pairs);
         results.push_back(columns + row * columns_);
       }
-      bfloat16_products::multiply(count, columns_, pairs, rows.data(), weights, results.data(),
+      bfloat16_products::multiply(count, columns_, pairs, {rows.data()}, weights, results.data(),
                                   ProductResult::replaces);
     };
   }

@@ -196,6 +196,7 @@ std::vector<KernelKind> kernels_to_try(const ConvolutionGeometry& geometry) {
   };
   add(KernelKind::direct);
   add(KernelKind::winograd);
+  if (geometry.type != torch::kFloat) add(KernelKind::rounded);
   // Beyond these they are hopeless, and take long to show it.
   constexpr std::int64_t most_columns = 32, most_positions = 4096;
   if (geometry.inputs <= most_columns) add(KernelKind::columns);
