@@ -79,8 +79,8 @@ double milliseconds_of_step(ConvolutionKernel& kernel, const Tensors& tensors) {
 // The least of a few, as others only ever add to a time. What takes much longer than the best in
 // its first step, which also gets memory, is not tried again.
 double milliseconds_of(ConvolutionKernel& kernel, const Tensors& tensors, double best) {
-  constexpr int times = 4;
-  constexpr double hopeless = 3;
+  constexpr int times = 3;
+  constexpr double hopeless = 2;
   double least = milliseconds_of_step(kernel, tensors);
   for (int i = 0; i < times && least < hopeless * best; ++i)
     least = std::min(least, milliseconds_of_step(kernel, tensors));
@@ -131,14 +131,21 @@ KernelChoices kernel_choices_from_json(std::string_view text) {
 }
 
 KernelChoices measure_kernels(Network& network, at::IntArrayRef batch_shape, Precision precision,
-                              const KernelChoices& known) {
+                              const KernelChoices& known,
+                              const std::function<void(std::size_t)>& begins) {
   KernelChoices found;
+  std::map<std::string, ConvolutionGeometry> fresh;
   for (const auto& geometry : convolutions_of(network, batch_shape, precision)) {
     const auto name = text_of(geometry);
-    if (found.contains(name)) continue;
-    const auto before = known.find(name);
-    auto choice = before == known.end() ? choice_for(geometry) : before->second;
-    if (!choice.kernel.empty()) found[name] = std::move(choice);
+    if (const auto before = known.find(name); before != known.end()) {
+      found[name] = before->second;
+    } else if (!kernels_to_try(geometry).empty()) {
+      fresh[name] = geometry;
+    }
+  }
+  if (!fresh.empty()) begins(fresh.size());
+  for (const auto& [name, geometry] : fresh) {
+    if (auto choice = choice_for(geometry); !choice.kernel.empty()) found[name] = std::move(choice);
   }
   return found;
 }

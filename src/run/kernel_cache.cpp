@@ -147,16 +147,17 @@ bool wants_choices(const RunConfig& config) {
 }
 
 KernelChoices completed(const KernelChoices& known, const KernelQuestion& question, int ranks) {
+  std::size_t tried = 0;
   const Stopwatch watch;
   auto found =
       measure_kernels(question.network, batch_shape_of(question.config, question.datasets, ranks),
-                      question.config.training.precision, known);
-  const auto tried = std::count_if(found.begin(), found.end(), [&](const auto& choice) {
-    return !known.contains(choice.first);
-  });
-  if (tried == 0) return found;
-  question.say(fmt::format("tried the kernels of {} convolution{} in {}", tried,
-                           tried == 1 ? "" : "s", format_duration(watch.seconds())));
+                      question.config.training.precision, known, [&](std::size_t count) {
+                        tried = count;
+                        question.say(fmt::format(
+                            "trying the kernels of {} convolution{} that {} new on this processor",
+                            count, count == 1 ? "" : "s", count == 1 ? "is" : "are"));
+                      });
+  if (tried > 0) question.say(fmt::format("tried in {}", format_duration(watch.seconds())));
   return found;
 }
 

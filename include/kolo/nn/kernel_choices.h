@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -52,8 +54,11 @@ class UseKernels {
 // The fastest kernels for all convolutions that a network does for a batch of that shape: as they
 // are `known`, or tried. Computes one forward pass of zeros in evaluation mode and without
 // gradients, and leaves the network as it was. Local, on the CPU with as many threads as LibTorch
-// has; takes some ten steps' time for what is not known, and otherwise that of the pass.
-[[nodiscard]] KernelChoices measure_kernels(Network& network, at::IntArrayRef batch_shape,
-                                            Precision precision, const KernelChoices& known = {});
+// has; takes some ten steps' time for what is not known, and otherwise that of the pass. `begins`
+// is told how many are not known, if any, before they are tried.
+[[nodiscard]] KernelChoices measure_kernels(
+    Network& network, at::IntArrayRef batch_shape, Precision precision,
+    const KernelChoices& known = {},
+    const std::function<void(std::size_t)>& begins = [](std::size_t) {});
 
 }  // namespace kolo

@@ -53,7 +53,9 @@ int tune_kernels(const ConfigOptions& options, int ranks) {
   const auto batch = batch_size_of(config.training, ranks);
   const auto datasets = make_synthetic_datasets(config, batch * ranks);
   const auto network = make_network(config, datasets.training->layout());
-  const auto choices = renew_kernels({config, datasets, *network}, ranks, *cache);
+  const KernelQuestion question{
+      config, datasets, *network, {}, [](const std::string& text) { std::cout << text << '\n'; }};
+  const auto choices = renew_kernels(question, ranks, *cache);
   if (choices.empty()) {
     std::cout << fmt::format("{} has no convolutions that kolo has several kernels for\n",
                              config.model.name);
