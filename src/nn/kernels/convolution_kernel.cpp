@@ -103,8 +103,11 @@ bool is_wrong_in_onednn(const ConvolutionGeometry& geometry) {
   if (geometry.type == torch::kFloat) return false;
   if (size.back() < stride.back()) return true;
   const auto output = geometry.output_size();
-  for (std::size_t i = 0; i < size.size(); ++i)
-    if (is_3d && padding[i] > 0 && output[i] <= 2) return true;
+  for (std::size_t i = 0; i < size.size(); ++i) {
+    const bool is_usual =
+        size[i] >= geometry.kernel[i] && 2 * padding[i] <= geometry.kernel[i] && output[i] > 2;
+    if (is_3d && padding[i] > 0 && !is_usual) return true;
+  }
   return false;
 }
 

@@ -136,9 +136,9 @@ class WatchConvolutions {
 // Whether oneDNN gets the weight's gradient of such a convolution wrong, perhaps writing outside
 // its memory at that: in 3-D, where the first dimension is padded by more than a stride above 1
 // (seen in 2.6, over all kernels up to 7, strides up to 4 and lengths up to 9; nowhere else). In
-// bfloat16 besides where the last dimension is shorter than its stride, and in 3-D where of two
-// positions in the first dimension one lies on padding before and one behind, with a stride above 1
-// (in 2.6).
+// bfloat16 besides where the last dimension is shorter than its stride (2.6), and in 3-D where a
+// dimension is padded unusually: by more than half of the kernel, where it is shorter than the
+// kernel, or makes two positions or fewer (seen in 2.6 and 3.7 for some of these).
 [[nodiscard]] bool is_wrong_in_onednn(const ConvolutionGeometry& geometry);
 
 // The kernels, one by one, for make_convolution_kernel and for tests.
