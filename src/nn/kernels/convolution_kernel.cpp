@@ -103,6 +103,7 @@ bool is_wrong_in_onednn(const ConvolutionGeometry& geometry) {
   if (geometry.type == torch::kFloat) return false;
   if (size.back() < stride.back()) return true;
   const auto output = geometry.output_size();
+  if (output.back() == 1 && stride.back() > 1) return true;
   for (std::size_t i = 0; i < size.size(); ++i) {
     const bool is_usual =
         size[i] >= geometry.kernel[i] && 2 * padding[i] <= geometry.kernel[i] && output[i] > 2;

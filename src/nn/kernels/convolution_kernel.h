@@ -133,12 +133,13 @@ class WatchConvolutions {
   std::vector<ConvolutionGeometry>* before_;
 };
 
-// Whether oneDNN gets the weight's gradient of such a convolution wrong, perhaps writing outside
-// its memory at that: in 3-D, where the first dimension is padded by more than a stride above 1
-// (seen in 2.6, over all kernels up to 7, strides up to 4 and lengths up to 9; nowhere else). In
-// bfloat16 besides where the last dimension is shorter than its stride (2.6), and in 3-D where a
-// dimension is padded unusually: by more than half of the kernel, where it is shorter than the
-// kernel, or makes two positions or fewer (seen in 2.6 and 3.7 for some of these).
+// Whether oneDNN gets such a convolution wrong, perhaps writing outside its memory at that: the
+// weight's gradient in 3-D, where the first dimension is padded by more than a stride above 1 (seen
+// in 2.6, over all kernels up to 7, strides up to 4 and lengths up to 9; nowhere else). In bfloat16
+// besides where the last dimension is shorter than its stride (2.6) or makes one position by a
+// stride above 1 (3.7, forward, of one channel), and in 3-D where a dimension is padded unusually:
+// by more than half of the kernel, where it is shorter than the kernel, or makes two positions or
+// fewer (2.6 and 3.7, some of these).
 [[nodiscard]] bool is_wrong_in_onednn(const ConvolutionGeometry& geometry);
 
 // The kernels, one by one, for make_convolution_kernel and for tests.
