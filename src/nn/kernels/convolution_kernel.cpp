@@ -128,7 +128,7 @@ bool moves_mostly_weights(const ConvolutionGeometry& geometry) {
 // So that fewer products make up for the transforms of the weights, of which there are as many as
 // weights: from measurements (docs/experiments.md).
 bool has_many_tiles(const ConvolutionGeometry& geometry) {
-  constexpr std::int64_t least_of_images = 512, least_of_boxes = 8192;
+  constexpr std::int64_t least_of_images = 512, least_of_boxes = 1024;
   const auto least = geometry.size.size() == 3 ? least_of_boxes : least_of_images;
   return geometry.batch * checked_product<std::int64_t>(geometry.output_size()) >= least;
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -9,75 +10,39 @@
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/float32_products.h"
 #include "nn/kernels/matrices.h"
-#include "nn/kernels/winograd.h"
+#include "nn/kernels/winograd_tiles.h"
 
 namespace kolo {
 
 namespace {
 
 using winograd::Algorithm;
+using winograd::Coefficients;
 using winograd::Collect;
 using winograd::Places;
+using winograd::Range;
 using winograd::Spread;
 
 constexpr std::int64_t lanes = float32_products::lanes;
 
-// Columns of a product that lie together, so that they fill whole lines of the caches.
-constexpr auto panel = channels_of_block;
+// Tiles that are transformed, multiplied and transformed back together, so that their coefficients
+// stay in a cache; more where those of what is multiplied are kept anyway.
+constexpr std::int64_t most_tiles = 60, most_tiles_of_kept = 240;
 
-// Tiles that are transformed, multiplied and transformed back together: their coefficients stay in
-// a cache, and the taps' coefficients, of which there are more, are read once for all of them.
-constexpr std::int64_t most_tiles = 60;
+// Coefficients of taps that a thread makes and uses up before it makes more: 8 MiB, of which a
+// third-level cache usually has more per core.
+constexpr std::int64_t most_taps = 2 << 20;
 
 std::unique_ptr<float[]> room_for(std::int64_t values) {
   return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(values));
 }
 
-// Calls work(first, count) for panels of columns from `first` to `first + columns`.
+// Calls work(range) for ranges of `length`, the last one perhaps shorter.
 template <typename Work>
-void for_panels(std::int64_t first, std::int64_t columns, const Work& work) {
-  for (std::int64_t at = first; at < first + columns; at += panel)
-    work(at, std::min(panel, first + columns - at));
+void for_ranges(Range all, std::int64_t length, const Work& work) {
+  for (std::int64_t first = all.first; first < all.end(); first += length)
+    work(Range{first, std::min(length, all.end() - first)});
 }
-
-// Positions along all dimensions, the last one running fastest, and vectors of channels at them.
-class Grid {
- public:
-  Grid(std::vector<std::int64_t> size, std::int64_t channels)
-      : size_(std::move(size)),
-        positions_(checked_product<std::int64_t>(size_)),
-        channels_(channels) {}
-
-  // Pointers to the vectors of a box of `length` positions in each dimension, from `first` on;
-  // `outside` where there is none.
-  template <typename T>
-  void box(T* data, std::int64_t sample, const std::vector<std::int64_t>& first,
-           std::int64_t length, T* outside, std::vector<T*>& at) const {
-    at.clear();
-    add_lines(data + sample * positions_ * channels_, first, length, outside, 0, 0, true, at);
-  }
-
-  [[nodiscard]] const std::vector<std::int64_t>& size() const { return size_; }
-
- private:
-  template <typename T>
-  void add_lines(T* data, const std::vector<std::int64_t>& first, std::int64_t length, T* outside,
-                 std::size_t dimension, std::int64_t position, bool is_inside,
-                 std::vector<T*>& at) const {
-    for (std::int64_t i = first[dimension]; i < first[dimension] + length; ++i) {
-      const auto here = position * size_[dimension] + i;
-      const bool inside = is_inside && i >= 0 && i < size_[dimension];
-      if (dimension + 1 == size_.size()) {
-        at.push_back(inside ? data + here * channels_ : outside);
-      } else {
-        add_lines(data, first, length, outside, dimension + 1, here, inside, at);
-      }
-    }
-  }
-
-  std::vector<std::int64_t> size_;
-  std::int64_t positions_, channels_;
-};
 
 // A minimal algorithm, forward and its adjoints, of float32 coefficients. Each product of matrices
 // is over the channels of all phases; its rows are tiles.
@@ -86,56 +51,59 @@ class WinogradConvolution final : public ConvolutionKernel {
   WinogradConvolution(const ConvolutionGeometry& geometry, Algorithm algorithm)
       : geometry_(geometry),
         algorithm_(algorithm),
-        lengths_(winograd::lengths_of(algorithm)),
         dimensions_(narrow<int>(geometry.size.size())),
-        input_(geometry.size, geometry.inputs),
-        output_(geometry.output_size(), geometry.outputs),
-        zeros_(static_cast<std::size_t>(std::max(geometry.inputs, geometry.outputs))) {
-    for (const auto length : output_.size()) {
-      tiles_of_.push_back((length + lengths_.outputs - 1) / lengths_.outputs);
-      products_ *= lengths_.products;
-      phases_ *= lengths_.stride;
-      taps_ *= lengths_.taps;
+        tiles_(geometry, algorithm) {
+    const auto lengths = winograd::lengths_of(algorithm);
+    for (int i = 0; i < dimensions_; ++i) {
+      products_ *= lengths.products;
+      phases_ *= lengths.stride;
+      taps_ *= lengths.taps;
     }
-    tiles_ = geometry.batch * checked_product<std::int64_t>(tiles_of_);
+    inputs_of_panel_ = std::max(lanes, channels_of_block / phases_);
   }
 
   void forward(const torch::Tensor& input, const torch::Tensor& weight, const torch::Tensor& bias,
                const torch::Tensor& output) override {
-    const auto taps = taps_for_outputs(weight);
+    const auto taps = taps_to_outputs(weight);
     const float* const bias_values = bias.defined() ? bias.data_ptr<float>() : nullptr;
-    const auto inner = phases_ * geometry_.inputs;
-    for_blocks([&](std::int64_t first, std::int64_t count, Room& room) {
-      spread_inputs(input, 0, geometry_.inputs, first, count, room);
-      for (std::int64_t product = 0; product < products_; ++product) {
-        const float* const inputs = room.inputs.get() + product * count * inner;
-        const float* const matrix = taps.get() + product * inner * geometry_.outputs;
-        float* const outputs = room.outputs.get() + product * count * geometry_.outputs;
-        for_panels(0, geometry_.outputs, [&](std::int64_t column, std::int64_t columns) {
-          float32_products::multiply(count, columns, inner, {inputs, inner},
-                                     matrix + column * inner, columns, outputs + column,
-                                     geometry_.outputs, ProductResult::replaces);
+    const Pass pass{.inner = phases_ * geometry_.inputs,
+                    .channels = geometry_.outputs,
+                    .panel = channels_of_block,
+                    .columns_of_channel = 1,
+                    .tiles_of_part = 1};
+    multiply_by_taps(
+        pass,
+        [&](Range tiles, Coefficients to) {
+          tiles_.spread_inputs(input, {0, geometry_.inputs}, tiles, to);
+        },
+        [&](Range outputs, float* to) { spread_taps_to_outputs(taps, outputs, to); },
+        [&](Coefficients from, Range outputs, Range tiles) {
+          tiles_.collect_outputs(from, outputs, tiles, bias_values, output);
         });
-      }
-      collect_outputs(output, bias_values, first, count, room);
-    });
   }
 
   void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
                       const torch::Tensor& input_gradient) override {
-    const auto taps = taps_for_inputs(weight);
+    const auto taps = torch::empty({taps_, geometry_.outputs, geometry_.inputs});
+    reorder(flat(weight), taps.permute({1, 2, 0}));
     // Where windows overlap, sums are added up in float32.
     const bool is_float32 = geometry_.type == torch::kFloat;
     const auto sums =
         is_float32 ? input_gradient.zero_() : torch::zeros_like(input_gradient, torch::kFloat);
-    for_channels(geometry_.inputs, [&](std::int64_t channel, std::int64_t channels) {
-      Room room(*this, channels);
-      for_blocks_of_thread(0, tiles_, [&](std::int64_t first, std::int64_t count) {
-        spread_output_gradients(output_gradient, first, count, room);
-        multiply_for_inputs(taps.get(), channel, channels, count, room);
-        collect_input_gradients(sums, channel, channels, first, count, room);
-      });
-    });
+    const Pass pass{.inner = geometry_.outputs,
+                    .channels = geometry_.inputs,
+                    .panel = inputs_of_panel_,
+                    .columns_of_channel = phases_,
+                    .tiles_of_part = tiles_.of_sample()};
+    multiply_by_taps(
+        pass,
+        [&](Range tiles, Coefficients to) {
+          tiles_.spread_output_gradients(output_gradient, tiles, to);
+        },
+        [&](Range inputs, float* to) { spread_taps_to_inputs(taps, inputs, to); },
+        [&](Coefficients from, Range inputs, Range tiles) {
+          tiles_.collect_input_gradients(from, inputs, tiles, sums);
+        });
     if (!is_float32) input_gradient.copy_(sums);
   }
 
@@ -145,262 +113,213 @@ class WinogradConvolution final : public ConvolutionKernel {
     const bool is_in_place = is_taps_first(weight_gradient);
     const auto gradients =
         is_in_place ? weight_gradient : torch::empty({taps_, geometry_.inputs, geometry_.outputs});
-    const auto coefficients =
-        room_for(checked_multiply(products_ * phases_, geometry_.inputs * geometry_.outputs));
-    for_channels(geometry_.inputs, [&](std::int64_t channel, std::int64_t channels) {
-      Room room(*this, channels);
-      for_blocks_of_thread(0, tiles_, [&](std::int64_t first, std::int64_t count) {
-        spread_inputs(input, channel, channels, first, count, room);
-        spread_output_gradients(output_gradient, first, count, room);
-        multiply_for_taps(coefficients.get(), channel, channels, count, room,
-                          first == 0 ? ProductResult::replaces : ProductResult::is_added);
+    const auto outputs = geometry_.outputs;
+    const auto spread = [&](Range tiles, Coefficients to) {
+      tiles_.spread_output_gradients(output_gradient, tiles, to);
+    };
+    const Rows rows(*this, outputs, geometry_.inputs > inputs_of_panel_, spread);
+    for_panels(geometry_.inputs, inputs_of_panel_, [&](Range inputs) {
+      const auto row = phases_ * inputs.count;
+      const auto coefficients = room_for(checked_multiply(products_, row * outputs));
+      const auto values = room_for(checked_multiply(products_, rows.tiles_of_block() * row));
+      rows.for_blocks({0, tiles_.count()}, [&](Range tiles, Coefficients of_outputs) {
+        const Coefficients of_inputs{values.get(), tiles.count * row};
+        tiles_.spread_inputs(input, inputs, tiles, of_inputs);
+        for (std::int64_t product = 0; product < products_; ++product) {
+          float32_products::multiply(
+              row, outputs, tiles.count, {of_inputs.data + product * of_inputs.product, 1, row},
+              of_outputs.data + product * of_outputs.product, outputs,
+              coefficients.get() + product * row * outputs, outputs,
+              tiles.first == 0 ? ProductResult::replaces : ProductResult::is_added);
+        }
       });
-      collect_tap_gradients(coefficients.get(), channel, channels, gradients.data_ptr<float>());
+      collect_tap_gradients(coefficients.get(), inputs, gradients.data_ptr<float>());
     });
     if (!is_in_place) reorder(gradients.permute({2, 1, 0}), flat(weight_gradient));
     if (bias_gradient.defined()) {
       auto result = bias_gradient;
-      const auto rows = output_gradient.numel() / geometry_.outputs;
-      torch::sum_out(result,
-                     output_gradient.as_strided({rows, geometry_.outputs}, {geometry_.outputs, 1}),
+      const auto rows_of_all = output_gradient.numel() / outputs;
+      torch::sum_out(result, output_gradient.as_strided({rows_of_all, outputs}, {outputs, 1}),
                      at::IntArrayRef({0}), /*keepdim=*/false, torch::kFloat);
     }
   }
 
  private:
-  // What a thread needs for a block of tiles: [products, tiles, phases and channels] of inputs, and
-  // [products, tiles, outputs].
-  struct Room {
-    std::unique_ptr<float[]> inputs, outputs;
+  // Tiles' rows, of `length` coefficients, which are multiplied by one part of the taps after
+  // another. They are kept, of all tiles, where there are several parts; else a block's are made
+  // when it is its turn.
+  class Rows {
+   public:
+    template <typename Work>
+    Rows(const WinogradConvolution& kernel, std::int64_t length, bool are_kept, const Work& spread)
+        : products_(kernel.products_), tiles_(kernel.tiles_.count()), length_(length) {
+      if (!are_kept) {
+        spread_ = spread;
+        return;
+      }
+      kept_ = room_for(checked_multiply(products_, checked_multiply(tiles_, length_)));
+      at::parallel_for(0, tiles_, 8, [&](std::int64_t begin, std::int64_t end) {
+        spread({begin, end - begin}, kept().from_row(begin, length_));
+      });
+    }
 
-    Room(const WinogradConvolution& kernel, std::int64_t channels)
-        : inputs(room_for(checked_multiply(kernel.products_ * kernel.phases_,
-                                           kernel.tiles_of_block() * channels))),
-          outputs(room_for(checked_multiply(kernel.products_,
-                                            kernel.tiles_of_block() * kernel.geometry_.outputs))) {}
+    [[nodiscard]] std::int64_t tiles_of_block() const {
+      return std::min(tiles_, kept_ ? most_tiles_of_kept : most_tiles);
+    }
+
+    // Calls work(tiles, their rows). From any thread.
+    template <typename Work>
+    void for_blocks(Range all, const Work& work) const {
+      std::unique_ptr<float[]> room;
+      if (!kept_) room = room_for(checked_multiply(products_, tiles_of_block() * length_));
+      for_ranges(all, tiles_of_block(), [&](Range tiles) {
+        if (kept_) return work(tiles, kept().from_row(tiles.first, length_));
+        const Coefficients rows{room.get(), tiles.count * length_};
+        spread_(tiles, rows);
+        work(tiles, rows);
+      });
+    }
+
+   private:
+    [[nodiscard]] Coefficients kept() const { return {kept_.get(), tiles_ * length_}; }
+
+    std::int64_t products_, tiles_, length_;
+    std::function<void(Range, Coefficients)> spread_;
+    std::unique_ptr<float[]> kept_;
   };
 
-  [[nodiscard]] std::int64_t tiles_of_block() const { return std::min(most_tiles, tiles_); }
-
-  // Calls work(first tile, count) for blocks of the tiles from `begin` to `end`.
-  template <typename Work>
-  static void for_blocks_of_thread(std::int64_t begin, std::int64_t end, const Work& work) {
-    for (std::int64_t first = begin; first < end; first += most_tiles)
-      work(first, std::min(most_tiles, end - first));
-  }
-
-  // Calls work(first tile, count, room), side by side on LibTorch's threads.
-  template <typename Work>
-  void for_blocks(const Work& work) const {
-    at::parallel_for(0, tiles_, most_tiles, [&](std::int64_t begin, std::int64_t end) {
-      Room room(*this, geometry_.inputs);
-      for_blocks_of_thread(
-          begin, end, [&](std::int64_t first, std::int64_t count) { work(first, count, room); });
-    });
-  }
-
-  // A tile's sample, and its first output position.
-  struct Tile {
-    std::int64_t sample = 0;
-    std::vector<std::int64_t> output, input;
+  // Rows of tiles, of `inner` coefficients, by those of taps, which give those of `channels`, each
+  // of so many columns. A `panel` of channels fills whole lines of the caches.
+  struct Pass {
+    std::int64_t inner, channels, panel, columns_of_channel;
+    std::int64_t tiles_of_part;  // threads share tiles by multiples of it
   };
 
-  [[nodiscard]] Tile tile(std::int64_t number) const {
-    Tile result{.output = std::vector<std::int64_t>(tiles_of_.size()),
-                .input = std::vector<std::int64_t>(tiles_of_.size())};
-    for (std::size_t i = tiles_of_.size(); i-- > 0; number /= tiles_of_[i]) {
-      result.output[i] = number % tiles_of_[i] * lengths_.outputs;
-      result.input[i] = result.output[i] * lengths_.stride - geometry_.padding[i];
-    }
-    result.sample = number;
-    return result;
-  }
-
-  [[nodiscard]] Places places(bool has_phases, std::int64_t product, std::int64_t phase) const {
-    return {algorithm_, dimensions_, has_phases, product, phase};
-  }
-
-  // Calls work with a pointer to the tensor's values, of the geometry's type.
-  template <typename Work>
-  void with_values(const torch::Tensor& tensor, const Work& work) const {
-    if (geometry_.type == torch::kFloat) {
-      work(tensor.data_ptr<float>());
-    } else {
-      work(static_cast<BFloat16*>(tensor.data_ptr()));
-    }
-  }
-
-  // What stands for padding.
-  template <typename T>
-  [[nodiscard]] const T* zeros() const {
-    return static_cast<const T*>(static_cast<const void*>(zeros_.data()));
-  }
-
-  // Some channels' of so many tiles' inputs.
-  void spread_inputs(const torch::Tensor& input, std::int64_t channel, std::int64_t channels,
-                     std::int64_t first, std::int64_t count, Room& room) const {
-    const auto row = phases_ * channels;
-    const auto to = places(true, count * row, channels);
-    with_values(input, [&]<typename T>(T* values) {
-      std::vector<const T*> at;
-      for (std::int64_t i = 0; i < count; ++i) {
-        const auto [sample, unused, begin] = tile(first + i);
-        input_.box<const T>(values + channel, sample, begin, lengths_.window, zeros<T>(), at);
-        winograd::spread(algorithm_, Spread::inputs, at.data(), channels, to,
-                         room.inputs.get() + i * row);
-      }
-    });
-  }
-
-  void spread_output_gradients(const torch::Tensor& gradient, std::int64_t first,
-                               std::int64_t count, Room& room) const {
-    const auto outputs = geometry_.outputs;
-    const auto to = places(false, count * outputs, 0);
-    with_values(gradient, [&]<typename T>(T* values) {
-      std::vector<const T*> at;
-      for (std::int64_t i = 0; i < count; ++i) {
-        const auto [sample, begin, unused] = tile(first + i);
-        output_.box<const T>(values, sample, begin, lengths_.outputs, zeros<T>(), at);
-        winograd::spread(algorithm_, Spread::output_gradients, at.data(), outputs, to,
-                         room.outputs.get() + i * outputs);
-      }
-    });
-  }
-
-  void collect_outputs(const torch::Tensor& output, const float* bias, std::int64_t first,
-                       std::int64_t count, Room& room) const {
-    const auto outputs = geometry_.outputs;
-    const auto from = places(false, count * outputs, 0);
-    with_values(output, [&]<typename T>(T* values) {
-      std::vector<T*> at;
-      for (std::int64_t i = 0; i < count; ++i) {
-        const auto [sample, begin, unused] = tile(first + i);
-        output_.box<T>(values, sample, begin, lengths_.outputs, nullptr, at);
-        winograd::collect(algorithm_, Collect::outputs, room.outputs.get() + i * outputs, from,
-                          outputs, bias, at.data());
-      }
-    });
-  }
-
-  void collect_input_gradients(const torch::Tensor& gradient, std::int64_t channel,
-                               std::int64_t channels, std::int64_t first, std::int64_t count,
-                               Room& room) const {
-    const auto row = phases_ * channels;
-    const auto from = places(true, count * row, channels);
-    std::vector<float*> at;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const auto [sample, unused, begin] = tile(first + i);
-      input_.box<float>(gradient.data_ptr<float>() + channel, sample, begin, lengths_.window,
-                        nullptr, at);
-      winograd::collect(algorithm_, Collect::input_gradients, room.inputs.get() + i * row, from,
-                        channels, nullptr, at.data());
-    }
-  }
-
-  // Coefficients of gradients of inputs from those of outputs.
-  void multiply_for_inputs(const float* taps, std::int64_t channel, std::int64_t channels,
-                           std::int64_t count, Room& room) const {
-    const auto row = phases_ * channels, outputs = geometry_.outputs;
-    for (std::int64_t product = 0; product < products_; ++product) {
-      const float* const gradients = room.outputs.get() + product * count * outputs;
-      for (std::int64_t phase = 0; phase < phases_; ++phase) {
-        const float* const matrix = taps + (product * phases_ + phase) * geometry_.inputs * outputs;
-        float* const result =
-            room.inputs.get() + product * count * row + phase * channels - channel;
-        for_panels(channel, channels, [&](std::int64_t column, std::int64_t columns) {
-          float32_products::multiply(count, columns, outputs, {gradients, outputs},
-                                     matrix + column * outputs, columns, result + column, row,
-                                     ProductResult::replaces);
+  // spread(tiles, to) makes the rows, spread_taps(channels, to) the taps of a panel, as [products,
+  // inner, columns], and collect(from, channels, tiles) takes the results.
+  template <typename SpreadRows, typename SpreadTaps, typename CollectRows>
+  void multiply_by_taps(const Pass& pass, const SpreadRows& spread, const SpreadTaps& spread_taps,
+                        const CollectRows& collect) const {
+    const auto taps_of_channel = products_ * pass.inner * pass.columns_of_channel;
+    const auto block =
+        std::max<std::int64_t>(most_taps / (taps_of_channel * pass.panel), 1) * pass.panel;
+    const Rows rows(*this, pass.inner, block < pass.channels, spread);
+    for_parts(pass, block, [&](Range channels, Range tiles_of_part) {
+      const auto taps = room_for(checked_multiply(taps_of_channel, channels.count));
+      const auto at = [&](Range panel) {
+        return taps.get() + (panel.first - channels.first) * taps_of_channel;
+      };
+      for_ranges(channels, pass.panel, [&](Range panel) { spread_taps(panel, at(panel)); });
+      const auto results =
+          room_for(products_ * rows.tiles_of_block() * pass.panel * pass.columns_of_channel);
+      rows.for_blocks(tiles_of_part, [&](Range tiles, Coefficients of_tiles) {
+        for_ranges(channels, pass.panel, [&](Range panel) {
+          const auto columns = panel.count * pass.columns_of_channel;
+          const Coefficients to{results.get(), tiles.count * columns};
+          for (std::int64_t product = 0; product < products_; ++product) {
+            float32_products::multiply(tiles.count, columns, pass.inner,
+                                       {of_tiles.data + product * of_tiles.product, pass.inner},
+                                       at(panel) + product * pass.inner * columns, columns,
+                                       to.data + product * to.product, columns,
+                                       ProductResult::replaces);
+          }
+          collect(to, panel, tiles);
         });
-      }
-    }
+      });
+    });
   }
 
-  // Coefficients of taps' gradients, [products, phases, inputs, outputs]; the inner dimension is
-  // that of the tiles.
-  void multiply_for_taps(float* taps, std::int64_t channel, std::int64_t channels,
-                         std::int64_t count, Room& room, ProductResult result) const {
-    const auto row = phases_ * channels, outputs = geometry_.outputs;
-    for (std::int64_t product = 0; product < products_; ++product) {
-      for (std::int64_t phase = 0; phase < phases_; ++phase) {
-        const float* const inputs = room.inputs.get() + product * count * row + phase * channels;
-        float* const matrix =
-            taps + ((product * phases_ + phase) * geometry_.inputs + channel) * outputs;
-        float32_products::multiply(channels, outputs, count, {inputs, 1, row},
-                                   room.outputs.get() + product * count * outputs, outputs, matrix,
-                                   outputs, result);
+  // Calls work(channels, tiles) side by side on LibTorch's threads: for blocks of channels, and
+  // where these are fewer than threads, for parts of the tiles.
+  template <typename Work>
+  void for_parts(const Pass& pass, std::int64_t block, const Work& work) const {
+    const auto round_up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
+    const auto blocks = round_up(pass.channels, block);
+    const auto most_parts = tiles_.count() / pass.tiles_of_part;
+    const auto wanted = round_up(at::get_num_threads(), blocks);
+    const auto tiles = round_up(most_parts, std::min(wanted, most_parts)) * pass.tiles_of_part;
+    const auto parts = round_up(tiles_.count(), tiles);
+    at::parallel_for(0, blocks * parts, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (auto i = begin; i < end; ++i) {
+        const auto channel = i / parts * block, first = i % parts * tiles;
+        work(Range{channel, std::min(block, pass.channels - channel)},
+             Range{first, std::min(tiles, tiles_.count() - first)});
       }
-    }
-  }
-
-  // To [taps, inputs, outputs].
-  void collect_tap_gradients(const float* coefficients, std::int64_t channel, std::int64_t channels,
-                             float* gradients) const {
-    const auto matrix = geometry_.inputs * geometry_.outputs;
-    const auto from = places(true, phases_ * matrix, matrix);
-    std::vector<float*> at(static_cast<std::size_t>(taps_));
-    for (std::int64_t input = channel; input < channel + channels; ++input) {
-      for (std::int64_t tap = 0; tap < taps_; ++tap)
-        at[static_cast<std::size_t>(tap)] = gradients + tap * matrix + input * geometry_.outputs;
-      winograd::collect(algorithm_, Collect::tap_gradients,
-                        coefficients + input * geometry_.outputs, from, geometry_.outputs, nullptr,
-                        at.data());
-    }
+    });
   }
 
   // [outputs, inputs, taps]: a view, because the taps lie in order in either memory.
   static torch::Tensor flat(const torch::Tensor& weight) { return weight.detach().flatten(2); }
 
-  // Coefficients of taps as products with inputs take them: [products, panels, phases and inputs,
-  // outputs of the panel].
-  [[nodiscard]] std::unique_ptr<float[]> taps_for_outputs(const torch::Tensor& weight) const {
-    auto values =
-        is_taps_first(weight) ? weight : torch::empty({taps_, geometry_.inputs, geometry_.outputs});
-    if (!is_taps_first(weight)) reorder(flat(weight), values.permute({2, 1, 0}));
-    return spread_taps(values, geometry_.inputs, geometry_.outputs,
-                       phases_ * geometry_.inputs * geometry_.outputs, geometry_.inputs, phases_);
+  // [taps, inputs, outputs].
+  [[nodiscard]] torch::Tensor taps_to_outputs(const torch::Tensor& weight) const {
+    if (is_taps_first(weight)) return weight;
+    const auto taps = torch::empty({taps_, geometry_.inputs, geometry_.outputs});
+    reorder(flat(weight), taps.permute({2, 1, 0}));
+    return taps;
   }
 
-  // As products with gradients of outputs take them: [products, phases, panels, outputs, inputs of
-  // the panel].
-  [[nodiscard]] std::unique_ptr<float[]> taps_for_inputs(const torch::Tensor& weight) const {
-    const auto values = torch::empty({taps_, geometry_.outputs, geometry_.inputs});
-    reorder(flat(weight), values.permute({1, 2, 0}));
-    return spread_taps(values, geometry_.outputs, geometry_.inputs,
-                       phases_ * geometry_.inputs * geometry_.outputs, 0, 1);
+  [[nodiscard]] Places places(std::int64_t product, std::int64_t phase) const {
+    return {algorithm_, dimensions_, true, product, phase};
   }
 
-  // `values` are [taps, rows, columns]. Phases are `phase_rows` rows of a panel apart, or, where
-  // that is 0, whole matrices; a panel has `phases` times `rows` rows.
-  [[nodiscard]] std::unique_ptr<float[]> spread_taps(const torch::Tensor& values, std::int64_t rows,
-                                                     std::int64_t columns, std::int64_t product,
-                                                     std::int64_t phase_rows,
-                                                     std::int64_t phases) const {
-    auto result = room_for(checked_multiply(products_, product));
-    at::parallel_for(0, rows, 8, [&](std::int64_t begin, std::int64_t end) {
-      std::vector<const float*> at(static_cast<std::size_t>(taps_));
-      for_panels(0, columns, [&](std::int64_t column, std::int64_t width) {
-        const auto to = places(true, product, phase_rows > 0 ? phase_rows * width : rows * columns);
-        for (std::int64_t row = begin; row < end; ++row) {
-          for (std::int64_t tap = 0; tap < taps_; ++tap)
-            at[static_cast<std::size_t>(tap)] =
-                values.data_ptr<float>() + (tap * rows + row) * columns + column;
-          winograd::spread(algorithm_, Spread::taps, at.data(), width, to,
-                           result.get() + column * phases * rows + row * width);
-        }
-      });
-    });
-    return result;
+  // To [products, phases, inputs, outputs of the range].
+  void spread_taps_to_outputs(const torch::Tensor& taps, Range outputs, float* to) const {
+    const auto phase = geometry_.inputs * outputs.count;
+    const auto to_places = places(phases_ * phase, phase);
+    for (std::int64_t input = 0; input < geometry_.inputs; ++input) {
+      spread_taps(taps.data_ptr<float>() + input * geometry_.outputs + outputs.first, outputs.count,
+                  to_places, to + input * outputs.count);
+    }
+  }
+
+  // Of [taps, outputs, inputs], to [products, outputs, phases, inputs of the range].
+  void spread_taps_to_inputs(const torch::Tensor& taps, Range inputs, float* to) const {
+    const auto row = phases_ * inputs.count;
+    const auto to_places = places(geometry_.outputs * row, inputs.count);
+    for (std::int64_t output = 0; output < geometry_.outputs; ++output) {
+      spread_taps(taps.data_ptr<float>() + output * geometry_.inputs + inputs.first, inputs.count,
+                  to_places, to + output * row);
+    }
+  }
+
+  // Vectors of channels at the first of the taps.
+  void spread_taps(const float* first, std::int64_t channels, const Places& to, float* at) const {
+    std::vector<const float*> from(static_cast<std::size_t>(taps_));
+    for (std::int64_t tap = 0; tap < taps_; ++tap)
+      from[static_cast<std::size_t>(tap)] = first + tap * geometry_.inputs * geometry_.outputs;
+    winograd::spread(algorithm_, Spread::taps, from.data(), channels, to, at);
+  }
+
+  // From [products, phases, inputs of the range, outputs], to [taps, inputs, outputs].
+  void collect_tap_gradients(const float* coefficients, Range inputs, float* gradients) const {
+    const auto outputs = geometry_.outputs, phase = inputs.count * outputs;
+    const auto from = places(phases_ * phase, phase);
+    std::vector<float*> at(static_cast<std::size_t>(taps_));
+    for (std::int64_t i = 0; i < inputs.count; ++i) {
+      for (std::int64_t tap = 0; tap < taps_; ++tap) {
+        at[static_cast<std::size_t>(tap)] =
+            gradients + (tap * geometry_.inputs + inputs.first + i) * outputs;
+      }
+      winograd::collect(algorithm_, Collect::tap_gradients, coefficients + i * outputs, from,
+                        outputs, nullptr, at.data());
+    }
+  }
+
+  // Calls work(channels) side by side on LibTorch's threads.
+  template <typename Work>
+  static void for_panels(std::int64_t channels, std::int64_t panel, const Work& work) {
+    at::parallel_for(
+        0, (channels + panel - 1) / panel, 1, [&](std::int64_t begin, std::int64_t end) {
+          for_ranges({begin * panel, std::min(end * panel, channels) - begin * panel}, panel, work);
+        });
   }
 
   ConvolutionGeometry geometry_;
   Algorithm algorithm_;
-  winograd::Lengths lengths_;
   int dimensions_;
-  Grid input_, output_;
-  std::vector<float> zeros_;
-  std::vector<std::int64_t> tiles_of_;
-  std::int64_t tiles_ = 0, products_ = 1, phases_ = 1, taps_ = 1;
+  winograd::Tiles tiles_;
+  std::int64_t products_ = 1, phases_ = 1, taps_ = 1, inputs_of_panel_ = 0;
 };
 
 std::optional<Algorithm> algorithm_for(const ConvolutionGeometry& geometry) {

@@ -146,7 +146,8 @@ void suit_bfloat16_columns(ConvolutionGeometry& geometry) {
 void suit_winograd(ConvolutionGeometry& geometry) {
   const std::int64_t stride = 1 + geometry.stride[0] % 2;
   geometry.inputs = 16 * (1 + geometry.inputs % 6);
-  geometry.outputs = 16 * (1 + geometry.outputs % 6);
+  // So many that taps are sometimes made in several parts.
+  geometry.outputs = 16 * (1 + 3 * geometry.outputs % 13);
   for (std::size_t i = 0; i < geometry.size.size(); ++i) {
     geometry.stride[i] = stride;
     geometry.kernel[i] = 2 + stride;
