@@ -301,4 +301,25 @@ void keep_taps_first(torch::Tensor& weight) {
   weight.set_data(taps_first(weight));
 }
 
+namespace {
+
+template <typename Layer>
+void keep_taps_first_in(torch::nn::Module& module) {
+  constexpr std::int64_t least_channels = 16;
+  auto* const layer = module.as<Layer>();
+  if (layer != nullptr && std::min(layer->weight.size(0), layer->weight.size(1)) >= least_channels)
+    keep_taps_first(layer->weight);
+}
+
+}  // namespace
+
+void keep_taps_first(torch::nn::Module& network) {
+  if (onednn_description().empty()) return;
+  network.apply([](torch::nn::Module& module) {
+    keep_taps_first_in<Convolution2dImpl>(module);
+    keep_taps_first_in<Convolution3dImpl>(module);
+    keep_taps_first_in<ConvolutionTranspose3dImpl>(module);
+  });
+}
+
 }  // namespace kolo

@@ -7,6 +7,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
+#include "kolo/nn/convolution.h"
 #include "settings/choice_reader.h"
 #include "settings/value.h"
 
@@ -161,7 +162,9 @@ std::shared_ptr<Network> ModelCatalogue::make(const std::string& name, OwnSettin
     throw InputError(fmt::format("model {}: {}: {}", name, key, reason));
   });
   entry.complete(own);
-  return entry.make(own, options);
+  auto network = entry.make(own, options);
+  keep_taps_first(*network);
+  return network;
 }
 
 ModelCatalogue built_in_models() {

@@ -85,12 +85,13 @@ std::function<std::optional<DeviceUsage>()> follow_device(const Communicator& co
 namespace {
 
 // Convolutions compute in the order of their weights.
-void put_channels_last(torch::nn::Module& network) {
+void put_in_order(torch::nn::Module& network, bool has_channels_last) {
   const torch::NoGradGuard no_gradient;
   for (auto& parameter : network.parameters()) {
     if (parameter.dim() != 4 && parameter.dim() != 5) continue;
-    const auto order = parameter.dim() == 4 ? torch::MemoryFormat::ChannelsLast
-                                            : torch::MemoryFormat::ChannelsLast3d;
+    const auto order = !has_channels_last     ? torch::MemoryFormat::Contiguous
+                       : parameter.dim() == 4 ? torch::MemoryFormat::ChannelsLast
+                                              : torch::MemoryFormat::ChannelsLast3d;
     parameter.set_data(parameter.detach().contiguous(order));
   }
 }
@@ -101,7 +102,7 @@ void move_network(torch::nn::Module& network, const DeviceConfig& config,
                   const torch::Device& device) {
   if (device.is_cpu()) return;
   network.to(device);
-  if (config.channels_last) put_channels_last(network);
+  put_in_order(network, config.channels_last);
 }
 
 }  // namespace kolo

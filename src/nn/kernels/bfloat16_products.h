@@ -21,9 +21,10 @@ struct alignas(4) Pair {
 inline constexpr std::int64_t lanes = 16;
 
 // The right-hand matrix, [pairs of the inner dimension, columns]. From a matrix of `inner` rows,
-// `stride` values apart; where their number is odd, the last has zeros for a neighbour.
+// `stride` values apart; where their number is odd, the last has zeros for a neighbour. Rows of
+// pairs are `packed_stride` apart.
 void pack(const float* rows, std::int64_t stride, std::int64_t inner, std::int64_t columns,
-          Pair* packed);
+          Pair* packed, std::int64_t packed_stride);
 void pack(const BFloat16* const* rows, std::int64_t inner, std::int64_t columns, Pair* packed);
 // From its transpose, of `columns` rows; `inner` is a multiple of 2 * lanes.
 void pack_transposed(const float* rows, std::int64_t stride, std::int64_t inner,

@@ -115,13 +115,13 @@ bool are_supported() {
 }
 
 KOLO_AVX512_BF16 void pack(const float* rows, std::int64_t stride, std::int64_t inner,
-                           std::int64_t columns, Pair* packed) {
-  for (std::int64_t row = 0; row < inner; row += 2, rows += 2 * stride) {
+                           std::int64_t columns, Pair* packed, std::int64_t packed_stride) {
+  for (std::int64_t row = 0; row < inner; row += 2, rows += 2 * stride, packed += packed_stride) {
     const bool is_last = row + 1 == inner;
-    for (std::int64_t i = 0; i < columns; i += lanes, packed += lanes) {
+    for (std::int64_t i = 0; i < columns; i += lanes) {
       const auto first = _mm512_loadu_ps(rows + i);
       const auto second = is_last ? _mm512_setzero_ps() : _mm512_loadu_ps(rows + stride + i);
-      put(packed, interleaved(rounded(first, second)));
+      put(packed + i, interleaved(rounded(first, second)));
     }
   }
 }

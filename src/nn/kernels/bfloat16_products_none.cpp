@@ -17,7 +17,7 @@ bool are_supported() {
 }
 
 void pack(const float* /*rows*/, std::int64_t /*stride*/, std::int64_t /*inner*/,
-          std::int64_t /*columns*/, Pair* /*packed*/) {
+          std::int64_t /*columns*/, Pair* /*packed*/, std::int64_t /*packed_stride*/) {
   refuse();
 }
 

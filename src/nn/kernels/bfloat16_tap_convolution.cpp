@@ -61,7 +61,7 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
         vectors_of<float>(sums, positions_out_, geometry_.outputs),
         [&](std::size_t tap, std::int64_t first, std::int64_t count, Pair* packed) {
           bfloat16_products::pack(matrix(weights, tap) + first, geometry_.outputs, geometry_.inputs,
-                                  count, packed);
+                                  count, packed, count);
         });
     if (bias.defined()) sums.add_(bias.detach());
     rows_of(output, geometry_.outputs).copy_(sums);

@@ -64,7 +64,7 @@ class ColumnConvolution final : public ConvolutionKernel {
     const auto packed = std::make_unique_for_overwrite<Pair[]>(
         static_cast<std::size_t>(checked_multiply(geometry_.outputs / 2, columns_)));
     bfloat16_products::pack(weights.data_ptr<float>(), columns_, geometry_.outputs, columns_,
-                            packed.get());
+                            packed.get(), columns_);
     add_products(of_bfloat16(output_gradient, packed.get()), sums);
     input_gradient.copy_(sums);
   }

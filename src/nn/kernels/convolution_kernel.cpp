@@ -31,7 +31,7 @@ bool has_few_positions(const ConvolutionGeometry& geometry) {
   return checked_product<std::int64_t>(geometry.size) <= most_tap_positions &&
          checked_product<std::int64_t>(geometry.kernel) > 1 &&
          std::min(geometry.inputs, geometry.outputs) >= least_tap_channels &&
-         geometry.batch >= least_batch;
+         (geometry.has_taps_first || geometry.batch >= least_batch);
 }
 
 // The gradient of such an input (the output of the last transposed convolution of a U-Net).
@@ -115,7 +115,11 @@ bool is_wrong_in_onednn(const ConvolutionGeometry& geometry) {
 namespace {
 
 bool is_by_taps(const ConvolutionGeometry& geometry) {
-  return geometry.has_taps_first || has_few_positions(geometry);
+  if (geometry.has_taps_first && geometry.size.size() == 3) {
+    return has_few_voxels(checked_product<std::int64_t>(geometry.output_size()), geometry.inputs,
+                          geometry.outputs);
+  }
+  return has_few_positions(geometry);
 }
 
 // So that halving the time of the products would not make up for another layout of the weights.
@@ -186,7 +190,11 @@ std::unique_ptr<ConvolutionKernel> make_kernel(KernelKind kind,
 }
 
 std::unique_ptr<ConvolutionKernel> make_convolution_kernel(const ConvolutionGeometry& geometry) {
-  for (const auto kind : {usual_kind(geometry), KernelKind::direct, KernelKind::rounded})
+  auto kinds = std::vector{usual_kind(geometry), KernelKind::direct};
+  // LibTorch's own would copy the weight in each pass.
+  if (geometry.has_taps_first) kinds.push_back(KernelKind::taps);
+  kinds.push_back(KernelKind::rounded);
+  for (const auto kind : kinds)
     if (auto kernel = make_kernel(kind, geometry)) return kernel;
   return nullptr;
 }

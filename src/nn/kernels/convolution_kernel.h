@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -83,6 +84,14 @@ class ConvolutionKernel {
 // From measurements with 3x3 kernels (docs/experiments.md): where an image has at most so many
 // positions, and inputs and outputs at least so many channels, products by tap are the fastest.
 inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
+
+// Likewise in 3-D, of the positions of the smaller side: weights are most of what such a layer
+// moves.
+[[nodiscard]] constexpr bool has_few_voxels(std::int64_t voxels, std::int64_t inputs,
+                                            std::int64_t outputs) {
+  constexpr std::int64_t most_voxels = 64, least_channels = 64;
+  return voxels <= most_voxels && std::min(inputs, outputs) >= least_channels;
+}
 
 // The kernels by name. `rounded` is of other types than float32: the fastest of float32, on values
 // that are rounded before and after.

@@ -7,6 +7,7 @@
 #include "kolo/nn/convolution.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/onednn.h"
+#include "nn/kernels/onednn_weights.h"
 
 namespace kolo {
 
@@ -58,7 +59,8 @@ bool is_reference(const Description& description) {
 class DirectConvolution final : public ConvolutionKernel {
  public:
   explicit DirectConvolution(const ConvolutionGeometry& geometry)
-      : arguments_(arguments_of(geometry)),
+      : is_rounded_(geometry.type == torch::kBFloat16),
+        arguments_(arguments_of(geometry)),
         forward_(onednn::forward_of(engine_, arguments_)),
         backward_input_(onednn::backward_input_of(engine_, arguments_, forward_)),
         backward_weight_(onednn::backward_weight_of(engine_, arguments_, forward_)) {}
@@ -153,12 +155,15 @@ class DirectConvolution final : public ConvolutionKernel {
     auto plain = view(given, weight);
     if (layout == given) return {weight, plain};
     auto result = room_for(layout);
-    reorder(plain, result.values);
+    if (!is_rounded_ ||
+        !onednn::pack_weight(weight, onednn::layout_of(layout), result.room.data_ptr()))
+      reorder(plain, result.values);
     return result;
   }
 
   void reorder(memory from, memory to) { dnnl::reorder(from, to).execute(stream_, from, to); }
 
+  bool is_rounded_;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
   onednn::ConvolutionArguments arguments_;

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <oneapi/dnnl/dnnl.h>
@@ -26,6 +28,18 @@ struct ConvolutionArguments {
   dnnl::memory::desc input, weight, bias, output;  // a bias of size zero is none
   dnnl::memory::desc weight_gradient;
   dnnl::memory::dims stride, padding;
+};
+
+// How values lie in memory: whole blocks their strides apart, and in each the inner blocks, the
+// last of them running fastest.
+struct Layout {
+  struct Block {
+    std::int64_t length = 0, dimension = 0;
+
+    bool operator==(const Block&) const = default;
+  };
+  std::vector<std::int64_t> strides;
+  std::vector<Block> inner;
 };
 
 using Forward = dnnl::convolution_forward;
@@ -54,6 +68,14 @@ inline BackwardWeight::primitive_desc backward_weight_of(const dnnl::engine& eng
           a.output, a.stride, a.padding, a.padding,         forward};
 }
 
+inline Layout layout_of(const dnnl::memory::desc& description) {
+  Layout layout{.strides = description.get_strides()};
+  const auto lengths = description.get_inner_blks(), dimensions = description.get_inner_idxs();
+  for (std::size_t i = 0; i < lengths.size(); ++i)
+    layout.inner.push_back({lengths[i], dimensions[i]});
+  return layout;
+}
+
 #else
 
 inline Forward::primitive_desc forward_of(const dnnl::engine& engine,
@@ -74,6 +96,14 @@ inline BackwardWeight::primitive_desc backward_weight_of(const dnnl::engine& eng
   return {BackwardWeight::desc(direct, a.input, a.weight_gradient, a.bias, a.output, a.stride,
                                a.padding, a.padding),
           engine, forward};
+}
+
+inline Layout layout_of(const dnnl::memory::desc& description) {
+  const auto& blocking = description.data.format_desc.blocking;
+  Layout layout{.strides = {blocking.strides, blocking.strides + description.data.ndims}};
+  for (int i = 0; i < blocking.inner_nblks; ++i)
+    layout.inner.push_back({blocking.inner_blks[i], blocking.inner_idxs[i]});
+  return layout;
 }
 
 #endif

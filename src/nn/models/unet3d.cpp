@@ -8,6 +8,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/nn/convolution.h"
+#include "nn/kernels/convolution_kernel.h"
 #include "nn/models/model_parts.h"
 
 namespace kolo::networks {
@@ -26,13 +27,6 @@ void initialize(torch::Tensor& weight, torch::Tensor& bias) {
   const torch::NoGradGuard no_gradient;
   weight.normal_(0, .02);
   bias.zero_();
-}
-
-// Where a layer's smaller side has so few voxels, and the matrices are so large, its weights are
-// most of what it moves (docs/experiments.md).
-bool has_few_voxels(std::int64_t voxels, const torch::Tensor& weight) {
-  constexpr std::int64_t most_voxels = 64, least_channels = 64;
-  return voxels <= most_voxels && std::min(weight.size(0), weight.size(1)) >= least_channels;
 }
 
 class UNet3dNetwork final : public Network {
@@ -97,7 +91,8 @@ class UNet3dNetwork final : public Network {
   template <typename Layer>
   Layer add(const std::string& name, Layer layer, std::int64_t voxels) {
     initialize(layer->weight, layer->bias);
-    if (has_few_voxels(voxels, layer->weight)) keep_taps_first(layer->weight);
+    if (has_few_voxels(voxels, layer->weight.size(0), layer->weight.size(1)))
+      keep_taps_first(layer->weight);
     return register_module(name, layer);
   }
 

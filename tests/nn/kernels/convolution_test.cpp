@@ -130,6 +130,15 @@ void suit_bfloat16(ConvolutionGeometry& geometry) {
   geometry.type = torch::kBFloat16;
 }
 
+// Channels that fill vectors, in whole blocks or not, and weights with the taps first: kolo packs
+// these itself.
+void suit_bfloat16_packing(ConvolutionGeometry& geometry) {
+  geometry.type = torch::kBFloat16;
+  geometry.inputs = 16 * (1 + geometry.inputs % 9);
+  geometry.outputs = 16 * (1 + geometry.outputs % 19);
+  geometry.has_taps_first = true;
+}
+
 void suit_bfloat16_taps(ConvolutionGeometry& geometry) {
   geometry.type = torch::kBFloat16;
   geometry.inputs = 32 * (1 + geometry.inputs % 5);
@@ -213,6 +222,7 @@ INSTANTIATE_TEST_SUITE_P(
             KernelCase{"direct", make_direct_convolution},
             KernelCase{"by_tap", make_tap_convolution},
             KernelCase{"direct_bfloat16", make_direct_convolution, suit_bfloat16},
+            KernelCase{"direct_bfloat16_packed", make_direct_convolution, suit_bfloat16_packing},
             KernelCase{"by_tap_bfloat16", make_bfloat16_tap_convolution, suit_bfloat16_taps},
             KernelCase{"by_columns", make_column_convolution},
             KernelCase{"by_columns_bfloat16", make_column_convolution, suit_bfloat16_columns},
