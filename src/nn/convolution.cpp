@@ -4,12 +4,14 @@
 #include <optional>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <torch/custom_class.h>
 #include <torch/nn/modules/conv.h>
 
 #include "kolo/nn/autocast.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/fused.h"
+#include "nn/kernels/loops.h"
 
 namespace kolo {
 
@@ -49,6 +51,31 @@ torch::Tensor room_for(std::int64_t batch, std::int64_t channels,
   if (order == MemoryOrder::batch_last) return empty_with_batch_last(lengths, like.options());
   const auto format = channels_last(static_cast<std::int64_t>(lengths.size()));
   return torch::empty(lengths, like.options().memory_format(format));
+}
+
+template <typename T>
+void add_bias_to(T* values, std::int64_t rows, std::int64_t channels, const float* bias) {
+  at::parallel_for(0, rows, 4096, [&](std::int64_t begin, std::int64_t end) {
+    add_to_rows({end - begin, channels}, bias, values + begin * channels);
+  });
+}
+
+// `output` in channels-last memory. Few channels are taken several positions at a time, to fill
+// vectors.
+void add_bias(const torch::Tensor& output, std::int64_t channels, const torch::Tensor& bias) {
+  constexpr std::int64_t enough = 16;
+  const auto positions = output.numel() / channels;
+  const auto repeats = channels < enough && positions % enough == 0 ? enough : 1;
+  const auto addend = bias.repeat({repeats});
+  const auto rows = positions / repeats;
+  const auto* const values = addend.data_ptr<float>();
+  if (output.scalar_type() == torch::kFloat) {
+    add_bias_to(output.data_ptr<float>(), rows, channels * repeats, values);
+  } else if (output.scalar_type() == torch::kBFloat16) {
+    add_bias_to(static_cast<BFloat16*>(output.data_ptr()), rows, channels * repeats, values);
+  } else {
+    output.as_strided({positions, channels}, {channels, 1}).add_(bias.to(output.scalar_type()));
+  }
 }
 
 // All but the channels summed up, in float32; `tensor` in channels-last memory.
@@ -118,11 +145,7 @@ class ConvolveTransposed : public torch::autograd::Function<ConvolveTransposed> 
     const auto input = in_order(given, kernel->order());
     auto output = room_for(geometry.batch, geometry.inputs, geometry.size, input, kernel->order());
     kernel->backward_input(input, weight, output);
-    if (bias.has_value()) {
-      const auto channels = geometry.inputs;
-      output.as_strided({output.numel() / channels, channels}, {channels, 1})
-          .add_(bias.value().detach().to(output.scalar_type()));
-    }
+    if (bias.has_value()) add_bias(output, geometry.inputs, bias.value().detach());
     keep(context, input, weight, bias.has_value(), kernel);
     return output;
   }

@@ -13,6 +13,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/gradient_destination.h"
 #include "kolo/nn/convolution.h"
+#include "nn/kernels/matrices.h"
 
 namespace kolo {
 
@@ -155,9 +156,18 @@ KernelKind usual_of_float32(const ConvolutionGeometry& geometry) {
   return has_many_tiles(geometry) ? KernelKind::winograd : KernelKind::direct;
 }
 
+// Of images, where bfloat16 is no more than twice as fast as float32, which is what a minimal
+// algorithm computes in: from measurements (docs/experiments.md).
+bool suits_winograd_in_bfloat16(const ConvolutionGeometry& geometry) {
+  constexpr std::int64_t least_positions = 2048;
+  return geometry.size.size() == 2 && !has_tiles_of_bfloat16() &&
+         geometry.batch * checked_product<std::int64_t>(geometry.output_size()) >= least_positions;
+}
+
 KernelKind usual_of_bfloat16(const ConvolutionGeometry& geometry) {
   if (is_by_taps(geometry) && moves_mostly_weights(geometry)) return KernelKind::taps;
-  return has_few_inputs(geometry) ? KernelKind::columns : KernelKind::direct;
+  if (has_few_inputs(geometry)) return KernelKind::columns;
+  return suits_winograd_in_bfloat16(geometry) ? KernelKind::winograd : KernelKind::direct;
 }
 
 KernelKind usual_kind(const ConvolutionGeometry& geometry) {

@@ -5,8 +5,8 @@
 
 #include "base/half.h"
 
-// The loops of batch_norm, column convolutions and max_pool_relu, in channels-last memory: compiled
-// for vectors.
+// The loops of batch_norm, convolutions and max_pool_relu, in channels-last memory: compiled for
+// vectors.
 namespace kolo {
 
 struct ChannelRows {
@@ -14,7 +14,7 @@ struct ChannelRows {
   std::int64_t channels = 0;
 };
 
-// Those of batch norms (norm_loops.cpp) compute in float whatever lies in memory.
+// Those over rows (norm_loops.cpp) compute in float whatever lies in memory.
 
 // By channel, of all rows: the sums of x - shift and of (x - shift)^2. With a shift near the mean
 // nothing cancels in the variance that follows from them.
@@ -28,6 +28,10 @@ void normalize(const ChannelRows& rows, const float* values, const float* slope,
                const float* offset, const float* addend, bool relu, float* output);
 void normalize(const ChannelRows& rows, const BFloat16* values, const float* slope,
                const float* offset, const BFloat16* addend, bool relu, BFloat16* output);
+
+// Adds to every row.
+void add_to_rows(const ChannelRows& rows, const float* addend, float* values);
+void add_to_rows(const ChannelRows& rows, const float* addend, BFloat16* values);
 
 // By channel, of all rows: the sums of g and of g (x - mean), g being the gradient, or 0 where the
 // output (null: none counts) is not above 0. `kept`: where g is written to, if not null.

@@ -20,6 +20,10 @@ struct Matrix {
 void multiply(std::int64_t rows, std::int64_t columns, std::int64_t inner, const Matrix& a,
               const Matrix& b, float* c);
 
+// Whether this processor multiplies whole tiles of bfloat16 at once (AMX), many times as fast as
+// float32.
+[[nodiscard]] bool has_tiles_of_bfloat16();
+
 // Copies values between tensors of one shape, dense in memory but in different orders.
 void reorder(const torch::Tensor& from, const torch::Tensor& to);
 

@@ -109,6 +109,15 @@ KOLO_INLINE inline void normalize_rows(const ChannelRows& rows, const T* values,
     normalize_lines<false, false>(rows, values, slope, offset, addend, output);
 }
 
+template <typename T>
+KOLO_INLINE inline void add_to_each_row(const ChannelRows& rows, const float* __restrict addend,
+                                        T* __restrict values) {
+  for (std::int64_t row = 0; row < rows.count; ++row, values += rows.channels) {
+    for (std::int64_t i = 0; i < rows.channels; ++i)
+      values[i] = stored<T>(load(values[i]) + addend[i]);
+  }
+}
+
 template <int lanes, bool relu, bool keeps, typename T>
 KOLO_INLINE inline void sum_gradients_of(std::int64_t count, std::int64_t channels,
                                          const T* __restrict gradient, const T* __restrict output,
@@ -208,6 +217,16 @@ KOLO_VECTORIZE
 void normalize(const ChannelRows& rows, const float* values, const float* slope,
                const float* offset, const float* addend, bool relu, float* output) {
   normalize_rows(rows, values, slope, offset, addend, relu, output);
+}
+
+KOLO_VECTORIZE
+void add_to_rows(const ChannelRows& rows, const float* addend, float* values) {
+  add_to_each_row(rows, addend, values);
+}
+
+KOLO_VECTORIZE
+void add_to_rows(const ChannelRows& rows, const float* addend, BFloat16* values) {
+  add_to_each_row(rows, addend, values);
 }
 
 KOLO_VECTORIZE

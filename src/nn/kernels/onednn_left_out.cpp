@@ -27,6 +27,10 @@ std::string convolution_implementation(std::int64_t /*dimensions*/) {
   return "";
 }
 
+bool has_tiles_of_bfloat16() {
+  return false;
+}
+
 bool multiplies_bfloat16() {
   return false;
 }

@@ -32,6 +32,12 @@ const char* name_of(dnnl::cpu_isa isa) {
   }
 }
 
+// An instruction set's number has the bits of those that it includes.
+bool has(dnnl::cpu_isa instructions) {
+  const auto wanted = static_cast<unsigned>(instructions);
+  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+}
+
 dnnl::memory memory_of(const torch::Tensor& tensor, const dnnl::engine& engine) {
   const dnnl::memory::desc layout(tensor.sizes().vec(), dnnl::memory::data_type::f32,
                                   tensor.strides().vec());
@@ -46,10 +52,12 @@ std::string onednn_description() {
                      name_of(dnnl::get_effective_cpu_isa()));
 }
 
-// An instruction set's number has the bits of those that it includes.
 bool multiplies_bfloat16() {
-  constexpr auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
-  return (static_cast<unsigned>(dnnl::get_effective_cpu_isa()) & wanted) == wanted;
+  return has(dnnl::cpu_isa::avx512_core_bf16);
+}
+
+bool has_tiles_of_bfloat16() {
+  return has(dnnl::cpu_isa::avx512_core_amx);
 }
 
 void multiply(std::int64_t rows, std::int64_t columns, std::int64_t inner, const Matrix& a,
