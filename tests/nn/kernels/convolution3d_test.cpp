@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -203,6 +204,26 @@ TEST(TapsFirst, KeepsShapeAndValuesAndPutsTheTapsIntoMemoryFirst) {
   EXPECT_FALSE(is_taps_first(weight));
   EXPECT_TRUE(is_taps_first(moved));
   EXPECT_EQ(moved.strides(), (std::vector<std::int64_t>{1, 3, 60, 15}));
+}
+
+TEST(TapsFirst, IsForWeightsOfANetworkThatFillVectors) {
+  if (convolution_implementation(3).empty()) return;  // LibTorch computes these
+  const torch::nn::Sequential network(
+      Convolution3d(torch::nn::Conv3dOptions(4, 32, 4)),
+      ConvolutionTranspose3d(torch::nn::ConvTranspose3dOptions(32, 16, 4)),
+      torch::nn::Conv2d(torch::nn::Conv2dOptions(16, 16, 3)),
+      Convolution2d(torch::nn::Conv2dOptions(16, 48, 3)));
+  std::vector<Tensor> before;
+  for (const auto& parameter : network->parameters())
+    before.push_back(parameter.detach().clone(at::MemoryFormat::Contiguous));
+  keep_taps_first(*network.ptr());
+  std::vector<bool> are_taps_first;
+  const auto after = network->parameters();
+  for (std::size_t i = 0; i < after.size(); ++i) {
+    EXPECT_TRUE(after[i].equal(before[i]));
+    if (after[i].dim() > 1) are_taps_first.push_back(is_taps_first(after[i]));
+  }
+  EXPECT_EQ(are_taps_first, std::vector({false, true, false, true}));
 }
 
 }  // namespace
