@@ -135,14 +135,20 @@ std::string time_libtorch(const ConvolutionGeometry& geometry, at::MemoryFormat 
   return fmt::format("{:.2f} + {:.2f}", forward, backward);
 }
 
+// None where it would be hopeless.
+std::unique_ptr<ConvolutionKernel> columns_of(const ConvolutionGeometry& geometry) {
+  return geometry.inputs <= 8 ? make_column_convolution(geometry) : nullptr;
+}
+
 void measure(std::vector<ConvolutionGeometry> geometries, std::int64_t batch,
              std::int64_t samples) {
   std::cout << "milliseconds: forward + backward to the input + to the weight (LibTorch: both in "
                "one)\n\n"
                "| convolution | LibTorch | LibTorch, channels last | oneDNN | oneDNN, bfloat16 | "
                "by tap | by "
-               "tap, taps first | that in bfloat16 | an image a lane | minimal products |\n"
-               "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+               "tap, taps first | that in bfloat16 | an image a lane | minimal products | those in "
+               "bfloat16 | by columns | that in bfloat16 |\n"
+               "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
   for (auto& geometry : geometries) {
     geometry.batch = batch;
     auto taps_first = geometry;
@@ -153,7 +159,8 @@ void measure(std::vector<ConvolutionGeometry> geometries, std::int64_t batch,
     rounded_taps_first.type = torch::kBFloat16;
     const auto size = fmt::format("{}", fmt::join(geometry.size, "x"));
     std::cout << fmt::format(
-                     "| {}x{} to {}, {} stride {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |",
+                     "| {}x{} to {}, {} stride {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | "
+                     "{} | {} | {} |",
                      geometry.inputs, size, geometry.outputs, fmt::join(geometry.kernel, "x"),
                      geometry.stride[0],
                      time_libtorch(geometry, at::MemoryFormat::Contiguous, samples),
@@ -165,7 +172,10 @@ void measure(std::vector<ConvolutionGeometry> geometries, std::int64_t batch,
                      time_kernel(make_bfloat16_tap_convolution(rounded_taps_first),
                                  rounded_taps_first, samples),
                      time_kernel(make_image_lane_convolution(geometry), geometry, samples),
-                     time_kernel(make_winograd_convolution(geometry), geometry, samples))
+                     time_kernel(make_winograd_convolution(geometry), geometry, samples),
+                     time_kernel(make_winograd_convolution(bfloat16), bfloat16, samples),
+                     time_kernel(columns_of(geometry), geometry, samples),
+                     time_kernel(columns_of(bfloat16), bfloat16, samples))
               << std::endl;
   }
 }

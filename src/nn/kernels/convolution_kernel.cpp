@@ -130,12 +130,16 @@ bool moves_mostly_weights(const ConvolutionGeometry& geometry) {
          checked_product<std::int64_t>(geometry.output_size()) <= most_positions;
 }
 
+std::int64_t output_vectors(const ConvolutionGeometry& geometry) {
+  return geometry.batch * checked_product<std::int64_t>(geometry.output_size());
+}
+
 // So that fewer products make up for the transforms of the weights, of which there are as many as
 // weights: from measurements (docs/experiments.md).
 bool has_many_tiles(const ConvolutionGeometry& geometry) {
   constexpr std::int64_t least_of_images = 512, least_of_boxes = 1024;
   const auto least = geometry.size.size() == 3 ? least_of_boxes : least_of_images;
-  return geometry.batch * checked_product<std::int64_t>(geometry.output_size()) >= least;
+  return output_vectors(geometry) >= least;
 }
 
 bool multiplies(const ConvolutionGeometry& geometry) {
@@ -156,17 +160,24 @@ KernelKind usual_of_float32(const ConvolutionGeometry& geometry) {
   return has_many_tiles(geometry) ? KernelKind::winograd : KernelKind::direct;
 }
 
-// Of images, where bfloat16 is no more than twice as fast as float32, which is what a minimal
-// algorithm computes in: from measurements (docs/experiments.md).
+// Of images they compute in float32, and bfloat16 is no more than twice as fast. With the
+// processor's own tiles of bfloat16 it is far faster: from measurements (docs/experiments.md).
 bool suits_winograd_in_bfloat16(const ConvolutionGeometry& geometry) {
-  constexpr std::int64_t least_positions = 2048;
-  return geometry.size.size() == 2 && !has_tiles_of_bfloat16() &&
-         geometry.batch * checked_product<std::int64_t>(geometry.output_size()) >= least_positions;
+  constexpr std::int64_t least_vectors = 2048;
+  return !has_tiles_of_bfloat16() && output_vectors(geometry) >= least_vectors;
+}
+
+// Of boxes, for which oneDNN's bfloat16 has no vectors as full as products by tap have.
+bool suits_taps_in_bfloat16(const ConvolutionGeometry& geometry) {
+  constexpr std::int64_t most_of_boxes = 1024;
+  return geometry.has_taps_first && geometry.size.size() == 3 && !has_tiles_of_bfloat16() &&
+         output_vectors(geometry) <= most_of_boxes;
 }
 
 KernelKind usual_of_bfloat16(const ConvolutionGeometry& geometry) {
   if (is_by_taps(geometry) && moves_mostly_weights(geometry)) return KernelKind::taps;
   if (has_few_inputs(geometry)) return KernelKind::columns;
+  if (suits_taps_in_bfloat16(geometry)) return KernelKind::taps;
   return suits_winograd_in_bfloat16(geometry) ? KernelKind::winograd : KernelKind::direct;
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/half.h"
+#include "nn/kernels/bfloat16_products.h"
 
 // The transforms of minimal algorithms for convolutions (Winograd, 1980; Lavin and Gray, 2016): a
 // tile of outputs takes fewer products than it has taps and positions, of values that are sums of a
@@ -62,6 +63,18 @@ void spread(Algorithm algorithm, Spread what, const float* const* at, std::int64
             const Places& places, float* coefficients);
 void spread(Algorithm algorithm, Spread what, const BFloat16* const* at, std::int64_t channels,
             const Places& places, float* coefficients);
+
+// Coefficients rounded to bfloat16, for its products, of two_of_four_taps: in the other algorithm's
+// sums rounding would cost too many digits. Only where bfloat16_products::are_supported(). Of
+// inputs or gradients of outputs:
+void spread(Spread what, const BFloat16* const* at, std::int64_t channels, const Places& places,
+            BFloat16* coefficients);
+// Those of two tiles side by side, and of the taps of two channels.
+using bfloat16_products::Pair;
+void spread_pairs(Spread what, const BFloat16* const* first, const BFloat16* const* second,
+                  std::int64_t channels, const Places& places, Pair* pairs);
+void spread_pairs(const float* const* first, const float* const* second, std::int64_t channels,
+                  const Places& places, Pair* pairs);
 
 // A null pointer in `at` is a position that is none. Gradients of inputs are added to what is
 // there, as windows overlap; `bias` may be null.

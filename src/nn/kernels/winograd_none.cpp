@@ -29,6 +29,22 @@ void winograd::spread(Algorithm /*algorithm*/, Spread /*what*/, const BFloat16* 
   refuse();
 }
 
+void winograd::spread(Spread /*what*/, const BFloat16* const* /*at*/, std::int64_t /*channels*/,
+                      const Places& /*places*/, BFloat16* /*coefficients*/) {
+  refuse();
+}
+
+void winograd::spread_pairs(Spread /*what*/, const BFloat16* const* /*first*/,
+                            const BFloat16* const* /*second*/, std::int64_t /*channels*/,
+                            const Places& /*places*/, Pair* /*pairs*/) {
+  refuse();
+}
+
+void winograd::spread_pairs(const float* const* /*first*/, const float* const* /*second*/,
+                            std::int64_t /*channels*/, const Places& /*places*/, Pair* /*pairs*/) {
+  refuse();
+}
+
 void winograd::collect(Algorithm /*algorithm*/, Collect /*what*/, const float* /*coefficients*/,
                        const Places& /*places*/, std::int64_t /*channels*/, const float* /*bias*/,
                        BFloat16* const* /*at*/) {

@@ -1,6 +1,7 @@
 #include "nn/kernels/winograd_tiles.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "kolo/base/checked.h"
@@ -9,14 +10,14 @@ namespace kolo::winograd {
 
 namespace {
 
-// Calls work with a pointer to the tensor's values.
-template <typename Work>
+// Calls work with a pointer to the tensor's values, of which there are coefficients of type T:
+// those of float32 are never rounded.
+template <typename T, typename Work>
 void with_values(const torch::Tensor& tensor, const Work& work) {
-  if (tensor.scalar_type() == torch::kFloat) {
-    work(tensor.data_ptr<float>());
-  } else {
-    work(static_cast<BFloat16*>(tensor.data_ptr()));
+  if constexpr (std::is_same_v<T, float>) {
+    if (tensor.scalar_type() == torch::kFloat) return work(tensor.data_ptr<float>());
   }
+  work(static_cast<BFloat16*>(tensor.data_ptr()));
 }
 
 template <typename T>
@@ -59,40 +60,71 @@ Tiles::Tile Tiles::tile(std::int64_t number) const {
   return result;
 }
 
+template <typename T, typename Value, typename BoxOf>
+void Tiles::spread_boxes(Spread what, const Value* values, std::int64_t channels,
+                         std::int64_t phases, Range tiles, Coefficients<T> to,
+                         const BoxOf& box_of) const {
+  const auto row = phases * channels;
+  const Places places(algorithm_, dimensions_, phases > 1, to.product, channels);
+  std::vector<const Value*> at, next;
+  if constexpr (std::is_same_v<T, Pair>) {
+    for (std::int64_t i = 0; i < tiles.count; i += 2) {
+      box_of(values, tiles.first + i, at);
+      next.assign(at.size(), as<Value>(zeros_));
+      if (i + 1 < tiles.count) box_of(values, tiles.first + i + 1, next);
+      spread_pairs(what, at.data(), next.data(), channels, places, to.data + i / 2 * row);
+    }
+  } else {
+    for (std::int64_t i = 0; i < tiles.count; ++i) {
+      box_of(values, tiles.first + i, at);
+      if constexpr (std::is_same_v<T, BFloat16>) {
+        spread(what, at.data(), channels, places, to.data + i * row);
+      } else {
+        spread(algorithm_, what, at.data(), channels, places, to.data + i * row);
+      }
+    }
+  }
+}
+
+template <typename T>
 void Tiles::spread_inputs(const torch::Tensor& input, Range channels, Range tiles,
-                          Coefficients to) const {
-  const auto row = phases_ * channels.count;
-  const Places places(algorithm_, dimensions_, true, to.product, channels.count);
-  with_values(input, [&]<typename T>(T* values) {
-    std::vector<const T*> at;
-    for (std::int64_t i = 0; i < tiles.count; ++i) {
-      const auto [sample, unused, begin] = tile(tiles.first + i);
-      input_.box<const T>(values + channels.first, sample, begin, lengths_.window, as<T>(zeros_),
-                          at);
-      spread(algorithm_, Spread::inputs, at.data(), channels.count, places, to.data + i * row);
-    }
+                          Coefficients<T> to) const {
+  with_values<T>(input, [&]<typename Value>(const Value* values) {
+    spread_boxes(Spread::inputs, values + channels.first, channels.count, phases_, tiles, to,
+                 [&](const Value* from, std::int64_t number, std::vector<const Value*>& at) {
+                   const auto [sample, unused, begin] = tile(number);
+                   input_.box(from, sample, begin, lengths_.window, as<Value>(zeros_), at);
+                 });
   });
 }
 
+template <typename T>
 void Tiles::spread_output_gradients(const torch::Tensor& gradient, Range tiles,
-                                    Coefficients to) const {
-  const Places places(algorithm_, dimensions_, false, to.product, 0);
-  with_values(gradient, [&]<typename T>(T* values) {
-    std::vector<const T*> at;
-    for (std::int64_t i = 0; i < tiles.count; ++i) {
-      const auto [sample, begin, unused] = tile(tiles.first + i);
-      output_.box<const T>(values, sample, begin, lengths_.outputs, as<T>(zeros_), at);
-      spread(algorithm_, Spread::output_gradients, at.data(), outputs_, places,
-             to.data + i * outputs_);
-    }
+                                    Coefficients<T> to) const {
+  with_values<T>(gradient, [&]<typename Value>(const Value* values) {
+    spread_boxes(Spread::output_gradients, values, outputs_, 1, tiles, to,
+                 [&](const Value* from, std::int64_t number, std::vector<const Value*>& at) {
+                   const auto [sample, begin, unused] = tile(number);
+                   output_.box(from, sample, begin, lengths_.outputs, as<Value>(zeros_), at);
+                 });
   });
 }
 
-void Tiles::collect_outputs(Coefficients from, Range channels, Range tiles, const float* bias,
-                            const torch::Tensor& output) const {
+template void Tiles::spread_inputs(const torch::Tensor&, Range, Range, Coefficients<float>) const;
+template void Tiles::spread_inputs(const torch::Tensor&, Range, Range,
+                                   Coefficients<BFloat16>) const;
+template void Tiles::spread_inputs(const torch::Tensor&, Range, Range, Coefficients<Pair>) const;
+template void Tiles::spread_output_gradients(const torch::Tensor&, Range,
+                                             Coefficients<float>) const;
+template void Tiles::spread_output_gradients(const torch::Tensor&, Range,
+                                             Coefficients<BFloat16>) const;
+template void Tiles::spread_output_gradients(const torch::Tensor&, Range, Coefficients<Pair>) const;
+
+void Tiles::collect_outputs(Coefficients<float> from, Range channels, Range tiles,
+                            const float* bias, const torch::Tensor& output) const {
   const Places places(algorithm_, dimensions_, false, from.product, 0);
   const float* const added = bias == nullptr ? nullptr : bias + channels.first;
-  with_values(output, [&]<typename T>(T* values) {
+  with_values<float>(output, [&]<typename T>(T* values) {
     std::vector<T*> at;
     for (std::int64_t i = 0; i < tiles.count; ++i) {
       const auto [sample, begin, unused] = tile(tiles.first + i);
@@ -103,7 +135,7 @@ void Tiles::collect_outputs(Coefficients from, Range channels, Range tiles, cons
   });
 }
 
-void Tiles::collect_input_gradients(Coefficients from, Range channels, Range tiles,
+void Tiles::collect_input_gradients(Coefficients<float> from, Range channels, Range tiles,
                                     const torch::Tensor& sums) const {
   const auto row = phases_ * channels.count;
   const Places places(algorithm_, dimensions_, true, from.product, channels.count);
