@@ -1,7 +1,8 @@
 // Times convolutions of kolo's networks: LibTorch's own in its two layouts, oneDNN's primitives as
 // kolo calls them, and products of matrices by tap, forward and backward, on one thread.
 //
-//   OMP_NUM_THREADS=1 convolution_bench [--batch 32] [--samples 15] [--unet3d]
+//   OMP_NUM_THREADS=1 convolution_bench [--batch 32] [--samples 15] [--unet3d] [--ways "taps"
+//   "direct"]
 #include <algorithm>
 #include <functional>
 #include <iostream>
@@ -135,62 +136,86 @@ std::string time_libtorch(const ConvolutionGeometry& geometry, at::MemoryFormat 
   return fmt::format("{:.2f} + {:.2f}", forward, backward);
 }
 
+// One way to compute a convolution, a column of the table.
+struct Way {
+  std::string name;
+  std::function<std::string(const ConvolutionGeometry&, std::int64_t samples)> time;
+};
+
+using MakeKernel = std::unique_ptr<ConvolutionKernel> (*)(const ConvolutionGeometry&);
+
+Way by_kernel(const std::string& name, MakeKernel make, torch::ScalarType type,
+              bool has_taps_first = false) {
+  return {name, [=](ConvolutionGeometry geometry, std::int64_t samples) {
+            geometry.type = type;
+            geometry.has_taps_first = has_taps_first;
+            return time_kernel(make(geometry), geometry, samples);
+          }};
+}
+
 // None where it would be hopeless.
 std::unique_ptr<ConvolutionKernel> columns_of(const ConvolutionGeometry& geometry) {
   return geometry.inputs <= 8 ? make_column_convolution(geometry) : nullptr;
 }
 
-void measure(std::vector<ConvolutionGeometry> geometries, std::int64_t batch,
-             std::int64_t samples) {
+std::vector<Way> all_ways() {
+  return {{"LibTorch",
+           [](const ConvolutionGeometry& geometry, std::int64_t samples) {
+             return time_libtorch(geometry, at::MemoryFormat::Contiguous, samples);
+           }},
+          {"LibTorch, channels last",
+           [](const ConvolutionGeometry& geometry, std::int64_t samples) {
+             return time_libtorch(geometry, channels_last(geometry), samples);
+           }},
+          by_kernel("direct", make_direct_convolution, torch::kFloat),
+          by_kernel("direct, bfloat16", make_direct_convolution, torch::kBFloat16),
+          by_kernel("taps, contiguous weights", make_tap_convolution, torch::kFloat),
+          by_kernel("taps", make_tap_convolution, torch::kFloat, true),
+          by_kernel("taps, bfloat16", make_bfloat16_tap_convolution, torch::kBFloat16, true),
+          by_kernel("image_lanes", make_image_lane_convolution, torch::kFloat),
+          by_kernel("winograd", make_winograd_convolution, torch::kFloat, true),
+          by_kernel("winograd, bfloat16", make_winograd_convolution, torch::kBFloat16, true),
+          by_kernel("columns", columns_of, torch::kFloat),
+          by_kernel("columns, bfloat16", columns_of, torch::kBFloat16)};
+}
+
+void measure(std::vector<ConvolutionGeometry> geometries, const std::vector<Way>& ways,
+             std::int64_t batch, std::int64_t samples) {
   std::cout << "milliseconds: forward + backward to the input + to the weight (LibTorch: both in "
-               "one)\n\n"
-               "| convolution | LibTorch | LibTorch, channels last | oneDNN | oneDNN, bfloat16 | "
-               "by tap | by "
-               "tap, taps first | that in bfloat16 | an image a lane | minimal products | those in "
-               "bfloat16 | by columns | that in bfloat16 |\n"
-               "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n";
+               "one)\n\n| convolution |";
+  for (const auto& way : ways) std::cout << fmt::format(" {} |", way.name);
+  std::cout << "\n|---|";
+  for (std::size_t i = 0; i < ways.size(); ++i) std::cout << "---:|";
   for (auto& geometry : geometries) {
     geometry.batch = batch;
-    auto taps_first = geometry;
-    taps_first.has_taps_first = true;
-    auto bfloat16 = geometry;
-    bfloat16.type = torch::kBFloat16;
-    auto rounded_taps_first = taps_first;
-    rounded_taps_first.type = torch::kBFloat16;
-    const auto size = fmt::format("{}", fmt::join(geometry.size, "x"));
-    std::cout << fmt::format(
-                     "| {}x{} to {}, {} stride {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | "
-                     "{} | {} | {} |",
-                     geometry.inputs, size, geometry.outputs, fmt::join(geometry.kernel, "x"),
-                     geometry.stride[0],
-                     time_libtorch(geometry, at::MemoryFormat::Contiguous, samples),
-                     time_libtorch(geometry, channels_last(geometry), samples),
-                     time_kernel(make_direct_convolution(geometry), geometry, samples),
-                     time_kernel(make_direct_convolution(bfloat16), bfloat16, samples),
-                     time_kernel(make_tap_convolution(geometry), geometry, samples),
-                     time_kernel(make_tap_convolution(taps_first), taps_first, samples),
-                     time_kernel(make_bfloat16_tap_convolution(rounded_taps_first),
-                                 rounded_taps_first, samples),
-                     time_kernel(make_image_lane_convolution(geometry), geometry, samples),
-                     time_kernel(make_winograd_convolution(geometry), geometry, samples),
-                     time_kernel(make_winograd_convolution(bfloat16), bfloat16, samples),
-                     time_kernel(columns_of(geometry), geometry, samples),
-                     time_kernel(columns_of(bfloat16), bfloat16, samples))
-              << std::endl;
+    std::cout << fmt::format("\n| {}x{} to {}, {} stride {} |", geometry.inputs,
+                             fmt::join(geometry.size, "x"), geometry.outputs,
+                             fmt::join(geometry.kernel, "x"), geometry.stride[0]);
+    for (const auto& way : ways)
+      std::cout << fmt::format(" {} |", way.time(geometry, samples)) << std::flush;
   }
+  std::cout << std::endl;
 }
 
 int run(int argc, char** argv) {
   std::int64_t batch = 32, samples = 15;
   bool is_unet3d = false;
+  std::vector<Way> ways;
+  std::vector<std::string> names;
+  for (const auto& way : all_ways()) names.push_back(way.name);
+  std::vector<std::string> wanted = names;
   CLI::App program("Times convolutions of kolo's networks on one thread");
   program.add_option("--batch", batch)->check(CLI::PositiveNumber)->capture_default_str();
   program.add_option("--samples", samples)->check(CLI::PositiveNumber)->capture_default_str();
   program.add_flag("--unet3d", is_unet3d, "Those of the 3-D U-Net instead of the image networks'");
+  program.add_option("--ways", wanted, "Only these columns, each between quotation marks")
+      ->check(CLI::IsMember(names));
   CLI11_PARSE(program, argc, argv);
+  for (const auto& way : all_ways())
+    if (std::ranges::find(wanted, way.name) != wanted.end()) ways.push_back(way);
   keep_freed_memory();
   at::set_num_threads(1);
-  measure(is_unet3d ? unet3d_convolutions() : image_convolutions(), batch, samples);
+  measure(is_unet3d ? unet3d_convolutions() : image_convolutions(), ways, batch, samples);
   return 0;
 }
 

@@ -75,7 +75,14 @@ KOLO_AVX512_BF16 void tile(std::int64_t columns, std::int64_t pairs, const Left&
     }
   }
   for (int row = 0; row < Rows; ++row) {
-    for (int v = 0; v < Vectors; ++v) _mm512_storeu_ps(c[row] + first + v * lanes, sums[row][v]);
+    for (int v = 0; v < Vectors; ++v) {
+      float* const to = c[row] + first + v * lanes;
+      if (result == ProductResult::is_streamed) {
+        _mm512_stream_ps(to, sums[row][v]);
+      } else {
+        _mm512_storeu_ps(to, sums[row][v]);
+      }
+    }
   }
 }
 
@@ -147,6 +154,7 @@ void multiply(std::int64_t rows, std::int64_t columns, std::int64_t pairs, const
     }
     first += vectors * lanes;
   }
+  if (result == ProductResult::is_streamed) _mm_sfence();  // before others are told of it
 }
 
 }  // namespace kolo::bfloat16_products

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -136,16 +138,24 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
     return (geometry_.batch * narrow<std::int64_t>(most) + 1) / 2;
   }
 
+  // Of a tap's matrix that are packed at once: as many as stay in a second-level cache, because
+  // memory is read faster the longer the stretches are that it is read in.
+  static std::int64_t columns_of_block(std::int64_t pairs) {
+    constexpr std::int64_t most_pairs = 1 << 16;
+    return std::max(most_pairs / pairs / channels_of_block, std::int64_t{1}) * channels_of_block;
+  }
+
   // To the vectors at one end of each tap those at the other, times the tap's matrix, of which
   // pack(tap, first column, columns, room) packs a block.
   template <std::int64_t Connection::*From, std::int64_t Connection::*To, typename Pack>
   void add_products(const Vectors<Pair>& from, const Vectors<float>& to, const Pack& pack) const {
     for_channels(to.channels, [&](std::int64_t begin, std::int64_t channels) {
-      const auto packed = room_for_pairs(from.channels, channels_of_block);
+      const auto block = columns_of_block(from.channels);
+      const auto packed = room_for_pairs(from.channels, block);
       std::vector<Pair*> sources;
       std::vector<float*> sums;
-      for (auto first = begin; first < begin + channels; first += channels_of_block) {
-        const auto count = std::min(channels_of_block, begin + channels - first);
+      for (auto first = begin; first < begin + channels; first += block) {
+        const auto count = std::min(block, begin + channels - first);
         for (std::size_t tap = 0; tap < taps_.size(); ++tap) {
           if (taps_[tap].empty()) continue;
           from.template of<From>(taps_[tap], geometry_.batch, 0, sources);
@@ -178,8 +188,16 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
       room.a.push_back(room.of_inputs.get() + input);
       room.c.push_back(gradient + input * outputs);
     }
-    bfloat16_products::multiply(inputs, outputs, pairs, {room.a.data(), inputs},
-                                room.of_outputs.get(), room.c.data(), ProductResult::replaces);
+    bfloat16_products::multiply(
+        inputs, outputs, pairs, {room.a.data(), inputs}, room.of_outputs.get(), room.c.data(),
+        is_streamed(gradient) ? ProductResult::is_streamed : ProductResult::replaces);
+  }
+
+  // Gradients that no cache would keep until they are averaged.
+  [[nodiscard]] bool is_streamed(const float* gradient) const {
+    constexpr std::int64_t least = 2 << 20;
+    return narrow<std::int64_t>(taps_.size()) * geometry_.inputs * geometry_.outputs >= least &&
+           std::bit_cast<std::uintptr_t>(gradient) % stream_alignment == 0;
   }
 
   ConvolutionGeometry geometry_;

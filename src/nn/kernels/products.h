@@ -9,8 +9,12 @@
 // bfloat16_products.h).
 namespace kolo {
 
-// What is done with a product: it takes the place of what is there, or is added to it.
-enum class ProductResult : bool { replaces, is_added };
+// What is done with a product: it takes the place of what is there, or is added to it. Streamed, it
+// takes the place past the caches, which then needn't read it first: for results larger than they
+// are, whose rows begin at multiples of `stream_alignment` bytes.
+enum class ProductResult { replaces, is_added, is_streamed };
+
+inline constexpr std::int64_t stream_alignment = 64;
 
 // Channels whose part of a matrix stays in a cache while all rows meet it.
 inline constexpr std::int64_t channels_of_block = 64;
