@@ -123,13 +123,6 @@ bool is_by_taps(const ConvolutionGeometry& geometry) {
   return has_few_positions(geometry);
 }
 
-// So that halving the time of the products would not make up for another layout of the weights.
-bool moves_mostly_weights(const ConvolutionGeometry& geometry) {
-  constexpr std::int64_t most_positions = 4;
-  return geometry.size.size() == 3 ||
-         checked_product<std::int64_t>(geometry.output_size()) <= most_positions;
-}
-
 std::int64_t output_vectors(const ConvolutionGeometry& geometry) {
   return geometry.batch * checked_product<std::int64_t>(geometry.output_size());
 }
@@ -167,17 +160,19 @@ bool suits_winograd_in_bfloat16(const ConvolutionGeometry& geometry) {
   return !has_tiles_of_bfloat16() && output_vectors(geometry) >= least_vectors;
 }
 
-// Of boxes, for which oneDNN's bfloat16 has no vectors as full as products by tap have.
+// Products by tap fill the vectors that oneDNN's few positions leave empty, and take the weights
+// where they lie.
 bool suits_taps_in_bfloat16(const ConvolutionGeometry& geometry) {
   constexpr std::int64_t most_of_boxes = 1024;
-  return geometry.has_taps_first && geometry.size.size() == 3 && !has_tiles_of_bfloat16() &&
-         output_vectors(geometry) <= most_of_boxes;
+  if (!geometry.has_taps_first || has_tiles_of_bfloat16()) return false;
+  if (geometry.size.size() == 3) return output_vectors(geometry) <= most_of_boxes;
+  return checked_product<std::int64_t>(geometry.output_size()) <= most_tap_positions &&
+         std::min(geometry.inputs, geometry.outputs) >= least_tap_channels;
 }
 
 KernelKind usual_of_bfloat16(const ConvolutionGeometry& geometry) {
-  if (is_by_taps(geometry) && moves_mostly_weights(geometry)) return KernelKind::taps;
   if (has_few_inputs(geometry)) return KernelKind::columns;
-  if (suits_taps_in_bfloat16(geometry)) return KernelKind::taps;
+  if (is_by_taps(geometry) || suits_taps_in_bfloat16(geometry)) return KernelKind::taps;
   return suits_winograd_in_bfloat16(geometry) ? KernelKind::winograd : KernelKind::direct;
 }
 

@@ -49,15 +49,12 @@ Tiles::Tiles(const ConvolutionGeometry& geometry, Algorithm algorithm)
   count_ = checked_multiply(geometry.batch, of_sample_);
 }
 
-Tiles::Tile Tiles::tile(std::int64_t number) const {
-  Tile result{.output = std::vector<std::int64_t>(along_.size()),
-              .input = std::vector<std::int64_t>(along_.size())};
+void Tiles::find(std::int64_t number, Tile& tile) const {
   for (std::size_t i = along_.size(); i-- > 0; number /= along_[i]) {
-    result.output[i] = number % along_[i] * lengths_.outputs;
-    result.input[i] = result.output[i] * lengths_.stride - padding_[i];
+    tile.output[i] = number % along_[i] * lengths_.outputs;
+    tile.input[i] = tile.output[i] * lengths_.stride - padding_[i];
   }
-  result.sample = number;
-  return result;
+  tile.sample = number;
 }
 
 template <typename T, typename Value, typename BoxOf>
@@ -89,11 +86,13 @@ void Tiles::spread_boxes(Spread what, const Value* values, std::int64_t channels
 template <typename T>
 void Tiles::spread_inputs(const torch::Tensor& input, Range channels, Range tiles,
                           Coefficients<T> to) const {
+  Tile tile(dimensions_);
   with_values<T>(input, [&]<typename Value>(const Value* values) {
     spread_boxes(Spread::inputs, values + channels.first, channels.count, phases_, tiles, to,
                  [&](const Value* from, std::int64_t number, std::vector<const Value*>& at) {
-                   const auto [sample, unused, begin] = tile(number);
-                   input_.box(from, sample, begin, lengths_.window, as<Value>(zeros_), at);
+                   find(number, tile);
+                   input_.box(from, tile.sample, tile.input, lengths_.window, as<Value>(zeros_),
+                              at);
                  });
   });
 }
@@ -101,11 +100,13 @@ void Tiles::spread_inputs(const torch::Tensor& input, Range channels, Range tile
 template <typename T>
 void Tiles::spread_output_gradients(const torch::Tensor& gradient, Range tiles,
                                     Coefficients<T> to) const {
+  Tile tile(dimensions_);
   with_values<T>(gradient, [&]<typename Value>(const Value* values) {
     spread_boxes(Spread::output_gradients, values, outputs_, 1, tiles, to,
                  [&](const Value* from, std::int64_t number, std::vector<const Value*>& at) {
-                   const auto [sample, begin, unused] = tile(number);
-                   output_.box(from, sample, begin, lengths_.outputs, as<Value>(zeros_), at);
+                   find(number, tile);
+                   output_.box(from, tile.sample, tile.output, lengths_.outputs, as<Value>(zeros_),
+                               at);
                  });
   });
 }
@@ -124,11 +125,13 @@ void Tiles::collect_outputs(Coefficients<float> from, Range channels, Range tile
                             const float* bias, const torch::Tensor& output) const {
   const Places places(algorithm_, dimensions_, false, from.product, 0);
   const float* const added = bias == nullptr ? nullptr : bias + channels.first;
+  Tile tile(dimensions_);
   with_values<float>(output, [&]<typename T>(T* values) {
     std::vector<T*> at;
     for (std::int64_t i = 0; i < tiles.count; ++i) {
-      const auto [sample, begin, unused] = tile(tiles.first + i);
-      output_.box<T>(values + channels.first, sample, begin, lengths_.outputs, nullptr, at);
+      find(tiles.first + i, tile);
+      output_.box<T>(values + channels.first, tile.sample, tile.output, lengths_.outputs, nullptr,
+                     at);
       collect(algorithm_, Collect::outputs, from.data + i * channels.count, places, channels.count,
               added, at.data());
     }
@@ -140,10 +143,11 @@ void Tiles::collect_input_gradients(Coefficients<float> from, Range channels, Ra
   const auto row = phases_ * channels.count;
   const Places places(algorithm_, dimensions_, true, from.product, channels.count);
   std::vector<float*> at;
+  Tile tile(dimensions_);
   for (std::int64_t i = 0; i < tiles.count; ++i) {
-    const auto [sample, unused, begin] = tile(tiles.first + i);
-    input_.box<float>(sums.data_ptr<float>() + channels.first, sample, begin, lengths_.window,
-                      nullptr, at);
+    find(tiles.first + i, tile);
+    input_.box<float>(sums.data_ptr<float>() + channels.first, tile.sample, tile.input,
+                      lengths_.window, nullptr, at);
     collect(algorithm_, Collect::input_gradients, from.data + i * row, places, channels.count,
             nullptr, at.data());
   }

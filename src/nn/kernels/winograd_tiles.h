@@ -92,12 +92,16 @@ class Tiles {
                                const torch::Tensor& sums) const;
 
  private:
-  // Where it begins.
+  // Where one begins. Its memory is used again for the next, as there are many.
   struct Tile {
     std::int64_t sample = 0;
     std::vector<std::int64_t> output, input;
+
+    explicit Tile(int dimensions)
+        : output(static_cast<std::size_t>(dimensions)),
+          input(static_cast<std::size_t>(dimensions)) {}
   };
-  [[nodiscard]] Tile tile(std::int64_t number) const;
+  void find(std::int64_t number, Tile& tile) const;
 
   // Spreads boxes of `values`, which box_of(values, tile, at) finds, to rows of `channels`.
   template <typename T, typename Value, typename BoxOf>
