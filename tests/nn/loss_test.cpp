@@ -85,6 +85,41 @@ TEST(Loss, L1IsTheMeanDistance) {
   EXPECT_TRUE(outputs.grad().allclose(torch::sign(outputs.detach() - targets) / 240, 0, 1e-9));
 }
 
+// In whatever memory either lies, beside LibTorch's in float64.
+TEST(Loss, L1TakesFieldsInAnyMemory) {
+  torch::manual_seed(3);
+  const auto loss = make_loss("l1");
+  using Format = at::MemoryFormat;
+  for (const auto& shape : std::vector<std::vector<std::int64_t>>{
+           {2, 5, 33, 34, 31}, {1, 3, 4, 1, 1}, {3, 2, 1, 7, 200}, {2, 1, 3, 3, 3}}) {
+    for (const auto from : {Format::Contiguous, Format::ChannelsLast3d}) {
+      for (const auto to : {Format::Contiguous, Format::ChannelsLast3d}) {
+        const auto outputs = torch::randn(shape).contiguous(from).requires_grad_();
+        auto targets = torch::randn(shape).contiguous(to);
+        targets.flatten()[1] = outputs.detach().flatten()[1];
+        const auto value = loss(outputs, targets);
+        const auto expected = (outputs.detach().to(torch::kDouble) - targets).abs().mean();
+        EXPECT_NEAR(value.item<double>(), expected.item<double>(), 1e-6);
+        (3 * value).backward();
+        const auto slope = 3. / static_cast<double>(outputs.numel());
+        EXPECT_TRUE(outputs.grad().allclose(torch::sign(outputs.detach() - targets) * slope, 0,
+                                            1e-9 * slope + 1e-12))
+            << shape;
+        EXPECT_EQ(outputs.grad().strides(), outputs.strides());
+      }
+    }
+  }
+}
+
+TEST(Loss, L1OfNoNumberHasNoNumberAsGradient) {
+  const auto outputs = torch::tensor({{NAN, 1.F}}).requires_grad_();
+  const auto value = make_loss("l1")(outputs, torch::zeros({1, 2}));
+  EXPECT_TRUE(std::isnan(value.item<double>()));
+  value.backward();
+  EXPECT_TRUE(std::isnan(outputs.grad()[0][0].item<double>()));
+  EXPECT_EQ(outputs.grad()[0][1].item<double>(), .5);
+}
+
 // The first channel of a field is ln(rho) / 14: of densities 1 and e^2 against e and e^2.
 TEST(Loss, L1CanCountTheDensityItself) {
   const auto outputs = torch::zeros({1, 5, 1, 1, 2});

@@ -5,8 +5,8 @@
 
 #include "base/half.h"
 
-// The loops of batch_norm, convolutions and max_pool_relu, in channels-last memory: compiled for
-// vectors.
+// The loops of batch_norm, convolutions, max_pool_relu and the l1 loss, in channels-last memory:
+// compiled for vectors.
 namespace kolo {
 
 struct ChannelRows {
@@ -49,6 +49,18 @@ void normalize_gradient(const ChannelRows& rows, const float* gradient, const fl
 void normalize_gradient(const ChannelRows& rows, const BFloat16* gradient, const BFloat16* output,
                         const BFloat16* values, const float* mean, const float* slope,
                         const float* tilt, const float* level, BFloat16* of_values);
+
+// Values of which there may be gaps between.
+template <typename T>
+struct Strided {
+  T* data = nullptr;
+  std::int64_t stride = 1;
+};
+
+// The sum of |a - b|, of `count` values of each; where `slopes` are wanted (data not null), those
+// of the sum's gradient to a, times `factor`: 0 where both are alike, NaN where one is.
+double sum_distances(std::int64_t count, const Strided<const float>& a,
+                     const Strided<const float>& b, float factor, const Strided<float>& slopes);
 
 // Lines along the last dimension: of what a convolution reads, [length, channels] in memory, and of
 // what it makes, whose every position comes from `taps` neighbours.

@@ -1,14 +1,111 @@
 #include <cmath>
+#include <vector>
 
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <torch/autograd.h>
 #include <torch/nn/functional/loss.h>
 
 #include "kolo/base/error.h"
+#include "nn/kernels/fused.h"
+#include "nn/kernels/loops.h"
 #include "nn/losses/loss_entry.h"
 
 namespace kolo {
 
 namespace {
+
+// The mean distance of float32 fields [N, channels, ...] on the CPU, of which each is in contiguous
+// or in channels-last memory: in one pass, which finds the gradient as well.
+class MeanDistance : public torch::autograd::Function<MeanDistance> {
+ public:
+  static torch::Tensor forward(torch::autograd::AutogradContext* context,
+                               const torch::Tensor& outputs, const torch::Tensor& targets) {
+    const auto slopes = outputs.requires_grad() ? torch::empty_like(outputs) : torch::Tensor();
+    const auto count = static_cast<double>(outputs.numel());
+    const auto sum = sum_of(outputs.detach(), targets, slopes, static_cast<float>(1 / count));
+    context->save_for_backward({slopes});
+    return torch::full({}, sum / count, outputs.options());
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    if (torch::GradMode::is_enabled())
+      throw Error("nn: l1: has no second derivatives; drop create_graph");
+    const auto slopes = context->get_saved_variables()[0];
+    const bool is_one = gradients[0].item<double>() == 1;
+    return {is_one ? slopes : slopes * gradients[0], torch::Tensor()};
+  }
+
+ private:
+  // By parts that don't depend on the number of threads, and neither does the sum.
+  static double sum_of(const torch::Tensor& outputs, const torch::Tensor& targets,
+                       const torch::Tensor& slopes, float factor) {
+    if (outputs.strides() == targets.strides())
+      return sum_of_lines({1, outputs.numel()}, {1, 1}, {1, 1}, outputs, targets, slopes, factor);
+    const auto lines = outputs.size(0) * outputs.size(1);
+    const auto count = outputs.numel() / lines;
+    return sum_of_lines({lines, count}, strides_of(outputs), strides_of(targets), outputs, targets,
+                        slopes, factor);
+  }
+
+  struct Lines {
+    std::int64_t number = 0, length = 0;
+  };
+  // Of a line's values, and from a channel to the next.
+  struct Strides {
+    std::int64_t value = 1, channel = 1;
+  };
+
+  static Strides strides_of(const torch::Tensor& fields) {
+    if (fields.is_contiguous()) return {1, fields.numel() / (fields.size(0) * fields.size(1))};
+    return {fields.size(1), 1};
+  }
+
+  static double sum_of_lines(const Lines& lines, const Strides& of_outputs,
+                             const Strides& of_targets, const torch::Tensor& outputs,
+                             const torch::Tensor& targets, const torch::Tensor& slopes,
+                             float factor) {
+    constexpr std::int64_t part = 1 << 15;
+    const auto parts_of_line = (lines.length + part - 1) / part;
+    const auto channels = lines.number == 1 ? 1 : outputs.size(1);
+    std::vector<double> sums(static_cast<std::size_t>(lines.number * parts_of_line));
+    at::parallel_for(0, lines.number * parts_of_line, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (auto i = begin; i < end; ++i) {
+        const auto line = i / parts_of_line, first = i % parts_of_line * part;
+        const auto at = [&](const Strides& strides) {
+          return line / channels * channels * lines.length + line % channels * strides.channel +
+                 first * strides.value;
+        };
+        float* const to = slopes.defined() ? slopes.data_ptr<float>() + at(of_outputs) : nullptr;
+        sums[static_cast<std::size_t>(i)] =
+            sum_distances(std::min(part, lines.length - first),
+                          {outputs.data_ptr<float>() + at(of_outputs), of_outputs.value},
+                          {targets.data_ptr<float>() + at(of_targets), of_targets.value}, factor,
+                          {to, of_outputs.value});
+      }
+    });
+    double sum = 0;
+    for (const double each : sums) sum += each;
+    return sum;
+  }
+};
+
+bool is_in_known_memory(const torch::Tensor& fields) {
+  const auto channels_last =
+      fields.dim() == 5 ? at::MemoryFormat::ChannelsLast3d : at::MemoryFormat::ChannelsLast;
+  return fields.device().is_cpu() && fields.scalar_type() == torch::kFloat &&
+         fields.layout() == torch::kStrided && fields.numel() > 0 &&
+         (fields.is_contiguous() ||
+          ((fields.dim() == 4 || fields.dim() == 5) && fields.is_contiguous(channels_last)));
+}
+
+torch::Tensor mean_distance(const torch::Tensor& outputs, const torch::Tensor& targets) {
+  if (PlainKernels::are_wanted() || targets.requires_grad() || outputs.dim() < 2 ||
+      !is_in_known_memory(outputs) || !is_in_known_memory(targets))
+    return torch::nn::functional::l1_loss(outputs, targets);
+  return MeanDistance::apply(outputs, targets);
+}
 
 constexpr double density_exponent = 14;  // a field's first channel is ln(rho) / 14
 
@@ -20,7 +117,7 @@ torch::Tensor l1_of(const torch::Tensor& outputs, const torch::Tensor& targets, 
                     losses::shape_of(outputs), losses::shape_of(targets),
                     has_channels ? "" : ", [N, channels, ...] for lambda_rho"));
   }
-  const torch::Tensor loss = torch::nn::functional::l1_loss(outputs, targets);
+  const torch::Tensor loss = mean_distance(outputs, targets);
   if (lambda_rho == 0) return loss;
   const auto density = [](const torch::Tensor& fields) {
     return torch::exp(density_exponent * fields.select(1, 0));
