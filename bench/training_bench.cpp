@@ -3,7 +3,8 @@
 //
 //   mpirun -n 2 training_bench [--model resnet_small] [--input 3,32,32] [--batch 32]
 //                              [--optimizer sgd|adam] [--precision fp32|bf16] [--steps 30]
-//                              [--whole-steps] [--no-communication] [--json]
+//                              [--whole-steps] [--own-parameters] [--no-communication]
+//                              [--json]
 //   mpirun -n 2 training_bench --model unet3d --input 4,64,64,64 --output 5,64,64,64 --batch 2
 //                              --optimizer adam --steps 5
 //
@@ -38,6 +39,7 @@ struct Options {
   std::int64_t steps = 30;
   std::int64_t warm_up = 3;
   bool whole_steps = false;
+  bool own_parameters = false;
   bool communicate = true;
   bool json = false;
 };
@@ -66,7 +68,8 @@ class Training {
         arena_(std::make_shared<ParameterArena>(communicator, *network_)),
         reducer_(communicator, arena_, {.communicate = options.communicate}),
         optimizer_(communicator, arena_, optimizer_of(options.optimizer),
-                   StepSharing{.enabled = options.communicate && !options.whole_steps}) {
+                   StepSharing{.enabled = options.communicate && !options.whole_steps,
+                               .one_copy = !options.own_parameters}) {
     arena_->broadcast_parameters(communicator);
     auto generator = torch::make_generator<torch::CPUGeneratorImpl>(
         static_cast<std::uint64_t>(communicator.rank()) + 1);
@@ -148,6 +151,8 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   program.add_flag("--whole-steps", options.whole_steps,
                    "Every rank updates all parameters, instead of its part of the node's");
+  program.add_flag("--own-parameters", options.own_parameters,
+                   "Every rank has a copy of the parameters, where steps are shared too");
   program.add_flag("!--no-communication", options.communicate,
                    "Ranks train on their own, side by side");
   program.add_flag("--json", options.json, "Print one JSON object");

@@ -251,6 +251,7 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
                      bytes_of_mebibytes(config.communication.bucket_mb)};
   options.reducer.overlap = config.communication.overlap;
   options.step_sharing.enabled = config.optimizer.shared_step;
+  options.step_sharing.one_copy = config.optimizer.shared_parameters;
   options.mixup_alpha = config.training.mixup_alpha;
   options.maximum_norm = config.training.clip_norm;
   options.patience = config.training.early_stopping_patience;

@@ -26,6 +26,10 @@ struct StepSharing {
   // Of the parameters. A shared step takes two meetings of the node's ranks, which a small
   // network's update isn't worth.
   std::int64_t smallest_bytes = std::int64_t{1} << 20;
+  // Whether the node then has one copy of the parameters, instead of one per rank: for programs in
+  // which nothing but the optimizer changes them, since whatever one rank writes into its
+  // parameters is in all of theirs (see ParameterArena::share_parameters).
+  bool one_copy = false;
 };
 
 // Whether ranks of a node that can share memory share the steps of an optimizer over parameters of
@@ -109,7 +113,7 @@ class ArenaOptimizer {
   void require_trainable() const;
   void require_same_plan() const;
   void allocate_state();
-  void share_steps(const Communicator& communicator, ParameterArena& arena);
+  void share_steps(const Communicator& communicator, ParameterArena& arena, bool one_copy);
 
   std::shared_ptr<const ParameterArena> arena_;
   std::int64_t version_;  // of the arena's plan

@@ -28,8 +28,8 @@ struct DistinctTensor;
 // A tensor that the module has under several names (tied weights) is one parameter, called by the
 // first. Two tensors in the same memory are an Error.
 //
-// Made once, from parameters that are all on one device; not copied, not moved, and it may outlive or predecease
-// the module (the tensors keep the memory alive).
+// Made once, from parameters that are all on one device; not copied, not moved, and it may outlive
+// or predecease the module (the tensors keep the memory alive).
 class ParameterArena {
  public:
   struct NamedTensor {
@@ -103,6 +103,12 @@ class ParameterArena {
   // takes them to memory of its own again.
   void move_parameters(const std::shared_ptr<std::byte>& memory);
 
+  // Moves them into memory of which the ranks of a node have one copy, whose gaps are zeros: with
+  // the values that the first of them has. What a rank writes into its parameters is written into
+  // all of theirs from then on. Collective over `node`.
+  void share_parameters(const Communicator& node, const std::shared_ptr<std::byte>& memory);
+  [[nodiscard]] bool has_shared_parameters() const { return shared_parameters_; }
+
   // Parameters that have got other memory since (torch::load() of the module, set_data(), to()) lie
   // here again afterwards, with the values they have now. Returns what can't be mended, for an
   // Error: parameters of another type or shape and, while the module lives and a shared_ptr has it,
@@ -132,7 +138,9 @@ class ParameterArena {
   void require_device(const parallel::DistinctTensor& parameter);
   [[nodiscard]] std::vector<torch::Tensor> flat_parts(const torch::Tensor& memory) const;
   void lay_out(BucketPlan plan);
-  void move_parameters(std::vector<torch::Tensor> flat);
+  enum class Values : bool { of_parameters, of_memory };
+  void move_parameters(std::vector<torch::Tensor> flat, Values values = Values::of_parameters);
+  void broadcast_flat_parameters(const Communicator& communicator, int root) const;
 
   std::weak_ptr<const torch::nn::Module> module_;
   std::set<const torch::TensorImpl*> known_;  // the module's parameters, of whatever kind
@@ -141,6 +149,7 @@ class ParameterArena {
   BucketPlan plan_;
   std::int64_t version_ = 1;
   torch::Device device_ = torch::kCPU;
+  bool shared_parameters_ = false;
   torch::Tensor gradient_memory_;  // bytes
   std::vector<NamedTensor> excluded_;
   std::vector<NamedTensor> frozen_;

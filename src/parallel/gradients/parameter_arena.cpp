@@ -117,13 +117,23 @@ void ParameterArena::move_parameters(const std::shared_ptr<std::byte>& memory) {
   move_parameters(flat_views(memory));
 }
 
-void ParameterArena::move_parameters(std::vector<torch::Tensor> flat) {
+void ParameterArena::share_parameters(const Communicator& node,
+                                      const std::shared_ptr<std::byte>& memory) {
+  const bool is_first = node.rank() == 0;
+  if (is_first) move_parameters(flat_views(memory));
+  node.barrier();
+  if (!is_first) move_parameters(flat_views(memory), Values::of_memory);
+  shared_parameters_ = true;
+}
+
+void ParameterArena::move_parameters(std::vector<torch::Tensor> flat, Values values) {
   const torch::NoGradGuard no_gradient;
+  shared_parameters_ = false;
   std::swap(flat_parameters_, flat);
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     torch::Tensor& parameter = parameters_[index];
     const torch::Tensor view = view_of(index, flat_parameters_);
-    view.copy_(parameter);
+    if (values == Values::of_parameters) view.copy_(parameter);
     parameter.set_data(view);
   }
   // As large as the whole network, and nothing in a training asks for so much again.
@@ -222,9 +232,21 @@ torch::Tensor ParameterArena::view_of(std::size_t parameter,
 
 void ParameterArena::broadcast_parameters(const Communicator& communicator, int root) const {
   (void)take_back_parameters();  // what can't be mended the next step tells all ranks
-  for (const torch::Tensor& bucket : flat_parameters_)
-    communicator.broadcast(buffer_of(bucket), root);
+  broadcast_flat_parameters(communicator, root);
   for (const NamedTensor& each : excluded_) broadcast(communicator, each.tensor, root);
+}
+
+// Where a node has one copy, the first of its ranks takes part for all.
+void ParameterArena::broadcast_flat_parameters(const Communicator& communicator, int root) const {
+  const auto broadcast_by = [&](const Communicator& ranks, int from) {
+    for (const torch::Tensor& bucket : flat_parameters_) ranks.broadcast(buffer_of(bucket), from);
+  };
+  if (!shared_parameters_) return broadcast_by(communicator, root);
+  const auto& topology = communicator.topology();
+  communicator.barrier();  // root's node has the values, whichever of its ranks wrote them
+  const auto firsts = communicator.split(topology.local_rank == 0 ? 0 : -1);
+  if (firsts) broadcast_by(*firsts, topology.node_of_rank[static_cast<std::size_t>(root)]);
+  communicator.barrier();
 }
 
 void broadcast_outside_arena(const Communicator& communicator, const torch::nn::Module& module,

@@ -30,10 +30,11 @@ namespace kolo::parallel {
 // the part that is its own.
 class SharedStep {
  public:
-  // Nothing where the ranks of this node can't share memory. Collective over `all`; moves the
-  // arena's parameters.
+  // Nothing where the ranks of this node can't share memory. Collective over `all`.
   [[nodiscard]] static std::optional<SharedStep> make(const Communicator& all,
-                                                      ParameterArena& arena);
+                                                      const ParameterArena& arena, bool one_copy);
+  // Moves the arena's parameters to where steps update them. Collective over the node.
+  void take_parameters(ParameterArena& arena) const;
 
   // Elements of a bucket.
   struct Part {
@@ -57,13 +58,18 @@ class SharedStep {
   void end() const { node_.barrier({.name = "shared step ends"}); }
 
  private:
-  SharedStep(Communicator all, Communicator node, const ParameterArena& arena,
-             std::vector<std::shared_ptr<std::byte>> parameters);
+  SharedStep(Communicator all, Communicator node, const ParameterArena& arena);
+
+  [[nodiscard]] bool allocate_parameters(bool one_copy);
+  // Flat tensors in memory of the whole node's, of which this rank writes its part.
+  [[nodiscard]] std::vector<torch::Tensor> filled(const std::shared_ptr<std::byte>& memory,
+                                                  double value) const;
 
   Communicator all_;  // on which the gradients have come
   Communicator node_;
   const ParameterArena& arena_;
-  std::vector<std::shared_ptr<std::byte>> parameters_;  // by local rank
+  std::vector<std::shared_ptr<std::byte>> parameters_;  // by local rank; none on one of its own
+  std::shared_ptr<std::byte> only_parameters_;          // the node's, where it has one copy
 };
 
 namespace {
@@ -73,23 +79,38 @@ constexpr std::int64_t line = 64;
 
 }  // namespace
 
-std::optional<SharedStep> SharedStep::make(const Communicator& all, ParameterArena& arena) {
+std::optional<SharedStep> SharedStep::make(const Communicator& all, const ParameterArena& arena,
+                                           bool one_copy) {
   auto node = all.split(all.topology().node);
-  auto gradients = arena.gradient_communicator(all);
-  if (node->size() == 1)  // of several nodes, one has a single rank: it shares with nobody
-    return SharedStep(std::move(gradients), *std::move(node), arena, {});
-  auto parameters = node->allocate_shared(narrow<std::size_t>(arena.plan().total_bytes));
-  if (parameters.empty()) return std::nullopt;
-  arena.move_parameters(parameters[static_cast<std::size_t>(node->rank())]);
-  return SharedStep(std::move(gradients), *std::move(node), arena, std::move(parameters));
+  SharedStep step(arena.gradient_communicator(all), *std::move(node), arena);
+  if (!step.allocate_parameters(one_copy)) return std::nullopt;
+  return step;
 }
 
-SharedStep::SharedStep(Communicator all, Communicator node, const ParameterArena& arena,
-                       std::vector<std::shared_ptr<std::byte>> parameters)
-    : all_(std::move(all)),
-      node_(std::move(node)),
-      arena_(arena),
-      parameters_(std::move(parameters)) {}
+SharedStep::SharedStep(Communicator all, Communicator node, const ParameterArena& arena)
+    : all_(std::move(all)), node_(std::move(node)), arena_(arena) {}
+
+// False where the node's ranks can't share memory. One of several nodes may have a single rank,
+// which shares with nobody.
+bool SharedStep::allocate_parameters(bool one_copy) {
+  const auto bytes = narrow<std::size_t>(arena_.plan().total_bytes);
+  const bool is_alone = node_.size() == 1;
+  if (one_copy) {
+    only_parameters_ = is_alone ? node_.allocate(bytes) : node_.allocate_for_node(bytes);
+    if (only_parameters_) (void)filled(only_parameters_, 0);
+    return only_parameters_ != nullptr;
+  }
+  if (!is_alone) parameters_ = node_.allocate_shared(bytes);
+  return is_alone || !parameters_.empty();
+}
+
+void SharedStep::take_parameters(ParameterArena& arena) const {
+  if (only_parameters_) {
+    arena.share_parameters(node_, only_parameters_);
+  } else if (!parameters_.empty()) {
+    arena.move_parameters(parameters_[static_cast<std::size_t>(node_.rank())]);
+  }
+}
 
 SharedStep::Part SharedStep::own_part(std::size_t bucket) const {
   const std::int64_t count = arena_.plan().buckets[bucket].count;
@@ -101,19 +122,25 @@ SharedStep::Part SharedStep::own_part(std::size_t bucket) const {
 }
 
 std::optional<std::vector<torch::Tensor>> SharedStep::allocate_like_parameters(double value) const {
-  std::vector<torch::Tensor> flat;
   if (node_.size() == 1) {
-    flat = arena_.allocate_like_parameters();
-  } else {
-    const auto memory = node_.allocate_for_node(narrow<std::size_t>(arena_.plan().total_bytes));
-    if (!memory) return std::nullopt;
-    flat = arena_.flat_views(memory);
+    auto flat = arena_.allocate_like_parameters();
+    for (const torch::Tensor& bucket : flat) bucket.fill_(value);
+    return flat;
   }
+  const auto memory = node_.allocate_for_node(narrow<std::size_t>(arena_.plan().total_bytes));
+  if (!memory) return std::nullopt;
+  return filled(memory, value);
+}
+
+// Written by everybody, so that its room is taken before more is asked for, and lies near whoever
+// updates it.
+std::vector<torch::Tensor> SharedStep::filled(const std::shared_ptr<std::byte>& memory,
+                                              double value) const {
+  auto flat = arena_.flat_views(memory);
   for (std::size_t bucket = 0; bucket < flat.size(); ++bucket) {
     const auto [begin, end] = own_part(bucket);
     flat[bucket].slice(0, begin, end).fill_(value);
   }
-  // Written by everybody, so that its room is taken before more is asked for.
   node_.barrier({.name = "shared state"});
   return flat;
 }
@@ -186,7 +213,7 @@ ArenaOptimizer::ArenaOptimizer(const Communicator& communicator,
   const auto& topology = communicator.topology();
   if (arena->device().is_cpu() && topology.nodes < topology.size &&
       is_worth_sharing(*optimizer_, arena->plan().total_bytes, sharing))
-    share_steps(communicator, *arena);
+    share_steps(communicator, *arena, sharing.one_copy);
   if (!shared_) allocate_state();
 }
 
@@ -215,8 +242,9 @@ void ArenaOptimizer::allocate_state() {
 }
 
 // On all nodes or, where one of them has no room, on none: a rank's calls don't depend on it.
-void ArenaOptimizer::share_steps(const Communicator& communicator, ParameterArena& arena) {
-  if (auto shared = parallel::SharedStep::make(communicator, arena))
+void ArenaOptimizer::share_steps(const Communicator& communicator, ParameterArena& arena,
+                                 bool one_copy) {
+  if (auto shared = parallel::SharedStep::make(communicator, arena, one_copy))
     shared_ = std::make_unique<parallel::SharedStep>(*std::move(shared));
   bool has_room = shared_ != nullptr;
   for (std::size_t slot = 0; has_room && slot < optimizer_->state_names().size(); ++slot) {
@@ -224,7 +252,8 @@ void ArenaOptimizer::share_steps(const Communicator& communicator, ParameterAren
     has_room = flat.has_value();
     if (has_room) state_.push_back(*std::move(flat));
   }
-  if (all_reduce_value(communicator, has_room ? 1 : 0, ReduceOp::min) == 0) shared_.reset();
+  if (all_reduce_value(communicator, has_room ? 1 : 0, ReduceOp::min) == 0) return shared_.reset();
+  shared_->take_parameters(arena);
 }
 
 void ArenaOptimizer::require_same_plan() const {

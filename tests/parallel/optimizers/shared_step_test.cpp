@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace kolo::testing {
 namespace {
 
 constexpr StepSharing always{.enabled = true, .smallest_bytes = 0};
+constexpr StepSharing one_copy{.enabled = true, .smallest_bytes = 0, .one_copy = true};
 
 bool can_share(const Communicator& communicator) {
   const auto& topology = communicator.topology();
@@ -36,8 +38,9 @@ void expect_equal_state(const ArenaOptimizer& shared, const ArenaOptimizer& whol
 
 // Both average their gradients in the same way, so nothing may differ, not even in the last bit.
 void expect_same_training(const Communicator& communicator, Replica& shared, Replica& whole,
-                          const std::shared_ptr<const FlatOptimizer>& algorithm) {
-  ArenaOptimizer optimizer(communicator, shared.arena, algorithm, always);
+                          const std::shared_ptr<const FlatOptimizer>& algorithm,
+                          const StepSharing& sharing = always) {
+  ArenaOptimizer optimizer(communicator, shared.arena, algorithm, sharing);
   ArenaOptimizer reference(whole.arena, algorithm);
   EXPECT_EQ(optimizer.is_shared(), can_share(communicator));
   for (std::int64_t step = 0; step < 4; ++step) {
@@ -76,6 +79,61 @@ RANK_TEST(SharedStep, LargeParametersGoInPieces) {
   expect_same_training(communicator, shared, whole, make_adam({}));
 }
 
+RANK_TEST(SharedStep, OneCopyOfTheParametersTrainsLikeEveryRankAlone) {
+  for (const auto& algorithm : elementwise_optimizers()) {
+    for (const BucketLimits& limits : {tiny, large}) {
+      Replica shared(communicator, limits, torch::kFloat),
+          whole(communicator, limits, torch::kFloat);
+      expect_same_training(communicator, shared, whole, algorithm, one_copy);
+    }
+  }
+  constexpr std::int64_t many = 40'001;
+  Replica shared(communicator, large, torch::kFloat, many),
+      whole(communicator, large, torch::kFloat, many);
+  expect_same_training(communicator, shared, whole, make_adam({}), one_copy);
+}
+
+// What one rank of a node writes, the others have; a broadcast brings root's to all nodes.
+RANK_TEST(SharedStep, OneCopyIsOfTheFirstRankAndOneMemory) {
+  const Replica replica(communicator, tiny, torch::kFloat);
+  const auto& parameters = replica.arena->parameters();
+  const auto fill = [&](double value) {
+    const torch::NoGradGuard no_gradient;
+    for (const auto& parameter : parameters) torch::Tensor(parameter).fill_(value);
+  };
+  const auto have = [&](double value) {
+    return std::ranges::all_of(parameters, [&](const torch::Tensor& parameter) {
+      return parameter.eq(value).all().item<bool>();
+    });
+  };
+  const auto& topology = communicator.topology();
+  fill(topology.local_rank == 0 ? 10. + topology.node : -1.);
+  const ArenaOptimizer optimizer(communicator, replica.arena, make_adam({}), one_copy);
+  EXPECT_EQ(replica.arena->has_shared_parameters(), can_share(communicator));
+  if (!can_share(communicator)) return;
+  EXPECT_TRUE(have(10. + topology.node));
+  communicator.barrier();
+  const int last = communicator.size() - 1;
+  if (communicator.rank() == last) fill(7);
+  replica.arena->broadcast_parameters(communicator, last);
+  EXPECT_TRUE(have(7));
+  communicator.barrier();
+}
+
+// Of a network that one rank alone has loaded.
+RANK_TEST(SharedStep, OneCopyTakesBackWhatOneRankHasLoaded) {
+  const Replica replica(communicator, tiny, torch::kFloat);
+  const ArenaOptimizer optimizer(communicator, replica.arena, make_adam({}), one_copy);
+  if (communicator.rank() == 0) {
+    for (torch::Tensor parameter : replica.arena->parameters())
+      parameter.set_data(torch::full_like(parameter, 3));
+  }
+  replica.arena->broadcast_parameters(communicator);
+  for (const auto& parameter : replica.arena->parameters())
+    EXPECT_TRUE(parameter.eq(3).all().item<bool>());
+  communicator.barrier();
+}
+
 RANK_TEST(SharedStep, WhatIsNotWorthItIsNotShared) {
   const auto is_shared = [&](const std::shared_ptr<const FlatOptimizer>& algorithm,
                              const StepSharing& sharing) {
@@ -88,7 +146,7 @@ RANK_TEST(SharedStep, WhatIsNotWorthItIsNotShared) {
 }
 
 RANK_TEST(SharedStep, StateBecomesThatOfRankZero) {
-  for (const StepSharing& sharing : {always, StepSharing{.enabled = false}}) {
+  for (const StepSharing& sharing : {always, one_copy, StepSharing{.enabled = false}}) {
     const Replica replica(communicator, tiny, torch::kFloat);
     const ArenaOptimizer optimizer(communicator, replica.arena, make_adam({}), sharing);
     if (communicator.rank() == 0) {
