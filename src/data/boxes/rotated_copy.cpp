@@ -6,6 +6,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "data/boxes/wide_copies.h"
 #include "kolo/base/vectorize.h"
 
 namespace kolo {
@@ -38,13 +39,14 @@ Four load(const float* in) {
 }
 
 // How results are stored: streamed ones go past the caches, which spares reading lines that are
-// overwritten whole; for places at multiples of 16 bytes, and rows of multiples of 4 numbers.
-enum class Storing { cached, streamed };
+// overwritten whole; for places at multiples of 16 bytes, and rows of multiples of 4 numbers. Wide
+// ones as well, by vectors of 16 numbers (wide_copies.h).
+enum class Storing { cached, streamed, wide };
 
 template <Storing storing>
 void store(const Four& four, float* out) {
 #if defined(__SSE__)
-  if constexpr (storing == Storing::streamed) return _mm_stream_ps(out, four);
+  if constexpr (storing != Storing::cached) return _mm_stream_ps(out, four);
 #endif
   std::memcpy(out, &four, sizeof(four));
 }
@@ -133,7 +135,9 @@ void copy_rows(const Channel& channel, const FieldView& view, std::int64_t size,
     float* const out =
         channel.out + i * target.strides[0] + j * target.strides[1] - (is_backwards ? size - 1 : 0);
     const float* const in = channel.in + i * view.strides[1] + j * view.strides[2];
-    if (storing == Storing::streamed && view.strides[3] == 1)
+    if (storing == Storing::wide)
+      wide_copies::copy_row(in, size, channel.factor, is_backwards, out);
+    else if (storing == Storing::streamed && view.strides[3] == 1)
       stream_row(in, size, channel.factor, is_backwards, out);
     else
       copy_row(in, view.strides[3], size, channel.factor, is_backwards, out);
@@ -157,6 +161,25 @@ void copy_plane_transposed(const Channel& channel, const FieldView& view, std::i
   }
   float* const out = channel.out + i * target.strides[slow] - (is_backwards ? size - 1 : 0);
   transpose<storing>(plane.data(), row_stride, size, out, target.strides[2]);
+}
+
+// The same for all planes, straight from the crop: 16 of its lines at a time, in the order in which
+// they lie in memory.
+void copy_transposed_wide(const Channel& channel, const FieldView& view, std::int64_t size,
+                          const Target& target, std::size_t fast) {
+  constexpr auto lanes = wide_copies::lanes;
+  const std::size_t slow = 1 - fast;
+  const bool is_backwards = target.strides[fast] < 0;
+  const auto stride = is_backwards ? -view.strides[1 + fast] : view.strides[1 + fast];
+  const float* const first = channel.in + (is_backwards ? -(size - 1) * stride : 0);
+  float* const out = channel.out - (is_backwards ? size - 1 : 0);
+  for (std::int64_t row = 0; row < size; row += lanes) {
+    for (std::int64_t i = 0; i < size; ++i) {
+      wide_copies::transpose_rows(first + i * view.strides[1 + slow] + row * stride, stride, size,
+                                  channel.factor, out + i * target.strides[slow] + row,
+                                  target.strides[2]);
+    }
+  }
 }
 
 template <Storing storing>
@@ -191,6 +214,10 @@ void copy_rotated_by(const FieldView& view, std::int64_t channels, std::int64_t 
     }
   } else {
     for (std::int64_t number = 0; number < channels; ++number) {
+      if (storing == Storing::wide && fast != 2) {
+        copy_transposed_wide(channel_at(number), view, size, target, fast);
+        continue;
+      }
       for (std::int64_t i = 0; i < size; ++i) copy_plane(number, i);
     }
   }
@@ -203,10 +230,15 @@ void copy_rotated(const FieldView& view, std::int64_t channels, std::int64_t siz
   // Smaller crops are still in the caches when they are used.
   constexpr std::int64_t least_streamed_bytes = std::int64_t{1} << 20;
   const auto bytes = channels * size * size * size * static_cast<std::int64_t>(sizeof(float));
-  const bool is_aligned = size % 4 == 0 && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
-  if (!is_aligned || bytes < least_streamed_bytes)
+  const auto is_aligned = [&](std::int64_t numbers) {
+    return size % numbers == 0 && reinterpret_cast<std::uintptr_t>(out) % (4 * numbers) == 0;
+  };
+  if (!is_aligned(4) || bytes < least_streamed_bytes)
     return copy_rotated_by<Storing::cached>(view, channels, size, turn, plane, out);
-  copy_rotated_by<Storing::streamed>(view, channels, size, turn, plane, out);
+  if (is_aligned(wide_copies::lanes) && view.strides[3] == 1 && wide_copies::are_supported())
+    copy_rotated_by<Storing::wide>(view, channels, size, turn, plane, out);
+  else
+    copy_rotated_by<Storing::streamed>(view, channels, size, turn, plane, out);
   finish_streams();
 }
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <iterator>
 
+#include "base/transpose_avx512.h"
 #include "nn/kernels/bfloat16_vectors_avx512.h"
 
 namespace kolo::bfloat16_products {
@@ -19,39 +19,6 @@ KOLO_AVX512_BF16 inline __m512i joined(const BFloat16* first, const BFloat16* se
                         ? _mm256_setzero_si256()
                         : _mm256_loadu_si256(reinterpret_cast<const __m256i*>(second));
   return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-}
-
-// Of 16 x 16 pairs.
-struct Block {
-  __m512i rows[lanes];
-};
-
-// Rows become columns: by twos, by fours, and then by whole quarters.
-KOLO_AVX512_BF16 inline void transpose(Block& block) {
-  auto& rows = block.rows;
-  __m512i next[lanes];
-  for (std::size_t i = 0; i < lanes; i += 2) {
-    next[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
-    next[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-  }
-  for (std::size_t i = 0; i < lanes; i += 4) {
-    rows[i] = _mm512_unpacklo_epi64(next[i], next[i + 2]);
-    rows[i + 1] = _mm512_unpackhi_epi64(next[i], next[i + 2]);
-    rows[i + 2] = _mm512_unpacklo_epi64(next[i + 1], next[i + 3]);
-    rows[i + 3] = _mm512_unpackhi_epi64(next[i + 1], next[i + 3]);
-  }
-  // Now rows[4 q + c] has, in its quarter p, column 4 p + c of the rows 4 q to 4 q + 3.
-  for (std::size_t c = 0; c < 4; ++c) {
-    const auto low01 = _mm512_shuffle_i32x4(rows[c], rows[4 + c], 0x88);  // quarters 0 and 2
-    const auto low23 = _mm512_shuffle_i32x4(rows[8 + c], rows[12 + c], 0x88);
-    const auto high01 = _mm512_shuffle_i32x4(rows[c], rows[4 + c], 0xDD);  // quarters 1 and 3
-    const auto high23 = _mm512_shuffle_i32x4(rows[8 + c], rows[12 + c], 0xDD);
-    next[c] = _mm512_shuffle_i32x4(low01, low23, 0x88);
-    next[8 + c] = _mm512_shuffle_i32x4(low01, low23, 0xDD);
-    next[4 + c] = _mm512_shuffle_i32x4(high01, high23, 0x88);
-    next[12 + c] = _mm512_shuffle_i32x4(high01, high23, 0xDD);
-  }
-  std::copy(std::begin(next), std::end(next), std::begin(rows));
 }
 
 template <int Rows, int Vectors>
@@ -127,16 +94,16 @@ KOLO_AVX512_BF16 void pack(const BFloat16* const* rows, std::int64_t inner, std:
 
 KOLO_AVX512_BF16 void pack_transposed(const float* rows, std::int64_t stride, std::int64_t inner,
                                       std::int64_t columns, Pair* packed) {
-  Block block;
+  __m512i block[lanes];
   for (std::int64_t column = 0; column < columns; column += lanes, rows += lanes * stride) {
     for (std::int64_t k = 0; k < inner; k += 2 * lanes) {
       for (std::int64_t i = 0; i < lanes; ++i) {
         const float* const from = rows + i * stride + k;
-        block.rows[i] = rounded(_mm512_loadu_ps(from), _mm512_loadu_ps(from + lanes));
+        block[i] = rounded(_mm512_loadu_ps(from), _mm512_loadu_ps(from + lanes));
       }
-      transpose(block);
+      transpose_16x16(block);
       for (std::int64_t i = 0; i < lanes; ++i)
-        put(packed + (k / 2 + i) * columns + column, block.rows[i]);
+        put(packed + (k / 2 + i) * columns + column, block[i]);
     }
   }
 }

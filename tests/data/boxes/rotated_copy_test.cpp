@@ -1,0 +1,107 @@
+// Turned crops beside their definition, number by number: small ones and large, which are stored
+// past the caches, of lengths that fill vectors and others.
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "data/boxes/field_source.h"
+#include "kolo/data/cube_symmetry.h"
+
+namespace kolo {
+namespace {
+
+struct Box {
+  std::int64_t channels, size;
+  std::vector<float> values;
+
+  Box(std::int64_t channels_, std::int64_t size_)
+      : channels(channels_),
+        size(size_),
+        values(static_cast<std::size_t>(channels * size * size * size)) {
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = 1 + static_cast<float>(i % 99'991);
+  }
+
+  [[nodiscard]] std::array<std::int64_t, 4> strides(bool channel_last) const {
+    if (channel_last) return {1, size * size * channels, size * channels, channels};
+    return {size * size * size, size * size, size, 1};
+  }
+};
+
+// Room for a crop that begins at a multiple of 64 bytes, or one number behind it.
+class Room {
+ public:
+  Room(std::size_t numbers, bool is_aligned)
+      : size_(numbers),
+        memory_(static_cast<float*>(
+            std::aligned_alloc(64, (numbers * sizeof(float) + 2 * 64) / 64 * 64))),
+        first_(memory_.get() + (is_aligned ? 0 : 1)) {
+    std::fill_n(first_, size_, -1e9F);
+  }
+  [[nodiscard]] float* data() const { return first_; }
+
+ private:
+  struct Free {
+    void operator()(float* memory) const { std::free(memory); }
+  };
+  std::size_t size_;
+  std::unique_ptr<float, Free> memory_;
+  float* first_;
+};
+
+float expected_at(const FieldView& view, std::int64_t size, const CropTurn& turn,
+                  std::int64_t channel, const std::array<std::int64_t, 3>& cell) {
+  float factor = 1;
+  auto from_channel = channel;
+  for (std::int64_t i = 0; turn.turns_velocity && i < 3; ++i) {
+    const auto component = static_cast<std::size_t>(i);
+    if (channel != 1 + turn.symmetry.axis[component]) continue;
+    from_channel = 1 + i;
+    factor = static_cast<float>(turn.symmetry.sign[component]);
+  }
+  const auto from = turn.symmetry.source(cell, size);
+  std::int64_t place = from_channel * view.strides[0];
+  for (std::size_t j = 0; j < 3; ++j) place += from[j] * view.strides[j + 1];
+  return factor * view.data[place];
+}
+
+void expect_turned(const Box& box, bool channel_last, std::int64_t size, const CropTurn& turn,
+                   bool is_aligned) {
+  const FieldView view{box.values.data() + 3 * (channel_last ? box.channels : 1),
+                       box.strides(channel_last)};
+  const Room room(static_cast<std::size_t>(box.channels * size * size * size), is_aligned);
+  std::vector<float> plane;
+  copy_rotated(view, box.channels, size, turn, plane, room.data());
+  const float* at = room.data();
+  std::int64_t wrong = 0;
+  for (std::int64_t channel = 0; channel < box.channels; ++channel)
+    for (std::int64_t i = 0; i < size; ++i)
+      for (std::int64_t j = 0; j < size; ++j)
+        for (std::int64_t k = 0; k < size; ++k, ++at)
+          if (*at != expected_at(view, size, turn, channel, {i, j, k})) ++wrong;
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(RotatedCopy, IsWhatTheSymmetrySays) {
+  for (const std::int64_t size : {1, 5, 16, 20, 41, 44, 48}) {
+    const Box box(4, size + 3);
+    for (std::size_t number = 0; number<48; number += size> 40 ? 5 : 1) {
+      for (const bool turns_velocity : {false, true}) {
+        const CropTurn turn{cube_group()[number], turns_velocity};
+        for (const bool is_aligned : {true, false}) {
+          SCOPED_TRACE(fmt::format("size {}, symmetry {}, velocity {}, aligned {}", size, number,
+                                   turns_velocity, is_aligned));
+          expect_turned(box, number % 3 == 2, size, turn, is_aligned);
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo
