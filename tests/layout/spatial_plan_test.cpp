@@ -6,6 +6,8 @@
 #include <random>
 #include <tuple>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
@@ -80,10 +82,10 @@ struct Case {
   }
 
   [[nodiscard]] std::string text() const {
-    return ::testing::PrintToString(input.bounds) + " kernel " + std::to_string(layer.kernel) +
-           " stride " + std::to_string(layer.stride) + " padding " + std::to_string(layer.padding) +
-           " dilation " + std::to_string(layer.dilation) +
-           (layer.is_transposed ? " transposed " : " ") + (layer.is_periodic ? "periodic" : "");
+    return fmt::format("[{}] kernel {} stride {} padding {} dilation {}{}{}",
+                       fmt::join(input.bounds, ","), layer.kernel, layer.stride, layer.padding,
+                       layer.dilation, layer.is_transposed ? " transposed" : "",
+                       layer.is_periodic ? " periodic" : "");
   }
 };
 
