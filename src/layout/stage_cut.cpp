@@ -122,7 +122,7 @@ void require_stages(std::span<const ChainStage> stages, const StageCutOptions& o
 }
 
 // What the largest part takes at least, in bytes, with so many parts.
-std::int64_t least_memory(std::span<const ChainStage> stages, StageCutOptions options) {
+std::int64_t least_memory(std::span<const ChainStage> stages, const StageCutOptions& options) {
   const Chain chain(stages, options);
   const auto bounds = chain.best_bounds<std::int64_t>([](std::int64_t largest, const Part& part) {
     return std::optional(std::max(largest, part.memory));

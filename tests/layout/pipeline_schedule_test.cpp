@@ -16,6 +16,7 @@ namespace kolo {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
 
@@ -235,6 +236,17 @@ TEST(PipelineSchedule, ASlowStageKeepsTheOthersWaiting) {
   EXPECT_DOUBLE_EQ(play.ranks[0].busy, 8 * 3);
   EXPECT_DOUBLE_EQ(play.idle_share(0), 1 - 24. / 75);
   EXPECT_DOUBLE_EQ(play.idle_share(1), 1 - 72. / 75);
+}
+
+// Rank 1 posts the receive of micro-batch 2 after its first pass, so rank 0 can't go on before.
+TEST(PipelineSchedule, SendsWaitForTheirReceives) {
+  const PipelineTimes times{{{1, 1, 0}, {3, 1, 0}}, 0};
+  const auto play = play_pipeline(plan_pipeline({PipelineSchedule::gpipe, 2, 4}), times);
+  std::vector<double> begins;
+  for (const auto& span : play.spans) {
+    if (span.rank == 0 && span.action.work == PipelineWork::forward) begins.push_back(span.begin);
+  }
+  EXPECT_THAT(begins, ElementsAre(0, 1, 2, 4));
 }
 
 TEST(PipelineSchedule, TransfersTakeTime) {

@@ -107,7 +107,7 @@ class Simulation {
 
   // What each rank reads; zeros where the border is filled.
   [[nodiscard]] std::vector<Values> extend(const Values& whole) const {
-    std::map<std::tuple<int, int, RowDirection>, Values> travelling;
+    Travelling travelling;
     for (int rank = 0; rank < ranks(); ++rank) {
       const auto owned = layer_.exchanged().rows(rank);
       for (const auto& message : row_messages(layer_, rank).sends) {
@@ -128,7 +128,7 @@ class Simulation {
         at(part, row - extended.begin) = whole.at(static_cast<std::size_t>(row));
       }
       for (const auto& message : row_messages(layer_, rank).receives) {
-        auto values = travelling.extract({message.peer, rank, message.direction}).mapped();
+        const auto values = take(travelling, {message.peer, rank, message.direction});
         EXPECT_EQ(static_cast<std::int64_t>(values.size()), message.rows.size());
         std::ranges::copy(values, part.begin() + (message.rows.begin - extended.begin));
       }
@@ -140,7 +140,7 @@ class Simulation {
 
   // What each rank owns after all have given back what they made, as one.
   [[nodiscard]] Values fold(std::vector<Values> parts) const {
-    std::map<std::tuple<int, int, RowDirection>, Values> travelling;
+    Travelling travelling;
     Values whole(static_cast<std::size_t>(layer_.exchanged().length()), 0);
     for (int rank = 0; rank < ranks(); ++rank) {
       const auto owned = layer_.exchanged().rows(rank), extended = layer_.extended(rank);
@@ -156,7 +156,7 @@ class Simulation {
     }
     for (int rank = 0; rank < ranks(); ++rank) {
       for (const auto& message : row_messages(layer_, rank).sends) {
-        auto values = travelling.extract({message.peer, rank, message.direction}).mapped();
+        auto values = take(travelling, {message.peer, rank, message.direction});
         for (std::int64_t i = 0; i < message.rows.size(); ++i) {
           at(whole, message.rows.begin + i) += at(values, i);
         }
@@ -167,6 +167,14 @@ class Simulation {
   }
 
  private:
+  using Ends = std::tuple<int, int, RowDirection>;  // from, to
+  using Travelling = std::map<Ends, Values>;
+
+  static Values take(Travelling& travelling, const Ends& ends) {
+    auto values = travelling.at(ends);
+    travelling.erase(ends);
+    return values;
+  }
   [[nodiscard]] int ranks() const { return layer_.input.ranks(); }
   const LayerCut& layer_;
 };
