@@ -95,7 +95,8 @@ struct PipelinePlan {
 // does wait in that case.
 //
 // Interleaved, where the ranks don't divide the micro-batches: the lists of the next multiple
-// without the micro-batches that aren't there, which need no more memory, but leave more idle.
+// without the micro-batches that aren't there, which need no more memory, but leave more idle: up
+// to a third more time where one micro-batch is left over. Better choose a multiple.
 //
 // InputError for numbers below 1, several chunks with another schedule, or so many messages that
 // tags don't fit an int. Costs O(micro_batches stages).
