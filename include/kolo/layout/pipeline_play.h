@@ -1,0 +1,58 @@
+#pragma once
+
+#include <vector>
+
+#include "kolo/layout/pipeline_schedule.h"
+
+namespace kolo {
+
+// How long a stage takes for a micro-batch, in seconds or any other unit. Where a schedule has no
+// gradients of weights apart, a backward pass takes `backward` and `weight_gradient`.
+struct StageTimes {
+  double forward = 1;
+  double backward = 1;
+  double weight_gradient = 1;
+};
+
+struct PipelineTimes {
+  std::vector<StageTimes> stages;  // by stage; empty: all stages take 1 for everything
+  double transfer = 0;             // of an activation or a gradient between two ranks
+};
+
+// A computation in time.
+struct PipelineSpan {
+  int rank = 0;
+  PipelineAction action;
+  double begin = 0;
+  double end = 0;
+};
+
+struct PipelineRankPlay {
+  double busy = 0;  // of the makespan
+  // Micro-batches, once per chunk, from the beginning of forward to the end of backward; and from
+  // there to the end of their gradients of weights.
+  int most_kept = 0;
+  int most_weight_gradients_left = 0;
+};
+
+struct PipelinePlay {
+  double makespan = 0;
+  std::vector<PipelineRankPlay> ranks;
+  std::vector<PipelineSpan> spans;  // a rank's in order, ranks mixed
+
+  [[nodiscard]] double idle_share() const;          // of all ranks' time
+  [[nodiscard]] double idle_share(int rank) const;  // of that rank's
+};
+
+// Plays the lists of all ranks. A receive is posted in no time. A send waits until its receive is
+// posted, the strictest that a transport may be (MPI's rendezvous); then the message takes
+// `transfer`, while both ranks go on. A forward or backward pass waits for its message. So a plan
+// that ends here ends over any transport, also one that buffers messages.
+//
+// Error where the lists can't end: it names the first ranks that wait, and for what. Error as well
+// for what is no schedule: a message with the wrong peer or tag, or of what wasn't computed, a
+// computation twice, a receive that nothing is sent for. InputError for times that are negative, or
+// of another number of stages. Costs O(ranks) per action at most, in practice much less.
+[[nodiscard]] PipelinePlay play_pipeline(const PipelinePlan& plan, const PipelineTimes& times = {});
+
+}  // namespace kolo

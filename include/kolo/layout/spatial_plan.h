@@ -1,0 +1,149 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace kolo {
+
+// Domain decomposition along one axis: which rows of it a rank owns, which rows of its neighbours a
+// layer needs, and who sends which rows to whom. A sample cut along several axes has a plan for
+// each; axes are exchanged one after another, the later ones with the rows received before, so that
+// corners need no messages of their own. Everything counts rows, and everything is a pure function,
+// so that ranks which agree on the layers agree on all.
+//
+// Two functions move rows, each the other's adjoint, and so the other's backward pass:
+//   extend   from the rows that a rank owns to those that it reads: crops, fetches rows of
+//            neighbours, fills what lies beyond the border (with what is the caller's affair);
+//   fold     from the rows that a rank has made to those that it owns: sends rows back to their
+//            owners, who add them; drops what lies beyond the border.
+// A convolution or pooling extends its input and runs without padding. A transposed convolution
+// runs without padding and folds its output, before the bias.
+
+// Rows [begin, end) of an axis.
+struct RowRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  [[nodiscard]] std::int64_t size() const { return end - begin; }
+  [[nodiscard]] bool is_empty() const { return begin >= end; }
+  friend bool operator==(const RowRange&, const RowRange&) = default;
+};
+
+// An axis cut among ranks: rank r owns rows [bounds[r], bounds[r + 1]), which may be none.
+struct AxisCut {
+  std::vector<std::int64_t> bounds;  // from 0 to the length, never falling
+
+  [[nodiscard]] int ranks() const { return static_cast<int>(bounds.size()) - 1; }
+  [[nodiscard]] std::int64_t length() const { return bounds.back(); }
+  [[nodiscard]] RowRange rows(int rank) const {
+    const auto place = static_cast<std::size_t>(rank);
+    return {bounds[place], bounds[place + 1]};
+  }
+  friend bool operator==(const AxisCut&, const AxisCut&) = default;
+};
+
+// Bounds at ceil(r length / ranks): parts differ by one row at most. ceil(ceil(x) / s) is
+// ceil(x / s), so the levels that layers with strides make of it are cut as evenly. InputError for
+// fewer rows than ranks.
+[[nodiscard]] AxisCut cut_evenly(std::int64_t length, int ranks);
+
+// What a layer does along one axis: a convolution, a pooling or a transposed convolution, with the
+// arguments that LibTorch gives them.
+struct AxisLayer {
+  std::int64_t kernel = 1;
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;
+  std::int64_t dilation = 1;
+  bool is_transposed = false;
+  std::int64_t output_padding = 0;  // of a transposed layer
+  // The border's rows are those of the other end, so the first and the last rank are neighbours.
+  bool is_periodic = false;
+  // Of a transposed layer among several: the earlier layer whose input is as long and cut as this
+  // one's output, so that both can be concatenated where they are.
+  std::optional<std::size_t> mirrors = std::nullopt;
+};
+
+// The rows that come out of `length` rows. InputError for a layer that is none (a length below 1;
+// padding above dilation (kernel - 1), with which outputs would see nothing but padding) or that
+// leaves no row.
+[[nodiscard]] std::int64_t output_length(const AxisLayer& layer, std::int64_t length);
+
+// How the output of a layer is cut, given its input's cut. Output o of a layer with stride s is
+// owned by the owner of input o s: its bounds are ceil(bound / s). What a window that reaches far
+// makes beyond the last input is the last rank's. A transposed layer, whose input is what such a
+// layer makes of its output, has bounds that would lead back to its input's, and of those the
+// evenest.
+[[nodiscard]] AxisCut output_cut(const AxisLayer& layer, const AxisCut& input);
+
+// How many rows a rank reads (extend) or has made (fold) on either side of those that it owns.
+// Negative: so many of its own rows it neither reads nor makes.
+struct AxisHalo {
+  std::int64_t below = 0;
+  std::int64_t above = 0;
+
+  friend bool operator==(const AxisHalo&, const AxisHalo&) = default;
+};
+
+// A layer among ranks.
+struct LayerCut {
+  AxisCut input;
+  AxisCut output;
+  bool is_transposed = false;
+  bool is_periodic = false;
+  // By rank, of the cut that is exchanged. With rows [a, b) of it and [c, d) of the other side, the
+  // window of stride s, padding p, dilation D and kernel k reaches over [c s - p, (d - 1) s - p +
+  // D (k - 1) + 1).
+  std::vector<AxisHalo> halos;
+  // Why it can't be computed in parts: a rank has no rows, or a halo exceeds the neighbour's, with
+  // which more than neighbours would have to talk. Then all ranks compute all of it; "" otherwise.
+  std::string whole_because;
+  // Where whole layers begin, the parts are gathered first; where they end, each rank takes its
+  // part. Of the layers in between, what goes from one to the other is whole.
+  bool gathers_input = false;
+  bool takes_part = false;
+
+  [[nodiscard]] bool is_whole() const { return !whole_because.empty(); }
+  // The side that is extended (the input) or folded (a transposed layer's output).
+  [[nodiscard]] const AxisCut& exchanged() const { return is_transposed ? output : input; }
+  // What the rank reads or has made: begins below 0 or ends above the length at a border.
+  [[nodiscard]] RowRange extended(int rank) const;
+};
+
+// One layer. `output`, where it is given, replaces output_cut(); Error where its length or number
+// of ranks is another. Costs O(ranks).
+[[nodiscard]] LayerCut cut_layer(const AxisLayer& layer, const AxisCut& input,
+                                 const std::optional<AxisCut>& output = std::nullopt);
+
+// A stack of layers, each of which takes what the one before it makes. Error where a layer mirrors
+// none before it or one of another length.
+[[nodiscard]] std::vector<LayerCut> cut_layers(std::span<const AxisLayer> layers,
+                                               const AxisCut& input);
+
+// Which way rows travel in extend: `up` to the rank above (whose rows below they are). In fold they
+// travel the other way. Equal at both ends, so that it tells messages between two ranks apart,
+// which are each other's neighbours on both sides where an axis of two ranks is periodic.
+enum class RowDirection { up, down };
+
+struct RowMessage {
+  int peer = 0;
+  RowDirection direction = RowDirection::up;
+  RowRange rows;
+
+  friend bool operator==(const RowMessage&, const RowMessage&) = default;
+};
+
+// What a rank sends and receives in extend; in fold it receives and adds the rows of `sends`, in
+// this order, which makes sums the same to the bit each time, and sends those of `receives`. One
+// message per direction at most. The peer is the rank itself where a periodic axis has one rank.
+struct RowMessages {
+  std::vector<RowMessage> sends;     // rows that the rank owns
+  std::vector<RowMessage> receives;  // rows of extended(rank); beyond the border where periodic
+};
+
+// Error for a layer that is computed whole, and for a rank outside 0 .. ranks - 1.
+[[nodiscard]] RowMessages row_messages(const LayerCut& layer, int rank);
+
+}  // namespace kolo
