@@ -11,14 +11,21 @@ namespace kolo {
 void Work::State::complete(std::exception_ptr failure) {
   {
     const std::lock_guard lock(mutex);
+    if (!error) error = std::move(failure);
+    if (--parts > 0) return;
     done = true;
-    error = std::move(failure);
   }
   changed.notify_all();
 }
 
+bool Work::State::is_done() {
+  const std::lock_guard lock(mutex);
+  return done;
+}
+
 void Work::wait() const {
   if (!state_) return;
+  while (state_->go_on && !state_->is_done()) state_->go_on();
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->done; });
   if (state_->error) std::rethrow_exception(state_->error);
@@ -32,6 +39,10 @@ void Work::hold_back_stream() const {
 
 bool Work::wait_for(std::chrono::nanoseconds limit) const {
   if (!state_) return true;
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (state_->go_on && !state_->is_done() && std::chrono::steady_clock::now() < end)
+    state_->go_on();
+  if (state_->go_on) limit = std::chrono::nanoseconds(0);
   std::unique_lock lock(state_->mutex);
   if (!state_->changed.wait_for(lock, limit, [&] { return state_->done; })) return false;
   if (state_->error) std::rethrow_exception(state_->error);
@@ -41,6 +52,7 @@ bool Work::wait_for(std::chrono::nanoseconds limit) const {
 
 bool Work::is_done() const {
   if (!state_) return true;
+  if (state_->go_on && !state_->is_done()) state_->go_on();
   const std::lock_guard lock(state_->mutex);
   const auto& order = state_->order;
   return state_->done && (!order || !order->done || order->done->is_done());

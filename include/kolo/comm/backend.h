@@ -13,6 +13,8 @@
 
 namespace kolo {
 
+class TransferDesk;
+
 // What a back end is and can do, for logs and `kolo doctor`.
 struct Capabilities {
   std::string backend;       // "solo", "threads", "mpi"
@@ -108,6 +110,10 @@ class Backend {
   // Messages beside the collectives, for the watch; nothing where the back end has none.
   // Collective.
   [[nodiscard]] virtual std::unique_ptr<StatusExchange> status_exchange() { return nullptr; }
+
+  // Messages between two ranks, beside the collectives; nothing where the back end has none, or one
+  // rank.
+  [[nodiscard]] virtual std::shared_ptr<TransferDesk> transfers() { return nullptr; }
 
   // This rank calls nothing here any more: its last handle is gone. Ranks that wait for it, now or
   // later, should get CommunicationError that names it. Local, and not a word to MPI.

@@ -34,6 +34,7 @@ class DeviceBackend final : public Backend {
   [[nodiscard]] std::unique_ptr<StatusExchange> status_exchange() override {
     return host_->status_exchange();
   }
+  [[nodiscard]] std::shared_ptr<TransferDesk> transfers() override { return host_->transfers(); }
   void leave() noexcept override { host_->leave(); }
   void abort(int exit_code) noexcept override;
 

@@ -45,7 +45,8 @@ ProcessState state_of_process(std::int32_t process) {
 
 std::string CollectiveRecord::describe() const {
   const std::string part_text = part == 0 ? std::string() : fmt::format(".{}", part);
-  const std::string text = fmt::format("call {}{}, {}", number, part_text, CallHeader::describe());
+  const std::string text = fmt::format("{} {}{}, {}", is_transfer(collective) ? "transfer" : "call",
+                                       number, part_text, CallHeader::describe());
   return name[0] == 0 ? text : fmt::format("{}, \"{}\"", text, name.data());
 }
 
@@ -106,6 +107,44 @@ FlightRecorder::FlightRecorder(std::shared_ptr<EventBlock> block) : block_(std::
   block_->process = own_process();
   block_->process_namespace = own_process_namespace();
   block_->beat = monotonic_now();
+  for (std::size_t place = 0; place < block_->transfers.size(); ++place)
+    free_cells_.push_back(place);
+}
+
+// Nothing where it is not known.
+RecordCell* FlightRecorder::cell_of_transfer(const CollectiveCall& call) {
+  const auto found = transfers_.find({call.group, call.first_rank, call.number});
+  return found == transfers_.end() ? nullptr : &block_->transfers[found->second];
+}
+
+void FlightRecorder::transfer_submitted(const CollectiveCall& call) {
+  if (free_cells_.empty()) return;
+  const auto place = free_cells_.front();
+  free_cells_.pop_front();
+  transfers_[{call.group, call.first_rank, call.number}] = place;
+  auto record = record_of(call);
+  record.peer = call.peer_in_job;
+  record.submitted = monotonic_now();
+  block_->transfers[place].write(record);
+}
+
+void FlightRecorder::transfer_started(const CollectiveCall& call) {
+  RecordCell* const cell = cell_of_transfer(call);
+  if (!cell) return;
+  auto record = cell->read();
+  record.started = monotonic_now();
+  cell->write(record);
+}
+
+void FlightRecorder::transfer_finished(const CollectiveCall& call, bool failed) {
+  RecordCell* const cell = cell_of_transfer(call);
+  if (!cell) return;
+  auto record = cell->read();
+  record.finished = monotonic_now();
+  record.failed = failed ? 1 : 0;
+  cell->write(record);
+  const auto place = transfers_.extract({call.group, call.first_rank, call.number});
+  free_cells_.push_back(place.mapped());
 }
 
 // Groups beyond the number of lanes are not recorded: nullptr.
@@ -144,6 +183,7 @@ void FlightRecorder::left_group(const CollectiveCall& call) {
 
 void FlightRecorder::submitted(const CollectiveCall& call) {
   const std::lock_guard lock(mutex_);
+  if (is_transfer(call.collective)) return transfer_submitted(call);
   Lane* const lane = lane_of(Lane::identity_of(call));
   if (!lane) return;
   lane->asked.store(call.number, std::memory_order_release);
@@ -155,6 +195,7 @@ void FlightRecorder::submitted(const CollectiveCall& call) {
 
 void FlightRecorder::started(const CollectiveCall& call) {
   const std::lock_guard lock(mutex_);
+  if (is_transfer(call.collective)) return transfer_started(call);
   Lane* const lane = lane_of(Lane::identity_of(call));
   if (!lane) return;
   RecordCell& cell = lane->cell(call.number);
@@ -173,6 +214,7 @@ void FlightRecorder::started(const CollectiveCall& call) {
 
 void FlightRecorder::finished(const CollectiveCall& call, bool failed) {
   const std::lock_guard lock(mutex_);
+  if (is_transfer(call.collective)) return transfer_finished(call, failed);
   Lane* const lane = lane_of(Lane::identity_of(call));
   if (!lane) return;
   RecordCell& cell = lane->cell(call.number);
@@ -280,6 +322,13 @@ RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence) 
     const auto identity = lane.identity.load(std::memory_order_acquire);
     if (identity != 0) status.lanes.push_back(read_lane(lane, identity, now));
   }
+  for (std::size_t place = 0; place < block.transfers.size(); ++place) {
+    const auto record = block.transfers[place].read();
+    if (record.submitted == 0 || record.finished != 0) continue;
+    status.lanes.push_back({.identity = Lane::identity_of_transfer(rank, place),
+                            .waiting = now - record.submitted,
+                            .running = record});
+  }
   return status;
 }
 
@@ -321,9 +370,9 @@ std::string age(std::int64_t time, std::int64_t now) {
                    : fmt::format("{:.6f}", static_cast<double>(now - time) * 1e-9);
 }
 
-std::string table_of(const Lane& lane, std::int64_t now) {
+std::string table_of(std::span<const RecordCell> cells, std::int64_t now) {
   std::vector<CollectiveRecord> records;
-  for (const RecordCell& cell : lane.records) {
+  for (const RecordCell& cell : cells) {
     if (const auto record = cell.read(); record.number != 0) records.push_back(record);
   }
   std::sort(records.begin(), records.end(),
@@ -359,8 +408,12 @@ std::filesystem::path dump_events(const std::filesystem::path& folder, const Ran
                        : fmt::format("\nset of ranks {}, whose first is rank {}", group >> 32,
                                      static_cast<std::uint32_t>(group));
     text += Lane::is_of_devices(identity) ? ", on devices' memory\n" : "\n";
-    text += table_of(lane, now);
+    text += table_of(lane.records, now);
   }
+  const auto transfers = table_of(block.transfers, now);
+  if (std::count(transfers.begin(), transfers.end(), '\n') > 1)
+    text += "\ntransfers, with the peers' ranks in the job; \"started\": the peer had come\n" +
+            transfers;
   const auto path = folder / fmt::format("kolo-watch-rank-{:05}.txt", status.rank);
   write_file_atomically(path, text);
   return path;
