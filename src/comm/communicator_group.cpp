@@ -118,7 +118,12 @@ Communicator::Group::~Group() {
   // Tasks that are pending may still use this group.
   if (executor->is_pending()) executor->submit([] {}).wait();
   // The other ends may not have got all bytes.
-  if (has_pending_transfers()) sequence->transfers->wait_until_idle();
+  while (has_pending_transfers()) {
+    if (sequence->transfers->is_driven_by_waiters())
+      go_on_with_transfers();
+    else
+      sequence->transfers->wait_until_idle();
+  }
   if (sequence.use_count() > 1) return;
   CollectiveCall member;
   member.group = number_in_job;

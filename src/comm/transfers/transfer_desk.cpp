@@ -320,12 +320,6 @@ bool TransferDesk::is_pending() const {
 }
 
 void TransferDesk::wait_until_idle() {
-  if (is_driven_by_waiters_) {
-    while (is_pending()) {
-      if (!go_on()) std::this_thread::yield();
-    }
-    done_.clear();
-  }
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return pending_ == 0; });
 }
@@ -334,6 +328,10 @@ void TransferDesk::close(const std::string& message) {
   {
     const std::lock_guard lock(mutex_);
     closed_ = message;
+  }
+  // Nobody else calls MPI any more.
+  while (is_driven_by_waiters_ && is_pending()) {
+    if (!go_on()) std::this_thread::yield();
   }
   wait_until_idle();
 }

@@ -63,9 +63,10 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   [[nodiscard]] std::optional<std::string> end_join();
 
   [[nodiscard]] bool is_pending() const;
-  // Blocks until nothing is.
+  // Blocks until nothing is, where a thread goes on.
   void wait_until_idle();
-  // Whoever asks for more gets an Error with this message.
+  // Finishes what is pending; whoever asks for more gets an Error with this message. Where waiters
+  // go on, called when nothing else may call MPI.
   void close(const std::string& message);
   // This rank asks for nothing any more.
   void end() noexcept;
