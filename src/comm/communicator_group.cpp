@@ -220,7 +220,7 @@ Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const Call
                             name_of(calls.front().collective), backend->capabilities().backend));
   }
   for (CollectiveCall& call : calls) {
-    call.number = ++sequence->transfer_calls;
+    call.number = desk->next_number();
     call.group = number_in_job;
     call.first_rank = first_job_rank;
     call.peer_in_job = job_ranks[static_cast<std::size_t>(call.peer)];

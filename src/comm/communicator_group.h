@@ -79,7 +79,6 @@ struct Communicator::Group {
     std::shared_ptr<Backend> ranks;
     std::shared_ptr<TransferDesk> transfers;  // may be null
     std::atomic<std::uint64_t> calls = 0;
-    std::atomic<std::uint64_t> transfer_calls = 0;
     std::atomic<std::uint32_t> splits = 0;
     // The task that runs, if any, and how many collectives it has called; for the thread it runs
     // on.

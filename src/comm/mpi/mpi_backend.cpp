@@ -126,7 +126,10 @@ class MpiBackend final : public Backend {
  private:
   void start_node_stage();
   void start_transfers();
-  [[nodiscard]] std::shared_ptr<TransferLine> make_node_line(const std::vector<int>& job_ranks);
+  [[nodiscard]] std::vector<int> ranks_of_node() const;
+  [[nodiscard]] std::vector<std::shared_ptr<Bell>> bells_of_node() const;
+  [[nodiscard]] std::shared_ptr<TransferLine> make_node_line(
+      const std::vector<int>& job_ranks) const;
   void all_reduce_over_nodes(const CollectiveCall& call);
   [[nodiscard]] bool is_one_node() const { return node_group_ && topology_.nodes == 1; }
 
@@ -138,7 +141,7 @@ class MpiBackend final : public Backend {
   std::shared_ptr<SharedSegments> segments_;
   std::shared_ptr<NodeGroup> node_group_;  // none: this node's ranks share no memory
   NodeMemory node_memory_;
-  std::shared_ptr<SharedSegment> mailboxes_;  // none: transfers go by MPI
+  std::vector<NodeMailbox> mailboxes_;  // by local rank, in the same memory
   std::shared_ptr<TransferThread> transfer_thread_;
   std::shared_ptr<TransferDesk> transfers_;  // none: there is one rank
 };
@@ -164,8 +167,10 @@ void MpiBackend::start_node_stage() {
   objects_.node = objects_.all.split(topology_.node);
   segments_ = std::make_shared<SharedSegments>(objects_.all, objects_.node);
   const std::size_t cells = sizeof(AbortCell) + sizeof(RankCell);
-  const auto stage =
-      segments_->add(checked_add(cells, options_.staging_bytes), SharedSegment::Room::at_once);
+  const std::size_t staged = checked_add(cells, options_.staging_bytes + 63) / 64 * 64;
+  const auto stage = segments_->add(
+      checked_add(staged, NodeMailbox::bytes_for(topology_.local_size, options_.staging_bytes)),
+      SharedSegment::Room::at_once);
   if (!stage) return;
   std::byte* const own = stage->part(topology_.local_rank);
   new (own) AbortCell{};
@@ -173,8 +178,6 @@ void MpiBackend::start_node_stage() {
   cell->job_rank = job_rank();
   cell->process = own_process();
   cell->process_namespace = own_process_namespace();
-  mailboxes_ = segments_->add(NodeMailbox::bytes_for(topology_.local_size, options_.staging_bytes),
-                              SharedSegment::Room::when_written);
   check_mpi(MPI_Barrier(objects_.node.get()), "MPI_Barrier");
   NodeMemory memory;
   memory.abort = reinterpret_cast<AbortCell*>(stage->part(0));
@@ -182,6 +185,7 @@ void MpiBackend::start_node_stage() {
     std::byte* const part = stage->part(peer);
     memory.cells.push_back(reinterpret_cast<RankCell*>(part + sizeof(AbortCell)));
     memory.staging.push_back(part + cells);
+    mailboxes_.emplace_back(part + staged, topology_.local_size, options_.staging_bytes);
   }
   memory.owner = stage;
   node_memory_ = memory;
@@ -198,23 +202,11 @@ void MpiBackend::start_node_stage() {
   }
 }
 
-// The bells of all groups are those of the job's: a thread sleeps on one word.
 void MpiBackend::start_transfers() {
   const auto ranks_in_job = job_ranks(objects_.all);
-  const auto own = static_cast<std::size_t>(topology_.rank);
   if (!transfer_thread_) {
-    std::vector<std::shared_ptr<Bell>> bells;
-    if (mailboxes_) {
-      bells.resize(ranks_in_job.size());
-      for (int rank = 0, place = 0; rank < topology_.size; ++rank) {
-        const auto index = static_cast<std::size_t>(rank);
-        if (topology_.node_of_rank[index] != topology_.node) continue;
-        const NodeMailbox mailbox(mailboxes_->part(place++), topology_.local_size,
-                                  options_.staging_bytes);
-        bells[index] = {mailboxes_, &mailbox.bell()};
-      }
-    }
-    transfer_thread_ = std::make_shared<TransferThread>(ranks_in_job[own], std::move(bells));
+    transfer_thread_ = std::make_shared<TransferThread>(
+        ranks_in_job[static_cast<std::size_t>(topology_.rank)], bells_of_node());
   }
   const auto near = make_node_line(ranks_in_job);
   const bool is_near_only = near && is_one_node();
@@ -229,22 +221,35 @@ void MpiBackend::start_transfers() {
   transfer_thread_->add(transfers_);
 }
 
-// Nothing where the node's ranks share no memory.
-std::shared_ptr<TransferLine> MpiBackend::make_node_line(const std::vector<int>& job_ranks) {
-  if (!mailboxes_ ||
-      !transfer_thread_->bell_of(job_ranks[static_cast<std::size_t>(topology_.rank)]))
-    return nullptr;
-  NodeLineMemory memory;
+std::vector<int> MpiBackend::ranks_of_node() const {
+  std::vector<int> ranks;
   for (int rank = 0; rank < topology_.size; ++rank) {
-    const auto index = static_cast<std::size_t>(rank);
-    if (topology_.node_of_rank[index] != topology_.node) continue;
-    memory.mailboxes.emplace_back(mailboxes_->part(narrow<int>(memory.ranks.size())),
-                                  topology_.local_size, options_.staging_bytes);
-    memory.bells.push_back(transfer_thread_->bell_of(job_ranks[index]));
-    memory.ranks.push_back(rank);
+    if (topology_.node_of_rank[static_cast<std::size_t>(rank)] == topology_.node)
+      ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+// Of the job, whose ring for all its groups, by rank; none where its ranks share no memory.
+std::vector<std::shared_ptr<Bell>> MpiBackend::bells_of_node() const {
+  if (mailboxes_.empty()) return {};
+  std::vector<std::shared_ptr<Bell>> bells(topology_.node_of_rank.size());
+  for (auto mailbox = mailboxes_.begin(); const int rank : ranks_of_node())
+    bells[static_cast<std::size_t>(rank)] = {node_memory_.owner, &(mailbox++)->bell()};
+  return bells;
+}
+
+// Nothing where the node's ranks share no memory, here or in the job.
+std::shared_ptr<TransferLine> MpiBackend::make_node_line(const std::vector<int>& job_ranks) const {
+  const auto own_rank = job_ranks[static_cast<std::size_t>(topology_.rank)];
+  if (mailboxes_.empty() || !transfer_thread_->bell_of(own_rank)) return nullptr;
+  NodeLineMemory memory;
+  memory.mailboxes = mailboxes_;
+  memory.ranks = ranks_of_node();
+  for (const int rank : memory.ranks) {
+    memory.bells.push_back(transfer_thread_->bell_of(job_ranks[static_cast<std::size_t>(rank)]));
   }
   memory.control = node_memory_;
-  memory.owner = mailboxes_;
   return std::make_shared<NodeLine>(topology_.local_rank, std::move(memory), segments_);
 }
 

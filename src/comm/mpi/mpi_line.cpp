@@ -64,10 +64,10 @@ class MpiMove final : public TransferMove {
   std::deque<MPI_Request> requests_;
 };
 
-int largest_tag(MPI_Comm communicator) {
+int largest_tag() {
   void* value = nullptr;
   int is_set = 0;
-  check_mpi(MPI_Comm_get_attr(communicator, MPI_TAG_UB, &value, &is_set), "MPI_Comm_get_attr");
+  check_mpi(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &is_set), "MPI_Comm_get_attr");
   constexpr int least_of_all_mpi = 32767;
   return is_set != 0 ? *static_cast<int*>(value) : least_of_all_mpi;
 }
@@ -77,7 +77,7 @@ int largest_tag(MPI_Comm communicator) {
 MpiLine::MpiLine(MpiObjects& objects, std::int64_t largest_count)
     : objects_(objects),
       largest_count_(largest_count),
-      tags_(static_cast<std::uint64_t>(largest_tag(objects.all.get()) - first_tag_of_bytes + 1)) {}
+      tags_(static_cast<std::uint64_t>(largest_tag() - first_tag_of_bytes + 1)) {}
 
 void MpiLine::forget_sent() {
   auto& pending = objects_.notes.pending;

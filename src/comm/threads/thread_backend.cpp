@@ -166,7 +166,6 @@ std::shared_ptr<TransferDesk> ThreadBackend::make_transfers() {
     memory.ranks.push_back(rank);
   }
   memory.control = view_of(memory_);
-  memory.owner = memory_;
   const auto line = std::make_shared<NodeLine>(topology_.rank, std::move(memory), peers_);
   std::vector<std::shared_ptr<TransferLine>> lines(job_ranks_.size(), line);
   return std::make_shared<TransferDesk>(topology_.rank, std::move(lines), transfer_thread_, false);

@@ -41,7 +41,7 @@ class NodeMailbox {
  public:
   static constexpr std::size_t slots = 8;
 
-  // `staging_bytes`: of all slots.
+  // `staging_bytes`: what the rank has for collectives.
   NodeMailbox(std::byte* memory, int ranks, std::size_t staging_bytes);
   [[nodiscard]] static std::size_t bytes_for(int ranks, std::size_t staging_bytes);
 
@@ -63,8 +63,7 @@ struct NodeLineMemory {
   std::vector<NodeMailbox> mailboxes;
   std::vector<std::shared_ptr<Bell>> bells;  // one a rank, for all its groups
   std::vector<int> ranks;                    // in the group
-  NodeMemory control;                        // who has left, and whether somebody gave up
-  std::shared_ptr<void> owner;               // keeps all of it mapped
+  NodeMemory control;  // who has left, and whether somebody gave up; keeps all of it mapped
 };
 
 // Between ranks that share memory. A large buffer that the receiver can reach is read by it where

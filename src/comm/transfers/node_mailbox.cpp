@@ -26,8 +26,9 @@ namespace {
 constexpr std::size_t flags_bytes = 64;
 static_assert(NodeMailbox::slots * sizeof(std::atomic<std::uint32_t>) <= flags_bytes);
 
+// All slots together are a quarter of what collectives have.
 std::size_t slot_bytes_of(std::size_t staging_bytes) {
-  return std::max<std::size_t>(staging_bytes / NodeMailbox::slots / 64 * 64, 64);
+  return std::max<std::size_t>(staging_bytes / 4 / NodeMailbox::slots / 64 * 64, 64);
 }
 
 }  // namespace

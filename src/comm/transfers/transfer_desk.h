@@ -36,6 +36,8 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   TransferDesk& operator=(const TransferDesk&) = delete;
   ~TransferDesk();
 
+  // CallHeader::number of this rank's next call.
+  [[nodiscard]] std::uint64_t next_number() { return ++calls_; }
   // Calls that have been checked, done when all are. `driver`: Work::State::go_on, where
   // is_driven_by_waiters().
   [[nodiscard]] Work post(std::vector<CollectiveCall> calls, const Listeners& listeners,
@@ -126,6 +128,7 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   std::string closed_;  // the message; empty: open
   std::optional<std::string> refused_;
   std::atomic<bool> has_joined_ = false;
+  std::atomic<std::uint64_t> calls_ = 0;
 };
 
 }  // namespace kolo

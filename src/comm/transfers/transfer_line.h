@@ -31,7 +31,8 @@ struct TransferNote {
   SharedLocation location;
   std::uint64_t reachable = 0;
 };
-static_assert(std::is_trivially_copyable_v<TransferNote>);
+static_assert(std::has_unique_object_representations_v<TransferNote>,
+              "nothing but values, without gaps: notes are sent as bytes");
 
 // The bytes of one transfer on their way, of which both ends know what the other has asked for.
 class TransferMove {
