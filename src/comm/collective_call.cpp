@@ -198,12 +198,6 @@ void check_peer(const CollectiveCall& call, const Topology& topology) {
   }
   if (call.tag < 0)
     throw Error(fmt::format("comm: {}: tag {}; expected 0 or more", name, call.tag));
-  if (call.memory != MemoryKind::host) {
-    throw Error(
-        fmt::format("comm: {}: the buffer is in {} memory; transfers take the host's memory alone: "
-                    "copy it there first",
-                    name, name_of(call.memory)));
-  }
 }
 
 // `whole` must hold a `part` for every rank.

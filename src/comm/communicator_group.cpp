@@ -211,6 +211,15 @@ void Communicator::Group::go_on_with_transfers() {
   if (!has_progress) std::this_thread::yield();
 }
 
+// None for a buffer of the host's.
+std::shared_ptr<TransferStaging> Communicator::Group::stage(CollectiveCall& call) const {
+  if (call.memory == MemoryKind::host) return nullptr;
+  const bool is_send = call.collective == Collective::send;
+  call.order = std::make_shared<DeviceOrder>();
+  call.order->stream = is_send ? call.input.stream : call.output.stream;
+  return backend->stage(call);
+}
+
 Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const CallOptions& options) {
   for (const CollectiveCall& call : calls) check_arguments(call, backend->topology());
   if (calls.empty()) return {};
@@ -226,10 +235,13 @@ Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const Call
     call.peer_in_job = job_ranks[static_cast<std::size_t>(call.peer)];
     call.name = options.name;
   }
+  std::vector<std::shared_ptr<TransferStaging>> stagings;
+  for (CollectiveCall& call : calls) stagings.push_back(stage(call));
   Action driver;
   // Who waits has a handle.
   if (desk->is_driven_by_waiters()) driver = [this] { go_on_with_transfers(); };
-  return desk->post(std::move(calls), *listeners->get(), options.owner, std::move(driver));
+  return desk->post(std::move(calls), stagings, *listeners->get(), options.owner,
+                    std::move(driver));
 }
 
 std::shared_ptr<const Communicator::Group::Listeners> Communicator::Group::ListenerList::get()

@@ -95,7 +95,7 @@ class Communicator {
   // n-th receive from this rank with that tag there, which must have the same count and type:
   // otherwise both get an Error that names both. A send may not be done before the other rank has
   // asked to receive it, so two ranks that both send first must do so with send_async() or
-  // exchange(). Host memory only.
+  // exchange(). A buffer on a device goes through pinned memory of the host.
   //
   // They stand outside of the order of the collectives, before and after which they may be asked
   // for as each rank likes, and go on while collectives run. (Without MPI's thread level

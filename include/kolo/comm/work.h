@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace kolo {
 
@@ -36,9 +37,9 @@ class Work {
     std::mutex mutex;
     std::condition_variable changed;
     bool done = false;
-    std::size_t parts = 1;                     // that are not done
-    std::exception_ptr error;                  // the first
-    std::shared_ptr<const DeviceOrder> order;  // of a collective on a device's memory
+    std::size_t parts = 1;                                   // that are not done
+    std::exception_ptr error;                                // the first
+    std::vector<std::shared_ptr<const DeviceOrder>> orders;  // of calls on a device's memory
 
     // Of transfers that no thread of kolo's goes on with, because it may not call MPI: those who
     // wait do. Returns after a while, whether they are done or not.

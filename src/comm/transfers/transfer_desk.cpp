@@ -55,8 +55,10 @@ TransferLine& TransferDesk::line(int rank) const {
   return *line_of_rank_.at(static_cast<std::size_t>(rank));
 }
 
-Work TransferDesk::post(std::vector<CollectiveCall> calls, const Listeners& listeners,
-                        std::shared_ptr<const void> owner, std::function<void()> driver) {
+Work TransferDesk::post(std::vector<CollectiveCall> calls,
+                        std::span<const std::shared_ptr<TransferStaging>> stagings,
+                        const Listeners& listeners, std::shared_ptr<const void> owner,
+                        std::function<void()> driver) {
   const auto state = std::make_shared<Work::State>();
   state->parts = calls.size();
   state->go_on = std::move(driver);
@@ -64,10 +66,12 @@ Work TransferDesk::post(std::vector<CollectiveCall> calls, const Listeners& list
     const std::lock_guard lock(mutex_);
     if (!closed_.empty()) throw Error(closed_);
     pending_ += calls.size();
-    for (auto& call : calls) {
+    for (auto staging = stagings.begin(); auto& call : calls) {
       for (const auto& listener : listeners) listener->on_submit(call);
       const auto item = std::make_shared<Pending>();
+      if (call.order) state->orders.push_back(call.order);
       item->call = std::move(call);
+      item->staging = *staging++;
       item->listeners.assign(listeners.begin(), listeners.end());
       item->owner = owner;
       item->state = state;
@@ -122,6 +126,7 @@ bool TransferDesk::take_asked() {
   for (const Item& item : asked) {
     TransferLine& way = line(item->call.peer);
     item->note = way.announcement(item->call);
+    if (item->staging) item->note.reachable = 0;  // it may not have come down from the device
     way.post(item->call.peer, item->note);
   }
   for (const Item& item : asked) match(key_of(item->call));
@@ -180,19 +185,43 @@ void TransferDesk::begin(const Item& item, const TransferNote& other) {
                   std::make_exception_ptr(Error(describe_difference(rank_, call, other.call))));
   }
   if (call.count == 0) return finish(item, nullptr);
-  item->move = line(call.peer).begin(call, item->note, other);
+  item->other = other;
   moving_.push_back(item);
+  // What is received must not come before this rank is ready for it.
+  if (call.collective == Collective::receive)
+    item->move = line(call.peer).begin(call, item->note, other);
 }
 
 bool TransferDesk::move() {
   bool has_progress = false;
-  for (const Item& item : moving_) has_progress = item->move->go_on() || has_progress;
-  const auto still_moving = std::stable_partition(
-      moving_.begin(), moving_.end(), [](const Item& item) { return !item->move->is_done(); });
+  for (const Item& item : moving_) has_progress = go_on_with(item) || has_progress;
+  const auto still_moving =
+      std::stable_partition(moving_.begin(), moving_.end(),
+                            [](const Item& item) { return !item->move || !item->move->is_done(); });
   const std::vector<Item> done(still_moving, moving_.end());
   moving_.erase(still_moving, moving_.end());
-  for (const Item& item : done) finish(item, nullptr);
+  for (const Item& item : done) finish_moved(item);
+  std::erase_if(on_devices_, [](const auto& staging) { return staging->is_over(); });
+  for (const Item& item : std::exchange(failed_, {})) finish(item, item->error);
   return has_progress || !done.empty();
+}
+
+void TransferDesk::finish_moved(const Item& item) {
+  std::exception_ptr failure;
+  try {
+    if (item->staging && item->call.collective == Collective::receive) item->staging->take_up();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  finish(item, failure);
+}
+
+bool TransferDesk::go_on_with(const Item& item) {
+  if (!item->move) {
+    if (item->staging && !item->staging->is_there()) return false;
+    item->move = line(item->call.peer).begin(item->call, item->note, item->other);
+  }
+  return item->move->go_on();
 }
 
 void TransferDesk::refuse_unmatched() {
@@ -271,11 +300,17 @@ void TransferDesk::fail_all(const std::exception_ptr& error) {
 
 // Who waits for it may ask at once whether anything is pending.
 void TransferDesk::finish(const Item& item, std::exception_ptr error) {
+  // The device may still read the buffer of one that has failed.
+  if (error && item->staging && !item->staging->is_over()) {
+    item->error = std::move(error);
+    return failed_.push_back(item);
+  }
   for (const auto& listener : item->listeners) {
     if (const auto present = listener.lock()) present->on_finish(item->call, error != nullptr);
   }
   if (--pending_with_[item->call.peer] == 0) pending_with_.erase(item->call.peer);
   item->move.reset();
+  if (item->staging) on_devices_.push_back(std::move(item->staging));
   done_.push_back(std::move(item->owner));
   {
     const std::lock_guard lock(mutex_);
@@ -292,9 +327,9 @@ TransferDesk::Patience TransferDesk::patience() const {
     result = std::max(result, each->is_silent() ? Patience::polling : Patience::ringing);
   }
   const bool moves_silently = std::any_of(moving_.begin(), moving_.end(), [&](const Item& item) {
-    return line(item->call.peer).is_silent();
+    return !item->move || line(item->call.peer).is_silent();
   });
-  return moves_silently ? Patience::moving : result;
+  return moves_silently || !on_devices_.empty() || !failed_.empty() ? Patience::moving : result;
 }
 
 std::vector<std::shared_ptr<const void>> TransferDesk::take_done() {

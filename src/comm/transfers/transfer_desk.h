@@ -10,11 +10,13 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "comm/transfers/transfer_line.h"
+#include "comm/transfers/transfer_staging.h"
 #include "kolo/comm/work.h"
 
 namespace kolo {
@@ -40,8 +42,11 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   [[nodiscard]] std::uint64_t next_number() { return ++calls_; }
   // Calls that have been checked, done when all are. `driver`: Work::State::go_on, where
   // is_driven_by_waiters().
-  [[nodiscard]] Work post(std::vector<CollectiveCall> calls, const Listeners& listeners,
-                          std::shared_ptr<const void> owner, std::function<void()> driver);
+  // `stagings`: of each call, for one on a device's memory.
+  [[nodiscard]] Work post(std::vector<CollectiveCall> calls,
+                          std::span<const std::shared_ptr<TransferStaging>> stagings,
+                          const Listeners& listeners, std::shared_ptr<const void> owner,
+                          std::function<void()> driver);
   [[nodiscard]] bool is_driven_by_waiters() const { return is_driven_by_waiters_; }
 
   // Does what can be done without waiting; whether that was anything. By one thread at a time.
@@ -76,12 +81,15 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
  private:
   struct Pending {
     CollectiveCall call;
-    TransferNote note;  // what the other rank is told
+    TransferNote note;   // what the other rank is told
+    TransferNote other;  // and tells
+    std::shared_ptr<TransferStaging> staging;
     // They may keep what keeps this desk.
     std::vector<std::weak_ptr<CollectiveListener>> listeners;
     std::shared_ptr<const void> owner;
     std::shared_ptr<Work::State> state;
-    std::unique_ptr<TransferMove> move;
+    std::unique_ptr<TransferMove> move;  // none while it waits for a device
+    std::exception_ptr error;            // of one in failed_
   };
   using Item = std::shared_ptr<Pending>;
   // Who has come to which transfers of one direction with one peer and tag.
@@ -95,6 +103,8 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   [[nodiscard]] bool take_asked();
   [[nodiscard]] bool take_notes();
   [[nodiscard]] bool move();
+  bool go_on_with(const Item& item);
+  void finish_moved(const Item& item);
   void receive_call(int from, const TransferNote& note);
   void receive_refusal(int from, const TransferNote& note);
   void match(const Key& key);
@@ -117,7 +127,9 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   // Of whoever goes on.
   std::map<Key, Queue> queues_;
   std::vector<Item> moving_;
-  std::map<int, int> pending_with_;  // by rank; none where 0
+  std::vector<std::shared_ptr<TransferStaging>> on_devices_;  // of transfers that are done
+  std::vector<Item> failed_;                                  // that devices are not done with
+  std::map<int, int> pending_with_;                           // by rank; none where 0
   bool was_joined_ = false;
   std::vector<std::shared_ptr<const void>> done_;  // what finished transfers have kept
 

@@ -172,7 +172,7 @@ std::string describe_peer(const CollectiveRecord& transfer, const RankStatus* pe
     return fmt::format("rank {} has come too, and it does not end{}", peer->rank,
                        trouble.empty() ? "" : fmt::format(" ({})", trouble));
   }
-  const LaneStatus* const lane = peer->lane(Lane::identity_of(transfer));
+  const LaneStatus* const lane = peer->lane(Lane::group_of(Lane::identity_of(transfer)));
   return "not come: " + describe_missing(*peer, lane ? *lane : LaneStatus{});
 }
 
@@ -248,7 +248,7 @@ const RankStatus* find_waiting_in_join(std::span<const RankStatus> statuses,
 
 // Whether the rank calls nothing any more in the transfer's group.
 bool has_left(const RankStatus& status, const CollectiveRecord& transfer) {
-  const LaneStatus* const lane = status.lane(Lane::identity_of(transfer));
+  const LaneStatus* const lane = status.lane(Lane::group_of(Lane::identity_of(transfer)));
   return status.has_left || status.state == ProcessState::gone || (lane && lane->has_left != 0);
 }
 
