@@ -8,8 +8,8 @@
 //            communicator), thrown (through it), return, exit, release (of the communicator, and
 //            the process goes on), unjoined (the others have joined), finalize (MPI), afterwards
 //            (all finalize, and one calls a collective then)
-//   SETTING  nodes (the last rank on a node of its own), mpi (no shared memory); with a T after it the
-//            others wait for rank 1 in a transfer and not in a collective
+//   SETTING  nodes (the last rank on a node of its own), mpi (no shared memory); with a T after it,
+//            the others wait for rank 1 in a transfer and not in a collective
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

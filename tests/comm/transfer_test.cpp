@@ -2,6 +2,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <thread>
@@ -133,6 +134,27 @@ RANK_TEST(Transfers, InAnyOrderOfPeersAndTags) {
   }
   for (const Work& work : works) work.wait();
   for (std::size_t i = 0; i < expected.size(); ++i) ASSERT_TRUE(received[i] == expected[i]) << i;
+}
+
+// More than there is room to tell of at a time, before anybody receives.
+RANK_TEST(Transfers, ManyMayWait) {
+  const int size = communicator.size(), rank = communicator.rank();
+  if (size == 1) return;
+  const int next = (rank + 1) % size, before = (rank + size - 1) % size;
+  std::vector<int> sent(150), received(sent.size());
+  std::iota(sent.begin(), sent.end(), 1000 * rank);
+  std::vector<Work> works;
+  for (const int& value : sent)
+    works.push_back(communicator.send_async(std::span(&value, 1), next));
+  if (runs_beside_collectives(communicator)) communicator.barrier();
+  for (int& value : received)
+    works.push_back(communicator.receive_async(std::span(&value, 1), before));
+  for (const Work& work : works) {
+    while (!work.wait_for(std::chrono::milliseconds(1))) {
+    }
+  }
+  std::iota(sent.begin(), sent.end(), 1000 * before);
+  EXPECT_EQ(received, sent);
 }
 
 RANK_TEST(Transfers, OutOfMemoryThatTheNodeShares) {
