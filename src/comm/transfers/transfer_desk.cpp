@@ -57,7 +57,7 @@ TransferLine& TransferDesk::line(int rank) const {
 
 Work TransferDesk::post(std::vector<CollectiveCall> calls,
                         std::span<const std::shared_ptr<TransferStaging>> stagings,
-                        const Listeners& listeners, std::shared_ptr<const void> owner,
+                        const Listeners& listeners, const std::shared_ptr<const void>& owner,
                         std::function<void()> driver) {
   const auto state = std::make_shared<Work::State>();
   state->parts = calls.size();
@@ -97,12 +97,13 @@ bool TransferDesk::go_on() noexcept {
 }
 
 bool TransferDesk::try_to_go_on() {
+  // First, so that what was asked for before the join is taken now.
+  const bool is_joined = has_joined_;
   bool has_progress = take_asked();
-  // Who leaves may have sent something before, so this is looked at first.
+  // Who leaves may have sent something before, so this is looked at first too.
   const auto lost = obstacles();
-  if (has_joined_ && !was_joined_) refuse_unmatched();
-  was_joined_ = has_joined_;
   has_progress = take_notes() || has_progress;
+  if (is_joined) refuse_unmatched();
   has_progress = move() || has_progress;
   if (has_progress || lost.empty()) return has_progress;
   fail_with(lost);
@@ -159,7 +160,6 @@ void TransferDesk::receive_call(int from, const TransferNote& note) {
   const Key key{from, note.call.tag, note.call.collective == Collective::receive};
   queues_[key].theirs.push_back(note);
   match(key);
-  if (has_joined_) refuse_unmatched();
 }
 
 // What belongs together is the same on both ends, since both have both in the same order.
@@ -337,6 +337,10 @@ std::vector<std::shared_ptr<const void>> TransferDesk::take_done() {
 }
 
 void TransferDesk::begin_join() {
+  {
+    const std::lock_guard lock(mutex_);
+    refused_.reset();
+  }
   has_joined_ = true;
   if (is_driven_by_waiters_) return;
   thread_->start();

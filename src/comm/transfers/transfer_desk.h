@@ -45,7 +45,7 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   // `stagings`: of each call, for one on a device's memory.
   [[nodiscard]] Work post(std::vector<CollectiveCall> calls,
                           std::span<const std::shared_ptr<TransferStaging>> stagings,
-                          const Listeners& listeners, std::shared_ptr<const void> owner,
+                          const Listeners& listeners, const std::shared_ptr<const void>& owner,
                           std::function<void()> driver);
   [[nodiscard]] bool is_driven_by_waiters() const { return is_driven_by_waiters_; }
 
@@ -130,8 +130,7 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   std::vector<std::shared_ptr<TransferStaging>> on_devices_;  // of transfers that are done
   std::vector<Item> failed_;                                  // that devices are not done with
   std::map<int, int> pending_with_;                           // by rank; none where 0
-  bool was_joined_ = false;
-  std::vector<std::shared_ptr<const void>> done_;  // what finished transfers have kept
+  std::vector<std::shared_ptr<const void>> done_;             // what finished transfers have kept
 
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
