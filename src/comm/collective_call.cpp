@@ -11,7 +11,7 @@ namespace kolo {
 
 // By Collective.
 const CollectiveTraits& traits_of(Collective collective) {
-  static constexpr std::array<CollectiveTraits, 15> traits = {{
+  static constexpr std::array<CollectiveTraits, 17> traits = {{
       {.name = "nothing"},
       {.name = "all-reduce", .buffers = BufferShape::in_place, .reduces = true},
       {.name = "broadcast", .buffers = BufferShape::in_place, .has_root = true},
@@ -27,8 +27,10 @@ const CollectiveTraits& traits_of(Collective collective) {
       {.name = "task"},
       {.name = "join"},
       {.name = "refusal"},
+      {.name = "send", .buffers = BufferShape::sent, .has_peer = true},
+      {.name = "receive", .buffers = BufferShape::received, .has_peer = true},
   }};
-  static_assert(static_cast<std::size_t>(Collective::refusal) + 1 == traits.size());
+  static_assert(static_cast<std::size_t>(Collective::receive) + 1 == traits.size());
   return traits[static_cast<std::size_t>(collective)];
 }
 
@@ -43,7 +45,11 @@ std::string CallHeader::describe() const {
   if (traits.has_root) text += fmt::format(" (from root {})", peer);
   if (traits.buffers != BufferShape::none) text += fmt::format(" of {} {}", count, name_of(type));
   if (memory != MemoryKind::host) text += fmt::format(" in {} memory", name_of(memory));
-  if (tag != 0) text += fmt::format(", tag {}", tag);
+  if (traits.has_peer) {
+    text += fmt::format(" ({} bytes) {} rank {}", static_cast<std::size_t>(count) * size_of(type),
+                        collective == Collective::send ? "to" : "from", peer);
+  }
+  if (tag != 0 || traits.has_peer) text += fmt::format(", tag {}", tag);
   switch (collective) {
     case Collective::allocate:
       return text + fmt::format(" of {} bytes", count);
@@ -126,6 +132,20 @@ CollectiveCall CollectiveCall::all_to_all(const ConstBuffer& input,
   return call;
 }
 
+CollectiveCall CollectiveCall::send(const ConstBuffer& buffer, int peer, int tag) {
+  auto call = call_of(Collective::send, buffer, {}, buffer);
+  call.peer = peer;
+  call.tag = tag;
+  return call;
+}
+
+CollectiveCall CollectiveCall::receive(const Buffer& buffer, int peer, int tag) {
+  auto call = call_of(Collective::receive, {}, buffer, buffer);
+  call.peer = peer;
+  call.tag = tag;
+  return call;
+}
+
 CollectiveCall CollectiveCall::of(Collective collective, std::int64_t count) {
   CollectiveCall call;
   call.collective = collective;
@@ -145,11 +165,10 @@ void check_memory(const ConstBuffer& buffer, std::string_view collective, const 
 
 void check_same_memory(const CollectiveCall& call) {
   if (call.input.memory == call.output.memory) return;
-  throw Error(
-      fmt::format("comm: {}: the input is in {} memory and the output in {} memory; a collective "
-                  "takes both in one: copy one of them",
-                  name_of(call.collective), name_of(call.input.memory),
-                  name_of(call.output.memory)));
+  throw Error(fmt::format(
+      "comm: {}: the input is in {} memory and the output in {} memory; a collective "
+      "takes both in one: copy one of them",
+      name_of(call.collective), name_of(call.input.memory), name_of(call.output.memory)));
 }
 
 void check_op(const CollectiveCall& call) {
@@ -165,6 +184,20 @@ void check_root(const CollectiveCall& call, int size) {
     throw Error(fmt::format("comm: {}: root {} is not a rank; expected 0 to {}",
                             name_of(call.collective), call.peer, size - 1));
   }
+}
+
+void check_peer(const CollectiveCall& call, const Topology& topology) {
+  const auto name = name_of(call.collective);
+  if (topology.size == 1)
+    throw Error(fmt::format("comm: {}: to rank {}, but there is no other rank", name, call.peer));
+  if (call.peer < 0 || call.peer >= topology.size || call.peer == topology.rank) {
+    throw Error(
+        fmt::format("comm: {}: peer {} is not another rank; expected 0 to {}, but for {}, which is "
+                    "this rank",
+                    name, call.peer, topology.size - 1, topology.rank));
+  }
+  if (call.tag < 0)
+    throw Error(fmt::format("comm: {}: tag {}; expected 0 or more", name, call.tag));
 }
 
 // `whole` must hold a `part` for every rank.
@@ -219,6 +252,8 @@ void check_buffers(const CollectiveCall& call, BufferShape shape, const Topology
   switch (shape) {
     case BufferShape::none:
     case BufferShape::in_place:
+    case BufferShape::sent:
+    case BufferShape::received:
       return;
     case BufferShape::gathered:
       return check_parts(call.output, call.input, topology.size, name);
@@ -240,6 +275,12 @@ void check_buffers(const CollectiveCall& call, BufferShape shape, const Topology
 void check_arguments(const CollectiveCall& call, const Topology& topology) {
   const CollectiveTraits& traits = traits_of(call.collective);
   if (traits.buffers == BufferShape::none) return;
+  if (traits.has_peer) {
+    check_peer(call, topology);
+    const bool is_sent = traits.buffers == BufferShape::sent;
+    return check_memory(is_sent ? call.input : call.output, traits.name,
+                        is_sent ? "sent" : "received");
+  }
   const bool is_in_place = traits.buffers == BufferShape::in_place;
   if (!is_in_place) check_memory(call.input, traits.name, "input");
   check_same_memory(call);

@@ -98,6 +98,37 @@ Work Communicator::barrier_async(CallOptions options) const {
   return group_->submit(CollectiveCall::of(Collective::barrier), std::move(options));
 }
 
+Work Communicator::send_async(ConstBuffer buffer, int peer, int tag, CallOptions options) const {
+  return group_->transfer({CollectiveCall::send(buffer, peer, tag)}, options);
+}
+
+void Communicator::send(ConstBuffer buffer, int peer, int tag, CallOptions options) const {
+  send_async(buffer, peer, tag, std::move(options)).wait();
+}
+
+Work Communicator::receive_async(Buffer buffer, int peer, int tag, CallOptions options) const {
+  return group_->transfer({CollectiveCall::receive(buffer, peer, tag)}, options);
+}
+
+void Communicator::receive(Buffer buffer, int peer, int tag, CallOptions options) const {
+  receive_async(buffer, peer, tag, std::move(options)).wait();
+}
+
+Work Communicator::exchange_async(std::span<const Transfer> transfers, CallOptions options) const {
+  std::vector<CollectiveCall> calls;
+  for (const Transfer& each : transfers) {
+    if (!each.is_send) calls.push_back(CollectiveCall::receive(each.received, each.peer, each.tag));
+  }
+  for (const Transfer& each : transfers) {
+    if (each.is_send) calls.push_back(CollectiveCall::send(each.sent, each.peer, each.tag));
+  }
+  return group_->transfer(std::move(calls), options);
+}
+
+void Communicator::exchange(std::span<const Transfer> transfers, CallOptions options) const {
+  exchange_async(transfers, std::move(options)).wait();
+}
+
 Work Communicator::enqueue(std::function<void()> task, CallOptions options) const {
   return group_->submit(CollectiveCall::of(Collective::task), std::move(options), std::move(task));
 }
@@ -143,10 +174,13 @@ std::optional<Communicator> Communicator::split(int color, int key) const {
 
 std::optional<Communicator> Communicator::make_set(int color, int key) const {
   std::shared_ptr<Backend> part;
-  std::int32_t first_rank = group_->job_rank;
+  std::vector<int> job_ranks;
   group_->run(CollectiveCall::of(Collective::split), {}, [&] {
     part = group_->backend->split(color, key);
-    if (part) part->execute(CollectiveCall::broadcast(std::span(&first_rank, 1), 0));
+    if (!part) return;
+    job_ranks.resize(static_cast<std::size_t>(part->topology().size));
+    part->execute(
+        CollectiveCall::all_gather(std::span(&group_->job_rank, 1), std::span(job_ranks)));
   });
   const auto number = group_->number_in_job * 1000 + ++group_->sequence->splits;
   if (!part) return std::nullopt;
@@ -156,13 +190,14 @@ std::optional<Communicator> Communicator::make_set(int color, int key) const {
   Communicator result(std::move(part), std::move(executor));
   result.group_->number_in_job = number;
   result.group_->job_rank = group_->job_rank;
-  result.group_->first_job_rank = first_rank;
+  result.group_->first_job_rank = job_ranks.front();
+  result.group_->job_ranks = job_ranks;
   const auto present = group_->listeners->get();
   result.group_->listeners->set(*present);
   CollectiveCall member;
   member.count = result.size();
   member.group = number;
-  member.first_rank = first_rank;
+  member.first_rank = job_ranks.front();
   for (const auto& listener : *present) listener->on_group(member);
   return result;
 }

@@ -1,6 +1,8 @@
 #include "comm/communicator_group.h"
 
 #include <exception>
+#include <numeric>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -94,12 +96,19 @@ Communicator::Group::Group(std::shared_ptr<Backend> the_backend,
       executor(std::move(the_executor)),
       job_rank(backend->topology().rank),
       sequence(the_sequence ? std::move(the_sequence) : std::make_shared<Sequence>(backend)),
-      exceptions_at_start_(std::uncaught_exceptions()) {}
+      exceptions_at_start_(std::uncaught_exceptions()) {
+  job_ranks.resize(static_cast<std::size_t>(backend->topology().size));
+  std::iota(job_ranks.begin(), job_ranks.end(), 0);
+}
 
 Communicator::Group::~Group() {
+  const auto has_pending_transfers = [&] {
+    return sequence.use_count() == 1 && sequence->transfers && sequence->transfers->is_pending();
+  };
   // An exception is leaving this rank while collectives are pending for which the others can't be
   // sure to come: waiting might never end, so the job does.
-  if (std::uncaught_exceptions() > exceptions_at_start_ && executor->is_pending()) {
+  if (std::uncaught_exceptions() > exceptions_at_start_ &&
+      (executor->is_pending() || has_pending_transfers())) {
     print_line(
         fmt::format("rank {}: an exception leaves while collectives are pending to which the other "
                     "ranks may never come, so the job ends",
@@ -108,6 +117,13 @@ Communicator::Group::~Group() {
   }
   // Tasks that are pending may still use this group.
   if (executor->is_pending()) executor->submit([] {}).wait();
+  // The other ends may not have got all bytes.
+  while (has_pending_transfers()) {
+    if (sequence->transfers->is_driven_by_waiters())
+      go_on_with_transfers();
+    else
+      sequence->transfers->wait_until_idle();
+  }
   if (sequence.use_count() > 1) return;
   CollectiveCall member;
   member.group = number_in_job;
@@ -181,6 +197,51 @@ Work Communicator::Group::submit(CollectiveCall call, CallOptions options, Actio
        call = std::move(call),
        action = std::move(action)] { perform(*backend, call, present, action, owner); },
       std::move(order));
+}
+
+// Where only those who wait may call MPI, between collectives.
+void Communicator::Group::go_on_with_transfers() {
+  std::vector<std::shared_ptr<const void>> done;
+  bool has_progress = false;
+  const auto go_on = [&] {
+    has_progress = sequence->transfers->go_on();
+    done = sequence->transfers->take_done();
+  };
+  executor->run(go_on);
+  if (!has_progress) std::this_thread::yield();
+}
+
+// None for a buffer of the host's.
+std::shared_ptr<TransferStaging> Communicator::Group::stage(CollectiveCall& call) const {
+  if (call.memory == MemoryKind::host) return nullptr;
+  const bool is_send = call.collective == Collective::send;
+  call.order = std::make_shared<DeviceOrder>();
+  call.order->stream = is_send ? call.input.stream : call.output.stream;
+  return backend->stage(call);
+}
+
+Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const CallOptions& options) {
+  for (const CollectiveCall& call : calls) check_arguments(call, backend->topology());
+  if (calls.empty()) return {};
+  const auto& desk = sequence->transfers;
+  if (!desk) {
+    throw Error(fmt::format("comm: {}: ranks on {} have no transfers; use a collective",
+                            name_of(calls.front().collective), backend->capabilities().backend));
+  }
+  for (CollectiveCall& call : calls) {
+    call.number = desk->next_number();
+    call.group = number_in_job;
+    call.first_rank = first_job_rank;
+    call.peer_in_job = job_ranks[static_cast<std::size_t>(call.peer)];
+    call.name = options.name;
+  }
+  std::vector<std::shared_ptr<TransferStaging>> stagings;
+  for (CollectiveCall& call : calls) stagings.push_back(stage(call));
+  Action driver;
+  // Who waits has a handle.
+  if (desk->is_driven_by_waiters()) driver = [this] { go_on_with_transfers(); };
+  return desk->post(std::move(calls), stagings, *listeners->get(), options.owner,
+                    std::move(driver));
 }
 
 std::shared_ptr<const Communicator::Group::Listeners> Communicator::Group::ListenerList::get()

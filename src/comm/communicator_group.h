@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/executor.h"
+#include "comm/transfers/transfer_desk.h"
 #include "kolo/comm/communicator.h"
 
 namespace kolo {
@@ -33,6 +34,8 @@ struct Communicator::Group {
   // back end's execute(), unless an action is given for it: what gives something back, and tasks.
   void run(CollectiveCall call, CallOptions options, const Action& action = {});
   Work submit(CollectiveCall call, CallOptions options, Action action = {});
+  // Of messages to other ranks, which are in no order with the collectives. Done when all are.
+  Work transfer(std::vector<CollectiveCall> calls, const CallOptions& options);
 
   // Never changed in place: calls keep what they see.
   using Listeners = std::vector<std::shared_ptr<CollectiveListener>>;
@@ -62,16 +65,19 @@ struct Communicator::Group {
   std::uint32_t number_in_job = 0;  // Communicator::group()
   int job_rank;                     // this rank's in the job
   int first_job_rank = 0;           // that of the group's first member
+  std::vector<int> job_ranks;       // of its members
 
   // Where the ranks are in what they do together; plain and checked handles are in one sequence.
   // With it this rank leaves.
   struct Sequence {
-    explicit Sequence(std::shared_ptr<Backend> the_ranks) : ranks(std::move(the_ranks)) {}
+    explicit Sequence(std::shared_ptr<Backend> the_ranks)
+        : ranks(std::move(the_ranks)), transfers(ranks->transfers()) {}
     Sequence(const Sequence&) = delete;
     Sequence& operator=(const Sequence&) = delete;
     ~Sequence() { ranks->leave(); }
 
     std::shared_ptr<Backend> ranks;
+    std::shared_ptr<TransferDesk> transfers;  // may be null
     std::atomic<std::uint64_t> calls = 0;
     std::atomic<std::uint32_t> splits = 0;
     // The task that runs, if any, and how many collectives it has called; for the thread it runs
@@ -92,6 +98,8 @@ struct Communicator::Group {
 
  private:
   void prepare(CollectiveCall& call, CallOptions& options);
+  void go_on_with_transfers();
+  [[nodiscard]] std::shared_ptr<TransferStaging> stage(CollectiveCall& call) const;
   [[nodiscard]] Action as_task(std::uint64_t number, Action task);
 
   std::mutex mutex_;

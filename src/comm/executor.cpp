@@ -1,5 +1,6 @@
 #include "comm/executor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "kolo/base/error.h"
@@ -11,14 +12,21 @@ namespace kolo {
 void Work::State::complete(std::exception_ptr failure) {
   {
     const std::lock_guard lock(mutex);
+    if (!error) error = std::move(failure);
+    if (--parts > 0) return;
     done = true;
-    error = std::move(failure);
   }
   changed.notify_all();
 }
 
+bool Work::State::is_done() {
+  const std::lock_guard lock(mutex);
+  return done;
+}
+
 void Work::wait() const {
   if (!state_) return;
+  while (state_->go_on && !state_->is_done()) state_->go_on();
   std::unique_lock lock(state_->mutex);
   state_->changed.wait(lock, [&] { return state_->done; });
   if (state_->error) std::rethrow_exception(state_->error);
@@ -26,12 +34,17 @@ void Work::wait() const {
 }
 
 void Work::hold_back_stream() const {
-  const auto& order = state_->order;
-  if (order && order->done) order->done->hold_back(order->stream);
+  for (const auto& order : state_->orders) {
+    if (order->done) order->done->hold_back(order->stream);
+  }
 }
 
 bool Work::wait_for(std::chrono::nanoseconds limit) const {
   if (!state_) return true;
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (state_->go_on && !state_->is_done() && std::chrono::steady_clock::now() < end)
+    state_->go_on();
+  if (state_->go_on) limit = std::chrono::nanoseconds(0);
   std::unique_lock lock(state_->mutex);
   if (!state_->changed.wait_for(lock, limit, [&] { return state_->done; })) return false;
   if (state_->error) std::rethrow_exception(state_->error);
@@ -41,9 +54,11 @@ bool Work::wait_for(std::chrono::nanoseconds limit) const {
 
 bool Work::is_done() const {
   if (!state_) return true;
+  if (state_->go_on && !state_->is_done()) state_->go_on();
   const std::lock_guard lock(state_->mutex);
-  const auto& order = state_->order;
-  return state_->done && (!order || !order->done || order->done->is_done());
+  return state_->done && std::ranges::all_of(state_->orders, [](const auto& order) {
+           return !order->done || order->done->is_done();
+         });
 }
 
 Executor::Executor(bool threaded) {
@@ -62,7 +77,7 @@ Executor::~Executor() {
 
 Work Executor::submit(std::function<void()> task, std::shared_ptr<const DeviceOrder> order) {
   Item item{std::move(task), std::make_shared<Work::State>()};
-  item.state->order = std::move(order);
+  if (order) item.state->orders.push_back(std::move(order));
   const Work work(item.state);
   if (is_inside_task()) {
     ++pending_;
@@ -85,7 +100,7 @@ Work Executor::submit(std::function<void()> task, std::shared_ptr<const DeviceOr
 Work Executor::hand_over(const std::function<void()>& task,
                          std::shared_ptr<const DeviceOrder> order) {
   auto state = std::make_shared<Work::State>();
-  state->order = std::move(order);
+  state->orders.push_back(std::move(order));
   run(task);
   state->done = true;
   return Work(std::move(state));

@@ -8,7 +8,8 @@
 //            communicator), thrown (through it), return, exit, release (of the communicator, and
 //            the process goes on), unjoined (the others have joined), finalize (MPI), afterwards
 //            (all finalize, and one calls a collective then)
-//   SETTING  nodes (the last rank on a node of its own), mpi (no shared memory)
+//   SETTING  nodes (the last rank on a node of its own), mpi (no shared memory); with a T after it,
+//            the others wait for rank 1 in a transfer and not in a collective
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -36,8 +37,8 @@ struct Job {
 
 MpiOptions options_for(const std::string& setting) {
   MpiOptions options;
-  if (setting == "nodes") options.ranks_on_nodes = {2, 1};
-  if (setting == "mpi") options.shared_memory = SharedMemory::off;
+  if (setting.starts_with("nodes")) options.ranks_on_nodes = {2, 1};
+  if (setting.starts_with("mpi")) options.shared_memory = SharedMemory::off;
   return options;
 }
 
@@ -75,6 +76,10 @@ void work(std::optional<Communicator>& world, const Job& job) {
   if (job.way == "together" || job.way == "afterwards") return;
   if (world->rank() == 1) return end_in_a_way_of_its_own(world, job.way);
   if (job.way == "unjoined") (void)world->checked().join();
+  if (job.setting.ends_with("T")) {
+    std::vector<float> values(5000);
+    world->receive(std::span(values), 1, 3, {.name = "halo"});
+  }
   while (true) reduce(*world);
 }
 

@@ -81,7 +81,8 @@ INSTANTIATE_TEST_SUITE_P(
         Ending{"program", "inner", "release", "nodes"},
         Ending{"program", "static", "release", "mpi"}, Ending{"program", "main", "finalize", ""},
         Ending{"program", "main", "finalize", "nodes"},
-        Ending{"program", "static", "finalize", "mpi"}),
+        Ending{"program", "static", "finalize", "mpi"}, Ending{"kolo", "main", "caught", "T"},
+        Ending{"kolo", "inner", "release", "nodesT"}, Ending{"program", "main", "caught", "mpiT"}),
     name_of_test);
 
 // Without MPI_Finalize the launcher may see it first; all that matters is that the job ends.

@@ -62,5 +62,30 @@ TEST(FlightRecorder, KeepsWhatRunsAndWhatWasCompletedLast) {
   EXPECT_FALSE(from_bytes(std::as_bytes(std::span("nonsense"))).has_value());
 }
 
+TEST(FlightRecorder, KeepsPendingTransfers) {
+  const auto block = std::make_shared<EventBlock>();
+  FlightRecorder recorder(block);
+  const auto transfer = [](std::uint64_t number) {
+    auto call = CollectiveCall::send(ConstBuffer(nullptr, 0, DataType::uint8), 1, 4);
+    call.number = number;
+    call.peer_in_job = 9;
+    return call;
+  };
+  constexpr std::uint64_t more_than_it_keeps = EventBlock::most_transfers + 8;
+  for (std::uint64_t number = 1; number <= more_than_it_keeps; ++number)
+    recorder.submitted(transfer(number));
+  recorder.started(transfer(2));
+  for (std::uint64_t number = 3; number <= more_than_it_keeps; ++number)
+    recorder.finished(transfer(number), false);
+  const auto status = read_status(5, *block, 1'000'000'000'000);
+  ASSERT_EQ(status.lanes.size(), 2U);
+  EXPECT_TRUE(Lane::is_of_transfer(status.lanes[0].identity));
+  EXPECT_EQ(status.lanes[0].running.describe(),
+            "transfer 1, send of 0 uint8 (0 bytes) to rank 9, tag 4");
+  EXPECT_EQ(status.lanes[0].running.started, 0);
+  EXPECT_NE(status.lanes[1].running.started, 0);
+  EXPECT_GT(status.longest_wait(), 0);
+}
+
 }  // namespace
 }  // namespace kolo

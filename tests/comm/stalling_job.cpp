@@ -1,6 +1,7 @@
 // stalling_job MODE VICTIM SIGNAL [SETTING]: a job that does collectives without end, in which one
 // rank sends itself a signal while it does. For watch_jobs_test.cpp.
-//   MODE     all-reduce, broadcast or backward (asynchronous all-reduces, as a reducer's)
+//   MODE     all-reduce, broadcast, backward (asynchronous all-reduces, as a reducer's) or ring
+//            (transfers to the next rank and from the one before)
 //   SETTING  nodes (the last rank on a node of its own), mpi (no shared memory)
 //
 // stalling_job suspended RANKS SECONDS [SETTING]: all ranks (RANKS is "all") or one is stopped for
@@ -34,6 +35,14 @@ void step(const Communicator& communicator, const std::string& mode, std::vector
   if (mode == "broadcast") return communicator.broadcast(std::span(values), 0, {.name = "weights"});
   if (mode == "all-reduce")
     return communicator.all_reduce(std::span(values), ReduceOp::sum, {.name = "sums"});
+  if (mode == "ring") {
+    const int size = communicator.size(), rank = communicator.rank();
+    const std::span all(values);
+    return communicator.exchange(
+        std::vector{Transfer::receive(all.first(50'000), (rank + size - 1) % size, 5),
+                    Transfer::send(all.last(50'000), (rank + 1) % size, 5)},
+        {.name = "halo"});
+  }
   std::vector<Work> works;
   for (std::size_t bucket = 0; bucket < 4; ++bucket) {
     works.push_back(communicator.all_reduce_async(std::span(values).subspan(bucket * 1000, 1000),

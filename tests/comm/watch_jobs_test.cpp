@@ -71,7 +71,7 @@ TEST_P(KilledRank, EndsTheJobAtOnce) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, KilledRank,
-                         ::testing::Values("all-reduce", "broadcast", "backward"),
+                         ::testing::Values("all-reduce", "broadcast", "backward", "ring"),
                          [](const auto& test) {
                            std::string name = test.param;
                            std::erase(name, '-');
@@ -121,6 +121,28 @@ INSTANTIATE_TEST_SUITE_P(Jobs, StoppedRank,
                                            StopCase{"broadcast", "nodes", "\"weights\"", 2},
                                            StopCase{"all-reduce", "mpi", "\"sums\"", 2},
                                            StopCase{"all-reduce", "mpi", "\"sums\"", 0}));
+
+// Both neighbours wait for it: who sends to it, and who receives from it.
+class StoppedNeighbour : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(StoppedNeighbour, IsNamedWithTheTransferAndTheJobEnds) {
+  const TemporaryFolder folder;
+  const auto result = run_stalling(folder, "ring", 2, SIGSTOP, GetParam());
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("kolo: watch: rank"), HasSubstr("the limit"),
+                    AnyOf(HasSubstr("receive of 50000 float32 (200000 bytes) from rank 2, tag 5, "
+                                    "\"halo\""),
+                          HasSubstr("send of 50000 float32 (200000 bytes) to rank 2, tag 5, "
+                                    "\"halo\""))));
+  if (GetParam().empty()) {
+    EXPECT_THAT(result.errors, HasSubstr("is stopped"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Jobs, StoppedNeighbour, ::testing::Values("", "nodes", "mpi"));
 
 struct SuspendCase {
   std::string ranks;

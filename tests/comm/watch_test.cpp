@@ -140,6 +140,54 @@ TEST(Watch, AfterTheLimitEveryRankWritesAndTheJobEnds) {
   EXPECT_THAT(messages.file_of(2), AllOf(HasSubstr("bucket 7"), Not(HasSubstr("bucket 8"))));
 }
 
+TEST(Watch, NamesATransferWhosePeerHasNotCome) {
+  WatchMessages messages;
+  run_as_threads(3,
+                 [&](const Communicator& communicator) {
+                   std::vector<float> values(100);
+                   const auto set = communicator.split(communicator.rank() == 1 ? -1 : 0);
+                   if (communicator.rank() == 0)
+                     set->receive(std::span(values), 1, 7, {.name = "activations"});
+                   if (communicator.rank() == 2) {
+                     messages.wait_for(1);
+                     set->send(std::span(values), 0, 7);
+                   }
+                   messages.wait_for(2);
+                 },
+                 {.watch = messages.options(.05)});
+  const auto all = messages.all();
+  EXPECT_THAT(all[0],
+              AllOf(HasSubstr("rank 0 has waited"),
+                    HasSubstr("transfer 1, receive of 100 float32 (400 bytes) from rank 2, tag 7, "
+                              "\"activations\" of another communicator"),
+                    HasSubstr("not come: rank 2 has not completed any")));
+  EXPECT_THAT(all[1], AllOf(HasSubstr("tag 7"), HasSubstr("went on after")));
+}
+
+TEST(Watch, ATransferThatWaitsTooLongEndsTheJob) {
+  WatchMessages messages;
+  std::atomic<bool> is_told = false;
+  const auto message = message_of<CommunicationError>([&] {
+    run_as_threads(2,
+                   [&](const Communicator& communicator) {
+                     std::vector<float> values(100);
+                     while (communicator.rank() == 1 && !is_told)
+                       std::this_thread::sleep_for(std::chrono::milliseconds(5));
+                     if (communicator.rank() == 1) return;
+                     try {
+                       communicator.send(std::span(values), 1, 3, {.name = "halo"});
+                     } catch (const CommunicationError&) {
+                       is_told = true;
+                       throw;
+                     }
+                   },
+                   {.watch = messages.options(.1, .3)});
+  });
+  EXPECT_THAT(message, AllOf(HasSubstr("gave up"), HasSubstr("send of 100 float32")));
+  EXPECT_THAT(messages.all(), Contains(HasSubstr("the limit")));
+  EXPECT_THAT(messages.file_of(0), HasSubstr("to rank 1, tag 3, \"halo\""));
+}
+
 // A rank that is in call `number` since `waiting` nanoseconds by the clock.
 RankStatus waiting_rank(std::uint64_t number, std::int64_t waiting) {
   RankStatus status;
@@ -182,6 +230,29 @@ TEST(WatchDeparture, OfARankThatSaysWhyIsNotReportedForAWhile) {
   statuses[0].lanes[0].waiting = 60 * second;
   EXPECT_THAT(find_departure(statuses, second).value_or(""), HasSubstr("rank 1 has left"))
       << "it should have ended the job long ago";
+}
+
+TEST(WatchDeparture, OfATransfersPeerEndsTheJob) {
+  constexpr std::int64_t second = 1'000'000'000;
+  std::vector<RankStatus> statuses(2);
+  statuses[1].rank = 1;
+  LaneStatus transfer{.identity = Lane::identity_of_transfer(0, 5), .waiting = 2 * second};
+  transfer.running.collective = Collective::receive;
+  transfer.running.number = 3;
+  transfer.running.peer = 1;
+  transfer.running.tag = 8;
+  statuses[0].lanes = {transfer};
+  EXPECT_EQ(find_departure(statuses, second), std::nullopt);
+  statuses[1].lanes.push_back({.identity = 1, .has_left = 1});
+  const auto what_is_said = HasSubstr(
+      "rank 1 has left, but rank 0 has waited for it 2.0 s in transfer 3, receive of 0 uint8 (0 "
+      "bytes) from rank 1, tag 8");
+  EXPECT_THAT(find_departure(statuses, second).value_or(""), what_is_said);
+  // Both had come: what was sent may be on its way.
+  statuses[0].lanes[0].running.started = 1;
+  EXPECT_EQ(find_departure(statuses, second), std::nullopt);
+  statuses[0].lanes[0].waiting = 20 * second;
+  EXPECT_NE(find_departure(statuses, second), std::nullopt);
 }
 
 TEST(WatchDeparture, IsMissedByRanksThatHaveJoined) {

@@ -13,6 +13,9 @@
 
 namespace kolo {
 
+class TransferDesk;
+class TransferStaging;
+
 // What a back end is and can do, for logs and `kolo doctor`.
 struct Capabilities {
   std::string backend;       // "solo", "threads", "mpi"
@@ -108,6 +111,13 @@ class Backend {
   // Messages beside the collectives, for the watch; nothing where the back end has none.
   // Collective.
   [[nodiscard]] virtual std::unique_ptr<StatusExchange> status_exchange() { return nullptr; }
+
+  // Messages between two ranks, beside the collectives; nothing where the back end has none, or one
+  // rank.
+  [[nodiscard]] virtual std::shared_ptr<TransferDesk> transfers() { return nullptr; }
+  // Of a transfer on a device's memory: puts memory of the host in the place of its buffer, for the
+  // thread that asks; notes in call.order where the device's work stands.
+  [[nodiscard]] virtual std::shared_ptr<TransferStaging> stage(CollectiveCall& call) const;
 
   // This rank calls nothing here any more: its last handle is gone. Ranks that wait for it, now or
   // later, should get CommunicationError that names it. Local, and not a word to MPI.

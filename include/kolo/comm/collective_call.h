@@ -30,6 +30,9 @@ enum class Collective : std::uint8_t {
   task,     // a function given to Communicator::enqueue
   join,     // a rank without data takes part in the others' collectives; only on that rank
   refusal,  // the active ranks can't go on without those that have joined
+  // Between two ranks, outside of the order of the collectives.
+  send,
+  receive,
 };
 
 [[nodiscard]] std::string_view name_of(Collective collective);
@@ -42,6 +45,8 @@ enum class BufferShape : std::uint8_t {
   gathered_uneven,   // `count` out, of every rank as many as the counts say, the same everywhere
   scattered,         // `count` in, of which each rank gets an equal part
   exchanged_uneven,  // `count` in; counts of each rank's own say who sends how many to whom
+  sent,              // `count` in, to the peer
+  received,          // `count` out, of the peer
 };
 
 // What sets one collective apart from the others, for all that treat them alike: descriptions,
@@ -51,9 +56,14 @@ struct CollectiveTraits {
   BufferShape buffers = BufferShape::none;
   bool reduces = false;   // has a CallHeader::op
   bool has_root = false;  // in CallHeader::peer
+  bool has_peer = false;  // there too: it is between two ranks, and has a tag
 };
 
 [[nodiscard]] const CollectiveTraits& traits_of(Collective collective);
+// Between two ranks, in no order with the collectives and numbered apart from them.
+[[nodiscard]] inline bool is_transfer(Collective collective) {
+  return traits_of(collective).has_peer;
+}
 
 // A collective as a rank has asked for it, wherever it is: on its way to the back end, in what the
 // ranks compare, in the watch's records, in timelines and in errors. It is copied and sent as
@@ -63,18 +73,20 @@ struct CallHeader {
   DataType type = DataType::uint8;
   ReduceOp op = ReduceOp::sum;
   MemoryKind memory = MemoryKind::host;  // of its buffers
-  std::int32_t peer = -1;                // the root of a broadcast; -1: none
+  std::int32_t peer = -1;                // the root of a broadcast, who sends or receives; -1: none
   std::int32_t tag = 0;                  // of a message between two ranks
   std::uint32_t part = 0;         // of a collective inside a task, which of its collectives, from 1
   std::int64_t count = 0;         // elements, see BufferShape; bytes of an allocation
   std::uint64_t fingerprint = 0;  // of counts by rank, where ranks compare them
   std::uint64_t number = 0;     // where in the communicator's sequence it stands, from 1: the same
-                                // for all ranks that keep to one order; inside a task, the task's
+                                // for all ranks that keep to one order; inside a task, the task's;
+                                // of a transfer, which of this rank's
   std::uint32_t group = 0;      // 0 for the job, otherwise Communicator::group() of a set of ranks
   std::int32_t first_rank = 0;  // the rank in the job of the group's first member: with `group` it
                                 // tells groups apart
 
-  // "all-reduce (sum) of 4 float32", "broadcast (from root 0) of 1 int64", "barrier".
+  // "all-reduce (sum) of 4 float32", "broadcast (from root 0) of 1 int64", "barrier", "send of 4
+  // float32 (16 bytes) to rank 1, tag 0".
   [[nodiscard]] std::string describe() const;
 };
 static_assert(std::has_unique_object_representations_v<CallHeader>,
@@ -105,6 +117,7 @@ struct CollectiveCall : CallHeader {
   std::vector<std::int64_t> receive_counts;  // by rank, of an all-to-all and an uneven all-gather
   int divisor = 1;  // an average is that of so many ranks' values, the others' being 0
   std::shared_ptr<DeviceOrder> order;  // of one on a device's memory
+  int peer_in_job = -1;                // the rank in the job of a transfer's peer
 
   [[nodiscard]] static CollectiveCall all_reduce(const Buffer& buffer, ReduceOp op);
   [[nodiscard]] static CollectiveCall broadcast(const Buffer& buffer, int root);
@@ -118,6 +131,8 @@ struct CollectiveCall : CallHeader {
                                                  std::span<const std::int64_t> send_counts,
                                                  const Buffer& output,
                                                  std::span<const std::int64_t> receive_counts);
+  [[nodiscard]] static CollectiveCall send(const ConstBuffer& buffer, int peer, int tag);
+  [[nodiscard]] static CollectiveCall receive(const Buffer& buffer, int peer, int tag);
   // Without buffers: a barrier, a split, an allocation of `count` bytes.
   [[nodiscard]] static CollectiveCall of(Collective collective, std::int64_t count = 0);
 };
@@ -126,9 +141,9 @@ struct CollectiveCall : CallHeader {
 // back ends.
 void check_arguments(const CollectiveCall& call, const Topology& topology);
 
-// Is told of every collective of a communicator. Called from whatever thread the collective is
-// asked for or runs on, so implementations are thread-safe; they must be quick and not throw, and
-// must not call the communicator.
+// Is told of every collective and every transfer of a communicator. Called from whatever thread it
+// is asked for or runs on, so implementations are thread-safe; they must be quick and not throw,
+// and must not call the communicator.
 class CollectiveListener {
  public:
   virtual ~CollectiveListener() = default;
@@ -139,7 +154,8 @@ class CollectiveListener {
   virtual void on_leave(const CollectiveCall& /*call*/) noexcept {}
   // This rank is about to end the job (Communicator::announce_abort()).
   virtual void on_abort() noexcept {}
-  // An asynchronous collective has been asked for; it runs later.
+  // An asynchronous collective has been asked for; it runs later. Every transfer is so; it starts
+  // when the other end has come too.
   virtual void on_submit(const CollectiveCall& /*call*/) noexcept {}
   virtual void on_start(const CollectiveCall& /*call*/) noexcept {}
   virtual void on_finish(const CollectiveCall& /*call*/, bool /*failed*/) noexcept {}

@@ -14,6 +14,7 @@
 #include "kolo/comm/data_type.h"
 #include "kolo/comm/device.h"
 #include "kolo/comm/topology.h"
+#include "kolo/comm/transfer.h"
 #include "kolo/comm/work.h"
 
 namespace kolo {
@@ -89,6 +90,30 @@ class Communicator {
   // Returns when every rank has called it.
   void barrier(CallOptions options = {}) const;
   [[nodiscard]] Work barrier_async(CallOptions options = {}) const;
+
+  // Messages between two ranks. The n-th send to a rank with a tag (0 or more) is received by the
+  // n-th receive from this rank with that tag there, which must have the same count and type:
+  // otherwise both get an Error that names both. A send may not be done before the other rank has
+  // asked to receive it, so two ranks that both send first must do so with send_async() or
+  // exchange(). A buffer on a device goes through pinned memory of the host.
+  //
+  // They stand outside of the order of the collectives, before and after which they may be asked
+  // for as each rank likes, and go on while collectives run. (Without MPI's thread level
+  // `multiple`, between nodes, only while somebody waits for one: there ranks must keep one order,
+  // and ask nothing of ranks that have joined.) Error where the other rank has joined, on both,
+  // there when the join ends; CommunicationError where it has left, as for collectives.
+  void send(ConstBuffer buffer, int peer, int tag = 0, CallOptions options = {}) const;
+  [[nodiscard]] Work send_async(ConstBuffer buffer, int peer, int tag = 0,
+                                CallOptions options = {}) const;
+  void receive(Buffer buffer, int peer, int tag = 0, CallOptions options = {}) const;
+  [[nodiscard]] Work receive_async(Buffer buffer, int peer, int tag = 0,
+                                   CallOptions options = {}) const;
+
+  // Several at once, in whatever order the ranks list them: all receives are asked for, then all
+  // sends. Done when all are; throws the first Error of any then.
+  void exchange(std::span<const Transfer> transfers, CallOptions options = {}) const;
+  [[nodiscard]] Work exchange_async(std::span<const Transfer> transfers,
+                                    CallOptions options = {}) const;
 
   // Runs a function on the communication thread, in turn with the asynchronous collectives. It may
   // call this communicator: its collectives run at once then, before those asked for later. For

@@ -47,8 +47,8 @@ struct MpiOptions {
 
   // Sizes that tests make small to reach the paths for large buffers.
   std::int64_t largest_count = std::int64_t{1} << 30;  // elements in one MPI call
-  std::size_t staging_bytes = std::size_t{1}
-                              << 20;     // of shared memory per rank, besides allocate()
+  // Of shared memory per rank, besides allocate(); transfers have a quarter of it more.
+  std::size_t staging_bytes = std::size_t{1} << 20;
   std::size_t whole_limit_bytes = 8192;  // all-reduces up to here are done whole by every rank
 
   // Pretends that consecutive ranks are on nodes of these sizes, for example {2, 1}; only ranks

@@ -6,14 +6,15 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace kolo {
 
 struct DeviceOrder;
 
-// One pending collective. Copies refer to the same collective; a default-made Work is one that is
-// done. The buffers given to the collective must live, untouched, until it is done. May be waited
-// for from any thread.
+// One pending collective or transfer, or the transfers of an exchange. Copies refer to the same; a
+// default-made Work is one that is done. The buffers given to it must live, untouched, until it is
+// done. May be waited for from any thread.
 class Work {
  public:
   Work() = default;
@@ -30,15 +31,23 @@ class Work {
 
  private:
   friend class Executor;
+  friend class TransferDesk;
 
   struct State {
     std::mutex mutex;
     std::condition_variable changed;
     bool done = false;
-    std::exception_ptr error;
-    std::shared_ptr<const DeviceOrder> order;  // of a collective on a device's memory
+    std::size_t parts = 1;                                   // that are not done
+    std::exception_ptr error;                                // the first
+    std::vector<std::shared_ptr<const DeviceOrder>> orders;  // of calls on a device's memory
 
+    // Of transfers that no thread of kolo's goes on with, because it may not call MPI: those who
+    // wait do. Returns after a while, whether they are done or not.
+    std::function<void()> go_on;
+
+    // Of one part.
     void complete(std::exception_ptr failure);
+    [[nodiscard]] bool is_done();
   };
 
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}

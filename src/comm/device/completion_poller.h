@@ -20,8 +20,8 @@ class CompletionPoller {
   // is followed for may own the last share in what owns this.
   ~CompletionPoller();
 
-  // `started` is called when all before it are done and `ready` has come (null: at once), `finished`
-  // after `done`; true: the device has failed.
+  // `started` is called when all before it are done and `ready` has come (null: at once),
+  // `finished` after `done`; true: the device has failed.
   void add(std::shared_ptr<const DeviceEvent> ready, std::shared_ptr<const DeviceEvent> done,
            std::function<void()> started, std::function<void(bool failed)> finished);
 

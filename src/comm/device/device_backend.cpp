@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "comm/device/choose_channel.h"
+#include "comm/device/device_staging.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -17,6 +18,17 @@ void Backend::begin_on_device(CollectiveCall& call) const {
 void Backend::move(const CollectiveCall& call) {
   throw Error(fmt::format("comm: {} on a device's memory: ranks on {} can't move it",
                           name_of(call.collective), capabilities().backend));
+}
+
+std::shared_ptr<TransferStaging> Backend::stage(CollectiveCall& call) const {
+  begin_on_device(call);
+  throw Error(fmt::format("comm: {} takes the host's memory alone, of ranks on {}",
+                          name_of(call.collective), capabilities().backend));
+}
+
+std::shared_ptr<TransferStaging> DeviceBackend::stage(CollectiveCall& call) const {
+  begin_on_device(call);
+  return call.count > 0 ? stage_transfer(call, *sharing_) : nullptr;
 }
 
 DeviceBackend::DeviceBackend(std::shared_ptr<Backend> host, std::shared_ptr<DeviceSharing> sharing)

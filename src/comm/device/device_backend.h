@@ -34,6 +34,8 @@ class DeviceBackend final : public Backend {
   [[nodiscard]] std::unique_ptr<StatusExchange> status_exchange() override {
     return host_->status_exchange();
   }
+  [[nodiscard]] std::shared_ptr<TransferDesk> transfers() override { return host_->transfers(); }
+  [[nodiscard]] std::shared_ptr<TransferStaging> stage(CollectiveCall& call) const override;
   void leave() noexcept override { host_->leave(); }
   void abort(int exit_code) noexcept override;
 

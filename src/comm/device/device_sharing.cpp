@@ -18,6 +18,13 @@ std::shared_ptr<void> DeviceSharing::stream(int device) {
   return stream;
 }
 
+std::shared_ptr<void> DeviceSharing::transfer_stream(int device) {
+  const std::lock_guard lock(mutex_);
+  auto& stream = transfer_streams_[device];
+  if (!stream) stream = runtime().make_stream(device);
+  return stream;
+}
+
 void DeviceSharing::note_transport(const std::string& transport) {
   const std::lock_guard lock(mutex_);
   transport_ = transport;

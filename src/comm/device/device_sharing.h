@@ -6,6 +6,7 @@
 #include <string>
 
 #include "comm/device/completion_poller.h"
+#include "comm/device/pinned_memories.h"
 #include "comm/device/shared_windows.h"
 #include "kolo/comm/device.h"
 
@@ -23,6 +24,9 @@ class DeviceSharing {
   [[nodiscard]] const DeviceOptions& options() const { return options_; }
   [[nodiscard]] const DeviceRuntime& runtime() const;  // Error where there is none
   [[nodiscard]] std::shared_ptr<void> stream(int device);
+  // Another one, for transfers: what is in stream() may wait for other ranks.
+  [[nodiscard]] std::shared_ptr<void> transfer_stream(int device);
+  [[nodiscard]] PinnedMemories& pinned() { return pinned_; }
   [[nodiscard]] CompletionPoller& poller() { return poller_; }
   [[nodiscard]] LentMemories& lent() { return lent_; }
   // What a group's collectives go by; of all groups the last.
@@ -33,7 +37,8 @@ class DeviceSharing {
   DeviceOptions options_;
   mutable std::mutex mutex_;
   std::string transport_;
-  std::map<int, std::shared_ptr<void>> streams_;
+  std::map<int, std::shared_ptr<void>> streams_, transfer_streams_;
+  PinnedMemories pinned_;
   LentMemories lent_;
   CompletionPoller poller_;
 };

@@ -11,8 +11,12 @@
 #include "comm/mpi/cuda_aware_mpi.h"
 #include "comm/mpi/mpi_collectives.h"
 #include "comm/mpi/mpi_keeping.h"
+#include "comm/mpi/mpi_line.h"
 #include "comm/mpi/shared_segments.h"
 #include "comm/shared_memory/node_group.h"
+#include "comm/transfers/node_line.h"
+#include "comm/transfers/transfer_desk.h"
+#include "comm/transfers/transfer_thread.h"
 #include "comm/watch/event_block.h"
 #include "kolo/base/checked.h"
 
@@ -24,6 +28,15 @@ int job_rank() {
   int rank = 0;
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
   return rank;
+}
+
+// Of the group's members.
+std::vector<int> job_ranks(const MpiGroup& group) {
+  const int own = job_rank();
+  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
+  check_mpi(MPI_Allgather(&own, 1, MPI_INT, ranks.data(), 1, MPI_INT, group.get()),
+            "MPI_Allgather");
+  return ranks;
 }
 
 Topology find_topology(const MpiGroup& group, int node_id) {
@@ -41,7 +54,7 @@ constexpr int most_pending_statuses = 64;  // to one rank
 // thread level `multiple`.
 class MpiStatusExchange final : public StatusExchange {
  public:
-  MpiStatusExchange(const MpiGroup& group, MpiStatusMessages& messages)
+  MpiStatusExchange(const MpiGroup& group, MpiSmallMessages& messages)
       : group_(group), messages_(messages) {}
   MpiStatusExchange(const MpiStatusExchange&) = delete;
   MpiStatusExchange& operator=(const MpiStatusExchange&) = delete;
@@ -52,7 +65,7 @@ class MpiStatusExchange final : public StatusExchange {
 
  private:
   const MpiGroup& group_;
-  MpiStatusMessages& messages_;
+  MpiSmallMessages& messages_;
 };
 void MpiStatusExchange::send(int to, std::span<const std::byte> bytes) {
   int pending_there = 0;
@@ -87,8 +100,10 @@ std::optional<StatusExchange::Message> MpiStatusExchange::receive() {
 
 class MpiBackend final : public Backend {
  public:
+  // `transfer_thread`: none: this is the job's first, which makes it.
   MpiBackend(std::shared_ptr<const MpiRuntime> runtime, std::shared_ptr<MpiKeeping> keeping,
-             MpiGroup group, int node_id, const MpiOptions& options);
+             MpiGroup group, int node_id, const MpiOptions& options,
+             std::shared_ptr<TransferThread> transfer_thread = nullptr);
 
   [[nodiscard]] const Topology& topology() const override { return topology_; }
   [[nodiscard]] Capabilities capabilities() const override;
@@ -104,11 +119,17 @@ class MpiBackend final : public Backend {
   }
   void move(const CollectiveCall& call) override { objects_.all_collectives->execute(call); }
   [[nodiscard]] std::unique_ptr<StatusExchange> status_exchange() override;
+  [[nodiscard]] std::shared_ptr<TransferDesk> transfers() override { return transfers_; }
   void leave() noexcept override;
   void abort(int exit_code) noexcept override { keeping_->abort(exit_code); }
 
  private:
   void start_node_stage();
+  void start_transfers();
+  [[nodiscard]] std::vector<int> ranks_of_node() const;
+  [[nodiscard]] std::vector<std::shared_ptr<Bell>> bells_of_node() const;
+  [[nodiscard]] std::shared_ptr<TransferLine> make_node_line(
+      const std::vector<int>& job_ranks) const;
   void all_reduce_over_nodes(const CollectiveCall& call);
   [[nodiscard]] bool is_one_node() const { return node_group_ && topology_.nodes == 1; }
 
@@ -119,29 +140,37 @@ class MpiBackend final : public Backend {
   Topology topology_;
   std::shared_ptr<SharedSegments> segments_;
   std::shared_ptr<NodeGroup> node_group_;  // none: this node's ranks share no memory
+  NodeMemory node_memory_;
+  std::vector<NodeMailbox> mailboxes_;  // by local rank, in the same memory
+  std::shared_ptr<TransferThread> transfer_thread_;
+  std::shared_ptr<TransferDesk> transfers_;  // none: there is one rank
 };
 
 }  // namespace
 
 MpiBackend::MpiBackend(std::shared_ptr<const MpiRuntime> runtime,
                        std::shared_ptr<MpiKeeping> keeping, MpiGroup group, int node_id,
-                       const MpiOptions& options)
+                       const MpiOptions& options, std::shared_ptr<TransferThread> transfer_thread)
     : runtime_(std::move(runtime)),
       keeping_(std::move(keeping)),
       options_(options),
       objects_(keeping_->add(group)),
-      topology_(find_topology(objects_.all, node_id)) {
+      topology_(find_topology(objects_.all, node_id)),
+      transfer_thread_(std::move(transfer_thread)) {
   objects_.all_collectives.emplace(objects_.all.get(), options_.largest_count);
   if (options_.shared_memory != SharedMemory::off && topology_.nodes < topology_.size)
     start_node_stage();
+  if (topology_.size > 1) start_transfers();
 }
 
 void MpiBackend::start_node_stage() {
   objects_.node = objects_.all.split(topology_.node);
   segments_ = std::make_shared<SharedSegments>(objects_.all, objects_.node);
   const std::size_t cells = sizeof(AbortCell) + sizeof(RankCell);
-  const auto stage =
-      segments_->add(checked_add(cells, options_.staging_bytes), SharedSegment::Room::at_once);
+  const std::size_t staged = checked_add(cells, options_.staging_bytes + 63) / 64 * 64;
+  const auto stage = segments_->add(
+      checked_add(staged, NodeMailbox::bytes_for(topology_.local_size, options_.staging_bytes)),
+      SharedSegment::Room::at_once);
   if (!stage) return;
   std::byte* const own = stage->part(topology_.local_rank);
   new (own) AbortCell{};
@@ -156,8 +185,10 @@ void MpiBackend::start_node_stage() {
     std::byte* const part = stage->part(peer);
     memory.cells.push_back(reinterpret_cast<RankCell*>(part + sizeof(AbortCell)));
     memory.staging.push_back(part + cells);
+    mailboxes_.emplace_back(part + staged, topology_.local_size, options_.staging_bytes);
   }
   memory.owner = stage;
+  node_memory_ = memory;
   node_group_ = std::make_shared<NodeGroup>(
       topology_.local_rank, std::move(memory), segments_,
       NodeGroupOptions{.staging_bytes = options_.staging_bytes,
@@ -171,7 +202,59 @@ void MpiBackend::start_node_stage() {
   }
 }
 
+void MpiBackend::start_transfers() {
+  const auto ranks_in_job = job_ranks(objects_.all);
+  if (!transfer_thread_) {
+    transfer_thread_ = std::make_shared<TransferThread>(
+        ranks_in_job[static_cast<std::size_t>(topology_.rank)], bells_of_node());
+  }
+  const auto near = make_node_line(ranks_in_job);
+  const bool is_near_only = near && is_one_node();
+  const auto far = is_near_only ? nullptr : make_mpi_line(objects_, options_.largest_count);
+  std::vector<std::shared_ptr<TransferLine>> lines;
+  for (const int node : topology_.node_of_rank)
+    lines.push_back(near && node == topology_.node ? near : far);
+  const bool is_driven_by_waiters =
+      !is_near_only && keeping_->threads().level < ThreadLevel::multiple;
+  transfers_ = std::make_shared<TransferDesk>(topology_.rank, std::move(lines), transfer_thread_,
+                                              is_driven_by_waiters);
+  transfer_thread_->add(transfers_);
+}
+
+std::vector<int> MpiBackend::ranks_of_node() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < topology_.size; ++rank) {
+    if (topology_.node_of_rank[static_cast<std::size_t>(rank)] == topology_.node)
+      ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+// Of the job, whose ring for all its groups, by rank; none where its ranks share no memory.
+std::vector<std::shared_ptr<Bell>> MpiBackend::bells_of_node() const {
+  if (mailboxes_.empty()) return {};
+  std::vector<std::shared_ptr<Bell>> bells(topology_.node_of_rank.size());
+  for (auto mailbox = mailboxes_.begin(); const int rank : ranks_of_node())
+    bells[static_cast<std::size_t>(rank)] = {node_memory_.owner, &(mailbox++)->bell()};
+  return bells;
+}
+
+// Nothing where the node's ranks share no memory, here or in the job.
+std::shared_ptr<TransferLine> MpiBackend::make_node_line(const std::vector<int>& job_ranks) const {
+  const auto own_rank = job_ranks[static_cast<std::size_t>(topology_.rank)];
+  if (mailboxes_.empty() || !transfer_thread_->bell_of(own_rank)) return nullptr;
+  NodeLineMemory memory;
+  memory.mailboxes = mailboxes_;
+  memory.ranks = ranks_of_node();
+  for (const int rank : memory.ranks) {
+    memory.bells.push_back(transfer_thread_->bell_of(job_ranks[static_cast<std::size_t>(rank)]));
+  }
+  memory.control = node_memory_;
+  return std::make_shared<NodeLine>(topology_.local_rank, std::move(memory), segments_);
+}
+
 void MpiBackend::leave() noexcept {
+  if (transfers_) transfers_->end();
   if (node_group_) node_group_->leave();
 }
 
@@ -245,7 +328,8 @@ std::shared_ptr<Backend> MpiBackend::split(int color, int key) {
   // What was asked of the job's nodes need not be possible on those of a few ranks.
   MpiOptions options = options_;
   if (options.shared_memory == SharedMemory::on) options.shared_memory = SharedMemory::automatic;
-  return std::make_shared<MpiBackend>(runtime_, keeping_, part, topology_.node, options);
+  return std::make_shared<MpiBackend>(runtime_, keeping_, part, topology_.node, options,
+                                      transfer_thread_);
 }
 
 std::unique_ptr<StatusExchange> MpiBackend::status_exchange() {

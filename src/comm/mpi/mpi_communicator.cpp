@@ -12,6 +12,8 @@
 #include "comm/executor.h"
 #include "comm/messages.h"
 #include "comm/mpi/mpi_keeping.h"
+#include "comm/transfers/transfer_desk.h"
+#include "comm/transfers/transfer_thread.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
 #include "kolo/comm/mpi.h"
@@ -224,6 +226,11 @@ Communicator mpi_communicator(const MpiOptions& given) {
     const auto present = weak.lock();
     if (present) present->close(finalised_message);
   });
+  if (const auto transfers = backend->transfers()) {
+    keeping->before_end([weak = std::weak_ptr(transfers->thread())] {
+      if (const auto present = weak.lock()) present->close(finalised_message);
+    });
+  }
   const Communicator plain(backend, executor);
   if (options.watch.enabled && plain.size() > 1) {
     const auto watch = std::make_shared<Watch>(backend, options.watch);

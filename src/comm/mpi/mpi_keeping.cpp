@@ -61,8 +61,10 @@ void MpiObjects::free() {
   all_collectives.reset();
   across_collectives.reset();
   // Messages that nobody has taken: MPI may read them until its very end.
-  if (!status_messages.pending.empty())
-    (void)std::make_unique<MpiStatusMessages>(std::exchange(status_messages, {})).release();
+  for (MpiSmallMessages* const messages : {&status_messages, &notes}) {
+    if (!messages->pending.empty())
+      (void)std::make_unique<MpiSmallMessages>(std::exchange(*messages, {})).release();
+  }
   for (MpiGroup* const group : {&statuses, &across, &node, &all}) group->free();
 }
 

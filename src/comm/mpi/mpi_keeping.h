@@ -39,8 +39,8 @@ class MpiRuntime {
   int exceptions_at_start_;
 };
 
-// Messages that MPI has been given and may still read.
-struct MpiStatusMessages {
+// Small messages that MPI has been given and may still read.
+struct MpiSmallMessages {
   struct Message {
     int to = 0;
     std::vector<std::byte> bytes;
@@ -55,7 +55,8 @@ struct MpiObjects {
   MpiGroup node;      // the ranks of this node
   MpiGroup across;    // those of all nodes that own this rank's slice; empty for a rank without one
   MpiGroup statuses;  // all, for the watch's messages
-  MpiStatusMessages status_messages;
+  MpiSmallMessages status_messages;
+  MpiSmallMessages notes;  // of transfers
   std::optional<MpiCollectives> all_collectives;
   std::optional<MpiCollectives> across_collectives;
   std::weak_ptr<NodeGroup> node_group;  // as long as this rank has a communicator of the set

@@ -167,12 +167,14 @@ std::shared_ptr<SharedSegment> SharedSegments::add(std::size_t bytes, SharedSegm
   if (is_first && !name.empty()) SharedSegment::remove_name(name);
   ++made_;
   if (!is_everywhere) return nullptr;
+  const std::lock_guard lock(mutex_);
   segments_.push_back({made_, segment});
   return segment;
 }
 
 // Nobody finds memory of his own in a segment that no rank uses, so none will look for others'.
 void SharedSegments::forget_unused() {
+  const std::lock_guard lock(mutex_);
   std::erase_if(segments_, [](const Numbered& numbered) { return !numbered.segment->is_in_use(); });
 }
 
@@ -189,6 +191,7 @@ std::shared_ptr<void> SharedSegments::use_of(std::shared_ptr<SharedSegment> segm
 
 std::optional<SharedLocation> SharedSegments::locate(const void* data, std::size_t bytes) const {
   const auto* const begin = static_cast<const std::byte*>(data);
+  const std::lock_guard lock(mutex_);
   for (const auto& [number, segment] : segments_) {
     const std::byte* const own = segment->part(local_rank_);
     if (begin >= own && begin + bytes <= own + segment->bytes(local_rank_))
@@ -198,12 +201,18 @@ std::optional<SharedLocation> SharedSegments::locate(const void* data, std::size
 }
 
 std::byte* SharedSegments::address(int local_rank, SharedLocation location) const {
+  std::byte* const found = find(local_rank, location);
+  if (!found)
+    throw Error("comm: another rank's memory is in a segment that this rank doesn't have");
+  return found;
+}
+
+std::byte* SharedSegments::find(int local_rank, SharedLocation location) const {
+  const std::lock_guard lock(mutex_);
   const auto found =
       std::find_if(segments_.begin(), segments_.end(),
                    [&](const Numbered& numbered) { return numbered.number == location.segment; });
-  if (found == segments_.end())
-    throw Error("comm: another rank's memory is in a segment that this rank doesn't have");
-  return found->segment->part(local_rank) + location.offset;
+  return found == segments_.end() ? nullptr : found->segment->part(local_rank) + location.offset;
 }
 
 }  // namespace kolo

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -81,6 +82,7 @@ class SharedSegments final : public PeerMemory {
   [[nodiscard]] std::optional<SharedLocation> locate(const void* data,
                                                      std::size_t bytes) const override;
   [[nodiscard]] std::byte* address(int local_rank, SharedLocation location) const override;
+  [[nodiscard]] std::byte* find(int local_rank, SharedLocation location) const override;
 
  private:
   struct Numbered {
@@ -94,6 +96,7 @@ class SharedSegments final : public PeerMemory {
   const MpiGroup& node_;
   int local_rank_;
   std::uint64_t made_ = 0;
+  mutable std::mutex mutex_;  // of the list
   std::vector<Numbered> segments_;
 };
 

@@ -54,6 +54,10 @@ class NegotiatedBackend final : public Backend {
   }
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
+  [[nodiscard]] std::shared_ptr<TransferDesk> transfers() override { return inner_->transfers(); }
+  [[nodiscard]] std::shared_ptr<TransferStaging> stage(CollectiveCall& call) const override {
+    return inner_->stage(call);
+  }
   void leave() noexcept override { inner_->leave(); }
   void abort(int exit_code) noexcept override { inner_->abort(exit_code); }
 

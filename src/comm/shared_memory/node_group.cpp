@@ -1,15 +1,10 @@
 #include "comm/shared_memory/node_group.h"
 
-#include <cerrno>
 #include <chrono>
-#include <climits>
-#include <thread>
 
 #include <fmt/format.h>
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
+#include "comm/shared_memory/futex.h"
 #include "comm/watch/event_block.h"
 #include "kolo/base/error.h"
 
@@ -21,48 +16,23 @@ namespace {
 constexpr std::chrono::milliseconds longest_sleep{50};  // between two looks at what others are told
 constexpr int sleeps_between_looks_at_process = 10;
 
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
-
 // Counts wrap round after 2^32 meetings, so they are compared by their distance.
 bool has_reached(std::uint32_t count, std::uint32_t meeting) {
   return static_cast<std::int32_t>(count - meeting) >= 0;
 }
 
-// Sleeping on a word of memory that several processes map; std::atomic::wait works only inside one
-// process. Linux futexes, without FUTEX_PRIVATE_FLAG.
+}  // namespace
 
-// Sleeps while `word` holds `value`, at most `limit`; may wake without reason.
-void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value,
-                std::chrono::nanoseconds limit) {
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(limit);
-  timespec timeout{};
-  timeout.tv_sec = seconds.count();
-  timeout.tv_nsec = (limit - seconds).count();
-  const long result = syscall(SYS_futex, &word, FUTEX_WAIT, value, &timeout, nullptr, 0);
-  if (result != 0 && errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT) {
-    throw Error(system_error_text("comm: futex wait", errno));
-  }
-}
-
-void futex_wake_all(std::atomic<std::uint32_t>& word) {
-  if (syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0) < 0) {
-    throw Error(system_error_text("comm: futex wake", errno));
-  }
-}
-
-// Its process may have ended without a word. A launcher is given half a second to say so first.
 bool is_gone(const RankCell& cell) {
   return cell.process != 0 && cell.process_namespace == own_process_namespace() &&
          state_of_process(cell.process) == ProcessState::gone;
 }
 
-}  // namespace
+std::string reason_of_absence(const RankCell& cell) {
+  return cell.has_left ? "has left: it came to its end, an exception ended what it did, or it "
+                         "finalized MPI, and it takes part in nothing any more"
+                       : fmt::format("is gone: its process {} has ended", cell.process);
+}
 
 NodeGroup::NodeGroup(int local_rank, NodeMemory memory, std::shared_ptr<const PeerMemory> peers,
                      const NodeGroupOptions& options)
@@ -184,13 +154,9 @@ void NodeGroup::throw_aborted() {
 }
 
 void NodeGroup::give_up(const RankCell& missing) const {
-  const std::string reason =
-      missing.has_left ? "has left: it came to its end, an exception ended what it did, or it "
-                         "finalized MPI, and it takes part in nothing any more"
-                       : fmt::format("is gone: its process {} has ended", missing.process);
   throw CommunicationError(fmt::format("comm: {} can't be completed, because rank {} {}",
                                        announcement(rank_).call.describe(), missing.job_rank,
-                                       reason));
+                                       reason_of_absence(missing)));
 }
 
 std::byte* NodeGroup::staged(int local_rank) const {

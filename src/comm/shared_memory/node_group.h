@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kolo/comm/collective_call.h"
@@ -25,11 +26,15 @@ class PeerMemory {
   virtual ~PeerMemory() = default;
 
   // Where this rank's own memory lies for the others; nothing when they can't reach (all of) it.
+  // From any thread.
   [[nodiscard]] virtual std::optional<SharedLocation> locate(const void* data,
                                                              std::size_t bytes) const = 0;
 
   // A local rank's location as an address of this process.
   [[nodiscard]] virtual std::byte* address(int local_rank, SharedLocation location) const = 0;
+
+  // The same, from any thread; null where this rank has not mapped it yet.
+  [[nodiscard]] virtual std::byte* find(int local_rank, SharedLocation location) const = 0;
 };
 
 // The words through which the ranks of a node meet. They lie in memory that all of them map,
@@ -56,6 +61,11 @@ struct alignas(64) RankCell {
   // last.
   Announcement announcements[2];
 };
+
+// Its process may have ended without a word.
+[[nodiscard]] bool is_gone(const RankCell& cell);
+// Why a rank that has left, or is gone, comes no more: "has left: ...".
+[[nodiscard]] std::string reason_of_absence(const RankCell& cell);
 
 struct alignas(64) AbortCell {
   std::atomic<std::uint32_t> aborted;

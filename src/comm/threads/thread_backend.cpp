@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <thread>
 #include <tuple>
@@ -11,6 +12,9 @@
 #include "comm/aligned_memory.h"
 #include "comm/device/device_backend.h"
 #include "comm/shared_memory/node_group.h"
+#include "comm/transfers/node_line.h"
+#include "comm/transfers/transfer_desk.h"
+#include "comm/transfers/transfer_thread.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
 #include "kolo/comm/backend.h"
@@ -34,6 +38,10 @@ class OwnAddressSpace final : public PeerMemory {
     return reinterpret_cast<std::byte*>(location.offset);
   }
 
+  [[nodiscard]] std::byte* find(int local_rank, SharedLocation location) const override {
+    return address(local_rank, location);
+  }
+
  private:
   bool direct_;
 };
@@ -46,15 +54,16 @@ struct ThreadMemory {
   std::shared_ptr<AbortCell> abort;
   std::vector<RankCell> cells;
   std::vector<std::shared_ptr<std::byte>> staging;
+  std::vector<std::shared_ptr<std::byte>> mailboxes;
   std::vector<std::shared_ptr<void>> offered;  // by rank, what it shows the others
 };
 
 // Ranks as threads of one process.
 class ThreadBackend final : public Backend {
  public:
-  // The job's rank `job_rank`, in a group of this topology.
-  ThreadBackend(int job_rank, Topology topology, std::shared_ptr<ThreadMemory> memory,
-                const ThreadRanksOptions& options);
+  // `job_ranks`: of the group's members.
+  ThreadBackend(std::vector<int> job_ranks, Topology topology, std::shared_ptr<ThreadMemory> memory,
+                const ThreadRanksOptions& options, std::shared_ptr<TransferThread> transfer_thread);
 
   [[nodiscard]] const Topology& topology() const override { return topology_; }
   [[nodiscard]] Capabilities capabilities() const override;
@@ -62,18 +71,30 @@ class ThreadBackend final : public Backend {
   void agree(const CallHeader& call) override { group_.agree(call); }
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
-  void leave() noexcept override { group_.leave(); }
+  [[nodiscard]] std::shared_ptr<TransferDesk> transfers() override { return transfers_; }
+  void leave() noexcept override {
+    transfers_->end();
+    group_.leave();
+  }
   void abort(int) noexcept override { group_.abort(); }
 
  private:
   template <typename T>
   std::vector<std::shared_ptr<T>> exchange(const CallHeader& call, std::shared_ptr<T> mine);
 
-  int job_rank_;
+  [[nodiscard]] int own_job_rank() const {
+    return job_ranks_[static_cast<std::size_t>(topology_.rank)];
+  }
+  [[nodiscard]] std::shared_ptr<TransferDesk> make_transfers();
+
+  std::vector<int> job_ranks_;
   Topology topology_;
   std::shared_ptr<ThreadMemory> memory_;
   ThreadRanksOptions options_;
+  std::shared_ptr<const PeerMemory> peers_;
   NodeGroup group_;
+  std::shared_ptr<TransferThread> transfer_thread_;
+  std::shared_ptr<TransferDesk> transfers_;
 };
 
 NodeMemory view_of(const std::shared_ptr<ThreadMemory>& shared) {
@@ -90,6 +111,7 @@ struct Placement {
   int color = 0;
   int key = 0;
   int rank = 0;  // in the group that is split
+  int job_rank = 0;
 };
 
 // The members of a set, in its order.
@@ -110,19 +132,43 @@ ThreadMemory::ThreadMemory(int ranks, std::size_t staging_bytes,
     : abort(parents_abort ? std::move(parents_abort) : std::make_shared<AbortCell>()),
       cells(static_cast<std::size_t>(ranks)),
       offered(cells.size()) {
-  for (int rank = 0; rank < ranks; ++rank) staging.push_back(allocate_aligned(staging_bytes));
+  for (int rank = 0; rank < ranks; ++rank) {
+    staging.push_back(allocate_aligned(staging_bytes));
+    mailboxes.push_back(allocate_aligned(NodeMailbox::bytes_for(ranks, staging_bytes)));
+  }
 }
 
-ThreadBackend::ThreadBackend(int job_rank, Topology topology, std::shared_ptr<ThreadMemory> memory,
-                             const ThreadRanksOptions& options)
-    : job_rank_(job_rank),
+ThreadBackend::ThreadBackend(std::vector<int> job_ranks, Topology topology,
+                             std::shared_ptr<ThreadMemory> memory,
+                             const ThreadRanksOptions& options,
+                             std::shared_ptr<TransferThread> transfer_thread)
+    : job_ranks_(std::move(job_ranks)),
       topology_(std::move(topology)),
       memory_(std::move(memory)),
       options_(options),
-      group_(topology_.rank, view_of(memory_), std::make_shared<OwnAddressSpace>(options.direct),
+      peers_(std::make_shared<OwnAddressSpace>(options.direct)),
+      group_(topology_.rank, view_of(memory_), peers_,
              NodeGroupOptions{.staging_bytes = options.staging_bytes,
-                              .whole_limit_bytes = options.whole_limit_bytes}) {
-  memory_->cells[static_cast<std::size_t>(topology_.rank)].job_rank = job_rank_;
+                              .whole_limit_bytes = options.whole_limit_bytes}),
+      transfer_thread_(std::move(transfer_thread)),
+      transfers_(make_transfers()) {
+  const auto rank = static_cast<std::size_t>(topology_.rank);
+  memory_->cells[rank].job_rank = job_ranks_[rank];
+  transfer_thread_->add(transfers_);
+}
+
+std::shared_ptr<TransferDesk> ThreadBackend::make_transfers() {
+  NodeLineMemory memory;
+  for (int rank = 0; rank < topology_.size; ++rank) {
+    memory.mailboxes.emplace_back(memory_->mailboxes[static_cast<std::size_t>(rank)].get(),
+                                  topology_.size, options_.staging_bytes);
+    memory.bells.push_back(transfer_thread_->bell_of(job_ranks_[static_cast<std::size_t>(rank)]));
+    memory.ranks.push_back(rank);
+  }
+  memory.control = view_of(memory_);
+  const auto line = std::make_shared<NodeLine>(topology_.rank, std::move(memory), peers_);
+  std::vector<std::shared_ptr<TransferLine>> lines(job_ranks_.size(), line);
+  return std::make_shared<TransferDesk>(topology_.rank, std::move(lines), transfer_thread_, false);
 }
 
 Capabilities ThreadBackend::capabilities() const {
@@ -167,8 +213,11 @@ std::vector<std::shared_ptr<std::byte>> ThreadBackend::allocate(const CallHeader
 
 std::shared_ptr<Backend> ThreadBackend::split(int color, int key) {
   const auto call = CollectiveCall::of(Collective::split);
-  const auto everybody = exchange(
-      call, std::make_shared<Placement>(Placement{color < 0 ? -1 : color, key, topology_.rank}));
+  const auto everybody =
+      exchange(call, std::make_shared<Placement>(Placement{.color = color < 0 ? -1 : color,
+                                                           .key = key,
+                                                           .rank = topology_.rank,
+                                                           .job_rank = own_job_rank()}));
   const auto members = members_of(color, everybody);
   const bool is_first = color >= 0 && members.front().rank == topology_.rank;
   // The first member makes what they share.
@@ -177,15 +226,16 @@ std::shared_ptr<Backend> ThreadBackend::split(int color, int key) {
                                                       options_.staging_bytes, memory_->abort)
                      : nullptr);
   if (color < 0) return nullptr;
-  std::vector<int> node_ids;
+  std::vector<int> node_ids, job_ranks;
   int place = 0;
   for (const Placement& member : members) {
     if (member.rank == topology_.rank) place = narrow<int>(node_ids.size());
     node_ids.push_back(topology_.node_of_rank[static_cast<std::size_t>(member.rank)]);
+    job_ranks.push_back(member.job_rank);
   }
-  return std::make_shared<ThreadBackend>(job_rank_, Topology::from_node_ids(place, node_ids),
-                                         memories[static_cast<std::size_t>(members.front().rank)],
-                                         options_);
+  return std::make_shared<ThreadBackend>(
+      std::move(job_ranks), Topology::from_node_ids(place, node_ids),
+      memories[static_cast<std::size_t>(members.front().rank)], options_, transfer_thread_);
 }
 
 std::vector<int> node_ids(int ranks, const std::vector<int>& ranks_on_nodes) {
@@ -218,9 +268,14 @@ void run_as_threads(int ranks, const std::function<void(const Communicator&)>& b
   const auto memory = std::make_shared<ThreadMemory>(ranks, options.staging_bytes, nullptr);
   const auto ids = node_ids(ranks, options.ranks_on_nodes);
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
+  std::vector<int> job_ranks(errors.size());
+  std::iota(job_ranks.begin(), job_ranks.end(), 0);
+  std::vector<std::shared_ptr<Bell>> bells;
+  for (int rank = 0; rank < ranks; ++rank) bells.push_back(std::make_shared<Bell>());
   const auto run_rank = [&](int rank) {
     const auto backend = std::make_shared<DeviceBackend>(
-        std::make_shared<ThreadBackend>(rank, Topology::from_node_ids(rank, ids), memory, options),
+        std::make_shared<ThreadBackend>(job_ranks, Topology::from_node_ids(rank, ids), memory,
+                                        options, std::make_shared<TransferThread>(rank, bells)),
         std::make_shared<DeviceSharing>(options.devices));
     const Communicator communicator(backend);
     try {

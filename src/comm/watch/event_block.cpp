@@ -45,7 +45,8 @@ ProcessState state_of_process(std::int32_t process) {
 
 std::string CollectiveRecord::describe() const {
   const std::string part_text = part == 0 ? std::string() : fmt::format(".{}", part);
-  const std::string text = fmt::format("call {}{}, {}", number, part_text, CallHeader::describe());
+  const std::string text = fmt::format("{} {}{}, {}", is_transfer(collective) ? "transfer" : "call",
+                                       number, part_text, CallHeader::describe());
   return name[0] == 0 ? text : fmt::format("{}, \"{}\"", text, name.data());
 }
 
@@ -82,117 +83,6 @@ std::int64_t monotonic_now() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-namespace {
-
-CollectiveRecord record_of(const CollectiveCall& call) {
-  CollectiveRecord record;
-  static_cast<CallHeader&>(record) = call;
-  const auto length = std::min(call.name.size(), record.name.size() - 1);
-  std::copy_n(call.name.begin(), length, record.name.begin());
-  return record;
-}
-
-// A task does things of its own between its collectives, and a rank that has joined is meant to
-// wait: neither waits for a collective by itself.
-bool is_waited_for(Collective collective) {
-  return collective != Collective::task && collective != Collective::join;
-}
-
-}  // namespace
-
-FlightRecorder::FlightRecorder(std::shared_ptr<EventBlock> block) : block_(std::move(block)) {
-  block_->process = own_process();
-  block_->process_namespace = own_process_namespace();
-  block_->beat = monotonic_now();
-}
-
-// Groups beyond the number of lanes are not recorded: nullptr.
-Lane* FlightRecorder::lane_of(std::uint64_t identity) {
-  std::uint64_t members = 0;
-  for (Lane& lane : block_->lanes) {
-    const auto present = lane.identity.load(std::memory_order_relaxed);
-    if (present == identity) return &lane;
-    if (present == Lane::group_of(identity)) members = lane.members.load();
-    if (present != 0) continue;
-    lane.members.store(members, std::memory_order_relaxed);
-    lane.identity.store(identity, std::memory_order_release);
-    return &lane;
-  }
-  return nullptr;
-}
-
-std::vector<std::uint64_t>& FlightRecorder::in_progress(const Lane& lane) {
-  return in_progress_[static_cast<std::size_t>(&lane - block_->lanes.data())];
-}
-
-void FlightRecorder::joined_group(const CollectiveCall& call) {
-  const std::lock_guard lock(mutex_);
-  if (Lane* const lane = lane_of(Lane::identity_of(call)))
-    lane->members.store(static_cast<std::uint64_t>(call.count), std::memory_order_release);
-}
-
-void FlightRecorder::left_group(const CollectiveCall& call) {
-  const std::lock_guard lock(mutex_);
-  for (Lane& lane : block_->lanes) {
-    const auto identity = lane.identity.load(std::memory_order_relaxed);
-    if (identity != 0 && Lane::group_of(identity) == Lane::identity_of(call))
-      lane.has_left.store(1, std::memory_order_release);
-  }
-}
-
-void FlightRecorder::submitted(const CollectiveCall& call) {
-  const std::lock_guard lock(mutex_);
-  Lane* const lane = lane_of(Lane::identity_of(call));
-  if (!lane) return;
-  lane->asked.store(call.number, std::memory_order_release);
-  if (lane->cell(call.number).read().is_waiting()) return;  // that one matters more
-  auto record = record_of(call);
-  record.submitted = monotonic_now();
-  lane->cell(call.number).write(record);
-}
-
-void FlightRecorder::started(const CollectiveCall& call) {
-  const std::lock_guard lock(mutex_);
-  Lane* const lane = lane_of(Lane::identity_of(call));
-  if (!lane) return;
-  RecordCell& cell = lane->cell(call.number);
-  auto record = record_of(call);
-  record.started = monotonic_now();
-  if (const auto before = cell.read(); before.number == call.number)
-    record.submitted = before.submitted;
-  cell.write(record);
-  if (call.collective == Collective::join)
-    lane->joined.store(record.started, std::memory_order_release);
-  if (!is_waited_for(call.collective)) return;
-  auto& numbers = in_progress(*lane);
-  numbers.push_back(call.number);
-  lane->running.store(numbers.front(), std::memory_order_release);
-}
-
-void FlightRecorder::finished(const CollectiveCall& call, bool failed) {
-  const std::lock_guard lock(mutex_);
-  Lane* const lane = lane_of(Lane::identity_of(call));
-  if (!lane) return;
-  RecordCell& cell = lane->cell(call.number);
-  auto record = cell.read();
-  if (record.number == call.number && record.part == call.part) {
-    record.finished = monotonic_now();
-    record.failed = failed ? 1 : 0;
-    cell.write(record);
-  }
-  if (call.collective == Collective::join) {
-    if (!failed) lane->joins.fetch_add(1, std::memory_order_release);
-    lane->joined.store(0, std::memory_order_release);
-  }
-  if (!is_waited_for(call.collective)) return;
-  auto& numbers = in_progress(*lane);
-  if (const auto place = std::find(numbers.begin(), numbers.end(), call.number);
-      place != numbers.end())
-    numbers.erase(place);
-  lane->running.store(numbers.empty() ? 0 : numbers.front(), std::memory_order_release);
-  lane->completed.store(call.number, std::memory_order_release);
 }
 
 namespace {
@@ -280,6 +170,13 @@ RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence) 
     const auto identity = lane.identity.load(std::memory_order_acquire);
     if (identity != 0) status.lanes.push_back(read_lane(lane, identity, now));
   }
+  for (std::size_t place = 0; place < block.transfers.size(); ++place) {
+    const auto record = block.transfers[place].read();
+    if (record.submitted == 0 || record.finished != 0) continue;
+    status.lanes.push_back({.identity = Lane::identity_of_transfer(rank, place),
+                            .waiting = now - record.submitted,
+                            .running = record});
+  }
   return status;
 }
 
@@ -321,9 +218,9 @@ std::string age(std::int64_t time, std::int64_t now) {
                    : fmt::format("{:.6f}", static_cast<double>(now - time) * 1e-9);
 }
 
-std::string table_of(const Lane& lane, std::int64_t now) {
+std::string table_of(std::span<const RecordCell> cells, std::int64_t now) {
   std::vector<CollectiveRecord> records;
-  for (const RecordCell& cell : lane.records) {
+  for (const RecordCell& cell : cells) {
     if (const auto record = cell.read(); record.number != 0) records.push_back(record);
   }
   std::sort(records.begin(), records.end(),
@@ -359,8 +256,12 @@ std::filesystem::path dump_events(const std::filesystem::path& folder, const Ran
                        : fmt::format("\nset of ranks {}, whose first is rank {}", group >> 32,
                                      static_cast<std::uint32_t>(group));
     text += Lane::is_of_devices(identity) ? ", on devices' memory\n" : "\n";
-    text += table_of(lane, now);
+    text += table_of(lane.records, now);
   }
+  const auto transfers = table_of(block.transfers, now);
+  if (std::count(transfers.begin(), transfers.end(), '\n') > 1)
+    text += "\ntransfers, with the peers' ranks in the job; \"started\": the peer had come\n" +
+            transfers;
   const auto path = folder / fmt::format("kolo-watch-rank-{:05}.txt", status.rank);
   write_file_atomically(path, text);
   return path;

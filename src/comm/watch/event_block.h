@@ -4,12 +4,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "kolo/comm/collective_call.h"
@@ -27,8 +30,8 @@ enum class ProcessState : std::uint8_t { unknown, alive, stopped, gone };
 // Of a process of this namespace.
 [[nodiscard]] ProcessState state_of_process(std::int32_t process);
 
-// One collective. Times are of the monotonic clock, which processes of a machine share, in
-// nanoseconds; 0: not yet.
+// One collective or transfer, whose peer is the rank in the job here. Times are of the monotonic
+// clock, which processes of a machine share, in nanoseconds; 0: not yet.
 struct CollectiveRecord : CallHeader {
   std::array<char, 36> name{};  // cut short, zero-terminated
   std::uint32_t failed = 0;
@@ -80,7 +83,7 @@ struct Lane {
   }
 
   // Equal on the members of one group, different for different groups of the job.
-  [[nodiscard]] static std::uint64_t identity_of(const CollectiveCall& call) {
+  [[nodiscard]] static std::uint64_t identity_of(const CallHeader& call) {
     const auto group =
         (std::uint64_t{call.group} << 32 | static_cast<std::uint32_t>(call.first_rank)) + 1;
     return call.memory == MemoryKind::device ? group | of_devices : group;
@@ -92,13 +95,22 @@ struct Lane {
   [[nodiscard]] static bool is_of_devices(std::uint64_t identity) {
     return (identity & of_devices) != 0;
   }
+  // What a rank's transfers have in the place of a group, each one of its own.
+  [[nodiscard]] static std::uint64_t identity_of_transfer(int rank, std::size_t place) {
+    return static_cast<std::uint64_t>(rank) << 32 | of_transfers | place;
+  }
+  [[nodiscard]] static bool is_of_transfer(std::uint64_t identity) {
+    return (identity & of_transfers) != 0;
+  }
 
  private:
-  static constexpr auto of_devices = std::uint64_t{1} << 31;  // ranks are below it
+  // Ranks are below them.
+  static constexpr auto of_devices = std::uint64_t{1} << 31, of_transfers = std::uint64_t{1} << 30;
 };
 
 struct EventBlock {
   static constexpr std::size_t most_lanes = 24;
+  static constexpr std::size_t most_transfers = 32;  // at a time; of more nothing is known
 
   static constexpr std::int64_t has_left = -1;
 
@@ -110,12 +122,13 @@ struct EventBlock {
   std::atomic<std::int64_t> waited_at_end;
   std::atomic<std::int64_t> says_why;  // 1: the rank is about to end the job, and says why itself
   std::array<Lane, most_lanes> lanes;
+  std::array<RecordCell, most_transfers> transfers;  // pending, or the last that ended
 };
 
 // Nanoseconds of the monotonic clock.
 [[nodiscard]] std::int64_t monotonic_now();
 
-// Writes down every collective of this rank in its block.
+// Writes down every collective and transfer of this rank in its block.
 class FlightRecorder {
  public:
   // The block lies in memory that `owner` keeps.
@@ -130,6 +143,11 @@ class FlightRecorder {
   void left_group(const CollectiveCall& call);
 
  private:
+  // What is told of transfers.
+  void transfer_submitted(const CollectiveCall& call);
+  void transfer_started(const CollectiveCall& call);
+  void transfer_finished(const CollectiveCall& call, bool failed);
+  RecordCell* cell_of_transfer(const CollectiveCall& call);
   Lane* lane_of(std::uint64_t identity);
   [[nodiscard]] std::vector<std::uint64_t>& in_progress(const Lane& lane);
 
@@ -138,10 +156,13 @@ class FlightRecorder {
   // By lane, the numbers of the collectives that the rank is in: a device has begun one while the
   // communication thread begins the next.
   std::array<std::vector<std::uint64_t>, EventBlock::most_lanes> in_progress_;
+  // In which cell a pending transfer is, by group, first rank and number.
+  std::map<std::tuple<std::uint32_t, std::int32_t, std::uint64_t>, std::size_t> transfers_;
+  std::deque<std::size_t> free_cells_;  // that which has been free for longest first
 };
 
-// What a rank does in one group. Records hold no times here, only ages do: clocks of different
-// nodes can't be compared.
+// What a rank does in one group, or one transfer that it waits for. Records hold no times here,
+// only ages do: clocks of different nodes can't be compared.
 struct LaneStatus {
   std::uint64_t identity = 0;
   std::uint64_t has_left = 0;      // 1: the rank calls nothing in it any more

@@ -34,7 +34,8 @@ std::string trouble_of(const RankStatus& status) {
 std::string describe_elsewhere(const RankStatus& status, const LaneStatus& here) {
   for (const LaneStatus& lane : status.lanes) {
     if (lane.identity == here.identity || lane.running.number == 0) continue;
-    return fmt::format(", and waits in {} of another communicator", lane.running.describe());
+    return fmt::format(", and waits in {}{}", lane.running.describe(),
+                       Lane::is_of_transfer(lane.identity) ? "" : " of another communicator");
   }
   return {};
 }
@@ -136,10 +137,6 @@ Head head_of(std::span<const RankStatus> statuses, std::uint64_t group, std::int
   return head;
 }
 
-}  // namespace
-
-namespace {
-
 // Who has not come to any collective on a device's memory has no lane for them, but it is missing
 // in that of the others.
 std::vector<RankStatus> with_all_lanes(std::span<const RankStatus> given) {
@@ -161,6 +158,47 @@ std::vector<RankStatus> with_all_lanes(std::span<const RankStatus> given) {
   return statuses;
 }
 
+const RankStatus* status_of(std::span<const RankStatus> statuses, std::int32_t rank) {
+  const auto found = std::find_if(statuses.begin(), statuses.end(),
+                                  [&](const RankStatus& status) { return status.rank == rank; });
+  return found == statuses.end() ? nullptr : &*found;
+}
+
+// Why a transfer with this peer may not go on.
+std::string describe_peer(const CollectiveRecord& transfer, const RankStatus* peer) {
+  if (!peer) return fmt::format("of rank {} nothing is known here", transfer.peer);
+  if (transfer.started != 0) {
+    const auto trouble = trouble_of(*peer);
+    return fmt::format("rank {} has come too, and it does not end{}", peer->rank,
+                       trouble.empty() ? "" : fmt::format(" ({})", trouble));
+  }
+  const LaneStatus* const lane = peer->lane(Lane::group_of(Lane::identity_of(transfer)));
+  return "not come: " + describe_missing(*peer, lane ? *lane : LaneStatus{});
+}
+
+// Of a rank's transfers that which it has waited for longest.
+std::optional<Stall> find_stalled_transfer(const RankStatus& status,
+                                           std::span<const RankStatus> statuses,
+                                           std::int64_t least) {
+  const LaneStatus* longest = nullptr;
+  int others = -1;
+  for (const LaneStatus& lane : status.lanes) {
+    if (!Lane::is_of_transfer(lane.identity) || lane.waiting < least) continue;
+    ++others;
+    if (!longest || lane.waiting > longest->waiting) longest = &lane;
+  }
+  if (!longest) return std::nullopt;
+  const CollectiveRecord& transfer = longest->running;
+  Stall stall{.group = longest->identity, .place = transfer.place(), .waiting = longest->waiting};
+  stall.collective = fmt::format("{} of rank {}", transfer.describe(), status.rank);
+  stall.report = fmt::format("watch: rank {} has waited {:.1f} s in {}{}{}; {}", status.rank,
+                             seconds(stall.waiting), transfer.describe(),
+                             transfer.group == 0 ? "" : " of another communicator",
+                             others > 0 ? fmt::format(" (and {} more transfers)", others) : "",
+                             describe_peer(transfer, status_of(statuses, transfer.peer)));
+  return stall;
+}
+
 }  // namespace
 
 std::vector<Stall> find_stalls(std::span<const RankStatus> known, int job_size,
@@ -168,7 +206,9 @@ std::vector<Stall> find_stalls(std::span<const RankStatus> known, int job_size,
   const auto statuses = with_all_lanes(known);
   std::set<std::uint64_t> groups;
   for (const RankStatus& status : statuses) {
-    for (const LaneStatus& lane : status.lanes) groups.insert(lane.identity);
+    for (const LaneStatus& lane : status.lanes) {
+      if (!Lane::is_of_transfer(lane.identity)) groups.insert(lane.identity);
+    }
   }
   std::vector<Stall> stalls;
   for (const auto group : groups) {
@@ -184,6 +224,10 @@ std::vector<Stall> find_stalls(std::span<const RankStatus> known, int job_size,
                     stall.collective, members == job_size ? "" : " of a set of ranks",
                     describe_attendance(attendance, group, members));
     stalls.push_back(std::move(stall));
+  }
+  for (const RankStatus& status : statuses) {
+    if (auto stall = find_stalled_transfer(status, statuses, least))
+      stalls.push_back(std::move(*stall));
   }
   return stalls;
 }
@@ -202,13 +246,40 @@ const RankStatus* find_waiting_in_join(std::span<const RankStatus> statuses,
   return nullptr;
 }
 
+// Whether the rank calls nothing any more in the transfer's group.
+bool has_left(const RankStatus& status, const CollectiveRecord& transfer) {
+  const LaneStatus* const lane = status.lane(Lane::group_of(Lane::identity_of(transfer)));
+  return status.has_left || status.state == ProcessState::gone || (lane && lane->has_left != 0);
+}
+
+// A transfer whose peer has left. Where it had come before, the bytes may be on their way yet.
+std::optional<std::string> find_abandoned_transfer(std::span<const RankStatus> statuses,
+                                                   std::int64_t least) {
+  for (const RankStatus& status : statuses) {
+    for (const LaneStatus& lane : status.lanes) {
+      if (!Lane::is_of_transfer(lane.identity)) continue;
+      const RankStatus* const peer = status_of(statuses, lane.running.peer);
+      if (!peer || !has_left(*peer, lane.running)) continue;
+      const bool is_patient = peer->says_why || lane.running.started != 0;
+      if (lane.waiting < (is_patient ? std::max(least, time_to_say_why) : least)) continue;
+      return fmt::format(
+          "watch: rank {} has left{}, but rank {} has waited for it {:.1f} s in {}; the job ends",
+          peer->rank, peer->state == ProcessState::gone ? " (its process has ended)" : "",
+          status.rank, seconds(lane.waiting), lane.running.describe());
+    }
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<std::string> find_departure(std::span<const RankStatus> known, std::int64_t least) {
   const auto statuses = with_all_lanes(known);
+  if (auto abandoned = find_abandoned_transfer(statuses, least)) return abandoned;
   for (const RankStatus& status : statuses) {
     const bool is_gone = status.state == ProcessState::gone;
     for (const LaneStatus& lane : status.lanes) {
+      if (Lane::is_of_transfer(lane.identity)) continue;
       if (!is_gone && !status.has_left && lane.has_left == 0) continue;
       // Who says why it ends the job needs nobody to say that it has left, unless that fails.
       const auto patience = status.says_why ? std::max(least, time_to_say_why) : least;

@@ -59,7 +59,11 @@ class Timeline::Recorder final : public CollectiveListener {
   struct Times {
     std::optional<std::int64_t> submitted, started;
   };
-  using Key = std::tuple<std::uint32_t, std::uint64_t, std::uint32_t>;  // group, number, part
+  // Group, whether it is a transfer, number, part.
+  using Key = std::tuple<std::uint32_t, bool, std::uint64_t, std::uint32_t>;
+  [[nodiscard]] static Key key_of(const CollectiveCall& call) {
+    return {call.group, is_transfer(call.collective), call.number, call.part};
+  }
 
   [[nodiscard]] int row_of_this_thread();
   [[nodiscard]] int row_of_group(std::uint32_t group);
@@ -114,6 +118,10 @@ std::vector<TraceEvent::Argument> arguments_of(const CollectiveCall& call, bool 
       {"bytes", call.count * static_cast<std::int64_t>(size_of(call.type))},
       {"number", static_cast<std::int64_t>(call.number)},
       {"group", static_cast<std::int64_t>(call.group)}};
+  if (is_transfer(call.collective)) {
+    arguments.emplace_back("peer", static_cast<std::int64_t>(call.peer));
+    arguments.emplace_back("tag", static_cast<std::int64_t>(call.tag));
+  }
   if (failed) arguments.emplace_back("result", "failed");
   return arguments;
 }
@@ -247,22 +255,21 @@ std::int64_t Timeline::Recorder::time_of(const DeviceClock::Moment& moment) {
 void Timeline::Recorder::on_submit(const CollectiveCall& call) noexcept try {
   if (!is_active()) return;
   const std::lock_guard lock(mutex_);
-  running_[{call.group, call.number, call.part}].submitted = now();
+  running_[key_of(call)].submitted = now();
 } catch (...) {
 }
 
 void Timeline::Recorder::on_start(const CollectiveCall& call) noexcept try {
   if (!is_active()) return;
   const std::lock_guard lock(mutex_);
-  running_[{call.group, call.number, call.part}].started = now();
+  running_[key_of(call)].started = now();
 } catch (...) {
 }
 
 void Timeline::Recorder::on_finish(const CollectiveCall& call, bool failed) noexcept try {
   if (!is_active()) return;
   const std::lock_guard lock(mutex_);
-  if (const auto found = running_.extract({call.group, call.number, call.part});
-      found && is_active())
+  if (const auto found = running_.extract(key_of(call)); found && is_active())
     add_collective(call, found.mapped(), failed);
 } catch (...) {
 }

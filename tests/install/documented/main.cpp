@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -99,6 +100,13 @@ void block_of_a_module(const kolo::Communicator& world) {
   if (std::abs(mean) > 1e-4 || (world.size() > 1 && !are_apart)) ++failures;
 }
 
+// What each rank has goes to the next.
+void pass_on(const kolo::Communicator& world) {
+  if (world.size() == 1) return;
+#include "transfers.inc"
+  if (theirs.back() != static_cast<float>(before)) ++failures;
+}
+
 struct TwoParts : torch::nn::Module {
   torch::nn::Linear body = register_module("body", torch::nn::Linear(2, 8));
   torch::nn::Linear head = register_module("head", torch::nn::Linear(8, 1));
@@ -181,5 +189,6 @@ int main() {
   });
   two_networks_learn(world);
   block_of_a_module(world);
+  pass_on(world);
   return failures == 0 ? 0 : 1;
 }

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/shared_memory/node_group.h"
+#include "comm/transfers/bell.h"
+#include "comm/transfers/transfer_line.h"
+
+namespace kolo {
+
+// Notes from one rank to another, in memory of the node; written by one and read by the other.
+struct NoteRing {
+  static constexpr std::uint32_t places = 32;
+
+  alignas(64) std::atomic<std::uint32_t> written;
+  alignas(64) std::atomic<std::uint32_t> taken;
+  alignas(64) std::array<TransferNote, places> notes;
+
+  [[nodiscard]] bool has_room() const {
+    return written.load(std::memory_order_relaxed) - taken.load(std::memory_order_acquire) < places;
+  }
+  void write(const TransferNote& note);
+  // False: there is none. `was_full`: whoever writes may be waiting for room.
+  [[nodiscard]] bool take(TransferNote& note, bool& was_full);
+};
+
+// A rank's part of the node's memory for transfers, zero-filled at first: its bell, a ring for what
+// each rank of the node tells it, and slots through which it sends bytes in pieces.
+class NodeMailbox {
+ public:
+  static constexpr std::size_t slots = 8;
+
+  // `staging_bytes`: what the rank has for collectives.
+  NodeMailbox(std::byte* memory, int ranks, std::size_t staging_bytes);
+  [[nodiscard]] static std::size_t bytes_for(int ranks, std::size_t staging_bytes);
+
+  [[nodiscard]] Bell& bell() const;
+  [[nodiscard]] NoteRing& ring_from(int local_rank) const;
+  // Whether the slot holds bytes that have not been taken.
+  [[nodiscard]] std::atomic<std::uint32_t>& is_full(std::size_t slot) const;
+  [[nodiscard]] std::byte* slot(std::size_t slot) const;
+  [[nodiscard]] std::size_t slot_bytes() const { return slot_bytes_; }
+
+ private:
+  std::byte* memory_;
+  std::size_t ranks_;
+  std::size_t slot_bytes_;
+};
+
+// What a NodeLine needs, by local rank.
+struct NodeLineMemory {
+  std::vector<NodeMailbox> mailboxes;
+  std::vector<std::shared_ptr<Bell>> bells;  // one a rank, for all its groups
+  std::vector<int> ranks;                    // in the group
+  NodeMemory control;  // who has left, and whether somebody gave up; keeps all of it mapped
+};
+
+// Between ranks that share memory. A large buffer that the receiver can reach is read by it where
+// it lies, and is otherwise copied twice, in pieces through slots of the sender's.
+class NodeLine final : public TransferLine {
+ public:
+  NodeLine(int local_rank, NodeLineMemory memory, std::shared_ptr<const PeerMemory> peers);
+
+  [[nodiscard]] TransferNote announcement(const CollectiveCall& call) const override;
+  void post(int to, const TransferNote& note) override;
+  [[nodiscard]] std::optional<Arrival> take() override;
+  [[nodiscard]] std::unique_ptr<TransferMove> begin(const CollectiveCall& call,
+                                                    const TransferNote& own,
+                                                    const TransferNote& other) override;
+  [[nodiscard]] std::string obstacle(int rank) override;
+  [[nodiscard]] bool is_silent() const override { return false; }
+
+ private:
+  class Sending;                             // in pieces
+  class Lending;                             // the receiver reads it
+  class Receiving;                           // in pieces
+  class Reading;                             // out of the sender's buffer
+  using Id = std::pair<int, std::uint64_t>;  // the sender's local rank, and its number there
+
+  [[nodiscard]] int local(int rank) const;
+  [[nodiscard]] const NodeMailbox& mailbox(int local_rank) const {
+    return memory_.mailboxes[static_cast<std::size_t>(local_rank)];
+  }
+  void ring(int local_rank) const { memory_.bells[static_cast<std::size_t>(local_rank)]->ring(); }
+  // Whether a note would go into the ring at once.
+  [[nodiscard]] bool has_room(int local_rank) const;
+  void send(int local_rank, const TransferNote& note);
+  bool send_waiting(int local_rank);
+  [[nodiscard]] bool take_own(int local_rank, const TransferNote& note);
+
+  const int local_rank_;
+  const NodeLineMemory memory_;
+  const std::shared_ptr<const PeerMemory> peers_;
+  std::vector<std::deque<TransferNote>> waiting_;  // for room, by local rank
+  std::map<Id, std::deque<TransferNote>> pieces_;  // arrived, of what is being received
+  std::set<Id> taken_;                             // what receivers have read
+  std::chrono::steady_clock::time_point next_look_at_processes_;
+  std::vector<bool> is_gone_;  // by local rank
+};
+
+}  // namespace kolo

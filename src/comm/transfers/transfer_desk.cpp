@@ -1,0 +1,382 @@
+#include "comm/transfers/transfer_desk.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/transfers/transfer_thread.h"
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+// In the same words on both ends.
+std::string describe_difference(int own_rank, const CallHeader& own, const CallHeader& other) {
+  const bool is_send = own.collective == Collective::send;
+  const CallHeader &sent = is_send ? own : other, &received = is_send ? other : own;
+  const int sender = is_send ? own_rank : own.peer, receiver = is_send ? own.peer : own_rank;
+  return fmt::format(
+      "comm: transfer from rank {} to rank {}, tag {}: rank {} sends {} {}, and rank {} receives "
+      "{} "
+      "{}; both ends must have the same count and type, and the n-th send with a tag belongs to "
+      "the "
+      "n-th receive",
+      sender, receiver, own.tag, sender, sent.count, name_of(sent.type), receiver, received.count,
+      name_of(received.type));
+}
+
+std::string describe_refusal(int joined_rank, const CallHeader& call, int rank) {
+  return fmt::format(
+      "comm: {} on rank {}: rank {} has joined, and takes part in no transfers; end them on all "
+      "ranks before one joins",
+      call.describe(), rank, joined_rank);
+}
+
+}  // namespace
+
+TransferDesk::TransferDesk(int rank, std::vector<std::shared_ptr<TransferLine>> line_of_rank,
+                           std::shared_ptr<TransferThread> thread, bool is_driven_by_waiters)
+    : rank_(rank),
+      line_of_rank_(std::move(line_of_rank)),
+      thread_(std::move(thread)),
+      is_driven_by_waiters_(is_driven_by_waiters) {
+  for (const auto& line : line_of_rank_) {
+    if (line && std::find(lines_.begin(), lines_.end(), line.get()) == lines_.end())
+      lines_.push_back(line.get());
+  }
+}
+
+TransferDesk::~TransferDesk() = default;
+
+TransferLine& TransferDesk::line(int rank) const {
+  return *line_of_rank_.at(static_cast<std::size_t>(rank));
+}
+
+Work TransferDesk::post(std::vector<CollectiveCall> calls,
+                        std::span<const std::shared_ptr<TransferStaging>> stagings,
+                        const Listeners& listeners, const std::shared_ptr<const void>& owner,
+                        std::function<void()> driver) {
+  const auto state = std::make_shared<Work::State>();
+  state->parts = calls.size();
+  state->go_on = std::move(driver);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!closed_.empty()) throw Error(closed_);
+    pending_ += calls.size();
+    for (auto staging = stagings.begin(); auto& call : calls) {
+      for (const auto& listener : listeners) listener->on_submit(call);
+      const auto item = std::make_shared<Pending>();
+      if (call.order) state->orders.push_back(call.order);
+      item->call = std::move(call);
+      item->staging = *staging++;
+      item->listeners.assign(listeners.begin(), listeners.end());
+      item->owner = owner;
+      item->state = state;
+      asked_.push_back(item);
+    }
+  }
+  if (is_driven_by_waiters_) {
+    state->go_on();
+  } else {
+    thread_->start();
+    thread_->ring();
+  }
+  return Work(state);
+}
+
+bool TransferDesk::go_on() noexcept {
+  try {
+    return try_to_go_on();
+  } catch (...) {
+    fail_all(std::current_exception());
+    return true;
+  }
+}
+
+bool TransferDesk::try_to_go_on() {
+  // First, so that what was asked for before the join is taken now.
+  const bool is_joined = has_joined_;
+  bool has_progress = take_asked();
+  // Who leaves may have sent something before, so this is looked at first too.
+  const auto lost = obstacles();
+  has_progress = take_notes() || has_progress;
+  if (is_joined) refuse_unmatched();
+  has_progress = move() || has_progress;
+  if (has_progress || lost.empty()) return has_progress;
+  fail_with(lost);
+  return true;
+}
+
+bool TransferDesk::take_asked() {
+  std::vector<Item> asked;
+  {
+    const std::lock_guard lock(mutex_);
+    asked = std::exchange(asked_, {});
+  }
+  const auto key_of = [](const CollectiveCall& call) {
+    return Key{call.peer, call.tag, call.collective == Collective::send};
+  };
+  for (const Item& item : asked) {
+    ++pending_with_[item->call.peer];
+    queues_[key_of(item->call)].mine.push_back(item);
+  }
+  // Bytes come after what announces them.
+  for (const Item& item : asked) {
+    TransferLine& way = line(item->call.peer);
+    item->note = way.announcement(item->call);
+    if (item->staging) item->note.reachable = 0;  // it may not have come down from the device
+    way.post(item->call.peer, item->note);
+  }
+  for (const Item& item : asked) match(key_of(item->call));
+  return !asked.empty();
+}
+
+bool TransferDesk::is_used(const TransferLine& line) const {
+  if (has_joined_) return true;
+  return std::any_of(pending_with_.begin(), pending_with_.end(), [&](const auto& with) {
+    return line_of_rank_[static_cast<std::size_t>(with.first)].get() == &line;
+  });
+}
+
+bool TransferDesk::take_notes() {
+  bool has_progress = false;
+  for (TransferLine* const each : lines_) {
+    if (each->is_silent() && !is_used(*each)) continue;
+    while (const auto arrival = each->take()) {
+      has_progress = true;
+      if (arrival->note.kind == TransferNote::Kind::refusal)
+        receive_refusal(arrival->from, arrival->note);
+      else
+        receive_call(arrival->from, arrival->note);
+    }
+  }
+  return has_progress;
+}
+
+void TransferDesk::receive_call(int from, const TransferNote& note) {
+  const Key key{from, note.call.tag, note.call.collective == Collective::receive};
+  queues_[key].theirs.push_back(note);
+  match(key);
+}
+
+// What belongs together is the same on both ends, since both have both in the same order.
+void TransferDesk::match(const Key& key) {
+  Queue& queue = queues_[key];
+  while (!queue.mine.empty() && !queue.theirs.empty()) {
+    const Item item = queue.mine.front();
+    const TransferNote other = queue.theirs.front();
+    queue.mine.pop_front();
+    queue.theirs.pop_front();
+    begin(item, other);
+  }
+  if (queue.mine.empty() && queue.theirs.empty()) queues_.erase(key);
+}
+
+void TransferDesk::begin(const Item& item, const TransferNote& other) {
+  const CollectiveCall& call = item->call;
+  for (const auto& listener : item->listeners) {
+    if (const auto present = listener.lock()) present->on_start(call);
+  }
+  if (call.count != other.call.count || call.type != other.call.type) {
+    return finish(item,
+                  std::make_exception_ptr(Error(describe_difference(rank_, call, other.call))));
+  }
+  if (call.count == 0) return finish(item, nullptr);
+  item->other = other;
+  moving_.push_back(item);
+  // What is received must not come before this rank is ready for it.
+  if (call.collective == Collective::receive)
+    item->move = line(call.peer).begin(call, item->note, other);
+}
+
+bool TransferDesk::move() {
+  bool has_progress = false;
+  for (const Item& item : moving_) has_progress = go_on_with(item) || has_progress;
+  const auto still_moving =
+      std::stable_partition(moving_.begin(), moving_.end(),
+                            [](const Item& item) { return !item->move || !item->move->is_done(); });
+  const std::vector<Item> done(still_moving, moving_.end());
+  moving_.erase(still_moving, moving_.end());
+  for (const Item& item : done) finish_moved(item);
+  std::erase_if(on_devices_, [](const auto& staging) { return staging->is_over(); });
+  for (const Item& item : std::exchange(failed_, {})) finish(item, item->error);
+  return has_progress || !done.empty();
+}
+
+void TransferDesk::finish_moved(const Item& item) {
+  std::exception_ptr failure;
+  try {
+    if (item->staging && item->call.collective == Collective::receive) item->staging->take_up();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  finish(item, failure);
+}
+
+bool TransferDesk::go_on_with(const Item& item) {
+  if (!item->move) {
+    if (item->staging && !item->staging->is_there()) return false;
+    item->move = line(item->call.peer).begin(item->call, item->note, item->other);
+  }
+  return item->move->go_on();
+}
+
+void TransferDesk::refuse_unmatched() {
+  for (auto queue = queues_.begin(); queue != queues_.end();) {
+    for (const TransferNote& note : queue->second.theirs)
+      refuse(std::get<0>(queue->first), note.call);
+    queue->second.theirs.clear();
+    queue = queue->second.mine.empty() ? queues_.erase(queue) : std::next(queue);
+  }
+}
+
+// Noted here before the other knows: it may be the last to join.
+void TransferDesk::refuse(int rank, const CallHeader& call) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!refused_) refused_ = describe_refusal(rank_, call, rank);
+  }
+  TransferNote note;
+  note.kind = TransferNote::Kind::refusal;
+  note.call = call;
+  line(rank).post(rank, note);
+}
+
+void TransferDesk::receive_refusal(int from, const TransferNote& note) {
+  const Key key{from, note.call.tag, note.call.collective == Collective::send};
+  const auto queue = queues_.find(key);
+  if (queue == queues_.end()) return;
+  auto& mine = queue->second.mine;
+  const auto refused = std::find_if(mine.begin(), mine.end(), [&](const Item& item) {
+    return item->call.number == note.call.number;
+  });
+  if (refused == mine.end()) return;
+  const Item item = *refused;
+  mine.erase(refused);
+  finish(item, std::make_exception_ptr(Error(describe_refusal(from, item->call, rank_))));
+}
+
+std::map<int, std::string> TransferDesk::obstacles() const {
+  std::map<int, std::string> found;
+  for (const auto& [rank, count] : pending_with_) {
+    if (auto obstacle = line(rank).obstacle(rank); !obstacle.empty())
+      found.emplace(rank, std::move(obstacle));
+  }
+  return found;
+}
+
+void TransferDesk::fail_with(const std::map<int, std::string>& obstacles) {
+  std::vector<Item> lost;
+  const auto take = [&](auto& items) {
+    std::erase_if(items, [&](const Item& item) {
+      if (!obstacles.contains(item->call.peer)) return false;
+      lost.push_back(item);
+      return true;
+    });
+  };
+  for (auto& [key, queue] : queues_) take(queue.mine);
+  take(moving_);
+  std::erase_if(queues_, [&](const auto& entry) {
+    return entry.second.mine.empty() &&
+           (entry.second.theirs.empty() || obstacles.contains(std::get<0>(entry.first)));
+  });
+  for (const Item& item : lost) {
+    finish(item, std::make_exception_ptr(CommunicationError(
+                     fmt::format("comm: {} can't be completed, because {}", item->call.describe(),
+                                 obstacles.at(item->call.peer)))));
+  }
+}
+
+void TransferDesk::fail_all(const std::exception_ptr& error) {
+  std::vector<Item> lost = std::exchange(moving_, {});
+  for (const auto& [key, queue] : queues_)
+    lost.insert(lost.end(), queue.mine.begin(), queue.mine.end());
+  queues_.clear();
+  for (const Item& item : lost) finish(item, error);
+}
+
+// Who waits for it may ask at once whether anything is pending.
+void TransferDesk::finish(const Item& item, std::exception_ptr error) {
+  // The device may still read the buffer of one that has failed.
+  if (error && item->staging && !item->staging->is_over()) {
+    item->error = std::move(error);
+    return failed_.push_back(item);
+  }
+  for (const auto& listener : item->listeners) {
+    if (const auto present = listener.lock()) present->on_finish(item->call, error != nullptr);
+  }
+  if (--pending_with_[item->call.peer] == 0) pending_with_.erase(item->call.peer);
+  item->move.reset();
+  if (item->staging) on_devices_.push_back(std::move(item->staging));
+  done_.push_back(std::move(item->owner));
+  {
+    const std::lock_guard lock(mutex_);
+    --pending_;
+  }
+  changed_.notify_all();
+  item->state->complete(std::move(error));
+}
+
+TransferDesk::Patience TransferDesk::patience() const {
+  auto result = Patience::nothing;
+  for (TransferLine* const each : lines_) {
+    if (!is_used(*each)) continue;
+    result = std::max(result, each->is_silent() ? Patience::polling : Patience::ringing);
+  }
+  const bool moves_silently = std::any_of(moving_.begin(), moving_.end(), [&](const Item& item) {
+    return !item->move || line(item->call.peer).is_silent();
+  });
+  return moves_silently || !on_devices_.empty() || !failed_.empty() ? Patience::moving : result;
+}
+
+std::vector<std::shared_ptr<const void>> TransferDesk::take_done() {
+  return std::exchange(done_, {});
+}
+
+void TransferDesk::begin_join() {
+  {
+    const std::lock_guard lock(mutex_);
+    refused_.reset();
+  }
+  has_joined_ = true;
+  if (is_driven_by_waiters_) return;
+  thread_->start();
+  thread_->ring();
+}
+
+std::optional<std::string> TransferDesk::end_join() {
+  has_joined_ = false;
+  const std::lock_guard lock(mutex_);
+  return std::exchange(refused_, std::nullopt);
+}
+
+bool TransferDesk::is_pending() const {
+  const std::lock_guard lock(mutex_);
+  return pending_ > 0;
+}
+
+void TransferDesk::wait_until_idle() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return pending_ == 0; });
+}
+
+void TransferDesk::close(const std::string& message) {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = message;
+  }
+  // Nobody else calls MPI any more.
+  while (is_driven_by_waiters_ && is_pending()) {
+    if (!go_on()) std::this_thread::yield();
+  }
+  wait_until_idle();
+}
+
+void TransferDesk::end() noexcept {
+  thread_->remove(*this);
+}
+
+}  // namespace kolo

@@ -1,0 +1,145 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "comm/transfers/transfer_line.h"
+#include "comm/transfers/transfer_staging.h"
+#include "kolo/comm/work.h"
+
+namespace kolo {
+
+class TransferThread;
+
+// The transfers of one rank in one group. Each end tells the other what it has asked for; the n-th
+// send to a rank with a tag belongs to the n-th receive there. Both ends compare the two, so where
+// they differ both know, and only then do bytes move: nothing arrives that nobody expects.
+class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
+ public:
+  using Listeners = std::vector<std::shared_ptr<CollectiveListener>>;
+
+  // `line_of_rank`: none for this rank. `thread`: goes on with the transfers; without, whoever
+  // waits for one does, by go_on().
+  TransferDesk(int rank, std::vector<std::shared_ptr<TransferLine>> line_of_rank,
+               std::shared_ptr<TransferThread> thread, bool is_driven_by_waiters);
+  TransferDesk(const TransferDesk&) = delete;
+  TransferDesk& operator=(const TransferDesk&) = delete;
+  ~TransferDesk();
+
+  // CallHeader::number of this rank's next call.
+  [[nodiscard]] std::uint64_t next_number() { return ++calls_; }
+  // Calls that have been checked, done when all are. `driver`: Work::State::go_on, where
+  // is_driven_by_waiters().
+  // `stagings`: of each call, for one on a device's memory.
+  [[nodiscard]] Work post(std::vector<CollectiveCall> calls,
+                          std::span<const std::shared_ptr<TransferStaging>> stagings,
+                          const Listeners& listeners, const std::shared_ptr<const void>& owner,
+                          std::function<void()> driver);
+  [[nodiscard]] bool is_driven_by_waiters() const { return is_driven_by_waiters_; }
+
+  // Does what can be done without waiting; whether that was anything. By one thread at a time.
+  bool go_on() noexcept;
+  [[nodiscard]] const std::shared_ptr<TransferThread>& thread() const { return thread_; }
+  // What go_on() waits for.
+  enum class Patience : std::uint8_t {
+    nothing,  // there is nothing to do until it rings
+    ringing,  // it rings when there is, but who is gone does not
+    polling,  // nothing rings when the others come
+    moving,   // nor when bytes have moved
+  };
+  [[nodiscard]] Patience patience() const;
+  // What finished transfers have kept. It may own what uses this desk as it goes, so whoever goes
+  // on lets go of it outside.
+  [[nodiscard]] std::vector<std::shared_ptr<const void>> take_done();
+
+  // This rank has joined: what others ask of it is an Error for them, and at the end of the join
+  // for this rank, in the words that end_join() returns.
+  void begin_join();
+  [[nodiscard]] std::optional<std::string> end_join();
+
+  [[nodiscard]] bool is_pending() const;
+  // Blocks until nothing is, where a thread goes on.
+  void wait_until_idle();
+  // Finishes what is pending; whoever asks for more gets an Error with this message. Where waiters
+  // go on, called when nothing else may call MPI.
+  void close(const std::string& message);
+  // This rank asks for nothing any more.
+  void end() noexcept;
+
+ private:
+  struct Pending {
+    CollectiveCall call;
+    TransferNote note;   // what the other rank is told
+    TransferNote other;  // and tells
+    std::shared_ptr<TransferStaging> staging;
+    // They may keep what keeps this desk.
+    std::vector<std::weak_ptr<CollectiveListener>> listeners;
+    std::shared_ptr<const void> owner;
+    std::shared_ptr<Work::State> state;
+    std::unique_ptr<TransferMove> move;  // none while it waits for a device
+    std::exception_ptr error;            // of one in failed_
+  };
+  using Item = std::shared_ptr<Pending>;
+  // Who has come to which transfers of one direction with one peer and tag.
+  struct Queue {
+    std::deque<Item> mine;
+    std::deque<TransferNote> theirs;
+  };
+  using Key = std::tuple<int, std::int32_t, bool>;  // peer, tag, whether this rank sends
+
+  [[nodiscard]] bool try_to_go_on();
+  [[nodiscard]] bool take_asked();
+  [[nodiscard]] bool take_notes();
+  [[nodiscard]] bool move();
+  bool go_on_with(const Item& item);
+  void finish_moved(const Item& item);
+  void receive_call(int from, const TransferNote& note);
+  void receive_refusal(int from, const TransferNote& note);
+  void match(const Key& key);
+  void begin(const Item& item, const TransferNote& other);
+  void refuse_unmatched();
+  void refuse(int rank, const CallHeader& call);
+  [[nodiscard]] std::map<int, std::string> obstacles() const;
+  void fail_with(const std::map<int, std::string>& obstacles);
+  void fail_all(const std::exception_ptr& error);
+  void finish(const Item& item, std::exception_ptr error);
+  [[nodiscard]] TransferLine& line(int rank) const;
+  [[nodiscard]] bool is_used(const TransferLine& line) const;
+
+  const int rank_;
+  const std::vector<std::shared_ptr<TransferLine>> line_of_rank_;
+  std::vector<TransferLine*> lines_;  // each once
+  const std::shared_ptr<TransferThread> thread_;
+  const bool is_driven_by_waiters_;
+
+  // Of whoever goes on.
+  std::map<Key, Queue> queues_;
+  std::vector<Item> moving_;
+  std::vector<std::shared_ptr<TransferStaging>> on_devices_;  // of transfers that are done
+  std::vector<Item> failed_;                                  // that devices are not done with
+  std::map<int, int> pending_with_;                           // by rank; none where 0
+  std::vector<std::shared_ptr<const void>> done_;             // what finished transfers have kept
+
+  mutable std::mutex mutex_;  // of what follows
+  std::condition_variable changed_;
+  std::vector<Item> asked_;
+  std::size_t pending_ = 0;
+  std::string closed_;  // the message; empty: open
+  std::optional<std::string> refused_;
+  std::atomic<bool> has_joined_ = false;
+  std::atomic<std::uint64_t> calls_ = 0;
+};
+
+}  // namespace kolo

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+
+#include "comm/shared_memory/node_group.h"
+#include "kolo/comm/collective_call.h"
+
+namespace kolo {
+
+// What one rank tells another about a transfer; sent as bytes.
+struct TransferNote {
+  enum class Kind : std::uint32_t {
+    call,     // the rank has asked for it
+    refusal,  // of the other's `call`: the rank has joined
+    piece,    // some of the bytes lie in the sender's shared memory
+    taken,    // the receiver has got them all
+  };
+
+  CallHeader call;
+  Kind kind = Kind::call;
+  std::uint32_t slot = 0;  // of a piece
+  std::uint64_t number =
+      0;  // CallHeader::number on the sending rank, of a piece and of what is taken
+  std::uint64_t bytes = 0;  // of a piece
+  // Of a call to send: where the receiver can read it all.
+  SharedLocation location;
+  std::uint64_t reachable = 0;
+};
+static_assert(std::has_unique_object_representations_v<TransferNote>,
+              "nothing but values, without gaps: notes are sent as bytes");
+
+// The bytes of one transfer on their way, of which both ends know what the other has asked for.
+class TransferMove {
+ public:
+  virtual ~TransferMove() = default;
+
+  // Moves what can be moved now, at most for some milliseconds; whether that was anything.
+  [[nodiscard]] virtual bool go_on() = 0;
+  // The buffer is the caller's again.
+  [[nodiscard]] virtual bool is_done() const = 0;
+};
+
+// One way for notes and bytes to other ranks of a group. Used by one thread at a time; nothing here
+// ever blocks. Ranks are those of the group. A line outlives its moves.
+class TransferLine {
+ public:
+  struct Arrival {
+    int from = 0;
+    TransferNote note;
+  };
+
+  virtual ~TransferLine() = default;
+
+  // The note that announces a call of this rank.
+  [[nodiscard]] virtual TransferNote announcement(const CollectiveCall& call) const {
+    TransferNote note;
+    note.call = call;
+    return note;
+  }
+  // Notes to one rank arrive in order.
+  virtual void post(int to, const TransferNote& note) = 0;
+  // The next that has arrived.
+  [[nodiscard]] virtual std::optional<Arrival> take() = 0;
+
+  // Begins to move the bytes, of which there are some, from what both ranks have announced.
+  [[nodiscard]] virtual std::unique_ptr<TransferMove> begin(const CollectiveCall& call,
+                                                            const TransferNote& own,
+                                                            const TransferNote& other) = 0;
+
+  // Why nothing comes from a rank any more, beyond what has arrived: "rank 3 has left"; empty: it
+  // is not known that it doesn't.
+  [[nodiscard]] virtual std::string obstacle(int /*rank*/) { return {}; }
+
+  // Whether take() must be asked again and again, because nothing rings when a note comes.
+  [[nodiscard]] virtual bool is_silent() const = 0;
+};
+
+}  // namespace kolo

@@ -1,0 +1,124 @@
+#include "comm/transfers/transfer_thread.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+
+#include "comm/transfers/transfer_desk.h"
+
+namespace kolo {
+
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using Patience = TransferDesk::Patience;
+
+constexpr int spin_count = 300;    // looks at the bell before going to sleep
+constexpr int eager_rounds = 100;  // of polling, before sleeping in between
+
+// Where nothing rings, the longer nothing has come, the longer nobody looks: polling takes
+// processors from ranks that compute.
+nanoseconds longest_sleep(Patience patience, int idle_rounds) {
+  switch (patience) {
+    case Patience::nothing:
+      return std::chrono::seconds(1);
+    case Patience::ringing:
+      return milliseconds(50);
+    case Patience::polling:
+      return microseconds(std::clamp(idle_rounds / 10, 20, 1000));
+    case Patience::moving:
+      return microseconds(std::clamp(idle_rounds / 10, 20, 100));
+  }
+  return milliseconds(1);
+}
+
+}  // namespace
+
+TransferThread::TransferThread(int job_rank, std::vector<std::shared_ptr<Bell>> bells)
+    : bells_(std::move(bells)),
+      own_bell_(bells_.empty() ? std::make_shared<Bell>()
+                               : bells_.at(static_cast<std::size_t>(job_rank))) {}
+
+TransferThread::~TransferThread() {
+  is_stopping_ = true;
+  ring();
+  if (thread_.joinable()) thread_.join();
+}
+
+void TransferThread::start() {
+  const std::lock_guard lock(starting_);
+  if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
+}
+
+void TransferThread::add(const std::shared_ptr<TransferDesk>& desk) {
+  const std::lock_guard lock(round_);
+  desks_.push_back(desk);
+}
+
+void TransferThread::remove(const TransferDesk& desk) {
+  const std::lock_guard lock(round_);
+  std::erase_if(desks_, [&](const std::weak_ptr<TransferDesk>& each) {
+    const auto present = each.lock();
+    return !present || present.get() == &desk;
+  });
+}
+
+std::shared_ptr<Bell> TransferThread::bell_of(int job_rank) const {
+  return bells_.empty() ? nullptr : bells_.at(static_cast<std::size_t>(job_rank));
+}
+
+std::vector<std::shared_ptr<TransferDesk>> TransferThread::desks() const {
+  std::vector<std::shared_ptr<TransferDesk>> present;
+  for (const auto& each : desks_) {
+    if (auto desk = each.lock()) present.push_back(std::move(desk));
+  }
+  return present;
+}
+
+void TransferThread::close(const std::string& message) {
+  std::vector<std::shared_ptr<TransferDesk>> present;
+  {
+    const std::lock_guard lock(round_);
+    present = desks();
+  }
+  for (const auto& desk : present) desk->close(message);
+}
+
+TransferThread::Round TransferThread::go_round() {
+  Round round;
+  const std::lock_guard lock(round_);
+  for (const auto& desk : desks()) {
+    if (desk->is_driven_by_waiters()) continue;
+    round.has_progress = desk->go_on() || round.has_progress;
+    auto done = desk->take_done();
+    round.done.insert(round.done.end(), std::make_move_iterator(done.begin()),
+                      std::make_move_iterator(done.end()));
+    round.patience = std::max(round.patience, static_cast<std::uint8_t>(desk->patience()));
+  }
+  return round;
+}
+
+void TransferThread::loop() {
+  int idle_rounds = 0;
+  while (!is_stopping_) {
+    const auto heard = own_bell_->rings.load(std::memory_order_seq_cst);
+    Round round = go_round();
+    round.done.clear();
+    idle_rounds = round.has_progress ? 0 : idle_rounds + 1;
+    if (!round.has_progress) rest(heard, round.patience, idle_rounds);
+  }
+}
+
+void TransferThread::rest(std::uint32_t heard, std::uint8_t patience, int idle_rounds) {
+  const auto kind = static_cast<Patience>(patience);
+  if (kind >= Patience::polling && idle_rounds <= eager_rounds) return std::this_thread::yield();
+  for (int look = 0; look < spin_count; ++look) {
+    if (is_stopping_ || own_bell_->rings.load(std::memory_order_acquire) != heard) return;
+    relax();
+  }
+  own_bell_->sleep(heard, longest_sleep(kind, idle_rounds));
+}
+
+}  // namespace kolo

@@ -1,0 +1,160 @@
+#include <algorithm>
+
+#include "comm/watch/event_block.h"
+
+// What a rank writes into its block.
+namespace kolo {
+
+namespace {
+
+CollectiveRecord record_of(const CollectiveCall& call) {
+  CollectiveRecord record;
+  static_cast<CallHeader&>(record) = call;
+  const auto length = std::min(call.name.size(), record.name.size() - 1);
+  std::copy_n(call.name.begin(), length, record.name.begin());
+  return record;
+}
+
+// A task does things of its own between its collectives, and a rank that has joined is meant to
+// wait: neither waits for a collective by itself.
+bool is_waited_for(Collective collective) {
+  return collective != Collective::task && collective != Collective::join;
+}
+
+}  // namespace
+
+FlightRecorder::FlightRecorder(std::shared_ptr<EventBlock> block) : block_(std::move(block)) {
+  block_->process = own_process();
+  block_->process_namespace = own_process_namespace();
+  block_->beat = monotonic_now();
+  for (std::size_t place = 0; place < block_->transfers.size(); ++place)
+    free_cells_.push_back(place);
+}
+
+// Nothing where it is not known.
+RecordCell* FlightRecorder::cell_of_transfer(const CollectiveCall& call) {
+  const auto found = transfers_.find({call.group, call.first_rank, call.number});
+  return found == transfers_.end() ? nullptr : &block_->transfers[found->second];
+}
+
+void FlightRecorder::transfer_submitted(const CollectiveCall& call) {
+  if (free_cells_.empty()) return;
+  const auto place = free_cells_.front();
+  free_cells_.pop_front();
+  transfers_[{call.group, call.first_rank, call.number}] = place;
+  auto record = record_of(call);
+  record.peer = call.peer_in_job;
+  record.submitted = monotonic_now();
+  block_->transfers[place].write(record);
+}
+
+void FlightRecorder::transfer_started(const CollectiveCall& call) {
+  RecordCell* const cell = cell_of_transfer(call);
+  if (!cell) return;
+  auto record = cell->read();
+  record.started = monotonic_now();
+  cell->write(record);
+}
+
+void FlightRecorder::transfer_finished(const CollectiveCall& call, bool failed) {
+  RecordCell* const cell = cell_of_transfer(call);
+  if (!cell) return;
+  auto record = cell->read();
+  record.finished = monotonic_now();
+  record.failed = failed ? 1 : 0;
+  cell->write(record);
+  const auto place = transfers_.extract({call.group, call.first_rank, call.number});
+  free_cells_.push_back(place.mapped());
+}
+
+// Groups beyond the number of lanes are not recorded: nullptr.
+Lane* FlightRecorder::lane_of(std::uint64_t identity) {
+  std::uint64_t members = 0;
+  for (Lane& lane : block_->lanes) {
+    const auto present = lane.identity.load(std::memory_order_relaxed);
+    if (present == identity) return &lane;
+    if (present == Lane::group_of(identity)) members = lane.members.load();
+    if (present != 0) continue;
+    lane.members.store(members, std::memory_order_relaxed);
+    lane.identity.store(identity, std::memory_order_release);
+    return &lane;
+  }
+  return nullptr;
+}
+
+std::vector<std::uint64_t>& FlightRecorder::in_progress(const Lane& lane) {
+  return in_progress_[static_cast<std::size_t>(&lane - block_->lanes.data())];
+}
+
+void FlightRecorder::joined_group(const CollectiveCall& call) {
+  const std::lock_guard lock(mutex_);
+  if (Lane* const lane = lane_of(Lane::identity_of(call)))
+    lane->members.store(static_cast<std::uint64_t>(call.count), std::memory_order_release);
+}
+
+void FlightRecorder::left_group(const CollectiveCall& call) {
+  const std::lock_guard lock(mutex_);
+  for (Lane& lane : block_->lanes) {
+    const auto identity = lane.identity.load(std::memory_order_relaxed);
+    if (identity != 0 && Lane::group_of(identity) == Lane::identity_of(call))
+      lane.has_left.store(1, std::memory_order_release);
+  }
+}
+
+void FlightRecorder::submitted(const CollectiveCall& call) {
+  const std::lock_guard lock(mutex_);
+  if (is_transfer(call.collective)) return transfer_submitted(call);
+  Lane* const lane = lane_of(Lane::identity_of(call));
+  if (!lane) return;
+  lane->asked.store(call.number, std::memory_order_release);
+  if (lane->cell(call.number).read().is_waiting()) return;  // that one matters more
+  auto record = record_of(call);
+  record.submitted = monotonic_now();
+  lane->cell(call.number).write(record);
+}
+
+void FlightRecorder::started(const CollectiveCall& call) {
+  const std::lock_guard lock(mutex_);
+  if (is_transfer(call.collective)) return transfer_started(call);
+  Lane* const lane = lane_of(Lane::identity_of(call));
+  if (!lane) return;
+  RecordCell& cell = lane->cell(call.number);
+  auto record = record_of(call);
+  record.started = monotonic_now();
+  if (const auto before = cell.read(); before.number == call.number)
+    record.submitted = before.submitted;
+  cell.write(record);
+  if (call.collective == Collective::join)
+    lane->joined.store(record.started, std::memory_order_release);
+  if (!is_waited_for(call.collective)) return;
+  auto& numbers = in_progress(*lane);
+  numbers.push_back(call.number);
+  lane->running.store(numbers.front(), std::memory_order_release);
+}
+
+void FlightRecorder::finished(const CollectiveCall& call, bool failed) {
+  const std::lock_guard lock(mutex_);
+  if (is_transfer(call.collective)) return transfer_finished(call, failed);
+  Lane* const lane = lane_of(Lane::identity_of(call));
+  if (!lane) return;
+  RecordCell& cell = lane->cell(call.number);
+  auto record = cell.read();
+  if (record.number == call.number && record.part == call.part) {
+    record.finished = monotonic_now();
+    record.failed = failed ? 1 : 0;
+    cell.write(record);
+  }
+  if (call.collective == Collective::join) {
+    if (!failed) lane->joins.fetch_add(1, std::memory_order_release);
+    lane->joined.store(0, std::memory_order_release);
+  }
+  if (!is_waited_for(call.collective)) return;
+  auto& numbers = in_progress(*lane);
+  if (const auto place = std::find(numbers.begin(), numbers.end(), call.number);
+      place != numbers.end())
+    numbers.erase(place);
+  lane->running.store(numbers.empty() ? 0 : numbers.front(), std::memory_order_release);
+  lane->completed.store(call.number, std::memory_order_release);
+}
+
+}  // namespace kolo
