@@ -30,6 +30,20 @@ void each_image(const torch::Tensor& images, const Work& work) {
   });
 }
 
+// Calls work.operator()<T>() for the type of the tensor's values.
+template <typename Work>
+void with_values(const torch::Tensor& tensor, const Work& work) {
+  if (tensor.scalar_type() == torch::kBFloat16)
+    work.template operator()<BFloat16>();
+  else
+    work.template operator()<float>();
+}
+
+template <typename T>
+T* values_of(const torch::Tensor& tensor) {
+  return static_cast<T*>(tensor.data_ptr());
+}
+
 class MaxPoolRelu : public torch::autograd::Function<MaxPoolRelu> {
  public:
   static torch::Tensor forward(torch::autograd::AutogradContext* context,
@@ -39,10 +53,12 @@ class MaxPoolRelu : public torch::autograd::Function<MaxPoolRelu> {
         torch::empty({input.size(0), shape.channels, shape.pooled_height(), shape.pooled_width()},
                      input.options().memory_format(channels_last));
     const auto winners = torch::empty({input.size(0), shape.pooled_values()}, torch::kInt);
-    each_image(input, [&](std::int64_t image) {
-      pool_image(shape, input.data_ptr<float>() + image * shape.values(),
-                 output.data_ptr<float>() + image * shape.pooled_values(),
-                 winners.data_ptr<std::int32_t>() + image * shape.pooled_values());
+    with_values(input, [&]<typename T>() {
+      each_image(input, [&](std::int64_t image) {
+        pool_image(shape, values_of<const T>(input) + image * shape.values(),
+                   values_of<T>(output) + image * shape.pooled_values(),
+                   winners.data_ptr<std::int32_t>() + image * shape.pooled_values());
+      });
     });
     context->save_for_backward({winners});
     context->saved_data["size"] = input.sizes();
@@ -58,17 +74,20 @@ class MaxPoolRelu : public torch::autograd::Function<MaxPoolRelu> {
     auto of_input = torch::empty(context->saved_data["size"].toIntVector(),
                                  gradient.options().memory_format(channels_last));
     const auto shape = shape_of(of_input);
-    each_image(of_input, [&](std::int64_t image) {
-      unpool_image(shape, gradient.data_ptr<float>() + image * shape.pooled_values(),
-                   winners.data_ptr<std::int32_t>() + image * shape.pooled_values(),
-                   of_input.data_ptr<float>() + image * shape.values());
+    with_values(gradient, [&]<typename T>() {
+      each_image(of_input, [&](std::int64_t image) {
+        unpool_image(shape, values_of<const T>(gradient) + image * shape.pooled_values(),
+                     winners.data_ptr<std::int32_t>() + image * shape.pooled_values(),
+                     values_of<T>(of_input) + image * shape.values());
+      });
     });
     return {of_input};
   }
 };
 
 bool is_for_kernel(const torch::Tensor& input) {
-  return input.device().is_cpu() && input.scalar_type() == torch::kFloat &&
+  const auto type = input.scalar_type();
+  return input.device().is_cpu() && (type == torch::kFloat || type == torch::kBFloat16) &&
          input.layout() == torch::kStrided && input.dim() == 4 && input.size(1) > 1 &&
          input.size(2) > 1 && input.size(3) > 1 && input.is_contiguous(channels_last);
 }
@@ -80,16 +99,7 @@ ChannelRows rows_of(const torch::Tensor& tensor) {
 // A tensor's values from a row on; null for one that is not defined.
 template <typename T>
 T* at_row(const torch::Tensor& tensor, std::int64_t row, const ChannelRows& rows) {
-  return tensor.defined() ? static_cast<T*>(tensor.data_ptr()) + row * rows.channels : nullptr;
-}
-
-// Calls work.operator()<T>() for the type of the tensor's values.
-template <typename Work>
-void with_values(const torch::Tensor& tensor, const Work& work) {
-  if (tensor.scalar_type() == torch::kBFloat16)
-    work.template operator()<BFloat16>();
-  else
-    work.template operator()<float>();
+  return tensor.defined() ? values_of<T>(tensor) + row * rows.channels : nullptr;
 }
 
 // Calls work(first row, the rows from there) on LibTorch's threads.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "kolo/base/vectorize.h"
 
@@ -9,41 +10,63 @@ namespace kolo {
 
 namespace {
 
+inline float number_of(float value) {
+  return value;
+}
+inline float number_of(BFloat16 value) {
+  return to_float(value);
+}
+// Of a number that has such a value.
+inline void set(float& value, float number) {
+  value = number;
+}
+inline void set(BFloat16& value, float number) {
+  value.bits = static_cast<std::uint16_t>(__builtin_bit_cast(std::uint32_t, number) >> 16);
+}
+
 // Loops of a fixed length, which become one vector each: of those over 10 channels or so most
 // would be left over.
-template <int lanes>
-inline void pool_lanes(const float* __restrict top, const float* __restrict bottom,
-                       std::int64_t channels, float* __restrict output,
-                       std::int32_t* __restrict winners) {
+template <int lanes, typename T>
+inline void pool_lanes(const T* __restrict top, const T* __restrict bottom, std::int64_t channels,
+                       T* __restrict output, std::int32_t* __restrict winners) {
   for (int i = 0; i < lanes; ++i) {
-    float best = top[i];
+    float best = number_of(top[i]);
     std::int32_t winner = 0;
     const auto challenge = [&](float value, std::int32_t number) {
       const bool wins = (value > best) | (value != value);  // a NaN as well
       best = wins ? value : best;
       winner = wins ? number : winner;
     };
-    challenge(top[channels + i], 1);
-    challenge(bottom[i], 2);
-    challenge(bottom[channels + i], 3);
+    challenge(number_of(top[channels + i]), 1);
+    challenge(number_of(bottom[i]), 2);
+    challenge(number_of(bottom[channels + i]), 3);
     winners[i] = best <= 0 ? no_winner : winner;
-    output[i] = best <= 0 ? 0 : best;
+    set(output[i], best <= 0 ? 0 : best);
   }
 }
 
-template <int lanes>
-inline void unpool_lanes(const float* __restrict gradient, const std::int32_t* __restrict winners,
-                         float* __restrict first, float* __restrict second, float* __restrict third,
-                         float* __restrict fourth) {
+// The values whose winner is the one of that number, 0 elsewhere.
+template <int lanes, typename T>
+inline void pass_on(const float* __restrict values, const std::int32_t* __restrict winners,
+                    std::int32_t number, T* __restrict to) {
+  float passed[lanes];
 #pragma GCC unroll 1  // first to become vectors
-  for (int i = 0; i < lanes; ++i) {
-    const float value = gradient[i];
-    const std::int32_t winner = winners[i];
-    first[i] = winner == 0 ? value : 0;
-    second[i] = winner == 1 ? value : 0;
-    third[i] = winner == 2 ? value : 0;
-    fourth[i] = winner == 3 ? value : 0;
-  }
+  for (int i = 0; i < lanes; ++i) passed[i] = winners[i] == number ? values[i] : 0;
+#pragma GCC unroll 1
+  for (int i = 0; i < lanes; ++i) set(to[i], passed[i]);
+}
+
+template <int lanes, typename T>
+inline void unpool_lanes(const T* __restrict gradient, const std::int32_t* __restrict winners,
+                         T* __restrict first, T* __restrict second, T* __restrict third,
+                         T* __restrict fourth) {
+  float values[lanes];
+#pragma GCC unroll 1
+  for (int i = 0; i < lanes; ++i) values[i] = number_of(gradient[i]);
+  pass_on<lanes>(values, winners, 0, first);
+  pass_on<lanes>(values, winners, 1, second);
+  pass_on<lanes>(values, winners, 2, third);
+  pass_on<lanes>(values, winners, 3, fourth);
 }
 
 // Calls work<lanes>(first channel) until all channels are done, some of them twice: the last vector
@@ -62,19 +85,57 @@ inline void each_vector(std::int64_t channels, const Work& work) {
   }
 }
 
-inline void pool_pixel(std::int64_t channels, const float* top, const float* bottom, float* output,
+template <typename T>
+inline void pool_pixel(std::int64_t channels, const T* top, const T* bottom, T* output,
                        std::int32_t* winners) {
   each_vector(channels, [&]<int lanes>(std::int64_t c) {
     pool_lanes<lanes>(top + c, bottom + c, channels, output + c, winners + c);
   });
 }
 
-inline void unpool_pixel(std::int64_t channels, const float* gradient, const std::int32_t* winners,
-                         float* top, float* bottom) {
+template <typename T>
+inline void unpool_pixel(std::int64_t channels, const T* gradient, const std::int32_t* winners,
+                         T* top, T* bottom) {
   each_vector(channels, [&]<int lanes>(std::int64_t c) {
     unpool_lanes<lanes>(gradient + c, winners + c, top + c, top + channels + c, bottom + c,
                         bottom + channels + c);
   });
+}
+
+template <typename T>
+KOLO_INLINE inline void pool(const PoolingShape& shape, const T* input, T* output,
+                             std::int32_t* winners) {
+  const std::int64_t channels = shape.channels, row = shape.width * channels;
+  for (std::int64_t y = 0; y < shape.pooled_height(); ++y) {
+    const T* top = input + 2 * y * row;
+    for (std::int64_t x = 0; x < shape.pooled_width(); ++x) {
+      pool_pixel(channels, top, top + row, output, winners);
+      top += 2 * channels;
+      output += channels;
+      winners += channels;
+    }
+  }
+}
+
+template <typename T>
+KOLO_INLINE inline void unpool(const PoolingShape& shape, const T* output_gradient,
+                               const std::int32_t* winners, T* input_gradient) {
+  const std::int64_t channels = shape.channels, row = shape.width * channels;
+  for (std::int64_t y = 0; y < shape.pooled_height(); ++y) {
+    T* top = input_gradient + 2 * y * row;
+    for (std::int64_t x = 0; x < shape.pooled_width(); ++x) {
+      unpool_pixel(channels, output_gradient, winners, top, top + row);
+      top += 2 * channels;
+      output_gradient += channels;
+      winners += channels;
+    }
+    // A last column or row without a window has no part in the output.
+    if (shape.width % 2 != 0) {
+      std::fill_n(top, channels, T{});
+      std::fill_n(top + row, channels, T{});
+    }
+  }
+  if (shape.height % 2 != 0) std::fill_n(input_gradient + (shape.height - 1) * row, row, T{});
 }
 
 // In vectors of sums, so that the order doesn't depend on the processor's.
@@ -143,37 +204,25 @@ void add_columns(const LineGeometry& line, const float* columns, std::int64_t ro
 KOLO_VECTORIZE
 void pool_image(const PoolingShape& shape, const float* input, float* output,
                 std::int32_t* winners) {
-  const std::int64_t channels = shape.channels, row = shape.width * channels;
-  for (std::int64_t y = 0; y < shape.pooled_height(); ++y) {
-    const float* top = input + 2 * y * row;
-    for (std::int64_t x = 0; x < shape.pooled_width(); ++x) {
-      pool_pixel(channels, top, top + row, output, winners);
-      top += 2 * channels;
-      output += channels;
-      winners += channels;
-    }
-  }
+  pool(shape, input, output, winners);
+}
+
+KOLO_VECTORIZE
+void pool_image(const PoolingShape& shape, const BFloat16* input, BFloat16* output,
+                std::int32_t* winners) {
+  pool(shape, input, output, winners);
 }
 
 KOLO_VECTORIZE
 void unpool_image(const PoolingShape& shape, const float* output_gradient,
                   const std::int32_t* winners, float* input_gradient) {
-  const std::int64_t channels = shape.channels, row = shape.width * channels;
-  for (std::int64_t y = 0; y < shape.pooled_height(); ++y) {
-    float* top = input_gradient + 2 * y * row;
-    for (std::int64_t x = 0; x < shape.pooled_width(); ++x) {
-      unpool_pixel(channels, output_gradient, winners, top, top + row);
-      top += 2 * channels;
-      output_gradient += channels;
-      winners += channels;
-    }
-    // A last column or row without a window has no part in the output.
-    if (shape.width % 2 != 0) {
-      std::fill_n(top, channels, 0.0F);
-      std::fill_n(top + row, channels, 0.0F);
-    }
-  }
-  if (shape.height % 2 != 0) std::fill_n(input_gradient + (shape.height - 1) * row, row, 0.0F);
+  unpool(shape, output_gradient, winners, input_gradient);
+}
+
+KOLO_VECTORIZE
+void unpool_image(const PoolingShape& shape, const BFloat16* output_gradient,
+                  const std::int32_t* winners, BFloat16* input_gradient) {
+  unpool(shape, output_gradient, winners, input_gradient);
 }
 
 }  // namespace kolo

@@ -91,10 +91,14 @@ struct PoolingShape {
 // The largest value of each 2x2 window, or 0 if that is larger. A NaN wins.
 void pool_image(const PoolingShape& shape, const float* input, float* output,
                 std::int32_t* winners);
+void pool_image(const PoolingShape& shape, const BFloat16* input, BFloat16* output,
+                std::int32_t* winners);
 
 // The gradient of every input value: its window's, or 0.
 void unpool_image(const PoolingShape& shape, const float* output_gradient,
                   const std::int32_t* winners, float* input_gradient);
+void unpool_image(const PoolingShape& shape, const BFloat16* output_gradient,
+                  const std::int32_t* winners, BFloat16* input_gradient);
 
 }  // namespace kolo
 

@@ -25,7 +25,8 @@ Values values_of(const torch::Tensor& input, const torch::Tensor& output_gradien
 
 void expect_libtorchs(const torch::Tensor& input) {
   const auto output_gradient =
-      torch::randn({input.size(0), input.size(1), input.size(2) / 2, input.size(3) / 2});
+      torch::randn({input.size(0), input.size(1), input.size(2) / 2, input.size(3) / 2})
+          .to(input.scalar_type());
   const auto ours = values_of(input, output_gradient);
   const PlainKernels plain;
   const auto reference = values_of(input.contiguous(), output_gradient);
@@ -43,7 +44,9 @@ TEST(MaxPoolRelu, IsLibTorchsToTheBitWithTiesAndAnyChannels) {
   std::mt19937 random(1);
   for (std::int64_t channels = 2; channels <= 40; ++channels) {
     const auto length = [&] { return std::uniform_int_distribution<std::int64_t>(2, 9)(random); };
-    expect_libtorchs(numbers({3, channels, length(), length()}));
+    const auto x = numbers({3, channels, length(), length()});
+    expect_libtorchs(x);
+    expect_libtorchs(x.to(torch::kBFloat16));
   }
 }
 
@@ -68,9 +71,11 @@ TEST(MaxPoolRelu, KeepsNaN) {
   for (int position = 0; position < 4; ++position) {
     auto x = torch::ones({1, 8, 2, 2}).contiguous(channels_last);
     x.index_put_({0, 3, position / 2, position % 2}, NAN);
-    const auto y = max_pool_relu(x);
-    EXPECT_TRUE(std::isnan(y[0][3].item<float>())) << position;
-    EXPECT_EQ(y[0][2].item<float>(), 1);
+    for (const auto type : {torch::kFloat, torch::kBFloat16}) {
+      const auto y = max_pool_relu(x.to(type));
+      EXPECT_TRUE(std::isnan(y[0][3].item<float>())) << position;
+      EXPECT_EQ(y[0][2].item<float>(), 1);
+    }
   }
 }
 
