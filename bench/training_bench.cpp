@@ -84,7 +84,9 @@ class Training {
 
   void step() {
     reducer_.clear_gradients();
-    objective_.loss(forward_for(objective_, *network_, input_), target_).backward();
+    // As in the trainer, which has let go of the outputs by then.
+    const auto loss = objective_.loss(forward_for(objective_, *network_, input_), target_);
+    loss.backward();
     ++steps_;
     for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
       reducer_.wait(bucket);

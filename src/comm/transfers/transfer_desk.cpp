@@ -20,10 +20,8 @@ std::string describe_difference(int own_rank, const CallHeader& own, const CallH
   const int sender = is_send ? own_rank : own.peer, receiver = is_send ? own.peer : own_rank;
   return fmt::format(
       "comm: transfer from rank {} to rank {}, tag {}: rank {} sends {} {}, and rank {} receives "
-      "{} "
-      "{}; both ends must have the same count and type, and the n-th send with a tag belongs to "
-      "the "
-      "n-th receive",
+      "{} {}; both ends must have the same count and type, and the n-th send with a tag belongs to "
+      "the n-th receive",
       sender, receiver, own.tag, sender, sent.count, name_of(sent.type), receiver, received.count,
       name_of(received.type));
 }

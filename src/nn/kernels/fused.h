@@ -33,6 +33,11 @@ class PlainKernels {
 // where they are not positive none does.
 [[nodiscard]] torch::Tensor max_pool_relu(const torch::Tensor& input);
 
+// cat({relu(input), beside}, 1) of two [N, C, D, H, W] on CPUs, both float32 or bfloat16: in one
+// pass, in channels-last memory, and without a second derivative (Error). What autograd keeps is
+// the result alone. By LibTorch otherwise, which may write into `input`.
+[[nodiscard]] torch::Tensor join_relu(torch::Tensor input, const torch::Tensor& beside);
+
 enum class Activation : bool { none, relu };
 
 // What follows a batch norm in a network, in as few passes over memory as there can be:

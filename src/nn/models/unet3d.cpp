@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "kolo/base/error.h"
 #include "kolo/nn/convolution.h"
 #include "nn/kernels/convolution_kernel.h"
+#include "nn/kernels/fused.h"
 #include "nn/models/model_parts.h"
 
 namespace kolo::networks {
@@ -60,7 +62,7 @@ class UNet3dNetwork final : public Network {
       shared.push_back(x);
     }
     for (std::size_t index = 0; index < up_.size(); ++index) {
-      if (index > 0) x = torch::cat({x.relu_(), shared.back()}, 1);
+      if (index > 0) x = join_relu(std::move(x), shared.back());
       x = up_[index](x);
       shared.pop_back();
     }
