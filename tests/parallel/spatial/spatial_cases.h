@@ -34,6 +34,14 @@ inline torch::Tensor waves(const std::vector<std::int64_t>& shape, double freque
   return torch::sin(torch::arange(count, torch::kDouble) * frequency).view(shape).to(type);
 }
 
+// Numbers from -1 to 1 without a pattern, for networks: a wave has one frequency, which filters may
+// leave nothing of, and a batch norm after them blows up what they leave.
+inline torch::Tensor noise(const std::vector<std::int64_t>& shape, std::int64_t seed) {
+  const auto count = c10::multiply_integers(shape);
+  const auto index = torch::arange(count, torch::kDouble) + static_cast<double>(1000 * seed);
+  return torch::frac(torch::sin(index * 12.9898) * 43758.5453).view(shape);
+}
+
 // Of all values together: sums in another order leave small values no more digits than large ones.
 inline double relative_difference(const torch::Tensor& a, const torch::Tensor& b) {
   if (a.sizes() != b.sizes()) return INFINITY;
