@@ -2,7 +2,6 @@
 
 #include <array>
 #include <optional>
-#include <span>
 
 #include "kolo/comm/communicator.h"
 #include "kolo/layout/mesh_shape.h"

@@ -1,6 +1,7 @@
 #include "kolo/parallel/device_mesh.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 #include <vector>
 

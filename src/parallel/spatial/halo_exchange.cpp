@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,7 +11,6 @@
 #include <torch/custom_class.h>
 
 #include "kolo/base/error.h"
-#include "kolo/parallel/tensor_collectives.h"
 #include "parallel/spatial/row_exchange.h"
 
 namespace kolo {

@@ -1,7 +1,6 @@
 #include "kolo/parallel/spatial_part.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include <fmt/format.h>

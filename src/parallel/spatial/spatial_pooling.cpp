@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <array>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>

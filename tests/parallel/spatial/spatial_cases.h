@@ -10,9 +10,8 @@
 
 namespace kolo::testing {
 
-// Ways to share a sample of at least so many axes among the ranks: along one to three axes.
-inline std::vector<std::vector<std::int64_t>> spatial_lengths(std::int64_t ranks,
-                                                              std::size_t most_axes = 3) {
+// All ways to share a sample among the ranks along up to three axes; without trailing axes of 1.
+inline std::vector<std::vector<std::int64_t>> spatial_lengths(std::int64_t ranks) {
   std::vector<std::vector<std::int64_t>> all;
   for (std::int64_t first = 1; first <= ranks; ++first) {
     if (ranks % first != 0) continue;
@@ -21,7 +20,7 @@ inline std::vector<std::vector<std::int64_t>> spatial_lengths(std::int64_t ranks
       if (left % second != 0) continue;
       std::vector<std::int64_t> lengths = {first, second, left / second};
       while (!lengths.empty() && lengths.back() == 1) lengths.pop_back();
-      if (lengths.size() <= most_axes) all.push_back(lengths);
+      all.push_back(lengths);
     }
   }
   return all;
