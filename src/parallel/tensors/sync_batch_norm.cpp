@@ -47,7 +47,8 @@ torch::Tensor moments_of(const torch::Tensor& input, double count) {
 }
 
 // Chan, Golub and LeVeque's formula for several parts at once.
-Moments moments_of_all(const Communicator& communicator, const torch::Tensor& input) {
+Moments moments_of_all(const Communicator& communicator, const torch::Tensor& input,
+                       std::int64_t copies) {
   const auto channels = input.size(1);
   const auto own_count = static_cast<double>(channels == 0 ? 0 : input.numel() / channels);
   const auto mine = moments_of(input, own_count);
@@ -60,11 +61,11 @@ Moments moments_of_all(const Communicator& communicator, const torch::Tensor& in
   together.squares = all.narrow(1, channels + 1, channels).sum(0) +
                      ((means - together.mean).square() * counts).sum(0);
   // With two of its own nobody needs to look.
-  if (own_count < 2 && together.count.item<double>() < 2) {
+  if (own_count < 2 && together.count.item<double>() < 2. * static_cast<double>(copies)) {
     throw Error(fmt::format(
         "parallel: sync batch norm: in training all ranks together have {} values a channel, "
         "expected at least 2; use larger batches, or eval()",
-        together.count.item<double>()));
+        together.count.item<double>() / static_cast<double>(copies)));
   }
   return together;
 }
@@ -158,6 +159,10 @@ void SyncBatchNormImpl::track(const torch::Tensor& mean, const torch::Tensor& sq
 }
 
 torch::Tensor SyncBatchNormImpl::forward(const torch::Tensor& input) {
+  return forward_copies(input, 1);
+}
+
+torch::Tensor SyncBatchNormImpl::forward_copies(const torch::Tensor& input, std::int64_t copies) {
   _check_input_dim(input);
   if (!is_training() && running_mean.defined()) {
     return torch::batch_norm(input, weight, bias, running_mean, running_var, /*training=*/false, 0.,
@@ -169,9 +174,10 @@ torch::Tensor SyncBatchNormImpl::forward(const torch::Tensor& input) {
   Moments moments;
   {
     const torch::NoGradGuard no_gradient;
-    moments = moments_of_all(communicator_, values);
+    moments = moments_of_all(communicator_, values, copies);
   }
-  if (is_training() && running_mean.defined()) track(moments.mean, moments.squares, moments.count);
+  if (is_training() && running_mean.defined())
+    track(moments.mean, moments.squares / copies, moments.count / copies);
   // Autograd takes no undefined tensors.
   const auto slope = weight.defined() ? weight : torch::ones_like(moments.mean);
   const auto shift = bias.defined() ? bias : torch::zeros_like(moments.mean);

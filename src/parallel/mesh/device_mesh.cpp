@@ -1,0 +1,98 @@
+#include "kolo/parallel/device_mesh.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+using AxisLengths = std::array<int, mesh_axes>;
+
+AxisLengths lengths_of(const MeshShape& shape) {
+  AxisLengths lengths{};
+  for (std::size_t i = 0; i < mesh_axes; ++i) lengths[i] = shape.length(static_cast<MeshAxis>(i));
+  return lengths;
+}
+
+// Ranks of different meshes would be put into groups that fit none of them.
+void require_one_mesh(const Communicator& world, const MeshShape& shape) {
+  const auto mine = lengths_of(shape);
+  std::vector<int> all(static_cast<std::size_t>(world.size()) * mesh_axes);
+  world.all_gather(std::span(mine), std::span(all), {.name = "device mesh"});
+  for (int rank = 1; rank < world.size(); ++rank) {
+    const auto first = std::span(all).first(mesh_axes);
+    const auto other =
+        std::span(all).subspan(static_cast<std::size_t>(rank) * mesh_axes, mesh_axes);
+    if (std::ranges::equal(first, other)) continue;
+    throw Error(
+        fmt::format("parallel: device mesh: rank 0 asks for the lengths [{}], rank {} for [{}] "
+                    "(pipe, data, three spatial ones, tensor); ask for the same on all ranks",
+                    fmt::join(first, ","), rank, fmt::join(other, ",")));
+  }
+}
+
+// Makes the sets of ranks, each once, in the same order on all ranks.
+class Groups {
+ public:
+  Groups(const Communicator& world, const MeshShape& shape) : world_(world), shape_(shape) {}
+
+  Communicator along(std::span<const MeshAxis> axes) {
+    std::vector<MeshAxis> longer;
+    for (const auto axis : axes) {
+      if (shape_.length(axis) > 1) longer.push_back(axis);
+    }
+    const auto known = std::ranges::find(made_, longer, &Made::first);
+    if (known != made_.end()) return known->second;
+    made_.emplace_back(longer, make(longer));
+    return made_.back().second;
+  }
+
+ private:
+  using Made = std::pair<std::vector<MeshAxis>, Communicator>;
+
+  [[nodiscard]] Communicator make(std::span<const MeshAxis> axes) const {
+    const auto ranks = shape_.length(axes);
+    if (ranks == 1) return Communicator::solo();
+    if (ranks == world_.size()) return world_.with_own_order();
+    const auto place = shape_.place_of(world_.rank(), axes);
+    return world_.split(place.colour, place.key).value();
+  }
+
+  const Communicator& world_;
+  const MeshShape& shape_;
+  std::vector<Made> made_;
+};
+
+}  // namespace
+
+DeviceMesh::DeviceMesh(const Communicator& world, const MeshRequest& request)
+    : shape_(world.size(), request),
+      coordinates_(shape_.coordinates_of(world.rank())),
+      world_(world) {
+  require_one_mesh(world, shape_);
+  Groups groups(world, shape_);
+  for (std::size_t i = 0; i < mesh_axes; ++i) {
+    const auto axis = static_cast<MeshAxis>(i);
+    axes_[i] = groups.along(std::span(&axis, 1));
+  }
+  spatial_ = groups.along(spatial_axes);
+  replicas_ = groups.along(replica_axes);
+}
+
+int DeviceMesh::coordinate(MeshAxis axis) const {
+  return coordinates_[static_cast<std::size_t>(axis)];
+}
+
+const Communicator& DeviceMesh::axis(MeshAxis axis) const {
+  return *axes_[static_cast<std::size_t>(axis)];
+}
+
+}  // namespace kolo

@@ -1,0 +1,112 @@
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <torch/types.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/spatial_layers.h"
+#include "parallel/spatial/layer_check.h"
+#include "support/errors.h"
+#include "support/rank_test.h"
+
+namespace kolo::testing {
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+DeviceMesh mesh_along(const Communicator& communicator, std::vector<std::int64_t> spatial) {
+  return DeviceMesh(communicator, {.data = 1, .spatial = std::move(spatial)});
+}
+
+RANK_TEST(SpatialPart, PartsMakeTheWhole) {
+  on_meshes(communicator, [](const DeviceMesh& mesh, std::size_t axes, CounterRandom& random) {
+    std::vector<std::int64_t> shape = {2, 3};
+    for (const auto length : random_lengths(random, mesh, axes)) shape.push_back(length);
+    const auto whole = waves(shape, .7);
+    auto part = part_of(mesh, whole);
+    part.tensor.requires_grad_();
+    const auto gathered = whole_of(mesh, part);
+    EXPECT_TRUE(torch::equal(gathered, whole));
+    // Each rank looks at all of it, so each row's gradient comes from all of them.
+    (gathered * gathered.detach()).sum().backward();
+    EXPECT_LT(relative_difference(part.tensor.grad(), part.tensor.detach() * mesh.spatial().size()),
+              1e-14);
+  });
+}
+
+RANK_TEST(SpatialPart, RowsThatWereReadByThemselves) {
+  const auto mesh = mesh_along(communicator, {1, communicator.size()});
+  const std::vector<std::int64_t> lengths = {3, 2 * communicator.size() + 1};
+  const auto rows = own_rows(mesh, lengths);
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0], (RowRange{0, 3}));
+  const auto whole = waves({1, 1, lengths[0], lengths[1]}, .3);
+  const auto read = whole.slice(3, rows[1].begin, rows[1].end);
+  const auto part = part_from_rows(mesh, read, lengths);
+  EXPECT_TRUE(torch::equal(part.tensor, part_of(mesh, whole).tensor));
+  EXPECT_THAT(message_of<Error>([&] {
+                (void)part_from_rows(mesh, torch::zeros({1, 1, 3, rows[1].size() + 1}), lengths);
+              }),
+              HasSubstr("own_rows()"));
+}
+
+RANK_TEST(SpatialPart, ShapesThatCantBeCutAreOneErrorThatSaysWhatFits) {
+  const std::int64_t ranks = communicator.size();
+  if (ranks == 1) return;
+  const auto mesh = mesh_along(communicator, {1, ranks});
+  EXPECT_THAT(
+      message_of<InputError>([&] {
+        (void)part_of(mesh, torch::zeros({1, 1, 9, ranks - 1}));
+      }),
+      AllOf(HasSubstr("axis 1"), HasSubstr("cut this axis in " + std::to_string(ranks - 1))));
+  EXPECT_THAT(message_of<InputError>([&] {
+                (void)part_of(mesh, torch::zeros({1, 1, 99}));
+              }),
+              HasSubstr("at most 1 spatial axes"));
+}
+
+RANK_TEST(SpatialPart, TheMeanOfTheGroupsLossesIsTheSamples) {
+  on_meshes(communicator, [](const DeviceMesh& mesh, std::size_t axes, CounterRandom& random) {
+    std::vector<std::int64_t> shape = {2, 1};
+    for (const auto length : random_lengths(random, mesh, axes)) shape.push_back(length);
+    const auto whole = waves(shape, .7);
+    const auto part = part_of(mesh, whole);
+    const auto own = part.tensor.square().mean().item<double>() * loss_factor(mesh, part);
+    const auto mean = all_reduce_value(mesh.spatial(), own, ReduceOp::average);
+    EXPECT_NEAR(mean, whole.square().mean().item<double>(), 1e-12);
+    SpatialGlobalAvgPool pool(mesh);
+    EXPECT_EQ(loss_factor(mesh, pool(part)), 1);  // every rank has all of it
+  });
+}
+
+RANK_TEST(SpatialPart, ConcatenatedWhereTheyAre) {
+  const auto mesh = mesh_along(communicator, {communicator.size()});
+  const auto whole = waves({1, 2, 3 * communicator.size() + 1}, .7);
+  const auto part = part_of(mesh, whole);
+  // The same rows, but whole.
+  SpatialPart all{whole, part.axes};
+  all.axes[0].is_whole = communicator.size() > 1;
+  const auto both = concatenate(mesh, std::vector{part, all});
+  EXPECT_EQ(both.axes, part.axes);
+  EXPECT_TRUE(torch::equal(both.tensor, torch::cat({part.tensor, part.tensor}, 1)));
+  const auto two_wholes = concatenate(mesh, std::vector{all, all});
+  EXPECT_EQ(two_wholes.axes, all.axes);
+
+  if (communicator.size() == 1) return;
+  const auto longer = part_of(mesh, waves({1, 2, 4 * communicator.size()}, .7));
+  EXPECT_THAT(message_of<Error>([&] {
+                (void)concatenate(mesh, std::vector{part, longer});
+              }),
+              HasSubstr("cut differently"));
+  EXPECT_THAT(message_of<Error>([&] {
+                (void)part.with(torch::zeros({1, 2, 1}));
+              }),
+              HasSubstr("expected the same rows"));
+}
+
+}  // namespace
+
+}  // namespace kolo::testing
