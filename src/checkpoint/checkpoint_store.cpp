@@ -153,9 +153,12 @@ class AsideFolder {
   bool is_kept_ = false;
 };
 
-void make_parent(const std::filesystem::path& folder) {
+void make_folder(const CheckpointOptions& options) {
+  const auto& folder = options.folder;
   std::error_code error;
-  const bool is_new = std::filesystem::create_directories(folder, error);
+  const bool is_new = options.makes_folders_above
+                          ? std::filesystem::create_directories(folder, error)
+                          : std::filesystem::create_directory(folder, error);
   if (error || !std::filesystem::is_directory(folder)) {
     throw Error(fmt::format("checkpoint: cannot make the folder {}: {}", folder.string(),
                             error ? error.message() : "there is a file of that name"));
@@ -292,7 +295,7 @@ std::filesystem::path CheckpointStore::save(std::int64_t step, const Checkpoint&
                             checkpoint.state.type_name()));
   }
   const auto& parent = options_.folder;
-  make_parent(parent);
+  make_folder(options_);
   remove_leftovers(parent);
 
   AsideFolder aside(parent / aside_name(step));

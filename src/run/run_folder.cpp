@@ -128,7 +128,8 @@ fs::path next_free(const std::string& path, std::string_view extension = {}) {
 }  // namespace
 
 CheckpointStore RunFolder::checkpoint_store(std::int64_t keep) const {
-  return CheckpointStore({checkpoints(), narrow<int>(keep)});
+  // A run's folder that was taken away is not made anew.
+  return CheckpointStore({checkpoints(), narrow<int>(keep), /*makes_folders_above=*/false});
 }
 
 fs::path RunFolder::mark() const {

@@ -350,6 +350,16 @@ TEST_F(CheckpointStoreTest, ASaveThatFailsLeavesTheOthersAsTheyWere) {
   EXPECT_EQ(value_of(*load()), 1);
 }
 
+TEST_F(CheckpointStoreTest, AFolderAboveThatWasTakenAwayIsNotMadeAnew) {
+  CheckpointStore store({folder_, 3, /*makes_folders_above=*/false});
+  std::filesystem::create_directory(temporary_ / "run");
+  store.save(1, checkpoint_of(1), false);
+  std::filesystem::rename(temporary_ / "run", temporary_ / "elsewhere");
+  EXPECT_THAT(message_of<Error>([&] { store.save(2, checkpoint_of(2), false); }),
+              AllOf(HasSubstr("cannot make the folder"), HasSubstr("No such file")));
+  EXPECT_FALSE(std::filesystem::exists(temporary_ / "run"));
+}
+
 TEST_F(CheckpointStoreTest, AFileInPlaceOfTheFolder) {
   temporary_.write("run/checkpoints", "");
   EXPECT_THAT(message_of<Error>([&] { store().save(1, checkpoint_of(1), false); }),

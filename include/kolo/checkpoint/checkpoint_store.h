@@ -28,8 +28,9 @@ struct Checkpoint {
 enum class CheckpointReading { whole, headers, checked };
 
 struct CheckpointOptions {
-  std::filesystem::path folder;  // made by the first save()
-  int keep_last = 3;             // at least 1
+  std::filesystem::path folder;     // made by the first save()
+  int keep_last = 3;                // at least 1
+  bool makes_folders_above = true;  // else the one above must be there, as a run's own
 };
 
 // The checkpoints of one run:
