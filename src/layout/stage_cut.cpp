@@ -139,7 +139,7 @@ std::int64_t least_memory(std::span<const ChainStage> stages, const StageCutOpti
       options.parts, limit, least_memory(stages, options));
   // How many micro-batches parts keep is known for that many parts alone.
   if (options.kept_micro_batches.empty()) {
-    auto more = options;
+    StageCutOptions more{.parts = options.parts, .memory_limit = options.memory_limit};
     while (++more.parts <= std::ssize(stages)) {
       if (least_memory(stages, more) > limit) continue;
       throw InputError(fmt::format("{}; {} parts would do", message, more.parts));
