@@ -170,9 +170,17 @@ bool suits_taps_in_bfloat16(const ConvolutionGeometry& geometry) {
          std::min(geometry.inputs, geometry.outputs) >= least_tap_channels;
 }
 
+// The processor's own tiles of bfloat16 pay, other than where there are hardly any positions.
+bool is_left_to_tiles(const ConvolutionGeometry& geometry) {
+  constexpr std::int64_t most_positions = 4;
+  return has_tiles_of_bfloat16() && geometry.size.size() < 3 &&
+         checked_product<std::int64_t>(geometry.output_size()) > most_positions;
+}
+
 KernelKind usual_of_bfloat16(const ConvolutionGeometry& geometry) {
+  if (is_by_taps(geometry) && !is_left_to_tiles(geometry)) return KernelKind::taps;
   if (has_few_inputs(geometry)) return KernelKind::columns;
-  if (is_by_taps(geometry) || suits_taps_in_bfloat16(geometry)) return KernelKind::taps;
+  if (suits_taps_in_bfloat16(geometry)) return KernelKind::taps;
   return suits_winograd_in_bfloat16(geometry) ? KernelKind::winograd : KernelKind::direct;
 }
 
