@@ -200,12 +200,13 @@ TEST_P(DeviceChannels, TheWatchNamesARankWhoseDeviceIsLate) {
         const DeviceValues values;
         const auto stream = simulated::runtime()->make_stream(0);
         communicator.all_reduce(values.buffer(stream.get()));
-        if (communicator.rank() == 1) simulated::give(stream.get(), [&] { messages.wait_for(1); });
+        if (communicator.rank() == 1)
+          simulated::give(stream.get(), [&] { messages.wait_for({"bucket 1"}); });
         communicator.all_reduce(values.buffer(stream.get()), ReduceOp::sum, {.name = "bucket 1"});
       },
       options);
   EXPECT_THAT(
-      messages.all().at(0),
+      messages.wait_for({"bucket 1"}),
       HasSubstr("\"bucket 1\"; arrived: rank 0; not arrived: rank 1 last completed call 1"));
 }
 

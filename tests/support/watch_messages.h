@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <mutex>
@@ -38,6 +39,20 @@ class WatchMessages {
   // Sleeps until that many have come; the test's own deadline ends it otherwise.
   void wait_for(std::size_t count) const {
     while (all().size() < count) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+
+  // Sleeps until one with all these words has come, and returns the first such. On a busy machine a
+  // watch may also tell of what a test does not mean, and more than once.
+  std::string wait_for(const std::vector<std::string>& words) const {
+    while (true) {
+      for (const auto& message : all()) {
+        const auto holds = [&](const std::string& word) {
+          return message.find(word) != std::string::npos;
+        };
+        if (std::all_of(words.begin(), words.end(), holds)) return message;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
   }
 
   [[nodiscard]] std::string file_of(int rank) const {
