@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "kolo/layout/spatial_plan.h"
+
 namespace c10 {
 struct Device;
 }
@@ -51,6 +53,9 @@ class Dataset {
   // returned may outlive the dataset.
   [[nodiscard]] virtual std::shared_ptr<const DeviceSamples> device_samples(
       const c10::Device& device) const;
+  // The same samples, of which no more than these rows are read: see part_of_samples(), which asks
+  // here. Null where a sample is read as a whole in any case.
+  [[nodiscard]] virtual std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const;
   // Where an input is bytes, of which each stands for its quotient by one number: that number.
   [[nodiscard]] virtual std::optional<float> byte_divisor() const { return std::nullopt; }
   // Such an input's bytes, and its class. Error where there are none.
@@ -63,6 +68,14 @@ class Dataset {
                   std::size_t target_size) const;
 };
 
+// The rows of each sample that a rank has where several share a sample: [begin, end) along each
+// axis of the input after its channels, and of the target's, where that is a field. The layout is
+// that of the part. Costs what is read: no more than the part where the dataset can do that
+// (NbodyDataset), the whole sample and a copy otherwise. Error for rows that
+// samples don't have, and for targets of numbers with other axes.
+[[nodiscard]] std::shared_ptr<const Dataset> part_of_samples(std::shared_ptr<const Dataset> whole,
+                                                             std::span<const RowRange> rows);
+
 // Some samples of another dataset. InputError unless 1 <= count <= its size.
 class Subset final : public Dataset {
  public:
@@ -73,6 +86,7 @@ class Subset final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return count_; }
   [[nodiscard]] const SampleLayout& layout() const override { return whole_->layout(); }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+  [[nodiscard]] std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const override;
   [[nodiscard]] std::optional<float> byte_divisor() const override {
     return whole_->byte_divisor();
   }

@@ -102,6 +102,9 @@ class NbodyDataset final : public Dataset {
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
 
+  // Shares the box; reads from it what the part needs, turned back by the crop's symmetry. Null
+  // with BoxMode::device, where whole crops are made on the device.
+  [[nodiscard]] std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const override;
   // With BoxMode::device: reads the box into the device's memory, anew with every call. InputError
   // where it does not fit.
   [[nodiscard]] std::shared_ptr<const DeviceSamples> device_samples(
@@ -115,14 +118,16 @@ class NbodyDataset final : public Dataset {
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
+  NbodyDataset(const NbodyDataset& whole, std::span<const RowRange> rows);
   void open();
   void read_field(const FieldSource& source, const NbodyCrop& crop, std::span<float> out) const;
 
   NbodyOptions options_;
   CropRule rule_;
+  std::array<RowRange, 3> part_{};  // of a turned crop: what is read
   SampleLayout layout_;
-  std::size_t cells_ = 0;  // of a crop
-  std::unique_ptr<FieldSource> nbody_, hydro_;
+  std::size_t cells_ = 0;  // of the part
+  std::shared_ptr<const FieldSource> nbody_, hydro_;
   std::unique_ptr<WorkspacePool<CropWorkspace>> workspaces_;
   std::vector<std::string> warnings_;
 };

@@ -148,9 +148,14 @@ struct CropTurn {
   bool turns_velocity = false;
 };
 
-// Writes a crop of size^3 cells, whose first cell the view points to, turned, as [channels, size,
-// size, size]. `plane` is memory to work in, kept from call to call.
-void copy_rotated(const FieldView& view, std::int64_t channels, std::int64_t size,
-                  const CropTurn& turn, std::vector<float>& plane, float* out);
+// The lengths of a region that is turned.
+[[nodiscard]] std::array<std::int64_t, 3> turned(const std::array<std::int64_t, 3>& extent,
+                                                 const CubeSymmetry& symmetry);
+
+// Writes a region, whose first cell the view points to, turned, as [channels, ...] of the lengths
+// that turned() gives. `plane` is memory to work in, kept from call to call.
+void copy_rotated(const FieldView& view, std::int64_t channels,
+                  const std::array<std::int64_t, 3>& extent, const CropTurn& turn,
+                  std::vector<float>& plane, float* out);
 
 }  // namespace kolo

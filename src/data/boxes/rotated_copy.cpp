@@ -88,20 +88,27 @@ void transpose_block(const float* in, std::int64_t in_stride, float* out, std::i
 
 // out[column * out_stride + row] = in[row * in_stride + column].
 template <Storing storing>
-void transpose(const float* in, std::int64_t in_stride, std::int64_t size, float* out,
-               std::int64_t out_stride) {
-  const auto whole = size - size % 4;
-  for (std::int64_t column = 0; column < whole; column += 4) {
-    for (std::int64_t row = 0; row < whole; row += 4) {
+void transpose(const float* in, std::int64_t in_stride, std::int64_t rows, std::int64_t columns,
+               float* out, std::int64_t out_stride) {
+  const auto whole_rows = rows - rows % 4, whole_columns = columns - columns % 4;
+  for (std::int64_t column = 0; column < whole_columns; column += 4) {
+    for (std::int64_t row = 0; row < whole_rows; row += 4) {
       transpose_block<storing>(in + row * in_stride + column, in_stride,
                                out + column * out_stride + row, out_stride);
     }
   }
-  for (std::int64_t column = 0; column < size; ++column) {
-    for (std::int64_t row = column < whole ? whole : 0; row < size; ++row) {
+  for (std::int64_t column = 0; column < columns; ++column) {
+    for (std::int64_t row = column < whole_columns ? whole_rows : 0; row < rows; ++row) {
       out[column * out_stride + row] = in[row * in_stride + column];
     }
   }
+}
+
+using Extent = std::array<std::int64_t, 3>;
+
+// The axis of the crop that becomes the rows of the result.
+std::size_t axis_of_rows(const CubeSymmetry& symmetry) {
+  return symmetry.axis[2] == 2 ? 2 : symmetry.axis[1] == 2 ? 1 : 0;
 }
 
 // Strides of a crop's three axes in the result, and where its first cell goes.
@@ -109,12 +116,13 @@ struct Target {
   std::array<std::int64_t, 3> strides{};
   std::int64_t first = 0;
 
-  Target(const CubeSymmetry& symmetry, std::int64_t size) {
-    const std::array<std::int64_t, 3> of_axis{size * size, size, 1};
+  Target(const CubeSymmetry& symmetry, const Extent& extent) {
+    const auto length = turned(extent, symmetry);
+    const std::array<std::int64_t, 3> of_axis{length[1] * length[2], length[2], 1};
     for (std::size_t j = 0; j < 3; ++j) {
       const auto stride = of_axis[static_cast<std::size_t>(symmetry.axis[j])];
       strides[j] = symmetry.sign[j] * stride;
-      if (symmetry.sign[j] < 0) first += (size - 1) * stride;
+      if (symmetry.sign[j] < 0) first += (extent[j] - 1) * stride;
     }
   }
 };
@@ -128,10 +136,11 @@ struct Channel {
 
 // Rows of the crop stay rows of the result.
 template <Storing storing>
-void copy_rows(const Channel& channel, const FieldView& view, std::int64_t size,
+void copy_rows(const Channel& channel, const FieldView& view, const Extent& extent,
                const Target& target, std::int64_t i) {
+  const auto size = extent[2];
   const bool is_backwards = target.strides[2] < 0;
-  for (std::int64_t j = 0; j < size; ++j) {
+  for (std::int64_t j = 0; j < extent[1]; ++j) {
     float* const out =
         channel.out + i * target.strides[0] + j * target.strides[1] - (is_backwards ? size - 1 : 0);
     const float* const in = channel.in + i * view.strides[1] + j * view.strides[2];
@@ -148,46 +157,49 @@ void copy_rows(const Channel& channel, const FieldView& view, std::int64_t size,
 // crop's rows, by way of a small plane, since the crop's own rows lie apart by strides that share
 // one set of the processor's caches.
 template <Storing storing>
-void copy_plane_transposed(const Channel& channel, const FieldView& view, std::int64_t size,
+void copy_plane_transposed(const Channel& channel, const FieldView& view, const Extent& extent,
                            const Target& target, std::size_t fast, std::int64_t i,
                            std::span<float> plane) {
   const std::size_t slow = 1 - fast;
-  const auto row_stride = static_cast<std::int64_t>(plane.size()) / size;
+  const auto rows = extent[fast], columns = extent[2];
+  const auto row_stride = static_cast<std::int64_t>(plane.size()) / rows;
   const bool is_backwards = target.strides[fast] < 0;
-  for (std::int64_t row = 0; row < size; ++row) {
-    const auto place = is_backwards ? size - 1 - row : row;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto place = is_backwards ? rows - 1 - row : row;
     copy_row(channel.in + i * view.strides[1 + slow] + row * view.strides[1 + fast],
-             view.strides[3], size, channel.factor, false, plane.data() + place * row_stride);
+             view.strides[3], columns, channel.factor, false, plane.data() + place * row_stride);
   }
-  float* const out = channel.out + i * target.strides[slow] - (is_backwards ? size - 1 : 0);
-  transpose<storing>(plane.data(), row_stride, size, out, target.strides[2]);
+  float* const out = channel.out + i * target.strides[slow] - (is_backwards ? rows - 1 : 0);
+  transpose<storing>(plane.data(), row_stride, rows, columns, out, target.strides[2]);
 }
 
 // The same for all planes, straight from the crop: 16 of its lines at a time, in the order in which
 // they lie in memory.
-void copy_transposed_wide(const Channel& channel, const FieldView& view, std::int64_t size,
+void copy_transposed_wide(const Channel& channel, const FieldView& view, const Extent& extent,
                           const Target& target, std::size_t fast) {
+  const auto rows = extent[fast];
   constexpr auto lanes = wide_copies::lanes;
   const std::size_t slow = 1 - fast;
   const bool is_backwards = target.strides[fast] < 0;
   const auto stride = is_backwards ? -view.strides[1 + fast] : view.strides[1 + fast];
-  const float* const first = channel.in + (is_backwards ? -(size - 1) * stride : 0);
-  float* const out = channel.out - (is_backwards ? size - 1 : 0);
-  for (std::int64_t row = 0; row < size; row += lanes) {
-    for (std::int64_t i = 0; i < size; ++i) {
-      wide_copies::transpose_rows(first + i * view.strides[1 + slow] + row * stride, stride, size,
-                                  channel.factor, out + i * target.strides[slow] + row,
+  const float* const first = channel.in + (is_backwards ? -(rows - 1) * stride : 0);
+  float* const out = channel.out - (is_backwards ? rows - 1 : 0);
+  for (std::int64_t row = 0; row < rows; row += lanes) {
+    for (std::int64_t i = 0; i < extent[slow]; ++i) {
+      wide_copies::transpose_rows(first + i * view.strides[1 + slow] + row * stride, stride,
+                                  extent[2], channel.factor, out + i * target.strides[slow] + row,
                                   target.strides[2]);
     }
   }
 }
 
 template <Storing storing>
-void copy_rotated_by(const FieldView& view, std::int64_t channels, std::int64_t size,
+void copy_rotated_by(const FieldView& view, std::int64_t channels, const Extent& extent,
                      const CropTurn& turn, std::vector<float>& plane, float* out) {
   constexpr std::int64_t padding = 16;  // numbers after a row, against the same effect
   const auto& symmetry = turn.symmetry;
-  const Target target(symmetry, size);
+  const Target target(symmetry, extent);
+  const auto cells = extent[0] * extent[1] * extent[2];
   const auto channel_at = [&](std::int64_t number) {
     Channel channel{view.data + number * view.strides[0], nullptr, 1};
     auto to = number;
@@ -196,49 +208,64 @@ void copy_rotated_by(const FieldView& view, std::int64_t channels, std::int64_t 
       to = 1 + symmetry.axis[component];
       channel.factor = static_cast<float>(symmetry.sign[component]);
     }
-    channel.out = out + to * size * size * size + target.first;
+    channel.out = out + to * cells + target.first;
     return channel;
   };
-  const std::size_t fast = symmetry.axis[2] == 2 ? 2 : symmetry.axis[1] == 2 ? 1 : 0;
-  if (fast != 2) plane.resize(static_cast<std::size_t>(size * (size + padding)));
+  const auto fast = axis_of_rows(symmetry);
+  const auto planes = fast == 2 ? extent[0] : extent[1 - fast];
+  if (fast != 2) plane.resize(static_cast<std::size_t>(extent[fast] * (extent[2] + padding)));
   const auto copy_plane = [&](std::int64_t number, std::int64_t i) {
     if (fast == 2) {
-      copy_rows<storing>(channel_at(number), view, size, target, i);
+      copy_rows<storing>(channel_at(number), view, extent, target, i);
     } else {
-      copy_plane_transposed<storing>(channel_at(number), view, size, target, fast, i, plane);
+      copy_plane_transposed<storing>(channel_at(number), view, extent, target, fast, i, plane);
     }
   };
   if (view.strides[0] == 1) {  // the channels of a cell share lines of the cache
-    for (std::int64_t i = 0; i < size; ++i) {
+    for (std::int64_t i = 0; i < planes; ++i) {
       for (std::int64_t number = 0; number < channels; ++number) copy_plane(number, i);
     }
   } else {
     for (std::int64_t number = 0; number < channels; ++number) {
       if (storing == Storing::wide && fast != 2) {
-        copy_transposed_wide(channel_at(number), view, size, target, fast);
+        copy_transposed_wide(channel_at(number), view, extent, target, fast);
         continue;
       }
-      for (std::int64_t i = 0; i < size; ++i) copy_plane(number, i);
+      for (std::int64_t i = 0; i < planes; ++i) copy_plane(number, i);
     }
   }
 }
 
 }  // namespace
 
-void copy_rotated(const FieldView& view, std::int64_t channels, std::int64_t size,
+std::array<std::int64_t, 3> turned(const std::array<std::int64_t, 3>& extent,
+                                   const CubeSymmetry& symmetry) {
+  std::array<std::int64_t, 3> length{};
+  for (std::size_t j = 0; j < 3; ++j)
+    length[static_cast<std::size_t>(symmetry.axis[j])] = extent[j];
+  return length;
+}
+
+void copy_rotated(const FieldView& view, std::int64_t channels, const Extent& extent,
                   const CropTurn& turn, std::vector<float>& plane, float* out) {
   // Smaller crops are still in the caches when they are used.
   constexpr std::int64_t least_streamed_bytes = std::int64_t{1} << 20;
-  const auto bytes = channels * size * size * size * static_cast<std::int64_t>(sizeof(float));
+  const auto fast = axis_of_rows(turn.symmetry);
+  const auto bytes =
+      channels * extent[0] * extent[1] * extent[2] * static_cast<std::int64_t>(sizeof(float));
   const auto is_aligned = [&](std::int64_t numbers) {
-    return size % numbers == 0 && reinterpret_cast<std::uintptr_t>(out) % (4 * numbers) == 0;
+    return extent[fast] % numbers == 0 &&
+           reinterpret_cast<std::uintptr_t>(out) % (4 * numbers) == 0;
   };
+  constexpr auto lanes = wide_copies::lanes;
   if (!is_aligned(4) || bytes < least_streamed_bytes)
-    return copy_rotated_by<Storing::cached>(view, channels, size, turn, plane, out);
-  if (is_aligned(wide_copies::lanes) && view.strides[3] == 1 && wide_copies::are_supported())
-    copy_rotated_by<Storing::wide>(view, channels, size, turn, plane, out);
-  else
-    copy_rotated_by<Storing::streamed>(view, channels, size, turn, plane, out);
+    return copy_rotated_by<Storing::cached>(view, channels, extent, turn, plane, out);
+  if (is_aligned(lanes) && extent[2] % lanes == 0 && view.strides[3] == 1 &&
+      wide_copies::are_supported()) {
+    copy_rotated_by<Storing::wide>(view, channels, extent, turn, plane, out);
+  } else {
+    copy_rotated_by<Storing::streamed>(view, channels, extent, turn, plane, out);
+  }
   finish_streams();
 }
 

@@ -121,6 +121,7 @@ NbodyDataset::NbodyDataset(NbodyOptions options)
       workspaces_(std::make_unique<WorkspacePool<CropWorkspace>>()) {
   check(options_);
   const auto edge = options_.crop;
+  part_.fill({0, edge});
   layout_.input_shape = {nbody_channels, edge, edge, edge};
   layout_.target_shape = {hydro_channels, edge, edge, edge};
   cells_ = static_cast<std::size_t>(edge * edge * edge);
@@ -132,7 +133,30 @@ NbodyDataset::NbodyDataset(NbodyOptions options)
   }
 }
 
+NbodyDataset::NbodyDataset(const NbodyDataset& whole, std::span<const RowRange> rows)
+    : options_(whole.options_),
+      rule_(whole.rule_),
+      layout_(whole.layout_),
+      nbody_(whole.nbody_),
+      hydro_(whole.hydro_),
+      workspaces_(std::make_unique<WorkspacePool<CropWorkspace>>()),
+      warnings_(whole.warnings_) {
+  cells_ = 1;
+  for (std::size_t i = 0; i < part_.size(); ++i) {
+    const auto before = whole.part_[i].begin;
+    part_[i] = {before + rows[i].begin, before + rows[i].end};
+    layout_.input_shape[i + 1] = layout_.target_shape[i + 1] = rows[i].size();
+    cells_ *= static_cast<std::size_t>(rows[i].size());
+  }
+}
+
 NbodyDataset::~NbodyDataset() = default;
+
+std::shared_ptr<const Dataset> NbodyDataset::part(std::span<const RowRange> rows) const {
+  if (options_.mode == BoxMode::device) return nullptr;
+  // A private constructor is no std::make_shared's to call.
+  return std::shared_ptr<const NbodyDataset>(new NbodyDataset(*this, rows));
+}
 
 void NbodyDataset::open() {
   auto& box_size = rule_.box_size;
@@ -201,9 +225,16 @@ void NbodyDataset::read(std::int64_t index, std::int64_t epoch, const SamplePlac
 void NbodyDataset::read_field(const FieldSource& source, const NbodyCrop& crop,
                               std::span<float> out) const {
   WorkspacePool<CropWorkspace>::Loan workspace(*workspaces_);
-  const Region region{.start = crop.start, .extent = {options_.crop, options_.crop, options_.crop}};
+  // Axis j of the crop becomes axis[j] of the sample, backwards where its sign is negative.
+  Region region;
+  for (std::size_t j = 0; j < part_.size(); ++j) {
+    const auto& rows = part_[static_cast<std::size_t>(crop.symmetry.axis[j])];
+    const auto first = crop.symmetry.sign[j] > 0 ? rows.begin : options_.crop - rows.end;
+    region.start[j] = crop.start[j] + first;
+    region.extent[j] = rows.size();
+  }
   const auto view = source.view(region, workspace->region);
-  copy_rotated(view, source.channels(), options_.crop, {crop.symmetry, rule_.turns_velocity},
+  copy_rotated(view, source.channels(), region.extent, {crop.symmetry, rule_.turns_velocity},
                workspace->plane, out.data());
 }
 

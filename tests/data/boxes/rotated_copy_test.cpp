@@ -53,8 +53,9 @@ class Room {
   float* first_;
 };
 
-float expected_at(const FieldView& view, std::int64_t size, const CropTurn& turn,
-                  std::int64_t channel, const std::array<std::int64_t, 3>& cell) {
+float expected_at(const FieldView& view, const std::array<std::int64_t, 3>& extent,
+                  const CropTurn& turn, std::int64_t channel,
+                  const std::array<std::int64_t, 3>& cell) {
   float factor = 1;
   auto from_channel = channel;
   for (std::int64_t i = 0; turn.turns_velocity && i < 3; ++i) {
@@ -63,26 +64,32 @@ float expected_at(const FieldView& view, std::int64_t size, const CropTurn& turn
     from_channel = 1 + i;
     factor = static_cast<float>(turn.symmetry.sign[component]);
   }
-  const auto from = turn.symmetry.source(cell, size);
   std::int64_t place = from_channel * view.strides[0];
-  for (std::size_t j = 0; j < 3; ++j) place += from[j] * view.strides[j + 1];
+  for (std::size_t j = 0; j < 3; ++j) {
+    const auto at = cell[static_cast<std::size_t>(turn.symmetry.axis[j])];
+    place += (turn.symmetry.sign[j] > 0 ? at : extent[j] - 1 - at) * view.strides[j + 1];
+  }
   return factor * view.data[place];
 }
 
-void expect_turned(const Box& box, bool channel_last, std::int64_t size, const CropTurn& turn,
+using Extent = std::array<std::int64_t, 3>;
+
+void expect_turned(const Box& box, bool channel_last, const Extent& extent, const CropTurn& turn,
                    bool is_aligned) {
   const FieldView view{box.values.data() + 3 * (channel_last ? box.channels : 1),
                        box.strides(channel_last)};
-  const Room room(static_cast<std::size_t>(box.channels * size * size * size), is_aligned);
+  const Room room(static_cast<std::size_t>(box.channels * extent[0] * extent[1] * extent[2]),
+                  is_aligned);
   std::vector<float> plane;
-  copy_rotated(view, box.channels, size, turn, plane, room.data());
+  copy_rotated(view, box.channels, extent, turn, plane, room.data());
+  const auto length = turned(extent, turn.symmetry);
   const float* at = room.data();
   std::int64_t wrong = 0;
   for (std::int64_t channel = 0; channel < box.channels; ++channel)
-    for (std::int64_t i = 0; i < size; ++i)
-      for (std::int64_t j = 0; j < size; ++j)
-        for (std::int64_t k = 0; k < size; ++k, ++at)
-          if (*at != expected_at(view, size, turn, channel, {i, j, k})) ++wrong;
+    for (std::int64_t i = 0; i < length[0]; ++i)
+      for (std::int64_t j = 0; j < length[1]; ++j)
+        for (std::int64_t k = 0; k < length[2]; ++k, ++at)
+          if (*at != expected_at(view, extent, turn, channel, {i, j, k})) ++wrong;
   EXPECT_EQ(wrong, 0);
 }
 
@@ -95,10 +102,29 @@ TEST(RotatedCopy, IsWhatTheSymmetrySays) {
         for (const bool is_aligned : {true, false}) {
           SCOPED_TRACE(fmt::format("size {}, symmetry {}, velocity {}, aligned {}", size, number,
                                    turns_velocity, is_aligned));
-          expect_turned(box, number % 3 == 2, size, turn, is_aligned);
+          expect_turned(box, number % 3 == 2, {size, size, size}, turn, is_aligned);
           if (HasFailure()) return;
         }
       }
+    }
+  }
+}
+
+// Of regions with any lengths: parts of crops.
+TEST(RotatedCopy, OfRegionsThatAreNoCubes) {
+  for (const Extent& extent : {Extent{1, 5, 3},
+                               {16, 32, 48},
+                               {32, 64, 64},
+                               {64, 20, 48},
+                               {44, 64, 32},
+                               {33, 48, 64},
+                               {64, 64, 24}}) {
+    const Box box(4, 67);
+    for (std::size_t number = 0; number < 48; ++number) {
+      const CropTurn turn{cube_group()[number], number % 2 == 1};
+      SCOPED_TRACE(fmt::format("{}x{}x{}, symmetry {}", extent[0], extent[1], extent[2], number));
+      expect_turned(box, number % 3 == 2, extent, turn, number % 4 != 0);
+      if (HasFailure()) return;
     }
   }
 }

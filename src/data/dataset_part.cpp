@@ -1,0 +1,139 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/types.h>
+
+#include "kolo/base/error.h"
+#include "kolo/data/dataset.h"
+#include "kolo/data/device_samples.h"
+
+// Parts of samples, of datasets that read whole ones.
+namespace kolo {
+
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+std::string text_of(std::span<const RowRange> rows) {
+  std::string text;
+  for (const auto& range : rows)
+    text += fmt::format("{}{} to {}", text.empty() ? "" : ", ", range.begin, range.end);
+  return text;
+}
+
+// Of a field [channels, rows along each axis].
+Shape shape_of_part(const Shape& whole, std::span<const RowRange> rows, std::string_view what) {
+  bool fits = whole.size() == rows.size() + 1;
+  for (std::size_t i = 0; fits && i < rows.size(); ++i)
+    fits = rows[i].begin >= 0 && !rows[i].is_empty() && rows[i].end <= whole[i + 1];
+  if (!fits) {
+    throw Error(
+        fmt::format("data: rows {} of {} of [{}]: expected a range inside each axis after "
+                    "the channels",
+                    text_of(rows), what, fmt::join(whole, ", ")));
+  }
+  Shape part{whole[0]};
+  for (const auto& range : rows) part.push_back(range.size());
+  return part;
+}
+
+SampleLayout layout_of_part(SampleLayout layout, std::span<const RowRange> rows) {
+  layout.input_shape = shape_of_part(layout.input_shape, rows, "inputs");
+  if (layout.classes == 0)
+    layout.target_shape = shape_of_part(layout.target_shape, rows, "targets");
+  return layout;
+}
+
+// `leading`: axes before those of the rows.
+torch::Tensor part_of_field(torch::Tensor field, std::span<const RowRange> rows,
+                            std::int64_t leading) {
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    field = field.narrow(leading + static_cast<std::int64_t>(i), rows[i].begin, rows[i].size());
+  return field;
+}
+
+class PartOnDevice final : public DeviceSamples {
+ public:
+  PartOnDevice(std::shared_ptr<const DeviceSamples> whole, std::vector<RowRange> rows)
+      : whole_(std::move(whole)), rows_(std::move(rows)) {}
+  [[nodiscard]] std::size_t packed_bytes() const override { return whole_->packed_bytes(); }
+  [[nodiscard]] bool makes_targets() const override { return whole_->makes_targets(); }
+  void pack(std::int64_t index, std::int64_t epoch, const PackedPlace& place) const override {
+    whole_->pack(index, epoch, place);
+  }
+  [[nodiscard]] Made make(const torch::Tensor& packed) const override {
+    auto made = whole_->make(packed);
+    made.input = part_of_field(made.input, rows_, 2).contiguous();
+    if (made.target.defined() && made.target.dim() > 1)
+      made.target = part_of_field(made.target, rows_, 2).contiguous();
+    return made;
+  }
+
+ private:
+  std::shared_ptr<const DeviceSamples> whole_;
+  std::vector<RowRange> rows_;
+};
+
+class DatasetPart final : public Dataset {
+ public:
+  DatasetPart(std::shared_ptr<const Dataset> whole, std::span<const RowRange> rows)
+      : whole_(std::move(whole)),
+        rows_(rows.begin(), rows.end()),
+        layout_(layout_of_part(whole_->layout(), rows)) {}
+
+  [[nodiscard]] std::int64_t size() const override { return whole_->size(); }
+  [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
+  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+  [[nodiscard]] std::shared_ptr<const DeviceSamples> device_samples(
+      const c10::Device& device) const override {
+    auto samples = whole_->device_samples(device);
+    // The host would pack a whole target.
+    if (!samples || (!samples->makes_targets() && layout_.classes == 0)) return nullptr;
+    return std::make_shared<PartOnDevice>(std::move(samples), rows_);
+  }
+
+ private:
+  void copy_part(std::vector<float>& whole, const Shape& shape, std::span<float> out) const;
+
+  std::shared_ptr<const Dataset> whole_;
+  std::vector<RowRange> rows_;
+  SampleLayout layout_;
+};
+
+void DatasetPart::copy_part(std::vector<float>& whole, const Shape& shape,
+                            std::span<float> out) const {
+  const c10::InferenceMode without_autograd;
+  const auto field = torch::from_blob(whole.data(), shape, torch::kFloat32);
+  const auto part = part_of_field(field, rows_, 1);
+  torch::from_blob(out.data(), part.sizes(), torch::kFloat32).copy_(part);
+}
+
+void DatasetPart::read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const {
+  check_read(index, place, static_cast<std::size_t>(layout_.input_size()),
+             static_cast<std::size_t>(layout_.target_size()));
+  const auto& layout = whole_->layout();
+  const bool has_fields = layout.classes == 0;
+  std::vector<float> input(static_cast<std::size_t>(layout.input_size()));
+  std::vector<float> target(has_fields ? static_cast<std::size_t>(layout.target_size()) : 0);
+  whole_->read(index, epoch, {input, place.label, target});
+  copy_part(input, layout.input_shape, place.input);
+  if (has_fields) copy_part(target, layout.target_shape, place.target);
+}
+
+}  // namespace
+
+std::shared_ptr<const Dataset> part_of_samples(std::shared_ptr<const Dataset> whole,
+                                               std::span<const RowRange> rows) {
+  (void)layout_of_part(whole->layout(), rows);
+  if (auto part = whole->part(rows)) return part;
+  return std::make_shared<DatasetPart>(std::move(whole), rows);
+}
+
+std::shared_ptr<const Dataset> Subset::part(std::span<const RowRange> rows) const {
+  return std::make_shared<Subset>(part_of_samples(whole_, rows), count_, choice_);
+}
+
+}  // namespace kolo
