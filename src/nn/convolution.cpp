@@ -202,9 +202,24 @@ bool is_known(const torch::nn::detail::ConvNdOptions<D>& options, const torch::T
   return input.dim() == D + 2 && input.numel() > 0 && input.size(1) == options.in_channels();
 }
 
+template <std::size_t D>
+std::vector<std::int64_t> own_padding(const torch::nn::detail::ConvNdOptions<D>& options) {
+  const auto* const padding = padding_of(options);
+  return padding == nullptr ? std::vector<std::int64_t>{} : lengths(*padding);
+}
+
+// Of samples that ranks share, less than the layer's own.
+template <std::size_t D>
+std::vector<std::int64_t> padding_left(const torch::nn::detail::ConvNdOptions<D>& options,
+                                       const LayerPart* part) {
+  if (part == nullptr) return own_padding(options);
+  return {part->padding().begin(), part->padding().end()};
+}
+
 // None where torch::nn's layer has to compute, or to refuse.
 template <std::size_t D>
 std::optional<ConvolutionGeometry> geometry_of(const torch::nn::detail::ConvNdOptions<D>& options,
+                                               const std::vector<std::int64_t>& padding,
                                                const torch::Tensor& input,
                                                const torch::Tensor& weight) {
   if (!is_known(options, input, weight)) return std::nullopt;
@@ -215,7 +230,7 @@ std::optional<ConvolutionGeometry> geometry_of(const torch::nn::detail::ConvNdOp
       .size = std::vector<std::int64_t>(input.sizes().begin() + 2, input.sizes().end()),
       .kernel = lengths(options.kernel_size()),
       .stride = lengths(options.stride()),
-      .padding = lengths(*padding_of(options)),
+      .padding = padding,
       .bias = options.bias(),
       .has_taps_first = !weight.is_contiguous(),
       .type = input.scalar_type()};
@@ -228,15 +243,15 @@ std::optional<ConvolutionGeometry> geometry_of(const torch::nn::detail::ConvNdOp
 // Of the convolution whose data gradient a transposed one is: its input is the layer's output.
 template <std::size_t D>
 std::optional<ConvolutionGeometry> geometry_of_transposed(
-    const torch::nn::detail::ConvNdOptions<D>& options, const torch::Tensor& input,
-    const torch::Tensor& weight) {
+    const torch::nn::detail::ConvNdOptions<D>& options, const std::vector<std::int64_t>& padding,
+    const torch::Tensor& input, const torch::Tensor& weight) {
   if (!is_known(options, input, weight)) return std::nullopt;
   ConvolutionGeometry geometry{.batch = input.size(0),
                                .inputs = options.out_channels(),
                                .outputs = input.size(1),
                                .kernel = lengths(options.kernel_size()),
                                .stride = lengths(options.stride()),
-                               .padding = lengths(*padding_of(options)),
+                               .padding = padding,
                                .bias = false,
                                .has_taps_first = !weight.is_contiguous(),
                                .type = input.scalar_type()};
@@ -288,7 +303,7 @@ Convolution2dImpl::Convolution2dImpl(const torch::nn::Conv2dOptions& options_)
 torch::Tensor Convolution2dImpl::forward(const torch::Tensor& input) {
   if (PlainKernels::are_wanted()) return Conv2dImpl::forward(input);
   const auto given = in_type_of_autocast(input);
-  const auto geometry = geometry_of(options, given, weight);
+  const auto geometry = geometry_of(options, own_padding(options), given, weight);
   const auto kernel = kernel_for(*kernels_, geometry);
   if (!kernel) return Conv2dImpl::forward(input);
   return convolve(given, weight, if_defined(bias), *geometry, kernel);
@@ -298,12 +313,18 @@ Convolution3dImpl::Convolution3dImpl(const torch::nn::Conv3dOptions& options_)
     : Conv3dImpl(options_), kernels_(std::make_shared<ConvolutionKernels>()) {}
 
 torch::Tensor Convolution3dImpl::forward(const torch::Tensor& input) {
-  if (PlainKernels::are_wanted()) return Conv3dImpl::forward(input);
-  const auto given = in_type_of_autocast(input);
-  const auto geometry = geometry_of(options, given, weight);
-  const auto kernel = kernel_for(*kernels_, geometry);
-  if (!kernel) return Conv3dImpl::forward(input);
-  return convolve(given, weight, if_defined(bias), *geometry, kernel);
+  if (!part_ && PlainKernels::are_wanted()) return Conv3dImpl::forward(input);
+  auto given = in_type_of_autocast(input);
+  if (part_) given = part_->input_rows(given);
+  const auto padding = padding_left(options, part_.get());
+  const auto geometry = geometry_of(options, padding, given, weight);
+  const auto kernel =
+      PlainKernels::are_wanted() ? nullptr : kernel_for(*kernels_, geometry);
+  if (!kernel && !part_) return Conv3dImpl::forward(input);
+  auto made = kernel ? convolve(given, weight, if_defined(bias), *geometry, kernel)
+                     : torch::conv3d(given, weight, bias, options.stride(), padding,
+                                     options.dilation(), options.groups());
+  return part_ ? part_->output_rows(made) : made;
 }
 
 ConvolutionTranspose3dImpl::ConvolutionTranspose3dImpl(
@@ -311,12 +332,25 @@ ConvolutionTranspose3dImpl::ConvolutionTranspose3dImpl(
     : ConvTranspose3dImpl(options_), kernels_(std::make_shared<ConvolutionKernels>()) {}
 
 torch::Tensor ConvolutionTranspose3dImpl::forward(const torch::Tensor& input) {
-  if (PlainKernels::are_wanted()) return ConvTranspose3dImpl::forward(input);
-  const auto given = in_type_of_autocast(input);
-  const auto geometry = geometry_of_transposed(options, given, weight);
-  const auto kernel = kernel_for(*kernels_, geometry);
-  if (!kernel) return ConvTranspose3dImpl::forward(input);
-  return convolve_transposed(given, weight, if_defined(bias), *geometry, kernel);
+  if (!part_ && PlainKernels::are_wanted()) return ConvTranspose3dImpl::forward(input);
+  auto given = in_type_of_autocast(input);
+  if (part_) given = part_->input_rows(given);
+  const auto padding = padding_left(options, part_.get());
+  const auto geometry = geometry_of_transposed(options, padding, given, weight);
+  const auto kernel =
+      PlainKernels::are_wanted() ? nullptr : kernel_for(*kernels_, geometry);
+  if (!kernel && !part_) return ConvTranspose3dImpl::forward(input);
+  // Rows that are added up would have the bias twice.
+  const bool is_bias_last = part_ && part_->adds_rows() && bias.defined();
+  const auto first_bias = is_bias_last ? torch::Tensor() : bias;
+  auto made =
+      kernel ? convolve_transposed(given, weight, if_defined(first_bias), *geometry, kernel)
+             : torch::conv_transpose3d(given, weight, first_bias, options.stride(), padding,
+                                       options.output_padding(), options.groups(),
+                                       options.dilation());
+  if (!part_) return made;
+  made = part_->output_rows(made);
+  return is_bias_last ? made.add_(bias.to(made.scalar_type()).view({1, -1, 1, 1, 1})) : made;
 }
 
 void keep_taps_first(torch::Tensor& weight) {

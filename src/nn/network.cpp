@@ -11,12 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include <c10/util/Type.h>
 #include <ATen/record_function.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
 #include "kolo/base/checked.h"
+#include "kolo/base/error.h"
 #include "nn/kernels/fused.h"
 
 namespace kolo {
@@ -266,6 +268,14 @@ std::vector<torch::Tensor> distinct_parameters(const torch::nn::Module& module) 
     if (known.insert(parameter.unsafeGetTensorImpl()).second) distinct.push_back(parameter);
   }
   return distinct;
+}
+
+void Network::share_samples(std::shared_ptr<const Partition> partition) {
+  if (!partition) return;
+  throw InputError(
+      fmt::format("model: samples of a network of type {} can't be shared by several ranks; unet3d's "
+                  "can",
+                  c10::demangle(typeid(*this).name())));
 }
 
 ModelSummary summarize(Network& network, std::span<const std::int64_t> input_shape) {

@@ -3,10 +3,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include <torch/nn/module.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/types.h>
+
+#include "kolo/nn/partition.h"
 
 // Convolutions with the options, parameters and results (to rounding) of torch::nn's, that compute
 // by oneDNN's primitives in channels-last layout or by products of matrices, on memory of
@@ -63,8 +66,12 @@ class Convolution3dImpl : public torch::nn::Conv3dImpl {
 
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input);
 
+  // Of samples that several ranks share, this rank's rows from now on; null: whole ones.
+  void share_samples(std::shared_ptr<const LayerPart> part) { part_ = std::move(part); }
+
  private:
   std::shared_ptr<ConvolutionKernels> kernels_;
+  std::shared_ptr<const LayerPart> part_;
 };
 TORCH_MODULE(Convolution3d);
 
@@ -75,8 +82,12 @@ class ConvolutionTranspose3dImpl : public torch::nn::ConvTranspose3dImpl {
 
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input);
 
+  // As Convolution3d's.
+  void share_samples(std::shared_ptr<const LayerPart> part) { part_ = std::move(part); }
+
  private:
   std::shared_ptr<ConvolutionKernels> kernels_;
+  std::shared_ptr<const LayerPart> part_;
 };
 TORCH_MODULE(ConvolutionTranspose3d);
 

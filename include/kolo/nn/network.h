@@ -1,12 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <torch/nn/module.h>
 #include <torch/types.h>
+
+#include "kolo/layout/spatial_network.h"
+#include "kolo/nn/partition.h"
 
 namespace kolo {
 
@@ -17,6 +21,13 @@ class Network : public torch::nn::Module {
   // The outputs for a batch: input [N, ...] as the model was made for, result [N, ...]; for a
   // classifier the logits [N, classes]. Records for backward unless gradients are off.
   [[nodiscard]] virtual torch::Tensor forward(const torch::Tensor& input) = 0;
+
+  // The layers that rows of several ranks go through, in order, of a network whose samples ranks
+  // can share; none: they can't.
+  [[nodiscard]] virtual std::vector<FieldLayer> field_layers() const { return {}; }
+  // From now on forward() takes and makes this rank's rows of samples. Null: whole ones again.
+  // InputError for a network without field_layers().
+  virtual void share_samples(std::shared_ptr<const Partition> partition);
 };
 
 // One operation of a network on one sample.

@@ -69,6 +69,38 @@ class UNet3dNetwork final : public Network {
     return x.tanh_();
   }
 
+  [[nodiscard]] std::vector<FieldLayer> field_layers() const override {
+    std::vector<FieldLayer> layers;
+    const auto add = [&](std::string name, const auto& options, bool is_transposed,
+                         std::optional<std::size_t> mirrors) {
+      const AxisLayer axis{.kernel = kernel_size,
+                           .stride = stride,
+                           .padding = padding,
+                           .is_transposed = is_transposed};
+      layers.push_back({.name = std::move(name),
+                        .axes = {axis, axis, axis},
+                        .inputs = options.in_channels(),
+                        .outputs = options.out_channels(),
+                        .mirrors = mirrors,
+                        .keeps_output = false});
+    };
+    for (std::size_t i = 0; i < down_.size(); ++i)
+      add(fmt::format("down{}", i + 1), down_[i]->options, false, std::nullopt);
+    for (std::size_t i = down_.size(); i-- > 0;)
+      add(fmt::format("up{}", i + 1), up_[down_.size() - 1 - i]->options, true, i);
+    return layers;
+  }
+
+  void share_samples(std::shared_ptr<const Partition> partition) override {
+    std::size_t place = 0;
+    const auto share = [&](auto& layer) {
+      layer->share_samples(partition ? partition->layer(place) : nullptr);
+      ++place;
+    };
+    for (auto& layer : down_) share(layer);
+    for (auto& layer : up_) share(layer);
+  }
+
  private:
   Convolution3d add_down(std::int64_t level, std::int64_t inputs, std::int64_t outputs,
                          std::int64_t voxels) {

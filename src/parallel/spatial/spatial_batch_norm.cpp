@@ -1,5 +1,5 @@
 #include "kolo/parallel/spatial_layers.h"
-#include "parallel/spatial/spatial_step.h"
+#include "kolo/parallel/spatial_step.h"
 
 namespace kolo {
 

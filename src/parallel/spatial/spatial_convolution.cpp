@@ -8,7 +8,7 @@
 #include "kolo/base/error.h"
 #include "kolo/parallel/halo_exchange.h"
 #include "kolo/parallel/spatial_layers.h"
-#include "parallel/spatial/spatial_step.h"
+#include "kolo/parallel/spatial_step.h"
 
 namespace kolo {
 

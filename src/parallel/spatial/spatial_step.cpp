@@ -1,4 +1,4 @@
-#include "parallel/spatial/spatial_step.h"
+#include "kolo/parallel/spatial_step.h"
 
 #include <optional>
 
