@@ -1,0 +1,424 @@
+#include "kolo/layout/spatial_network.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/layout/mesh_shape.h"
+
+namespace kolo {
+
+namespace {
+
+// Rows that go to another place along an axis.
+struct SentRows {
+  int place = 0;
+  std::int64_t rows = 0;
+
+  friend bool operator==(const SentRows&, const SentRows&) = default;
+};
+
+// What a place along an axis has of a layer.
+struct AxisShare {
+  std::int64_t input = 0, output = 0;        // rows, all of them where the layer is whole
+  std::int64_t gathered = 0;                 // rows after gathering; 0: nothing is gathered
+  std::int64_t owned = 0, extended = 0;      // of the side that is exchanged
+  std::vector<SentRows> extending, folding;  // sends
+
+  friend bool operator==(const AxisShare&, const AxisShare&) = default;
+};
+
+std::int64_t product(std::initializer_list<std::int64_t> factors) {
+  return checked_product(std::span(factors.begin(), factors.size()));
+}
+
+void add_to(std::int64_t& sum, std::int64_t value) {
+  sum = checked_add(sum, value);
+}
+
+void require_layers(std::span<const FieldLayer> layers, std::size_t axes) {
+  if (axes < 1 || axes > spatial_axes.size()) {
+    throw Error(
+        fmt::format("spatial: samples of {} axes, expected 1 to {}", axes, spatial_axes.size()));
+  }
+  for (const auto& layer : layers) {
+    if (layer.axes.size() != axes) {
+      throw Error(fmt::format("spatial: {} has {} axes, samples have {}", layer.name,
+                              layer.axes.size(), axes));
+    }
+    const bool is_divided = layer.groups >= 1 && layer.inputs >= 1 && layer.outputs >= 1 &&
+                            layer.inputs % layer.groups == 0 && layer.outputs % layer.groups == 0;
+    if (is_divided) continue;
+    throw Error(fmt::format(
+        "spatial: {} takes {} channels and makes {} in {} groups; expected 1 or more of each, and "
+        "groups that divide both",
+        layer.name, layer.inputs, layer.outputs, layer.groups));
+  }
+}
+
+std::vector<int> full_shape(std::span<const std::int64_t> lengths,
+                            std::span<const std::int64_t> shape) {
+  if (shape.size() > lengths.size()) {
+    throw InputError(fmt::format("spatial: [{}] cuts {} axes, but samples of [{}] have {}",
+                                 fmt::join(shape, ","), shape.size(), fmt::join(lengths, ", "),
+                                 lengths.size()));
+  }
+  std::vector<int> full;
+  for (const auto ranks : shape) full.push_back(narrow<int>(ranks));
+  full.resize(lengths.size(), 1);
+  return full;
+}
+
+// The layers along one axis.
+std::vector<LayerCut> cut_along(std::span<const FieldLayer> layers, std::size_t axis,
+                                std::int64_t length, int ranks) {
+  std::vector<AxisLayer> along;
+  for (const auto& layer : layers) {
+    auto& added = along.emplace_back(layer.axes[axis]);
+    added.mirrors = layer.mirrors;
+  }
+  return cut_layers(along, cut_evenly(length, ranks));
+}
+
+// Of what the layer makes of `coarse` values per channel: outputs, or inputs of a transposed layer,
+// each of which meets all taps.
+std::int64_t flops_of(const FieldLayer& layer, std::int64_t coarse) {
+  auto taps = product({2, layer.inputs / layer.groups, layer.outputs, coarse});
+  for (const auto& axis : layer.axes) taps = checked_multiply(taps, axis.kernel);
+  return taps;
+}
+
+bool is_transposed(const FieldLayer& layer) {
+  return layer.axes.front().is_transposed;
+}
+
+std::int64_t whole_sample_flops(const SpatialNetworkPlan& plan, std::size_t layer) {
+  std::int64_t coarse = 1;
+  for (const auto& cut : plan.cuts[layer]) {
+    const auto& side = cut.is_transposed ? cut.input : cut.output;
+    coarse = checked_multiply(coarse, side.length());
+  }
+  return flops_of(plan.layers[layer], coarse);
+}
+
+std::vector<SentRows> sent_rows(std::span<const RowMessage> messages, int place) {
+  std::vector<SentRows> sent;
+  for (const auto& message : messages) {
+    if (message.peer != place) sent.push_back({message.peer, message.rows.size()});
+  }
+  return sent;
+}
+
+AxisShare axis_share(const LayerCut& cut, bool is_whole, int place) {
+  const auto rows = [&](const AxisCut& side) {
+    return is_whole ? side.length() : side.rows(place).size();
+  };
+  AxisShare share{.input = rows(cut.input), .output = rows(cut.output)};
+  share.owned = share.extended = rows(cut.exchanged());
+  if (is_whole && cut.gathers_input) share.gathered = cut.input.length();
+  // Along an axis that one rank has all of, borders are the layer's own padding.
+  if (is_whole || cut.input.ranks() == 1) return share;
+  share.extended = cut.extended(place).size();
+  const auto messages = row_messages(cut, place);
+  share.extending = sent_rows(messages.sends, place);
+  share.folding = sent_rows(messages.receives, place);
+  return share;
+}
+
+std::vector<AxisShare> axis_shares(const SpatialNetworkPlan& plan, std::size_t layer,
+                                   std::span<const int> places) {
+  std::vector<AxisShare> shares;
+  for (std::size_t axis = 0; axis < places.size(); ++axis) {
+    shares.push_back(axis_share(plan.cuts[layer][axis], plan.is_whole(layer, axis), places[axis]));
+  }
+  return shares;
+}
+
+std::int64_t elements(std::span<const AxisShare> axes, std::int64_t channels,
+                      std::int64_t AxisShare::*rows) {
+  auto count = channels;
+  for (const auto& axis : axes) count = checked_multiply(count, axis.*rows);
+  return count;
+}
+
+// How far apart neighbours along the axis are in the group, whose last axis is the fastest.
+int rank_step(const SpatialNetworkPlan& plan, std::size_t axis) {
+  int step = 1;
+  for (auto i = axis + 1; i < plan.shape.size(); ++i) step *= plan.shape[i];
+  return step;
+}
+
+std::vector<int> places_of(const SpatialNetworkPlan& plan, int rank) {
+  if (rank < 0 || rank >= plan.ranks()) {
+    throw Error(fmt::format("spatial: rank {} of {} that share a sample", rank, plan.ranks()));
+  }
+  std::vector<int> places;
+  for (std::size_t axis = 0; axis < plan.shape.size(); ++axis)
+    places.push_back(rank / rank_step(plan, axis) % plan.shape[axis]);
+  return places;
+}
+
+// Axes are extended one after another, the later ones with the rows received before, and folded
+// the other way round: along either way a message has the extended rows of the axes before.
+std::vector<HaloMessage> halo_messages(const SpatialNetworkPlan& plan,
+                                       std::span<const AxisShare> axes, std::span<const int> places,
+                                       std::int64_t channels,
+                                       std::vector<SentRows> AxisShare::*direction) {
+  std::vector<HaloMessage> messages;
+  int rank = 0;
+  for (std::size_t axis = 0; axis < axes.size(); ++axis)
+    rank += places[axis] * rank_step(plan, axis);
+  for (std::size_t axis = 0; axis < axes.size(); ++axis) {
+    auto plane = elements(axes.first(axis), channels, &AxisShare::extended);
+    plane = elements(axes.subspan(axis + 1), plane, &AxisShare::owned);
+    for (const auto& [place, rows] : axes[axis].*direction) {
+      const auto peer = rank + (place - places[axis]) * rank_step(plan, axis);
+      const auto count = checked_multiply(plane, rows);
+      if (count > 0) messages.push_back({peer, axis, count});
+    }
+  }
+  return messages;
+}
+
+// One axis after another, the later ones with what was gathered before.
+std::vector<HaloGather> gathers_of(std::vector<AxisShare> axes, const SpatialNetworkPlan& plan,
+                                   std::size_t layer, std::span<const int> places) {
+  std::vector<HaloGather> gathers;
+  for (std::size_t axis = 0; axis < axes.size(); ++axis) {
+    if (axes[axis].gathered > 0)
+      axes[axis].input = plan.cuts[layer][axis].input.rows(places[axis]).size();
+  }
+  for (std::size_t axis = 0; axis < axes.size(); ++axis) {
+    if (axes[axis].gathered == 0) continue;
+    axes[axis].input = axes[axis].gathered;
+    gathers.push_back({axis, elements(axes, plan.layers[layer].inputs, &AxisShare::input)});
+  }
+  return gathers;
+}
+
+SpatialLayerShare layer_share(const SpatialNetworkPlan& plan, std::size_t number,
+                              std::span<const int> places) {
+  const auto& layer = plan.layers[number];
+  const auto axes = axis_shares(plan, number, places);
+  const bool is_folded = is_transposed(layer);
+  SpatialLayerShare share;
+  const auto coarse = is_folded ? &AxisShare::input : &AxisShare::output;
+  share.flops = flops_of(layer, elements(axes, 1, coarse));
+  share.input_elements = elements(axes, layer.inputs, &AxisShare::input);
+  share.output_elements = elements(axes, layer.outputs, &AxisShare::output);
+  share.gathers = gathers_of(axes, plan, number, places);
+  if (!share.gathers.empty()) share.room_elements = share.gathers.back().elements;
+
+  const auto channels = is_folded ? layer.outputs : layer.inputs;
+  const auto extending = halo_messages(plan, axes, places, channels, &AxisShare::extending);
+  const auto folding = halo_messages(plan, axes, places, channels, &AxisShare::folding);
+  const bool is_extended =
+      std::ranges::any_of(axes, [](const AxisShare& axis) { return axis.extended != axis.owned; });
+  if (is_folded) {
+    share.forward = folding;
+    share.backward = extending;
+  } else {
+    share.forward = extending;
+    if (number > 0) share.backward = folding;
+    if (is_extended) share.room_elements = elements(axes, channels, &AxisShare::extended);
+  }
+  return share;
+}
+
+std::int64_t elements_of(std::span<const HaloMessage> messages) {
+  std::int64_t sum = 0;
+  for (const auto& message : messages) add_to(sum, message.elements);
+  return sum;
+}
+
+SpatialTotals totals_at(const SpatialNetworkPlan& plan, std::span<const int> places) {
+  SpatialTotals totals;
+  std::int64_t largest_gradient = 0;
+  for (std::size_t number = 0; number < plan.layers.size(); ++number) {
+    const auto& layer = plan.layers[number];
+    const auto share = layer_share(plan, number, places);
+    add_to(totals.flops, share.flops);
+    for (const auto* messages : {&share.forward, &share.backward}) {
+      add_to(totals.halo_elements, elements_of(*messages));
+      add_to(totals.halo_messages, static_cast<std::int64_t>(messages->size()));
+    }
+    for (const auto& gather : share.gathers) add_to(totals.gathered_elements, gather.elements);
+    const bool is_joined = number == 0 || plan.layers[number - 1].outputs != layer.inputs;
+    if (is_joined) add_to(totals.kept_elements, share.input_elements);
+    add_to(totals.kept_elements, share.room_elements);
+    if (layer.keeps_output) add_to(totals.kept_elements, share.output_elements);
+    if (number > 0) {
+      largest_gradient = std::max({largest_gradient, share.input_elements, share.room_elements});
+    }
+    if (number + 1 == plan.layers.size())  // targets and differences
+      add_to(totals.kept_elements, checked_multiply<std::int64_t>(2, share.output_elements));
+  }
+  totals.peak_elements = checked_add(totals.kept_elements, largest_gradient);
+  return totals;
+}
+
+// Places along an axis that differ in some layer: one of each kind, as a rule the first, one
+// between and the last.
+std::vector<int> kinds_of_places(const SpatialNetworkPlan& plan, std::size_t axis) {
+  std::vector<std::vector<AxisShare>> known;
+  std::vector<int> places;
+  for (int place = 0; place < plan.shape[axis]; ++place) {
+    std::vector<AxisShare> shares;
+    for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
+      auto& share = shares.emplace_back(
+          axis_share(plan.cuts[layer][axis], plan.is_whole(layer, axis), place));
+      for (auto* sent : {&share.extending, &share.folding}) {
+        for (auto& rows : *sent) rows.place -= place;
+      }
+    }
+    if (std::ranges::find(known, shares) != known.end()) continue;
+    known.push_back(std::move(shares));
+    places.push_back(place);
+  }
+  return places;
+}
+
+// Calls `visit` with all ways to write a number as a product of so many factors.
+template <typename Visit>
+void for_each_product(int number, std::size_t factors, std::vector<std::int64_t>& chosen,
+                      const Visit& visit) {
+  if (factors == 1) {
+    chosen.push_back(number);
+    visit(chosen);
+    chosen.pop_back();
+    return;
+  }
+  for (int factor = 1; factor <= number; ++factor) {
+    if (number % factor != 0) continue;
+    chosen.push_back(factor);
+    for_each_product(number / factor, factors - 1, chosen, visit);
+    chosen.pop_back();
+  }
+}
+
+}  // namespace
+
+int SpatialNetworkPlan::ranks() const {
+  return checked_product(std::span<const int>(shape));
+}
+
+bool SpatialNetworkPlan::is_whole(std::size_t layer, std::size_t axis) const {
+  return shape[axis] > 1 && cuts[layer][axis].is_whole();
+}
+
+bool SpatialNetworkPlan::is_whole(std::size_t layer) const {
+  for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+    if (is_whole(layer, axis)) return true;
+  }
+  return false;
+}
+
+double SpatialNetworkPlan::whole_share() const {
+  return flops == 0 ? 0 : static_cast<double>(whole_flops) / static_cast<double>(flops);
+}
+
+SpatialNetworkPlan plan_spatial_network(std::span<const FieldLayer> layers,
+                                        std::span<const std::int64_t> lengths,
+                                        std::span<const std::int64_t> shape) {
+  require_layers(layers, lengths.size());
+  SpatialNetworkPlan plan{.layers = {layers.begin(), layers.end()},
+                          .lengths = {lengths.begin(), lengths.end()},
+                          .shape = full_shape(lengths, shape)};
+  (void)plan.ranks();  // that can be counted
+  plan.cuts.resize(layers.size());
+  for (std::size_t axis = 0; axis < lengths.size(); ++axis) {
+    auto along = cut_along(layers, axis, lengths[axis], plan.shape[axis]);
+    for (std::size_t layer = 0; layer < layers.size(); ++layer)
+      plan.cuts[layer].push_back(std::move(along[layer]));
+  }
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    const auto flops = whole_sample_flops(plan, layer);
+    add_to(plan.flops, flops);
+    if (plan.is_whole(layer)) add_to(plan.whole_flops, flops);
+  }
+  return plan;
+}
+
+std::vector<SpatialLayerShare> spatial_share(const SpatialNetworkPlan& plan, int rank) {
+  const auto places = places_of(plan, rank);
+  std::vector<SpatialLayerShare> shares;
+  for (std::size_t layer = 0; layer < plan.layers.size(); ++layer)
+    shares.push_back(layer_share(plan, layer, places));
+  return shares;
+}
+
+SpatialTotals spatial_totals(const SpatialNetworkPlan& plan, int rank) {
+  return totals_at(plan, places_of(plan, rank));
+}
+
+SpatialTotals most_spatial_totals(const SpatialNetworkPlan& plan) {
+  std::vector<std::vector<int>> choices{{}};
+  for (std::size_t axis = 0; axis < plan.shape.size(); ++axis) {
+    std::vector<std::vector<int>> longer;
+    for (const auto place : kinds_of_places(plan, axis)) {
+      for (auto places : choices) {
+        places.push_back(place);
+        longer.push_back(std::move(places));
+      }
+    }
+    choices = std::move(longer);
+  }
+  SpatialTotals most;
+  for (const auto& places : choices) {
+    const auto totals = totals_at(plan, places);
+    for (const auto number : {&SpatialTotals::flops, &SpatialTotals::halo_elements,
+                              &SpatialTotals::halo_messages, &SpatialTotals::gathered_elements,
+                              &SpatialTotals::kept_elements, &SpatialTotals::peak_elements})
+      most.*number = std::max(most.*number, totals.*number);
+  }
+  return most;
+}
+
+std::vector<SpatialNetworkPlan> spatial_plans(std::span<const FieldLayer> layers,
+                                              std::span<const std::int64_t> lengths, int ranks) {
+  require_layers(layers, lengths.size());
+  if (ranks < 1) throw Error(fmt::format("spatial: samples shared by {} ranks", ranks));
+  struct Candidate {
+    SpatialNetworkPlan plan;
+    std::int64_t halo_elements = 0;
+  };
+  std::vector<Candidate> candidates;
+  std::vector<std::int64_t> shape;
+  for_each_product(ranks, lengths.size(), shape, [&](const std::vector<std::int64_t>& factors) {
+    for (std::size_t axis = 0; axis < factors.size(); ++axis) {
+      if (factors[axis] > lengths[axis]) return;
+    }
+    auto plan = plan_spatial_network(layers, lengths, factors);
+    const auto sent = most_spatial_totals(plan).halo_elements;
+    candidates.push_back({std::move(plan), sent});
+  });
+  std::ranges::stable_sort(candidates, [](const Candidate& a, const Candidate& b) {
+    return std::tie(a.plan.whole_flops, a.halo_elements, b.plan.shape) <
+           std::tie(b.plan.whole_flops, b.halo_elements, a.plan.shape);
+  });
+  std::vector<SpatialNetworkPlan> plans;
+  for (auto& candidate : candidates) plans.push_back(std::move(candidate.plan));
+  return plans;
+}
+
+std::string describe_whole_layers(const SpatialNetworkPlan& plan) {
+  std::vector<std::string> runs;
+  for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
+    if (!plan.is_whole(layer)) continue;
+    auto last = layer;
+    while (last + 1 < plan.layers.size() && plan.is_whole(last + 1)) ++last;
+    const auto &first_name = plan.layers[layer].name, &last_name = plan.layers[last].name;
+    runs.push_back(last == layer ? first_name : fmt::format("{} to {}", first_name, last_name));
+    layer = last;
+  }
+  if (runs.empty()) return {};
+  const auto percent = 100 * plan.whole_share();
+  return fmt::format("{}, {:.{}f} % of the work", fmt::join(runs, ", "), percent,
+                     percent < 1 ? 2 : 0);
+}
+
+}  // namespace kolo

@@ -1,0 +1,327 @@
+#include "kolo/layout/spatial_network.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "support/errors.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::message_of;
+using ::testing::SizeIs;
+using Lengths = std::vector<std::int64_t>;
+
+constexpr double mega_bytes_per_element = 4e-6;
+
+// The 3-D U-Net of src/nn/models/unet3d.cpp: 4 channels in, 5 out, 64 to 512 in between.
+std::vector<FieldLayer> unet() {
+  const AxisLayer halving{.kernel = 4, .stride = 2, .padding = 1};
+  auto doubling = halving;
+  doubling.is_transposed = true;
+  const Lengths channels{4, 64, 128, 256, 512, 512, 512};
+  const std::size_t levels = channels.size() - 1;
+  std::vector<FieldLayer> layers;
+  for (std::size_t level = 1; level <= levels; ++level) {
+    layers.push_back({.name = "down" + std::to_string(level),
+                      .axes = {halving, halving, halving},
+                      .inputs = channels[level - 1],
+                      .outputs = channels[level]});
+  }
+  for (auto level = levels; level >= 1; --level) {
+    const auto from_other_side = level == levels ? 0 : channels[level];
+    layers.push_back({.name = "up" + std::to_string(level),
+                      .axes = {doubling, doubling, doubling},
+                      .inputs = channels[level] + from_other_side,
+                      .outputs = level == 1 ? 5 : channels[level - 1],
+                      .mirrors = level - 1});
+  }
+  return layers;
+}
+
+SpatialNetworkPlan plan_unet(std::int64_t length, const Lengths& shape) {
+  return plan_spatial_network(unet(), Lengths{length, length, length}, shape);
+}
+
+double mega_bytes_sent(std::int64_t length, const Lengths& shape) {
+  return mega_bytes_per_element *
+         static_cast<double>(most_spatial_totals(plan_unet(length, shape)).halo_elements);
+}
+
+std::vector<std::string> whole_layers(const SpatialNetworkPlan& plan) {
+  std::vector<std::string> names;
+  for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
+    if (plan.is_whole(layer)) names.push_back(plan.layers[layer].name);
+  }
+  return names;
+}
+
+// Convolutions and transposed ones of small kernels, on one to three axes.
+std::vector<FieldLayer> random_layers(std::mt19937_64& random, std::size_t axes,
+                                      bool is_periodic = false) {
+  const auto up_to = [&random](std::int64_t most) {
+    return 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most));
+  };
+  std::vector<FieldLayer> layers;
+  auto channels = up_to(3);
+  for (auto left = up_to(4); left > 0; --left) {
+    FieldLayer layer{
+        .name = "layer" + std::to_string(layers.size()), .inputs = channels, .outputs = up_to(4)};
+    const bool is_transposed = !is_periodic && random() % 3 == 0;
+    for (std::size_t axis = 0; axis < axes; ++axis) {
+      AxisLayer along{.kernel = up_to(4), .stride = up_to(2)};
+      if (is_periodic) along = {.kernel = 3};
+      along.padding = (along.kernel - 1) / 2;
+      along.is_transposed = is_transposed;
+      along.is_periodic = is_periodic;
+      layer.axes.push_back(along);
+    }
+    channels = layer.outputs;
+    layers.push_back(std::move(layer));
+  }
+  return layers;
+}
+
+struct RandomNetwork {
+  std::vector<FieldLayer> layers;
+  Lengths lengths;
+  Lengths shape;
+
+  explicit RandomNetwork(std::mt19937_64& random, bool is_periodic = false) {
+    const auto axes = 1 + random() % 3;
+    layers = random_layers(random, axes, is_periodic);
+    for (std::size_t axis = 0; axis < axes; ++axis) {
+      lengths.push_back(12 + static_cast<std::int64_t>(random() % 12));
+      shape.push_back(1 + static_cast<std::int64_t>(random() % 4));
+    }
+  }
+
+  [[nodiscard]] SpatialNetworkPlan plan() const {
+    return plan_spatial_network(layers, lengths, shape);
+  }
+};
+
+TEST(SpatialNetwork, SaysWhichLevelsOfTheUNetAreComputedWhole) {
+  const auto in_eight = plan_unet(64, {8, 1, 1});
+  EXPECT_THAT(whole_layers(in_eight), ElementsAre("down4", "down5", "down6", "up6", "up5", "up4"));
+  EXPECT_NEAR(in_eight.whole_share(), .15, .005);
+  EXPECT_EQ(describe_whole_layers(in_eight), "down4 to up4, 15 % of the work");
+
+  const auto in_four_and_two = plan_unet(64, {4, 2, 1});
+  EXPECT_THAT(whole_layers(in_four_and_two), ElementsAre("down5", "down6", "up6", "up5"));
+  EXPECT_NEAR(in_four_and_two.whole_share(), .03, .005);
+  const auto down5 = std::size_t{4};
+  EXPECT_TRUE(in_four_and_two.is_whole(down5, 0));
+  EXPECT_FALSE(in_four_and_two.is_whole(down5, 1));
+
+  EXPECT_EQ(describe_whole_layers(plan_unet(64, {2, 2, 2})), "down6 to up6, 0.25 % of the work");
+  EXPECT_EQ(describe_whole_layers(plan_unet(512, {8, 1, 1})), "");
+}
+
+TEST(SpatialNetwork, CountsTheWorkOfTheUNet) {
+  // 810 times 64 multiply-adds of two operations for each voxel: by level, both ways, 112 (32 and
+  // 80), 384, 192, 96, 24 and 2 of them.
+  constexpr std::int64_t voxels = 128 * 128 * 128;
+  EXPECT_EQ(plan_unet(128, {1, 1, 1}).flops, 2 * 64 * 810 * voxels);
+}
+
+TEST(SpatialNetwork, CountsTheHalosOfTheUNet) {
+  // Of 128^3 in two slabs: by layer a plane of its larger side, forward and, but for the sample's,
+  // backward.
+  constexpr std::int64_t one_way = 128 * 128 * 4 + 64 * 64 * 64 + 32 * 32 * 128 + 16 * 16 * 256 +
+                                   8 * 8 * 512 + 4 * 4 * 512 +  // down
+                                   4 * 4 * 512 + 8 * 8 * 512 + 16 * 16 * 256 + 32 * 32 * 128 +
+                                   64 * 64 * 64 + 128 * 128 * 5;  // up
+  const auto plan = plan_unet(128, {2, 1, 1});
+  for (const int rank : {0, 1}) {
+    const auto totals = spatial_totals(plan, rank);
+    EXPECT_EQ(totals.halo_elements, 2 * one_way - 128 * 128 * 4);
+    EXPECT_EQ(totals.halo_messages, 2 * 12 - 1);
+    EXPECT_EQ(totals.gathered_elements, 0);
+  }
+  // In eight slabs of 512^3, where the planes are sixteen times as large, those between two others
+  // send two of each.
+  EXPECT_EQ(most_spatial_totals(plan_unet(512, {8, 1, 1})).halo_elements,
+            2 * 16 * (2 * one_way - 128 * 128 * 4));
+  EXPECT_NEAR(mega_bytes_sent(128, {2, 1, 1}), 9, .5);
+  EXPECT_NEAR(mega_bytes_sent(512, {2, 2, 2}), 110.7, .05);
+  EXPECT_NEAR(mega_bytes_sent(512, {8, 1, 1}), 285, .5);
+}
+
+TEST(SpatialNetwork, CountsWhatTheUNetKeeps) {
+  constexpr double voxels = 128 * 128 * 128;
+  const auto one = most_spatial_totals(plan_unet(128, {1, 1, 1}));
+  EXPECT_NEAR(static_cast<double>(one.kept_elements) / voxels, 62, .5);
+  EXPECT_NEAR(static_cast<double>(one.peak_elements) / voxels, 78, .5);
+  // Half of it each, and a room for each convolution's input with a row more on both sides.
+  const auto half = most_spatial_totals(plan_unet(128, {2, 1, 1}));
+  constexpr std::int64_t planes =
+      128 * 128 * 4 + 64 * 64 * 64 + 32 * 32 * 128 + 16 * 16 * 256 + 8 * 8 * 512 + 4 * 4 * 512;
+  constexpr std::int64_t inputs = 64 * (128 * 128 * 4) + 32 * (64 * 64 * 64) +
+                                  16 * (32 * 32 * 128) + 8 * (16 * 16 * 256) + 4 * (8 * 8 * 512) +
+                                  2 * (4 * 4 * 512);
+  EXPECT_EQ(half.kept_elements, one.kept_elements / 2 + inputs + 2 * planes);
+  EXPECT_NEAR(inputs / voxels, 15. / 2, .2);
+
+  auto joined_only = unet();
+  for (auto& layer : joined_only) layer.keeps_output = layer.name[0] == 'd' || layer.name == "up1";
+  const auto plan = plan_spatial_network(joined_only, Lengths{128, 128, 128}, Lengths{});
+  EXPECT_NEAR(static_cast<double>(spatial_totals(plan, 0).kept_elements) / voxels, 51, .5);
+}
+
+TEST(SpatialNetwork, GathersBeforeWholeLayersAlone) {
+  const auto shares = spatial_share(plan_unet(64, {8, 1, 1}), 3);
+  for (std::size_t layer = 0; layer < shares.size(); ++layer) {
+    const auto expected = layer == 3 ? 1U : 0U;  // down4
+    EXPECT_THAT(shares[layer].gathers, SizeIs(expected)) << layer;
+  }
+  // The input of down4 is 8^3 of 256 channels.
+  EXPECT_THAT(shares[3].gathers, ElementsAre(HaloGather{0, 256 * 8 * 8 * 8}));
+  EXPECT_EQ(shares[3].room_elements, 256 * 8 * 8 * 8);
+  EXPECT_THAT(shares[3].forward, IsEmpty());
+}
+
+TEST(SpatialNetwork, SendsBackWhatItReceives) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 200; ++round) {
+    const auto plan = RandomNetwork(random).plan();
+    // By layer, sender, receiver, axis.
+    using Way = std::tuple<std::size_t, int, int, std::size_t>;
+    std::map<Way, std::int64_t> forward, backward;
+    for (int rank = 0; rank < plan.ranks(); ++rank) {
+      const auto shares = spatial_share(plan, rank);
+      EXPECT_THAT(
+          plan.layers[0].axes[0].is_transposed ? std::vector<HaloMessage>{} : shares[0].backward,
+          IsEmpty());
+      for (std::size_t layer = 1; layer < shares.size(); ++layer) {
+        for (const auto& message : shares[layer].forward)
+          forward[{layer, rank, message.peer, message.axis}] += message.elements;
+        for (const auto& message : shares[layer].backward)
+          backward[{layer, message.peer, rank, message.axis}] += message.elements;
+      }
+    }
+    EXPECT_EQ(forward, backward);
+  }
+}
+
+TEST(SpatialNetwork, RoomsAreFilledByWhatIsReceived) {
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 100; ++round) {
+    RandomNetwork network(random, true);
+    for (auto& ranks : network.shape) ranks = std::max<std::int64_t>(2, ranks);
+    const auto plan = network.plan();
+    std::vector<std::vector<std::int64_t>> received(static_cast<std::size_t>(plan.ranks()),
+                                                    Lengths(plan.layers.size(), 0));
+    for (int rank = 0; rank < plan.ranks(); ++rank) {
+      const auto shares = spatial_share(plan, rank);
+      for (std::size_t layer = 0; layer < shares.size(); ++layer) {
+        for (const auto& message : shares[layer].forward)
+          received[static_cast<std::size_t>(message.peer)][layer] += message.elements;
+      }
+    }
+    // No axis has a border, so a room has a rank's own rows and others'.
+    for (int rank = 0; rank < plan.ranks(); ++rank) {
+      const auto shares = spatial_share(plan, rank);
+      for (std::size_t layer = 0; layer < shares.size(); ++layer) {
+        EXPECT_EQ(shares[layer].room_elements,
+                  shares[layer].input_elements + received[static_cast<std::size_t>(rank)][layer]);
+      }
+    }
+  }
+}
+
+TEST(SpatialNetwork, RanksComputeEverythingOnceButForWholeLayers) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 200; ++round) {
+    const auto plan = RandomNetwork(random).plan();
+    std::vector<std::int64_t> expected;
+    for (std::size_t layer = 0; layer < plan.layers.size(); ++layer) {
+      std::int64_t values = 2 * plan.layers[layer].inputs * plan.layers[layer].outputs;
+      for (std::size_t axis = 0; axis < plan.shape.size(); ++axis) {
+        const auto& cut = plan.cuts[layer][axis];
+        values *= plan.layers[layer].axes[axis].kernel *
+                  (cut.is_transposed ? cut.input : cut.output).length();
+        if (plan.is_whole(layer, axis)) values *= plan.shape[axis];
+      }
+      expected.push_back(values);
+    }
+    Lengths computed(plan.layers.size(), 0);
+    for (int rank = 0; rank < plan.ranks(); ++rank) {
+      const auto shares = spatial_share(plan, rank);
+      for (std::size_t layer = 0; layer < shares.size(); ++layer)
+        computed[layer] += shares[layer].flops;
+    }
+    EXPECT_EQ(computed, expected);
+  }
+}
+
+TEST(SpatialNetwork, FindsTheMostThatAnyRankHas) {
+  std::mt19937_64 random(4);
+  for (int round = 0; round < 200; ++round) {
+    const auto plan = RandomNetwork(random).plan();
+    const auto most = most_spatial_totals(plan);
+    SpatialTotals expected;
+    for (int rank = 0; rank < plan.ranks(); ++rank) {
+      const auto totals = spatial_totals(plan, rank);
+      std::int64_t kept = 0;
+      for (const auto& share : spatial_share(plan, rank)) kept += share.output_elements;
+      EXPECT_GE(totals.kept_elements, kept);
+      expected.flops = std::max(expected.flops, totals.flops);
+      expected.halo_elements = std::max(expected.halo_elements, totals.halo_elements);
+      expected.peak_elements = std::max(expected.peak_elements, totals.peak_elements);
+    }
+    EXPECT_EQ(most.flops, expected.flops);
+    EXPECT_EQ(most.halo_elements, expected.halo_elements);
+    EXPECT_EQ(most.peak_elements, expected.peak_elements);
+  }
+}
+
+TEST(SpatialNetwork, AdvisesTheShapeWithTheLeastWorkComputedWhole) {
+  const auto small = spatial_plans(unet(), Lengths{64, 64, 64}, 8);
+  ASSERT_THAT(small, SizeIs(10));  // 8 as an ordered product of three
+  EXPECT_THAT(small.front().shape, ElementsAre(2, 2, 2));
+  EXPECT_EQ(small.back().whole_flops, plan_unet(64, {8, 1, 1}).whole_flops);
+  EXPECT_TRUE(std::ranges::is_sorted(small, {}, &SpatialNetworkPlan::whole_flops));
+
+  // Nothing is computed whole in either way: halos decide, then axes.
+  EXPECT_THAT(spatial_plans(unet(), Lengths{512, 512, 512}, 8).front().shape, ElementsAre(2, 2, 2));
+  EXPECT_THAT(spatial_plans(unet(), Lengths{512, 512, 512}, 2).front().shape, ElementsAre(2, 1, 1));
+  EXPECT_THAT(spatial_plans(unet(), Lengths{64, 64, 512}, 2).front().shape, ElementsAre(1, 1, 2));
+  const std::vector<FieldLayer> line{{.name = "line", .axes = {AxisLayer{.kernel = 3}}}};
+  EXPECT_THAT(spatial_plans(line, Lengths{5}, 7), IsEmpty());
+}
+
+TEST(SpatialNetwork, RefusesWhatItCannotPlan) {
+  EXPECT_THAT(message_of<InputError>([] {
+                (void)plan_unet(64, {1, 2, 1, 2});
+              }),
+              HasSubstr("cuts 4 axes, but samples of [64, 64, 64] have 3"));
+  EXPECT_THAT(message_of<InputError>([] {
+                (void)plan_unet(64, {128, 1, 1});
+              }),
+              HasSubstr("64 rows can't be cut among 128 ranks"));
+  EXPECT_THAT(message_of<Error>([] {
+                (void)plan_spatial_network(unet(), Lengths{64, 64}, Lengths{2, 1});
+              }),
+              HasSubstr("down1 has 3 axes, samples have 2"));
+  auto grouped = unet();
+  grouped[1].groups = 3;
+  EXPECT_THAT(message_of<Error>([&grouped] {
+                (void)plan_spatial_network(grouped, Lengths{64, 64, 64}, Lengths{});
+              }),
+              HasSubstr("down2 takes 64 channels and makes 128 in 3 groups"));
+  EXPECT_THAT(message_of<Error>([] {
+                (void)spatial_share(plan_unet(64, {2, 1, 1}), 2);
+              }),
+              HasSubstr("rank 2 of 2"));
+}
+
+}  // namespace
+}  // namespace kolo
