@@ -235,6 +235,21 @@ std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
                     makes_on_device(config)});
 }
 
+MeshShape mesh_of(const RunConfig& config, int ranks) {
+  try {
+    return MeshShape(ranks, config.parallel.mesh());
+  } catch (const InputError& error) {
+    std::string_view reason = error.what();
+    constexpr std::string_view section = "parallel: ";  // which its place has already
+    if (reason.starts_with(section)) reason.remove_prefix(section.size());
+    refuse_setting(config, "parallel", reason);
+  }
+}
+
+int replicas_of(const RunConfig& config, int ranks) {
+  return mesh_of(config, ranks).length(MeshAxis::data);
+}
+
 MpiOptions make_mpi_options(const CommunicationConfig& config) {
   MpiOptions options;
   options.shared_memory = config.shared_memory;

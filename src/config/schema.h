@@ -116,6 +116,22 @@ void visit(Field& field, CommunicationConfig& communication) {
   field("device_channel", communication.device_channel, AnyName{});
 }
 
+inline constexpr long double most_ranks = 1 << 20;
+
+template <typename Field>
+void visit(Field& field, ParallelConfig& parallel) {
+  field("data", parallel.data,
+        NumberRule{" above 0, or -1 for what is left of the ranks",
+                   [](long double x) { return x == -1 || (x >= 1 && x <= most_ranks); }});
+  field("spatial", parallel.spatial, positive.up_to(most_ranks));
+  field("pipeline", parallel.pipeline, positive.up_to(most_ranks));
+  field("microbatches", parallel.microbatches, positive.up_to(most_of_a_kind),
+        Unset{"twice the stages"});
+  field("schedule", parallel.schedule, AnyName{});
+  field("chunks", parallel.chunks, positive.up_to(most_of_a_kind));
+  field("recompute", parallel.recompute, AnyBool{});
+}
+
 template <typename Field>
 void visit(Field& field, DeviceConfig& device) {
   field("kind", device.kind, AnyName{});
@@ -150,6 +166,7 @@ void visit(Field& field, RunSections& sections) {
   field("training", run.training);
   field("checkpoint", run.checkpoint);
   field("communication", run.communication);
+  field("parallel", run.parallel);
   field("device", run.device);
 }
 

@@ -318,8 +318,7 @@ torch::Tensor Convolution3dImpl::forward(const torch::Tensor& input) {
   if (part_) given = part_->input_rows(given);
   const auto padding = padding_left(options, part_.get());
   const auto geometry = geometry_of(options, padding, given, weight);
-  const auto kernel =
-      PlainKernels::are_wanted() ? nullptr : kernel_for(*kernels_, geometry);
+  const auto kernel = PlainKernels::are_wanted() ? nullptr : kernel_for(*kernels_, geometry);
   if (!kernel && !part_) return Conv3dImpl::forward(input);
   auto made = kernel ? convolve(given, weight, if_defined(bias), *geometry, kernel)
                      : torch::conv3d(given, weight, bias, options.stride(), padding,
@@ -337,17 +336,15 @@ torch::Tensor ConvolutionTranspose3dImpl::forward(const torch::Tensor& input) {
   if (part_) given = part_->input_rows(given);
   const auto padding = padding_left(options, part_.get());
   const auto geometry = geometry_of_transposed(options, padding, given, weight);
-  const auto kernel =
-      PlainKernels::are_wanted() ? nullptr : kernel_for(*kernels_, geometry);
+  const auto kernel = PlainKernels::are_wanted() ? nullptr : kernel_for(*kernels_, geometry);
   if (!kernel && !part_) return ConvTranspose3dImpl::forward(input);
   // Rows that are added up would have the bias twice.
   const bool is_bias_last = part_ && part_->adds_rows() && bias.defined();
   const auto first_bias = is_bias_last ? torch::Tensor() : bias;
-  auto made =
-      kernel ? convolve_transposed(given, weight, if_defined(first_bias), *geometry, kernel)
-             : torch::conv_transpose3d(given, weight, first_bias, options.stride(), padding,
-                                       options.output_padding(), options.groups(),
-                                       options.dilation());
+  auto made = kernel ? convolve_transposed(given, weight, if_defined(first_bias), *geometry, kernel)
+                     : torch::conv_transpose3d(given, weight, first_bias, options.stride(), padding,
+                                               options.output_padding(), options.groups(),
+                                               options.dilation());
   if (!part_) return made;
   made = part_->output_rows(made);
   return is_bias_last ? made.add_(bias.to(made.scalar_type()).view({1, -1, 1, 1, 1})) : made;

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include <c10/util/Type.h>
 #include <ATen/record_function.h>
+#include <c10/util/Type.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
@@ -272,10 +272,10 @@ std::vector<torch::Tensor> distinct_parameters(const torch::nn::Module& module) 
 
 void Network::share_samples(std::shared_ptr<const Partition> partition) {
   if (!partition) return;
-  throw InputError(
-      fmt::format("model: samples of a network of type {} can't be shared by several ranks; unet3d's "
-                  "can",
-                  c10::demangle(typeid(*this).name())));
+  throw InputError(fmt::format(
+      "model: samples of a network of type {} can't be shared by several ranks; unet3d's "
+      "can",
+      c10::demangle(typeid(*this).name())));
 }
 
 ModelSummary summarize(Network& network, std::span<const std::int64_t> input_shape) {

@@ -135,8 +135,9 @@ namespace {
 std::vector<std::int64_t> batch_shape_of(const RunConfig& config, const Datasets& datasets,
                                          int ranks) {
   auto shape = datasets.training->layout().input_shape;
-  const auto batch = std::min<std::int64_t>(batch_size_of(config.training, ranks),
-                                            datasets.training->size() / ranks);
+  const auto replicas = replicas_of(config, ranks);
+  const auto batch = std::min<std::int64_t>(batch_size_of(config.training, replicas),
+                                            datasets.training->size() / replicas);
   shape.insert(shape.begin(), std::max<std::int64_t>(batch, 1));
   return shape;
 }

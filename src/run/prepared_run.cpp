@@ -14,6 +14,7 @@
 #include "kolo/parallel/sync_batch_norm.h"
 #include "run/run_device.h"
 #include "run/run_lock.h"
+#include "run/work_share.h"
 
 namespace kolo {
 
@@ -80,14 +81,16 @@ void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Mo
 PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const RunOptions& options,
                         int ranks, bool is_root) {
   // Before any data is read.
-  (void)batch_size_of(config.training, ranks);
+  const auto replicas = replicas_of(config, ranks);
+  (void)batch_size_of(config.training, replicas);
   require_device(config);
   if (!wants_gpu(config.device))
     at_setting(config, "training.precision", [&] { require_precision(config.training.precision); });
   PreparedRun run = make_parts(config, parts, {.looks_at_files = is_root});
   require_batch_norms_to_synchronize(config.model, *run.network);
-  run.steps_of_epoch = make_training_loader(config, run.datasets.training, 0, ranks)->batches();
-  (void)make_validation_loader(config, run.datasets.validation, 0, ranks);
+  require_work_share(config, run.datasets, *run.network, ranks);
+  run.steps_of_epoch = make_training_loader(config, run.datasets.training, 0, replicas)->batches();
+  (void)make_validation_loader(config, run.datasets.validation, 0, replicas);
   if (!is_root) return run;
   run.folder.require_writable();
   if (!options.resume) return run;

@@ -99,9 +99,10 @@ struct StepSize {
 };
 
 StepSize step_size_of(const RunConfig& config, int ranks, std::int64_t samples) {
-  const auto whole = batch_size_of(config.training, ranks) * ranks;
+  const auto replicas = replicas_of(config, ranks);
+  const auto whole = batch_size_of(config.training, replicas) * replicas;
   const auto steps = std::max<std::int64_t>(1, samples / whole);
-  return {whole, make_learning_rate(config, ranks, steps).scaled_rate()};
+  return {whole, make_learning_rate(config, replicas, steps).scaled_rate()};
 }
 
 std::string describe_steps(int ranks_before, const StepSize& before, int ranks_now,

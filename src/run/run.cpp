@@ -112,9 +112,10 @@ int run_main(char** argv, const std::function<int()>& body) {
 int run_main(int argc, char** argv, const RunParts& parts) {
   return run_main(argv, [&] {
     const std::filesystem::path program = argv[0];
-    const auto usage =
-        fmt::format("{} CONFIG [--resume[=best|STEP|PATH]] [--allow-data-change] [--timeline] [key.sub=value ...]",
-                    program.filename().string());
+    const auto usage = fmt::format(
+        "{} CONFIG [--resume[=best|STEP|PATH]] [--allow-data-change] [--timeline] [key.sub=value "
+        "...]",
+        program.filename().string());
     ConfigSource source;
     RunOptions options;
     for (const std::string_view word : std::span(argv, static_cast<std::size_t>(argc)).subspan(1)) {

@@ -31,6 +31,7 @@
 #include "run/run_device.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
+#include "run/work_share.h"
 
 namespace kolo {
 
@@ -174,10 +175,12 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
         "this processor does not multiply bfloat16: values are rounded to it and multiplied in "
         "float32, which is no faster; training.precision=fp32 does without the roundings");
   }
-  const auto batch_size = batch_size_of(config.training, topology.size);
-  log.info("optimizer {}, batch {} per rank ({} in all), learning rate {:.4g}{}{}{}",
+  const auto replicas = replicas_of(config, topology.size);
+  const auto batch_size = batch_size_of(config.training, replicas);
+  log.info("optimizer {}, batch {} per {} ({} in all), learning rate {:.4g}{}{}{}",
            describe_optimizer(config.optimizer), format_count(batch_size),
-           format_count(batch_size * topology.size), rate.scaled_rate(),
+           replicas == topology.size ? "rank" : "replica", format_count(batch_size * replicas),
+           rate.scaled_rate(),
            rate.warmup_steps() > 0
                ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))
                : "",
@@ -188,8 +191,8 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
 }
 
 // The network's layers: a short list, or where to find a long one, which is written to model.txt.
-void log_model(RunLog& log, const PreparedRun& run, const RunOptions& options) {
-  const auto summary = summarize(*run.network, run.datasets.training->layout().input_shape);
+void log_model(RunLog& log, const PreparedRun& run, const ModelSummary& summary,
+               const RunOptions& options) {
   const auto text = to_text(summary);
   write_file_atomically(run.folder.model(), text);
   if (summary.layers.size() <= most_lines || options.verbosity > 0) {
@@ -296,10 +299,10 @@ struct RunStart {
 };
 
 // Those that the run computes with from now on. Collective. `log`: of rank 0.
-std::shared_ptr<const KernelChoices> choose_kernels_of(const PreparedRun& run,
+std::shared_ptr<const KernelChoices> choose_kernels_of(KernelQuestion question,
+                                                       const PreparedRun& run,
                                                        const Communicator& communicator,
                                                        RunLog* log) {
-  KernelQuestion question{run.config, run.datasets, *run.network};
   if (log != nullptr) {
     question.say = [log](const std::string& text) { log->info("{}", text); };
     question.warn = [log](const std::string& text) { log->warn("{}", text); };
@@ -318,8 +321,10 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   const auto& config = run.config;
   const auto& options = context.options;
   const bool is_root = communicator.rank() == 0;
+  const auto share = share_work(config, communicator);
+  const auto datasets = share_datasets(share, run.datasets);
   const auto training =
-      make_training_loader(config, run.datasets.training, communicator.rank(), communicator.size());
+      make_training_loader(config, datasets.training, share.replica, share.replicas);
   auto& resumed = start.from;
   std::optional<RunRecords> records;
   if (is_root) {
@@ -329,10 +334,11 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
     log_run_start(records->log(), context.origin);
     for (const auto& warning : start.warnings) records->log().warn("{}", warning);
   }
-  const auto validation = make_validation_loader(config, run.datasets.validation,
-                                                 communicator.rank(), communicator.size());
-  const auto rate = make_learning_rate(config, communicator.size(), training->batches());
+  const auto validation =
+      make_validation_loader(config, datasets.validation, share.replica, share.replicas);
+  const auto rate = make_learning_rate(config, share.replicas, training->batches());
   auto trainer_options = make_trainer_options(config);
+  trainer_options.replica = share.replica;
   trainer_options.stop_requested = context.stop_requested;
   trainer_options.stop_validation_requested = trainer_options.stop_requested;
   const auto timeline = start_timeline(communicator, run.folder, options);
@@ -342,12 +348,22 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   const auto device = start_device(config.device, communicator);
   trainer_options.device_usage = follow_device(communicator, device);
   move_network(*run.network, config.device, device);
-  run.objective.kernels = choose_kernels_of(run, communicator, is_root ? &records->log() : nullptr);
+  std::optional<ModelSummary> summary;
+  if (is_root) summary = summarize(*run.network, run.datasets.training->layout().input_shape);
+  const auto share_text =
+      describe_work_share(config, run.datasets, *run.network, communicator.size());
+  imitate_network_share(share, run.datasets, *run.network);
+  run.objective.kernels = choose_kernels_of({config, datasets, *run.network}, run, communicator,
+                                            is_root ? &records->log() : nullptr);
+  share_network(share, run.datasets, *run.network);
+  share_objective(share, run.datasets, run.objective);
   Trainer trainer(communicator, run.network, run.objective, std::move(run.optimizer), rate,
                   *training, *validation, trainer_options);
   if (is_root) {
     log_set_up(records->log(), run, communicator, trainer, rate);
-    log_model(records->log(), run, options);
+    for (const auto& line : share_text.lines) records->log().info("{}", line);
+    for (const auto& warning : share_text.warnings) records->log().warn("{}", warning);
+    log_model(records->log(), run, *summary, options);
     records->attach_to(trainer, config.checkpoint, *start.lock);
     for (auto* const observer : context.observers) trainer.add_observer(*observer);
     if (resumed) log_resume(records->log(), run, *resumed);

@@ -19,6 +19,7 @@
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
 #include "run/run_device.h"
+#include "run/work_share.h"
 
 namespace kolo {
 
@@ -39,13 +40,16 @@ Datasets datasets_of(const BenchRequest& request, const RunConfig& config, std::
 }
 
 PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int ranks) {
-  const auto batch = checked_multiply<std::int64_t>(batch_size_of(config.training, ranks), ranks);
+  const auto replicas = replicas_of(config, ranks);
+  const auto batch =
+      checked_multiply<std::int64_t>(batch_size_of(config.training, replicas), replicas);
   require_device(config);
   if (!wants_gpu(config.device)) require_precision(config.training.precision);
   PreparedBench prepared{config, datasets_of(request, config, batch), nullptr,
                          make_optimizer(config)};
   prepared.network = make_network(config, prepared.datasets.training->layout());
-  (void)make_training_loader(config, prepared.datasets.training, 0, ranks);
+  require_work_share(config, prepared.datasets, *prepared.network, ranks);
+  (void)make_training_loader(config, prepared.datasets.training, 0, replicas);
   return prepared;
 }
 
@@ -62,17 +66,22 @@ struct Loaders {
 };
 
 std::unique_ptr<Trainer> make_trainer(const RunConfig& config, const Datasets& datasets,
-                                      const Communicator& communicator,
+                                      const Communicator& communicator, const WorkShare& share,
                                       std::shared_ptr<Network> network,
                                       std::unique_ptr<FlatOptimizer> optimizer,
                                       const Loaders& loaders, TrainerOptions options) {
   auto objective = make_objective(config);
-  objective.kernels = choose_kernels({config, datasets, *network}, communicator);
+  imitate_network_share(share, datasets, *network);
+  const auto parts = share_datasets(share, datasets);
+  objective.kernels = choose_kernels({config, parts, *network}, communicator);
+  share_network(share, datasets, *network);
+  share_objective(share, datasets, objective);
   move_network(*network, config.device, start_device(config.device, communicator));
+  options.replica = share.replica;
   return std::make_unique<Trainer>(
       communicator, std::move(network), std::move(objective), std::move(optimizer),
-      make_learning_rate(config, communicator.size(), loaders.training->batches()),
-      *loaders.training, *loaders.validation, std::move(options));
+      make_learning_rate(config, share.replicas, loaders.training->batches()), *loaders.training,
+      *loaders.validation, std::move(options));
 }
 
 std::vector<std::int64_t> gather_memory(const Communicator& communicator) {
@@ -112,7 +121,8 @@ BenchSetup setup_of(const BenchRequest& request, const RunConfig& config, int ra
           config.data.name,
           std::string(name_of(config.training.precision)),
           ranks,
-          batch_size_of(config.training, ranks),
+          replicas_of(config, ranks),
+          batch_size_of(config.training, replicas_of(config, ranks)),
           at::get_num_threads(),
           plan.steps,
           plan.warmup,
@@ -137,7 +147,7 @@ double data_wait_of_step(const BenchReport& report) {
 // By a network and a trainer of its own, which are gone afterwards.
 StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
                           const Datasets& datasets, const Communicator& communicator,
-                          const Loaders& loaders) {
+                          const WorkShare& share, const Loaders& loaders) {
   auto options = trainer_options(config);
   options.reducer.communicate = false;
   options.graphs = false;  // its parts could not be told apart
@@ -146,8 +156,8 @@ StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
       options.maximum_norm <= 0 && !options.loss_scale && options.non_finite != NonFiniteStep::skip;
   const auto sharing = options.step_sharing;
   const auto network = make_network(config, datasets.training->layout());
-  const auto trainer = make_trainer(config, datasets, communicator, network, make_optimizer(config),
-                                    loaders, std::move(options));
+  const auto trainer = make_trainer(config, datasets, communicator, share, network,
+                                    make_optimizer(config), loaders, std::move(options));
   auto profile = measure_profile(communicator, *trainer, *network, *loaders.training, request.plan);
   profile.name = config.model.name;
   profile.updates_by_bucket = updates_by_bucket;
@@ -170,25 +180,34 @@ struct Training {
   std::function<std::optional<DeviceUsage>()> device_usage;
 };
 
+// A replica's ranks have drawn the same samples.
+std::vector<BenchTrial> shared_trials(std::vector<BenchTrial> trials, const WorkShare& share,
+                                      int ranks) {
+  for (auto& trial : trials) trial.samples *= static_cast<double>(share.replicas) / ranks;
+  return trials;
+}
+
 // One mode's trials, of all ranks.
 BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& plan, PreparedBench& prepared,
-                              const Communicator& communicator, const Loaders& loaders,
-                              Training& training) {
+                              const Communicator& communicator, const WorkShare& share,
+                              const Loaders& loaders, Training& training) {
+  const auto gathered = [&](std::vector<BenchTrial> mine) {
+    return gather(communicator, shared_trials(std::move(mine), share, communicator.size()));
+  };
   if (mode == BenchMode::io)
-    return {mode, gather(communicator, measure_loader(communicator, *loaders.training, plan))};
+    return {mode, gathered(measure_loader(communicator, *loaders.training, plan))};
   auto& [trainer, device_usage] = training;
   if (!trainer) {
     trainer =
-        make_trainer(prepared.config, prepared.datasets, communicator, prepared.network,
+        make_trainer(prepared.config, prepared.datasets, communicator, share, prepared.network,
                      std::move(prepared.optimizer), loaders, trainer_options(prepared.config));
     device_usage = follow_device(communicator, trainer->device());
   }
   if (device_usage) (void)device_usage();
   BenchMeasurement measurement{
-      mode, gather(communicator,
-                   mode == BenchMode::synthetic
-                       ? measure_steps(communicator, *trainer, *loaders.training, plan)
-                       : measure_training(communicator, *trainer, *loaders.training, plan))};
+      mode, gathered(mode == BenchMode::synthetic
+                         ? measure_steps(communicator, *trainer, *loaders.training, plan)
+                         : measure_training(communicator, *trainer, *loaders.training, plan))};
   if (device_usage) measurement.device_usage = gather(communicator, device_usage());
   return measurement;
 }
@@ -202,23 +221,26 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   const auto begin = [&](const std::string& part) {
     if (rank == 0 && listener.part_begins) listener.part_begins(part, plan.all_steps());
   };
+  const auto share = share_work(config, communicator);
+  const auto datasets = share_datasets(share, prepared.datasets);
   const Loaders loaders = {
-      make_training_loader(config, prepared.datasets.training, rank, size),
-      make_validation_loader(config, prepared.datasets.validation, rank, size)};
+      make_training_loader(config, datasets.training, share.replica, share.replicas),
+      make_validation_loader(config, datasets.validation, share.replica, share.replicas)};
   BenchReport report{setup_of(request, config, size), {}, {}};
   Training training;
   const auto& trainer = training.trainer;
   for (const BenchMode mode : request.modes) {
     begin(std::string(bench_mode_name(mode)));
     report.measurements.push_back(
-        measure_mode(mode, plan, prepared, communicator, loaders, training));
+        measure_mode(mode, plan, prepared, communicator, share, loaders, training));
   }
   report.peak_bytes = gather_memory(communicator);
   report.device_memory =
       gather_device_memory(communicator, trainer ? trainer->device() : torch::Device(torch::kCPU));
   if (request.profile) {
     begin("profile");
-    report.profile = profile_steps(request, config, prepared.datasets, communicator, loaders);
+    report.profile =
+        profile_steps(request, config, prepared.datasets, communicator, share, loaders);
     report.profile->data_wait_seconds = data_wait_of_step(report);
   }
   if (rank == 0 && listener.parts_end) listener.parts_end();

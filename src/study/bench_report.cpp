@@ -226,13 +226,14 @@ std::optional<BenchVerdict> verdict_of(const BenchReport& report) {
 std::string to_text(const BenchReport& report) {
   const auto& setup = report.setup;
   std::string text = fmt::format(
-      "{}: {} on {}, {} rank{} of {} thread{}, batch {} per rank, {}\n"
+      "{}: {} on {}, {} rank{} of {} thread{}, batch {} per {}, {}\n"
       "{} trial{} of {} steps after {} of warm-up\n\n"
       "{:<10}  {:>20}  {:>20}  {}\n",
       setup.configuration, setup.model, setup.data, setup.ranks, setup.ranks == 1 ? "" : "s",
-      setup.threads, setup.threads == 1 ? "" : "s", setup.batch_size, setup.precision, setup.trials,
-      setup.trials == 1 ? "" : "s", setup.steps, setup.warmup, "", "samples/s", "ms per step",
-      "samples/s by rank");
+      setup.threads, setup.threads == 1 ? "" : "s", setup.batch_size,
+      setup.replicas == setup.ranks ? "rank" : fmt::format("replica (of {})", setup.replicas),
+      setup.precision, setup.trials, setup.trials == 1 ? "" : "s", setup.steps, setup.warmup, "",
+      "samples/s", "ms per step", "samples/s by rank");
   for (const auto& measurement : report.measurements) text += line_of(measurement, setup.steps);
   text += "\n";
   if (const auto* const full = find(report, BenchMode::full)) {
@@ -256,6 +257,7 @@ Json to_json(const BenchReport& report) {
             {"data", setup.data},
             {"precision", setup.precision},
             {"n_ranks", setup.ranks},
+            {"n_replicas", setup.replicas},
             {"threads", setup.threads},
             {"batch_size", setup.batch_size},
             {"steps", setup.steps},

@@ -20,17 +20,27 @@ namespace kolo {
 torch::Tensor metric_sums(const Objective& objective, const torch::Tensor& loss,
                           const torch::Tensor& outputs, const torch::Tensor& targets) {
   const torch::NoGradGuard no_gradient;
-  const auto samples = static_cast<double>(targets.size(0));
+  const auto& share = objective.share;
+  const auto batch = static_cast<double>(targets.size(0));
+  const auto samples = share.rank == 0 ? batch : 0;
+  const auto of_loss = batch * share.loss_factor / share.ranks;
   const auto options = torch::TensorOptions(torch::kDouble).device(loss.device());
   const auto number = [&](double value) { return torch::full({}, value, options); };
-  const auto counted = [&](const torch::Tensor& count) { return count.to(torch::kDouble); };
+  const auto counted = [&](const torch::Tensor& count) {
+    return share.rank == 0 ? count.to(torch::kDouble) : number(0);
+  };
   auto correct = number(std::numeric_limits<double>::quiet_NaN()), in_top = number(0);
   if (objective.counts_correct) {
     correct = counted(correct_samples(outputs, targets));
     if (objective.top > 0) in_top = counted(samples_in_top(outputs, targets, objective.top));
   }
-  return torch::stack({loss.detach().to(torch::kDouble).mul(samples).reshape({}), correct, in_top,
+  return torch::stack({loss.detach().to(torch::kDouble).mul(of_loss).reshape({}), correct, in_top,
                        number(samples)});
+}
+
+torch::Tensor loss_for_backward(const Objective& objective, const torch::Tensor& loss) {
+  const auto factor = objective.share.loss_factor;
+  return factor == 1 ? loss : loss * factor;
 }
 
 MetricSums metrics_of(std::span<const double> numbers) {

@@ -228,14 +228,14 @@ TrainingStep::Forward Trainer::forward(const Batch& batch) {
   const auto with_sums = [&](const torch::Tensor& loss, const torch::Tensor& outputs,
                              const torch::Tensor& targets) -> TrainingStep::Forward {
     const auto sums = metric_sums(objective_, loss, outputs, targets);
-    return {loss, torch::cat({sums, stop_flag_})};
+    return {loss_for_backward(objective_, loss), torch::cat({sums, stop_flag_})};
   };
   if (options_.mixup_alpha <= 0) {
     const torch::Tensor outputs = forward_for(objective_, *network_, batch.input);
     return with_sums(objective_.loss(outputs, batch.target), outputs, batch.target);
   }
   CounterRandom random(derive_seed(options_.seed, mixup_stream, 0),
-                       narrow<std::uint32_t>(communicator_.rank()),
+                       narrow<std::uint32_t>(options_.replica.value_or(communicator_.rank())),
                        narrow<std::uint64_t>(state_.step));
   const MixedBatch mixed = mix(batch.input, batch.target, options_.mixup_alpha, random);
   const torch::Tensor outputs = forward_for(objective_, *network_, mixed.inputs);

@@ -51,6 +51,15 @@ struct DataReading {
 // "adam (epsilon 1e-08, added as in PyTorch)", for the log.
 [[nodiscard]] std::string describe_optimizer(const OptimizerConfig& config);
 
+// How the ranks share the work, as `parallel` says. InputError, with the place of the key, where
+// that doesn't fit their number.
+[[nodiscard]] MeshShape mesh_of(const RunConfig& config, int ranks);
+// How many sets of samples they draw per step: the ranks but for those that share samples or a
+// network. The same errors.
+[[nodiscard]] int replicas_of(const RunConfig& config, int ranks);
+
+// In the following, `ranks` are replicas_of() all.
+
 // Samples a rank and step. InputError when the ranks can't share the global batch evenly: it says
 // what would fit.
 [[nodiscard]] std::int64_t batch_size_of(const TrainingConfig& training, int ranks);

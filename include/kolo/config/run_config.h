@@ -11,6 +11,8 @@
 
 #include "kolo/comm/mpi.h"
 #include "kolo/data/catalogue.h"
+#include "kolo/layout/mesh_shape.h"
+#include "kolo/layout/pipeline_schedule.h"
 #include "kolo/nn/autocast.h"
 #include "kolo/nn/loss.h"
 #include "kolo/nn/metrics.h"
@@ -176,6 +178,20 @@ struct DeviceConfig {
   int inter_threads = 1;  // operations at a time
 };
 
+// How ranks share the work: samples among replicas; a sample's rows among the ranks of a replica;
+// a network's stages among the ranks of a pipeline. See MeshShape.
+struct ParallelConfig {
+  int64_t data = -1;             // replicas; -1: what is left of the ranks
+  std::vector<int64_t> spatial;  // ranks along each axis of a sample, slowest first; none: whole
+  int64_t pipeline = 1;          // stages, each on a rank of its own
+  std::optional<int64_t> microbatches;  // parts of a rank's batch; unset: twice the stages
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  int64_t chunks = 1;      // parts of the network per rank; above 1 with `interleaved` alone
+  bool recompute = false;  // inner results are computed again in backward rather than kept
+
+  [[nodiscard]] MeshRequest mesh() const { return {data, spatial, pipeline, 1}; }
+};
+
 // Where the values of a configuration were given, for messages about them.
 class KeyPlaces {
  public:
@@ -202,6 +218,7 @@ struct RunConfig {
   TrainingConfig training;
   CheckpointConfig checkpoint;
   CommunicationConfig communication;
+  ParallelConfig parallel;
   DeviceConfig device;
   KeyPlaces places;
 };

@@ -31,7 +31,7 @@ enum class BenchMode : std::uint8_t { io, synthetic, full };
 // A few steps that one rank has done.
 struct BenchTrial {
   double seconds = 0;
-  double samples = 0;
+  double samples = 0;                // where ranks share samples, this rank's share of them
   double data_seconds = 0;           // of them spent waiting for batches
   double communication_seconds = 0;  // of them spent waiting for other ranks' gradients
 };
@@ -48,7 +48,8 @@ struct BenchMeasurement {
 struct BenchSetup {
   std::string configuration, model, data, precision;
   int ranks = 1;
-  std::int64_t batch_size = 0;  // a rank
+  int replicas = 1;             // that draw samples of their own: fewer where ranks share them
+  std::int64_t batch_size = 0;  // a replica
   int threads = 1;              // a rank
   std::int64_t steps = 0, warmup = 0, trials = 0;
 };

@@ -20,6 +20,15 @@
 
 namespace kolo {
 
+// Of samples that several ranks share, each with its own rows: this rank's place.
+struct SampleShare {
+  int rank = 0;  // among those that share a sample; 0 counts it
+  int ranks = 1;
+  // Of the mean over this rank's rows, so that the mean over the ranks is the sample's: see
+  // loss_factor() in kolo/parallel/spatial_part.h.
+  double loss_factor = 1;
+};
+
 // What a network is trained for, and what is counted to tell how well it does.
 struct Objective {
   LossFunction loss;             // of training
@@ -28,13 +37,18 @@ struct Objective {
   Precision precision = Precision::fp32;  // of the network; the loss is computed in float32
   bool device_norm = false;               // batch norms by kolo's kernels on GPUs (see DeviceNorm)
   std::shared_ptr<const KernelChoices> kernels;  // of convolutions on CPUs; null: the usual ones
+  SampleShare share;                             // set by who shares samples among ranks
   bool counts_correct = true;  // false: targets are numbers, there is no right and wrong
 };
 
 // The sums over one batch of a loss already computed, and of what is right in it, where the loss
-// is: [4], float64, in the order of MetricSums, as metrics_of() reads it. Waits for no device.
+// is: [4], float64, in the order of MetricSums, as metrics_of() reads it. Added up over the ranks
+// that share samples, each sample counts once. Waits for no device.
 [[nodiscard]] torch::Tensor metric_sums(const Objective& objective, const torch::Tensor& loss,
                                         const torch::Tensor& outputs, const torch::Tensor& targets);
+// What backward() is to be called on: the loss times the factor of this rank's share.
+[[nodiscard]] torch::Tensor loss_for_backward(const Objective& objective,
+                                              const torch::Tensor& loss);
 // The first four of these numbers.
 [[nodiscard]] MetricSums metrics_of(std::span<const double> numbers);
 

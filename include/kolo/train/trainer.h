@@ -54,6 +54,8 @@ struct TrainerOptions {
   std::optional<std::int64_t> max_steps;
   // Of dropout and mixup; a step's random numbers depend on seed, rank and step alone.
   std::uint64_t seed = 1;
+  // Whose samples this rank draws, as others may that share them; unset: its own rank.
+  std::optional<int> replica = {};
   double mixup_alpha = 0;     // above 0: batches are mixed (see mixup.h)
   double maximum_norm = 0;    // above 0: of the averaged gradient, which is scaled down to it
   std::int64_t patience = 0;  // above 0: ends after so many epochs without a better validation

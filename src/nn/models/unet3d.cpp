@@ -82,7 +82,8 @@ class UNet3dNetwork final : public Network {
                         .inputs = options.in_channels(),
                         .outputs = options.out_channels(),
                         .mirrors = mirrors,
-                        .keeps_output = false});
+                        // Backward needs what is concatenated of the others.
+                        .keeps_output = !is_transposed || mirrors == 0});
     };
     for (std::size_t i = 0; i < down_.size(); ++i)
       add(fmt::format("down{}", i + 1), down_[i]->options, false, std::nullopt);

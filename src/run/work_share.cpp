@@ -1,0 +1,144 @@
+#include "run/work_share.h"
+
+#include <algorithm>
+#include <span>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/layout/spatial_network.h"
+#include "kolo/parallel/spatial_part.h"
+#include "kolo/train/spatial_partition.h"
+
+namespace kolo {
+
+namespace {
+
+std::vector<std::int64_t> lengths_of(const Datasets& datasets) {
+  const auto& shape = datasets.training->layout().input_shape;
+  return {shape.begin() + 1, shape.end()};
+}
+
+bool is_shared(const ParallelConfig& parallel) {
+  return std::ranges::any_of(parallel.spatial, [](auto ranks) { return ranks > 1; });
+}
+
+std::string text_of(const SpatialNetworkPlan& plan) {
+  return fmt::format("[{}]", fmt::join(plan.shape, ","));
+}
+
+SpatialNetworkPlan plan_of(const RunConfig& config, const Datasets& datasets,
+                           const Network& network) {
+  const auto layers = network.field_layers();
+  const auto& layout = datasets.training->layout();
+  if (layers.empty()) {
+    refuse_setting(
+        config, "parallel.spatial",
+        fmt::format("[{}], but ranks can't share samples of the model {}, which makes no "
+                    "fields; use a model that does (unet3d), or leave it out",
+                    fmt::join(config.parallel.spatial, ","), config.model.name));
+  }
+  const auto lengths = lengths_of(datasets);
+  try {
+    return plan_spatial_network(layers, lengths, config.parallel.spatial);
+  } catch (const InputError& error) {
+    std::string fitting;
+    auto fewer =
+        static_cast<int>(checked_product(std::span<const std::int64_t>(config.parallel.spatial)));
+    for (; fewer > 1 && fitting.empty(); --fewer) {
+      const auto plans = spatial_plans(layers, lengths, fewer);
+      if (!plans.empty())
+        fitting = fmt::format("; {} fits {} ranks", text_of(plans.front()), fewer);
+    }
+    refuse_setting(
+        config, "parallel.spatial",
+        fmt::format("[{}] can't cut samples of [{}]: {}{}", fmt::join(config.parallel.spatial, ","),
+                    fmt::join(layout.input_shape, ", "), error.what(), fitting));
+  }
+}
+
+// "[8,1,1] computes down4 to up4, 15 % of the work, on all 8 ranks alike; [4,2,1] only ..."
+std::string describe_whole(const SpatialNetworkPlan& plan, const Network& network) {
+  const auto whole = describe_whole_layers(plan);
+  if (whole.empty()) return {};
+  auto text = fmt::format(
+      "parallel.spatial {} cuts samples so thin that some layers are computed whole by all {} "
+      "ranks: {}",
+      text_of(plan), plan.ranks(), whole);
+  const auto better = spatial_plans(network.field_layers(), plan.lengths, plan.ranks());
+  if (better.empty() || better.front().whole_flops >= plan.whole_flops) return text;
+  const auto rest = describe_whole_layers(better.front());
+  return fmt::format("{}; {}: {}", text, text_of(better.front()), rest.empty() ? "none" : rest);
+}
+
+}  // namespace
+
+void require_work_share(const RunConfig& config, const Datasets& datasets, const Network& network,
+                        int ranks) {
+  (void)mesh_of(config, ranks);
+  if (is_shared(config.parallel)) (void)plan_of(config, datasets, network);
+}
+
+WorkShareText describe_work_share(const RunConfig& config, const Datasets& datasets,
+                                  const Network& network, int ranks) {
+  WorkShareText text;
+  if (!is_shared(config.parallel)) return text;
+  const auto plan = plan_of(config, datasets, network);
+  const auto most = most_spatial_totals(plan);
+  constexpr double megabyte = 1e6;
+  const auto replicas = replicas_of(config, ranks);
+  text.lines.push_back(fmt::format(
+      "{} ranks share a sample, cut as {}; {} replica{}. Per sample and step a rank sends {:.3g} "
+      "MB "
+      "of halos in {} messages and keeps {:.3g} MB for backward",
+      plan.ranks(), text_of(plan), replicas, replicas == 1 ? "" : "s",
+      static_cast<double>(most.halo_elements) * sizeof(float) / megabyte, most.halo_messages,
+      static_cast<double>(most.kept_elements) * sizeof(float) / megabyte));
+  if (const auto whole = describe_whole(plan, network); !whole.empty())
+    text.warnings.push_back(whole);
+  return text;
+}
+
+WorkShare share_work(const RunConfig& config, const Communicator& communicator) {
+  const auto shape = mesh_of(config, communicator.size());
+  WorkShare share{.mesh = std::nullopt, .replica = communicator.rank(), .replicas = shape.ranks()};
+  if (shape.length(MeshAxis::data) == shape.ranks()) return share;
+  share.mesh.emplace(communicator, config.parallel.mesh());
+  share.replica = share.mesh->coordinate(MeshAxis::data);
+  share.replicas = share.mesh->length(MeshAxis::data);
+  return share;
+}
+
+Datasets share_datasets(const WorkShare& share, const Datasets& whole) {
+  if (!share.shares_samples()) return whole;
+  const auto rows = own_rows(*share.mesh, lengths_of(whole));
+  auto part = whole;
+  part.training = part_of_samples(whole.training, rows);
+  part.validation = part_of_samples(whole.validation, rows);
+  return part;
+}
+
+void share_objective(const WorkShare& share, const Datasets& whole, Objective& objective) {
+  if (!share.shares_samples()) return;
+  const auto& group = share.mesh->spatial();
+  const auto lengths = lengths_of(whole);
+  double part = group.size();
+  const auto rows = own_rows(*share.mesh, lengths);
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    part *= static_cast<double>(rows[i].size()) / static_cast<double>(lengths[i]);
+  objective.share = {.rank = group.rank(), .ranks = group.size(), .loss_factor = part};
+}
+
+void share_network(const WorkShare& share, const Datasets& whole, Network& network) {
+  if (!share.shares_samples()) return;
+  network.share_samples(make_spatial_partition(*share.mesh, network, lengths_of(whole)));
+}
+
+void imitate_network_share(const WorkShare& share, const Datasets& whole, Network& network) {
+  if (!share.shares_samples()) return;
+  network.share_samples(imitate_spatial_partition(*share.mesh, network, lengths_of(whole)));
+}
+
+}  // namespace kolo

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kolo/comm/communicator.h"
+#include "kolo/config/factories.h"
+#include "kolo/parallel/device_mesh.h"
+
+// How the ranks of a run share its work, as the section `parallel` of its configuration says.
+namespace kolo {
+
+// This rank's share.
+struct WorkShare {
+  std::optional<DeviceMesh> mesh;  // none where each rank is a replica of its own
+  int replica = 0;                 // whose samples this rank draws ...
+  int replicas = 1;                // ... among so many
+
+  [[nodiscard]] bool shares_samples() const { return mesh && mesh->spatial().size() > 1; }
+};
+
+// InputError where samples or network can't be shared so by that many ranks: it says what would
+// fit. Before anything starts, and without communication.
+void require_work_share(const RunConfig& config, const Datasets& datasets, const Network& network,
+                        int ranks);
+
+// What there is to know of it, for the run's log; empty where each rank is a replica of its own.
+struct WorkShareText {
+  std::vector<std::string> lines, warnings;
+};
+[[nodiscard]] WorkShareText describe_work_share(const RunConfig& config, const Datasets& datasets,
+                                                const Network& network, int ranks);
+
+// Collective.
+[[nodiscard]] WorkShare share_work(const RunConfig& config, const Communicator& communicator);
+
+// Where samples are shared: no more is read of them than this rank's rows; the network computes
+// those; the objective counts a sample once. `whole`: as made from the configuration. Local.
+[[nodiscard]] Datasets share_datasets(const WorkShare& share, const Datasets& whole);
+void share_objective(const WorkShare& share, const Datasets& whole, Objective& objective);
+void share_network(const WorkShare& share, const Datasets& whole, Network& network);
+// The network computes the same shapes without communication, until share_network().
+void imitate_network_share(const WorkShare& share, const Datasets& whole, Network& network);
+
+}  // namespace kolo
