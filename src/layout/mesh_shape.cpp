@@ -78,9 +78,9 @@ std::string names_of(std::span<const Factor> factors) {
   const auto others = taken / request.data;
   const auto instead =
       ranks % others == 0 ? fmt::format(", or set data to {} or -1", ranks / others) : "";
-  throw InputError(fmt::format("parallel: {} ranks, but {} takes {}; start {} {}{}", ranks,
-                               names_of(factors), taken, taken, taken == 1 ? "rank" : "ranks",
-                               instead));
+  throw InputError(fmt::format("parallel: {} rank{}, but {} takes {}; start {} {}{}", ranks,
+                               ranks == 1 ? "" : "s", names_of(factors), taken, taken,
+                               taken == 1 ? "rank" : "ranks", instead));
 }
 
 // Data takes what is left, and nothing whole is left.
@@ -89,8 +89,8 @@ std::string names_of(std::span<const Factor> factors) {
   const auto below = ranks / others * others;
   const auto fitting = below > 0 ? fmt::format("{} or {}", below, checked_add(below, others))
                                  : fmt::format("{}", others);
-  throw InputError(fmt::format("parallel: {} ranks, but {} takes a multiple of {}; start {} ranks",
-                               ranks, names_of(factors), others, fitting));
+  throw InputError(fmt::format("parallel: {} rank{}, but {} takes a multiple of {}; start {} ranks",
+                               ranks, ranks == 1 ? "" : "s", names_of(factors), others, fitting));
 }
 
 int data_length(int ranks, const MeshRequest& request) {

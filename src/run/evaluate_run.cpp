@@ -15,6 +15,7 @@
 #include "run/resume.h"
 #include "run/run_device.h"
 #include "run/run_folder.h"
+#include "run/work_share.h"
 
 namespace kolo {
 
@@ -84,11 +85,24 @@ PreparedEvaluation prepare(const EvaluationRequest& request, const Subject& subj
   return prepared;
 }
 
+// Ranks share samples as they did in training, where they can; otherwise each has whole ones.
+RunConfig with_layout_for(RunConfig config, int ranks) {
+  auto& parallel = config.parallel;
+  parallel = {.spatial = parallel.spatial};
+  std::int64_t taken = 1;
+  for (const auto length : parallel.spatial) taken *= length;
+  if (ranks % taken != 0) parallel.spatial.clear();
+  return config;
+}
+
 // Collective.
 MetricSums measure(const Communicator& communicator, const PreparedEvaluation& prepared,
-                   const Objective& objective, const RunOptions& options, RunEvaluation& result) {
-  const auto loader = make_validation_loader(prepared.config, prepared.dataset, communicator.rank(),
-                                             communicator.size());
+                   const WorkShare& share, const Objective& objective, const RunOptions& options,
+                   RunEvaluation& result) {
+  const auto parts = share_datasets(share, prepared.datasets);
+  const auto loader = make_validation_loader(
+      prepared.config, result.split == "training" ? parts.training : parts.validation,
+      share.replica, share.replicas);
   EvaluationProgress progress;
   std::optional<ProgressBar> bar;
   if (communicator.rank() == 0 && options.console == nullptr) {
@@ -126,10 +140,14 @@ RunEvaluation evaluate_checkpoint(const EvaluationRequest& request,
   move_network(*prepared.network, prepared.config.device, device);
   broadcast_parameters(communicator, *prepared.network);
   broadcast_buffers(communicator, *prepared.network);
+  const auto share =
+      share_work(with_layout_for(prepared.config, communicator.size()), communicator);
+  share_network(share, prepared.datasets, *prepared.network);
   auto objective = prepared.objective;
+  share_objective(share, prepared.datasets, objective);
   if (classes > 5) objective.top = 5;
   result.top = objective.top;
-  result.sums = measure(communicator, prepared, objective, options, result);
+  result.sums = measure(communicator, prepared, share, objective, options, result);
   return result;
 }
 
