@@ -102,6 +102,11 @@ void Subset::read(std::int64_t index, std::int64_t epoch, const SamplePlace& pla
   whole_->read(chosen(index), epoch, place);
 }
 
+std::shared_ptr<const Dataset> Subset::part(std::span<const RowRange> rows) const {
+  auto part = whole_->part(rows);
+  return part ? std::make_shared<Subset>(std::move(part), count_, choice_) : nullptr;
+}
+
 void Subset::read_bytes(std::int64_t index, std::span<std::uint8_t> input,
                         std::span<std::int64_t> label) const {
   whole_->read_bytes(chosen(index), input, label);

@@ -132,8 +132,4 @@ std::shared_ptr<const Dataset> part_of_samples(std::shared_ptr<const Dataset> wh
   return std::make_shared<DatasetPart>(std::move(whole), rows);
 }
 
-std::shared_ptr<const Dataset> Subset::part(std::span<const RowRange> rows) const {
-  return std::make_shared<Subset>(part_of_samples(whole_, rows), count_, choice_);
-}
-
 }  // namespace kolo

@@ -114,6 +114,7 @@ std::vector<DeviceMemoryUse> gather_device_memory(const Communicator& communicat
 
 BenchSetup setup_of(const BenchRequest& request, const RunConfig& config, int ranks) {
   const auto& plan = request.plan;
+  const auto replicas = replicas_of(config, ranks);
   const auto file = request.config.file.string();
   const auto name = request.config.name ? fmt::format("{} {}", file, *request.config.name) : file;
   return {name,
@@ -121,12 +122,12 @@ BenchSetup setup_of(const BenchRequest& request, const RunConfig& config, int ra
           config.data.name,
           std::string(name_of(config.training.precision)),
           ranks,
-          replicas_of(config, ranks),
-          batch_size_of(config.training, replicas_of(config, ranks)),
+          batch_size_of(config.training, replicas),
           at::get_num_threads(),
           plan.steps,
           plan.warmup,
-          plan.trials};
+          plan.trials,
+          ranks / replicas};
 }
 
 // Mean over ranks; 0 where training was not measured together with loading.

@@ -231,7 +231,8 @@ std::string to_text(const BenchReport& report) {
       "{:<10}  {:>20}  {:>20}  {}\n",
       setup.configuration, setup.model, setup.data, setup.ranks, setup.ranks == 1 ? "" : "s",
       setup.threads, setup.threads == 1 ? "" : "s", setup.batch_size,
-      setup.replicas == setup.ranks ? "rank" : fmt::format("replica (of {})", setup.replicas),
+      setup.ranks_per_replica == 1 ? "rank"
+                                   : fmt::format("replica of {} ranks", setup.ranks_per_replica),
       setup.precision, setup.trials, setup.trials == 1 ? "" : "s", setup.steps, setup.warmup, "",
       "samples/s", "ms per step", "samples/s by rank");
   for (const auto& measurement : report.measurements) text += line_of(measurement, setup.steps);
@@ -257,7 +258,7 @@ Json to_json(const BenchReport& report) {
             {"data", setup.data},
             {"precision", setup.precision},
             {"n_ranks", setup.ranks},
-            {"n_replicas", setup.replicas},
+            {"ranks_per_replica", setup.ranks_per_replica},
             {"threads", setup.threads},
             {"batch_size", setup.batch_size},
             {"steps", setup.steps},

@@ -72,6 +72,7 @@ const std::set<std::string> switches{"data.horizontal_flip",
                                      "checkpoint.enabled",
                                      "checkpoint.at_start",
                                      "communication.overlap",
+                                     "parallel.recompute",
                                      "device.shared",
                                      "device.channels_last",
                                      "device.cudnn_benchmark",
@@ -112,6 +113,7 @@ const std::set<std::string> bounded{"data.height_shift",
 bool is_taken(const std::string& setting, const std::string& value) {
   if (texts.contains(setting)) return !value.starts_with('[') && !value.starts_with('{');
   if (value == "true") return switches.contains(setting);
+  if (value == "-1") return setting == "parallel.data";  // what is left
   const bool is_large = value == "12345678901234567890123";
   return (is_large || value == "0.5") &&
          (unbounded.contains(setting) || (!is_large && bounded.contains(setting)));

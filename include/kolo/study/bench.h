@@ -48,10 +48,10 @@ struct BenchMeasurement {
 struct BenchSetup {
   std::string configuration, model, data, precision;
   int ranks = 1;
-  int replicas = 1;             // that draw samples of their own: fewer where ranks share them
   std::int64_t batch_size = 0;  // a replica
   int threads = 1;              // a rank
   std::int64_t steps = 0, warmup = 0, trials = 0;
+  int ranks_per_replica = 1;  // that share its samples or its network
 };
 
 struct BenchReport {
