@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
+#include "cli/background.h"
 #include "cli/program.h"
 #include "kolo/base/file.h"
 #include "kolo/observe/history.h"
@@ -53,6 +54,35 @@ TEST_F(FieldProgram, TrainsAndTellsTheLossAlone) {
   EXPECT_FALSE(json.contains("accuracy"));
   // Three ranks can't share the global batch, but any number can evaluate.
   EXPECT_EQ(run_kolo({"eval", run(), "-n", "3", "--oversubscribe"}).exit_code, 0);
+}
+
+TEST_F(FieldProgram, RanksMayShareSamples) {
+  ASSERT_EQ(train({}).exit_code, 0);
+  const auto whole = History::read(folder_ / "run" / "history.json");
+  const auto result = train({"-n", "4", "--oversubscribe", "parallel.spatial=[2,1,1]"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("2 ranks share a sample, cut as [2,1,1]; 2 replicas"),
+                                   HasSubstr("batch 2 per replica (4 in all)")));
+  const auto shared = History::read(folder_ / "run" / "history.json");
+  for (std::size_t epoch = 0; epoch < 3; ++epoch)
+    EXPECT_NEAR(shared.epochs()[epoch].val_loss, whole.epochs()[epoch].val_loss, 1e-4);
+  const auto eval = run_kolo({"eval", run(), "--json"});
+  EXPECT_NEAR(nlohmann::json::parse(eval.output)["loss"].get<double>(),
+              shared.summary().at("best_val_loss").get<double>(), 1e-5);
+}
+
+// The other one waits for its rows. (It could not tell while it writes a checkpoint.)
+TEST_F(FieldProgram, ARankThatIsKilledIsNamed) {
+  const auto result = run_kolo_and(
+      {"train", config_, "--output", run(), "-n", "2", "--oversubscribe",
+       "parallel.spatial=[1,2,1]", "training.n_epochs=100000", "checkpoint.enabled=false"},
+      [&](pid_t) {
+        if (wait_for_text(folder_ / "run" / "out.log", "epoch 1/"))
+          (void)signal_rank(1, run(), SIGKILL);
+      });
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 128 + SIGKILL);
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("rank 1 is gone"), HasSubstr("killed")));
 }
 
 TEST_F(FieldProgram, GoesOnToTheSameBits) {

@@ -21,6 +21,11 @@ using std::chrono::nanoseconds;
 // much happens.
 constexpr std::int64_t least_wait = 700'000'000;
 
+// How long the watch doesn't look at its neighbour at most, and what a rank has waited at least
+// before it says that one was killed.
+constexpr std::chrono::milliseconds longest_glance{200};
+constexpr std::int64_t least_wait_for_killed = 50'000'000;
+
 nanoseconds interval_for(const WatchOptions& options) {
   std::chrono::duration<double> shortest{4};
   for (const auto time : {options.warning, options.limit}) {
@@ -122,13 +127,40 @@ void Watch::say_goodbye() {
   }
 }
 
+// Between two looks it glances at a neighbour more often: of a rank that is killed the others have
+// a second to tell before its launcher ends them as well.
 void Watch::loop() {
+  const auto step = std::min<nanoseconds>(interval_, longest_glance);
+  auto next_look = std::chrono::steady_clock::now() + interval_;
   std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, interval_, [&] { return is_stopping_; })) {
+  while (!changed_.wait_for(lock, step, [&] { return is_stopping_; })) {
     lock.unlock();
-    look();
+    if (std::chrono::steady_clock::now() >= next_look) {
+      look();
+      next_look = std::chrono::steady_clock::now() + interval_;
+    }
+    tell_of_killed_neighbour();
     lock.lock();
   }
+}
+
+// Each rank of a node looks at the next one that is to be seen.
+void Watch::tell_of_killed_neighbour() {
+  if (has_told_end_ || blocks_.size() < 2) return;
+  const auto next = (own_block_ + 1) % blocks_.size();
+  const auto neighbour = read_status(ranks_of_blocks_[next], *blocks_[next], silence_);
+  const bool is_killed = neighbour.state == ProcessState::gone && !neighbour.has_left &&
+                         !neighbour.says_why && !neighbour.is_ending();
+  if (!is_killed) return;
+  // A program that ends without letting go of its communicator is nobody's loss.
+  const auto mine = read_status(backend_->topology().rank, *blocks_[own_block_], silence_);
+  if (mine.longest_wait() < least_wait_for_killed) return;
+  tell(
+      fmt::format("watch: rank {} is gone: its process {} has ended without a word, so it was "
+                  "killed (for memory, as a rule) or has crashed; the job ends",
+                  neighbour.rank, neighbour.process));
+  has_told_end_ = true;
+  end_processes();
 }
 
 void Watch::look() {

@@ -49,6 +49,7 @@ class Watch final : public CollectiveListener {
   void end_if_somebody_has_left(const std::vector<RankStatus>& statuses, bool speaks);
   void end_processes();
   void look();
+  void tell_of_killed_neighbour();
   [[nodiscard]] std::vector<RankStatus> look_at_node();
   void exchange(const std::vector<RankStatus>& of_node);
   void report(const std::vector<RankStatus>& statuses);
