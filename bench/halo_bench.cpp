@@ -18,6 +18,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kolo/base/clock.h"
+#include "kolo/base/machine.h"
 #include "kolo/comm/threads.h"
 #include "kolo/parallel/halo_exchange.h"
 #include "kolo/parallel/initialize.h"
@@ -44,9 +45,9 @@ struct Level {
 };
 
 torch::Tensor field(std::int64_t channels, const std::vector<std::int64_t>& lengths) {
-  return torch::ones(
-      {1, channels, lengths[0], lengths[1], lengths[2]},
-      torch::TensorOptions(torch::kFloat).memory_format(torch::MemoryFormat::ChannelsLast3d));
+  // By hand: torch::ones takes no notice of a memory format.
+  return torch::ones({1, channels, lengths[0], lengths[1], lengths[2]}, torch::kFloat)
+      .contiguous(torch::MemoryFormat::ChannelsLast3d);
 }
 
 Level make_level(const DeviceMesh& mesh, std::int64_t length, std::int64_t channels) {
@@ -172,6 +173,7 @@ int run(int argc, char** argv) {
       ->capture_default_str();
   program.add_flag("--json", options.json, "Print JSON");
   CLI11_PARSE(program, argc, argv);
+  keep_freed_memory();  // as kolo train does
   if (options.threads > 0) {
     torch::set_num_threads(1);
     run_as_threads(options.threads,
