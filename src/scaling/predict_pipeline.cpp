@@ -84,7 +84,7 @@ class PipelineSimulation {
       leaving += here != node_of(receiver * replicas_ + replica) ? 1 : 0;
       most_leaving = std::max(most_leaving, leaving);
     }
-    const auto& link = most_leaving > 0 ? network_.between_nodes : network_.within_node;
+    const auto& link = network_.message_link(most_leaving == 0);
     return link.latency_seconds + std::max(1, most_leaving) * bytes / link.bytes_per_second;
   }
 

@@ -76,7 +76,7 @@ class Exchanges {
   [[nodiscard]] Sent sent(int rank, std::size_t layer, Pass pass, std::size_t axis) const {
     const auto& share = share_of(rank)[layer];
     const auto group = rank / plan_.ranks() * plan_.ranks();
-    const auto& near = network_.within_node;
+    const auto& near = network_.message_link(true);
     Sent sent;
     for (const auto& message : pass == Pass::forward ? share.forward : share.backward) {
       if (message.axis != axis) continue;
@@ -100,7 +100,7 @@ class Exchanges {
       by_rank.push_back(sent(rank, layer, pass, axis));
       node_bytes[static_cast<std::size_t>(node_of(rank))] += by_rank.back().far_bytes;
     }
-    const auto& far = network_.between_nodes;
+    const auto& far = network_.message_link(false);
     double slowest = 0;
     for (int rank = 0; rank < ranks_; ++rank) {
       const auto& from = by_rank[static_cast<std::size_t>(rank)];

@@ -92,6 +92,20 @@ TEST(SpatialPrediction, WaitsForEachMessage) {
               3 * 2e-3, 1e-9);
 }
 
+// Averages may go through memory quicker than messages, which wake somebody.
+TEST(SpatialPrediction, TakesTheLinkOfMessagesWhereItIsKnown) {
+  const auto plan = plan_spatial_network(layers_of(2, 3), Lengths{8, 8, 8}, Lengths{2});
+  auto network = free_network();
+  network.messages_within_node = {1e-3, 1.536e6};
+  network.messages_between_nodes = {2e-3, 1.536e6};
+  auto profile = simple_profile();
+  profile.buckets.clear();
+  EXPECT_NEAR(predict_spatial_step(profile, plan, network, {2, 2, 64}).step.halo_seconds, 3 * 2e-3,
+              1e-9);
+  EXPECT_NEAR(predict_spatial_step(profile, plan, network, {2, 1, 64}).step.halo_seconds, 3 * 3e-3,
+              1e-9);
+}
+
 TEST(SpatialPrediction, RanksBetweenTwoOthersSendTwice) {
   const auto plan = plan_spatial_network(layers_of(1, 3), Lengths{12, 8, 8}, Lengths{3});
   NetworkModel network = free_network();
