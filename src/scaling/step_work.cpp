@@ -88,7 +88,7 @@ class Simulation {
     prediction.communication_seconds = rank_.communication();
     prediction.halo_seconds = halo_seconds_;
     prediction.exposed_communication_seconds =
-        rank_.now() - prediction.compute_seconds - halo_seconds_;
+        std::max(0., rank_.now() - prediction.compute_seconds - halo_seconds_);
     // While one waits for its turn on a core, others wait for it: the same time.
     if (options_.stragglers)
       prediction.straggler_seconds = std::max(0., stretch_ * slowest_behind_mean() - turn_seconds_);
