@@ -194,31 +194,46 @@ class Reader {
   std::map<int, Messages> messages_;
 };
 
-// "rank 0 12.5 %, rank 1 14.0 %", of many ranks the least, the mean and the most.
-std::string by_rank(const std::map<int, double>& values, double factor, std::string_view unit) {
+constexpr double percent = 100;
+
+// How a number is written.
+using Writer = std::string (*)(double);
+
+std::string as_percent(double share) {
+  return fmt::format("{:.1f} %", percent * share);
+}
+std::string as_megabytes(double bytes) {
+  return fmt::format("{:.3g} MB", bytes / 1e6);
+}
+std::string as_milliseconds(double seconds) {
+  return fmt::format("{:.3g} ms", 1e3 * seconds);
+}
+std::string as_number(double number) {
+  return fmt::format("{:.1f}", number);
+}
+
+// "rank 0 12.5 %, rank 1 14.0 %", of many ranks the least, the most and the mean.
+std::string by_rank(const std::map<int, double>& values, Writer write) {
   constexpr std::size_t most_ranks = 8;
   std::vector<std::string> texts;
   double sum = 0, least = values.begin()->second, most = least;
   for (const auto& [rank, value] : values) {
-    texts.push_back(fmt::format("rank {} {:.1f} {}", rank, factor * value, unit));
+    texts.push_back(fmt::format("rank {} {}", rank, write(value)));
     sum += value;
     least = std::min(least, value);
     most = std::max(most, value);
   }
   if (values.size() <= most_ranks) return join(texts);
-  return fmt::format("{} ranks {:.1f} to {:.1f}, mean {:.1f} {}", values.size(), factor * least,
-                     factor * most, factor * sum / static_cast<double>(values.size()), unit);
+  return fmt::format("{} ranks {} to {}, mean {}", values.size(), write(least), write(most),
+                     write(sum / static_cast<double>(values.size())));
 }
-
-constexpr double percent = 100;
 
 std::string heading(const PipelinedStep& step) {
   const auto& shape = step.shape;
   const auto chunks =
       shape.chunks > 1 ? fmt::format(", {} stages per rank", shape.chunks) : std::string();
-  const auto ideal =
-      step.ideal ? fmt::format("; equal stages without messages: {:.1f} %", percent * *step.ideal)
-                 : std::string("; ranks are missing");
+  const auto ideal = step.ideal ? "; equal stages without messages: " + as_percent(*step.ideal)
+                                : std::string("; ranks are missing");
   return fmt::format("idle in a pipeline of {} rank{}, {} micro-batch{}{}{}\n", shape.ranks,
                      shape.ranks == 1 ? "" : "s", shape.micro_batches,
                      shape.micro_batches == 1 ? "" : "es", chunks, ideal);
@@ -249,11 +264,11 @@ std::string to_text(const TimelineSummary& summary) {
     const auto line = heading(step);
     if (!before || heading(*before) != line) text += line;
     before = &step;
-    text += fmt::format("  step {}: {}\n", step.number, by_rank(step.idle_shares, percent, "%"));
+    text += fmt::format("  step {}: {}\n", step.number, by_rank(step.idle_shares, as_percent));
   }
   if (summary.pipelined.size() > 1) {
     text += fmt::format("  mean of {} steps: {}\n", summary.pipelined.size(),
-                        by_rank(mean_idle_shares(summary.pipelined), percent, "%"));
+                        by_rank(mean_idle_shares(summary.pipelined), as_percent));
   }
   if (summary.halos.empty()) return text;
   std::map<int, double> bytes, messages, seconds;
@@ -265,8 +280,8 @@ std::string to_text(const TimelineSummary& summary) {
   return text + fmt::format(
                     "halos in a step, on average\n  sent: {}\n  in messages: {}\n  time on "
                     "their way: {}\n",
-                    by_rank(bytes, 1e-6, "MB"), by_rank(messages, 1, "of them"),
-                    by_rank(seconds, 1e3, "ms"));
+                    by_rank(bytes, as_megabytes), by_rank(messages, as_number),
+                    by_rank(seconds, as_milliseconds));
 }
 
 }  // namespace kolo

@@ -117,6 +117,12 @@ TEST_F(TimelineSummaries, TellsRanksApart) {
             HasSubstr("\n  step 2: rank 0 "), HasSubstr("\n  mean of 2 steps: rank 0 ")));
 }
 
+TEST_F(TimelineSummaries, SaysTheRangeOfManyRanks) {
+  const PipelineShape shape{PipelineSchedule::one_f_one_b, 9, 3};
+  EXPECT_THAT(to_text(summary(played(shape, 1, 0))),
+              HasSubstr("  step 1: 9 ranks 72.7 % to 72.7 %, mean 72.7 %\n"));
+}
+
 // The host hands passes over in no time; what the device does counts, in its own steps.
 TEST_F(TimelineSummaries, DevicesCountForTheirThreads) {
   const PipelineShape shape{PipelineSchedule::one_f_one_b, 2, 3};
@@ -146,7 +152,9 @@ TEST_F(TimelineSummaries, AddsUpHalos) {
   EXPECT_NEAR(totals.bytes_sent, 2000, 1e-9);
   EXPECT_NEAR(totals.messages_sent, 1, 1e-9);
   EXPECT_NEAR(totals.seconds, 1e-6 * (300 + 50 + 250) / 2, 1e-12);
-  EXPECT_THAT(to_text(found), HasSubstr("time on their way: rank 0 0.3 ms\n"));
+  EXPECT_THAT(to_text(found),
+              HasSubstr("sent: rank 0 0.002 MB\n  in messages: rank 0 1.0\n  time on "
+                        "their way: rank 0 0.3 ms\n"));
 }
 
 TEST_F(TimelineSummaries, HasNothingToSayOfOtherTimelines) {

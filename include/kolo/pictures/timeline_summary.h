@@ -28,7 +28,8 @@ struct PipelinedStep {
 struct HaloTotals {
   double bytes_sent = 0;
   double messages_sent = 0;
-  double seconds = 0;  // in which any are on their way, sent or received
+  // In which any are on their way, sent or received: from when both ends have come.
+  double seconds = 0;
 };
 
 struct TimelineSummary {
