@@ -9,6 +9,7 @@
 #include "kolo/base/file.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/pictures/timeline_picture.h"
+#include "kolo/pictures/timeline_summary.h"
 #include "kolo/report/own_files.h"
 
 namespace kolo {
@@ -60,6 +61,7 @@ int merge(const TimelineArguments& arguments) {
     std::cout << fmt::format("left out {} event{} that a killed rank had not finished\n",
                              merged.damaged, merged.damaged == 1 ? "" : "s");
   }
+  std::cout << to_text(summarize_timeline(arguments.output));
   return arguments.picture.empty() ? 0 : draw(arguments);
 }
 
@@ -97,7 +99,8 @@ void add_timeline_command(CLI::App& app, std::function<int()>& action) {
       ->type_name("NUMBER");
   command->footer(
       "Ranks write their files when KOLO_TIMELINE names a folder, or with kolo train --timeline.\n"
-      "Open the result in chrome://tracing or https://ui.perfetto.dev.\n\n"
+      "Open the result in chrome://tracing or https://ui.perfetto.dev. Of pipelines and shared\n"
+      "samples it is printed how long ranks are idle, and what halos take.\n\n"
       "Examples:\n"
       "  KOLO_TIMELINE=/tmp/trace kolo run -n 2 ./my_training\n"
       "  kolo timeline /tmp/trace -o timeline.json\n"

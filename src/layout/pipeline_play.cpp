@@ -71,7 +71,12 @@ class Player {
     const bool are_times = std::ranges::all_of(times_.stages, [&](const StageTimes& stage) {
       return is_time(stage.forward) && is_time(stage.backward) && is_time(stage.weight_gradient);
     });
-    if (!are_times || !is_time(times_.transfer)) {
+    if (!times_.transfers.empty() && static_cast<int>(times_.transfers.size()) != shape_.stages()) {
+      throw InputError(fmt::format("pipeline: times of messages after {} stages, expected {}",
+                                   times_.transfers.size(), shape_.stages()));
+    }
+    if (!are_times || !is_time(times_.transfer) ||
+        !std::ranges::all_of(times_.transfers, is_time)) {
       throw InputError("pipeline: a time is negative or not finite");
     }
   }
@@ -139,6 +144,12 @@ class Player {
     if (work == PipelineWork::forward) return times.forward;
     if (work == PipelineWork::weight_gradient) return times.weight_gradient;
     return times.backward + (shape_.has_weight_gradients() ? 0 : times.weight_gradient);
+  }
+
+  [[nodiscard]] double transfer(PipelinePayload payload, int from_stage) const {
+    if (times_.transfers.empty()) return times_.transfer;
+    const auto before = payload == PipelinePayload::activation ? from_stage : from_stage - 1;
+    return times_.transfers[static_cast<std::size_t>(before)];
   }
 
   [[nodiscard]] std::vector<Moment>& ends_of(PipelineWork work) {
@@ -218,7 +229,7 @@ class Player {
     if (!posted_[tag]) return false;
     auto& clock = clocks_[static_cast<std::size_t>(rank)];
     clock = std::max(clock, *posted_[tag]);
-    arrival_[tag] = clock + times_.transfer;
+    arrival_[tag] = clock + transfer(action.payload, stage);
     return true;
   }
 

@@ -17,6 +17,7 @@
 #include "kolo/base/error.h"
 #include "kolo/report/figure.h"
 #include "kolo/report/own_files.h"
+#include "pictures/timeline_events.h"
 
 namespace kolo {
 
@@ -42,20 +43,6 @@ struct TimelineStep {
 
 using Json = nlohmann::json;
 
-// Every event has a line of its own, which is what lets a long timeline be read in little memory.
-// A last line that a killed rank has cut off is left out.
-void for_each_event(const std::filesystem::path& path,
-                    const std::function<void(const Json&)>& event) {
-  std::ifstream file(path);
-  if (!file) throw InputError(fmt::format("timeline: cannot read {}", path.string()));
-  for (std::string line; std::getline(file, line);) {
-    while (!line.empty() && (line.back() == ',' || line.back() == '\r')) line.pop_back();
-    if (line.empty() || line.front() != '{') continue;
-    const Json json = Json::parse(line, nullptr, false);
-    if (json.is_object() && json.contains("ph") && json.contains("pid")) event(json);
-  }
-}
-
 // "update bucket 3": the number is an argument of the event.
 std::string name_of(const Json& event) {
   const auto name = event.value("name", "");
@@ -70,7 +57,10 @@ struct StepTimes {
 
 std::map<std::int64_t, StepTimes> times_of_steps(const std::filesystem::path& path) {
   std::map<std::int64_t, StepTimes> steps;
-  for_each_event(path, [&](const Json& json) {
+  const auto is_wanted = [](std::string_view line) {
+    return line.find("\"step\"") != std::string_view::npos;
+  };
+  for_each_event(path, is_wanted, [&](const Json& json) {
     if (json.value("name", "") != "step" || !json.contains("args")) return;
     const auto number = json["args"].value("step", std::int64_t{-1});
     const double begin = json.value("ts", 0.0), end = begin + json.value("dur", 0.0);
@@ -96,7 +86,8 @@ TimelineStep read_timeline_step(const std::filesystem::path& file, std::int64_t 
     throw InputError(fmt::format("timeline: {} has no step {}; it has {} to {}", file.string(),
                                  step, steps.begin()->first, steps.rbegin()->first));
   TimelineStep result{found->first, found->second.begin, found->second.end, {}, {}};
-  for_each_event(file, [&](const Json& json) {
+  const auto all = [](std::string_view) { return true; };
+  for_each_event(file, all, [&](const Json& json) {
     const int rank = json["pid"].get<int>();
     const auto thread = json.value("tid", std::int64_t{0});
     const auto kind = json["ph"].get<std::string>();
@@ -149,15 +140,22 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-// What spans of a kind look like: those whose names begin so.
+// What spans of a kind look like.
 struct SpanKind {
-  std::string_view beginning, description;  // as the legend has it
-  std::string_view colour;
+  std::string description;  // as the legend has it
+  std::string colour;
   bool is_dark = false;  // what is written on it is white
+
+  friend bool operator==(const SpanKind&, const SpanKind&) = default;
 };
 
-// The first that fits counts; everything fits the last.
-constexpr SpanKind span_kinds[] = {
+// Those whose names begin so: the first that fits counts; everything fits the last.
+struct NamedKind {
+  std::string_view beginning, description, colour;
+  bool is_dark = false;
+};
+
+constexpr NamedKind named_kinds[] = {
     {"step", "step", "#e4e4e4"},
     {"forward", "forward", run_palette[0].light, true},
     {"backward", "backward", run_palette[5].light},
@@ -165,13 +163,33 @@ constexpr SpanKind span_kinds[] = {
     {"wait", "waiting for other ranks", colour_at(communication_colour).light, true},
     {"update", "update of parameters", run_palette[2].light, true},
     {"bucket", "all-reduce of a bucket", run_palette[4].light},
+    {"halo", "halo", run_palette[3].light, true},
     {"", "other", colour_at(ideal_colour).light}};
 
-const SpanKind& kind_of(const std::string& name) {
-  return *std::ranges::find_if(span_kinds, [&](const SpanKind& kind) {
+// Passes of a pipeline have their micro-batch's colour, the backward ones a lighter one.
+SpanKind kind_of(const std::string& name) {
+  if (const auto pass = pipeline_pass_named(name)) {
+    const auto& colour = colour_at(run_colour(static_cast<std::size_t>(pass->micro_batch)));
+    const bool is_forward = pass->work == PipelineWork::forward;
+    return {fmt::format("micro-batch {} {}", pass->micro_batch, name_of(pass->work)),
+            std::string(is_forward ? colour.light : colour.dark), is_forward};
+  }
+  const auto& named = *std::ranges::find_if(named_kinds, [&](const NamedKind& kind) {
     const bool is_step_itself = kind.beginning == "step";  // "step agreement" is none
     return is_step_itself ? name == "step" : name.starts_with(kind.beginning);
   });
+  return {std::string(named.description), std::string(named.colour), named.is_dark};
+}
+
+// What is written on a span: of a pass of a pipeline, whose colour tells more, as little as fits.
+std::string label_of(const std::string& name, double length) {
+  const auto fits = [length](const std::string& text) {
+    return character_width * static_cast<double>(text.size()) + 6 <= length;
+  };
+  if (fits(name)) return name;
+  const auto pass = pipeline_pass_named(name);
+  const auto number = pass ? std::to_string(pass->micro_batch) : std::string();
+  return fits(number) ? number : std::string();
 }
 
 // Spans that begin earlier or, at once, last longer, lie above those within them.
@@ -215,27 +233,43 @@ double tick_of(double length) {
 
 // One kind's place in the legend.
 struct LegendEntry {
-  const SpanKind* kind;
+  SpanKind kind;
   double x, y;  // y: from the legend's top
 };
 
-// Those kinds that the rows have, in lines as wide as the picture.
+// Those kinds that the rows have, in the order of the table above, then micro-batches'.
+std::vector<SpanKind> kinds_of(const std::vector<Row>& rows) {
+  std::vector<SpanKind> there, kinds;
+  std::map<std::pair<int, PipelineWork>, SpanKind> passes;
+  for (const auto& row : rows) {
+    for (const auto& placed : row.spans) {
+      const auto kind = kind_of(placed.span.name);
+      if (const auto pass = pipeline_pass_named(placed.span.name))
+        passes.try_emplace({pass->micro_batch, pass->work}, kind);
+      else if (std::ranges::find(there, kind) == there.end())
+        there.push_back(kind);
+    }
+  }
+  for (const auto& named : named_kinds) {
+    const auto found = std::ranges::find(there, named.description, &SpanKind::description);
+    if (found != there.end()) kinds.push_back(*found);
+  }
+  for (auto& [pass, kind] : passes) kinds.push_back(std::move(kind));
+  return kinds;
+}
+
+// In lines as wide as the picture.
 std::vector<LegendEntry> legend_of(const std::vector<Row>& rows) {
   std::vector<LegendEntry> legend;
   double x = left, y = 0;
-  for (const auto& kind : span_kinds) {
-    const bool is_there = std::ranges::any_of(rows, [&](const Row& row) {
-      return std::ranges::any_of(
-          row.spans, [&](const PlacedSpan& placed) { return &kind_of(placed.span.name) == &kind; });
-    });
-    if (!is_there) continue;
+  for (auto& kind : kinds_of(rows)) {
     const double length =
         swatch + character_width * static_cast<double>(kind.description.size()) + 26;
     if (x + length > width && x > left) {
       x = left;
       y += legend_line;
     }
-    legend.push_back({&kind, x, y});
+    legend.push_back({std::move(kind), x, y});
     x += length;
   }
   return legend;
@@ -278,7 +312,7 @@ class Drawing {
       text_ += fmt::format(
           "<rect x=\"{0:.1f}\" y=\"{1:.1f}\" width=\"{2}\" height=\"{2}\" fill=\"{3}\"/>\n"
           "<text x=\"{4:.1f}\" y=\"{5:.1f}\">{6}</text>\n",
-          x, y, swatch, kind->colour, x + swatch + 6, y + swatch - 2, kind->description);
+          x, y, swatch, kind.colour, x + swatch + 6, y + swatch - 2, kind.description);
     }
     if (!entries.empty()) height_ += entries.back().y + legend_line + row_gap / 2;
   }
@@ -300,7 +334,7 @@ class Drawing {
 
   void span(const PlacedSpan& placed, double y) {
     const auto& [rank, thread, name, begin, duration] = placed.span;
-    const auto& kind = kind_of(name);
+    const auto kind = kind_of(name);
     // The shortest can be seen too: they have no edge, which would cover them.
     const double x = x_of(begin), length = std::max(1.0, x_of(begin + duration) - x);
     text_ += fmt::format(
@@ -309,9 +343,10 @@ class Drawing {
         "</title></rect>\n",
         x, y, length, bar_height - 2, kind.colour,
         length > 2 ? " stroke=\"#fff\" stroke-width=\"0.5\"" : "", escaped(name), duration / 1e3);
-    if (character_width * static_cast<double>(name.size()) + 6 > length) return;
+    const auto label = label_of(name, length);
+    if (label.empty()) return;
     text_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" fill=\"{}\">{}</text>\n", x + 4,
-                         y + bar_height - 7, kind.is_dark ? "#fff" : "#222", escaped(name));
+                         y + bar_height - 7, kind.is_dark ? "#fff" : "#222", escaped(label));
   }
 
   const TimelineStep& step_;

@@ -193,4 +193,26 @@ NetworkFit fit_network(std::span<const CollectiveMeasurement> measurements,
   return fit;
 }
 
+Link fit_messages(std::span<const CollectiveMeasurement::Point> points) {
+  std::vector<Equation> equations;
+  std::set<double> sizes;
+  for (const auto& [bytes, seconds] : points) {
+    if (!(seconds > 0) || !(bytes > 0)) {
+      throw InputError(
+          fmt::format("scaling: a message of {} bytes in {} seconds can't be; both are above 0",
+                      bytes, seconds));
+    }
+    equations.push_back({1, bytes, 0, seconds});
+    sizes.insert(bytes);
+  }
+  if (points.size() < fewest_points || sizes.size() < 2) {
+    throw InputError(fmt::format(
+        "scaling: {} messages of {} sizes were measured; a latency and a bandwidth take at least "
+        "{} of two sizes",
+        points.size(), sizes.size(), fewest_points));
+  }
+  const auto [latency, byte_seconds] = solve(equations);
+  return {latency, 1 / byte_seconds};
+}
+
 }  // namespace kolo

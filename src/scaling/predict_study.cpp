@@ -9,154 +9,11 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "scaling/step_work.h"
 
 namespace kolo {
 
 namespace {
-
-constexpr double metrics_bytes = 40, agreement_bytes = 24;
-
-// A rank's two threads: one computes, one communicates, and while it does so takes `share` of the
-// processor from the first.
-class Rank {
- public:
-  void compute(double seconds, double share) {
-    const double shared_time = std::max(0., busy_until_ - now_);
-    const double done_meanwhile = std::min(seconds, shared_time * (1 - share));
-    if (done_meanwhile < seconds)
-      now_ += shared_time + seconds - done_meanwhile;
-    else if (seconds > 0)
-      now_ += seconds / (1 - share);
-  }
-
-  // Hands a collective to the communication thread, which does one after another; returns when it
-  // will be done.
-  double communicate(double seconds) {
-    busy_until_ = std::max(now_, busy_until_) + seconds;
-    communication_ += seconds;
-    return busy_until_;
-  }
-
-  void wait_until(double time) { now_ = std::max(now_, time); }
-
-  [[nodiscard]] double now() const { return now_; }
-  [[nodiscard]] double communication() const { return communication_; }
-
- private:
-  double now_ = 0;
-  double busy_until_ = 0;
-  double communication_ = 0;
-};
-
-class Simulation {
- public:
-  Simulation(const StepProfile& profile, const NetworkModel& network, const RankLayout& layout,
-             const SimulatorOptions& options)
-      : profile_(profile),
-        network_(profile.device.empty() ? network : between_devices(network)),
-        layout_(profile.device.empty() ? layout : with_own_devices(layout)),
-        options_(options),
-        optimizer_seconds_(profile.optimizer_seconds) {
-    if (profile.device.empty()) share_cores();
-  }
-
-  [[nodiscard]] StepPrediction run() {
-    StepPrediction prediction;
-    prediction.data_wait_seconds = profile_.data_wait_seconds;
-    prediction.compute_seconds =
-        stretch_ * (profile_.forward_seconds + profile_.backward_seconds + optimizer_seconds_);
-    compute(profile_.forward_seconds);
-    const double metrics = all_reduce(metrics_bytes);
-    backward();
-    update();
-    rank_.wait_until(metrics);
-    prediction.communication_seconds = rank_.communication();
-    prediction.exposed_communication_seconds = rank_.now() - prediction.compute_seconds;
-    // While one waits for its turn on a core, others wait for it: the same time.
-    if (options_.stragglers)
-      prediction.straggler_seconds = std::max(0., stretch_ * slowest_behind_mean() - turn_seconds_);
-    prediction.step_seconds =
-        rank_.now() + prediction.data_wait_seconds + prediction.straggler_seconds;
-    return prediction;
-  }
-
- private:
-  void share_cores() {
-    const double wanted = static_cast<double>(layout_.ranks_on_node()) * profile_.threads;
-    const double measured = static_cast<double>(profile_.ranks_per_node) * profile_.threads;
-    // Ranks wait for each other in every step, so the core that has the most of them decides.
-    stretch_ = std::max(1., std::ceil(wanted / layout_.cores_per_node)) /
-               std::max(1., std::ceil(measured / profile_.cores_per_node));
-    optimizer_seconds_ = profile_.optimizer_seconds * update_share();
-    const double spare_cores = layout_.cores_per_node - wanted;
-    const double missing_core = std::clamp(1 - spare_cores / layout_.ranks_on_node(), 0., 1.);
-    share_ = missing_core * options_.processor_share;
-    if (spare_cores < 0 || layout_.nodes() > 1) {
-      const double longest = stretch_ * profile_.backward_seconds / 2;
-      turn_seconds_ = share_ * std::min(options_.turn_seconds, longest);
-    }
-  }
-
-  [[nodiscard]] double slowest_behind_mean() const {
-    const double measured = std::max(0., profile_.slowest_seconds - profile_.compute_seconds());
-    const double here = expected_maximum(layout_.ranks);
-    const double there = expected_maximum(profile_.ranks);
-    if (layout_.ranks < profile_.ranks) return measured * here / there;
-    return measured + profile_.deviation_seconds * (here - there);
-  }
-
-  // Of an update's time, where the ranks of a node share it: each rank's part of the memory, and
-  // what it writes into the other ranks' parameters, for which a line is read as well.
-  [[nodiscard]] double update_share() const {
-    const auto ranks = static_cast<double>(layout_.ranks_on_node());
-    const auto passes = static_cast<double>(profile_.shared_update_passes);
-    if (layout_.ranks_on_node() == 1 || passes == 0) return 1;
-    return (passes + 2 * (ranks - 1)) / (passes * ranks);
-  }
-
-  void compute(double seconds) { rank_.compute(stretch_ * seconds, share_); }
-
-  double all_reduce(double bytes) {
-    return rank_.communicate(all_reduce_seconds(network_, options_.algorithm, layout_, bytes));
-  }
-
-  void backward() {
-    rank_.wait_until(rank_.now() + turn_seconds_);
-    double done = 0;
-    for (const auto& bucket : profile_.buckets) {
-      compute(bucket.ready_seconds - done);
-      done = bucket.ready_seconds;
-      averaged_.push_back(all_reduce(static_cast<double>(bucket.bytes)));
-    }
-    agreement_ = all_reduce(agreement_bytes);
-    compute(profile_.backward_seconds - done);
-  }
-
-  void update() {
-    double bytes = 0;
-    for (const auto& bucket : profile_.buckets) bytes += static_cast<double>(bucket.bytes);
-    if (!profile_.updates_by_bucket || profile_.buckets.empty()) rank_.wait_until(agreement_);
-    if (profile_.buckets.empty()) return compute(optimizer_seconds_);
-    for (std::size_t index = 0; index < profile_.buckets.size(); ++index) {
-      const bool is_last = index + 1 == profile_.buckets.size();
-      rank_.wait_until(is_last ? agreement_ : averaged_[index]);
-      const double share = static_cast<double>(profile_.buckets[index].bytes) / bytes;
-      compute(optimizer_seconds_ * share);
-    }
-  }
-
-  const StepProfile& profile_;
-  NetworkModel network_;
-  RankLayout layout_;
-  const SimulatorOptions& options_;
-  double stretch_ = 1;
-  double optimizer_seconds_ = 0;
-  double share_ = 0;  // of the processor, that communication takes from computing
-  double turn_seconds_ = 0;
-  Rank rank_;
-  std::vector<double> averaged_;  // when each bucket is
-  double agreement_ = 0;
-};
 
 // The inverse of the normal distribution, by bisection of its complement: exact enough, and short.
 double normal_quantile(double probability) {
@@ -181,8 +38,9 @@ double expected_maximum(int values) {
 
 StepPrediction predict_step(const StepProfile& profile, const NetworkModel& network,
                             const RankLayout& layout, const SimulatorOptions& options) {
-  check(layout);
-  return Simulation(profile, network, layout, options).run();
+  const StepWork work{.forward = {{.measured_seconds = profile.forward_seconds, .share = 1}},
+                      .backward = {{.measured_seconds = profile.backward_seconds, .share = 1}}};
+  return play_step(profile, work, network, layout, options);
 }
 
 namespace {

@@ -257,6 +257,17 @@ TEST(PipelineSchedule, TransfersTakeTime) {
   EXPECT_DOUBLE_EQ(makespan(.5), 3 * 6 + 4 * .5);  // two each way
 }
 
+// One micro-batch through three stages and back.
+TEST(PipelineSchedule, TransfersMayDifferByStage) {
+  PipelineTimes times;
+  times.transfers = {.5, .25, 100};
+  const auto plan = plan_pipeline({PipelineSchedule::gpipe, 3, 1});
+  EXPECT_DOUBLE_EQ(play_pipeline(plan, times).makespan, 3 * 3 + 2 * (.5 + .25));
+  times.transfers.pop_back();
+  EXPECT_THAT(message_of<InputError>([&] { (void)play_pipeline(plan, times); }),
+              HasSubstr("messages after 2 stages, expected 3"));
+}
+
 std::string refusal(const PipelinePlan& plan) {
   return message_of<Error>([&] { (void)play_pipeline(plan); });
 }

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
+#include "support/errors.h"
 
 namespace kolo {
 namespace {
@@ -135,6 +136,21 @@ TEST_F(NetworkFitting, MeasurementsGoThroughJson) {
   EXPECT_THAT([&] { (void)CollectiveMeasurement::from_json(broken); },
               Throws<Error>(Property(&Error::what, HasSubstr("\"seconds\""))));
   EXPECT_THROW((void)CollectiveMeasurement::from_json(nlohmann::ordered_json::array()), Error);
+}
+
+TEST_F(NetworkFitting, FindsTheLinkOfMessages) {
+  std::vector<CollectiveMeasurement::Point> points;
+  for (const double bytes : {1e3, 1e5, 1e7}) points.push_back({bytes, 60e-6 + bytes / 4e9});
+  const auto link = fit_messages(points);
+  EXPECT_NEAR(link.latency_seconds, 60e-6, 1e-10);
+  EXPECT_NEAR(link.bytes_per_second, 4e9, 1);
+
+  points.pop_back();
+  EXPECT_THAT(testing::message_of<InputError>([&] { (void)fit_messages(points); }),
+              HasSubstr("2 messages of 2 sizes"));
+  points.push_back({0, 1});
+  EXPECT_THAT(testing::message_of<InputError>([&] { (void)fit_messages(points); }),
+              HasSubstr("a message of 0 bytes in 1 seconds"));
 }
 
 }  // namespace

@@ -17,6 +17,9 @@ struct StageTimes {
 struct PipelineTimes {
   std::vector<StageTimes> stages;  // by stage; empty: all stages take 1 for everything
   double transfer = 0;             // of an activation or a gradient between two ranks
+  // The same by stage, of its activation and of that one's gradient; empty: `transfer` for all. The
+  // last stage's counts for nothing.
+  std::vector<double> transfers;
 };
 
 // A computation in time.
@@ -46,7 +49,7 @@ struct PipelinePlay {
 
 // Plays the lists of all ranks. A receive is posted in no time. A send waits until its receive is
 // posted, the strictest that a transport may be (MPI's rendezvous); then the message takes
-// `transfer`, while both ranks go on. A forward or backward pass waits for its message. So a plan
+// its time, while both ranks go on. A forward or backward pass waits for its message. So a plan
 // that ends here ends over any transport, also one that buffers messages.
 //
 // Error where the lists can't end: it names the first ranks that wait, and for what. Error as well

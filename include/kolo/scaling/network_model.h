@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,15 @@ struct NetworkModel {
   // pair of nodes has the full bandwidth (no contention in the switches).
   Link between_nodes;
   double reduction_bytes_per_second = 8e9;  // 1 / gamma, of one processor
+  // Of a message from one rank to another that is waited for (fit_messages()), which wakes threads
+  // on both sides. None: as the links above, of which the one within a node is quicker, because
+  // ranks in a collective look for each other.
+  std::optional<Link> messages_within_node = std::nullopt, messages_between_nodes = std::nullopt;
+
+  [[nodiscard]] const Link& message_link(bool is_within_node) const {
+    const auto& measured = is_within_node ? messages_within_node : messages_between_nodes;
+    return measured ? *measured : is_within_node ? within_node : between_nodes;
+  }
 };
 
 // Where ranks are: full nodes, but perhaps the last one.
@@ -124,5 +134,11 @@ struct NetworkFit {
 // InputError: a link has fewer than three points or a single size, or a time is not above 0.
 [[nodiscard]] NetworkFit fit_network(std::span<const CollectiveMeasurement> measurements,
                                      const NetworkModel& start);
+
+// The latency and bandwidth with which messages of these sizes take the times measured, by least
+// squares of the relative errors: for a NetworkModel's messages_within_node or
+// messages_between_nodes. InputError: fewer than three points, a single size, or a time or size
+// that is not above 0.
+[[nodiscard]] Link fit_messages(std::span<const CollectiveMeasurement::Point> points);
 
 }  // namespace kolo

@@ -27,10 +27,12 @@ struct SimulatorOptions {
 };
 
 struct StepPrediction {
-  double step_seconds = 0;     // all of it: data wait, computing, exposed communication, stragglers
+  double step_seconds =
+      0;  // all of it: data wait, computing, exposed communication, halos, stragglers
   double compute_seconds = 0;  // of a rank without communication; longer where cores are shared
   double communication_seconds = 0;          // that the all-reduces take, hidden or not
   double exposed_communication_seconds = 0;  // that they make the step longer
+  double halo_seconds = 0;       // in which a rank waits for rows of others that share its samples
   double straggler_seconds = 0;  // that a rank waits for the slowest one, on average, beyond turns
   double data_wait_seconds = 0;
 };
