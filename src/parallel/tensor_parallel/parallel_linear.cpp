@@ -86,7 +86,8 @@ RowParallelLinearImpl::RowParallelLinearImpl(Communicator group, std::int64_t in
 void RowParallelLinearImpl::reset() {
   const auto whole = whole_linear(in_, out_, options.bias);
   weight = register_parameter("weight", part_of_parameter(group_, whole->weight, {1}));
-  bias = register_parameter("bias", options.bias ? whole->bias.detach() : torch::Tensor());
+  bias = register_parameter("bias", options.bias ? whole->bias.detach() : torch::Tensor(),
+                            options.bias);
 }
 
 void RowParallelLinearImpl::pretty_print(std::ostream& stream) const {
