@@ -49,7 +49,8 @@ void ColumnParallelLinearImpl::reset() {
   const ParameterCut cut{0, options.blocks};
   weight = register_parameter("weight", part_of_parameter(group_, whole->weight, cut));
   bias = register_parameter(
-      "bias", options.bias ? part_of_parameter(group_, whole->bias, cut) : torch::Tensor());
+      "bias", options.bias ? part_of_parameter(group_, whole->bias, cut) : torch::Tensor(),
+      options.bias);
 }
 
 void ColumnParallelLinearImpl::pretty_print(std::ostream& stream) const {
