@@ -1,8 +1,8 @@
 #include "kolo/parallel/mesh_gradients.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +13,7 @@
 #include "kolo/base/error.h"
 #include "kolo/parallel/parameter_parts.h"
 #include "kolo/parallel/tensor_collectives.h"
+#include "parallel/tensors/distinct_tensors.h"
 
 namespace kolo {
 
@@ -20,47 +21,45 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// What adds up over tensors: the sum of powers, or for the infinity norm the maximum.
-class PowerSum {
- public:
-  explicit PowerSum(double norm_type) : norm_type_(norm_type) {}
+bool is_among(const parallel::DistinctTensor& parameter, const std::vector<std::string>& names) {
+  return std::ranges::any_of(names,
+                             [&](const std::string& name) { return parameter.is_called(name); });
+}
 
-  void add(const torch::Tensor& gradient) {
-    const auto norm = gradient.norm(norm_type_, torch::kDouble).item<double>();
-    // A NaN is larger than nothing, and would be lost.
-    if (norm_type_ == infinity) {
-      sum_ = std::isnan(norm) || norm > sum_ ? norm : sum_;
-    } else {
-      sum_ += std::pow(norm, norm_type_);
-    }
-  }
-  void combine(const Communicator& ranks) {
-    if (ranks.size() == 1) return;
-    const auto op = norm_type_ == infinity ? ReduceOp::max : ReduceOp::sum;
-    ranks.all_reduce(std::span(&sum_, 1), op, {.name = "mesh gradient norm"});
-  }
-  [[nodiscard]] double norm() const {
-    return norm_type_ == infinity ? sum_ : std::pow(sum_, 1 / norm_type_);
-  }
+// What adds up over tensors and ranks: the sum of powers, or for the infinity norm the maximum.
+double power_sum(const std::vector<torch::Tensor>& gradients, double norm_type) {
+  if (gradients.empty()) return 0;
+  std::vector<torch::Tensor> norms;
+  for (const auto& gradient : gradients) norms.push_back(gradient.norm(norm_type, torch::kDouble));
+  // One wait for a device, not one per tensor.
+  const auto all = torch::stack(norms);
+  if (norm_type != infinity) return all.pow(norm_type).sum().item<double>();
+  // A maximum over ranks would lose what is not a number.
+  const auto highest = all.max().item<double>();
+  return std::isnan(highest) ? infinity : highest;
+}
 
- private:
-  double norm_type_;
-  double sum_ = 0;
-};
+double combined(const Communicator& ranks, double sum, double norm_type) {
+  if (ranks.size() == 1) return sum;
+  const auto op = norm_type == infinity ? ReduceOp::max : ReduceOp::sum;
+  ranks.all_reduce(std::span(&sum, 1), op, {.name = "mesh gradient norm"});
+  return sum;
+}
 
 }  // namespace
 
 void sum_sequence_gradients(const Communicator& group, const torch::nn::Module& module) {
   if (group.size() == 1) return;
-  const auto parameters = module.named_parameters();
+  const auto names = sequence_parameters(module);
   std::vector<torch::Tensor> gradients;
-  for (const auto& name : sequence_parameters(module)) {
-    const auto& gradient = parameters[name].grad();
+  for (const auto& parameter : parallel::distinct_tensors(module.named_parameters())) {
+    if (!is_among(parameter, names)) continue;
+    const auto& gradient = parameter.tensor.grad();
     if (!gradient.defined()) {
       throw Error(fmt::format(
           "parallel: sum of gradients over parts of a sequence: {} has none on rank {}; call it "
           "after backward(), and after the reducer's finish()",
-          name, group.rank()));
+          parameter.names(), group.rank()));
     }
     gradients.push_back(gradient);
   }
@@ -76,18 +75,20 @@ double mesh_gradient_norm(const DeviceMesh& mesh, const torch::nn::Module& modul
                     norm_type));
   }
   const torch::NoGradGuard no_gradient;
-  std::set<std::string> cut;
-  for (const auto& parameter : cut_parameters(module)) cut.insert(parameter.name);
+  std::vector<std::string> cut;
+  for (const auto& parameter : cut_parameters(module)) cut.push_back(parameter.name);
   const auto& group = mesh.axis(MeshAxis::tensor);
-  PowerSum sum(norm_type);
-  for (const auto& item : module.named_parameters()) {
-    const auto& gradient = item.value().grad();
+  std::vector<torch::Tensor> gradients;
+  for (const auto& parameter : parallel::distinct_tensors(module.named_parameters())) {
+    const auto& gradient = parameter.tensor.grad();
     // One rank counts what all have.
-    if (gradient.defined() && (group.rank() == 0 || cut.contains(item.key()))) sum.add(gradient);
+    if (gradient.defined() && (group.rank() == 0 || is_among(parameter, cut)))
+      gradients.push_back(gradient);
   }
-  sum.combine(group);
-  sum.combine(mesh.axis(MeshAxis::pipe));
-  return sum.norm();
+  auto sum = power_sum(gradients, norm_type);
+  sum = combined(group, sum, norm_type);
+  sum = combined(mesh.axis(MeshAxis::pipe), sum, norm_type);
+  return norm_type == infinity ? sum : std::pow(sum, 1 / norm_type);
 }
 
 double clip_gradient_norm(const DeviceMesh& mesh, const torch::nn::Module& module,
@@ -96,8 +97,8 @@ double clip_gradient_norm(const DeviceMesh& mesh, const torch::nn::Module& modul
   const double factor = maximum_norm / (norm + 1e-6);
   if (!std::isfinite(norm) || factor >= 1) return norm;
   const torch::NoGradGuard no_gradient;
-  for (const auto& parameter : module.parameters())
-    if (parameter.grad().defined()) parameter.mutable_grad().mul_(factor);
+  for (const auto& parameter : parallel::distinct_tensors(module.named_parameters()))
+    if (parameter.tensor.grad().defined()) parameter.tensor.mutable_grad().mul_(factor);
   return norm;
 }
 

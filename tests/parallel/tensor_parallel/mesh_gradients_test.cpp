@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 #include <memory>
 
@@ -89,6 +90,28 @@ RANK_TEST(MeshGradients, OneThatIsNotFiniteScalesNothing) {
   EXPECT_TRUE(torch::equal(cut.last->weight.grad(), before));
   EXPECT_THAT(message_of<InputError>([&] { (void)mesh_gradient_norm(mesh, cut, 0); }),
               HasSubstr("a norm of type 0"));
+}
+
+RANK_TEST(MeshGradients, WhatIsNotANumberIsNotLost) {
+  const auto mesh = tensor_mesh(communicator);
+  CutNet cut(mesh.axis(MeshAxis::tensor));
+  set_gradients(cut);
+  if (communicator.rank() == communicator.size() - 1) cut.up->bias.mutable_grad()[0] = NAN;
+  EXPECT_TRUE(std::isnan(mesh_gradient_norm(mesh, cut)));
+  EXPECT_EQ(mesh_gradient_norm(mesh, cut, infinity), infinity);
+}
+
+RANK_TEST(MeshGradients, TiedParametersCountOnce) {
+  const auto mesh = tensor_mesh(communicator);
+  const auto& group = mesh.axis(MeshAxis::tensor);
+  const ColumnParallelOptions options{.bias = false};
+  ColumnParallelLinear first(group, 4, 4, options);
+  torch::nn::Module both;
+  both.register_module("first", first.ptr());
+  both.register_module("again", first.ptr());
+  first->weight.mutable_grad() = torch::ones_like(first->weight);
+  EXPECT_NEAR(clip_gradient_norm(mesh, both, 2), 4, 1e-12);
+  EXPECT_NEAR(mesh_gradient_norm(mesh, both), 2, 1e-6);
 }
 
 RANK_TEST(MeshGradients, AMissingOneOfASequenceIsAnError) {

@@ -1,4 +1,5 @@
 #include <limits>
+#include <memory>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -74,6 +75,19 @@ RANK_TEST(ParallelSelfAttention, IsLibTorchsMultiheadAttention) {
     expect_attention(communicator, {.is_causal = true, .sequence_dimension = 0}, type,
                      no_place_after(type), {}, "on parts of a sequence");
   }
+}
+
+RANK_TEST(ParallelSelfAttention, ACloneComputesTheSameWithParametersOfItsOwn) {
+  ParallelSelfAttention layer(communicator, features, heads);
+  set_numbers(*layer);
+  const auto clone = std::dynamic_pointer_cast<ParallelSelfAttentionImpl>(layer->clone());
+  const auto input = waves({length, 3, features}, .4, torch::kFloat);
+  const torch::NoGradGuard no_gradient;
+  const auto before = layer(input);
+  EXPECT_TRUE(torch::equal(clone->forward(input), before));
+  for (auto& parameter : clone->parameters()) parameter.zero_();
+  EXPECT_TRUE(torch::equal(layer(input), before));
+  EXPECT_EQ(cut_parameters(*clone).size(), cut_parameters(*layer).size());
 }
 
 RANK_TEST(ParallelSelfAttention, DropoutIsInTrainingAlone) {
