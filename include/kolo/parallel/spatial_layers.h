@@ -5,9 +5,13 @@
 #include <utility>
 
 #include <torch/nn/cloneable.h>
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
+#include <torch/nn/options/instancenorm.h>
+#include <torch/nn/options/normalization.h>
 #include <torch/nn/options/pooling.h>
 #include <torch/nn/pimpl.h>
+#include <torch/types.h>
 
 #include "kolo/parallel/device_mesh.h"
 #include "kolo/parallel/spatial_part.h"
@@ -119,6 +123,44 @@ class SpatialBatchNormImpl : public SyncBatchNormImpl {
   DeviceMesh mesh_;
 };
 
+// torch::nn::InstanceNorm1d to InstanceNorm3d on batches: the mean and variance of each channel of
+// each sample, of all its rows. In evaluation with running statistics nothing travels, nor where
+// every rank has whole samples; otherwise forward is one all-gather of 2 N C + 1 float64 and
+// backward one all-reduce of 2 N C, as those of SyncBatchNorm. Running statistics are the mean over
+// this group's samples, on all of its ranks. Error for samples with one value per channel. No
+// second derivatives (Error). (Ulyanov et al., arXiv:1607.08022.)
+class SpatialInstanceNormImpl
+    : public torch::nn::NormImplBase<1, SpatialInstanceNormImpl, torch::nn::InstanceNormOptions> {
+ public:
+  SpatialInstanceNormImpl(DeviceMesh mesh, const torch::nn::InstanceNormOptions& options);
+  SpatialPart forward(const SpatialPart& input);
+  void pretty_print(std::ostream& stream) const override;
+
+ private:
+  void _check_input_dim(const torch::Tensor& /*input*/) override {}
+  void track(const torch::Tensor& mean, const torch::Tensor& variance);
+
+  DeviceMesh mesh_;
+};
+
+// torch::nn::GroupNorm, also with one group (layer norm over channels and rows): the mean and
+// variance of each group of channels of each sample. Costs and errors as SpatialInstanceNorm, by
+// group instead of channel; InputError where the groups don't divide the channels. (Wu and He,
+// arXiv:1803.08494.)
+class SpatialGroupNormImpl : public torch::nn::Cloneable<SpatialGroupNormImpl> {
+ public:
+  SpatialGroupNormImpl(DeviceMesh mesh, const torch::nn::GroupNormOptions& options);
+  void reset() override;
+  void pretty_print(std::ostream& stream) const override;
+  SpatialPart forward(const SpatialPart& input);
+
+  torch::nn::GroupNormOptions options;
+  torch::Tensor weight, bias;  // [C]; undefined where options.affine() is false
+
+ private:
+  DeviceMesh mesh_;
+};
+
 using SpatialConv1dImpl = SpatialConvImpl<1>;
 using SpatialConv2dImpl = SpatialConvImpl<2>;
 using SpatialConv3dImpl = SpatialConvImpl<3>;
@@ -149,5 +191,7 @@ TORCH_MODULE(SpatialAvgPool3d);
 
 TORCH_MODULE(SpatialGlobalAvgPool);
 TORCH_MODULE(SpatialBatchNorm);
+TORCH_MODULE(SpatialInstanceNorm);
+TORCH_MODULE(SpatialGroupNorm);
 
 }  // namespace kolo

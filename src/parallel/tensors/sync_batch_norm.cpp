@@ -9,114 +9,23 @@
 #include <torch/nn/modules/container/sequential.h>
 
 #include "kolo/base/error.h"
-#include "kolo/parallel/tensor_collectives.h"
-#include "parallel/tensors/autograd_communicator.h"
+#include "parallel/tensors/joint_normalization.h"
 
 namespace kolo {
 
 namespace {
 
-// Of all ranks' batches, in float64, where the input is: nobody waits for a device to know them.
-struct Moments {
-  torch::Tensor count;    // values per channel: one number
-  torch::Tensor mean;     // by channel
-  torch::Tensor squares;  // by channel, the sum of the squared distances from the mean
-};
-
-// All dimensions but the channels'.
-std::vector<std::int64_t> others(const torch::Tensor& input) {
-  std::vector<std::int64_t> dimensions = {0};
-  for (std::int64_t i = 2; i < input.dim(); ++i) dimensions.push_back(i);
-  return dimensions;
-}
-
-// A value a channel, to be spread over the input.
-torch::Tensor spread(const torch::Tensor& channels, const torch::Tensor& input) {
-  std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
-  shape[1] = -1;
-  return channels.to(input.scalar_type()).view(shape);
-}
-
-// Of this rank's batch: [1 + 2 channels], the count, means and sums of squared distances.
-torch::Tensor moments_of(const torch::Tensor& input, double count) {
-  const auto options = input.options().dtype(torch::kDouble);
-  if (count == 0) return torch::zeros({1 + 2 * input.size(1)}, options);
-  const auto [variance, mean] = torch::var_mean(input, others(input), /*unbiased=*/false);
-  return torch::cat({torch::full({1}, count, options), mean.to(torch::kDouble),
-                     variance.to(torch::kDouble) * count});
-}
-
-// Chan, Golub and LeVeque's formula for several parts at once.
-Moments moments_of_all(const Communicator& communicator, const torch::Tensor& input,
-                       std::int64_t copies) {
-  const auto channels = input.size(1);
-  const auto own_count = static_cast<double>(channels == 0 ? 0 : input.numel() / channels);
-  const auto mine = moments_of(input, own_count);
-  const auto all = torch::empty({communicator.size(), mine.numel()}, mine.options());
-  communicator.all_gather(buffer_of(mine), buffer_of(all), {.name = "batch norm forward"});
-  const auto counts = all.narrow(1, 0, 1), means = all.narrow(1, 1, channels);
-  Moments together;
-  together.count = counts.sum();
-  together.mean = (means * counts).sum(0) / together.count.clamp_min(1);
-  together.squares = all.narrow(1, channels + 1, channels).sum(0) +
-                     ((means - together.mean).square() * counts).sum(0);
+void require_two_values(const parallel::JointMoments& moments, const torch::Tensor& input,
+                        std::int64_t copies) {
   // With two of its own nobody needs to look.
-  if (own_count < 2 && together.count.item<double>() < 2. * static_cast<double>(copies)) {
-    throw Error(fmt::format(
-        "parallel: sync batch norm: in training all ranks together have {} values a channel, "
-        "expected at least 2; use larger batches, or eval()",
-        together.count.item<double>() / static_cast<double>(copies)));
-  }
-  return together;
+  if (parallel::values_per_channel(input) >= 2) return;
+  const auto count = moments.count.item<double>() / static_cast<double>(copies);
+  if (count >= 2) return;
+  throw Error(fmt::format(
+      "parallel: sync batch norm: in training all ranks together have {} values a channel, "
+      "expected at least 2; use larger batches, or eval()",
+      count));
 }
-
-// The normalization by statistics given, without those of its own.
-class NormalizeTogether : public torch::autograd::Function<NormalizeTogether> {
- public:
-  static torch::Tensor forward(torch::autograd::AutogradContext* context,
-                               const torch::Tensor& input, const torch::Tensor& weight,
-                               const torch::Tensor& bias, const Communicator& communicator,
-                               const Moments& moments, double eps) {
-    const auto inverse = torch::rsqrt(moments.squares / moments.count + eps);
-    context->save_for_backward({input, weight, moments.mean, inverse, moments.count});
-    keep_communicator(context, communicator);
-    auto scale = inverse;
-    if (weight.defined()) scale = scale * weight.detach();
-    auto output = (input - spread(moments.mean, input)).mul_(spread(scale, input));
-    if (bias.defined()) output.add_(spread(bias.detach(), input));
-    return output;
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& gradients) {
-    if (torch::GradMode::is_enabled())
-      throw Error("parallel: sync batch norm has no second derivatives; drop create_graph");
-    const auto saved = context->get_saved_variables();
-    const auto &input = saved[0], &weight = saved[1], &mean = saved[2], &inverse = saved[3],
-               &count = saved[4];
-    const auto& gradient = gradients[0];
-    const auto centred = input - spread(mean, input);
-
-    const auto sum = gradient.sum(others(input)).to(torch::kDouble);
-    const auto dot = (gradient * centred).sum(others(input)).to(torch::kDouble) * inverse;
-    const auto sums = torch::stack({sum, dot});
-    kept_communicator(context).all_reduce(buffer_of(sums), ReduceOp::sum,
-                                          {.name = "batch norm backward"});
-    const auto means = sums / count;
-    auto scale = inverse;
-    if (weight.defined()) scale = scale * weight;
-    const auto slope = means[1] * inverse * scale;
-    auto of_input = (gradient - spread(means[0], input)).mul_(spread(scale, input));
-    of_input.sub_(centred * spread(slope, input));
-
-    torch::Tensor of_weight, of_bias;
-    if (weight.defined()) {
-      of_weight = dot.to(weight.scalar_type());
-      of_bias = sum.to(weight.scalar_type());
-    }
-    return {of_input, of_weight, of_bias, {}, {}, {}};
-  }
-};
 
 }  // namespace
 
@@ -171,17 +80,14 @@ torch::Tensor SyncBatchNormImpl::forward_copies(const torch::Tensor& input, std:
   const auto type = input.scalar_type();
   const auto wide = type == torch::kHalf || type == torch::kBFloat16 ? torch::kFloat : type;
   const auto values = input.to(wide);
-  Moments moments;
-  {
-    const torch::NoGradGuard no_gradient;
-    moments = moments_of_all(communicator_, values, copies);
-  }
+  const auto moments = parallel::joint_moments(communicator_, values);
+  require_two_values(moments, values, copies);
   if (is_training() && running_mean.defined())
     track(moments.mean, moments.squares / copies, moments.count / copies);
   // Autograd takes no undefined tensors.
   const auto slope = weight.defined() ? weight : torch::ones_like(moments.mean);
   const auto shift = bias.defined() ? bias : torch::zeros_like(moments.mean);
-  return NormalizeTogether::apply(values, slope, shift, communicator_, moments, options.eps())
+  return parallel::normalize_jointly(communicator_, values, slope, shift, moments, options.eps())
       .to(type);
 }
 
