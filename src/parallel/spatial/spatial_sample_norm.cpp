@@ -8,7 +8,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/parallel/spatial_layers.h"
-#include "parallel/spatial/spatial_step.h"
+#include "kolo/parallel/spatial_step.h"
 #include "parallel/tensors/joint_normalization.h"
 
 // Instance and group norm: means and variances of single samples, whose rows several ranks have.
