@@ -17,6 +17,7 @@
 #include <torch/types.h>
 
 #include "kolo/base/checked.h"
+#include "kolo/base/error.h"
 #include "nn/kernels/fused.h"
 
 namespace kolo {
@@ -258,6 +259,13 @@ Row row_of(const LayerSummary& layer) {
 }
 
 }  // namespace
+
+std::vector<NetworkStage> Network::stages() const {
+  throw InputError(
+      "nn: the network has no stages, so it can't be cut for a pipeline or computed again stage by "
+      "stage; choose a model of kolo's catalogue other than torchscript, or override "
+      "Network::stages()");
+}
 
 std::vector<torch::Tensor> distinct_parameters(const torch::nn::Module& module) {
   std::vector<torch::Tensor> distinct;

@@ -8,6 +8,8 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include "kolo/base/network_stage.h"
+
 namespace kolo {
 
 // A network that can be trained: a torch module with parameters, buffers and modes, and one input.
@@ -17,6 +19,12 @@ class Network : public torch::nn::Module {
   // The outputs for a batch: input [N, ...] as the model was made for, result [N, ...]; for a
   // classifier the logits [N, classes]. Records for backward unless gradients are off.
   [[nodiscard]] virtual torch::Tensor forward(const torch::Tensor& input) = 0;
+
+  // The network as a chain, for pipelines and recomputation: one after another the stages compute
+  // what forward() does, to the bit. They hold the same modules as the network and may outlive it;
+  // layers are replaced (SyncBatchNorm) before they are asked for. InputError for networks that are
+  // no chain, which is what a network is unless it overrides this.
+  [[nodiscard]] virtual std::vector<NetworkStage> stages() const;
 };
 
 // One operation of a network on one sample.
