@@ -28,6 +28,8 @@
 #include "kolo/parallel/initialize.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/parallel/parameter_arena.h"
+#include "kolo/parallel/pipeline_stages.h"
+#include "kolo/parallel/pipeline_step.h"
 #include "kolo/parallel/profiler_range.h"
 #include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/sharded_optimizer.h"
