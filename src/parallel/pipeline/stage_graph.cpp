@@ -2,39 +2,18 @@
 
 #include <cstddef>
 
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/variable.h>
+#include <torch/csrc/autograd/autograd.h>
 
 namespace kolo::parallel {
 
-// Where backward ends: keeps the gradients that come to it, in whatever memory order they have,
-// which accumulation in a leaf would change.
-class GraphBeginning final : public torch::autograd::Node {
- public:
-  [[nodiscard]] StagePayload take_gradients() {
-    gradients_.resize(num_inputs());  // where no gradient came at all, apply() was not called
-    return std::move(gradients_);
-  }
-
-  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
-    gradients_ = std::move(gradients);
-    return {};
-  }
-
- private:
-  StagePayload gradients_;
-};
-
 StagePayload StageGraph::begin(StagePayload payload, const std::vector<bool>& need_gradients) {
   for (std::size_t i = 0; i < payload.size(); ++i) {
-    // Not in memory of its own, but unknown to the graph that made it. It shares that tensor's
-    // version, so that autograd notices who overwrites what another part's backward still needs.
-    payload[i] = payload[i].detach();
-    if (!need_gradients[i]) continue;
-    if (!beginning_)
-      beginning_ = std::shared_ptr<GraphBeginning>(new GraphBeginning, torch::autograd::deleteNode);
-    const auto place = beginning_->add_input_metadata(payload[i]);
-    torch::autograd::impl::set_gradient_edge(payload[i], {beginning_, place});
+    if (!need_gradients[i]) {
+      payload[i] = payload[i].detach();
+      continue;
+    }
+    if (!beginning_) beginning_ = GraphBeginning::make();
+    payload[i] = beginning_->attach(payload[i]);
   }
   return payload;
 }

@@ -6,11 +6,10 @@
 
 #include <torch/types.h>
 
+#include "kolo/base/graph_beginning.h"
 #include "kolo/base/network_stage.h"
 
 namespace kolo::parallel {
-
-class GraphBeginning;
 
 // The graph of one part of a network for one micro-batch. It begins where another rank, or another
 // part on this one, has handed over what it has made. Gradients of a payload are listed for those
