@@ -5,6 +5,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/nn/models.h"
+#include "kolo/nn/stage_summary.h"
 #include "support/errors.h"
 #include "support/small_models.h"
 
@@ -98,6 +99,23 @@ TEST_P(Stages, KeepTheirModulesWhenTheNetworkIsGone) {
   network.reset();
   EXPECT_TRUE(gone.expired());
   EXPECT_TRUE(run_stages(stages, {input}).front().equal(expected));
+}
+
+// Each operation is one stage's, and what goes on is what the next one takes.
+TEST_P(Stages, AreSummarizedAsTheWholeIs) {
+  const auto network = made(GetParam());
+  const auto whole = summarize(*network, GetParam().options.input_shape);
+  std::int64_t flops = 0, parameters = 0;
+  const auto stages = summarize_stages(*network, GetParam().options.input_shape);
+  for (const auto& stage : stages) {
+    flops += stage.flops;
+    parameters += stage.parameters;
+    EXPECT_GT(stage.flops, 0) << stage.name;
+  }
+  EXPECT_EQ(flops, whole.flops);
+  EXPECT_EQ(parameters, whole.parameters);
+  const torch::NoGradGuard no_gradient;
+  EXPECT_EQ(stages.back().elements, network->forward(GetParam().input(1)).numel());
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, Stages, ::testing::ValuesIn(small_models()), name_of);
