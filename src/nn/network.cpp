@@ -19,6 +19,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/nn/stage_summary.h"
 #include "nn/kernels/fused.h"
 
 namespace kolo {
@@ -261,6 +262,13 @@ Row row_of(const LayerSummary& layer) {
 
 }  // namespace
 
+std::vector<NetworkStage> Network::stages() const {
+  throw InputError(
+      "nn: the network has no stages, so it can't be cut for a pipeline or computed again stage by "
+      "stage; choose a model of kolo's catalogue other than torchscript, or override "
+      "Network::stages()");
+}
+
 std::vector<torch::Tensor> distinct_parameters(const torch::nn::Module& module) {
   std::vector<torch::Tensor> distinct;
   std::unordered_set<const c10::TensorImpl*> known;
@@ -297,6 +305,29 @@ ModelSummary summarize(Network& network, std::span<const std::int64_t> input_sha
   for (const LayerSummary& layer : summary.layers)
     summary.flops = checked_add(summary.flops, layer.flops);
   return summary;
+}
+
+std::vector<StageSummary> summarize_stages(Network& network,
+                                           std::span<const std::int64_t> input_shape) {
+  const torch::NoGradGuard no_gradient;
+  const EvaluationMode evaluation(network);
+  const PlainKernels plain;
+  std::vector<StageSummary> summaries;
+  StagePayload payload{sample_of_zeros(network, input_shape)};
+  for (const auto& stage : network.stages()) {
+    StageSummary summary{stage.name};
+    for (const auto& part : stage.modules) {
+      for (const auto& parameter : distinct_parameters(*part.module))
+        summary.parameters += parameter.numel();
+    }
+    OperatorRecorder recorder(network);
+    payload = stage.forward(std::move(payload));
+    for (const auto& layer : recorder.take_layers())
+      summary.flops = checked_add(summary.flops, layer.flops);
+    for (const auto& tensor : payload) summary.elements += tensor.numel();
+    summaries.push_back(std::move(summary));
+  }
+  return summaries;
 }
 
 std::string to_text(const ModelSummary& summary) {

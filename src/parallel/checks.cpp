@@ -6,14 +6,17 @@
 #include <map>
 #include <set>
 #include <span>
+#include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "kolo/base/error.h"
+#include "kolo/parallel/object_collectives.h"
 #include "parallel/kernels.h"
 #include "parallel/tensors/distinct_tensors.h"
 #include "parallel/tensors/tensor_passes.h"
@@ -126,23 +129,26 @@ std::string FiniteCheck::problem(double loss) const {
   return fmt::format("gradients are infinite or not a number: {}", parameters);
 }
 
-// Collective.
+// By name: ranks may hold different parts of a network. Collective.
 std::string FiniteCheck::where() const {
-  const auto ranks = static_cast<std::size_t>(communicator_.size());
-  const auto parameters = arena_->parameters().size();
-  std::vector<std::uint8_t> mine(parameters), gathered(parameters * ranks);
-  for (std::size_t index = 0; index < parameters; ++index)
-    mine[index] = is_finite(arena_->gradient_view(index)) ? 0 : 1;
-  communicator_.all_gather(std::span<const std::uint8_t>(mine), std::span(gathered),
-                           {.name = "where gradients are not finite"});
-  NamedParameters named;
-  for (std::size_t index = 0; index < parameters; ++index) {
-    std::vector<std::size_t> on;
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      if (gathered[rank * parameters + index] != 0) on.push_back(rank);
-    }
-    if (!on.empty()) named.add(arena_->plan().parameters[index].names(), on);
+  std::string mine;  // a name per line
+  for (std::size_t index = 0; index < arena_->parameters().size(); ++index) {
+    if (!is_finite(arena_->gradient_view(index)))
+      mine += arena_->plan().parameters[index].names() + '\n';
   }
+  const auto all =
+      all_gather_bytes(communicator_, mine, {.name = "where gradients are not finite"});
+  std::vector<std::pair<std::string, std::vector<std::size_t>>> found;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    std::istringstream lines(all[rank]);
+    for (std::string name; std::getline(lines, name);) {
+      auto known = std::ranges::find(found, name, [](const auto& each) { return each.first; });
+      if (known == found.end()) known = found.insert(known, {name, {}});
+      known->second.push_back(rank);
+    }
+  }
+  NamedParameters named;
+  for (const auto& [name, ranks] : found) named.add(name, ranks);
   return named.text();
 }
 

@@ -76,13 +76,14 @@ TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn:
                            std::shared_ptr<const FlatOptimizer> optimizer,
                            const TrainingStepOptions& options)
     : communicator_(std::move(communicator)),
+      world_(options.world ? std::optional(options.world->with_own_order()) : std::nullopt),
       network_(std::move(network)),
       options_(options),
       arena_(std::make_shared<ParameterArena>(communicator_, *network_, options_.buckets)),
       optimizer_(communicator_, arena_, std::move(optimizer),
                  options_.reducer.communicate ? options_.sharing : StepSharing{false}),
       reducer_(communicator_, arena_, options_.reducer),
-      finite_check_(communicator_, arena_, {.policy = NonFinite::skip}) {
+      finite_check_(deciding(), arena_, {.policy = NonFinite::skip}) {
   options_.timeline.show_device(arena_->device());
   if (options_.loss_scale) scaler_.emplace(*options_.loss_scale, arena_->device());
   arena_->broadcast_parameters(communicator_);
@@ -94,17 +95,40 @@ TrainingStep::Outcome TrainingStep::make(const std::function<Forward()>& forward
   return end(begin(forward, learning_rate, step));
 }
 
+TrainingStep::Outcome TrainingStep::make(const GradientPasses& passes, double learning_rate,
+                                         std::int64_t step) {
+  return end(begin(passes, learning_rate, step));
+}
+
 TrainingStep::UnderWay TrainingStep::begin(const std::function<Forward()>& forward,
                                            double learning_rate, std::int64_t step) {
   last_step_ = step;
   return {step, LateNumbers(enqueue(forward, learning_rate, step))};
 }
 
+TrainingStep::UnderWay TrainingStep::begin(const GradientPasses& passes, double learning_rate,
+                                           std::int64_t step) {
+  last_step_ = step;
+  const auto gradients = [&](Work& summing) {
+    const auto phase = options_.timeline.span("forward and backward");
+    PipelineStep::Backward backward{.reducer = &reducer_};
+    if (scaler_)
+      backward.scaled = [this](const torch::Tensor& loss) { return scaler_->scaled(loss); };
+    const auto sums = in_phase("forward and backward", arena_->device(),
+                               [&] { return passes(backward).detach().to(arena_->device()); });
+    summing = start_summing(sums);
+    return sums;
+  };
+  return {step, LateNumbers(enqueue_with(gradients, learning_rate, step))};
+}
+
 torch::Tensor TrainingStep::enqueue(const std::function<Forward()>& forward, double learning_rate,
                                     std::int64_t step) {
-  reducer_.clear_gradients();
-  std::optional<BufferCopies> buffers;
-  if (may_skip()) buffers.emplace(*network_);
+  return enqueue_with([&](Work& summing) { return one_pass(forward, summing); }, learning_rate,
+                      step);
+}
+
+torch::Tensor TrainingStep::one_pass(const std::function<Forward()>& forward, Work& summing) {
   auto phase = options_.timeline.span("forward");
   const auto& device = arena_->device();
   const auto [loss, mine] = in_phase("forward", device, forward);
@@ -114,16 +138,29 @@ torch::Tensor TrainingStep::enqueue(const std::function<Forward()>& forward, dou
           ? mine.detach().to(arena_->device())
           : torch::empty({0}, torch::TensorOptions(torch::kDouble).device(arena_->device()));
   // Before the gradients on every rank, so in their order: no other thread wakes for it.
-  Work summing;
-  if (sums.numel() > 0 && communicator_.size() > 1)
-    summing =
-        arena_->gradient_communicator(communicator_)
-            .all_reduce_async(buffer_of(sums), ReduceOp::sum,
-                              {.name = "metrics", .owner = std::make_shared<torch::Tensor>(sums)});
+  summing = start_summing(sums);
   phase = options_.timeline.span("backward");
   in_phase("backward", device,
            [&, &of = loss] { (scaler_ ? scaler_->scaled(of) : of).backward(); });
-  phase.end();
+  return sums;
+}
+
+Work TrainingStep::start_summing(const torch::Tensor& sums) {
+  if (sums.numel() == 0 || deciding().size() == 1) return {};
+  const auto ranks = world_ ? *world_ : arena_->gradient_communicator(communicator_);
+  return ranks.all_reduce_async(
+      buffer_of(sums), ReduceOp::sum,
+      {.name = "metrics", .owner = std::make_shared<torch::Tensor>(sums)});
+}
+
+torch::Tensor TrainingStep::enqueue_with(const std::function<torch::Tensor(Work&)>& gradients,
+                                         double learning_rate, std::int64_t step) {
+  reducer_.clear_gradients();
+  std::optional<BufferCopies> buffers;
+  if (may_skip()) buffers.emplace(*network_);
+  const auto& device = arena_->device();
+  Work summing;
+  const auto sums = gradients(summing);
   if (!updates_together()) {
     in_phase("the optimizer", device, [&] { update(learning_rate, step); });
     summing.wait();
@@ -162,6 +199,7 @@ std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(
     const std::function<Forward()>& forward, double learning_rate, std::int64_t step) {
   if (options_.reducer.unused_parameters)
     throw Error("parallel: a step that may leave out parameters can't be recorded as a graph");
+  if (world_) throw Error("parallel: a step of a network in parts can't be recorded as a graph");
   const auto ranks = arena_->gradient_communicator(communicator_);
   if (arena_->device().is_cuda() && ranks.size() > 1 &&
       !ranks.capabilities().hands_over_to_devices) {
@@ -234,12 +272,12 @@ torch::Tensor TrainingStep::update_on_host(double learning_rate, std::int64_t st
   const bool checks_loss = options_.skip_non_finite && sums.numel() > 0;
   const bool is_finite =
       !may_skip() || ((!checks_loss || std::isfinite(*sums.data_ptr<double>())) &&
-                      all_finite(communicator_, *arena_));
+                      all_finite(deciding(), *arena_));
   if (scaler_) {
     if (is_finite) scaler_->unscale(*arena_);
     scaler_->update(is_finite);
   }
-  if (is_finite && options_.maximum_norm > 0) reducer_.clip_gradient_norm(options_.maximum_norm);
+  if (is_finite && options_.maximum_norm > 0) clip();
   if (is_finite) update_all(learning_rate, step, {});
   return may_skip() ? torch::full({1}, is_finite ? 0 : 1, torch::kInt) : torch::Tensor();
 }
@@ -266,9 +304,10 @@ torch::Tensor TrainingStep::left_out_on_device(const torch::Tensor& sums) const 
     parallel::find_non_finite(arena_->flat_gradients(bucket), found);
   if (options_.skip_non_finite && sums.numel() > 0)
     found.logical_or_(sums.narrow(0, 0, 1).isfinite().logical_not());
-  if (communicator_.size() > 1)
-    arena_->gradient_communicator(communicator_)
-        .all_reduce(buffer_of(found), ReduceOp::max, {.name = "finite gradients"});
+  if (deciding().size() > 1) {
+    const auto ranks = world_ ? *world_ : arena_->gradient_communicator(communicator_);
+    ranks.all_reduce(buffer_of(found), ReduceOp::max, {.name = "finite gradients"});
+  }
   return found;
 }
 
@@ -277,15 +316,34 @@ torch::Tensor TrainingStep::left_out_on_device(const torch::Tensor& sums) const 
 torch::Tensor TrainingStep::factor_on_device() const {
   const auto scale = scaler_ ? scaler_->scale_tensor().reciprocal() : torch::Tensor();
   if (options_.maximum_norm <= 0) return scale;
-  const auto options = torch::TensorOptions(torch::kDouble).device(arena_->device());
-  const auto squares = torch::zeros({1}, options);
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
-    parallel::add_squares(arena_->flat_gradients(bucket), squares);
+  const auto squares = squared_norm();
   const auto norm = scaler_ ? squares.sqrt() * scale : squares.sqrt();
   const auto factor = options_.maximum_norm / (norm + 1e-6);
   const auto clipped =
-      torch::where(norm.isfinite().logical_and(factor.lt(1)), factor, torch::ones({1}, options));
+      torch::where(norm.isfinite().logical_and(factor.lt(1)), factor, torch::ones_like(norm));
   return scaler_ ? clipped * scale : clipped;
+}
+
+// What several ranks hold the same of counts once.
+torch::Tensor TrainingStep::squared_norm() const {
+  const auto squares =
+      torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(arena_->device()));
+  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
+    parallel::add_squares(arena_->flat_gradients(bucket), squares);
+  if (!world_) return squares;
+  world_->all_reduce(buffer_of(squares), ReduceOp::sum, {.name = "gradient norm"});
+  return squares.div_(communicator_.size());
+}
+
+void TrainingStep::clip() {
+  if (!world_) {
+    reducer_.clip_gradient_norm(options_.maximum_norm);
+    return;
+  }
+  const auto factor = options_.maximum_norm / (std::sqrt(squared_norm().item<double>()) + 1e-6);
+  if (!(factor < 1) || factor == 0) return;
+  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
+    torch::Tensor(arena_->flat_gradients(bucket)).mul_(factor);
 }
 
 }  // namespace kolo

@@ -9,6 +9,7 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include "kolo/base/network_stage.h"
 #include "kolo/layout/spatial_network.h"
 #include "kolo/nn/partition.h"
 
@@ -28,6 +29,12 @@ class Network : public torch::nn::Module {
   // From now on forward() takes and makes this rank's rows of samples. Null: whole ones again.
   // InputError for a network without field_layers().
   virtual void share_samples(std::shared_ptr<const Partition> partition);
+
+  // The network as a chain, for pipelines and recomputation: one after another the stages compute
+  // what forward() does, to the bit. They hold the same modules as the network and may outlive it;
+  // layers are replaced (SyncBatchNorm) before they are asked for. InputError for networks that are
+  // no chain, which is what a network is unless it overrides this.
+  [[nodiscard]] virtual std::vector<NetworkStage> stages() const;
 };
 
 // One operation of a network on one sample.

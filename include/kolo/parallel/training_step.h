@@ -16,6 +16,7 @@
 #include "kolo/parallel/grad_scaler.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/parameter_arena.h"
+#include "kolo/parallel/pipeline_step.h"
 #include "kolo/parallel/timeline.h"
 
 namespace kolo {
@@ -46,6 +47,11 @@ struct TrainingStepOptions {
   // Scales the loss (see GradScaler), as training in fp16 needs it. Steps whose gradients overflow
   // are left out in any case. Costs two passes over the gradients, and the overlap of updates.
   std::optional<LossScaleOptions> loss_scale;
+  // Where ranks hold different parts of a network (PipelineStep): all that make the step together,
+  // mesh.world(), of whom equally many hold each part. They add up the sums, decide alike whether
+  // a step is left out, and clip by the norm of the whole network's gradient. Unset: those that
+  // average, who then hold the same.
+  std::optional<Communicator> world = std::nullopt;
   // Is told of forward, backward, each bucket's wait and update.
   Timeline timeline;
 };
@@ -90,13 +96,20 @@ class TrainingStep {
     Work meeting_;  // of the ranks, in a recorded step
   };
 
+  // Makes the gradients of a batch by several passes (PipelineStep::run()), and returns their sums,
+  // as Forward has them: as many on each rank, zeros where there is nothing to add.
+  using GradientPasses = std::function<torch::Tensor(const PipelineStep::Backward&)>;
+
   // Makes step number `step`, from 1 on: begin() and end(). Collective.
   Outcome make(const std::function<Forward()>& forward, double learning_rate, std::int64_t step);
+  Outcome make(const GradientPasses& passes, double learning_rate, std::int64_t step);
 
   // Gives a step to the device, and doesn't wait for it: the next one may follow at once. What it
   // has come to is told by end(), in the order of the steps. On the host it is done when begin()
   // returns. Collective.
   [[nodiscard]] UnderWay begin(const std::function<Forward()>& forward, double learning_rate,
+                               std::int64_t step);
+  [[nodiscard]] UnderWay begin(const GradientPasses& passes, double learning_rate,
                                std::int64_t step);
   // A step that a device can be given in one call (a CUDA graph), always with the same memory.
   class Recorded;
@@ -104,7 +117,8 @@ class TrainingStep {
   // where it can't be: where parameters take no part in it, where an operator waits for the device
   // or the average goes through the host, and on the default stream (of which the step before it
   // must not have been either). After a few steps of other batches of this shape. With several
-  // ranks, where their averages are only given to the device (NCCL). Collective.
+  // ranks, where their averages are only given to the device (NCCL). Not of several passes.
+  // Collective.
   [[nodiscard]] std::shared_ptr<Recorded> record(const std::function<Forward()>& forward,
                                                  double learning_rate, std::int64_t step);
   // Gives a recorded one to the device, as step number `step`. The watch sees nothing of what the
@@ -113,7 +127,8 @@ class TrainingStep {
   // Waits until the device has done the step. Error where too many in a row were left out, which of
   // a device may be known some steps late. Collective where the step was left out.
   Outcome end(const UnderWay& step);
-  // Is called between forward and backward of each step that is not a recorded one.
+  // Is called between forward and backward of each step that is not a recorded one, nor made by
+  // several passes.
   void listen(std::function<void()> forward_is_done) {
     forward_is_done_ = std::move(forward_is_done);
   }
@@ -132,6 +147,11 @@ class TrainingStep {
   // and, where it may be left out, one more number that tells whether it is.
   [[nodiscard]] torch::Tensor enqueue(const std::function<Forward()>& forward, double learning_rate,
                                       std::int64_t step);
+  // `gradients` makes them, starts the adding up of the sums, and returns these.
+  [[nodiscard]] torch::Tensor enqueue_with(const std::function<torch::Tensor(Work&)>& gradients,
+                                           double learning_rate, std::int64_t step);
+  [[nodiscard]] torch::Tensor one_pass(const std::function<Forward()>& forward, Work& summing);
+  [[nodiscard]] Work start_summing(const torch::Tensor& sums);
   void update(double learning_rate, std::int64_t step);
   // Returns one int32, not 0 where the step is left out; undefined: it can't be.
   [[nodiscard]] torch::Tensor update_together(double learning_rate, std::int64_t step,
@@ -144,11 +164,17 @@ class TrainingStep {
   // Whether gradients, and the loss, are to be used; what norm they have.
   [[nodiscard]] torch::Tensor left_out_on_device(const torch::Tensor& sums) const;
   [[nodiscard]] torch::Tensor factor_on_device() const;
+  // [1], float64: of the whole network's averaged gradient, as it is in the arenas.
+  [[nodiscard]] torch::Tensor squared_norm() const;
+  void clip();
+  // Those who decide together.
+  [[nodiscard]] const Communicator& deciding() const { return world_ ? *world_ : communicator_; }
   [[nodiscard]] bool may_skip() const;
   // Whether the whole gradient must be known before any of it is used.
   [[nodiscard]] bool updates_together() const { return options_.maximum_norm > 0 || may_skip(); }
 
   Communicator communicator_;
+  std::optional<Communicator> world_;  // in an order of its own
   std::shared_ptr<torch::nn::Module> network_;
   TrainingStepOptions options_;
   std::shared_ptr<ParameterArena> arena_;

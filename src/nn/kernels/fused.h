@@ -8,10 +8,11 @@
 namespace kolo {
 
 // While one lives, this thread's networks compute by LibTorch's own operators instead of kolo's
-// kernels: for what watches operators, and as the reference in tests.
+// kernels (or by these, where it says so): for what watches operators, and as the reference in
+// tests.
 class PlainKernels {
  public:
-  PlainKernels() : before_(std::exchange(wanted, true)) {}
+  explicit PlainKernels(bool is_wanted = true) : before_(std::exchange(wanted, is_wanted)) {}
   PlainKernels(const PlainKernels&) = delete;
   PlainKernels& operator=(const PlainKernels&) = delete;
   ~PlainKernels() { wanted = before_; }

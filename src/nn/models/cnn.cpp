@@ -9,36 +9,35 @@ namespace kolo::networks {
 
 namespace {
 
-class CnnNetwork final : public Network {
+class CnnNetwork final : public ChainNetwork {
  public:
-  CnnNetwork(const ModelOptions& shapes, double dropout)
-      : convolution1_(add("convolution1", channels_of(shapes, "cnn", 8), 16)),
-        convolution2_(add("convolution2", 16, 32)),
-        convolution3_(add("convolution3", 32, 64)),
-        hidden_(register_module("hidden", dense(flattened(shapes, 64, reduced), 128))),
-        dropout_(register_module("dropout", torch::nn::Dropout(dropout))),
-        output_(register_module("output", dense(128, shapes.classes))) {}
-
-  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
-    torch::Tensor x = max_pool_relu(convolution1_(input));
-    x = max_pool_relu(convolution2_(x));
-    x = max_pool_relu(convolution3_(x));
-    return output_(dropout_(hidden_(x.flatten(1)).relu_()));
+  CnnNetwork(const ModelOptions& shapes, double dropout) {
+    add("convolution1", channels_of(shapes, "cnn", 8), 16);
+    add("convolution2", 16, 32);
+    add("convolution3", 32, 64);
+    torch::nn::Linear hidden =
+        register_module("hidden", dense(flattened(shapes, 64, reduced), 128));
+    torch::nn::Dropout drop = register_module("dropout", torch::nn::Dropout(dropout));
+    torch::nn::Linear output = register_module("output", dense(128, shapes.classes));
+    add_stage("hidden", {{"hidden", hidden.ptr()}, {"dropout", drop.ptr()}},
+              [hidden, drop](const torch::Tensor& x) mutable {
+                return drop(hidden(x.flatten(1)).relu_());
+              });
+    add_stage("output", {{"output", output.ptr()}},
+              [output](const torch::Tensor& x) mutable { return output(x); });
   }
 
  private:
-  Convolution2d add(const char* name, std::int64_t inputs, std::int64_t outputs) {
-    const auto convolution = padded_convolution({inputs, outputs, 3});
+  void add(const char* name, std::int64_t inputs, std::int64_t outputs) {
+    auto convolution = padded_convolution({inputs, outputs, 3});
     glorot_uniform(convolution->weight);
-    return register_module(name, convolution);
+    register_module(name, convolution);
+    add_stage(name, {{name, convolution.ptr()}}, [convolution](const torch::Tensor& x) mutable {
+      return max_pool_relu(convolution(x));
+    });
   }
 
   static std::int64_t reduced(std::int64_t length) { return length / 8; }
-
-  Convolution2d convolution1_, convolution2_, convolution3_;
-  torch::nn::Linear hidden_;
-  torch::nn::Dropout dropout_;
-  torch::nn::Linear output_;
 };
 
 }  // namespace

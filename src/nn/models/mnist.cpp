@@ -9,34 +9,46 @@ namespace kolo::networks {
 
 namespace {
 
-class MnistNetwork final : public Network {
- public:
-  MnistNetwork(const ModelOptions& shapes, double dropout)
-      : conv1_(
-            register_module("conv1", Convolution2d(channels_of(shapes, "mnist_net", 16), 10, 5))),
-        conv2_(register_module("conv2", Convolution2d(10, 20, 5))),
-        conv2_drop_(register_module("conv2_drop", torch::nn::Dropout2d(dropout))),
-        fc1_(register_module("fc1", torch::nn::Linear(flattened(shapes, 20, reduced), 50))),
-        fc1_drop_(register_module("fc1_drop", torch::nn::Dropout(dropout))),
-        fc2_(register_module("fc2", torch::nn::Linear(50, shapes.classes))) {}
+// A convolution, pooling and relu, and a dropout.
+template <typename Drop>
+auto pooled_layer(Convolution2d convolution, Drop drop) {
+  return [convolution, drop](const torch::Tensor& x) mutable {
+    return drop(max_pool_relu(convolution(x)));
+  };
+}
 
-  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
-    torch::Tensor x = max_pool_relu(conv1_(input));
+// A linear layer of all values of a sample, relu and dropout.
+auto hidden_layer(torch::nn::Linear linear, torch::nn::Dropout drop) {
+  return [linear, drop](const torch::Tensor& x) mutable {
+    return drop(torch::relu(linear(x.flatten(1))));
+  };
+}
+
+class MnistNetwork final : public ChainNetwork {
+ public:
+  MnistNetwork(const ModelOptions& shapes, double dropout) {
+    Convolution2d conv1 =
+        register_module("conv1", Convolution2d(channels_of(shapes, "mnist_net", 16), 10, 5));
+    Convolution2d conv2 = register_module("conv2", Convolution2d(10, 20, 5));
+    torch::nn::Dropout2d conv2_drop = register_module("conv2_drop", torch::nn::Dropout2d(dropout));
+    torch::nn::Linear fc1 =
+        register_module("fc1", torch::nn::Linear(flattened(shapes, 20, reduced), 50));
+    torch::nn::Dropout fc1_drop = register_module("fc1_drop", torch::nn::Dropout(dropout));
+    torch::nn::Linear fc2 = register_module("fc2", torch::nn::Linear(50, shapes.classes));
+    add_stage("conv1", {{"conv1", conv1.ptr()}},
+              [conv1](const torch::Tensor& x) mutable { return max_pool_relu(conv1(x)); });
     // As before the pooling, where there are four times the values: a scale of 0 or more for whole
     // channels commutes with maxima.
-    x = conv2_drop_(max_pool_relu(conv2_(x)));
-    x = fc1_drop_(torch::relu(fc1_(x.flatten(1))));
-    return fc2_(x);
+    add_stage("conv2", {{"conv2", conv2.ptr()}, {"conv2_drop", conv2_drop.ptr()}},
+              pooled_layer(conv2, conv2_drop));
+    add_stage("fc1", {{"fc1", fc1.ptr()}, {"fc1_drop", fc1_drop.ptr()}},
+              hidden_layer(fc1, fc1_drop));
+    add_stage("fc2", {{"fc2", fc2.ptr()}},
+              [fc2](const torch::Tensor& x) mutable { return fc2(x); });
   }
 
  private:
   static std::int64_t reduced(std::int64_t length) { return ((length - 4) / 2 - 4) / 2; }
-
-  Convolution2d conv1_, conv2_;
-  torch::nn::Dropout2d conv2_drop_;
-  torch::nn::Linear fc1_;
-  torch::nn::Dropout fc1_drop_;
-  torch::nn::Linear fc2_;
 };
 
 }  // namespace
@@ -66,31 +78,31 @@ ModelEntry mnist_net() {
 
 namespace {
 
-class MnistCnnNetwork final : public Network {
+class MnistCnnNetwork final : public ChainNetwork {
  public:
-  MnistCnnNetwork(const ModelOptions& shapes, std::optional<double> dropout)
-      : conv1_(register_module("conv1", Convolution2d(channels_of(shapes, "mnist_cnn", 6), 32, 3))),
-        conv2_(register_module("conv2", Convolution2d(32, 64, 3))),
-        conv2_drop_(register_module("conv2_drop", torch::nn::Dropout(dropout.value_or(0.25)))),
-        fc1_(register_module("fc1", torch::nn::Linear(flattened(shapes, 64, reduced), 128))),
-        fc1_drop_(register_module("fc1_drop", torch::nn::Dropout(dropout.value_or(0.5)))),
-        fc2_(register_module("fc2", torch::nn::Linear(128, shapes.classes))) {}
-
-  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
-    torch::Tensor x = torch::relu(conv1_(input));
-    x = conv2_drop_(max_pool_relu(conv2_(x)));
-    x = fc1_drop_(torch::relu(fc1_(x.flatten(1))));
-    return fc2_(x);
+  MnistCnnNetwork(const ModelOptions& shapes, std::optional<double> dropout) {
+    Convolution2d conv1 =
+        register_module("conv1", Convolution2d(channels_of(shapes, "mnist_cnn", 6), 32, 3));
+    Convolution2d conv2 = register_module("conv2", Convolution2d(32, 64, 3));
+    torch::nn::Dropout conv2_drop =
+        register_module("conv2_drop", torch::nn::Dropout(dropout.value_or(0.25)));
+    torch::nn::Linear fc1 =
+        register_module("fc1", torch::nn::Linear(flattened(shapes, 64, reduced), 128));
+    torch::nn::Dropout fc1_drop =
+        register_module("fc1_drop", torch::nn::Dropout(dropout.value_or(0.5)));
+    torch::nn::Linear fc2 = register_module("fc2", torch::nn::Linear(128, shapes.classes));
+    add_stage("conv1", {{"conv1", conv1.ptr()}},
+              [conv1](const torch::Tensor& x) mutable { return torch::relu(conv1(x)); });
+    add_stage("conv2", {{"conv2", conv2.ptr()}, {"conv2_drop", conv2_drop.ptr()}},
+              pooled_layer(conv2, conv2_drop));
+    add_stage("fc1", {{"fc1", fc1.ptr()}, {"fc1_drop", fc1_drop.ptr()}},
+              hidden_layer(fc1, fc1_drop));
+    add_stage("fc2", {{"fc2", fc2.ptr()}},
+              [fc2](const torch::Tensor& x) mutable { return fc2(x); });
   }
 
  private:
   static std::int64_t reduced(std::int64_t length) { return (length - 4) / 2; }
-
-  Convolution2d conv1_, conv2_;
-  torch::nn::Dropout conv2_drop_;
-  torch::nn::Linear fc1_;
-  torch::nn::Dropout fc1_drop_;
-  torch::nn::Linear fc2_;
 };
 
 }  // namespace

@@ -26,6 +26,18 @@ bool is_for_taps(const ConvolutionShape& shape) {
 
 }  // namespace
 
+torch::Tensor ChainNetwork::forward(const torch::Tensor& input) {
+  return std::move(run_stages(stages_, {input}).front());
+}
+
+void ChainNetwork::add_stage(std::string name, Modules modules,
+                             std::function<torch::Tensor(torch::Tensor)> forward) {
+  stages_.push_back({std::move(name), std::move(modules),
+                     [forward = std::move(forward)](StagePayload payload) -> StagePayload {
+                       return {forward(std::move(payload.front()))};
+                     }});
+}
+
 std::int64_t channels_of(const ModelOptions& shapes, std::string_view model, std::int64_t minimum) {
   const auto& shape = shapes.input_shape;
   if (shape.size() != 3) {

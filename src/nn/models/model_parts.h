@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -30,6 +33,25 @@ template <ConfigStruct T>
   };
   return entry;
 }
+
+// A network that is written down as the chain of its stages.
+class ChainNetwork : public Network {
+ public:
+  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) final;
+  [[nodiscard]] std::vector<NetworkStage> stages() const final { return stages_; }
+
+ protected:
+  using Modules = std::vector<NetworkStage::PartOfNetwork>;
+
+  // The next stage, of one tensor in and one out. `forward` holds the modules that it needs.
+  void add_stage(std::string name, Modules modules,
+                 std::function<torch::Tensor(torch::Tensor)> forward);
+  // The next stage, of any payload.
+  void add_stage(NetworkStage stage) { stages_.push_back(std::move(stage)); }
+
+ private:
+  std::vector<NetworkStage> stages_;
+};
 
 // The channels of a model's input, which must be an image of at least minimum x minimum pixels:
 // channels, height, width. InputError for any other.

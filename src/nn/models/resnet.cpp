@@ -115,38 +115,47 @@ class ResidualBlock final : public torch::nn::Module {
   Sequential shortcut_{nullptr};
 };
 
-class ResNet final : public Network {
+class ResNet final : public ChainNetwork {
  public:
-  ResNet(const ResNetLayout& layout, const ModelOptions& shapes)
-      : stem_(register_module("stem", stem_of(layout, channels_of(shapes, layout.name, 1)))) {
+  ResNet(const ResNetLayout& layout, const ModelOptions& shapes) {
+    Sequential stem = register_module("stem", stem_of(layout, channels_of(shapes, layout.name, 1)));
+    add_stage("stem", {{"stem", stem.ptr()}},
+              [stem](const torch::Tensor& x) mutable { return forward_fused(stem, x); });
     std::int64_t channels = stem_width;
     int halvings = layout.large_stem ? 2 : 0;
     for (std::size_t stage = 0; stage < layout.blocks.size(); ++stage) {
       const std::int64_t width = stem_width << stage;
       const std::int64_t outputs = width * layout.expansion;
+      const auto name = fmt::format("stage{}", stage + 1);
       Sequential blocks;
-      for (std::int64_t block = 0; block < layout.blocks[stage]; ++block) {
-        const std::int64_t stride = block > 0 ? 1 : stage > 0 ? 2 : layout.first_stride;
+      for (std::int64_t number = 0; number < layout.blocks[stage]; ++number) {
+        const std::int64_t stride = number > 0 ? 1 : stage > 0 ? 2 : layout.first_stride;
         if (stride == 2) ++halvings;
-        blocks->push_back(fmt::format("block{}", block + 1),
-                          std::make_shared<ResidualBlock>(
-                              layout, BlockShape{channels, width, outputs, stride,
-                                                 positions_of(shapes.input_shape, halvings)}));
+        add_block(blocks, name, number + 1,
+                  std::make_shared<ResidualBlock>(
+                      layout, BlockShape{channels, width, outputs, stride,
+                                         positions_of(shapes.input_shape, halvings)}));
         channels = outputs;
       }
-      stages_.push_back(register_module(fmt::format("stage{}", stage + 1), blocks));
+      register_module(name, blocks);
     }
-    output_ = register_module("output", dense(channels, shapes.classes));
-  }
-
-  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
-    torch::Tensor x = forward_fused(stem_, input);
-    for (Sequential& stage : stages_) x = stage->forward(x);
-    return output_(torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
+    torch::nn::Linear output = register_module("output", dense(channels, shapes.classes));
+    add_stage("output", {{"output", output.ptr()}}, [output](const torch::Tensor& x) mutable {
+      return output(torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
+    });
   }
 
  private:
   static constexpr std::int64_t stem_width = 64;
+
+  void add_block(Sequential& blocks, const std::string& stage, std::int64_t number,
+                 const std::shared_ptr<ResidualBlock>& block) {
+    const auto name = fmt::format("block{}", number);
+    blocks->push_back(name, block);
+    const auto whole_name = fmt::format("{}.{}", stage, name);
+    add_stage(whole_name, {{whole_name, block}},
+              [block](const torch::Tensor& x) { return block->forward(x); });
+  }
 
   // Of an image whose height and width were halved so often, rounded up.
   static std::int64_t positions_of(const std::vector<std::int64_t>& input_shape, int halvings) {
@@ -168,10 +177,6 @@ class ResNet final : public Network {
     }
     return layers;
   }
-
-  Sequential stem_;
-  std::vector<Sequential> stages_;
-  torch::nn::Linear output_{nullptr};
 };
 
 // `batch_norm_momentum`: instead of those of the layout.

@@ -50,6 +50,12 @@ class TorchScriptNetwork final : public Network {
     return output.toTensor();
   }
 
+  [[nodiscard]] std::vector<NetworkStage> stages() const override {
+    throw InputError(
+        "model torchscript has no stages: nothing is known of what is inside a script, so it can't "
+        "be cut for a pipeline or computed again stage by stage");
+  }
+
   void train(bool on) override {
     Network::train(on);
     script_.train(on);

@@ -31,7 +31,9 @@ void initialize(torch::Tensor& weight, torch::Tensor& bias) {
   bias.zero_();
 }
 
-class UNet3dNetwork final : public Network {
+// Its payload is what the other side will take, the smallest last, which is also what the next
+// stage works on; on the way up this one comes behind what it is joined with.
+class UNet3dNetwork final : public ChainNetwork {
  public:
   UNet3dNetwork(const ModelOptions& options, std::int64_t levels, std::int64_t channels) {
     const auto& shape = options.input_shape;
@@ -40,33 +42,16 @@ class UNet3dNetwork final : public Network {
     for (std::int64_t level = 1; level <= levels; ++level) {
       const auto outputs = channels_at(level, channels);
       voxels /= stride * stride * stride;
-      down_.push_back(add_down(level, inputs, outputs, voxels));
+      add_down(level, inputs, outputs, voxels);
       inputs = outputs;
     }
     for (std::int64_t level = levels; level >= 1; --level) {
       const bool is_deepest = level == levels;
       const auto made = channels_at(level, channels);
       const auto outputs = level == 1 ? options.output_shape[0] : channels_at(level - 1, channels);
-      up_.push_back(add_up(level, is_deepest ? made : 2 * made, outputs, voxels));
+      add_up(level, {is_deepest, level == 1}, is_deepest ? made : 2 * made, outputs, voxels);
       voxels *= stride * stride * stride;
     }
-  }
-
-  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
-    constexpr double slope = .01;
-    std::vector<torch::Tensor> shared;  // with the other side, the smallest last
-    torch::Tensor x = input;
-    for (auto& convolution : down_) {
-      x = convolution(x);
-      torch::leaky_relu_(x, slope);
-      shared.push_back(x);
-    }
-    for (std::size_t index = 0; index < up_.size(); ++index) {
-      if (index > 0) x = join_relu(std::move(x), shared.back());
-      x = up_[index](x);
-      shared.pop_back();
-    }
-    return x.tanh_();
   }
 
   [[nodiscard]] std::vector<FieldLayer> field_layers() const override {
@@ -103,23 +88,53 @@ class UNet3dNetwork final : public Network {
   }
 
  private:
-  Convolution3d add_down(std::int64_t level, std::int64_t inputs, std::int64_t outputs,
-                         std::int64_t voxels) {
-    return add(
-        fmt::format("down{}", level),
+  struct PlaceOnWayUp {
+    bool is_first = false;  // with nothing to join
+    bool is_last = false;   // its output is the network's
+  };
+
+  void add_down(std::int64_t level, std::int64_t inputs, std::int64_t outputs,
+                std::int64_t voxels) {
+    const auto name = fmt::format("down{}", level);
+    auto convolution = add(
+        name,
         Convolution3d(
             torch::nn::Conv3dOptions(inputs, outputs, kernel_size).stride(stride).padding(padding)),
         voxels);
+    down_.push_back(convolution);
+    const bool is_first = level == 1;
+    add_stage(
+        {name, {{name, convolution.ptr()}}, [convolution, is_first](StagePayload shared) mutable {
+           constexpr double slope = .01;
+           torch::Tensor x = convolution(shared.back());
+           torch::leaky_relu_(x, slope);
+           if (is_first) shared.clear();  // nobody else takes the input
+           shared.push_back(std::move(x));
+           return shared;
+         }});
   }
 
-  ConvolutionTranspose3d add_up(std::int64_t level, std::int64_t inputs, std::int64_t outputs,
-                                std::int64_t voxels) {
-    return add(
-        fmt::format("up{}", level),
-        ConvolutionTranspose3d(torch::nn::ConvTranspose3dOptions(inputs, outputs, kernel_size)
-                                   .stride(stride)
-                                   .padding(padding)),
-        voxels);
+  void add_up(std::int64_t level, PlaceOnWayUp place, std::int64_t inputs, std::int64_t outputs,
+              std::int64_t voxels) {
+    const auto name = fmt::format("up{}", level);
+    auto convolution =
+        add(name,
+            ConvolutionTranspose3d(torch::nn::ConvTranspose3dOptions(inputs, outputs, kernel_size)
+                                       .stride(stride)
+                                       .padding(padding)),
+            voxels);
+    up_.push_back(convolution);
+    add_stage(
+        {name, {{name, convolution.ptr()}}, [convolution, place](StagePayload shared) mutable {
+           torch::Tensor x = std::move(shared.back());
+           if (!place.is_first) {
+             shared.pop_back();
+             x = join_relu(std::move(x), shared.back());
+           }
+           x = convolution(x);
+           shared.back() = place.is_last ? x.tanh_() : std::move(x);
+           return shared;
+         }});
   }
 
   // `voxels`: of the layer's smaller side.

@@ -112,6 +112,18 @@ void share_samples(const kolo::Communicator& world) {
   if (world.rank() == 0) std::printf("spatial: loss %.4f\n", after);
 }
 
+// Each rank has some of the layers.
+void share_layers(const kolo::Communicator& world) {
+  auto network = make_network();
+  const auto inputs = make_loader(0, 2)->at(0).data.repeat({2, 1});
+  const auto targets = 3 * inputs.slice(1, 0, 1) - 2 * inputs.slice(1, 1, 2);
+  const std::int64_t steps = 400;
+  torch::Tensor loss = torch::zeros({});
+#include "pipeline.inc"
+  if (!(loss.item<double>() < .1)) ++failures;
+  if (pipeline.has_last_part()) std::printf("pipeline: loss %.4f\n", loss.item<double>());
+}
+
 // What each rank has goes to the next.
 void pass_on(const kolo::Communicator& world) {
   if (world.size() == 1) return;
@@ -202,6 +214,7 @@ int main() {
   two_networks_learn(world);
   block_of_a_module(world);
   share_samples(world);
+  share_layers(world);
   pass_on(world);
   return failures == 0 ? 0 : 1;
 }

@@ -1,0 +1,116 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include "kolo/base/network_stage.h"
+#include "kolo/layout/pipeline_schedule.h"
+#include "kolo/parallel/device_mesh.h"
+#include "kolo/parallel/gradient_reducer.h"
+#include "kolo/parallel/timeline.h"
+
+namespace kolo {
+
+struct PipelineStepOptions {
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  int micro_batches = 1;
+  int chunks = 1;  // parts per rank, above 1 with `interleaved` alone
+  // Part i has the stages [bounds[i], bounds[i + 1]); as many parts as ranks times chunks, part i
+  // on rank i modulo the ranks. The same on all ranks.
+  std::vector<std::size_t> bounds;
+  // Of random numbers (dropout), which depend on seed, place along the mesh's data axis, step,
+  // micro-batch and stage of the network alone: not on schedule, bounds or number of ranks.
+  std::uint64_t seed = 1;
+  // Numbers that the loss adds up besides (PipelineStep::Loss::sums).
+  std::int64_t sums = 0;
+  // Is told of each pass, with the part and the micro-batch, and of waiting for what it needs.
+  Timeline timeline = {};
+};
+
+// The gradients of a batch by a pipeline: each rank along the mesh's axis `pipe` has some stages of
+// a network, and the micro-batches of a batch go through all of them in turn. Source: Huang et al.,
+// arXiv:1811.06965; for schedules see kolo/layout/pipeline_schedule.h, whose lists are carried out.
+//
+// What is computed is what one rank computes that calls backward() on each micro-batch's loss,
+// divided by their number, one after another, and adds up the gradients: to the bit, for any
+// schedule. So batch norms see micro-batches, not batches.
+//
+// A rank has the parameters of its own stages alone (module()), which an arena, a reducer over
+// mesh.replicas() and an optimizer take as they take any network. Payloads travel over
+// mesh.axis(MeshAxis::pipe), in the memory order that they have, asynchronously: a rank waits where
+// it has nothing else to do. What they look like (types, shapes, strides, which of them need
+// gradients) is told with the first one that each part sends; one that looks different in a later
+// micro-batch or step is an Error that names both.
+//
+// One thread calls it. A rank that throws (a stage, a loss) ends the step on that rank alone: the
+// others wait until it leaves the job.
+class PipelineStep {
+ public:
+  // What the last part makes of an output.
+  struct Loss {
+    torch::Tensor loss;  // the mean over the micro-batch, to call backward() on
+    torch::Tensor sums;  // [options.sums], float64: added up over the micro-batches
+  };
+  // Where samples come from, and what their outputs are for; micro-batches from 0 on.
+  struct Batch {
+    // The input of a micro-batch; called where the first part is.
+    std::function<torch::Tensor(int micro_batch)> input;
+    // Called where the last part is.
+    std::function<Loss(const torch::Tensor& output, int micro_batch)> loss;
+  };
+  // How backward is called.
+  struct Backward {
+    // Averages what the passes add up, while the last ones run; null: gradients only add up.
+    GradientReducer* reducer = nullptr;
+    // What to call backward() on instead of the loss: GradScaler::scaled(). Empty: the loss.
+    std::function<torch::Tensor(const torch::Tensor& loss)> scaled = {};
+  };
+
+  // `stages` is the whole chain, the same on all ranks; this rank's are kept, and the others go
+  // with who else has them. InputError for bounds that are no cut into so many parts, parts that
+  // share a tensor, and the schedule zb-h1, which is not carried out yet. Collective: Error on all
+  // ranks of the pipeline where their options differ.
+  PipelineStep(const DeviceMesh& mesh, std::vector<NetworkStage> stages,
+               const PipelineStepOptions& options);
+  PipelineStep(PipelineStep&&) = delete;
+  ~PipelineStep();
+
+  // This rank's part of the network: its modules, parameters and buffers under their whole names.
+  [[nodiscard]] const std::shared_ptr<torch::nn::Module>& module() const;
+  [[nodiscard]] const PipelineShape& shape() const;
+  [[nodiscard]] bool has_first_part() const;
+  [[nodiscard]] bool has_last_part() const;
+
+  // Forward and backward of all micro-batches; adds to the gradients of this rank's parameters.
+  // Returns the sums over the micro-batches where the last part is, and zeros elsewhere: [sums],
+  // float64, where the parameters are. Collective over the pipe axis, and where there is a reducer
+  // as its backward() is.
+  torch::Tensor run(const Batch& batch, std::int64_t step, const Backward& backward);
+  torch::Tensor run(const Batch& batch, std::int64_t step) { return run(batch, step, {}); }
+
+  // Forward alone, without gradients, of so many micro-batches that look alike (others than those
+  // of steps, if need be); of what batch.loss() returns the sums count. Collective over the pipe
+  // axis.
+  torch::Tensor evaluate(const Batch& batch, int micro_batches);
+
+  // Since the last call: how long run() and evaluate() have taken, and how much of it this rank has
+  // waited for others. On a device the host's time, which is ahead of the device's.
+  struct IdleTime {
+    double seconds = 0;
+    double waiting_seconds = 0;
+    [[nodiscard]] double share() const { return seconds > 0 ? waiting_seconds / seconds : 0; }
+  };
+  [[nodiscard]] IdleTime take_idle_time();
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kolo

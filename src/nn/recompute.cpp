@@ -1,0 +1,295 @@
+#include "kolo/nn/recompute.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <ATen/Context.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/graph_beginning.h"
+#include "kolo/nn/autocast.h"
+#include "kolo/nn/device_norm.h"
+#include "kolo/nn/kernel_choices.h"
+#include "nn/kernels/fused.h"
+
+namespace kolo {
+
+namespace {
+
+// How a thread computes: LibTorch's modes that its engine doesn't take to backward, and kolo's.
+class ComputeModes {
+ public:
+  // The calling thread's, as far as they matter to a device.
+  explicit ComputeModes(at::DeviceType device)
+      : device_(device),
+        autocast_(autocast_of(device)),
+        plain_(PlainKernels::are_wanted()),
+        norm_(DeviceNorm::is_wanted()),
+        kernels_(UseKernels::current()) {}
+
+  // While it lives, the calling thread computes like that.
+  class Use {
+   public:
+    explicit Use(const ComputeModes& modes)
+        : autocast_(modes.autocast_, modes.device_),
+          plain_(modes.plain_),
+          norm_(modes.norm_),
+          kernels_(modes.kernels_) {}
+
+   private:
+    AutocastGuard autocast_;
+    PlainKernels plain_;
+    DeviceNorm norm_;
+    UseKernels kernels_;
+  };
+
+ private:
+  static Precision autocast_of(at::DeviceType device) {
+    if (!autocast_details::is_enabled(device)) return Precision::fp32;
+    return autocast_details::type(device) == at::kHalf ? Precision::fp16 : Precision::bf16;
+  }
+
+  at::DeviceType device_;
+  Precision autocast_;
+  bool plain_, norm_;
+  std::shared_ptr<const KernelChoices> kernels_;
+};
+
+// The default generators that a stage may draw from.
+class GeneratorStates {
+ public:
+  explicit GeneratorStates(const torch::Device& device) {
+    add(at::detail::getDefaultCPUGenerator());
+    if (device.is_cuda()) add(at::globalContext().defaultGenerator(device));
+  }
+  void restore() const {
+    for (auto [generator, state] : states_) {
+      const std::lock_guard lock(generator.mutex());
+      generator.set_state(state);
+    }
+  }
+
+ private:
+  void add(at::Generator generator) {
+    const std::lock_guard lock(generator.mutex());
+    states_.emplace_back(generator, generator.get_state());
+  }
+  std::vector<std::pair<at::Generator, torch::Tensor>> states_;
+};
+
+// Weights cast for a pass without gradients are none for one with them.
+class WithoutCastCache {
+ public:
+  WithoutCastCache() : before_(at::autocast::is_autocast_cache_enabled()) {
+    at::autocast::set_autocast_cache_enabled(false);
+  }
+  WithoutCastCache(const WithoutCastCache&) = delete;
+  WithoutCastCache& operator=(const WithoutCastCache&) = delete;
+  ~WithoutCastCache() { at::autocast::set_autocast_cache_enabled(before_); }
+
+ private:
+  bool before_;
+};
+
+// The buffers of a stage as they are now, to be put back. Not by what autograd counts as a change:
+// graphs that other passes have made may hold them.
+class BufferValues {
+ public:
+  explicit BufferValues(const NetworkStage& stage) {
+    for (const auto& part : stage.modules) {
+      for (const auto& buffer : part.module->buffers())
+        values_.emplace_back(buffer, buffer.detach().clone());
+    }
+  }
+  void restore() const {
+    const torch::NoGradGuard no_gradient;
+    for (const auto& [buffer, value] : values_) buffer.variable_data().copy_(value);
+  }
+
+ private:
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> values_;
+};
+
+// A stage, and which of its inputs it changes in place, which its first pass tells.
+class RecomputedStage {
+ public:
+  explicit RecomputedStage(NetworkStage stage) : stage_(std::move(stage)) {}
+
+  [[nodiscard]] const NetworkStage& stage() const { return stage_; }
+
+  // Computes the stage, on copies of what it changes. A tensor that it hands on is the one that was
+  // given.
+  StagePayload run(StagePayload payload) {
+    const bool is_first = !changes_ || changes_->size() != payload.size();
+    const auto given = payload;
+    StagePayload copies(payload.size());
+    std::vector<std::uint32_t> versions(payload.size(), 0);
+    for (std::size_t i = 0; i < payload.size(); ++i) {
+      if (!is_first && !(*changes_)[i]) continue;
+      payload[i] = copies[i] = payload[i].clone();
+      versions[i] = copies[i]._version();
+    }
+    auto outputs = stage_.forward(std::move(payload));
+    if (!is_first) return outputs;
+    changes_.emplace();
+    for (std::size_t i = 0; i < given.size(); ++i) {
+      changes_->push_back(copies[i]._version() != versions[i]);
+      if (changes_->back()) continue;
+      for (auto& output : outputs) {
+        if (output.is_same(copies[i])) output = given[i];
+      }
+    }
+    return outputs;
+  }
+
+  [[nodiscard]] bool trains() const {
+    return std::ranges::any_of(stage_.modules, [](const NetworkStage::PartOfNetwork& part) {
+      const auto parameters = part.module->parameters();
+      return std::ranges::any_of(parameters,
+                                 [](const torch::Tensor& each) { return each.requires_grad(); });
+    });
+  }
+
+ private:
+  NetworkStage stage_;
+  std::optional<std::vector<bool>> changes_;  // by input; unknown before the first pass
+};
+
+// In the place of all that a stage computes.
+class Recomputation final : public torch::autograd::Node {
+ public:
+  Recomputation(std::shared_ptr<RecomputedStage> stage, StagePayload inputs)
+      : stage_(std::move(stage)),
+        inputs_(std::move(inputs)),
+        device_(inputs_.front().device()),
+        modes_(device_.type()),
+        generators_(device_) {
+    for (const auto& input : inputs_) {
+      versions_.push_back(input._version());
+      add_next_edge(input.requires_grad() ? torch::autograd::impl::gradient_edge(input)
+                                          : torch::autograd::Edge());
+    }
+  }
+
+  // `outputs`: of the first pass, without a graph. What the stage has handed on is no result of
+  // its own.
+  [[nodiscard]] StagePayload attach(StagePayload outputs, const std::shared_ptr<Node>& self) {
+    for (auto& output : outputs) {
+      const bool is_result = std::ranges::none_of(
+          inputs_, [&](const torch::Tensor& input) { return input.is_same(output); });
+      is_result_.push_back(is_result && torch::isFloatingType(output.scalar_type()));
+      if (!is_result_.back()) continue;
+      output = output.detach();
+      torch::autograd::impl::set_gradient_edge(output, {self, add_input_metadata(output)});
+    }
+    return outputs;
+  }
+
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    require_inputs();
+    const auto beginning = GraphBeginning::make();
+    auto outputs = run_again(*beginning);
+    StagePayload roots, slopes;
+    std::size_t next = 0;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      if (!is_result_[i]) continue;
+      const auto& gradient = gradients[next++];
+      if (!gradient.defined() || !outputs[i].requires_grad()) continue;
+      roots.push_back(std::move(outputs[i]));
+      slopes.push_back(gradient);
+    }
+    outputs.clear();
+    if (!roots.empty()) torch::autograd::backward(roots, slopes);
+    auto found = beginning->take_gradients();
+    torch::autograd::variable_list of_inputs;
+    auto each = found.begin();
+    for (const auto& input : inputs_)
+      of_inputs.push_back(input.requires_grad() ? std::move(*each++) : torch::Tensor());
+    return of_inputs;
+  }
+
+  void release_variables() override {
+    inputs_.clear();
+    is_released_ = true;
+  }
+
+ private:
+  void require_inputs() const {
+    if (is_released_) {
+      throw Error(
+          fmt::format("nn: stage {} is to be recomputed a second time; with retain_graph it can be",
+                      stage_->stage().name));
+    }
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      if (inputs_[i]._version() == versions_[i]) continue;
+      throw Error(
+          fmt::format("nn: input {} of stage {} was changed in place after its forward pass, so it "
+                      "can't be recomputed; use an operation that makes a new tensor",
+                      i, stage_->stage().name));
+    }
+  }
+
+  [[nodiscard]] StagePayload run_again(GraphBeginning& beginning) const {
+    const torch::AutoGradMode with_gradients(true);
+    const ComputeModes::Use modes(modes_);
+    const GeneratorStates now(device_);
+    const BufferValues buffers(stage_->stage());
+    generators_.restore();
+    StagePayload inputs;
+    for (const auto& input : inputs_)
+      inputs.push_back(input.requires_grad() ? beginning.attach(input) : input.detach());
+    auto outputs = stage_->run(std::move(inputs));
+    now.restore();
+    buffers.restore();
+    return outputs;
+  }
+
+  std::shared_ptr<RecomputedStage> stage_;
+  StagePayload inputs_;
+  torch::Device device_;
+  ComputeModes modes_;
+  GeneratorStates generators_;
+  std::vector<std::uint32_t> versions_;
+  std::vector<bool> is_result_;  // by output
+  bool is_released_ = false;
+};
+
+StagePayload run_recomputed(const std::shared_ptr<RecomputedStage>& stage, StagePayload payload) {
+  const bool needs_gradients =
+      at::GradMode::is_enabled() && !payload.empty() &&
+      (stage->trains() || std::ranges::any_of(payload, [](const torch::Tensor& each) {
+         return each.requires_grad();
+       }));
+  if (!needs_gradients) return stage->run(std::move(payload));
+  const std::shared_ptr<Recomputation> node(new Recomputation(stage, payload),
+                                            torch::autograd::deleteNode);
+  StagePayload outputs;
+  {
+    const torch::NoGradGuard no_gradient;
+    const WithoutCastCache no_cache;
+    outputs = stage->run(std::move(payload));
+  }
+  return node->attach(std::move(outputs), node);
+}
+
+}  // namespace
+
+std::vector<NetworkStage> recomputed(std::vector<NetworkStage> stages) {
+  for (auto& stage : stages) {
+    const auto kept = std::make_shared<RecomputedStage>(stage);
+    stage.forward = [kept](StagePayload payload) {
+      return run_recomputed(kept, std::move(payload));
+    };
+  }
+  return stages;
+}
+
+}  // namespace kolo

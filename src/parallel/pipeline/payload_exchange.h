@@ -1,0 +1,68 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "kolo/base/network_stage.h"
+#include "kolo/comm/communicator.h"
+#include "kolo/layout/pipeline_schedule.h"
+#include "parallel/pipeline/payload_shape.h"
+
+namespace kolo::parallel {
+
+// Sends and receives the payloads of one rank's list of actions. What a stage sends looks alike for
+// all micro-batches: its first payload is preceded by a description, which both ends keep; a later
+// one that looks different is an Error on the rank that would send it, which names both.
+class PayloadExchange {
+ public:
+  // The ranks of the pipeline; where payloads are put.
+  PayloadExchange(Communicator pipe, const torch::Device& device);
+
+  // Starts a send; the tensors may not be written until the end of the step.
+  void send(const PipelineShape& shape, const PipelineAction& action, const StagePayload& payload);
+  // Posts a receive where it is known what will come. Otherwise it is left to finish_receive().
+  void post_receive(const PipelineShape& shape, const PipelineAction& action);
+
+  struct Received {
+    StagePayload payload;
+    std::vector<bool> need_gradients;
+  };
+  // Waits for what an earlier post_receive() was about.
+  [[nodiscard]] Received finish_receive(const PipelineShape& shape, PipelinePayload kind,
+                                        int micro_batch, int sending_stage);
+
+  // Waits until what was sent is received.
+  void finish_sends();
+
+  // That finish_receive() and finish_sends() have waited since the last call, on the host.
+  [[nodiscard]] double take_waiting_seconds();
+
+ private:
+  struct Stream {  // of payloads: kind and sending stage
+    PipelinePayload kind = PipelinePayload::activation;
+    int stage = 0;
+    friend auto operator<=>(const Stream&, const Stream&) = default;
+  };
+  struct Pending {
+    int peer = 0;
+    bool is_started = false;
+    StagePayload payload;
+    std::vector<Work> works;
+  };
+
+  void start(Pending& pending, int tag, const Stream& stream, const std::string& name);
+  [[nodiscard]] PayloadShape receive_shape(int peer, int tag, const std::string& name);
+  void send_shape(const PayloadShape& shape, int peer, int tag, const std::string& name);
+
+  Communicator pipe_;
+  torch::Device device_;
+  std::map<Stream, PayloadShape> shapes_;
+  std::map<int, Pending> posted_;  // by tag
+  std::vector<Work> sends_;
+  double waiting_seconds_ = 0;
+};
+
+}  // namespace kolo::parallel

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "kolo/base/graph_beginning.h"
+#include "kolo/base/network_stage.h"
+
+namespace kolo::parallel {
+
+// The graph of one part of a network for one micro-batch. It begins where another rank, or another
+// part on this one, has handed over what it has made. Gradients of a payload are listed for those
+// of its tensors that require one, in their order; an undefined one is none.
+class StageGraph {
+ public:
+  // The tensors as results of the graph's beginning, where `need_gradients` says so: in the same
+  // memory, and such that operations may change them in place.
+  [[nodiscard]] StagePayload begin(StagePayload payload, const std::vector<bool>& need_gradients);
+  void end(StagePayload outputs) { outputs_ = std::move(outputs); }
+  [[nodiscard]] const StagePayload& outputs() const { return outputs_; }
+
+  // Goes back from what was made; returns the gradients of what begin() was given. Frees the graph.
+  [[nodiscard]] StagePayload backward(const StagePayload& gradients);
+
+ private:
+  std::shared_ptr<GraphBeginning> beginning_;  // none: it begins with data
+  StagePayload outputs_;
+};
+
+// Which tensors of a payload require gradients.
+[[nodiscard]] std::vector<bool> gradient_needs(const StagePayload& payload);
+
+}  // namespace kolo::parallel

@@ -1,0 +1,346 @@
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
+
+#include "kolo/base/error.h"
+#include "kolo/comm/threads.h"
+#include "kolo/parallel/pipeline_step.h"
+#include "parallel/pipeline/pipelined_networks.h"
+#include "support/errors.h"
+#include "support/rank_test.h"
+
+namespace kolo::testing {
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t samples = 3;  // per micro-batch
+constexpr int steps = 3;
+
+struct Case {
+  PipelineSchedule schedule = PipelineSchedule::gpipe;
+  int micro_batches = 1;
+  int chunks = 1;
+  bool skips = false;
+  bool adam = false;
+};
+
+// A whole network with its chain.
+struct Chain {
+  std::shared_ptr<torch::nn::Module> network;
+  std::vector<NetworkStage> stages;
+
+  explicit Chain(bool skips) {
+    if (skips) {
+      const auto made = std::make_shared<SkipNetwork>();
+      network = made;
+      stages = made->stages();
+    } else {
+      auto made = image_network();
+      network = made.ptr();
+      stages = stages_of(made);
+    }
+  }
+};
+
+torch::Tensor input_of(bool skips, std::int64_t seed) {
+  return skips ? noise_of({samples, SkipNetwork::inputs}, seed)
+               : noise_of({samples, 3, 12, 12}, seed);
+}
+torch::Tensor target_of(bool skips, std::int64_t seed) {
+  return noise_of({samples, skips ? 3 : 5}, seed + 50'000);
+}
+std::int64_t seed_of(int data, int step, int micro_batch) {
+  return 1000 * data + 100 * step + micro_batch;
+}
+
+std::vector<std::size_t> even_bounds(std::size_t stages, int parts) {
+  std::vector<std::size_t> bounds;
+  for (int part = 0; part <= parts; ++part)
+    bounds.push_back(stages * static_cast<std::size_t>(part) / static_cast<std::size_t>(parts));
+  return bounds;
+}
+
+std::unique_ptr<torch::optim::Optimizer> optimizer_of(const torch::nn::Module& module, bool adam) {
+  if (adam) return std::make_unique<torch::optim::Adam>(module.parameters(), .01);
+  return std::make_unique<torch::optim::SGD>(module.parameters(),
+                                             torch::optim::SGDOptions(.05).momentum(.9));
+}
+
+PipelineStep::Loss loss_of(const Case& test, const torch::Tensor& output, std::int64_t seed) {
+  const auto loss = torch::mse_loss(output, target_of(test.skips, seed));
+  return {loss, torch::tensor({loss.item<double>(), double(output.size(0))}, torch::kDouble)};
+}
+
+// One rank that adds up the gradients of all micro-batches.
+struct Reference {
+  Reference(const Case& of, int data) : test(of), chain(of.skips), place(data) {
+    optimizer = optimizer_of(*chain.network, test.adam);
+  }
+  std::vector<double> backward(int step) {
+    std::vector<double> sums(2);
+    for (int i = 0; i < test.micro_batches; ++i) {
+      const auto seed = seed_of(place, step, i);
+      const auto output = run_stages(chain.stages, {input_of(test.skips, seed)}).front();
+      const auto [loss, numbers] = loss_of(test, output, seed);
+      (loss / test.micro_batches).backward();
+      for (std::size_t n = 0; n < sums.size(); ++n)
+        sums[n] += numbers[static_cast<std::int64_t>(n)].item<double>();
+    }
+    return sums;
+  }
+
+  Case test;
+  Chain chain;
+  int place;
+  std::unique_ptr<torch::optim::Optimizer> optimizer;
+};
+
+PipelineStep::Batch batch_of(const Case& test, int data, int step) {
+  return {[=](int i) { return input_of(test.skips, seed_of(data, step, i)); },
+          [=](const torch::Tensor& output, int i) {
+            return loss_of(test, output, seed_of(data, step, i));
+          }};
+}
+
+PipelineStepOptions options_of(const Case& test, const Chain& chain, int ranks) {
+  return {.schedule = test.schedule,
+          .micro_batches = test.micro_batches,
+          .chunks = test.chunks,
+          .bounds = even_bounds(chain.stages.size(), ranks * test.chunks),
+          .sums = 2};
+}
+
+void expect_same_tensors(const torch::nn::Module& part, const torch::nn::Module& whole,
+                         const std::string& what) {
+  const auto parameters = whole.named_parameters(), buffers = whole.named_buffers();
+  for (const auto& item : part.named_parameters())
+    EXPECT_TRUE(item.value().equal(parameters[item.key()])) << item.key() << ", " << what;
+  for (const auto& item : part.named_buffers())
+    EXPECT_TRUE(item.value().equal(buffers[item.key()])) << item.key() << ", " << what;
+}
+
+std::string describe(const Case& test) {
+  return fmt::format("{} with {} micro-batches, {} chunks{}", name_of(test.schedule),
+                     test.micro_batches, test.chunks, test.skips ? ", skips" : "");
+}
+
+std::vector<Case> cases_for(int ranks) {
+  std::vector<Case> cases;
+  for (const bool skips : {false, true}) {
+    for (const int micro_batches : {1, 2, 3, 5, 8}) {
+      for (const auto schedule : {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b})
+        cases.push_back({schedule, micro_batches, 1, skips, micro_batches % 2 == 0});
+      cases.push_back({PipelineSchedule::interleaved, micro_batches, 2, skips});
+    }
+  }
+  if (ranks <= 2) cases.push_back({PipelineSchedule::interleaved, 4, 3});
+  return cases;
+}
+
+RANK_TEST(PipelineStep, TrainsAsAccumulationOnOneRankDoesToTheBit) {
+  const DeviceMesh mesh(communicator, {.pipeline = communicator.size()});
+  for (const auto& test : cases_for(communicator.size())) {
+    Reference reference(test, 0);
+    Chain chain(test.skips);
+    PipelineStep pipeline(mesh, chain.stages, options_of(test, chain, communicator.size()));
+    const auto optimizer = optimizer_of(*pipeline.module(), test.adam);
+    for (int step = 0; step < steps; ++step) {
+      reference.optimizer->zero_grad();
+      optimizer->zero_grad();
+      const auto expected = reference.backward(step);
+      const auto sums = pipeline.run(batch_of(test, 0, step), step);
+      ASSERT_EQ(sums.numel(), 2);
+      for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(sums[i].item<double>(),
+                  pipeline.has_last_part() ? expected[static_cast<std::size_t>(i)] : 0);
+      }
+      reference.optimizer->step();
+      optimizer->step();
+    }
+    expect_same_tensors(*pipeline.module(), *reference.chain.network, describe(test));
+  }
+}
+
+// The rest of a network is gone where nobody holds it.
+RANK_TEST(PipelineStep, KeepsThisRanksPartAloneUnderItsNames) {
+  const DeviceMesh mesh(communicator, {.pipeline = communicator.size()});
+  std::vector<std::pair<std::string, torch::Tensor>> all;
+  std::vector<std::weak_ptr<torch::nn::Module>> modules;
+  const Case test;
+  std::optional<Chain> chain(test.skips);
+  for (const auto& stage : chain->stages) modules.push_back(stage.modules.front().module);
+  PipelineStep pipeline(mesh, chain->stages, options_of(test, *chain, communicator.size()));
+  const auto bounds = even_bounds(modules.size(), communicator.size());
+  chain.reset();
+  const auto rank = static_cast<std::size_t>(communicator.rank());
+  for (std::size_t stage = 0; stage < modules.size(); ++stage) {
+    const bool is_mine = stage >= bounds[rank] && stage < bounds[rank + 1];
+    EXPECT_EQ(modules[stage].expired(), !is_mine) << stage;
+  }
+  const Chain whole(test.skips);
+  std::int64_t found = 0;
+  for (const auto& item : pipeline.module()->named_parameters()) {
+    EXPECT_TRUE(whole.network->named_parameters().contains(item.key())) << item.key();
+    ++found;
+  }
+  EXPECT_EQ(all_reduce_value(communicator, found),
+            static_cast<std::int64_t>(whole.network->named_parameters().size()));
+}
+
+// Averaged over the ranks along the data axis, while the last backward passes run.
+RANK_TEST(PipelineStep, IsCombinedWithDataParallelRanks) {
+  if (communicator.size() % 2 != 0) return;
+  const DeviceMesh mesh(communicator, {.pipeline = 2});
+  const int places = mesh.length(MeshAxis::data), place = mesh.coordinate(MeshAxis::data);
+  for (const auto& test : cases_for(2)) {
+    std::vector<Reference> references;
+    for (int data = 0; data < places; ++data) references.emplace_back(test, data);
+    Chain chain(test.skips);
+    PipelineStep pipeline(mesh, chain.stages, options_of(test, chain, 2));
+    GradientReducer reducer(mesh.replicas(), *pipeline.module());
+    for (int step = 0; step < 2; ++step) {
+      std::vector<std::vector<torch::Tensor>> gradients;
+      for (auto& reference : references) {
+        for (const auto& parameter : reference.chain.network->parameters())
+          parameter.mutable_grad() = torch::Tensor();
+        (void)reference.backward(step);
+      }
+      reducer.clear_gradients();
+      (void)pipeline.run(batch_of(test, place, step), step, {.reducer = &reducer});
+      reducer.finish();
+      for (const auto& item : pipeline.module()->named_parameters()) {
+        auto mean = torch::zeros_like(item.value());
+        for (auto& reference : references)
+          mean += reference.chain.network->named_parameters()[item.key()].grad() / places;
+        EXPECT_TRUE(torch::allclose(item.value().grad(), mean, 1e-6, 1e-7))
+            << item.key() << ", " << describe(test);
+      }
+    }
+  }
+}
+
+RANK_TEST(PipelineStep, EvaluatesBatchesOfOtherSizes) {
+  const DeviceMesh mesh(communicator, {.pipeline = communicator.size()});
+  const Case test{PipelineSchedule::one_f_one_b, 2};
+  Chain chain(test.skips), whole(test.skips);
+  PipelineStep pipeline(mesh, chain.stages, options_of(test, chain, communicator.size()));
+  (void)pipeline.run(batch_of(test, 0, 0), 0);
+  pipeline.module()->eval();
+  whole.network->eval();
+  const auto buffers = pipeline.module()->named_buffers();
+  for (const auto& item : whole.network->named_buffers()) {
+    if (const auto* trained = buffers.find(item.key())) item.value().copy_(*trained);
+  }
+  for (const auto& [size, count] : {std::pair{4, 3}, std::pair{1, 1}, std::pair{2, 5}}) {
+    double shown = 0;
+    const PipelineStep::Batch batch{
+        [size = size](int i) {
+          return noise_of({size, 3, 12, 12}, i);
+        },
+        [&](const torch::Tensor& output, int) -> PipelineStep::Loss {
+          EXPECT_FALSE(output.requires_grad());
+          shown += output.sum().item<double>();
+          return {{}, torch::tensor({1., double(output.size(0))}, torch::kDouble)};
+        }};
+    const auto sums = pipeline.evaluate(batch, count);
+    if (!pipeline.has_last_part()) continue;
+    EXPECT_EQ(sums[0].item<double>(), count);
+    EXPECT_EQ(sums[1].item<double>(), size * count);
+    if (communicator.size() > 1) continue;  // the running statistics are other ranks'
+    double expected = 0;
+    const torch::NoGradGuard no_gradient;
+    for (int i = 0; i < count; ++i)
+      expected += run_stages(whole.stages, {batch.input(i)}).front().sum().item<double>();
+    EXPECT_EQ(shown, expected);
+  }
+}
+
+RANK_TEST(PipelineStep, NamesBothShapesWhereAMicroBatchIsUnlikeTheFirst) {
+  if (communicator.size() != 2) return;
+  const DeviceMesh mesh(communicator, {.pipeline = 2});
+  const Case test{PipelineSchedule::gpipe, 2};
+  Chain chain(test.skips);
+  PipelineStep pipeline(mesh, chain.stages, options_of(test, chain, 2));
+  auto batch = batch_of(test, 0, 0);
+  (void)pipeline.run(batch, 0);
+  if (communicator.rank() == 1) return;  // leaves; the other finds out by itself
+  batch.input = [](int) { return noise_of({samples + 1, 3, 12, 12}, 1); };
+  EXPECT_THAT(message_of<Error>([&] { (void)pipeline.run(batch, 1); }),
+              AllOf(HasSubstr("rank 0 (stage 0) has 1 tensor: float32 [4, 8, 12, 12]"),
+                    HasSubstr("agreed with rank 1 on 1 tensor: float32 [3, 8, 12, 12]"),
+                    HasSubstr("activation of stage 0, micro-batch 0")));
+}
+
+RANK_TEST(PipelineStep, CountsWhatARankWaits) {
+  const DeviceMesh mesh(communicator, {.pipeline = communicator.size()});
+  const Case test{PipelineSchedule::one_f_one_b, 4};
+  Chain chain(test.skips);
+  PipelineStep pipeline(mesh, chain.stages, options_of(test, chain, communicator.size()));
+  EXPECT_EQ(pipeline.take_idle_time().share(), 0);
+  (void)pipeline.run(batch_of(test, 0, 0), 0);
+  const auto idle = pipeline.take_idle_time();
+  EXPECT_GT(idle.seconds, 0);
+  EXPECT_LT(idle.waiting_seconds, idle.seconds);
+  if (communicator.rank() > 0) {
+    EXPECT_GT(idle.waiting_seconds, 0);
+  }
+  EXPECT_EQ(pipeline.take_idle_time().seconds, 0);
+}
+
+RANK_TEST(PipelineStep, RefusesWhatIsNoPipeline) {
+  const DeviceMesh mesh(communicator, {.pipeline = communicator.size()});
+  const Case test;
+  Chain chain(test.skips);
+  const auto message = [&](const PipelineStepOptions& options) {
+    return message_of<InputError>([&] { PipelineStep(mesh, chain.stages, options); });
+  };
+  auto options = options_of(test, chain, communicator.size());
+  options.bounds.back() = 3;
+  EXPECT_THAT(message(options), HasSubstr("don't cut 10 stages into parts"));
+  options = options_of(test, chain, communicator.size());
+  options.bounds.insert(options.bounds.begin() + 1, 1);
+  EXPECT_THAT(message(options), HasSubstr("parts for"));
+  options = options_of(test, chain, communicator.size());
+  options.schedule = PipelineSchedule::zb_h1;
+  EXPECT_THAT(message(options), HasSubstr("zb-h1 is not carried out yet"));
+  if (communicator.size() == 1) return;
+  options = options_of(test, chain, communicator.size());
+  options.micro_batches = 1 + communicator.rank();
+  EXPECT_THAT(message_of<Error>([&] { PipelineStep(mesh, chain.stages, options); }),
+              AllOf(HasSubstr("rank 0 has schedule gpipe, 1 micro-batches"),
+                    HasSubstr("rank 1 has schedule gpipe, 2 micro-batches")));
+}
+
+// Nobody waits for it for ever.
+TEST(FailingPipeline, EndsTheJobWithTheStagesOwnMessage) {
+  for (const auto schedule : {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b}) {
+    const auto job = [&](const Communicator& communicator) {
+      const DeviceMesh mesh(communicator, {.pipeline = 3});
+      const Case test{schedule, 4};
+      Chain chain(test.skips);
+      int calls = 0;
+      chain.stages[5].forward = [&calls](StagePayload payload) {
+        if (++calls == 3) throw Error("the third micro-batch is too much");
+        return payload;
+      };
+      PipelineStep pipeline(mesh, chain.stages, options_of(test, chain, 3));
+      (void)pipeline.run(batch_of(test, 0, 0), 0);
+    };
+    EXPECT_THAT(message_of<Error>([&] { run_as_threads(3, job); }),
+                HasSubstr("the third micro-batch is too much"));
+  }
+}
+
+}  // namespace
+
+}  // namespace kolo::testing

@@ -1,0 +1,233 @@
+#include <cmath>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/optim/flat_optimizer.h"
+#include "kolo/parallel/pipeline_state.h"
+#include "kolo/parallel/stage_costs.h"
+#include "kolo/parallel/training_step.h"
+#include "parallel/pipeline/pipelined_networks.h"
+#include "support/errors.h"
+#include "support/rank_test.h"
+
+// Whole training steps of a network in parts, and its parts brought together.
+namespace kolo::testing {
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int micro_batches = 4;
+
+torch::Tensor training_input(int data, std::int64_t step, int micro_batch) {
+  return noise_of({3, 3, 12, 12}, 1000 * data + 10 * step + micro_batch);
+}
+
+PipelineStep::Loss training_loss(const torch::Tensor& output, double factor) {
+  const auto loss = output.square().mean() * factor;
+  return {loss, torch::tensor({loss.item<double>() / micro_batches, 1.}, torch::kDouble)};
+}
+
+// A mesh of pipelines of two or more ranks, or of one alone.
+DeviceMesh pipelines_of(const Communicator& communicator) {
+  const bool is_even = communicator.size() % 2 == 0;
+  return DeviceMesh(communicator, {.pipeline = is_even ? 2 : communicator.size()});
+}
+
+std::vector<std::size_t> bounds_for(int parts) {
+  std::vector<std::size_t> bounds;
+  for (int part = 0; part <= parts; ++part)
+    bounds.push_back(static_cast<std::size_t>(10 * part / parts));
+  return bounds;
+}
+
+// This rank's part of a training, and the same whole on one rank.
+struct PipelinedTraining {
+  PipelinedTraining(const DeviceMesh& of, TrainingStepOptions options)
+      : mesh(of),
+        pipeline(mesh, stages_of(image_network()),
+                 {.micro_batches = micro_batches,
+                  .bounds = bounds_for(mesh.length(MeshAxis::pipe)),
+                  .sums = 2}) {
+    options.world = mesh.world();
+    step.emplace(mesh.replicas(), pipeline.module(), make_adam({}), options);
+  }
+  TrainingStep::Outcome make(std::int64_t number, double factor = 1) {
+    const int place = mesh.coordinate(MeshAxis::data);
+    const PipelineStep::Batch batch{
+        [=](int i) { return training_input(place, number, i); },
+        [=](const torch::Tensor& output, int) { return training_loss(output, factor); }};
+    return step->make(
+        [&](const PipelineStep::Backward& backward) {
+          return pipeline.run(batch, number, backward);
+        },
+        .01, number);
+  }
+
+  DeviceMesh mesh;
+  PipelineStep pipeline;
+  std::optional<TrainingStep> step;
+};
+
+struct WholeTraining {
+  explicit WholeTraining(const TrainingStepOptions& options)
+      : network(image_network()),
+        step(Communicator::solo(), network.ptr(), make_adam({}), options) {}
+  TrainingStep::Outcome make(std::int64_t number, int places, double factor = 1) {
+    return step.make(
+        [&](const PipelineStep::Backward& backward) {
+          auto sums = torch::zeros({2}, torch::kDouble);
+          for (int place = 0; place < places; ++place) {
+            for (int i = 0; i < micro_batches; ++i) {
+              const auto [loss, numbers] =
+                  training_loss(network->forward(training_input(place, number, i)), factor);
+              const auto part = loss / micro_batches / places;
+              (backward.scaled ? backward.scaled(part) : part).backward();
+              sums += numbers;
+            }
+          }
+          return sums;
+        },
+        .01, number);
+  }
+
+  torch::nn::Sequential network;
+  TrainingStep step;
+};
+
+// Batch norms see the samples of one place along the data axis, so statistics are left out.
+void expect_close_parameters(const torch::nn::Module& part, const torch::nn::Module& whole) {
+  for (const auto& item : part.named_parameters()) {
+    EXPECT_TRUE(torch::allclose(item.value(), whole.named_parameters()[item.key()], 1e-5, 1e-6))
+        << item.key();
+  }
+}
+
+RANK_TEST(PipelinedTraining, MakesTheStepsOfOneRank) {
+  const auto mesh = pipelines_of(communicator);
+  const int places = mesh.length(MeshAxis::data);
+  for (const double norm : {0., .05}) {
+    for (const bool scales : {false, true}) {
+      TrainingStepOptions options{.buckets = {256, 1024}, .maximum_norm = norm};
+      if (scales) options.loss_scale = LossScaleOptions{};
+      PipelinedTraining training(mesh, options);
+      WholeTraining whole(options);
+      for (std::int64_t number = 1; number <= 3; ++number) {
+        const auto mine = training.make(number), expected = whole.make(number, places);
+        ASSERT_EQ(mine.sums.size(), 2U);
+        EXPECT_NEAR(mine.sums[0], expected.sums[0], 1e-5);
+        EXPECT_EQ(mine.sums[1], micro_batches * places);
+        EXPECT_TRUE(mine.is_made);
+      }
+      expect_close_parameters(*training.pipeline.module(), *whole.network);
+    }
+  }
+}
+
+// What is not finite in one part is known to all.
+RANK_TEST(PipelinedTraining, LeavesOutAStepOnAllRanksTogether) {
+  const auto mesh = pipelines_of(communicator);
+  PipelinedTraining training(mesh, {.skip_non_finite = true});
+  EXPECT_TRUE(training.make(1).is_made);
+  std::map<std::string, torch::Tensor> before;
+  for (const auto& item : named_tensors_of(*training.pipeline.module()))
+    before[item.name] = item.tensor.detach().clone();
+  const double infinity = std::numeric_limits<double>::infinity();
+  const bool is_bad = mesh.coordinate(MeshAxis::data) == 0;
+  EXPECT_FALSE(training.make(2, is_bad ? infinity : 1).is_made);
+  for (const auto& item : named_tensors_of(*training.pipeline.module()))
+    EXPECT_TRUE(item.tensor.equal(before[item.name])) << item.name;
+  EXPECT_TRUE(training.make(3).is_made);
+}
+
+RANK_TEST(PipelinedTraining, NamesAllPartsParametersWhereStepsAreNeverFinite) {
+  const auto mesh = pipelines_of(communicator);
+  PipelinedTraining training(mesh, {.skip_non_finite = true});
+  const double infinity = std::numeric_limits<double>::infinity();
+  std::int64_t number = 0;
+  const auto message = message_of<Error>([&] {
+    while (++number < 50) (void)training.make(number, infinity);
+  });
+  EXPECT_THAT(message, AllOf(HasSubstr("first.weight"), HasSubstr("last.weight")));
+}
+
+RANK_TEST(PipelineState, TravelsToOneRankAndBack) {
+  const auto mesh = pipelines_of(communicator);
+  const auto& pipe = mesh.axis(MeshAxis::pipe);
+  PipelinedTraining training(mesh, {});
+  (void)training.make(1);
+  auto mine = named_tensors_of(*training.pipeline.module());
+  for (const auto& item : training.step->optimizer().named_state())
+    mine.push_back({item.name, item.tensor});
+  std::map<std::string, torch::Tensor> whole;
+  collect_tensors(pipe, mine, [&](const OwnedTensor& tensor, torch::Tensor value) {
+    EXPECT_EQ(value.sizes(), torch::IntArrayRef(tensor.sizes));
+    whole[tensor.name] = std::move(value);
+  });
+  if (pipe.rank() == 0) {
+    const auto network = image_network();
+    for (const auto& item : named_tensors_of(*network))
+      EXPECT_TRUE(whole.contains(item.name)) << item.name;
+    for (const auto& item : network->named_parameters())
+      EXPECT_TRUE(whole.contains(item.key() + ".exp_avg")) << item.key();
+  } else {
+    EXPECT_TRUE(whole.empty());
+  }
+  std::vector<torch::Tensor> expected;
+  for (const auto& item : mine) {
+    expected.push_back(item.tensor.detach().clone());
+    item.tensor.detach().zero_();
+  }
+  hand_out_tensors(pipe, mine, [&](const OwnedTensor& tensor) { return whole.at(tensor.name); });
+  for (std::size_t i = 0; i < mine.size(); ++i)
+    EXPECT_TRUE(mine[i].tensor.equal(expected[i])) << mine[i].name;
+}
+
+RANK_TEST(StageCosts, AreTheSameOnAllRanksAndLeaveNothingBehind) {
+  auto network = image_network();
+  const auto stages = stages_of(network);
+  std::vector<torch::Tensor> before;
+  for (const auto& item : named_tensors_of(*network))
+    before.push_back(item.tensor.detach().clone());
+  const auto costs = measure_stages(communicator, stages, training_input(0, 0, 0));
+  ASSERT_EQ(costs.size(), stages.size());
+  EXPECT_EQ(costs[0].bytes_after, 3 * 6 * 12 * 12 * 4);
+  EXPECT_EQ(costs.back().bytes_after, 0);
+  EXPECT_EQ(costs[0].memory_bytes, 4 * 4 * 6 * 3 * 9);
+  EXPECT_EQ(costs[2].memory_bytes, 0);
+  for (const auto& cost : costs) {
+    EXPECT_GT(cost.seconds, 0);
+    const auto largest = all_reduce_value(communicator, cost.seconds, ReduceOp::max);
+    EXPECT_EQ(largest, cost.seconds);
+  }
+  const auto after = named_tensors_of(*network);
+  for (std::size_t i = 0; i < after.size(); ++i)
+    EXPECT_TRUE(after[i].tensor.equal(before[i])) << after[i].name;
+  for (const auto& parameter : network->parameters()) EXPECT_FALSE(parameter.grad().defined());
+  EXPECT_EQ(cut_stages(costs, {.parts = 3}).bounds.size(), 4U);
+}
+
+TEST(PipelineStages, RefuseTensorsThatPartsShareOrNoneHas) {
+  auto network = image_network();
+  auto stages = stages_of(network);
+  EXPECT_NO_THROW(require_whole_chain(*network, stages));
+  stages.back().modules.push_back(stages.front().modules.front());
+  const std::vector<std::size_t> bounds{0, 5, 10};
+  EXPECT_THAT(message_of<InputError>([&] { require_parts(stages, bounds); }),
+              HasSubstr("first.weight (part 0) and first.weight (part 1) are one tensor"));
+  stages.back().modules.clear();
+  EXPECT_THAT(message_of<InputError>([&] { require_whole_chain(*network, stages); }),
+              HasSubstr("2 of the network's parameters and buffers are in none of its stages, so "
+                        "no rank would have them: last.weight, last.bias"));
+}
+
+}  // namespace
+
+}  // namespace kolo::testing

@@ -1,0 +1,21 @@
+// How the tests of networks whose stages are on several ranks run.
+#include "support/rank_test.h"
+
+namespace kolo::testing {
+
+std::vector<RankSetting> thread_settings(std::string_view /*suite*/) {
+  std::vector<RankSetting> settings;
+  for (const int ranks : {1, 2, 3, 4}) settings.push_back(on_threads(ranks, "directly"));
+  settings.push_back(
+      on_threads(2, "through tiny staging areas", {.staging_bytes = 4096, .direct = false}));
+  return settings;
+}
+
+std::vector<RankSetting> mpi_settings(std::string_view /*suite*/, int ranks) {
+  std::vector<RankSetting> settings = {on_mpi("by default")};
+  if (ranks > 1)
+    settings.push_back(on_mpi("the last on a node of its own", {.ranks_on_nodes = {ranks - 1, 1}}));
+  return settings;
+}
+
+}  // namespace kolo::testing
