@@ -8,6 +8,8 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include "kolo/layout/spatial_plan.h"
+
 namespace kolo {
 
 // A network that can be trained: a torch module with parameters, buffers and modes, and one input.
@@ -17,6 +19,13 @@ class Network : public torch::nn::Module {
   // The outputs for a batch: input [N, ...] as the model was made for, result [N, ...]; for a
   // classifier the logits [N, classes]. Records for backward unless gradients are off.
   [[nodiscard]] virtual torch::Tensor forward(const torch::Tensor& input) = 0;
+
+  // Of a network of fields whose output is as long as its input: what its layers do along each of
+  // its axes, in the order in which one takes what the other makes, for who cuts samples in parts.
+  // A layer whose output is joined with an earlier layer's input mirrors that one. What works on
+  // each cell by itself is left out; so is everything where outputs see the whole sample, or how
+  // far they see is not known: then there are none.
+  [[nodiscard]] virtual std::vector<AxisLayer> axis_layers() const { return {}; }
 };
 
 // One operation of a network on one sample.

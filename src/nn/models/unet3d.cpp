@@ -69,7 +69,30 @@ class UNet3dNetwork final : public Network {
     return x.tanh_();
   }
 
+  [[nodiscard]] std::vector<AxisLayer> axis_layers() const override {
+    std::vector<AxisLayer> layers;
+    for (const auto& convolution : down_) layers.push_back(axis_layer(*convolution));
+    for (std::size_t index = 0; index < up_.size(); ++index) {
+      auto layer = axis_layer(*up_[index]);
+      layer.is_transposed = true;
+      const auto joined = up_.size() - 1 - index;  // the input of that level, but for the first
+      if (joined > 0) layer.mirrors = joined;
+      layers.push_back(layer);
+    }
+    return layers;
+  }
+
  private:
+  // Its kernels are cubes.
+  template <typename Layer>
+  static AxisLayer axis_layer(const Layer& layer) {
+    const auto& options = layer.options;
+    return {.kernel = (*options.kernel_size())[0],
+            .stride = (*options.stride())[0],
+            .padding = padding,
+            .dilation = (*options.dilation())[0]};
+  }
+
   Convolution3d add_down(std::int64_t level, std::int64_t inputs, std::int64_t outputs,
                          std::int64_t voxels) {
     return add(
