@@ -210,43 +210,61 @@ std::array<std::int64_t, 3> largest_of(const std::vector<Tile>& tiles) {
   return {largest->read[0].size(), largest->read[1].size(), largest->read[2].size()};
 }
 
+// What the job is about, before anything is predicted; the network is trained afterwards.
 // Collective.
-RunPrediction predict_box(const PredictionRequest& request, const PreparedPrediction& prepared,
-                          const Communicator& communicator, const RunOptions& options) {
-  const auto& box = *prepared.box;
-  RunPrediction result{.model = prepared.config.model.name,
-                       .checkpoint = prepared.checkpoint.string(),
-                       .input = request.input.string(),
-                       .output = request.output.string(),
-                       .ranks = communicator.size(),
-                       .size = box.size()};
-  result.bytes = hydro_channels * box.size() * box.size() * box.size() *
-                 static_cast<std::int64_t>(sizeof(float));
-  TileRequest wanted{box.size(), prepared.reach, request.tile};
-  if (wanted.reach && !wanted.core)
-    wanted.bytes_per_cell = bytes_per_cell(*prepared.network, nbody_channels, *wanted.reach);
+RunPrediction begin(const PredictionRequest& request, const PreparedPrediction& prepared,
+                    const Communicator& communicator, torch::Device& device) {
   TrainedPoint point;
-  const auto device = load_trained_network(communicator, prepared.checkpoint,
-                                           prepared.config.device, *prepared.network, point);
-  result.step = point.step;
-  result.epoch = point.epoch;
-  const auto tiles = plan_tiles(communicator, device, wanted);
+  device = load_trained_network(communicator, prepared.checkpoint, prepared.config.device,
+                                *prepared.network, point);
+  const auto size = prepared.box->size();
+  const std::array shape{hydro_channels, size, size, size,
+                         static_cast<std::int64_t>(sizeof(float))};
+  return {.model = prepared.config.model.name,
+          .checkpoint = prepared.checkpoint.string(),
+          .input = request.input.string(),
+          .output = request.output.string(),
+          .step = point.step,
+          .epoch = point.epoch,
+          .ranks = communicator.size(),
+          .size = size,
+          .bytes = checked_product(std::span<const std::int64_t>(shape))};
+}
+
+// Collective.
+void predict_box(const PreparedPrediction& prepared, const TilePredictor& predictor,
+                 const TileRequest& wanted, const Communicator& communicator,
+                 const RunOptions& options, RunPrediction& result) {
+  const auto tiles = plan_tiles(communicator, predictor.device, wanted);
   result.tiles = narrow<std::int64_t>(tiles.size());
   result.largest_tile = largest_of(tiles);
-  const auto mine =
-      share_tiles(tiles, communicator.size())[static_cast<std::size_t>(communicator.rank())];
+  const auto shares = share_tiles(tiles, communicator.size());
+  const auto& mine = shares[static_cast<std::size_t>(communicator.rank())];
   const Stopwatch watch;
   std::optional<HydroFile> file;
-  if (communicator.rank() == 0) file.emplace(request.output, box.size(), box.parameters());
+  if (communicator.rank() == 0)
+    file.emplace(result.output, result.size, prepared.box->parameters());
   const auto place = share_place(communicator, file);
   TileBar bar(communicator, options, mine.size());
-  predict_tiles({box, *prepared.network, prepared.objective, device}, place, tiles, mine, bar);
+  predict_tiles(predictor, place, tiles, mine, bar);
   communicator.barrier();
   bar.clear();
   if (file) file->commit();
   result.seconds = watch.seconds();
   result.peak_memory = static_cast<std::uint64_t>(all_reduce_value(
       communicator, static_cast<std::int64_t>(peak_resident_bytes()), ReduceOp::max));
+}
+
+// Collective.
+RunPrediction predict_on_rank(const PredictionRequest& request, const PreparedPrediction& prepared,
+                              const Communicator& communicator, const RunOptions& options) {
+  TileRequest wanted{prepared.box->size(), prepared.reach, request.tile};
+  if (wanted.reach && !wanted.core)
+    wanted.bytes_per_cell = bytes_per_cell(*prepared.network, nbody_channels, *wanted.reach);
+  torch::Device device = torch::kCPU;
+  auto result = begin(request, prepared, communicator, device);
+  const TilePredictor predictor{*prepared.box, *prepared.network, prepared.objective, device};
+  once_begun([&] { predict_box(prepared, predictor, wanted, communicator, options, result); });
   return result;
 }
 
@@ -280,8 +298,7 @@ int predict_run(const PredictionRequest& request,
     return facts_of(*prepared);
   };
   job.run = [&](const Communicator& communicator) {
-    const auto result =
-        once_begun([&] { return predict_box(request, *prepared, communicator, options); });
+    const auto result = predict_on_rank(request, *prepared, communicator, options);
     if (communicator.rank() == 0) report(result);
     return 0;
   };
