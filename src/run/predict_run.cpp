@@ -13,6 +13,7 @@
 #include "kolo/base/machine.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/observe/progress.h"
+#include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/object_collectives.h"
 #include "launch/terminal.h"
 #include "run/box_prediction.h"
@@ -231,6 +232,12 @@ RunPrediction begin(const PredictionRequest& request, const PreparedPrediction& 
           .bytes = checked_product(std::span<const std::int64_t>(shape))};
 }
 
+// The most bytes that this rank has had where it computes.
+std::int64_t peak_memory(const torch::Device& device) {
+  if (const auto use = memory_use(device)) return use->peak_reserved_bytes;
+  return narrow<std::int64_t>(peak_resident_bytes());
+}
+
 // Collective.
 void predict_box(const PreparedPrediction& prepared, const TilePredictor& predictor,
                  const TileRequest& wanted, const Communicator& communicator,
@@ -251,8 +258,8 @@ void predict_box(const PreparedPrediction& prepared, const TilePredictor& predic
   bar.clear();
   if (file) file->commit();
   result.seconds = watch.seconds();
-  result.peak_memory = static_cast<std::uint64_t>(all_reduce_value(
-      communicator, static_cast<std::int64_t>(peak_resident_bytes()), ReduceOp::max));
+  result.peak_memory = static_cast<std::uint64_t>(
+      all_reduce_value(communicator, peak_memory(predictor.device), ReduceOp::max));
 }
 
 // Collective.

@@ -34,7 +34,7 @@ struct RunPrediction {
   std::array<std::int64_t, 3> largest_tile{};  // that is read at a time, with its margins
   std::int64_t bytes = 0;                      // of the fields that were written
   double seconds = 0;                          // from the first tile to the whole file
-  std::uint64_t peak_memory = 0;               // bytes in use at once by the rank that had most
+  std::uint64_t peak_memory = 0;  // bytes of the rank that had most: of its GPU, or of the host
 };
 
 // Predicts the gas of a whole box, [5, N, N, N], to rounding what the network, in evaluation mode,
