@@ -168,5 +168,25 @@ TEST_F(PredictProgram, LeavesNoFileWhenItIsKilled) {
   EXPECT_THAT(names_made(), ElementsAre("gas.h5"));
 }
 
+TEST_F(PredictProgram, LeavesNoFileWhenOneOfItsRanksIsKilled) {
+  write_dark(96, "large");
+  std::vector<std::string> many =
+      arguments("gas.h5", {"--tile", "4", "-n", "2", "--oversubscribe"});
+  many[2] = folder_ / "large_data.npy";
+  bool is_killed = false;
+  const auto result = run_kolo_and(many, [&](pid_t) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    while (names_made().empty() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    is_killed = signal_rank(1, made("gas.h5"), SIGKILL);
+  });
+  EXPECT_TRUE(is_killed);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_FALSE(fs::exists(made("gas.h5")));
+  ASSERT_EQ(predict("gas.h5").exit_code, 0);
+  EXPECT_THAT(names_made(), ElementsAre("gas.h5"));
+}
+
 }  // namespace
 }  // namespace kolo::testing
