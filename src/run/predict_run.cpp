@@ -42,9 +42,10 @@ struct PreparedPrediction {
 
 void require_fields_of_boxes(const RunConfig& config, const SampleLayout& layout) {
   if (layout.classes > 0) {
-    throw InputError(
-        fmt::format("predict: {} tells classes apart; expected a model of fields, as unet3d",
-                    config.model.name));
+    throw InputError(fmt::format(
+        "predict: {} tells classes apart, but boxes are predicted by models of fields, as "
+        "unet3d; kolo eval says how well it does, class by class",
+        config.model.name));
   }
   const auto channels = [](const std::vector<std::int64_t>& shape) {
     return shape.size() == 4 ? shape[0] : 0;

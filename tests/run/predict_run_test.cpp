@@ -9,10 +9,12 @@
 #include <torch/nn/modules/conv.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/machine.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/threads.h"
 #include "kolo/data/box_files.h"
 #include "kolo/train/trainer.h"
+#include "run/box_prediction.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
 
@@ -247,6 +249,49 @@ TEST_F(PredictRun, TakesTheBoxWholeWhereHowFarANetworkSeesIsNotKnown) {
   PredictionRequest tiled;
   tiled.tile = 5;
   EXPECT_THAT(refusal(tiled), HasSubstr("mean doesn't tell how far its outputs see"));
+}
+
+TEST_F(PredictRun, IsForModelsOfFields) {
+  const auto config =
+      folder_.write("classes.yaml",
+                    "data: {name: dummy, input_shape: [28, 28, 1], n_train: 8, n_valid: 4}\n"
+                    "model: {name: mnist_net, n_classes: 10}\n"
+                    "optimizer: {name: sgd}\n"
+                    "training: {batch_size: 4}\n");
+  RunOptions options;
+  options.console = &console_;
+  options.stop_requested = [] { return false; };
+  const ConfigSource source{config, {}, {}, {}, run()};
+  ASSERT_EQ(kolo::run(source, parts(), options), 0);
+  write_box_hdf5(random_box(16), folder_ / "box.h5");
+  EXPECT_THAT(refusal({}), HasSubstr("mnist_net tells classes apart"));
+}
+
+// Of 128^3 cells, of which a rank can have some.
+TEST(PlanTiles, GoesByTheMemoryThereIs) {
+  const AxisReach reach{15, 15, 8};
+  const auto cells_of = [](double edge) { return edge * edge * edge; };
+  const auto tiles_with_room_for = [&](double edge, int ranks) {
+    const auto room = .7 * static_cast<double>(available_memory().value());
+    std::vector<Tile> planned;
+    run_as_threads(ranks, [&](const Communicator& communicator) {
+      const auto tiles =
+          plan_tiles(communicator, torch::kCPU,
+                     {.size = 128, .reach = reach, .bytes_per_cell = room / cells_of(edge)});
+      if (communicator.rank() == 0) planned = tiles;
+    });
+    return planned;
+  };
+  EXPECT_EQ(tiles_with_room_for(200, 1).size(), 1U);
+  for (const int ranks : {1, 2}) {
+    const auto tiles = tiles_with_room_for(80, ranks);
+    ASSERT_GT(tiles.size(), 1U);
+    // The ranks share a machine, whose free memory is not the same all the time.
+    for (const auto& tile : tiles)
+      EXPECT_LT(static_cast<double>(tile.cells()), 2 * cells_of(80) / ranks);
+  }
+  EXPECT_THAT(message_of<Error>([&] { (void)tiles_with_room_for(10, 1); }),
+              AllOf(HasSubstr("the smallest tiles read 40^3 cells"), HasSubstr("--tile 8")));
 }
 
 TEST_F(PredictRun, RefusesWhatItCantDoAndWritesNothing) {
