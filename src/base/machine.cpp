@@ -60,7 +60,7 @@ struct ControlGroup {
 };
 
 // A line is "hierarchy:controllers:path"; no controllers stand for version 2.
-std::optional<ControlGroup> parse_group(const std::string& line) {
+std::optional<ControlGroup> parse_group(const std::string& line, const std::string& controller) {
   const auto first = line.find(':'), second = line.find(':', first + 1);
   if (second == std::string::npos) return std::nullopt;
   const auto controllers = line.substr(first + 1, second - first - 1);
@@ -68,9 +68,37 @@ std::optional<ControlGroup> parse_group(const std::string& line) {
   if (controllers.empty()) return ControlGroup{path, true};
   std::istringstream names(controllers);
   for (std::string name; std::getline(names, name, ',');) {
-    if (name == "cpu") return ControlGroup{path, false};
+    if (name == controller) return ControlGroup{path, false};
   }
   return std::nullopt;
+}
+
+std::optional<std::int64_t> number_in(const fs::path& path) {
+  std::ifstream file(path);
+  std::int64_t number = 0;
+  if (!(file >> number)) return std::nullopt;  // "max", or not there
+  return number;
+}
+
+// Of a list of names and numbers, a line each.
+std::optional<std::int64_t> number_named(const fs::path& path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string found;
+    std::int64_t number = 0;
+    if (words >> found >> number && found == name) return number;
+  }
+  return std::nullopt;
+}
+
+std::optional<std::int64_t> memory_left_in(const fs::path& group, bool version_2) {
+  const auto limit = number_in(group / (version_2 ? "memory.max" : "memory.limit_in_bytes"));
+  const auto used = number_in(group / (version_2 ? "memory.current" : "memory.usage_in_bytes"));
+  if (!limit || !used) return std::nullopt;
+  const auto idle_files =
+      number_named(group / "memory.stat", version_2 ? "inactive_file" : "total_inactive_file");
+  return std::max<std::int64_t>(0, *limit - *used + idle_files.value_or(0));
 }
 
 int under_quota(int count, const std::optional<double>& quota) {
@@ -90,6 +118,18 @@ std::optional<std::int64_t> installed_memory() {
   const auto pages = ::sysconf(_SC_PHYS_PAGES), page = ::sysconf(_SC_PAGESIZE);
   if (pages <= 0 || page <= 0) return std::nullopt;
   return std::int64_t{pages} * page;
+}
+
+std::optional<std::int64_t> available_memory() {
+  constexpr std::int64_t kibibyte = 1024;
+  auto available = number_named("/proc/meminfo", "MemAvailable:");
+  if (available) *available *= kibibyte;
+  std::ifstream file("/proc/self/cgroup");
+  std::stringstream text;
+  text << file.rdbuf();
+  const auto left = cgroup_memory_left("/sys/fs/cgroup", text.str());
+  if (!available || (left && *left < *available)) return left;
+  return available;
 }
 
 std::uint64_t peak_resident_bytes() {
@@ -125,7 +165,7 @@ std::optional<double> cgroup_cpu_quota(const fs::path& root, const std::string& 
   std::optional<double> tightest;
   std::istringstream lines(self_cgroup);
   for (std::string line; std::getline(lines, line);) {
-    const auto group = parse_group(line);
+    const auto group = parse_group(line, "cpu");
     if (!group) continue;
     const fs::path base = group->version_2 ? root : root / "cpu";
     // In a container the path may be the host's and the group itself mounted at the root.
@@ -136,6 +176,23 @@ std::optional<double> cgroup_cpu_quota(const fs::path& root, const std::string& 
     }
   }
   return tightest;
+}
+
+std::optional<std::int64_t> cgroup_memory_left(const fs::path& root,
+                                               const std::string& self_cgroup) {
+  std::optional<std::int64_t> least;
+  std::istringstream lines(self_cgroup);
+  for (std::string line; std::getline(lines, line);) {
+    const auto group = parse_group(line, "memory");
+    if (!group) continue;
+    const fs::path base = group->version_2 ? root : root / "memory";
+    for (fs::path path = group->path;; path = path.parent_path()) {
+      const auto left = memory_left_in(base / path, group->version_2);
+      if (left && (!least || *left < *least)) least = left;
+      if (path.empty()) break;
+    }
+  }
+  return least;
 }
 
 int CpuLimits::cpus() const {

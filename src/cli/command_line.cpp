@@ -205,6 +205,7 @@ CommandLine::CommandLine()
       "on request after a checkpoint.");
   add_train_command(app_, action_, words_);
   add_eval_command(app_, action_, words_);
+  add_predict_command(app_, action_, words_);
   add_bench_command(app_, action_, words_);
   add_scale_command(app_, action_);
   add_run_command(app_, action_);

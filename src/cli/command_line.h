@@ -50,6 +50,8 @@ void add_bench_command(CLI::App& app, std::function<int()>& action,
                        const std::vector<std::string>& words);
 void add_eval_command(CLI::App& app, std::function<int()>& action,
                       const std::vector<std::string>& words);
+void add_predict_command(CLI::App& app, std::function<int()>& action,
+                         const std::vector<std::string>& words);
 void add_scale_command(CLI::App& app, std::function<int()>& action);
 void add_doctor_command(CLI::App& app, std::function<int()>& action);
 void add_run_command(CLI::App& app, std::function<int()>& action);

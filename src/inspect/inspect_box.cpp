@@ -74,12 +74,13 @@ void advise_on_memory(std::uint64_t bytes, std::vector<std::string>& advice) {
 }  // namespace
 
 Inspection inspect_box(const std::filesystem::path& path, bool reads_numbers) {
-  const BoxFile box(path);
+  const BoxFile box(path, BoxFields::any);
   const bool is_npy = box.format() == BoxFormat::npy;
   Inspection inspection{.path = path.string(),
                         .format = is_npy ? "simulation box, .npy pair" : "simulation box, HDF5"};
   bool is_mapped = true;
   for (const auto field : {BoxField::nbody, BoxField::hydro}) {
+    if (!box.has(field)) continue;
     const auto& layout = box.layout(field);
     const auto* const name = field == BoxField::nbody ? "Nbody" : "Hydro";
     ArrayInspection array{.name = is_npy ? layout.file.filename().string() : name,
@@ -99,12 +100,19 @@ Inspection inspect_box(const std::filesystem::path& path, bool reads_numbers) {
         "one thread at a time can read it, through the HDF5 library; kolo data convert makes a "
         "file "
         "that all threads read at once");
-  } else if (!box.layout(BoxField::nbody).chunk.empty()) {
+  } else if (!box.layout(box.has(BoxField::nbody) ? BoxField::nbody : BoxField::hydro)
+                  .chunk.empty()) {
     inspection.advice.emplace_back(
         "in chunks, which are read as they lie; a contiguous box is read faster (kolo data "
         "convert)");
   }
-  advise_on_memory(inspection.bytes, inspection.advice);
+  if (box.has(BoxField::nbody) && box.has(BoxField::hydro)) {
+    advise_on_memory(inspection.bytes, inspection.advice);
+  } else {
+    inspection.advice.push_back(
+        fmt::format("the {} is not there, so no network can be trained on it",
+                    box.has(BoxField::nbody) ? "gas (Hydro)" : "dark matter (Nbody)"));
+  }
   return inspection;
 }
 

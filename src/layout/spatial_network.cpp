@@ -76,12 +76,7 @@ std::vector<int> full_shape(std::span<const std::int64_t> lengths,
 // The layers along one axis.
 std::vector<LayerCut> cut_along(std::span<const FieldLayer> layers, std::size_t axis,
                                 std::int64_t length, int ranks) {
-  std::vector<AxisLayer> along;
-  for (const auto& layer : layers) {
-    auto& added = along.emplace_back(layer.axes[axis]);
-    added.mirrors = layer.mirrors;
-  }
-  return cut_layers(along, cut_evenly(length, ranks));
+  return cut_layers(layers_along(layers, axis), cut_evenly(length, ranks));
 }
 
 // Of what the layer makes of `coarse` values per channel: outputs, or inputs of a transposed layer,
@@ -301,6 +296,15 @@ void for_each_product(int number, std::size_t factors, std::vector<std::int64_t>
 }
 
 }  // namespace
+
+std::vector<AxisLayer> layers_along(std::span<const FieldLayer> layers, std::size_t axis) {
+  std::vector<AxisLayer> along;
+  for (const auto& layer : layers) {
+    auto& added = along.emplace_back(layer.axes.at(axis));
+    added.mirrors = layer.mirrors;
+  }
+  return along;
+}
 
 int SpatialNetworkPlan::ranks() const {
   return checked_product(std::span<const int>(shape));

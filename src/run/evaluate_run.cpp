@@ -1,20 +1,15 @@
 #include "kolo/run/evaluate_run.h"
 
-#include <fmt/format.h>
-
-#include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/observe/progress.h"
-#include "kolo/parallel/broadcast_state.h"
 #include "kolo/train/objective.h"
 #include "launch/terminal.h"
 #include "run/prepared_run.h"
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
-#include "run/resume.h"
 #include "run/run_device.h"
-#include "run/run_folder.h"
+#include "run/trained_run.h"
 #include "run/work_share.h"
 
 namespace kolo {
@@ -22,43 +17,6 @@ namespace kolo {
 namespace {
 
 namespace fs = std::filesystem;
-
-// What is measured: a run, and one of its checkpoints where the path is one.
-struct Subject {
-  RunFolder run;
-  std::optional<fs::path> checkpoint;
-};
-
-Subject find_subject(const EvaluationRequest& request) {
-  const fs::path path = fs::absolute(request.path).lexically_normal();
-  if (fs::exists(path / "manifest.json")) {
-    const fs::path clean = path.has_filename() ? path : path.parent_path();
-    return {{clean.parent_path().parent_path()}, clean};
-  }
-  const RunFolder run{path};
-  if (!fs::exists(run.config())) {
-    throw InputError(
-        fmt::format("eval: {} is neither a run's folder, which holds config.yaml, nor one of its "
-                    "checkpoints, which holds manifest.json",
-                    request.path.string()));
-  }
-  return {run, std::nullopt};
-}
-
-fs::path find_checkpoint(const EvaluationRequest& request, const Subject& subject) {
-  if (subject.checkpoint) return *subject.checkpoint;
-  // A run without validation has no best one.
-  const bool is_newest = request.checkpoint == "best" && !subject.run.checkpoint_store().best();
-  return find_checkpoint(subject.run,
-                         is_newest ? std::string(newest_checkpoint) : request.checkpoint);
-}
-
-// The data is read as in validation: whole, in order, never varied (make_datasets).
-RunConfig load(const EvaluationRequest& request, const Subject& subject, const RunParts& parts) {
-  ConfigSource source{subject.run.config(), std::nullopt, request.overrides};
-  source.is_record = true;
-  return load_run_config(source, parts.models);
-}
 
 struct PreparedEvaluation {
   RunConfig config;
@@ -69,10 +27,11 @@ struct PreparedEvaluation {
   fs::path checkpoint;  // of rank 0, which looks for it and reads it
 };
 
-PreparedEvaluation prepare(const EvaluationRequest& request, const Subject& subject,
+// The data is read as in validation: whole, in order, never varied (make_datasets).
+PreparedEvaluation prepare(const EvaluationRequest& request, const TrainedRun& subject,
                            const RunConfig& config, const RunParts& parts, bool is_root) {
   PreparedEvaluation prepared{.config = config};
-  if (is_root) prepared.checkpoint = find_checkpoint(request, subject);
+  if (is_root) prepared.checkpoint = find_checkpoint(subject, request.checkpoint);
   require_device(config);
   if (!wants_gpu(config.device)) require_precision(config.training.precision);
   const DataReading reading{.looks_at_files = is_root, .varies = false};
@@ -130,16 +89,11 @@ RunEvaluation evaluate_checkpoint(const EvaluationRequest& request,
                        .class_names = prepared.datasets.class_names};
   const auto classes = prepared.dataset->layout().classes;
   if (classes > 0) result.matrix.emplace(classes);
-  if (communicator.rank() == 0) {
-    const auto loaded = load_named(prepared.checkpoint, CheckpointReading::whole);
-    load_network(loaded.content, *prepared.network);
-    result.step = loaded.step;
-    result.epoch = loaded.content.state.value("epoch", std::int64_t{0});
-  }
-  const auto device = start_device(prepared.config.device, communicator);
-  move_network(*prepared.network, prepared.config.device, device);
-  broadcast_parameters(communicator, *prepared.network);
-  broadcast_buffers(communicator, *prepared.network);
+  TrainedPoint point;
+  (void)load_trained_network(communicator, prepared.checkpoint, prepared.config.device,
+                             *prepared.network, point);
+  result.step = point.step;
+  result.epoch = point.epoch;
   const auto share =
       share_work(with_layout_for(prepared.config, communicator.size()), communicator);
   share_network(share, prepared.datasets, *prepared.network);
@@ -154,8 +108,8 @@ RunEvaluation evaluate_checkpoint(const EvaluationRequest& request,
 }  // namespace
 
 RunConfig check_evaluation(const EvaluationRequest& request, const RunParts& parts) {
-  const auto subject = find_subject(request);
-  auto config = load(request, subject, parts);
+  const auto subject = find_trained_run("eval", request.path);
+  auto config = load_trained_config(subject, request.overrides, parts.models);
   (void)prepare(request, subject, config, parts, true);
   return config;
 }
@@ -165,14 +119,14 @@ int evaluate_run(const EvaluationRequest& request,
                  const RunOptions& options) {
   const auto environment = detect_launch_environment();
   keep_freed_memory();
-  Subject subject;
+  TrainedRun subject;
   RunConfig config;
   std::optional<PreparedEvaluation> prepared;
   RankJob job;
   job.communicator = options.communicator;
   job.configure = [&] {
-    subject = find_subject(request);
-    config = load(request, subject, parts);
+    subject = find_trained_run("eval", request.path);
+    config = load_trained_config(subject, request.overrides, parts.models);
     set_threads(config.device, environment);
     return config.communication;
   };

@@ -32,6 +32,29 @@ TEST(CpuQuota, LeavesAtLeastOneCpu) {
   EXPECT_EQ(limits.cores(), 4);
 }
 
+TEST(AvailableMemory, IsWhatTheTightestGroupLeaves) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(cgroup_memory_left(folder.path(), "0::/a/b\n"), std::nullopt);
+  folder.write("a/b/memory.max", "max\n");
+  folder.write("a/b/memory.current", "700\n");
+  EXPECT_EQ(cgroup_memory_left(folder.path(), "0::/a/b\n"), std::nullopt);
+  folder.write("a/memory.max", "1000\n");
+  folder.write("a/memory.current", "800\n");
+  EXPECT_EQ(cgroup_memory_left(folder.path(), "0::/a/b\n"), 200);
+  folder.write("a/memory.stat", "anon 500\ninactive_file 150\nactive_file 50\n");
+  EXPECT_EQ(cgroup_memory_left(folder.path(), "0::/a/b\n"), 350);
+  folder.write("a/b/memory.max", "650\n");
+  EXPECT_EQ(cgroup_memory_left(folder.path(), "0::/a/b\n"), 0);
+  folder.write("memory/x/memory.limit_in_bytes", "90\n");
+  folder.write("memory/x/memory.usage_in_bytes", "40\n");
+  EXPECT_EQ(cgroup_memory_left(folder.path(), "4:memory:/x\n3:cpu,cpuacct:/x\n"), 50);
+}
+
+TEST(AvailableMemory, IsSomeOfWhatIsInstalled) {
+  EXPECT_GT(available_memory().value(), 0);
+  EXPECT_LE(available_memory().value(), installed_memory().value());
+}
+
 TEST(InstalledMemory, IsTheKernelsCount) {
   std::ifstream file("/proc/meminfo");
   std::string word;

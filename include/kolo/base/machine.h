@@ -16,6 +16,11 @@ namespace kolo {
 // Bytes of memory that the machine has; none where the system doesn't say.
 [[nodiscard]] std::optional<std::int64_t> installed_memory();
 
+// Bytes that this process could still get without others losing theirs: what the system says it
+// could give (MemAvailable: files that it keeps in memory make room), or what is left in the
+// tightest control group. None where the system doesn't say.
+[[nodiscard]] std::optional<std::int64_t> available_memory();
+
 // The most memory that this process ever had, as the system counts it: pages shared with others
 // included. Error when the system doesn't say.
 [[nodiscard]] std::uint64_t peak_resident_bytes();
@@ -44,6 +49,11 @@ struct CpuLimits {
 // and of the groups above it, versions 1 and 2, below `root` (/sys/fs/cgroup).
 [[nodiscard]] std::optional<double> cgroup_cpu_quota(const std::filesystem::path& root,
                                                      const std::string& self_cgroup);
+
+// The bytes that are left in the fullest of the control groups that limit memory, of the same kind;
+// files that are kept in memory and not in use count as left.
+[[nodiscard]] std::optional<std::int64_t> cgroup_memory_left(const std::filesystem::path& root,
+                                                             const std::string& self_cgroup);
 
 // Tells the C library's allocator to keep freed memory instead of giving it back to the system. A
 // training step frees and allocates the same large tensors again and again; getting them from the

@@ -52,6 +52,16 @@ void write_box_npy(const SimulationBox& box, const std::filesystem::path& prefix
 [[nodiscard]] std::filesystem::path npy_data_file(const std::filesystem::path& prefix);
 [[nodiscard]] std::filesystem::path npy_label_file(const std::filesystem::path& prefix);
 
+// Cells start to start + extent of a cube.
+struct Region {
+  std::array<std::int64_t, 3> start{}, extent{};
+
+  [[nodiscard]] std::int64_t cells() const { return extent[0] * extent[1] * extent[2]; }
+};
+
+// Which fields are opened: both; dark matter alone, whatever else is there; those that are there.
+enum class BoxFields { both, nbody, any };
+
 // How a field lies in its file.
 struct BoxFieldLayout {
   std::filesystem::path file;
@@ -66,20 +76,25 @@ struct BoxFieldLayout {
 
 class FieldSource;
 
-// An open box, told by its content: an HDF5 file, either file of a .npy pair, or the pair's prefix.
+// An open box, told by its content: an HDF5 file, either file of a .npy pair, or the pair's prefix;
+// for dark matter alone also a .npy file of its shape under any name.
 // Everything that can be checked without reading all numbers is checked when it is opened;
 // InputError names the file, the field or offset, what was expected and what was found. A file must
 // not shrink while it is open: it is mapped into memory, where the system ends a process that reads
 // beyond the end (SIGBUS). Const functions may be called by any number of threads at once.
 class BoxFile {
  public:
-  explicit BoxFile(const std::filesystem::path& path);
+  explicit BoxFile(const std::filesystem::path& path, BoxFields fields = BoxFields::both);
   BoxFile(BoxFile&&) noexcept;
   BoxFile& operator=(BoxFile&&) noexcept;
   ~BoxFile();
 
   [[nodiscard]] std::int64_t size() const { return size_; }  // cells an edge
   [[nodiscard]] BoxFormat format() const { return format_; }
+  // Of fields that were not opened the functions below are an Error.
+  [[nodiscard]] bool has(BoxField field) const {
+    return sources_[field == BoxField::hydro] != nullptr;
+  }
   [[nodiscard]] const BoxFieldLayout& layout(BoxField field) const;
   // The numbers among the root's attributes.
   [[nodiscard]] const std::vector<std::pair<std::string, double>>& parameters() const {
@@ -92,6 +107,11 @@ class BoxFile {
   [[nodiscard]] std::int64_t plane_multiple() const;
   // Planes first to first + count of the first axis, written to `out` as [channels, count, N, N].
   void read_planes(BoxField field, std::int64_t first, std::int64_t count,
+                   std::span<float> out) const;
+
+  // The numbers of a region inside the box, written to `out` as [channels, extent]. `scratch` is
+  // memory to work in where numbers can't be read where they lie, kept from call to call.
+  void read_region(BoxField field, const Region& region, std::vector<float>& scratch,
                    std::span<float> out) const;
 
   // For datasets, which read crops.

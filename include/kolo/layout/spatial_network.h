@@ -33,6 +33,10 @@ struct FieldLayer {
   bool keeps_output = true;
 };
 
+// What the layers do along one axis, as cut_layers() and reach_of() take them.
+[[nodiscard]] std::vector<AxisLayer> layers_along(std::span<const FieldLayer> layers,
+                                                  std::size_t axis);
+
 struct SpatialNetworkPlan {
   std::vector<FieldLayer> layers;
   std::vector<std::int64_t> lengths;        // of a sample, by axis

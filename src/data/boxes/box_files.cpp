@@ -43,11 +43,11 @@ std::filesystem::path prefix_of(const std::filesystem::path& file) {
                   file.string()));
 }
 
-OpenBox open_box(const std::filesystem::path& path, BoxFormat& format) {
+OpenBox open_box(const std::filesystem::path& path, BoxFields fields, BoxFormat& format) {
   std::error_code ignored;
   format = BoxFormat::npy;
   if (!std::filesystem::exists(path, ignored)) {
-    if (std::filesystem::exists(npy_data_file(path), ignored)) return open_npy_box(path);
+    if (std::filesystem::exists(npy_data_file(path), ignored)) return open_npy_box(path, fields);
     throw InputError(fmt::format(
         "data: there is neither {} nor {}; kolo data nbody --size 64 -o FILE.h5 makes a box",
         path.string(), npy_data_file(path).string()));
@@ -60,7 +60,10 @@ OpenBox open_box(const std::filesystem::path& path, BoxFormat& format) {
   {
     const MappedFile file(path);
     const std::span bytes(file.data(), static_cast<std::size_t>(file.size()));
-    if (is_npy(bytes)) return open_npy_box(prefix_of(path));
+    if (is_npy(bytes)) {
+      return fields == BoxFields::nbody ? open_npy_file(path)
+                                        : open_npy_box(prefix_of(path), fields);
+    }
     if (!is_hdf5(file)) {
       throw InputError(fmt::format(
           "data: {} is no simulation box: expected an HDF5 file, or the .npy pair X_data.npy and "
@@ -69,7 +72,7 @@ OpenBox open_box(const std::filesystem::path& path, BoxFormat& format) {
     }
   }
   format = BoxFormat::hdf5;
-  return open_hdf5_box(path);
+  return open_hdf5_box(path, fields);
 }
 
 void refuse_existing(const std::filesystem::path& file) {
@@ -85,8 +88,8 @@ bool is_same_file(const std::filesystem::path& one, const std::filesystem::path&
 
 }  // namespace
 
-BoxFile::BoxFile(const std::filesystem::path& path) {
-  auto box = open_box(path, format_);
+BoxFile::BoxFile(const std::filesystem::path& path, BoxFields fields) {
+  auto box = open_box(path, fields, format_);
   size_ = box.size;
   sources_ = std::move(box.sources);
   parameters_ = std::move(box.parameters);
@@ -98,6 +101,10 @@ BoxFile& BoxFile::operator=(BoxFile&&) noexcept = default;
 BoxFile::~BoxFile() = default;
 
 const FieldSource& BoxFile::source(BoxField field) const {
+  if (!has(field)) {
+    throw Error(fmt::format("data: the {} field of a box was not opened",
+                            field == BoxField::nbody ? "dark matter" : "gas"));
+  }
   return *sources_[field == BoxField::hydro];
 }
 
@@ -110,28 +117,32 @@ const BoxFieldLayout& BoxFile::layout(BoxField field) const {
 }
 
 std::int64_t BoxFile::plane_multiple() const {
-  return std::max(source(BoxField::nbody).plane_multiple(),
-                  source(BoxField::hydro).plane_multiple());
+  std::int64_t multiple = 1;
+  for (const auto& source : sources_) {
+    if (source) multiple = std::max(multiple, source->plane_multiple());
+  }
+  return multiple;
 }
 
 void BoxFile::read_planes(BoxField field, std::int64_t first, std::int64_t count,
                           std::span<float> out) const {
-  const auto channels = channels_of(field);
-  const Region region{.start = {first, 0, 0}, .extent = {count, size_, size_}};
-  if (first < 0 || count < 1 || count > size_ - first ||
-      std::cmp_not_equal(out.size(), channels * region.cells())) {
-    throw Error(fmt::format("data: planes {} to {} of {}, into {} numbers", first, first + count,
-                            size_, out.size()));
-  }
   std::vector<float> scratch;
+  read_region(field, {.start = {first, 0, 0}, .extent = {count, size_, size_}}, scratch, out);
+}
+
+void BoxFile::read_region(BoxField field, const Region& region, std::vector<float>& scratch,
+                          std::span<float> out) const {
+  const auto channels = channels_of(field);
+  const auto& [start, extent] = region;
+  require_region(region, size_, channels, out.size());
   const auto view = source(field).view(region, scratch);
   float* place = out.data();
   for (std::int64_t channel = 0; channel < channels; ++channel) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      for (std::int64_t j = 0; j < size_; ++j, place += size_) {
+    for (std::int64_t i = 0; i < extent[0]; ++i) {
+      for (std::int64_t j = 0; j < extent[1]; ++j, place += extent[2]) {
         const float* const row =
             view.data + channel * view.strides[0] + i * view.strides[1] + j * view.strides[2];
-        for (std::int64_t k = 0; k < size_; ++k) place[k] = row[k * view.strides[3]];
+        for (std::int64_t k = 0; k < extent[2]; ++k) place[k] = row[k * view.strides[3]];
       }
     }
   }

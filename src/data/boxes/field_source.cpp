@@ -170,6 +170,22 @@ std::unique_ptr<FieldSource> make_chunked_source(std::shared_ptr<const MappedFil
                                          channels, size);
 }
 
+void require_region(const Region& region, std::int64_t size, std::int64_t channels,
+                    std::size_t numbers) {
+  const auto& [start, extent] = region;
+  bool is_inside = true;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    is_inside =
+        is_inside && start[axis] >= 0 && extent[axis] >= 1 && extent[axis] <= size - start[axis];
+  }
+  if (is_inside && std::cmp_equal(numbers, channels * region.cells())) return;
+  throw Error(
+      fmt::format("data: {} numbers for {} channels of ({}) cells from cell ({}) of a box "
+                  "of {}^3",
+                  numbers, channels, shape_text(std::span<const std::int64_t>(extent)),
+                  shape_text(std::span<const std::int64_t>(start)), size));
+}
+
 namespace {
 
 FileDescriptor open_input(const std::filesystem::path& file) {

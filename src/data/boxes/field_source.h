@@ -17,13 +17,6 @@
 
 namespace kolo {
 
-// Cells start to start + extent of a cube.
-struct Region {
-  std::array<std::int64_t, 3> start{}, extent{};
-
-  [[nodiscard]] std::int64_t cells() const { return extent[0] * extent[1] * extent[2]; }
-};
-
 // Numbers that lie somewhere in memory: element (channel, i, j, k) is at data[channel strides[0] +
 // i strides[1] + j strides[2] + k strides[3]].
 struct FieldView {
@@ -98,12 +91,14 @@ class MappedFile {
 // What opening either format gives.
 struct OpenBox {
   std::int64_t size = 0;
-  std::array<std::unique_ptr<FieldSource>, 2> sources;  // as BoxField
+  std::array<std::unique_ptr<FieldSource>, 2> sources;  // as BoxField; null: not opened
   std::vector<std::pair<std::string, double>> parameters;
   std::vector<std::string> warnings;
 };
-[[nodiscard]] OpenBox open_hdf5_box(const std::filesystem::path& file);
-[[nodiscard]] OpenBox open_npy_box(const std::filesystem::path& prefix);
+[[nodiscard]] OpenBox open_hdf5_box(const std::filesystem::path& file, BoxFields fields);
+[[nodiscard]] OpenBox open_npy_box(const std::filesystem::path& prefix, BoxFields fields);
+// Dark matter alone.
+[[nodiscard]] OpenBox open_npy_file(const std::filesystem::path& file);
 
 // "4, 128, 128, 128"
 template <typename Integer>
@@ -115,6 +110,10 @@ template <typename Integer>
   }
   return text;
 }
+
+// Error unless the region is inside a box of `size` cells per edge and `numbers` are its.
+void require_region(const Region& region, std::int64_t size, std::int64_t channels,
+                    std::size_t numbers);
 
 // A box on its way to disk, some planes at a time. It appears with commit(), or not at all.
 class BoxWriter {

@@ -66,6 +66,12 @@ std::vector<std::pair<std::string, double>> read_parameters(const Hdf5Handle& fi
   return std::move(visit.found);
 }
 
+bool has_dataset(const Hdf5Handle& file, const char* name, const std::string& what) {
+  const htri_t exists = H5Lexists(file.get(), name, H5P_DEFAULT);
+  check_hdf5(exists, what);
+  return exists > 0;
+}
+
 // Why a field can't be read where it lies in the file.
 std::string obstacle(const BoxFieldLayout& layout) {
   if (layout.type != "float32") {
@@ -89,7 +95,7 @@ void warn(const BoxFieldLayout& layout, const char* name, std::vector<std::strin
 
 }  // namespace
 
-OpenBox open_hdf5_box(const std::filesystem::path& path) {
+OpenBox open_hdf5_box(const std::filesystem::path& path, BoxFields fields) {
   const auto what = fmt::format("data: cannot read {}", path.string());
   // First, since opening a pipe would wait for whoever writes to it.
   auto map = std::make_shared<const MappedFile>(path);
@@ -99,10 +105,15 @@ OpenBox open_hdf5_box(const std::filesystem::path& path) {
   const bool may_map = !has_user_block(file, what);
   for (const auto field : {BoxField::nbody, BoxField::hydro}) {
     const auto* const name = field == BoxField::nbody ? "Nbody" : "Hydro";
+    if (field == BoxField::hydro && fields == BoxFields::nbody) continue;
+    if (fields == BoxFields::any && !has_dataset(file, name, what) &&
+        has_dataset(file, field == BoxField::nbody ? "Hydro" : "Nbody", what)) {
+      continue;
+    }
     const auto field_what = fmt::format("data: cannot read {} of {}", name, path.string());
     auto found = open_hdf5_field(file, path, field);
     const auto size = found.size;
-    if (field == BoxField::hydro && size != box.size) {
+    if (field == BoxField::hydro && box.sources[0] && size != box.size) {
       throw InputError(fmt::format("{}: it has {}^3 cells and Nbody {}^3, expected as many",
                                    field_what, size, box.size));
     }
@@ -143,11 +154,11 @@ class Hdf5Writer final : public BoxWriter {
         what_(fmt::format("data: cannot write {}", aside_.string())),
         size_(size) {
     const Hdf5Session session;
-    create_file();
+    file_ = create_hdf5_file(aside_, what_);
     try {
-      nbody_ = create_field("Nbody", BoxField::nbody, chunk);
-      hydro_ = create_field("Hydro", BoxField::hydro, chunk);
-      for (const auto& [name, value] : parameters) write_attribute(name, value);
+      nbody_ = create_hdf5_field(file_, {BoxField::nbody, size, chunk}, what_);
+      hydro_ = create_hdf5_field(file_, {BoxField::hydro, size, chunk}, what_);
+      for (const auto& [name, value] : parameters) write_hdf5_number(file_, name, value, what_);
     } catch (...) {
       discard();
       throw;
@@ -189,38 +200,6 @@ class Hdf5Writer final : public BoxWriter {
   }
 
  private:
-  void create_file() {
-    const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, what_);
-    // Fields begin at pages of the memory that the file is mapped to.
-    check_hdf5(H5Pset_alignment(access.get(), 1 << 16, 4096), what_);
-    file_ = Hdf5Handle(H5Fcreate(aside_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()),
-                       H5Fclose, what_);
-  }
-
-  Hdf5Handle create_field(const char* name, BoxField field, std::int64_t chunk) {
-    const Extent shape{size_of(channels_of(field)), size_of(size_), size_of(size_), size_of(size_)};
-    const Hdf5Handle space(H5Screate_simple(4, shape.data(), nullptr), H5Sclose, what_);
-    const Hdf5Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, what_);
-    check_hdf5(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), what_);  // all is written
-    if (chunk > 0) {
-      const auto edge = size_of(std::min(chunk, size_));
-      const Extent chunks{1, edge, edge, edge};
-      check_hdf5(H5Pset_chunk(creation.get(), 4, chunks.data()), what_);
-    }
-    return {H5Dcreate2(file_.get(), name, H5T_IEEE_F32LE, space.get(), H5P_DEFAULT, creation.get(),
-                       H5P_DEFAULT),
-            H5Dclose, what_};
-  }
-
-  void write_attribute(const std::string& name, double value) {
-    const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose, what_);
-    Hdf5Handle attribute(H5Acreate2(file_.get(), name.c_str(), H5T_IEEE_F64LE, space.get(),
-                                    H5P_DEFAULT, H5P_DEFAULT),
-                         H5Aclose, what_);
-    check_hdf5(H5Awrite(attribute.get(), H5T_NATIVE_DOUBLE, &value), what_);
-    attribute.close(what_);
-  }
-
   void discard() noexcept {
     nbody_ = {};
     hydro_ = {};
@@ -237,6 +216,42 @@ class Hdf5Writer final : public BoxWriter {
 };
 
 }  // namespace
+
+Hdf5Handle create_hdf5_file(const std::filesystem::path& path, const std::string& what) {
+  const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, what);
+  // Fields begin at pages of the memory that the file is mapped to.
+  check_hdf5(H5Pset_alignment(access.get(), 1 << 16, 4096), what);
+  return {H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose, what};
+}
+
+Hdf5Handle create_hdf5_field(const Hdf5Handle& file, const NewHdf5Field& field,
+                             const std::string& what) {
+  const auto edge = size_of(field.size);
+  const Extent shape{size_of(channels_of(field.field)), edge, edge, edge};
+  const Hdf5Handle space(H5Screate_simple(4, shape.data(), nullptr), H5Sclose, what);
+  const Hdf5Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, what);
+  check_hdf5(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), what);  // all is written
+  if (field.has_place_at_once)
+    check_hdf5(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY), what);
+  if (field.chunk > 0) {
+    const auto chunk = size_of(std::min(field.chunk, field.size));
+    const Extent chunks{1, chunk, chunk, chunk};
+    check_hdf5(H5Pset_chunk(creation.get(), 4, chunks.data()), what);
+  }
+  return {H5Dcreate2(file.get(), field.field == BoxField::nbody ? "Nbody" : "Hydro", H5T_IEEE_F32LE,
+                     space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+          H5Dclose, what};
+}
+
+void write_hdf5_number(const Hdf5Handle& file, const std::string& name, double value,
+                       const std::string& what) {
+  const Hdf5Handle space(H5Screate(H5S_SCALAR), H5Sclose, what);
+  Hdf5Handle attribute(
+      H5Acreate2(file.get(), name.c_str(), H5T_IEEE_F64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT),
+      H5Aclose, what);
+  check_hdf5(H5Awrite(attribute.get(), H5T_NATIVE_DOUBLE, &value), what);
+  attribute.close(what);
+}
 
 std::unique_ptr<BoxWriter> make_hdf5_writer(
     const std::filesystem::path& file, std::int64_t size, std::int64_t chunk,

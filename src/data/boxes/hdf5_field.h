@@ -75,6 +75,23 @@ struct Hdf5Field {
 [[nodiscard]] std::vector<std::int64_t> find_numbers(const Hdf5Field& field, std::int64_t file_size,
                                                      const std::string& what);
 
+// A new file, in place of what is there.
+[[nodiscard]] Hdf5Handle create_hdf5_file(const std::filesystem::path& path,
+                                          const std::string& what);
+
+struct NewHdf5Field {
+  BoxField field = BoxField::hydro;
+  std::int64_t size = 0;           // cells per edge
+  std::int64_t chunk = 0;          // as for write_box_hdf5
+  bool has_place_at_once = false;  // in the file, before numbers are written
+};
+[[nodiscard]] Hdf5Handle create_hdf5_field(const Hdf5Handle& file, const NewHdf5Field& field,
+                                           const std::string& what);
+
+// An attribute of the root.
+void write_hdf5_number(const Hdf5Handle& file, const std::string& name, double value,
+                       const std::string& what);
+
 // Reads through the library, one thread at a time.
 [[nodiscard]] std::unique_ptr<FieldSource> make_library_source(Hdf5Field field,
                                                                std::int64_t channels);

@@ -52,14 +52,30 @@ std::unique_ptr<FieldSource> open_field(const std::filesystem::path& file, BoxFi
 
 }  // namespace
 
-OpenBox open_npy_box(const std::filesystem::path& prefix) {
+OpenBox open_npy_box(const std::filesystem::path& prefix, BoxFields fields) {
   const auto data = npy_data_file(prefix), label = npy_label_file(prefix);
-  OpenBox box{.sources = {open_field(data, BoxField::nbody), open_field(label, BoxField::hydro)}};
-  box.size = box.sources[0]->size();
-  if (box.sources[1]->size() != box.size) {
+  if (fields == BoxFields::nbody) return open_npy_file(data);
+  std::error_code ignored;
+  const auto is_left_out = [&](const std::filesystem::path& file,
+                               const std::filesystem::path& other) {
+    return fields == BoxFields::any && !std::filesystem::exists(file, ignored) &&
+           std::filesystem::exists(other, ignored);
+  };
+  OpenBox box;
+  if (!is_left_out(data, label)) box.sources[0] = open_field(data, BoxField::nbody);
+  if (!is_left_out(label, data)) box.sources[1] = open_field(label, BoxField::hydro);
+  box.size = box.sources[box.sources[0] ? 0 : 1]->size();
+  if (box.sources[1] && box.sources[1]->size() != box.size) {
     throw InputError(fmt::format("data: {} has {}^3 cells and {} {}^3, expected as many",
                                  data.string(), box.size, label.string(), box.sources[1]->size()));
   }
+  return box;
+}
+
+OpenBox open_npy_file(const std::filesystem::path& file) {
+  OpenBox box;
+  box.sources[0] = open_field(file, BoxField::nbody);
+  box.size = box.sources[0]->size();
   return box;
 }
 

@@ -6,6 +6,7 @@
 #include <torch/utils.h>
 
 #include "kolo/base/error.h"
+#include "kolo/layout/tiles.h"
 #include "kolo/nn/models.h"
 #include "nn/models/same_network.h"
 #include "support/errors.h"
@@ -109,6 +110,56 @@ TEST(UNet3d, WorksDownToASingleLevelAndOnAnyMultiple) {
   const auto output = two->forward(torch::randn({3, 1, 8, 4, 12}));
   EXPECT_EQ(output.sizes(), (std::vector<std::int64_t>{3, 2, 8, 4, 12}));
   EXPECT_LE(output.abs().max().item<float>(), 1);
+}
+
+// The whole, and tiles of it put together, at the borders too.
+void expect_tiles_to_make_the_whole(std::int64_t levels, std::int64_t blocks,
+                                    const std::array<std::int64_t, 3>& core_blocks,
+                                    torch::ScalarType type, double tolerance) {
+  torch::manual_seed(40 + levels);
+  const auto multiple = std::int64_t{1} << levels, edge = blocks * multiple;
+  const auto network = make_network("unet3d", {.input_shape = {2, edge, edge, edge},
+                                               .output_shape = {3, edge, edge, edge},
+                                               .levels = levels,
+                                               .channels = 3});
+  network->to(type);
+  for (auto& parameter : network->parameters()) parameter.data().uniform_(-.2, .2);
+  const torch::NoGradGuard no_gradient;
+  const auto input = torch::randn({1, 2, edge, edge, edge}, type);
+  const auto whole = network->forward(input);
+  const auto reach = reach_of(layers_along(network->field_layers(), 0));
+  EXPECT_EQ(reach, (AxisReach{2 * multiple - 1, 2 * multiple - 1, multiple}));
+  auto core = core_blocks;
+  for (auto& rows : core) rows *= multiple;
+  auto made = torch::full_like(whole, 9);
+  const auto part = [](const torch::Tensor& of, const std::array<RowRange, 3>& rows,
+                       const std::array<std::int64_t, 3>& from) {
+    auto view = of;
+    for (std::size_t axis = 0; axis < 3; ++axis) {
+      const auto dimension = static_cast<std::int64_t>(axis) + 2;
+      view = view.narrow(dimension, rows[axis].begin - from[axis], rows[axis].size());
+    }
+    return view;
+  };
+  for (const auto& tile : cut_in_tiles(edge, core, reach)) {
+    const auto output = network->forward(part(input, tile.read, {}).contiguous());
+    part(made, tile.core, {})
+        .copy_(
+            part(output, tile.core, {tile.read[0].begin, tile.read[1].begin, tile.read[2].begin}));
+  }
+  EXPECT_LT((made - whole).abs().max().item<double>(), tolerance)
+      << levels << " levels, " << edge << " cells";
+  EXPECT_GT(whole.abs().max().item<double>(), .05) << "there is something to compare";
+}
+
+TEST(UNet3d, MakesOfTilesWhatItMakesOfTheWhole) {
+  for (const auto& [type, tolerance] :
+       {std::pair{torch::kFloat, 1e-5}, std::pair{torch::kDouble, 1e-12}}) {
+    expect_tiles_to_make_the_whole(1, 7, {2, 3, 1}, type, tolerance);
+    expect_tiles_to_make_the_whole(2, 7, {1, 2, 7}, type, tolerance);
+    expect_tiles_to_make_the_whole(3, 6, {1, 6, 2}, type, tolerance);
+    expect_tiles_to_make_the_whole(4, 4, {1, 4, 4}, type, tolerance);
+  }
 }
 
 TEST(UNet3d, RefusesShapesThatDontFit) {

@@ -1,0 +1,125 @@
+#include <csignal>
+#include <iostream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/command_line.h"
+#include "cli/options.h"
+#include "kolo/base/clock.h"
+#include "kolo/launch/launch_environment.h"
+#include "kolo/launch/launch_ranks.h"
+#include "kolo/observe/format.h"
+#include "kolo/run/predict_run.h"
+#include "launch/terminal.h"
+
+namespace kolo {
+
+namespace {
+
+struct PredictArguments {
+  PredictionRequest request;
+  RankOptions ranks;
+  bool json = false;
+};
+
+double cells_of(const RunPrediction& prediction) {
+  const auto edge = static_cast<double>(prediction.size);
+  return edge * edge * edge;
+}
+
+std::string to_text(const RunPrediction& prediction) {
+  const auto& tile = prediction.largest_tile;
+  const auto plural = [](std::int64_t count) { return count == 1 ? "" : "s"; };
+  return fmt::format(
+      "{}, {} (epoch {}, step {})\n{}: gas of {}^3 cells, {}\n\n"
+      "tiles        {} of {} x {} x {} cells at most, {} rank{}\n"
+      "time         {}, {} cells/s\n"
+      "peak memory  {}\n",
+      prediction.model, prediction.checkpoint, prediction.epoch, prediction.step, prediction.output,
+      prediction.size, format_bytes(static_cast<std::uint64_t>(prediction.bytes)),
+      format_count(prediction.tiles), tile[0], tile[1], tile[2], prediction.ranks,
+      plural(prediction.ranks), format_duration(prediction.seconds),
+      format_rate(cells_of(prediction) / prediction.seconds), format_bytes(prediction.peak_memory));
+}
+
+nlohmann::ordered_json to_json(const RunPrediction& prediction) {
+  return {{"model", prediction.model},
+          {"checkpoint", prediction.checkpoint},
+          {"epoch", prediction.epoch},
+          {"step", prediction.step},
+          {"input", prediction.input},
+          {"output", prediction.output},
+          {"size", prediction.size},
+          {"bytes", prediction.bytes},
+          {"tiles", prediction.tiles},
+          {"largest_tile", prediction.largest_tile},
+          {"n_ranks", prediction.ranks},
+          {"seconds", prediction.seconds},
+          {"cells_per_second", cells_of(prediction) / prediction.seconds},
+          {"peak_memory_bytes", prediction.peak_memory}};
+}
+
+int predict(const PredictArguments& arguments, const std::vector<std::string>& words) {
+  const auto environment = detect_launch_environment();
+  if (arguments.ranks.are_many() && !environment.is_launched()) {
+    const auto config = check_prediction(arguments.request);
+    return run_ranks(launch_request(arguments.ranks, words, config),
+                     {.stop = {.signal = SIGTERM, .message = "the ranks are ended"}});
+  }
+  require_ranks(environment, arguments.ranks.ranks.value_or(0));
+  return predict_run(arguments.request, [&](const RunPrediction& prediction) {
+    if (arguments.json)
+      std::cout << to_json(prediction).dump() << std::endl;
+    else
+      print_wrapped(to_text(prediction));
+  });
+}
+
+}  // namespace
+
+void add_predict_command(CLI::App& app, std::function<int()>& action,
+                         const std::vector<std::string>& words) {
+  constexpr std::int64_t most_cells = 1 << 20;
+  const auto arguments = std::make_shared<PredictArguments>();
+  auto& request = arguments->request;
+  CLI::App* const command = app.add_subcommand(
+      "predict", "Apply a trained network to a simulation box, larger than memory or not");
+  add_text_option(*command, "path", request.run, "a run's folder or one of its checkpoints",
+                  "A run's folder, or one of its checkpoints")
+      ->required()
+      ->type_name("RUN|CHECKPOINT");
+  add_text_option(
+      *command, "input", request.input, "a simulation box",
+      "A simulation box, of which the dark matter is needed: an HDF5 file, a .npy file, "
+      "or a pair's prefix")
+      ->required()
+      ->type_name("BOX");
+  add_settings(*command, request.overrides,
+               "key.sub=value: settings that replace the run's, for example device.kind=cpu");
+  add_text_option(*command, "-o,--output", request.output, "a file's name",
+                  "Where the gas goes: FILE.h5 (HDF5) or FILE.npy")
+      ->required()
+      ->type_name("FILE");
+  add_number_option(*command, "--tile", request.tile, {1, most_cells},
+                    "Cells per edge that are predicted at a time, beside the margin that is read "
+                    "around them (default: as many as memory allows)")
+      ->type_name("CELLS");
+  command->add_flag("--force", request.replaces, "Replace an output that is there");
+  add_rank_options(*command, arguments->ranks,
+                   "Start so many ranks on this machine, which share the tiles");
+  add_text_option(*command, "--checkpoint", request.checkpoint, "best, newest or a step",
+                  "Of a run: the one of least validation loss, the newest, or that of a step "
+                  "(default: best)")
+      ->type_name("best|newest|STEP");
+  command->add_flag("--json", arguments->json, "Print one JSON object instead of the summary");
+  command->footer(
+      "Examples:\n"
+      "  kolo predict results/unet3d data/nbody/box.h5 -o gas.h5\n"
+      "  kolo predict results/unet3d dark.npy -o gas.npy --tile 128 -n 2");
+  command->callback([arguments, &words, &action] {
+    action = [arguments, &words] { return predict(*arguments, words); };
+  });
+}
+
+}  // namespace kolo

@@ -1,0 +1,316 @@
+#include "kolo/run/predict_run.h"
+
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/clock.h"
+#include "kolo/base/error.h"
+#include "kolo/base/machine.h"
+#include "kolo/launch/launch_environment.h"
+#include "kolo/observe/progress.h"
+#include "kolo/parallel/device_memory.h"
+#include "kolo/parallel/object_collectives.h"
+#include "launch/terminal.h"
+#include "run/box_prediction.h"
+#include "run/prepared_run.h"
+#include "run/rank_guard.h"
+#include "run/rank_job.h"
+#include "run/run_device.h"
+#include "run/trained_run.h"
+
+namespace kolo {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Everything that can be wrong on the user's side.
+struct PreparedPrediction {
+  RunConfig config;
+  Datasets samples;  // of the run's shapes: its data is not read
+  std::shared_ptr<Network> network;
+  Objective objective;
+  std::unique_ptr<BoxFile> box;
+  std::optional<AxisReach> reach;
+  fs::path checkpoint;  // of rank 0, which looks for it and reads it
+};
+
+void require_fields_of_boxes(const RunConfig& config, const SampleLayout& layout) {
+  if (layout.classes > 0) {
+    throw InputError(fmt::format(
+        "predict: {} tells classes apart, but boxes are predicted by models of fields, as "
+        "unet3d; kolo eval says how well it does, class by class",
+        config.model.name));
+  }
+  const auto channels = [](const std::vector<std::int64_t>& shape) {
+    return shape.size() == 4 ? shape[0] : 0;
+  };
+  const auto from = channels(layout.input_shape), to = channels(layout.target_shape);
+  if (from == nbody_channels && to == hydro_channels) return;
+  throw InputError(
+      fmt::format("predict: {} makes {} channels of {}, expected {} of {}, as boxes of dark matter "
+                  "and gas have",
+                  config.model.name, to, from, hydro_channels, nbody_channels));
+}
+
+std::string multiples_near(std::int64_t length, std::int64_t multiple) {
+  const auto below = length / multiple * multiple;
+  return below == 0 ? fmt::to_string(multiple) : fmt::format("{} or {}", below, below + multiple);
+}
+
+void require_multiples(const PredictionRequest& request, const PreparedPrediction& prepared) {
+  const auto size = prepared.box->size();
+  if (!prepared.reach) {
+    if (!request.tile || *request.tile >= size) return;
+    throw InputError(
+        fmt::format("predict: --tile {}, but {} doesn't tell how far its outputs see, so it takes "
+                    "the box whole; leave --tile out",
+                    *request.tile, prepared.config.model.name));
+  }
+  const auto multiple = prepared.reach->multiple;
+  if (size % multiple != 0) {
+    throw InputError(fmt::format(
+        "predict: {} has {}^3 cells, but {} works on multiples of {} cells per edge: {} would fit",
+        request.input.string(), size, prepared.config.model.name, multiple,
+        multiples_near(size, multiple)));
+  }
+  if (request.tile && *request.tile % multiple != 0) {
+    throw InputError(fmt::format(
+        "predict: --tile {}, but {} works on multiples of {} cells per edge; use {}", *request.tile,
+        prepared.config.model.name, multiple, multiples_near(*request.tile, multiple)));
+  }
+}
+
+void require_output(const PredictionRequest& request, const BoxFile& box) {
+  const auto& file = request.output;
+  const auto refuse = [&](std::string_view why) {
+    throw InputError(fmt::format("predict: --output {}: {}", file.string(), why));
+  };
+  constexpr std::array endings{".h5", ".hdf5", ".npy"};
+  if (std::ranges::find(endings, file.extension().string()) == endings.end())
+    refuse("expected a name that ends in .h5 or .hdf5, or in .npy");
+  std::error_code error;
+  const auto folder = fs::absolute(file).parent_path();
+  if (!fs::is_directory(folder, error))
+    refuse(fmt::format("there is no folder {}", folder.string()));
+  if (::access(folder.c_str(), W_OK) != 0)
+    refuse(fmt::format("nothing can be written in {}", folder.string()));
+  if (fs::equivalent(file, box.layout(BoxField::nbody).file, error) && !error)
+    refuse("it is what is read");
+  const auto status = fs::symlink_status(file, error);
+  if (!fs::exists(status)) return;
+  if (fs::is_directory(status)) refuse("it is a folder; name a file in it");
+  if (!request.replaces) refuse("it is there already; --force replaces it");
+}
+
+PreparedPrediction prepare(const PredictionRequest& request, const TrainedRun& trained,
+                           const RunConfig& config, const RunParts& parts, bool is_root) {
+  PreparedPrediction prepared{.config = config};
+  if (is_root) prepared.checkpoint = find_checkpoint(trained, request.checkpoint);
+  auto computing = config;
+  computing.data.own = {};  // what the run's data needs of a device does not count
+  require_device(computing);
+  if (!wants_gpu(config.device)) require_precision(config.training.precision);
+  prepared.samples = parts.datasets
+                         ? parts.datasets(config, {.looks_at_files = false, .varies = false})
+                         : make_synthetic_datasets(config, 1);
+  const auto& layout = prepared.samples.training->layout();
+  require_fields_of_boxes(config, layout);
+  prepared.network = make_network(config, layout, parts.models);
+  prepared.objective = parts.objective ? parts.objective(config) : make_objective(config);
+  prepared.reach = reach_of(*prepared.network);
+  prepared.box = std::make_unique<BoxFile>(request.input, BoxFields::nbody);
+  require_multiples(request, prepared);
+  if (is_root) require_output(request, *prepared.box);
+  return prepared;
+}
+
+std::vector<RankFact> facts_of(const PreparedPrediction& prepared) {
+  auto facts = facts_of(prepared.config, prepared.samples);
+  facts.push_back({"the box's cells per edge", fmt::to_string(prepared.box->size())});
+  return facts;
+}
+
+// Rank 0 makes the file, and tells all where to write. Collective.
+HydroPlace share_place(const Communicator& communicator, const std::optional<HydroFile>& file) {
+  nlohmann::json told;
+  if (file) {
+    const auto& place = file->place();
+    told = {{"file", fs::absolute(place.file).string()},
+            {"is_npy", place.format == BoxFormat::npy},
+            {"offset", place.offset},
+            {"size", place.size}};
+  }
+  const auto text =
+      broadcast_bytes(communicator, told.dump(-1, ' ', true), 0, {.name = "the file"});
+  told = nlohmann::json::parse(text);
+  return {told["file"].get<std::string>(),
+          told["is_npy"].get<bool>() ? BoxFormat::npy : BoxFormat::hdf5,
+          told["offset"].get<std::int64_t>(), told["size"].get<std::int64_t>()};
+}
+
+// Rank 0's own tiles, and the rate of all ranks as if they were as fast.
+class TileBar {
+ public:
+  TileBar(const Communicator& communicator, const RunOptions& options, std::size_t tiles)
+      : ranks_(communicator.size()) {
+    if (communicator.rank() != 0 || options.console != nullptr) return;
+    const auto shown = progress_options_from_environment();
+    bar_.emplace(progress_stream(shown), shown);
+    bar_->start("predicting", static_cast<std::int64_t>(tiles), 0, "cells");
+  }
+
+  void add(const Region& core) {
+    cells_ += static_cast<double>(core.cells());
+    if (bar_) bar_->update(++done_, {.samples_per_second = ranks_ * cells_ / watch_.seconds()});
+  }
+  void clear() {
+    if (bar_) bar_->clear();
+  }
+
+ private:
+  double ranks_, cells_ = 0;
+  std::int64_t done_ = 0;
+  Stopwatch watch_;
+  std::optional<ProgressBar> bar_;
+};
+
+Region core_of(const Tile& tile) {
+  Region region;
+  for (std::size_t axis = 0; axis < 3; ++axis) {
+    region.start[axis] = tile.core[axis].begin;
+    region.extent[axis] = tile.core[axis].size();
+  }
+  return region;
+}
+
+// This rank's tiles, on disk when it returns.
+void predict_tiles(const TilePredictor& predictor, const HydroPlace& place,
+                   const std::vector<Tile>& tiles, const std::vector<std::size_t>& mine,
+                   TileBar& bar) {
+  const torch::NoGradGuard no_gradient;
+  predictor.network.eval();
+  HydroWriter writer(place);
+  std::vector<float> scratch;
+  for (const auto number : mine) {
+    const auto& tile = tiles[number];
+    const auto made = predictor.predict(tile, scratch);
+    const auto core = core_of(tile);
+    writer.write(core, {made.data_ptr<float>(), static_cast<std::size_t>(made.numel())});
+    bar.add(core);
+  }
+  writer.flush();
+}
+
+std::array<std::int64_t, 3> largest_of(const std::vector<Tile>& tiles) {
+  const auto largest = std::ranges::max_element(tiles, {}, &Tile::cells);
+  return {largest->read[0].size(), largest->read[1].size(), largest->read[2].size()};
+}
+
+// What the job is about, before anything is predicted; the network is trained afterwards.
+// Collective.
+RunPrediction begin(const PredictionRequest& request, const PreparedPrediction& prepared,
+                    const Communicator& communicator, torch::Device& device) {
+  TrainedPoint point;
+  device = load_trained_network(communicator, prepared.checkpoint, prepared.config.device,
+                                *prepared.network, point);
+  const auto size = prepared.box->size();
+  const std::array shape{hydro_channels, size, size, size,
+                         static_cast<std::int64_t>(sizeof(float))};
+  return {.model = prepared.config.model.name,
+          .checkpoint = prepared.checkpoint.string(),
+          .input = request.input.string(),
+          .output = request.output.string(),
+          .step = point.step,
+          .epoch = point.epoch,
+          .ranks = communicator.size(),
+          .size = size,
+          .bytes = checked_product(std::span<const std::int64_t>(shape))};
+}
+
+// The most bytes that this rank has had where it computes.
+std::int64_t peak_memory(const torch::Device& device) {
+  if (const auto use = memory_use(device)) return use->peak_reserved_bytes;
+  return narrow<std::int64_t>(peak_resident_bytes());
+}
+
+// Collective.
+void predict_box(const PreparedPrediction& prepared, const TilePredictor& predictor,
+                 const TileRequest& wanted, const Communicator& communicator,
+                 const RunOptions& options, RunPrediction& result) {
+  const auto tiles = plan_tiles(communicator, predictor.device, wanted);
+  result.tiles = narrow<std::int64_t>(tiles.size());
+  result.largest_tile = largest_of(tiles);
+  const auto shares = share_tiles(tiles, communicator.size());
+  const auto& mine = shares[static_cast<std::size_t>(communicator.rank())];
+  const Stopwatch watch;
+  std::optional<HydroFile> file;
+  if (communicator.rank() == 0)
+    file.emplace(result.output, result.size, prepared.box->parameters());
+  const auto place = share_place(communicator, file);
+  TileBar bar(communicator, options, mine.size());
+  predict_tiles(predictor, place, tiles, mine, bar);
+  communicator.barrier();
+  bar.clear();
+  if (file) file->commit();
+  result.seconds = watch.seconds();
+  result.peak_memory = static_cast<std::uint64_t>(
+      all_reduce_value(communicator, peak_memory(predictor.device), ReduceOp::max));
+}
+
+// Collective.
+RunPrediction predict_on_rank(const PredictionRequest& request, const PreparedPrediction& prepared,
+                              const Communicator& communicator, const RunOptions& options) {
+  TileRequest wanted{prepared.box->size(), prepared.reach, request.tile};
+  if (wanted.reach && !wanted.core)
+    wanted.bytes_per_cell = bytes_per_cell(*prepared.network, nbody_channels, *wanted.reach);
+  torch::Device device = torch::kCPU;
+  auto result = begin(request, prepared, communicator, device);
+  const TilePredictor predictor{*prepared.box, *prepared.network, prepared.objective, device};
+  once_begun([&] { predict_box(prepared, predictor, wanted, communicator, options, result); });
+  return result;
+}
+
+}  // namespace
+
+RunConfig check_prediction(const PredictionRequest& request, const RunParts& parts) {
+  const auto trained = find_trained_run("predict", request.run);
+  auto config = load_trained_config(trained, request.overrides, parts.models);
+  (void)prepare(request, trained, config, parts, true);
+  return config;
+}
+
+int predict_run(const PredictionRequest& request,
+                const std::function<void(const RunPrediction&)>& report, const RunParts& parts,
+                const RunOptions& options) {
+  const auto environment = detect_launch_environment();
+  keep_freed_memory();
+  TrainedRun trained;
+  RunConfig config;
+  std::optional<PreparedPrediction> prepared;
+  RankJob job;
+  job.communicator = options.communicator;
+  job.configure = [&] {
+    trained = find_trained_run("predict", request.run);
+    config = load_trained_config(trained, request.overrides, parts.models);
+    set_threads(config.device, environment);
+    return config.communication;
+  };
+  job.prepare = [&](int rank, int /*ranks*/) {
+    prepared = prepare(request, trained, config, parts, rank == 0);
+    return facts_of(*prepared);
+  };
+  job.run = [&](const Communicator& communicator) {
+    const auto result = predict_on_rank(request, *prepared, communicator, options);
+    if (communicator.rank() == 0) report(result);
+    return 0;
+  };
+  return run_rank_job(environment, job);
+}
+
+}  // namespace kolo

@@ -1,0 +1,212 @@
+#include "kolo/data/hydro_file.h"
+
+#include <csignal>
+#include <random>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "data/boxes/boxes.h"
+#include "kolo/base/error.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::message_of;
+using testing::numbered_box;
+using testing::TemporaryFolder;
+
+std::vector<float> read_gas(const BoxFile& box) {
+  const auto edge = box.size();
+  std::vector<float> values(static_cast<std::size_t>(hydro_channels * edge * edge * edge));
+  box.read_planes(BoxField::hydro, 0, edge, values);
+  return values;
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder))
+    names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+// Cut at random along one axis after the other.
+std::vector<Region> random_regions(std::mt19937& random, std::int64_t size) {
+  std::vector<Region> regions{{{0, 0, 0}, {size, size, size}}};
+  for (int cut = 0; cut < 12; ++cut) {
+    const auto axis = random() % 3;
+    auto& region = regions[random() % regions.size()];
+    if (region.extent[axis] < 2) continue;
+    auto other = region;
+    region.extent[axis] = 1 + static_cast<std::int64_t>(random()) % (other.extent[axis] - 1);
+    other.start[axis] += region.extent[axis];
+    other.extent[axis] -= region.extent[axis];
+    regions.push_back(other);
+  }
+  return regions;
+}
+
+std::vector<float> gas_of(const BoxFile& box, const Region& region) {
+  std::vector<float> scratch, values(static_cast<std::size_t>(hydro_channels * region.cells()));
+  box.read_region(BoxField::hydro, region, scratch, values);
+  return values;
+}
+
+class HydroFiles : public ::testing::Test {
+ protected:
+  // All of them at once, each by a writer of its own.
+  void fill(const HydroPlace& place, const std::vector<Region>& regions) const {
+    const BoxFile source(folder_ / "source.h5");
+    std::vector<std::jthread> threads;
+    for (const auto& region : regions) {
+      threads.emplace_back([&] {
+        HydroWriter writer(place);
+        writer.write(region, gas_of(source, region));
+        writer.flush();
+      });
+    }
+  }
+  [[nodiscard]] fs::path made() const { return folder_ / "made"; }
+
+  TemporaryFolder folder_;
+  SimulationBox box_ = numbered_box(6);
+};
+
+TEST_F(HydroFiles, HoldWhatManyHaveWritten) {
+  write_box_hdf5(box_, folder_ / "source.h5");
+  fs::create_directory(made());
+  std::mt19937 random(4);
+  for (int trial = 0; trial < 20; ++trial) {
+    for (const std::string name : {"gas.h5", "gas_label.npy"}) {
+      HydroFile file(made() / name, box_.size, box_.parameters);
+      fill(file.place(), random_regions(random, box_.size));
+      EXPECT_EQ(fs::exists(made() / name), trial > 0) << "before it is whole";
+      file.commit();
+      const BoxFile read(made() / name, BoxFields::any);
+      EXPECT_EQ(read_gas(read), box_.hydro);
+      EXPECT_FALSE(read.has(BoxField::nbody));
+      EXPECT_TRUE(read.layout(BoxField::hydro).is_mapped);
+      if (name == "gas.h5") {
+        EXPECT_THAT(read.parameters(), ElementsAre(std::pair<std::string, double>("omega_m", .31),
+                                                   std::pair<std::string, double>("seed", 17)));
+      }
+    }
+  }
+  EXPECT_THAT(names_in(made()), ElementsAre("gas.h5", "gas_label.npy"));
+}
+
+TEST_F(HydroFiles, VanishUnlessTheyAreWhole) {
+  fs::create_directory(made());
+  for (const auto* const name : {"gas.h5", "gas.npy"}) {
+    {
+      const HydroFile file(made() / name, 4, {});
+      EXPECT_EQ(names_in(made()).size(), 1U);
+    }
+    EXPECT_THAT(names_in(made()), IsEmpty());
+  }
+  EXPECT_THAT(message_of<Error>([&] { const HydroFile file(folder_ / "none" / "gas.h5", 4, {}); }),
+              HasSubstr("cannot"));
+  EXPECT_THAT(message_of<Error>([&] { const HydroFile file(made() / "gas.npy", 1 << 18, {}); }),
+              HasSubstr("left"));
+  EXPECT_THAT(names_in(made()), IsEmpty());
+}
+
+// A process that is killed while it writes leaves what the next one removes, but not what a living
+// one is at.
+TEST_F(HydroFiles, AreClearedAwayAfterAKilledProcess) {
+  fs::create_directory(made());
+  int pipe_ends[2];
+  ASSERT_EQ(::pipe(pipe_ends), 0);
+  const auto child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const HydroFile file(made() / "gas.npy", 4, {});
+    const char ready = 'r';
+    if (::write(pipe_ends[1], &ready, 1) != 1) ::_exit(1);
+    for (;;) ::pause();
+  }
+  char ready = 0;
+  ASSERT_EQ(::read(pipe_ends[0], &ready, 1), 1);
+  { const HydroFile other(made() / "gas.npy", 4, {}); }
+  EXPECT_EQ(names_in(made()).size(), 1U) << "the living one's";
+  ASSERT_EQ(::kill(child, SIGKILL), 0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  EXPECT_EQ(names_in(made()).size(), 1U);
+  { const HydroFile other(made() / "other.npy", 4, {}); }
+  EXPECT_EQ(names_in(made()).size(), 1U) << "of a file of another name";
+  { const HydroFile next(made() / "gas.npy", 4, {}); }
+  EXPECT_THAT(names_in(made()), IsEmpty());
+  ::close(pipe_ends[0]);
+  ::close(pipe_ends[1]);
+}
+
+TEST_F(HydroFiles, RefuseRegionsThatAreNotTheirs) {
+  const HydroFile file(folder_ / "gas.npy", 4, {});
+  HydroWriter writer(file.place());
+  const std::vector<float> values(5 * 8);
+  writer.write({{2, 2, 2}, {2, 2, 2}}, values);
+  EXPECT_THROW(writer.write({{3, 2, 2}, {2, 2, 2}}, values), Error);
+  EXPECT_THROW(writer.write({{-1, 2, 2}, {2, 2, 2}}, values), Error);
+  EXPECT_THROW(writer.write({{2, 2, 2}, {2, 2, 1}}, values), Error);
+}
+
+TEST_F(HydroFiles, AndBoxesAreReadRegionByRegion) {
+  write_box_hdf5(box_, folder_ / "plain.h5");
+  write_box_hdf5(box_, folder_ / "chunked.h5", 4);
+  testing::write_box_like(folder_ / "packed.h5", box_, {.chunk = {2, 3, 3, 3}, .deflate = 1});
+  write_box_npy(box_, folder_ / "pair");
+  std::mt19937 random(5);
+  std::vector<float> scratch;
+  for (const auto* const name : {"plain.h5", "chunked.h5", "packed.h5", "pair"}) {
+    SCOPED_TRACE(name);
+    const BoxFile read(folder_ / name, BoxFields::nbody);
+    EXPECT_FALSE(read.has(BoxField::hydro));
+    EXPECT_THROW((void)read.layout(BoxField::hydro), Error);
+    for (const auto& region : random_regions(random, box_.size)) {
+      std::vector<float> values(static_cast<std::size_t>(nbody_channels * region.cells()));
+      read.read_region(BoxField::nbody, region, scratch, values);
+      std::size_t at = 0;
+      for (std::int64_t channel = 0; channel < nbody_channels; ++channel)
+        for (auto i = region.start[0]; i < region.start[0] + region.extent[0]; ++i)
+          for (auto j = region.start[1]; j < region.start[1] + region.extent[1]; ++j)
+            for (auto k = region.start[2]; k < region.start[2] + region.extent[2]; ++k)
+              ASSERT_EQ(values[at++],
+                        box_.nbody[static_cast<std::size_t>(((channel * 6 + i) * 6 + j) * 6 + k)]);
+    }
+  }
+}
+
+// Dark matter alone is all that a prediction needs.
+TEST_F(HydroFiles, AreMadeOfBoxesWithoutGas) {
+  const auto edge = static_cast<hsize_t>(box_.size);
+  testing::write_hdf5(folder_ / "dark.h5", [&](hid_t file) {
+    testing::write_hdf5_field(
+        file, {.name = "Nbody", .shape = {4, edge, edge, edge}, .values = &box_.nbody});
+  });
+  write_box_npy(box_, folder_ / "pair");
+  fs::rename(folder_ / "pair_data.npy", folder_ / "dark.npy");
+  for (const auto* const name : {"dark.h5", "dark.npy"}) {
+    const BoxFile read(folder_ / name, BoxFields::nbody);
+    EXPECT_TRUE(read.has(BoxField::nbody));
+    EXPECT_EQ(read.size(), 6);
+  }
+  EXPECT_TRUE(BoxFile(folder_ / "dark.h5", BoxFields::any).has(BoxField::nbody));
+  EXPECT_TRUE(BoxFile(folder_ / "pair_label.npy", BoxFields::any).has(BoxField::hydro));
+  EXPECT_THAT(message_of<InputError>([&] { const BoxFile file(folder_ / "dark.h5"); }),
+              HasSubstr("Hydro"));
+  EXPECT_THAT(message_of<InputError>(
+                  [&] { const BoxFile file(folder_ / "pair_label.npy", BoxFields::nbody); }),
+              HasSubstr("(N, N, N, 4)"));
+}
+
+}  // namespace
+}  // namespace kolo

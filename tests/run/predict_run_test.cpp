@@ -1,0 +1,369 @@
+// A trained network applied to boxes, against one forward of the whole.
+#include "kolo/run/predict_run.h"
+
+#include <random>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <torch/nn/modules/conv.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/machine.h"
+#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/comm/threads.h"
+#include "kolo/data/box_files.h"
+#include "kolo/train/trainer.h"
+#include "run/box_prediction.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace kolo::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Each cell sees the whole sample's mean.
+class MeanNetwork final : public Network {
+ public:
+  MeanNetwork() : layer_(register_module("layer", torch::nn::Conv3d(4, 5, 1))) {}
+  torch::Tensor forward(const torch::Tensor& input) override {
+    return layer_(input - 3 * input.mean({2, 3, 4}, true));
+  }
+
+ private:
+  torch::nn::Conv3d layer_;
+};
+
+// What is trained is of no matter here, but outputs have to be large enough to be compared.
+std::shared_ptr<Network> loud_unet(const ModelOptions& options) {
+  auto network = make_network("unet3d", options);
+  const torch::NoGradGuard no_gradient;
+  for (auto& parameter : network->parameters()) parameter.uniform_(-.25, .25);
+  return network;
+}
+
+SimulationBox random_box(std::int64_t size) {
+  std::mt19937 random(static_cast<unsigned>(size));
+  std::normal_distribution<float> normal;
+  SimulationBox box{.size = size};
+  const auto cells = static_cast<std::size_t>(size * size * size);
+  box.nbody.resize(4 * cells);
+  box.hydro.resize(5 * cells);
+  for (auto& value : box.nbody) value = normal(random);
+  box.parameters = {{"seed", 5}};
+  return box;
+}
+
+class PredictRun : public ::testing::Test {
+ protected:
+  [[nodiscard]] static RunParts parts() {
+    RunParts parts;
+    parts.models.add({.name = "loud",
+                      .description = "a U-Net",
+                      .make = loud_unet,
+                      .has_dropout = false,
+                      .has_batch_norm = false,
+                      .makes_fields = true});
+    parts.models.add({.name = "mean",
+                      .description = "sees everything",
+                      .make = [](const ModelOptions&) { return std::make_shared<MeanNetwork>(); },
+                      .has_dropout = false,
+                      .has_batch_norm = false,
+                      .makes_fields = true});
+    return parts;
+  }
+
+  void train(const std::string& model, const std::string& training = "") {
+    const auto config = folder_.write(
+        "fields.yaml",
+        "data: {name: nbody, mode: synthetic, box_size: 16, crop: 16, n_train: 2, n_valid: 1}\n"
+        "model: {" +
+            model + "}\n" +
+            "optimizer: {name: sgd, lr: 0.0001}\n"
+            "training: {loss: l1, batch_size: 1, n_epochs: 1, kernels: usual" +
+            training + "}\n");
+    fs::remove_all(run());
+    RunOptions options;
+    options.console = &console_;
+    options.stop_requested = [] { return false; };
+    const ConfigSource source{config, {}, {}, {}, run()};
+    ASSERT_EQ(kolo::run(source, parts(), options), 0);
+  }
+
+  [[nodiscard]] fs::path run() const { return folder_ / "run"; }
+  [[nodiscard]] fs::path output() const { return folder_ / "gas.h5"; }
+
+  // What the network makes of a box at once, [5, N, N, N].
+  [[nodiscard]] torch::Tensor whole(SimulationBox& box) const {
+    const auto config = load_run_config({run() / "config.yaml"}, parts().models);
+    const auto edge = box.size;
+    const auto network =
+        make_network(config, SampleLayout{{4, 16, 16, 16}, 0, {5, 16, 16, 16}}, parts().models);
+    const CheckpointStore store({run() / "checkpoints"});
+    load_network(CheckpointStore::load(store.best().value().path).content, *network);
+    network->eval();
+    const torch::NoGradGuard no_gradient;
+    const AutocastGuard guard(config.training.precision);
+    return network->forward(torch::from_blob(box.nbody.data(), {1, 4, edge, edge, edge}))[0].to(
+        torch::kFloat);
+  }
+
+  [[nodiscard]] torch::Tensor read_output(const fs::path& file) const {
+    const BoxFile box(file, BoxFields::any);
+    const auto edge = box.size();
+    auto gas = torch::empty({5, edge, edge, edge});
+    box.read_planes(BoxField::hydro, 0, edge,
+                    {gas.data_ptr<float>(), static_cast<std::size_t>(gas.numel())});
+    return gas;
+  }
+
+  RunPrediction predict(PredictionRequest request, int ranks = 1) {
+    if (request.run.empty()) request.run = run();
+    if (request.input.empty()) request.input = folder_ / "box.h5";
+    if (request.output.empty()) request.output = output();
+    request.replaces = true;
+    RunPrediction result;
+    run_as_threads(ranks, [&](const Communicator& communicator) {
+      RunOptions options;
+      options.console = &console_;
+      options.communicator = communicator;
+      EXPECT_EQ(predict_run(
+                    request, [&](const RunPrediction& prediction) { result = prediction; }, parts(),
+                    options),
+                0);
+    });
+    return result;
+  }
+
+  [[nodiscard]] std::string refusal(PredictionRequest request) const {
+    if (request.run.empty()) request.run = run();
+    if (request.input.empty()) request.input = folder_ / "box.h5";
+    if (request.output.empty()) request.output = output();
+    return message_of<InputError>([&] { (void)check_prediction(request, parts()); });
+  }
+
+  TemporaryFolder folder_;
+  std::ostringstream console_;
+};
+
+double largest_difference(const torch::Tensor& one, const torch::Tensor& other) {
+  return (one - other).abs().max().item<double>();
+}
+
+// In multiples of 2^levels; a tile of 0: as memory allows.
+struct TileCase {
+  std::int64_t levels, blocks, tile;
+  int ranks;
+};
+
+TEST_F(PredictRun, MakesOfTilesWhatTheNetworkMakesOfTheWhole) {
+  std::int64_t trained = 0;
+  for (const auto& [levels, blocks, tile, ranks] :
+       {TileCase{1, 1, 0, 1}, TileCase{1, 4, 1, 2}, TileCase{1, 7, 2, 3}, TileCase{2, 1, 1, 2},
+        TileCase{2, 4, 0, 2}, TileCase{2, 5, 1, 3}, TileCase{2, 7, 3, 1}, TileCase{3, 4, 1, 2},
+        TileCase{3, 5, 2, 3}, TileCase{3, 4, 9, 1}, TileCase{4, 4, 1, 2}}) {
+    if (trained != levels) train(fmt::format("name: loud, levels: {}, channels: 2", levels));
+    trained = levels;
+    const auto multiple = std::int64_t{1} << levels;
+    auto box = random_box(blocks * multiple);
+    write_box_hdf5(box, folder_ / "box.h5");
+    const auto expected = whole(box);
+    EXPECT_GT(expected.abs().max().item<double>(), .05) << "there is something to compare";
+    PredictionRequest request;
+    if (tile > 0) request.tile = tile * multiple;
+    const auto prediction = predict(request, ranks);
+    const auto where = fmt::format("{} levels, {} blocks, tiles of {}", levels, blocks, tile);
+    const auto cores = tile == 0 ? 0 : (blocks + tile - 1) / tile;
+    if (tile > 0) {
+      EXPECT_EQ(prediction.tiles, cores * cores * cores) << where;
+    }
+    EXPECT_EQ(prediction.size, box.size);
+    EXPECT_EQ(prediction.ranks, ranks);
+    EXPECT_GT(prediction.peak_memory, 0U);
+    EXPECT_LT(largest_difference(read_output(output()), expected), 1e-5) << where;
+  }
+}
+
+TEST_F(PredictRun, IsTheSameForEachNumberOfRanks) {
+  train("name: loud, levels: 2, channels: 4");
+  auto box = random_box(40);
+  write_box_hdf5(box, folder_ / "box.h5");
+  const auto expected = whole(box);
+  std::int64_t tiles = 0;
+  for (const int ranks : {1, 2, 3}) {
+    const auto prediction = predict({}, ranks);
+    EXPECT_EQ(prediction.tiles == 1, ranks == 1) << "there is room for the whole";
+    EXPECT_GE(prediction.tiles, tiles);
+    tiles = prediction.tiles;
+    EXPECT_LT(largest_difference(read_output(output()), expected), 1e-5) << ranks;
+  }
+  EXPECT_EQ(BoxFile(output(), BoxFields::any).parameters().front().second, 5);
+}
+
+TEST_F(PredictRun, ReadsAndWritesEachFormat) {
+  train("name: loud, levels: 2, channels: 4");
+  auto box = random_box(16);
+  write_box_npy(box, folder_ / "pair");
+  write_box_hdf5(box, folder_ / "chunked.h5", 6);
+  fs::remove(folder_ / "pair_label.npy");
+  fs::copy_file(folder_ / "pair_data.npy", folder_ / "dark.npy");
+  const auto expected = whole(box);
+  for (const auto* const input : {"pair", "pair_data.npy", "dark.npy", "chunked.h5"}) {
+    for (const auto* const made : {"gas.h5", "gas.hdf5", "gas_label.npy"}) {
+      PredictionRequest request;
+      request.input = folder_ / input;
+      request.output = folder_ / made;
+      request.tile = 8;
+      (void)predict(request, 2);
+      EXPECT_LT(largest_difference(read_output(folder_ / made), expected), 1e-5)
+          << input << " to " << made;
+    }
+  }
+}
+
+TEST_F(PredictRun, HonoursTheRunsPrecision) {
+  train("name: loud, levels: 2, channels: 4", ", precision: bf16");
+  auto box = random_box(16);
+  write_box_hdf5(box, folder_ / "box.h5");
+  const auto expected = whole(box);
+  (void)predict({});
+  EXPECT_LT(largest_difference(read_output(output()), expected), 1e-6);
+  PredictionRequest other;
+  other.overrides = {"training.precision=fp32"};
+  (void)predict(other);
+  const auto difference = largest_difference(read_output(output()), expected);
+  EXPECT_GT(difference, 1e-5);
+  EXPECT_LT(difference, .1);
+}
+
+TEST_F(PredictRun, TakesTheBoxWholeWhereHowFarANetworkSeesIsNotKnown) {
+  train("name: mean");
+  auto box = random_box(10);
+  write_box_hdf5(box, folder_ / "box.h5");
+  const auto expected = whole(box);
+  EXPECT_EQ(predict({}, 2).tiles, 1);
+  EXPECT_LT(largest_difference(read_output(output()), expected), 1e-5);
+  PredictionRequest tiled;
+  tiled.tile = 5;
+  EXPECT_THAT(refusal(tiled), HasSubstr("mean doesn't tell how far its outputs see"));
+}
+
+TEST_F(PredictRun, IsForModelsOfFields) {
+  const auto config =
+      folder_.write("classes.yaml",
+                    "data: {name: dummy, input_shape: [28, 28, 1], n_train: 8, n_valid: 4}\n"
+                    "model: {name: mnist_net, n_classes: 10}\n"
+                    "optimizer: {name: sgd}\n"
+                    "training: {batch_size: 4}\n");
+  RunOptions options;
+  options.console = &console_;
+  options.stop_requested = [] { return false; };
+  const ConfigSource source{config, {}, {}, {}, run()};
+  ASSERT_EQ(kolo::run(source, parts(), options), 0);
+  write_box_hdf5(random_box(16), folder_ / "box.h5");
+  EXPECT_THAT(refusal({}), HasSubstr("mnist_net tells classes apart"));
+}
+
+// Of 128^3 cells, of which a rank can have some.
+TEST(PlanTiles, GoesByTheMemoryThereIs) {
+  const AxisReach reach{15, 15, 8};
+  const auto cells_of = [](double edge) { return edge * edge * edge; };
+  const auto tiles_with_room_for = [&](double edge, int ranks) {
+    const auto room = .7 * static_cast<double>(available_memory().value());
+    std::vector<Tile> planned;
+    run_as_threads(ranks, [&](const Communicator& communicator) {
+      const auto tiles =
+          plan_tiles(communicator, torch::kCPU,
+                     {.size = 128, .reach = reach, .bytes_per_cell = room / cells_of(edge)});
+      if (communicator.rank() == 0) planned = tiles;
+    });
+    return planned;
+  };
+  EXPECT_EQ(tiles_with_room_for(200, 1).size(), 1U);
+  for (const int ranks : {1, 2}) {
+    const auto tiles = tiles_with_room_for(80, ranks);
+    ASSERT_GT(tiles.size(), 1U);
+    // The ranks share a machine, whose free memory is not the same all the time.
+    for (const auto& tile : tiles)
+      EXPECT_LT(static_cast<double>(tile.cells()), 2 * cells_of(80) / ranks);
+  }
+  EXPECT_THAT(message_of<Error>([&] { (void)tiles_with_room_for(10, 1); }),
+              AllOf(HasSubstr("the smallest tiles read 40^3 cells"), HasSubstr("--tile 8")));
+}
+
+TEST_F(PredictRun, RefusesWhatItCantDoAndWritesNothing) {
+  train("name: loud, levels: 3, channels: 2");
+  write_box_hdf5(random_box(16), folder_ / "box.h5");
+  write_box_hdf5(random_box(20), folder_ / "odd.h5");
+  PredictionRequest request;
+  request.input = folder_ / "odd.h5";
+  EXPECT_THAT(refusal(request),
+              AllOf(HasSubstr("20^3"), HasSubstr("multiples of 8"), HasSubstr("16 or 24")));
+  request = {.tile = 12};
+  EXPECT_THAT(refusal(request), AllOf(HasSubstr("--tile 12"), HasSubstr("use 8 or 16")));
+  request = {.input = folder_ / "none.h5"};
+  EXPECT_THAT(refusal(request), HasSubstr("there is neither"));
+  request = {.run = folder_.path()};
+  EXPECT_THAT(refusal(request), HasSubstr("predict: " + folder_.path().string()));
+  request = {.checkpoint = "7"};
+  EXPECT_THAT(refusal(request), HasSubstr("no checkpoint of step 7"));
+  request = {.output = folder_ / "gas.txt"};
+  EXPECT_THAT(refusal(request), HasSubstr("ends in .h5"));
+  request = {.output = folder_ / "none" / "gas.h5"};
+  EXPECT_THAT(refusal(request), HasSubstr("there is no folder"));
+  request = {.output = folder_ / "odd.h5"};
+  EXPECT_THAT(refusal(request), HasSubstr("--force"));
+  request = {.output = folder_ / "box.h5", .replaces = true};
+  EXPECT_THAT(refusal(request), HasSubstr("what is read"));
+  fs::create_directory(folder_ / "folder.h5");
+  request = {.output = folder_ / "folder.h5", .replaces = true};
+  EXPECT_THAT(refusal(request), HasSubstr("it is a folder"));
+  EXPECT_FALSE(fs::exists(output()));
+}
+
+// The same network, which leaves out the last plane.
+class ShortNetwork final : public Network {
+ public:
+  explicit ShortNetwork(std::shared_ptr<Network> whole) : whole_(std::move(whole)) {
+    for (const auto& child : whole_->named_children()) register_module(child.key(), child.value());
+  }
+  torch::Tensor forward(const torch::Tensor& input) override {
+    return whole_->forward(input).narrow(2, 0, input.size(2) - 1);
+  }
+
+ private:
+  std::shared_ptr<Network> whole_;
+};
+
+// One that fails once the file is begun.
+TEST_F(PredictRun, LeavesNothingAfterAFailure) {
+  train("name: loud, levels: 1, channels: 2");
+  write_box_hdf5(random_box(8), folder_ / "box.h5");
+  auto failing = parts();
+  failing.models = ModelCatalogue();
+  failing.models.add({.name = "loud",
+                      .description = "makes too little",
+                      .make = [](const ModelOptions& options) -> std::shared_ptr<Network> {
+                        return std::make_shared<ShortNetwork>(loud_unet(options));
+                      },
+                      .has_dropout = false,
+                      .has_batch_norm = false,
+                      .makes_fields = true});
+  RunOptions options;
+  options.console = &console_;
+  options.communicator = Communicator::solo();
+  const PredictionRequest request{.run = run(), .input = folder_ / "box.h5", .output = output()};
+  EXPECT_THAT(message_of<Error>([&] {
+                (void)predict_run(
+                    request, [](const RunPrediction&) { ADD_FAILURE(); }, failing, options);
+              }),
+              HasSubstr("makes [1, 5, 7, 8, 8] of a tile, expected [1, 5, 8, 8, 8]"));
+  for (const auto& entry : fs::directory_iterator(folder_.path()))
+    EXPECT_THAT(entry.path().filename().string(), ::testing::Not(HasSubstr("gas")));
+}
+
+}  // namespace
+}  // namespace kolo::testing
