@@ -1,13 +1,13 @@
-// How the tests of networks whose stages are on several ranks run.
+// How the tests of meshes run: of samples, layers and networks that several ranks share.
 #include "support/rank_test.h"
 
 namespace kolo::testing {
 
 std::vector<RankSetting> thread_settings(std::string_view /*suite*/) {
   std::vector<RankSetting> settings;
-  for (const int ranks : {1, 2, 3, 4}) settings.push_back(on_threads(ranks, "directly"));
+  for (const int ranks : {RANKS_AS_THREADS}) settings.push_back(on_threads(ranks, "directly"));
   settings.push_back(
-      on_threads(2, "through tiny staging areas", {.staging_bytes = 4096, .direct = false}));
+      on_threads(4, "through tiny staging areas", {.staging_bytes = 4096, .direct = false}));
   return settings;
 }
 
