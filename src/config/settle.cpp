@@ -74,15 +74,15 @@ void settle_batch_sizes(ConfigValue& root) {
   for (const auto& each : in_file) each.value->kind = ConfigValue::Kind::nothing;
 }
 
-std::int64_t batch_size_of(const TrainingConfig& training, int ranks) {
+std::int64_t batch_size_of(const TrainingConfig& training, int ranks, std::string_view name) {
   if (!training.global_batch_size) return training.batch_size.value();
   const auto whole = *training.global_batch_size;
   if (whole % ranks == 0) return whole / ranks;
   const auto below = whole / ranks * ranks;
   throw InputError(fmt::format(
-      "training.global_batch_size: {} samples can't be shared evenly by {} ranks; {} ranks can "
-      "share them, or {} ranks a batch of {}{}",
-      whole, ranks, fitting_ranks(whole, ranks), ranks,
+      "training.global_batch_size: {} samples can't be shared evenly by {} {}s; {} {}s can "
+      "share them, or {} {}s a batch of {}{}",
+      whole, ranks, name, fitting_ranks(whole, ranks), name, ranks, name,
       below > 0 ? fmt::format("{} or ", below) : "", below + ranks));
 }
 

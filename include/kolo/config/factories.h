@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 
 #include "kolo/comm/mpi.h"
 #include "kolo/config/run_config.h"
@@ -61,8 +62,9 @@ struct DataReading {
 // In the following, `ranks` are replicas_of() all.
 
 // Samples a rank and step. InputError when the ranks can't share the global batch evenly: it says
-// what would fit.
-[[nodiscard]] std::int64_t batch_size_of(const TrainingConfig& training, int ranks);
+// what would fit, and calls them by this name.
+[[nodiscard]] std::int64_t batch_size_of(const TrainingConfig& training, int ranks,
+                                         std::string_view name = "rank");
 // What the learning rate is scaled by: the number of ranks, or how many times the base batch the
 // global one is.
 [[nodiscard]] double batch_ratio_of(const TrainingConfig& training, int ranks);
