@@ -130,6 +130,7 @@ TEST_P(PipelinedNetworks, TrainAsOnOneRankToTheBit) {
     }
     expect_bits_of(expected, GetParam(), {PipelineSchedule::gpipe, 3, 1, recompute});
     expect_bits_of(expected, GetParam(), {PipelineSchedule::interleaved, 2, 2, recompute});
+    expect_bits_of(expected, GetParam(), {PipelineSchedule::zb_h1, 2, 1, recompute});
   }
 }
 

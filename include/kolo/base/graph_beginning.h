@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -27,6 +28,13 @@ class GraphBeginning final : public torch::autograd::Node {
     torch::autograd::impl::set_gradient_edge(begun,
                                              {shared_from_this(), add_input_metadata(begun)});
     return begun;
+  }
+
+  // Of the tensors that begin here, for who asks the engine for their gradients itself.
+  [[nodiscard]] torch::autograd::edge_list edges() {
+    torch::autograd::edge_list all;
+    for (std::uint32_t i = 0; i < num_inputs(); ++i) all.emplace_back(shared_from_this(), i);
+    return all;
   }
 
   // After backward: of each tensor that begins here, undefined where none has come.

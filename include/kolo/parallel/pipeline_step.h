@@ -37,6 +37,12 @@ struct PipelineStepOptions {
 // a network, and the micro-batches of a batch go through all of them in turn. Source: Huang et al.,
 // arXiv:1811.06965; for schedules see kolo/layout/pipeline_schedule.h, whose lists are carried out.
 //
+// With zb-h1 each stage of the network has a graph of its own, which backward goes through twice:
+// for the gradients that the rank before waits for, and later for those of weights. Where stages
+// are single layers that is no more work; within a stage of several layers gradients between them
+// are computed a second time. Graphs are kept until then. (Recomputed stages,
+// kolo/nn/recompute.h, do all of it the first time, so they gain nothing.)
+//
 // What is computed is what one rank computes that calls backward() on each micro-batch's loss,
 // divided by their number, one after another, and adds up the gradients: to the bit, for any
 // schedule. So batch norms see micro-batches, not batches.
@@ -74,8 +80,8 @@ class PipelineStep {
 
   // `stages` is the whole chain, the same on all ranks; this rank's are kept, and the others go
   // with who else has them. InputError for bounds that are no cut into so many parts, parts that
-  // share a tensor, and the schedule zb-h1, which is not carried out yet. Collective: Error on all
-  // ranks of the pipeline where their options differ.
+  // share a tensor, and what plan_pipeline() refuses. Collective: Error on all ranks of the
+  // pipeline where their options differ.
   PipelineStep(const DeviceMesh& mesh, std::vector<NetworkStage> stages,
                const PipelineStepOptions& options);
   PipelineStep(PipelineStep&&) = delete;

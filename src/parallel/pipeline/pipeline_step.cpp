@@ -26,11 +26,6 @@ using parallel::PayloadExchange;
 using parallel::StageGraph;
 
 PipelineShape pipeline_shape_of(const DeviceMesh& mesh, const PipelineStepOptions& options) {
-  if (options.schedule == PipelineSchedule::zb_h1) {
-    throw InputError(
-        "parallel: pipeline: the schedule zb-h1 is not carried out yet; choose gpipe, 1f1b or "
-        "interleaved");
-  }
   return {options.schedule, mesh.length(MeshAxis::pipe), options.micro_batches, options.chunks};
 }
 
@@ -58,6 +53,15 @@ torch::Device device_of(const torch::nn::Module& module) {
   for (const auto& tensor : module.parameters()) return tensor.device();
   for (const auto& tensor : module.buffers()) return tensor.device();
   return torch::kCPU;
+}
+
+std::vector<torch::Tensor> weights_of(const NetworkStage& stage) {
+  std::vector<torch::Tensor> weights;
+  for (const auto& part : stage.modules) {
+    for (const auto& parameter : part.module->parameters())
+      if (parameter.requires_grad()) weights.push_back(parameter);
+  }
+  return weights;
 }
 
 void seed_generators(std::uint64_t seed, const torch::Device& device) {
@@ -90,8 +94,12 @@ class PipelineStep::State {
   struct Part {
     std::size_t first_stage = 0;  // of the network
     std::vector<NetworkStage> stages;
-    std::string forward_name, backward_name;  // of spans
+    std::vector<std::vector<torch::Tensor>> weights;        // by stage: those that are trained
+    std::string forward_name, backward_name, weights_name;  // of spans
   };
+  // Of a pass: one of the whole part, or, where gradients of weights are computed apart, one of
+  // each stage.
+  using Graphs = std::vector<StageGraph>;
   using Pass = std::pair<int, int>;  // part, micro-batch
   // What a list of actions is carried out for.
   struct Run {
@@ -101,20 +109,22 @@ class PipelineStep::State {
     PayloadExchange& exchange;
     std::int64_t step = 0;
     torch::Tensor sums;
-    std::map<Pass, StageGraph> graphs;
+    std::map<Pass, Graphs> graphs;
     std::map<Pass, StagePayload> activations, gradients;  // made by parts here, not yet taken
-    int backward_left = 0;                                // passes of this rank
   };
 
   void carry_out(Run& run, std::span<const PipelineAction> actions);
   void forward(Run& run, int part, int micro_batch);
   void backward(Run& run, int part, int micro_batch);
+  void weight_gradient(Run& run, int part, int micro_batch);
   void send(Run& run, const PipelineAction& action);
   [[nodiscard]] StagePayload input_of(Run& run, StageGraph& graph, int part, int micro_batch);
   [[nodiscard]] StagePayload slopes_of(Run& run, const StageGraph& graph, int part,
                                        int micro_batch);
   [[nodiscard]] StagePayload run_part(const Part& part, StagePayload payload, const Run& run,
-                                      int micro_batch) const;
+                                      int micro_batch, Graphs& graphs) const;
+  [[nodiscard]] std::optional<GradientReducer::NoSync> quiet_until_last(const Run& run,
+                                                                        int micro_batch) const;
   [[nodiscard]] torch::Tensor loss_of(Run& run, StagePayload outputs, int micro_batch);
   [[nodiscard]] PayloadExchange::Received receive(Run& run, PipelinePayload kind, int micro_batch,
                                                   int sending_part);
@@ -153,8 +163,12 @@ PipelineStep::State::State(const DeviceMesh& mesh, std::vector<NetworkStage> sta
     parts_.push_back({first,
                       {stages.begin() + static_cast<std::ptrdiff_t>(first),
                        stages.begin() + static_cast<std::ptrdiff_t>(end)},
+                      {},
                       fmt::format("forward of stage {}", part),
-                      fmt::format("backward of stage {}", part)});
+                      fmt::format("backward of stage {}", part),
+                      fmt::format("weight gradients of stage {}", part)});
+    for (const auto& stage : parts_.back().stages)
+      parts_.back().weights.push_back(weights_of(stage));
     mine.insert(mine.end(), parts_.back().stages.begin(), parts_.back().stages.end());
   }
   module_ = module_of(mine);
@@ -166,7 +180,6 @@ torch::Tensor PipelineStep::State::run(const Batch& batch, std::int64_t step,
                                        const Backward& backward) {
   const torch::AutoGradMode with_gradients(true);
   Run run{batch, &backward, shape_, *exchange_, step};
-  run.backward_left = shape_.micro_batches * shape_.chunks;
   carry_out(run, actions_);
   return run.sums;
 }
@@ -208,7 +221,8 @@ void PipelineStep::State::carry_out(Run& run, std::span<const PipelineAction> ac
         run.exchange.post_receive(run.shape, action);
         break;
       case PipelineWork::weight_gradient:
-        throw Error("parallel: pipeline: gradients of weights apart are not carried out yet");
+        weight_gradient(run, part, action.micro_batch);
+        break;
     }
   }
   run.exchange.finish_sends();
@@ -217,17 +231,17 @@ void PipelineStep::State::carry_out(Run& run, std::span<const PipelineAction> ac
 }
 
 void PipelineStep::State::forward(Run& run, int part, int micro_batch) {
-  StageGraph graph;
-  auto payload = input_of(run, graph, part, micro_batch);
+  Graphs graphs(1);
+  auto payload = input_of(run, graphs.front(), part, micro_batch);
   const auto span = options_.timeline.span(own(part).forward_name, "micro-batch", micro_batch);
-  auto outputs = run_part(own(part), std::move(payload), run, micro_batch);
+  auto outputs = run_part(own(part), std::move(payload), run, micro_batch, graphs);
   if (part + 1 == shape_.stages())
     outputs = {loss_of(run, std::move(outputs), micro_batch)};
   else
     run.activations[{part, micro_batch}] = outputs;
   if (run.backward == nullptr) return;
-  graph.end(std::move(outputs));
-  run.graphs[{part, micro_batch}] = std::move(graph);
+  graphs.back().end(std::move(outputs));
+  run.graphs[{part, micro_batch}] = std::move(graphs);
 }
 
 StagePayload PipelineStep::State::input_of(Run& run, StageGraph& graph, int part, int micro_batch) {
@@ -242,13 +256,19 @@ StagePayload PipelineStep::State::input_of(Run& run, StageGraph& graph, int part
 }
 
 StagePayload PipelineStep::State::run_part(const Part& part, StagePayload payload, const Run& run,
-                                           int micro_batch) const {
+                                           int micro_batch, Graphs& graphs) const {
+  const bool is_divided = run.backward != nullptr && shape_.has_weight_gradients();
   const auto of_step = derive_seed(options_.seed, data_rank_, static_cast<std::uint64_t>(run.step));
   for (std::size_t index = 0; index < part.stages.size(); ++index) {
     if (run.backward != nullptr) {
       seed_generators(derive_seed(of_step, static_cast<std::uint32_t>(part.first_stage + index),
                                   static_cast<std::uint64_t>(micro_batch)),
                       device_);
+    }
+    if (is_divided && index > 0) {
+      graphs.back().end(payload);
+      const auto needs = parallel::gradient_needs(payload);
+      payload = graphs.emplace_back().begin(std::move(payload), needs);
     }
     payload = part.stages[index].forward(std::move(payload));
   }
@@ -273,17 +293,36 @@ torch::Tensor PipelineStep::State::loss_of(Run& run, StagePayload outputs, int m
   return run.backward->scaled ? run.backward->scaled(part_of_mean) : part_of_mean;
 }
 
-void PipelineStep::State::backward(Run& run, int part, int micro_batch) {
-  auto graph = std::move(run.graphs.extract({part, micro_batch}).mapped());
-  const auto slopes = slopes_of(run, graph, part, micro_batch);
-  const auto span = options_.timeline.span(own(part).backward_name, "micro-batch", micro_batch);
-  // In the last pass of each part its gradients are whole.
+// In the last pass of each part its gradients are whole.
+std::optional<GradientReducer::NoSync> PipelineStep::State::quiet_until_last(
+    const Run& run, int micro_batch) const {
   auto* const reducer = run.backward->reducer;
-  std::optional<GradientReducer::NoSync> quiet;
-  if (reducer != nullptr && micro_batch + 1 < run.shape.micro_batches)
-    quiet.emplace(reducer->no_sync());
-  auto gradients = graph.backward(slopes);
+  if (reducer == nullptr || micro_batch + 1 == run.shape.micro_batches) return std::nullopt;
+  return std::make_optional<GradientReducer::NoSync>(reducer->no_sync());
+}
+
+void PipelineStep::State::backward(Run& run, int part, int micro_batch) {
+  const auto pass = run.graphs.find({part, micro_batch});
+  auto& graphs = pass->second;
+  auto gradients = slopes_of(run, graphs.back(), part, micro_batch);
+  const auto span = options_.timeline.span(own(part).backward_name, "micro-batch", micro_batch);
+  const auto quiet = quiet_until_last(run, micro_batch);
+  if (shape_.has_weight_gradients()) {
+    for (auto graph = graphs.rbegin(); graph != graphs.rend(); ++graph)
+      gradients = graph->backward_to_inputs(gradients);
+  } else {
+    gradients = graphs.front().backward(gradients);
+    run.graphs.erase(pass);
+  }
   if (part > 0) run.gradients[{part, micro_batch}] = std::move(gradients);
+}
+
+void PipelineStep::State::weight_gradient(Run& run, int part, int micro_batch) {
+  auto graphs = std::move(run.graphs.extract({part, micro_batch}).mapped());
+  const auto span = options_.timeline.span(own(part).weights_name, "micro-batch", micro_batch);
+  const auto quiet = quiet_until_last(run, micro_batch);
+  for (auto index = graphs.size(); index-- > 0;)
+    graphs[index].backward_to_weights(own(part).weights[index]);
 }
 
 StagePayload PipelineStep::State::slopes_of(Run& run, const StageGraph& graph, int part,

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/engine.h>
 
 namespace kolo::parallel {
 
@@ -18,20 +18,56 @@ StagePayload StageGraph::begin(StagePayload payload, const std::vector<bool>& ne
   return payload;
 }
 
-StagePayload StageGraph::backward(const StagePayload& gradients) {
-  StagePayload roots, slopes;
+StageGraph::Roots StageGraph::roots_of(const StagePayload& gradients) const {
+  Roots roots;
   std::size_t next = 0;
-  for (auto& output : outputs_) {
+  for (const auto& output : outputs_) {
     if (!output.requires_grad()) continue;
     const auto& gradient = gradients[next++];
     if (!gradient.defined()) continue;
-    roots.push_back(std::move(output));
-    slopes.push_back(gradient);
+    roots.edges.push_back(torch::autograd::impl::gradient_edge(output));
+    roots.slopes.push_back(gradient);
   }
+  return roots;
+}
+
+StagePayload StageGraph::backward(const StagePayload& gradients) {
+  const auto roots = roots_of(gradients);
   outputs_.clear();
-  if (!roots.empty()) torch::autograd::backward(roots, slopes);
-  roots.clear();
+  if (!roots.edges.empty()) {
+    torch::autograd::Engine::get_default_engine().execute(
+        roots.edges, roots.slopes, /*keep_graph=*/false, /*create_graph=*/false,
+        /*accumulate_grad=*/true);
+  }
   return beginning_ ? std::exchange(beginning_, nullptr)->take_gradients() : StagePayload();
+}
+
+StagePayload StageGraph::backward_to_inputs(const StagePayload& gradients) {
+  gradients_ = gradients;
+  if (!beginning_) return {};
+  const auto roots = roots_of(gradients);
+  const auto inputs = beginning_->edges();
+  if (roots.edges.empty()) return StagePayload(inputs.size());
+  return torch::autograd::Engine::get_default_engine().execute(
+      roots.edges, roots.slopes, /*keep_graph=*/true, /*create_graph=*/false,
+      /*accumulate_grad=*/false, inputs);
+}
+
+void StageGraph::backward_to_weights(std::span<const torch::Tensor> parameters) {
+  const auto gradients = std::exchange(gradients_, {});
+  // Where it begins with data nothing else is there to be computed.
+  if (!beginning_) return void(backward(gradients));
+  const auto roots = roots_of(gradients);
+  outputs_.clear();
+  torch::autograd::edge_list weights;
+  for (const auto& parameter : parameters)
+    weights.emplace_back(torch::autograd::impl::grad_accumulator(parameter), 0);
+  if (!roots.edges.empty() && !weights.empty()) {
+    torch::autograd::Engine::get_default_engine().execute(
+        roots.edges, roots.slopes, /*keep_graph=*/false, /*create_graph=*/false,
+        /*accumulate_grad=*/true, weights);
+  }
+  beginning_.reset();
 }
 
 std::vector<bool> gradient_needs(const StagePayload& payload) {
