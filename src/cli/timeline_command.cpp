@@ -11,6 +11,7 @@
 #include "kolo/pictures/timeline_picture.h"
 #include "kolo/pictures/timeline_summary.h"
 #include "kolo/report/own_files.h"
+#include "run/run_folder.h"
 
 namespace kolo {
 
@@ -20,7 +21,7 @@ namespace {
 
 struct TimelineArguments {
   std::string folder;
-  std::string output = "timeline.json";
+  std::string output;     // empty: timeline.json, of a run in its folder
   std::string picture;    // empty: none is drawn
   std::int64_t step = 0;  // that it shows; 0: one from the middle
 };
@@ -65,7 +66,17 @@ int merge(const TimelineArguments& arguments) {
   return arguments.picture.empty() ? 0 : draw(arguments);
 }
 
-int timeline(const TimelineArguments& arguments) {
+// A run's folder stands for the ranks' files in it.
+TimelineArguments completed(TimelineArguments arguments) {
+  const RunFolder run{arguments.folder};
+  const bool is_run = fs::exists(run.config()) && fs::is_directory(run.timelines_of_ranks());
+  if (is_run) arguments.folder = run.timelines_of_ranks();
+  if (arguments.output.empty()) arguments.output = is_run ? run.timeline() : "timeline.json";
+  return arguments;
+}
+
+int timeline(const TimelineArguments& given) {
+  const auto arguments = completed(given);
   if (arguments.step != 0 && arguments.picture.empty())
     throw InputError("--step says what --picture FILE shows; give that too");
   const bool merges = fs::is_directory(arguments.folder);
@@ -85,11 +96,12 @@ void add_timeline_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* const command =
       app.add_subcommand("timeline", "Make one timeline of those that the ranks of a run wrote");
   add_text_option(*command, "folder", arguments->folder, "a folder of timelines",
-                  "Holds the ranks' files, rank-*.json; or, with --picture, a timeline.json")
+                  "A run's, or one that holds the ranks' files, rank-*.json; or, with --picture, a "
+                  "timeline.json")
       ->required()
       ->type_name("FOLDER");
   add_text_option(*command, "-o,--output", arguments->output, "a file's name", "The file to write")
-      ->default_str(arguments->output)
+      ->default_str("timeline.json, of a run in its folder")
       ->type_name("FILE");
   add_text_option(*command, "--picture", arguments->picture, "a file's name",
                   "Draw a step of all ranks as SVG, in this file")
@@ -104,6 +116,7 @@ void add_timeline_command(CLI::App& app, std::function<int()>& action) {
       "Examples:\n"
       "  KOLO_TIMELINE=/tmp/trace kolo run -n 2 ./my_training\n"
       "  kolo timeline /tmp/trace -o timeline.json\n"
+      "  kolo timeline results/hello\n"
       "  kolo timeline results/hello/timeline.json --picture step.svg --step 12");
   command->callback(
       [arguments, &action] { action = [arguments] { return timeline(*arguments); }; });

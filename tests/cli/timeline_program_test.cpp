@@ -205,6 +205,10 @@ TEST(TrainTimeline, HasEveryStepOfEveryRank) {
   ASSERT_EQ(drawn.exit_code, 0) << drawn.errors;
   EXPECT_THAT(read_text_file(run / "step.svg"),
               AllOf(HasSubstr("step 5:"), HasSubstr("rank 1, communication")));
+  std::filesystem::remove(run / "timeline.json");
+  const auto again = run_kolo({"timeline", run});
+  ASSERT_EQ(again.exit_code, 0) << again.errors;
+  EXPECT_EQ(spans(read_json(run / "timeline.json"), 1, "step").size(), 8U);
 }
 
 }  // namespace
