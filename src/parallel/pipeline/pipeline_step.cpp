@@ -90,7 +90,6 @@ class PipelineStep::State {
   struct Part {
     std::size_t first_stage = 0;  // of the network
     std::vector<NetworkStage> stages;
-    std::string forward_name, backward_name;  // of spans
   };
   using Pass = std::pair<int, int>;  // part, micro-batch
   // What a list of actions is carried out for.
@@ -118,6 +117,9 @@ class PipelineStep::State {
   [[nodiscard]] torch::Tensor loss_of(Run& run, StagePayload outputs, int micro_batch);
   [[nodiscard]] PayloadExchange::Received receive(Run& run, PipelinePayload kind, int micro_batch,
                                                   int sending_part);
+  [[nodiscard]] Timeline::Span span_of(PipelineWork work, int part, int micro_batch) const {
+    return options_.timeline.span(name_of(PipelinePass{work, part, micro_batch}));
+  }
   [[nodiscard]] const Part& own(int part) const {
     return parts_[static_cast<std::size_t>(part / shape_.ranks)];
   }
@@ -152,9 +154,7 @@ PipelineStep::State::State(const DeviceMesh& mesh, std::vector<NetworkStage> sta
     const auto end = options_.bounds[static_cast<std::size_t>(part) + 1];
     parts_.push_back({first,
                       {stages.begin() + static_cast<std::ptrdiff_t>(first),
-                       stages.begin() + static_cast<std::ptrdiff_t>(end)},
-                      fmt::format("forward of stage {}", part),
-                      fmt::format("backward of stage {}", part)});
+                       stages.begin() + static_cast<std::ptrdiff_t>(end)}});
     mine.insert(mine.end(), parts_.back().stages.begin(), parts_.back().stages.end());
   }
   module_ = module_of(mine);
@@ -219,7 +219,7 @@ void PipelineStep::State::carry_out(Run& run, std::span<const PipelineAction> ac
 void PipelineStep::State::forward(Run& run, int part, int micro_batch) {
   StageGraph graph;
   auto payload = input_of(run, graph, part, micro_batch);
-  const auto span = options_.timeline.span(own(part).forward_name, "micro-batch", micro_batch);
+  const auto span = span_of(PipelineWork::forward, part, micro_batch);
   auto outputs = run_part(own(part), std::move(payload), run, micro_batch);
   if (part + 1 == shape_.stages())
     outputs = {loss_of(run, std::move(outputs), micro_batch)};
@@ -276,7 +276,7 @@ torch::Tensor PipelineStep::State::loss_of(Run& run, StagePayload outputs, int m
 void PipelineStep::State::backward(Run& run, int part, int micro_batch) {
   auto graph = std::move(run.graphs.extract({part, micro_batch}).mapped());
   const auto slopes = slopes_of(run, graph, part, micro_batch);
-  const auto span = options_.timeline.span(own(part).backward_name, "micro-batch", micro_batch);
+  const auto span = span_of(PipelineWork::backward, part, micro_batch);
   // In the last pass of each part its gradients are whole.
   auto* const reducer = run.backward->reducer;
   std::optional<GradientReducer::NoSync> quiet;
