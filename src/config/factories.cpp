@@ -200,25 +200,26 @@ std::unique_ptr<Loader> make_training_loader(const RunConfig& config,
   const auto size = dataset->size();
   const auto& training = config.training;
   const auto batch_size = batch_size_of(training, ranks);
-  const auto needed =
-      training.drop_last ? checked_multiply<std::int64_t>(ranks, batch_size) : ranks;
+  const bool is_pipelined = config.parallel.pipeline > 1;  // its batches are of one size
+  const bool drops_last = training.drop_last || is_pipelined;
+  const auto needed = drops_last ? checked_multiply<std::int64_t>(ranks, batch_size) : ranks;
   if (size < needed) {
     throw InputError(fmt::format(
         "data: {} training samples are too few for {} ranks{}; use fewer ranks or more samples",
         size, ranks,
-        training.drop_last
-            ? fmt::format(" with whole batches of {} (training.drop_last)", batch_size)
-            : ""));
+        drops_last ? fmt::format(" with whole batches of {} ({})", batch_size,
+                                 is_pipelined ? "parallel.pipeline" : "training.drop_last")
+                   : ""));
   }
   DistributedSampler sampler(
       size, rank, ranks,
-      {config.data.shuffle, config.seed, training.drop_last ? Padding::drop : Padding::repeat});
+      {config.data.shuffle, config.seed, drops_last ? Padding::drop : Padding::repeat});
   require_memory_for(
       config, training.global_batch_size ? "training.global_batch_size" : "training.batch_size",
       std::min(batch_size, sampler.length()), dataset->layout());
   return std::make_unique<Loader>(
       std::move(dataset), std::move(sampler),
-      LoaderOptions{batch_size, config.data.workers, config.data.prefetch, training.drop_last,
+      LoaderOptions{batch_size, config.data.workers, config.data.prefetch, drops_last,
                     makes_on_device(config)});
 }
 
@@ -273,6 +274,7 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.check_replicas_every = config.training.check_replicas_every;
   if (config.checkpoint.enabled) options.settle_every = config.checkpoint.every_steps;
   options.graphs = config.device.graphs;
+  options.recompute = config.parallel.recompute;
   if (config.training.precision == Precision::fp16) options.loss_scale.emplace();
   options.non_finite = config.training.non_finite;
   return options;

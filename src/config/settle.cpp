@@ -107,6 +107,7 @@ class Checks {
     check_loss();
     check_checkpoint();
     check_graphs();
+    check_pipeline();
   }
 
  private:
@@ -243,6 +244,38 @@ class Checks {
       fail("device.graphs",
            "with training.mixup_alpha the numbers of each step are others, so that none can be "
            "recorded; leave out one of the two");
+    }
+  }
+
+  void check_pipeline() const {
+    const auto& parallel = config_.parallel;
+    const auto chunks = parallel.chunks.value_or(1);
+    if (parallel.schedule == PipelineSchedule::zb_h1) {
+      fail("parallel.schedule",
+           "zb-h1 is played by the simulator alone, kolo train doesn't carry it out yet; choose "
+           "gpipe, 1f1b or interleaved");
+    }
+    if (chunks > 1 && parallel.schedule != PipelineSchedule::interleaved) {
+      fail("parallel.chunks", fmt::format("{} parts per rank, but with the schedule {} there is "
+                                          "one; use parallel.schedule=interleaved, or leave it out",
+                                          chunks, name_of(parallel.schedule)));
+    }
+    if (parallel.chunks == 1 && parallel.schedule == PipelineSchedule::interleaved) {
+      fail("parallel.chunks",
+           "1, but the schedule interleaved has 2 parts of the network per rank or more; use "
+           "parallel.schedule=1f1b, or leave it out");
+    }
+    if (parallel.microbatches && parallel.pipeline == 1) {
+      fail("parallel.microbatches",
+           fmt::format("{}, but without a pipeline batches aren't cut; set parallel.pipeline, or "
+                       "leave it out (parallel.microbatches=null)",
+                       *parallel.microbatches));
+    }
+    if (config_.device.graphs && (parallel.pipeline > 1 || parallel.recompute)) {
+      fail("device.graphs",
+           fmt::format("with parallel.{} the passes of a step can't be recorded as one; leave out "
+                       "one of the two",
+                       parallel.pipeline > 1 ? "pipeline" : "recompute"));
     }
   }
 

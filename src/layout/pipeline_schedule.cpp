@@ -1,6 +1,7 @@
 #include "kolo/layout/pipeline_schedule.h"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -252,6 +253,45 @@ std::int64_t most_micro_batches_kept(const PipelineShape& shape, int rank) {
   require_shape(shape);
   require_rank(shape, rank);
   return std::min(std::int64_t{shape.micro_batches} * shape.chunks, warm_up(shape, rank) + 1);
+}
+
+namespace {
+
+// What comes after `beginning`; none where the text begins otherwise.
+std::optional<std::string_view> after(std::string_view beginning, std::string_view text) {
+  if (!text.starts_with(beginning)) return std::nullopt;
+  return text.substr(beginning.size());
+}
+
+// Takes a number away from the beginning of the text.
+std::optional<int> take_number(std::string_view& text) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number < 0) return std::nullopt;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+}  // namespace
+
+std::string name_of(const PipelinePass& pass) {
+  return fmt::format("{} stage {} micro-batch {}", name_of(pass.work), pass.stage,
+                     pass.micro_batch);
+}
+
+std::optional<PipelinePass> pipeline_pass_named(std::string_view name) {
+  for (const auto work :
+       {PipelineWork::forward, PipelineWork::backward, PipelineWork::weight_gradient}) {
+    auto rest = after(fmt::format("{} stage ", name_of(work)), name);
+    if (!rest) continue;
+    const auto stage = take_number(*rest);
+    rest = after(" micro-batch ", *rest);
+    if (!stage || !rest) return std::nullopt;
+    const auto micro_batch = take_number(*rest);
+    if (!micro_batch || !rest->empty()) return std::nullopt;
+    return PipelinePass{work, *stage, *micro_batch};
+  }
+  return std::nullopt;
 }
 
 }  // namespace kolo

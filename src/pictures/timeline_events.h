@@ -2,13 +2,9 @@
 
 #include <filesystem>
 #include <functional>
-#include <optional>
-#include <string>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
-
-#include "kolo/layout/pipeline_schedule.h"
 
 namespace kolo {
 
@@ -18,16 +14,5 @@ namespace kolo {
 void for_each_event(const std::filesystem::path& path,
                     const std::function<bool(std::string_view line)>& is_wanted,
                     const std::function<void(const nlohmann::json&)>& event);
-
-// A pass of a pipeline.
-struct PipelinePass {
-  PipelineWork work = PipelineWork::forward;
-  int stage = 0;
-  int micro_batch = 0;
-};
-
-// Of a span called "forward stage 2 micro-batch 3", "backward ..." or "weight gradient ..."; none
-// for others.
-[[nodiscard]] std::optional<PipelinePass> pipeline_pass_named(std::string_view name);
 
 }  // namespace kolo

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kolo/base/error.h"
+#include "kolo/layout/pipeline_schedule.h"
 #include "kolo/report/figure.h"
 #include "kolo/report/own_files.h"
 #include "pictures/timeline_events.h"

@@ -12,6 +12,7 @@
 #include "kolo/config/run_config.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/parallel/sync_batch_norm.h"
+#include "run/pipeline_share.h"
 #include "run/run_device.h"
 #include "run/run_lock.h"
 #include "run/work_share.h"
@@ -89,6 +90,7 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   PreparedRun run = make_parts(config, parts, {.looks_at_files = is_root});
   require_batch_norms_to_synchronize(config.model, *run.network);
   require_work_share(config, run.datasets, *run.network, ranks);
+  require_pipeline(config, *run.network, ranks);
   run.steps_of_epoch = make_training_loader(config, run.datasets.training, 0, replicas)->batches();
   (void)make_validation_loader(config, run.datasets.validation, 0, replicas);
   if (!is_root) return run;

@@ -26,6 +26,7 @@
 #include "kolo/train/recorders.h"
 #include "kolo/train/trainer.h"
 #include "run/kernel_cache.h"
+#include "run/pipeline_share.h"
 #include "run/rank_guard.h"
 #include "run/resume.h"
 #include "run/run_device.h"
@@ -50,12 +51,6 @@ std::int64_t record_interval(const TrainingConfig& config, std::int64_t steps_of
   const auto by_epochs = thin_record_interval(config.n_epochs, steps_of_epoch);
   const auto by_steps = config.max_steps ? thin_record_interval(1, *config.max_steps) : by_epochs;
   return config.log_every.value_or(std::min(by_epochs, by_steps));
-}
-
-std::int64_t count_parameters(const torch::nn::Module& network) {
-  std::int64_t count = 0;
-  for (const auto& parameter : distinct_parameters(network)) count += parameter.numel();
-  return count;
 }
 
 // "started by Slurm's srun in Slurm job 12: rank 0 of 4, local rank 0 of 2 on node 1 of 2 (n1)".
@@ -140,7 +135,7 @@ void RunRecords::attach_to(Trainer& trainer, const CheckpointConfig& config, Run
 
 // Ranks, communication, data, model, optimizer and rates, before training.
 void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communicator,
-                const Trainer& trainer, const LearningRate& rate) {
+                const Trainer& trainer, const LearningRate& rate, const ModelSummary& model) {
   const auto& config = run.config;
   const auto capabilities = communicator.capabilities();
   const auto& topology = communicator.topology();
@@ -165,9 +160,10 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
            format_count(run.datasets.validation->size()));
   for (const auto& warning : run.datasets.warnings) log.warn("{}", warning);
   const auto precision = config.training.precision;
-  log.info("model {}: {} parameters in {} bucket{}{}", config.model.name,
-           format_count(count_parameters(*run.network)), trainer.plan().buckets.size(),
+  log.info("model {}: {} parameters in {} bucket{}{}{}", config.model.name,
+           format_count(model.parameters), trainer.plan().buckets.size(),
            trainer.plan().buckets.size() == 1 ? "" : "s",
+           config.parallel.pipeline > 1 ? " on rank 0" : "",
            precision == Precision::fp32 ? "" : fmt::format(", computed in {}", name_of(precision)));
   if (precision == Precision::bf16 && !wants_gpu(config.device) && !onednn_description().empty() &&
       !multiplies_bfloat16()) {
@@ -315,6 +311,60 @@ std::shared_ptr<const KernelChoices> choose_kernels_of(KernelQuestion question,
   return choices;
 }
 
+// The network as this rank trains it, and what the log is to say of that.
+struct RankNetwork {
+  std::shared_ptr<PipelinedNetwork> pipelined;  // null: the run's network, whole
+  std::vector<std::string> lines;
+};
+
+// The run's network goes where this rank has a part of it. Collective.
+RankNetwork share_run_network(PreparedRun& run, const WorkShare& share,
+                              const Communicator& communicator, const torch::Device& device,
+                              const Timeline& timeline) {
+  const auto& config = run.config;
+  RankNetwork result;
+  std::optional<PipelineCut> cut;
+  if (share.has_pipeline()) {
+    cut = cut_pipeline(config, run.datasets, *run.network, run.objective, communicator);
+    result.lines = describe_pipeline(config, *cut, run.datasets, *run.network, communicator.size());
+  }
+  const auto& replicas = cut ? share.mesh->replicas() : communicator;
+  if (config.model.sync_batch_norm && replicas.size() > 1)
+    convert_sync_batch_norm(replicas, *run.network);
+  share_network(share, run.datasets, *run.network);
+  share_objective(share, run.datasets, run.objective);
+  if (!cut) {
+    move_network(*run.network, config.device, device);
+    return result;
+  }
+  result.pipelined =
+      make_pipeline(config, *share.mesh, *cut, *run.network, run.objective, device, timeline);
+  run.network.reset();
+  return result;
+}
+
+std::unique_ptr<Trainer> make_trainer(PreparedRun& run, const RankNetwork& network,
+                                      const Communicator& communicator, const LearningRate& rate,
+                                      Loader& training, Loader& validation,
+                                      const TrainerOptions& options) {
+  if (network.pipelined)
+    return std::make_unique<Trainer>(communicator, network.pipelined, std::move(run.optimizer),
+                                     rate, training, validation, options);
+  return std::make_unique<Trainer>(communicator, run.network, run.objective,
+                                   std::move(run.optimizer), rate, training, validation, options);
+}
+
+// Where rank 0 saves a network that others have parts of, they hand these over.
+std::optional<CheckpointObserver> observe_checkpoints_of_others(const WorkShare& share,
+                                                                const CheckpointConfig& config,
+                                                                const Trainer& trainer) {
+  if (!config.enabled || !share.has_pipeline()) return std::nullopt;
+  if (share.mesh->replicas().rank() != 0 || share.mesh->coordinate(MeshAxis::pipe) == 0)
+    return std::nullopt;
+  return CheckpointObserver(make_checkpoint_schedule(config),
+                            [&trainer] { return trainer.checkpoint(); });
+}
+
 // The exit status. Collective.
 int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& communicator,
                     const RunContext& context) {
@@ -343,44 +393,47 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   trainer_options.stop_validation_requested = trainer_options.stop_requested;
   const auto timeline = start_timeline(communicator, run.folder, options);
   trainer_options.timeline = timeline;
-  if (config.model.sync_batch_norm && communicator.size() > 1)
-    convert_sync_batch_norm(communicator, *run.network);
   const auto device = start_device(config.device, communicator);
   trainer_options.device_usage = follow_device(communicator, device);
-  move_network(*run.network, config.device, device);
   std::optional<ModelSummary> summary;
   if (is_root) summary = summarize(*run.network, run.datasets.training->layout().input_shape);
   const auto share_text =
       describe_work_share(config, run.datasets, *run.network, communicator.size());
   imitate_network_share(share, run.datasets, *run.network);
-  run.objective.kernels = choose_kernels_of({config, datasets, *run.network}, run, communicator,
-                                            is_root ? &records->log() : nullptr);
-  share_network(share, run.datasets, *run.network);
-  share_objective(share, run.datasets, run.objective);
-  Trainer trainer(communicator, run.network, run.objective, std::move(run.optimizer), rate,
-                  *training, *validation, trainer_options);
+  const auto kernel_config = with_micro_batches(config, communicator.size());
+  run.objective.kernels = choose_kernels_of({kernel_config, datasets, *run.network}, run,
+                                            communicator, is_root ? &records->log() : nullptr);
+  const auto network = share_run_network(run, share, communicator, device, timeline);
+  const auto trainer =
+      make_trainer(run, network, communicator, rate, *training, *validation, trainer_options);
+  auto checkpoints_of_others = observe_checkpoints_of_others(share, config.checkpoint, *trainer);
+  if (checkpoints_of_others) trainer->add_observer(*checkpoints_of_others);
   if (is_root) {
-    log_set_up(records->log(), run, communicator, trainer, rate);
+    log_set_up(records->log(), run, communicator, *trainer, rate, *summary);
     for (const auto& line : share_text.lines) records->log().info("{}", line);
+    for (const auto& line : network.lines) records->log().info("{}", line);
+    if (config.parallel.recompute)
+      records->log().info(
+          "inner results of stages are computed again in backward (parallel.recompute)");
     for (const auto& warning : share_text.warnings) records->log().warn("{}", warning);
     log_model(records->log(), run, *summary, options);
-    records->attach_to(trainer, config.checkpoint, *start.lock);
-    for (auto* const observer : context.observers) trainer.add_observer(*observer);
+    records->attach_to(*trainer, config.checkpoint, *start.lock);
+    for (auto* const observer : context.observers) trainer->add_observer(*observer);
     if (resumed) log_resume(records->log(), run, *resumed);
   }
   if (options.resume)
-    trainer.restore(resumed ? std::optional(std::move(resumed->content)) : std::nullopt);
+    trainer->restore(resumed ? std::optional(std::move(resumed->content)) : std::nullopt);
 
-  const auto outcome = trainer.run();
+  const auto outcome = trainer->run();
   finish_timeline(timeline, communicator, run.folder, options, is_root ? &records->log() : nullptr);
   if (outcome == TrainOutcome::stopped) {
-    if (is_root) log_stop(records->log(), run, context.stopped_by(), trainer.state());
+    if (is_root) log_stop(records->log(), run, context.stopped_by(), trainer->state());
     return exit_stopped;
   }
   if (is_root) {
     if (config.model.name == torchscript_model)
       save_torchscript(*run.network, run.folder.path / torchscript_file);
-    log_summary(records->log(), run, *records, trainer.state(), device);
+    log_summary(records->log(), run, *records, trainer->state(), device);
   }
   return 0;
 }

@@ -19,6 +19,8 @@ struct WorkShare {
   int replicas = 1;                // ... among so many
 
   [[nodiscard]] bool shares_samples() const { return mesh && mesh->spatial().size() > 1; }
+  // See run/pipeline_share.h.
+  [[nodiscard]] bool has_pipeline() const { return mesh && mesh->length(MeshAxis::pipe) > 1; }
 };
 
 // InputError where samples or network can't be shared so by that many ranks: it says what would

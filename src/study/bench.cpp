@@ -14,7 +14,9 @@
 #include "kolo/base/machine.h"
 #include "kolo/config/factories.h"
 #include "kolo/launch/launch_environment.h"
+#include "kolo/layout/pipeline_play.h"
 #include "run/kernel_cache.h"
+#include "run/pipeline_share.h"
 #include "run/prepared_run.h"
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
@@ -41,6 +43,11 @@ Datasets datasets_of(const BenchRequest& request, const RunConfig& config, std::
 
 PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int ranks) {
   const auto replicas = replicas_of(config, ranks);
+  if (request.profile && config.parallel.pipeline > 1) {
+    refuse_setting(config, "parallel.pipeline",
+                   "a step of a pipeline has no parts that --profile could tell apart; leave out "
+                   "one of the two");
+  }
   const auto batch =
       checked_multiply<std::int64_t>(batch_size_of(config.training, replicas), replicas);
   require_device(config);
@@ -49,6 +56,7 @@ PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int 
                          make_optimizer(config)};
   prepared.network = make_network(config, prepared.datasets.training->layout());
   require_work_share(config, prepared.datasets, *prepared.network, ranks);
+  require_pipeline(config, *prepared.network, ranks);
   (void)make_training_loader(config, prepared.datasets.training, 0, replicas);
   return prepared;
 }
@@ -65,23 +73,45 @@ struct Loaders {
   std::unique_ptr<Loader> training, validation;
 };
 
-std::unique_ptr<Trainer> make_trainer(const RunConfig& config, const Datasets& datasets,
-                                      const Communicator& communicator, const WorkShare& share,
-                                      std::shared_ptr<Network> network,
-                                      std::unique_ptr<FlatOptimizer> optimizer,
-                                      const Loaders& loaders, TrainerOptions options) {
+// What trains, made with the first mode that needs it, and what its device takes.
+struct Training {
+  std::unique_ptr<Trainer> trainer;
+  std::shared_ptr<PipelinedNetwork> pipelined;  // what it trains; null: a whole network
+  std::optional<PipelineCut> cut;
+  std::function<std::optional<DeviceUsage>()> device_usage;
+};
+
+Training make_training(const RunConfig& config, const Datasets& datasets,
+                       const Communicator& communicator, const WorkShare& share,
+                       std::shared_ptr<Network> network, std::unique_ptr<FlatOptimizer> optimizer,
+                       const Loaders& loaders, TrainerOptions options) {
+  Training training;
   auto objective = make_objective(config);
   imitate_network_share(share, datasets, *network);
   const auto parts = share_datasets(share, datasets);
-  objective.kernels = choose_kernels({config, parts, *network}, communicator);
+  const auto of_kernels = with_micro_batches(config, communicator.size());
+  objective.kernels = choose_kernels({of_kernels, parts, *network}, communicator);
+  if (share.has_pipeline())
+    training.cut = cut_pipeline(config, datasets, *network, objective, communicator);
   share_network(share, datasets, *network);
   share_objective(share, datasets, objective);
-  move_network(*network, config.device, start_device(config.device, communicator));
+  const auto device = start_device(config.device, communicator);
   options.replica = share.replica;
-  return std::make_unique<Trainer>(
-      communicator, std::move(network), std::move(objective), std::move(optimizer),
-      make_learning_rate(config, share.replicas, loaders.training->batches()), *loaders.training,
-      *loaders.validation, std::move(options));
+  const auto rate = make_learning_rate(config, share.replicas, loaders.training->batches());
+  if (training.cut) {
+    training.pipelined =
+        make_pipeline(config, *share.mesh, *training.cut, *network, objective, device, {});
+    network.reset();
+    training.trainer =
+        std::make_unique<Trainer>(communicator, training.pipelined, std::move(optimizer), rate,
+                                  *loaders.training, *loaders.validation, std::move(options));
+  } else {
+    move_network(*network, config.device, device);
+    training.trainer = std::make_unique<Trainer>(
+        communicator, std::move(network), std::move(objective), std::move(optimizer), rate,
+        *loaders.training, *loaders.validation, std::move(options));
+  }
+  return training;
 }
 
 std::vector<std::int64_t> gather_memory(const Communicator& communicator) {
@@ -157,8 +187,9 @@ StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
       options.maximum_norm <= 0 && !options.loss_scale && options.non_finite != NonFiniteStep::skip;
   const auto sharing = options.step_sharing;
   const auto network = make_network(config, datasets.training->layout());
-  const auto trainer = make_trainer(config, datasets, communicator, share, network,
-                                    make_optimizer(config), loaders, std::move(options));
+  const auto trainer = make_training(config, datasets, communicator, share, network,
+                                     make_optimizer(config), loaders, std::move(options))
+                           .trainer;
   auto profile = measure_profile(communicator, *trainer, *network, *loaders.training, request.plan);
   profile.name = config.model.name;
   profile.updates_by_bucket = updates_by_bucket;
@@ -175,11 +206,20 @@ StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
   return profile;
 }
 
-// What trains, made with the first mode that needs it, and what its device takes.
-struct Training {
-  std::unique_ptr<Trainer> trainer;
-  std::function<std::optional<DeviceUsage>()> device_usage;
-};
+// By rank: of the steps after the warm-up. Collective.
+BenchPipeline idle_times(const Training& training, const Communicator& communicator) {
+  const auto& cut = *training.cut;
+  const double mine = training.pipelined->take_idle_time().share();
+  BenchPipeline pipeline{
+      .shape = cut.shape,
+      .idle_shares = std::vector<double>(static_cast<std::size_t>(communicator.size())),
+      .ideal = ideal_idle_share(cut.shape)};
+  communicator.all_gather(std::span(&mine, 1), std::span(pipeline.idle_shares));
+  PipelineTimes times;  // backward, with the gradients of weights, takes twice as long
+  for (const double work : cut.work) times.stages.push_back({work / 3, work / 3, work / 3});
+  pipeline.played = play_pipeline(plan_pipeline(cut.shape), times).idle_share();
+  return pipeline;
+}
 
 // A replica's ranks have drawn the same samples.
 std::vector<BenchTrial> shared_trials(std::vector<BenchTrial> trials, const WorkShare& share,
@@ -189,7 +229,7 @@ std::vector<BenchTrial> shared_trials(std::vector<BenchTrial> trials, const Work
 }
 
 // One mode's trials, of all ranks.
-BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& plan, PreparedBench& prepared,
+BenchMeasurement measure_mode(BenchMode mode, BenchPlan plan, PreparedBench& prepared,
                               const Communicator& communicator, const WorkShare& share,
                               const Loaders& loaders, Training& training) {
   const auto gathered = [&](std::vector<BenchTrial> mine) {
@@ -197,14 +237,19 @@ BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& plan, PreparedBen
   };
   if (mode == BenchMode::io)
     return {mode, gathered(measure_loader(communicator, *loaders.training, plan))};
-  auto& [trainer, device_usage] = training;
-  if (!trainer) {
-    trainer =
-        make_trainer(prepared.config, prepared.datasets, communicator, share, prepared.network,
-                     std::move(prepared.optimizer), loaders, trainer_options(prepared.config));
-    device_usage = follow_device(communicator, trainer->device());
+  if (!training.trainer) {
+    training = make_training(prepared.config, prepared.datasets, communicator, share,
+                             std::move(prepared.network), std::move(prepared.optimizer), loaders,
+                             trainer_options(prepared.config));
+    training.device_usage = follow_device(communicator, training.trainer->device());
   }
+  const auto& trainer = training.trainer;
+  const auto& device_usage = training.device_usage;
   if (device_usage) (void)device_usage();
+  plan.step_done = [&, told = plan.step_done, done = std::int64_t{0}]() mutable {
+    told();
+    if (++done == plan.warmup && training.pipelined) (void)training.pipelined->take_idle_time();
+  };
   BenchMeasurement measurement{
       mode, gathered(mode == BenchMode::synthetic
                          ? measure_steps(communicator, *trainer, *loaders.training, plan)
@@ -234,6 +279,8 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
     begin(std::string(bench_mode_name(mode)));
     report.measurements.push_back(
         measure_mode(mode, plan, prepared, communicator, share, loaders, training));
+    if (mode != BenchMode::io && training.pipelined)
+      report.pipeline = idle_times(training, communicator);
   }
   report.peak_bytes = gather_memory(communicator);
   report.device_memory =

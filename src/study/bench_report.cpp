@@ -97,6 +97,29 @@ Json json_of(const DeviceUsage& usage) {
   return json;
 }
 
+std::string pipeline_line(const BenchReport& report) {
+  if (!report.pipeline) return {};
+  const auto& pipeline = *report.pipeline;
+  std::vector<std::string> by_rank;
+  for (const auto share : pipeline.idle_shares) by_rank.push_back(percent(share));
+  return fmt::format(
+      "idle in the pipeline ({}, {} ranks, {} micro-batches) by rank: {}; by the schedule {} with "
+      "equal parts, {} with these\n",
+      name_of(pipeline.shape.schedule), pipeline.shape.ranks, pipeline.shape.micro_batches,
+      fmt::join(by_rank, "  "), percent(pipeline.ideal), percent(pipeline.played));
+}
+
+Json json_of(const BenchPipeline& pipeline) {
+  return {{"schedule", name_of(pipeline.shape.schedule)},
+          {"ranks", pipeline.shape.ranks},
+          {"micro_batches", pipeline.shape.micro_batches},
+          {"chunks", pipeline.shape.chunks},
+          {"idle_share", mean_and_deviation(pipeline.idle_shares).mean},
+          {"idle_share_by_rank", pipeline.idle_shares},
+          {"ideal_idle_share", pipeline.ideal},
+          {"played_idle_share", pipeline.played}};
+}
+
 std::string milliseconds(double seconds) {
   return fmt::format("{:.3f} ms", 1e3 * seconds);
 }
@@ -243,6 +266,7 @@ std::string to_text(const BenchReport& report) {
         fmt::format("of a full step: compute {}, waiting for gradients {}, for data {}\n",
                     percent(shares.compute), percent(shares.communication), percent(shares.data));
   }
+  text += pipeline_line(report);
   if (report.profile) text += text_of(*report.profile);
   if (report.collectives) text += text_of(*report.collectives);
   text += memory_line(report) + device_memory_line(report) + device_usage_lines(report);
@@ -266,6 +290,7 @@ Json to_json(const BenchReport& report) {
             {"trials", setup.trials}};
   for (const auto& measurement : report.measurements)
     json[std::string(bench_mode_name(measurement.mode))] = json_of(measurement, setup.steps);
+  if (report.pipeline) json["pipeline"] = json_of(*report.pipeline);
   if (report.profile) json["profile"] = report.profile->to_json();
   if (report.collectives) json["collectives"] = report.collectives->to_json();
   json["peak_memory_bytes_by_rank"] = report.peak_bytes;

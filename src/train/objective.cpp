@@ -9,11 +9,8 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "kolo/comm/communicator.h"
 #include "kolo/nn/device_norm.h"
 #include "kolo/nn/metrics.h"
-#include "kolo/parallel/training_step.h"
-#include "train/device_batches.h"
 
 namespace kolo {
 
@@ -96,120 +93,6 @@ torch::Tensor forward_for(const Objective& objective, Network& network,
     outputs = network.forward(input);
   }
   return outputs.to(torch::kFloat);
-}
-
-namespace {
-
-// How ranks that work through batches on their own agree to leave after the same one: each round's
-// answers are added up on their way while the next batch is worked on.
-class StopAgreement {
- public:
-  // `batches`: of this rank; ranks may have different numbers. Collective.
-  StopAgreement(Communicator communicator, std::int64_t batches,
-                std::function<bool()> stop_requested);
-
-  // After a batch. True: all ranks stop here. Collective for as many batches as every rank has.
-  [[nodiscard]] bool stops();
-  // Behind the last batch. Collective where stops() never was true.
-  [[nodiscard]] bool stops_at_end();
-
- private:
-  struct Round {
-    Work work;
-    std::shared_ptr<std::int64_t> requests;
-  };
-
-  [[nodiscard]] bool is_asked_in_last_round();
-
-  Communicator communicator_;
-  std::function<bool()> stop_requested_;
-  std::int64_t rounds_;
-  std::int64_t round_ = 0;
-  Round last_;
-};
-
-StopAgreement::StopAgreement(Communicator communicator, std::int64_t batches,
-                             std::function<bool()> stop_requested)
-    : communicator_(std::move(communicator)),
-      stop_requested_(std::move(stop_requested)),
-      rounds_(all_reduce_value(communicator_, batches, ReduceOp::min)) {}
-
-bool StopAgreement::stops() {
-  if (round_ == rounds_) return false;
-  ++round_;
-  Round next;
-  next.requests = std::make_shared<std::int64_t>(stop_requested_() ? 1 : 0);
-  next.work = communicator_.all_reduce_async(std::span(next.requests.get(), 1), ReduceOp::sum,
-                                             {.name = "requests to stop", .owner = next.requests});
-  const bool is_asked = is_asked_in_last_round();
-  if (is_asked) next.work.wait();
-  last_ = std::move(next);
-  return is_asked;
-}
-
-bool StopAgreement::stops_at_end() {
-  return is_asked_in_last_round();
-}
-
-bool StopAgreement::is_asked_in_last_round() {
-  if (!last_.requests) return false;
-  last_.work.wait();
-  return *last_.requests > 0;
-}
-
-// `agreement`: none where nobody may stop.
-std::optional<MetricSums> evaluate_all(const Communicator& communicator, Network& network,
-                                       const Objective& objective, Loader& loader,
-                                       ConfusionMatrix* matrix, const EvaluationProgress& progress,
-                                       std::optional<StopAgreement> agreement) {
-  const torch::NoGradGuard no_gradient;
-  const auto& loss = objective.validation_loss ? objective.validation_loss : objective.loss;
-  const auto device = device_of(network);
-  const auto sums = torch::zeros({4}, torch::TensorOptions(torch::kDouble).device(device));
-  std::optional<ConfusionMatrix> mine;
-  if (matrix != nullptr) mine.emplace(matrix->classes());
-  network.eval();
-  loader.deliver_to(device);
-  loader.start_epoch(0);
-  const auto tell = [&, total = loader.batches()](std::int64_t done) {
-    if (progress) progress(done, total);
-  };
-  tell(0);
-  bool is_stopped = false;
-  for (std::int64_t done = 0; const auto batch = is_stopped ? std::nullopt : loader.next();) {
-    const torch::Tensor outputs = forward_for(objective, network, batch->input);
-    sums.add_(metric_sums(objective, loss(outputs, batch->target), outputs, batch->target));
-    if (mine) mine->add(outputs, batch->target);
-    tell(++done);
-    is_stopped = agreement && agreement->stops();
-  }
-  network.train();
-  if (is_stopped || (agreement && agreement->stops_at_end())) return std::nullopt;
-  auto values = LateNumbers(sums).get();
-  communicator.all_reduce(std::span(values), ReduceOp::sum, {.name = "metrics"});
-  if (mine) {
-    communicator.all_reduce(mine->counts(), ReduceOp::sum, {.name = "confusion matrix"});
-    matrix->merge(*mine);
-  }
-  return metrics_of(values);
-}
-
-}  // namespace
-
-MetricSums evaluate(const Communicator& communicator, Network& network, const Objective& objective,
-                    Loader& loader, ConfusionMatrix* matrix, const EvaluationProgress& progress) {
-  return evaluate_all(communicator, network, objective, loader, matrix, progress, std::nullopt)
-      .value();
-}
-
-std::optional<MetricSums> evaluate_unless_stopped(const Communicator& communicator,
-                                                  Network& network, const Objective& objective,
-                                                  Loader& loader,
-                                                  const std::function<bool()>& stop_requested,
-                                                  ConfusionMatrix* matrix,
-                                                  const EvaluationProgress& progress) {
-  return evaluate_all(communicator, network, objective, loader, matrix, progress,
-                      StopAgreement(communicator, loader.batches(), stop_requested));
 }
 
 }  // namespace kolo

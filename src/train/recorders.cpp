@@ -325,15 +325,19 @@ void ProgressReporter::on_stop(const TrainState&) {
 CheckpointObserver::CheckpointObserver(CheckpointStore& store, CheckpointSchedule schedule,
                                        std::function<Checkpoint()> snapshot,
                                        std::function<void(const std::filesystem::path&)> on_saved)
-    : store_(store),
+    : store_(&store),
       schedule_(schedule),
       snapshot_(std::move(snapshot)),
       on_saved_(std::move(on_saved)) {}
 
+CheckpointObserver::CheckpointObserver(CheckpointSchedule schedule,
+                                       std::function<Checkpoint()> snapshot)
+    : schedule_(schedule), snapshot_(std::move(snapshot)) {}
+
 void CheckpointObserver::save(std::int64_t step, bool is_best) {
-  const auto path = store_.save(step, snapshot_(), is_best);
+  const auto checkpoint = snapshot_();
   last_saved_ = step;
-  on_saved_(path);
+  if (store_ != nullptr) on_saved_(store_->save(step, checkpoint, is_best));
 }
 
 void CheckpointObserver::on_start(const TrainState& state,

@@ -8,21 +8,17 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
-#include "kolo/base/random.h"
-#include "kolo/nn/mixup.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/train/objective.h"
 #include "train/advice.h"
 #include "train/device_batches.h"
-#include "train/recorded_steps.h"
+#include "train/evaluation.h"
+#include "train/whole_network.h"
 
 // The loop; what goes into a checkpoint and comes out of it is in trainer_checkpoint.cpp.
 namespace kolo {
 
 namespace {
-
-// Streams of the seed: dropout has the ranks' numbers.
-constexpr std::uint32_t mixup_stream = 0xFFFFFFFE;
 
 bool is_stop_requested_in(const std::vector<double>& numbers) {
   return numbers[4] > 0;
@@ -41,13 +37,15 @@ void require_finite(const MetricSums& sums, std::int64_t step) {
       step, shown(sums.loss), advice_on_what_is_not_finite()));
 }
 
-TrainingStepOptions step_options(const TrainerOptions& options) {
+TrainingStepOptions step_options(const TrainerOptions& options, const TrainedNetwork& network,
+                                 const Communicator& all) {
   return {.buckets = options.buckets,
           .reducer = options.reducer,
           .sharing = options.step_sharing,
           .maximum_norm = options.maximum_norm,
           .skip_non_finite = options.non_finite == NonFiniteStep::skip,
           .loss_scale = options.loss_scale,
+          .world = network.parts() == nullptr ? std::nullopt : std::optional(all),
           .timeline = options.timeline};
 }
 
@@ -60,28 +58,29 @@ bool TrainerOptions::ends_with_steps(std::int64_t steps_of_epoch) const {
 Trainer::Trainer(Communicator communicator, std::shared_ptr<Network> network, Objective objective,
                  std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
                  Loader& training, Loader& validation, TrainerOptions options)
+    : Trainer(communicator,
+              std::make_shared<WholeNetwork>(communicator, std::move(network), std::move(objective),
+                                             options),
+              std::move(optimizer), std::move(learning_rate), training, validation, options) {}
+
+Trainer::Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> network,
+                 std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
+                 Loader& training, Loader& validation, TrainerOptions options)
     : communicator_(std::move(communicator)),
       network_(std::move(network)),
-      objective_(std::move(objective)),
       learning_rate_(std::move(learning_rate)),
       training_(training),
       validation_(validation),
       options_(std::move(options)),
-      step_(communicator_, network_, std::move(optimizer), step_options(options_)),
+      step_(network_->replicas(), network_->module(), std::move(optimizer),
+            step_options(options_, *network_, communicator_)),
       clock_(step_.arena()->device()),
       stop_flag_(
           torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(step_.arena()->device()))) {
-  if (options_.graphs && !step_.arena()->device().is_cpu()) {
-    if (options_.mixup_alpha > 0)
-      throw Error("train: steps with mixup can't be recorded as graphs: their numbers differ");
-    recorded_steps_ = std::make_unique<RecordedSteps>();
-  }
   training_.deliver_to(step_.arena()->device());
   if (options_.check_replicas_every > 0)
-    replica_check_.emplace(communicator_, *step_.arena(), options_.check_replicas_every);
+    replica_check_.emplace(network_->replicas(), *step_.arena(), options_.check_replicas_every);
 }
-
-Trainer::~Trainer() = default;
 
 template <typename Hook>
 void Trainer::notify(const Hook& hook) {
@@ -122,7 +121,7 @@ TrainOutcome Trainer::train_epoch() {
   const auto steps =
       options_.max_steps ? std::min(whole, done + *options_.max_steps - state_.step) : whole;
   notify([&](Observer& observer) { observer.on_epoch_begin(state_, steps, done); });
-  network_->train();
+  network_->module()->train();
   training_.start_epoch(state_.epoch, state_.position);
   data_wait_ = {};
   step_.reducer().reset_statistics();
@@ -154,7 +153,7 @@ std::optional<Batch> Trainer::next_batch() {
 }
 
 void Trainer::step(const Batch& batch) {
-  network_->train();
+  network_->module()->train();
   (void)train_step(moved_to(step_.arena()->device(), batch));
 }
 
@@ -162,13 +161,9 @@ void Trainer::step(const Batch& batch) {
 bool Trainer::train_step(const Batch& batch) {
   if (!under_way_) since_settled_.restart();
   const auto span = options_.timeline.step(state_.step + 1);
-  seed_step();
   note_requests_to_stop();
   const double rate = rate_at(state_.step);
-  const auto forward_of = [this](const Batch& of) { return forward(of); };
-  auto begun = recorded_steps_
-                   ? recorded_steps_->begin(step_, batch, forward_of, rate, state_.step + 1)
-                   : step_.begin([&] { return forward(batch); }, rate, state_.step + 1);
+  auto begun = network_->begin(step_, {batch, stop_flag_, rate, state_.step + 1});
   ++state_.step;
   state_.position = batch.position;
   auto before =
@@ -223,42 +218,7 @@ double Trainer::rate_at(std::int64_t step) const {
   return learning_rate_.at(std::max<std::int64_t>(step + schedule_ahead_, 0));
 }
 
-TrainingStep::Forward Trainer::forward(const Batch& batch) {
-  // What the ranks add up once per step, on its way while backward runs.
-  const auto with_sums = [&](const torch::Tensor& loss, const torch::Tensor& outputs,
-                             const torch::Tensor& targets) -> TrainingStep::Forward {
-    const auto sums = metric_sums(objective_, loss, outputs, targets);
-    return {loss_for_backward(objective_, loss), torch::cat({sums, stop_flag_})};
-  };
-  if (options_.mixup_alpha <= 0) {
-    const torch::Tensor outputs = forward_for(objective_, *network_, batch.input);
-    return with_sums(objective_.loss(outputs, batch.target), outputs, batch.target);
-  }
-  CounterRandom random(derive_seed(options_.seed, mixup_stream, 0),
-                       narrow<std::uint32_t>(options_.replica.value_or(communicator_.rank())),
-                       narrow<std::uint64_t>(state_.step));
-  const MixedBatch mixed = mix(batch.input, batch.target, options_.mixup_alpha, random);
-  const torch::Tensor outputs = forward_for(objective_, *network_, mixed.inputs);
-  // A mixed sample counts as right when it is taken for what there is more of in it.
-  const auto& targets = mixed.share >= .5 ? mixed.targets : mixed.partner_targets;
-  return with_sums(mixed_loss(objective_.loss, outputs, mixed), outputs, targets);
-}
-
-// A step's dropout masks depend on nothing that came before, so a resumed run draws the same ones
-// and no generator state is saved.
-void Trainer::seed_step() const {
-  const auto seed_generator = [&](at::Generator generator) {
-    const std::lock_guard lock(generator.mutex());
-    generator.set_current_seed(derive_seed(options_.seed,
-                                           static_cast<std::uint32_t>(communicator_.rank()),
-                                           static_cast<std::uint64_t>(state_.step)));
-  };
-  seed_generator(at::detail::getDefaultCPUGenerator());
-  const auto& device = step_.arena()->device();
-  if (device.is_cuda()) seed_generator(at::globalContext().defaultGenerator(device));
-}
-
-// The parameters are the same on all ranks, and all are asked, because one that isn't like the
+// All ranks are asked, also where their parameters are the same, because one that isn't like the
 // others must not go on by itself. Collective.
 void Trainer::require_finite_parameters() const {
   bool finite = true;
@@ -286,7 +246,7 @@ void Trainer::refuse_network(const std::string& problem) const {
 bool Trainer::finish_epoch(double data_wait_seconds) {
   require_finite_parameters();
   EpochReport report{state_, state_.sums, std::nullopt};
-  report.top = objective_.top;
+  report.top = network_->objective().top;
   report.learning_rate = rate_at(state_.step - 1);
   report.seconds = state_.epoch_seconds;
   report.data_wait_seconds = data_wait_seconds;
@@ -336,18 +296,17 @@ MetricSums Trainer::evaluate(Loader& loader) {
 }
 
 // Batch norm's running statistics are each rank's own while it trains; the validation, and a run
-// that goes on from a checkpoint, have rank 0's.
+// that goes on from a checkpoint, have those of the first of the ranks that have the same.
 std::optional<MetricSums> Trainer::evaluate(Loader& loader,
                                             const std::function<bool()>& stop_requested) {
   const auto span = options_.timeline.span("validation");
-  broadcast_outside_arena(communicator_, *network_);
+  auto& module = *network_->module();
+  broadcast_outside_arena(network_->replicas(), module);
   const auto progress = [&](std::int64_t done, std::int64_t batches) {
     notify([&](Observer& observer) { observer.on_validation(done, batches); });
   };
-  if (!stop_requested)
-    return kolo::evaluate(communicator_, *network_, objective_, loader, nullptr, progress);
-  return evaluate_unless_stopped(communicator_, *network_, objective_, loader, stop_requested,
-                                 nullptr, progress);
+  const auto sums_of = [&](const Batch& batch) { return network_->measure(batch); };
+  return evaluate_batches(communicator_, module, loader, {sums_of, stop_requested, progress});
 }
 
 }  // namespace kolo

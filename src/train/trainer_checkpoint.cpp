@@ -1,5 +1,8 @@
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <unordered_map>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,7 +12,8 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/parallel/checks.h"
-#include "kolo/parallel/tensor_collectives.h"
+#include "kolo/parallel/object_collectives.h"
+#include "kolo/parallel/pipeline_state.h"
 #include "kolo/train/train_state.h"
 #include "kolo/train/trainer.h"
 #include "train/advice.h"
@@ -132,25 +136,45 @@ void require_same_tensors(const std::vector<NamedTensor>& saved,
   }
 }
 
-void copy_tensors(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& into) {
-  const torch::NoGradGuard no_gradient;
-  for (const NamedTensor& item : into) {
-    const NamedTensor* const source = find(saved, item.name);
-    if (source == nullptr || source->tensor.sizes() != item.tensor.sizes()) {
-      throw Error(fmt::format("train: the checkpoint has no {} of shape {}", item.name,
-                              shape_of(item.tensor)));
-    }
-    torch::Tensor(item.tensor).copy_(source->tensor);
+const torch::Tensor& saved_tensor(const std::vector<NamedTensor>& saved, const std::string& name,
+                                  torch::IntArrayRef sizes) {
+  const NamedTensor* const source = find(saved, name);
+  if (source == nullptr || source->tensor.sizes() != sizes) {
+    throw Error(fmt::format("train: the checkpoint has no {} of shape [{}]", name,
+                            fmt::join(sizes.vec(), ", ")));
   }
+  return source->tensor;
 }
 
-std::string broadcast_text(const Communicator& communicator, const std::string& of_root) {
-  auto length = narrow<std::int64_t>(of_root.size());
-  communicator.broadcast(std::span(&length, 1));
-  std::string text = of_root;
-  text.resize(static_cast<std::size_t>(length));
-  communicator.broadcast(Buffer(text.data(), length, DataType::uint8));
-  return text;
+void copy_tensors(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& into) {
+  const torch::NoGradGuard no_gradient;
+  for (const NamedTensor& item : into)
+    torch::Tensor(item.tensor).copy_(saved_tensor(saved, item.name, item.tensor.sizes()));
+}
+
+std::vector<ParameterArena::NamedTensor> to_send(const std::vector<NamedTensor>& tensors) {
+  std::vector<ParameterArena::NamedTensor> items;
+  for (const auto& item : tensors) items.push_back({item.name, item.tensor});
+  return items;
+}
+
+std::vector<NamedTensor> optimizer_tensors(const ArenaOptimizer& optimizer) {
+  std::vector<NamedTensor> tensors;
+  for (const auto& item : optimizer.named_state()) tensors.push_back({item.name, item.tensor});
+  return tensors;
+}
+
+// Tensors in the order of those that they are, or whose state they are ("conv1.weight.exp_avg").
+void put_in_order(std::vector<NamedTensor>& tensors, const std::vector<std::string>& names) {
+  std::unordered_map<std::string, std::size_t> places;
+  for (const auto& name : names) places.emplace(name, places.size());
+  const auto place_of = [&](const NamedTensor& tensor) {
+    const auto found = places.find(tensor.name);
+    if (found != places.end()) return found->second;
+    const auto owner = places.find(tensor.name.substr(0, tensor.name.rfind('.')));
+    return owner == places.end() ? places.size() : owner->second;
+  };
+  std::ranges::stable_sort(tensors, {}, place_of);
 }
 
 // `is_good`: of one tensor.
@@ -173,8 +197,13 @@ bool has_nan(const torch::Tensor& tensor) {
 // By parameter, of those that were frozen or not used in some steps.
 constexpr const char* left_out_key = "left_out_steps";
 
-std::string optimizer_name(const Checkpoint& checkpoint) {
-  return checkpoint.state.value("optimizer", std::string("unknown"));
+void require_same_optimizer(const Checkpoint& checkpoint, const FlatOptimizer& optimizer) {
+  const auto name = checkpoint.state.value("optimizer", std::string("unknown"));
+  if (name == optimizer.name()) return;
+  throw InputError(
+      fmt::format("resume: the checkpoint's optimizer is {}, the configuration's is {}; resume "
+                  "with the same one",
+                  name, optimizer.name()));
 }
 
 }  // namespace
@@ -188,12 +217,45 @@ void load_network(const Checkpoint& checkpoint, Network& network) {
 void require_matching_checkpoint(const Checkpoint& checkpoint, const Network& network,
                                  const FlatOptimizer& optimizer) {
   require_same_tensors(checkpoint.model, model_tensors(network));
-  if (optimizer_name(checkpoint) != optimizer.name()) {
-    throw InputError(
-        fmt::format("resume: the checkpoint's optimizer is {}, the configuration's is {}; resume "
-                    "with the same one",
-                    optimizer_name(checkpoint), optimizer.name()));
+  require_same_optimizer(checkpoint, optimizer);
+}
+
+std::vector<NamedTensor> Trainer::of_all_parts(std::vector<NamedTensor> mine) const {
+  const auto* const parts = network_->parts();
+  if (parts == nullptr) return mine;
+  std::vector<NamedTensor> all;
+  collect_tensors(parts->ranks, to_send(mine), [&](const OwnedTensor& owned, torch::Tensor value) {
+    all.push_back({owned.name, std::move(value)});
+  });
+  put_in_order(all, parts->names);
+  return all;
+}
+
+void Trainer::hand_out(const std::vector<NamedTensor>& saved,
+                       const std::vector<NamedTensor>& mine) const {
+  const auto* const parts = network_->parts();
+  if (parts == nullptr) {
+    if (communicator_.rank() == 0) copy_tensors(saved, mine);
+    return;
   }
+  // The pipelines of other replicas are told by the first one's ranks.
+  if (network_->replicas().rank() != 0) return;
+  hand_out_tensors(parts->ranks, to_send(mine), [&](const OwnedTensor& owned) {
+    return saved_tensor(saved, owned.name, owned.sizes);
+  });
+}
+
+// By parameter of the whole network.
+nlohmann::json Trainer::left_out_steps() const {
+  auto left_out = nlohmann::json::object();
+  const auto counts = step_.optimizer().skipped_steps();
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    if (counts[i] > 0) left_out[step_.arena()->plan().parameters[i].name] = counts[i];
+  if (const auto* const parts = network_->parts()) {
+    for (const auto& text : all_gather_bytes(parts->ranks, left_out.dump()))
+      left_out.update(nlohmann::json::parse(text));
+  }
+  return left_out;
 }
 
 Checkpoint Trainer::checkpoint() const {
@@ -206,22 +268,20 @@ Checkpoint Trainer::checkpoint() const {
   }
   Checkpoint checkpoint;
   const auto finite = [](const torch::Tensor& tensor) { return is_finite(tensor); };
-  checkpoint.model = model_tensors(*network_);
-  for (const auto& item : step_.optimizer().named_state())
-    checkpoint.optimizer.push_back({item.name, item.tensor});
-  require_all(tensors_of(network_->named_parameters()), "the network's", state_.step, finite);
-  require_all(checkpoint.optimizer, "the optimizer's", state_.step, finite);
+  const auto& module = *network_->module();
+  require_all(tensors_of(module.named_parameters()), "the network's", state_.step, finite);
   // Infinity may be meant, as in masks.
-  require_all(tensors_of(network_->named_buffers()), "the network's", state_.step,
+  require_all(tensors_of(module.named_buffers()), "the network's", state_.step,
               [](const torch::Tensor& tensor) { return !has_nan(tensor); });
+  const auto optimizer = optimizer_tensors(step_.optimizer());
+  require_all(optimizer, "the optimizer's", state_.step, finite);
+  checkpoint.model = of_all_parts(model_tensors(module));
+  checkpoint.optimizer = of_all_parts(optimizer);
   checkpoint.state = to_json(state_);
   checkpoint.state["optimizer"] = step_.optimizer().algorithm().name();
   if (step_.scaler()) checkpoint.state["loss_scale"] = to_json(step_.scaler()->state());
-  const auto left_out = step_.optimizer().skipped_steps();
-  for (std::size_t i = 0; i < left_out.size(); ++i) {
-    if (left_out[i] > 0)
-      checkpoint.state[left_out_key][step_.arena()->plan().parameters[i].name] = left_out[i];
-  }
+  if (auto left_out = left_out_steps(); !left_out.empty())
+    checkpoint.state[left_out_key] = std::move(left_out);
   checkpoint.state["ranks"] = communicator_.size();
   checkpoint.state["seed"] = options_.seed;
   checkpoint.state["training_samples"] = training_.dataset().size();
@@ -230,24 +290,26 @@ Checkpoint Trainer::checkpoint() const {
 
 void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   const bool is_root = communicator_.rank() == 0;
-  std::vector<NamedTensor> optimizer_tensors;
-  for (const auto& item : step_.optimizer().named_state())
-    optimizer_tensors.push_back({item.name, item.tensor});
+  const Checkpoint nothing;
+  const Checkpoint& saved = is_root ? of_root.value() : nothing;
+  const auto model = model_tensors(*network_->module());
   if (is_root) {
-    require_matching_checkpoint(of_root.value(), *network_, step_.optimizer().algorithm());
-    copy_tensors(of_root->model, model_tensors(*network_));
-    copy_tensors(of_root->optimizer, optimizer_tensors);
-    const auto saved = of_root->state.value(left_out_key, nlohmann::json::object());
-    std::vector<std::int64_t> left_out;
-    for (const auto& parameter : step_.arena()->plan().parameters)
-      left_out.push_back(saved.value(parameter.name, std::int64_t{0}));
-    step_.optimizer().set_skipped_steps(left_out);
+    if (network_->parts() == nullptr) require_same_tensors(saved.model, model);
+    require_same_optimizer(saved, step_.optimizer().algorithm());
   }
-  step_.arena()->broadcast_parameters(communicator_);
-  broadcast_outside_arena(communicator_, *network_);
-  step_.optimizer().broadcast_state(communicator_);
-  const auto text = broadcast_text(communicator_, is_root ? of_root->state.dump() : "");
+  hand_out(saved.model, model);
+  hand_out(saved.optimizer, optimizer_tensors(step_.optimizer()));
+  const auto text = broadcast_bytes(communicator_, is_root ? saved.state.dump() : "");
   const auto state = nlohmann::json::parse(text);
+  const auto counts = state.value(left_out_key, nlohmann::json::object());
+  std::vector<std::int64_t> left_out;
+  for (const auto& parameter : step_.arena()->plan().parameters)
+    left_out.push_back(counts.value(parameter.name, std::int64_t{0}));
+  step_.optimizer().set_skipped_steps(left_out);
+  const auto& replicas = network_->replicas();
+  step_.arena()->broadcast_parameters(replicas);
+  broadcast_outside_arena(replicas, *network_->module());
+  step_.optimizer().broadcast_state(replicas);
   state_ = train_state_from_json(state);
   const auto done_in_epoch = training_.batches() - training_.batches(state_.position);
   schedule_ahead_ = options_.ends_with_steps(training_.batches())

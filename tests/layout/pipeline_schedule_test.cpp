@@ -330,6 +330,15 @@ TEST(PipelineSchedule, RefusesWhatIsNoSchedule) {
   EXPECT_THAT(refusal(plan), HasSubstr("posted, but nothing sent"));
 }
 
+TEST(PipelineSchedule, PassesAreKnownByTheirNames) {
+  const PipelinePass pass{PipelineWork::weight_gradient, 12, 3};
+  EXPECT_EQ(name_of(pass), "weight gradient stage 12 micro-batch 3");
+  EXPECT_EQ(pipeline_pass_named(name_of(pass)), pass);
+  for (const auto* name : {"forward", "forward stage x micro-batch 1", "send stage 1 micro-batch 1",
+                           "forward stage 1 micro-batch", "forward stage 1 micro-batch 2 more"})
+    EXPECT_EQ(pipeline_pass_named(name), std::nullopt) << name;
+}
+
 TEST(PipelineSchedule, RefusesNumbersThatMakeNoPipeline) {
   const auto refused = [](const PipelineShape& shape) {
     return message_of<InputError>([&] { (void)plan_pipeline(shape); });

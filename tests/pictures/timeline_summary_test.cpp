@@ -31,9 +31,8 @@ std::string step_span(int number, int rank, int thread, double begin, double dur
 }
 
 std::string pass_name(const PipelineShape& shape, const PipelineSpan& span) {
-  return std::string(name_of(span.action.work)) + " stage " +
-         std::to_string(span.action.chunk * shape.ranks + span.rank) + " micro-batch " +
-         std::to_string(span.action.micro_batch);
+  return name_of(PipelinePass{span.action.work, span.action.chunk * shape.ranks + span.rank,
+                              span.action.micro_batch});
 }
 
 // A step of a pipeline as it is played, a millisecond per unit of time, from `begin` on.

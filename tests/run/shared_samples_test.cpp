@@ -1,17 +1,11 @@
 // Runs whose ranks share samples (parallel.spatial), next to one rank that has whole ones.
-#include <mutex>
 #include <sstream>
 
 #include <gmock/gmock.h>
 
-#include "kolo/base/file.h"
-#include "kolo/checkpoint/checkpoint_store.h"
-#include "kolo/comm/threads.h"
-#include "kolo/observe/history.h"
 #include "kolo/run/evaluate_run.h"
-#include "kolo/run/run.h"
+#include "run/field_runs.h"
 #include "support/errors.h"
-#include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
@@ -20,87 +14,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr double tolerance = 1e-5;
-
-// kolo's U-Net, with weights that don't come from LibTorch's generator, which ranks that are
-// threads share.
-RunParts parts_of_threads() {
-  RunParts parts;
-  const auto made_by_one = std::make_shared<std::mutex>();
-  parts.models.add({.name = "field_net",
-                    .description = "a U-Net",
-                    .make =
-                        [made_by_one](const ModelOptions& options) {
-                          const std::lock_guard lock(*made_by_one);
-                          auto network = make_network("unet3d", options);
-                          const torch::NoGradGuard no_gradient;
-                          int seed = 1;
-                          for (auto& parameter : network->parameters()) {
-                            const auto numbers =
-                                torch::sin(torch::arange(parameter.numel()) * (++seed * .37));
-                            parameter.copy_(numbers.view(parameter.sizes()) * .05);
-                          }
-                          return network;
-                        },
-                    .has_dropout = false,
-                    .has_batch_norm = false,
-                    .makes_fields = true});
-  return parts;
-}
-
-class SharedSamples : public ::testing::Test {
- protected:
-  // Trains on so many ranks; what is said on the console.
-  std::string train(const std::string& folder, int ranks, std::vector<std::string> settings,
-                    const std::optional<std::string>& resume = std::nullopt) const {
-    std::ostringstream console;
-    const ConfigSource source{config_, {}, std::move(settings), {}, folder_ / folder};
-    const auto parts = parts_of_threads();
-    run_as_threads(ranks, [&](const Communicator& communicator) {
-      RunOptions options;
-      options.console = &console;
-      options.communicator = communicator;
-      options.stop_requested = [] { return false; };
-      options.resume = resume;
-      EXPECT_EQ(kolo::run(source, parts, options), 0);
-    });
-    return console.str();
-  }
-
-  [[nodiscard]] std::vector<double> losses(const std::string& folder) const {
-    std::vector<double> values;
-    const auto history = History::read(folder_ / folder / "history.json");
-    for (const auto& epoch : history.epochs()) {
-      if (epoch.epoch > 0) values.push_back(epoch.loss);
-      values.push_back(epoch.val_loss);
-    }
-    for (const auto& step : history.steps()) values.push_back(step.loss);
-    return values;
-  }
-
-  void expect_same_losses(const std::string& folder, const std::string& expected) const {
-    const auto found = losses(folder), wanted = losses(expected);
-    ASSERT_EQ(found.size(), wanted.size());
-    for (std::size_t i = 0; i < found.size(); ++i)
-      EXPECT_NEAR(found[i], wanted[i], tolerance * std::abs(wanted[i])) << i;
-  }
-
-  [[nodiscard]] std::vector<NamedTensor> weights(const std::string& folder) const {
-    const CheckpointStore store({.folder = folder_ / folder / "checkpoints"});
-    return store.load_newest([](const std::string&) {})->content.model;
-  }
-
-  // Adam's first steps are as long for gradients that are nothing but rounding.
-  static constexpr std::string_view written = R"(
-data: {name: nbody, mode: synthetic, box_size: 40, crop: 32, n_train: 8, n_valid: 2}
-model: {name: field_net, levels: 3, channels: 8}
-optimizer: {name: sgd, momentum: 0.9, lr: 0.05, lr_scaling: none}
-training: {loss: l1, global_batch_size: 4, n_epochs: 2, kernels: usual, log_every: 1}
-)";
-
-  TemporaryFolder folder_;
-  std::filesystem::path config_ = folder_.write("field.yaml", std::string(written));
-};
+class SharedSamples : public FieldRuns {};
 
 TEST_F(SharedSamples, TrainAsOnOneRank) {
   train("whole", 1, {});

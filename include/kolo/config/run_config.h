@@ -183,10 +183,13 @@ struct DeviceConfig {
 struct ParallelConfig {
   int64_t data = -1;             // replicas; -1: what is left of the ranks
   std::vector<int64_t> spatial;  // ranks along each axis of a sample, slowest first; none: whole
-  int64_t pipeline = 1;          // stages, each on a rank of its own
-  std::optional<int64_t> microbatches;  // parts of a rank's batch; unset: twice the stages
+  int64_t pipeline = 1;          // ranks with a part of the network each
+  // Parts of a replica's batch; unset: as many as divide it, at most twice the pipeline's length.
+  std::optional<int64_t> microbatches;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
-  int64_t chunks = 1;      // parts of the network per rank; above 1 with `interleaved` alone
+  // Parts of the network per rank; unset: 2 with `interleaved`, which has two at least,
+  // otherwise 1.
+  std::optional<int64_t> chunks;
   bool recompute = false;  // inner results are computed again in backward rather than kept
 
   [[nodiscard]] MeshRequest mesh() const { return {data, spatial, pipeline, 1}; }

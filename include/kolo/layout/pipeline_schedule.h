@@ -2,6 +2,9 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "kolo/base/enum_names.h"
@@ -109,6 +112,18 @@ struct PipelinePlan {
 // What a rank's list contains but messages. The same errors; Error for a rank outside the shape.
 [[nodiscard]] std::vector<PipelineAction> pipeline_computations(const PipelineShape& shape,
                                                                 int rank);
+
+// A computation of a pipeline as timelines name it: "forward stage 2 micro-batch 3".
+struct PipelinePass {
+  PipelineWork work = PipelineWork::forward;
+  int stage = 0;
+  int micro_batch = 0;
+
+  friend bool operator==(const PipelinePass&, const PipelinePass&) = default;
+};
+[[nodiscard]] std::string name_of(const PipelinePass& pass);
+// None for other names.
+[[nodiscard]] std::optional<PipelinePass> pipeline_pass_named(std::string_view name);
 
 // The share of the ranks' time in which they wait, with equal stages and no time for messages:
 // (p - 1) / (m + p - 1) for gpipe and 1f1b, (p - 1) / (v m + p - 1) for interleaved where p divides

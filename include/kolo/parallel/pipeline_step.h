@@ -29,7 +29,7 @@ struct PipelineStepOptions {
   std::uint64_t seed = 1;
   // Numbers that the loss adds up besides (PipelineStep::Loss::sums).
   std::int64_t sums = 0;
-  // Is told of each pass, with the part and the micro-batch, and of waiting for what it needs.
+  // Is told of each pass, by its name (PipelinePass), and of waiting for what it needs.
   Timeline timeline = {};
 };
 

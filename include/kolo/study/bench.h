@@ -12,6 +12,7 @@
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
 #include "kolo/data/loader.h"
+#include "kolo/layout/pipeline_schedule.h"
 #include "kolo/nn/network.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/device_usage.h"
@@ -54,12 +55,22 @@ struct BenchSetup {
   int ranks_per_replica = 1;  // that share its samples or its network
 };
 
+// How long the ranks of a pipeline wait for each other, as shares of the time that they take for
+// the passes of a batch.
+struct BenchPipeline {
+  PipelineShape shape;
+  std::vector<double> idle_shares;  // by rank, as measured; on a device of the host's time
+  double ideal = 0;                 // of the schedule, with equal parts (ideal_idle_share())
+  double played = 0;  // of the same lists, with parts as they are and messages in no time
+};
+
 struct BenchReport {
   BenchSetup setup;
   std::vector<BenchMeasurement> measurements;
   std::vector<std::int64_t> peak_bytes;  // by rank
   // By rank, where they train on devices.
   std::vector<DeviceMemoryUse> device_memory = {};
+  std::optional<BenchPipeline> pipeline = std::nullopt;  // of the last mode that trains
   // Where they were asked for.
   std::optional<StepProfile> profile = std::nullopt;
   std::optional<CollectiveMeasurement> collectives = std::nullopt;

@@ -120,6 +120,9 @@ class CheckpointObserver final : public Observer {
   CheckpointObserver(
       CheckpointStore& store, CheckpointSchedule schedule, std::function<Checkpoint()> snapshot,
       std::function<void(const std::filesystem::path&)> on_saved = [](const auto&) {});
+  // Of a rank that has a part of what another one saves: takes snapshots when that one does, by the
+  // same schedule.
+  CheckpointObserver(CheckpointSchedule schedule, std::function<Checkpoint()> snapshot);
 
   void on_start(const TrainState& state, const std::optional<MetricSums>& untrained) override;
   void on_step(const StepReport& report) override;
@@ -130,7 +133,7 @@ class CheckpointObserver final : public Observer {
  private:
   void save(std::int64_t step, bool is_best);
 
-  CheckpointStore& store_;
+  CheckpointStore* store_ = nullptr;  // none: another rank saves
   CheckpointSchedule schedule_;
   std::function<Checkpoint()> snapshot_;
   std::function<void(const std::filesystem::path&)> on_saved_;

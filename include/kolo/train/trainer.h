@@ -20,10 +20,9 @@
 #include "kolo/train/objective.h"
 #include "kolo/train/observer.h"
 #include "kolo/train/train_state.h"
+#include "kolo/train/trained_network.h"
 
 namespace kolo {
-
-class RecordedSteps;
 
 // What happens to a step whose numbers are not finite, on all ranks alike.
 enum class NonFiniteStep {
@@ -76,6 +75,9 @@ struct TrainerOptions {
   // and with several ranks only where NCCL averages. Everything runs on the current stream, which
   // must not be the default one and must have been the current one when the Trainer was made.
   bool graphs = false;
+  // Keeps only the inputs of the network's stages for backward (see kolo/nn/recompute.h), of a
+  // network that the Trainer is given whole.
+  bool recompute = false;
   // Asked at every step, on every rank; when one rank says yes, all stop after that step, on a
   // device after the next one. Default: never.
   std::function<bool()> stop_requested = [] { return false; };
@@ -115,8 +117,13 @@ class Trainer {
   Trainer(Communicator communicator, std::shared_ptr<Network> network, Objective objective,
           std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
           Loader& training, Loader& validation, TrainerOptions options);
+  // Of a network that ranks may have parts of. `communicator`: all ranks together, of whom equally
+  // many have each part. Of the options those don't count that say how a batch is computed (seed,
+  // replica, mixup_alpha, graphs, recompute). Collective.
+  Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> network,
+          std::shared_ptr<const FlatOptimizer> optimizer, LearningRate learning_rate,
+          Loader& training, Loader& validation, TrainerOptions options);
   Trainer(Trainer&&) = delete;
-  ~Trainer();
 
   // Observers must outlive run().
   void add_observer(Observer& observer) { observers_.push_back(&observer); }
@@ -125,6 +132,10 @@ class Trainer {
   // parameters or optimizer state that are not finite, or buffers that are not numbers, and where a
   // step is not settled (see TrainerOptions::settle_every). Costs a pass over them. Local: where
   // one rank asks for it, one rank has the Error, and ends the job.
+  //
+  // Of a network in parts: collective over the ranks of TrainedNetwork::parts(), at the same step
+  // (a CheckpointObserver on each). The first of them is given the whole network's, the others
+  // nothing that is of use. One rank at a time sends one tensor.
   [[nodiscard]] Checkpoint checkpoint() const;
 
   // Takes rank 0's checkpoint (the others pass nothing) to all ranks. InputError when it is of
@@ -158,7 +169,7 @@ class Trainer {
   // Whether the ranks of a node share the optimizer's steps (see ArenaOptimizer).
   [[nodiscard]] bool shares_steps() const { return step_.optimizer().is_shared(); }
 
-  // The sums over a loader's whole dataset (see evaluation.h), with rank 0's running statistics on
+  // The sums over a loader's whole dataset (see objective.h), with rank 0's running statistics on
   // all ranks. Collective.
   [[nodiscard]] MetricSums evaluate(Loader& loader);
   // Left out so far, as loss or gradients were not finite.
@@ -182,8 +193,6 @@ class Trainer {
   [[nodiscard]] bool settle(StepUnderWay step);
   [[nodiscard]] bool settles_after(std::int64_t step) const;
   void note_requests_to_stop();
-  // The loss to call backward() on, and this rank's sums (metric_sums()).
-  [[nodiscard]] TrainingStep::Forward forward(const Batch& batch);
   [[nodiscard]] bool is_out_of_patience() const;
   [[nodiscard]] bool is_out_of_steps() const;
   // Of the step that follows `step` completed ones.
@@ -201,13 +210,16 @@ class Trainer {
   [[nodiscard]] TrainOutcome stop();
   [[nodiscard]] std::optional<DeviceUsage> take_device_usage() const;
   [[nodiscard]] bool note_if_best(const MetricSums& validation);
-  void seed_step() const;
+  // On the first rank of those that have parts of a network: this rank's, and all others'.
+  [[nodiscard]] std::vector<NamedTensor> of_all_parts(std::vector<NamedTensor> mine) const;
+  // The way back, from what rank 0 has.
+  void hand_out(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& mine) const;
+  [[nodiscard]] nlohmann::json left_out_steps() const;
   template <typename Hook>
   void notify(const Hook& hook);
 
   Communicator communicator_;
-  std::shared_ptr<Network> network_;
-  Objective objective_;
+  std::shared_ptr<TrainedNetwork> network_;
   LearningRate learning_rate_;
   Loader& training_;
   Loader& validation_;
@@ -216,7 +228,6 @@ class Trainer {
   std::optional<ReplicaCheck> replica_check_;
   std::vector<Observer*> observers_;
   TrainState state_;
-  std::unique_ptr<RecordedSteps> recorded_steps_;  // none: operator by operator
   DeviceClock clock_;
   torch::Tensor stop_flag_;    // where the parameters are: [1], 1 when this rank asks to stop
   bool asks_to_stop_ = false;  // what it holds

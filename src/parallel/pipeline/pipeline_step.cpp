@@ -94,8 +94,7 @@ class PipelineStep::State {
   struct Part {
     std::size_t first_stage = 0;  // of the network
     std::vector<NetworkStage> stages;
-    std::vector<std::vector<torch::Tensor>> weights;        // by stage: those that are trained
-    std::string forward_name, backward_name, weights_name;  // of spans
+    std::vector<std::vector<torch::Tensor>> weights;  // by stage: those that are trained
   };
   // Of a pass: one of the whole part, or, where gradients of weights are computed apart, one of
   // each stage.
@@ -128,6 +127,9 @@ class PipelineStep::State {
   [[nodiscard]] torch::Tensor loss_of(Run& run, StagePayload outputs, int micro_batch);
   [[nodiscard]] PayloadExchange::Received receive(Run& run, PipelinePayload kind, int micro_batch,
                                                   int sending_part);
+  [[nodiscard]] Timeline::Span span_of(PipelineWork work, int part, int micro_batch) const {
+    return options_.timeline.span(name_of(PipelinePass{work, part, micro_batch}));
+  }
   [[nodiscard]] const Part& own(int part) const {
     return parts_[static_cast<std::size_t>(part / shape_.ranks)];
   }
@@ -163,10 +165,7 @@ PipelineStep::State::State(const DeviceMesh& mesh, std::vector<NetworkStage> sta
     parts_.push_back({first,
                       {stages.begin() + static_cast<std::ptrdiff_t>(first),
                        stages.begin() + static_cast<std::ptrdiff_t>(end)},
-                      {},
-                      fmt::format("forward of stage {}", part),
-                      fmt::format("backward of stage {}", part),
-                      fmt::format("weight gradients of stage {}", part)});
+                      {}});
     for (const auto& stage : parts_.back().stages)
       parts_.back().weights.push_back(weights_of(stage));
     mine.insert(mine.end(), parts_.back().stages.begin(), parts_.back().stages.end());
@@ -233,7 +232,7 @@ void PipelineStep::State::carry_out(Run& run, std::span<const PipelineAction> ac
 void PipelineStep::State::forward(Run& run, int part, int micro_batch) {
   Graphs graphs(1);
   auto payload = input_of(run, graphs.front(), part, micro_batch);
-  const auto span = options_.timeline.span(own(part).forward_name, "micro-batch", micro_batch);
+  const auto span = span_of(PipelineWork::forward, part, micro_batch);
   auto outputs = run_part(own(part), std::move(payload), run, micro_batch, graphs);
   if (part + 1 == shape_.stages())
     outputs = {loss_of(run, std::move(outputs), micro_batch)};
@@ -305,7 +304,7 @@ void PipelineStep::State::backward(Run& run, int part, int micro_batch) {
   const auto pass = run.graphs.find({part, micro_batch});
   auto& graphs = pass->second;
   auto gradients = slopes_of(run, graphs.back(), part, micro_batch);
-  const auto span = options_.timeline.span(own(part).backward_name, "micro-batch", micro_batch);
+  const auto span = span_of(PipelineWork::backward, part, micro_batch);
   const auto quiet = quiet_until_last(run, micro_batch);
   if (shape_.has_weight_gradients()) {
     for (auto graph = graphs.rbegin(); graph != graphs.rend(); ++graph)
@@ -319,7 +318,7 @@ void PipelineStep::State::backward(Run& run, int part, int micro_batch) {
 
 void PipelineStep::State::weight_gradient(Run& run, int part, int micro_batch) {
   auto graphs = std::move(run.graphs.extract({part, micro_batch}).mapped());
-  const auto span = options_.timeline.span(own(part).weights_name, "micro-batch", micro_batch);
+  const auto span = span_of(PipelineWork::weight_gradient, part, micro_batch);
   const auto quiet = quiet_until_last(run, micro_batch);
   for (auto index = graphs.size(); index-- > 0;)
     graphs[index].backward_to_weights(own(part).weights[index]);

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kolo/layout/pipeline_schedule.h"
+#include "kolo/nn/network.h"
+#include "kolo/parallel/device_mesh.h"
+#include "kolo/parallel/pipeline_step.h"
+#include "kolo/train/trained_network.h"
+
+namespace kolo {
+
+struct PipelinedNetworkOptions {
+  PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  int micro_batches = 1;
+  int chunks = 1;                   // parts per rank, above 1 with `interleaved` alone
+  std::vector<std::size_t> bounds;  // of the parts, as PipelineStepOptions has them
+  bool recompute = false;           // see kolo/nn/recompute.h
+  std::uint64_t seed = 1;           // of dropout (see PipelineStepOptions) and mixup
+  double mixup_alpha = 0;
+  Timeline timeline = {};
+};
+
+// A network of which each rank along the mesh's axis `pipe` has some stages (PipelineStep): a step
+// is that many forward and backward passes, in the order of a schedule. Along the other axes it is
+// trained as whole ones are. The ranks of a pipeline are given the same batches, in which
+// the samples of the first micro-batch come first.
+//
+// Gradients are those of a whole network that is given the micro-batches one after another. Batch
+// norms see micro-batches.
+class PipelinedNetwork final : public TrainedNetwork {
+ public:
+  // `stages` is the whole network's chain, the same on all ranks, where its parts are to be
+  // computed; this rank's part is kept. `network` is that network, of which only the names are
+  // taken. InputError where the stages lack a part of it, and as PipelineStep's. Collective.
+  PipelinedNetwork(const DeviceMesh& mesh, const torch::nn::Module& network,
+                   std::vector<NetworkStage> stages, Objective objective,
+                   const PipelinedNetworkOptions& options);
+
+  [[nodiscard]] const std::shared_ptr<torch::nn::Module>& module() const override {
+    return pipeline_.module();
+  }
+  [[nodiscard]] const Objective& objective() const override { return objective_; }
+  [[nodiscard]] const Communicator& replicas() const override { return mesh_.replicas(); }
+  [[nodiscard]] const NetworkParts* parts() const override { return &parts_; }
+
+  // Error for a batch that is not as many micro-batches of equal size.
+  [[nodiscard]] TrainingStep::UnderWay begin(TrainingStep& training, const Step& step) override;
+  // Of batches of any size: the last micro-batch may be smaller than the others.
+  [[nodiscard]] torch::Tensor measure(const Batch& batch) override;
+
+  [[nodiscard]] const PipelineShape& shape() const { return pipeline_.shape(); }
+  // See PipelineStep.
+  [[nodiscard]] PipelineStep::IdleTime take_idle_time() { return pipeline_.take_idle_time(); }
+
+ private:
+  DeviceMesh mesh_;
+  Objective objective_;
+  PipelinedNetworkOptions options_;
+  NetworkParts parts_;
+  PipelineStep pipeline_;
+};
+
+}  // namespace kolo

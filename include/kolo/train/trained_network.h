@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include "kolo/comm/communicator.h"
+#include "kolo/data/loader.h"
+#include "kolo/parallel/training_step.h"
+#include "kolo/train/objective.h"
+
+namespace kolo {
+
+// How the parts of a network make a whole one.
+struct NetworkParts {
+  Communicator ranks;              // that have them
+  std::vector<std::string> names;  // of all parameters, then of all buffers, in the network's order
+};
+
+// A network in training, as one rank has it: whole, or a part of it (PipelinedNetwork). It knows
+// how the gradients of a batch are made; what becomes of them is TrainingStep's.
+//
+// One thread uses it. Every rank has one of the same network.
+class TrainedNetwork {
+ public:
+  virtual ~TrainedNetwork() = default;
+
+  // What this rank trains, under the names that it has in the whole network.
+  [[nodiscard]] virtual const std::shared_ptr<torch::nn::Module>& module() const = 0;
+  [[nodiscard]] virtual const Objective& objective() const = 0;
+  // The ranks that have the same, whose gradients are averaged.
+  [[nodiscard]] virtual const Communicator& replicas() const = 0;
+  // Null: this rank has the whole network.
+  [[nodiscard]] virtual const NetworkParts* parts() const { return nullptr; }
+
+  struct Step {
+    const Batch& batch;
+    torch::Tensor stop_flag;  // [1], float64, on the module's device: added up with the metrics
+    double learning_rate = 0;
+    std::int64_t number = 1;
+  };
+  // Begins a step (TrainingStep::begin()), whose sums are metric_sums() and the stop flag's.
+  // Collective.
+  [[nodiscard]] virtual TrainingStep::UnderWay begin(TrainingStep& training, const Step& step) = 0;
+
+  // Of a batch of a validation: metric_sums() where the outputs are, and zeros elsewhere. Without
+  // gradients. Collective over the ranks of parts().
+  [[nodiscard]] virtual torch::Tensor measure(const Batch& batch) = 0;
+};
+
+}  // namespace kolo

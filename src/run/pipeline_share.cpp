@@ -1,0 +1,240 @@
+#include "run/pipeline_share.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/base/text.h"
+#include "kolo/nn/stage_summary.h"
+#include "kolo/observe/format.h"
+#include "kolo/parallel/stage_costs.h"
+#include "kolo/train/network_stages.h"
+#include "run/run_device.h"
+
+namespace kolo {
+
+namespace {
+
+int chunks_of(const ParallelConfig& parallel) {
+  const bool is_interleaved = parallel.schedule == PipelineSchedule::interleaved;
+  return narrow<int>(parallel.chunks.value_or(is_interleaved ? 2 : 1));
+}
+
+std::vector<std::int64_t> divisors_of(std::int64_t number) {
+  std::vector<std::int64_t> divisors;
+  for (std::int64_t each = 1; each <= number; ++each)
+    if (number % each == 0) divisors.push_back(each);
+  return divisors;
+}
+
+void require_micro_batches(const RunConfig& config, int ranks) {
+  const auto& given = config.parallel.microbatches;
+  const auto batch = batch_size_of(config.training, replicas_of(config, ranks));
+  if (!given || batch % *given == 0) return;
+  constexpr std::size_t most_named = 12;
+  auto fitting = divisors_of(batch);
+  const bool are_all = fitting.size() <= most_named;
+  fitting.resize(std::min(fitting.size(), most_named));
+  refuse_setting(config, "parallel.microbatches",
+                 fmt::format("{}, but a replica's batch of {} samples can't be cut in so many of "
+                             "equal size; it can in {}{}",
+                             *given, batch, fmt::join(fitting, ", "), are_all ? "" : ", ..."));
+}
+
+std::vector<NetworkStage> stages_for(const RunConfig& config, const Network& network,
+                                     std::string_view key) {
+  try {
+    return network.stages();
+  } catch (const InputError& error) {
+    refuse_setting(config, key, error.what());
+  }
+}
+
+std::int64_t samples_of_micro_batch(const RunConfig& config, int ranks) {
+  return batch_size_of(config.training, replicas_of(config, ranks)) /
+         micro_batches_of(config, ranks);
+}
+
+// The same on all ranks, in no time, whatever shares samples.
+std::vector<ChainStage> counted_costs(const Datasets& datasets, Network& network,
+                                      std::int64_t micro_batch) {
+  std::vector<ChainStage> costs;
+  const auto& shape = datasets.training->layout().input_shape;
+  for (const auto& stage : summarize_stages(network, shape)) {
+    const auto elements = checked_multiply(stage.elements, micro_batch);
+    costs.push_back({.seconds = static_cast<double>(stage.flops),
+                     .bytes_after = checked_multiply<std::int64_t>(elements, sizeof(float))});
+  }
+  return costs;
+}
+
+// The numbers don't matter, as long as they are like others.
+torch::Tensor imitated_samples(const Datasets& datasets, std::int64_t count) {
+  auto shape = datasets.training->layout().input_shape;
+  shape.insert(shape.begin(), count);
+  const auto numbers = checked_product(std::span<const std::int64_t>(shape));
+  return torch::arange(numbers, torch::kFloat).sin().view(shape);
+}
+
+bool shares_samples(const ParallelConfig& parallel) {
+  return std::ranges::any_of(parallel.spatial, [](auto length) { return length > 1; });
+}
+
+bool has_batch_norm(const Network& network) {
+  return std::ranges::any_of(network.named_buffers(), [](const auto& buffer) {
+    return buffer.key().ends_with("running_mean");
+  });
+}
+
+// "stem to stage2.block1"
+std::string stages_of_part(const PipelineCut& cut, std::size_t part) {
+  const auto& first = cut.stages[cut.bounds[part]];
+  const auto& last = cut.stages[cut.bounds[part + 1] - 1];
+  return first == last ? first : fmt::format("{} to {}", first, last);
+}
+
+std::string describe_part(const PipelineCut& cut, std::size_t part) {
+  constexpr double megabyte = 1e6;
+  const auto all = std::accumulate(cut.work.begin(), cut.work.end(), 0.0);
+  const bool is_last = part + 1 == cut.work.size();
+  return fmt::format("rank {}: {} ({:.0f} % of the {}{})",
+                     cut.shape.rank_of(static_cast<int>(part)), stages_of_part(cut, part),
+                     all > 0 ? 100 * cut.work[part] / all : 0,
+                     cut.is_measured ? "time" : "operations",
+                     is_last ? ""
+                             : fmt::format(", {:.3g} MB per micro-batch to the next",
+                                           static_cast<double>(cut.bytes[part]) / megabyte));
+}
+
+}  // namespace
+
+void require_pipeline(const RunConfig& config, const Network& network, int ranks) {
+  const auto& parallel = config.parallel;
+  if (parallel.recompute) (void)stages_for(config, network, "parallel.recompute");
+  if (parallel.pipeline == 1) return;
+  const auto stages = stages_for(config, network, "parallel.pipeline");
+  const auto chunks = chunks_of(parallel);
+  const auto parts = checked_multiply<std::int64_t>(parallel.pipeline, chunks);
+  if (parts > narrow<std::int64_t>(stages.size())) {
+    std::vector<std::string> names;
+    for (const auto& stage : stages) names.push_back(stage.name);
+    refuse_setting(
+        config, "parallel.pipeline",
+        fmt::format("{} rank{}{} take{} {} parts, but the model {} has {} stages, of which each "
+                    "part has one or more: {}",
+                    parallel.pipeline, parallel.pipeline == 1 ? "" : "s",
+                    chunks > 1 ? fmt::format(" with {} chunks each", chunks) : "",
+                    parallel.pipeline == 1 ? "s" : "", parts, config.model.name, stages.size(),
+                    join(names)));
+  }
+  require_micro_batches(config, ranks);
+}
+
+int micro_batches_of(const RunConfig& config, int ranks) {
+  const auto& parallel = config.parallel;
+  if (parallel.pipeline == 1) return 1;
+  if (parallel.microbatches) return narrow<int>(*parallel.microbatches);
+  const auto batch = batch_size_of(config.training, replicas_of(config, ranks));
+  const bool wants_multiple =
+      parallel.schedule == PipelineSchedule::interleaved && batch % parallel.pipeline == 0;
+  auto count = std::min(2 * parallel.pipeline, batch);
+  while (batch % count != 0 || (wants_multiple && count % parallel.pipeline != 0)) --count;
+  return narrow<int>(count);
+}
+
+RunConfig with_micro_batches(RunConfig config, int ranks) {
+  if (config.parallel.pipeline == 1) return config;
+  config.training.batch_size = samples_of_micro_batch(config, ranks);
+  config.training.global_batch_size.reset();
+  return config;
+}
+
+PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets, Network& network,
+                         const Objective& objective, const Communicator& communicator) {
+  const auto& parallel = config.parallel;
+  const auto ranks = communicator.size();
+  PipelineCut cut{.shape = {.schedule = parallel.schedule,
+                            .ranks = narrow<int>(parallel.pipeline),
+                            .micro_batches = micro_batches_of(config, ranks),
+                            .chunks = chunks_of(parallel)},
+                  .is_measured = !shares_samples(parallel) && !wants_gpu(config.device),
+                  .micro_batch = samples_of_micro_batch(config, ranks)};
+  if (shares_samples(parallel)) network.share_samples(nullptr);
+  const auto stages = network.stages();
+  for (const auto& stage : stages) cut.stages.push_back(stage.name);
+  constexpr int repeats = 2;  // the first pass prepares kernels
+  const auto costs =
+      cut.is_measured
+          ? measure_stages(communicator, training_stages(objective, stages),
+                           imitated_samples(datasets, cut.micro_batch), {.repeats = repeats})
+          : counted_costs(datasets, network, cut.micro_batch);
+  cut.bounds = cut_stages(costs, {.parts = cut.shape.stages()}).bounds;
+  for (std::size_t part = 0; part + 1 < cut.bounds.size(); ++part) {
+    double work = 0;
+    for (auto stage = cut.bounds[part]; stage < cut.bounds[part + 1]; ++stage)
+      work += costs[stage].seconds;
+    cut.work.push_back(work);
+    cut.bytes.push_back(costs[cut.bounds[part + 1] - 1].bytes_after);
+  }
+  return cut;
+}
+
+std::vector<std::string> describe_pipeline(const RunConfig& config, const PipelineCut& cut,
+                                           const Datasets& datasets, const Network& network,
+                                           int ranks) {
+  const auto& shape = cut.shape;
+  std::vector<std::string> parts;
+  for (std::size_t part = 0; part < cut.work.size(); ++part)
+    parts.push_back(describe_part(cut, part));
+  const auto replicas = replicas_of(config, ranks);
+  std::vector<std::string> lines{fmt::format(
+      "pipeline of {} ranks over {} stages, {}, {} micro-batch{} of {}; {} replica{}. {}",
+      shape.ranks, cut.stages.size(), name_of(shape.schedule), shape.micro_batches,
+      shape.micro_batches == 1 ? "" : "es", cut.micro_batch, replicas, replicas == 1 ? "" : "s",
+      fmt::join(parts, "; "))};
+  if (has_batch_norm(network)) {
+    lines.push_back(fmt::format("batch norms see micro-batches of {} samples{}", cut.micro_batch,
+                                config.model.sync_batch_norm && replicas > 1
+                                    ? fmt::format(" on each of {} replicas", replicas)
+                                    : ""));
+  }
+  const auto of_step =
+      checked_multiply<std::int64_t>(batch_size_of(config.training, replicas), replicas);
+  if (const auto left = datasets.training->size() % of_step; left > 0 && !config.training.drop_last)
+    lines.push_back(fmt::format(
+        "each epoch leaves out {} of {} samples, which fill no batch: those of a pipeline are of "
+        "one size",
+        format_count(left), format_count(datasets.training->size())));
+  return lines;
+}
+
+std::shared_ptr<PipelinedNetwork> make_pipeline(const RunConfig& config, const DeviceMesh& mesh,
+                                                const PipelineCut& cut, const Network& network,
+                                                const Objective& objective,
+                                                const torch::Device& device,
+                                                const Timeline& timeline) {
+  auto stages = network.stages();
+  for (std::size_t part = 0; part + 1 < cut.bounds.size(); ++part) {
+    if (cut.shape.rank_of(static_cast<int>(part)) != mesh.coordinate(MeshAxis::pipe)) continue;
+    for (auto stage = cut.bounds[part]; stage < cut.bounds[part + 1]; ++stage)
+      for (const auto& each : stages[stage].modules)
+        move_network(*each.module, config.device, device);
+  }
+  return std::make_shared<PipelinedNetwork>(
+      mesh, network, std::move(stages), objective,
+      PipelinedNetworkOptions{.schedule = cut.shape.schedule,
+                              .micro_batches = cut.shape.micro_batches,
+                              .chunks = cut.shape.chunks,
+                              .bounds = cut.bounds,
+                              .recompute = config.parallel.recompute,
+                              .seed = config.seed,
+                              .mixup_alpha = config.training.mixup_alpha,
+                              .timeline = timeline});
+}
+
+}  // namespace kolo

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kolo/comm/communicator.h"
+#include "kolo/config/factories.h"
+#include "kolo/layout/stage_cut.h"
+#include "kolo/parallel/timeline.h"
+#include "kolo/train/pipelined_network.h"
+#include "run/work_share.h"
+
+// How the ranks of a run share a network, as `parallel.pipeline` says.
+namespace kolo {
+
+// InputError where the network has too few stages for the pipeline, or none though it is to be
+// recomputed, or a replica's batch can't be cut in so many micro-batches: it says what would fit.
+// Before anything starts, and without communication.
+void require_pipeline(const RunConfig& config, const Network& network, int ranks);
+
+// Of a replica's batch: as configured, or the largest divisor of the batch that is at most twice
+// the pipeline's length, of the schedule interleaved a multiple of the length where there is one.
+[[nodiscard]] int micro_batches_of(const RunConfig& config, int ranks);
+
+// The configuration of a run whose batches are these micro-batches, for choose_kernels().
+[[nodiscard]] RunConfig with_micro_batches(RunConfig config, int ranks);
+
+// Which rank has what.
+struct PipelineCut {
+  PipelineShape shape;
+  std::vector<std::string> stages;  // the network's
+  std::vector<std::size_t> bounds;  // of parts (see PipelineStepOptions)
+  std::vector<double> work;         // of each part; see is_measured
+  std::vector<std::int64_t> bytes;  // that each part sends to the next, per micro-batch
+  bool is_measured = false;         // in seconds per micro-batch; otherwise in FLOPs per sample
+  std::int64_t micro_batch = 1;     // samples
+};
+
+// Cuts the network so that the ranks take about equally long, as measured on rank 0 in about as
+// much time as two steps take; where GPUs compute, or several ranks a sample, by FLOPs. Forgets
+// how samples are shared (Network::share_samples()). Collective.
+[[nodiscard]] PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets,
+                                       Network& network, const Objective& objective,
+                                       const Communicator& communicator);
+
+// For the run's log: who has what, and what is different in a pipeline.
+[[nodiscard]] std::vector<std::string> describe_pipeline(const RunConfig& config,
+                                                         const PipelineCut& cut,
+                                                         const Datasets& datasets,
+                                                         const Network& network, int ranks);
+
+// This rank's part, on its device. The network may go afterwards. Collective.
+[[nodiscard]] std::shared_ptr<PipelinedNetwork> make_pipeline(
+    const RunConfig& config, const DeviceMesh& mesh, const PipelineCut& cut, const Network& network,
+    const Objective& objective, const torch::Device& device, const Timeline& timeline);
+
+}  // namespace kolo

@@ -1,0 +1,146 @@
+#include "train/evaluation.h"
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "kolo/nn/metrics.h"
+#include "kolo/parallel/training_step.h"
+#include "train/device_batches.h"
+
+namespace kolo {
+
+namespace {
+
+// How ranks that work through batches on their own agree to leave after the same one: each round's
+// answers are added up on their way while the next batch is worked on.
+class StopAgreement {
+ public:
+  // `batches`: of this rank; ranks may have different numbers. Collective.
+  StopAgreement(Communicator communicator, std::int64_t batches,
+                std::function<bool()> stop_requested);
+
+  // After a batch. True: all ranks stop here. Collective for as many batches as every rank has.
+  [[nodiscard]] bool stops();
+  // Behind the last batch. Collective where stops() never was true.
+  [[nodiscard]] bool stops_at_end();
+
+ private:
+  struct Round {
+    Work work;
+    std::shared_ptr<std::int64_t> requests;
+  };
+
+  [[nodiscard]] bool is_asked_in_last_round();
+
+  Communicator communicator_;
+  std::function<bool()> stop_requested_;
+  std::int64_t rounds_;
+  std::int64_t round_ = 0;
+  Round last_;
+};
+
+StopAgreement::StopAgreement(Communicator communicator, std::int64_t batches,
+                             std::function<bool()> stop_requested)
+    : communicator_(std::move(communicator)),
+      stop_requested_(std::move(stop_requested)),
+      rounds_(all_reduce_value(communicator_, batches, ReduceOp::min)) {}
+
+bool StopAgreement::stops() {
+  if (round_ == rounds_) return false;
+  ++round_;
+  Round next;
+  next.requests = std::make_shared<std::int64_t>(stop_requested_() ? 1 : 0);
+  next.work = communicator_.all_reduce_async(std::span(next.requests.get(), 1), ReduceOp::sum,
+                                             {.name = "requests to stop", .owner = next.requests});
+  const bool is_asked = is_asked_in_last_round();
+  if (is_asked) next.work.wait();
+  last_ = std::move(next);
+  return is_asked;
+}
+
+bool StopAgreement::stops_at_end() {
+  return is_asked_in_last_round();
+}
+
+bool StopAgreement::is_asked_in_last_round() {
+  if (!last_.requests) return false;
+  last_.work.wait();
+  return *last_.requests > 0;
+}
+
+// Into `matrix`, where there is one, go the counts of all ranks.
+std::optional<MetricSums> evaluate_network(const Communicator& communicator, Network& network,
+                                           const Objective& objective, Loader& loader,
+                                           ConfusionMatrix* matrix,
+                                           const std::function<bool()>& stop_requested,
+                                           const EvaluationProgress& progress) {
+  std::optional<ConfusionMatrix> mine;
+  if (matrix != nullptr) mine.emplace(matrix->classes());
+  const auto sums_of = [&](const Batch& batch) {
+    const torch::Tensor outputs = forward_for(objective, network, batch.input);
+    if (mine) mine->add(outputs, batch.target);
+    return validation_sums(objective, outputs, batch.target);
+  };
+  const auto sums =
+      evaluate_batches(communicator, network, loader, {sums_of, stop_requested, progress});
+  if (sums && mine) {
+    communicator.all_reduce(mine->counts(), ReduceOp::sum, {.name = "confusion matrix"});
+    matrix->merge(*mine);
+  }
+  return sums;
+}
+
+}  // namespace
+
+torch::Tensor validation_sums(const Objective& objective, const torch::Tensor& outputs,
+                              const torch::Tensor& targets) {
+  const auto& loss = objective.validation_loss ? objective.validation_loss : objective.loss;
+  return metric_sums(objective, loss(outputs, targets), outputs, targets);
+}
+
+std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
+                                           torch::nn::Module& module, Loader& loader,
+                                           const Evaluation& evaluation) {
+  const torch::NoGradGuard no_gradient;
+  std::optional<StopAgreement> agreement;
+  if (evaluation.stop_requested)
+    agreement.emplace(communicator, loader.batches(), evaluation.stop_requested);
+  const auto device = device_of(module);
+  const auto sums = torch::zeros({4}, torch::TensorOptions(torch::kDouble).device(device));
+  module.eval();
+  loader.deliver_to(device);
+  loader.start_epoch(0);
+  const auto tell = [&, total = loader.batches()](std::int64_t done) {
+    if (evaluation.progress) evaluation.progress(done, total);
+  };
+  tell(0);
+  bool is_stopped = false;
+  for (std::int64_t done = 0; const auto batch = is_stopped ? std::nullopt : loader.next();) {
+    sums.add_(evaluation.sums_of(*batch));
+    tell(++done);
+    is_stopped = agreement && agreement->stops();
+  }
+  module.train();
+  if (is_stopped || (agreement && agreement->stops_at_end())) return std::nullopt;
+  auto values = LateNumbers(sums).get();
+  communicator.all_reduce(std::span(values), ReduceOp::sum, {.name = "metrics"});
+  return metrics_of(values);
+}
+
+MetricSums evaluate(const Communicator& communicator, Network& network, const Objective& objective,
+                    Loader& loader, ConfusionMatrix* matrix, const EvaluationProgress& progress) {
+  return evaluate_network(communicator, network, objective, loader, matrix, {}, progress).value();
+}
+
+std::optional<MetricSums> evaluate_unless_stopped(const Communicator& communicator,
+                                                  Network& network, const Objective& objective,
+                                                  Loader& loader,
+                                                  const std::function<bool()>& stop_requested,
+                                                  ConfusionMatrix* matrix,
+                                                  const EvaluationProgress& progress) {
+  return evaluate_network(communicator, network, objective, loader, matrix, stop_requested,
+                          progress);
+}
+
+}  // namespace kolo

@@ -1,0 +1,97 @@
+#include "kolo/train/pipelined_network.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/pipeline_stages.h"
+#include "kolo/parallel/pipeline_state.h"
+#include "kolo/train/network_stages.h"
+#include "train/batch_task.h"
+#include "train/evaluation.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr std::int64_t metrics = 4;  // numbers of metric_sums()
+
+std::vector<NetworkStage> whole_chain(const torch::nn::Module& network,
+                                      std::vector<NetworkStage> stages) {
+  require_whole_chain(network, stages);
+  return stages;
+}
+
+std::vector<std::string> names_in(const torch::nn::Module& network) {
+  std::vector<std::string> names;
+  for (const auto& tensor : named_tensors_of(network)) names.push_back(tensor.name);
+  return names;
+}
+
+}  // namespace
+
+PipelinedNetwork::PipelinedNetwork(const DeviceMesh& mesh, const torch::nn::Module& network,
+                                   std::vector<NetworkStage> stages, Objective objective,
+                                   const PipelinedNetworkOptions& options)
+    : mesh_(mesh),
+      objective_(std::move(objective)),
+      options_(options),
+      parts_{mesh_.axis(MeshAxis::pipe), names_in(network)},
+      pipeline_(mesh_,
+                training_stages(objective_, whole_chain(network, std::move(stages)),
+                                {.recompute = options_.recompute}),
+                {.schedule = options_.schedule,
+                 .micro_batches = options_.micro_batches,
+                 .chunks = options_.chunks,
+                 .bounds = options_.bounds,
+                 .seed = options_.seed,
+                 .sums = metrics,
+                 .timeline = options_.timeline}) {}
+
+TrainingStep::UnderWay PipelinedNetwork::begin(TrainingStep& training, const Step& step) {
+  const auto samples = step.batch.input.size(0);
+  const std::int64_t count = options_.micro_batches;
+  if (samples % count != 0) {
+    throw Error(fmt::format("train: a batch of {} samples can't be cut in {} equal micro-batches",
+                            samples, count));
+  }
+  const BatchTask task(objective_, step.batch,
+                       {options_.mixup_alpha, options_.seed, mesh_.coordinate(MeshAxis::data)},
+                       step.number - 1);
+  const auto part = [&](int number) {
+    return task.part(number * (samples / count), samples / count);
+  };
+  const PipelineStep::Batch batch{
+      [&](int number) { return part(number).inputs(); },
+      [&](const torch::Tensor& outputs, int number) -> PipelineStep::Loss {
+        const auto [loss, sums] = part(number).measure(outputs);
+        return {loss, sums};
+      }};
+  const auto passes = [&](const PipelineStep::Backward& backward) {
+    return torch::cat({pipeline_.run(batch, step.number, backward), step.stop_flag});
+  };
+  return training.begin(passes, step.learning_rate, step.number);
+}
+
+torch::Tensor PipelinedNetwork::measure(const Batch& batch) {
+  const auto samples = batch.input.size(0);
+  const auto size = (samples + options_.micro_batches - 1) / options_.micro_batches;
+  const auto evaluate = [&](std::int64_t first, std::int64_t each, std::int64_t count) {
+    const auto part = [=](const torch::Tensor& tensor, int number) {
+      return tensor.narrow(0, first + number * each, each);
+    };
+    const PipelineStep::Batch parts{
+        [&](int number) { return part(batch.input, number); },
+        [&](const torch::Tensor& outputs, int number) -> PipelineStep::Loss {
+          return {{}, validation_sums(objective_, outputs, part(batch.target, number))};
+        }};
+    return pipeline_.evaluate(parts, static_cast<int>(count));
+  };
+  const auto whole = samples / size, rest = samples % size;
+  auto sums = evaluate(0, size, whole);
+  if (rest > 0) sums.add_(evaluate(whole * size, rest, 1));
+  return sums;
+}
+
+}  // namespace kolo

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "kolo/nn/network.h"
+#include "kolo/train/trained_network.h"
+#include "kolo/train/trainer.h"
+#include "train/batch_task.h"
+#include "train/recorded_steps.h"
+
+namespace kolo {
+
+// A network that every rank has all of: a step is one forward and one backward pass.
+class WholeNetwork final : public TrainedNetwork {
+ public:
+  // Takes of the options how batches are mixed, what random numbers depend on, and whether steps
+  // are recorded or inner results recomputed. InputError for a network without stages that is to
+  // recompute.
+  WholeNetwork(Communicator communicator, std::shared_ptr<Network> network, Objective objective,
+               const TrainerOptions& options);
+
+  [[nodiscard]] const std::shared_ptr<torch::nn::Module>& module() const override {
+    return module_;
+  }
+  [[nodiscard]] const Objective& objective() const override { return objective_; }
+  [[nodiscard]] const Communicator& replicas() const override { return communicator_; }
+
+  [[nodiscard]] TrainingStep::UnderWay begin(TrainingStep& training, const Step& step) override;
+  [[nodiscard]] torch::Tensor measure(const Batch& batch) override;
+
+ private:
+  [[nodiscard]] torch::Tensor outputs_of(const torch::Tensor& inputs);
+  void seed_generators(std::int64_t steps_before) const;
+
+  Communicator communicator_;
+  std::shared_ptr<Network> network_;
+  std::shared_ptr<torch::nn::Module> module_;  // the same
+  Objective objective_;
+  Mixing mixing_;
+  torch::Device device_;
+  std::vector<NetworkStage> recomputed_;           // none: inner results are kept
+  std::unique_ptr<RecordedSteps> recorded_steps_;  // none: operator by operator
+};
+
+}  // namespace kolo
