@@ -12,6 +12,7 @@
 #include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
 #include "kolo/data/loader.h"
+#include "kolo/layout/spatial_network.h"
 #include "kolo/nn/network.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/device_usage.h"
@@ -36,6 +37,14 @@ struct BenchTrial {
   double communication_seconds = 0;  // of them spent waiting for other ranks' gradients
 };
 
+// The halos of one rank that shares samples.
+struct HaloUse {
+  double bytes = 0, messages = 0;  // sent
+  // In which rows are under way, from when this rank asks for them until they are there: it waits
+  // for the other rank too, and copies its own rows meanwhile.
+  double seconds = 0;
+};
+
 // The trials of one mode: by rank, then by trial; and what the devices took meanwhile.
 struct BenchMeasurement {
   BenchMode mode = BenchMode::io;
@@ -43,6 +52,8 @@ struct BenchMeasurement {
   // By rank, with the warm-up, where devices tell; without seconds for the device of an earlier
   // rank.
   std::vector<DeviceUsage> device_usage = {};
+  // By rank, per step, without the warm-up; empty where ranks share no samples.
+  std::vector<HaloUse> halos = {};
 };
 
 struct BenchSetup {
@@ -60,6 +71,8 @@ struct BenchReport {
   std::vector<std::int64_t> peak_bytes;  // by rank
   // By rank, where they train on devices.
   std::vector<DeviceMemoryUse> device_memory = {};
+  // Where ranks share samples.
+  std::optional<SpatialNetworkPlan> sample_cut = std::nullopt;
   // Where they were asked for.
   std::optional<StepProfile> profile = std::nullopt;
   std::optional<CollectiveMeasurement> collectives = std::nullopt;
@@ -137,8 +150,9 @@ struct BenchPlan {
 
 // All-reduces of 4 KiB to 64 MiB of float32 (or until one takes half a second), as gradients are
 // averaged: asynchronously, in memory that every rank has just written, from
-// Communicator::allocate() or, by the device's times, on this rank's device. Medians of many calls.
-// Collective.
+// Communicator::allocate() or, by the device's times, on this rank's device; then messages of up to
+// 16 MiB that pairs of neighbours send each other, as ranks that share samples do. Medians of many
+// calls. Collective.
 [[nodiscard]] CollectiveMeasurement measure_collectives(const Communicator& communicator,
                                                         const torch::Device& device = torch::kCPU);
 
@@ -149,7 +163,7 @@ struct BenchRequest {
   std::vector<BenchMode> modes = {BenchMode::io, BenchMode::synthetic, BenchMode::full};
   BenchPlan plan;            // but for step_done
   bool profile = false;      // also the parts of a step without communication
-  bool collectives = false;  // also all-reduces among the ranks
+  bool collectives = false;  // also all-reduces among the ranks and messages between neighbours
 };
 
 // What rank 0 is told meanwhile.
