@@ -30,6 +30,10 @@ void require_sense(const ScaleArguments& arguments) {
   const auto& study = arguments.request.study;
   if (arguments.weak && study.strong)
     throw InputError("--weak and --strong: a study is one or the other");
+  if (arguments.weak && arguments.request.parallel == "spatial")
+    throw InputError(
+        "--weak and --parallel spatial: where all ranks share each sample, the batch of all ranks "
+        "stays as it is; leave out one of them");
   if (study.ranks_per_node < 0)
     throw InputError(fmt::format("--ranks-per-node {}: the least is 1", study.ranks_per_node));
 }
@@ -100,6 +104,9 @@ void add_study_options(CLI::App& command, ScaleArguments& arguments) {
                    "The batch of a rank stays as it is (what happens unless --strong is given)");
   command.add_flag("--strong", arguments.request.study.strong,
                    "The batch of all ranks stays as it is");
+  add_choice_option(command, "--parallel", arguments.request.parallel, {"data", "spatial"},
+                    "What ranks share: data (the samples are dealt out, the default) or spatial "
+                    "(all ranks share each sample; the batch stays as it is)");
   add_choices_option(command, "--lr-scaling", arguments.request.study.lr_scalings,
                      {"none", "linear", "sqrt"},
                      "Each of these, for every number of ranks: none, linear, sqrt")
@@ -108,7 +115,8 @@ void add_study_options(CLI::App& command, ScaleArguments& arguments) {
                   "Each of these, for every number of ranks: epochs of warm-up")
       ->type_name("EPOCHS,...");
   add_text_option(command, "-o,--output", arguments.output, "a folder",
-                  "The study's folder, instead of output_dir with -weak or -strong after it")
+                  "The study's folder, instead of output_dir with -weak, -strong or -spatial "
+                  "after it")
       ->type_name("DIR");
 }
 
@@ -168,6 +176,7 @@ void add_scale_command(CLI::App& app, std::function<int()>& action) {
       "  kolo scale configs/fashion_mnist.yaml --ranks 1,2,4,8 --oversubscribe \\\n"
       "      --lr-scaling none,linear --warmup 0,3\n"
       "  kolo scale configs/fashion_mnist.yaml --ranks 1,2 --strong\n"
+      "  kolo scale configs/unet3d.yaml --config tiny --ranks 1,2,4 --parallel spatial\n"
       "  kolo scale configs/fashion_mnist.yaml --ranks 1,2 --simulate 64,1024 \\\n"
       "      --ranks-per-node 32 --network slingshot-11\n"
       "  kolo scale configs/unet3d.yaml --config tiny --ranks 8,16,32 --ranks-per-node 8 \\\n"

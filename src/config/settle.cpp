@@ -250,11 +250,6 @@ class Checks {
   void check_pipeline() const {
     const auto& parallel = config_.parallel;
     const auto chunks = parallel.chunks.value_or(1);
-    if (parallel.schedule == PipelineSchedule::zb_h1) {
-      fail("parallel.schedule",
-           "zb-h1 is played by the simulator alone, kolo train doesn't carry it out yet; choose "
-           "gpipe, 1f1b or interleaved");
-    }
     if (chunks > 1 && parallel.schedule != PipelineSchedule::interleaved) {
       fail("parallel.chunks", fmt::format("{} parts per rank, but with the schedule {} there is "
                                           "one; use parallel.schedule=interleaved, or leave it out",

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/json_value.h"
 #include "kolo/base/error.h"
@@ -33,6 +34,7 @@ constexpr ResultField result_fields[] = {
     {"step_seconds", &StudyResults::step_seconds},
     {"data_wait_seconds", &StudyResults::data_wait_seconds},
     {"exposed_communication_seconds", &StudyResults::exposed_communication_seconds},
+    {"peak_memory_bytes", &StudyResults::peak_memory_bytes},
     {"loss", &StudyResults::loss},
     {"accuracy", &StudyResults::accuracy},
     {"val_loss", &StudyResults::val_loss},
@@ -74,6 +76,10 @@ Json json_of(const StudyPoint& point) {
             {"problem", point.problem},
             {"efficiency", number_or_null(point.efficiency)},
             {"results", Json::object()}};
+  if (!point.spatial.empty()) {
+    json["spatial"] = point.spatial;
+    json["kept_bytes"] = number_or_null(point.kept_bytes);
+  }
   for (const auto& field : result_fields)
     json["results"][field.name] = number_or_null(point.results.*field.member);
   return json;
@@ -91,6 +97,8 @@ StudyPoint point_of(const Json& json) {
   point.job = json.value("job", "");
   point.problem = json.value("problem", "");
   point.efficiency = number_or_unmeasured(json, "efficiency");
+  point.spatial = json.value("spatial", std::vector<int>());
+  point.kept_bytes = number_or_unmeasured(json, "kept_bytes");
   const Json results = json.value("results", Json::object());
   for (const auto& field : result_fields)
     point.results.*field.member = number_or_unmeasured(results, field.name);
@@ -134,15 +142,20 @@ const StudyPoint* first_of_line(const Study& study, const StudyPoint& line) {
 
 }  // namespace
 
+std::string cut_of(const StudyPoint& point) {
+  return point.spatial.empty() ? "" : fmt::format("[{}]", fmt::join(point.spatial, ","));
+}
+
 std::string_view state_name(StudyPointState state) {
   return state_names.at(static_cast<std::size_t>(state));
 }
 
 Json Study::to_json() const {
-  Json document{{"name", name},       {"configuration", configuration},
-                {"scaling", scaling}, {"settings", settings},
-                {"threads", threads}, {"cores", cores},
-                {"network", network}, {"points", Json::array()}};
+  Json document{{"name", name},           {"configuration", configuration},
+                {"scaling", scaling},     {"parallel", parallel},
+                {"settings", settings},   {"threads", threads},
+                {"cores", cores},         {"network", network},
+                {"points", Json::array()}};
   for (const StudyPoint& point : points) document["points"].push_back(json_of(point));
   return document;
 }
@@ -153,6 +166,7 @@ Study Study::from_json(const Json& document) {
     study.name = json_value<std::string>(document, "name");
     study.configuration = document.value("configuration", "");
     study.scaling = json_value<std::string>(document, "scaling");
+    study.parallel = document.value("parallel", "data");
     study.settings = document.value("settings", std::vector<std::string>());
     study.threads = document.value("threads", 0);
     study.cores = document.value("cores", 1);
@@ -183,14 +197,15 @@ Study Study::read(const std::filesystem::path& path) {
 std::string Study::to_csv() const {
   std::string text = "ranks,nodes,batch_size,lr_scaling,warmup_epochs,state,efficiency";
   for (const auto& field : result_fields) text += fmt::format(",{}", field.name);
-  text += ",folder,problem\n";
+  text += ",spatial,kept_bytes,folder,problem\n";
   for (const StudyPoint& point : points) {
     text += fmt::format("{},{},{},{},{},{},{}", point.ranks, point.nodes, point.batch_size,
                         csv_cell(point.lr_scaling), point.warmup_epochs, state_name(point.state),
                         csv_number(point.efficiency));
     for (const auto& field : result_fields)
       text += fmt::format(",{}", csv_number(point.results.*field.member));
-    text += fmt::format(",{},{}\n", csv_cell(point.folder), csv_cell(point.problem));
+    text += fmt::format(",{},{},{},{}\n", csv_cell(cut_of(point)), csv_number(point.kept_bytes),
+                        csv_cell(point.folder), csv_cell(point.problem));
   }
   return text;
 }
@@ -261,6 +276,7 @@ StudyResults results_of(const History& history) {
   results.best_accuracy = best(epochs, &EpochRecord::accuracy, true);
   results.best_val_loss = best(epochs, &EpochRecord::val_loss, false);
   results.best_val_accuracy = best(epochs, &EpochRecord::val_accuracy, true);
+  results.peak_memory_bytes = number_or_unmeasured(history.summary(), "peak_memory_bytes");
 
   const double steps = static_cast<double>(last.step) / static_cast<double>(last.epoch);
   if (epochs.size() >= enough_epochs) epochs.erase(epochs.begin());

@@ -34,10 +34,12 @@ Study read_study(const fs::path& file) {
   }
 }
 
-// What one of a study's runs is called: "4 ranks" or, where a study has several combinations, "4
-// ranks, linear, no warm-up". Points that train alike, as those of one rank do, share a run.
+// What one of a study's runs is called: "4 ranks", "4 ranks [2,2,1]" or, where a study has several
+// combinations, "4 ranks, linear, no warm-up". Points that train alike, as those of one rank do,
+// share a run.
 std::string name_of(const Study& study, const StudyPoint& point) {
-  const auto ranks = fmt::format("{} rank{}", point.ranks, point.ranks == 1 ? "" : "s");
+  const auto ranks = fmt::format("{} rank{}{}{}", point.ranks, point.ranks == 1 ? "" : "s",
+                                 point.spatial.empty() ? "" : " ", cut_of(point));
   const auto is_other = [&](const StudyPoint& other) {
     return combination_name(other) != combination_name(point);
   };

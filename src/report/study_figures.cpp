@@ -141,6 +141,34 @@ Figure epoch_time(const Study& study) {
   return figure;
 }
 
+// Of a study whose ranks share samples, which is what they do it for.
+Figure memory(const Study& study) {
+  constexpr double mebibyte = 1 << 20;
+  auto figure = figure_by_ranks("scaling-memory", "Memory per rank against ranks", "MiB");
+  if (study.parallel != "spatial") return figure;
+  const auto nothing = [](const StudyPoint&) { return 0.; };
+  add_series(
+      figure, study,
+      [&](const StudyPoint& point) { return point.results.peak_memory_bytes / mebibyte; }, nothing);
+  std::map<int, double> kept;
+  for (const auto& point : study.points)
+    if (std::isfinite(point.kept_bytes)) kept[point.ranks] = point.kept_bytes / mebibyte;
+  FigureSeries series{.name = "kept for backward, by formula", .x = {}, .y = {}, .spread = {}};
+  series.colour = run_colour(2);
+  series.dashed = true;
+  series.marks = true;
+  for (const auto& [ranks, value] : kept) {
+    series.x.push_back(ranks);
+    series.y.push_back(value);
+  }
+  if (!series.x.empty()) figure.series.push_back(std::move(series));
+  figure.y_logarithmic = true;
+  figure.note =
+      "Measured: the most that rank 0's whole process has taken, the program and the parameters "
+      "among it.";
+  return figure;
+}
+
 std::optional<Figure> step_time(const Study& study) {
   std::map<std::pair<int, bool>, std::array<Mean, 3>> means;
   for (const auto& point : study.points) {
@@ -205,6 +233,7 @@ FigureGroup scaling(const Study& study) {
   add_if_drawn(group, efficiency(study));
   add_if_drawn(group, epoch_time(study));
   if (auto figure = step_time(study)) group.figures.push_back(std::move(*figure));
+  add_if_drawn(group, memory(study));
   for (auto& figure : group.figures) add_note(figure, prediction_error_note(study));
   return group;
 }

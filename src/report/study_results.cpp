@@ -52,6 +52,13 @@ std::string state_of(const StudyPoint& point) {
   return std::string(state_name(point.state));
 }
 
+// Beside each other: what the process has taken and what the formula says of a part of it. Only
+// where it is what the study is about.
+std::string memory_of(const StudyPoint& point, double bytes) {
+  if (point.spatial.empty() || !std::isfinite(bytes)) return {};
+  return format_bytes(static_cast<std::uint64_t>(bytes));
+}
+
 std::vector<Measure> measures(const StudyPoint& first) {
   const auto result = [](const char* format, double StudyResults::*member, double factor) {
     return [=](const StudyPoint& point) {
@@ -63,7 +70,9 @@ std::vector<Measure> measures(const StudyPoint& first) {
   return {
       {"ranks", true, [](Point point) { return fmt::format("{}", point.ranks); }},
       {"nodes", true, [](Point point) { return fmt::format("{}", point.nodes); }, "1"},
-      {"batch/rank", true, [](Point point) { return format_count(point.batch_size); }},
+      {"cut", false, cut_of},
+      {first.spatial.empty() ? "batch/rank" : "batch", true,
+       [](Point point) { return format_count(point.batch_size); }},
       {"lr scaling", false, [](Point point) { return point.lr_scaling; }, first.lr_scaling},
       {"warm-up", true, warmup, warmup(first)},
       {"epoch", true, epoch_time},
@@ -76,6 +85,9 @@ std::vector<Measure> measures(const StudyPoint& first) {
       {"step, ms", true, result("{:.3g}", &StudyResults::step_seconds, 1000)},
       {"exposed, ms", true, result("{:.3g}", &StudyResults::exposed_communication_seconds, 1000)},
       {"data, ms", true, result("{:.3g}", &StudyResults::data_wait_seconds, 1000)},
+      {"memory", true,
+       [](Point point) { return memory_of(point, point.results.peak_memory_bytes); }},
+      {"kept", true, [](Point point) { return memory_of(point, point.kept_bytes); }},
       {"state", false, state_of, "done"}};
 }
 
@@ -106,6 +118,11 @@ std::string note_of(const Study& study) {
       "epoch; exposed, data: what a step waits for other ranks and for batches.",
       study.scaling == "weak" ? "Weak" : "Strong",
       study.scaling == "weak" ? "a rank" : "all ranks together");
+  if (study.parallel == "spatial")
+    note +=
+        " All ranks share each sample, cut as it says. Memory: the most that rank 0's process has "
+        "taken; kept: what of it a rank keeps of samples and activations for backward, by "
+        "formula.";
   if (shares_cores(study))
     note += fmt::format(
         " More than {} rank{} share this machine's cores: their efficiency says nothing of a "

@@ -8,7 +8,6 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "kolo/layout/spatial_network.h"
 #include "kolo/parallel/spatial_part.h"
 #include "kolo/train/spatial_partition.h"
 
@@ -78,14 +77,21 @@ std::string describe_whole(const SpatialNetworkPlan& plan, const Network& networ
 void require_work_share(const RunConfig& config, const Datasets& datasets, const Network& network,
                         int ranks) {
   (void)mesh_of(config, ranks);
-  if (is_shared(config.parallel)) (void)plan_of(config, datasets, network);
+  (void)sample_cut_of(config, datasets, network);
+}
+
+std::optional<SpatialNetworkPlan> sample_cut_of(const RunConfig& config, const Datasets& datasets,
+                                                const Network& network) {
+  if (!is_shared(config.parallel)) return std::nullopt;
+  return plan_of(config, datasets, network);
 }
 
 WorkShareText describe_work_share(const RunConfig& config, const Datasets& datasets,
                                   const Network& network, int ranks) {
   WorkShareText text;
-  if (!is_shared(config.parallel)) return text;
-  const auto plan = plan_of(config, datasets, network);
+  const auto cut = sample_cut_of(config, datasets, network);
+  if (!cut) return text;
+  const auto& plan = *cut;
   const auto most = most_spatial_totals(plan);
   constexpr double megabyte = 1e6;
   const auto replicas = replicas_of(config, ranks);

@@ -7,6 +7,7 @@
 
 #include "kolo/comm/communicator.h"
 #include "kolo/config/factories.h"
+#include "kolo/layout/spatial_network.h"
 #include "kolo/parallel/device_mesh.h"
 
 // How the ranks of a run share its work, as the section `parallel` of its configuration says.
@@ -27,6 +28,11 @@ struct WorkShare {
 // fit. Before anything starts, and without communication.
 void require_work_share(const RunConfig& config, const Datasets& datasets, const Network& network,
                         int ranks);
+
+// How ranks share each sample; none where each has samples of its own. The same errors.
+[[nodiscard]] std::optional<SpatialNetworkPlan> sample_cut_of(const RunConfig& config,
+                                                              const Datasets& datasets,
+                                                              const Network& network);
 
 // What there is to know of it, for the run's log; empty where each rank is a replica of its own.
 struct WorkShareText {

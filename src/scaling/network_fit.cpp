@@ -132,6 +132,26 @@ void fit_link(NetworkModel& model, Link NetworkModel::*link, const std::vector<S
   }
 }
 
+Json json_of(std::span<const CollectiveMeasurement::Point> points) {
+  auto json = Json::array();
+  for (const auto& point : points)
+    json.push_back({{"bytes", point.bytes}, {"seconds", point.seconds}});
+  return json;
+}
+
+std::vector<CollectiveMeasurement::Point> points_of(const Json& document, const char* name) {
+  const auto& points = json_field(document, owner, name);
+  if (!points.is_array())
+    throw Error(fmt::format("scaling: \"{}\" of {} is {}, expected an array", name, owner,
+                            points.type_name()));
+  std::vector<CollectiveMeasurement::Point> read;
+  for (const auto& point : points) {
+    read.push_back(
+        {read_field<double>(point, owner, "bytes"), read_field<double>(point, owner, "seconds")});
+  }
+  return read;
+}
+
 }  // namespace
 
 Json CollectiveMeasurement::to_json() const {
@@ -140,9 +160,8 @@ Json CollectiveMeasurement::to_json() const {
             {"cores_per_node", layout.cores_per_node}};
   if (!device.empty()) json["device"] = device;
   if (!channel.empty()) json["channel"] = channel;
-  json["all_reduce"] = Json::array();
-  for (const auto& point : points)
-    json["all_reduce"].push_back({{"bytes", point.bytes}, {"seconds", point.seconds}});
+  json["all_reduce"] = json_of(points);
+  if (!messages.empty()) json["messages"] = json_of(messages);
   return json;
 }
 
@@ -156,14 +175,8 @@ CollectiveMeasurement CollectiveMeasurement::from_json(const Json& document) {
     measurement.device = read_field<std::string>(document, owner, "device");
   if (document.contains("channel"))
     measurement.channel = read_field<std::string>(document, owner, "channel");
-  const auto& points = json_field(document, owner, "all_reduce");
-  if (!points.is_array())
-    throw Error(fmt::format("scaling: \"all_reduce\" of {} is {}, expected an array", owner,
-                            points.type_name()));
-  for (const auto& point : points) {
-    measurement.points.push_back(
-        {read_field<double>(point, owner, "bytes"), read_field<double>(point, owner, "seconds")});
-  }
+  measurement.points = points_of(document, "all_reduce");
+  if (document.contains("messages")) measurement.messages = points_of(document, "messages");
   return measurement;
 }
 

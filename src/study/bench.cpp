@@ -22,6 +22,7 @@
 #include "run/rank_job.h"
 #include "run/run_device.h"
 #include "run/work_share.h"
+#include "study/halo_counter.h"
 
 namespace kolo {
 
@@ -221,6 +222,29 @@ BenchPipeline idle_times(const Training& training, const Communicator& communica
   return pipeline;
 }
 
+std::vector<HaloUse> gather(const Communicator& communicator, const HaloUse& total,
+                            std::int64_t steps) {
+  const auto count = static_cast<double>(steps);
+  const std::array mine{total.bytes / count, total.messages / count, total.seconds / count};
+  std::vector<double> all(mine.size() * static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(std::span<const double>(mine), std::span(all));
+  std::vector<HaloUse> uses;
+  for (std::size_t at = 0; at < all.size(); at += mine.size())
+    uses.push_back({all[at], all[at + 1], all[at + 2]});
+  return uses;
+}
+
+// The plan, by whose warm-up nothing is remembered.
+BenchPlan forgetting_warmup(const BenchPlan& plan, std::function<void()> forget) {
+  auto counted = plan;
+  counted.step_done = [plan, forget, done = std::int64_t{0}]() mutable {
+    plan.step_done();
+    if (++done == plan.warmup) forget();
+  };
+  forget();
+  return counted;
+}
+
 // A replica's ranks have drawn the same samples.
 std::vector<BenchTrial> shared_trials(std::vector<BenchTrial> trials, const WorkShare& share,
                                       int ranks) {
@@ -228,15 +252,15 @@ std::vector<BenchTrial> shared_trials(std::vector<BenchTrial> trials, const Work
   return trials;
 }
 
-// One mode's trials, of all ranks.
-BenchMeasurement measure_mode(BenchMode mode, BenchPlan plan, PreparedBench& prepared,
+// One mode's trials, of all ranks. `halos`: of who share samples.
+BenchMeasurement measure_mode(BenchMode mode, const BenchPlan& given, PreparedBench& prepared,
                               const Communicator& communicator, const WorkShare& share,
-                              const Loaders& loaders, Training& training) {
+                              HaloCounter& halos, const Loaders& loaders, Training& training) {
   const auto gathered = [&](std::vector<BenchTrial> mine) {
     return gather(communicator, shared_trials(std::move(mine), share, communicator.size()));
   };
   if (mode == BenchMode::io)
-    return {mode, gathered(measure_loader(communicator, *loaders.training, plan))};
+    return {mode, gathered(measure_loader(communicator, *loaders.training, given))};
   if (!training.trainer) {
     training = make_training(prepared.config, prepared.datasets, communicator, share,
                              std::move(prepared.network), std::move(prepared.optimizer), loaders,
@@ -246,14 +270,17 @@ BenchMeasurement measure_mode(BenchMode mode, BenchPlan plan, PreparedBench& pre
   const auto& trainer = training.trainer;
   const auto& device_usage = training.device_usage;
   if (device_usage) (void)device_usage();
-  plan.step_done = [&, told = plan.step_done, done = std::int64_t{0}]() mutable {
-    told();
-    if (++done == plan.warmup && training.pipelined) (void)training.pipelined->take_idle_time();
-  };
+  const auto plan = forgetting_warmup(given, [&] {
+    halos.reset();
+    if (training.pipelined) (void)training.pipelined->take_idle_time();
+  });
   BenchMeasurement measurement{
       mode, gathered(mode == BenchMode::synthetic
                          ? measure_steps(communicator, *trainer, *loaders.training, plan)
                          : measure_training(communicator, *trainer, *loaders.training, plan))};
+  const auto exchanged = halos.total();
+  if (share.shares_samples())
+    measurement.halos = gather(communicator, exchanged, checked_multiply(plan.steps, plan.trials));
   if (device_usage) measurement.device_usage = gather(communicator, device_usage());
   return measurement;
 }
@@ -267,18 +294,20 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   const auto begin = [&](const std::string& part) {
     if (rank == 0 && listener.part_begins) listener.part_begins(part, plan.all_steps());
   };
+  HaloCounter halos(communicator);  // before the ranks are split
   const auto share = share_work(config, communicator);
   const auto datasets = share_datasets(share, prepared.datasets);
   const Loaders loaders = {
       make_training_loader(config, datasets.training, share.replica, share.replicas),
       make_validation_loader(config, datasets.validation, share.replica, share.replicas)};
   BenchReport report{setup_of(request, config, size), {}, {}};
+  report.sample_cut = sample_cut_of(config, prepared.datasets, *prepared.network);
   Training training;
   const auto& trainer = training.trainer;
   for (const BenchMode mode : request.modes) {
     begin(std::string(bench_mode_name(mode)));
     report.measurements.push_back(
-        measure_mode(mode, plan, prepared, communicator, share, loaders, training));
+        measure_mode(mode, plan, prepared, communicator, share, halos, loaders, training));
     if (mode != BenchMode::io && training.pipelined)
       report.pipeline = idle_times(training, communicator);
   }

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/statistics.h"
 #include "kolo/observe/format.h"
 
@@ -83,6 +85,69 @@ std::string device_usage_lines(const BenchReport& report) {
   return text;
 }
 
+// Of the rank that has the most.
+HaloUse most_of(const std::vector<HaloUse>& halos) {
+  HaloUse most;
+  for (const auto& use : halos) {
+    most.bytes = std::max(most.bytes, use.bytes);
+    most.messages = std::max(most.messages, use.messages);
+    most.seconds = std::max(most.seconds, use.seconds);
+  }
+  return most;
+}
+
+// Of the rank that has the most, for a batch.
+std::int64_t bytes_by_formula(const BenchReport& report, std::int64_t SpatialTotals::*elements) {
+  const auto bytes = narrow<std::int64_t>(sizeof(float));
+  const auto most = most_spatial_totals(report.sample_cut.value());
+  return checked_multiply(checked_multiply(most.*elements, bytes), report.setup.batch_size);
+}
+
+double seconds_of_step(const BenchMeasurement& measurement, std::int64_t steps) {
+  return mean_and_deviation(milliseconds_per_step(measurement, steps)).mean / 1e3;
+}
+
+std::string halo_lines(const BenchReport& report) {
+  if (!report.sample_cut) return {};
+  const auto& cut = *report.sample_cut;
+  const auto whole = describe_whole_layers(cut);
+  auto text = fmt::format("samples cut as [{}]; computed whole by all of a replica's ranks: {}\n",
+                          fmt::join(cut.shape, ","), whole.empty() ? "nothing" : whole);
+  for (const auto& measurement : report.measurements) {
+    if (measurement.halos.empty() || measurement.mode == BenchMode::io) continue;
+    const auto most = most_of(measurement.halos);
+    text += fmt::format(
+        "halos, {}: per rank and step {} sent in {:g} messages, {:.3f} ms from asking until they "
+        "are there ({})\n",
+        bench_mode_name(measurement.mode), format_bytes(static_cast<std::uint64_t>(most.bytes)),
+        most.messages, 1e3 * most.seconds,
+        percent(most.seconds / seconds_of_step(measurement, report.setup.steps)));
+  }
+  return text;
+}
+
+// Besides the parameters and what belongs to them.
+std::string kept_line(const BenchReport& report) {
+  if (!report.sample_cut) return {};
+  const auto kept = bytes_by_formula(report, &SpatialTotals::kept_elements);
+  return fmt::format("of it kept per rank for backward, by formula: {}\n",
+                     format_bytes(static_cast<std::uint64_t>(kept)));
+}
+
+Json json_of(const HaloUse& use) {
+  return {{"bytes", use.bytes}, {"messages", use.messages}, {"seconds", use.seconds}};
+}
+
+// What is known of a cut before anything is measured.
+Json json_of_cut(const BenchReport& report) {
+  const auto& cut = report.sample_cut.value();
+  return {{"cut", cut.shape},
+          {"computed_whole", cut.whole_share()},
+          {"halo_bytes_by_formula", bytes_by_formula(report, &SpatialTotals::halo_elements)},
+          {"kept_bytes_by_formula", bytes_by_formula(report, &SpatialTotals::kept_elements)},
+          {"peak_bytes_by_formula", bytes_by_formula(report, &SpatialTotals::peak_elements)}};
+}
+
 // What is unknown is left out.
 Json json_of(const DeviceUsage& usage) {
   Json json{{"seconds", usage.seconds}};
@@ -140,15 +205,21 @@ std::string text_of(const StepProfile& profile) {
   return text + "\n";
 }
 
-std::string text_of(const CollectiveMeasurement& collectives) {
-  std::string text = fmt::format("{:<12}  {:>12}  {:>12}\n", "all-reduce of", "takes", "bytes/s");
-  for (const auto& point : collectives.points) {
-    text += fmt::format("{:<12}  {:>12}  {:>12}\n",
+std::string table_of(const char* what, std::span<const CollectiveMeasurement::Point> points) {
+  std::string text = fmt::format("{:<13}  {:>12}  {:>12}\n", what, "takes", "bytes/s");
+  for (const auto& point : points) {
+    text += fmt::format("{:<13}  {:>12}  {:>12}\n",
                         format_bytes(static_cast<std::uint64_t>(point.bytes)),
                         milliseconds(point.seconds),
                         format_bytes(static_cast<std::uint64_t>(point.bytes / point.seconds)));
   }
   return text + "\n";
+}
+
+std::string text_of(const CollectiveMeasurement& collectives) {
+  auto text = table_of("all-reduce of", collectives.points);
+  if (!collectives.messages.empty()) text += table_of("message of", collectives.messages);
+  return text;
 }
 
 Json json_of(const MeanDeviation& value, const std::vector<double>& trials) {
@@ -165,6 +236,7 @@ Json json_of(const BenchMeasurement& measurement, std::int64_t steps) {
   const auto shares = shares_of(measurement);
   json["shares"] = {
       {"compute", shares.compute}, {"communication", shares.communication}, {"data", shares.data}};
+  for (const auto& use : measurement.halos) json["halos_by_rank"].push_back(json_of(use));
   if (const auto usage = side_by_side(measurement.device_usage); usage.seconds > 0) {
     json["devices"] = json_of(usage);
     for (const auto& device : measurement.device_usage)
@@ -269,7 +341,9 @@ std::string to_text(const BenchReport& report) {
   text += pipeline_line(report);
   if (report.profile) text += text_of(*report.profile);
   if (report.collectives) text += text_of(*report.collectives);
-  text += memory_line(report) + device_memory_line(report) + device_usage_lines(report);
+  text += halo_lines(report);
+  text += memory_line(report) + kept_line(report) + device_memory_line(report) +
+          device_usage_lines(report);
   if (const auto verdict = verdict_of(report))
     text += fmt::format("bound by {}: {}\n", verdict->by, verdict->why);
   return text;
@@ -288,6 +362,7 @@ Json to_json(const BenchReport& report) {
             {"steps", setup.steps},
             {"warmup", setup.warmup},
             {"trials", setup.trials}};
+  if (report.sample_cut) json["spatial"] = json_of_cut(report);
   for (const auto& measurement : report.measurements)
     json[std::string(bench_mode_name(measurement.mode))] = json_of(measurement, setup.steps);
   if (report.pipeline) json["pipeline"] = json_of(*report.pipeline);

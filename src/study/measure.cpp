@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "kolo/base/machine.h"
 #include "kolo/base/statistics.h"
 #include "kolo/comm/collective_call.h"
+#include "kolo/comm/transfer.h"
 #include "kolo/parallel/bucket_plan.h"
 #include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/gradient_hook.h"
@@ -352,15 +354,63 @@ class AveragedMemory {
   torch::Tensor there_;
 };
 
-// How long the slowest rank takes, half of the times.
-double time_all_reduce(const Communicator& communicator, const AveragedMemory& memory,
-                       std::int64_t bytes) {
+// The rank that this one sends messages to and gets them from: pairs of ranks which follow each
+// other, on the same node unless nodes have just one. None for the last one of an odd number.
+std::optional<int> partner_of(const Topology& topology, int rank, int ranks_per_node) {
+  std::vector<int> together;  // those that are paired among themselves
+  for (int other = 0; other < topology.size; ++other) {
+    const auto node_of = [&](int of) {
+      return topology.node_of_rank[static_cast<std::size_t>(of)];
+    };
+    if (ranks_per_node == 1 || node_of(other) == node_of(rank)) together.push_back(other);
+  }
+  const auto place = static_cast<std::size_t>(std::ranges::find(together, rank) - together.begin());
+  const auto partner = place ^ 1U;
+  return partner < together.size() ? std::optional(together[partner]) : std::nullopt;
+}
+
+// Messages between neighbours as halos are sent, from and to memory of their own.
+class ExchangedMemory {
+ public:
+  ExchangedMemory(const Communicator& communicator, std::optional<int> partner, std::int64_t bytes,
+                  const torch::Device& device)
+      : communicator_(communicator), partner_(partner), clock_(device) {
+    const auto options = torch::TensorOptions(device).dtype(torch::kByte);
+    sent_ = torch::zeros({bytes}, options);
+    received_ = torch::zeros({bytes}, options);
+  }
+
+  // How long both directions at once take this rank; 0 without a partner.
+  [[nodiscard]] double time_exchange(std::int64_t bytes) const {
+    auto sent = sent_.narrow(0, 0, bytes);
+    sent.fill_(1);
+    clock_.now().wait();
+    communicator_.barrier();
+    if (!partner_) return 0;
+    const auto begin = clock_.now();
+    const std::vector transfers{
+        Transfer::receive(buffer_of(received_.narrow(0, 0, bytes)), *partner_),
+        Transfer::send(buffer_of(sent), *partner_)};
+    communicator_.exchange_async(transfers, {.name = "message"}).wait();
+    return clock_.now().seconds_since(begin);
+  }
+
+ private:
+  const Communicator& communicator_;
+  std::optional<int> partner_;
+  DeviceClock clock_;
+  torch::Tensor sent_, received_;
+};
+
+// How long the slowest rank takes, half of the times; `time_once`: this rank's, of one call.
+double median_of_slowest(const Communicator& communicator,
+                         const std::function<double()>& time_once) {
   constexpr double enough_seconds = .1;
   constexpr std::size_t warmup = 2, fewest_calls = 5, most_calls = 1000;
   std::vector<double> seconds;
   double spent = 0;
   for (std::size_t call = 0; call < most_calls; ++call) {
-    const double mine = memory.time_average(bytes);
+    const double mine = time_once();
     if (call < warmup) continue;
     const double slowest = all_reduce_value(communicator, mine, ReduceOp::max);
     seconds.push_back(slowest);
@@ -368,6 +418,21 @@ double time_all_reduce(const Communicator& communicator, const AveragedMemory& m
     if (spent > enough_seconds && seconds.size() >= fewest_calls) break;
   }
   return median(std::move(seconds));
+}
+
+// Each size twice the one before, until one takes too long. `time_once`: this rank's time of one
+// call with so many bytes.
+std::vector<CollectiveMeasurement::Point> measure_sizes(
+    const Communicator& communicator, std::int64_t smallest, std::int64_t largest,
+    const std::function<double(std::int64_t)>& time_once) {
+  constexpr double longest_seconds = .5;
+  std::vector<CollectiveMeasurement::Point> points;
+  for (std::int64_t bytes = smallest; bytes <= largest; bytes *= 2) {
+    const double seconds = median_of_slowest(communicator, [&] { return time_once(bytes); });
+    points.push_back({static_cast<double>(bytes), seconds});
+    if (seconds > longest_seconds) break;
+  }
+  return points;
 }
 
 }  // namespace
@@ -402,16 +467,21 @@ StepProfile measure_profile(const Communicator& communicator, Trainer& trainer,
 CollectiveMeasurement measure_collectives(const Communicator& communicator,
                                           const torch::Device& device) {
   constexpr std::int64_t smallest = std::int64_t{4} << 10, largest = std::int64_t{64} << 20;
-  const AveragedMemory memory(communicator, largest, device);
+  constexpr std::int64_t largest_message = std::int64_t{16} << 20;
   CollectiveMeasurement measurement;
   measurement.layout = {communicator.size(), ranks_on_fullest_node(communicator.topology()),
                         cores_of_node()};
-  constexpr double longest_seconds = .5;
-  for (std::int64_t bytes = smallest; bytes <= largest; bytes *= 2) {
-    const double seconds = time_all_reduce(communicator, memory, bytes);
-    measurement.points.push_back({static_cast<double>(bytes), seconds});
-    if (seconds > longest_seconds) break;
-  }
+  const AveragedMemory averaged(communicator, largest, device);
+  measurement.points = measure_sizes(communicator, smallest, largest, [&](std::int64_t bytes) {
+    return averaged.time_average(bytes);
+  });
+  const ExchangedMemory exchanged(
+      communicator,
+      partner_of(communicator.topology(), communicator.rank(), measurement.layout.ranks_per_node),
+      largest_message, device);
+  measurement.messages =
+      measure_sizes(communicator, smallest, largest_message,
+                    [&](std::int64_t bytes) { return exchanged.time_exchange(bytes); });
   measurement.device = device_name(device);
   if (!device.is_cpu()) measurement.channel = communicator.capabilities().device_transport;
   return measurement;

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 // The same run: what differs otherwise is what has become of it.
 bool is_same_point(const StudyPoint& one, const StudyPoint& other) {
   return one.ranks == other.ranks && one.lr_scaling == other.lr_scaling &&
-         one.warmup_epochs == other.warmup_epochs;
+         one.warmup_epochs == other.warmup_epochs && one.spatial == other.spatial;
 }
 
 const StudyPoint* find(const Study& study, const StudyPoint& wanted) {
@@ -62,6 +62,8 @@ void StudyFolder::require_same(const Study& study, const std::string& configurat
   const Study earlier = Study::read(study_file());
   if (earlier.scaling != study.scaling)
     refuse(path, fmt::format("its scaling is {}, not {}", earlier.scaling, study.scaling));
+  if (earlier.parallel != study.parallel)
+    refuse(path, fmt::format("its --parallel is {}, not {}", earlier.parallel, study.parallel));
   if (earlier.settings != study.settings || earlier.threads != study.threads ||
       read_text_file(config()) != configuration)
     refuse(path, "it was made with other settings, or the configuration has changed since");
@@ -167,7 +169,44 @@ void check_runs(const ScaleRequest& request, const RunConfig& base, const Study&
   RunConfig config = base;
   config.training.batch_size = study.points.back().batch_size;
   config.training.global_batch_size.reset();
+  const auto& spatial = study.points.back().spatial;
+  if (!spatial.empty()) config.parallel.spatial.assign(spatial.begin(), spatial.end());
   (void)prepare_run(config, {}, {}, study.points.back().ranks);
+}
+
+// All ranks are one replica, and the study says how they share its samples.
+void require_nothing_else_shared(const RunConfig& base) {
+  const auto refuse_value = [&](const char* key, std::int64_t value) {
+    refuse_setting(base, key,
+                   fmt::format("{}, but with kolo scale --parallel spatial all ranks share each "
+                               "sample and nothing else; leave it out",
+                               value));
+  };
+  if (base.parallel.pipeline != 1) refuse_value("parallel.pipeline", base.parallel.pipeline);
+  if (base.parallel.data > 1) refuse_value("parallel.data", base.parallel.data);
+}
+
+SharedSamples shared_samples(const RunConfig& base) {
+  require_nothing_else_shared(base);
+  const auto layout = make_datasets(base).training->layout();
+  SharedSamples samples{make_network(base, layout)->field_layers(),
+                        {layout.input_shape.begin() + 1, layout.input_shape.end()}};
+  if (samples.layers.empty()) {
+    refuse_setting(base, "model.name",
+                   fmt::format("{} makes no fields, so ranks can't share its samples; use a model "
+                               "that does (unet3d), or kolo scale --parallel data",
+                               base.model.name));
+  }
+  return samples;
+}
+
+void settle_parallel(ScaleRequest& request, const RunConfig& base) {
+  if (request.parallel == "data") return;
+  if (request.parallel != "spatial") {
+    throw InputError(
+        fmt::format("--parallel: \"{}\" is not known; it can be data, spatial", request.parallel));
+  }
+  request.study.shared = shared_samples(base);
 }
 
 // How many samples per epoch has is the data's business.
@@ -178,7 +217,10 @@ std::int64_t samples_per_epoch(const RunConfig& base) {
 // As the tables and reports name it: results/digits-weak.
 std::filesystem::path output_of(const ScaleRequest& request, const RunConfig& base) {
   if (!request.output.empty()) return request.output;
-  return fmt::format("{}-{}", base.output_dir, request.study.strong ? "strong" : "weak");
+  const auto* const kind = request.study.shared   ? "spatial"
+                           : request.study.strong ? "strong"
+                                                  : "weak";
+  return fmt::format("{}-{}", base.output_dir, kind);
 }
 
 // A request that has been found right, and what it comes to.
@@ -194,6 +236,7 @@ PreparedStudy prepare(ScaleRequest& request) {
   if (request.study.program.empty()) request.study.program = own_program();
   PreparedStudy prepared{load_run_config(request.study.config), {}, {}};
   const auto& base = prepared.base;
+  settle_parallel(request, base);
   prepared.folder.path = output_of(request, base);
   if (!submits(request)) settle_threads(request.study, prepared.folder);
   request.study.simulated_ranks = request.simulation.ranks;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "kolo/base/machine.h"
 #include "kolo/observe/format.h"
 
 namespace kolo {
@@ -143,6 +144,7 @@ void HistoryRecorder::on_finish(const TrainState& state) {
   if (const auto best = best_top_accuracy()) summary["best_val_top_accuracy"] = *best;
   summary["mean_epoch_seconds"] = mean_epoch_seconds();
   summary["steps"] = state.step;
+  summary["peak_memory_bytes"] = peak_resident_bytes();
   if (peak_device_bytes_ > 0) summary["peak_device_bytes"] = peak_device_bytes_;
   if (const auto usage = device_usage()) {
     const auto note = [&](const char* name, double value) {

@@ -100,6 +100,26 @@ TEST_F(BenchProgram, StepsOnOneBatchNeedNoData) {
   }
 }
 
+// What the ranks send each other is what the formula says, by rank and step.
+TEST_F(BenchProgram, CountsTheHalosOfRanksThatShareSamples) {
+  const auto json = bench_json(
+      {"-n", "4", "--oversubscribe", "--mode", "synthetic", "parallel.spatial=[2,1,1]",
+       "data={name: nbody, mode: synthetic, box_size: 20, crop: 16, n_train: 8, n_valid: 4}",
+       "model={name: unet3d, levels: 3, channels: 4}", "training.loss=l1",
+       "training.global_batch_size=4"});
+  EXPECT_EQ(json["ranks_per_replica"], 2);
+  EXPECT_EQ(json["spatial"]["cut"], (std::vector<int>{2, 1, 1}));
+  const auto& halos = json["synthetic"]["halos_by_rank"];
+  ASSERT_EQ(halos.size(), 4U);
+  for (const auto& rank : halos) {
+    EXPECT_EQ(rank["bytes"], json["spatial"]["halo_bytes_by_formula"]);
+    EXPECT_GT(rank["seconds"], 0);
+    EXPECT_LT(rank["seconds"].get<double>(),
+              json["synthetic"]["milliseconds_per_step"]["mean"].get<double>());
+  }
+  EXPECT_GT(json["peak_memory_bytes_by_rank"][0], json["spatial"]["kept_bytes_by_formula"]);
+}
+
 // What is measured of a step fits the step itself and the trainer's bucket plan.
 TEST_F(BenchProgram, ProfilesAStepOfTwoRanks) {
   const auto json = bench_json({"-n", "2", "--mode", "full", "--profile", "--collectives",
@@ -127,6 +147,8 @@ TEST_F(BenchProgram, ProfilesAStepOfTwoRanks) {
   EXPECT_EQ(collectives.layout.nodes(), 1);
   EXPECT_EQ(collectives.points.front().bytes, 4096);
   for (const auto& point : collectives.points) EXPECT_GT(point.seconds, 0);
+  EXPECT_EQ(collectives.messages.front().bytes, 4096);
+  EXPECT_GT(fit_messages(collectives.messages).bytes_per_second, 0);
 }
 
 TEST_F(BenchProgram, ProfilesAloneAndWithoutUpdatesByBucket) {

@@ -97,6 +97,58 @@ TEST_F(ScaleProgram, PredictsWhatTheMachineHasNoRanksFor) {
   EXPECT_EQ(study().network, "slingshot-11");
 }
 
+TEST_F(ScaleProgram, RanksMayShareSamples) {
+  const std::string fields = folder_.write(
+      "fields.yaml",
+      "output_dir: " + (folder_ / "fields").string() +
+          "\n"
+          "data: {name: nbody, mode: synthetic, box_size: 20, crop: 16, n_train: 4, n_valid: 2}\n"
+          "model: {name: unet3d, levels: 3, channels: 4}\n"
+          "optimizer: {name: adam, lr: 0.001}\n"
+          "training: {loss: l1, global_batch_size: 2, n_epochs: 1}\n");
+  const auto result =
+      run_kolo({"scale", fields, "--oversubscribe", "--quiet", "--parallel", "spatial", "--ranks",
+                "1,2", "--simulate", "8", "--ranks-per-node", "2", "--network", "slingshot-11"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("All ranks share each sample"), HasSubstr("[2,1,1]")));
+  EXPECT_THAT(read_text_file(folder_ / "fields-spatial/report.html"),
+              HasSubstr("Memory per rank against ranks"));
+  const auto study = Study::read(folder_ / "fields-spatial/study.json");
+  EXPECT_EQ(study.parallel, "spatial");
+  std::map<std::pair<int, bool>, StudyPoint> points;
+  for (const auto& point : study.points)
+    points[{point.ranks, point.state == StudyPointState::predicted}] = point;
+  ASSERT_EQ(points.size(), 5U);
+  const auto& whole = points[{1, false}];
+  const auto& shared = points[{2, false}];
+  EXPECT_EQ(shared.state, StudyPointState::done);
+  EXPECT_EQ(shared.folder, "runs/spatial-2x1x1");
+  EXPECT_EQ(shared.batch_size, 2);
+  EXPECT_GT(shared.results.peak_memory_bytes, shared.kept_bytes);
+  EXPECT_NEAR(shared.results.loss, whole.results.loss, 1e-4) << "the same training";
+  const auto& predicted = points[{8, true}];
+  EXPECT_EQ(cut_of(predicted), "[2,2,2]");
+  EXPECT_EQ(predicted.nodes, 4);
+  EXPECT_GT(predicted.results.step_seconds, 0);
+  EXPECT_LT(predicted.kept_bytes, shared.kept_bytes);
+}
+
+TEST_F(ScaleProgram, RefusesSamplesThatCantBeShared) {
+  const auto refused = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"--ranks", "1,2"});
+    const auto result = scale(arguments);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_FALSE(fs::exists(folder_ / "digits-spatial"));
+    return result.errors;
+  };
+  EXPECT_THAT(refused({"--parallel", "spatial"}),
+              AllOf(HasSubstr("model.name"), HasSubstr("makes no fields"), HasSubstr("unet3d")));
+  EXPECT_THAT(refused({"--parallel", "model"}), AllOf(HasSubstr("data"), HasSubstr("spatial")));
+  EXPECT_THAT(refused({"--parallel", "spatial", "--weak"}), HasSubstr("leave out one of them"));
+  EXPECT_THAT(refused({"--parallel", "spatial", "parallel.pipeline=2"}),
+              HasSubstr("parallel.pipeline"));
+}
+
 TEST_F(ScaleProgram, WritesOverNothingThatIsNoStudys) {
   for (const std::string name : {"config.yaml", "study.csv", "report.html"}) {
     fs::create_directories(study_folder_);

@@ -53,6 +53,37 @@ TEST(Study, ComesBackFromItsFile) {
   EXPECT_EQ(read.points[2].state, StudyPointState::done);
 }
 
+TEST(Study, SamplesThatRanksShareComeBackToo) {
+  auto study = example();
+  study.parallel = "spatial";
+  study.points[0].spatial = {2, 1, 1};
+  study.points[0].kept_bytes = 1e6;
+  study.points[0].results.peak_memory_bytes = 2e6;
+  const auto read = Study::from_json(study.to_json());
+  EXPECT_EQ(read.parallel, "spatial");
+  EXPECT_EQ(cut_of(read.points[0]), "[2,1,1]");
+  EXPECT_EQ(cut_of(read.points[1]), "");
+  EXPECT_EQ(read.points[0].kept_bytes, 1e6);
+  EXPECT_EQ(read.points[0].results.peak_memory_bytes, 2e6);
+  EXPECT_THAT(study.to_csv(), HasSubstr(",\"[2,1,1]\",1000000,"));
+  auto broken = study.to_json();
+  broken["points"][0]["spatial"] = "half";
+  EXPECT_THAT([&] { (void)Study::from_json(broken); },
+              ThrowsMessage<Error>(HasSubstr("study: malformed")));
+}
+
+// Files of versions that had data parallelism alone.
+TEST(Study, OlderFilesShareNoSamples) {
+  auto document = example().to_json();
+  document.erase("parallel");
+  for (auto& point : document["points"]) point["results"].erase("peak_memory_bytes");
+  const auto read = Study::from_json(document);
+  EXPECT_EQ(read.parallel, "data");
+  EXPECT_TRUE(read.points[0].spatial.empty());
+  EXPECT_TRUE(std::isnan(read.points[0].results.peak_memory_bytes));
+  EXPECT_TRUE(std::isnan(read.points[0].kept_bytes));
+}
+
 TEST(Study, RefusesWhatItDidNotWrite) {
   const TemporaryFolder folder;
   const auto reading = [&](const std::string& text) {

@@ -71,6 +71,33 @@ TEST(StudyFigures, ShowWhereTheTimeOfAStepGoes) {
   EXPECT_THAT(figure.series[2].y, ElementsAre(0, 20, 20));
 }
 
+// Two ranks that share samples, and four predicted.
+Study shared_study() {
+  Study study{.name = "A study", .configuration = "configs/a.yaml", .scaling = "strong"};
+  study.parallel = "spatial";
+  study.cores = 4;
+  for (const int ranks : {1, 2, 4}) {
+    const auto state = ranks == 4 ? StudyPointState::predicted : StudyPointState::done;
+    auto point = study_point(ranks, 0, state, 100 * ranks);
+    point.spatial = {ranks, 1, 1};
+    point.kept_bytes = (16 << 20) / ranks;
+    if (ranks < 4) point.results.peak_memory_bytes = (100 << 20) + (16 << 20) / ranks;
+    study.points.push_back(point);
+  }
+  return study;
+}
+
+TEST(StudyFigures, ShowMemoryWhereRanksShareSamples) {
+  const auto figure = figure_named(shared_study(), "scaling-memory");
+  ASSERT_THAT(figure.series, SizeIs(2));
+  EXPECT_EQ(figure.series[0].name, "measured");
+  EXPECT_THAT(figure.series[0].x, ElementsAre(1, 2));
+  EXPECT_THAT(figure.series[0].y, ElementsAre(116, 108));
+  EXPECT_EQ(figure.series[1].name, "kept for backward, by formula");
+  EXPECT_THAT(figure.series[1].y, ElementsAre(16, 8, 4));
+  EXPECT_THROW((void)figure_named(small_study(), "scaling-memory"), std::runtime_error);
+}
+
 TEST(StudyFigures, ALineThatOthersLieOnIsDrawnWider) {
   auto study = small_study();
   for (auto& point : study.points)
@@ -150,6 +177,16 @@ TEST(StudyResults, LeaveOutWhatIsTheSameInAllRows) {
   EXPECT_THAT(titles, Contains("ranks"));
   study.points[1].warmup_epochs = 3;
   EXPECT_EQ(study_results(study).columns[2].title, "warm-up");
+}
+
+TEST(StudyResults, SayHowSamplesAreCutAndWhatThatKeeps) {
+  const auto text = to_text(study_results(shared_study()));
+  EXPECT_THAT(text, HasSubstr("All ranks share each sample"));
+  EXPECT_THAT(text, HasSubstr("[2,1,1]"));
+  EXPECT_THAT(text, HasSubstr("108 MiB"));
+  EXPECT_THAT(text, HasSubstr("8.00 MiB"));
+  EXPECT_THAT(text, Not(HasSubstr("batch/rank")));
+  EXPECT_THAT(to_text(study_results(small_study())), Not(HasSubstr("kept")));
 }
 
 TEST(StudyResults, SayWhereRanksShareCores) {

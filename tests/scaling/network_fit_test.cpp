@@ -127,10 +127,15 @@ TEST_F(NetworkFitting, RefusesTooLittle) {
 }
 
 TEST_F(NetworkFitting, MeasurementsGoThroughJson) {
-  const auto measurement = measured(start_, {6, 2, 3}, .1);
+  auto measurement = measured(start_, {6, 2, 3}, .1);
+  EXPECT_FALSE(measurement.to_json().contains("messages"));
+  measurement.messages = {{4096, 1e-5}, {8192, 2e-5}};
+  EXPECT_TRUE(measurement.messages_are_within_node());
   const auto again = CollectiveMeasurement::from_json(measurement.to_json());
   EXPECT_EQ(again.to_json(), measurement.to_json());
   EXPECT_EQ(again.layout.nodes(), 3);
+  ASSERT_EQ(again.messages.size(), 2U);
+  EXPECT_EQ(again.messages[1].seconds, 2e-5);
   auto broken = measurement.to_json();
   broken["all_reduce"][1].erase("seconds");
   EXPECT_THAT([&] { (void)CollectiveMeasurement::from_json(broken); },

@@ -96,6 +96,30 @@ TEST(BenchReport, TellsWhatDevicesTookWhereTheyTell) {
   EXPECT_TRUE(json["by_rank"][1].is_null()) << "it has the device of rank 0";
 }
 
+TEST(BenchReport, TellsOfHalosWhereRanksShareSamples) {
+  auto report = report_of({two_ranks(BenchMode::synthetic, 1)});
+  EXPECT_THAT(to_text(report), ::testing::Not(HasSubstr("halos")));
+  EXPECT_FALSE(to_json(report).contains("spatial"));
+  const AxisLayer down{.kernel = 4, .stride = 2, .padding = 1};
+  const FieldLayer layer{.name = "down", .axes = {down, down, down}, .inputs = 4, .outputs = 8};
+  report.sample_cut = plan_spatial_network(std::vector{layer}, std::vector<std::int64_t>{8, 8, 8},
+                                           std::vector<std::int64_t>{2, 1, 1});
+  report.measurements[0].halos = {{8192, 1, .02}, {8192, 1, .03}};
+  const auto text = to_text(report);
+  EXPECT_THAT(text, HasSubstr("samples cut as [2,1,1]; computed whole by all of a replica's ranks: "
+                              "nothing"));
+  // A step takes 150 ms: the slower trial's rank 200, the other's 100.
+  EXPECT_THAT(text, HasSubstr("halos, synthetic: per rank and step 8.00 KiB sent in 1 messages, "
+                              "30.000 ms from asking until they are there (20 %)"));
+  EXPECT_THAT(text, HasSubstr("of it kept per rank for backward, by formula: "));
+  const auto json = to_json(report);
+  EXPECT_EQ(json["spatial"]["cut"], (std::vector<int>{2, 1, 1}));
+  EXPECT_EQ(json["spatial"]["computed_whole"], 0);
+  // A layer of 64 cells times 4 channels beside the cut, of 8 samples; samples have no gradient.
+  EXPECT_EQ(json["spatial"]["halo_bytes_by_formula"], 64 * 4 * 8 * 4);
+  EXPECT_EQ(json["synthetic"]["halos_by_rank"][1]["seconds"], .03);
+}
+
 TEST(BenchReport, ShowsWhatPredictionsAreMadeFrom) {
   auto report = report_of({two_ranks(BenchMode::io, 1)});
   EXPECT_FALSE(to_json(report).contains("profile"));
@@ -103,7 +127,7 @@ TEST(BenchReport, ShowsWhatPredictionsAreMadeFrom) {
   report.profile.emplace();
   report.profile->forward_seconds = .0125;
   report.profile->buckets = {{3 << 20, .002}};
-  report.collectives = CollectiveMeasurement{{2, 2, 2}, {{65536, 1e-5}}};
+  report.collectives = CollectiveMeasurement{{2, 2, 2}, {{65536, 1e-5}}, {{4096, 2e-5}}};
   const auto json = to_json(report);
   EXPECT_EQ(StepProfile::from_json(json["profile"]).to_json(), report.profile->to_json());
   EXPECT_EQ(CollectiveMeasurement::from_json(json["collectives"]).points.size(), 1U);
@@ -111,6 +135,8 @@ TEST(BenchReport, ShowsWhatPredictionsAreMadeFrom) {
   EXPECT_THAT(text, HasSubstr("a step without communication: forward 12.500 ms"));
   EXPECT_THAT(text, HasSubstr("bucket 0: 3.00 MiB, ready after 2.000 ms of backward"));
   EXPECT_THAT(text, HasSubstr("64.0 KiB"));
+  EXPECT_THAT(text, HasSubstr("message of"));
+  EXPECT_THAT(text, HasSubstr("4.00 KiB"));
 }
 
 }  // namespace

@@ -152,6 +152,48 @@ TEST(StudyPlan, NodesFollowFromRanksOnANode) {
   EXPECT_EQ(study.points[2].nodes, 3);
 }
 
+// Fields of 16 x 16 x 16, halved, and back again.
+SharedSamples fields() {
+  const AxisLayer down{.kernel = 4, .stride = 2, .padding = 1};
+  auto up = down;
+  up.is_transposed = true;
+  SharedSamples samples;
+  samples.lengths = {16, 16, 16};
+  samples.layers = {{.name = "down", .axes = {down, down, down}, .inputs = 4, .outputs = 8},
+                    {.name = "up", .axes = {up, up, up}, .inputs = 8, .outputs = 4, .mirrors = 0}};
+  return samples;
+}
+
+TEST(StudyPlan, RanksThatShareSamplesHaveOneBatch) {
+  auto shared = request({1, 2, 4});
+  shared.shared = fields();
+  const auto study = plan_study(shared, digits());
+  EXPECT_EQ(study.parallel, "spatial");
+  EXPECT_EQ(study.scaling, "strong");
+  EXPECT_THAT(batches(study), ElementsAre(32, 32, 32));
+  EXPECT_THAT(study.points[0].spatial, ElementsAre(1, 1, 1));
+  EXPECT_THAT(study.points[1].spatial, ElementsAre(2, 1, 1));
+  EXPECT_THAT(study.points[2].spatial, ElementsAre(2, 2, 1)) << "the least surface";
+  EXPECT_EQ(study.points[2].folder, "runs/spatial-2x2x1") << "one replica: no rate is scaled";
+  EXPECT_THAT(study.settings, Not(Contains(StartsWith("training.base_batch_size"))));
+  EXPECT_THAT(settings_of(shared, study, study.points[1]), Contains("parallel.spatial=[2,1,1]"));
+  EXPECT_THAT(describe(study.points[1]), HasSubstr("2 ranks, samples cut as [2,1,1], batch 32"));
+  EXPECT_GT(study.points[1].kept_bytes, .5 * study.points[0].kept_bytes);
+  EXPECT_LT(study.points[1].kept_bytes, .8 * study.points[0].kept_bytes);
+}
+
+TEST(StudyPlan, NamesNumbersOfRanksThatCanShareSamples) {
+  auto shared = request({1, 2, 31});
+  shared.shared = fields();
+  const auto planning = [&] { (void)plan_study(shared, digits()); };
+  EXPECT_THAT(planning, ThrowsMessage<InputError>(HasSubstr(
+                            "31 ranks can't share samples of [16, 16, 16]; 30 or 32 can")));
+  shared.ranks = {2};
+  shared.simulated_ranks = {100'003};
+  EXPECT_THAT(planning, ThrowsMessage<InputError>(HasSubstr(
+                            "100003 ranks can't share samples of [16, 16, 16]; 4096 can")));
+}
+
 TEST(StudyPlan, RefusesNonsense) {
   const auto planning = [](const StudyRequest& wanted) {
     return [wanted] { (void)plan_study(wanted, digits()); };

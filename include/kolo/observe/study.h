@@ -22,7 +22,8 @@ struct StudyResults {
   double samples_per_second_deviation = not_measured;
   double step_seconds = not_measured;
   double data_wait_seconds = not_measured;              // of a step, rank 0's
-  double exposed_communication_seconds = not_measured;  // of a step, rank 0's
+  double exposed_communication_seconds = not_measured;  // of a step, rank 0's, for gradients
+  double peak_memory_bytes = not_measured;              // of the host's, rank 0's whole process
   double loss = not_measured;                           // of the last epoch, as are the next three
   double accuracy = not_measured;
   double val_loss = not_measured;
@@ -43,8 +44,10 @@ enum class StudyPointState : std::uint8_t { pending, submitted, done, failed, pr
 struct StudyPoint {
   int ranks = 1;
   int nodes = 1;
-  std::int64_t batch_size = 0;  // a rank
-  std::string lr_scaling;       // none | linear | sqrt
+  std::int64_t batch_size = 0;  // a rank, or where ranks share samples all of them
+  // Along each axis of a sample, slowest first, the ranks that share it; empty: each has its own.
+  std::vector<int> spatial = {};
+  std::string lr_scaling;  // none | linear | sqrt
   double warmup_epochs = 0;
   StudyPointState state = StudyPointState::pending;
   std::string folder;   // its run, relative to the study's; empty for what is predicted
@@ -53,8 +56,14 @@ struct StudyPoint {
   // Samples a second, relative to so many times what the fewest ranks of the same line give: 1 is
   // ideal. not_measured without that first point.
   double efficiency = not_measured;
+  // What a rank keeps of its samples and activations for backward, by formula, where they share
+  // samples.
+  double kept_bytes = not_measured;
   StudyResults results;
 };
+
+// "[2,1,1]"; "" where each rank has samples of its own.
+[[nodiscard]] std::string cut_of(const StudyPoint& point);
 
 // A scaling study: one configuration on several numbers of ranks. Written as study.json, with the
 // structs' member names as keys; one thread at a time.
@@ -62,6 +71,8 @@ struct Study {
   std::string name;
   std::string configuration;  // the file, and its named configuration where there is one
   std::string scaling;        // weak: the batch of a rank is fixed | strong: the batch of all ranks
+  // data: each rank has samples of its own | spatial: all ranks share each sample
+  std::string parallel = "data";
   std::vector<std::string> settings;  // key.sub=value, of all its runs
   int threads = 0;      // of a rank in every run, where the study chose; 0: the configuration's
   int cores = 1;        // of the machine that ran it; more ranks share cores

@@ -106,9 +106,15 @@ struct CollectiveMeasurement {
   };
   RankLayout layout;
   std::vector<Point> points;
+  // Messages of so many bytes that two neighbours send each other at once (fit_messages()), all
+  // pairs of ranks at the same time; empty where none were measured.
+  std::vector<Point> messages = {};
   // A rank's device, as its maker calls it, whose memory was averaged, and by what: "NCCL 2.28.9".
   // Empty: the host's memory.
   std::string device = {}, channel = {};
+
+  // Neighbours are ranks of one node wherever nodes have several.
+  [[nodiscard]] bool messages_are_within_node() const { return layout.ranks_per_node > 1; }
 
   [[nodiscard]] nlohmann::ordered_json to_json() const;
   // Error: not what to_json() makes, naming the field.

@@ -13,6 +13,7 @@
 #include "kolo/config/run_config.h"
 #include "kolo/data/loader.h"
 #include "kolo/layout/pipeline_schedule.h"
+#include "kolo/layout/spatial_network.h"
 #include "kolo/nn/network.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/device_usage.h"
@@ -37,6 +38,14 @@ struct BenchTrial {
   double communication_seconds = 0;  // of them spent waiting for other ranks' gradients
 };
 
+// The halos of one rank that shares samples.
+struct HaloUse {
+  double bytes = 0, messages = 0;  // sent
+  // In which rows are under way, from when this rank asks for them until they are there: it waits
+  // for the other rank too, and copies its own rows meanwhile.
+  double seconds = 0;
+};
+
 // The trials of one mode: by rank, then by trial; and what the devices took meanwhile.
 struct BenchMeasurement {
   BenchMode mode = BenchMode::io;
@@ -44,6 +53,8 @@ struct BenchMeasurement {
   // By rank, with the warm-up, where devices tell; without seconds for the device of an earlier
   // rank.
   std::vector<DeviceUsage> device_usage = {};
+  // By rank, per step, without the warm-up; empty where ranks share no samples.
+  std::vector<HaloUse> halos = {};
 };
 
 struct BenchSetup {
@@ -71,6 +82,8 @@ struct BenchReport {
   // By rank, where they train on devices.
   std::vector<DeviceMemoryUse> device_memory = {};
   std::optional<BenchPipeline> pipeline = std::nullopt;  // of the last mode that trains
+  // Where ranks share samples.
+  std::optional<SpatialNetworkPlan> sample_cut = std::nullopt;
   // Where they were asked for.
   std::optional<StepProfile> profile = std::nullopt;
   std::optional<CollectiveMeasurement> collectives = std::nullopt;
@@ -148,8 +161,9 @@ struct BenchPlan {
 
 // All-reduces of 4 KiB to 64 MiB of float32 (or until one takes half a second), as gradients are
 // averaged: asynchronously, in memory that every rank has just written, from
-// Communicator::allocate() or, by the device's times, on this rank's device. Medians of many calls.
-// Collective.
+// Communicator::allocate() or, by the device's times, on this rank's device; then messages of up to
+// 16 MiB that pairs of neighbours send each other, as ranks that share samples do. Medians of many
+// calls. Collective.
 [[nodiscard]] CollectiveMeasurement measure_collectives(const Communicator& communicator,
                                                         const torch::Device& device = torch::kCPU);
 
@@ -160,7 +174,7 @@ struct BenchRequest {
   std::vector<BenchMode> modes = {BenchMode::io, BenchMode::synthetic, BenchMode::full};
   BenchPlan plan;            // but for step_done
   bool profile = false;      // also the parts of a step without communication
-  bool collectives = false;  // also all-reduces among the ranks
+  bool collectives = false;  // also all-reduces among the ranks and messages between neighbours
 };
 
 // What rank 0 is told meanwhile.

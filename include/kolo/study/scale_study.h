@@ -7,11 +7,18 @@
 #include <vector>
 
 #include "kolo/config/run_config.h"
+#include "kolo/layout/spatial_network.h"
 #include "kolo/observe/study.h"
 
 // A study of scaling: its plan, the scheduler that runs it or the model that predicts it, and the
 // whole.
 namespace kolo {
+
+// What there is to share where all ranks share each sample.
+struct SharedSamples {
+  std::vector<FieldLayer> layers;     // of the network
+  std::vector<std::int64_t> lengths;  // of a sample, by axis, slowest first
+};
 
 // What a study is to vary. Empty lists: the configuration's own value.
 struct StudyRequest {
@@ -19,6 +26,8 @@ struct StudyRequest {
   std::vector<int> ranks;
   std::vector<int> simulated_ranks;  // to predict
   bool strong = false;               // the batch of all ranks is fixed; otherwise that of a rank
+  // All ranks share each sample of a batch, which is fixed then; none: each has its own.
+  std::optional<SharedSamples> shared = std::nullopt;
   std::vector<std::string> lr_scalings;
   std::vector<double> warmup_epochs;
   int ranks_per_node = 0;  // 0: all ranks on one node
@@ -32,8 +41,12 @@ struct StudyRequest {
 // scaled, it doesn't matter how. With strong scaling the rate follows the batch of all ranks, which
 // stays, rather than the number of ranks: so all ranks train alike.
 //
+// Where ranks share samples, each point is cut as spatial_plans() has it best, and all of its ranks
+// are one replica: they train alike too.
+//
 // InputError: ranks below 1 or none, an unknown scaling, a negative warm-up, a batch that so many
-// ranks can't share, to predict included.
+// ranks can't share, to predict included, or samples that so many ranks can't: it says how many
+// can.
 [[nodiscard]] Study plan_study(const StudyRequest& request, const RunConfig& configured);
 
 // key.sub=value: what all runs of the study have besides the configuration's file and name.
@@ -79,11 +92,16 @@ struct SimulationOptions {
 // InputError: ranks below 1, an unknown network or algorithm, or several nodes without one.
 void check_simulation(const SimulationOptions& options, int cores);
 
+// How so many ranks share samples: what spatial_plans() has first. InputError where they can't,
+// which says how many can.
+[[nodiscard]] SpatialNetworkPlan best_cut(const SharedSamples& samples, int ranks);
+
 // Measures steps and collectives on this machine with `kolo bench`, and adds to the study a
 // predicted point for each number of ranks that was run (to compare with) and for each of
 // `options.ranks`. They are of the study's first learning-rate scaling and warm-up, which don't
-// matter to speed. Takes as long as a few benches; `say` is told of each. Error: a bench failed,
-// with what it said.
+// matter to speed. Where ranks share samples, the steps measured are of whole ones, on one rank and
+// on as many side by side as the machine has cores for. Takes as long as a few benches; `say` is
+// told of each. Error: a bench failed, with what it said.
 void add_predictions(Study& study, const StudyRequest& request, const SimulationOptions& options,
                      std::int64_t samples_per_epoch,
                      const std::function<void(const std::string&)>& say);
@@ -99,7 +117,11 @@ struct RunningOptions {
 
 struct ScaleRequest {
   StudyRequest study;
-  std::filesystem::path output;  // the study's folder; empty: output_dir, with -weak or -strong
+  // data: ranks have samples of their own | spatial: they share each sample, for which the
+  // configuration says what study.shared is.
+  std::string parallel = "data";
+  std::filesystem::path output;  // the study's folder; empty: output_dir, with -weak, -strong or
+                                 // -spatial
   RunningOptions running;
   SchedulerOptions scheduler;    // without a name: the runs are started here
   SimulationOptions simulation;  // without ranks: nothing is predicted
@@ -113,7 +135,8 @@ struct ScaledStudy {
 
 // Runs what is not done yet of the study, by kolo train or as jobs of a scheduler,
 // adds predictions, and writes study and report. All that can be wrong is found before the first
-// run: InputError. A run that fails is noted in its points and does not stop the others.
+// run: InputError, also for a network whose samples ranks can't share. A run that fails is noted in
+// its points and does not stop the others.
 [[nodiscard]] ScaledStudy scale_study(ScaleRequest request);
 
 // For people: which runs there are still to do, and what each would be started with. Checks the
