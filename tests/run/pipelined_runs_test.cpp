@@ -52,6 +52,7 @@ TEST_F(PipelinedRuns, TrainAsOnOneRank) {
       {2, {"parallel.pipeline=2", "parallel.schedule=gpipe", "parallel.microbatches=2"}},
       {3, {"parallel.pipeline=3", "parallel.recompute=true"}},
       {2, {"parallel.pipeline=2", "parallel.schedule=interleaved"}},
+      {2, {"parallel.pipeline=2", "parallel.schedule=zb-h1"}},
       {4, {"parallel.pipeline=2"}},  // two replicas
       {4, {"parallel.pipeline=2", "parallel.spatial=[2,1,1]", "parallel.recompute=true"}}};
   for (const auto& [ranks, settings] : cases) {
@@ -137,8 +138,8 @@ TEST_F(PipelinedRuns, ThatCanNotBeAreRefused) {
               HasSubstr("2 parts per rank, but with the schedule 1f1b there is one"));
   EXPECT_THAT(message(2, joined(pipeline, {"parallel.schedule=interleaved", "parallel.chunks=1"})),
               HasSubstr("2 parts of the network per rank or more"));
-  EXPECT_THAT(message(2, joined(pipeline, {"parallel.schedule=zb-h1"})),
-              HasSubstr("gpipe, 1f1b or interleaved"));
+  EXPECT_THAT(message(2, joined(pipeline, {"parallel.schedule=zb-h1", "parallel.chunks=2"})),
+              HasSubstr("with the schedule zb-h1 there is one"));
   EXPECT_THAT(message(2, joined(pipeline, {"device.graphs=true"})),
               HasSubstr("device.graphs: with parallel.pipeline"));
   EXPECT_THAT(message(2, joined(pipeline, {"data.n_train=3"})),
