@@ -65,7 +65,15 @@ int merge(const TimelineArguments& arguments) {
   return arguments.picture.empty() ? 0 : draw(arguments);
 }
 
-int timeline(const TimelineArguments& arguments) {
+// Of a run it is the folder in which its ranks have written.
+TimelineArguments of_ranks(TimelineArguments arguments) {
+  const auto inside = fs::path(arguments.folder) / "timeline";
+  if (fs::is_directory(inside)) arguments.folder = inside.string();
+  return arguments;
+}
+
+int timeline(const TimelineArguments& given) {
+  const auto arguments = of_ranks(given);
   if (arguments.step != 0 && arguments.picture.empty())
     throw InputError("--step says what --picture FILE shows; give that too");
   const bool merges = fs::is_directory(arguments.folder);
@@ -85,7 +93,8 @@ void add_timeline_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* const command =
       app.add_subcommand("timeline", "Make one timeline of those that the ranks of a run wrote");
   add_text_option(*command, "folder", arguments->folder, "a folder of timelines",
-                  "Holds the ranks' files, rank-*.json; or, with --picture, a timeline.json")
+                  "Holds the ranks' files, rank-*.json, or is a run's; or, with --picture, a "
+                  "timeline.json")
       ->required()
       ->type_name("FOLDER");
   add_text_option(*command, "-o,--output", arguments->output, "a file's name", "The file to write")
@@ -104,6 +113,7 @@ void add_timeline_command(CLI::App& app, std::function<int()>& action) {
       "Examples:\n"
       "  KOLO_TIMELINE=/tmp/trace kolo run -n 2 ./my_training\n"
       "  kolo timeline /tmp/trace -o timeline.json\n"
+      "  kolo timeline results/hello\n"
       "  kolo timeline results/hello/timeline.json --picture step.svg --step 12");
   command->callback(
       [arguments, &action] { action = [arguments] { return timeline(*arguments); }; });
