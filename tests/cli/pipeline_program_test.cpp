@@ -61,6 +61,18 @@ TEST_F(PipelineProgram, TrainsAndShowsWhenRanksAreIdle) {
   EXPECT_THAT(resumed.output, HasSubstr("1 rank instead of 2"));
 }
 
+// Nor does anything else, with the same micro-batches.
+TEST_F(PipelineProgram, DropoutDoesNotDependOnSchedules) {
+  const auto losses = [&](const std::string& schedule) {
+    const auto result = train({"-n", "2", "model.name=cnn", "model.dropout=0.5",
+                               "training.kernels=usual", "parallel.schedule=" + schedule});
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    const auto last = History::read(folder_ / "run" / "history.json").epochs().back();
+    return std::pair(last.loss, last.val_loss);
+  };
+  EXPECT_EQ(losses("gpipe"), losses("interleaved"));
+}
+
 TEST_F(PipelineProgram, IsMeasured) {
   const auto result = run_kolo({"bench", config_, "-n", "2", "--mode", "synthetic", "--steps", "3",
                                 "--warmup", "1", "--trials", "2", "--json"});
