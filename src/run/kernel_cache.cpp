@@ -17,6 +17,7 @@
 #include "kolo/nn/convolution.h"
 #include "kolo/observe/format.h"
 #include "kolo/parallel/object_collectives.h"
+#include "run/pipeline_share.h"
 #include "run/run_device.h"
 
 namespace kolo {
@@ -131,13 +132,14 @@ void KernelCache::update(const std::function<void(KernelChoices&)>& change) cons
 
 namespace {
 
-// Of a rank's batch in training.
+// Of a rank's batch in training, or the micro-batches that it is cut in.
 std::vector<std::int64_t> batch_shape_of(const RunConfig& config, const Datasets& datasets,
                                          int ranks) {
   auto shape = datasets.training->layout().input_shape;
   const auto replicas = replicas_of(config, ranks);
-  const auto batch = std::min<std::int64_t>(batch_size_of(config.training, replicas),
-                                            datasets.training->size() / replicas);
+  const auto batch = std::min<std::int64_t>(
+      batch_size_of(config.training, replicas) / micro_batches_of(config, ranks),
+      datasets.training->size() / replicas);
   shape.insert(shape.begin(), std::max<std::int64_t>(batch, 1));
   return shape;
 }

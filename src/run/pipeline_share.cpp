@@ -147,13 +147,6 @@ int micro_batches_of(const RunConfig& config, int ranks) {
   return narrow<int>(count);
 }
 
-RunConfig with_micro_batches(RunConfig config, int ranks) {
-  if (config.parallel.pipeline == 1) return config;
-  config.training.batch_size = samples_of_micro_batch(config, ranks);
-  config.training.global_batch_size.reset();
-  return config;
-}
-
 PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets, Network& network,
                          const Objective& objective, const Communicator& communicator) {
   const auto& parallel = config.parallel;
@@ -163,6 +156,7 @@ PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets, Netw
                             .micro_batches = micro_batches_of(config, ranks),
                             .chunks = chunks_of(parallel)},
                   .is_measured = !shares_samples(parallel) && !wants_gpu(config.device),
+                  .has_batch_norms = has_batch_norm(network),
                   .micro_batch = samples_of_micro_batch(config, ranks)};
   if (shares_samples(parallel)) network.share_samples(nullptr);
   const auto stages = network.stages();
@@ -185,8 +179,7 @@ PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets, Netw
 }
 
 std::vector<std::string> describe_pipeline(const RunConfig& config, const PipelineCut& cut,
-                                           const Datasets& datasets, const Network& network,
-                                           int ranks) {
+                                           const Datasets& datasets, int ranks) {
   const auto& shape = cut.shape;
   std::vector<std::string> parts;
   for (std::size_t part = 0; part < cut.work.size(); ++part)
@@ -197,7 +190,7 @@ std::vector<std::string> describe_pipeline(const RunConfig& config, const Pipeli
       shape.ranks, cut.stages.size(), name_of(shape.schedule), shape.micro_batches,
       shape.micro_batches == 1 ? "" : "es", cut.micro_batch, replicas, replicas == 1 ? "" : "s",
       fmt::join(parts, "; "))};
-  if (has_batch_norm(network)) {
+  if (cut.has_batch_norms) {
     lines.push_back(fmt::format("batch norms see micro-batches of {} samples{}", cut.micro_batch,
                                 config.model.sync_batch_norm && replicas > 1
                                     ? fmt::format(" on each of {} replicas", replicas)

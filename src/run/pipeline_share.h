@@ -24,9 +24,6 @@ void require_pipeline(const RunConfig& config, const Network& network, int ranks
 // the pipeline's length, of the schedule interleaved a multiple of the length where there is one.
 [[nodiscard]] int micro_batches_of(const RunConfig& config, int ranks);
 
-// The configuration of a run whose batches are these micro-batches, for choose_kernels().
-[[nodiscard]] RunConfig with_micro_batches(RunConfig config, int ranks);
-
 // Which rank has what.
 struct PipelineCut {
   PipelineShape shape;
@@ -35,6 +32,7 @@ struct PipelineCut {
   std::vector<double> work;         // of each part; see is_measured
   std::vector<std::int64_t> bytes;  // that each part sends to the next, per micro-batch
   bool is_measured = false;         // in seconds per micro-batch; otherwise in FLOPs per sample
+  bool has_batch_norms = false;     // the network
   std::int64_t micro_batch = 1;     // samples
 };
 
@@ -48,8 +46,7 @@ struct PipelineCut {
 // For the run's log: who has what, and what is different in a pipeline.
 [[nodiscard]] std::vector<std::string> describe_pipeline(const RunConfig& config,
                                                          const PipelineCut& cut,
-                                                         const Datasets& datasets,
-                                                         const Network& network, int ranks);
+                                                         const Datasets& datasets, int ranks);
 
 // This rank's part, on its device. The network may go afterwards. Collective.
 [[nodiscard]] std::shared_ptr<PipelinedNetwork> make_pipeline(

@@ -5,6 +5,7 @@
 #include <iostream>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -21,13 +22,12 @@
 #include "kolo/observe/format.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/device_memory.h"
-#include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/train/recorders.h"
 #include "kolo/train/trainer.h"
 #include "run/kernel_cache.h"
-#include "run/pipeline_share.h"
 #include "run/rank_guard.h"
+#include "run/rank_network.h"
 #include "run/resume.h"
 #include "run/run_device.h"
 #include "run/run_folder.h"
@@ -186,6 +186,16 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
            trainer.shares_steps() ? "; the ranks of a node share its steps" : "");
 }
 
+void log_pipeline(RunLog& log, const PreparedRun& run, const std::optional<PipelineCut>& cut,
+                  int ranks) {
+  if (cut) {
+    for (const auto& line : describe_pipeline(run.config, *cut, run.datasets, ranks))
+      log.info("{}", line);
+  }
+  if (run.config.parallel.recompute)
+    log.info("inner results of stages are computed again in backward (parallel.recompute)");
+}
+
 // The network's layers: a short list, or where to find a long one, which is written to model.txt.
 void log_model(RunLog& log, const PreparedRun& run, const ModelSummary& summary,
                const RunOptions& options) {
@@ -311,49 +321,6 @@ std::shared_ptr<const KernelChoices> choose_kernels_of(KernelQuestion question,
   return choices;
 }
 
-// The network as this rank trains it, and what the log is to say of that.
-struct RankNetwork {
-  std::shared_ptr<PipelinedNetwork> pipelined;  // null: the run's network, whole
-  std::vector<std::string> lines;
-};
-
-// The run's network goes where this rank has a part of it. Collective.
-RankNetwork share_run_network(PreparedRun& run, const WorkShare& share,
-                              const Communicator& communicator, const torch::Device& device,
-                              const Timeline& timeline) {
-  const auto& config = run.config;
-  RankNetwork result;
-  std::optional<PipelineCut> cut;
-  if (share.has_pipeline()) {
-    cut = cut_pipeline(config, run.datasets, *run.network, run.objective, communicator);
-    result.lines = describe_pipeline(config, *cut, run.datasets, *run.network, communicator.size());
-  }
-  const auto& replicas = cut ? share.mesh->replicas() : communicator;
-  if (config.model.sync_batch_norm && replicas.size() > 1)
-    convert_sync_batch_norm(replicas, *run.network);
-  share_network(share, run.datasets, *run.network);
-  share_objective(share, run.datasets, run.objective);
-  if (!cut) {
-    move_network(*run.network, config.device, device);
-    return result;
-  }
-  result.pipelined =
-      make_pipeline(config, *share.mesh, *cut, *run.network, run.objective, device, timeline);
-  run.network.reset();
-  return result;
-}
-
-std::unique_ptr<Trainer> make_trainer(PreparedRun& run, const RankNetwork& network,
-                                      const Communicator& communicator, const LearningRate& rate,
-                                      Loader& training, Loader& validation,
-                                      const TrainerOptions& options) {
-  if (network.pipelined)
-    return std::make_unique<Trainer>(communicator, network.pipelined, std::move(run.optimizer),
-                                     rate, training, validation, options);
-  return std::make_unique<Trainer>(communicator, run.network, run.objective,
-                                   std::move(run.optimizer), rate, training, validation, options);
-}
-
 // Where rank 0 saves a network that others have parts of, they hand these over.
 std::optional<CheckpointObserver> observe_checkpoints_of_others(const WorkShare& share,
                                                                 const CheckpointConfig& config,
@@ -400,21 +367,20 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   const auto share_text =
       describe_work_share(config, run.datasets, *run.network, communicator.size());
   imitate_network_share(share, run.datasets, *run.network);
-  const auto kernel_config = with_micro_batches(config, communicator.size());
-  run.objective.kernels = choose_kernels_of({kernel_config, datasets, *run.network}, run,
-                                            communicator, is_root ? &records->log() : nullptr);
-  const auto network = share_run_network(run, share, communicator, device, timeline);
-  const auto trainer =
-      make_trainer(run, network, communicator, rate, *training, *validation, trainer_options);
+  run.objective.kernels = choose_kernels_of({config, datasets, *run.network}, run, communicator,
+                                            is_root ? &records->log() : nullptr);
+  const auto network =
+      make_rank_network({config, run.datasets, share, communicator, device, timeline},
+                        std::exchange(run.network, nullptr), run.objective);
+  const auto trainer = make_trainer(
+      communicator, network,
+      {run.objective, std::move(run.optimizer), rate, *training, *validation}, trainer_options);
   auto checkpoints_of_others = observe_checkpoints_of_others(share, config.checkpoint, *trainer);
   if (checkpoints_of_others) trainer->add_observer(*checkpoints_of_others);
   if (is_root) {
     log_set_up(records->log(), run, communicator, *trainer, rate, *summary);
     for (const auto& line : share_text.lines) records->log().info("{}", line);
-    for (const auto& line : network.lines) records->log().info("{}", line);
-    if (config.parallel.recompute)
-      records->log().info(
-          "inner results of stages are computed again in backward (parallel.recompute)");
+    log_pipeline(records->log(), run, network.cut, communicator.size());
     for (const auto& warning : share_text.warnings) records->log().warn("{}", warning);
     log_model(records->log(), run, *summary, options);
     records->attach_to(*trainer, config.checkpoint, *start.lock);
@@ -432,7 +398,7 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   }
   if (is_root) {
     if (config.model.name == torchscript_model)
-      save_torchscript(*run.network, run.folder.path / torchscript_file);
+      save_torchscript(*network.whole, run.folder.path / torchscript_file);
     log_summary(records->log(), run, *records, trainer->state(), device);
   }
   return 0;

@@ -16,10 +16,10 @@
 #include "kolo/launch/launch_environment.h"
 #include "kolo/layout/pipeline_play.h"
 #include "run/kernel_cache.h"
-#include "run/pipeline_share.h"
 #include "run/prepared_run.h"
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
+#include "run/rank_network.h"
 #include "run/run_device.h"
 #include "run/work_share.h"
 #include "study/halo_counter.h"
@@ -56,6 +56,7 @@ PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int 
   PreparedBench prepared{config, datasets_of(request, config, batch), nullptr,
                          make_optimizer(config)};
   prepared.network = make_network(config, prepared.datasets.training->layout());
+  require_batch_norms_to_synchronize(config.model, *prepared.network);
   require_work_share(config, prepared.datasets, *prepared.network, ranks);
   require_pipeline(config, *prepared.network, ranks);
   (void)make_training_loader(config, prepared.datasets.training, 0, replicas);
@@ -86,33 +87,20 @@ Training make_training(const RunConfig& config, const Datasets& datasets,
                        const Communicator& communicator, const WorkShare& share,
                        std::shared_ptr<Network> network, std::unique_ptr<FlatOptimizer> optimizer,
                        const Loaders& loaders, TrainerOptions options) {
-  Training training;
   auto objective = make_objective(config);
   imitate_network_share(share, datasets, *network);
   const auto parts = share_datasets(share, datasets);
-  const auto of_kernels = with_micro_batches(config, communicator.size());
-  objective.kernels = choose_kernels({of_kernels, parts, *network}, communicator);
-  if (share.has_pipeline())
-    training.cut = cut_pipeline(config, datasets, *network, objective, communicator);
-  share_network(share, datasets, *network);
-  share_objective(share, datasets, objective);
+  objective.kernels = choose_kernels({config, parts, *network}, communicator);
   const auto device = start_device(config.device, communicator);
+  auto made = make_rank_network({config, datasets, share, communicator, device}, std::move(network),
+                                objective);
   options.replica = share.replica;
   const auto rate = make_learning_rate(config, share.replicas, loaders.training->batches());
-  if (training.cut) {
-    training.pipelined =
-        make_pipeline(config, *share.mesh, *training.cut, *network, objective, device, {});
-    network.reset();
-    training.trainer =
-        std::make_unique<Trainer>(communicator, training.pipelined, std::move(optimizer), rate,
-                                  *loaders.training, *loaders.validation, std::move(options));
-  } else {
-    move_network(*network, config.device, device);
-    training.trainer = std::make_unique<Trainer>(
-        communicator, std::move(network), std::move(objective), std::move(optimizer), rate,
-        *loaders.training, *loaders.validation, std::move(options));
-  }
-  return training;
+  auto trainer =
+      make_trainer(communicator, made,
+                   {objective, std::move(optimizer), rate, *loaders.training, *loaders.validation},
+                   std::move(options));
+  return {std::move(trainer), std::move(made.pipelined), std::move(made.cut)};
 }
 
 std::vector<std::int64_t> gather_memory(const Communicator& communicator) {

@@ -107,7 +107,8 @@ std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
   if (evaluation.stop_requested)
     agreement.emplace(communicator, loader.batches(), evaluation.stop_requested);
   const auto device = device_of(module);
-  const auto sums = torch::zeros({4}, torch::TensorOptions(torch::kDouble).device(device));
+  const auto sums =
+      torch::zeros({metric_numbers}, torch::TensorOptions(torch::kDouble).device(device));
   module.eval();
   loader.deliver_to(device);
   loader.start_epoch(0);

@@ -15,8 +15,6 @@ namespace kolo {
 
 namespace {
 
-constexpr std::int64_t metrics = 4;  // numbers of metric_sums()
-
 std::vector<NetworkStage> whole_chain(const torch::nn::Module& network,
                                       std::vector<NetworkStage> stages) {
   require_whole_chain(network, stages);
@@ -46,7 +44,7 @@ PipelinedNetwork::PipelinedNetwork(const DeviceMesh& mesh, const torch::nn::Modu
                  .chunks = options_.chunks,
                  .bounds = options_.bounds,
                  .seed = options_.seed,
-                 .sums = metrics,
+                 .sums = metric_numbers,
                  .timeline = options_.timeline}) {}
 
 TrainingStep::UnderWay PipelinedNetwork::begin(TrainingStep& training, const Step& step) {

@@ -21,7 +21,7 @@ namespace kolo {
 namespace {
 
 bool is_stop_requested_in(const std::vector<double>& numbers) {
-  return numbers[4] > 0;
+  return numbers[metric_numbers] > 0;
 }
 
 // Without the sign that one which is no number may have.

@@ -41,15 +41,17 @@ struct Objective {
   bool counts_correct = true;  // false: targets are numbers, there is no right and wrong
 };
 
+inline constexpr std::int64_t metric_numbers = 4;  // of MetricSums
+
 // The sums over one batch of a loss already computed, and of what is right in it, where the loss
-// is: [4], float64, in the order of MetricSums, as metrics_of() reads it. Added up over the ranks
-// that share samples, each sample counts once. Waits for no device.
+// is: [metric_numbers], float64, in the order of MetricSums, as metrics_of() reads it. Added up
+// over the ranks that share samples, each sample counts once. Waits for no device.
 [[nodiscard]] torch::Tensor metric_sums(const Objective& objective, const torch::Tensor& loss,
                                         const torch::Tensor& outputs, const torch::Tensor& targets);
 // What backward() is to be called on: the loss times the factor of this rank's share.
 [[nodiscard]] torch::Tensor loss_for_backward(const Objective& objective,
                                               const torch::Tensor& loss);
-// The first four of these numbers.
+// The first of these numbers.
 [[nodiscard]] MetricSums metrics_of(std::span<const double> numbers);
 
 // The precision called "fp32", "bf16" or "fp16"; InputError for anything else.

@@ -36,7 +36,8 @@ struct EpochReport {
 
 // What looks on while a Trainer works: progress, logs, records, checkpoints. Observers are called
 // in their order, on the trainer's thread, on the rank that has them; what they throw ends the
-// training. They must not communicate, because other ranks may have other observers.
+// training. They must not communicate, because other ranks may have other observers; but for a
+// CheckpointObserver of a network in parts, which each rank has that has a part of what is saved.
 class Observer {
  public:
   virtual ~Observer() = default;

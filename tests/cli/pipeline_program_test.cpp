@@ -1,0 +1,106 @@
+// A network in a pipeline of two ranks, through the binary: kolo train and what looks at it.
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/background.h"
+#include "cli/program.h"
+#include "kolo/observe/history.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::Ge;
+using ::testing::HasSubstr;
+using ::testing::Lt;
+
+class PipelineProgram : public ::testing::Test {
+ protected:
+  [[nodiscard]] ProcessResult train(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"train", config_, "--output", run()});
+    return run_kolo(arguments);
+  }
+  [[nodiscard]] std::string run() const { return (folder_ / "run").string(); }
+
+  TemporaryFolder folder_;
+  std::string config_ =
+      folder_.write("images.yaml",
+                    "data: {name: dummy, input_shape: [3, 16, 16], n_train: 70, n_valid: 21}\n"
+                    "model: {name: resnet_small}\n"
+                    "optimizer: {name: sgd, momentum: 0.9, lr: 0.001}\n"
+                    "training: {batch_size: 16, n_epochs: 1, kernels: usual}\n"
+                    "parallel: {pipeline: 2, microbatches: 4}\n");
+};
+
+TEST_F(PipelineProgram, TrainsAndShowsWhenRanksAreIdle) {
+  const auto result = train({"-n", "2", "--timeline"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.output,
+              AllOf(HasSubstr("pipeline of 2 ranks over "),
+                    HasSubstr("1f1b, 4 micro-batches of 4; 1 replica. rank 0: stem to "),
+                    HasSubstr("; rank 1: "), HasSubstr("batch norms see micro-batches of 4"),
+                    HasSubstr("each epoch leaves out 6 of 70 samples")));
+  const auto timeline = run_kolo({"timeline", run(), "-o", (folder_ / "all.json").string()});
+  ASSERT_EQ(timeline.exit_code, 0) << timeline.errors;
+  EXPECT_THAT(timeline.output,
+              AllOf(HasSubstr("idle in a pipeline of 2 ranks, 4 micro-batches; equal stages "
+                              "without messages: 20.0 %\n  step 1: rank 0 "),
+                    HasSubstr("mean of 4 steps: rank 0 ")));
+
+  const auto history = History::read(folder_ / "run" / "history.json");
+  const auto eval = run_kolo({"eval", run(), "--json"});
+  ASSERT_EQ(eval.exit_code, 0) << eval.errors;
+  const auto json = nlohmann::json::parse(eval.output);
+  EXPECT_EQ(json["samples"], 21);
+  const double loss = history.epochs().back().val_loss;
+  EXPECT_NEAR(json["loss"].get<double>(), loss, 1e-5 * loss);
+
+  const auto resumed = train(
+      {"--resume", "training.n_epochs=2", "parallel.pipeline=1", "parallel.microbatches=null"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.errors;
+  EXPECT_THAT(resumed.output, HasSubstr("1 rank instead of 2"));
+}
+
+// Nor does anything else, with the same micro-batches.
+TEST_F(PipelineProgram, DropoutDoesNotDependOnSchedules) {
+  const auto losses = [&](const std::string& schedule) {
+    const auto result =
+        train({"-n", "2", "model.name=cnn", "model.dropout=0.5", "parallel.schedule=" + schedule});
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+    const auto last = History::read(folder_ / "run" / "history.json").epochs().back();
+    return std::pair(last.loss, last.val_loss);
+  };
+  EXPECT_EQ(losses("gpipe"), losses("interleaved"));
+}
+
+TEST_F(PipelineProgram, IsMeasured) {
+  const auto result = run_kolo({"bench", config_, "-n", "2", "--mode", "synthetic", "--steps", "3",
+                                "--warmup", "1", "--trials", "2", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const auto pipeline = nlohmann::json::parse(result.output).at("pipeline");
+  EXPECT_EQ(pipeline["schedule"], "1f1b");
+  EXPECT_EQ(pipeline["micro_batches"], 4);
+  EXPECT_NEAR(pipeline["ideal_idle_share"].get<double>(), .2, 1e-12);
+  EXPECT_GE(pipeline["played_idle_share"].get<double>(), .2 - 1e-9);
+  const auto shares = pipeline["idle_share_by_rank"].get<std::vector<double>>();
+  EXPECT_EQ(shares.size(), 2U);
+  EXPECT_THAT(shares, Each(AllOf(Ge(0), Lt(1))));
+}
+
+TEST_F(PipelineProgram, RefusesWhatCanNotBe) {
+  const auto scripted = train({"-n", "2", "model.name=torchscript", "model.file=none.pt"});
+  EXPECT_EQ(scripted.exit_code, 2);
+  const auto many = train(
+      {"-n", "2", "parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.chunks=40"});
+  EXPECT_EQ(many.exit_code, 2);
+  EXPECT_THAT(many.errors, HasSubstr("2 ranks with 40 chunks each take 80 parts, but the model "
+                                     "resnet_small has "));
+  const auto profiled = run_kolo({"bench", config_, "-n", "2", "--profile"});
+  EXPECT_EQ(profiled.exit_code, 2);
+  EXPECT_THAT(profiled.errors, HasSubstr("--profile"));
+  EXPECT_FALSE(std::filesystem::exists(run()));
+}
+
+}  // namespace
+}  // namespace kolo::testing
