@@ -2,6 +2,7 @@
 #include <wordexp.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 #include <utility>
@@ -61,16 +62,29 @@ std::vector<Words> commands_in(const fs::path& document) {
   return commands;
 }
 
+// Lessons in the order of their numbers, 10 after 9.
 std::vector<fs::path> documents_in(const fs::path& folder) {
   std::vector<fs::path> documents;
   for (const auto& entry : fs::directory_iterator(folder))
     if (entry.path().extension() == ".md") documents.push_back(entry.path());
-  std::ranges::sort(documents);
+  std::ranges::sort(documents, {}, [](const fs::path& document) {
+    const auto name = document.filename().string();
+    return std::pair(std::atoi(name.c_str()), name);
+  });
   return documents;
+}
+
+// Without these options and their values.
+Words without(Words words, const Words& options) {
+  for (auto word = words.begin(); word != words.end();)
+    word =
+        std::ranges::find(options, *word) == options.end() ? word + 1 : words.erase(word, word + 2);
+  return words;
 }
 
 // What takes long only says whether it could be done; reports are of runs that are not there.
 Words without_work(Words words) {
+  if (words[0] == "bench") words = without(std::move(words), {"--steps", "--warmup", "--trials"});
   const Words instead = words[0] == "train"   ? Words{"--show-config"}
                         : words[0] == "scale" ? Words{"--dry-run"}
                         : words[0] == "bench"
