@@ -66,6 +66,11 @@ BlasLibrary loaded_blas() {
   return library;
 }
 
+void set_blas_threads(int threads) {
+  if (void* const symbol = find_symbol("openblas_set_num_threads"))
+    reinterpret_cast<void (*)(int)>(symbol)(threads);
+}
+
 VectorUnits vector_units_of_this_processor() {
   VectorUnits units;
 #if defined(__x86_64__)

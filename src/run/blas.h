@@ -17,6 +17,9 @@ struct BlasLibrary {
 
 [[nodiscard]] BlasLibrary loaded_blas();
 
+// How many threads OpenBLAS computes a product with, where it is what is loaded.
+void set_blas_threads(int threads);
+
 // The vector units that matter to OpenBLAS's choice.
 struct VectorUnits {
   bool avx512 = false;  // F, DQ, BW and VL, as SkylakeX kernels need

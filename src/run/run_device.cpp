@@ -12,6 +12,7 @@
 #include "kolo/base/machine.h"
 #include "kolo/config/factories.h"
 #include "kolo/parallel/initialize.h"
+#include "run/blas.h"
 
 namespace kolo {
 
@@ -22,6 +23,9 @@ void set_threads(const DeviceConfig& device, const LaunchEnvironment& environmen
     at::set_num_threads(device.intra_threads);
   else if (!environment_variable("OMP_NUM_THREADS"))
     at::set_num_threads(std::clamp(environment.cpus.value_or(share), 1, cores));
+  // LibTorch tells OpenBLAS nothing, which would go by its environment: the same run, started in
+  // another way, would come to other last digits.
+  set_blas_threads(at::get_num_threads());
   // LibTorch takes it once.
   if (static_cast<int>(at::get_num_interop_threads()) != device.inter_threads)
     at::set_num_interop_threads(device.inter_threads);

@@ -82,7 +82,7 @@ class SmallRuns : public ::testing::Test {
     for (std::size_t i = 0; i < a.epochs().size(); ++i) {
       EXPECT_EQ(a.epochs()[i].epoch, b.epochs()[i].epoch);
       EXPECT_EQ(a.epochs()[i].step, b.epochs()[i].step);
-      EXPECT_EQ(a.epochs()[i].val_loss, b.epochs()[i].val_loss);
+      EXPECT_EQ(a.epochs()[i].val_loss, b.epochs()[i].val_loss) << "epoch " << i;
     }
     ASSERT_EQ(a.steps().size(), b.steps().size());
     for (std::size_t i = 0; i < a.steps().size(); ++i) {

@@ -226,6 +226,7 @@ TEST_F(TrainResume, AnEarlierCheckpointCanBeNamedAndWhatLiesBehindItIsDropped) {
       {"--resume=75", "-n", "1", "--max-restarts", "1"},
       {"--resume", "best"}};
   for (const auto& choice : choices) {
+    SCOPED_TRACE(::testing::PrintToString(choice));
     std::filesystem::remove_all(folder / "run");
     copy("whole", "run");
     const auto best = store("whole").best().value();
