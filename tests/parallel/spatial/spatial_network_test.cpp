@@ -6,7 +6,11 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/optim/sgd.h>
 
+#include "kolo/optim/flat_optimizer.h"
+#include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/gradient_reducer.h"
+#include "kolo/parallel/parameter_arena.h"
+#include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/spatial_layers.h"
 #include "parallel/spatial/layer_check.h"
 #include "support/rank_test.h"
@@ -152,6 +156,40 @@ std::vector<torch::Tensor> train_shared(const Communicator& world, const DeviceM
   return values_of(network);
 }
 
+// The same, by passes over the arena whose state is cut among all ranks, with gradients that travel
+// as the hook says (none: the optimizer's own, which reduces what a rank updates), and each step's
+// samples taken in two passes.
+std::vector<torch::Tensor> train_sharded(const Communicator& world, const DeviceMesh& mesh,
+                                         std::shared_ptr<GradientHook> hook) {
+  SharedNet network(mesh);
+  const auto arena = std::make_shared<ParameterArena>(world, network);
+  ShardedArenaOptimizer optimizer(world, arena, make_sgd({}));
+  ReducerOptions options;
+  options.hook = hook ? hook : optimizer.gradient_hook();
+  GradientReducer reducer(world, arena, options);
+  const int data = mesh.coordinate(MeshAxis::data);
+  const auto pass = [&](int step) {
+    const auto output = network.forward(part_of(mesh, sample_of(mesh, 2, step, data)));
+    const auto target = rows_like(mesh, output, sample_of(mesh, 1, step, data));
+    (torch::mse_loss(output.tensor, target) * loss_factor(mesh, output) / 2).backward();
+  };
+  for (int step = 0; step < steps; ++step) {
+    network.zero_grad();
+    {
+      const auto quiet = reducer.no_sync();
+      pass(step);
+    }
+    pass(step);
+    for (std::size_t bucket = 0; bucket < arena->buckets(); ++bucket) {
+      reducer.wait(bucket);
+      optimizer.update(bucket, .02, step + 1);
+    }
+    reducer.finish();
+    optimizer.finish();
+  }
+  return values_of(network);
+}
+
 // One rank's steps, on the samples of all places along the data axis; batch norm sees those of one
 // place at a time.
 std::vector<torch::Tensor> train_alone(const DeviceMesh& mesh) {
@@ -187,6 +225,19 @@ RANK_TEST(SpatialNetwork, TrainsAsOneRankDoesAndRepeatsItsBits) {
       EXPECT_LE(relative_difference(shared[i], alone[i]), 1e-5)
           << "parameter " << i << " on " << mesh.shape().describe();
       EXPECT_TRUE(torch::equal(shared[i], again[i])) << "parameter " << i;
+    }
+  }
+}
+
+RANK_TEST(SpatialNetwork, GoesWithAccumulationShardedOptimizersAndCompression) {
+  for (const auto& request : requests_for(communicator.size())) {
+    const DeviceMesh mesh(communicator, request);
+    const auto alone = train_alone(mesh);
+    const auto sharded = train_sharded(communicator, mesh, nullptr);
+    const auto compressed = train_sharded(communicator, mesh, float16_compression());
+    for (std::size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_LE(relative_difference(sharded[i], alone[i]), 1e-5) << "parameter " << i;
+      EXPECT_LE(relative_difference(compressed[i], alone[i]), 2e-3) << "parameter " << i;
     }
   }
 }
