@@ -161,7 +161,7 @@ PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets, Netw
   if (shares_samples(parallel)) network.share_samples(nullptr);
   const auto stages = network.stages();
   for (const auto& stage : stages) cut.stages.push_back(stage.name);
-  constexpr int repeats = 2;  // the first pass prepares kernels
+  constexpr int repeats = 6;  // the first pass prepares kernels, and others are delayed at times
   const auto costs =
       cut.is_measured
           ? measure_stages(communicator, training_stages(objective, stages),
