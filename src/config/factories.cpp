@@ -125,18 +125,8 @@ void require_same_samples(const RunConfig& config, const Datasets& datasets) {
 // A penalty l2 * sum of w^2 has the gradient 2 * l2 * w, which is a weight decay of 2 * l2: the
 // same steps, without a pass over the weights for the loss.
 WeightDecay decay_of(const RunConfig& config, double l2) {
-  const auto& optimizer = config.optimizer;
   if (l2 > 0) return {2 * l2, config.model.l2_mode == L2Mode::decoupled, true};
-  return {optimizer.weight_decay,
-          optimizer.decoupled_decay || optimizer_entry(optimizer.name).decouples_decay,
-          optimizer.decay_excludes_vectors};
-}
-
-OptimizerConfig completed(OptimizerConfig optimizer) {
-  const auto& entry = optimizer_entry(optimizer.name);
-  if (!optimizer.own.has_value()) optimizer.own = entry.defaults;
-  entry.complete(optimizer.own);
-  return optimizer;
+  return decay_of(config.optimizer);
 }
 
 Schedule make_schedule(const TrainingConfig& training, std::int64_t steps_per_epoch) {
@@ -322,9 +312,7 @@ double l2_of(const RunConfig& config, const ModelCatalogue& models) {
 
 std::unique_ptr<FlatOptimizer> make_optimizer(const RunConfig& config,
                                               const ModelCatalogue& models) {
-  const auto optimizer = completed(config.optimizer);
-  return optimizer_entry(optimizer.name)
-      .make(optimizer.own, decay_of(config, l2_of(config, models)));
+  return make_optimizer(config.optimizer, decay_of(config, l2_of(config, models)));
 }
 
 std::string describe_optimizer(const OptimizerConfig& config) {
