@@ -1,0 +1,479 @@
+#include "kolo/stream/reservoir.h"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <limits>
+#include <map>
+#include <random>
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/machine.h"
+#include "support/errors.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::message_of;
+using Numbers = std::vector<std::int64_t>;
+using Outcome = Reservoir::Outcome;
+constexpr auto number_bytes = static_cast<std::int64_t>(sizeof(std::int64_t));
+constexpr auto policies =
+    std::to_array({ReservoirPolicy::uniform, ReservoirPolicy::fifo, ReservoirPolicy::keep_unseen});
+
+// Samples are numbers.
+ReservoirOptions room_for(std::int64_t samples, ReservoirPolicy policy) {
+  const auto bookkeeping = policy == ReservoirPolicy::keep_unseen ? 8 : 0;
+  return {.policy = policy,
+          .sample_bytes = number_bytes,
+          .capacity_bytes = samples * (number_bytes + bookkeeping)};
+}
+
+Outcome push(Reservoir& reservoir, std::int64_t number) {
+  return reservoir.push(std::as_bytes(std::span(&number, 1)));
+}
+
+std::int64_t number_in(const Reservoir& reservoir, std::int64_t slot) {
+  std::int64_t number = 0;
+  std::memcpy(&number, reservoir.sample(slot).data(), sizeof(number));
+  return number;
+}
+
+Numbers numbers_at(const Reservoir& reservoir, const Numbers& slots) {
+  Numbers numbers;
+  for (const auto slot : slots) numbers.push_back(number_in(reservoir, slot));
+  return numbers;
+}
+
+Numbers all_numbers(const Reservoir& reservoir) {
+  Numbers numbers;
+  for (std::int64_t slot = 0; slot < reservoir.size(); ++slot)
+    numbers.push_back(number_in(reservoir, slot));
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+// How far counts are from equal ones: about as many as there are counts but one, if they are
+// equally likely.
+double chi_square(const std::vector<double>& counts, double expected) {
+  double sum = 0;
+  for (const double count : counts) sum += (count - expected) * (count - expected) / expected;
+  return sum;
+}
+
+TEST(Reservoir, HasRoomForWhatFitsTheCapacity) {
+  ReservoirOptions options{.sample_bytes = 100, .capacity_bytes = 1000};
+  EXPECT_EQ(reservoir_capacity(options), 10);
+  options.capacity_bytes = 1099;
+  EXPECT_EQ(reservoir_capacity(options), 10);
+  options.policy = ReservoirPolicy::fifo;
+  EXPECT_EQ(reservoir_capacity(options), 10);
+  options.policy = ReservoirPolicy::keep_unseen;  // 108 bytes each
+  EXPECT_EQ(reservoir_capacity(options), 10);
+  options.capacity_bytes = 1079;
+  EXPECT_EQ(reservoir_capacity(options), 9);
+  options.capacity_bytes = 108;
+  EXPECT_EQ(Reservoir(options).capacity(), 1);
+}
+
+TEST(Reservoir, RejectsOptions) {
+  const auto message = [](const ReservoirOptions& options) {
+    return message_of<InputError>([&] { (void)Reservoir(options); });
+  };
+  EXPECT_THAT(message({.sample_bytes = 0, .capacity_bytes = 10}), HasSubstr("samples of 0 bytes"));
+  EXPECT_THAT(message({.sample_bytes = 100, .capacity_bytes = 99, .rank = 3}),
+              HasSubstr("(rank 3): a capacity of 99 bytes, expected at least 100"));
+  EXPECT_THAT(message({.sample_bytes = 4, .capacity_bytes = 40, .minimum = 11}),
+              HasSubstr("a minimum of 11 samples before the first draw, expected 1 to 10"));
+  EXPECT_THAT(message({.sample_bytes = 4, .capacity_bytes = 40, .minimum = 0}),
+              HasSubstr("a minimum of 0"));
+  EXPECT_THAT(message({.sample_bytes = 4, .capacity_bytes = 40, .reuse = -1}),
+              HasSubstr("-1 draws per arrival"));
+  EXPECT_THAT(message({.sample_bytes = 4, .capacity_bytes = 40, .rank = -1}),
+              HasSubstr("the rank is negative"));
+  const auto most = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THAT(
+      message_of<Error>([&] {
+        (void)reservoir_capacity(
+            {.policy = ReservoirPolicy::keep_unseen, .sample_bytes = most, .capacity_bytes = most});
+      }),
+      HasSubstr("overflow"));
+}
+
+TEST(Reservoir, NamesBothSizesWhereTheMachineHasTooLittleMemory) {
+  const auto memory = installed_memory();
+  if (!memory) GTEST_SKIP() << "the system does not say how much memory it has";
+  const auto message = message_of<InputError>(
+      [&] { (void)Reservoir({.sample_bytes = 4, .capacity_bytes = *memory + 1}); });
+  EXPECT_THAT(message, HasSubstr(std::to_string(*memory + 1)));
+  EXPECT_THAT(message, HasSubstr(std::to_string(*memory) + " bytes of memory"));
+}
+
+TEST(Reservoir, PoliciesHaveNames) {
+  EXPECT_THAT(known_names<ReservoirPolicy>(), ElementsAre("uniform", "fifo", "keep_unseen"));
+}
+
+// Every set of 2 of 5 arrivals is equally likely, on every rank, whatever the other rank has kept.
+TEST(Reservoir, UniformKeepsEverySetOfArrivalsAlike) {
+  constexpr int arrivals = 5, seeds = 20'000;
+  std::map<Numbers, double> kept[2];
+  double same = 0;
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    Numbers of_rank[2];
+    for (const int rank : {0, 1}) {
+      auto options = room_for(2, ReservoirPolicy::uniform);
+      options.seed = seed;
+      options.rank = rank;
+      Reservoir reservoir(options);
+      for (int number = 0; number < arrivals; ++number) push(reservoir, number);
+      of_rank[rank] = all_numbers(reservoir);
+      ++kept[rank][of_rank[rank]];
+    }
+    if (of_rank[0] == of_rank[1]) ++same;
+  }
+  for (const auto& of_rank : kept) {
+    EXPECT_EQ(of_rank.size(), 10U);
+    std::vector<double> counts;
+    for (const auto& [set, count] : of_rank) counts.push_back(count);
+    EXPECT_LT(chi_square(counts, seeds / 10.), 30);  // 9 on average
+  }
+  EXPECT_NEAR(same / seeds, .1, .01);
+}
+
+TEST(Reservoir, UniformKeepsEarlyAndLateArrivalsAlike) {
+  constexpr int arrivals = 60, room = 12, seeds = 10'000;
+  std::vector<double> counts(arrivals);
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    auto options = room_for(room, ReservoirPolicy::uniform);
+    options.seed = seed;
+    Reservoir reservoir(options);
+    for (int number = 0; number < arrivals; ++number) {
+      const auto outcome = push(reservoir, number);
+      EXPECT_EQ(outcome == Outcome::entered, number < room);
+      EXPECT_NE(outcome, Outcome::refused);
+    }
+    EXPECT_EQ(reservoir.state().arrivals, arrivals);
+    for (const auto number : all_numbers(reservoir)) ++counts[static_cast<std::size_t>(number)];
+  }
+  EXPECT_LT(chi_square(counts, 1. * seeds * room / arrivals), 100);  // 47 on average
+}
+
+TEST(Reservoir, UniformCountsArrivalsBeyond32Bits) {
+  auto options = room_for(1, ReservoirPolicy::uniform);
+  options.sample_bytes = 1;
+  options.capacity_bytes = std::int64_t{1} << 22;
+  Reservoir reservoir(options);
+  const auto restore = [&](std::int64_t arrivals) {
+    std::ranges::fill(reservoir.restore({.arrivals = arrivals, .size = reservoir.capacity()}),
+                      std::byte{0});
+  };
+  const auto count_replaced = [&] {
+    const std::array<std::byte, 1> sample{std::byte{1}};
+    int replaced = 0;
+    for (int i = 0; i < 1'000'000; ++i) replaced += reservoir.push(sample) == Outcome::replaced;
+    return replaced;
+  };
+  restore((std::int64_t{1} << 33) + 5);  // each has a chance of 1 in 2048
+  const int replaced = count_replaced();
+  EXPECT_GT(replaced, 380);
+  EXPECT_LT(replaced, 600);
+  const auto ones = std::ranges::count(reservoir.contents(), std::byte{1});
+  EXPECT_NEAR(ones, replaced, 3);  // in different slots, but for few
+  restore(std::int64_t{1} << 52);
+  EXPECT_EQ(count_replaced(), 0);
+}
+
+TEST(Reservoir, FifoKeepsTheNewest) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 50; ++round) {
+    const auto room = static_cast<std::int64_t>(1 + random() % 20);
+    SCOPED_TRACE(::testing::Message() << "round " << round << ", room for " << room);
+    Reservoir reservoir(room_for(room, ReservoirPolicy::fifo));
+    std::deque<std::int64_t> expected;
+    for (std::int64_t number = 0; number < 60; ++number) {
+      const bool full = reservoir.size() == room;
+      EXPECT_EQ(push(reservoir, number), full ? Outcome::replaced : Outcome::entered);
+      expected.push_back(number);
+      if (full) expected.pop_front();
+      EXPECT_EQ(all_numbers(reservoir), Numbers(expected.begin(), expected.end()));
+      (void)reservoir.draw(1);
+    }
+  }
+}
+
+// What keep_unseen should do, in the plainest way.
+struct KeepUnseenModel {
+  std::set<std::int64_t> unseen;
+  std::deque<std::int64_t> seen;  // by their first draw
+
+  void draw(const Numbers& numbers) {
+    for (const auto number : numbers)
+      if (unseen.erase(number) > 0) seen.push_back(number);
+  }
+  [[nodiscard]] Numbers all() const {
+    Numbers numbers(unseen.begin(), unseen.end());
+    numbers.insert(numbers.end(), seen.begin(), seen.end());
+    std::sort(numbers.begin(), numbers.end());
+    return numbers;
+  }
+};
+
+TEST(Reservoir, KeepUnseenLosesNothingUndrawn) {
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 100; ++round) {
+    const auto room = static_cast<std::int64_t>(1 + random() % 30);
+    auto options = room_for(room, ReservoirPolicy::keep_unseen);
+    options.seed = random();
+    SCOPED_TRACE(::testing::Message() << "seed " << options.seed << ", room for " << room);
+    Reservoir reservoir(options);
+    KeepUnseenModel model;
+    std::int64_t number = 0;
+    for (int i = 0; i < 200; ++i) {
+      if (random() % 3 > 0 || reservoir.size() == 0) {
+        const auto outcome = push(reservoir, number);
+        if (reservoir.size() == room && outcome != Outcome::entered) {
+          EXPECT_EQ(outcome, model.seen.empty() ? Outcome::refused : Outcome::replaced);
+        }
+        if (outcome == Outcome::replaced) model.seen.pop_front();
+        if (outcome != Outcome::refused) model.unseen.insert(number++);
+      } else {
+        const auto count =
+            static_cast<std::int64_t>(1 + random() % static_cast<std::uint64_t>(reservoir.size()));
+        const auto drawn = numbers_at(reservoir, reservoir.draw(count));
+        const auto unseen = static_cast<std::int64_t>(model.unseen.size());
+        EXPECT_EQ(
+            std::ranges::count_if(drawn, [&](auto each) { return model.unseen.contains(each); }),
+            std::min(count, unseen));
+        EXPECT_EQ(std::set(drawn.begin(), drawn.end()).size(), drawn.size());
+        model.draw(drawn);
+      }
+      ASSERT_EQ(all_numbers(reservoir), model.all());
+      EXPECT_EQ(reservoir.state().seen, static_cast<std::int64_t>(model.seen.size()));
+      EXPECT_EQ(reservoir.state().arrivals, number);
+    }
+  }
+}
+
+TEST(Reservoir, KeepUnseenAlwaysGoesOn) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 200; ++round) {
+    const auto room = static_cast<std::int64_t>(1 + random() % 20);
+    const auto batch = static_cast<std::int64_t>(1 + random() % static_cast<std::uint64_t>(room));
+    auto options = room_for(room, ReservoirPolicy::keep_unseen);
+    options.reuse = static_cast<std::int64_t>(1 + random() % 3);
+    options.seed = random();
+    SCOPED_TRACE(::testing::Message() << "seed " << options.seed << ", room for " << room
+                                      << ", batch " << batch << ", reuse " << options.reuse);
+    Reservoir reservoir(options);
+    for (int i = 0; i < 300; ++i) {
+      const bool may_draw = reservoir.draws_left() >= batch;
+      if (may_draw && random() % 2 == 0) {
+        (void)reservoir.draw(batch);
+      } else if (push(reservoir, i) == Outcome::refused) {
+        ASSERT_TRUE(may_draw);
+        (void)reservoir.draw(batch);
+      }
+    }
+  }
+}
+
+TEST(Reservoir, DrawsAllAlike) {
+  constexpr int room = 10, batches = 20'000;
+  for (const auto policy : policies) {
+    SCOPED_TRACE(name_of(policy));
+    auto options = room_for(room, policy);
+    options.seed = 11;
+    Reservoir reservoir(options);
+    for (int number = 0; number < room; ++number) push(reservoir, number);
+    (void)reservoir.draw(room);  // so that all are seen
+    std::vector<double> first(room), second(room);
+    std::map<std::set<std::int64_t>, double> sets;
+    for (int i = 0; i < batches; ++i) {
+      const auto drawn = reservoir.draw(2);
+      ++first[static_cast<std::size_t>(drawn[0])];
+      ++second[static_cast<std::size_t>(drawn[1])];
+      ++sets[std::set(drawn.begin(), drawn.end())];
+    }
+    EXPECT_LT(chi_square(first, batches / 10.), 30);  // 9 on average
+    EXPECT_LT(chi_square(second, batches / 10.), 30);
+    EXPECT_EQ(sets.size(), 45U);  // pairs of different ones
+    std::vector<double> counts;
+    for (const auto& [set, count] : sets) counts.push_back(count);
+    EXPECT_LT(chi_square(counts, batches / 45.), 85);  // 44 on average
+  }
+}
+
+TEST(Reservoir, DrawsMoreThanItHasEquallyOften) {
+  for (const auto policy : policies) {
+    SCOPED_TRACE(name_of(policy));
+    Reservoir reservoir(room_for(7, policy));
+    for (int number = 0; number < 7; ++number) push(reservoir, number);
+    const auto drawn = reservoir.draw(7 * 3 + 2);
+    std::vector<int> counts(7);
+    for (const auto slot : drawn) ++counts[static_cast<std::size_t>(slot)];
+    EXPECT_EQ(std::ranges::count(counts, 3), 5);
+    EXPECT_EQ(std::ranges::count(counts, 4), 2);
+    for (int round = 0; round < 3; ++round) {
+      const auto begin = drawn.begin() + 7 * round;
+      EXPECT_EQ(std::set(begin, begin + 7).size(), 7U);
+    }
+    EXPECT_EQ(reservoir.state().draws, 23);
+    EXPECT_THAT(reservoir.draw(0), IsEmpty());
+  }
+}
+
+TEST(Reservoir, DrawsFromTheMinimumOn) {
+  auto options = room_for(5, ReservoirPolicy::uniform);
+  options.minimum = 3;
+  Reservoir reservoir(options);
+  EXPECT_EQ(reservoir.draws_left(), 0);
+  push(reservoir, 0);
+  push(reservoir, 1);
+  EXPECT_EQ(reservoir.draws_left(), 0);
+  EXPECT_THAT(message_of<Error>([&] { (void)reservoir.draw(1); }),
+              HasSubstr("1 samples were asked for, expected 0 to 0: it has 2 samples (minimum 3)"));
+  EXPECT_EQ(reservoir.state().draws, 0);
+  push(reservoir, 2);
+  EXPECT_EQ(reservoir.draws_left(), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(reservoir.draw(2).size(), 2U);
+}
+
+TEST(Reservoir, ReusesNoMoreThanItMay) {
+  auto options = room_for(2, ReservoirPolicy::uniform);
+  options.reuse = 3;
+  Reservoir reservoir(options);
+  for (int number = 0; number < 4; ++number) push(reservoir, number);  // two passed over, or lost
+  EXPECT_EQ(reservoir.draws_left(), 12);
+  (void)reservoir.draw(10);
+  EXPECT_EQ(reservoir.draws_left(), 2);
+  EXPECT_THROW((void)reservoir.draw(3), Error);
+  (void)reservoir.draw(2);
+  EXPECT_EQ(reservoir.draws_left(), 0);
+  push(reservoir, 4);
+  EXPECT_EQ(reservoir.draws_left(), 3);
+
+  options.reuse = std::numeric_limits<std::int64_t>::max();
+  Reservoir unbounded(options);
+  for (int number = 0; number < 4; ++number) push(unbounded, number);
+  EXPECT_EQ(unbounded.draws_left(), std::numeric_limits<std::int64_t>::max());
+}
+
+TEST(Reservoir, TakesSamplesInPlace) {
+  for (const auto policy : policies) {
+    SCOPED_TRACE(name_of(policy));
+    Reservoir pushed(room_for(5, policy)), in_place(room_for(5, policy));
+    for (std::int64_t number = 0; number < 30; ++number) {
+      const auto arrival = in_place.arrive();
+      EXPECT_EQ(push(pushed, number), arrival.outcome);
+      const bool kept = arrival.outcome == Outcome::entered || arrival.outcome == Outcome::replaced;
+      ASSERT_EQ(arrival.place.size(), kept ? sizeof(number) : 0);
+      if (kept) std::memcpy(arrival.place.data(), &number, sizeof(number));
+      EXPECT_EQ(pushed.draw(1), in_place.draw(1));
+      EXPECT_TRUE(std::ranges::equal(pushed.contents(), in_place.contents()));
+    }
+  }
+}
+
+// One arrival or draw, by chance; what came of it.
+Numbers one_step(Reservoir& reservoir, std::mt19937_64& random) {
+  if (reservoir.size() == 0 || random() % 3 > 0)
+    return {static_cast<std::int64_t>(push(reservoir, static_cast<std::int64_t>(random())))};
+  auto slots = reservoir.draw(static_cast<std::int64_t>(1 + random() % 8));
+  const auto numbers = numbers_at(reservoir, slots);
+  slots.insert(slots.end(), numbers.begin(), numbers.end());
+  return slots;
+}
+
+TEST(Reservoir, GoesOnFromWhatWasSaved) {
+  std::mt19937_64 random(4);
+  for (int round = 0; round < 150; ++round) {
+    auto options = room_for(static_cast<std::int64_t>(1 + random() % 25), policies[random() % 3]);
+    options.seed = random();
+    options.rank = static_cast<int>(random() % 5);
+    SCOPED_TRACE(::testing::Message() << name_of(options.policy) << ", seed " << options.seed);
+    Reservoir reservoir(options);
+    const auto moment = random() % 150;
+    for (std::uint64_t step = 0; step < moment; ++step) one_step(reservoir, random);
+
+    Reservoir restored(options);
+    for (auto step = random() % 30; step > 0; --step) one_step(restored, random);  // forgotten
+    const auto contents = restored.restore(reservoir.state(), reservoir.order());
+    ASSERT_EQ(contents.size(), reservoir.contents().size());
+    std::ranges::copy(reservoir.contents(), contents.begin());
+
+    auto same = random;
+    for (int step = 0; step < 150; ++step)
+      ASSERT_EQ(one_step(restored, same), one_step(reservoir, random)) << "step " << step;
+    EXPECT_EQ(restored.state(), reservoir.state());
+    EXPECT_TRUE(std::ranges::equal(restored.contents(), reservoir.contents()));
+    EXPECT_TRUE(std::ranges::equal(restored.order(), reservoir.order()));
+  }
+}
+
+TEST(Reservoir, RefusesStatesThatCanNotBe) {
+  Reservoir reservoir(room_for(3, ReservoirPolicy::keep_unseen));
+  push(reservoir, 42);
+  const auto message = [&](const ReservoirState& state, const Numbers& order = {}) {
+    return message_of<InputError>([&] { (void)reservoir.restore(state, order); });
+  };
+  EXPECT_THAT(message({.arrivals = 4, .size = 4}),
+              HasSubstr("4 samples were saved, but the capacity has room for 3"));
+  const auto wrong = HasSubstr("a saved state that can't be");
+  EXPECT_THAT(message({.arrivals = 1, .size = 2}), wrong);
+  EXPECT_THAT(message({.arrivals = 3, .draws = -1, .size = 3}), wrong);
+  EXPECT_THAT(message({.arrivals = 3, .size = -1}), wrong);
+  EXPECT_THAT(message({.arrivals = 3, .size = 2, .seen = 3}), wrong);
+  EXPECT_THAT(message({.arrivals = 3, .size = 2, .first = 1}),
+              HasSubstr("begins at 1, as only in a full reservoir"));
+  EXPECT_THAT(message({.arrivals = 3, .size = 3, .first = 3}), wrong);
+  EXPECT_THAT(message({.arrivals = 3, .size = 3, .deals = -1}), wrong);
+  EXPECT_THAT(message({.arrivals = 3, .size = 3}, {0, 1}), HasSubstr("order of 2 samples"));
+  EXPECT_THAT(message({.arrivals = 3, .size = 3}, {0, 1, 1}), HasSubstr("slot 1 twice"));
+  EXPECT_THAT(message({.arrivals = 3, .size = 3}, {0, 1, 3}), HasSubstr("slot 3"));
+  EXPECT_EQ(reservoir.state(), (ReservoirState{.arrivals = 1, .size = 1}));
+  EXPECT_EQ(number_in(reservoir, 0), 42);
+
+  Reservoir uniform(room_for(3, ReservoirPolicy::uniform));
+  EXPECT_THROW((void)uniform.restore({.arrivals = 3, .size = 3, .seen = 1}), InputError);
+  EXPECT_THROW((void)uniform.restore({.arrivals = 3, .size = 3, .first = 1}), InputError);
+}
+
+TEST(Reservoir, RejectsArguments) {
+  Reservoir reservoir(room_for(3, ReservoirPolicy::fifo));
+  const std::vector<std::byte> sample(7);
+  EXPECT_THAT(message_of<Error>([&] { reservoir.push(sample); }),
+              HasSubstr("a sample of 7 bytes was pushed, expected 8"));
+  EXPECT_EQ(reservoir.state().arrivals, 0);
+  push(reservoir, 1);
+  EXPECT_THAT(message_of<Error>([&] { (void)reservoir.sample(1); }), HasSubstr("sample 1"));
+  EXPECT_THROW((void)reservoir.sample(-1), Error);
+  EXPECT_THROW((void)reservoir.draw(-1), Error);
+}
+
+TEST(Reservoir, TakesMemoryAsSamplesCome) {
+  constexpr std::int64_t sample_bytes = 1000, capacity_bytes = std::int64_t{100} << 20;
+  for (const auto policy : policies) {
+    SCOPED_TRACE(name_of(policy));
+    const auto before = resident_bytes();
+    Reservoir reservoir(
+        {.policy = policy, .sample_bytes = sample_bytes, .capacity_bytes = capacity_bytes});
+    const std::vector<std::byte> sample(sample_bytes, std::byte{1});
+    for (int i = 0; i < 1000; ++i) reservoir.push(sample);
+    EXPECT_LT(resident_bytes() - before, std::uint64_t{20} << 20);
+    for (std::int64_t i = 0; i < 2 * reservoir.capacity(); ++i) {
+      reservoir.push(sample);
+      if (i % 100 == 0) (void)reservoir.draw(100);
+    }
+    EXPECT_EQ(reservoir.size(), reservoir.capacity());
+    EXPECT_LT(static_cast<double>(resident_bytes() - before), 1.05 * capacity_bytes);
+  }
+}
+
+}  // namespace
+}  // namespace kolo
