@@ -1,6 +1,7 @@
 #include "kolo/stream/deal_reservoirs.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <queue>
 #include <tuple>

@@ -1,5 +1,6 @@
 #include "kolo/stream/running_statistics.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <span>
+#include <vector>
 
 #include <gmock/gmock.h>
 

@@ -1,10 +1,12 @@
 #include "kolo/stream/reservoir.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <random>
 #include <set>
+#include <vector>
 
 #include <gmock/gmock.h>
 

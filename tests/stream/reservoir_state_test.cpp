@@ -1,7 +1,10 @@
 #include "kolo/stream/reservoir.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <random>
+#include <span>
+#include <vector>
 
 #include <gmock/gmock.h>
 

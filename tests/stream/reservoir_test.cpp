@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <limits>
 #include <map>
 #include <random>
 #include <set>
+#include <vector>
 
 #include <gmock/gmock.h>
 
