@@ -7,11 +7,13 @@
 // out. Copies of the same sizes to and from random places of as much memory: what memory allows.
 // "draw" is without the copy. Nanoseconds per sample, medians of the rounds; in each round all take
 // their turn.
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <iostream>
 #include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
 #include <fmt/format.h>

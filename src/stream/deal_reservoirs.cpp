@@ -1,6 +1,7 @@
 #include "kolo/stream/deal_reservoirs.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <queue>
 #include <tuple>
@@ -31,7 +32,8 @@ void check_saved(std::span<const SavedReservoir> saved, const ReservoirOptions& 
   }
   const bool keeps_unseen = options.policy == ReservoirPolicy::keep_unseen;
   for (std::size_t rank = 0; rank < saved.size(); ++rank) {
-    const auto& [state, order] = saved[rank];
+    const auto& state = saved[rank].state;
+    const auto order = saved[rank].order;
     const auto in_saved = [&](std::int64_t slot) { return slot >= 0 && slot < state.size; };
     if (state.size < 0 || state.arrivals < state.size || state.draws < 0 || state.deals < 0 ||
         state.seen < 0 || state.seen > (keeps_unseen ? state.size : 0) ||

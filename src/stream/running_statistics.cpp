@@ -1,5 +1,6 @@
 #include "kolo/stream/running_statistics.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -94,7 +95,7 @@ void RunningStatistics::add_values(std::int64_t channel, std::span<const T> valu
   auto& statistics = channels_[static_cast<std::size_t>(channel)];
   const auto step = static_cast<std::size_t>(stride);
   const auto count = values.empty() ? 0 : (values.size() - 1) / step + 1;
-  std::array<double, block_size> block;
+  std::array<double, block_size> block;  // NOLINT: written before it is read; zeroing takes longer
   for (std::size_t begin = 0; begin < count; begin += block_size) {
     const auto end = std::min(begin + block_size, count);
     std::size_t usable = 0;

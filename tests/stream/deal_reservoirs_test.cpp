@@ -7,28 +7,24 @@
 #include <numeric>
 #include <random>
 #include <set>
+#include <span>
+#include <vector>
 
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
+#include "stream/numbers.h"
 #include "support/errors.h"
 
 namespace kolo {
 namespace {
 
+using testing::chi_square;
 using ::testing::HasSubstr;
 using testing::message_of;
-using Numbers = std::vector<std::int64_t>;
-constexpr auto policies =
-    std::to_array({ReservoirPolicy::uniform, ReservoirPolicy::fifo, ReservoirPolicy::keep_unseen});
-
-ReservoirOptions room_for(std::int64_t samples, ReservoirPolicy policy, std::uint64_t seed = 0) {
-  const auto bookkeeping = policy == ReservoirPolicy::keep_unseen ? 8 : 0;
-  return {.policy = policy,
-          .sample_bytes = 8,
-          .capacity_bytes = samples * (8 + bookkeeping),
-          .seed = seed};
-}
+using testing::Numbers;
+using testing::policies;
+using testing::room_for;
 
 // The reservoirs of several ranks, of numbers.
 class Ranks {
@@ -226,8 +222,9 @@ TEST(DealReservoirs, UniformKeepsOfEachRankInProportionToItsArrivals) {
   // 1000 arrivals, of which 60 stay: 6 in a hundred.
   const std::array<std::int64_t, 3> arrivals{100, 300, 600};
   const auto options = room_for(50, ReservoirPolicy::uniform, 7);
-  std::vector<SavedReservoir> saved;
-  for (const auto each : arrivals) saved.push_back({{.arrivals = each, .size = 50}, {}});
+  std::vector<SavedReservoir> saved(3);
+  for (std::size_t rank = 0; rank < 3; ++rank)
+    saved[rank].state = {.arrivals = arrivals[rank], .size = 50};
   auto small = options;
   small.capacity_bytes = 30 * 8;
   std::array<int, 3> kept{};
@@ -255,10 +252,7 @@ TEST(DealReservoirs, UniformStaysUniform) {
       dealt.push(static_cast<std::size_t>(number % 2), number);
     for (const auto number : dealt.all_numbers()) ++counts[static_cast<std::size_t>(number)];
   }
-  const double expected = 2. * room_after * seeds / (before + after);
-  double sum = 0;
-  for (const double count : counts) sum += (count - expected) * (count - expected) / expected;
-  EXPECT_LT(sum, 210);  // 133 on average
+  EXPECT_LT(chi_square(counts, 2. * room_after * seeds / (before + after)), 210);  // 133 on average
 }
 
 // More ranks have more room than there are samples: new arrivals are kept as if it were full.

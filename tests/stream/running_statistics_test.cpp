@@ -1,7 +1,10 @@
 #include "kolo/stream/running_statistics.h"
 
+#include <algorithm>
+#include <bit>
+#include <cfenv>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <limits>
 #include <random>
 #include <vector>
@@ -55,9 +58,9 @@ Values normal_values(std::mt19937_64& random, std::size_t count, double mean, do
 }
 
 bool same_bits(const ChannelStatistics& a, const ChannelStatistics& b) {
-  return a.count == b.count && a.left_out == b.left_out &&
-         std::memcmp(&a.mean, &b.mean, sizeof(double)) == 0 &&
-         std::memcmp(&a.squares, &b.squares, sizeof(double)) == 0;
+  const auto bits = [](double number) { return std::bit_cast<std::uint64_t>(number); };
+  return a.count == b.count && a.left_out == b.left_out && bits(a.mean) == bits(b.mean) &&
+         bits(a.squares) == bits(b.squares);
 }
 
 TEST(RunningStatistics, AreThoseOfAllValues) {
@@ -106,6 +109,7 @@ TEST(RunningStatistics, TakeFloatsAndStrides) {
     strided.add(static_cast<std::int64_t>(channel), std::span(interleaved).subspan(channel),
                 channels);
     std::vector<float> own;
+    own.reserve(cells);
     for (std::size_t cell = 0; cell < cells; ++cell)
       own.push_back(interleaved[cell * channels + channel]);
     contiguous.add(static_cast<std::int64_t>(channel), own);
@@ -177,6 +181,17 @@ TEST(RunningStatistics, CountAndLeaveOutWhatIsNotFinite) {
   only_bad.merge(statistics);
   EXPECT_EQ(only_bad.channels()[0].left_out, 3006);
   EXPECT_EQ(only_bad.channels()[0].mean, 2.5);
+}
+
+// Programs that have floating-point exceptions end them are not ended by bad values.
+TEST(RunningStatistics, RaiseNoFloatingPointException) {
+  std::feclearexcept(FE_ALL_EXCEPT);
+  RunningStatistics statistics(1);
+  statistics.add(0, Values{1, nan, infinity, -infinity, 1e300, 1e140, -1e140});
+  statistics.add(0, std::vector<float>{static_cast<float>(nan), 3e38F, 1});
+  statistics.merge(statistics);
+  EXPECT_GT(statistics.channels()[0].scale(), 0);
+  EXPECT_EQ(std::fetestexcept(FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW), 0);
 }
 
 TEST(RunningStatistics, TheLargestValuesStayFinite) {
