@@ -1,6 +1,8 @@
 #include "kolo/config/factories.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -45,14 +47,22 @@ std::int64_t outputs_of(const RunConfig& config, const SampleLayout& layout) {
   return given.value_or(layout.classes);
 }
 
+// "l1 or mse"
+std::string losses_for(bool has_classes) {
+  std::vector<std::string> names;
+  for (const auto& entry : built_in_losses())
+    if (entry.has_classes == has_classes) names.push_back(entry.name);
+  return fmt::format("{}", fmt::join(names, " or "));
+}
+
 void require_loss_of(const RunConfig& config, const SampleLayout& layout) {
   const auto& loss = loss_entry(config.training.loss);
   const bool has_classes = layout.classes > 0;
   if (loss.has_classes == has_classes) return;
-  refuse_setting(config, "training.loss",
-                 fmt::format("{}, but the targets of the data {} are {}; use {}", loss.name,
-                             config.data.name, has_classes ? "classes" : "numbers",
-                             has_classes ? "cross_entropy or binary_crossentropy" : "l1"));
+  refuse_setting(
+      config, "training.loss",
+      fmt::format("{}, but the targets of the data {} are {}; use {}", loss.name, config.data.name,
+                  has_classes ? "classes" : "numbers", losses_for(has_classes)));
 }
 
 // Any number of ranks may evaluate, whether they share the global batch evenly or not.
