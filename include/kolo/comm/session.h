@@ -80,8 +80,10 @@ class Session {
   // has from MPI and the system is given back; calls by handles that are left are StateErrors. A
   // second call does nothing.
   //
-  // Of a session that is broken it is local, and leaves MPI's objects to MPI. Where another rank
-  // calls something else it is an Error on all ranks, and this rank's session has ended.
+  // Of a session that is broken it is local, and leaves MPI's objects to MPI; so it is where
+  // another rank has left or is gone, which is a CommunicationError when all is done. Where another
+  // rank calls something else it is an Error on all ranks, as for every collective, and the session
+  // goes on.
   void finalize();
   [[nodiscard]] bool is_finalized() const;
 

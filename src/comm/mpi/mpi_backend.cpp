@@ -141,6 +141,9 @@ class MpiBackend final : public Backend {
   [[nodiscard]] bool ends_processes() const override {
     return keeping_->rules().failure_ends_processes;
   }
+  [[nodiscard]] bool is_broken() const override {
+    return keeping_->is_over() || (node_group_ && node_group_->is_aborted());
+  }
 
  private:
   struct Members;
@@ -152,6 +155,7 @@ class MpiBackend final : public Backend {
   [[nodiscard]] std::shared_ptr<SharedSegment> make_stage();
   [[nodiscard]] static std::size_t stage_bytes(int local_size, const MpiOptions& options);
   [[nodiscard]] std::vector<int> ranks_of_node() const;
+  [[nodiscard]] std::vector<int> far_ranks() const;
   [[nodiscard]] std::vector<std::shared_ptr<Bell>> bells_of_node() const;
   [[nodiscard]] std::shared_ptr<TransferLine> make_node_line() const;
   [[nodiscard]] std::function<void()> look() const;
@@ -215,6 +219,18 @@ MpiBackend::MpiBackend(std::shared_ptr<const MpiRuntime> runtime,
            topology_.nodes < topology_.size)
     start_node_stage();
   if (topology_.size > 1) start_transfers();
+  if (objects_ == &keeping_->objects_of_all()) keeping_->note_far_ranks(far_ranks());
+}
+
+// Of those that don't learn it by themselves when this one breaks the session.
+std::vector<int> MpiBackend::far_ranks() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < topology_.size; ++rank) {
+    const bool is_near =
+        node_group_ && topology_.node_of_rank[static_cast<std::size_t>(rank)] == topology_.node;
+    if (!is_near && rank != topology_.rank) ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 MpiBackend::~MpiBackend() {
@@ -227,18 +243,24 @@ std::function<void()> MpiBackend::look() const {
   return [keeping = keeping_.get()] { keeping->look(); };  // which keeps who asks
 }
 
-// A rank of a set that is broken calls nothing any more, and who learns of it tells the others.
+// Who learns that the session is broken tells the others, where this thread may call MPI.
 template <typename Function>
 auto MpiBackend::guarded(const Function& function) {
   if (!keeping_->rules().is_session) return function();
+  const auto tell = [&] {
+    if (needs_mpi()) keeping_->tell_others();
+  };
+  if (keeping_->is_over()) tell();
   keeping_->check();
   try {
     return function();
   } catch (const BrokenGroupError& error) {
     keeping_->break_session(error.reason());
+    tell();
     throw;
   } catch (const MpiError& error) {
     keeping_->break_session(fmt::format("rank {}: {}", keeping_->job_rank(), error.what()));
+    tell();
     throw CommunicationError(error.what());
   }
 }
