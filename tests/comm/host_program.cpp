@@ -352,6 +352,7 @@ void learn(Session& session, const std::string& part) {
   check_throws<CommunicationError>([&] { (void)communicator.split(0); }, part);
   session.finalize();
   std::printf("rank %d has learnt\n", rank_in(MPI_COMM_WORLD));
+  std::fflush(nullptr);
 }
 
 void killed() {
@@ -360,7 +361,6 @@ void killed() {
   (void)use(session.communicator());
   if (rank_in(ranks.get()) == 1) ::kill(::getpid(), SIGKILL);
   learn(session, "rank 1 ");
-  std::fflush(nullptr);
   std::_Exit(failures == 0 ? 0 : 1);
 }
 

@@ -190,12 +190,8 @@ class MpiKeeping {
   std::vector<std::weak_ptr<NodeGroup>> node_groups_;
 };
 
-// Ranks as processes of an MPI job. On one node everything goes through shared memory; over
-// several, all-reduce uses it inside each node and MPI between the ranks that own the same slice,
-// and the other collectives are MPI's.
-//
-// All ranks of what is kept; node_id is equal for ranks on the same node and different otherwise.
-// `runtime`: none where MPI is the program's. Collective.
+// The back end of all ranks of what is kept (mpi_backend.h); node_id is equal for ranks on the same
+// node and different otherwise. `runtime`: none where MPI is the program's. Collective.
 [[nodiscard]] std::shared_ptr<Backend> make_mpi_backend(std::shared_ptr<const MpiRuntime> runtime,
                                                         std::shared_ptr<MpiKeeping> keeping,
                                                         int node_id, const MpiOptions& options);
