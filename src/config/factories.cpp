@@ -1,6 +1,8 @@
 #include "kolo/config/factories.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -45,14 +47,22 @@ std::int64_t outputs_of(const RunConfig& config, const SampleLayout& layout) {
   return given.value_or(layout.classes);
 }
 
+// "l1 or mse"
+std::string losses_for(bool has_classes) {
+  std::vector<std::string> names;
+  for (const auto& entry : built_in_losses())
+    if (entry.has_classes == has_classes) names.push_back(entry.name);
+  return fmt::format("{}", fmt::join(names, " or "));
+}
+
 void require_loss_of(const RunConfig& config, const SampleLayout& layout) {
   const auto& loss = loss_entry(config.training.loss);
   const bool has_classes = layout.classes > 0;
   if (loss.has_classes == has_classes) return;
-  refuse_setting(config, "training.loss",
-                 fmt::format("{}, but the targets of the data {} are {}; use {}", loss.name,
-                             config.data.name, has_classes ? "classes" : "numbers",
-                             has_classes ? "cross_entropy or binary_crossentropy" : "l1"));
+  refuse_setting(
+      config, "training.loss",
+      fmt::format("{}, but the targets of the data {} are {}; use {}", loss.name, config.data.name,
+                  has_classes ? "classes" : "numbers", losses_for(has_classes)));
 }
 
 // Any number of ranks may evaluate, whether they share the global batch evenly or not.
@@ -125,18 +135,8 @@ void require_same_samples(const RunConfig& config, const Datasets& datasets) {
 // A penalty l2 * sum of w^2 has the gradient 2 * l2 * w, which is a weight decay of 2 * l2: the
 // same steps, without a pass over the weights for the loss.
 WeightDecay decay_of(const RunConfig& config, double l2) {
-  const auto& optimizer = config.optimizer;
   if (l2 > 0) return {2 * l2, config.model.l2_mode == L2Mode::decoupled, true};
-  return {optimizer.weight_decay,
-          optimizer.decoupled_decay || optimizer_entry(optimizer.name).decouples_decay,
-          optimizer.decay_excludes_vectors};
-}
-
-OptimizerConfig completed(OptimizerConfig optimizer) {
-  const auto& entry = optimizer_entry(optimizer.name);
-  if (!optimizer.own.has_value()) optimizer.own = entry.defaults;
-  entry.complete(optimizer.own);
-  return optimizer;
+  return decay_of(config.optimizer);
 }
 
 Schedule make_schedule(const TrainingConfig& training, std::int64_t steps_per_epoch) {
@@ -322,9 +322,7 @@ double l2_of(const RunConfig& config, const ModelCatalogue& models) {
 
 std::unique_ptr<FlatOptimizer> make_optimizer(const RunConfig& config,
                                               const ModelCatalogue& models) {
-  const auto optimizer = completed(config.optimizer);
-  return optimizer_entry(optimizer.name)
-      .make(optimizer.own, decay_of(config, l2_of(config, models)));
+  return make_optimizer(config.optimizer, decay_of(config, l2_of(config, models)));
 }
 
 std::string describe_optimizer(const OptimizerConfig& config) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kolo/config/run_config.h"
+#include "optim/optimizer_schema.h"
 #include "settings/choice_reader.h"
 
 // Every key of a configuration: its name, the field it fills and the values it accepts. Reading,
@@ -41,18 +42,6 @@ void visit(Field& field, ModelSection& section) {
   field("l2_mode", model.l2_mode, AnyName{});
   field("input_shape", model.input_shape, positive.up_to(most_of_a_kind));
   field("n_classes", model.n_classes, positive.up_to(most_of_a_kind), Unset{"the data's"});
-}
-
-template <typename Field>
-void visit(Field& field, OptimizerConfig& optimizer) {
-  field(choice_of(optimizer.name, optimizer.own, built_in_optimizers()));
-  field("lr", optimizer.lr, positive);
-  field("lr_scaling", optimizer.lr_scaling, AnyName{});
-  field("weight_decay", optimizer.weight_decay, not_negative);
-  field("decoupled_decay", optimizer.decoupled_decay, AnyBool{});
-  field("decay_excludes_vectors", optimizer.decay_excludes_vectors, AnyBool{});
-  field("shared_step", optimizer.shared_step, AnyBool{});
-  field("shared_parameters", optimizer.shared_parameters, AnyBool{});
 }
 
 template <typename Field>

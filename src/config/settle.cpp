@@ -145,14 +145,9 @@ class Checks {
 
   void check_optimizer() const {
     const auto& optimizer = config_.optimizer;
-    const auto& entry = optimizer_entry(optimizer.name);
-    entry.check(optimizer.own, of_section("optimizer"));
-    if (!entry.has_own_decay) return;
-    if (optimizer.decoupled_decay) {
-      fail("optimizer.decoupled_decay",
-           fmt::format("{} has its own kind of weight decay", optimizer.name));
-    }
-    if (config_.model.l2_mode == L2Mode::decoupled) {
+    kolo::check_optimizer(optimizer, of_section("optimizer"));
+    if (optimizer_entry(optimizer.name).has_own_decay &&
+        config_.model.l2_mode == L2Mode::decoupled) {
       fail("model.l2_mode",
            fmt::format("{} has its own kind of weight decay; set optimizer.weight_decay, and "
                        "model.l2 to 0",
@@ -299,12 +294,6 @@ void fill_model(ModelConfig& model, const ModelEntry& entry, double weight_decay
   put_channels_first(model.input_shape);
 }
 
-void fill_optimizer(OptimizerConfig& optimizer) {
-  const auto& entry = optimizer_entry(optimizer.name);
-  if (!optimizer.lr) optimizer.lr = entry.usual_rate;
-  fill_own(optimizer.own, entry);
-}
-
 void fill_training(TrainingConfig& training) {
   if (training.local_batch_size) training.batch_size = training.local_batch_size;
   training.local_batch_size.reset();
@@ -325,7 +314,7 @@ void check_run_config(const RunConfig& config, const ConfigValue& root,
 void fill_defaults(RunConfig& config, const ModelCatalogue& models) {
   fill_own(config.data.own, dataset_entry(config.data.name));
   fill_model(config.model, models.find(config.model.name), config.optimizer.weight_decay);
-  fill_optimizer(config.optimizer);
+  config.optimizer = completed(std::move(config.optimizer));
   fill_training(config.training);
 }
 

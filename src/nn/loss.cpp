@@ -7,6 +7,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "nn/losses/loss_entry.h"
+#include "nn/tensor_text.h"
 
 namespace kolo {
 
@@ -28,9 +29,12 @@ LossFunction make_loss(std::string_view name) {
   return entry.make(entry.defaults);
 }
 
-std::string losses::shape_of(const torch::Tensor& tensor) {
-  return fmt::format("[{}] of {}", fmt::join(tensor.sizes().vec(), ", "),
-                     torch::toString(tensor.scalar_type()));
+void losses::require_numbers_of_one_shape(std::string_view loss, const torch::Tensor& outputs,
+                                          const torch::Tensor& targets) {
+  if (outputs.sizes() == targets.sizes() && targets.is_floating_point()) return;
+  throw InputError(
+      fmt::format("loss: {} of outputs {} and targets {}, expected numbers of one shape", loss,
+                  shape_of(outputs), shape_of(targets)));
 }
 
 void losses::require_smoothing(double label_smoothing) {

@@ -56,29 +56,45 @@ ModelEntry entry_of(ModelDescription description) {
     return make(own.as<DescribedModel>().options(options));
   };
   entry.l2 = description.l2;
-  entry.makes_fields = description.makes_fields;
+  if (description.makes_fields) entry.output = ModelOutput::numbers;
   return entry;
+}
+
+bool has_positive_lengths(const std::vector<std::int64_t>& shape) {
+  return std::ranges::all_of(shape, [](std::int64_t length) { return length > 0; });
+}
+
+void check_output(const ModelEntry& model, const ModelOptions& options) {
+  const auto& shape = options.output_shape;
+  const bool is_numbers = !shape.empty();
+  if (is_numbers && model.output == ModelOutput::classes) {
+    throw InputError(fmt::format(
+        "model {}: tells classes apart, but the data's targets are numbers; use mlp, torchscript, "
+        "or for fields unet3d",
+        model.name));
+  }
+  if (!is_numbers && model.output == ModelOutput::numbers) {
+    throw InputError(fmt::format(
+        "model {}: makes fields, but the data has classes; use a classifier", model.name));
+  }
+  if (!has_positive_lengths(shape)) {
+    throw InputError(fmt::format("model {}: the output's shape is [{}], expected lengths above 0",
+                                 model.name, fmt::join(shape.begin(), shape.end(), ", ")));
+  }
+  if (!is_numbers && options.classes < 1) {
+    throw InputError(
+        fmt::format("model {}: {} classes, expected 1 or more", model.name, options.classes));
+  }
 }
 
 void check_shapes(const ModelEntry& model, const ModelOptions& options) {
   const auto& shape = options.input_shape;
-  const auto positive_length = [](std::int64_t length) { return length > 0; };
-  if (shape.empty() || !std::all_of(shape.begin(), shape.end(), positive_length)) {
+  if (shape.empty() || !has_positive_lengths(shape)) {
     throw InputError(fmt::format(
         "model {}: the input's shape is [{}], expected one or more lengths, each above 0",
         model.name, fmt::join(shape.begin(), shape.end(), ", ")));
   }
-  if (model.makes_fields != !options.output_shape.empty()) {
-    throw InputError(fmt::format("model {}: {}", model.name,
-                                 model.makes_fields
-                                     ? "makes fields, but the data has classes; use a classifier"
-                                     : "tells classes apart, but the data's targets are fields; "
-                                       "use unet3d"));
-  }
-  if (!model.makes_fields && options.classes < 1) {
-    throw InputError(
-        fmt::format("model {}: {} classes, expected 1 or more", model.name, options.classes));
-  }
+  check_output(model, options);
 }
 
 // The options that are given, as the keys that a configuration would have.

@@ -19,6 +19,32 @@ const OptimizerEntry& optimizer_entry(std::string_view name) {
   return *found;
 }
 
+OptimizerConfig completed(OptimizerConfig optimizer) {
+  const auto& entry = optimizer_entry(optimizer.name);
+  if (!optimizer.own.has_value()) optimizer.own = entry.defaults;
+  if (!optimizer.lr) optimizer.lr = entry.usual_rate;
+  entry.complete(optimizer.own);
+  return optimizer;
+}
+
+void check_optimizer(const OptimizerConfig& optimizer, const RefuseKey& refuse) {
+  const auto& entry = optimizer_entry(optimizer.name);
+  entry.check(optimizer.own, refuse);
+  if (entry.has_own_decay && optimizer.decoupled_decay)
+    refuse("decoupled_decay", fmt::format("{} has its own kind of weight decay", optimizer.name));
+}
+
+WeightDecay decay_of(const OptimizerConfig& optimizer) {
+  return {optimizer.weight_decay,
+          optimizer.decoupled_decay || optimizer_entry(optimizer.name).decouples_decay,
+          optimizer.decay_excludes_vectors};
+}
+
+std::unique_ptr<FlatOptimizer> make_optimizer(const OptimizerConfig& optimizer,
+                                              const WeightDecay& decay) {
+  return optimizer_entry(optimizer.name).make(completed(optimizer).own, decay);
+}
+
 std::string optimizers::Epsilon::remark() const {
   return fmt::format("epsilon {}, added as in {}", value.value(),
                      form == EpsilonForm::torch ? "PyTorch" : "Keras");

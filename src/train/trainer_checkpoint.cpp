@@ -11,6 +11,7 @@
 #include "base/json_value.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/checkpoint/module_tensors.h"
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/parallel/pipeline_state.h"
@@ -89,69 +90,6 @@ GradScaler::State loss_scale_from_json(const nlohmann::json& document) {
   }
 }
 
-template <typename Named>
-std::vector<NamedTensor> tensors_of(const Named& items) {
-  std::vector<NamedTensor> tensors;
-  for (const auto& item : items) tensors.push_back({item.key(), item.value().detach()});
-  return tensors;
-}
-
-std::vector<NamedTensor> model_tensors(const torch::nn::Module& network) {
-  auto tensors = tensors_of(network.named_parameters());
-  for (auto& buffer : tensors_of(network.named_buffers())) tensors.push_back(std::move(buffer));
-  return tensors;
-}
-
-const NamedTensor* find(const std::vector<NamedTensor>& tensors, const std::string& name) {
-  const auto found = std::find_if(tensors.begin(), tensors.end(),
-                                  [&](const NamedTensor& item) { return item.name == name; });
-  return found == tensors.end() ? nullptr : &*found;
-}
-
-std::string shape_of(const torch::Tensor& tensor) {
-  return fmt::format("[{}]", fmt::join(tensor.sizes().vec(), ", "));
-}
-
-[[noreturn]] void refuse(const std::string& what) {
-  throw InputError(
-      fmt::format("checkpoint: it is of another model: {}; use the configuration of the run it "
-                  "belongs to, or another output folder",
-                  what));
-}
-
-// Both must hold the same names with the same shapes.
-void require_same_tensors(const std::vector<NamedTensor>& saved,
-                          const std::vector<NamedTensor>& wanted) {
-  for (const NamedTensor& item : wanted) {
-    const NamedTensor* const other = find(saved, item.name);
-    if (other == nullptr) refuse(fmt::format("it has no {}", item.name));
-    if (other->tensor.sizes() != item.tensor.sizes()) {
-      refuse(fmt::format("its {} is {}, the configuration's is {}", item.name,
-                         shape_of(other->tensor), shape_of(item.tensor)));
-    }
-  }
-  for (const NamedTensor& item : saved) {
-    if (find(wanted, item.name) == nullptr)
-      refuse(fmt::format("it has {}, which the configuration's has not", item.name));
-  }
-}
-
-const torch::Tensor& saved_tensor(const std::vector<NamedTensor>& saved, const std::string& name,
-                                  torch::IntArrayRef sizes) {
-  const NamedTensor* const source = find(saved, name);
-  if (source == nullptr || source->tensor.sizes() != sizes) {
-    throw Error(fmt::format("train: the checkpoint has no {} of shape [{}]", name,
-                            fmt::join(sizes.vec(), ", ")));
-  }
-  return source->tensor;
-}
-
-void copy_tensors(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& into) {
-  const torch::NoGradGuard no_gradient;
-  for (const NamedTensor& item : into)
-    torch::Tensor(item.tensor).copy_(saved_tensor(saved, item.name, item.tensor.sizes()));
-}
-
 std::vector<ParameterArena::NamedTensor> to_send(const std::vector<NamedTensor>& tensors) {
   std::vector<ParameterArena::NamedTensor> items;
   for (const auto& item : tensors) items.push_back({item.name, item.tensor});
@@ -209,14 +147,14 @@ void require_same_optimizer(const Checkpoint& checkpoint, const FlatOptimizer& o
 }  // namespace
 
 void load_network(const Checkpoint& checkpoint, Network& network) {
-  const auto wanted = model_tensors(network);
+  const auto wanted = module_tensors(network);
   require_same_tensors(checkpoint.model, wanted);
   copy_tensors(checkpoint.model, wanted);
 }
 
 void require_matching_checkpoint(const Checkpoint& checkpoint, const Network& network,
                                  const FlatOptimizer& optimizer) {
-  require_same_tensors(checkpoint.model, model_tensors(network));
+  require_same_tensors(checkpoint.model, module_tensors(network));
   require_same_optimizer(checkpoint, optimizer);
 }
 
@@ -269,13 +207,13 @@ Checkpoint Trainer::checkpoint() const {
   Checkpoint checkpoint;
   const auto finite = [](const torch::Tensor& tensor) { return is_finite(tensor); };
   const auto& module = *network_->module();
-  require_all(tensors_of(module.named_parameters()), "the network's", state_.step, finite);
+  require_all(module_parameters(module), "the network's", state_.step, finite);
   // Infinity may be meant, as in masks.
-  require_all(tensors_of(module.named_buffers()), "the network's", state_.step,
+  require_all(module_buffers(module), "the network's", state_.step,
               [](const torch::Tensor& tensor) { return !has_nan(tensor); });
   const auto optimizer = optimizer_tensors(step_.optimizer());
   require_all(optimizer, "the optimizer's", state_.step, finite);
-  checkpoint.model = of_all_parts(model_tensors(module));
+  checkpoint.model = of_all_parts(module_tensors(module));
   checkpoint.optimizer = of_all_parts(optimizer);
   checkpoint.state = to_json(state_);
   checkpoint.state["optimizer"] = step_.optimizer().algorithm().name();
@@ -292,7 +230,7 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   const bool is_root = communicator_.rank() == 0;
   const Checkpoint nothing;
   const Checkpoint& saved = is_root ? of_root.value() : nothing;
-  const auto model = model_tensors(*network_->module());
+  const auto model = module_tensors(*network_->module());
   if (is_root) {
     if (network_->parts() == nullptr) require_same_tensors(saved.model, model);
     require_same_optimizer(saved, step_.optimizer().algorithm());

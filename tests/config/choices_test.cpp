@@ -33,8 +33,9 @@ TEST_F(Choices, KeysOfOthersAreRefusedAndSayWhose) {
               StartsWith("command line: model.levels: is of unet3d; mnist_net has dropout; null"));
   EXPECT_THAT(error_after_required("", {"model.file=m.pt"}),
               HasSubstr("model.file: is of torchscript; mnist_net has dropout"));
-  EXPECT_THAT(error_after_required("", {"model.name=resnet34", "model.dropout=0.5"}),
-              HasSubstr("model.dropout: is of mnist_net, mnist_cnn, cnn; resnet34 has batch_norm"));
+  EXPECT_THAT(
+      error_after_required("", {"model.name=resnet34", "model.dropout=0.5"}),
+      HasSubstr("model.dropout: is of mnist_net, mnist_cnn, cnn, mlp; resnet34 has batch_norm"));
   const std::string start = "data: {name: fashion_mnist}\nmodel: {name: mnist_net}\n";
   EXPECT_THAT(error(start + "optimizer: {name: sgd, beta1: 0.9, rho: 0.9}\n"),
               HasSubstr("run.yaml:3: optimizer.beta1: is of adam, "));

@@ -13,6 +13,7 @@
 #include "kolo/config/run_config.h"
 #include "kolo/data/augmentation.h"
 #include "kolo/data/nbody.h"
+#include "kolo/nn/mlp.h"
 #include "settings/choice_reader.h"
 #include "settings/yaml/yaml.h"
 
@@ -71,7 +72,7 @@ class RandomConfig {
   ModelConfig model() {
     ModelConfig model;
     model.name = pick({"mnist_net", "mnist_cnn", "cnn", "resnet_small", "resnet34", "resnet50",
-                       "unet3d", "torchscript"});
+                       "unet3d", "mlp", "torchscript"});
     model.own = own_settings(built_in_models().find(model.name));
     model.sync_batch_norm = model.name != "torchscript" && coin();
     model.l2 = number();
@@ -133,6 +134,9 @@ class RandomConfig {
         {"full_scale", [&] { return has_labels ? truth() : "null"; }},
         {"levels", [&] { return has_labels ? "null" : std::to_string(small() % 12 + 1); }},
         {"channels", [&] { return std::to_string(small()); }},
+        {"hidden", [&] { return has_labels ? "[]" : fmt::format("[{}, {}]", small(), small()); }},
+        {"activation", [&] { return name(pick<HiddenActivation>()); }},
+        {"bias", truth},
         {"file", [&] { return "m" + std::to_string(small()); }},
         {"rotations", [&] { return name(pick<Rotations>()); }},
         {"crop", [&] { return std::to_string(small()); }},
@@ -186,10 +190,10 @@ class RandomConfig {
   }
 
   void set_loss(TrainingConfig& training) {
-    training.loss = pick({"cross_entropy", "l1"});
+    training.loss = pick({"cross_entropy", "l1", "mse"});
     training.loss_own = own_settings(loss_entry(training.loss));
     training.metrics.clear();
-    if (training.loss == "l1") return;
+    if (training.loss != "cross_entropy") return;
     training.metrics.emplace_back(Metric::accuracy);
     if (coin()) training.metrics.emplace_back(Metric::top_k_categorical_accuracy);
   }

@@ -184,8 +184,8 @@ TEST_F(Types, NamesAreListedAndTheNearestSuggested) {
                          "imagenet, dummy, nbody, got \"cifar\"; did you mean \"cifar10\"?"));
   EXPECT_THAT(error_after_required("", {"optimizer.lr_scaling=liner"}),
               HasSubstr("did you mean \"linear\"?"));
-  EXPECT_THAT(error_after_required("training: {loss: mse}\n"),
-              AllOf(HasSubstr("expected one of cross_entropy, "), HasSubstr("got \"mse\"")));
+  EXPECT_THAT(error_after_required("training: {loss: huber}\n"),
+              AllOf(HasSubstr("expected one of cross_entropy, "), HasSubstr("got \"huber\"")));
   EXPECT_THAT(error_after_required("communication: {backend: gloo}\n"),
               HasSubstr("one of auto, mpi, solo"));
 }
@@ -217,7 +217,7 @@ TEST_F(Types, RequiredKeysAreMissed) {
             "fashion_mnist, cifar10, imagenet, dummy, nbody");
   EXPECT_EQ(error("data: {name: fashion_mnist}\nmodel:\n  dropout: 0.5\n"),
             "run.yaml:2: model.name: this key is required and missing; expected one of mnist_net, "
-            "mnist_cnn, cnn, resnet_small, resnet34, resnet50, unet3d, torchscript");
+            "mnist_cnn, cnn, resnet_small, resnet34, resnet50, unet3d, mlp, torchscript");
   EXPECT_THAT(error("data: {name: fashion_mnist}\nmodel: {name: cnn}\noptimizer:\n"),
               StartsWith("run.yaml:3: optimizer.name: this key is required and missing"));
 }

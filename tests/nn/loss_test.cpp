@@ -145,6 +145,42 @@ TEST(Loss, L1TakesNumbersOfOneShape) {
       HasSubstr("for lambda_rho"));
 }
 
+// To the bit, value and gradient.
+TEST(Loss, MseIsTheMeanSquare) {
+  torch::manual_seed(4);
+  const auto loss = make_loss("mse");
+  EXPECT_NEAR(loss(torch::tensor({1.0, -2.0, 4.0}), torch::tensor({0.0, 1.0, 4.0})).item<double>(),
+              10. / 3, 1e-6);
+  for (const auto& shape : std::vector<std::vector<std::int64_t>>{{7}, {5, 1}, {2, 5, 3, 4, 2}}) {
+    const auto outputs = torch::randn(shape, torch::requires_grad());
+    const auto targets = torch::randn(shape);
+    const auto value = loss(outputs, targets);
+    EXPECT_TRUE(torch::equal(value, torch::mse_loss(outputs, targets))) << shape;
+    value.backward();
+    const auto expected =
+        torch::autograd::grad({torch::mse_loss(outputs, targets)}, {outputs}).front();
+    EXPECT_TRUE(torch::equal(outputs.grad(), expected)) << shape;
+  }
+  const auto outputs = torch::randn({3, 2}, torch::requires_grad());
+  const auto targets = torch::randn({3, 2}, torch::kFloat64);
+  const auto value = loss(outputs, targets);
+  value.backward();
+  EXPECT_EQ(value.scalar_type(), torch::kFloat);
+  EXPECT_TRUE(outputs.grad().allclose((outputs.detach() - targets).to(torch::kFloat) / 3));
+}
+
+TEST(Loss, MseIsNeverStretchedToAnotherShape) {
+  const auto loss = make_loss("mse");
+  EXPECT_THAT(message_of<InputError>([&] {
+                (void)loss(torch::zeros({4}), torch::zeros({4, 1}));
+              }),
+              AllOf(HasSubstr("mse of outputs [4] of Float and targets [4, 1] of Float"),
+                    HasSubstr("expected numbers of one shape")));
+  EXPECT_THROW((void)loss(torch::zeros({4, 1}), torch::zeros({4})), InputError);
+  EXPECT_THROW((void)loss(torch::zeros({4, 2}), torch::zeros({1, 2})), InputError);
+  EXPECT_THROW((void)loss(torch::zeros({2}), torch::zeros({2}, torch::kInt64)), InputError);
+}
+
 TEST(Loss, OptionsOfOtherLossesAreInputErrors) {
   const auto keys = [](const char* name) { return keys_of(loss_entry(name)); };
   EXPECT_THAT(keys("l1"), ::testing::ElementsAre("lambda_rho"));
@@ -154,6 +190,7 @@ TEST(Loss, OptionsOfOtherLossesAreInputErrors) {
 
 TEST(Loss, KerasNamesAreKnown) {
   EXPECT_EQ(loss_entry("mean_absolute_error").name, "l1");
+  EXPECT_EQ(loss_entry("mean_squared_error").name, "mse");
   EXPECT_EQ(loss_entry("categorical_crossentropy").name, "cross_entropy");
   EXPECT_EQ(loss_entry("sparse_categorical_crossentropy").name, "cross_entropy");
   EXPECT_EQ(loss_entry("binary_crossentropy").name, "binary_crossentropy");

@@ -30,6 +30,7 @@ struct SmallModel {
       {"cnn", {.input_shape = {3, 32, 32}, .classes = 10, .dropout = 0}},
       {"resnet_small", {.input_shape = {3, 32, 32}, .classes = 10}},
       {"resnet50", {.input_shape = {3, 64, 64}, .classes = 10}},
+      {"mlp", {.input_shape = {2, 3, 4}, .classes = 10}},
       {"unet3d",
        {.input_shape = {2, 16, 16, 16},
         .output_shape = {3, 16, 16, 16},

@@ -56,20 +56,6 @@ struct ModelConfig {
   std::optional<int64_t> n_classes;  // unset: the data's
 };
 
-struct OptimizerConfig {
-  std::string name = "sgd";  // required, in any case: one of built_in_optimizers()
-  std::optional<double> lr;  // for one rank; unset: Keras's default, .01 or .001
-  // With the number of ranks, or with the global batch over training.base_batch_size.
-  Scaling lr_scaling = Scaling::linear;
-  OwnSettings own;  // its momentum, epsilon, ...; nothing: its defaults
-  double weight_decay = 0;
-  bool decoupled_decay = false;         // adamw always, lars and lamb never
-  bool decay_excludes_vectors = false;  // biases and batch norm; lars and lamb: always
-  // The ranks of a node share a step where that pays (see ArenaOptimizer); never lars and lamb.
-  bool shared_step = true;
-  bool shared_parameters = true;  // where they do: one copy per node
-};
-
 // A stretch of the training with its own rate, in epochs from 0; see RateInterval.
 struct RateIntervalConfig {
   double start_epoch = 0;

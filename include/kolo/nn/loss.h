@@ -34,6 +34,10 @@ using LossFunction =
 // density itself, as NERSC's tutorial for the cosmology U-Net has it. InputError below 0.
 [[nodiscard]] LossFunction make_l1(double lambda_rho = 0);
 
+// Outputs and targets of one shape, floating: an [N] is not an [N, 1]. The mean of
+// (outputs - targets)^2, in the outputs' type.
+[[nodiscard]] LossFunction make_mse();
+
 // A loss under its name in configurations, with its keys there.
 struct LossEntry : ChoiceEntry {
   bool has_classes = true;  // a classifier's, whose outputs can be right or wrong
@@ -47,8 +51,9 @@ struct LossEntry : ChoiceEntry {
 [[nodiscard]] const std::vector<LossEntry>& built_in_losses();
 
 // By name or alias: "cross_entropy", also called "categorical_crossentropy" and
-// "sparse_categorical_crossentropy", "binary_crossentropy", also called "binary_cross_entropy", or
-// "l1", also called "mean_absolute_error". InputError for any other.
+// "sparse_categorical_crossentropy", "binary_crossentropy", also called "binary_cross_entropy",
+// "l1", also called "mean_absolute_error", or "mse", also called "mean_squared_error". InputError
+// for any other.
 [[nodiscard]] const LossEntry& loss_entry(std::string_view name);
 
 // The loss of that name with its defaults.

@@ -18,8 +18,9 @@ namespace kolo {
 // an InputError when it is given, but for a dropout of 0.
 struct ModelOptions {
   std::vector<std::int64_t> input_shape;  // of one sample, without the batch: images are C, H, W
-  std::int64_t classes = 0;               // the length of the output; 0 for models of fields
-  // Of one output, without the batch, for models that make fields: channels and three lengths.
+  std::int64_t classes = 0;               // the length of the output; 0 where it is numbers
+  // Of one output, without the batch, where it is numbers: a vector's length, or the channels and
+  // lengths of a field.
   std::vector<std::int64_t> output_shape = {};
   // Of every dropout layer, from 0 to below 1; the model's own probabilities when not given.
   std::optional<double> dropout = std::nullopt;
@@ -34,6 +35,13 @@ struct ModelOptions {
   std::filesystem::path file = {};
 };
 
+// What a model's output is.
+enum class ModelOutput : std::uint8_t {
+  classes,  // [N, classes]
+  numbers,  // [N, output_shape...]
+  either    // as it is asked for
+};
+
 // A model under its name in configurations, with its keys there; those of kolo are
 // src/nn/models/*.cpp.
 struct ModelEntry : ChoiceEntry {
@@ -44,7 +52,7 @@ struct ModelEntry : ChoiceEntry {
   std::function<std::shared_ptr<Network>(const OwnSettings&, const ModelOptions&)> make = {};
   // The factor of the penalty on squared weights that it is usually trained with (l2_penalty()).
   double l2 = 0;
-  bool makes_fields = false;       // its output is a field, of output_shape, rather than classes
+  ModelOutput output = ModelOutput::classes;
   bool keeps_batch_norms = false;  // its batch norms can't be replaced by SyncBatchNorm
 };
 
@@ -89,8 +97,8 @@ class ModelCatalogue {
 
 // mnist_net and mnist_cnn, the MNIST networks of the ALCF tutorial on distributed deep learning;
 // cnn, resnet_small and resnet50 as the NERSC tutorial on deep learning at scale has them in Keras;
-// resnet34; unet3d, the NERSC tutorial's U-Net for cosmology boxes; torchscript, a scripted PyTorch
-// module from a file.
+// resnet34; unet3d, the NERSC tutorial's U-Net for cosmology boxes; mlp, a multilayer perceptron
+// (kolo/nn/mlp.h); torchscript, a scripted PyTorch module from a file.
 [[nodiscard]] ModelCatalogue built_in_models();
 [[nodiscard]] const std::vector<ModelEntry>& built_in_model_entries();
 
@@ -98,21 +106,24 @@ class ModelCatalogue {
 [[nodiscard]] std::shared_ptr<Network> make_network(const std::string& name,
                                                     const ModelOptions& options);
 
-// A network from a TorchScript file, as torch.jit.script(model).save(path) writes it in Python: a
-// classifier with one tensor as input and one, [N, classes], as output. Its parameters and buffers
+// A network from a TorchScript file, as torch.jit.script(model).save(path) writes it in Python,
+// with one tensor as input and one as output: a classifier's, [N, classes], or where there are no
+// classes numbers, [N, output_shape...]. kolo/nn/tensors_network.h has those of several tensors.
+// Its parameters and buffers
 // are those of the script, under the same names and in the same memory, so it is trained in place,
 // and train(), eval() and to() reach the script. Parameters that the script has frozen stay frozen,
 // and what it holds under several names has the first of them.
 //
 // InputError when the file is none of TorchScript, has no trainable parameter, or gives another
-// shape for a batch of zeros of options.input_shape than options.classes. Loads to the CPU, in
-// training mode. A forward that gives no tensor is an Error.
+// shape for a batch of zeros of options.input_shape than the options say. Loads to the CPU, in
+// training mode. A forward that fails or gives no tensor is an Error, which names the file and what
+// it was given.
 [[nodiscard]] std::shared_ptr<Network> make_torchscript_network(const std::filesystem::path& path,
                                                                 const ModelOptions& options);
 
-// Writes a network of make_torchscript_network as a TorchScript file, atomically, in evaluation
-// mode: torch.jit.load in Python and make_torchscript_network read it. Costs a copy of the
-// parameters. Error for another kind of network, or when the file can't be written.
-void save_torchscript(const Network& network, const std::filesystem::path& path);
+// Writes a network that was made from a TorchScript file as one, atomically, in evaluation mode:
+// torch.jit.load in Python and make_torchscript_network read it. Costs a copy of the parameters.
+// Error for another kind of network, or when the file can't be written.
+void save_torchscript(const torch::nn::Module& network, const std::filesystem::path& path);
 
 }  // namespace kolo

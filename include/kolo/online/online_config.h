@@ -77,7 +77,7 @@ struct OnlineTrainingConfig {
   bool background = false;        // steps go on beside the solver, from start() on
   std::string loss = "mse";
   OwnSettings loss_own;
-  std::string loss_file;            // TorchScript: forward(outputs, targets, extras) -> scalar
+  std::string loss_file;            // TorchScript: forward(outputs, targets, extras) gives the loss
   std::vector<std::int64_t> ranks;  // that train; empty: see rank_stride
   std::int64_t rank_stride = 1;     // every so many-th rank trains, from 0 on
   bool apart = false;               // those that train do nothing else, in serve()
@@ -95,7 +95,7 @@ struct OnlineReservoirConfig {
   ReservoirPolicy policy = ReservoirPolicy::uniform;
   std::string capacity = "256 MiB";  // per rank that trains
   std::int64_t minimum = 0;          // samples before the first step; 0: a batch
-  double reuse = 0;                  // above 0: draws per sample that came, at most
+  std::int64_t reuse = 0;            // above 0: draws per sample that came, at most
   WhenFull when_full = WhenFull::refuse;
   std::int64_t mailbox = 64;  // samples that a rank may have on their way to one that trains
 };

@@ -8,8 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include "kolo/comm/session.h"
+#include "kolo/comm/communicator.h"
 #include "kolo/nn/models.h"
+#include "kolo/nn/tensors_loss.h"
 #include "kolo/nn/tensors_network.h"
 #include "kolo/online/array.h"
 #include "kolo/online/online_config.h"
@@ -48,7 +49,7 @@ struct OnlineParts {
 
 // A network that learns inside a running simulation, and answers there.
 //
-// Collective calls are made by all ranks of the session, in one order; they begin with a meeting of
+// Collective calls are made by all ranks of its communicator, in one order; they begin with a meeting of
 // the ranks in which each says whether it can go on, so what is wrong on one is an Error on all: of
 // its own kind there, a CommunicationError that names it on the others. Nothing else communicates.
 // Errors name the call, its argument and the rank.
@@ -59,8 +60,10 @@ struct OnlineParts {
 // with as many threads as the caller's OpenMP would (omp_get_max_threads()).
 class OnlineNetwork {
  public:
-  // The configuration counts as rank 0 has it. Collective. The session must outlive the network.
-  OnlineNetwork(const Session& session, const OnlineConfig& config, OnlineParts parts = {});
+  // Of all ranks of a communicator: a session's (kolo/comm/session.h), or the job's. InputError
+  // where their configurations differ. Collective. Holds a handle of it, so a session is finalized
+  // after its networks are gone.
+  OnlineNetwork(const Communicator& ranks, const OnlineConfig& config, OnlineParts parts = {});
   OnlineNetwork(OnlineNetwork&&) noexcept;
   OnlineNetwork& operator=(OnlineNetwork&&) noexcept;
   // Ends background training, after the step that is under way. Local.
@@ -89,12 +92,16 @@ class OnlineNetwork {
   void warm_up(std::span<const Array> inputs) const;
 
   // With training.apart. Of the ranks that train: takes samples and trains until the other ranks
-  // have destroyed their network, and takes part in their save() and restore() meanwhile. Returns
-  // what it has done.
+  // call finish(), and takes part in their refresh(), save() and restore() meanwhile. Returns what
+  // it has done. Collective among them.
   TickReport serve();
   // Of the other ranks, collective among them: the newest weights that all of them can have; infer()
   // uses them from then on. Returns their version.
   std::int64_t refresh();
+
+  // Of the other ranks: no more samples come, so serve() returns on those that train. Waits until
+  // they have taken all. Nothing without training.apart. Collective among them.
+  void finish();
 
   // Background training: begins, and ends after a step that all ranks agree on. Error where threads
   // may not call MPI and ranks are on several nodes (docs/simulations.md, Thread levels).
@@ -111,7 +118,8 @@ class OnlineNetwork {
   // nothing is in the background. InputError where it is of another network. Collective.
   void restore(const std::filesystem::path& folder, std::int64_t tag);
 
-  // A number of the program's for history and TensorBoard; of rank 0, and nothing elsewhere. Local.
+  // A number of the program's for TensorBoard, on the first rank that trains; nothing elsewhere.
+  // Local.
   void log(std::string_view name, std::int64_t step, double value);
   // One of this rank's: "loss", "learning_rate", "steps", "version", "arrivals", "stored",
   // "capacity", "skipped", "parameters", "checksum" (of the weights that infer() uses). InputError

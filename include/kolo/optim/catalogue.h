@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,30 @@ struct OptimizerEntry : ChoiceEntry {
 
 // Error where there is none of that name.
 [[nodiscard]] const OptimizerEntry& optimizer_entry(std::string_view name);
+
+// An optimizer as a configuration describes it.
+struct OptimizerConfig {
+  std::string name = "sgd";  // required, in any case: one of built_in_optimizers()
+  std::optional<double> lr;  // for one rank; unset: Keras's default, .01 or .001
+  // With the number of ranks, or with the global batch over training.base_batch_size.
+  Scaling lr_scaling = Scaling::linear;
+  OwnSettings own;  // its momentum, epsilon, ...; nothing: its defaults
+  double weight_decay = 0;
+  bool decoupled_decay = false;         // adamw always, lars and lamb never
+  bool decay_excludes_vectors = false;  // biases and batch norm; lars and lamb: always
+  // The ranks of a node share a step where that pays (see ArenaOptimizer); never lars and lamb.
+  bool shared_step = true;
+  bool shared_parameters = true;  // where they do: one copy per node
+};
+
+// What depends on several keys. `refuse`: of the section's keys.
+void check_optimizer(const OptimizerConfig& optimizer, const RefuseKey& refuse);
+// With its usual rate, and the keys of its own that were left open.
+[[nodiscard]] OptimizerConfig completed(OptimizerConfig optimizer);
+// What weight_decay and the keys beside it say.
+[[nodiscard]] WeightDecay decay_of(const OptimizerConfig& optimizer);
+[[nodiscard]] std::unique_ptr<FlatOptimizer> make_optimizer(const OptimizerConfig& optimizer,
+                                                            const WeightDecay& decay);
 
 // What a schedule is made for.
 struct ScheduleRequest {

@@ -3,6 +3,7 @@
 
 #include "kolo/base/error.h"
 #include "nn/losses/loss_entry.h"
+#include "nn/tensor_text.h"
 
 namespace kolo {
 
@@ -19,7 +20,7 @@ torch::Tensor cross_entropy_of(const torch::Tensor& outputs, const torch::Tensor
     throw InputError(fmt::format(
         "loss: cross_entropy of outputs {} and targets {}, expected logits [N, classes] and the "
         "classes' indices [N] of Long, or probabilities [N, classes]",
-        losses::shape_of(outputs), losses::shape_of(targets)));
+        shape_of(outputs), shape_of(targets)));
   }
   if (outputs.size(1) == 1) {
     throw InputError(
@@ -73,7 +74,7 @@ torch::Tensor binary_cross_entropy_of(const torch::Tensor& outputs, const torch:
         "loss: binary_cross_entropy of outputs {} and targets {}, expected one logit "
         "and one target per sample, [N] or [N, 1]; for a network of several outputs use "
         "cross_entropy",
-        losses::shape_of(outputs), losses::shape_of(targets)));
+        shape_of(outputs), shape_of(targets)));
   }
   torch::Tensor soft = targets.to(outputs.scalar_type()).reshape(outputs.sizes());
   if (smoothing > 0) soft = soft * (1 - smoothing) + smoothing / 2;

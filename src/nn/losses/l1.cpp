@@ -10,6 +10,7 @@
 #include "nn/kernels/fused.h"
 #include "nn/kernels/loops.h"
 #include "nn/losses/loss_entry.h"
+#include "nn/tensor_text.h"
 
 namespace kolo {
 
@@ -110,12 +111,10 @@ torch::Tensor mean_distance(const torch::Tensor& outputs, const torch::Tensor& t
 constexpr double density_exponent = 14;  // a field's first channel is ln(rho) / 14
 
 torch::Tensor l1_of(const torch::Tensor& outputs, const torch::Tensor& targets, double lambda_rho) {
-  const bool has_channels = outputs.dim() >= 2 || lambda_rho == 0;
-  if (outputs.sizes() != targets.sizes() || !targets.is_floating_point() || !has_channels) {
-    throw InputError(
-        fmt::format("loss: l1 of outputs {} and targets {}, expected numbers of one shape{}",
-                    losses::shape_of(outputs), losses::shape_of(targets),
-                    has_channels ? "" : ", [N, channels, ...] for lambda_rho"));
+  losses::require_numbers_of_one_shape("l1", outputs, targets);
+  if (lambda_rho > 0 && outputs.dim() < 2) {
+    throw InputError(fmt::format(
+        "loss: l1 of outputs {}, expected [N, channels, ...] for lambda_rho", shape_of(outputs)));
   }
   const torch::Tensor loss = mean_distance(outputs, targets);
   if (lambda_rho == 0) return loss;

@@ -1,10 +1,8 @@
-#include "kolo/nn/models.h"
-
+#include <algorithm>
 #include <functional>
 #include <sstream>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -13,38 +11,23 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/nn/models.h"
+#include "kolo/nn/tensors_network.h"
 #include "nn/models/model_parts.h"
+#include "nn/script.h"
 
 namespace kolo {
 
 namespace {
 
-using ScriptModule = torch::jit::Module;
-
-// LibTorch's messages go on with stack traces.
-std::string first_line(const std::exception& error) {
-  const std::string text = error.what();
-  return text.substr(0, text.find('\n'));
-}
-
-struct ScriptBuffer {
-  ScriptModule owner;
-  std::string name;
-  torch::Tensor tensor;
-};
-
-class TorchScriptNetwork final : public Network {
+class TorchScriptNetwork final : public Network, public ScriptOwner {
  public:
-  explicit TorchScriptNetwork(ScriptModule script) : script_(std::move(script)) {
-    std::unordered_set<const c10::TensorImpl*> known;
-    adopt(*this, script_, known);
-  }
+  explicit TorchScriptNetwork(Script script) : script_(*this, std::move(script)) {}
 
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
-    const torch::jit::IValue output = script_.forward({input});
-    keep_buffers();
+    const c10::IValue output = script_.forward({&input, 1});
     if (!output.isTensor()) {
-      throw Error(fmt::format("torchscript: forward gives a {}, expected one tensor",
+      throw Error(fmt::format("{}: forward gives a {}, expected one tensor", script().name(),
                               output.type()->str()));
     }
     return output.toTensor();
@@ -61,57 +44,87 @@ class TorchScriptNetwork final : public Network {
     script_.train(on);
   }
 
-  [[nodiscard]] const ScriptModule& script() const { return script_; }
+  [[nodiscard]] const Script& script() const override { return script_.script(); }
 
  private:
-  using KnownTensors = std::unordered_set<const c10::TensorImpl*>;
-
-  // Registers the very tensors of a script's module, and of those in it, under the same names. What
-  // the script holds a second time is left out.
-  void adopt(torch::nn::Module& module, const ScriptModule& script, KnownTensors& known) {
-    const auto is_new = [&known](const torch::Tensor& tensor) {
-      return tensor.defined() && known.insert(tensor.unsafeGetTensorImpl()).second;
-    };
-    for (const auto& item : script.named_parameters(/*recurse=*/false)) {
-      if (is_new(item.value))
-        module.register_parameter(item.name, item.value, item.value.requires_grad());
-    }
-    for (const auto& item : script.named_buffers(/*recurse=*/false)) {
-      if (!is_new(item.value)) continue;
-      module.register_buffer(item.name, item.value);
-      buffers_.push_back({script, item.name, item.value});
-    }
-    for (const auto& item : script.named_children()) {
-      const auto child = std::make_shared<torch::nn::Module>();
-      adopt(*child, item.value, known);
-      module.register_module(item.name, child);
-    }
-  }
-
-  // A script may put new tensors where its buffers were (PyTorch's batch norm once counted batches
-  // like that). Their values go to the tensors that everybody knows, and those back to the script.
-  void keep_buffers() {
-    const torch::NoGradGuard no_gradient;
-    for (ScriptBuffer& buffer : buffers_) {
-      const torch::Tensor present = buffer.owner.attr(buffer.name).toTensor();
-      if (present.is_same(buffer.tensor)) continue;
-      buffer.tensor.copy_(present);
-      buffer.owner.setattr(buffer.name, buffer.tensor);
-    }
-  }
-
-  ScriptModule script_;
-  std::vector<ScriptBuffer> buffers_;
+  AdoptedScript script_;
 };
+
+class TorchScriptTensorsNetwork final : public TensorsNetwork, public ScriptOwner {
+ public:
+  explicit TorchScriptTensorsNetwork(Script script) : script_(*this, std::move(script)) {}
+
+  [[nodiscard]] std::vector<torch::Tensor> forward(std::span<const torch::Tensor> inputs) override {
+    return tensors_of(script_.forward(inputs), script());
+  }
+
+  void train(bool on) override {
+    TensorsNetwork::train(on);
+    script_.train(on);
+  }
+
+  [[nodiscard]] const Script& script() const override { return script_.script(); }
+
+ private:
+  AdoptedScript script_;
+};
+
+void require_parameters(const torch::nn::Module& network, const Script& script) {
+  const auto parameters = network.parameters();
+  for (const torch::Tensor& parameter : parameters) {
+    if (parameter.requires_grad()) return;
+  }
+  throw InputError(
+      fmt::format("{} has {} parameters and none to train; a module from torch.jit.freeze or with "
+                  "requires_grad off can't be trained, script the original",
+                  script.name(), parameters.size()));
+}
+
+using Shapes = std::vector<std::vector<std::int64_t>>;
+
+constexpr std::int64_t samples_tried = 2;  // so that a batch can't be taken for one
+
+Shapes of_batch(Shapes shapes) {
+  for (auto& shape : shapes) shape.insert(shape.begin(), samples_tried);
+  return shapes;
+}
+
+// "[2, 4], [2, 3]"
+std::string text_of(const Shapes& shapes) {
+  std::vector<std::string> texts;
+  for (const auto& shape : shapes) texts.push_back(fmt::format("[{}]", fmt::join(shape, ", ")));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// Tries a batch of zeros; the mode is then that of evaluation. `remark` says what is expected.
+void require_shapes(
+    torch::nn::Module& network, const Script& script, const TensorsShapes& shapes,
+    const std::function<std::vector<torch::Tensor>(const std::vector<torch::Tensor>&)>& forward,
+    std::string_view remark) {
+  const torch::NoGradGuard no_gradient;
+  network.eval();
+  const auto inputs = of_batch(shapes.inputs), expected = of_batch(shapes.outputs);
+  std::vector<torch::Tensor> zeros;
+  for (const auto& shape : inputs) zeros.push_back(torch::zeros(shape));
+  Shapes found;
+  try {
+    for (const auto& output : forward(zeros)) found.push_back(output.sizes().vec());
+  } catch (const Error& error) {
+    throw InputError(error.what());
+  }
+  if (found == expected) return;
+  throw InputError(fmt::format("{} gives {} for a batch {}, expected {}{}", script.name(),
+                               text_of(found), text_of(inputs), text_of(expected), remark));
+}
 
 // A copy of a script and its tensors. LibTorch's own takes tensors that share a storage for one,
 // and forgets what requires a gradient.
-ScriptModule copy_of(const ScriptModule& script) {
+torch::jit::Module copy_of(const torch::jit::Module& script) {
   const torch::NoGradGuard no_gradient;
-  ScriptModule copy = script.deepcopy();
+  torch::jit::Module copy = script.deepcopy();
   std::unordered_map<const c10::TensorImpl*, torch::Tensor> copies;
-  const std::function<void(const ScriptModule&, ScriptModule)> copy_tensors =
-      [&](const ScriptModule& from, ScriptModule to) {
+  const std::function<void(const torch::jit::Module&, torch::jit::Module)> copy_tensors =
+      [&](const torch::jit::Module& from, torch::jit::Module to) {
         const auto copy_tensor = [&](const std::string& name, const torch::Tensor& tensor) {
           torch::Tensor& own = copies[tensor.unsafeGetTensorImpl()];
           if (!own.defined()) own = tensor.clone().set_requires_grad(tensor.requires_grad());
@@ -128,79 +141,47 @@ ScriptModule copy_of(const ScriptModule& script) {
   return copy;
 }
 
-ScriptModule load_script(const std::filesystem::path& path) {
-  try {
-    (void)open_regular_file(path);
-  } catch (const Error& error) {
-    throw InputError(fmt::format("torchscript: {}", error.what()));
-  }
-  try {
-    return torch::jit::load(path.string(), torch::kCPU);
-  } catch (const std::exception& error) {
-    throw InputError(
-        fmt::format("torchscript: {} is no TorchScript file ({}); write one in Python with "
-                    "torch.jit.script(model).save(path)",
-                    path.string(), first_line(error)));
-  }
-}
-
-void require_parameters(const TorchScriptNetwork& network, const std::filesystem::path& path) {
-  const auto parameters = network.parameters();
-  for (const torch::Tensor& parameter : parameters) {
-    if (parameter.requires_grad()) return;
-  }
-  throw InputError(fmt::format(
-      "torchscript: {} has {} parameters and none to train; a module from torch.jit.freeze or with "
-      "requires_grad off can't be trained, script the original",
-      path.string(), parameters.size()));
-}
-
-void require_classifier(TorchScriptNetwork& network, const std::filesystem::path& path,
-                        const ModelOptions& options) {
-  const torch::NoGradGuard no_gradient;
-  std::vector<std::int64_t> shape = {2};  // of two, so that a batch can't be taken for one
-  shape.insert(shape.end(), options.input_shape.begin(), options.input_shape.end());
-  network.eval();
-  torch::Tensor output;
-  try {
-    output = network.forward(torch::zeros(shape));
-  } catch (const std::exception& error) {
-    throw InputError(fmt::format("torchscript: {} does not work on a batch [{}]: {}", path.string(),
-                                 fmt::join(shape, ", "), first_line(error)));
-  }
-  if (output.dim() != 2 || output.size(0) != 2 || output.size(1) != options.classes) {
-    throw InputError(fmt::format(
-        "torchscript: {} gives [{}] for a batch [{}], expected [2, {}], one output a class",
-        path.string(), fmt::join(output.sizes().vec(), ", "), fmt::join(shape, ", "),
-        options.classes));
-  }
-}
-
 }  // namespace
 
 std::shared_ptr<Network> make_torchscript_network(const std::filesystem::path& path,
                                                   const ModelOptions& options) {
-  auto script = load_script(path);
-  if (!script.find_method("forward")) {
-    throw InputError(fmt::format("torchscript: the module in {} has no forward", path.string()));
-  }
-  const auto network = std::make_shared<TorchScriptNetwork>(std::move(script));
-  require_parameters(*network, path);
-  require_classifier(*network, path, options);
+  const auto network = std::make_shared<TorchScriptNetwork>(Script(path, "torchscript"));
+  require_parameters(*network, network->script());
+  const bool has_classes = options.output_shape.empty();
+  require_shapes(
+      *network, network->script(),
+      {{options.input_shape}, {has_classes ? std::vector{options.classes} : options.output_shape}},
+      [&](const std::vector<torch::Tensor>& inputs) {
+        return std::vector{network->forward(inputs.front())};
+      },
+      has_classes ? ", one output a class" : "");
   network->train(true);
   return network;
 }
 
-void save_torchscript(const Network& network, const std::filesystem::path& path) {
-  const auto* scripted = dynamic_cast<const TorchScriptNetwork*>(&network);
+std::shared_ptr<TensorsNetwork> make_torchscript_tensors_network(
+    const std::filesystem::path& path, const std::optional<TensorsShapes>& shapes) {
+  const auto network = std::make_shared<TorchScriptTensorsNetwork>(Script(path, "torchscript"));
+  require_parameters(*network, network->script());
+  if (shapes) {
+    require_shapes(
+        *network, network->script(), *shapes,
+        [&](const std::vector<torch::Tensor>& inputs) { return network->forward(inputs); }, "");
+  }
+  network->train(true);
+  return network;
+}
+
+void save_torchscript(const torch::nn::Module& network, const std::filesystem::path& path) {
+  const auto* scripted = dynamic_cast<const ScriptOwner*>(&network);
   if (scripted == nullptr) {
     throw Error(
         "torchscript: only a network that was made from a TorchScript file can be saved as one");
   }
   // The copy also has storage of its own for each tensor: LibTorch writes whole storages, and
   // parameters may be views into a large one.
-  ScriptModule copy = copy_of(scripted->script());
-  copy.eval();
+  torch::jit::Module copy = copy_of(scripted->script().module());
+  set_training(copy, false);
   std::ostringstream stream;
   copy.save(stream);
   write_file_atomically(path, stream.str());
@@ -229,7 +210,8 @@ void visit(Field& field, TorchScript& model) {
 }
 
 ModelEntry torchscript() {
-  auto entry = entry_of<TorchScript>("torchscript", "a scripted PyTorch classifier from a file");
+  auto entry = entry_of<TorchScript>("torchscript", "a scripted PyTorch network from a file");
+  entry.output = ModelOutput::either;
   entry.keeps_batch_norms = true;
   return entry;
 }

@@ -219,7 +219,7 @@ ModelEntry unet3d() {
   auto entry = entry_of<UNet3d>("unet3d",
                                 "3-D U-Net of 6 levels, 64 to 512 channels; 117.0 million "
                                 "parameters on cosmology boxes");
-  entry.makes_fields = true;
+  entry.output = ModelOutput::numbers;
   return entry;
 }
 

@@ -45,7 +45,7 @@ class Training {
     ModelOptions options{.input_shape = setting.input};
     const auto catalogue = built_in_models();
     const auto& description = catalogue.find(setting.model);
-    if (description.makes_fields)
+    if (description.output == ModelOutput::numbers)
       options.output_shape = setting.output;
     else
       options.classes = 10;
@@ -54,7 +54,7 @@ class Training {
     if (setting.channels > 0) options.channels = setting.channels;
     network_ = make_network(setting.model, options);
     network_->to(type);
-    loss_ = make_loss(description.makes_fields ? "l1" : "cross_entropy");
+    loss_ = make_loss(description.output == ModelOutput::numbers ? "l1" : "cross_entropy");
   }
 
   // The loss; gradients of the step are there afterwards.

@@ -180,7 +180,7 @@ TEST(UNet3d, RefusesShapesThatDontFit) {
                 (void)make_network(
                     "cnn", {.input_shape = {4, 16, 16, 16}, .output_shape = {5, 16, 16, 16}});
               }),
-              ::testing::HasSubstr("use unet3d"));
+              ::testing::HasSubstr("for fields unet3d"));
   EXPECT_THAT(testing::message_of<InputError>([] {
                 (void)make_network("cnn", {.input_shape = {3, 32, 32}, .classes = 2, .levels = 3});
               }),

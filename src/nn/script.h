@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <torch/nn/module.h>
+#include <torch/script.h>
+
+// TorchScript modules from files, as networks and losses have them.
+namespace kolo {
+
+// Sets the mode of a module and those in it, where they have one: frozen ones haven't.
+void set_training(const torch::jit::Module& module, bool on);
+
+// A module from a file, and what goes wrong with it in words. A value; copies share the tensors.
+class Script {
+ public:
+  // Loads to the CPU. `subject` begins all messages. InputError when the file is none of
+  // TorchScript or has no forward that takes tensors.
+  Script(std::filesystem::path path, std::string subject);
+
+  // InputError for another number of tensors than forward takes, Error for what it throws; both
+  // name the file and what was given.
+  [[nodiscard]] c10::IValue forward(std::span<const torch::Tensor> inputs);
+
+  [[nodiscard]] const torch::jit::Module& module() const { return module_; }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  // "torchscript: model.pt"
+  [[nodiscard]] std::string name() const;
+
+ private:
+  void count_arguments();
+  void require_number(std::span<const torch::Tensor> inputs) const;
+
+  std::filesystem::path path_;
+  std::string subject_;
+  torch::jit::Module module_;
+  std::size_t least_ = 0, most_ = 0;  // tensors that forward takes
+};
+
+// A script as the inside of a torch module.
+class AdoptedScript {
+ public:
+  // Registers the very tensors of a script's module, and of those in it, in `module` under the same
+  // names. What the script holds a second time is left out.
+  AdoptedScript(torch::nn::Module& module, Script script);
+
+  // As Script::forward. Buffers that the script replaced are the registered ones again, with the
+  // new values; under c10::InferenceMode with the old ones, since others may share their memory.
+  [[nodiscard]] c10::IValue forward(std::span<const torch::Tensor> inputs);
+
+  void train(bool on) { set_training(script_.module(), on); }
+  [[nodiscard]] const Script& script() const { return script_; }
+
+ private:
+  struct Buffer {
+    torch::jit::Module owner;
+    std::string name;
+    torch::Tensor tensor;
+  };
+
+  void keep_buffers();
+
+  Script script_;
+  std::vector<Buffer> buffers_;
+};
+
+// What a script gave: a tensor, or a tuple or list of them. Error for anything else.
+[[nodiscard]] std::vector<torch::Tensor> tensors_of(const c10::IValue& output,
+                                                    const Script& script);
+
+// A network with a script inside.
+class ScriptOwner {
+ public:
+  ScriptOwner() = default;
+  ScriptOwner(const ScriptOwner&) = delete;
+  ScriptOwner& operator=(const ScriptOwner&) = delete;
+  virtual ~ScriptOwner() = default;
+  [[nodiscard]] virtual const Script& script() const = 0;
+};
+
+}  // namespace kolo

@@ -1,0 +1,91 @@
+#include "online/host_state.h"
+
+#include <cstring>
+#include <mutex>
+
+#include <ATen/Parallel.h>
+
+// Weak: a program may have no OpenMP but LibTorch's, or none at all, and another BLAS.
+extern "C" {
+int omp_get_max_threads() __attribute__((weak));
+void omp_set_num_threads(int) __attribute__((weak));
+int openblas_get_num_threads() __attribute__((weak));
+void openblas_set_num_threads(int) __attribute__((weak));
+}
+
+namespace kolo::online {
+
+namespace {
+
+// LibTorch's first computation in a thread, and what it does to the number of threads, happens
+// here, where it is put right.
+void begin_libtorch() {
+  thread_local const int begun = at::get_num_threads();
+  (void)begun;
+}
+
+}  // namespace
+
+HostState::HostState() {
+  std::feholdexcept(&floating_point_);
+  has_processors_ = ::sched_getaffinity(0, sizeof(processors_), &processors_) == 0;
+  if (omp_get_max_threads != nullptr) openmp_threads_ = omp_get_max_threads();
+  begin_libtorch();
+  if (openmp_threads_ > 0 && omp_get_max_threads() != openmp_threads_)
+    omp_set_num_threads(openmp_threads_);
+}
+
+HostState::~HostState() {
+  if (openmp_threads_ > 0 && omp_get_max_threads() != openmp_threads_)
+    omp_set_num_threads(openmp_threads_);
+  cpu_set_t now{};
+  if (has_processors_ && ::sched_getaffinity(0, sizeof(now), &now) == 0 &&
+      std::memcmp(&now, &processors_, sizeof(now)) != 0)
+    ::sched_setaffinity(0, sizeof(processors_), &processors_);
+  std::fesetenv(&floating_point_);
+}
+
+void compute_with(int threads) {
+  begin_libtorch();
+  if (omp_set_num_threads != nullptr && threads > 0) omp_set_num_threads(threads);
+}
+
+int openmp_threads() {
+  return omp_get_max_threads == nullptr ? 0 : omp_get_max_threads();
+}
+
+namespace {
+
+// The library's number is the process's, and so is what it was before.
+struct BlasState {
+  std::mutex mutex;
+  int users = 0;
+  int before = 0;
+};
+
+BlasState& blas_state() {
+  static BlasState state;
+  return state;
+}
+
+}  // namespace
+
+BlasThreads::BlasThreads() {
+  if (openblas_get_num_threads == nullptr || omp_get_max_threads == nullptr) return;
+  auto& state = blas_state();
+  const std::lock_guard lock(state.mutex);
+  if (state.users++ > 0) return;
+  state.before = openblas_get_num_threads();
+  const int wanted = omp_get_max_threads();
+  if (wanted != state.before) openblas_set_num_threads(wanted);
+}
+
+BlasThreads::~BlasThreads() {
+  if (openblas_get_num_threads == nullptr || omp_get_max_threads == nullptr) return;
+  auto& state = blas_state();
+  const std::lock_guard lock(state.mutex);
+  if (--state.users > 0 || openblas_get_num_threads() == state.before) return;
+  openblas_set_num_threads(state.before);
+}
+
+}  // namespace kolo::online

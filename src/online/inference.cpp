@@ -1,0 +1,145 @@
+#include "online/inference.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "kolo/base/error.h"
+
+namespace kolo::online {
+
+Inference::Inference(MakeNetwork make, const OnlineTrainingConfig& training)
+    : make_(std::move(make)), training_(training) {}
+
+void Inference::use(std::shared_ptr<const Weights> weights) {
+  const std::lock_guard lock(mutex_);
+  weights_ = std::move(weights);
+}
+
+std::shared_ptr<const Weights> Inference::weights() const {
+  const std::lock_guard lock(mutex_);
+  return weights_;
+}
+
+std::unique_lock<std::shared_mutex> Inference::changes() const {
+  return std::unique_lock(changes_);
+}
+
+class Inference::Lease {
+ public:
+  explicit Lease(const Inference& inference) : inference_(inference), replica_(inference.take()) {}
+  Lease(const Lease&) = delete;
+  Lease& operator=(const Lease&) = delete;
+  ~Lease() { inference_.give_back(std::move(replica_)); }
+  Replica* operator->() const { return replica_.get(); }
+
+ private:
+  const Inference& inference_;
+  std::unique_ptr<Replica> replica_;
+};
+
+// One that has the newest weights.
+std::unique_ptr<Inference::Replica> Inference::take() const {
+  std::unique_ptr<Replica> replica;
+  std::shared_ptr<const Weights> newest;
+  {
+    const std::lock_guard lock(mutex_);
+    newest = weights_;
+    if (!free_.empty()) {
+      replica = std::move(free_.back());
+      free_.pop_back();
+    }
+  }
+  // Makers draw from LibTorch's generator, one at a time.
+  if (!replica) {
+    static std::mutex making;
+    const std::lock_guard lock(making);
+    replica = std::make_unique<Replica>(Replica{NetworkReplica(make_), nullptr});
+  }
+  if (replica->weights != newest) {
+    replica->network.use(newest->parameters, newest->buffers);
+    replica->weights = std::move(newest);
+  }
+  return replica;
+}
+
+void Inference::give_back(std::unique_ptr<Replica> replica) const {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(std::move(replica));
+}
+
+std::vector<torch::Tensor> Inference::outputs_for(const SampleArrays& inputs,
+                                                  const Normalization& normalization,
+                                                  NetworkReplica& network,
+                                                  const Call& call) const {
+  const auto tensors = inputs_of(inputs, training_.samples != SampleKind::whole, normalization);
+  try {
+    return network.infer(tensors);
+  } catch (const InputError&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();  // LibTorch's go on with stack traces
+    throw Error(fmt::format("online: {} on rank {}: the network failed on inputs {}: {}", call.name,
+                            call.rank, describe(inputs.shapes()), text.substr(0, text.find('\n'))));
+  }
+}
+
+namespace {
+
+std::string shape_of(const torch::Tensor& tensor) {
+  return fmt::format("[{}]", fmt::join(tensor.sizes().vec(), ", "));
+}
+
+void require_fitting(const SampleArrays& outputs, const std::vector<torch::Tensor>& tensors,
+                     const Call& call) {
+  if (outputs.shapes().size() != tensors.size()) {
+    refuse(call, "outputs",
+           fmt::format("they are {} tensors, but the network gives {}", outputs.shapes().size(),
+                       tensors.size()));
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto expected = outputs.samples() * outputs.shapes()[i].count();
+    if (tensors[i].numel() == expected) continue;
+    refuse(call, fmt::format("outputs[{}]", i),
+           fmt::format("it has room for {} values ({} samples of {}), but the network gives {}",
+                       expected, outputs.samples(), describe({outputs.shapes()[i]}),
+                       shape_of(tensors[i])));
+  }
+}
+
+}  // namespace
+
+void Inference::infer(std::span<const Array> inputs, std::span<const Array> outputs,
+                      const Call& call) const {
+  const SampleArrays from(inputs, training_.samples, training_.column_axis, call, "inputs");
+  const SampleArrays to(outputs, training_.samples, training_.column_axis, call, "outputs");
+  if (inputs.empty()) refuse(call, "inputs", "there are none; expected an array or more");
+  if (outputs.empty()) refuse(call, "outputs", "there are none; expected an array or more");
+  require_apart(outputs, call);
+  const std::shared_lock lock(changes_);
+  const Lease replica(*this);
+  const auto& normalization = *replica->weights->normalization;
+  const auto tensors = outputs_for(from, normalization, replica->network, call);
+  require_fitting(to, tensors, call);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const bool is_integer = !tensors[i].is_floating_point();
+    const auto values = tensors[i].to(is_integer ? torch::kLong : torch::kFloat).contiguous();
+    if (is_integer)
+      to.write(i, values.data_ptr<std::int64_t>());
+    else
+      to.write(i, values.data_ptr<float>(), normalization.of_target(i));
+  }
+}
+
+void Inference::warm_up(std::span<const Array> inputs, const Call& call) const {
+  const SampleArrays from(inputs, training_.samples, training_.column_axis, call, "inputs");
+  if (inputs.empty()) refuse(call, "inputs", "there are none; expected an array or more");
+  const std::shared_lock lock(changes_);
+  const Lease replica(*this);
+  // TorchScript compiles in its first calls, for the shapes that it meets.
+  for (int i = 0; i < 3; ++i)
+    (void)outputs_for(from, *replica->weights->normalization, replica->network, call);
+}
+
+}  // namespace kolo::online

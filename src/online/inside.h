@@ -1,0 +1,149 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "kolo/online/online_network.h"
+#include "online/agree.h"
+#include "online/background.h"
+#include "online/inference.h"
+#include "online/mail.h"
+#include "online/normalizer.h"
+#include "online/online_trainer.h"
+#include "online/roles.h"
+#include "online/sample_store.h"
+#include "online/training_records.h"
+
+namespace kolo {
+
+// What an OnlineNetwork is made of. Its calls are those of OnlineNetwork, without what is done to
+// leave the program's state alone. In sources by idea: making and answering (inside.cpp), samples
+// (pushing.cpp), training in time steps (ticking.cpp), apart from them (serving.cpp), files
+// (saving.cpp).
+class OnlineNetwork::Inside {
+ public:
+  Inside(const Communicator& ranks, const OnlineConfig& config, OnlineParts parts);
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  ~Inside() = default;
+
+  PushReport push(std::span<const Array> inputs, std::span<const Array> targets,
+                  std::span<const Array> extras);
+  TickReport tick(std::int64_t time_step);
+  double train(std::span<const Array> inputs, std::span<const Array> targets,
+               std::span<const Array> extras);
+  void infer(std::span<const Array> inputs, std::span<const Array> outputs) const;
+  void warm_up(std::span<const Array> inputs) const;
+  TickReport serve();
+  std::int64_t refresh();
+  void finish();
+  void start();
+  void pause();
+  void save(const std::filesystem::path& folder, std::int64_t tag);
+  void restore(const std::filesystem::path& folder, std::int64_t tag);
+  void log(std::string_view name, std::int64_t step, double value);
+  [[nodiscard]] double get(std::string_view name) const;
+  [[nodiscard]] bool trains() const { return roles_.trains; }
+
+ private:
+  [[nodiscard]] online::Call call(std::string_view name) const { return {name, ranks_.rank()}; }
+  void require_computing(const online::Call& call) const;
+  void require_foreground(const online::Call& call) const;
+  [[nodiscard]] bool has_batch() const { return config_.training.samples != SampleKind::whole; }
+
+  // Making.
+  void make_network(const OnlineParts& parts);
+  void make_trainer(const OnlineParts& parts);
+
+  // Samples.
+  std::int64_t take(const online::Records& records, PushReport& report);
+  void require_known_shapes(const online::SampleArguments& arguments, const online::Call& call);
+  void count_refused(std::int64_t samples, PushReport& report) const;
+  void send_staged();
+  void receive_staged();
+
+  // Training in time steps.
+  [[nodiscard]] TickReport report(std::int64_t steps) const;
+  struct Plan {
+    std::int64_t steps = 0;         // to be made now
+    std::int64_t waiting_for = -1;  // a rank that has too few samples
+  };
+  [[nodiscard]] Plan plan_steps(const Communicator& ranks);
+  void step(const online::Samples& samples, const online::Call& call, std::int64_t time_step);
+  void make_steps(std::int64_t steps, std::int64_t time_step);
+  [[nodiscard]] online::OnlineTrainer::Counts counts() const {
+    return {store_.arrivals(), store_.stored()};
+  }
+  // The weights as they are now become those that are inferred with, on all ranks that compute.
+  void publish();
+  [[nodiscard]] std::shared_ptr<online::Weights> live_weights() const;
+  void hand_over(online::Weights& weights);
+  TickReport take_newest(std::int64_t time_step);
+  void agree_unless_all_train(const online::Call& call, const std::function<void()>& local);
+  // What goes with weights to other ranks, and back.
+  [[nodiscard]] std::string description_of(const online::Weights& weights) const;
+  void take_description(const std::string& text, online::Weights& weights);
+
+  // Apart.
+  struct Round {
+    bool has_request = false;  // of all ranks that compute
+    Plan plan;
+  };
+  void take_letters();
+  [[nodiscard]] Round agree_on_round();
+  [[nodiscard]] bool answer();
+  void publish_here();
+  void require_not_finished(const online::Call& call) const;
+  void send_weights();
+  void receive_weights();
+  void send_request(online::Letter::Kind kind, std::int64_t number = 0,
+                    const std::string& text = {});
+  void receive_answer(const online::Call& call);
+
+  // Files. `ranks`: all, or those that train apart.
+  void save_on(const Communicator& ranks, const std::filesystem::path& folder, std::int64_t tag);
+  void restore_on(const Communicator& ranks, const std::filesystem::path& folder,
+                  std::int64_t tag);
+  [[nodiscard]] nlohmann::json save_reservoir(const std::filesystem::path& folder) const;
+  void restore_reservoir(const std::filesystem::path& folder, const nlohmann::json& states);
+
+  Communicator ranks_;
+  OnlineConfig config_;
+  online::Roles roles_;
+  std::optional<Communicator> trainers_;  // on those that train
+  std::optional<Communicator> computing_;  // of roles apart: on those that compute
+  std::shared_ptr<TensorsNetwork> network_;
+  std::unique_ptr<online::OnlineTrainer> trainer_;  // on those that train
+  online::SampleStore store_;
+  online::Normalizer normalizer_;
+  std::unique_ptr<online::Inference> inference_;
+  std::unique_ptr<online::TrainingRecords> records_;  // on the one that writes them
+  online::TrainingProgress progress_;                 // as this rank knows it
+  std::int64_t ticks_ = 0, time_step_ = 0;
+  double step_seconds_ = 0;  // of a step, as it was measured last
+  static constexpr std::int64_t steps_between_statistics = 16;
+  std::int64_t background_steps_ = 0;  // its thread's
+  std::int64_t taken_ = 0;             // its newest publication that is inferred with
+
+  // On those that don't train.
+  std::optional<online::SampleShapes> shapes_;
+  online::Records staged_;
+  std::optional<online::Outbox> outbox_;
+  bool is_finished_ = false;
+
+  // On those that train for others apart.
+  std::vector<online::Inbox> inboxes_;
+
+  std::unique_ptr<online::BackgroundTraining> background_;  // the first to go
+};
+
+}  // namespace kolo

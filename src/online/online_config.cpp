@@ -1,0 +1,159 @@
+#include "kolo/online/online_config.h"
+
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "online/schema.h"
+#include "settings/section.h"
+#include "settings/yaml/yaml.h"
+
+namespace kolo {
+
+namespace {
+
+// A network that the program makes itself.
+ModelEntry own_model() {
+  ModelEntry entry{{.name = "own", .description = "the program's, made in C++"}};
+  set_settings<NoSettings>(entry);
+  return entry;
+}
+
+class Checks {
+ public:
+  Checks(const OnlineConfig& config, const ConfigValue& root) : config_(config), root_(root) {}
+
+  void run() const {
+    check_optimizer(config_.optimizer, [this](std::string_view key, std::string_view reason) {
+      fail(fmt::format("optimizer.{}", key), reason);
+    });
+    check_model();
+    check_training();
+    check_reservoir();
+    check_whole();
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view key, std::string_view reason) const {
+    throw InputError(fmt::format("{}: {}: {}", place_of(root_, key), key, reason));
+  }
+  [[nodiscard]] bool is_given(std::string_view section, std::string_view key) const {
+    const auto* const values = root_.find(section);
+    const auto* const value = values == nullptr ? nullptr : values->find(key);
+    return value != nullptr && value->kind != ConfigValue::Kind::nothing;
+  }
+
+  void check_model() const {
+    const auto& model = config_.model;
+    if (model.name == "own" || model.name == "torchscript") return;
+    if (model.inputs.empty()) {
+      fail("model.inputs", fmt::format("model {} is made for one shape of inputs: the lengths of "
+                                       "a sample without the batch, [2] for two features",
+                                       model.name));
+    }
+    if (model.outputs.empty())
+      fail("model.outputs", "the lengths of a sample's output without the batch, [1] for a number");
+  }
+
+  void check_training() const {
+    const auto& training = config_.training;
+    if (!training.loss_file.empty() && is_given("training", "loss"))
+      fail("training.loss_file", "there is a training.loss as well; give one of the two");
+    if (!training.ranks.empty() && is_given("training", "rank_stride"))
+      fail("training.rank_stride", "there is a list of training.ranks as well; give one of the two");
+    if (training.milliseconds > 0 && is_given("training", "n_steps"))
+      fail("training.milliseconds", "there is training.n_steps as well; give one of the two");
+    if (training.apart && training.ranks.empty() && training.rank_stride == 1)
+      fail("training.apart", "all ranks train, so none would compute; give training.ranks, or a "
+                             "training.rank_stride of 2 or more");
+    if (training.apart && training.background)
+      fail("training.background", "ranks that train apart do so beside the others already");
+    const auto& decay = schedule_entry(training.lr_decay);
+    if (training.lr_decay != "none" && !training.max_steps) {
+      fail("training.lr_decay",
+           fmt::format("{} reaches its end with the last step; give training.max_steps",
+                       decay.name));
+    }
+    if (decay.is_own_warmup && training.lr_warmup_steps > 0)
+      fail("training.lr_warmup_steps", fmt::format("{} is its own warm-up", decay.name));
+  }
+
+  void check_reservoir() const {
+    const auto& reservoir = config_.reservoir;
+    if (!bytes_from_text(reservoir.capacity)) {
+      fail("reservoir.capacity",
+           fmt::format("expected a size such as 512 MiB or 2 GB, got \"{}\"", reservoir.capacity));
+    }
+    if (reservoir.minimum > 0 && reservoir.minimum < config_.training.batch_size &&
+        config_.training.samples != SampleKind::whole) {
+      fail("reservoir.minimum", fmt::format("{} samples are less than a batch of {}",
+                                            reservoir.minimum, config_.training.batch_size));
+    }
+  }
+
+  void check_whole() const {
+    if (config_.training.samples != SampleKind::whole) return;
+    if (config_.training.batch_size != 1)
+      fail("training.batch_size", "with training.samples whole a sample is a batch: give 1");
+    const auto& normalization = config_.normalization;
+    if (normalization.inputs != Normalized::none || normalization.targets != Normalized::none)
+      fail("normalization", "with training.samples whole tensors have no channels to normalize");
+  }
+
+  const OnlineConfig& config_;
+  const ConfigValue& root_;
+};
+
+ConfigValue tree_from(const std::string& source) {
+  if (source.find('\n') == std::string::npos) return read_yaml_file(source);
+  auto root = read_yaml_text(source, "configuration");
+  if (root.kind != ConfigValue::Kind::mapping)
+    throw InputError("configuration: expected keys and their values in YAML: model: {name: mlp}");
+  return root;
+}
+
+}  // namespace
+
+OnlineConfig load_online_config(const std::string& source, std::span<const std::string> overrides,
+                                const ModelCatalogue& models) {
+  ModelCatalogue with_own = models;
+  with_own.add_entry(own_model());
+  OnlineConfig config;
+  OnlineSections sections{config, with_own};
+  const auto settings = known_settings(sections);
+  auto root = tree_from(source);
+  for (const auto& text : overrides) apply_override(root, text, settings);
+  SectionReader::read_section(root, "", sections, settings);
+  Checks(config, root).run();
+  config.optimizer = completed(std::move(config.optimizer));
+  return config;
+}
+
+std::optional<std::uint64_t> bytes_from_text(std::string_view text) {
+  const std::string copy(text);
+  char* end = nullptr;
+  const double number = std::strtod(copy.c_str(), &end);
+  if (end == copy.c_str() || !std::isfinite(number) || number <= 0) return std::nullopt;
+  std::string unit;
+  for (; *end != 0; ++end) {
+    if (*end != ' ') unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*end)));
+  }
+  constexpr std::string_view letters = "kmgt";
+  double factor = 1;
+  if (!unit.empty() && unit != "b") {
+    const auto power = letters.find(unit.front());
+    const std::string_view rest = std::string_view(unit).substr(1);
+    if (power == std::string_view::npos || (rest != "b" && rest != "ib" && !rest.empty()))
+      return std::nullopt;
+    factor = std::pow(rest == "ib" ? 1024.0 : 1000.0, static_cast<double>(power + 1));
+  }
+  const double bytes = number * factor;
+  if (bytes < 1 || bytes > 9e18) return std::nullopt;
+  return static_cast<std::uint64_t>(bytes);
+}
+
+}  // namespace kolo

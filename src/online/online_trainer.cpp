@@ -1,0 +1,208 @@
+#include "online/online_trainer.h"
+
+#include <array>
+#include <cmath>
+#include <exception>
+#include <limits>
+#include <utility>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "kolo/base/error.h"
+#include "kolo/base/random.h"
+#include "kolo/checkpoint/module_tensors.h"
+#include "kolo/parallel/broadcast_state.h"
+#include "kolo/parallel/object_collectives.h"
+
+namespace kolo::online {
+
+namespace {
+
+LearningRate learning_rate_of(const OnlineConfig& config, int ranks) {
+  const auto& training = config.training;
+  const auto& entry = schedule_entry(training.lr_decay);
+  auto own = training.lr_decay_own.has_value() ? training.lr_decay_own : entry.defaults;
+  entry.complete(own);
+  return LearningRate({.base_rate = config.optimizer.lr.value(),
+                       .scaling = config.optimizer.lr_scaling,
+                       .batch_ratio = static_cast<double>(ranks),
+                       .warmup_steps = training.lr_warmup_steps,
+                       .warmup_from = training.lr_warmup_from,
+                       .schedule = entry.make(own, {training.max_steps.value_or(1), 0})});
+}
+
+TrainingStepOptions step_options(const OnlineConfig& config) {
+  TrainingStepOptions options;
+  options.sharing.enabled = config.optimizer.shared_step;
+  options.maximum_norm = config.training.clip_norm;
+  options.skip_non_finite = config.training.non_finite == OnlineNonFinite::skip;
+  return options;
+}
+
+// LibTorch's generator for the time of a step: dropout's masks depend on seed, rank and step alone,
+// and the program's own random numbers on nothing of it.
+class StepGenerator {
+ public:
+  explicit StepGenerator(std::uint64_t seed) : generator_(at::detail::getDefaultCPUGenerator()) {
+    const std::lock_guard lock(generator_.mutex());
+    before_ = generator_.get_state();
+    generator_.set_current_seed(seed);
+  }
+  StepGenerator(const StepGenerator&) = delete;
+  StepGenerator& operator=(const StepGenerator&) = delete;
+  ~StepGenerator() {
+    const std::lock_guard lock(generator_.mutex());
+    generator_.set_state(before_);
+  }
+
+ private:
+  at::Generator generator_;
+  torch::Tensor before_;
+};
+
+// A loss that depends on all parameters and moves none.
+torch::Tensor no_loss(const torch::nn::Module& network) {
+  auto loss = torch::zeros({}, torch::kFloat);
+  for (const auto& parameter : network.parameters()) {
+    if (parameter.requires_grad()) loss = loss + (parameter * 0).sum();
+  }
+  return loss;
+}
+
+// What the ranks add up in a step, in this order.
+enum Sum { loss_sum, failures, arrivals, stored, sums };
+
+}  // namespace
+
+OnlineTrainer::OnlineTrainer(const Communicator& ranks, std::shared_ptr<TensorsNetwork> network,
+                             const OnlineConfig& config, TensorsLoss loss)
+    : ranks_(ranks),
+      network_(std::move(network)),
+      loss_(std::move(loss)),
+      seed_(config.seed),
+      stops_(config.training.non_finite == OnlineNonFinite::stop),
+      max_steps_(config.training.max_steps),
+      learning_rate_(learning_rate_of(config, ranks.size())),
+      step_(ranks, network_, make_optimizer(config.optimizer, decay_of(config.optimizer)),
+            step_options(config)) {
+  progress_.loss = std::numeric_limits<double>::quiet_NaN();
+  network_->train();
+}
+
+bool OnlineTrainer::is_done() const {
+  return max_steps_ && progress_.steps >= *max_steps_;
+}
+
+TrainingStep::Forward OnlineTrainer::forward(const Samples& samples, const Counts& counts,
+                                             std::string& failure) {
+  torch::Tensor loss;
+  try {
+    const auto outputs = network_->forward(samples.inputs);
+    loss = loss_(outputs, samples.targets, samples.extras);
+  } catch (const std::exception& error) {
+    failure = error.what();
+    failure = failure.substr(0, failure.find('\n'));
+    loss = no_loss(*network_);
+  }
+  auto numbers = torch::zeros({Sum::sums}, torch::kDouble);
+  auto* const values = numbers.data_ptr<double>();
+  values[loss_sum] = failure.empty() ? loss.item<double>() : 0;
+  values[failures] = failure.empty() ? 0 : 1;
+  values[arrivals] = static_cast<double>(counts.arrivals);
+  values[stored] = static_cast<double>(counts.stored);
+  return {loss, numbers};
+}
+
+void OnlineTrainer::step(const Samples& samples, const Counts& counts, const Call& call) {
+  const auto number = progress_.steps + 1;
+  const double rate = learning_rate_.at(progress_.steps);
+  std::string failure;
+  TrainingStep::Outcome outcome;
+  {
+    const StepGenerator random(derive_seed(seed_, static_cast<std::uint32_t>(ranks_.rank()),
+                                           static_cast<std::uint64_t>(progress_.steps)));
+    outcome = step_.make([&] { return forward(samples, counts, failure); }, rate, number);
+  }
+  progress_.steps = number;
+  progress_.learning_rate = rate;
+  if (!outcome.is_made) ++progress_.skipped;
+  progress_.arrivals = std::llround(outcome.sums[arrivals]);
+  progress_.stored = std::llround(outcome.sums[stored]);
+  const double failed = outcome.sums[failures];
+  if (ranks_.size() > failed) progress_.loss = outcome.sums[loss_sum] / (ranks_.size() - failed);
+  if (!failure.empty()) {
+    throw Error(fmt::format("online: {} on rank {}: the step {} failed: {}", call.name, call.rank,
+                            number, failure));
+  }
+  if (failed > 0) {
+    throw CommunicationError(
+        fmt::format("online: {} on rank {}: step {} failed on {:.0f} other ranks, which say why; "
+                    "it was made without them, and all ranks have the same weights",
+                    call.name, call.rank, number, failed));
+  }
+  if (stops_ && !std::isfinite(progress_.loss)) {
+    throw Error(fmt::format(
+        "online: {} on rank {}: the loss of step {} is {}: the learning rate is too high, or "
+        "samples are very large; restore an earlier state, or set training.non_finite: skip",
+        call.name, call.rank, number, progress_.loss));
+  }
+}
+
+namespace {
+
+std::vector<NamedTensor> optimizer_tensors(const ArenaOptimizer& optimizer) {
+  std::vector<NamedTensor> tensors;
+  for (const auto& item : optimizer.named_state()) tensors.push_back({item.name, item.tensor});
+  return tensors;
+}
+
+}  // namespace
+
+Checkpoint OnlineTrainer::checkpoint() const {
+  Checkpoint saved;
+  saved.model = module_tensors(*network_);
+  saved.optimizer = optimizer_tensors(step_.optimizer());
+  for (const auto& item : module_parameters(*network_)) {
+    if (is_finite(item.tensor)) continue;
+    throw Error(fmt::format(
+        "online: save on rank {}: {} is not finite after step {}, so nothing could go on from it",
+        ranks_.rank(), item.name, progress_.steps));
+  }
+  saved.state["optimizer"] = step_.optimizer().algorithm().name();
+  saved.state["steps"] = progress_.steps;
+  saved.state["skipped"] = progress_.skipped;
+  saved.state["skipped_steps"] = step_.optimizer().skipped_steps();
+  saved.state["loss"] = std::isfinite(progress_.loss) ? nlohmann::json(progress_.loss) : nullptr;
+  return saved;
+}
+
+void OnlineTrainer::require_fitting(const Checkpoint& saved) const {
+  require_same_tensors(saved.model, module_tensors(*network_));
+  const auto name = saved.state.value("optimizer", std::string("unknown"));
+  const auto& mine = step_.optimizer().algorithm();
+  if (name == mine.name()) return;
+  throw InputError(fmt::format("online: restore: it was saved with the optimizer {}, and the "
+                               "configuration's is {}",
+                               name, mine.name()));
+}
+
+void OnlineTrainer::restore(const std::optional<Checkpoint>& of_first) {
+  if (of_first) {
+    copy_tensors(of_first->model, module_tensors(*network_));
+    copy_tensors(of_first->optimizer, optimizer_tensors(step_.optimizer()));
+  }
+  const auto state =
+      nlohmann::json::parse(broadcast_bytes(ranks_, of_first ? of_first->state.dump() : ""));
+  step_.optimizer().set_skipped_steps(state.at("skipped_steps").get<std::vector<std::int64_t>>());
+  step_.arena()->broadcast_parameters(ranks_);
+  broadcast_outside_arena(ranks_, *network_);
+  step_.optimizer().broadcast_state(ranks_);
+  progress_.steps = state.at("steps").get<std::int64_t>();
+  progress_.skipped = state.at("skipped").get<std::int64_t>();
+  const auto& loss = state.at("loss");
+  progress_.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>();
+}
+
+}  // namespace kolo::online

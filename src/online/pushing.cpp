@@ -1,0 +1,133 @@
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "online/inside.h"
+
+// Samples on their way into reservoirs: this rank's, or that of the rank that trains for it.
+namespace kolo {
+
+using namespace online;  // NOLINT: what this class is made of
+
+namespace {
+
+// As many slices as fill so much memory, at least one.
+std::int64_t slices_at_once(const SampleArrays& inputs, std::size_t record_bytes) {
+  constexpr std::int64_t most_bytes = std::int64_t{1} << 20;
+  const auto in_slice = inputs.samples() / inputs.slices();
+  const auto bytes = checked_multiply(in_slice, narrow<std::int64_t>(record_bytes));
+  return std::max<std::int64_t>(1, most_bytes / std::max<std::int64_t>(1, bytes));
+}
+
+// The samples of some slices as records.
+void read_slices(const SampleArguments& arguments, std::int64_t first, std::int64_t count,
+                 const SampleShapes& shapes, Records& records) {
+  const auto bytes = shapes.record_bytes();
+  records.count = arguments.inputs.samples() / arguments.inputs.slices() * count;
+  records.bytes.resize(checked_multiply(static_cast<std::size_t>(records.count), bytes));
+  auto* place = records.bytes.data();
+  for (const auto* const arrays : {&arguments.inputs, &arguments.targets, &arguments.extras}) {
+    arrays->read_records(first, count, place, bytes);
+    for (const auto& shape : arrays->shapes()) place += shape.bytes_in_record();
+  }
+}
+
+}  // namespace
+
+void OnlineNetwork::Inside::require_known_shapes(const SampleArguments& arguments,
+                                                 const Call& call) {
+  const auto known = roles_.trains ? store_.shapes() : shapes_;
+  if (known) return arguments.require(*known, call);
+  if (arguments.targets.shapes().empty())
+    refuse(call, "targets", "there are none; expected an array or more");
+  if (roles_.trains)
+    store_.require_shapes(arguments.shapes());
+  else
+    shapes_ = arguments.shapes();
+}
+
+PushReport OnlineNetwork::Inside::push(std::span<const Array> inputs,
+                                       std::span<const Array> targets,
+                                       std::span<const Array> extras) {
+  const auto here = call("push");
+  require_computing(here);
+  const SampleArguments arguments(inputs, targets, extras, config_.training, here);
+  require_known_shapes(arguments, here);
+  const auto shapes = arguments.shapes();
+  const auto at_once = slices_at_once(arguments.inputs, shapes.record_bytes());
+  PushReport report;
+  Records records;
+  std::int64_t done = 0;
+  for (std::int64_t first = 0; first < arguments.inputs.slices(); first += at_once) {
+    read_slices(arguments, first, std::min(at_once, arguments.inputs.slices() - first), shapes,
+                records);
+    const auto taken = take(records, report);
+    done += taken;
+    if (taken < records.count) break;
+  }
+  count_refused(arguments.inputs.samples() - done, report);
+  return report;
+}
+
+void OnlineNetwork::Inside::count_refused(std::int64_t samples, PushReport& report) const {
+  (config_.reservoir.when_full == WhenFull::drop ? report.dropped : report.refused) += samples;
+}
+
+// Returns how many were taken: the first ones.
+std::int64_t OnlineNetwork::Inside::take(const Records& records, PushReport& report) {
+  if (roles_.trains) return store_.add(records.bytes, records.count, report);
+  const auto under_way = outbox_ ? outbox_->samples_under_way() : staged_.count;
+  const auto count =
+      std::clamp<std::int64_t>(config_.reservoir.mailbox - under_way, 0, records.count);
+  const auto bytes = static_cast<std::size_t>(count) * shapes_.value().record_bytes();
+  const auto end = records.bytes.begin() + narrow<std::ptrdiff_t>(bytes);
+  report.taken += count;
+  if (count == 0) return 0;
+  if (outbox_) {
+    outbox_->send({.kind = Letter::Kind::samples,
+                   .number = count,
+                   .shapes = *shapes_,
+                   .records = {records.bytes.begin(), end}});
+    return count;
+  }
+  staged_.bytes.insert(staged_.bytes.end(), records.bytes.begin(), end);
+  staged_.count += count;
+  return count;
+}
+
+namespace {
+
+constexpr int length_tag = 2, bytes_tag = 3;
+
+}  // namespace
+
+// What came since the last time, to the rank that trains for this one; it waits for it.
+void OnlineNetwork::Inside::send_staged() {
+  Letter letter{.kind = Letter::Kind::samples, .number = staged_.count};
+  if (shapes_) letter.shapes = *shapes_;
+  letter.records = std::exchange(staged_, {}).bytes;
+  const auto bytes = to_bytes(letter);
+  const std::int64_t length = narrow<std::int64_t>(bytes.size());
+  ranks_.send(std::span(&length, 1), roles_.trainer, length_tag, {.name = "samples' length"});
+  ranks_.send(ConstBuffer(bytes.data(), length, DataType::uint8), roles_.trainer, bytes_tag,
+              {.name = "samples"});
+}
+
+void OnlineNetwork::Inside::receive_staged() {
+  for (const int client : roles_.clients) {
+    std::int64_t length = 0;
+    ranks_.receive(std::span(&length, 1), client, length_tag, {.name = "samples' length"});
+    std::vector<std::byte> bytes(static_cast<std::size_t>(length));
+    ranks_.receive(Buffer(bytes.data(), length, DataType::uint8), client, bytes_tag,
+                   {.name = "samples"});
+    const auto letter = letter_from(bytes);
+    if (letter.number == 0) continue;
+    store_.require_shapes(letter.shapes);
+    PushReport ignored;
+    (void)store_.add(letter.records, letter.number, ignored);
+  }
+}
+
+}  // namespace kolo

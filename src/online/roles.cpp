@@ -1,0 +1,61 @@
+#include "online/roles.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+
+namespace kolo::online {
+
+namespace {
+
+std::vector<int> trainers_of(const OnlineTrainingConfig& training, int ranks) {
+  std::vector<int> trainers;
+  for (const auto rank : training.ranks) {
+    if (rank >= ranks) {
+      throw InputError(fmt::format(
+          "training.ranks: rank {} is to train, but there are {} ranks, from 0 to {}", rank, ranks,
+          ranks - 1));
+    }
+    trainers.push_back(narrow<int>(rank));
+  }
+  std::ranges::sort(trainers);
+  trainers.erase(std::unique(trainers.begin(), trainers.end()), trainers.end());
+  if (!trainers.empty()) return trainers;
+  for (std::int64_t rank = 0; rank < ranks; rank += training.rank_stride)
+    trainers.push_back(narrow<int>(rank));
+  return trainers;
+}
+
+}  // namespace
+
+// Those who don't train are dealt to those who do in blocks, as far as possible of one node.
+Roles Roles::of(const OnlineTrainingConfig& training, int rank, int ranks) {
+  Roles roles;
+  roles.trainers = trainers_of(training, ranks);
+  roles.are_all = narrow<int>(roles.trainers.size()) == ranks;
+  if (training.apart && roles.are_all) {
+    throw InputError(
+        fmt::format("training.apart: all {} ranks would train and none compute; start more ranks, "
+                    "or name fewer in training.ranks",
+                    ranks));
+  }
+  const auto is_trainer = [&](int each) { return std::ranges::count(roles.trainers, each) > 0; };
+  roles.trains = is_trainer(rank);
+  roles.computes = !roles.trains || !training.apart;
+  const auto n_trainers = narrow<std::int64_t>(roles.trainers.size());
+  const std::int64_t n_others = ranks - n_trainers;
+  for (std::int64_t other = 0, place = 0; other < ranks; ++other) {
+    if (is_trainer(static_cast<int>(other))) continue;
+    const auto trainer = roles.trainers[static_cast<std::size_t>(place * n_trainers / n_others)];
+    if (other == rank) roles.trainer = trainer;
+    if (trainer == rank) roles.clients.push_back(static_cast<int>(other));
+    ++place;
+  }
+  if (roles.trains) roles.trainer = rank;
+  return roles;
+}
+
+}  // namespace kolo::online

@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kolo/online/array.h"
+#include "kolo/online/online_config.h"
+#include "online/strided_copy.h"
+
+// How a program's arrays are samples of a network: which elements belong to which sample, and where
+// they lie in its tensors.
+namespace kolo::online {
+
+// What a program calls, for messages about it.
+struct Call {
+  std::string_view name;
+  int rank = 0;
+};
+
+// InputError: "online: push on rank 3: inputs[1]: ...".
+[[noreturn]] void refuse(const Call& call, std::string_view argument, std::string_view reason);
+
+// One sample's part of a tensor of the network, without the batch.
+struct TensorShape {
+  bool is_integer = false;  // int64; otherwise float32
+  std::vector<std::int64_t> lengths;
+
+  [[nodiscard]] std::int64_t count() const;
+  [[nodiscard]] std::size_t bytes() const;
+  // Rounded up, so that what follows in a record is aligned.
+  [[nodiscard]] std::size_t bytes_in_record() const { return (bytes() + 7) / 8 * 8; }
+  bool operator==(const TensorShape&) const = default;
+};
+using TensorShapes = std::vector<TensorShape>;
+
+[[nodiscard]] std::string describe(const TensorShapes& shapes);
+
+// Of each channel: what is subtracted, and what that is multiplied by.
+struct ChannelScales {
+  std::vector<double> mean, factor;
+};
+
+// The arrays of one argument, seen as tensors of samples.
+class SampleArrays {
+ public:
+  // InputError for arrays that can't be samples of this kind. `argument`: "inputs". The arrays
+  // must outlive it.
+  SampleArrays(std::span<const Array> arrays, SampleKind kind, std::int64_t column_axis,
+               const Call& call, std::string_view argument);
+
+  [[nodiscard]] std::int64_t samples() const { return samples_; }
+  // Of one sample.
+  [[nodiscard]] const TensorShapes& shapes() const { return shapes_; }
+  // Parts of a tensor that are normalized apart: its first dimension.
+  [[nodiscard]] std::int64_t channels(std::size_t tensor) const;
+
+  // All samples of a tensor, [samples, lengths...]; `scales`: none where it is not normalized.
+  void read(std::size_t tensor, float* values, const ChannelScales* scales = nullptr) const;
+  void read(std::size_t tensor, std::int64_t* values) const;
+  // Samples come in slices along the slowest of their axes, all of the same number of samples.
+  [[nodiscard]] std::int64_t slices() const { return slices_; }
+  // The samples of some slices, each as a record of its tensors one after another as in shapes(),
+  // `record_bytes` apart.
+  void read_records(std::int64_t first_slice, std::int64_t n_slices, std::byte* records,
+                    std::size_t record_bytes) const;
+  // values x 1 / factor + mean, back into the arrays.
+  void write(std::size_t tensor, const float* values, const ChannelScales* scales = nullptr) const;
+  void write(std::size_t tensor, const std::int64_t* values) const;
+
+ private:
+  // The dimensions of an array by their meaning, each as (length, stride).
+  struct Axis {
+    std::int64_t length = 1, stride = 0;
+  };
+  struct Part {
+    const Array* array = nullptr;
+    std::vector<Axis> of_samples, within;  // within a channel of a sample
+    Axis channels;
+    std::int64_t first_channel = 0;  // in the tensor
+  };
+
+  void add_array(const Array& array, SampleKind kind, std::int64_t column_axis, const Call& call,
+                 const std::string& argument);
+  [[nodiscard]] static Elements elements_of(const Part& part, std::int64_t channel,
+                                            std::int64_t in_channel);
+  void require_channels(std::size_t tensor, const ChannelScales* scales) const;
+  struct Slices {
+    std::int64_t first = 0, count = 0;
+  };
+  template <typename Function>
+  void for_each_channel(std::size_t tensor, const Slices& slices, std::int64_t sample_stride,
+                        const Function& function) const;
+  template <typename Function>
+  void for_each_channel(std::size_t tensor, const Function& function) const;
+
+  std::int64_t samples_ = 1, slices_ = 1;
+  TensorShapes shapes_;
+  std::vector<std::vector<Part>> parts_;  // by tensor
+};
+
+// InputError where two outputs share an element, or one has the same element twice.
+void require_apart(std::span<const Array> outputs, const Call& call);
+
+}  // namespace kolo::online

@@ -1,0 +1,197 @@
+#include "online/sample_store.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+
+namespace kolo::online {
+
+SampleStore::SampleStore(const OnlineConfig& config, int rank) : config_(config), rank_(rank) {}
+
+ReservoirOptions SampleStore::options_for(const SampleShapes& shapes) const {
+  const auto least = config_.training.batch_size;
+  return {.policy = config_.reservoir.policy,
+          .sample_bytes = narrow<std::int64_t>(shapes.record_bytes()),
+          .capacity_bytes =
+              narrow<std::int64_t>(bytes_from_text(config_.reservoir.capacity).value()),
+          .minimum = config_.reservoir.minimum > 0 ? config_.reservoir.minimum : least,
+          .reuse = config_.reservoir.reuse,
+          .seed = config_.seed,
+          .rank = rank_};
+}
+
+void SampleStore::require_shapes(const SampleShapes& shapes) {
+  const std::lock_guard lock(mutex_);
+  if (shapes_) {
+    if (*shapes_ != shapes)
+      throw InputError("online: samples of another shape than those before");
+    return;
+  }
+  reservoir_.emplace(options_for(shapes));
+  shapes_ = shapes;
+  make_statistics();
+}
+
+std::optional<SampleShapes> SampleStore::shapes() const {
+  const std::lock_guard lock(mutex_);
+  return shapes_;
+}
+
+namespace {
+
+std::int64_t channels_of(const TensorShape& shape) {
+  return shape.lengths.empty() ? 1 : shape.lengths.front();
+}
+
+// Calls with each tensor that is normalized, and where it begins in a record.
+template <typename Function>
+void for_each_normalized(const SampleShapes& shapes, const NormalizationConfig& config,
+                         const Function& function) {
+  std::size_t offset = 0;
+  const auto group = [&](const TensorShapes& tensors, Normalized normalized) {
+    for (const auto& tensor : tensors) {
+      if (normalized == Normalized::channels && !tensor.is_integer) function(tensor, offset);
+      offset += tensor.bytes_in_record();
+    }
+  };
+  group(shapes.inputs, config.inputs);
+  group(shapes.targets, config.targets);
+}
+
+}  // namespace
+
+void SampleStore::make_statistics() {
+  if (!statistics_.empty()) return;
+  for_each_normalized(*shapes_, config_.normalization,
+                      [&](const TensorShape& tensor, std::size_t) {
+                        statistics_.emplace_back(channels_of(tensor));
+                      });
+}
+
+// A channel's values lie a record apart, or in runs of a field.
+void SampleStore::measure(std::span<const std::byte> records, std::int64_t count) {
+  if (is_frozen_ || statistics_.empty()) return;
+  const auto floats_in_record = narrow<std::int64_t>(shapes_->record_bytes() / sizeof(float));
+  std::size_t number = 0;
+  for_each_normalized(
+      *shapes_, config_.normalization, [&](const TensorShape& tensor, std::size_t offset) {
+        auto& statistics = statistics_[number++];
+        const auto* const first = reinterpret_cast<const float*>(records.data() + offset);
+        const auto channels = channels_of(tensor), within = tensor.count() / channels;
+        for (std::int64_t channel = 0; channel < channels; ++channel) {
+          const auto* const begin = first + channel * within;
+          if (within == 1) {
+            const auto reach = (count - 1) * floats_in_record + 1;
+            statistics.add(channel, std::span(begin, static_cast<std::size_t>(reach)),
+                           floats_in_record);
+            continue;
+          }
+          for (std::int64_t sample = 0; sample < count; ++sample) {
+            statistics.add(channel, std::span(begin + sample * floats_in_record,
+                                              static_cast<std::size_t>(within)));
+          }
+        }
+        statistics.count_samples(count);
+      });
+}
+
+bool SampleStore::is_finite(std::span<const std::byte> record) const {
+  std::size_t offset = 0;
+  for (const auto* const group : {&shapes_->inputs, &shapes_->targets, &shapes_->extras}) {
+    for (const auto& tensor : *group) {
+      if (!tensor.is_integer) {
+        const auto* const values = reinterpret_cast<const float*>(record.data() + offset);
+        // The product of a NaN or an infinity with 0 is a NaN, and so is any sum with one.
+        float sum = 0;
+        for (std::int64_t i = 0; i < tensor.count(); ++i) sum += values[i] * 0;
+        if (sum != 0 || std::isnan(sum)) return false;
+      }
+      offset += tensor.bytes_in_record();
+    }
+  }
+  return true;
+}
+
+std::int64_t SampleStore::add(std::span<const std::byte> records, std::int64_t count,
+                              PushReport& report) {
+  const std::lock_guard lock(mutex_);
+  const auto bytes = shapes_.value().record_bytes();
+  std::int64_t taken = 0;
+  for (; taken < count; ++taken) {
+    const auto record = records.subspan(static_cast<std::size_t>(taken) * bytes, bytes);
+    if (!is_finite(record)) {
+      ++report.not_finite;
+      continue;
+    }
+    const auto arrival = reservoir_->arrive();
+    if (arrival.outcome == Reservoir::Outcome::refused) break;
+    if (!arrival.place.empty()) std::memcpy(arrival.place.data(), record.data(), bytes);
+    ++report.taken;
+  }
+  if (taken > 0) measure(records, taken);
+  return taken;
+}
+
+std::int64_t SampleStore::batches_left() const {
+  const std::lock_guard lock(mutex_);
+  return reservoir_ ? reservoir_->draws_left() / config_.training.batch_size : 0;
+}
+
+Samples SampleStore::draw(const Normalization& normalization) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::span<const std::byte>> records;
+  for (const auto slot : reservoir_.value().draw(config_.training.batch_size))
+    records.push_back(reservoir_->sample(slot));
+  return tensors_of(records, *shapes_, config_.training.samples != SampleKind::whole,
+                    normalization);
+}
+
+std::int64_t SampleStore::arrivals() const {
+  const std::lock_guard lock(mutex_);
+  return reservoir_ ? reservoir_->state().arrivals : 0;
+}
+
+std::int64_t SampleStore::stored() const {
+  const std::lock_guard lock(mutex_);
+  return reservoir_ ? reservoir_->size() : 0;
+}
+
+std::int64_t SampleStore::capacity() const {
+  const std::lock_guard lock(mutex_);
+  return reservoir_ ? reservoir_->capacity() : 0;
+}
+
+std::vector<RunningStatistics> SampleStore::statistics() const {
+  const std::lock_guard lock(mutex_);
+  return statistics_;
+}
+
+void SampleStore::restore_statistics(std::vector<RunningStatistics> statistics) {
+  const std::lock_guard lock(mutex_);
+  statistics_ = std::move(statistics);
+}
+
+void SampleStore::freeze_statistics() {
+  const std::lock_guard lock(mutex_);
+  is_frozen_ = true;
+}
+
+std::span<std::byte> SampleStore::restore(const SampleShapes& shapes, const ReservoirState& state,
+                                          std::span<const std::int64_t> order) {
+  clear();
+  require_shapes(shapes);
+  return reservoir_.value().restore(state, order);
+}
+
+void SampleStore::clear() {
+  const std::lock_guard lock(mutex_);
+  reservoir_.reset();
+  shapes_.reset();
+  statistics_.clear();
+  is_frozen_ = false;
+}
+
+}  // namespace kolo::online

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kolo/online/online_network.h"
+#include "kolo/stream/reservoir.h"
+#include "kolo/stream/running_statistics.h"
+#include "online/samples.h"
+
+namespace kolo::online {
+
+// Records of samples, one after another.
+struct Records {
+  std::vector<std::byte> bytes;
+  std::int64_t count = 0;
+};
+
+// The samples that a rank trains on: its reservoir, and the statistics of all that came. Any thread
+// may call.
+class SampleStore {
+ public:
+  SampleStore(const OnlineConfig& config, int rank);
+
+  // The first samples make the reservoir: InputError where it can't hold one, or the machine not
+  // it. Later ones must be like them.
+  void require_shapes(const SampleShapes& shapes);
+  [[nodiscard]] std::optional<SampleShapes> shapes() const;
+
+  // Samples as they come; returns how many were taken, which are the first ones. Those that aren't
+  // finite are left out, and counted as taken.
+  std::int64_t add(std::span<const std::byte> records, std::int64_t count, PushReport& report);
+
+  // How many batches may be drawn now.
+  [[nodiscard]] std::int64_t batches_left() const;
+  [[nodiscard]] Samples draw(const Normalization& normalization);
+
+  [[nodiscard]] std::int64_t arrivals() const;
+  [[nodiscard]] std::int64_t stored() const;
+  [[nodiscard]] std::int64_t capacity() const;  // samples; 0 before the first came
+
+  // Per tensor, inputs first, then targets; one channel each that is normalized.
+  [[nodiscard]] std::vector<RunningStatistics> statistics() const;
+  void restore_statistics(std::vector<RunningStatistics> statistics);
+  // From now on statistics are not kept.
+  void freeze_statistics();
+
+  // For checkpoints, while nobody else uses the store. Null before the first samples.
+  [[nodiscard]] const Reservoir* reservoir() const { return reservoir_ ? &*reservoir_ : nullptr; }
+  // Becomes what was saved; the contents are to be written to what is returned. InputError where
+  // it doesn't fit.
+  [[nodiscard]] std::span<std::byte> restore(const SampleShapes& shapes,
+                                             const ReservoirState& state,
+                                             std::span<const std::int64_t> order);
+  // Without samples.
+  void clear();
+  [[nodiscard]] ReservoirOptions options_for(const SampleShapes& shapes) const;
+
+ private:
+  void measure(std::span<const std::byte> records, std::int64_t count);
+  [[nodiscard]] bool is_finite(std::span<const std::byte> record) const;
+  void make_statistics();
+
+  OnlineConfig config_;
+  int rank_;
+  mutable std::mutex mutex_;
+  std::optional<SampleShapes> shapes_;
+  std::optional<Reservoir> reservoir_;
+  std::vector<RunningStatistics> statistics_;
+  bool is_frozen_ = false;
+};
+
+}  // namespace kolo::online

@@ -1,0 +1,168 @@
+#include "online/samples.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+
+namespace kolo::online {
+
+std::size_t SampleShapes::record_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto* const group : {&inputs, &targets, &extras}) {
+    for (const auto& shape : *group) bytes = checked_add(bytes, shape.bytes_in_record());
+  }
+  return bytes;
+}
+
+// FNV-1a over all numbers.
+std::uint64_t SampleShapes::fingerprint() const {
+  std::uint64_t result = 1469598103934665603U;
+  const auto add = [&](std::uint64_t value) { result = (result ^ value) * 1099511628211U; };
+  for (const auto* const group : {&inputs, &targets, &extras}) {
+    add(group->size());
+    for (const auto& shape : *group) {
+      add(shape.is_integer ? 2 : 1);
+      add(shape.lengths.size());
+      for (const auto length : shape.lengths) add(static_cast<std::uint64_t>(length));
+    }
+  }
+  return result;
+}
+
+SampleArguments::SampleArguments(std::span<const Array> input_arrays,
+                                 std::span<const Array> target_arrays,
+                                 std::span<const Array> extra_arrays,
+                                 const OnlineTrainingConfig& training, const Call& call)
+    : inputs(input_arrays, training.samples, training.column_axis, call, "inputs"),
+      targets(target_arrays, training.samples, training.column_axis, call, "targets"),
+      extras(extra_arrays, training.samples, training.column_axis, call, "extras") {
+  if (input_arrays.empty()) refuse(call, "inputs", "there are none; expected an array or more");
+  const auto require_as_many = [&](const SampleArrays& arrays, std::string_view argument) {
+    if (arrays.shapes().empty()) return;
+    if (arrays.samples() == inputs.samples() && arrays.slices() == inputs.slices()) return;
+    refuse(call, argument,
+           fmt::format("{} samples, but the inputs have {}; with training.samples {} the axes of "
+                       "samples must be alike",
+                       arrays.samples(), inputs.samples(), name_of(training.samples)));
+  };
+  require_as_many(targets, "targets");
+  require_as_many(extras, "extras");
+}
+
+void SampleArguments::require(const SampleShapes& expected, const Call& call) const {
+  const auto compare = [&](const TensorShapes& mine, const TensorShapes& known,
+                           std::string_view argument) {
+    if (mine == known) return;
+    refuse(call, argument,
+           fmt::format("samples of {}, but those before were {}; all samples of a network are "
+                       "alike",
+                       describe(mine), describe(known)));
+  };
+  compare(inputs.shapes(), expected.inputs, "inputs");
+  compare(targets.shapes(), expected.targets, "targets");
+  compare(extras.shapes(), expected.extras, "extras");
+}
+
+namespace {
+
+const ChannelScales* scales_in(const std::vector<std::optional<ChannelScales>>& all,
+                               std::size_t tensor) {
+  return tensor < all.size() && all[tensor] ? &*all[tensor] : nullptr;
+}
+
+torch::Tensor empty_for(const TensorShape& shape, std::int64_t samples, bool has_batch) {
+  auto sizes = shape.lengths;
+  if (has_batch) sizes.insert(sizes.begin(), samples);
+  return torch::empty(sizes, shape.is_integer ? torch::kLong : torch::kFloat);
+}
+
+template <typename ScalesOf>
+std::vector<torch::Tensor> all_tensors(const SampleArrays& arrays, bool has_batch,
+                                       const ScalesOf& scales_of) {
+  std::vector<torch::Tensor> tensors;
+  for (std::size_t i = 0; i < arrays.shapes().size(); ++i) {
+    const auto& shape = arrays.shapes()[i];
+    auto& tensor = tensors.emplace_back(empty_for(shape, arrays.samples(), has_batch));
+    if (shape.is_integer)
+      arrays.read(i, tensor.data_ptr<std::int64_t>());
+    else
+      arrays.read(i, tensor.data_ptr<float>(), scales_of(i));
+  }
+  return tensors;
+}
+
+void normalize(float* values, std::int64_t count, const ChannelScales& scales) {
+  const auto channels = static_cast<std::int64_t>(scales.mean.size());
+  const auto within = count / channels;
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
+    const auto mean = static_cast<float>(scales.mean[static_cast<std::size_t>(channel)]);
+    const auto factor = static_cast<float>(scales.factor[static_cast<std::size_t>(channel)]);
+    float* const begin = values + channel * within;
+    for (std::int64_t i = 0; i < within; ++i) begin[i] = (begin[i] - mean) * factor;
+  }
+}
+
+// The tensors of one group, which begin at `offset` in each record; moves it to their end.
+template <typename ScalesOf>
+std::vector<torch::Tensor> tensors_at(std::span<const std::span<const std::byte>> records,
+                                      const TensorShapes& shapes, bool has_batch,
+                                      std::size_t& offset, const ScalesOf& scales_of) {
+  std::vector<torch::Tensor> tensors;
+  const auto samples = narrow<std::int64_t>(records.size());
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    const auto& shape = shapes[i];
+    auto& tensor = tensors.emplace_back(empty_for(shape, samples, has_batch));
+    auto* place = static_cast<std::byte*>(tensor.data_ptr());
+    const auto* const scales = shape.is_integer ? nullptr : scales_of(i);
+    for (const auto& record : records) {
+      std::memcpy(place, record.data() + offset, shape.bytes());
+      if (scales) normalize(reinterpret_cast<float*>(place), shape.count(), *scales);
+      place += shape.bytes();
+    }
+    offset += shape.bytes_in_record();
+  }
+  return tensors;
+}
+
+}  // namespace
+
+const ChannelScales* Normalization::of_input(std::size_t tensor) const {
+  return scales_in(inputs, tensor);
+}
+
+const ChannelScales* Normalization::of_target(std::size_t tensor) const {
+  return scales_in(targets, tensor);
+}
+
+std::vector<torch::Tensor> inputs_of(const SampleArrays& inputs, bool has_batch,
+                                     const Normalization& normalization) {
+  return all_tensors(inputs, has_batch, [&](std::size_t i) { return normalization.of_input(i); });
+}
+
+Samples tensors_of(const SampleArguments& arguments, bool has_batch,
+                   const Normalization& normalization) {
+  return {inputs_of(arguments.inputs, has_batch, normalization),
+          all_tensors(arguments.targets, has_batch,
+                      [&](std::size_t i) { return normalization.of_target(i); }),
+          all_tensors(arguments.extras, has_batch,
+                      [](std::size_t) -> const ChannelScales* { return nullptr; })};
+}
+
+Samples tensors_of(std::span<const std::span<const std::byte>> records, const SampleShapes& shapes,
+                   bool has_batch, const Normalization& normalization) {
+  std::size_t offset = 0;
+  Samples samples;
+  samples.inputs = tensors_at(records, shapes.inputs, has_batch, offset,
+                              [&](std::size_t i) { return normalization.of_input(i); });
+  samples.targets = tensors_at(records, shapes.targets, has_batch, offset,
+                               [&](std::size_t i) { return normalization.of_target(i); });
+  samples.extras = tensors_at(records, shapes.extras, has_batch, offset,
+                              [](std::size_t) -> const ChannelScales* { return nullptr; });
+  return samples;
+}
+
+}  // namespace kolo::online

@@ -1,0 +1,291 @@
+#include <cstring>
+#include <limits>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/parallel/checks.h"
+#include "kolo/parallel/object_collectives.h"
+#include "kolo/stream/deal_reservoirs.h"
+#include "online/inside.h"
+
+// A network's files. folder/step-TAG is a checkpoint as every room's (CheckpointStore), written by
+// the first rank that trains. Reservoirs are folder/reservoirs-TAG-NAME/rank-00000.safetensors, each
+// rank's own; the checkpoint's state names their folder and is written after them, so what can be
+// found is whole.
+namespace kolo {
+
+using namespace online;  // NOLINT: what this class is made of
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+CheckpointStore store_in(const fs::path& folder) {
+  return CheckpointStore({.folder = folder, .keep_last = std::numeric_limits<int>::max()});
+}
+
+fs::path reservoir_file(const fs::path& folder, std::size_t rank) {
+  return folder / fmt::format("rank-{:05}.safetensors", rank);
+}
+
+// No two saves have the same, so one that is cut short harms none before.
+std::string reservoirs_name(std::int64_t tag) {
+  std::random_device device;
+  return fmt::format("reservoirs-{:08}-{:08x}", tag, device());
+}
+
+// The tag of a folder of reservoirs; none for others.
+std::optional<std::int64_t> tag_of(const fs::path& path) {
+  const auto name = path.filename().string();
+  constexpr std::string_view prefix = "reservoirs-";
+  if (!name.starts_with(prefix)) return std::nullopt;
+  std::int64_t tag = 0;
+  std::size_t i = prefix.size();
+  for (; i < name.size() && name[i] >= '0' && name[i] <= '9'; ++i) tag = tag * 10 + (name[i] - '0');
+  return i > prefix.size() && i < name.size() && name[i] == '-' ? std::optional(tag) : std::nullopt;
+}
+
+template <typename Predicate>
+void remove_reservoirs(const fs::path& folder, const Predicate& is_superfluous) {
+  std::error_code ignored;
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const auto tag = tag_of(entry.path());
+    if (tag && is_superfluous(*tag, entry.path().filename().string())) found.push_back(entry.path());
+  }
+  for (const auto& path : found) fs::remove_all(path, ignored);
+}
+
+json to_json(const ReservoirState& state) {
+  return {state.arrivals, state.draws, state.size, state.seen, state.first, state.deals};
+}
+
+ReservoirState reservoir_state_from(const json& list) {
+  return {.arrivals = list.at(0).get<std::int64_t>(),
+          .draws = list.at(1).get<std::int64_t>(),
+          .size = list.at(2).get<std::int64_t>(),
+          .seen = list.at(3).get<std::int64_t>(),
+          .first = list.at(4).get<std::int64_t>(),
+          .deals = list.at(5).get<std::int64_t>()};
+}
+
+json to_json(const SampleShapes& shapes) {
+  const Letter letter{.shapes = shapes};
+  const auto bytes = to_bytes(letter);
+  return json(std::vector<std::uint8_t>(reinterpret_cast<const std::uint8_t*>(bytes.data()),
+                                        reinterpret_cast<const std::uint8_t*>(bytes.data()) +
+                                            bytes.size()));
+}
+
+SampleShapes shapes_from(const json& list) {
+  const auto bytes = list.get<std::vector<std::uint8_t>>();
+  return letter_from(std::as_bytes(std::span(bytes))).shapes;
+}
+
+// One rank's samples as they were saved.
+struct SavedSamples {
+  torch::Tensor contents, order;  // uint8 [samples, bytes]; int64 [...]
+
+  [[nodiscard]] std::span<const std::int64_t> order_span() const {
+    return {order.data_ptr<std::int64_t>(), static_cast<std::size_t>(order.numel())};
+  }
+};
+
+SavedSamples read_samples(const fs::path& file, const json& state) {
+  SavedSamples samples;
+  for (auto& item : read_safetensors(file))
+    (item.name == "order" ? samples.order : samples.contents) = std::move(item.tensor);
+  if (!samples.contents.defined() || !samples.order.defined() ||
+      fmt::format("{:016x}", checksum_of(samples.contents)) != state.at("checksum")) {
+    throw Error(fmt::format("online: restore: {} is damaged: its checksum is another than it was "
+                            "when it was saved",
+                            file.string()));
+  }
+  return samples;
+}
+
+}  // namespace
+
+json OnlineNetwork::Inside::save_reservoir(const fs::path& folder) const {
+  const auto* const reservoir = store_.reservoir();
+  if (reservoir == nullptr || !config_.checkpoint.reservoir) return nullptr;
+  const auto contents = reservoir->contents();
+  const auto order = reservoir->order();
+  const auto& state = reservoir->state();
+  // Only read; from_blob() takes no const.
+  const auto samples =
+      torch::from_blob(const_cast<std::byte*>(contents.data()),
+                       {state.size, reservoir->options().sample_bytes}, torch::kByte);
+  const auto slots = torch::from_blob(const_cast<std::int64_t*>(order.data()),
+                                      {narrow<std::int64_t>(order.size())}, torch::kLong);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  write_safetensors(reservoir_file(folder, static_cast<std::size_t>(trainers_->rank())),
+                    std::vector<NamedTensor>{{"samples", samples}, {"order", slots}});
+  return {{"state", to_json(state)},
+          {"shapes", to_json(*store_.shapes())},
+          {"checksum", fmt::format("{:016x}", checksum_of(samples))}};
+}
+
+void OnlineNetwork::Inside::save(const fs::path& folder, std::int64_t tag) {
+  const auto here = call("save");
+  require_computing(here);
+  if (config_.training.apart) {
+    agree(*computing_, here, [&] { require_not_finished(here); });
+    send_request(Letter::Kind::save, tag, folder.string());
+    return receive_answer(here);
+  }
+  const bool goes_on = background_ != nullptr;
+  const auto was_on = all_reduce_value(ranks_, std::int32_t{goes_on ? 1 : 0}, ReduceOp::max) == 1;
+  if (was_on) pause();
+  if (!roles_.are_all) {
+    if (!roles_.trains) send_staged();
+    agree(ranks_, here, [&] { receive_staged(); });
+  }
+  save_on(ranks_, folder, tag);
+  if (was_on) start();
+}
+
+void OnlineNetwork::Inside::save_on(const Communicator& ranks, const fs::path& folder,
+                                    std::int64_t tag) {
+  const auto here = call("save");
+  agree(ranks, here, [&] {
+    if (tag < 0) refuse(here, "tag", fmt::format("it is {}; expected 0 or more", tag));
+    if (folder.empty()) refuse(here, "folder", "it is empty");
+  });
+  const bool is_first = roles_.trains && trainers_->rank() == 0;
+  const int first = &ranks == &*trainers_ ? 0 : roles_.trainers.front();
+  const auto name = broadcast_bytes(ranks, is_first ? reservoirs_name(tag) : "", first);
+  json mine;
+  agree(ranks, here, [&] {
+    if (roles_.trains)
+      mine = {{"reservoir", save_reservoir(folder / name)}, {"normalizer", normalizer_.state(store_)}};
+  });
+  std::vector<std::string> all;
+  if (roles_.trains) all = all_gather_bytes(*trainers_, mine.dump());
+  agree(ranks, here, [&] {
+    if (!is_first) return;
+    auto checkpoint = trainer_->checkpoint();
+    checkpoint.state["kind"] = "online";
+    checkpoint.state["ticks"] = ticks_;
+    checkpoint.state["time_step"] = time_step_;
+    checkpoint.state["reservoirs"] = name;
+    for (const auto& text : all) checkpoint.state["ranks"].push_back(json::parse(text));
+    (void)store_in(folder).save(tag, checkpoint, false);
+    remove_reservoirs(folder, [&](std::int64_t of, const std::string& found) {
+      return of == tag && found != name;
+    });
+    if (records_) records_->flush();
+  });
+}
+
+void OnlineNetwork::Inside::restore(const fs::path& folder, std::int64_t tag) {
+  const auto here = call("restore");
+  require_computing(here);
+  if (config_.training.apart) {
+    agree(*computing_, here, [&] { require_not_finished(here); });
+    send_request(Letter::Kind::restore, tag, folder.string());
+    receive_answer(here);
+    (void)refresh();
+    return;
+  }
+  agree(ranks_, here, [&] { require_foreground(here); });
+  restore_on(ranks_, folder, tag);
+  publish();
+}
+
+void OnlineNetwork::Inside::restore_on(const Communicator& ranks, const fs::path& folder,
+                                       std::int64_t tag) {
+  const auto here = call("restore");
+  const bool is_first = roles_.trains && trainers_->rank() == 0;
+  std::optional<Checkpoint> saved;
+  agree(ranks, here, [&] {
+    if (!is_first) return;
+    const auto path = folder / fmt::format("step-{:08}", tag);
+    if (!fs::exists(path))
+      refuse(here, "tag", fmt::format("there is no {}; what is there is named after the tags of "
+                                      "save()",
+                                      path.string()));
+    saved = CheckpointStore::load(path).content;
+    if (saved->state.value("kind", std::string()) != "online") {
+      refuse(here, "folder",
+             fmt::format("{} is no checkpoint of a network inside a simulation", path.string()));
+    }
+    trainer_->require_fitting(*saved);
+  });
+  const int first = &ranks == &*trainers_ ? 0 : roles_.trainers.front();
+  const auto state = json::parse(broadcast_bytes(ranks, saved ? saved->state.dump() : "", first));
+  {
+    const auto lock = inference_->changes();
+    if (trainer_) trainer_->restore(saved);
+  }
+  agree(ranks, here, [&] {
+    ticks_ = state.at("ticks").get<std::int64_t>();
+    time_step_ = state.at("time_step").get<std::int64_t>();
+    staged_ = {};
+    if (!roles_.trains) return;
+    progress_ = trainer_->progress();
+    store_.clear();
+    const auto& states = state.at("ranks");
+    restore_reservoir(folder / state.at("reservoirs").get<std::string>(), states);
+    json of_normalizers = json::array();
+    for (const auto& each : states) of_normalizers.push_back(each.at("normalizer"));
+    normalizer_.restore(of_normalizers, trainers_->rank(), trainers_->size(), store_);
+    if (records_) records_->go_back_to(progress_.steps);
+  });
+  agree(ranks, here, [&] {
+    if (!is_first) return;
+    store_in(folder).remove_after(tag);
+    remove_reservoirs(folder, [&](std::int64_t of, const std::string&) { return of > tag; });
+  });
+}
+
+// Its own where as many ranks train as saved it; otherwise its share of all.
+void OnlineNetwork::Inside::restore_reservoir(const fs::path& folder, const json& states) {
+  const auto shapes_of = [](const json& each) { return shapes_from(each.at("shapes")); };
+  const auto rank = static_cast<std::size_t>(trainers_->rank());
+  if (narrow<int>(states.size()) == trainers_->size()) {
+    const auto& mine = states.at(rank).at("reservoir");
+    if (mine.is_null()) return;
+    const auto samples = read_samples(reservoir_file(folder, rank), mine);
+    const auto place = store_.restore(shapes_of(mine), reservoir_state_from(mine.at("state")),
+                                      samples.order_span());
+    std::memcpy(place.data(), samples.contents.data_ptr(), place.size());
+    return;
+  }
+  std::vector<SavedSamples> all;
+  std::vector<SavedReservoir> saved;
+  std::optional<SampleShapes> shapes;
+  all.reserve(states.size());
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const auto& each = states.at(i).at("reservoir");
+    if (each.is_null()) {
+      all.emplace_back();
+      saved.push_back({});
+      continue;
+    }
+    all.push_back(read_samples(reservoir_file(folder, i), each));
+    saved.push_back({reservoir_state_from(each.at("state")), all.back().order_span()});
+    shapes = shapes_of(each);
+  }
+  if (!shapes) return;
+  const auto dealt =
+      deal_reservoirs(saved, store_.options_for(*shapes), trainers_->size());
+  auto place = store_.restore(*shapes, dealt.state, {});
+  const auto bytes = shapes->record_bytes();
+  for (const auto& sample : dealt.samples) {
+    const auto& from = all[static_cast<std::size_t>(sample.rank)].contents;
+    std::memcpy(place.data(), static_cast<const std::byte*>(from.data_ptr()) +
+                                  static_cast<std::size_t>(sample.slot) * bytes,
+                bytes);
+    place = place.subspan(bytes);
+  }
+}
+
+}  // namespace kolo

@@ -1,0 +1,204 @@
+#include <array>
+#include <chrono>
+#include <exception>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/parallel/tensor_collectives.h"
+#include "online/inside.h"
+
+// Ranks that train apart, and what the others ask of them.
+//
+// What a rank that computes sends to its trainer comes there in its order: samples, and requests of
+// all ranks that compute. Those that train begin each round with a meeting; when all have the same
+// request from all of their senders, they answer it together. So a request finds all samples
+// before it taken, and all trainers after the same step.
+namespace kolo {
+
+using namespace online;  // NOLINT: what this class is made of
+
+namespace {
+
+constexpr int length_tag = 4, text_tag = 5, tensors_tag = 6;
+
+void send_text(const Communicator& ranks, int to, const std::string& text) {
+  const std::int64_t length = narrow<std::int64_t>(text.size());
+  ranks.send(std::span(&length, 1), to, length_tag, {.name = "answer's length"});
+  ranks.send(ConstBuffer(text.data(), length, DataType::uint8), to, text_tag, {.name = "answer"});
+}
+
+std::string receive_text(const Communicator& ranks, int from) {
+  std::int64_t length = 0;
+  ranks.receive(std::span(&length, 1), from, length_tag, {.name = "answer's length"});
+  std::string text(static_cast<std::size_t>(length), '\0');
+  ranks.receive(Buffer(text.data(), length, DataType::uint8), from, text_tag, {.name = "answer"});
+  return text;
+}
+
+}  // namespace
+
+TickReport OnlineNetwork::Inside::serve() {
+  const auto here = call("serve");
+  if (!roles_.trains || !config_.training.apart) {
+    throw StateError(fmt::format(
+        "online: serve on rank {}: it is for ranks that train apart (training.apart: true), and "
+        "this one {}",
+        ranks_.rank(), roles_.trains ? "trains in tick()" : "computes"));
+  }
+  const auto steps_before = progress_.steps;
+  while (true) {
+    agree(*trainers_, here, [&] { take_letters(); });
+    const auto round = agree_on_round();
+    if (round.has_request) {
+      if (!answer()) break;
+    } else if (round.plan.steps > 0) {
+      make_steps(1, time_step_);
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+  publish_here();
+  return report(progress_.steps - steps_before);
+}
+
+// What a full reservoir refuses stays with its letter, and the sender waits or drops.
+void OnlineNetwork::Inside::take_letters() {
+  constexpr int most_at_once = 16;  // so that steps come between
+  for (auto& inbox : inboxes_) {
+    for (int i = 0; i < most_at_once; ++i) {
+      Letter* const letter = inbox.look();
+      if (letter == nullptr || letter->kind != Letter::Kind::samples) break;
+      store_.require_shapes(letter->shapes);
+      PushReport ignored;
+      const auto taken = store_.add(letter->records, letter->number, ignored);
+      if (taken < letter->number) {
+        const auto bytes = static_cast<std::size_t>(taken) * letter->shapes.record_bytes();
+        letter->records.erase(letter->records.begin(),
+                              letter->records.begin() + narrow<std::ptrdiff_t>(bytes));
+        letter->number -= taken;
+        break;
+      }
+      inbox.drop();
+    }
+  }
+}
+
+OnlineNetwork::Inside::Round OnlineNetwork::Inside::agree_on_round() {
+  constexpr std::int64_t none = -1;
+  std::int64_t kind = none, number = 0;
+  bool is_one = true;
+  for (auto& inbox : inboxes_) {
+    const Letter* const letter = inbox.look();
+    if (letter == nullptr || letter->kind == Letter::Kind::samples) {
+      is_one = false;
+      break;
+    }
+    const auto asked = static_cast<std::int64_t>(letter->kind);
+    if (kind != none && (kind != asked || number != letter->number)) {
+      throw Error(fmt::format(
+          "online: serve on rank {}: the ranks that compute ask for different things at once; "
+          "refresh, save and restore are calls of all of them, in one order",
+          ranks_.rank()));
+    }
+    kind = asked;
+    number = letter->number;
+  }
+  const std::int64_t mine = is_one ? kind : none;
+  const auto least = all_reduce_value(*trainers_, mine, ReduceOp::min);
+  if (least != none) return {.has_request = true};
+  return {.plan = plan_steps(*trainers_)};
+}
+
+// False: no more will come.
+bool OnlineNetwork::Inside::answer() {
+  const Letter request = *inboxes_.front().look();
+  for (auto& inbox : inboxes_) inbox.drop();
+  if (request.kind == Letter::Kind::end) return false;
+  if (request.kind == Letter::Kind::refresh) {
+    send_weights();
+    return true;
+  }
+  std::string words;
+  try {
+    if (request.kind == Letter::Kind::save)
+      save_on(*trainers_, request.text, request.number);
+    else
+      restore_on(*trainers_, request.text, request.number);
+  } catch (const std::exception& error) {
+    words = error.what();
+  }
+  for (const int client : roles_.clients) send_text(ranks_, client, words);
+  return true;
+}
+
+void OnlineNetwork::Inside::publish_here() {
+  inference_->use(live_weights());
+}
+
+void OnlineNetwork::Inside::send_weights() {
+  const auto weights = live_weights();
+  std::vector<torch::Tensor> tensors;
+  for (const auto& tensor : weights->tensors()) tensors.push_back(tensor.contiguous());
+  for (const int client : roles_.clients) {
+    send_text(ranks_, client, description_of(*weights));
+    std::vector<Transfer> transfers;
+    for (const auto& tensor : tensors)
+      transfers.push_back(Transfer::send(buffer_of(tensor), client, tensors_tag));
+    ranks_.exchange(transfers, {.name = "weights"});
+  }
+}
+
+void OnlineNetwork::Inside::receive_weights() {
+  auto weights = std::make_shared<Weights>(inference_->weights()->copy());
+  take_description(receive_text(ranks_, roles_.trainer), *weights);
+  std::vector<torch::Tensor> received;
+  std::vector<Transfer> transfers;
+  for (const auto& tensor : weights->tensors()) {
+    received.push_back(torch::empty(tensor.sizes(), tensor.options()));
+    transfers.push_back(Transfer::receive(buffer_of(received.back()), roles_.trainer, tensors_tag));
+  }
+  ranks_.exchange(transfers, {.name = "weights"});
+  const auto all = weights->tensors();
+  for (std::size_t i = 0; i < all.size(); ++i) torch::Tensor(all[i]).copy_(received[i]);
+  inference_->use(std::move(weights));
+}
+
+void OnlineNetwork::Inside::send_request(Letter::Kind kind, std::int64_t number,
+                                         const std::string& text) {
+  outbox_->send({.kind = kind, .number = number, .shapes = {}, .text = text, .records = {}});
+}
+
+void OnlineNetwork::Inside::receive_answer(const Call& call) {
+  const auto words = receive_text(ranks_, roles_.trainer);
+  if (words.empty()) return;
+  throw CommunicationError(fmt::format("online: {} on rank {}: the ranks that train failed: {}",
+                                       call.name, call.rank, words));
+}
+
+std::int64_t OnlineNetwork::Inside::refresh() {
+  const auto here = call("refresh");
+  require_computing(here);
+  if (!config_.training.apart) return inference_->weights()->version;
+  agree(*computing_, here, [&] { require_not_finished(here); });
+  send_request(Letter::Kind::refresh);
+  receive_weights();
+  return inference_->weights()->version;
+}
+
+void OnlineNetwork::Inside::require_not_finished(const Call& call) const {
+  if (is_finished_)
+    throw StateError(fmt::format("online: {} on rank {}: after finish()", call.name, call.rank));
+}
+
+void OnlineNetwork::Inside::finish() {
+  if (!config_.training.apart || !roles_.computes || std::exchange(is_finished_, true)) return;
+  send_request(Letter::Kind::end);
+  outbox_->wait();
+}
+
+}  // namespace kolo

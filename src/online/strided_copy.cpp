@@ -1,0 +1,123 @@
+#include "online/strided_copy.h"
+
+#include <cmath>
+#include <type_traits>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+
+namespace kolo::online {
+
+// Loops that go on where the next inner one ends are one loop.
+void Elements::add(const Loop& loop) {
+  if (loop.count == 1) return;
+  if (n_loops > 0) {
+    Loop& outer = loops[n_loops - 1];
+    if (outer.in_array == loop.count * loop.in_array &&
+        outer.in_values == loop.count * loop.in_values) {
+      outer = {outer.count * loop.count, loop.in_array, loop.in_values};
+      return;
+    }
+  }
+  loops.at(n_loops++) = loop;
+}
+
+namespace {
+
+template <typename T, typename Value, typename Element>
+void run_loops(std::span<const Loop> loops, T* array, Value* values, const Element& element) {
+  if (loops.empty()) return element(*array, *values);
+  const Loop& loop = loops.front();
+  if (loops.size() > 1) {
+    for (std::int64_t i = 0; i < loop.count; ++i)
+      run_loops(loops.subspan(1), array + i * loop.in_array, values + i * loop.in_values, element);
+    return;
+  }
+  if (loop.in_array == 1 && loop.in_values == 1) {
+    for (std::int64_t i = 0; i < loop.count; ++i) element(array[i], values[i]);
+    return;
+  }
+  for (std::int64_t i = 0; i < loop.count; ++i)
+    element(array[i * loop.in_array], values[i * loop.in_values]);
+}
+
+template <typename T, typename Value, typename Element>
+void run(const Elements& elements, Value* values, const Element& element) {
+  run_loops(std::span(elements.loops.data(), elements.n_loops),
+            static_cast<T*>(elements.array->data) + elements.first_in_array,
+            values + elements.first_in_values, element);
+}
+
+// Calls with a value of the array's type.
+template <typename Function>
+void with_type_of(const Array& array, const Function& function) {
+  switch (array.type) {
+    case DataType::float64:
+      return function(double{});
+    case DataType::float32:
+      return function(float{});
+    case DataType::int64:
+      return function(std::int64_t{});
+    case DataType::int32:
+      return function(std::int32_t{});
+    default:
+      throw InputError(fmt::format(
+          "online: an array of {}; expected one of float64, float32, int64, int32",
+          name_of(array.type)));
+  }
+}
+
+template <typename T>
+T from_float(double value) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(std::llrint(value));
+  else
+    return static_cast<T>(value);
+}
+
+}  // namespace
+
+void read_elements(const Elements& elements, float* values, double mean, double factor) {
+  const bool is_plain = mean == 0 && factor == 1;
+  with_type_of(*elements.array, [&]<typename T>(T) {
+    if (is_plain) {
+      return run<const T>(elements, values,
+                          [](const T& from, float& to) { to = static_cast<float>(from); });
+    }
+    using Real = std::conditional_t<sizeof(T) == 8, double, float>;
+    const auto middle = static_cast<Real>(mean), scale = static_cast<Real>(factor);
+    run<const T>(elements, values, [=](const T& from, float& to) {
+      to = static_cast<float>((static_cast<Real>(from) - middle) * scale);
+    });
+  });
+}
+
+void read_elements(const Elements& elements, std::int64_t* values) {
+  with_type_of(*elements.array, [&]<typename T>(T) {
+    run<const T>(elements, values, [](const T& from, std::int64_t& to) {
+      to = static_cast<std::int64_t>(from);
+    });
+  });
+}
+
+void write_elements(const Elements& elements, const float* values, double mean, double factor) {
+  const bool is_plain = mean == 0 && factor == 1;
+  with_type_of(*elements.array, [&]<typename T>(T) {
+    if (is_plain) {
+      return run<T>(elements, values,
+                    [](T& to, const float& from) { to = from_float<T>(from); });
+    }
+    run<T>(elements, values, [=](T& to, const float& from) {
+      to = from_float<T>(static_cast<double>(from) * factor + mean);
+    });
+  });
+}
+
+void write_elements(const Elements& elements, const std::int64_t* values) {
+  with_type_of(*elements.array, [&]<typename T>(T) {
+    run<T>(elements, values, [](T& to, const std::int64_t& from) { to = static_cast<T>(from); });
+  });
+}
+
+}  // namespace kolo::online

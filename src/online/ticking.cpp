@@ -1,0 +1,292 @@
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kolo/base/clock.h"
+#include "kolo/base/error.h"
+#include "kolo/parallel/broadcast_state.h"
+#include "kolo/parallel/object_collectives.h"
+#include "kolo/parallel/tensor_collectives.h"
+#include "online/host_state.h"
+#include "online/inside.h"
+
+// Training in the simulation's time steps, and in the background.
+namespace kolo {
+
+using namespace online;  // NOLINT: what this class is made of
+
+TickReport OnlineNetwork::Inside::tick(std::int64_t time_step) {
+  const auto here = call("tick");
+  require_computing(here);
+  time_step_ = time_step;
+  if (++ticks_ % config_.training.every != 0) return report(0);
+  if (config_.training.apart) {
+    (void)refresh();
+    return report(0);
+  }
+  if (!roles_.are_all) {
+    if (!roles_.trains) send_staged();
+    agree(ranks_, here, [&] { receive_staged(); });
+  }
+  if (background_ || config_.training.background) return take_newest(time_step);
+  const auto plan = plan_steps(ranks_);
+  agree_unless_all_train(here, [&] { make_steps(plan.steps, time_step); });
+  if (plan.steps > 0) publish();
+  auto done = report(plan.steps);
+  done.waiting_for = plan.waiting_for;
+  return done;
+}
+
+// Where all ranks train, an error of a step is on all of them already.
+void OnlineNetwork::Inside::agree_unless_all_train(const Call& call,
+                                                   const std::function<void()>& local) {
+  if (roles_.are_all) return local();
+  agree(ranks_, call, local);
+}
+
+TickReport OnlineNetwork::Inside::report(std::int64_t steps) const {
+  return {.steps = steps,
+          .all_steps = progress_.steps,
+          .loss = progress_.loss,
+          .learning_rate = progress_.learning_rate,
+          .version = inference_->weights()->version,
+          .arrivals = progress_.arrivals,
+          .stored = progress_.stored,
+          .skipped = progress_.skipped};
+}
+
+// One meeting in which the ranks agree on the smallest number of steps.
+OnlineNetwork::Inside::Plan OnlineNetwork::Inside::plan_steps(const Communicator& ranks) {
+  constexpr auto none = std::numeric_limits<std::int64_t>::max();
+  const auto& training = config_.training;
+  enum { possible, not_ready, shape, shape_negated, in_time, n_numbers };
+  std::array<std::int64_t, n_numbers> numbers{};
+  numbers.fill(none);
+  if (roles_.trains) {
+    numbers[possible] = store_.batches_left();
+    if (numbers[possible] == 0) numbers[not_ready] = ranks_.rank();
+    if (const auto shapes = store_.shapes()) {
+      const auto mine = static_cast<std::int64_t>(shapes->fingerprint() >> 2);
+      numbers[shape] = mine;
+      numbers[shape_negated] = -mine;
+    }
+    if (training.milliseconds > 0) {
+      const double steps = step_seconds_ > 0 ? training.milliseconds * 1e-3 / step_seconds_ : 1;
+      numbers[in_time] = static_cast<std::int64_t>(std::clamp(steps, 1.0, 1e6));
+    }
+    if (training.max_steps) {
+      numbers[possible] =
+          std::min(numbers[possible],
+                   std::max<std::int64_t>(0, *training.max_steps - progress_.steps));
+    }
+  }
+  ranks.all_reduce(std::span(numbers), ReduceOp::min, {.name = "steps of a tick"});
+  if (numbers[shape] != none && numbers[shape] != -numbers[shape_negated]) {
+    throw InputError(
+        fmt::format("online: tick on rank {}: the ranks' samples have different shapes (here {}); "
+                    "all push the same kind",
+                    ranks_.rank(),
+                    store_.shapes() ? describe(store_.shapes()->inputs) : "no samples yet"));
+  }
+  const auto wanted = training.milliseconds > 0 ? numbers[in_time] : training.n_steps;
+  return {std::min(wanted, numbers[possible]),
+          numbers[not_ready] == none ? -1 : numbers[not_ready]};
+}
+
+void OnlineNetwork::Inside::make_steps(std::int64_t steps, std::int64_t time_step) {
+  if (!trainer_ || steps == 0) return;
+  normalizer_.update(*trainers_, store_);
+  const Stopwatch watch;
+  for (std::int64_t i = 0; i < steps; ++i)
+    step(store_.draw(*normalizer_.now()), call("tick"), time_step);
+  step_seconds_ = watch.seconds() / static_cast<double>(steps);
+}
+
+void OnlineNetwork::Inside::step(const Samples& samples, const Call& call,
+                                 std::int64_t time_step) {
+  {
+    const auto lock = inference_->changes();
+    trainer_->step(samples, counts(), call);
+  }
+  progress_ = trainer_->progress();
+  if (records_) records_->add(progress_, time_step);
+}
+
+double OnlineNetwork::Inside::train(std::span<const Array> inputs, std::span<const Array> targets,
+                                    std::span<const Array> extras) {
+  const auto here = call("train");
+  require_computing(here);
+  require_foreground(here);
+  if (config_.training.apart)
+    throw StateError("online: train: ranks that train apart take their samples from push()");
+  Samples samples;
+  agree(ranks_, here, [&] {
+    if (!roles_.trains) return;
+    const SampleArguments arguments(inputs, targets, extras, config_.training, here);
+    if (const auto known = store_.shapes()) arguments.require(*known, here);
+    samples = tensors_of(arguments, has_batch(), *normalizer_.now());
+  });
+  agree_unless_all_train(here, [&] {
+    if (trainer_) step(samples, here, time_step_);
+  });
+  publish();
+  return progress_.loss;
+}
+
+std::shared_ptr<Weights> OnlineNetwork::Inside::live_weights() const {
+  auto weights = std::make_shared<Weights>(Weights::of(*network_));
+  weights->version = progress_.steps;
+  weights->normalization = normalizer_.now();
+  return weights;
+}
+
+// Running statistics are each rank's own while it trains; those of the first count.
+void OnlineNetwork::Inside::publish() {
+  const auto lock = inference_->changes();
+  if (trainers_) broadcast_outside_arena(*trainers_, *network_);
+  auto weights = live_weights();
+  if (!roles_.are_all) hand_over(*weights);
+  inference_->use(std::move(weights));
+}
+
+namespace {
+
+std::string progress_text(const TrainingProgress& progress, const Weights& weights) {
+  return nlohmann::json{{"steps", progress.steps},
+                        {"skipped", progress.skipped},
+                        {"arrivals", progress.arrivals},
+                        {"stored", progress.stored},
+                        {"loss", std::to_string(progress.loss)},
+                        {"learning_rate", progress.learning_rate},
+                        {"version", weights.version},
+                        {"normalization", to_bytes(*weights.normalization)}}
+      .dump();
+}
+
+}  // namespace
+
+std::string OnlineNetwork::Inside::description_of(const Weights& weights) const {
+  return progress_text(progress_, weights);
+}
+
+void OnlineNetwork::Inside::take_description(const std::string& text, Weights& weights) {
+  const auto document = nlohmann::json::parse(text);
+  progress_.steps = document.at("steps").get<std::int64_t>();
+  progress_.skipped = document.at("skipped").get<std::int64_t>();
+  progress_.arrivals = document.at("arrivals").get<std::int64_t>();
+  progress_.stored = document.at("stored").get<std::int64_t>();
+  progress_.loss = std::stod(document.at("loss").get<std::string>());
+  progress_.learning_rate = document.at("learning_rate").get<double>();
+  weights.version = document.at("version").get<std::int64_t>();
+  weights.normalization = std::make_shared<const Normalization>(
+      normalization_from(document.at("normalization").get<std::string>()));
+}
+
+// From the first that trains to all ranks, in place.
+void OnlineNetwork::Inside::hand_over(Weights& weights) {
+  const int first = roles_.trainers.front();
+  const auto text = broadcast_bytes(
+      ranks_, ranks_.rank() == first ? description_of(weights) : std::string(), first);
+  if (!roles_.trains) take_description(text, weights);
+  const auto tensors = weights.tensors();
+  if (!tensors.empty()) broadcast(ranks_, tensors, first, {.name = "weights"});
+}
+
+void OnlineNetwork::Inside::start() {
+  const auto here = call("start");
+  require_computing(here);
+  if (config_.training.apart || !config_.training.background) {
+    throw StateError(fmt::format("online: start on rank {}: the configuration has no "
+                                 "training.background: true",
+                                 ranks_.rank()));
+  }
+  agree(ranks_, here, [&] {
+    require_foreground(here);
+    if (ranks_.size() == 1 || ranks_.capabilities().concurrent) return;
+    throw StateError(fmt::format(
+        "online: start on rank {}: a thread beside the program's would call MPI, which grants the "
+        "thread level {}; initialize MPI with MPI_THREAD_MULTIPLE, or train in tick() "
+        "(training.background: false)",
+        ranks_.rank(), ranks_.capabilities().thread_level));
+  });
+  // From now on the network changes at any time, so others infer with copies.
+  inference_->use(std::make_shared<const Weights>(inference_->weights()->copy()));
+  taken_ = 0;
+  if (!trainer_) return;
+  BackgroundTraining::Work work{
+      .is_ready = [this] { return store_.batches_left() > 0 && !trainer_->is_done(); },
+      .step =
+          [this] {
+            if (background_steps_ % steps_between_statistics == 0)
+              normalizer_.update(*trainers_, store_);
+            ++background_steps_;
+            trainer_->step(store_.draw(*normalizer_.now()), counts(), call("background training"));
+          },
+      .snapshot =
+          [this] {
+            broadcast_outside_arena(*trainers_, *network_);
+            auto weights = std::make_shared<Weights>(Weights::of(*network_).copy());
+            weights->version = trainer_->progress().steps;
+            weights->normalization = normalizer_.now();
+            return BackgroundTraining::Publication{std::move(weights), trainer_->progress()};
+          }};
+  background_ = std::make_unique<BackgroundTraining>(trainers_->with_own_order(), std::move(work),
+                                                     openmp_threads());
+}
+
+void OnlineNetwork::Inside::pause() {
+  const auto here = call("pause");
+  require_computing(here);
+  if (trainers_) agree(*trainers_, here, [] {});
+  std::exception_ptr failure;
+  if (background_) {
+    background_->stop();
+    progress_ = trainer_->progress();
+    try {
+      background_->rethrow();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    background_.reset();
+  }
+  agree(ranks_, here, [&] {
+    if (failure) std::rethrow_exception(failure);
+  });
+  publish();
+}
+
+// The newest publication that all ranks have; and asks for the next one. So all infer with the
+// weights of one version from here to the next tick, and nobody waits for a step.
+TickReport OnlineNetwork::Inside::take_newest(std::int64_t time_step) {
+  const auto here = call("tick");
+  agree(ranks_, here, [&] {
+    if (background_) background_->rethrow();
+  });
+  constexpr auto none = std::numeric_limits<std::int64_t>::max();
+  const auto newest = all_reduce_value(
+      ranks_, background_ ? background_->published() : none, ReduceOp::min);
+  if (background_) background_->ask_for_publication();
+  if (newest == none || newest == taken_) return report(0);
+  taken_ = newest;
+  const auto steps_before = progress_.steps;
+  std::shared_ptr<const Weights> weights;
+  if (background_) {
+    auto publication = background_->take(newest);
+    weights = std::move(publication.weights);
+    progress_ = publication.progress;
+  }
+  if (!roles_.are_all) {
+    auto own = std::make_shared<Weights>(
+        weights ? *weights : Weights::of(*network_).copy());
+    hand_over(*own);
+    weights = std::move(own);
+  }
+  inference_->use(weights);
+  if (records_) records_->add(progress_, time_step);
+  return report(progress_.steps - steps_before);
+}
+
+}  // namespace kolo

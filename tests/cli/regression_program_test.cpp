@@ -1,0 +1,88 @@
+// Training on targets that are numbers, end to end through the binary.
+#include <gmock/gmock.h>
+#include <torch/script.h>
+
+#include "cli/program.h"
+#include "kolo/observe/history.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class RegressionProgram : public ::testing::Test {
+ protected:
+  [[nodiscard]] ProcessResult train(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), {"train", config_});
+    arguments.insert(arguments.end(), {"--output", (folder_ / "run").string()});
+    return run_kolo(arguments);
+  }
+  void expect_to_learn() const {
+    const auto epochs = History::read(folder_ / "run" / "history.json").epochs();
+    ASSERT_EQ(epochs.size(), 21U);  // and before the first
+    EXPECT_LT(epochs[20].loss, .9 * epochs[1].loss);
+    EXPECT_EQ(run_kolo({"eval", (folder_ / "run").string()}).exit_code, 0);
+  }
+
+  TemporaryFolder folder_;
+  std::string config_ = folder_.write(
+      "numbers.yaml",
+      "data: {name: dummy, input_shape: [2, 3], target_shape: [4], n_train: 32, n_valid: 8}\n"
+      "model: {name: mlp, hidden: [40, 30], activation: tanh}\n"
+      "optimizer: {name: adam, lr: 0.01}\n"
+      "training: {batch_size: 8, n_epochs: 20, loss: mean_squared_error}\n");
+};
+
+TEST_F(RegressionProgram, AnMlpLearnsNumbersByTheirMeanSquare) {
+  const auto result = train({"-n", "2"});
+  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+  EXPECT_THAT(result.output, ::testing::Not(HasSubstr("accuracy")));
+  expect_to_learn();
+}
+
+TEST_F(RegressionProgram, AScriptLearnsNumbersAndIsSavedBack) {
+  torch::manual_seed(1);
+  torch::jit::Module script("Map");
+  script.register_attribute("training", c10::BoolType::get(), true);
+  script.register_parameter("weight", torch::randn({4, 6}, torch::requires_grad()), false);
+  script.define("def forward(self, x):\n  return torch.linear(x.flatten(1), self.weight)\n");
+  const auto file = (folder_ / "script.pt").string();
+  script.save(file);
+  const std::vector<std::string> model{"model={name: torchscript, file: " + file + "}"};
+  const auto result = train(model);
+  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+  expect_to_learn();
+  auto trained = torch::jit::load((folder_ / "run" / "model.pt").string());
+  EXPECT_FALSE(trained.attr("weight").toTensor().allclose(script.attr("weight").toTensor()));
+
+  auto other = model;
+  other.emplace_back("data.target_shape=[5]");
+  const auto refused = train(other);
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.errors, AllOf(HasSubstr("script.pt gives [2, 4] for a batch [2, 2, 3]"),
+                                    HasSubstr("expected [2, 5]")));
+}
+
+TEST_F(RegressionProgram, AnMlpTellsClassesApartToo) {
+  const auto result = train({"data.target_shape=null", "data.n_classes=3",
+                             "training.loss=cross_entropy", "model.hidden=[]"});
+  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("accuracy"));
+  expect_to_learn();
+}
+
+TEST_F(RegressionProgram, RefusesLossesAndModelsOfTheOtherKind) {
+  const auto of_classes = train({"training.loss=cross_entropy"});
+  EXPECT_EQ(of_classes.exit_code, 2);
+  EXPECT_THAT(of_classes.errors,
+              HasSubstr("the targets of the data dummy are numbers; use l1 or mse"));
+  const auto classifier = train({"model={name: mnist_net}"});
+  EXPECT_EQ(classifier.exit_code, 2);
+  EXPECT_THAT(
+      classifier.errors,
+      HasSubstr("model mnist_net: tells classes apart, but the data's targets are numbers"));
+}
+
+}  // namespace
+}  // namespace kolo::testing

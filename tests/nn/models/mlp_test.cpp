@@ -1,0 +1,141 @@
+#include "kolo/nn/mlp.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/utils.h>
+
+#include "kolo/base/error.h"
+#include "support/errors.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::message_of;
+using Sizes = std::vector<std::int64_t>;
+
+void add_activation(torch::nn::Sequential& layers, HiddenActivation activation) {
+  switch (activation) {
+    case HiddenActivation::relu:
+      layers->push_back(torch::nn::ReLU());
+      break;
+    case HiddenActivation::tanh:
+      layers->push_back(torch::nn::Tanh());
+      break;
+    case HiddenActivation::gelu:
+      layers->push_back(torch::nn::GELU());
+      break;
+    case HiddenActivation::silu:
+      layers->push_back(torch::nn::SiLU());
+      break;
+    case HiddenActivation::sigmoid:
+      layers->push_back(torch::nn::Sigmoid());
+      break;
+  }
+}
+
+// LibTorch's own layers, made and so drawn in the same order.
+torch::nn::Sequential plain_mlp(const MlpOptions& options, std::int64_t inputs,
+                                std::int64_t outputs) {
+  torch::nn::Sequential layers;
+  for (const auto width : options.hidden) {
+    layers->push_back(
+        torch::nn::Linear(torch::nn::LinearOptions(inputs, width).bias(options.bias)));
+    add_activation(layers, options.activation);
+    inputs = width;
+  }
+  layers->push_back(
+      torch::nn::Linear(torch::nn::LinearOptions(inputs, outputs).bias(options.bias)));
+  return layers;
+}
+
+TEST(Mlp, EqualsASequentialToTheBit) {
+  for (const auto& each : enum_names(HiddenActivation{})) {
+    for (const auto& hidden : {Sizes{}, Sizes{5}, Sizes{9, 3, 17}}) {
+      for (const bool bias : {true, false}) {
+        const MlpOptions options{hidden, each.value, std::nullopt, bias};
+        torch::manual_seed(1);
+        const auto network = make_mlp(options, {.input_shape = {2, 3}, .output_shape = {4, 2}});
+        torch::manual_seed(1);
+        auto plain = plain_mlp(options, 6, 8);
+        const auto parameters = network->parameters(), expected = plain->parameters();
+        ASSERT_EQ(parameters.size(), expected.size());
+        for (std::size_t i = 0; i < expected.size(); ++i)
+          EXPECT_TRUE(torch::equal(parameters[i], expected[i]));
+
+        const auto input = torch::randn({7, 2, 3});
+        const auto output = network->forward(input);
+        const auto reference = plain->forward(input.flatten(1)).view({7, 4, 2});
+        EXPECT_TRUE(torch::equal(output, reference)) << each.name << " " << hidden;
+        const auto slope = torch::randn({7, 4, 2});
+        const auto gradients = torch::autograd::grad({output}, parameters, {slope});
+        const auto of_plain = torch::autograd::grad({reference}, expected, {slope});
+        for (std::size_t i = 0; i < expected.size(); ++i)
+          EXPECT_TRUE(torch::equal(gradients[i], of_plain[i])) << each.name << " " << i;
+      }
+    }
+  }
+}
+
+TEST(Mlp, HasAShapeForClassesAndForNumbers) {
+  const auto shape_of = [](const ModelOptions& shapes, const torch::Tensor& input) {
+    return make_network("mlp", shapes)->forward(input).sizes().vec();
+  };
+  const auto images = torch::randn({3, 1, 8, 8});
+  EXPECT_EQ(shape_of({.input_shape = {1, 8, 8}, .classes = 10}, images), (Sizes{3, 10}));
+  EXPECT_EQ(shape_of({.input_shape = {1, 8, 8}, .output_shape = {5}}, images), (Sizes{3, 5}));
+  EXPECT_EQ(shape_of({.input_shape = {1, 8, 8}, .output_shape = {1, 4, 4}}, images),
+            (Sizes{3, 1, 4, 4}));
+  EXPECT_EQ(shape_of({.input_shape = {6}, .output_shape = {2, 2}}, torch::randn({0, 6})),
+            (Sizes{0, 2, 2}))
+      << "no samples";
+}
+
+TEST(Mlp, ItsParametersHaveNames) {
+  const auto network = make_network("mlp", {.input_shape = {6}, .output_shape = {2}});
+  EXPECT_THAT(network->named_parameters().keys(),
+              ElementsAre("hidden1.weight", "hidden1.bias", "hidden2.weight", "hidden2.bias",
+                          "output.weight", "output.bias"));
+  EXPECT_EQ(network->named_parameters()["hidden2.weight"].sizes(), (Sizes{64, 64}));
+}
+
+TEST(Mlp, DropsOutAfterEachActivationInTraining) {
+  const auto network =
+      make_mlp({.hidden = {400}, .activation = HiddenActivation::sigmoid, .dropout = .25},
+               {.input_shape = {3}, .output_shape = {400}});
+  {
+    const torch::NoGradGuard no_gradient;  // so that the hidden values are seen
+    network->named_parameters()["output.weight"].copy_(torch::eye(400));
+    network->named_parameters()["output.bias"].zero_();
+  }
+  torch::manual_seed(2);
+  const auto input = torch::randn({50, 3});
+  const auto share = network->forward(input).eq(0).to(torch::kFloat).mean().item<double>();
+  EXPECT_NEAR(share, .25, .02);
+  network->eval();
+  EXPECT_EQ(network->forward(input).eq(0).sum().item<int>(), 0);
+}
+
+TEST(Mlp, RefusesWhatItCantBe) {
+  const ModelOptions shapes{.input_shape = {3}, .output_shape = {2}};
+  const auto message = [&](const MlpOptions& options) {
+    return message_of<InputError>([&] { (void)make_mlp(options, shapes); });
+  };
+  EXPECT_THAT(message({.hidden = {4, 0}}), HasSubstr("width is 0, expected 1 or more"));
+  for (const double dropout : {-.1, 1., std::nan("")})
+    EXPECT_THAT(message({.dropout = dropout}), HasSubstr("from 0 to below 1"));
+  EXPECT_THAT(message_of<InputError>([] {
+                (void)make_network("mlp", {.input_shape = {3}, .output_shape = {2, 0}});
+              }),
+              HasSubstr("model mlp: the output's shape is [2, 0]"));
+  EXPECT_THAT(message_of<InputError>([] { (void)make_network("mlp", {.input_shape = {3}}); }),
+              HasSubstr("0 classes, expected 1 or more"));
+}
+
+}  // namespace
+}  // namespace kolo

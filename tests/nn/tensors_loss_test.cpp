@@ -1,0 +1,113 @@
+#include "kolo/nn/tensors_loss.h"
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "nn/script_files.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::message_of;
+using Tensors = std::vector<torch::Tensor>;
+
+TEST(TensorsLoss, OfPairsIsTheirSum) {
+  torch::manual_seed(1);
+  const auto loss = as_tensors_loss(make_mse());
+  const Tensors outputs{torch::randn({4, 2}, torch::requires_grad()),
+                        torch::randn({4}, torch::requires_grad())};
+  const Tensors targets{torch::randn({4, 2}), torch::randn({4})};
+  const auto value = loss(outputs, targets, {});
+  EXPECT_TRUE(value.allclose(torch::mse_loss(outputs[0], targets[0]) +
+                             torch::mse_loss(outputs[1], targets[1])));
+  value.backward();
+  EXPECT_TRUE(outputs[1].grad().allclose((outputs[1].detach() - targets[1]) / 2));
+}
+
+TEST(TensorsLoss, OfPairsTakesAsManyTargetsAndNoExtras) {
+  const auto loss = as_tensors_loss(make_mse());
+  const Tensors one{torch::zeros({4, 2})}, two{torch::zeros({4, 2}), torch::zeros({4})};
+  const auto message = [&](const Tensors& outputs, const Tensors& targets, const Tensors& extras) {
+    return message_of<InputError>([&] { (void)loss(outputs, targets, extras); });
+  };
+  EXPECT_THAT(message(one, two, {}),
+              HasSubstr("loss: outputs [4, 2] of Float; targets [4, 2] of Float, [4] of Float; "
+                        "extras nothing; expected a target per output"));
+  EXPECT_THAT(message(one, one, one), HasSubstr("no extras"));
+  EXPECT_THAT(message({}, {}, {}), HasSubstr("outputs nothing"));
+}
+
+class ScriptLoss : public ::testing::Test {
+ protected:
+  [[nodiscard]] TensorsLoss load(const std::string& forward) const {
+    auto module = testing::script_module("Loss");
+    module.register_parameter("scale", torch::full({1}, 3.F, torch::requires_grad()), false);
+    module.define(forward);
+    module.save((folder_ / "loss.pt").string());
+    return make_torchscript_loss(folder_ / "loss.pt");
+  }
+  [[nodiscard]] std::string message(const std::string& forward) const {
+    const auto loss = load(forward);
+    return message_of<InputError>([&] { (void)loss(outputs_, targets_, extras_); });
+  }
+
+  testing::TemporaryFolder folder_;
+  Tensors outputs_{torch::randn({4, 2}, torch::requires_grad()),
+                   torch::randn({4}, torch::requires_grad())};
+  Tensors targets_{torch::randn({4, 2})};
+  Tensors extras_{torch::rand({4, 2})};
+};
+
+TEST_F(ScriptLoss, GetsOutputsTargetsAndExtrasInThisOrder) {
+  const auto loss = load(
+      "def forward(self, a, b, target, weight):\n"
+      "  if self.training:\n"
+      "    a = a * 0\n"
+      "  return self.scale[0] * ((a - target) ** 2 * weight).sum() + b.abs().mean()\n");
+  const auto value = loss(outputs_, targets_, extras_);
+  const auto expected =
+      3 * ((outputs_[0] - targets_[0]).square() * extras_[0]).sum() + outputs_[1].abs().mean();
+  EXPECT_TRUE(value.allclose(expected, 1e-5, 1e-6));
+  const auto gradients = torch::autograd::grad({value}, outputs_);
+  const auto reference = torch::autograd::grad({expected}, outputs_);
+  for (std::size_t i = 0; i < reference.size(); ++i)
+    EXPECT_TRUE(gradients[i].allclose(reference[i], 1e-5, 1e-6)) << i;
+  const torch::NoGradGuard no_gradient;
+  EXPECT_TRUE(loss(outputs_, targets_, extras_).allclose(expected, 1e-5, 1e-6));
+}
+
+TEST_F(ScriptLoss, SaysWhatWasPassedWhenItDoesNotFit) {
+  EXPECT_THAT(message("def forward(self, a, target):\n  return (a - target).mean()\n"),
+              AllOf(HasSubstr("loss.pt: forward takes 2 tensors, but got 4: "),
+                    HasSubstr("[4, 2] of Float, [4] of Float, [4, 2] of Float")));
+  const std::string arguments = "def forward(self, a, b, target, weight):\n";
+  EXPECT_THAT(message(arguments + "  return a - target\n"),
+              AllOf(HasSubstr("loss.pt: gives [4, 2] of Float for outputs [4, 2] of Float"),
+                    HasSubstr("expected a floating scalar")));
+  EXPECT_THAT(message(arguments + "  return a.argmax()\n"), HasSubstr("gives [] of Long"));
+  EXPECT_THAT(message(arguments + "  return a.mean(), b.mean()\n"),
+              HasSubstr("gives a (Tensor, Tensor) for"));
+  EXPECT_THAT(message(arguments + "  return (self.scale * weight).mean()\n"),
+              HasSubstr("gives a number without a gradient"));
+  const auto failing = load(arguments + "  return (a + b).mean()\n");
+  EXPECT_THAT(message_of<Error>([&] { (void)failing(outputs_, targets_, extras_); }),
+              AllOf(HasSubstr("loss.pt: does not work on [4, 2] of Float, [4] of Float, "),
+                    HasSubstr("RuntimeError: ")));
+}
+
+TEST_F(ScriptLoss, RefusesOtherFiles) {
+  std::ofstream(folder_ / "text.pt") << "not a loss";
+  EXPECT_THAT(message_of<InputError>([&] { (void)make_torchscript_loss(folder_ / "text.pt"); }),
+              HasSubstr("text.pt is no TorchScript file"));
+  EXPECT_THAT(message_of<InputError>([&] { (void)make_torchscript_loss(folder_ / "missing.pt"); }),
+              HasSubstr("missing.pt"));
+}
+
+}  // namespace
+}  // namespace kolo

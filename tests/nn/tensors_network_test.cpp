@@ -1,0 +1,199 @@
+#include "kolo/nn/tensors_network.h"
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/nn/models.h"
+#include "nn/script_files.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::message_of;
+using Tensors = std::vector<torch::Tensor>;
+
+TEST(AsTensorsNetwork, HasTheNetworksOwnParametersUnderTheirNames) {
+  const auto network = make_network("resnet_small", {.input_shape = {3, 16, 16}, .classes = 4});
+  const auto adapted = as_tensors_network(network);
+  EXPECT_EQ(adapted->named_parameters().keys(), network->named_parameters().keys());
+  EXPECT_EQ(adapted->named_buffers().keys(), network->named_buffers().keys());
+  for (const auto& item : network->named_parameters())
+    EXPECT_TRUE(adapted->named_parameters()[item.key()].is_same(item.value())) << item.key();
+  for (const auto& item : network->named_buffers())
+    EXPECT_TRUE(adapted->named_buffers()[item.key()].is_same(item.value())) << item.key();
+}
+
+// Of a network whose parameters are its own, in no module of it.
+class Scale final : public Network {
+ public:
+  Scale() {
+    factor_ = register_parameter("factor", torch::full({1}, 3.F));
+    offset_ = register_buffer("offset", torch::ones({1}));
+    register_parameter("still", torch::ones({1}), false);
+  }
+  [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
+    return factor_ * input + offset_;
+  }
+
+ private:
+  torch::Tensor factor_, offset_;
+};
+
+TEST(AsTensorsNetwork, ComputesAndSwitchesModesAsTheNetworkDoes) {
+  const auto network = std::make_shared<Scale>();
+  network->eval();
+  const auto adapted = as_tensors_network(network);
+  EXPECT_FALSE(adapted->is_training());
+  adapted->train();
+  EXPECT_TRUE(network->is_training());
+  EXPECT_THAT(adapted->named_parameters().keys(), ElementsAre("factor", "still"));
+  EXPECT_FALSE(adapted->named_parameters()["still"].requires_grad());
+
+  const Tensors input{torch::full({1}, 2.F)};
+  const auto output = adapted->forward(input);
+  ASSERT_EQ(output.size(), 1U);
+  EXPECT_EQ(output[0].item<float>(), 7);
+  output[0].backward();
+  EXPECT_EQ(network->named_parameters()["factor"].grad().item<float>(), 2);
+
+  adapted->to(torch::kFloat64);
+  EXPECT_EQ(network->forward(input[0].to(torch::kFloat64)).scalar_type(), torch::kFloat64);
+}
+
+TEST(AsTensorsNetwork, TakesOneTensor) {
+  const auto adapted = as_tensors_network(std::make_shared<Scale>());
+  EXPECT_THAT(message_of<InputError>([&] {
+                (void)adapted->forward(Tensors{torch::zeros({2, 1}), torch::zeros({3})});
+              }),
+              HasSubstr("takes 1 tensor, but got 2: [2, 1] of Float, [3] of Float"));
+  EXPECT_THAT(message_of<InputError>([&] { (void)adapted->forward(Tensors{}); }),
+              HasSubstr("takes 1 tensor, but got 0: nothing"));
+}
+
+class ScriptOfTensors : public ::testing::Test {
+ protected:
+  std::filesystem::path saved(const torch::jit::Module& module) const {
+    module.save((folder_ / "pair.pt").string());
+    return folder_ / "pair.pt";
+  }
+  [[nodiscard]] std::shared_ptr<TensorsNetwork> load(
+      const torch::jit::Module& module,
+      const std::optional<TensorsShapes>& shapes = std::nullopt) const {
+    return make_torchscript_tensors_network(saved(module), shapes);
+  }
+  [[nodiscard]] std::string refusal(
+      const torch::jit::Module& module,
+      const std::optional<TensorsShapes>& shapes = std::nullopt) const {
+    return message_of<InputError>([&] { (void)load(module, shapes); });
+  }
+
+  testing::TemporaryFolder folder_;
+  Tensors inputs_{torch::randn({5, 3}), torch::randn({5, 2})};
+};
+
+// Whatever holds the outputs.
+TEST_F(ScriptOfTensors, TakesAndGivesSeveral) {
+  for (const char* gives : {"(y, y.sum(1, True))", "[y, y.sum(1, True)]"}) {
+    const auto network = load(testing::pair_script(gives));
+    EXPECT_THAT(network->named_parameters().keys(), ElementsAre("weight", "inner.weight"));
+    EXPECT_THAT(network->named_buffers().keys(), ElementsAre("mean", "inner.calls"));
+    EXPECT_TRUE(network->is_training());
+    network->eval();
+    const auto outputs = network->forward(inputs_);
+    ASSERT_EQ(outputs.size(), 2U) << gives;
+    const auto weight = network->named_parameters()["weight"];
+    const auto inner = network->named_parameters()["inner.weight"];
+    const auto expected = inputs_[0].mm(weight.t()) + inputs_[1].mm(inner.t()).tanh();
+    EXPECT_TRUE(outputs[0].allclose(expected, 1e-5, 1e-6));
+    EXPECT_TRUE(outputs[1].allclose(expected.sum(1, true), 1e-5, 1e-6));
+    (outputs[0].sum() + outputs[1].sum()).backward();
+    EXPECT_TRUE(weight.grad().defined());
+    EXPECT_TRUE(inner.grad().defined());
+  }
+}
+
+TEST_F(ScriptOfTensors, ItsBuffersStayTheNetworks) {
+  const auto network = load(testing::pair_script("y"));
+  const auto calls = network->named_buffers()["inner.calls"];
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(network->forward(inputs_).size(), 1U);
+  EXPECT_EQ(calls.item<int>(), 3);
+}
+
+TEST_F(ScriptOfTensors, IsSavedAsAScript) {
+  const auto network = load(testing::pair_script());
+  network->parameters().front().detach().mul_(2);
+  save_torchscript(*network, folder_ / "trained.pt");
+  const auto again = make_torchscript_tensors_network(folder_ / "trained.pt");
+  network->eval();
+  again->eval();
+  const auto expected = network->forward(inputs_), found = again->forward(inputs_);
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_TRUE(torch::equal(found[i], expected[i]));
+}
+
+TEST_F(ScriptOfTensors, ShapesAreTriedWhereTheyAreGiven) {
+  const auto module = testing::pair_script();
+  const auto network = load(module, TensorsShapes{{{3}, {2}}, {{4}, {1}}});
+  EXPECT_TRUE(network->is_training());
+  EXPECT_EQ(network->named_buffers()["inner.calls"].item<int>(), 0) << "nothing was changed";
+  EXPECT_THAT(
+      refusal(module, TensorsShapes{{{3}, {2}}, {{4}}}),
+      HasSubstr("pair.pt gives [2, 4], [2, 1] for a batch [2, 3], [2, 2], expected [2, 4]"));
+  EXPECT_THAT(refusal(module, TensorsShapes{{{4}, {2}}, {{4}, {1}}}),
+              HasSubstr("pair.pt: does not work on [2, 4] of Float, [2, 2] of Float: "));
+}
+
+TEST_F(ScriptOfTensors, SaysWhatItWasGivenWhenItFails) {
+  const auto network = load(testing::pair_script());
+  EXPECT_THAT(message_of<InputError>([&] {
+                (void)network->forward({&inputs_[0], 1});
+              }),
+              HasSubstr("pair.pt: forward takes 2 tensors, but got 1: [5, 3] of Float"));
+  const Tensors wrong{inputs_[0], torch::zeros({5, 7}, torch::kFloat64)};
+  EXPECT_THAT(message_of<Error>([&] { (void)network->forward(wrong); }),
+              AllOf(HasSubstr("pair.pt: does not work on [5, 3] of Float, [5, 7] of Double: "),
+                    HasSubstr("RuntimeError: ")));
+}
+
+TEST_F(ScriptOfTensors, RefusesOtherArgumentsAndResults) {
+  auto module = testing::script_module("Other");
+  module.register_parameter("weight", torch::ones({3}, torch::requires_grad()), false);
+  module.define("def forward(self, x, factor: float):\n  return self.weight * x * factor\n");
+  EXPECT_THAT(refusal(module), HasSubstr("pair.pt: forward takes factor of type float"));
+
+  auto optional = testing::script_module("Optional");
+  optional.register_parameter("weight", torch::ones({3}, torch::requires_grad()), false);
+  optional.define(
+      "def forward(self, x, y: Optional[Tensor] = None, factor: float = 2.0):\n"
+      "  if y is not None:\n"
+      "    x = x + y\n"
+      "  return self.weight * x * factor\n");
+  const auto network = load(optional);
+  const Tensors ones{torch::ones({3}), torch::ones({3}), torch::ones({3})};
+  EXPECT_EQ(network->forward({ones.data(), 1})[0].sum().item<float>(), 6);
+  EXPECT_EQ(network->forward({ones.data(), 2})[0].sum().item<float>(), 12);
+  EXPECT_THAT(message_of<InputError>([&] { (void)network->forward(ones); }),
+              HasSubstr("takes 1 to 2 tensors, but got 3"));
+
+  const auto mixed = load(testing::pair_script("(y, 3)"));
+  EXPECT_THAT(message_of<Error>([&] { (void)mixed->forward(inputs_); }),
+              HasSubstr("expected a tensor, or a tuple or list of them"));
+
+  auto still = testing::script_module("Still");
+  still.define("def forward(self, x):\n  return x\n");
+  EXPECT_THAT(refusal(still), HasSubstr("pair.pt has 0 parameters and none to train"));
+  std::ofstream(folder_ / "text.pt") << "not a network";
+  EXPECT_THAT(
+      message_of<InputError>([&] { (void)make_torchscript_tensors_network(folder_ / "text.pt"); }),
+      HasSubstr("text.pt is no TorchScript file"));
+}
+
+}  // namespace
+}  // namespace kolo
