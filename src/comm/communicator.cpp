@@ -238,7 +238,8 @@ void Communicator::remove_listener(const std::shared_ptr<CollectiveListener>& li
 }
 
 void Communicator::abort(int exit_code) const noexcept {
-  group_->backend->abort(exit_code);
+  group_->backend->abort(exit_code,
+                         fmt::format("rank {} has called Communicator::abort()", group_->job_rank));
 }
 
 void Communicator::announce_abort() const noexcept {

@@ -9,6 +9,7 @@
 
 #include "comm/messages.h"
 #include "kolo/base/checked.h"
+#include "kolo/base/error.h"
 #include "kolo/comm/communicator.h"
 
 namespace kolo {
@@ -109,14 +110,21 @@ Communicator::Group::~Group() {
   // sure to come: waiting might never end, so the job does.
   if (std::uncaught_exceptions() > exceptions_at_start_ &&
       (executor->is_pending() || has_pending_transfers())) {
-    print_line(
-        fmt::format("rank {}: an exception leaves while collectives are pending to which the other "
-                    "ranks may never come, so the job ends",
-                    job_rank));
-    backend->abort(1);
+    const auto reason = fmt::format(
+        "rank {}: an exception leaves while collectives are pending to which the other ranks may "
+        "never come",
+        job_rank);
+    print_line(fmt::format("{}, so the {}", reason,
+                           backend->ends_processes() ? "job ends" : "session is broken"));
+    backend->abort(1, reason);
   }
   // Tasks that are pending may still use this group.
-  if (executor->is_pending()) executor->submit([] {}).wait();
+  if (executor->is_pending()) {
+    try {
+      executor->submit([] {}).wait();
+    } catch (const StateError&) {  // who closes it waits for them
+    }
+  }
   // The other ends may not have got all bytes.
   while (has_pending_transfers()) {
     if (sequence->transfers->is_driven_by_waiters())

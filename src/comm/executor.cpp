@@ -61,11 +61,15 @@ bool Work::is_done() const {
          });
 }
 
-Executor::Executor(bool threaded) {
+Executor::Executor(bool threaded) : is_threaded_(threaded) {
   if (threaded) thread_ = std::thread([this] { loop(); });
 }
 
 Executor::~Executor() {
+  end_thread();
+}
+
+void Executor::end_thread() {
   if (!thread_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
@@ -136,7 +140,7 @@ void Executor::run(const std::function<void()>& task) {
 }
 
 void Executor::check_open() const {
-  if (!closed_.empty()) throw Error(closed_);
+  if (!closed_.empty()) throw StateError(closed_);
 }
 
 void Executor::close(const std::string& message) {
@@ -148,6 +152,7 @@ void Executor::close(const std::string& message) {
     siblings = std::exchange(siblings_, {});
     changed_.wait(lock, [&] { return !busy_ && queue_.empty(); });
   }
+  end_thread();
   for (const auto& sibling : siblings) {
     if (const auto present = sibling.lock()) present->close(message);
   }

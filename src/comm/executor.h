@@ -37,7 +37,7 @@ class Executor {
   // collective.
   void run(const std::function<void()>& task);
 
-  [[nodiscard]] bool is_threaded() const { return thread_.joinable(); }
+  [[nodiscard]] bool is_threaded() const { return is_threaded_; }
 
   // Whether the calling thread is the one that runs a task now.
   [[nodiscard]] bool is_inside_task() const {
@@ -47,8 +47,8 @@ class Executor {
   // Something has been submitted that is not done.
   [[nodiscard]] bool is_pending() const { return pending_ > 0; }
 
-  // Finishes what was submitted; whoever asks for more gets an Error with this message. Likewise
-  // for those made by make_sibling(), and by these.
+  // Finishes what was submitted, and ends the thread; whoever asks for more gets a StateError with
+  // this message. Likewise for those made by make_sibling(), and by these. Not from a task.
   void close(const std::string& message);
   // One for another communicator, which ends with this.
   [[nodiscard]] std::shared_ptr<Executor> make_sibling(bool threaded);
@@ -64,6 +64,9 @@ class Executor {
   void execute(const std::function<void()>& task);
   void complete(const Item& item);
 
+  void end_thread();
+
+  const bool is_threaded_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> queue_;

@@ -86,7 +86,7 @@ class LinkedBackend final : public Backend {
   [[nodiscard]] std::shared_ptr<Backend> split(int /*color*/, int /*key*/) override {
     return nullptr;
   }
-  void abort(int exit_code) noexcept override { host_.abort(exit_code); }
+  void abort(int exit_code, std::string_view) noexcept override { host_.abort(exit_code); }
 
  private:
   Communicator host_;

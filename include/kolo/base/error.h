@@ -26,6 +26,12 @@ class CommunicationError : public Error {
   using Error::Error;
 };
 
+// A call before initialization, after finalization, or in a state in which it can't be done.
+class StateError : public Error {
+ public:
+  using Error::Error;
+};
+
 // "cannot open x.gz: No such file or directory" for an errno value.
 [[nodiscard]] inline std::string system_error_text(const std::string& what, int error_number) {
   return what + ": " + std::generic_category().message(error_number);

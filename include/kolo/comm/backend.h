@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kolo/comm/collective_call.h"
@@ -123,8 +124,11 @@ class Backend {
   // later, should get CommunicationError that names it. Local, and not a word to MPI.
   virtual void leave() noexcept {}
 
-  // Makes every other rank's pending and later collectives fail, or ends their processes.
-  virtual void abort(int exit_code) noexcept = 0;
+  // Makes every rank's pending and later collectives fail, for this reason, or ends their
+  // processes.
+  virtual void abort(int exit_code, std::string_view reason) noexcept = 0;
+  // Which of the two.
+  [[nodiscard]] virtual bool ends_processes() const { return false; }
 };
 
 }  // namespace kolo

@@ -35,7 +35,7 @@ struct CompletionPoller::State {
 
 CompletionPoller::CompletionPoller() : state_(std::make_shared<State>()) {}
 
-CompletionPoller::~CompletionPoller() {
+void CompletionPoller::stop() {
   std::deque<State::Pending> forgotten;
   {
     const std::lock_guard lock(state_->mutex);
@@ -54,6 +54,7 @@ void CompletionPoller::add(std::shared_ptr<const DeviceEvent> ready,
                            std::shared_ptr<const DeviceEvent> done, std::function<void()> started,
                            std::function<void(bool)> finished) {
   const std::lock_guard lock(state_->mutex);
+  if (state_->is_stopping) return;
   state_->pending.push_back(
       {std::move(ready), std::move(done), std::move(started), std::move(finished)});
   if (!thread_.joinable()) thread_ = std::thread([state = state_] { state->loop(); });

@@ -16,9 +16,12 @@ class CompletionPoller {
   CompletionPoller();
   CompletionPoller(const CompletionPoller&) = delete;
   CompletionPoller& operator=(const CompletionPoller&) = delete;
-  // What is not done by then is forgotten. May come from the poller's own thread: what a collective
-  // is followed for may own the last share in what owns this.
-  ~CompletionPoller();
+  // May come from the poller's own thread: what a collective is followed for may own the last share
+  // in what owns this.
+  ~CompletionPoller() { stop(); }
+
+  // Ends its thread. What is not done by then, and what comes later, is forgotten.
+  void stop();
 
   // `started` is called when all before it are done and `ready` has come (null: at once),
   // `finished` after `done`; true: the device has failed.

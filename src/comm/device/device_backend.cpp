@@ -127,9 +127,9 @@ std::shared_ptr<Backend> DeviceBackend::split(int color, int key) {
   return part ? std::make_shared<DeviceBackend>(std::move(part), sharing_) : nullptr;
 }
 
-void DeviceBackend::abort(int exit_code) noexcept {
+void DeviceBackend::abort(int exit_code, std::string_view reason) noexcept {
   if (auto* const present = channel()) present->abort();
-  host_->abort(exit_code);
+  host_->abort(exit_code, reason);
 }
 
 }  // namespace kolo

@@ -37,7 +37,8 @@ class DeviceBackend final : public Backend {
   [[nodiscard]] std::shared_ptr<TransferDesk> transfers() override { return host_->transfers(); }
   [[nodiscard]] std::shared_ptr<TransferStaging> stage(CollectiveCall& call) const override;
   void leave() noexcept override { host_->leave(); }
-  void abort(int exit_code) noexcept override;
+  void abort(int exit_code, std::string_view reason) noexcept override;
+  [[nodiscard]] bool ends_processes() const override { return host_->ends_processes(); }
 
  private:
   [[nodiscard]] DeviceChannel* channel() const;

@@ -75,6 +75,9 @@ bool is_short_integer(DataType type) {
 constexpr std::size_t received_bytes = std::size_t{8} << 20;
 constexpr std::size_t whole_bytes = std::size_t{64} << 10;
 
+// Elements that go through memory of MpiCalls' own at a time, at most.
+constexpr std::int64_t copied_count = std::int64_t{1} << 20;
+
 // Of each of `ranks`.
 std::int64_t elements_received(DataType type, int ranks) {
   return static_cast<std::int64_t>(received_bytes / size_of(type)) / ranks + 1;
@@ -102,10 +105,12 @@ void for_chunks(std::int64_t total, std::int64_t largest, const Function& functi
 
 }  // namespace
 
-MpiCollectives::MpiCollectives(MPI_Comm communicator, std::int64_t largest_count)
-    : ranks_{communicator, largest_count} {
-  check_mpi(MPI_Comm_size(communicator, &ranks_.size), "MPI_Comm_size");
-  check_mpi(MPI_Comm_rank(communicator, &ranks_.rank), "MPI_Comm_rank");
+MpiCollectives::MpiCollectives(MPI_Comm communicator, std::int64_t largest_count,
+                               std::function<void()> look)
+    : ranks_{.calls = {communicator, std::move(look)}, .largest_count = largest_count} {
+  if (ranks_.calls.can_end_early()) ranks_.largest_count = std::min(largest_count, copied_count);
+  ranks_.rank = ranks_.calls.rank();
+  ranks_.size = ranks_.calls.size();
   constexpr std::array functions = {
       operations_of<DataType::float64>(), operations_of<DataType::float32>(),
       operations_of<DataType::float16>(), operations_of<DataType::bfloat16>(),
@@ -118,9 +123,7 @@ MpiCollectives::MpiCollectives(MPI_Comm communicator, std::int64_t largest_count
   }
 }
 
-MpiCollectives::~MpiCollectives() {
-  int is_finalized = 0;
-  if (MPI_Finalized(&is_finalized) != MPI_SUCCESS || is_finalized) return;
+void MpiCollectives::free() {
   for (auto& row : own_operations_) {
     for (auto& operation : row) MPI_Op_free(&operation);
   }
@@ -147,7 +150,7 @@ MPI_Op MpiCollectives::operation(DataType type, ReduceOp op) const {
 }
 
 struct MpiCollectives::Algorithms {
-  const Ranks& ranks;
+  Ranks& ranks;
 
   void broadcast(const Buffer& buffer, int root) const;
   void all_gather(const ConstBuffer& input, const Buffer& output) const;
@@ -168,7 +171,7 @@ struct MpiCollectives::Algorithms {
   void exchange(const ConstBuffer& sent, int to, const Buffer& received, int from) const;
 };
 
-void MpiCollectives::execute(const CollectiveCall& call) const {
+void MpiCollectives::execute(const CollectiveCall& call) {
   const Algorithms algorithms{ranks_};
   switch (call.collective) {
     case Collective::all_reduce:
@@ -188,7 +191,7 @@ void MpiCollectives::execute(const CollectiveCall& call) const {
   }
 }
 
-void MpiCollectives::all_reduce(const Buffer& buffer, ReduceOp op, int divisor) const {
+void MpiCollectives::all_reduce(const Buffer& buffer, ReduceOp op, int divisor) {
   if (buffer.count == 0) return;
   if (needs_wide_partials(buffer.type, op))
     return Algorithms{ranks_}.reduce_by_owners(buffer, buffer, op, divisor);
@@ -198,14 +201,12 @@ void MpiCollectives::all_reduce(const Buffer& buffer, ReduceOp op, int divisor) 
     reduce(buffer.type, op, std::span(&source, 1), std::span(&values, 1), buffer.count, divisor);
   }
   for_chunks(buffer.count, ranks_.largest_count, [&](std::int64_t offset, int count) {
-    check_mpi(MPI_Allreduce(MPI_IN_PLACE, at(buffer, offset), count, mpi_type(buffer.type),
-                            operation(buffer.type, op), ranks_.communicator),
-              "MPI_Allreduce");
+    ranks_.calls.all_reduce(at(buffer, offset), count, mpi_type(buffer.type),
+                            operation(buffer.type, op));
   });
 }
 
-void MpiCollectives::all_reduce_partial(const Buffer& partial, const Buffer& result,
-                                        ReduceOp op) const {
+void MpiCollectives::all_reduce_partial(const Buffer& partial, const Buffer& result, ReduceOp op) {
   if (partial.type == result.type) return all_reduce(result, op, 1);
   Algorithms{ranks_}.reduce_by_owners(partial, result, op, 1);
 }
@@ -287,8 +288,7 @@ void MpiCollectives::Algorithms::reduce_part(const PartFor& part_for, const Buff
 
 void MpiCollectives::Algorithms::broadcast(const Buffer& buffer, int root) const {
   for_chunks(buffer.count, ranks.largest_count, [&](std::int64_t offset, int count) {
-    check_mpi(MPI_Bcast(at(buffer, offset), count, mpi_type(buffer.type), root, ranks.communicator),
-              "MPI_Bcast");
+    ranks.calls.broadcast(at(buffer, offset), count, mpi_type(buffer.type), root);
   });
 }
 
@@ -298,10 +298,9 @@ void MpiCollectives::Algorithms::all_gather(const ConstBuffer& input, const Buff
     if (count == 0) return barrier();
     // MPI allows no overlap of the two buffers; a part that already lies in its place is said so.
     const bool in_place = input.data == at(output, ranks.rank * input.count);
-    check_mpi(MPI_Allgather(in_place ? MPI_IN_PLACE : input.data, count, mpi_type(input.type),
-                            output.data, count, mpi_type(input.type), ranks.communicator),
-              "MPI_Allgather");
-    return;
+    const auto* const source = static_cast<const std::byte*>(input.data);
+    return ranks.calls.all_gather(in_place ? nullptr : source, at(output, 0), count,
+                                  mpi_type(input.type));
   }
   // Beyond what one call takes, every rank's part is a broadcast, in chunks.
   const Buffer mine(at(output, ranks.rank * input.count), input.count, input.type);
@@ -330,9 +329,7 @@ void MpiCollectives::Algorithms::all_gather_uneven(const ConstBuffer& input, con
   }
   const std::vector<int> int_counts(counts.begin(), counts.end());
   const std::vector<int> int_starts(starts.begin(), starts.end());
-  check_mpi(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, output.data, int_counts.data(),
-                           int_starts.data(), mpi_type(output.type), ranks.communicator),
-            "MPI_Allgatherv");
+  ranks.calls.all_gather_uneven(at(output, 0), int_counts, int_starts, mpi_type(output.type));
 }
 
 void MpiCollectives::Algorithms::reduce_scatter(const CollectiveCall& call) const {
@@ -372,27 +369,23 @@ void MpiCollectives::Algorithms::all_to_all(const CollectiveCall& call) const {
 // that are at most as far, so somebody always goes on.
 void MpiCollectives::Algorithms::exchange(const ConstBuffer& sent, int to, const Buffer& received,
                                           int from) const {
-  constexpr int tag = 0;
   const Buffer source(const_cast<void*>(sent.data), sent.count, sent.type);  // only read
-  const MPI_Datatype type = mpi_type(sent.type);
-  for_chunks(std::max(sent.count, received.count), ranks.largest_count,
-             [&](std::int64_t offset, int) {
-               const auto count_of = [&](const Buffer& buffer) {
-                 return static_cast<int>(
-                     std::clamp(buffer.count - offset, std::int64_t{0}, ranks.largest_count));
-               };
-               const int sends = count_of(source), receives = count_of(received);
-               check_mpi(MPI_Sendrecv(sends > 0 ? at(source, offset) : nullptr, sends, type,
-                                      sends > 0 ? to : MPI_PROC_NULL, tag,
-                                      receives > 0 ? at(received, offset) : nullptr, receives, type,
-                                      receives > 0 ? from : MPI_PROC_NULL, tag, ranks.communicator,
-                                      MPI_STATUS_IGNORE),
-                         "MPI_Sendrecv");
-             });
+  for_chunks(
+      std::max(sent.count, received.count), ranks.largest_count, [&](std::int64_t offset, int) {
+        const auto count_of = [&](const Buffer& buffer) {
+          return static_cast<int>(
+              std::clamp(buffer.count - offset, std::int64_t{0}, ranks.largest_count));
+        };
+        const auto message = [&](const Buffer& buffer, int peer) {
+          const int count = count_of(buffer);
+          return MpiCalls::Message{count > 0 ? at(buffer, offset) : nullptr, count, peer};
+        };
+        ranks.calls.exchange(message(source, to), message(received, from), mpi_type(sent.type));
+      });
 }
 
 void MpiCollectives::Algorithms::barrier() const {
-  check_mpi(MPI_Barrier(ranks.communicator), "MPI_Barrier");
+  ranks.calls.barrier();
 }
 
 }  // namespace kolo

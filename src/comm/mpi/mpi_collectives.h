@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
+#include "comm/mpi/mpi_calls.h"
 #include "comm/mpi/mpi_group.h"
 #include "kolo/comm/collective_call.h"
 
@@ -11,24 +13,28 @@ namespace kolo {
 // (MPI-3 counts are int).
 class MpiCollectives {
  public:
-  MpiCollectives(MPI_Comm communicator, std::int64_t largest_count);
+  // `look`: of MpiCalls.
+  MpiCollectives(MPI_Comm communicator, std::int64_t largest_count, std::function<void()> look);
   MpiCollectives(const MpiCollectives&) = delete;
   MpiCollectives& operator=(const MpiCollectives&) = delete;
-  ~MpiCollectives();
+  ~MpiCollectives() = default;
+
+  // Gives back what it has from MPI, which is the last that is done with it. Without, MPI keeps it.
+  void free();
 
   // Does a collective that has buffers, or a barrier.
-  void execute(const CollectiveCall& call) const;
+  void execute(const CollectiveCall& call);
 
   // An all-reduce from partial results, which are where the result goes, or float32 where that is
   // of a 16-bit type. Not for averages.
-  void all_reduce_partial(const Buffer& partial, const Buffer& result, ReduceOp op) const;
+  void all_reduce_partial(const Buffer& partial, const Buffer& result, ReduceOp op);
 
  private:
-  void all_reduce(const Buffer& buffer, ReduceOp op, int divisor) const;
+  void all_reduce(const Buffer& buffer, ReduceOp op, int divisor);
   [[nodiscard]] MPI_Op operation(DataType type, ReduceOp op) const;
 
   struct Ranks {
-    MPI_Comm communicator;
+    MpiCalls calls;
     std::int64_t largest_count;
     int rank = 0;
     int size = 1;

@@ -11,6 +11,7 @@
 #include "comm/device/device_backend.h"
 #include "comm/executor.h"
 #include "comm/messages.h"
+#include "comm/mpi/mpi_job.h"
 #include "comm/mpi/mpi_keeping.h"
 #include "comm/transfers/transfer_desk.h"
 #include "comm/transfers/transfer_thread.h"
@@ -56,7 +57,8 @@ void read_seconds(const char* name, std::chrono::duration<double>& target) {
   target = std::chrono::duration<double>(seconds);
 }
 
-// The options with what environment variables say in place of what they hold: see kolo/comm/mpi.h.
+}  // namespace
+
 MpiOptions with_environment(MpiOptions options) {
   read_switch("KOLO_CHECKED", options.checked);
   read_switch("KOLO_WATCH", options.watch.enabled);
@@ -68,6 +70,8 @@ MpiOptions with_environment(MpiOptions options) {
         named<DeviceChannelKind>("the environment", "KOLO_DEVICE_CHANNEL", *channel);
   return options;
 }
+
+namespace {
 
 // What decides collectives, as plain numbers.
 struct Settings {
@@ -129,42 +133,42 @@ std::array<Named, 10> in_words(const MpiOptions& options) {
 }
 
 // The lowest rank in which a setting differs says so.
-void say_what_differs(const MpiGroup& world, const MpiOptions& own, const MpiOptions& of_rank_0) {
+void say_what_differs(const MpiGroup& ranks, const MpiOptions& own, const MpiOptions& of_rank_0) {
   const auto mine = in_words(own), counting = in_words(of_rank_0);
   std::array<int, std::tuple_size_v<decltype(in_words(own))>> first{};
   for (std::size_t i = 0; i < first.size(); ++i)
-    first[i] = mine[i].value == counting[i].value ? std::numeric_limits<int>::max() : world.rank();
+    first[i] = mine[i].value == counting[i].value ? std::numeric_limits<int>::max() : ranks.rank();
   check_mpi(MPI_Allreduce(MPI_IN_PLACE, first.data(), narrow<int>(first.size()), MPI_INT, MPI_MIN,
-                          world.get()),
+                          ranks.get()),
             "MPI_Allreduce");
   for (std::size_t i = 0; i < first.size(); ++i) {
-    if (first[i] != world.rank()) continue;
+    if (first[i] != ranks.rank()) continue;
     print_line(
         fmt::format("comm: {} is {} on rank {} and {} on rank 0; rank 0's counts for all ranks",
-                    mine[i].name, mine[i].value, world.rank(), counting[i].value));
+                    mine[i].name, mine[i].value, ranks.rank(), counting[i].value));
   }
 }
 
 // The options with rank 0's values in place of all that decides which collectives the ranks do, or
 // how. Where a rank's own differ, it is said on stderr, once for each of them. Collective.
-MpiOptions with_options_of_rank_0(const MpiGroup& world, const MpiOptions& own) {
+MpiOptions with_options_of_rank_0(const MpiGroup& ranks, const MpiOptions& own) {
   MpiOptions result = own;
   Settings settings = settings_of(own);
-  check_mpi(MPI_Bcast(&settings, sizeof(settings), MPI_BYTE, 0, world.get()), "MPI_Bcast");
+  check_mpi(MPI_Bcast(&settings, sizeof(settings), MPI_BYTE, 0, ranks.get()), "MPI_Bcast");
   put_into(result, settings);
   result.ranks_on_nodes.resize(static_cast<std::size_t>(settings.nodes));
-  check_mpi(MPI_Bcast(result.ranks_on_nodes.data(), settings.nodes, MPI_INT, 0, world.get()),
+  check_mpi(MPI_Bcast(result.ranks_on_nodes.data(), settings.nodes, MPI_INT, 0, ranks.get()),
             "MPI_Bcast");
-  say_what_differs(world, own, result);
+  say_what_differs(ranks, own, result);
   return result;
 }
 
 // One number per rank, equal on the same node: the lowest world rank there.
-int real_node_id(const MpiGroup& world) {
+int real_node_id(const MpiGroup& ranks) {
   MPI_Comm node = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split_type(world.get(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
+  check_mpi(MPI_Comm_split_type(ranks.get(), MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
             "MPI_Comm_split_type");
-  int id = world.rank();
+  int id = ranks.rank();
   check_mpi(MPI_Bcast(&id, 1, MPI_INT, 0, node), "MPI_Bcast");
   check_mpi(MPI_Comm_free(&node), "MPI_Comm_free");
   return id;
@@ -183,63 +187,103 @@ int forced_node_id(int rank, int size, const std::vector<int>& ranks_on_nodes) {
   return id;
 }
 
-int node_id_of(const MpiGroup& world, const std::vector<int>& ranks_on_nodes) {
-  return ranks_on_nodes.empty() ? real_node_id(world)
-                                : forced_node_id(world.rank(), world.size(), ranks_on_nodes);
+int node_id_of(const MpiGroup& ranks, const std::vector<int>& ranks_on_nodes) {
+  return ranks_on_nodes.empty() ? real_node_id(ranks)
+                                : forced_node_id(ranks.rank(), ranks.size(), ranks_on_nodes);
 }
 
-constexpr auto finalised_message =
-    "comm: MPI has been finalized, so there is no communication any more; call MPI_Finalize after "
-    "the last collective";
-
-MpiThreads threads_of(const MpiGroup& world, const MpiRuntime& runtime) {
-  const auto level = static_cast<ThreadLevel>(world.least(static_cast<int>(runtime.granted())));
-  const bool is_kolos_own = world.all_ranks(runtime.is_owner());
-  return {.level = level,
-          .may_call =
-              level == ThreadLevel::multiple || (level == ThreadLevel::serialized && is_kolos_own)};
-}
-
-}  // namespace
-
-Communicator mpi_communicator(const MpiOptions& given) {
-  const MpiOptions wanted = with_environment(given);
-  const auto runtime = std::make_shared<const MpiRuntime>(wanted.thread_level);
-  auto world = MpiGroup::world();
-  const MpiOptions options = with_options_of_rank_0(world, wanted);
-  const int node_id = node_id_of(world, options.ranks_on_nodes);
-  const auto keeping = MpiKeeping::make(threads_of(world, *runtime));
-  const auto backend =
-      std::make_shared<DeviceBackend>(make_mpi_backend(runtime, keeping, world, node_id, options),
-                                      std::make_shared<DeviceSharing>(options.devices));
-  if (options.shared_memory == SharedMemory::on && !backend->capabilities().shared_memory) {
-    const Topology& topology = backend->topology();
-    throw Error(
-        topology.nodes < topology.size
-            ? "comm: the ranks of some node can't share memory, but shared memory was asked "
-              "for; make room in /dev/shm or use shared_memory: auto"
-            : "comm: shared memory was asked for, but no node has two ranks; use "
-              "shared_memory: auto");
+std::string words_of_end(const MpiRules& rules, MpiKeeping::End end) {
+  if (end == MpiKeeping::End::silent) {
+    return "comm: MPI has been finalized, so there is no communication any more; call "
+           "Session::finalize() after the last collective, before MPI_Finalize";
   }
-  const auto executor = std::make_shared<Executor>(keeping->threads().may_call);
-  keeping->before_end([weak = std::weak_ptr(executor)] {
-    const auto present = weak.lock();
-    if (present) present->close(finalised_message);
+  return rules.is_session
+             ? "comm: the session has been finalized, so there is no communication any more; call "
+               "Session::finalize() after the last collective"
+             : "comm: MPI has been finalized, so there is no communication any more; call "
+               "MPI_Finalize after the last collective";
+}
+
+// What is to end when MPI does, while somebody still has it.
+template <typename T, typename Action>
+void end_with(MpiKeeping& keeping, const std::shared_ptr<T>& ending, const Action& action) {
+  keeping.at_end([weak = std::weak_ptr(ending), action](MpiKeeping::End end) {
+    if (const auto present = weak.lock()) action(*present, end);
   });
-  if (const auto transfers = backend->transfers()) {
-    keeping->before_end([weak = std::weak_ptr(transfers->thread())] {
-      if (const auto present = weak.lock()) present->close(finalised_message);
-    });
-  }
+}
+
+// In this order: collectives that are pending, transfers, the watch, which knows of both.
+void end_with(MpiKeeping& keeping, const std::shared_ptr<Executor>& executor,
+              const std::shared_ptr<TransferThread>& transfers) {
+  const MpiRules rules = keeping.rules();
+  end_with(keeping, executor, [rules](Executor& present, MpiKeeping::End end) {
+    present.close(words_of_end(rules, end));
+  });
+  if (!transfers) return;
+  end_with(keeping, transfers, [rules](TransferThread& present, MpiKeeping::End end) {
+    if (rules.is_session)
+      present.stop(words_of_end(rules, end));
+    else
+      present.close(words_of_end(rules, end));
+  });
+}
+
+void require_shared_memory(const Backend& backend) {
+  if (backend.capabilities().shared_memory) return;
+  const Topology& topology = backend.topology();
+  throw Error(topology.nodes < topology.size
+                  ? "comm: the ranks of some node can't share memory, but shared memory was asked "
+                    "for; make room in /dev/shm or use shared_memory: auto"
+                  : "comm: shared memory was asked for, but no node has two ranks; use "
+                    "shared_memory: auto");
+}
+
+Communicator make_communicator(const std::shared_ptr<const MpiRuntime>& runtime,
+                               const std::shared_ptr<MpiKeeping>& keeping,
+                               const MpiOptions& options) {
+  const int node_id = node_id_of(keeping->objects_of_all().all, options.ranks_on_nodes);
+  const auto devices = std::make_shared<DeviceSharing>(options.devices);
+  const auto backend = std::make_shared<DeviceBackend>(
+      make_mpi_backend(runtime, keeping, node_id, options), devices);
+  if (options.shared_memory == SharedMemory::on) require_shared_memory(*backend);
+  const auto executor = std::make_shared<Executor>(backend->capabilities().asynchronous);
+  const auto transfers = backend->transfers();
+  end_with(*keeping, executor, transfers ? transfers->thread() : nullptr);
+  end_with(*keeping, devices,
+           [](DeviceSharing& present, MpiKeeping::End) { present.poller().stop(); });
   const Communicator plain(backend, executor);
   if (options.watch.enabled && plain.size() > 1) {
     const auto watch = std::make_shared<Watch>(backend, options.watch);
     plain.add_listener(watch);
-    keeping->before_end([weak = std::weak_ptr(watch)] {
-      if (const auto present = weak.lock()) present->stop();
+    end_with(*keeping, watch, [](Watch& present, MpiKeeping::End end) {
+      present.stop(end == MpiKeeping::End::together);
     });
   }
   return options.checked ? plain.checked() : plain;
+}
+
+}  // namespace
+
+MpiJob make_mpi_job(std::shared_ptr<const MpiRuntime> runtime, const MpiGroup& group,
+                    const MpiOptions& wanted, MpiRules rules) {
+  rules.level = static_cast<ThreadLevel>(group.least(static_cast<int>(rules.level)));
+  const bool is_kolos_own = group.all_ranks(runtime && runtime->is_owner());
+  rules.threads_may_call = rules.level == ThreadLevel::multiple ||
+                           (rules.level == ThreadLevel::serialized && is_kolos_own);
+  const auto keeping = MpiKeeping::make(group, rules);
+  try {
+    return {make_communicator(runtime, keeping, with_options_of_rank_0(group, wanted)), keeping};
+  } catch (...) {
+    if (rules.is_session) keeping->finish();
+    throw;
+  }
+}
+
+Communicator mpi_communicator(const MpiOptions& given) {
+  const MpiOptions wanted = with_environment(given);
+  const auto runtime = std::make_shared<const MpiRuntime>(wanted.thread_level);
+  const auto all = MpiGroup::of(MPI_COMM_WORLD);
+  return make_mpi_job(runtime, all, wanted, {.level = runtime->granted()}).communicator;
 }
 
 std::string mpi_library_version() {

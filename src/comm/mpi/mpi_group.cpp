@@ -14,8 +14,8 @@ void check_mpi(int code, const char* call) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) length = 0;
-  throw Error(fmt::format("comm: {} failed with code {}: {}", call, code,
-                          std::string_view(text.data(), static_cast<std::size_t>(length))));
+  throw MpiError(fmt::format("comm: {} failed with code {}: {}", call, code,
+                             std::string_view(text.data(), static_cast<std::size_t>(length))));
 }
 
 MpiGroup::MpiGroup(MPI_Comm communicator) : communicator_(communicator) {
@@ -24,10 +24,10 @@ MpiGroup::MpiGroup(MPI_Comm communicator) : communicator_(communicator) {
   }
 }
 
-MpiGroup MpiGroup::world() {
-  MPI_Comm duplicate = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &duplicate), "MPI_Comm_dup");
-  return MpiGroup(duplicate);
+MpiGroup MpiGroup::of(MPI_Comm communicator) {
+  MPI_Comm same_ranks = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(communicator, 0, 0, &same_ranks), "MPI_Comm_split");
+  return MpiGroup(same_ranks);
 }
 
 MpiGroup MpiGroup::split(int color, int key) const {

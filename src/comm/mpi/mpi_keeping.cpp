@@ -2,6 +2,7 @@
 
 #include <array>
 #include <exception>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,40 +17,113 @@ namespace {
 
 using Share = std::shared_ptr<MpiKeeping>;
 
-// MPI calls it as the first thing in MPI_Finalize, when everything still works.
-int at_finalize(MPI_Comm, int, void* attribute, void*) {
+// MPI calls it as the first thing in MPI_Finalize, when everything still works; and where the
+// attribute is deleted.
+int at_deletion(MPI_Comm, int, void* attribute, void*) {
   const std::unique_ptr<Share> share(static_cast<Share*>(attribute));
-  (*share)->end();
+  (*share)->end_in_finalize();
   return MPI_SUCCESS;
 }
 
 }  // namespace
 
-std::shared_ptr<MpiKeeping> MpiKeeping::make(const MpiThreads& threads) {
-  auto keeping = std::make_shared<MpiKeeping>(threads);
-  int key = MPI_KEYVAL_INVALID;
-  check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_finalize, &key, nullptr),
+std::shared_ptr<MpiKeeping> MpiKeeping::make(const MpiGroup& job, const MpiRules& rules) {
+  auto keeping = std::make_shared<MpiKeeping>(job, rules);
+  check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_deletion, &keeping->key_, nullptr),
             "MPI_Comm_create_keyval");
   auto share = std::make_unique<Share>(keeping);
-  check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, key, share.get()), "MPI_Comm_set_attr");
-  (void)share.release();  // it is MPI's now, until at_finalize()
-  check_mpi(MPI_Comm_free_keyval(&key), "MPI_Comm_free_keyval");
+  check_mpi(MPI_Comm_set_attr(MPI_COMM_SELF, keeping->key_, share.get()), "MPI_Comm_set_attr");
+  (void)share.release();  // it is MPI's now, until at_deletion()
+  // It goes with the attribute; only who deletes that before has a use for it.
+  int key = keeping->key_;
+  if (!rules.is_session) check_mpi(MPI_Comm_free_keyval(&key), "MPI_Comm_free_keyval");
   return keeping;
 }
 
-MpiObjects& MpiKeeping::add(MpiGroup all) {
-  const std::lock_guard lock(mutex_);
-  kept_.emplace_back();
-  kept_.back().all = all;
-  return kept_.back();
+MpiKeeping::MpiKeeping(const MpiGroup& job, const MpiRules& rules)
+    : rules_(rules), job_(job.get()), job_rank_(job.rank()) {
+  std::vector<int> ranks(static_cast<std::size_t>(job.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  (void)add(job, std::move(ranks));
 }
 
-void MpiKeeping::end() noexcept {
-  try {
-    for (const auto& action : before_end_) action();
-    for (const MpiObjects& objects : kept_) {
-      if (const auto node_group = objects.node_group.lock()) node_group->leave();
+MpiObjects& MpiKeeping::add(MpiGroup all, std::vector<int> job_ranks) {
+  const std::lock_guard lock(mutex_);
+  MpiObjects& added = kept_.emplace_back();
+  added.all = all;
+  added.job_ranks = std::move(job_ranks);
+  return added;
+}
+
+std::vector<MpiObjects*> MpiKeeping::all_of(const std::vector<int>& job_ranks) {
+  constexpr std::size_t most = 64;
+  std::vector<MpiObjects*> found;
+  for (MpiObjects& each : kept_) {
+    if (each.job_ranks == job_ranks && found.size() < most) found.push_back(&each);
+  }
+  return found;
+}
+
+MpiKeeping::Kept MpiKeeping::kept_of(const std::vector<int>& job_ranks) {
+  const std::lock_guard lock(mutex_);
+  Kept kept;
+  for (const MpiObjects* const each : all_of(job_ranks))
+    kept.used |= std::uint64_t{each->is_used} << kept.count++;
+  return kept;
+}
+
+MpiObjects& MpiKeeping::take(const std::vector<int>& job_ranks, int place) {
+  const std::lock_guard lock(mutex_);
+  MpiObjects& taken = *all_of(job_ranks).at(static_cast<std::size_t>(place));
+  taken.is_used = true;
+  return taken;
+}
+
+void MpiKeeping::add(const std::shared_ptr<NodeGroup>& node_group) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(node_groups_, [](const auto& known) { return known.expired(); });
+  node_groups_.push_back(node_group);
+}
+
+std::vector<std::shared_ptr<NodeGroup>> MpiKeeping::node_groups() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<NodeGroup>> present;
+  for (const auto& each : node_groups_) {
+    if (auto group = each.lock()) present.push_back(std::move(group));
+  }
+  return present;
+}
+
+void MpiKeeping::leave() noexcept {
+  for (const auto& group : node_groups()) group->leave();
+}
+
+void MpiKeeping::act(End end) noexcept {
+  for (const auto& action : at_end_) {
+    try {
+      action(end);
+    } catch (const std::exception& error) {
+      print_line(fmt::format("rank {}: at the end of MPI: {}", job_rank_, error.what()));
     }
+  }
+  at_end_.clear();
+}
+
+void MpiKeeping::end_in_finalize() noexcept {
+  if (has_ended_) return;
+  if (rules_.is_session) {
+    // What is pending ends where it waits. Others may still be in what this rank has done its part
+    // of, so nothing is broken for them.
+    leave();
+    (void)note_end("MPI has been finalized without Session::finalize() before");
+    act(End::silent);
+    for (MpiObjects& objects : kept_) objects.forget();
+    has_ended_ = true;
+    return;
+  }
+  try {
+    act(End::together);
+    leave();
     for (MpiObjects& objects : kept_) objects.free();
   } catch (const std::exception& error) {
     print_line(fmt::format("in MPI_Finalize: {}", error.what()));
@@ -57,24 +131,78 @@ void MpiKeeping::end() noexcept {
   has_ended_ = true;
 }
 
+void MpiKeeping::finish() {
+  if (has_ended_) return;
+  act(End::together);
+  leave();
+  const bool is_broken = !note_end("it has been finalized");
+  has_ended_ = true;
+  // Of a broken session calls may be pending in MPI that never end.
+  for (MpiObjects& objects : kept_) is_broken ? objects.forget() : objects.free();
+  check_mpi(MPI_Comm_delete_attr(MPI_COMM_SELF, key_), "MPI_Comm_delete_attr");
+  check_mpi(MPI_Comm_free_keyval(&key_), "MPI_Comm_free_keyval");
+}
+
 void MpiObjects::free() {
-  all_collectives.reset();
-  across_collectives.reset();
+  if (all_collectives) all_collectives->free();
+  if (across_collectives) across_collectives->free();
+  forget();
+  for (MpiGroup* const group : {&statuses, &across, &node, &all}) group->free();
+}
+
+void MpiObjects::forget() {
   // Messages that nobody has taken: MPI may read them until its very end.
   for (MpiSmallMessages* const messages : {&status_messages, &notes}) {
     if (!messages->pending.empty())
       (void)std::make_unique<MpiSmallMessages>(std::exchange(*messages, {})).release();
   }
-  for (MpiGroup* const group : {&statuses, &across, &node, &all}) group->free();
 }
 
 bool MpiKeeping::this_thread_may_call() const {
-  return threads_.may_call || std::this_thread::get_id() == initialising_thread_;
+  return rules_.threads_may_call || std::this_thread::get_id() == initializing_thread_;
 }
 
-void MpiKeeping::abort(int exit_code) const noexcept {
-  if (!has_ended_ && this_thread_may_call()) MPI_Abort(MPI_COMM_WORLD, exit_code);
+void MpiKeeping::give_up(int exit_code, std::string_view reason) noexcept {
+  if (!rules_.failure_ends_processes) return break_session(reason);
+  if (!has_ended_ && this_thread_may_call()) MPI_Abort(job_, exit_code);
   ::_exit(exit_code);
+}
+
+// False where it had come already.
+bool MpiKeeping::note_end(std::string_view reason) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (is_over_) return false;
+  reason_ = reason.empty() ? "another rank gave up" : reason;
+  is_over_.store(true, std::memory_order_release);
+  return true;
+}
+
+void MpiKeeping::break_session(std::string_view reason) noexcept {
+  if (rules_.failure_ends_processes || !note_end(reason)) return;
+  for (const auto& group : node_groups()) group->abort(reason);
+}
+
+std::string MpiKeeping::reason() const {
+  if (!is_over()) return {};
+  const std::lock_guard lock(mutex_);
+  return reason_;
+}
+
+void MpiKeeping::look() {
+  if (!is_over()) {
+    for (const auto& group : node_groups()) {
+      if (group->is_aborted()) break_session(group->reason_of_abort());
+    }
+  }
+  check();
+}
+
+void MpiKeeping::check() const {
+  if (!is_over()) return;
+  throw CommunicationError(
+      fmt::format("comm: the session is broken, and nothing can be done in it any more: {}; "
+                  "finalize it, and go on without it or end the program",
+                  reason()));
 }
 
 std::string_view name_of(ThreadLevel level) {
@@ -96,25 +224,29 @@ ThreadLevel from_mpi(int provided) {
 
 }  // namespace
 
+ThreadLevel granted_thread_level() {
+  int provided = MPI_THREAD_SINGLE;
+  check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
+  return from_mpi(provided);
+}
+
 MpiRuntime::MpiRuntime(ThreadLevel wanted) : exceptions_at_start_(std::uncaught_exceptions()) {
   int is_initialized = 0, is_finalized = 0, provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Finalized(&is_finalized), "MPI_Finalized");
   if (is_finalized) {
-    throw Error(
+    throw StateError(
         "comm: MPI was already finalized, and it can be initialized only once in a process; keep "
         "one communicator alive "
         "until the last use");
   }
   check_mpi(MPI_Initialized(&is_initialized), "MPI_Initialized");
-  if (is_initialized) {
-    check_mpi(MPI_Query_thread(&provided), "MPI_Query_thread");
-  } else {
+  if (!is_initialized) {
     check_mpi(
         MPI_Init_thread(nullptr, nullptr, mpi_levels[static_cast<std::size_t>(wanted)], &provided),
         "MPI_Init_thread");
     is_owner_ = true;
   }
-  granted_ = from_mpi(provided);
+  granted_ = granted_thread_level();
 }
 
 MpiRuntime::~MpiRuntime() {

@@ -2,12 +2,15 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -39,6 +42,9 @@ class MpiRuntime {
   int exceptions_at_start_;
 };
 
+// What MPI has granted to this process, where it is initialized.
+[[nodiscard]] ThreadLevel granted_thread_level();
+
 // Small messages that MPI has been given and may still read.
 struct MpiSmallMessages {
   struct Message {
@@ -49,74 +55,127 @@ struct MpiSmallMessages {
   std::list<Message> pending;
 };
 
-// What a set of ranks has from MPI.
+// What a set of ranks has from MPI. One whose ranks have all let go of it is used again by the next
+// set of the same ranks in the same order.
 struct MpiObjects {
   MpiGroup all;
-  MpiGroup node;      // the ranks of this node
+  MpiGroup node;        // the ranks of this node
+  bool is_cut = false;  // there is what belongs between nodes
   MpiGroup across;    // those of all nodes that own this rank's slice; empty for a rank without one
   MpiGroup statuses;  // all, for the watch's messages
   MpiSmallMessages status_messages;
   MpiSmallMessages notes;  // of transfers
   std::optional<MpiCollectives> all_collectives;
   std::optional<MpiCollectives> across_collectives;
-  std::weak_ptr<NodeGroup> node_group;  // as long as this rank has a communicator of the set
+  std::vector<int> job_ranks;        // of the set's members, in its order
+  std::atomic<bool> is_used = true;  // by this rank
 
   void free();
+  // Where MPI can't be called, or may be still at work: MPI keeps them.
+  void forget();
 };
 
-// What threads may do with MPI in this job.
-struct MpiThreads {
+// What kolo may do with the MPI of a process.
+struct MpiRules {
   ThreadLevel level = ThreadLevel::single;  // the lowest of all ranks
   // Threads of kolo's own may call MPI. With `serialized` only where kolo itself has initialized
   // it: a program that did so may call MPI at any time, and calls must not meet.
-  bool may_call = false;
+  bool threads_may_call = false;
+  // MPI is the program's: nothing is freed in MPI_Finalize, but by finish(), before it.
+  bool is_session = false;
+  // A failure ends the processes of the job. Otherwise it breaks the session: whoever waits, and
+  // every later call, gets CommunicationError.
+  bool failure_ends_processes = true;
 };
 
-// Keeps the objects of all sets of ranks of a job, and frees them where all ranks agree that it is
-// the end: in MPI_Finalize, by whomever it is called. Freeing is collective, and handles go on each
-// rank when its program likes. MPI itself holds a share, so that is so whether handles are left by
-// then or not; if they are, every later call is an Error.
+// Keeps the objects of all sets of ranks of a job or a session, and frees them where all ranks
+// agree that it is the end, because freeing is collective, and handles go on each rank when its
+// program likes. Of kolo's own job that is MPI_Finalize, by whomever it is called: MPI itself holds
+// a share, so that is so whether handles are left by then or not. Of a session it is finish(). If
+// handles are left, every later call is a StateError.
 class MpiKeeping {
  public:
-  [[nodiscard]] static std::shared_ptr<MpiKeeping> make(const MpiThreads& threads);
+  // How the end comes: with all ranks, while MPI works, or alone, where MPI can't be called.
+  enum class End : std::uint8_t { together, silent };
 
-  explicit MpiKeeping(const MpiThreads& threads) : threads_(threads) {}
+  // `job`: all ranks; it is kept from here on.
+  [[nodiscard]] static std::shared_ptr<MpiKeeping> make(const MpiGroup& job, const MpiRules& rules);
+
+  MpiKeeping(const MpiGroup& job, const MpiRules& rules);
   MpiKeeping(const MpiKeeping&) = delete;
   MpiKeeping& operator=(const MpiKeeping&) = delete;
   ~MpiKeeping() = default;
 
+  [[nodiscard]] MpiObjects& objects_of_all() { return kept_.front(); }
   // Objects that stay where they are as long as this does.
-  [[nodiscard]] MpiObjects& add(MpiGroup all);
-  [[nodiscard]] const MpiThreads& threads() const { return threads_; }
+  [[nodiscard]] MpiObjects& add(MpiGroup all, std::vector<int> job_ranks);
+  // Those kept of these ranks in this order, the oldest first: which this rank uses, a bit each; of
+  // at most 64.
+  struct Kept {
+    std::uint64_t used = 0;
+    int count = 0;
+  };
+  [[nodiscard]] Kept kept_of(const std::vector<int>& job_ranks);
+  // One of them, which no rank uses.
+  [[nodiscard]] MpiObjects& take(const std::vector<int>& job_ranks, int place);
 
-  // What is to be done before MPI ends, in this order, while all of it still works.
-  void before_end(std::function<void()> action) { before_end_.push_back(std::move(action)); }
-  void end() noexcept;
+  // Breaking the session ends waiting in it.
+  void add(const std::shared_ptr<NodeGroup>& node_group);
+
+  [[nodiscard]] const MpiRules& rules() const { return rules_; }
+  [[nodiscard]] int job_rank() const { return job_rank_; }
+
+  // What is to be done at the end, in this order.
+  void at_end(std::function<void(End)> action) { at_end_.push_back(std::move(action)); }
+  // Of a session; collective. A second call does nothing.
+  void finish();
+  // In MPI_Finalize.
+  void end_in_finalize() noexcept;
 
   // Ends all processes of the job, or where MPI can't be asked to, this one, which its launcher
-  // takes for a failure of the job. From any thread.
-  void abort(int exit_code) const noexcept;
+  // takes for a failure of the job. From any thread. Or breaks the session.
+  void give_up(int exit_code, std::string_view reason) noexcept;
+  // Of a job in which failures don't end the processes; otherwise nothing.
+  void break_session(std::string_view reason) noexcept;
+  [[nodiscard]] bool has_ended() const { return has_ended_; }
+  // Whether this session is broken, or has ended.
+  [[nodiscard]] bool is_over() const { return is_over_.load(std::memory_order_acquire); }
+  [[nodiscard]] std::string reason() const;  // empty: it isn't
+  // Throws CommunicationError with the reason, if so.
+  void check() const;
+  // The same, when others may have broken it too.
+  void look();
 
  private:
   [[nodiscard]] bool this_thread_may_call() const;
+  [[nodiscard]] std::vector<MpiObjects*> all_of(const std::vector<int>& job_ranks);
+  [[nodiscard]] bool note_end(std::string_view reason) noexcept;
+  void act(End end) noexcept;
+  void leave() noexcept;
+  [[nodiscard]] std::vector<std::shared_ptr<NodeGroup>> node_groups();
 
-  MpiThreads threads_;
-  std::thread::id initialising_thread_ = std::this_thread::get_id();
+  MpiRules rules_;
+  MPI_Comm job_;  // of whose ranks an abort is
+  int job_rank_;
+  int key_ = MPI_KEYVAL_INVALID;  // of the attribute of MPI_COMM_SELF
+  std::thread::id initializing_thread_ = std::this_thread::get_id();
   std::atomic<bool> has_ended_ = false;
-  std::vector<std::function<void()>> before_end_;
-  std::mutex mutex_;
+  std::atomic<bool> is_over_ = false;
+  std::vector<std::function<void(End)>> at_end_;
+  mutable std::mutex mutex_;
+  std::string reason_;  // why the session is broken; empty: it isn't
   std::deque<MpiObjects> kept_;
+  std::vector<std::weak_ptr<NodeGroup>> node_groups_;
 };
 
 // Ranks as processes of an MPI job. On one node everything goes through shared memory; over
 // several, all-reduce uses it inside each node and MPI between the ranks that own the same slice,
 // and the other collectives are MPI's.
 //
-// The ranks of a group; node_id is equal for ranks on the same node and different otherwise.
-// Collective.
+// All ranks of what is kept; node_id is equal for ranks on the same node and different otherwise.
+// `runtime`: none where MPI is the program's. Collective.
 [[nodiscard]] std::shared_ptr<Backend> make_mpi_backend(std::shared_ptr<const MpiRuntime> runtime,
                                                         std::shared_ptr<MpiKeeping> keeping,
-                                                        MpiGroup group, int node_id,
-                                                        const MpiOptions& options);
+                                                        int node_id, const MpiOptions& options);
 
 }  // namespace kolo

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <deque>
 #include <iterator>
+#include <memory>
 
 #include "kolo/base/checked.h"
 
@@ -14,17 +16,20 @@ namespace {
 // Of MPI's messages in the group's communicator, where collectives use 0.
 constexpr int note_tag = 1;
 constexpr int first_tag_of_bytes = 2;
-constexpr std::size_t most_messages_at_once = 4;  // of one transfer
+constexpr int largest_tag = 32767;                            // that every MPI has
+constexpr std::size_t most_messages_at_once = 4;              // of one transfer
+constexpr std::int64_t copied_bytes = std::int64_t{1} << 20;  // in one message
 
 class MpiLine final : public TransferLine {
  public:
-  MpiLine(MpiObjects& objects, std::int64_t largest_count);
+  MpiLine(MpiObjects& objects, std::int64_t largest_count, const MpiKeeping& keeping);
 
   void post(int to, const TransferNote& note) override;
   [[nodiscard]] std::optional<Arrival> take() override;
   [[nodiscard]] std::unique_ptr<TransferMove> begin(const CollectiveCall& call,
                                                     const TransferNote& own,
                                                     const TransferNote& other) override;
+  [[nodiscard]] std::string obstacle(int /*rank*/) override { return keeping_.reason(); }
   [[nodiscard]] bool is_silent() const override { return true; }
 
  private:
@@ -32,52 +37,60 @@ class MpiLine final : public TransferLine {
 
   MpiObjects& objects_;
   std::int64_t largest_count_;
-  std::uint64_t tags_ = 0;  // for bytes
+  const MpiKeeping& keeping_;
 };
 
-// In messages of at most `largest_count` bytes (MPI-3 counts are int), some at a time.
+// In messages of at most `largest_count` bytes (MPI-3 counts are int), some at a time. In a session
+// a move may be given up, but not taken back from MPI; so there bytes go through memory of their
+// own, which is left to MPI then.
 class MpiMove final : public TransferMove {
  public:
-  MpiMove(MPI_Comm communicator, const CollectiveCall& call, int tag, std::int64_t largest_count)
+  MpiMove(MPI_Comm communicator, const CollectiveCall& call, int tag, std::int64_t largest_count,
+          bool may_be_given_up)
       : communicator_(communicator),
         peer_(call.peer),
         tag_(tag),
-        largest_count_(static_cast<std::size_t>(largest_count)),
+        largest_count_(static_cast<std::size_t>(
+            may_be_given_up ? std::min(largest_count, copied_bytes) : largest_count)),
+        may_be_given_up_(may_be_given_up),
         is_send_(call.collective == Collective::send),
         data_(is_send_ ? static_cast<std::byte*>(const_cast<void*>(call.input.data))
                        : static_cast<std::byte*>(call.output.data)),
         left_(is_send_ ? call.input.bytes() : call.output.bytes()) {}
+  MpiMove(const MpiMove&) = delete;
+  MpiMove& operator=(const MpiMove&) = delete;
+  ~MpiMove() override {
+    for (Message& message : messages_) (void)message.copy.release();  // they are MPI's now
+  }
 
   [[nodiscard]] bool go_on() override;
-  [[nodiscard]] bool is_done() const override { return left_ == 0 && requests_.empty(); }
+  [[nodiscard]] bool is_done() const override { return left_ == 0 && messages_.empty(); }
 
  private:
+  struct Message {
+    MPI_Request request = MPI_REQUEST_NULL;
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;
+    std::unique_ptr<std::byte[]> copy;  // none: MPI has the buffer itself
+  };
+
   void begin_message();
 
   MPI_Comm communicator_;
   int peer_;
   int tag_;
   std::size_t largest_count_;
+  bool may_be_given_up_;
   bool is_send_;
   std::byte* data_;
   std::size_t left_;  // that MPI has not been given yet
-  std::deque<MPI_Request> requests_;
+  std::deque<Message> messages_;
 };
-
-int largest_tag() {
-  void* value = nullptr;
-  int is_set = 0;
-  check_mpi(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &value, &is_set), "MPI_Comm_get_attr");
-  constexpr int least_of_all_mpi = 32767;
-  return is_set != 0 ? *static_cast<int*>(value) : least_of_all_mpi;
-}
 
 }  // namespace
 
-MpiLine::MpiLine(MpiObjects& objects, std::int64_t largest_count)
-    : objects_(objects),
-      largest_count_(largest_count),
-      tags_(static_cast<std::uint64_t>(largest_tag() - first_tag_of_bytes + 1)) {}
+MpiLine::MpiLine(MpiObjects& objects, std::int64_t largest_count, const MpiKeeping& keeping)
+    : objects_(objects), largest_count_(largest_count), keeping_(keeping) {}
 
 void MpiLine::forget_sent() {
   auto& pending = objects_.notes.pending;
@@ -115,20 +128,24 @@ std::optional<TransferLine::Arrival> MpiLine::take() {
 std::unique_ptr<TransferMove> MpiLine::begin(const CollectiveCall& call, const TransferNote& own,
                                              const TransferNote& other) {
   const auto number = (call.collective == Collective::send ? own : other).call.number;
-  const auto tag = first_tag_of_bytes + narrow<int>(number % tags_);
-  return std::make_unique<MpiMove>(objects_.all.get(), call, tag, largest_count_);
+  constexpr std::uint64_t tags = largest_tag - first_tag_of_bytes + 1;
+  const auto tag = first_tag_of_bytes + narrow<int>(number % tags);
+  return std::make_unique<MpiMove>(objects_.all.get(), call, tag, largest_count_,
+                                   keeping_.rules().is_session);
 }
 
 bool MpiMove::go_on() {
   bool has_progress = false;
-  while (!requests_.empty()) {
+  while (!messages_.empty()) {
+    Message& message = messages_.front();
     int is_done = 0;
-    check_mpi(MPI_Test(&requests_.front(), &is_done, MPI_STATUS_IGNORE), "MPI_Test");
+    check_mpi(MPI_Test(&message.request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
     if (is_done == 0) break;
-    requests_.pop_front();
+    if (message.copy && !is_send_) std::memcpy(message.data, message.copy.get(), message.bytes);
+    messages_.pop_front();
     has_progress = true;
   }
-  while (left_ > 0 && requests_.size() < most_messages_at_once) {
+  while (left_ > 0 && messages_.size() < most_messages_at_once) {
     begin_message();
     has_progress = true;
   }
@@ -136,19 +153,29 @@ bool MpiMove::go_on() {
 }
 
 void MpiMove::begin_message() {
-  const auto bytes = std::min(left_, largest_count_);
-  const int count = narrow<int>(bytes);
-  MPI_Request& request = requests_.emplace_back(MPI_REQUEST_NULL);
-  if (is_send_)
-    check_mpi(MPI_Isend(data_, count, MPI_BYTE, peer_, tag_, communicator_, &request), "MPI_Isend");
-  else
-    check_mpi(MPI_Irecv(data_, count, MPI_BYTE, peer_, tag_, communicator_, &request), "MPI_Irecv");
-  data_ += bytes;
-  left_ -= bytes;
+  Message& message = messages_.emplace_back();
+  message.data = data_;
+  message.bytes = std::min(left_, largest_count_);
+  if (may_be_given_up_) {
+    message.copy = std::make_unique_for_overwrite<std::byte[]>(message.bytes);
+    if (is_send_) std::memcpy(message.copy.get(), message.data, message.bytes);
+  }
+  std::byte* const data = message.copy ? message.copy.get() : message.data;
+  const int count = narrow<int>(message.bytes);
+  if (is_send_) {
+    check_mpi(MPI_Isend(data, count, MPI_BYTE, peer_, tag_, communicator_, &message.request),
+              "MPI_Isend");
+  } else {
+    check_mpi(MPI_Irecv(data, count, MPI_BYTE, peer_, tag_, communicator_, &message.request),
+              "MPI_Irecv");
+  }
+  data_ += message.bytes;
+  left_ -= message.bytes;
 }
 
-std::shared_ptr<TransferLine> make_mpi_line(MpiObjects& objects, std::int64_t largest_count) {
-  return std::make_shared<MpiLine>(objects, largest_count);
+std::shared_ptr<TransferLine> make_mpi_line(MpiObjects& objects, std::int64_t largest_count,
+                                            const MpiKeeping& keeping) {
+  return std::make_shared<MpiLine>(objects, largest_count, keeping);
 }
 
 }  // namespace kolo

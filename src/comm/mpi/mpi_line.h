@@ -12,6 +12,7 @@ namespace kolo {
 // own, bytes one of their transfer's, so that transfers don't wait for each other. `objects` are
 // the group's, which the job keeps.
 [[nodiscard]] std::shared_ptr<TransferLine> make_mpi_line(MpiObjects& objects,
-                                                          std::int64_t largest_count);
+                                                          std::int64_t largest_count,
+                                                          const MpiKeeping& keeping);
 
 }  // namespace kolo

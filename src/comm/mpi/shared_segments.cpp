@@ -1,7 +1,6 @@
 #include "comm/mpi/shared_segments.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <new>
 #include <random>
@@ -12,7 +11,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "comm/mpi/mpi_group.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
@@ -134,37 +132,34 @@ bool SharedSegment::is_in_use() const {
 
 namespace {
 
-// What every rank of the node asks for.
-std::vector<std::size_t> sizes_of(const MpiGroup& node, std::size_t mine) {
-  const std::uint64_t bytes = mine;
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(node.size()));
-  check_mpi(MPI_Allgather(&bytes, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, node.get()),
-            "MPI_Allgather");
-  return {all.begin(), all.end()};
-}
+// The name of a segment's file, which goes with this object.
+class Name {
+ public:
+  explicit Name(std::string text) : text_(std::move(text)) {}
+  Name(const Name&) = delete;
+  Name& operator=(const Name&) = delete;
+  ~Name() {
+    if (!text_.empty()) SharedSegment::remove_name(text_);
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
 
-std::string broadcast_name(const MpiGroup& node, const std::string& mine) {
-  std::array<char, 64> text{};
-  mine.copy(text.data(), text.size() - 1);
-  check_mpi(MPI_Bcast(text.data(), static_cast<int>(text.size()), MPI_CHAR, 0, node.get()),
-            "MPI_Bcast");
-  return text.data();
-}
+ private:
+  std::string text_;
+};
 
 }  // namespace
 
-SharedSegments::SharedSegments(const MpiGroup& all, const MpiGroup& node)
-    : all_(all), node_(node), local_rank_(node.rank()) {}
-
 // No rank leaves before the end, whatever it could not do: the others would wait for it.
-std::shared_ptr<SharedSegment> SharedSegments::add(std::size_t bytes, SharedSegment::Room room) {
+std::shared_ptr<SharedSegment> SharedSegments::add(const std::vector<std::size_t>& bytes,
+                                                   SharedSegment::Room room,
+                                                   const Agreement& agreement) {
   forget_unused();
   const bool is_first = local_rank_ == 0;
-  auto segment = std::make_shared<SharedSegment>(local_rank_, sizes_of(node_, bytes), room);
-  const auto name = broadcast_name(node_, is_first ? segment->create() : std::string());
+  auto segment = std::make_shared<SharedSegment>(local_rank_, bytes, room);
+  const Name made(is_first ? segment->create() : std::string());
+  const auto name = agreement.name_of_first(made.text());
   const bool is_there = !name.empty() && (is_first || segment->open(name));
-  const bool is_everywhere = all_.all_ranks(is_there);  // and everybody has opened it
-  if (is_first && !name.empty()) SharedSegment::remove_name(name);
+  const bool is_everywhere = agreement.everywhere(is_there);  // and everybody has opened it
   ++made_;
   if (!is_everywhere) return nullptr;
   const std::lock_guard lock(mutex_);

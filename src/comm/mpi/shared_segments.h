@@ -3,13 +3,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "comm/mpi/mpi_group.h"
 #include "comm/shared_memory/node_group.h"
 
 namespace kolo {
@@ -68,13 +68,22 @@ class SharedSegment {
 // of it here when the next one is made.
 class SharedSegments final : public PeerMemory {
  public:
-  // `all` has the ranks of all nodes: memory is there for all or for none, since private memory on
-  // one rank would make the ranks take different paths.
-  SharedSegments(const MpiGroup& all, const MpiGroup& node);
+  // How the ranks make one. Memory is there for all or for none, since private memory on one rank
+  // would make the ranks take different paths; so all ranks of all nodes agree.
+  struct Agreement {
+    // What the node's first rank passes.
+    std::function<std::string(const std::string&)> name_of_first;
+    // Whether it is so on every rank of every node.
+    std::function<bool(bool)> everywhere;
+  };
 
-  // A new segment with `bytes` of this rank's own; nothing, on all ranks, where one of them can't
-  // have it. Collective over all.
-  [[nodiscard]] std::shared_ptr<SharedSegment> add(std::size_t bytes, SharedSegment::Room room);
+  explicit SharedSegments(int local_rank) : local_rank_(local_rank) {}
+
+  // A new segment with so many bytes of each rank's own, by local rank; nothing, on all ranks,
+  // where one of them can't have it. Collective over all.
+  [[nodiscard]] std::shared_ptr<SharedSegment> add(const std::vector<std::size_t>& bytes,
+                                                   SharedSegment::Room room,
+                                                   const Agreement& agreement);
 
   // Memory in a segment, which this rank uses until the last of such is gone.
   [[nodiscard]] static std::shared_ptr<void> use_of(std::shared_ptr<SharedSegment> segment);
@@ -92,8 +101,6 @@ class SharedSegments final : public PeerMemory {
 
   void forget_unused();
 
-  const MpiGroup& all_;
-  const MpiGroup& node_;
   int local_rank_;
   std::uint64_t made_ = 0;
   mutable std::mutex mutex_;  // of the list

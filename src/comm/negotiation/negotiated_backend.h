@@ -59,7 +59,10 @@ class NegotiatedBackend final : public Backend {
     return inner_->stage(call);
   }
   void leave() noexcept override { inner_->leave(); }
-  void abort(int exit_code) noexcept override { inner_->abort(exit_code); }
+  void abort(int exit_code, std::string_view reason) noexcept override {
+    inner_->abort(exit_code, reason);
+  }
+  [[nodiscard]] bool ends_processes() const override { return inner_->ends_processes(); }
 
   // How far a rank is in its communicator's sequence of calls. Joined ranks miss some; after a join
   // everyone gets what the furthest has, so that numbers agree again.

@@ -34,6 +34,17 @@ std::string reason_of_absence(const RankCell& cell) {
                        : fmt::format("is gone: its process {} has ended", cell.process);
 }
 
+void AbortCell::give_up(std::string_view why) noexcept {
+  std::uint32_t before = none;
+  if (!state.compare_exchange_strong(before, being_written)) return;
+  why.copy(reason.data(), reason.size() - 1);
+  state.store(given_up, std::memory_order_release);
+}
+
+std::string AbortCell::words() const {
+  return state.load(std::memory_order_acquire) == given_up ? reason.data() : "";
+}
+
 NodeGroup::NodeGroup(int local_rank, NodeMemory memory, std::shared_ptr<const PeerMemory> peers,
                      const NodeGroupOptions& options)
     : rank_(local_rank),
@@ -48,10 +59,6 @@ NodeGroup::NodeGroup(int local_rank, NodeMemory memory, std::shared_ptr<const Pe
                     "bytes per rank",
                     options_.staging_bytes, size_));
   }
-}
-
-void NodeGroup::abort() noexcept {
-  memory_.abort->aborted.store(1, std::memory_order_release);
 }
 
 void NodeGroup::leave() noexcept {
@@ -129,11 +136,12 @@ void NodeGroup::wait_for(int local_rank) {
   // sleeper.
   cell.sleepers.fetch_add(1, std::memory_order_seq_cst);
   std::uint32_t count = cell.arrived.load(std::memory_order_seq_cst);
+  const auto& own_end = memory_.cells[static_cast<std::size_t>(rank_)]->has_left;
   bool has_aborted = false, is_lost = false;
   for (int sleeps = 1; !has_reached(count, meetings_) && !has_aborted && !is_lost; ++sleeps) {
     if (!cell.has_left.load(std::memory_order_seq_cst))
       futex_wait(cell.arrived, count, longest_sleep);
-    has_aborted = is_aborted();
+    has_aborted = is_aborted() || own_end.load(std::memory_order_relaxed) != 0;
     is_lost = cell.has_left.load(std::memory_order_seq_cst) != 0 ||
               (sleeps % sleeps_between_looks_at_process == 0 && is_gone(cell));
     // Only now: what it came to before it left counts.
@@ -145,18 +153,21 @@ void NodeGroup::wait_for(int local_rank) {
   throw_aborted();
 }
 
-bool NodeGroup::is_aborted() const {
-  return memory_.abort->aborted.load(std::memory_order_acquire) != 0;
-}
-
-void NodeGroup::throw_aborted() {
-  throw CommunicationError("comm: another rank gave up, so a collective can't be completed");
+void NodeGroup::throw_aborted() const {
+  const auto reason = reason_of_abort();
+  throw BrokenGroupError(
+      fmt::format("comm: another rank gave up, so a collective can't be completed{}{}",
+                  reason.empty() ? "" : ": ", reason),
+      reason);
 }
 
 void NodeGroup::give_up(const RankCell& missing) const {
-  throw CommunicationError(fmt::format("comm: {} can't be completed, because rank {} {}",
-                                       announcement(rank_).call.describe(), missing.job_rank,
-                                       reason_of_absence(missing)));
+  const bool has_left = missing.has_left.load(std::memory_order_seq_cst) != 0;
+  const auto why = fmt::format("rank {} {}", missing.job_rank, reason_of_absence(missing));
+  const auto message = fmt::format("comm: {} can't be completed, because {}",
+                                   announcement(rank_).call.describe(), why);
+  if (has_left) throw CommunicationError(message);
+  throw BrokenGroupError(message, why);
 }
 
 std::byte* NodeGroup::staged(int local_rank) const {

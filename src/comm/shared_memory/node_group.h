@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -8,8 +9,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "kolo/base/error.h"
 #include "kolo/comm/collective_call.h"
 
 namespace kolo {
@@ -67,8 +71,30 @@ struct alignas(64) RankCell {
 // Why a rank that has left, or is gone, comes no more: "has left: ...".
 [[nodiscard]] std::string reason_of_absence(const RankCell& cell);
 
+// Zero at first. Once a rank has given up it stays so.
 struct alignas(64) AbortCell {
-  std::atomic<std::uint32_t> aborted;
+  enum State : std::uint32_t { none, being_written, given_up };
+  static constexpr std::size_t most_bytes = 500;
+
+  std::atomic<std::uint32_t> state;
+  std::array<char, most_bytes> reason;  // zero-terminated; empty: none is known
+
+  [[nodiscard]] bool is_given_up() const { return state.load(std::memory_order_acquire) != none; }
+  // Of the first who gives up; cut short.
+  void give_up(std::string_view why) noexcept;
+  [[nodiscard]] std::string words() const;
+};
+
+// A rank's waiting has ended because another gave up, or is gone; nothing comes of the group any
+// more.
+class BrokenGroupError : public CommunicationError {
+ public:
+  BrokenGroupError(const std::string& message, std::string reason)
+      : CommunicationError(message), reason_(std::move(reason)) {}
+  [[nodiscard]] const std::string& reason() const { return reason_; }
+
+ private:
+  std::string reason_;
 };
 
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free,
@@ -128,10 +154,14 @@ class NodeGroup {
   void agree(const CallHeader& call);
 
   // Makes the others' waiting end in CommunicationError.
-  void abort() noexcept;
+  void abort(std::string_view reason) noexcept { memory_.abort->give_up(reason); }
+  [[nodiscard]] bool is_aborted() const { return memory_.abort->is_given_up(); }
+  // Why; empty where it isn't known.
+  [[nodiscard]] std::string reason_of_abort() const { return memory_.abort->words(); }
 
   // This rank comes no more. Whoever waits for it, or ever will, gets CommunicationError that names
-  // it; so it does where the rank's process has ended without a word. Local.
+  // it; so it does where the rank's process has ended without a word. A wait of this rank's own
+  // ends too. Local.
   void leave() noexcept;
 
  private:
@@ -142,8 +172,7 @@ class NodeGroup {
   void meet();
   void wait_for(int local_rank);
   [[noreturn]] void give_up(const RankCell& missing) const;
-  [[nodiscard]] bool is_aborted() const;
-  [[noreturn]] static void throw_aborted();
+  [[noreturn]] void throw_aborted() const;
   void check_announcements();
   [[nodiscard]] const Announcement& announcement(int local_rank) const;
   [[nodiscard]] bool all_reachable() const;

@@ -5,14 +5,24 @@
 #include "comm/aligned_memory.h"
 #include "comm/device/device_backend.h"
 #include "comm/executor.h"
+#include "comm/solo/alone.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/communicator.h"
 
 namespace kolo {
 
+void execute_alone(const CollectiveCall& call) {
+  if (call.input.count != call.output.count) {
+    throw Error(fmt::format("comm: {}: rank 0 sends {} {} to rank 0, which expects {}",
+                            name_of(call.collective), call.input.count, name_of(call.type),
+                            call.output.count));
+  }
+  if (call.output.bytes() > 0 && call.output.data != call.input.data)
+    std::memmove(call.output.data, call.input.data, call.output.bytes());
+}
+
 namespace {
 
-// One rank: every reduction is the value itself, and whatever goes from rank to rank is a copy.
 class SoloBackend final : public Backend {
  public:
   [[nodiscard]] const Topology& topology() const override { return topology_; }
@@ -26,15 +36,7 @@ class SoloBackend final : public Backend {
             .concurrent = true};
   }
 
-  void execute(const CollectiveCall& call) override {
-    if (call.input.count != call.output.count) {
-      throw Error(fmt::format("comm: {}: rank 0 sends {} {} to rank 0, which expects {}",
-                              name_of(call.collective), call.input.count, name_of(call.type),
-                              call.output.count));
-    }
-    if (call.output.bytes() > 0 && call.output.data != call.input.data)
-      std::memmove(call.output.data, call.input.data, call.output.bytes());
-  }
+  void execute(const CollectiveCall& call) override { execute_alone(call); }
 
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override {
     return {allocate_aligned(static_cast<std::size_t>(call.count))};
@@ -44,7 +46,7 @@ class SoloBackend final : public Backend {
     return color < 0 ? nullptr : std::make_shared<SoloBackend>();
   }
 
-  void abort(int) noexcept override {}
+  void abort(int, std::string_view) noexcept override {}
 
  private:
   Topology topology_;

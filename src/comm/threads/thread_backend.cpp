@@ -76,7 +76,7 @@ class ThreadBackend final : public Backend {
     transfers_->end();
     group_.leave();
   }
-  void abort(int) noexcept override { group_.abort(); }
+  void abort(int, std::string_view reason) noexcept override { group_.abort(reason); }
 
  private:
   template <typename T>

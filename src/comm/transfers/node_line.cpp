@@ -99,8 +99,12 @@ bool NodeLine::take_own(int local_rank, const TransferNote& note) {
 }
 
 std::string NodeLine::obstacle(int rank) {
-  if (memory_.control.abort->aborted.load(std::memory_order_acquire) != 0)
-    return "another rank gave up";
+  if (const AbortCell& abort = *memory_.control.abort; abort.is_given_up()) {
+    const auto reason = abort.words();
+    return fmt::format("another rank gave up{}{}", reason.empty() ? "" : ": ", reason);
+  }
+  if (memory_.control.cells[static_cast<std::size_t>(local_rank_)]->has_left.load() != 0)
+    return "this rank has left";
   const auto place = static_cast<std::size_t>(local(rank));
   const auto now = std::chrono::steady_clock::now();
   if (now >= next_look_at_processes_) {

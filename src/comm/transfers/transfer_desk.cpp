@@ -62,7 +62,7 @@ Work TransferDesk::post(std::vector<CollectiveCall> calls,
   state->go_on = std::move(driver);
   {
     const std::lock_guard lock(mutex_);
-    if (!closed_.empty()) throw Error(closed_);
+    if (!closed_.empty()) throw StateError(closed_);
     pending_ += calls.size();
     for (auto staging = stagings.begin(); auto& call : calls) {
       for (const auto& listener : listeners) listener->on_submit(call);
@@ -371,6 +371,21 @@ void TransferDesk::close(const std::string& message) {
     if (!go_on()) std::this_thread::yield();
   }
   wait_until_idle();
+}
+
+void TransferDesk::stop(const std::string& message) {
+  std::vector<Item> asked;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = message;
+    asked = std::exchange(asked_, {});
+  }
+  const auto error = std::make_exception_ptr(StateError(message));
+  for (const Item& item : asked) {
+    ++pending_with_[item->call.peer];
+    finish(item, error);
+  }
+  fail_all(error);
 }
 
 void TransferDesk::end() noexcept {

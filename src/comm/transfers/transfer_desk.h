@@ -72,9 +72,11 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
   [[nodiscard]] bool is_pending() const;
   // Blocks until nothing is, where a thread goes on.
   void wait_until_idle();
-  // Finishes what is pending; whoever asks for more gets an Error with this message. Where waiters
-  // go on, called when nothing else may call MPI.
+  // Finishes what is pending; whoever asks for more gets a StateError with this message. Where
+  // waiters go on, called when nothing else may call MPI.
   void close(const std::string& message);
+  // The same, but that what is pending fails, with this message too. Nobody may be going on.
+  void stop(const std::string& message);
   // This rank asks for nothing any more.
   void end() noexcept;
 

@@ -41,7 +41,7 @@ TransferThread::TransferThread(int job_rank, std::vector<std::shared_ptr<Bell>> 
       own_bell_(bells_.empty() ? std::make_shared<Bell>()
                                : bells_.at(static_cast<std::size_t>(job_rank))) {}
 
-TransferThread::~TransferThread() {
+void TransferThread::end_thread() {
   is_stopping_ = true;
   ring();
   if (thread_.joinable()) thread_.join();
@@ -49,7 +49,7 @@ TransferThread::~TransferThread() {
 
 void TransferThread::start() {
   const std::lock_guard lock(starting_);
-  if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
+  if (!thread_.joinable() && !is_stopping_) thread_ = std::thread([this] { loop(); });
 }
 
 void TransferThread::add(const std::shared_ptr<TransferDesk>& desk) {
@@ -84,6 +84,17 @@ void TransferThread::close(const std::string& message) {
     present = desks();
   }
   for (const auto& desk : present) desk->close(message);
+  end_thread();
+}
+
+void TransferThread::stop(const std::string& message) {
+  end_thread();
+  std::vector<std::shared_ptr<const void>> done;
+  const std::lock_guard lock(round_);
+  for (const auto& desk : desks()) {
+    desk->stop(message);
+    std::ranges::move(desk->take_done(), std::back_inserter(done));
+  }
 }
 
 TransferThread::Round TransferThread::go_round() {

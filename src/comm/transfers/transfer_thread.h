@@ -24,7 +24,7 @@ class TransferThread {
   TransferThread(int job_rank, std::vector<std::shared_ptr<Bell>> bells);
   TransferThread(const TransferThread&) = delete;
   TransferThread& operator=(const TransferThread&) = delete;
-  ~TransferThread();
+  ~TransferThread() { end_thread(); }
 
   void start();
   void add(const std::shared_ptr<TransferDesk>& desk);
@@ -34,8 +34,11 @@ class TransferThread {
   void ring() { own_bell_->ring(); }
   [[nodiscard]] std::shared_ptr<Bell> bell_of(int job_rank) const;
 
-  // Finishes what is pending; whoever asks for more gets an Error with this message.
+  // Finishes what is pending, and ends the thread; whoever asks for more gets a StateError with
+  // this message.
   void close(const std::string& message);
+  // The same, but that what is pending fails, with this message too.
+  void stop(const std::string& message);
 
  private:
   struct Round {
@@ -45,6 +48,7 @@ class TransferThread {
   };
 
   void loop();
+  void end_thread();
   [[nodiscard]] Round go_round();
   void rest(std::uint32_t heard, std::uint8_t patience, int idle_rounds);
   [[nodiscard]] std::vector<std::shared_ptr<TransferDesk>> desks() const;

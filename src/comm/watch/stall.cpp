@@ -262,10 +262,10 @@ std::optional<std::string> find_abandoned_transfer(std::span<const RankStatus> s
       if (!peer || !has_left(*peer, lane.running)) continue;
       const bool is_patient = peer->says_why || lane.running.started != 0;
       if (lane.waiting < (is_patient ? std::max(least, time_to_say_why) : least)) continue;
-      return fmt::format(
-          "watch: rank {} has left{}, but rank {} has waited for it {:.1f} s in {}; the job ends",
-          peer->rank, peer->state == ProcessState::gone ? " (its process has ended)" : "",
-          status.rank, seconds(lane.waiting), lane.running.describe());
+      return fmt::format("rank {} has left{}, but rank {} has waited for it {:.1f} s in {}",
+                         peer->rank,
+                         peer->state == ProcessState::gone ? " (its process has ended)" : "",
+                         status.rank, seconds(lane.waiting), lane.running.describe());
     }
   }
   return std::nullopt;
@@ -287,8 +287,7 @@ std::optional<std::string> find_departure(std::span<const RankStatus> known, std
       const RankStatus* const joined = find_waiting_in_join(statuses, lane, patience);
       if (joined && joined != &status) {
         return fmt::format(
-            "watch: rank {} has left{} without join(), for which rank {} has waited {:.1f} s in "
-            "its own; the job ends",
+            "rank {} has left{} without join(), for which rank {} has waited {:.1f} s in its own",
             status.rank, end, joined->rank, seconds(joined->lane(lane.identity)->joined));
       }
       const Head head = head_of(statuses, lane.identity, patience);
@@ -297,9 +296,8 @@ std::optional<std::string> find_departure(std::span<const RankStatus> known, std
       const auto came_to = std::max(
           {lane.running.place(), lane.completed.place(), is_gone ? 0 : lane.asked << 16 | 0xFFFF});
       if (!head.lane || head.lane->running.place() <= came_to) continue;
-      return fmt::format(
-          "watch: rank {} has left{}, but ranks have waited for it {:.1f} s in {}; the job ends",
-          status.rank, end, seconds(head.waiting), head.lane->running.describe());
+      return fmt::format("rank {} has left{}, but ranks have waited for it {:.1f} s in {}",
+                         status.rank, end, seconds(head.waiting), head.lane->running.describe());
     }
   }
   return std::nullopt;

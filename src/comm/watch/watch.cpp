@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstring>
 #include <new>
 #include <set>
 
@@ -56,6 +57,28 @@ RankStatus in_short(RankStatus status) {
   return status;
 }
 
+// The message with which a session is broken on other nodes, told by its beginning from a status,
+// which begins with a rank. Small, as all messages.
+constexpr std::int32_t not_a_rank = -2;
+constexpr std::size_t most_of_reason = 600;
+
+std::vector<std::byte> to_bytes_of_reason(std::string reason) {
+  if (reason.size() > most_of_reason) reason.resize(most_of_reason);
+  std::vector<std::byte> bytes(sizeof(not_a_rank) + reason.size());
+  std::memcpy(bytes.data(), &not_a_rank, sizeof(not_a_rank));
+  std::memcpy(bytes.data() + sizeof(not_a_rank), reason.data(), reason.size());
+  return bytes;
+}
+
+std::optional<std::string> reason_in(std::span<const std::byte> bytes) {
+  std::int32_t begin = 0;
+  if (bytes.size() < sizeof(begin)) return std::nullopt;
+  std::memcpy(&begin, bytes.data(), sizeof(begin));
+  if (begin != not_a_rank) return std::nullopt;
+  const auto text = bytes.subspan(sizeof(begin));
+  return std::string(reinterpret_cast<const char*>(text.data()), text.size());
+}
+
 // The first rank whose block rank 0 can't read; -1: it can read all.
 int find_deputy(const Topology& topology, bool is_shared) {
   for (int rank = 1; rank < topology.size; ++rank) {
@@ -103,7 +126,7 @@ Watch::~Watch() {
   stop();
 }
 
-void Watch::stop() {
+void Watch::stop(bool may_send) {
   {
     const std::lock_guard lock(mutex_);
     if (is_stopping_) return;
@@ -112,7 +135,7 @@ void Watch::stop() {
   changed_.notify_all();
   thread_.join();
   blocks_[own_block_]->beat.store(EventBlock::has_left);
-  if (exchange_) say_goodbye();
+  if (exchange_ && may_send) say_goodbye();
 }
 
 // The ranks that share this one's memory see it; this is for those that speak, and, so that one of
@@ -155,12 +178,13 @@ void Watch::tell_of_killed_neighbour() {
   // A program that ends without letting go of its communicator is nobody's loss.
   const auto mine = read_status(backend_->topology().rank, *blocks_[own_block_], silence_);
   if (mine.longest_wait() < least_wait_for_killed) return;
-  tell(
-      fmt::format("watch: rank {} is gone: its process {} has ended without a word, so it was "
-                  "killed (for memory, as a rule) or has crashed; the job ends",
-                  neighbour.rank, neighbour.process));
+  const auto reason = fmt::format(
+      "rank {} is gone: its process {} has ended without a word, so it was killed (for "
+      "memory, as a rule) or has crashed",
+      neighbour.rank, neighbour.process);
+  tell(fmt::format("watch: {}; {}", reason, what_ends()));
   has_told_end_ = true;
-  end_processes();
+  give_up(reason);
 }
 
 void Watch::look() {
@@ -217,6 +241,10 @@ void Watch::exchange(const std::vector<RankStatus>& of_node) {
   const auto now = monotonic_now();
   while (const auto message = exchange_->receive()) {
     if (message->bytes.empty()) dump(of_node);  // an order, from where the limit has passed
+    if (const auto reason = reason_in(message->bytes)) {
+      backend_->abort(1, *reason);
+      continue;
+    }
     if (auto status = from_bytes(message->bytes)) {
       heard_at_[status->rank] = now;
       RankStatus& known = heard_[status->rank];
@@ -268,8 +296,8 @@ void Watch::end_if_somebody_has_left(const std::vector<RankStatus>& statuses, bo
   if (has_told_end_) return;
   const auto waiting_for_nothing = find_departure(statuses, least_wait + (speaks ? 0 : silence_));
   if (!waiting_for_nothing) return;
-  tell(*waiting_for_nothing);
-  end_processes();
+  tell(fmt::format("watch: {}; {}", *waiting_for_nothing, what_ends()));
+  give_up(*waiting_for_nothing);
   has_told_end_ = true;
 }
 
@@ -296,9 +324,9 @@ void Watch::report_end(const std::vector<RankStatus>& statuses) {
   const auto folder = options_.folder.empty() ? std::filesystem::path(".") : options_.folder;
   tell(fmt::format(
       "watch: rank {} has waited {:.1f} s, and the limit is {:.4g} s; the ranks' last collectives "
-      "are in {}/kolo-watch-rank-*.txt, and the job ends",
+      "are in {}/kolo-watch-rank-*.txt, and {}",
       ending->rank, static_cast<double>(ending->waited_at_end) * 1e-9, options_.limit.count(),
-      folder.string()));
+      folder.string(), what_ends()));
 }
 
 void Watch::end_job(std::int64_t waited) {
@@ -321,13 +349,29 @@ void Watch::end_job(std::int64_t waited) {
     const auto now_of_node = look_at_node();
     if (exchange_) exchange(now_of_node);
   }
-  end_processes();
+  give_up(fmt::format("rank {} has waited {:.1f} s, and the watch's limit is {:.4g} s",
+                      topology.rank, static_cast<double>(waited) * 1e-9, options_.limit.count()));
   limit_ = 0;  // ranks that are threads are told once
 }
 
-void Watch::end_processes() {
-  const bool is_process = backend_->capabilities().backend == "mpi";
-  if (is_process) {
+std::string Watch::what_ends() const {
+  const bool is_thread = backend_->capabilities().backend == "threads";
+  return is_thread || backend_->ends_processes() ? "the job ends" : "the session is broken";
+}
+
+// Those that this rank shares no memory with. (Where the job ends MPI does that.)
+void Watch::tell_other_nodes(const std::string& reason) {
+  if (!exchange_) return;
+  const auto bytes = to_bytes_of_reason(reason);
+  for (int rank = 0; rank < backend_->topology().size; ++rank) {
+    if (!can_read(rank)) exchange_->send(rank, bytes);
+  }
+}
+
+void Watch::give_up(const std::string& reason) {
+  if (!backend_->ends_processes()) {
+    tell_other_nodes(reason);
+  } else {
     // A process that is stopped hears nothing but this; and ending the job may itself hang.
     for (const RankStatus& status : look_at_node()) {
       if (status.state == ProcessState::stopped) ::kill(status.process, SIGKILL);
@@ -337,7 +381,7 @@ void Watch::end_processes() {
       ::kill(::getpid(), SIGKILL);
     }).detach();
   }
-  backend_->abort(1);
+  backend_->abort(1, reason);
 }
 
 void Watch::tell(const std::string& message) const {

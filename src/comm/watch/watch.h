@@ -23,8 +23,9 @@ class Watch final : public CollectiveListener {
   ~Watch() override;
 
   // Ends its thread, and tells the others that this rank has left. For what must happen while MPI
-  // is still there; the destructor does it otherwise.
-  void stop();
+  // is still there; the destructor does it otherwise. Where MPI can't be called any more only ranks
+  // that share memory with this one learn of it.
+  void stop(bool may_send = true);
 
   void on_submit(const CollectiveCall& call) noexcept override { recorder_->submitted(call); }
   void on_start(const CollectiveCall& call) noexcept override { recorder_->started(call); }
@@ -47,7 +48,9 @@ class Watch final : public CollectiveListener {
   void loop();
   void say_goodbye();
   void end_if_somebody_has_left(const std::vector<RankStatus>& statuses, bool speaks);
-  void end_processes();
+  void give_up(const std::string& reason);
+  void tell_other_nodes(const std::string& reason);
+  [[nodiscard]] std::string what_ends() const;
   void look();
   void tell_of_killed_neighbour();
   [[nodiscard]] std::vector<RankStatus> look_at_node();

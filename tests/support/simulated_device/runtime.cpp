@@ -253,7 +253,7 @@ class ThroughDevice final : public Backend {
     auto part = communicator_.split(color, key);
     return part ? std::make_shared<ThroughDevice>(*std::move(part), runtime_) : nullptr;
   }
-  void abort(int exit_code) noexcept override { communicator_.abort(exit_code); }
+  void abort(int exit_code, std::string_view) noexcept override { communicator_.abort(exit_code); }
 
  private:
   void ask_for(const CollectiveCall& call, const Buffer& input, const Buffer& output);

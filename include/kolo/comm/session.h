@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+// MPI's C interface, without the C++ one that MPI-3 removed and some versions still bring.
+#ifndef OMPI_SKIP_MPICXX
+#define OMPI_SKIP_MPICXX 1
+#endif
+#ifndef MPICH_SKIP_MPICXX
+#define MPICH_SKIP_MPICXX 1
+#endif
+#include <mpi.h>
+
+#include "kolo/comm/communicator.h"
+#include "kolo/comm/mpi.h"
+
+// kolo inside a program that has an MPI of its own, for example a simulation.
+namespace kolo {
+
+// What happens when a rank fails: its process ends, an exception leaves it while others wait, or
+// the watch's limit has passed.
+enum class OnFailure : std::uint8_t {
+  // The session is broken: on all ranks whoever waits in it, and every later call, gets a
+  // CommunicationError that names who failed and how. No process is ended.
+  error,
+  // MPI_Abort() on kolo's communicator of the session's ranks. The standard has it end those ranks;
+  // Open MPI and MPICH end the whole job, also ranks outside of the session.
+  abort
+};
+
+// Options fit for a program that computes for a long time between its calls: the watch warns after
+// two hours and has no limit. (What it counts is time in which ranks wait for each other, and in
+// which the program isn't suspended.) To be changed in some members.
+[[nodiscard]] MpiOptions host_options();
+
+struct SessionOptions {
+  // thread_level is not asked for: what the program has been granted counts. Environment variables
+  // overrule the others, see mpi_communicator().
+  MpiOptions mpi = host_options();
+  OnFailure on_failure = OnFailure::error;  // rank 0's counts on all ranks
+};
+
+// What kolo has in some ranks of a program with an MPI of its own. Several may live at once, on the
+// same, on different and on overlapping communicators; ranks are those of the session's, in all
+// messages too.
+//
+// kolo neither initializes nor finalizes MPI here, calls nothing on MPI_COMM_WORLD, and leaves the
+// communicator that it was given as it is: error handler, attributes, pending messages.
+//
+// Threads: MPI is called by the thread that calls kolo, inside that call, under each of MPI's
+// thread levels; with `multiple` by threads of kolo's own as well, at any time. Where all ranks are
+// on one node and share memory there, collectives and transfers, sets of ranks and allocations make
+// no call of MPI's, and kolo's threads work in the background under each level
+// (capabilities().asynchronous and concurrent). With `single` and `funneled` all calls are the main
+// thread's, with less than `multiple` no two threads may be in kolo or MPI at once, unless kolo
+// makes no call of MPI there.
+//
+// Between nodes, a rank that waits inside a collective of MPI's learns of a broken session within
+// milliseconds from its own process, within a second or two from its watch, which hears of other
+// nodes with `multiple` alone. With less it waits until the watch's limit, if there is one. What is
+// collective in MPI itself (initialize(), and making a set of ranks over several nodes) waits as
+// MPI does.
+class Session {
+ public:
+  Session(Session&& other) noexcept;
+  // This session's handle goes, as in its destructor.
+  Session& operator=(Session&& other) noexcept;
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  // Never communicates. Without finalize() what the session has from MPI is not given back before
+  // MPI_Finalize; its handles go on to work till then.
+  ~Session();
+
+  // StateError after finalize(), and after MPI_Finalize. Copies mean the same group.
+  [[nodiscard]] const Communicator& communicator() const;
+
+  // The end, on all ranks together, before MPI_Finalize. Collectives that are pending are finished,
+  // transfers that nobody has waited for fail. Then kolo's threads end, and all that the session
+  // has from MPI and the system is given back; calls by handles that are left are StateErrors. A
+  // second call does nothing.
+  //
+  // Of a session that is broken it is local, and leaves MPI's objects to MPI. Where another rank
+  // calls something else it is an Error on all ranks, and this rank's session has ended.
+  void finalize();
+  [[nodiscard]] bool is_finalized() const;
+
+ private:
+  struct State;
+  friend Session initialize(MPI_Comm communicator, const SessionOptions& options);
+  explicit Session(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
+
+// A session of the ranks of a communicator, which stays the program's and may go before the
+// session. Collective. StateError where MPI is not initialized, or finalized, or where this is not
+// the main thread and MPI's thread level allows no other; InputError for MPI_COMM_NULL and
+// inter-communicators, and what mpi_communicator() refuses, on all ranks.
+[[nodiscard]] Session initialize(MPI_Comm communicator, const SessionOptions& options = {});
+
+}  // namespace kolo

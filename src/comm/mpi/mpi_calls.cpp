@@ -1,0 +1,151 @@
+#include "comm/mpi/mpi_calls.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <thread>
+
+#include "kolo/base/checked.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr int tag = 0;
+constexpr int eager_looks = 1000;  // before others get the processor in between
+
+std::size_t bytes_of(std::int64_t count, MPI_Datatype type) {
+  int bytes = 0;
+  check_mpi(MPI_Type_size(type, &bytes), "MPI_Type_size");
+  return checked_multiply(static_cast<std::size_t>(count), static_cast<std::size_t>(bytes));
+}
+
+}  // namespace
+
+MpiCalls::MpiCalls(MPI_Comm communicator, std::function<void()> look)
+    : communicator_(communicator), look_(std::move(look)) {
+  check_mpi(MPI_Comm_rank(communicator_, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(communicator_, &size_), "MPI_Comm_size");
+}
+
+std::byte* MpiCalls::own_memory(std::size_t bytes) {
+  if (bytes > bytes_) {
+    memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    bytes_ = bytes;
+  }
+  return memory_.get();
+}
+
+void MpiCalls::wait(std::span<MPI_Request> requests) {
+  for (int looks = 1;; ++looks) {
+    int are_done = 0;
+    check_mpi(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &are_done,
+                          MPI_STATUSES_IGNORE),
+              "MPI_Testall");
+    if (are_done != 0) return;
+    try {
+      look_();
+    } catch (...) {
+      (void)memory_.release();  // it is MPI's now
+      bytes_ = 0;
+      throw;
+    }
+    if (looks > eager_looks) std::this_thread::yield();
+  }
+}
+
+void MpiCalls::all_reduce(std::byte* values, int count, MPI_Datatype type, MPI_Op operation) {
+  if (!can_end_early()) {
+    return check_mpi(MPI_Allreduce(MPI_IN_PLACE, values, count, type, operation, communicator_),
+                     "MPI_Allreduce");
+  }
+  const auto bytes = bytes_of(count, type);
+  std::byte* const own = own_memory(bytes);
+  std::memcpy(own, values, bytes);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, own, count, type, operation, communicator_, &request),
+            "MPI_Iallreduce");
+  wait(request);
+  std::memcpy(values, own, bytes);
+}
+
+void MpiCalls::broadcast(std::byte* values, int count, MPI_Datatype type, int root) {
+  if (!can_end_early()) {
+    return check_mpi(MPI_Bcast(values, count, type, root, communicator_), "MPI_Bcast");
+  }
+  const auto bytes = bytes_of(count, type);
+  std::byte* const own = own_memory(bytes);
+  if (rank_ == root) std::memcpy(own, values, bytes);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibcast(own, count, type, root, communicator_, &request), "MPI_Ibcast");
+  wait(request);
+  if (rank_ != root) std::memcpy(values, own, bytes);
+}
+
+void MpiCalls::all_gather(const std::byte* input, std::byte* output, int count, MPI_Datatype type) {
+  if (!can_end_early()) {
+    return check_mpi(MPI_Allgather(input == nullptr ? MPI_IN_PLACE : input, count, type, output,
+                                   count, type, communicator_),
+                     "MPI_Allgather");
+  }
+  const auto part = bytes_of(count, type);
+  const auto bytes = checked_multiply(part, static_cast<std::size_t>(size_));
+  const auto begin = part * static_cast<std::size_t>(rank_);
+  std::byte* const own = own_memory(bytes);
+  std::memcpy(own + begin, input == nullptr ? output + begin : input, part);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Iallgather(MPI_IN_PLACE, count, type, own, count, type, communicator_, &request),
+            "MPI_Iallgather");
+  wait(request);
+  std::memcpy(output, own, bytes);
+}
+
+void MpiCalls::all_gather_uneven(std::byte* output, std::span<const int> counts,
+                                 std::span<const int> starts, MPI_Datatype type) {
+  if (!can_end_early()) {
+    return check_mpi(MPI_Allgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, output, counts.data(),
+                                    starts.data(), type, communicator_),
+                     "MPI_Allgatherv");
+  }
+  const auto rank = static_cast<std::size_t>(rank_);
+  const auto bytes = bytes_of(std::int64_t{starts.back()} + counts.back(), type);
+  const auto begin = bytes_of(starts[rank], type);
+  std::byte* const own = own_memory(bytes);
+  std::memcpy(own + begin, output + begin, bytes_of(counts[rank], type));
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Iallgatherv(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, own, counts.data(), starts.data(),
+                            type, communicator_, &request),
+            "MPI_Iallgatherv");
+  wait(request);
+  std::memcpy(output, own, bytes);
+}
+
+void MpiCalls::exchange(const Message& sent, const Message& received, MPI_Datatype type) {
+  const int to = sent.count > 0 ? sent.peer : MPI_PROC_NULL;
+  const int from = received.count > 0 ? received.peer : MPI_PROC_NULL;
+  if (!can_end_early()) {
+    return check_mpi(
+        MPI_Sendrecv(sent.values, sent.count, type, to, tag, received.values, received.count, type,
+                     from, tag, communicator_, MPI_STATUS_IGNORE),
+        "MPI_Sendrecv");
+  }
+  const auto sent_bytes = bytes_of(sent.count, type), bytes = bytes_of(received.count, type);
+  std::byte* const own = own_memory(checked_add(sent_bytes, bytes));
+  if (sent.count > 0) std::memcpy(own, sent.values, sent_bytes);
+  std::array<MPI_Request, 2> requests = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+  check_mpi(
+      MPI_Irecv(own + sent_bytes, received.count, type, from, tag, communicator_, &requests[0]),
+      "MPI_Irecv");
+  check_mpi(MPI_Isend(own, sent.count, type, to, tag, communicator_, &requests[1]), "MPI_Isend");
+  wait(requests);
+  if (received.count > 0) std::memcpy(received.values, own + sent_bytes, bytes);
+}
+
+void MpiCalls::barrier() {
+  if (!can_end_early()) return check_mpi(MPI_Barrier(communicator_), "MPI_Barrier");
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(communicator_, &request), "MPI_Ibarrier");
+  wait(request);
+}
+
+}  // namespace kolo

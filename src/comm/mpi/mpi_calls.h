@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "comm/mpi/mpi_group.h"
+
+namespace kolo {
+
+// MPI's calls in which a rank waits for others. In a session a wait can end before the others come,
+// when the session is broken: there the calls are MPI's non-blocking ones, and whoever waits looks
+// now and then whether to go on.
+//
+// A call that nobody waits for any more can't be taken back, and MPI may read and write its memory
+// until its very end. So there the calls work in memory of their own, which is left to MPI then.
+class MpiCalls {
+ public:
+  // `look` throws what ends a wait; empty: nothing does.
+  MpiCalls(MPI_Comm communicator, std::function<void()> look);
+  MpiCalls(const MpiCalls&) = delete;
+  MpiCalls& operator=(const MpiCalls&) = delete;
+  ~MpiCalls() = default;
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+  [[nodiscard]] bool can_end_early() const { return look_ != nullptr; }
+
+  // Counts of elements, as MPI takes them. In place:
+  void all_reduce(std::byte* values, int count, MPI_Datatype type, MPI_Op operation);
+  void broadcast(std::byte* values, int count, MPI_Datatype type, int root);
+  // `count`: of each rank. An input of null lies in its place of the output already.
+  void all_gather(const std::byte* input, std::byte* output, int count, MPI_Datatype type);
+  // Every rank's part lies in its place of the output.
+  void all_gather_uneven(std::byte* output, std::span<const int> counts,
+                         std::span<const int> starts, MPI_Datatype type);
+  struct Message {
+    std::byte* values = nullptr;
+    int count = 0;  // 0: there is none
+    int peer = 0;
+  };
+  // To one rank and from another.
+  void exchange(const Message& sent, const Message& received, MPI_Datatype type);
+  void barrier();
+
+ private:
+  [[nodiscard]] std::byte* own_memory(std::size_t bytes);
+  void wait(std::span<MPI_Request> requests);
+  void wait(MPI_Request request) { wait(std::span(&request, 1)); }
+
+  MPI_Comm communicator_;
+  int rank_ = 0, size_ = 1;
+  std::function<void()> look_;
+  std::unique_ptr<std::byte[]> memory_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace kolo

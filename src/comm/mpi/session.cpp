@@ -1,0 +1,145 @@
+#include "kolo/comm/session.h"
+
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "comm/mpi/mpi_job.h"
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+MpiOptions host_options() {
+  MpiOptions options;
+  options.watch.warning = std::chrono::hours(2);
+  options.watch.limit = std::chrono::hours(0);
+  return options;
+}
+
+struct Session::State {
+  std::optional<Communicator> communicator;  // none: it is finalized
+  std::shared_ptr<MpiKeeping> keeping;
+};
+
+Session::Session(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Session::Session(Session&& other) noexcept = default;
+Session& Session::operator=(Session&& other) noexcept = default;
+Session::~Session() = default;
+
+bool Session::is_finalized() const {
+  return !state_ || state_->keeping->has_ended();
+}
+
+const Communicator& Session::communicator() const {
+  if (!is_finalized()) return *state_->communicator;
+  throw StateError(!state_ ? "comm: this session has been moved from; use the one it has become"
+                   : state_->communicator
+                       ? "comm: MPI has been finalized, so this session has no communicator; "
+                         "call MPI_Finalize after Session::finalize()"
+                       : "comm: this session has been finalized, so it has no communicator; "
+                         "make another with kolo::initialize()");
+}
+
+void Session::finalize() {
+  if (!state_ || !state_->communicator) return;
+  MpiKeeping& keeping = *state_->keeping;
+  if (keeping.has_ended()) {
+    throw StateError(
+        "comm: Session::finalize() after MPI_Finalize: what the session had is lost; call it "
+        "before");
+  }
+  std::exception_ptr failure;
+  try {
+    if (!keeping.is_over()) state_->communicator->barrier({.name = "Session::finalize"});
+  } catch (const Error& error) {
+    failure = std::current_exception();
+    keeping.break_session(fmt::format("rank {} has finalized it, alone", keeping.job_rank()));
+  }
+  keeping.finish();
+  state_->communicator.reset();
+  if (failure) std::rethrow_exception(failure);
+}
+
+namespace {
+
+void require_mpi() {
+  int is_initialized = 0, is_finalized = 0, is_main = 0;
+  check_mpi(MPI_Initialized(&is_initialized), "MPI_Initialized");
+  check_mpi(MPI_Finalized(&is_finalized), "MPI_Finalized");
+  if (is_initialized == 0 || is_finalized != 0) {
+    throw StateError(
+        fmt::format("comm: kolo::initialize: MPI {}; call it between MPI_Init (or MPI_Init_thread) "
+                    "and MPI_Finalize",
+                    is_finalized != 0 ? "has been finalized" : "has not been initialized"));
+  }
+  check_mpi(MPI_Is_thread_main(&is_main), "MPI_Is_thread_main");
+  const ThreadLevel level = granted_thread_level();
+  if (is_main == 0 && level < ThreadLevel::serialized) {
+    throw StateError(
+        fmt::format("comm: kolo::initialize: called by another thread than the main one, but MPI's "
+                    "thread level is {}; call it from the thread that initialized MPI, or ask "
+                    "MPI_Init_thread for more",
+                    name_of(level)));
+  }
+}
+
+void require_ranks(MPI_Comm communicator) {
+  int is_inter = 0;
+  if (communicator != MPI_COMM_NULL)
+    check_mpi(MPI_Comm_test_inter(communicator, &is_inter), "MPI_Comm_test_inter");
+  if (communicator != MPI_COMM_NULL && is_inter == 0) return;
+  throw InputError(
+      fmt::format("comm: kolo::initialize: the communicator is {}; expected an intra-communicator "
+                  "of ranks that "
+                  "all call this",
+                  is_inter != 0 ? "an inter-communicator" : "MPI_COMM_NULL"));
+}
+
+// The options with this rank's environment; what is wrong with it is an Error on all ranks.
+MpiOptions agreed_environment(const MpiGroup& group, const MpiOptions& given) {
+  MpiOptions options;
+  std::exception_ptr mistake;
+  try {
+    options = with_environment(given);
+  } catch (const Error&) {
+    mistake = std::current_exception();
+  }
+  if (group.all_ranks(!mistake)) return options;
+  if (mistake) std::rethrow_exception(mistake);
+  throw InputError(
+      "comm: kolo::initialize: an environment variable of another rank's can't be understood, "
+      "which "
+      "says so itself");
+}
+
+bool rank_0_ends_processes(const MpiGroup& group, OnFailure on_failure) {
+  int ends_processes = on_failure == OnFailure::abort ? 1 : 0;
+  check_mpi(MPI_Bcast(&ends_processes, 1, MPI_INT, 0, group.get()), "MPI_Bcast");
+  return ends_processes != 0;
+}
+
+}  // namespace
+
+Session initialize(MPI_Comm communicator, const SessionOptions& options) {
+  require_mpi();
+  require_ranks(communicator);
+  auto group = MpiGroup::of(communicator);
+  MpiOptions wanted;
+  try {
+    wanted = agreed_environment(group, options.mpi);
+  } catch (const InputError&) {
+    group.free();
+    throw;
+  }
+  const MpiRules rules{.level = granted_thread_level(),
+                       .is_session = true,
+                       .failure_ends_processes = rank_0_ends_processes(group, options.on_failure)};
+  MpiJob job = make_mpi_job(nullptr, group, wanted, rules);
+  return Session(std::make_unique<Session::State>(
+      Session::State{.communicator = job.communicator, .keeping = job.keeping}));
+}
+
+}  // namespace kolo
