@@ -25,6 +25,11 @@ if [[ -e $folder/prefix/bin/kolo ]]; then
   done
 fi
 
+# Simulations in C and Fortran.
+if compgen -G "$folder/prefix/lib*/libkolo_online.so" >/dev/null; then
+  "$here/host/run.sh" "$folder/prefix" "$cmake" "$folder/host" "$sanitizers" || fail "programs in C or Fortran fail"
+fi
+
 # The loops of docs/library.md, as they stand there.
 "$here/documented/extract_blocks.sh" "$here/../../docs/library.md" "$folder/blocks"
 for block in "$folder"/blocks/*.inc; do
