@@ -169,18 +169,31 @@ std::shared_ptr<Network> ModelCatalogue::make(const std::string& name,
   return make(name, own_settings(find(name), options), options);
 }
 
+// With defaults for what was left open.
+OwnSettings ModelCatalogue::checked(const ModelEntry& entry, OwnSettings own) {
+  if (!own.has_value()) own = entry.defaults;
+  entry.check(own, [&](std::string_view key, std::string_view reason) {
+    throw InputError(fmt::format("model {}: {}: {}", entry.name, key, reason));
+  });
+  entry.complete(own);
+  return own;
+}
+
 std::shared_ptr<Network> ModelCatalogue::make(const std::string& name, OwnSettings own,
                                               const ModelOptions& options) const {
   const ModelEntry& entry = find(name);
   check_shapes(entry, options);
-  if (!own.has_value()) own = entry.defaults;
-  entry.check(own, [&](std::string_view key, std::string_view reason) {
-    throw InputError(fmt::format("model {}: {}: {}", name, key, reason));
-  });
-  entry.complete(own);
-  auto network = entry.make(own, options);
+  auto network = entry.make(checked(entry, std::move(own)), options);
   keep_taps_first(*network);
   return network;
+}
+
+std::shared_ptr<TensorsNetwork> ModelCatalogue::make_tensors(const std::string& name,
+                                                             OwnSettings own,
+                                                             const ModelOptions& options) const {
+  const ModelEntry& entry = find(name);
+  if (!entry.make_tensors) return as_tensors_network(make(name, std::move(own), options));
+  return entry.make_tensors(checked(entry, std::move(own)), options);
 }
 
 ModelCatalogue built_in_models() {

@@ -64,7 +64,11 @@ MakeNetwork maker_of(const OnlineConfig& config, const OnlineParts& parts) {
     }
     return parts.network;
   }
-  ModelOptions shapes{.input_shape = model.inputs, .output_shape = model.outputs};
+  ModelOptions shapes{.input_shape = model.inputs};
+  if (parts.models.find(model.name).output == ModelOutput::classes && model.outputs.size() == 1)
+    shapes.classes = model.outputs.front();
+  else
+    shapes.output_shape = model.outputs;
   return [models = parts.models, name = model.name, own = model.own, shapes] {
     return models.make_tensors(name, own, shapes);
   };

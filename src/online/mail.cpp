@@ -14,8 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int length_tag = 0, bytes_tag = 1;
-
 json to_json(const TensorShapes& shapes) {
   json list = json::array();
   for (const auto& shape : shapes) list.push_back({shape.is_integer, shape.lengths});
@@ -71,6 +69,22 @@ Letter letter_from(std::span<const std::byte> bytes) {
   return letter;
 }
 
+void send_bytes(const Communicator& ranks, std::span<const std::byte> bytes, int to, MailTag tag) {
+  const auto length = narrow<std::int64_t>(bytes.size());
+  ranks.send(std::span(&length, 1), to, tag, {.name = "a message's length"});
+  ranks.send(ConstBuffer(bytes.data(), length, DataType::uint8), to, tag + 1,
+             {.name = "a message"});
+}
+
+std::vector<std::byte> receive_bytes(const Communicator& ranks, int from, MailTag tag) {
+  std::int64_t length = 0;
+  ranks.receive(std::span(&length, 1), from, tag, {.name = "a message's length"});
+  std::vector<std::byte> bytes(static_cast<std::size_t>(length));
+  ranks.receive(Buffer(bytes.data(), length, DataType::uint8), from, tag + 1,
+                {.name = "a message"});
+  return bytes;
+}
+
 void Outbox::forget_taken() {
   while (!sent_.empty() && sent_.front().of_length.is_done() && sent_.front().of_bytes.is_done()) {
     sent_.front().of_length.wait();
@@ -93,10 +107,10 @@ void Outbox::send(const Letter& letter) {
   sent.bytes = to_bytes(letter);
   sent.length[0] = narrow<std::int64_t>(sent.bytes.size());
   sent.of_length = ranks_.send_async(std::span<const std::int64_t>(sent.length), trainer_,
-                                     length_tag, {.name = "samples' length"});
+                                     letters_tag, {.name = "samples' length"});
   sent.of_bytes = ranks_.send_async(
       ConstBuffer(sent.bytes.data(), narrow<std::int64_t>(sent.bytes.size()), DataType::uint8),
-      trainer_, bytes_tag, {.name = "samples"});
+      trainer_, letters_tag + 1, {.name = "samples"});
 }
 
 void Outbox::wait() {
@@ -110,7 +124,7 @@ void Outbox::wait() {
 Letter* Inbox::look() {
   if (letter_) return &*letter_;
   if (!of_length_) {
-    of_length_ = ranks_.receive_async(std::span<std::int64_t>(length_), sender_, length_tag,
+    of_length_ = ranks_.receive_async(std::span<std::int64_t>(length_), sender_, letters_tag,
                                       {.name = "samples' length"});
   }
   if (!of_length_->is_done()) return nullptr;

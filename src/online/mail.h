@@ -30,6 +30,14 @@ struct Letter {
 [[nodiscard]] std::vector<std::byte> to_bytes(const Letter& letter);
 [[nodiscard]] Letter letter_from(std::span<const std::byte> bytes);
 
+// What messages between two ranks are told apart by. Those with bytes take the next tag as well.
+enum MailTag : int { letters_tag = 0, staged_tag = 2, answers_tag = 4, weights_tag = 6 };
+
+// Bytes whose number the other rank doesn't know; both wait for each other.
+void send_bytes(const Communicator& ranks, std::span<const std::byte> bytes, int to, MailTag tag);
+[[nodiscard]] std::vector<std::byte> receive_bytes(const Communicator& ranks, int from,
+                                                   MailTag tag);
+
 // What one rank sends to its trainer: never waits, unless it is asked to.
 class Outbox {
  public:

@@ -97,32 +97,17 @@ std::int64_t OnlineNetwork::Inside::take(const Records& records, PushReport& rep
   return count;
 }
 
-namespace {
-
-constexpr int length_tag = 2, bytes_tag = 3;
-
-}  // namespace
-
 // What came since the last time, to the rank that trains for this one; it waits for it.
 void OnlineNetwork::Inside::send_staged() {
   Letter letter{.kind = Letter::Kind::samples, .number = staged_.count};
   if (shapes_) letter.shapes = *shapes_;
   letter.records = std::exchange(staged_, {}).bytes;
-  const auto bytes = to_bytes(letter);
-  const std::int64_t length = narrow<std::int64_t>(bytes.size());
-  ranks_.send(std::span(&length, 1), roles_.trainer, length_tag, {.name = "samples' length"});
-  ranks_.send(ConstBuffer(bytes.data(), length, DataType::uint8), roles_.trainer, bytes_tag,
-              {.name = "samples"});
+  send_bytes(ranks_, to_bytes(letter), roles_.trainer, staged_tag);
 }
 
 void OnlineNetwork::Inside::receive_staged() {
   for (const int client : roles_.clients) {
-    std::int64_t length = 0;
-    ranks_.receive(std::span(&length, 1), client, length_tag, {.name = "samples' length"});
-    std::vector<std::byte> bytes(static_cast<std::size_t>(length));
-    ranks_.receive(Buffer(bytes.data(), length, DataType::uint8), client, bytes_tag,
-                   {.name = "samples"});
-    const auto letter = letter_from(bytes);
+    const auto letter = letter_from(receive_bytes(ranks_, client, staged_tag));
     if (letter.number == 0) continue;
     store_.require_shapes(letter.shapes);
     PushReport ignored;

@@ -24,20 +24,13 @@ using namespace online;  // NOLINT: what this class is made of
 
 namespace {
 
-constexpr int length_tag = 4, text_tag = 5, tensors_tag = 6;
-
 void send_text(const Communicator& ranks, int to, const std::string& text) {
-  const std::int64_t length = narrow<std::int64_t>(text.size());
-  ranks.send(std::span(&length, 1), to, length_tag, {.name = "answer's length"});
-  ranks.send(ConstBuffer(text.data(), length, DataType::uint8), to, text_tag, {.name = "answer"});
+  send_bytes(ranks, std::as_bytes(std::span(text)), to, answers_tag);
 }
 
 std::string receive_text(const Communicator& ranks, int from) {
-  std::int64_t length = 0;
-  ranks.receive(std::span(&length, 1), from, length_tag, {.name = "answer's length"});
-  std::string text(static_cast<std::size_t>(length), '\0');
-  ranks.receive(Buffer(text.data(), length, DataType::uint8), from, text_tag, {.name = "answer"});
-  return text;
+  const auto bytes = receive_bytes(ranks, from, answers_tag);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace
@@ -148,7 +141,7 @@ void OnlineNetwork::Inside::send_weights() {
     send_text(ranks_, client, description_of(*weights));
     std::vector<Transfer> transfers;
     for (const auto& tensor : tensors)
-      transfers.push_back(Transfer::send(buffer_of(tensor), client, tensors_tag));
+      transfers.push_back(Transfer::send(buffer_of(tensor), client, weights_tag));
     ranks_.exchange(transfers, {.name = "weights"});
   }
 }
@@ -160,7 +153,7 @@ void OnlineNetwork::Inside::receive_weights() {
   std::vector<Transfer> transfers;
   for (const auto& tensor : weights->tensors()) {
     received.push_back(torch::empty(tensor.sizes(), tensor.options()));
-    transfers.push_back(Transfer::receive(buffer_of(received.back()), roles_.trainer, tensors_tag));
+    transfers.push_back(Transfer::receive(buffer_of(received.back()), roles_.trainer, weights_tag));
   }
   ranks_.exchange(transfers, {.name = "weights"});
   const auto all = weights->tensors();

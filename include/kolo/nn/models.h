@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kolo/nn/network.h"
+#include "kolo/nn/tensors_network.h"
 #include "kolo/settings/choice.h"
 
 namespace kolo {
@@ -50,6 +51,9 @@ struct ModelEntry : ChoiceEntry {
   // same torch::manual_seed. Of the options only the shapes count. InputError when the model can't
   // work on them.
   std::function<std::shared_ptr<Network>(const OwnSettings&, const ModelOptions&)> make = {};
+  // The same as a network of any number of tensors; empty: one of one input and one output.
+  std::function<std::shared_ptr<TensorsNetwork>(const OwnSettings&, const ModelOptions&)>
+      make_tensors = {};
   // The factor of the penalty on squared weights that it is usually trained with (l2_penalty()).
   double l2 = 0;
   ModelOutput output = ModelOutput::classes;
@@ -90,8 +94,14 @@ class ModelCatalogue {
   // of the options only the shapes count.
   [[nodiscard]] std::shared_ptr<Network> make(const std::string& name, OwnSettings own,
                                               const ModelOptions& options) const;
+  // As a network of any number of tensors. Shapes may be left out where the model needs none.
+  [[nodiscard]] std::shared_ptr<TensorsNetwork> make_tensors(const std::string& name,
+                                                             OwnSettings own,
+                                                             const ModelOptions& options) const;
 
  private:
+  [[nodiscard]] static OwnSettings checked(const ModelEntry& entry, OwnSettings own);
+
   std::vector<ModelEntry> entries_;
 };
 

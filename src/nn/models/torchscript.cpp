@@ -209,10 +209,19 @@ void visit(Field& field, TorchScript& model) {
   field("file", model.file, PathText{});
 }
 
+// None where nothing is known of them.
+std::optional<TensorsShapes> tensors_shapes(const ModelOptions& shapes) {
+  if (shapes.input_shape.empty() || shapes.output_shape.empty()) return std::nullopt;
+  return TensorsShapes{{shapes.input_shape}, {shapes.output_shape}};
+}
+
 ModelEntry torchscript() {
   auto entry = entry_of<TorchScript>("torchscript", "a scripted PyTorch network from a file");
   entry.output = ModelOutput::either;
   entry.keeps_batch_norms = true;
+  entry.make_tensors = [](const OwnSettings& own, const ModelOptions& shapes) {
+    return make_torchscript_tensors_network(own.as<TorchScript>().file, tensors_shapes(shapes));
+  };
   return entry;
 }
 
