@@ -12,12 +12,13 @@
 !   end do
 !   call finalize(session)
 !
-! The calls are those of kolo/kolo.h, which says of each what is collective and what threads may do; docs/simulations.md has a table.
+! The calls are those of kolo/kolo.h, which says of each what is collective and what threads may do; docs/simulations.md has a
+! table.
 ! Each takes a `status` at its end: 0, or what went wrong (status_input, ...), and last_message() says it in words. Without it
 ! the message is written to standard error, and the program ends with `error stop`.
 !
-! Fortran 2008 with the preprocessor, without mpi_f08. This file is compiled by the program's own compiler, since what
-! compilers write about modules only they can read; options that change default kinds (-fdefault-integer-8) may be among the program's.
+! Fortran 2008 with the preprocessor, without mpi_f08. This file is compiled by the program's own compiler, since what compilers
+! write about modules only they can read, and with its options, also those that change default kinds (-fdefault-integer-8).
 
 ! The kind of the component MPI_VAL of mpi_f08's handles, where MPI was built with other default integers than C's int.
 #ifndef KOLO_MPI_INTEGER
@@ -57,7 +58,7 @@ module kolo
   implicit none
   private
   public :: kolo_array, same, kolo_session, kolo_network, kolo_tick_report, kolo_push_report
-  public :: initialize, finalize, network_create, network_destroy, push, tick, train, serve, refresh, start, pause, infer, &
+  public :: initialize, finalize, network_create, network_destroy, push, tick, train, serve, refresh, finish, start, pause, infer, &
             warm_up, save, restore, get, trains, last_message
 
   integer, parameter, public :: status_ok = 0, status_failed = 1, status_input = 2, status_rank = 3, status_state = 4, &
@@ -83,6 +84,7 @@ module kolo
     procedure :: train
     procedure :: serve
     procedure :: refresh
+    procedure :: finish
     procedure :: start
     procedure :: pause
     procedure :: infer
@@ -256,6 +258,12 @@ contains
     code = c_refresh(network%handle, newest)
     if (present(version)) version = newest
     call settle(code, status)
+  end subroutine
+
+  subroutine finish(network, status)
+    class(kolo_network), intent(in) :: network
+    integer, intent(out), optional :: status
+    call settle(c_finish(network%handle), status)
   end subroutine
 
   subroutine start(network, status)

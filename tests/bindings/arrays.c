@@ -109,7 +109,8 @@ int main(int argc, char** argv) {
   kolo_session session = NULL;
   kolo_network network = NULL;
   snprintf(yaml, sizeof yaml,
-           "model: {name: torchscript, file: %s/scale.pt}\ntraining: {samples: whole}\n",
+           "model: {name: torchscript, file: %s/scale.pt}\noptimizer: {name: sgd, lr: 0.001}\n"
+           "training: {samples: whole, batch_size: 1}\n",
            argc > 1 ? argv[1] : ".");
   MPI_Init(&argc, &argv);
   SUCCEEDS(kolo_initialize(MPI_COMM_WORLD, NULL, &session));

@@ -18,7 +18,8 @@ program loopback
 
   call get_command_argument(1, scripts)
   yaml = "model: {name: torchscript, file: " // trim(scripts) // "/scale.pt}" // new_line("a") // &
-         "training: {samples: whole}" // new_line("a")
+         "optimizer: {name: sgd, lr: 0.001}" // new_line("a") // &
+         "training: {samples: whole, batch_size: 1}" // new_line("a")
 
   call initialize(MPI_COMM_WORLD, session, status=status)
   call check("no MPI yet", status == status_state .and. index(last_message(), "MPI is not initialized") > 0)

@@ -13,7 +13,7 @@ int main(int argc, char** argv) {
   const std::filesystem::path folder = argv[1];
   std::filesystem::create_directories(folder);
   torch::jit::Module scale("scale");
-  scale.register_parameter("factor", torch::full({1}, 2.0F), false);
+  scale.register_parameter("factor", torch::full({1}, 2.0F).requires_grad_(), false);
   scale.define("def forward(self, x):\n  return x * self.factor\n");
   scale.save((folder / "scale.pt").string());
   return 0;

@@ -73,7 +73,7 @@ Samples samples_of(const kolo_array* inputs, int32_t n_inputs, const kolo_array*
           arrays_of("extras", extras, n_extras)};
 }
 
-// Rank 0's configuration counts; what is wrong with it, or with any rank's arguments, all learn.
+// What is wrong with one rank's arguments or configuration, all learn.
 std::shared_ptr<LivingNetwork> make_network(const Call& call,
                                             const std::shared_ptr<LivingSession>& session,
                                             const char* yaml, const kolo_network* given) {
@@ -83,13 +83,13 @@ std::shared_ptr<LivingNetwork> make_network(const Call& call,
   try {
     if (given == nullptr)
       throw InputError("network is null; expected the address of a kolo_network");
-    if (call.rank == 0) config = kolo::load_online_config(text_of("yaml", yaml));
+    config = kolo::load_online_config(text_of("yaml", yaml));
   } catch (...) {
     problem = std::current_exception();
   }
   meet(call, communicator, problem);
   return std::make_shared<LivingNetwork>(
-      LivingNetwork{session, kolo::OnlineNetwork(session->session, config)});
+      LivingNetwork{session, kolo::OnlineNetwork(communicator, config)});
 }
 
 }  // namespace
@@ -161,6 +161,10 @@ int kolo_refresh(kolo_network network, int64_t* version) {
     const auto newest = online.refresh();
     if (version != nullptr) *version = newest;
   });
+}
+
+int kolo_finish(kolo_network network) {
+  return on_network("kolo_finish", network, [](kolo::OnlineNetwork& online) { online.finish(); });
 }
 
 int kolo_start(kolo_network network) {

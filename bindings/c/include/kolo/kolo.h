@@ -146,8 +146,8 @@ int kolo_initialize_f(int64_t communicator, const char* options, kolo_session* s
  * Before MPI_Finalize. The handle is dead afterwards, whatever the status. Collective. */
 int kolo_finalize(kolo_session session);
 
-/* `yaml`: a file or, where there is a line break in it, the YAML itself; rank 0's counts, others
- * may pass NULL. Collective. */
+/* `yaml`: a file or, where there is a line break in it, the YAML itself; the same on all ranks.
+ * Collective. */
 int kolo_network_create(kolo_session session, const char* yaml, kolo_network* network);
 /* Ends background training after the step that is under way. Local. */
 int kolo_network_destroy(kolo_network network);
@@ -164,12 +164,14 @@ int kolo_train(kolo_network network, const kolo_array* inputs, int32_t n_inputs,
                const kolo_array* targets, int32_t n_targets, const kolo_array* extras,
                int32_t n_extras, double* loss);
 
-/* With training.apart. Of the ranks that train: returns when the others have destroyed their
- * network. */
+/* With training.apart. Of the ranks that train, collective among them: takes samples and trains
+ * until the others call kolo_finish(). */
 int kolo_serve(kolo_network network, kolo_tick_report* report);
 /* Of the other ranks, collective among them: the newest weights that all can have. `version` may be
  * NULL. */
 int kolo_refresh(kolo_network network, int64_t* version);
+/* Of the other ranks, collective among them: no more samples come. Waits until all are taken. */
+int kolo_finish(kolo_network network);
 /* Background training begins, and ends after a step that all ranks agree on. Collective. */
 int kolo_start(kolo_network network);
 int kolo_pause(kolo_network network);
@@ -185,7 +187,8 @@ int kolo_warm_up(kolo_network network, const kolo_array* inputs, int32_t n_input
 int kolo_save(kolo_network network, const char* folder, int64_t tag);
 int kolo_restore(kolo_network network, const char* folder, int64_t tag);
 
-/* A number of the program's for history and TensorBoard; of rank 0, nothing elsewhere. Local. */
+/* A number of the program's for TensorBoard, on the first rank that trains; nothing elsewhere.
+ * Local. */
 int kolo_log(kolo_network network, const char* name, int64_t step, double value);
 /* One of this rank's: "loss", "learning_rate", "steps", "version", "arrivals", "stored",
  * "capacity", "skipped", "parameters", "checksum". Local. */
