@@ -169,6 +169,7 @@ static void wrong_arrays(kolo_network network) {
 
 static void wrong_arguments(kolo_network network) {
   const kolo_array inputs = dense(here), outputs = dense(there);
+  kolo_array overlapping = outputs;
   double number = 0;
   kolo_tick_report report = {0};
   kolo_push_report pushed = {0};
@@ -176,6 +177,8 @@ static void wrong_arguments(kolo_network network) {
          "report: size is 0; expected");
   EXPECT(KOLO_INPUT, kolo_tick(network, 1, &report), "kolo_tick on rank ",
          "report: size is 0; expected sizeof, 80");
+  overlapping.stride[1] = 1; /* every row is the same memory */
+  EXPECT(KOLO_INPUT, kolo_infer(network, &inputs, 1, &overlapping, 1), "kolo_infer", "outputs[0]");
   EXPECT(KOLO_INPUT, kolo_get(network, "steps", NULL), "value is null");
   EXPECT(KOLO_INPUT, kolo_get(network, NULL, &number), "name is null");
   EXPECT(KOLO_INPUT, kolo_get(network, "happiness", &number), "happiness");
@@ -218,6 +221,68 @@ static void right_arguments(kolo_network network) {
   SUCCEEDS(kolo_trains(network, &yes));
   CHECK(yes == 1);
   SUCCEEDS(kolo_log(network, "energy", 1, 0.5));
+}
+
+/* What was learned after a save is forgotten by restoring it. */
+static void save_and_restore(kolo_network network) {
+  const kolo_array inputs = dense(here), outputs = dense(there);
+  double before = 0, between = 0, after = 0;
+  char folder[64];
+  snprintf(folder, sizeof folder, "saved-by-%d", size);
+  SUCCEEDS(kolo_get(network, "checksum", &before));
+  SUCCEEDS(kolo_save(network, folder, 7));
+  for (int i = 0; i < 12; ++i) there[i / 4][i % 4] = -1;
+  SUCCEEDS(kolo_train(network, &inputs, 1, &outputs, 1, NULL, 0, NULL));
+  SUCCEEDS(kolo_get(network, "checksum", &between));
+  SUCCEEDS(kolo_restore(network, folder, 7));
+  SUCCEEDS(kolo_get(network, "checksum", &after));
+  CHECK(before != between && before == after);
+  EXPECT(KOLO_INPUT, kolo_restore(network, folder, 8), "kolo_restore", "8");
+}
+
+static kolo_network shared_network;
+
+static void* infer_often(void* unused) {
+  double from[3][4], to[3][4];
+  const kolo_array inputs = dense(from), outputs = dense(to);
+  (void)unused;
+  for (int round = 0; round < 100; ++round) {
+    for (int i = 0; i < 12; ++i) from[i / 4][i % 4] = round + i;
+    if (kolo_infer(shared_network, &inputs, 1, &outputs, 1) != KOLO_OK) return &shared_network;
+    for (int i = 0; i < 12; ++i)
+      if (to[i / 4][i % 4] != 2.0 * (round + i)) return &shared_network;
+  }
+  return NULL;
+}
+
+/* Any number of threads, while another one trains (on what is right already, so nothing changes).
+ */
+static void infer_from_many_threads(kolo_network network) {
+  const kolo_array inputs = dense(here), outputs = dense(there);
+  pthread_t threads[3];
+  void* problem = NULL;
+  for (int i = 0; i < 12; ++i) there[i / 4][i % 4] = 2 * here[i / 4][i % 4];
+  shared_network = network;
+  for (int i = 0; i < 3; ++i) CHECK(pthread_create(&threads[i], NULL, infer_often, NULL) == 0);
+  for (int i = 0; i < 20; ++i)
+    SUCCEEDS(kolo_train(network, &inputs, 1, &outputs, 1, NULL, 0, NULL));
+  for (int i = 0; i < 3; ++i) {
+    CHECK(pthread_join(threads[i], &problem) == 0);
+    CHECK(problem == NULL);
+  }
+}
+
+/* Slots of handles are used again, and old handles stay dead. */
+static void create_and_destroy(kolo_session session) {
+  kolo_network first = NULL, network = NULL;
+  double number = 0;
+  for (int i = 0; i < 20; ++i) {
+    SUCCEEDS(kolo_network_create(session, yaml, &network));
+    SUCCEEDS(kolo_get(network, "steps", &number));
+    SUCCEEDS(kolo_network_destroy(network));
+    if (i == 0) first = network;
+    EXPECT(KOLO_STATE, kolo_get(first, "steps", &number), "dead");
+  }
 }
 
 static void* fail_elsewhere(void* unused) {
@@ -272,6 +337,9 @@ int main(int argc, char** argv) {
   wrong_arrays(network);
   right_arguments(network);
   wrong_arguments(network);
+  save_and_restore(network);
+  infer_from_many_threads(network);
+  create_and_destroy(session);
   messages_are_of_their_threads();
 
   SUCCEEDS(kolo_network_destroy(network));

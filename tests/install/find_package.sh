@@ -99,6 +99,13 @@ awk -v one="$(loss_of "$alone")" -v two="$(loss_of "$shared")" 'BEGIN { exit !(o
   || fail "tensor_parallel learns too little, or something else on two ranks: $alone $shared"
 [[ -s $folder/transformer.pt ]] || fail "no transformer.pt was saved"
 
+# A network inside of a program.
+if [[ $with_trainer == ON ]]; then
+  output=$("$here/../support/mpirun" 2 "$folder/build/host/online")
+  [[ $output == *"C++ on 2 ranks: y(1) = 2.0"* ]] || fail "expected 'C++ on 2 ranks: y(1) = 2.0' from a program with kolo::online, got: $output"
+  echo "$output"
+fi
+
 # The trainer takes a network of one's own, and the program runs from where it was installed.
 if [[ $with_trainer == ON ]]; then
   custom=$here/../../examples/custom_model own=$here/../../examples/own_data

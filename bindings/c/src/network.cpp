@@ -128,6 +128,7 @@ int kolo_push(kolo_network network, const kolo_array* inputs, int32_t n_inputs,
   });
 }
 
+// What can't be reported of a collective call is no reason for this rank to stay away from it.
 int kolo_tick(kolo_network network, int64_t time_step, kolo_tick_report* report) {
   return on_network("kolo_tick", network, [&](kolo::OnlineNetwork& online) {
     const auto done = online.tick(time_step);
