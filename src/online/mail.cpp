@@ -132,7 +132,7 @@ Letter* Inbox::look() {
     of_length_->wait();  // its Error, where it has one
     bytes_.resize(static_cast<std::size_t>(length_[0]));
     of_bytes_ = ranks_.receive_async(Buffer(bytes_.data(), length_[0], DataType::uint8), sender_,
-                                     bytes_tag, {.name = "samples"});
+                                     letters_tag + 1, {.name = "samples"});
   }
   if (!of_bytes_->is_done()) return nullptr;
   of_bytes_->wait();

@@ -109,11 +109,8 @@ class Checks {
 };
 
 ConfigValue tree_from(const std::string& source) {
-  if (source.find('\n') == std::string::npos) return read_yaml_file(source);
-  auto root = read_yaml_text(source, "configuration");
-  if (root.kind != ConfigValue::Kind::mapping)
-    throw InputError("configuration: expected keys and their values in YAML: model: {name: mlp}");
-  return root;
+  const bool is_text = source.find('\n') != std::string::npos;
+  return is_text ? read_yaml_document(source, "configuration") : read_yaml_file(source);
 }
 
 }  // namespace

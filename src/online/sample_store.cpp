@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
@@ -128,7 +127,7 @@ std::int64_t SampleStore::add(std::span<const std::byte> records, std::int64_t c
     }
     const auto arrival = reservoir_->arrive();
     if (arrival.outcome == Reservoir::Outcome::refused) break;
-    if (!arrival.place.empty()) std::memcpy(arrival.place.data(), record.data(), bytes);
+    if (!arrival.place.empty()) std::ranges::copy(record, arrival.place.begin());
     ++report.taken;
   }
   if (taken > 0) measure(records, taken);

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include <c10/core/ScalarType.h>
 #include <torch/script.h>
 
 // Scripts as torch.jit.script makes them, written down in C++.
@@ -35,7 +34,8 @@ def forward(self, a, b):
   if self.training:
     self.mean.mul_(0.9).add_(a.mean(0), alpha=0.1)
   y = torch.linear(a - self.mean, self.weight) + torch.tanh(self.inner.forward(b))
-  return )" + gives + "\n");
+  return )" + gives +
+                "\n");
   return module;
 }
 

@@ -134,10 +134,13 @@ TEST_P(PipelinedNetworks, TrainAsOnOneRankToTheBit) {
   }
 }
 
-// resnet50 takes long to make, and is of the same blocks as resnet_small.
+// resnet50 takes long to make, and is of the same blocks as resnet_small. mlp has three stages
+// unless it is told more widths, too few for the longest pipeline here.
 std::vector<SmallModel> pipelined_models() {
   auto models = small_models();
-  std::erase_if(models, [](const SmallModel& model) { return model.name == "resnet50"; });
+  std::erase_if(models, [](const SmallModel& model) {
+    return model.name == "resnet50" || model.name == "mlp";
+  });
   return models;
 }
 

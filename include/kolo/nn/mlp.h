@@ -36,8 +36,8 @@ struct MlpOptions {
 // flattened, the output is [N, classes] or [N, output_shape...]. In training mode, on the CPU in
 // float32, with torch.nn.Linear's random weights and biases (uniform within +-1 / sqrt(inputs))
 // from torch's default generator. Parameters are hidden1.weight, hidden1.bias, hidden2.weight, ...,
-// output.weight, output.bias, as torch has them: [outputs, inputs]. An input of another number of
-// values is refused by LibTorch.
+// output.weight, output.bias, as torch has them: [outputs, inputs]. forward() is an
+// InputError for a sample of another number of values.
 //
 // Of `shapes` only the shapes count. InputError for widths below 1, a dropout out of range, and
 // shapes as for every model.

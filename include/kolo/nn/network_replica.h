@@ -23,9 +23,9 @@ class NetworkReplica {
   explicit NetworkReplica(const std::function<std::shared_ptr<TensorsNetwork>()>& make);
 
   // From now on computes with these, in the order of parameters() and buffers(), whatever their
-  // type and device. Copies no values, and costs some 0.1 us per tensor. To be called again when
-  // they have moved to other memory, as those of an arena do after the first step. Error for
-  // another number or other shapes; nothing has changed then.
+  // type and device. Copies no values, and costs some 0.1 us per tensor. That memory stays until
+  // the next call. To be called again when they have moved to other memory, as those of an arena do
+  // after the first step. Error for another number or other shapes; nothing has changed then.
   void use(std::span<const torch::Tensor> parameters, std::span<const torch::Tensor> buffers);
   // Those of a network.
   void use(const torch::nn::Module& trained);

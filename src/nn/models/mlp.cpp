@@ -34,6 +34,14 @@ torch::Tensor activated(HiddenActivation activation, torch::Tensor x) {
   throw Error("nn: mlp: unknown activation");
 }
 
+// [N, values]
+torch::Tensor flat_samples(const torch::Tensor& x, std::int64_t values) {
+  if (x.dim() >= 2 && x.numel() == x.size(0) * values) return x.dim() == 2 ? x : x.flatten(1);
+  throw InputError(
+      fmt::format("model mlp: the input is [{}], expected [N, ...] of {} values per sample",
+                  fmt::join(x.sizes().vec(), ", "), values));
+}
+
 class MlpNetwork final : public ChainNetwork {
  public:
   MlpNetwork(const MlpOptions& options, const ModelOptions& shapes)
@@ -43,35 +51,38 @@ class MlpNetwork final : public ChainNetwork {
   }
 
  private:
+  // The next layer, of flattened samples.
   torch::nn::Linear add_layer(const std::string& name, std::int64_t outputs) {
-    auto options = torch::nn::LinearOptions(std::exchange(inputs_, outputs), outputs);
-    return register_module(name, torch::nn::Linear(options.bias(options_.bias)));
+    const auto inputs = std::exchange(inputs_, outputs);
+    auto options = torch::nn::LinearOptions(inputs, outputs).bias(options_.bias);
+    return register_module(name, torch::nn::Linear(options));
   }
 
   void add_hidden(std::size_t number, std::int64_t width) {
     const auto name = fmt::format("hidden{}", number);
-    const auto activation = options_.activation;
+    const auto inputs = inputs_;
     auto linear = add_layer(name, width);
+    auto hidden = [linear, inputs,
+                   activation = options_.activation](const torch::Tensor& x) mutable {
+      return activated(activation, linear(flat_samples(x, inputs)));
+    };
     const auto dropout = options_.dropout.value_or(0);
     if (dropout == 0) {
-      add_stage(name, {{name, linear.ptr()}}, [linear, activation](const torch::Tensor& x) mutable {
-        return activated(activation, linear(x.flatten(1)));
-      });
+      add_stage(name, {{name, linear.ptr()}}, hidden);
       return;
     }
     const auto drop_name = name + "_drop";
     torch::nn::Dropout drop = register_module(drop_name, torch::nn::Dropout(dropout));
     add_stage(name, {{name, linear.ptr()}, {drop_name, drop.ptr()}},
-              [linear, drop, activation](const torch::Tensor& x) mutable {
-                return drop(activated(activation, linear(x.flatten(1))));
-              });
+              [hidden, drop](const torch::Tensor& x) mutable { return drop(hidden(x)); });
   }
 
   void add_output(const std::vector<std::int64_t>& shape) {
+    const auto inputs = inputs_;
     auto linear = add_layer("output", checked_product<std::int64_t>(shape));
     add_stage("output", {{"output", linear.ptr()}},
-              [linear, shape](const torch::Tensor& x) mutable {
-                const auto flat = linear(x.flatten(1));
+              [linear, inputs, shape](const torch::Tensor& x) mutable {
+                const auto flat = linear(flat_samples(x, inputs));
                 return shape.size() == 1 ? flat : flat.unflatten(1, shape);
               });
   }

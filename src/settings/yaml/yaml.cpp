@@ -197,8 +197,10 @@ const char* advice_on_tabs(const std::string& text, int line) {
 }  // namespace
 
 ConfigValue read_yaml_file(const std::filesystem::path& file) {
-  const std::string source = file.string();
-  const std::string text = read_configuration(file);
+  return read_yaml_document(read_configuration(file), file.string());
+}
+
+ConfigValue read_yaml_document(const std::string& text, const std::string& source) {
   try {
     const auto starts = first_document_starts(text);
     TreeBuilder builder(source, true);

@@ -15,6 +15,9 @@ namespace kolo {
 // tag, a merge key of something else than mappings, or aliases that grow without bound.
 [[nodiscard]] ConfigValue read_yaml_file(const std::filesystem::path& file);
 
+// The same from a text; `source` stands for FILE.
+[[nodiscard]] ConfigValue read_yaml_document(const std::string& text, const std::string& source);
+
 // Reads one value in YAML; `place` stands for FILE:LINE in messages and in the value.
 [[nodiscard]] ConfigValue read_yaml_text(const std::string& text, const std::string& place);
 

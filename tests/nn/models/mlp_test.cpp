@@ -96,6 +96,17 @@ TEST(Mlp, HasAShapeForClassesAndForNumbers) {
       << "no samples";
 }
 
+TEST(Mlp, RefusesSamplesOfAnotherNumberOfValues) {
+  for (const auto& hidden : {Sizes{}, Sizes{5}}) {
+    const auto network = make_mlp({.hidden = hidden}, {.input_shape = {2, 3}, .output_shape = {4}});
+    EXPECT_EQ(network->forward(torch::zeros({5, 6})).sizes(), (Sizes{5, 4})) << "flat already";
+    for (const auto& shape : {Sizes{5, 7}, Sizes{6}, Sizes{}, Sizes{1, 2, 2, 3}})
+      EXPECT_THAT(message_of<InputError>([&] { (void)network->forward(torch::zeros(shape)); }),
+                  HasSubstr("expected [N, ...] of 6 values per sample"))
+          << shape;
+  }
+}
+
 TEST(Mlp, ItsParametersHaveNames) {
   const auto network = make_network("mlp", {.input_shape = {6}, .output_shape = {2}});
   EXPECT_THAT(network->named_parameters().keys(),

@@ -1,0 +1,129 @@
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/object_collectives.h"
+#include "online/linear_task.h"
+#include "support/errors.h"
+#include "support/rank_test.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Cells;
+using testing::is_alike;
+using testing::linear_config;
+
+// Rank 0's, for all.
+struct SharedFolder {
+  explicit SharedFolder(const Communicator& ranks)
+      : path(broadcast_bytes(ranks, ranks.rank() == 0 ? own.path().string() : "")) {}
+  testing::TemporaryFolder own;
+  fs::path path;
+};
+
+// Time steps from..to, whose samples depend on rank and step alone.
+void simulate(OnlineNetwork& network, const Communicator& ranks, int from, int to) {
+  for (int step = from; step <= to; ++step) {
+    std::mt19937 random(static_cast<unsigned>(1000 * step + ranks.rank()));
+    Cells cells(random, 8);
+    network.push(cells.inputs(), cells.targets());
+    network.tick(step);
+  }
+}
+
+RANK_TEST(OnlineSaving, GoesOnToTheSameBits) {
+  const SharedFolder folder(communicator);
+  for (const char* const policy : {"uniform", "fifo", "keep_unseen"}) {
+    const auto config = linear_config({std::string("reservoir.policy=") + policy,
+                                       "reservoir.capacity=2 KiB", "training.every=3",
+                                       "normalization.inputs=channels"});
+    double checksum = 0;
+    {
+      OnlineNetwork network(communicator, config);
+      simulate(network, communicator, 1, 40);
+      network.save(folder.path, 40);
+      simulate(network, communicator, 41, 70);
+      network.save(folder.path, 70);
+      checksum = network.get("checksum");
+    }
+    OnlineNetwork network(communicator, config);
+    network.restore(folder.path, 40);
+    EXPECT_FALSE(fs::exists(folder.path / "step-00000070"));
+    EXPECT_EQ(network.get("steps"), 39 / 3);
+    simulate(network, communicator, 41, 70);
+    EXPECT_EQ(network.get("checksum"), checksum) << policy;
+    EXPECT_TRUE(is_alike(communicator, network));
+    communicator.barrier();
+  }
+}
+
+RANK_TEST(OnlineSaving, IsTakenByAnotherNumberOfRanks) {
+  const SharedFolder folder(communicator);
+  const auto config = linear_config({"reservoir.capacity=64 KiB"});
+  OnlineNetwork network(communicator, config);
+  simulate(network, communicator, 1, 20);
+  network.save(folder.path, 20);
+  const double checksum = network.get("checksum");
+  // The last rank by itself.
+  const auto alone = communicator.split(communicator.rank() == communicator.size() - 1 ? 0 : -1);
+  if (alone) {
+    OnlineNetwork other(*alone, config);
+    other.restore(folder.path, 20);
+    EXPECT_EQ(other.get("checksum"), checksum);
+    EXPECT_EQ(other.get("stored"), 160 * communicator.size());
+    simulate(other, *alone, 21, 30);
+  }
+  communicator.barrier();
+}
+
+RANK_TEST(OnlineSaving, RefusesWhatDoesNotFit) {
+  const SharedFolder folder(communicator);
+  OnlineNetwork network(communicator, linear_config());
+  simulate(network, communicator, 1, 5);
+  network.save(folder.path, 5);
+  const auto words_of = [&](OnlineNetwork& of, std::int64_t tag) {
+    return communicator.rank() == 0
+               ? testing::message_of<InputError>([&] { of.restore(folder.path, tag); })
+               : testing::message_of<CommunicationError>([&] { of.restore(folder.path, tag); });
+  };
+  EXPECT_NE(words_of(network, 6).find("step-00000006"), std::string::npos);
+  OnlineNetwork larger(communicator, linear_config({"model.hidden=[3]"}));
+  EXPECT_NE(words_of(larger, 5).find("hidden1.weight"), std::string::npos);
+  OnlineNetwork other(communicator, linear_config({"optimizer.name=sgd"}));
+  EXPECT_NE(words_of(other, 5).find("optimizer"), std::string::npos);
+  simulate(network, communicator, 6, 8);  // and goes on
+  EXPECT_TRUE(is_alike(communicator, network));
+}
+
+RANK_TEST(OnlineSaving, IsDoneByThoseThatTrainApart) {
+  if (communicator.size() % 2 == 1) return;
+  const SharedFolder folder(communicator);
+  const auto config = linear_config({"training.rank_stride=2", "training.apart=true"});
+  OnlineNetwork network(communicator, config);
+  if (network.trains()) {
+    (void)network.serve();
+  } else {
+    std::mt19937 random(static_cast<unsigned>(communicator.rank()));
+    for (int step = 0; step < 20; ++step) {
+      Cells cells(random, 32);
+      network.push(cells.inputs(), cells.targets());
+      (void)network.refresh();
+    }
+    network.save(folder.path, 1);
+    (void)network.refresh();
+    // At the state that was saved, whatever was trained since.
+    network.restore(folder.path, 1);
+    EXPECT_GE(network.get("version"), 1);
+    EXPECT_THROW(network.restore(folder.path, 2), CommunicationError);
+    network.finish();
+  }
+  EXPECT_TRUE(fs::exists(folder.path / "step-00000001"));
+  communicator.barrier();
+}
+
+}  // namespace
+}  // namespace kolo

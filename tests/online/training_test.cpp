@@ -1,0 +1,193 @@
+#include <cmath>
+#include <limits>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "kolo/base/error.h"
+#include "online/linear_task.h"
+#include "support/errors.h"
+#include "support/rank_test.h"
+
+namespace kolo {
+namespace {
+
+using testing::Cells;
+using testing::error_of;
+using testing::is_alike;
+using testing::linear_config;
+
+std::mt19937 random_of(const Communicator& ranks) {
+  return std::mt19937(static_cast<unsigned>(100 + ranks.rank()));
+}
+
+RANK_TEST(OnlineTraining, LearnsInTimeSteps) {
+  OnlineNetwork network(communicator, linear_config());
+  auto random = random_of(communicator);
+  const double before = error_of(network);
+  TickReport report;
+  for (int step = 1; step <= 400; ++step) {
+    Cells cells(random, 8);
+    const auto pushed = network.push(cells.inputs(), cells.targets());
+    EXPECT_EQ(pushed.taken, 8);
+    report = network.tick(step);
+    if (step == 1) {
+      EXPECT_EQ(report.steps, 0);  // 8 samples are no batch of 16
+      EXPECT_EQ(report.waiting_for, 0);
+      EXPECT_TRUE(std::isnan(report.loss));
+    } else {
+      EXPECT_EQ(report.steps, 1);
+    }
+  }
+  EXPECT_EQ(report.all_steps, 399);
+  EXPECT_EQ(report.version, 399);
+  EXPECT_EQ(report.arrivals, 400 * 8 * communicator.size());
+  EXPECT_LT(error_of(network), .05);
+  EXPECT_GT(before, .5);
+  EXPECT_TRUE(is_alike(communicator, network));
+}
+
+RANK_TEST(OnlineTraining, TakesEveryFewTimeSteps) {
+  OnlineNetwork network(communicator, linear_config({"training.every=5", "training.n_steps=3"}));
+  auto random = random_of(communicator);
+  for (int step = 1; step <= 20; ++step) {
+    Cells cells(random, 16);
+    network.push(cells.inputs(), cells.targets());
+    EXPECT_EQ(network.tick(step).steps, step % 5 == 0 ? 3 : 0);
+  }
+}
+
+RANK_TEST(OnlineTraining, EndsWithItsSteps) {
+  OnlineNetwork network(communicator, linear_config({"training.max_steps=7"}));
+  auto random = random_of(communicator);
+  for (int step = 1; step <= 10; ++step) {
+    Cells cells(random, 16);
+    network.push(cells.inputs(), cells.targets());
+    EXPECT_EQ(network.tick(step).steps, step <= 7 ? 1 : 0);
+  }
+}
+
+RANK_TEST(OnlineTraining, TrainsOnWhatItIsGiven) {
+  OnlineNetwork network(communicator, linear_config());
+  auto random = random_of(communicator);
+  double loss = 0;
+  for (int step = 0; step < 300; ++step) {
+    Cells cells(random, 32);
+    loss = network.train(cells.inputs(), cells.targets());
+  }
+  EXPECT_LT(loss, 1e-3);
+  EXPECT_LT(error_of(network), .05);
+  EXPECT_EQ(network.get("steps"), 300);
+}
+
+RANK_TEST(OnlineTraining, NormalizesByAllRanksSamples) {
+  const auto config =
+      linear_config({"normalization.inputs=channels", "normalization.targets=channels",
+                     "normalization.freeze_after=500"});
+  OnlineNetwork network(communicator, config);
+  auto random = random_of(communicator);
+  for (int step = 1; step <= 300; ++step) {
+    Cells cells(random, 16);
+    // Far from 0, of other sizes, and other on each rank.
+    for (std::size_t i = 0; i < cells.a.size(); ++i) {
+      cells.a[i] = 1e4 + 100 * cells.a[i] + communicator.rank();
+      cells.b[i] *= 1e-3;
+      cells.y[i] = cells.a[i] - 2e5 * cells.b[i];
+    }
+    network.push(cells.inputs(), cells.targets());
+    network.tick(step);
+  }
+  std::vector<double> a = {1e4, 1e4 + 50}, b = {5e-4, 0}, y(2);
+  network.infer(std::vector{Array(a.data(), {2}), Array(b.data(), {2})},
+                std::vector{Array(y.data(), {2})});
+  EXPECT_NEAR(y[0], 1e4 - 100, 5);
+  EXPECT_NEAR(y[1], 1e4 + 50, 5);
+  EXPECT_TRUE(is_alike(communicator, network));
+}
+
+RANK_TEST(OnlineTraining, TellsAllRanksOfOnesMistake) {
+  OnlineNetwork network(communicator, linear_config());
+  auto random = random_of(communicator);
+  Cells cells(random, 16);
+  const bool is_wrong = communicator.rank() == communicator.size() - 1;
+  auto inputs = cells.inputs();
+  if (is_wrong) inputs.pop_back();
+  // The first call sets the shapes, so it is made on the right ones.
+  Cells known(random, 16);
+  network.push(known.inputs(), known.targets());
+  const auto train = [&] { (void)network.train(inputs, cells.targets()); };
+  if (is_wrong) {
+    const auto words = testing::message_of<InputError>(train);
+    EXPECT_NE(words.find("inputs: samples of [1], but those before were [2]"), std::string::npos)
+        << words;
+  } else {
+    const auto words = testing::message_of<CommunicationError>(train);
+    EXPECT_NE(words.find("another rank could not take part"), std::string::npos) << words;
+    EXPECT_NE(words.find("samples of [1]"), std::string::npos) << words;
+  }
+  // And goes on.
+  EXPECT_EQ(network.tick(1).steps, 1);
+  EXPECT_TRUE(is_alike(communicator, network));
+}
+
+RANK_TEST(OnlineTraining, LeavesOutSamplesThatAreNotFinite) {
+  OnlineNetwork network(communicator, linear_config());
+  auto random = random_of(communicator);
+  Cells cells(random, 20);
+  cells.a[3] = std::numeric_limits<double>::quiet_NaN();
+  cells.y[7] = std::numeric_limits<double>::infinity();
+  const auto report = network.push(cells.inputs(), cells.targets());
+  EXPECT_EQ(report.taken, 18);
+  EXPECT_EQ(report.not_finite, 2);
+  for (int step = 1; step <= 10; ++step) EXPECT_TRUE(std::isfinite(network.tick(step).loss));
+}
+
+RANK_TEST(OnlineTraining, RefusesWhatKeepUnseenHasNoRoomFor) {
+  for (const bool drops : {false, true}) {
+    auto config = linear_config({"reservoir.policy=keep_unseen", "reservoir.capacity=1 KiB"});
+    config.reservoir.when_full = drops ? WhenFull::drop : WhenFull::refuse;
+    OnlineNetwork network(communicator, config);
+    auto random = random_of(communicator);
+    Cells cells(random, 100);
+    auto report = network.push(cells.inputs(), cells.targets());
+    const auto capacity = static_cast<std::int64_t>(network.get("capacity"));
+    EXPECT_LT(capacity, 100);
+    EXPECT_EQ(report.taken, capacity);
+    EXPECT_EQ(drops ? report.dropped : report.refused, 100 - capacity);
+    EXPECT_EQ(network.tick(1).steps, 1);
+    report = network.push(cells.inputs(), cells.targets());
+    EXPECT_EQ(report.taken, 16);  // those that were drawn make room
+  }
+}
+
+RANK_TEST(OnlineTraining, GoesOnInTheBackground) {
+  if (communicator.size() > 1 && !communicator.capabilities().concurrent) return;
+  OnlineNetwork network(communicator, linear_config({"training.background=true"}));
+  auto random = random_of(communicator);
+  for (int i = 0; i < 4; ++i) {
+    Cells cells(random, 50);
+    network.push(cells.inputs(), cells.targets());
+  }
+  EXPECT_EQ(network.tick(0).steps, 0);
+  network.start();
+  EXPECT_THROW(network.start(), Error);
+  std::int64_t version = 0;
+  for (int step = 1; version < 300 && step < 20000; ++step) {
+    Cells cells(random, 2);
+    network.push(cells.inputs(), cells.targets());
+    const auto report = network.tick(step);
+    EXPECT_GE(report.version, version);
+    version = report.version;
+    EXPECT_TRUE(is_alike(communicator, network));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_GE(version, 300);
+  network.pause();
+  EXPECT_GE(network.get("version"), version);
+  EXPECT_LT(error_of(network), .05);
+  EXPECT_TRUE(is_alike(communicator, network));
+  network.start();  // and is ended by the destructor
+}
+
+}  // namespace
+}  // namespace kolo
