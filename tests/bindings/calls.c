@@ -237,7 +237,13 @@ static void save_and_restore(kolo_network network) {
   SUCCEEDS(kolo_restore(network, folder, 7));
   SUCCEEDS(kolo_get(network, "checksum", &after));
   CHECK(before != between && before == after);
-  EXPECT(KOLO_INPUT, kolo_restore(network, folder, 8), "kolo_restore", "8");
+  EXPECT(rank == 0 ? KOLO_INPUT : KOLO_RANK, kolo_restore(network, folder, 8),
+         "kolo_restore on rank ", "step-00000008");
+  /* The call is named as C has it, and once. */
+  char message[1024];
+  CHECK(kolo_get(network, "happiness", &before) == KOLO_INPUT);
+  kolo_last_message(message, sizeof message);
+  CHECK(strncmp(message, "kolo_get on rank ", 17) == 0 && strstr(message, "online") == NULL);
 }
 
 static kolo_network shared_network;

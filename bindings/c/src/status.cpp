@@ -32,10 +32,23 @@ std::string_view without_backtrace(std::string_view text) {
   return text.substr(0, std::min(text.find("\nException raised from"), text.size()));
 }
 
+// The network's messages begin with its own name of the call, "online: push on rank 3: ", which the
+// C name replaces.
+std::string_view without_beginning(const Call& call, std::string_view text) {
+  constexpr std::string_view room = "online: ", prefix = "kolo_";
+  if (!text.starts_with(room)) return text;
+  text.remove_prefix(room.size());
+  const auto name = call.text().substr(prefix.size());
+  for (const auto& beginning : {name + ": ", name.substr(0, name.find(' ')) + ": "})
+    if (text.starts_with(beginning)) return text.substr(beginning.size());
+  return text;
+}
+
 void keep(const Call& call, std::string_view text) noexcept {
   text = without_backtrace(text);
   try {
-    keep(text.starts_with(call.name) ? std::string(text) : call.text() + ": " + std::string(text));
+    text = without_beginning(call, text);
+    keep(call.text() + ": " + std::string(text));
   } catch (...) {
     keep(text);
   }

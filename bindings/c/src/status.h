@@ -14,8 +14,8 @@ struct Call {
   [[nodiscard]] std::string text() const;
 };
 
-// Keeps the message of the exception that is being handled for kolo_last_message() and returns its
-// status. Messages of kolo's own calls begin with `call`, unless they name it themselves.
+// Keeps the message of the exception that is being handled for kolo_last_message(), behind the
+// call, and returns its status.
 [[nodiscard]] int status_of_exception(const Call& call) noexcept;
 
 // Runs the body of a call of the C interface. No exception leaves.
