@@ -278,6 +278,58 @@ static void infer_from_many_threads(kolo_network network) {
   }
 }
 
+static kolo_network network_with(kolo_session session, const char* scripts, const char* training) {
+  char text[4096];
+  kolo_network network = NULL;
+  snprintf(text, sizeof text,
+           "model: {name: torchscript, file: %s/scale.pt}\noptimizer: {name: sgd, lr: 0.001}\n"
+           "training: {samples: whole, batch_size: 1%s}\n",
+           scripts, training);
+  SUCCEEDS(kolo_network_create(session, text, &network));
+  return network;
+}
+
+/* Rank 0 trains and does nothing else, the others compute. */
+static void train_apart(kolo_session session, const char* scripts) {
+  const kolo_network network = network_with(session, scripts, ", ranks: [0], apart: true");
+  const kolo_array inputs = dense(here), outputs = dense(there);
+  int32_t trains = -1;
+  int64_t version = -1;
+  kolo_tick_report report = {.size = sizeof report};
+  SUCCEEDS(kolo_trains(network, &trains));
+  CHECK(trains == (rank == 0));
+  if (rank == 0) {
+    EXPECT(KOLO_STATE, kolo_push(network, &inputs, 1, &outputs, 1, NULL, 0, NULL),
+           "kolo_push on rank 0", "apart");
+    SUCCEEDS(kolo_serve(network, &report));
+    CHECK(report.steps >= 1 && report.arrivals == 3 * (size - 1));
+  } else {
+    EXPECT(KOLO_STATE, kolo_serve(network, NULL), "kolo_serve on rank ", "apart");
+    for (int i = 0; i < 3; ++i) {
+      kolo_push_report pushed = {.size = sizeof pushed};
+      SUCCEEDS(kolo_push(network, &inputs, 1, &outputs, 1, NULL, 0, &pushed));
+      CHECK(pushed.taken == 1);
+    }
+    SUCCEEDS(kolo_refresh(network, &version));
+    CHECK(version >= 0);
+    SUCCEEDS(kolo_infer(network, &inputs, 1, &outputs, 1));
+    SUCCEEDS(kolo_finish(network));
+  }
+  SUCCEEDS(kolo_network_destroy(network));
+}
+
+static void train_in_background(kolo_session session, const char* scripts) {
+  const kolo_network network = network_with(session, scripts, ", background: true");
+  const kolo_array inputs = dense(here), outputs = dense(there);
+  SUCCEEDS(kolo_push(network, &inputs, 1, &outputs, 1, NULL, 0, NULL));
+  SUCCEEDS(kolo_start(network));
+  SUCCEEDS(kolo_tick(network, 1, NULL));
+  SUCCEEDS(kolo_infer(network, &inputs, 1, &outputs, 1));
+  SUCCEEDS(kolo_pause(network));
+  SUCCEEDS(kolo_start(network)); /* and nobody ends it but destroying */
+  SUCCEEDS(kolo_network_destroy(network));
+}
+
 /* Slots of handles are used again, and old handles stay dead. */
 static void create_and_destroy(kolo_session session) {
   kolo_network first = NULL, network = NULL;
@@ -346,6 +398,8 @@ int main(int argc, char** argv) {
   save_and_restore(network);
   infer_from_many_threads(network);
   create_and_destroy(session);
+  if (size > 1) train_apart(session, argc > 1 ? argv[1] : ".");
+  train_in_background(session, argc > 1 ? argv[1] : ".");
   messages_are_of_their_threads();
 
   SUCCEEDS(kolo_network_destroy(network));
