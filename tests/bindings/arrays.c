@@ -2,7 +2,7 @@
  * and gives. What is between their elements stays. */
 #include <stdlib.h>
 
-#include "check.h"
+#include "doubling.h"
 
 enum { room = 1 << 16, untouched = -12345 };
 
@@ -108,10 +108,7 @@ int main(int argc, char** argv) {
   char yaml[4096];
   kolo_session session = NULL;
   kolo_network network = NULL;
-  snprintf(yaml, sizeof yaml,
-           "model: {name: torchscript, file: %s/scale.pt}\noptimizer: {name: sgd, lr: 0.001}\n"
-           "training: {samples: whole, batch_size: 1}\n",
-           argc > 1 ? argv[1] : ".");
+  write_yaml(yaml, sizeof yaml, argc > 1 ? argv[1] : ".", "");
   MPI_Init(&argc, &argv);
   SUCCEEDS(kolo_initialize(MPI_COMM_WORLD, NULL, &session));
   SUCCEEDS(kolo_network_create(session, yaml, &network));
