@@ -71,8 +71,8 @@ const torch::Tensor& saved_tensor(const std::vector<NamedTensor>& saved, const s
                                   torch::IntArrayRef sizes) {
   const NamedTensor* const source = find(saved, name);
   if (source == nullptr || source->tensor.sizes() != sizes) {
-    throw Error(fmt::format("checkpoint: it has no {} of shape [{}]", name,
-                            fmt::join(sizes.vec(), ", ")));
+    throw Error(
+        fmt::format("checkpoint: it has no {} of shape [{}]", name, fmt::join(sizes.vec(), ", ")));
   }
   return source->tensor;
 }

@@ -17,9 +17,10 @@ Array::Array(void* values, DataType element, std::span<const std::int64_t> lengt
                                  lengths.size(), most_array_dimensions));
   }
   if (!strides.empty() && strides.size() != lengths.size()) {
-    throw InputError(fmt::format("online: an array of {} dimensions with {} strides; expected one "
-                                 "per dimension, or none",
-                                 lengths.size(), strides.size()));
+    throw InputError(
+        fmt::format("online: an array of {} dimensions with {} strides; expected one "
+                    "per dimension, or none",
+                    lengths.size(), strides.size()));
   }
   std::copy(lengths.begin(), lengths.end(), shape.begin());
   std::copy(strides.begin(), strides.end(), stride.begin());

@@ -15,8 +15,8 @@
 
 namespace kolo::online {
 
-// Steps of training on a thread of their own, on all ranks that train in lockstep. Each round begins
-// with a meeting of a few bytes, in which they agree whether to step, publish, or end.
+// Steps of training on a thread of their own, on all ranks that train in lockstep. Each round
+// begins with a meeting of a few bytes, in which they agree whether to step, publish, or end.
 class BackgroundTraining {
  public:
   // The network as a step has left it.

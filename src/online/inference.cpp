@@ -71,8 +71,7 @@ void Inference::give_back(std::unique_ptr<Replica> replica) const {
 
 std::vector<torch::Tensor> Inference::outputs_for(const SampleArrays& inputs,
                                                   const Normalization& normalization,
-                                                  NetworkReplica& network,
-                                                  const Call& call) const {
+                                                  NetworkReplica& network, const Call& call) const {
   const auto tensors = inputs_of(inputs, training_.samples != SampleKind::whole, normalization);
   try {
     return network.infer(tensors);

@@ -26,8 +26,7 @@ class Inference {
   // No call computes while it is locked.
   [[nodiscard]] std::unique_lock<std::shared_mutex> changes() const;
 
-  void infer(std::span<const Array> inputs, std::span<const Array> outputs,
-             const Call& call) const;
+  void infer(std::span<const Array> inputs, std::span<const Array> outputs, const Call& call) const;
   void warm_up(std::span<const Array> inputs, const Call& call) const;
 
  private:

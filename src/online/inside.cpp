@@ -1,5 +1,6 @@
 #include "online/inside.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -7,7 +8,9 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/machine.h"
 #include "kolo/base/random.h"
+#include "kolo/observe/format.h"
 #include "kolo/parallel/object_collectives.h"
 #include "online/schema.h"
 #include "settings/tree_writer.h"
@@ -33,10 +36,28 @@ void require_same_config(const Communicator& ranks, const OnlineConfig& config,
   const auto first = broadcast_bytes(ranks, mine);
   agree(ranks, {"network_create", ranks.rank()}, [&] {
     if (mine == first) return;
-    throw InputError(fmt::format("online: network_create on rank {}: its configuration is another "
-                                 "than rank 0's; give all ranks the same",
-                                 ranks.rank()));
+    throw InputError(
+        fmt::format("online: network_create on rank {}: its configuration is another "
+                    "than rank 0's; give all ranks the same",
+                    ranks.rank()));
   });
+}
+
+// Several ranks share a machine's memory.
+void require_memory(const OnlineConfig& config, const Roles& roles, const Topology& topology) {
+  const auto memory = installed_memory();
+  const auto each = bytes_from_text(config.reservoir.capacity).value();
+  const auto here = std::ranges::count_if(roles.trainers, [&](int rank) {
+    return topology.node_of_rank[static_cast<std::size_t>(rank)] == topology.node;
+  });
+  const double all = static_cast<double>(each) * static_cast<double>(here);
+  if (!memory || all <= static_cast<double>(*memory)) return;
+  throw InputError(
+      fmt::format("reservoir.capacity: {} per rank that trains, of which this machine has {}, "
+                  "would take {}, but "
+                  "it has {} of memory; make it smaller",
+                  config.reservoir.capacity, here, format_bytes(static_cast<std::uint64_t>(all)),
+                  format_bytes(static_cast<std::uint64_t>(*memory))));
 }
 
 // Random weights that depend on the seed alone, and leave LibTorch's generator as it was.
@@ -85,7 +106,8 @@ TensorsLoss loss_of(const OnlineConfig& config, const OnlineParts& parts) {
 
 }  // namespace
 
-OnlineNetwork::Inside::Inside(const Communicator& ranks, const OnlineConfig& config, OnlineParts parts)
+OnlineNetwork::Inside::Inside(const Communicator& ranks, const OnlineConfig& config,
+                              OnlineParts parts)
     : ranks_(ranks.with_own_order()),
       config_(config),
       store_(config, ranks_.rank()),
@@ -94,9 +116,11 @@ OnlineNetwork::Inside::Inside(const Communicator& ranks, const OnlineConfig& con
   require_same_config(ranks_, config_, parts.models);
   agree(ranks_, call("network_create"), [&] {
     roles_ = Roles::of(config_.training, ranks_.rank(), ranks_.size());
+    require_memory(config_, roles_, ranks_.topology());
     make_network(parts);
     if (roles_.trains && ranks_.rank() == roles_.trainers.front())
-      records_ = std::make_unique<TrainingRecords>(config_, static_cast<int>(roles_.trainers.size()));
+      records_ =
+          std::make_unique<TrainingRecords>(config_, static_cast<int>(roles_.trainers.size()));
   });
   make_trainer(parts);
   publish();
@@ -125,16 +149,18 @@ void OnlineNetwork::Inside::make_trainer(const OnlineParts& parts) {
 
 void OnlineNetwork::Inside::require_computing(const Call& call) const {
   if (roles_.computes) return;
-  throw StateError(fmt::format("online: {} on rank {}: this rank trains apart (training.apart); its "
-                               "one call until the end is serve()",
-                               call.name, call.rank));
+  throw StateError(
+      fmt::format("online: {} on rank {}: this rank trains apart (training.apart); its "
+                  "one call until the end is serve()",
+                  call.name, call.rank));
 }
 
 void OnlineNetwork::Inside::require_foreground(const Call& call) const {
   if (!background_) return;
-  throw StateError(fmt::format("online: {} on rank {}: training goes on in the background; call "
-                               "pause() before",
-                               call.name, call.rank));
+  throw StateError(
+      fmt::format("online: {} on rank {}: training goes on in the background; call "
+                  "pause() before",
+                  call.name, call.rank));
 }
 
 void OnlineNetwork::Inside::infer(std::span<const Array> inputs,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -78,7 +79,10 @@ class OnlineNetwork::Inside {
     std::int64_t waiting_for = -1;  // a rank that has too few samples
   };
   [[nodiscard]] Plan plan_steps(const Communicator& ranks);
-  void step(const online::Samples& samples, const online::Call& call, std::int64_t time_step);
+  void step(const std::function<online::Samples()>& samples, const online::Call& call,
+            std::int64_t time_step);
+  void record(std::int64_t time_step);
+  void require_recorded();
   void make_steps(std::int64_t steps, std::int64_t time_step);
   [[nodiscard]] online::OnlineTrainer::Counts counts() const {
     return {store_.arrivals(), store_.stored()};
@@ -111,15 +115,14 @@ class OnlineNetwork::Inside {
 
   // Files. `ranks`: all, or those that train apart.
   void save_on(const Communicator& ranks, const std::filesystem::path& folder, std::int64_t tag);
-  void restore_on(const Communicator& ranks, const std::filesystem::path& folder,
-                  std::int64_t tag);
+  void restore_on(const Communicator& ranks, const std::filesystem::path& folder, std::int64_t tag);
   [[nodiscard]] nlohmann::json save_reservoir(const std::filesystem::path& folder) const;
   void restore_reservoir(const std::filesystem::path& folder, const nlohmann::json& states);
 
   Communicator ranks_;
   OnlineConfig config_;
   online::Roles roles_;
-  std::optional<Communicator> trainers_;  // on those that train
+  std::optional<Communicator> trainers_;   // on those that train
   std::optional<Communicator> computing_;  // of roles apart: on those that compute
   std::shared_ptr<TensorsNetwork> network_;
   std::unique_ptr<online::OnlineTrainer> trainer_;  // on those that train
@@ -127,7 +130,8 @@ class OnlineNetwork::Inside {
   online::Normalizer normalizer_;
   std::unique_ptr<online::Inference> inference_;
   std::unique_ptr<online::TrainingRecords> records_;  // on the one that writes them
-  online::TrainingProgress progress_;                 // as this rank knows it
+  std::exception_ptr record_failure_;
+  online::TrainingProgress progress_;  // as this rank knows it
   std::int64_t ticks_ = 0, time_step_ = 0;
   double step_seconds_ = 0;  // of a step, as it was measured last
   static constexpr std::int64_t steps_between_statistics = 16;

@@ -100,8 +100,7 @@ void Normalizer::restore(const json& states, int rank, int ranks, SampleStore& s
   is_fixed_ = states.at(0).at("is_fixed").get<bool>();
   if (is_fixed_) store.freeze_statistics();
   if (static_cast<int>(states.size()) == ranks) {
-    store.restore_statistics(
-        all_from(states.at(static_cast<std::size_t>(rank)).at("statistics")));
+    store.restore_statistics(all_from(states.at(static_cast<std::size_t>(rank)).at("statistics")));
     return;
   }
   if (rank != 0) return;

@@ -64,12 +64,14 @@ class Checks {
     if (!training.loss_file.empty() && is_given("training", "loss"))
       fail("training.loss_file", "there is a training.loss as well; give one of the two");
     if (!training.ranks.empty() && is_given("training", "rank_stride"))
-      fail("training.rank_stride", "there is a list of training.ranks as well; give one of the two");
+      fail("training.rank_stride",
+           "there is a list of training.ranks as well; give one of the two");
     if (training.milliseconds > 0 && is_given("training", "n_steps"))
       fail("training.milliseconds", "there is training.n_steps as well; give one of the two");
     if (training.apart && training.ranks.empty() && training.rank_stride == 1)
-      fail("training.apart", "all ranks train, so none would compute; give training.ranks, or a "
-                             "training.rank_stride of 2 or more");
+      fail("training.apart",
+           "all ranks train, so none would compute; give training.ranks, or a "
+           "training.rank_stride of 2 or more");
     if (training.apart && training.background)
       fail("training.background", "ranks that train apart do so beside the others already");
     const auto& decay = schedule_entry(training.lr_decay);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <exception>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -95,30 +96,49 @@ bool OnlineTrainer::is_done() const {
   return max_steps_ && progress_.steps >= *max_steps_;
 }
 
-TrainingStep::Forward OnlineTrainer::forward(const Samples& samples, const Counts& counts,
-                                             std::string& failure) {
+TrainingStep::Forward OnlineTrainer::forward(const std::function<Samples()>& samples_of,
+                                             const Counts& counts, std::exception_ptr& failure) {
   torch::Tensor loss;
   try {
+    const auto samples = samples_of();
     const auto outputs = network_->forward(samples.inputs);
     loss = loss_(outputs, samples.targets, samples.extras);
-  } catch (const std::exception& error) {
-    failure = error.what();
-    failure = failure.substr(0, failure.find('\n'));
+  } catch (const std::exception&) {
+    failure = std::current_exception();
     loss = no_loss(*network_);
   }
   auto numbers = torch::zeros({Sum::sums}, torch::kDouble);
   auto* const values = numbers.data_ptr<double>();
-  values[loss_sum] = failure.empty() ? loss.item<double>() : 0;
-  values[failures] = failure.empty() ? 0 : 1;
+  values[loss_sum] = failure ? 0 : loss.item<double>();
+  values[failures] = failure ? 1 : 0;
   values[arrivals] = static_cast<double>(counts.arrivals);
   values[stored] = static_cast<double>(counts.stored);
   return {loss, numbers};
 }
 
-void OnlineTrainer::step(const Samples& samples, const Counts& counts, const Call& call) {
+namespace {
+
+// In the same class of Error, with the call and the rank.
+[[noreturn]] void rethrow_as(const std::exception_ptr& failure, const std::string& where) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const InputError& error) {
+    throw InputError(where + error.what());
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    const std::string text = error.what();  // LibTorch's go on with stack traces
+    throw Error(where + text.substr(0, text.find('\n')));
+  }
+}
+
+}  // namespace
+
+void OnlineTrainer::step(const std::function<Samples()>& samples, const Counts& counts,
+                         const Call& call) {
   const auto number = progress_.steps + 1;
   const double rate = learning_rate_.at(progress_.steps);
-  std::string failure;
+  std::exception_ptr failure;
   TrainingStep::Outcome outcome;
   {
     const StepGenerator random(derive_seed(seed_, static_cast<std::uint32_t>(ranks_.rank()),
@@ -132,9 +152,9 @@ void OnlineTrainer::step(const Samples& samples, const Counts& counts, const Cal
   progress_.stored = std::llround(outcome.sums[stored]);
   const double failed = outcome.sums[failures];
   if (ranks_.size() > failed) progress_.loss = outcome.sums[loss_sum] / (ranks_.size() - failed);
-  if (!failure.empty()) {
-    throw Error(fmt::format("online: {} on rank {}: the step {} failed: {}", call.name, call.rank,
-                            number, failure));
+  if (failure) {
+    rethrow_as(failure, fmt::format("online: {} on rank {}: step {} failed: ", call.name, call.rank,
+                                    number));
   }
   if (failed > 0) {
     throw CommunicationError(
@@ -183,9 +203,10 @@ void OnlineTrainer::require_fitting(const Checkpoint& saved) const {
   const auto name = saved.state.value("optimizer", std::string("unknown"));
   const auto& mine = step_.optimizer().algorithm();
   if (name == mine.name()) return;
-  throw InputError(fmt::format("online: restore: it was saved with the optimizer {}, and the "
-                               "configuration's is {}",
-                               name, mine.name()));
+  throw InputError(
+      fmt::format("online: restore: it was saved with the optimizer {}, and the "
+                  "configuration's is {}",
+                  name, mine.name()));
 }
 
 void OnlineTrainer::restore(const std::optional<Checkpoint>& of_first) {

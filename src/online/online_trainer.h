@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -37,10 +38,10 @@ class OnlineTrainer {
   struct Counts {
     std::int64_t arrivals = 0, stored = 0;
   };
-  // One step. A rank whose forward pass fails takes part without a gradient of its own, so nobody
-  // waits for it and all have the same weights; afterwards it is an Error on all: its own there, a
-  // CommunicationError elsewhere. Collective.
-  void step(const Samples& samples, const Counts& counts, const Call& call);
+  // One step, on what `samples` gives. A rank where that or the forward pass fails takes part
+  // without a gradient of its own, so nobody waits for it and all have the same weights; afterwards
+  // it is an Error on all: its own there, a CommunicationError elsewhere. Collective.
+  void step(const std::function<Samples()>& samples, const Counts& counts, const Call& call);
   // Whether training.max_steps are done.
   [[nodiscard]] bool is_done() const;
 
@@ -55,8 +56,8 @@ class OnlineTrainer {
   void restore(const std::optional<Checkpoint>& of_first);
 
  private:
-  [[nodiscard]] TrainingStep::Forward forward(const Samples& samples, const Counts& counts,
-                                              std::string& failure);
+  [[nodiscard]] TrainingStep::Forward forward(const std::function<Samples()>& samples_of,
+                                              const Counts& counts, std::exception_ptr& failure);
 
   Communicator ranks_;
   std::shared_ptr<TensorsNetwork> network_;

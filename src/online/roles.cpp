@@ -15,9 +15,9 @@ std::vector<int> trainers_of(const OnlineTrainingConfig& training, int ranks) {
   std::vector<int> trainers;
   for (const auto rank : training.ranks) {
     if (rank >= ranks) {
-      throw InputError(fmt::format(
-          "training.ranks: rank {} is to train, but there are {} ranks, from 0 to {}", rank, ranks,
-          ranks - 1));
+      throw InputError(
+          fmt::format("training.ranks: rank {} is to train, but there are {} ranks, from 0 to {}",
+                      rank, ranks, ranks - 1));
     }
     trainers.push_back(narrow<int>(rank));
   }

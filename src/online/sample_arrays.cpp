@@ -11,8 +11,8 @@
 namespace kolo::online {
 
 void refuse(const Call& call, std::string_view argument, std::string_view reason) {
-  throw InputError(fmt::format("online: {} on rank {}: {}: {}", call.name, call.rank, argument,
-                               reason));
+  throw InputError(
+      fmt::format("online: {} on rank {}: {}: {}", call.name, call.rank, argument, reason));
 }
 
 std::int64_t TensorShape::count() const {
@@ -124,8 +124,7 @@ void SampleArrays::add_array(const Array& array, SampleKind kind, std::int64_t c
     if (!is_of_samples) shape.lengths.push_back(array.shape[i]);
   }
   // A number per sample is what networks give as [N, 1].
-  if (kind == SampleKind::batch && shape.lengths.empty() && !shape.is_integer)
-    shape.lengths = {1};
+  if (kind == SampleKind::batch && shape.lengths.empty() && !shape.is_integer) shape.lengths = {1};
   samples_ = 1;
   for (const auto& each : part.of_samples) samples_ = checked_multiply(samples_, each.length);
   slices_ = part.of_samples.empty() ? 1 : part.of_samples.front().length;
@@ -217,20 +216,18 @@ void SampleArrays::read(std::size_t tensor, float* values, const ChannelScales* 
 }
 
 void SampleArrays::read(std::size_t tensor, std::int64_t* values) const {
-  for_each_channel(tensor, [&](const Elements& elements, std::size_t) {
-    read_elements(elements, values);
-  });
+  for_each_channel(tensor,
+                   [&](const Elements& elements, std::size_t) { read_elements(elements, values); });
 }
 
-void SampleArrays::read_records(std::int64_t first_slice, std::int64_t n_slices,
-                                std::byte* records, std::size_t record_bytes) const {
+void SampleArrays::read_records(std::int64_t first_slice, std::int64_t n_slices, std::byte* records,
+                                std::size_t record_bytes) const {
   for (std::size_t tensor = 0; tensor < shapes_.size(); ++tensor) {
     const auto read_as = [&]<typename T>(T* values) {
       const auto stride = static_cast<std::int64_t>(record_bytes / sizeof(T));
-      for_each_channel(tensor, {first_slice, n_slices}, stride,
-                       [&](const Elements& elements, std::size_t) {
-                         read_elements(elements, values);
-                       });
+      for_each_channel(
+          tensor, {first_slice, n_slices}, stride,
+          [&](const Elements& elements, std::size_t) { read_elements(elements, values); });
     };
     if (shapes_[tensor].is_integer)
       read_as(reinterpret_cast<std::int64_t*>(records));
@@ -250,9 +247,8 @@ void SampleArrays::write(std::size_t tensor, const float* values,
 }
 
 void SampleArrays::write(std::size_t tensor, const std::int64_t* values) const {
-  for_each_channel(tensor, [&](const Elements& elements, std::size_t) {
-    write_elements(elements, values);
-  });
+  for_each_channel(
+      tensor, [&](const Elements& elements, std::size_t) { write_elements(elements, values); });
 }
 
 }  // namespace kolo::online

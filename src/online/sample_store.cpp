@@ -12,21 +12,20 @@ SampleStore::SampleStore(const OnlineConfig& config, int rank) : config_(config)
 
 ReservoirOptions SampleStore::options_for(const SampleShapes& shapes) const {
   const auto least = config_.training.batch_size;
-  return {.policy = config_.reservoir.policy,
-          .sample_bytes = narrow<std::int64_t>(shapes.record_bytes()),
-          .capacity_bytes =
-              narrow<std::int64_t>(bytes_from_text(config_.reservoir.capacity).value()),
-          .minimum = config_.reservoir.minimum > 0 ? config_.reservoir.minimum : least,
-          .reuse = config_.reservoir.reuse,
-          .seed = config_.seed,
-          .rank = rank_};
+  return {
+      .policy = config_.reservoir.policy,
+      .sample_bytes = narrow<std::int64_t>(shapes.record_bytes()),
+      .capacity_bytes = narrow<std::int64_t>(bytes_from_text(config_.reservoir.capacity).value()),
+      .minimum = config_.reservoir.minimum > 0 ? config_.reservoir.minimum : least,
+      .reuse = config_.reservoir.reuse,
+      .seed = config_.seed,
+      .rank = rank_};
 }
 
 void SampleStore::require_shapes(const SampleShapes& shapes) {
   const std::lock_guard lock(mutex_);
   if (shapes_) {
-    if (*shapes_ != shapes)
-      throw InputError("online: samples of another shape than those before");
+    if (*shapes_ != shapes) throw InputError("online: samples of another shape than those before");
     return;
   }
   reservoir_.emplace(options_for(shapes));
@@ -64,10 +63,9 @@ void for_each_normalized(const SampleShapes& shapes, const NormalizationConfig& 
 
 void SampleStore::make_statistics() {
   if (!statistics_.empty()) return;
-  for_each_normalized(*shapes_, config_.normalization,
-                      [&](const TensorShape& tensor, std::size_t) {
-                        statistics_.emplace_back(channels_of(tensor));
-                      });
+  for_each_normalized(*shapes_, config_.normalization, [&](const TensorShape& tensor, std::size_t) {
+    statistics_.emplace_back(channels_of(tensor));
+  });
 }
 
 // A channel's values lie a record apart, or in runs of a field.

@@ -14,9 +14,9 @@
 #include "online/inside.h"
 
 // A network's files. folder/step-TAG is a checkpoint as every room's (CheckpointStore), written by
-// the first rank that trains. Reservoirs are folder/reservoirs-TAG-NAME/rank-00000.safetensors, each
-// rank's own; the checkpoint's state names their folder and is written after them, so what can be
-// found is whole.
+// the first rank that trains. Reservoirs are folder/reservoirs-TAG-NAME/rank-00000.safetensors,
+// each rank's own; the checkpoint's state names their folder and is written after them, so what can
+// be found is whole.
 namespace kolo {
 
 using namespace online;  // NOLINT: what this class is made of
@@ -57,7 +57,8 @@ void remove_reservoirs(const fs::path& folder, const Predicate& is_superfluous) 
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const auto tag = tag_of(entry.path());
-    if (tag && is_superfluous(*tag, entry.path().filename().string())) found.push_back(entry.path());
+    if (tag && is_superfluous(*tag, entry.path().filename().string()))
+      found.push_back(entry.path());
   }
   for (const auto& path : found) fs::remove_all(path, ignored);
 }
@@ -78,9 +79,9 @@ ReservoirState reservoir_state_from(const json& list) {
 json to_json(const SampleShapes& shapes) {
   const Letter letter{.shapes = shapes};
   const auto bytes = to_bytes(letter);
-  return json(std::vector<std::uint8_t>(reinterpret_cast<const std::uint8_t*>(bytes.data()),
-                                        reinterpret_cast<const std::uint8_t*>(bytes.data()) +
-                                            bytes.size()));
+  return json(std::vector<std::uint8_t>(
+      reinterpret_cast<const std::uint8_t*>(bytes.data()),
+      reinterpret_cast<const std::uint8_t*>(bytes.data()) + bytes.size()));
 }
 
 SampleShapes shapes_from(const json& list) {
@@ -103,9 +104,10 @@ SavedSamples read_samples(const fs::path& file, const json& state) {
     (item.name == "order" ? samples.order : samples.contents) = std::move(item.tensor);
   if (!samples.contents.defined() || !samples.order.defined() ||
       fmt::format("{:016x}", checksum_of(samples.contents)) != state.at("checksum")) {
-    throw Error(fmt::format("online: restore: {} is damaged: its checksum is another than it was "
-                            "when it was saved",
-                            file.string()));
+    throw Error(
+        fmt::format("online: restore: {} is damaged: its checksum is another than it was "
+                    "when it was saved",
+                    file.string()));
   }
   return samples;
 }
@@ -165,7 +167,8 @@ void OnlineNetwork::Inside::save_on(const Communicator& ranks, const fs::path& f
   json mine;
   agree(ranks, here, [&] {
     if (roles_.trains)
-      mine = {{"reservoir", save_reservoir(folder / name)}, {"normalizer", normalizer_.state(store_)}};
+      mine = {{"reservoir", save_reservoir(folder / name)},
+              {"normalizer", normalizer_.state(store_)}};
   });
   std::vector<std::string> all;
   if (roles_.trains) all = all_gather_bytes(*trainers_, mine.dump());
@@ -209,9 +212,10 @@ void OnlineNetwork::Inside::restore_on(const Communicator& ranks, const fs::path
     if (!is_first) return;
     const auto path = folder / fmt::format("step-{:08}", tag);
     if (!fs::exists(path))
-      refuse(here, "tag", fmt::format("there is no {}; what is there is named after the tags of "
-                                      "save()",
-                                      path.string()));
+      refuse(here, "tag",
+             fmt::format("there is no {}; what is there is named after the tags of "
+                         "save()",
+                         path.string()));
     saved = CheckpointStore::load(path).content;
     if (saved->state.value("kind", std::string()) != "online") {
       refuse(here, "folder",
@@ -275,14 +279,14 @@ void OnlineNetwork::Inside::restore_reservoir(const fs::path& folder, const json
     shapes = shapes_of(each);
   }
   if (!shapes) return;
-  const auto dealt =
-      deal_reservoirs(saved, store_.options_for(*shapes), trainers_->size());
+  const auto dealt = deal_reservoirs(saved, store_.options_for(*shapes), trainers_->size());
   auto place = store_.restore(*shapes, dealt.state, {});
   const auto bytes = shapes->record_bytes();
   for (const auto& sample : dealt.samples) {
     const auto& from = all[static_cast<std::size_t>(sample.rank)].contents;
-    std::memcpy(place.data(), static_cast<const std::byte*>(from.data_ptr()) +
-                                  static_cast<std::size_t>(sample.slot) * bytes,
+    std::memcpy(place.data(),
+                static_cast<const std::byte*>(from.data_ptr()) +
+                    static_cast<std::size_t>(sample.slot) * bytes,
                 bytes);
     place = place.subspan(bytes);
   }

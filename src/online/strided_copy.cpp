@@ -62,9 +62,9 @@ void with_type_of(const Array& array, const Function& function) {
     case DataType::int32:
       return function(std::int32_t{});
     default:
-      throw InputError(fmt::format(
-          "online: an array of {}; expected one of float64, float32, int64, int32",
-          name_of(array.type)));
+      throw InputError(
+          fmt::format("online: an array of {}; expected one of float64, float32, int64, int32",
+                      name_of(array.type)));
   }
 }
 
@@ -95,9 +95,8 @@ void read_elements(const Elements& elements, float* values, double mean, double 
 
 void read_elements(const Elements& elements, std::int64_t* values) {
   with_type_of(*elements.array, [&]<typename T>(T) {
-    run<const T>(elements, values, [](const T& from, std::int64_t& to) {
-      to = static_cast<std::int64_t>(from);
-    });
+    run<const T>(elements, values,
+                 [](const T& from, std::int64_t& to) { to = static_cast<std::int64_t>(from); });
   });
 }
 
@@ -105,8 +104,7 @@ void write_elements(const Elements& elements, const float* values, double mean, 
   const bool is_plain = mean == 0 && factor == 1;
   with_type_of(*elements.array, [&]<typename T>(T) {
     if (is_plain) {
-      return run<T>(elements, values,
-                    [](T& to, const float& from) { to = from_float<T>(from); });
+      return run<T>(elements, values, [](T& to, const float& from) { to = from_float<T>(from); });
     }
     run<T>(elements, values, [=](T& to, const float& from) {
       to = from_float<T>(static_cast<double>(from) * factor + mean);

@@ -35,6 +35,7 @@ TickReport OnlineNetwork::Inside::tick(std::int64_t time_step) {
   const auto plan = plan_steps(ranks_);
   agree_unless_all_train(here, [&] { make_steps(plan.steps, time_step); });
   if (plan.steps > 0) publish();
+  require_recorded();
   auto done = report(plan.steps);
   done.waiting_for = plan.waiting_for;
   return done;
@@ -78,18 +79,16 @@ OnlineNetwork::Inside::Plan OnlineNetwork::Inside::plan_steps(const Communicator
       numbers[in_time] = static_cast<std::int64_t>(std::clamp(steps, 1.0, 1e6));
     }
     if (training.max_steps) {
-      numbers[possible] =
-          std::min(numbers[possible],
-                   std::max<std::int64_t>(0, *training.max_steps - progress_.steps));
+      numbers[possible] = std::min(
+          numbers[possible], std::max<std::int64_t>(0, *training.max_steps - progress_.steps));
     }
   }
   ranks.all_reduce(std::span(numbers), ReduceOp::min, {.name = "steps of a tick"});
   if (numbers[shape] != none && numbers[shape] != -numbers[shape_negated]) {
-    throw InputError(
-        fmt::format("online: tick on rank {}: the ranks' samples have different shapes (here {}); "
-                    "all push the same kind",
-                    ranks_.rank(),
-                    store_.shapes() ? describe(store_.shapes()->inputs) : "no samples yet"));
+    throw InputError(fmt::format(
+        "online: tick on rank {}: the ranks' samples have different shapes (here {}); "
+        "all push the same kind",
+        ranks_.rank(), store_.shapes() ? describe(store_.shapes()->inputs) : "no samples yet"));
   }
   const auto wanted = training.milliseconds > 0 ? numbers[in_time] : training.n_steps;
   return {std::min(wanted, numbers[possible]),
@@ -101,18 +100,32 @@ void OnlineNetwork::Inside::make_steps(std::int64_t steps, std::int64_t time_ste
   normalizer_.update(*trainers_, store_);
   const Stopwatch watch;
   for (std::int64_t i = 0; i < steps; ++i)
-    step(store_.draw(*normalizer_.now()), call("tick"), time_step);
+    step([&] { return store_.draw(*normalizer_.now()); }, call("tick"), time_step);
   step_seconds_ = watch.seconds() / static_cast<double>(steps);
 }
 
-void OnlineNetwork::Inside::step(const Samples& samples, const Call& call,
+void OnlineNetwork::Inside::step(const std::function<Samples()>& samples, const Call& call,
                                  std::int64_t time_step) {
   {
     const auto lock = inference_->changes();
     trainer_->step(samples, counts(), call);
   }
   progress_ = trainer_->progress();
-  if (records_) records_->add(progress_, time_step);
+  record(time_step);
+}
+
+// A disk that is full is told when the ranks' common work is done: nobody must wait for this one.
+void OnlineNetwork::Inside::record(std::int64_t time_step) {
+  if (!records_) return;
+  try {
+    records_->add(progress_, time_step);
+  } catch (...) {
+    record_failure_ = std::current_exception();
+  }
+}
+
+void OnlineNetwork::Inside::require_recorded() {
+  if (record_failure_) std::rethrow_exception(std::exchange(record_failure_, nullptr));
 }
 
 double OnlineNetwork::Inside::train(std::span<const Array> inputs, std::span<const Array> targets,
@@ -130,9 +143,10 @@ double OnlineNetwork::Inside::train(std::span<const Array> inputs, std::span<con
     samples = tensors_of(arguments, has_batch(), *normalizer_.now());
   });
   agree_unless_all_train(here, [&] {
-    if (trainer_) step(samples, here, time_step_);
+    if (trainer_) step([&] { return samples; }, here, time_step_);
   });
   publish();
+  require_recorded();
   return progress_.loss;
 }
 
@@ -199,9 +213,10 @@ void OnlineNetwork::Inside::start() {
   const auto here = call("start");
   require_computing(here);
   if (config_.training.apart || !config_.training.background) {
-    throw StateError(fmt::format("online: start on rank {}: the configuration has no "
-                                 "training.background: true",
-                                 ranks_.rank()));
+    throw StateError(
+        fmt::format("online: start on rank {}: the configuration has no "
+                    "training.background: true",
+                    ranks_.rank()));
   }
   agree(ranks_, here, [&] {
     require_foreground(here);
@@ -223,7 +238,8 @@ void OnlineNetwork::Inside::start() {
             if (background_steps_ % steps_between_statistics == 0)
               normalizer_.update(*trainers_, store_);
             ++background_steps_;
-            trainer_->step(store_.draw(*normalizer_.now()), counts(), call("background training"));
+            trainer_->step([this] { return store_.draw(*normalizer_.now()); }, counts(),
+                           call("background training"));
           },
       .snapshot =
           [this] {
@@ -266,8 +282,8 @@ TickReport OnlineNetwork::Inside::take_newest(std::int64_t time_step) {
     if (background_) background_->rethrow();
   });
   constexpr auto none = std::numeric_limits<std::int64_t>::max();
-  const auto newest = all_reduce_value(
-      ranks_, background_ ? background_->published() : none, ReduceOp::min);
+  const auto newest =
+      all_reduce_value(ranks_, background_ ? background_->published() : none, ReduceOp::min);
   if (background_) background_->ask_for_publication();
   if (newest == none || newest == taken_) return report(0);
   taken_ = newest;
@@ -279,13 +295,13 @@ TickReport OnlineNetwork::Inside::take_newest(std::int64_t time_step) {
     progress_ = publication.progress;
   }
   if (!roles_.are_all) {
-    auto own = std::make_shared<Weights>(
-        weights ? *weights : Weights::of(*network_).copy());
+    auto own = std::make_shared<Weights>(weights ? *weights : Weights::of(*network_).copy());
     hand_over(*own);
     weights = std::move(own);
   }
   inference_->use(weights);
-  if (records_) records_->add(progress_, time_step);
+  record(time_step);
+  require_recorded();
   return report(progress_.steps - steps_before);
 }
 

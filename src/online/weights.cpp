@@ -6,7 +6,8 @@ namespace kolo::online {
 
 Weights Weights::of(const torch::nn::Module& module) {
   Weights weights;
-  for (const auto& parameter : module.parameters()) weights.parameters.push_back(parameter.detach());
+  for (const auto& parameter : module.parameters())
+    weights.parameters.push_back(parameter.detach());
   for (const auto& buffer : module.buffers()) weights.buffers.push_back(buffer.detach());
   return weights;
 }
@@ -27,8 +28,7 @@ std::vector<torch::Tensor> Weights::tensors() const {
 
 std::uint64_t Weights::checksum() const {
   std::uint64_t result = 1469598103934665603U;
-  for (const auto& tensor : tensors())
-    result = (result ^ checksum_of(tensor)) * 1099511628211U;
+  for (const auto& tensor : tensors()) result = (result ^ checksum_of(tensor)) * 1099511628211U;
   return result;
 }
 

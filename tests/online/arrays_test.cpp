@@ -5,10 +5,13 @@
 
 #include "kolo/base/error.h"
 #include "online/sample_arrays.h"
+#include "online/tensor_array.h"
 #include "support/errors.h"
 
 namespace kolo::online {
 namespace {
+
+using testing::array_of;
 
 const Call here{"push", 3};
 
@@ -33,14 +36,6 @@ torch::Tensor random_view(std::mt19937& random, std::vector<std::int64_t> length
     view = view.slice(axis, 0, step * lengths[i], step);
   }
   return view;
-}
-
-Array array_of(const torch::Tensor& tensor) {
-  const auto type = tensor.scalar_type() == torch::kDouble  ? DataType::float64
-                    : tensor.scalar_type() == torch::kFloat ? DataType::float32
-                    : tensor.scalar_type() == torch::kLong  ? DataType::int64
-                                                            : DataType::int32;
-  return Array(tensor.data_ptr(), type, tensor.sizes().vec(), tensor.strides().vec());
 }
 
 // What the samples of arrays are, said in LibTorch's words: [samples, lengths...].
@@ -102,8 +97,8 @@ TEST(SampleArrays, AreWhatLibTorchMakesOfThem) {
       std::vector<std::byte> records(record * static_cast<std::size_t>(in_slice));
       samples.read_records(slice, 1, records.data(), record);
       for (std::int64_t i = 0; i < in_slice; ++i) {
-        const auto* const first = reinterpret_cast<const float*>(
-            records.data() + static_cast<std::size_t>(i) * record);
+        const auto* const first =
+            reinterpret_cast<const float*>(records.data() + static_cast<std::size_t>(i) * record);
         const auto row = wanted[slice * in_slice + i].contiguous();
         ASSERT_TRUE(std::equal(first, first + row.numel(), row.data_ptr<float>()));
       }
@@ -165,15 +160,15 @@ TEST(Outputs, MustNotShareElements) {
   EXPECT_NO_THROW(require_apart(std::vector{Array(memory.data(), {10, 5}, {10, 2}),
                                             Array(memory.data() + 1, {10, 5}, {10, 2})},
                                 {"infer", 0}));
-  EXPECT_NO_THROW(require_apart(std::vector{Array(memory.data(), {5, 10}),
-                                            Array(memory.data() + 50, {5, 10})},
-                                {"infer", 0}));
+  EXPECT_NO_THROW(
+      require_apart(std::vector{Array(memory.data(), {5, 10}), Array(memory.data() + 50, {5, 10})},
+                    {"infer", 0}));
   EXPECT_NO_THROW(require_apart(std::vector{Array(memory.data(), {10, 4}, {10, 1}),
                                             Array(memory.data() + 4, {10, 6}, {10, 1})},
                                 {"infer", 0}));
-  EXPECT_EQ(refused({Array(memory.data(), {10, 5}, {10, 1}),
-                     Array(memory.data() + 4, {10, 6}, {10, 1})}),
-            "online: infer on rank 0: outputs[1]: it overlaps outputs[0]");
+  EXPECT_EQ(
+      refused({Array(memory.data(), {10, 5}, {10, 1}), Array(memory.data() + 4, {10, 6}, {10, 1})}),
+      "online: infer on rank 0: outputs[1]: it overlaps outputs[0]");
   EXPECT_EQ(refused({Array(memory.data(), {10, 5}, {0, 1})}),
             "online: infer on rank 0: outputs[0]: its strides lead to one element twice, so what "
             "is in it is undefined");

@@ -39,14 +39,16 @@ struct Refused {
 class OnlineConfigMistakes : public ::testing::TestWithParam<Refused> {};
 
 TEST_P(OnlineConfigMistakes, AreNamed) {
-  EXPECT_EQ(testing::message_of<InputError>([] { (void)loaded(GetParam().text); }), GetParam().message);
+  EXPECT_EQ(testing::message_of<InputError>([] { (void)loaded(GetParam().text); }),
+            GetParam().message);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, OnlineConfigMistakes,
     ::testing::Values(
         Refused{mlp + "trainin: {every: 1}",
-                "configuration:3: unknown key \"trainin\"; did you mean \"training\"? Known: output_dir, "
+                "configuration:3: unknown key \"trainin\"; did you mean \"training\"? Known: "
+                "output_dir, "
                 "seed, model, optimizer, training, reservoir, normalization, checkpoint"},
         Refused{"model: {name: mlp, outputs: [1]}\noptimizer: {name: sgd}",
                 "configuration:1: model.inputs: model mlp is made for one shape of inputs: the "

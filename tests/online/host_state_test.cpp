@@ -59,7 +59,8 @@ void call_all() {
   testing::Cells cells(random, 64);
   std::vector<double> found(64);
   {
-    OnlineNetwork network(Communicator::solo(), testing::linear_config({"training.background=true"}));
+    OnlineNetwork network(Communicator::solo(),
+                          testing::linear_config({"training.background=true"}));
     expect_same(before, ProgramState::now(), "network_create");
     network.push(cells.inputs(), cells.targets());
     expect_same(before, ProgramState::now(), "push");

@@ -6,10 +6,13 @@
 
 #include "kolo/base/error.h"
 #include "online/linear_task.h"
+#include "online/tensor_array.h"
 #include "support/errors.h"
 
 namespace kolo {
 namespace {
+
+using testing::array_of;
 
 // Two inputs [N, 3] and [N, 2], two outputs: their product with weights, and its square; batch norm
 // and dropout, which know what mode they are in.
@@ -40,11 +43,6 @@ OnlineNetwork two_of_each() {
                        parts);
 }
 
-Array array_of(const torch::Tensor& tensor) {
-  return Array(tensor.data_ptr<float>(), {tensor.size(0), tensor.size(1)},
-               {tensor.stride(0), tensor.stride(1)});
-}
-
 TEST(OnlineInference, TakesAndGivesSeveralTensors) {
   auto network = two_of_each();
   const auto a = torch::randn({8, 3}), b = torch::randn({2, 8}).t();
@@ -73,9 +71,10 @@ TEST(OnlineInference, RefusesOutputsThatDontFit) {
     network.infer(std::vector{array_of(a), array_of(b)},
                   std::vector{array_of(first), array_of(wrong)});
   });
-  EXPECT_EQ(words,
-            "online: infer on rank 0: outputs[1]: it has room for 16 values (8 samples of [2]), but "
-            "the network gives [8, 1]");
+  EXPECT_EQ(
+      words,
+      "online: infer on rank 0: outputs[1]: it has room for 16 values (8 samples of [2]), but "
+      "the network gives [8, 1]");
   EXPECT_NE(testing::message_of<InputError>([&] {
               network.infer(std::vector{array_of(a), array_of(b)}, std::vector{array_of(first)});
             }).find("they are 1 tensors, but the network gives 2"),

@@ -38,9 +38,9 @@ void simulate(OnlineNetwork& network, const Communicator& ranks, int from, int t
 RANK_TEST(OnlineSaving, GoesOnToTheSameBits) {
   const SharedFolder folder(communicator);
   for (const char* const policy : {"uniform", "fifo", "keep_unseen"}) {
-    const auto config = linear_config({std::string("reservoir.policy=") + policy,
-                                       "reservoir.capacity=2 KiB", "training.every=3",
-                                       "normalization.inputs=channels"});
+    const auto config =
+        linear_config({std::string("reservoir.policy=") + policy, "reservoir.capacity=2 KiB",
+                       "training.every=3", "normalization.inputs=channels"});
     double checksum = 0;
     {
       OnlineNetwork network(communicator, config);

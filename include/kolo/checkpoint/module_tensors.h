@@ -22,8 +22,7 @@ void require_same_tensors(const std::vector<NamedTensor>& saved,
 
 // The saved tensor of that name; Error unless it is there and of this shape.
 [[nodiscard]] const torch::Tensor& saved_tensor(const std::vector<NamedTensor>& saved,
-                                                const std::string& name,
-                                                torch::IntArrayRef sizes);
+                                                const std::string& name, torch::IntArrayRef sizes);
 // Writes the saved tensors' values into those of the same names.
 void copy_tensors(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& into);
 

@@ -57,7 +57,8 @@ constexpr auto enum_names(Normalized) {
 enum class WhenFull : std::uint8_t { refuse, drop };
 
 constexpr auto enum_names(WhenFull) {
-  return std::to_array<EnumName<WhenFull>>({{WhenFull::refuse, "refuse"}, {WhenFull::drop, "drop"}});
+  return std::to_array<EnumName<WhenFull>>(
+      {{WhenFull::refuse, "refuse"}, {WhenFull::drop, "drop"}});
 }
 
 struct OnlineModelConfig {

@@ -19,15 +19,15 @@ namespace kolo {
 
 // What tick() and serve() have done.
 struct TickReport {
-  std::int64_t steps = 0;        // of training, in this call
-  std::int64_t all_steps = 0;    // since the network was made
-  double loss = 0;               // mean over ranks of the last step; NaN before the first
-  double learning_rate = 0;      // of the last step
-  std::int64_t version = 0;      // of the weights that infer() uses from now on
-  std::int64_t arrivals = 0;     // samples that came, on all ranks
-  std::int64_t stored = 0;       // of those in reservoirs now, on all ranks
-  std::int64_t skipped = 0;      // steps left out since the network was made: not finite
-  std::int64_t waiting_for = -1; // a rank whose reservoir has too few samples yet; -1: none
+  std::int64_t steps = 0;         // of training, in this call
+  std::int64_t all_steps = 0;     // since the network was made
+  double loss = 0;                // mean over ranks of the last step; NaN before the first
+  double learning_rate = 0;       // of the last step
+  std::int64_t version = 0;       // of the weights that infer() uses from now on
+  std::int64_t arrivals = 0;      // samples that came, on all ranks
+  std::int64_t stored = 0;        // of those in reservoirs now, on all ranks
+  std::int64_t skipped = 0;       // steps left out since the network was made: not finite
+  std::int64_t waiting_for = -1;  // a rank whose reservoir has too few samples yet; -1: none
 };
 
 // What became of the samples of one push().
@@ -49,10 +49,10 @@ struct OnlineParts {
 
 // A network that learns inside a running simulation, and answers there.
 //
-// Collective calls are made by all ranks of its communicator, in one order; they begin with a meeting of
-// the ranks in which each says whether it can go on, so what is wrong on one is an Error on all: of
-// its own kind there, a CommunicationError that names it on the others. Nothing else communicates.
-// Errors name the call, its argument and the rank.
+// Collective calls are made by all ranks of its communicator, in one order; they begin with a
+// meeting of the ranks in which each says whether it can go on, so what is wrong on one is an Error
+// on all: of its own kind there, a CommunicationError that names it on the others. Nothing else
+// communicates. Errors name the call, its argument and the rank.
 //
 // One thread at a time makes the calls, but for infer(), which any number of threads may call at
 // the same time, also while another thread is in tick(). Every call leaves the program's number of
@@ -95,8 +95,8 @@ class OnlineNetwork {
   // call finish(), and takes part in their refresh(), save() and restore() meanwhile. Returns what
   // it has done. Collective among them.
   TickReport serve();
-  // Of the other ranks, collective among them: the newest weights that all of them can have; infer()
-  // uses them from then on. Returns their version.
+  // Of the other ranks, collective among them: the newest weights that all of them can have;
+  // infer() uses them from then on. Returns their version.
   std::int64_t refresh();
 
   // Of the other ranks: no more samples come, so serve() returns on those that train. Waits until
