@@ -1,11 +1,17 @@
 # cmake --install, and what find_package(kolo) reads afterwards: the component `library` (kolo::comm, kolo::parallel and what they
-# need: MPI, LibTorch, fmt) and the component `trainer` (everything else, and the program). Packages are cut otherwise: into the
+# need: MPI, LibTorch, fmt), `online` (kolo::online, and what it needs more), `c` and `fortran` (the shared library, which needs MPI's
+# header alone) and `trainer` (everything else, and the program). Packages are cut otherwise: into the
 # install components `program` and `development` (KoloPackage.cmake).
 include(CMakePackageConfigHelpers)
 
 set(destination ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)
 install(EXPORT kolo-library-targets NAMESPACE kolo:: DESTINATION ${destination})
+if(KOLO_HAS_BINDINGS)
+  install(EXPORT kolo-c-targets NAMESPACE kolo:: DESTINATION ${destination})
+  install(FILES ${PROJECT_SOURCE_DIR}/cmake/kolo-fortran.cmake DESTINATION ${destination})
+endif()
 if(KOLO_BUILD_TRAINER)
+  install(EXPORT kolo-online-targets NAMESPACE kolo:: DESTINATION ${destination})
   install(EXPORT kolo-trainer-targets NAMESPACE kolo:: DESTINATION ${destination})
   install(FILES ${PROJECT_BINARY_DIR}/share/kolo.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT program)
   # Where bash looks for the completion of a command called kolo.
@@ -26,7 +32,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md ${PR
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/kolo-config.cmake.in ${PROJECT_BINARY_DIR}/kolo-config.cmake
-                              INSTALL_DESTINATION ${destination})
+                              INSTALL_DESTINATION ${destination} PATH_VARS CMAKE_INSTALL_DATADIR)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/kolo-config-version.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/kolo-config.cmake ${PROJECT_BINARY_DIR}/kolo-config-version.cmake
               ${PROJECT_SOURCE_DIR}/cmake/kolo-torch.cmake DESTINATION ${destination})

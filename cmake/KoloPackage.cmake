@@ -1,7 +1,7 @@
 # Debian packages of what is built: cpack -G DEB in the build folder makes
 #
 #   kolo_VERSION_ARCH.deb         the program, configurations, job scripts, documentation, module file
-#   libkolo-dev_VERSION_ARCH.deb  headers, static libraries and what find_package(kolo) reads
+#   libkolo-dev_VERSION_ARCH.deb  headers, libraries and what find_package(kolo) and pkg-config read
 #
 # They fit the Debian release that they are built on. dpkg-shlibdeps (package dpkg-dev) finds the shared libraries that kolo needs.
 set(CPACK_PACKAGE_NAME kolo)
@@ -40,9 +40,11 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "cmake, g++, ${kolo_mpi_packages}, libtorch-dev, libfmt-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS
     "libopenblas0-pthread, libdnnl-dev, libspdlog-dev, libyaml-cpp-dev, nlohmann-json3-dev, libboost-dev, libprotobuf-dev, protobuf-compiler, pkg-config, libhdf5-dev, libfftw3-dev, zlib1g-dev, libjpeg-dev, libpng-dev, libcurl4-openssl-dev, libarchive-dev, libssl-dev, libcpp-httplib-dev")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS ON)  # of libkolo_online.so
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Data-parallel training for programs on LibTorch - library
 Gradients averaged over MPI while they are computed, for a training loop of
-one's own (kolo::parallel), and everything that the program kolo is made of
-(kolo::kolo): headers, static libraries and a CMake package.")
+one's own (kolo::parallel), everything that the program kolo is made of
+(kolo::kolo), and networks inside of running simulations in C++, C and Fortran
+(kolo::online): headers, libraries and a CMake package.")
 
 include(CPack)

@@ -256,7 +256,7 @@ void OnlineNetwork::Inside::start() {
 void OnlineNetwork::Inside::pause() {
   const auto here = call("pause");
   require_computing(here);
-  if (trainers_) agree(*trainers_, here, [] {});
+  agree(ranks_, here, [] {});  // not among the trainers: the thread is in steps of theirs
   std::exception_ptr failure;
   if (background_) {
     background_->stop();

@@ -25,6 +25,11 @@ if [[ -e $folder/prefix/bin/kolo ]]; then
   done
 fi
 
+# Simulations in C and Fortran.
+if compgen -G "$folder/prefix/lib*/libkolo_online.so" >/dev/null; then
+  "$here/host/run.sh" "$folder/prefix" "$cmake" "$folder/host" "$sanitizers" || fail "programs in C or Fortran fail"
+fi
+
 # The loops of docs/library.md, as they stand there.
 "$here/documented/extract_blocks.sh" "$here/../../docs/library.md" "$folder/blocks"
 for block in "$folder"/blocks/*.inc; do
@@ -93,6 +98,13 @@ echo "$shared"
 awk -v one="$(loss_of "$alone")" -v two="$(loss_of "$shared")" 'BEGIN { exit !(one > 0 && two > one - 0.01 && two < one + 0.01 && two < 3) }' \
   || fail "tensor_parallel learns too little, or something else on two ranks: $alone $shared"
 [[ -s $folder/transformer.pt ]] || fail "no transformer.pt was saved"
+
+# A network inside of a program.
+if [[ $with_trainer == ON ]]; then
+  output=$("$here/../support/mpirun" 2 "$folder/build/host/online")
+  [[ $output == *"C++ on 2 ranks: y(1) = 2.0"* ]] || fail "expected 'C++ on 2 ranks: y(1) = 2.0' from a program with kolo::online, got: $output"
+  echo "$output"
+fi
 
 # The trainer takes a network of one's own, and the program runs from where it was installed.
 if [[ $with_trainer == ON ]]; then

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "kolo/base/error.h"
+#include "kolo/comm/session.h"
+#include "kolo/kolo.h"
+#include "kolo/online/online_network.h"
+
+// Handles: what C programs hold instead of objects.
+namespace kolo::bindings {
+
+// Objects by handle. A handle is the index of a slot and the slot's generation, in the bits of a
+// pointer that nobody follows: one whose object is gone is recognized, also when its slot has
+// another object by now. Objects live until the last call that uses them has returned. Safe for
+// threads.
+template <typename T>
+class HandleTable {
+ public:
+  // "network", and the call that gives such handles.
+  HandleTable(const char* kind, const char* maker) : kind_(kind), maker_(maker) {}
+
+  [[nodiscard]] std::uintptr_t add(std::shared_ptr<T> object) {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) {
+      slots_.emplace_back();
+      free_.reserve(slots_.size());  // so that taking an object out never needs memory
+      free_.push_back(slots_.size() - 1);
+    }
+    const auto index = free_.back();
+    free_.pop_back();
+    slots_[index].object = std::move(object);
+    return (slots_[index].generation << index_bits) | (index + 1);
+  }
+
+  // StateError that says why where there is none.
+  [[nodiscard]] std::shared_ptr<T> find(std::uintptr_t handle) const {
+    const std::lock_guard lock(mutex_);
+    return slots_[index_of(handle)].object;
+  }
+
+  // Takes it out; `reason` is what later calls with the handle are told. StateError as find().
+  std::shared_ptr<T> take(std::uintptr_t handle, const char* reason) {
+    const std::lock_guard lock(mutex_);
+    return take_slot(index_of(handle), reason);
+  }
+
+  // Takes all out that fit.
+  template <typename Fits>
+  std::vector<std::shared_ptr<T>> take_all(Fits&& fits, const char* reason) {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<T>> taken;
+    taken.reserve(slots_.size());
+    for (std::size_t index = 0; index < slots_.size(); ++index)
+      if (slots_[index].object && fits(*slots_[index].object))
+        taken.push_back(take_slot(index, reason));
+    return taken;
+  }
+
+ private:
+  struct Slot {
+    std::shared_ptr<T> object;
+    std::uint64_t generation = 1;
+    const char* reason = "";  // why the last object is gone
+  };
+  static constexpr int index_bits = 24;
+  static_assert(sizeof(std::uintptr_t) == 8, "handles need pointers of 64 bits");
+
+  [[nodiscard]] std::size_t index_of(std::uintptr_t handle) const {
+    const std::string handle_text = std::string("the ") + kind_ + " handle ";
+    if (handle == 0) throw StateError(handle_text + "is null; " + maker_ + " gives one");
+    const auto index = (handle & ((std::uint64_t{1} << index_bits) - 1)) - 1;
+    const auto generation = handle >> index_bits;
+    if (index >= slots_.size() || generation > slots_[index].generation || generation == 0)
+      throw StateError(handle_text + "is none that " + maker_ + " has given");
+    if (generation < slots_[index].generation)
+      throw StateError(handle_text + "is dead: " + slots_[index].reason);
+    if (!slots_[index].object)
+      throw StateError(handle_text + "is none that " + maker_ + " has given");
+    return index;
+  }
+
+  std::shared_ptr<T> take_slot(std::size_t index, const char* reason) {
+    auto& slot = slots_[index];
+    ++slot.generation;
+    slot.reason = reason;
+    free_.push_back(index);
+    return std::exchange(slot.object, nullptr);
+  }
+
+  const char* const kind_;
+  const char* const maker_;
+  mutable std::mutex mutex_;
+  std::vector<Slot> slots_;
+  std::vector<std::size_t> free_;
+};
+
+struct LivingSession {
+  kolo::Session session;
+  int rank = 0;
+  int threads = 0;  // that calls compute with; 0: as the program's OpenMP
+};
+
+struct LivingNetwork {
+  std::shared_ptr<LivingSession> session;  // outlives the network
+  OnlineNetwork network;
+};
+
+struct Handles {
+  HandleTable<LivingSession> sessions{"session", "kolo_initialize"};
+  HandleTable<LivingNetwork> networks{"network", "kolo_network_create"};
+};
+
+// The library's only state beside messages: C programs hold nothing that could own the objects.
+// It is never destroyed, so calls while a program exits find it, and nothing that exit() has
+// destroyed before is used to end what a program forgot.
+[[nodiscard]] Handles& handles();
+
+// StateError where MPI is not initialized, or finalized.
+void require_mpi();
+
+[[nodiscard]] std::uintptr_t number_of(const void* handle);
+
+}  // namespace kolo::bindings

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <utility>
+
+// How an exception becomes a status and a message.
+namespace kolo::bindings {
+
+// The call that a message is about: "kolo_push on rank 3".
+struct Call {
+  const char* name = "";
+  int rank = -1;  // of the session; -1: not known yet
+
+  [[nodiscard]] std::string text() const;
+};
+
+// Keeps the message of the exception that is being handled for kolo_last_message(), behind the
+// call, and returns its status.
+[[nodiscard]] int status_of_exception(const Call& call) noexcept;
+
+// Runs the body of a call of the C interface. No exception leaves.
+template <typename Body>
+[[nodiscard]] int guarded(Call& call, Body&& body) noexcept {
+  try {
+    std::forward<Body>(body)();
+    return 0;
+  } catch (...) {
+    return status_of_exception(call);
+  }
+}
+
+}  // namespace kolo::bindings
