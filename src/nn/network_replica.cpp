@@ -1,39 +1,19 @@
 #include "kolo/nn/network_replica.h"
 
 #include <algorithm>
-#include <mutex>
 #include <string>
 #include <string_view>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/generators.h"
 #include "nn/tensor_text.h"
 
 namespace kolo {
 
 namespace {
-
-// Puts torch's default generator back to where it was.
-class GeneratorKeeper {
- public:
-  GeneratorKeeper() {
-    const std::lock_guard lock(generator_.mutex());
-    state_ = generator_.get_state();
-  }
-  GeneratorKeeper(const GeneratorKeeper&) = delete;
-  GeneratorKeeper& operator=(const GeneratorKeeper&) = delete;
-  ~GeneratorKeeper() {
-    const std::lock_guard lock(generator_.mutex());
-    generator_.set_state(state_);
-  }
-
- private:
-  at::Generator generator_ = at::detail::getDefaultCPUGenerator();
-  torch::Tensor state_;
-};
 
 using NamedTensors = torch::OrderedDict<std::string, torch::Tensor>;
 
@@ -65,7 +45,7 @@ void take_memory(std::vector<torch::Tensor>& own, TensorSpan given) {
 }  // namespace
 
 NetworkReplica::NetworkReplica(const std::function<std::shared_ptr<TensorsNetwork>()>& make) {
-  const GeneratorKeeper keeper;
+  const KeepGenerators keeper;
   network_ = make();
   network_->eval();
   parameters_ = network_->parameters();

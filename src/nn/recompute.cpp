@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/Context.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/generators.h"
 #include "kolo/base/graph_beginning.h"
 #include "kolo/nn/autocast.h"
 #include "kolo/nn/device_norm.h"
@@ -61,28 +61,6 @@ class ComputeModes {
   Precision autocast_;
   bool plain_, norm_;
   std::shared_ptr<const KernelChoices> kernels_;
-};
-
-// The default generators that a stage may draw from.
-class GeneratorStates {
- public:
-  explicit GeneratorStates(const torch::Device& device) {
-    add(at::detail::getDefaultCPUGenerator());
-    if (device.is_cuda()) add(at::globalContext().defaultGenerator(device));
-  }
-  void restore() const {
-    for (auto [generator, state] : states_) {
-      const std::lock_guard lock(generator.mutex());
-      generator.set_state(state);
-    }
-  }
-
- private:
-  void add(at::Generator generator) {
-    const std::lock_guard lock(generator.mutex());
-    states_.emplace_back(generator, generator.get_state());
-  }
-  std::vector<std::pair<at::Generator, torch::Tensor>> states_;
 };
 
 // Weights cast for a pass without gradients are none for one with them.

@@ -4,10 +4,10 @@
 #include <limits>
 #include <utility>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/generators.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/random.h"
 #include "kolo/observe/format.h"
@@ -62,17 +62,8 @@ void require_memory(const OnlineConfig& config, const Roles& roles, const Topolo
 
 // Random weights that depend on the seed alone, and leave LibTorch's generator as it was.
 std::shared_ptr<TensorsNetwork> make_with_seed(const MakeNetwork& make, std::uint64_t seed) {
-  auto generator = at::detail::getDefaultCPUGenerator();
-  torch::Tensor before;
-  {
-    const std::lock_guard lock(generator.mutex());
-    before = generator.get_state();
-    generator.set_current_seed(derive_seed(seed, weights_stream, 0));
-  }
-  auto network = make();
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(before);
-  return network;
+  const KeepGenerators random(derive_seed(seed, weights_stream, 0));
+  return make();
 }
 
 MakeNetwork maker_of(const OnlineConfig& config, const OnlineParts& parts) {

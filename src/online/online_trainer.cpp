@@ -7,11 +7,11 @@
 #include <new>
 #include <utility>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "kolo/base/error.h"
+#include "kolo/base/generators.h"
 #include "kolo/base/random.h"
 #include "kolo/checkpoint/module_tensors.h"
 #include "kolo/parallel/broadcast_state.h"
@@ -41,27 +41,6 @@ TrainingStepOptions step_options(const OnlineConfig& config) {
   options.skip_non_finite = config.training.non_finite == OnlineNonFinite::skip;
   return options;
 }
-
-// LibTorch's generator for the time of a step: dropout's masks depend on seed, rank and step alone,
-// and the program's own random numbers on nothing of it.
-class StepGenerator {
- public:
-  explicit StepGenerator(std::uint64_t seed) : generator_(at::detail::getDefaultCPUGenerator()) {
-    const std::lock_guard lock(generator_.mutex());
-    before_ = generator_.get_state();
-    generator_.set_current_seed(seed);
-  }
-  StepGenerator(const StepGenerator&) = delete;
-  StepGenerator& operator=(const StepGenerator&) = delete;
-  ~StepGenerator() {
-    const std::lock_guard lock(generator_.mutex());
-    generator_.set_state(before_);
-  }
-
- private:
-  at::Generator generator_;
-  torch::Tensor before_;
-};
 
 // A loss that depends on all parameters and moves none.
 torch::Tensor no_loss(const torch::nn::Module& network) {
@@ -141,8 +120,10 @@ void OnlineTrainer::step(const std::function<Samples()>& samples, const Counts& 
   std::exception_ptr failure;
   TrainingStep::Outcome outcome;
   {
-    const StepGenerator random(derive_seed(seed_, static_cast<std::uint32_t>(ranks_.rank()),
-                                           static_cast<std::uint64_t>(progress_.steps)));
+    // Dropout's masks depend on seed, rank and step alone, and the program's own random numbers on
+    // nothing of it.
+    const KeepGenerators random(derive_seed(seed_, static_cast<std::uint32_t>(ranks_.rank()),
+                                            static_cast<std::uint64_t>(progress_.steps)));
     outcome = step_.make([&] { return forward(samples, counts, failure); }, rate, number);
   }
   progress_.steps = number;

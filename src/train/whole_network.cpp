@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kolo/base/error.h"
+#include "kolo/base/generators.h"
 #include "kolo/base/random.h"
 #include "kolo/train/network_stages.h"
 #include "train/device_batches.h"
@@ -26,7 +27,7 @@ WholeNetwork::WholeNetwork(Communicator communicator, std::shared_ptr<Network> n
 }
 
 TrainingStep::UnderWay WholeNetwork::begin(TrainingStep& training, const Step& step) {
-  seed_generators(step.number - 1);
+  seed_for(step.number - 1);
   // What the ranks add up once per step is on its way while backward runs.
   const auto forward = [this, number = step.number,
                         stop_flag = step.stop_flag](const Batch& batch) -> TrainingStep::Forward {
@@ -50,15 +51,10 @@ torch::Tensor WholeNetwork::measure(const Batch& batch) {
 
 // A step's dropout masks depend on nothing that came before, so a resumed run draws the same ones
 // and no generator state is saved.
-void WholeNetwork::seed_generators(std::int64_t steps_before) const {
-  const auto seed = derive_seed(mixing_.seed, static_cast<std::uint32_t>(communicator_.rank()),
-                                static_cast<std::uint64_t>(steps_before));
-  const auto set = [seed](at::Generator generator) {
-    const std::lock_guard lock(generator.mutex());
-    generator.set_current_seed(seed);
-  };
-  set(at::detail::getDefaultCPUGenerator());
-  if (device_.is_cuda()) set(at::globalContext().defaultGenerator(device_));
+void WholeNetwork::seed_for(std::int64_t steps_before) const {
+  seed_generators(derive_seed(mixing_.seed, static_cast<std::uint32_t>(communicator_.rank()),
+                              static_cast<std::uint64_t>(steps_before)),
+                  device_);
 }
 
 }  // namespace kolo

@@ -31,7 +31,7 @@ class WholeNetwork final : public TrainedNetwork {
 
  private:
   [[nodiscard]] torch::Tensor outputs_of(const torch::Tensor& inputs);
-  void seed_generators(std::int64_t steps_before) const;
+  void seed_for(std::int64_t steps_before) const;
 
   Communicator communicator_;
   std::shared_ptr<Network> network_;

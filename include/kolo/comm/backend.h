@@ -129,6 +129,8 @@ class Backend {
   virtual void abort(int exit_code, std::string_view reason) noexcept = 0;
   // Which of the two.
   [[nodiscard]] virtual bool ends_processes() const { return false; }
+  // Whether the first has happened, as far as it is known here.
+  [[nodiscard]] virtual bool is_broken() const { return false; }
 };
 
 }  // namespace kolo

@@ -127,8 +127,9 @@ class Communicator {
   // Sets of ranks. Every rank of this communicator calls these, in the same order; those in a set
   // get a communicator of it, the others nothing. Sets are independent: where
   // capabilities().concurrent, their collectives run at the same time. A set may outlive the
-  // communicator it was made from. Under MPI a few of its communicators that a set takes
-  // are given back in MPI_Finalize, so make sets once, not in a loop; and make those of different
+  // communicator it was made from. Over several nodes a set takes a few
+  // communicators of MPI's, which the next set of the same ranks in the same order has when all of
+  // them have let go of it, and which are given back in the end. Make those of different
   // communicators in one order on all ranks that are in both.
   //
   // The ranks that pass the same colour, in the order of (key, rank); colour < 0: in no set.
@@ -213,7 +214,8 @@ class Communicator {
   void remove_listener(const std::shared_ptr<CollectiveListener>& listener) const;
 
   // Gives up on behalf of all ranks: under MPI every process of the job ends with this status (does
-  // not return); ranks that are threads get CommunicationError from their collectives.
+  // not return); ranks that are threads, and those of a session (kolo/comm/session.h), get
+  // CommunicationError from their collectives.
   void abort(int exit_code = 1) const noexcept;
   // This rank will call abort() within a few seconds and says why itself: until then the watch does
   // not report that it leaves, which an exception on its way looks like. Local.

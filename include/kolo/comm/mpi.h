@@ -28,7 +28,8 @@ struct MpiOptions {
   // of its own. With `serialized` all share one where kolo initializes MPI, and the program must
   // not call MPI meanwhile. With less, or where the program has initialized MPI with less than
   // `multiple`, asynchronous collectives run before their call returns: correct, but nothing
-  // overlaps.
+  // overlaps. Ranks that all share the memory of one node need no MPI for them: there every
+  // communicator has its thread under each level.
   ThreadLevel thread_level = ThreadLevel::multiple;
 
   // The node-local stage: ranks of a node reduce out of each other's memory, MPI only carries
@@ -58,7 +59,8 @@ struct MpiOptions {
 
 // All processes of the MPI job. MPI is initialized when it is not (and finalized with the last
 // handle then); one that the program has initialized is respected, with the thread level it has.
-// Handles may outlive MPI_Finalize; every call is an Error then.
+// Handles may outlive MPI_Finalize; every call is a StateError then. In a program with an MPI of
+// its own, which kolo must not end, or of part of its ranks: see kolo/comm/session.h.
 //
 // Collective; call it once, from the main thread. Environment variables overrule options:
 // KOLO_CHECKED (1, 0), KOLO_WATCH (on, off), KOLO_WATCH_WARNING and KOLO_WATCH_LIMIT (seconds),

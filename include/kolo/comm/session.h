@@ -56,11 +56,11 @@ struct SessionOptions {
 // thread's, with less than `multiple` no two threads may be in kolo or MPI at once, unless kolo
 // makes no call of MPI there.
 //
-// Between nodes, a rank that waits inside a collective of MPI's learns of a broken session within
-// milliseconds from its own process, within a second or two from its watch, which hears of other
-// nodes with `multiple` alone. With less it waits until the watch's limit, if there is one. What is
-// collective in MPI itself (initialize(), and making a set of ranks over several nodes) waits as
-// MPI does.
+// What breaks a session the ranks of a node know in a second, and the others when they wait for one
+// of those. A rank that shares memory with no other is missed at the watch's limit alone, or by the
+// launcher; so is, between nodes and with less than `multiple`, one that has let go of its handles.
+// What is collective in MPI itself, initialize() and making a set of ranks over several nodes,
+// waits as MPI does.
 class Session {
  public:
   Session(Session&& other) noexcept;
@@ -80,8 +80,10 @@ class Session {
   // has from MPI and the system is given back; calls by handles that are left are StateErrors. A
   // second call does nothing.
   //
-  // Of a session that is broken it is local, and leaves MPI's objects to MPI. Where another rank
-  // calls something else it is an Error on all ranks, and this rank's session has ended.
+  // Of a session that is broken it is local, and leaves MPI's objects to MPI; so it is where
+  // another rank has left or is gone, which is a CommunicationError when all is done. Where another
+  // rank calls something else it is an Error on all ranks, as for every collective, and the session
+  // goes on.
   void finalize();
   [[nodiscard]] bool is_finalized() const;
 

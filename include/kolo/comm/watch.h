@@ -14,7 +14,8 @@ namespace kolo {
 // collective waits, which ranks have not come to it, what each of them did last and whether its
 // process is stopped or gone; again after twice that time, and so on; and when it went on after
 // all. After the limit every rank writes its last collectives to a file, and the job is ended on
-// all ranks with status 1; for processes that can't write theirs another rank of the node does.
+// all ranks with status 1; for processes that can't write theirs another rank of the node does. (In
+// a session, kolo/comm/session.h, no process is ended: those that wait get CommunicationError.)
 //
 // What counts is time in which the watch itself ran. A job that is suspended as a whole and goes on
 // later, as schedulers do it, has not waited; a rank that stays behind has the others wait for it.

@@ -39,6 +39,7 @@ class DeviceBackend final : public Backend {
   void leave() noexcept override { host_->leave(); }
   void abort(int exit_code, std::string_view reason) noexcept override;
   [[nodiscard]] bool ends_processes() const override { return host_->ends_processes(); }
+  [[nodiscard]] bool is_broken() const override { return host_->is_broken(); }
 
  private:
   [[nodiscard]] DeviceChannel* channel() const;

@@ -1,7 +1,7 @@
 #include "comm/mpi/mpi_calls.h"
 
-#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <thread>
 
@@ -12,7 +12,8 @@ namespace kolo {
 namespace {
 
 constexpr int tag = 0;
-constexpr int eager_looks = 1000;  // before others get the processor in between
+constexpr std::int64_t tests_per_look = 16;
+constexpr std::int64_t eager_tests = 1000;  // before others get the processor in between
 
 std::size_t bytes_of(std::int64_t count, MPI_Datatype type) {
   int bytes = 0;
@@ -37,20 +38,24 @@ std::byte* MpiCalls::own_memory(std::size_t bytes) {
 }
 
 void MpiCalls::wait(std::span<MPI_Request> requests) {
-  for (int looks = 1;; ++looks) {
+  for (std::int64_t tests = 1;; ++tests) {
     int are_done = 0;
     check_mpi(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &are_done,
                           MPI_STATUSES_IGNORE),
               "MPI_Testall");
     if (are_done != 0) return;
-    try {
-      look_();
-    } catch (...) {
-      (void)memory_.release();  // it is MPI's now
-      bytes_ = 0;
-      throw;
-    }
-    if (looks > eager_looks) std::this_thread::yield();
+    if (tests % tests_per_look == 0) look();
+    if (tests >= eager_tests) std::this_thread::yield();
+  }
+}
+
+void MpiCalls::look() {
+  try {
+    look_();
+  } catch (...) {
+    (void)memory_.release();  // it is MPI's now
+    bytes_ = 0;
+    throw;
   }
 }
 

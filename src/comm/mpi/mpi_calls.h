@@ -46,6 +46,7 @@ class MpiCalls {
 
  private:
   [[nodiscard]] std::byte* own_memory(std::size_t bytes);
+  void look();
   void wait(std::span<MPI_Request> requests);
   void wait(MPI_Request request) { wait(std::span(&request, 1)); }
 

@@ -1,6 +1,7 @@
 #include "comm/mpi/mpi_keeping.h"
 
 #include <array>
+#include <cstring>
 #include <exception>
 #include <numeric>
 #include <utility>
@@ -14,6 +15,8 @@
 namespace kolo {
 
 namespace {
+
+constexpr std::size_t most_of_reason = 600;  // bytes, which MPI sends at once
 
 using Share = std::shared_ptr<MpiKeeping>;
 
@@ -136,6 +139,7 @@ void MpiKeeping::finish() {
   act(End::together);
   leave();
   const bool is_broken = !note_end("it has been finalized");
+  if (is_broken) tell_others();
   has_ended_ = true;
   // Of a broken session calls may be pending in MPI that never end.
   for (MpiObjects& objects : kept_) is_broken ? objects.forget() : objects.free();
@@ -152,7 +156,7 @@ void MpiObjects::free() {
 
 void MpiObjects::forget() {
   // Messages that nobody has taken: MPI may read them until its very end.
-  for (MpiSmallMessages* const messages : {&status_messages, &notes}) {
+  for (MpiSmallMessages* const messages : {&status_messages, &notes, &breaks}) {
     if (!messages->pending.empty())
       (void)std::make_unique<MpiSmallMessages>(std::exchange(*messages, {})).release();
   }
@@ -180,6 +184,7 @@ bool MpiKeeping::note_end(std::string_view reason) noexcept {
 void MpiKeeping::break_session(std::string_view reason) noexcept {
   if (rules_.failure_ends_processes || !note_end(reason)) return;
   for (const auto& group : node_groups()) group->abort(reason);
+  if (rules_.threads_may_call) tell_others();
 }
 
 std::string MpiKeeping::reason() const {
@@ -188,13 +193,45 @@ std::string MpiKeeping::reason() const {
   return reason_;
 }
 
-void MpiKeeping::look() {
-  if (!is_over()) {
-    for (const auto& group : node_groups()) {
-      if (group->is_aborted()) break_session(group->reason_of_abort());
-    }
+void MpiKeeping::hear() {
+  if (!is_over()) look_at_node();
+  if (!is_over()) listen();
+}
+
+void MpiKeeping::look_at_node() {
+  for (const auto& group : node_groups()) {
+    if (group->is_aborted()) break_session(group->reason_of_abort());
   }
-  check();
+}
+
+// A message has one who takes it.
+void MpiKeeping::listen() {
+  const std::unique_lock lock(listening_, std::try_to_lock);
+  if (!lock || far_ranks_.empty() || rules_.failure_ends_processes) return;
+  const MPI_Comm all = objects_of_all().all.get();
+  int is_there = 0, count = 0;
+  MPI_Status status;
+  check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag_of_breaks, all, &is_there, &status), "MPI_Iprobe");
+  if (is_there == 0) return;
+  check_mpi(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
+  std::string reason(static_cast<std::size_t>(count), ' ');
+  check_mpi(MPI_Recv(reason.data(), count, MPI_BYTE, status.MPI_SOURCE, tag_of_breaks, all,
+                     MPI_STATUS_IGNORE),
+            "MPI_Recv");
+  break_session(reason);
+}
+
+void MpiKeeping::tell_others() noexcept {
+  if (rules_.failure_ends_processes || has_ended_ || has_told_.exchange(true)) return;
+  const auto words = reason().substr(0, most_of_reason);
+  for (const int rank : far_ranks_) {
+    auto& message = objects_of_all().breaks.pending.emplace_back();
+    message.bytes.resize(words.size());
+    std::memcpy(message.bytes.data(), words.data(), words.size());
+    // Who is gone needn't know.
+    (void)MPI_Isend(message.bytes.data(), static_cast<int>(message.bytes.size()), MPI_BYTE, rank,
+                    tag_of_breaks, objects_of_all().all.get(), &message.request);
+  }
 }
 
 void MpiKeeping::check() const {

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "comm/mpi/mpi_collectives.h"
@@ -55,6 +56,11 @@ struct MpiSmallMessages {
   std::list<Message> pending;
 };
 
+// Tags of MPI's messages in the communicator of a set, in which collectives use 0.
+constexpr int tag_of_notes = 1;
+constexpr int tag_of_breaks = 2;  // in that of all ranks
+constexpr int first_tag_of_bytes = 3;
+
 // What a set of ranks has from MPI. One whose ranks have all let go of it is used again by the next
 // set of the same ranks in the same order.
 struct MpiObjects {
@@ -64,7 +70,8 @@ struct MpiObjects {
   MpiGroup across;    // those of all nodes that own this rank's slice; empty for a rank without one
   MpiGroup statuses;  // all, for the watch's messages
   MpiSmallMessages status_messages;
-  MpiSmallMessages notes;  // of transfers
+  MpiSmallMessages notes;   // of transfers
+  MpiSmallMessages breaks;  // of a session
   std::optional<MpiCollectives> all_collectives;
   std::optional<MpiCollectives> across_collectives;
   std::vector<int> job_ranks;        // of the set's members, in its order
@@ -143,14 +150,26 @@ class MpiKeeping {
   [[nodiscard]] std::string reason() const;  // empty: it isn't
   // Throws CommunicationError with the reason, if so.
   void check() const;
-  // The same, when others may have broken it too.
-  void look();
+  // The same, after a look at whether other ranks have broken it. By a thread that may call MPI.
+  void look() {
+    hear();
+    check();
+  }
+  void hear();
+
+  // Ranks that share no memory with this one.
+  void note_far_ranks(std::vector<int> ranks) { far_ranks_ = std::move(ranks); }
+  // Tells them, once, that the session is broken. They hear of it while they wait. By a thread that
+  // may call MPI.
+  void tell_others() noexcept;
 
  private:
   [[nodiscard]] bool this_thread_may_call() const;
   [[nodiscard]] std::vector<MpiObjects*> all_of(const std::vector<int>& job_ranks);
   [[nodiscard]] bool note_end(std::string_view reason) noexcept;
   void act(End end) noexcept;
+  void look_at_node();
+  void listen();
   void leave() noexcept;
   [[nodiscard]] std::vector<std::shared_ptr<NodeGroup>> node_groups();
 
@@ -161,6 +180,9 @@ class MpiKeeping {
   std::thread::id initializing_thread_ = std::this_thread::get_id();
   std::atomic<bool> has_ended_ = false;
   std::atomic<bool> is_over_ = false;
+  std::vector<int> far_ranks_;
+  std::atomic<bool> has_told_ = false;
+  std::mutex listening_;
   std::vector<std::function<void(End)>> at_end_;
   mutable std::mutex mutex_;
   std::string reason_;  // why the session is broken; empty: it isn't
@@ -168,12 +190,8 @@ class MpiKeeping {
   std::vector<std::weak_ptr<NodeGroup>> node_groups_;
 };
 
-// Ranks as processes of an MPI job. On one node everything goes through shared memory; over
-// several, all-reduce uses it inside each node and MPI between the ranks that own the same slice,
-// and the other collectives are MPI's.
-//
-// All ranks of what is kept; node_id is equal for ranks on the same node and different otherwise.
-// `runtime`: none where MPI is the program's. Collective.
+// The back end of all ranks of what is kept (mpi_backend.h); node_id is equal for ranks on the same
+// node and different otherwise. `runtime`: none where MPI is the program's. Collective.
 [[nodiscard]] std::shared_ptr<Backend> make_mpi_backend(std::shared_ptr<const MpiRuntime> runtime,
                                                         std::shared_ptr<MpiKeeping> keeping,
                                                         int node_id, const MpiOptions& options);

@@ -13,23 +13,20 @@ namespace kolo {
 
 namespace {
 
-// Of MPI's messages in the group's communicator, where collectives use 0.
-constexpr int note_tag = 1;
-constexpr int first_tag_of_bytes = 2;
 constexpr int largest_tag = 32767;                            // that every MPI has
 constexpr std::size_t most_messages_at_once = 4;              // of one transfer
 constexpr std::int64_t copied_bytes = std::int64_t{1} << 20;  // in one message
 
 class MpiLine final : public TransferLine {
  public:
-  MpiLine(MpiObjects& objects, std::int64_t largest_count, const MpiKeeping& keeping);
+  MpiLine(MpiObjects& objects, std::int64_t largest_count, MpiKeeping& keeping);
 
   void post(int to, const TransferNote& note) override;
   [[nodiscard]] std::optional<Arrival> take() override;
   [[nodiscard]] std::unique_ptr<TransferMove> begin(const CollectiveCall& call,
                                                     const TransferNote& own,
                                                     const TransferNote& other) override;
-  [[nodiscard]] std::string obstacle(int /*rank*/) override { return keeping_.reason(); }
+  [[nodiscard]] std::string obstacle(int rank) override;
   [[nodiscard]] bool is_silent() const override { return true; }
 
  private:
@@ -37,7 +34,7 @@ class MpiLine final : public TransferLine {
 
   MpiObjects& objects_;
   std::int64_t largest_count_;
-  const MpiKeeping& keeping_;
+  MpiKeeping& keeping_;
 };
 
 // In messages of at most `largest_count` bytes (MPI-3 counts are int), some at a time. In a session
@@ -89,7 +86,7 @@ class MpiMove final : public TransferMove {
 
 }  // namespace
 
-MpiLine::MpiLine(MpiObjects& objects, std::int64_t largest_count, const MpiKeeping& keeping)
+MpiLine::MpiLine(MpiObjects& objects, std::int64_t largest_count, MpiKeeping& keeping)
     : objects_(objects), largest_count_(largest_count), keeping_(keeping) {}
 
 void MpiLine::forget_sent() {
@@ -107,7 +104,7 @@ void MpiLine::post(int to, const TransferNote& note) {
   const auto bytes = std::as_bytes(std::span(&note, 1));
   message.bytes.assign(bytes.begin(), bytes.end());
   check_mpi(MPI_Isend(message.bytes.data(), narrow<int>(message.bytes.size()), MPI_BYTE, to,
-                      note_tag, objects_.all.get(), &message.request),
+                      tag_of_notes, objects_.all.get(), &message.request),
             "MPI_Isend");
 }
 
@@ -115,14 +112,19 @@ std::optional<TransferLine::Arrival> MpiLine::take() {
   forget_sent();
   int is_there = 0;
   MPI_Status status;
-  check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, note_tag, objects_.all.get(), &is_there, &status),
+  check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, tag_of_notes, objects_.all.get(), &is_there, &status),
             "MPI_Iprobe");
   if (is_there == 0) return std::nullopt;
   Arrival arrival{.from = status.MPI_SOURCE, .note = {}};
-  check_mpi(MPI_Recv(&arrival.note, sizeof(TransferNote), MPI_BYTE, status.MPI_SOURCE, note_tag,
+  check_mpi(MPI_Recv(&arrival.note, sizeof(TransferNote), MPI_BYTE, status.MPI_SOURCE, tag_of_notes,
                      objects_.all.get(), MPI_STATUS_IGNORE),
             "MPI_Recv");
   return arrival;
+}
+
+std::string MpiLine::obstacle(int /*rank*/) {
+  if (keeping_.rules().is_session) keeping_.hear();
+  return keeping_.reason();
 }
 
 std::unique_ptr<TransferMove> MpiLine::begin(const CollectiveCall& call, const TransferNote& own,
@@ -174,7 +176,7 @@ void MpiMove::begin_message() {
 }
 
 std::shared_ptr<TransferLine> make_mpi_line(MpiObjects& objects, std::int64_t largest_count,
-                                            const MpiKeeping& keeping) {
+                                            MpiKeeping& keeping) {
   return std::make_shared<MpiLine>(objects, largest_count, keeping);
 }
 

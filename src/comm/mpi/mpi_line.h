@@ -13,6 +13,6 @@ namespace kolo {
 // the group's, which the job keeps.
 [[nodiscard]] std::shared_ptr<TransferLine> make_mpi_line(MpiObjects& objects,
                                                           std::int64_t largest_count,
-                                                          const MpiKeeping& keeping);
+                                                          MpiKeeping& keeping);
 
 }  // namespace kolo

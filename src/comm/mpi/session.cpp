@@ -54,9 +54,9 @@ void Session::finalize() {
   std::exception_ptr failure;
   try {
     if (!keeping.is_over()) state_->communicator->barrier({.name = "Session::finalize"});
-  } catch (const Error& error) {
+  } catch (const CommunicationError& error) {
     failure = std::current_exception();
-    keeping.break_session(fmt::format("rank {} has finalized it, alone", keeping.job_rank()));
+    keeping.break_session(error.what());
   }
   keeping.finish();
   state_->communicator.reset();

@@ -130,6 +130,16 @@ bool SharedSegment::is_in_use() const {
   return heading().users.load() != 0;
 }
 
+SegmentName padded(const std::string& name) {
+  SegmentName text{};
+  std::copy_n(name.begin(), std::min(name.size(), text.size() - 1), text.begin());
+  return text;
+}
+
+std::string name_in(const SegmentName& text) {
+  return {text.begin(), std::find(text.begin(), text.end(), std::uint8_t{0})};
+}
+
 namespace {
 
 // The name of a segment's file, which goes with this object.

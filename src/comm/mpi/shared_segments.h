@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -62,6 +63,11 @@ class SharedSegment {
   std::size_t size_ = 0;             // of all of it
   std::byte* memory_ = nullptr;
 };
+
+// The name of a segment's file, as ranks tell each other: zeros after it.
+using SegmentName = std::array<std::uint8_t, 64>;
+[[nodiscard]] SegmentName padded(const std::string& name);
+[[nodiscard]] std::string name_in(const SegmentName& text);
 
 // The shared memory of a node's ranks, in segments that all of them map. Making one is collective,
 // letting go of one is not: its room is given back when no rank uses it any more, and what is left

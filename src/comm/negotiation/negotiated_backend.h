@@ -63,6 +63,7 @@ class NegotiatedBackend final : public Backend {
     inner_->abort(exit_code, reason);
   }
   [[nodiscard]] bool ends_processes() const override { return inner_->ends_processes(); }
+  [[nodiscard]] bool is_broken() const override { return inner_->is_broken(); }
 
   // How far a rank is in its communicator's sequence of calls. Joined ranks miss some; after a join
   // everyone gets what the furthest has, so that numbers agree again.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstring>
 #include <new>
 #include <set>
 
@@ -55,28 +54,6 @@ RankStatus in_short(RankStatus status) {
   });
   if (status.lanes.size() > most_lanes) status.lanes.resize(most_lanes);
   return status;
-}
-
-// The message with which a session is broken on other nodes, told by its beginning from a status,
-// which begins with a rank. Small, as all messages.
-constexpr std::int32_t not_a_rank = -2;
-constexpr std::size_t most_of_reason = 600;
-
-std::vector<std::byte> to_bytes_of_reason(std::string reason) {
-  if (reason.size() > most_of_reason) reason.resize(most_of_reason);
-  std::vector<std::byte> bytes(sizeof(not_a_rank) + reason.size());
-  std::memcpy(bytes.data(), &not_a_rank, sizeof(not_a_rank));
-  std::memcpy(bytes.data() + sizeof(not_a_rank), reason.data(), reason.size());
-  return bytes;
-}
-
-std::optional<std::string> reason_in(std::span<const std::byte> bytes) {
-  std::int32_t begin = 0;
-  if (bytes.size() < sizeof(begin)) return std::nullopt;
-  std::memcpy(&begin, bytes.data(), sizeof(begin));
-  if (begin != not_a_rank) return std::nullopt;
-  const auto text = bytes.subspan(sizeof(begin));
-  return std::string(reinterpret_cast<const char*>(text.data()), text.size());
 }
 
 // The first rank whose block rank 0 can't read; -1: it can read all.
@@ -169,7 +146,7 @@ void Watch::loop() {
 
 // Each rank of a node looks at the next one that is to be seen.
 void Watch::tell_of_killed_neighbour() {
-  if (has_told_end_ || blocks_.size() < 2) return;
+  if (has_told_end_ || blocks_.size() < 2 || backend_->is_broken()) return;
   const auto next = (own_block_ + 1) % blocks_.size();
   const auto neighbour = read_status(ranks_of_blocks_[next], *blocks_[next], silence_);
   const bool is_killed = neighbour.state == ProcessState::gone && !neighbour.has_left &&
@@ -193,6 +170,7 @@ void Watch::look() {
   waiting_times_.look(now);
   const auto of_node = look_at_node();
   if (exchange_) exchange(of_node);
+  if (backend_->is_broken()) return;  // there is nothing to wait for any more
   const auto is_ending = [](const RankStatus& status) { return status.is_ending(); };
   if (std::any_of(of_node.begin(), of_node.end(), is_ending)) dump(of_node);
   auto statuses = of_node;
@@ -241,10 +219,6 @@ void Watch::exchange(const std::vector<RankStatus>& of_node) {
   const auto now = monotonic_now();
   while (const auto message = exchange_->receive()) {
     if (message->bytes.empty()) dump(of_node);  // an order, from where the limit has passed
-    if (const auto reason = reason_in(message->bytes)) {
-      backend_->abort(1, *reason);
-      continue;
-    }
     if (auto status = from_bytes(message->bytes)) {
       heard_at_[status->rank] = now;
       RankStatus& known = heard_[status->rank];
@@ -359,19 +333,8 @@ std::string Watch::what_ends() const {
   return is_thread || backend_->ends_processes() ? "the job ends" : "the session is broken";
 }
 
-// Those that this rank shares no memory with. (Where the job ends MPI does that.)
-void Watch::tell_other_nodes(const std::string& reason) {
-  if (!exchange_) return;
-  const auto bytes = to_bytes_of_reason(reason);
-  for (int rank = 0; rank < backend_->topology().size; ++rank) {
-    if (!can_read(rank)) exchange_->send(rank, bytes);
-  }
-}
-
 void Watch::give_up(const std::string& reason) {
-  if (!backend_->ends_processes()) {
-    tell_other_nodes(reason);
-  } else {
+  if (backend_->ends_processes()) {
     // A process that is stopped hears nothing but this; and ending the job may itself hang.
     for (const RankStatus& status : look_at_node()) {
       if (status.state == ProcessState::stopped) ::kill(status.process, SIGKILL);

@@ -49,7 +49,6 @@ class Watch final : public CollectiveListener {
   void say_goodbye();
   void end_if_somebody_has_left(const std::vector<RankStatus>& statuses, bool speaks);
   void give_up(const std::string& reason);
-  void tell_other_nodes(const std::string& reason);
   [[nodiscard]] std::string what_ends() const;
   void look();
   void tell_of_killed_neighbour();

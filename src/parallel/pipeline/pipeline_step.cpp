@@ -5,13 +5,13 @@
 #include <string>
 #include <utility>
 
-#include <ATen/Context.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "kolo/base/clock.h"
 #include "kolo/base/enum_names.h"
 #include "kolo/base/error.h"
+#include "kolo/base/generators.h"
 #include "kolo/base/random.h"
 #include "kolo/parallel/object_collectives.h"
 #include "kolo/parallel/pipeline_stages.h"
@@ -62,15 +62,6 @@ std::vector<torch::Tensor> weights_of(const NetworkStage& stage) {
       if (parameter.requires_grad()) weights.push_back(parameter);
   }
   return weights;
-}
-
-void seed_generators(std::uint64_t seed, const torch::Device& device) {
-  const auto set = [seed](at::Generator generator) {
-    const std::lock_guard lock(generator.mutex());
-    generator.set_current_seed(seed);
-  };
-  set(at::detail::getDefaultCPUGenerator());
-  if (device.is_cuda()) set(at::globalContext().defaultGenerator(device));
 }
 
 }  // namespace

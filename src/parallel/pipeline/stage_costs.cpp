@@ -4,12 +4,12 @@
 #include <limits>
 #include <utility>
 
-#include <ATen/Context.h>
 #include <fmt/format.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
+#include "kolo/base/generators.h"
 #include "parallel/pipeline/stage_graph.h"
 
 namespace kolo {
@@ -32,9 +32,6 @@ class StageStates {
           buffers_.emplace_back(buffer, buffer.detach().clone());
       }
     }
-    auto generator = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard lock(generator.mutex());
-    generator_ = generator.get_state();
   }
   StageStates(const StageStates&) = delete;
   StageStates& operator=(const StageStates&) = delete;
@@ -42,14 +39,11 @@ class StageStates {
     const torch::NoGradGuard no_gradient;
     for (auto& [parameter, gradient] : gradients_) parameter.mutable_grad() = gradient;
     for (const auto& [buffer, value] : buffers_) torch::Tensor(buffer).copy_(value);
-    auto generator = at::detail::getDefaultCPUGenerator();
-    const std::lock_guard lock(generator.mutex());
-    generator.set_state(generator_);
   }
 
  private:
   std::vector<std::pair<torch::Tensor, torch::Tensor>> gradients_, buffers_;
-  torch::Tensor generator_;
+  KeepGenerators generators_;
 };
 
 // A device is done with a tensor when the host can read from it.

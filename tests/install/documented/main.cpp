@@ -14,6 +14,7 @@
 #include <torch/torch.h>
 
 #include "include.inc"
+#include "kolo/comm/session.h"
 
 using torch::optim::SGD;
 using torch::optim::SGDOptions;
@@ -191,6 +192,14 @@ void two_networks_learn(const kolo::Communicator& world) {
   if (!(answer.item<double>() > 0)) ++failures;
 }
 
+void inside_a_simulation(int size) {
+  MPI_Comm simulation_communicator = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &simulation_communicator);
+#include "session.inc"
+  MPI_Comm_free(&simulation_communicator);
+  if (energy.item<double>() != size * (size + 1) / 2.) ++failures;
+}
+
 }  // namespace
 
 int main() {
@@ -232,5 +241,6 @@ int main() {
   share_layers(world);
   share_weights(world);
   pass_on(world);
+  inside_a_simulation(world.size());
   return failures == 0 ? 0 : 1;
 }
