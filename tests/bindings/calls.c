@@ -112,7 +112,8 @@ static void train_apart(kolo_session session, const char* scripts) {
     EXPECT(KOLO_STATE, kolo_push(network, &inputs, 1, &outputs, 1, NULL, 0, NULL),
            "kolo_push on rank 0", "apart");
     SUCCEEDS(kolo_serve(network, &report));
-    CHECK(report.steps >= 1 && report.arrivals == 3 * (size - 1));
+    /* How many steps there is time for before the others are through is nobody's promise. */
+    CHECK(report.steps == report.all_steps && report.arrivals <= 3 * (size - 1));
   } else {
     EXPECT(KOLO_STATE, kolo_serve(network, NULL), "kolo_serve on rank ", "apart");
     for (int i = 0; i < 3; ++i) {
