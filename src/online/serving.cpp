@@ -56,6 +56,11 @@ TickReport OnlineNetwork::Inside::serve() {
     }
   }
   publish_here();
+  // What came after the last step counts too.
+  std::array<std::int64_t, 2> here_and_there = {store_.arrivals(), store_.stored()};
+  trainers_->all_reduce(std::span(here_and_there), ReduceOp::sum, {.name = "samples that came"});
+  progress_.arrivals = here_and_there[0];
+  progress_.stored = here_and_there[1];
   return report(progress_.steps - steps_before);
 }
 

@@ -24,7 +24,7 @@ struct TickReport {
   double loss = 0;                // mean over ranks of the last step; NaN before the first
   double learning_rate = 0;       // of the last step
   std::int64_t version = 0;       // of the weights that infer() uses from now on
-  std::int64_t arrivals = 0;      // samples that came, on all ranks
+  std::int64_t arrivals = 0;      // samples that came, on all ranks, until the last step
   std::int64_t stored = 0;        // of those in reservoirs now, on all ranks
   std::int64_t skipped = 0;       // steps left out since the network was made: not finite
   std::int64_t waiting_for = -1;  // a rank whose reservoir has too few samples yet; -1: none
