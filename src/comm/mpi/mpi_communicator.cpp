@@ -255,9 +255,10 @@ Communicator make_communicator(const std::shared_ptr<const MpiRuntime>& runtime,
   if (options.watch.enabled && plain.size() > 1) {
     const auto watch = std::make_shared<Watch>(backend, options.watch);
     plain.add_listener(watch);
-    end_with(*keeping, watch, [](Watch& present, MpiKeeping::End end) {
-      present.stop(end == MpiKeeping::End::together);
-    });
+    // In a session all ranks end together, and nobody is there who would wait.
+    const bool says_goodbye = !keeping->rules().is_session;
+    end_with(*keeping, watch,
+             [says_goodbye](Watch& present, MpiKeeping::End) { present.stop(says_goodbye); });
   }
   return options.checked ? plain.checked() : plain;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "comm/messages.h"
+#include "comm/mpi/mpi_statuses.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -134,9 +135,18 @@ void MpiKeeping::end_in_finalize() noexcept {
   has_ended_ = true;
 }
 
+void MpiKeeping::take_last_messages() noexcept {
+  try {
+    take_last_statuses(objects_of_all());
+  } catch (const std::exception& error) {
+    break_session(error.what());
+  }
+}
+
 void MpiKeeping::finish() {
   if (has_ended_) return;
   act(End::together);
+  if (!is_over()) take_last_messages();
   leave();
   const bool is_broken = !note_end("it has been finalized");
   if (is_broken) tell_others();

@@ -54,6 +54,7 @@ struct MpiSmallMessages {
     MPI_Request request = MPI_REQUEST_NULL;
   };
   std::list<Message> pending;
+  std::vector<std::int64_t> sent, received;  // by rank, where they are counted
 };
 
 // Tags of MPI's messages in the communicator of a set, in which collectives use 0.
@@ -168,6 +169,7 @@ class MpiKeeping {
   [[nodiscard]] std::vector<MpiObjects*> all_of(const std::vector<int>& job_ranks);
   [[nodiscard]] bool note_end(std::string_view reason) noexcept;
   void act(End end) noexcept;
+  void take_last_messages() noexcept;
   void look_at_node();
   void listen();
   void leave() noexcept;

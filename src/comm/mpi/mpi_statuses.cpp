@@ -17,7 +17,11 @@ constexpr int most_pending_statuses = 64;  // to one rank
 class MpiStatusExchange final : public StatusExchange {
  public:
   MpiStatusExchange(const MpiGroup& group, MpiSmallMessages& messages)
-      : group_(group), messages_(messages) {}
+      : group_(group), messages_(messages) {
+    const auto size = static_cast<std::size_t>(group_.size());
+    messages_.sent.resize(size);
+    messages_.received.resize(size);
+  }
   MpiStatusExchange(const MpiStatusExchange&) = delete;
   MpiStatusExchange& operator=(const MpiStatusExchange&) = delete;
   ~MpiStatusExchange() override = default;
@@ -39,6 +43,7 @@ void MpiStatusExchange::send(int to, std::span<const std::byte> bytes) {
     message = is_done ? messages_.pending.erase(message) : std::next(message);
   }
   if (pending_there >= most_pending_statuses) return;
+  ++messages_.sent[static_cast<std::size_t>(to)];
   auto& message = messages_.pending.emplace_back();
   message.to = to;
   message.bytes.assign(bytes.begin(), bytes.end());
@@ -58,6 +63,7 @@ std::optional<StatusExchange::Message> MpiStatusExchange::receive() {
   check_mpi(MPI_Recv(message.bytes.data(), count, MPI_BYTE, status.MPI_SOURCE, status_tag,
                      group_.get(), MPI_STATUS_IGNORE),
             "MPI_Recv");
+  ++messages_.received[static_cast<std::size_t>(message.from)];
   return message;
 }
 
@@ -65,6 +71,17 @@ std::optional<StatusExchange::Message> MpiStatusExchange::receive() {
 
 std::unique_ptr<StatusExchange> make_status_exchange(MpiObjects& objects) {
   return std::make_unique<MpiStatusExchange>(objects.statuses, objects.status_messages);
+}
+
+void take_last_statuses(MpiObjects& objects) {
+  if (objects.statuses.is_empty()) return;
+  MpiSmallMessages& messages = objects.status_messages;
+  const std::vector<std::int64_t> ones(messages.sent.size(), 1);
+  std::vector<std::int64_t> expected(messages.sent.size());
+  objects.all_collectives->execute(CollectiveCall::all_to_all(
+      std::span<const std::int64_t>(messages.sent), ones, std::span(expected), ones));
+  MpiStatusExchange exchange(objects.statuses, messages);
+  while (messages.received != expected) (void)exchange.receive();
 }
 
 }  // namespace kolo

@@ -12,4 +12,8 @@ namespace kolo {
 // back. Takes the thread level `multiple`.
 [[nodiscard]] std::unique_ptr<StatusExchange> make_status_exchange(MpiObjects& objects);
 
+// Takes what has been sent to this rank and is not taken yet, so that nobody finds it in a later
+// communicator, to which MPI may give the same number. Collective, when nobody sends any more.
+void take_last_statuses(MpiObjects& objects);
+
 }  // namespace kolo
