@@ -29,8 +29,7 @@ namespace kolo {
 // What an OnlineNetwork is made of. Its calls are those of OnlineNetwork, without what is done to
 // leave the program's state alone. In sources by idea: making and answering (inside.cpp), samples
 // (pushing.cpp), training in time steps (ticking.cpp), beside them (starting.cpp) and apart
-// (serving.cpp), files
-// (saving.cpp).
+// (serving.cpp), files (saving.cpp).
 class OnlineNetwork::Inside {
  public:
   Inside(const Communicator& ranks, const OnlineConfig& config, OnlineParts parts);
