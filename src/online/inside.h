@@ -114,6 +114,7 @@ class OnlineNetwork::Inside {
   void receive_answer(const online::Call& call);
 
   // Files. `ranks`: all, or those that train apart.
+  [[nodiscard]] int first_trainer_in(const Communicator& ranks) const;
   void save_on(const Communicator& ranks, const std::filesystem::path& folder, std::int64_t tag);
   void restore_on(const Communicator& ranks, const std::filesystem::path& folder, std::int64_t tag);
   [[nodiscard]] nlohmann::json save_reservoir(const std::filesystem::path& folder) const;

@@ -36,17 +36,18 @@ Roles Roles::of(const OnlineTrainingConfig& training, int rank, int ranks) {
   Roles roles;
   roles.trainers = trainers_of(training, ranks);
   roles.are_all = narrow<int>(roles.trainers.size()) == ranks;
-  if (training.apart && roles.are_all) {
-    throw InputError(
-        fmt::format("training.apart: all {} ranks would train and none compute; start more ranks, "
-                    "or name fewer in training.ranks",
-                    ranks));
+  const auto n_trainers = narrow<std::int64_t>(roles.trainers.size());
+  const std::int64_t n_others = ranks - n_trainers;
+  if (training.apart && n_others < n_trainers) {
+    throw InputError(fmt::format(
+        "training.apart: of {} ranks {} would train and {} compute; each that trains takes the "
+        "samples of one that computes at least: name fewer in training.ranks, or give a larger "
+        "training.rank_stride",
+        ranks, n_trainers, n_others));
   }
   const auto is_trainer = [&](int each) { return std::ranges::count(roles.trainers, each) > 0; };
   roles.trains = is_trainer(rank);
   roles.computes = !roles.trains || !training.apart;
-  const auto n_trainers = narrow<std::int64_t>(roles.trainers.size());
-  const std::int64_t n_others = ranks - n_trainers;
   for (std::int64_t other = 0, place = 0; other < ranks; ++other) {
     if (is_trainer(static_cast<int>(other))) continue;
     const auto trainer = roles.trainers[static_cast<std::size_t>(place * n_trainers / n_others)];

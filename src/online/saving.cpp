@@ -154,6 +154,12 @@ void OnlineNetwork::Inside::save(const fs::path& folder, std::int64_t tag) {
   if (was_on) start();
 }
 
+// Of all ranks, or of those that train alone.
+int OnlineNetwork::Inside::first_trainer_in(const Communicator& ranks) const {
+  const bool are_trainers = ranks.size() == narrow<int>(roles_.trainers.size());
+  return are_trainers ? 0 : roles_.trainers.front();
+}
+
 void OnlineNetwork::Inside::save_on(const Communicator& ranks, const fs::path& folder,
                                     std::int64_t tag) {
   const auto here = call("save");
@@ -162,7 +168,7 @@ void OnlineNetwork::Inside::save_on(const Communicator& ranks, const fs::path& f
     if (folder.empty()) refuse(here, "folder", "it is empty");
   });
   const bool is_first = roles_.trains && trainers_->rank() == 0;
-  const int first = &ranks == &*trainers_ ? 0 : roles_.trainers.front();
+  const int first = first_trainer_in(ranks);
   const auto name = broadcast_bytes(ranks, is_first ? reservoirs_name(tag) : "", first);
   json mine;
   agree(ranks, here, [&] {
@@ -223,8 +229,8 @@ void OnlineNetwork::Inside::restore_on(const Communicator& ranks, const fs::path
     }
     trainer_->require_fitting(*saved);
   });
-  const int first = &ranks == &*trainers_ ? 0 : roles_.trainers.front();
-  const auto state = json::parse(broadcast_bytes(ranks, saved ? saved->state.dump() : "", first));
+  const auto state = json::parse(
+      broadcast_bytes(ranks, saved ? saved->state.dump() : "", first_trainer_in(ranks)));
   {
     const auto lock = inference_->changes();
     if (trainer_) trainer_->restore(saved);

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <exception>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -67,8 +68,19 @@ void TrainingRecords::add_value(std::string_view name, std::int64_t step, double
   if (events_) events_->add_scalar(name, value, step);
 }
 
+// One of another training is renamed, never overwritten.
+void TrainingRecords::keep_earlier_history() {
+  const auto file = folder_ / "history.json";
+  if (std::exchange(is_own_, true) || !std::filesystem::exists(file)) return;
+  int number = 1;
+  const auto kept = [&] { return folder_ / fmt::format("history.{}.json", number); };
+  while (std::filesystem::exists(kept())) ++number;
+  std::filesystem::rename(file, kept());
+}
+
 void TrainingRecords::flush() {
   if (!events_) return;
+  keep_earlier_history();
   since_flush_.restart();
   events_->flush();
   history_.write(folder_ / "history.json");
@@ -78,6 +90,7 @@ void TrainingRecords::go_back_to(std::int64_t steps) {
   if (!events_) return;
   const auto file = folder_ / "history.json";
   if (std::filesystem::exists(file)) history_ = History::read(file);
+  is_own_ = true;
   history_.drop_after(steps);
   events_->forget_from(steps + 1);
   loss_ = 0;

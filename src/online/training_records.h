@@ -32,10 +32,13 @@ class TrainingRecords {
   void go_back_to(std::int64_t steps);
 
  private:
+  void keep_earlier_history();
+
   std::filesystem::path folder_;
   std::int64_t every_;
   int ranks_, batch_size_;
   History history_;
+  bool is_own_ = false;  // history.json is of this training, or of the one it goes on with
   std::unique_ptr<TensorBoardWriter> events_;
   double loss_ = 0;  // summed up since the last record
   std::int64_t steps_ = 0;

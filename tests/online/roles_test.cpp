@@ -33,6 +33,16 @@ TEST(Roles, DealTheOthersToThoseThatTrain) {
             "training.ranks: rank 4 is to train, but there are 4 ranks, from 0 to 3");
 }
 
+TEST(Roles, AreRefusedWhereTooFewCompute) {
+  OnlineTrainingConfig training;
+  training.ranks = {0, 1};
+  training.apart = true;
+  EXPECT_EQ(testing::message_of<InputError>([&] { (void)online::Roles::of(training, 0, 3); }),
+            "training.apart: of 3 ranks 2 would train and 1 compute; each that trains takes the "
+            "samples of one that computes at least: name fewer in training.ranks, or give a larger "
+            "training.rank_stride");
+}
+
 RANK_TEST(OnlineRoles, SomeTrainForAll) {
   if (communicator.size() < 2) return;
   OnlineNetwork network(communicator, linear_config({"training.rank_stride=2"}));
