@@ -104,6 +104,10 @@ if [[ $with_trainer == ON ]]; then
   output=$("$here/../support/mpirun" 2 "$folder/build/host/online")
   [[ $output == *"C++ on 2 ranks: y(1) = 2.0"* ]] || fail "expected 'C++ on 2 ranks: y(1) = 2.0' from a program with kolo::online, got: $output"
   echo "$output"
+  for example in heat_closure burgers advection; do
+    program=$folder/build/simulations/$example
+    [[ ! -x $program ]] || "$here/../examples/$example.sh" "$program" 2 || fail "examples/simulations: $example fails"
+  done
 fi
 
 # The trainer takes a network of one's own, and the program runs from where it was installed.
