@@ -104,7 +104,7 @@ struct OnlineReservoirConfig {
 struct NormalizationConfig {
   Normalized inputs = Normalized::none;
   Normalized targets = Normalized::none;
-  std::int64_t freeze_after = 10000;  // samples of all ranks; 0: never
+  std::int64_t freeze_after = 1000000;  // samples of all ranks; 0: never
 };
 
 struct OnlineCheckpointConfig {
