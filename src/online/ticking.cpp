@@ -78,18 +78,16 @@ OnlineNetwork::Inside::Plan OnlineNetwork::Inside::plan_steps(const Communicator
       numbers[in_time] = static_cast<std::int64_t>(std::clamp(steps, 1.0, 1e6));
     }
     if (training.max_steps) {
-      numbers[possible] =
-          std::min(numbers[possible],
-                   std::max<std::int64_t>(0, *training.max_steps - progress_.steps));
+      numbers[possible] = std::min(
+          numbers[possible], std::max<std::int64_t>(0, *training.max_steps - progress_.steps));
     }
   }
   ranks.all_reduce(std::span(numbers), ReduceOp::min, {.name = "steps of a tick"});
   if (numbers[shape] != none && numbers[shape] != -numbers[shape_negated]) {
-    throw InputError(
-        fmt::format("online: tick on rank {}: the ranks' samples have different shapes (here {}); "
-                    "all push the same kind",
-                    ranks_.rank(),
-                    store_.shapes() ? describe(store_.shapes()->inputs) : "no samples yet"));
+    throw InputError(fmt::format(
+        "online: tick on rank {}: the ranks' samples have different shapes (here {}); "
+        "all push the same kind",
+        ranks_.rank(), store_.shapes() ? describe(store_.shapes()->inputs) : "no samples yet"));
   }
   const auto wanted = training.milliseconds > 0 ? numbers[in_time] : training.n_steps;
   return {std::min(wanted, numbers[possible]),
@@ -105,8 +103,7 @@ void OnlineNetwork::Inside::make_steps(std::int64_t steps, std::int64_t time_ste
   step_seconds_ = watch.seconds() / static_cast<double>(steps);
 }
 
-void OnlineNetwork::Inside::step(const Samples& samples, const Call& call,
-                                 std::int64_t time_step) {
+void OnlineNetwork::Inside::step(const Samples& samples, const Call& call, std::int64_t time_step) {
   {
     const auto lock = inference_->changes();
     trainer_->step(samples, counts(), call);
@@ -199,9 +196,10 @@ void OnlineNetwork::Inside::start() {
   const auto here = call("start");
   require_computing(here);
   if (config_.training.apart || !config_.training.background) {
-    throw StateError(fmt::format("online: start on rank {}: the configuration has no "
-                                 "training.background: true",
-                                 ranks_.rank()));
+    throw StateError(
+        fmt::format("online: start on rank {}: the configuration has no "
+                    "training.background: true",
+                    ranks_.rank()));
   }
   agree(ranks_, here, [&] {
     require_foreground(here);
@@ -240,7 +238,8 @@ void OnlineNetwork::Inside::start() {
 void OnlineNetwork::Inside::pause() {
   const auto here = call("pause");
   require_computing(here);
-  if (trainers_) agree(*trainers_, here, [] {});
+  // Not the trainers' order of calls, in which the background still makes its own.
+  agree(ranks_, here, [] {});
   std::exception_ptr failure;
   if (background_) {
     background_->stop();
@@ -266,8 +265,8 @@ TickReport OnlineNetwork::Inside::take_newest(std::int64_t time_step) {
     if (background_) background_->rethrow();
   });
   constexpr auto none = std::numeric_limits<std::int64_t>::max();
-  const auto newest = all_reduce_value(
-      ranks_, background_ ? background_->published() : none, ReduceOp::min);
+  const auto newest =
+      all_reduce_value(ranks_, background_ ? background_->published() : none, ReduceOp::min);
   if (background_) background_->ask_for_publication();
   if (newest == none || newest == taken_) return report(0);
   taken_ = newest;
@@ -279,8 +278,7 @@ TickReport OnlineNetwork::Inside::take_newest(std::int64_t time_step) {
     progress_ = publication.progress;
   }
   if (!roles_.are_all) {
-    auto own = std::make_shared<Weights>(
-        weights ? *weights : Weights::of(*network_).copy());
+    auto own = std::make_shared<Weights>(weights ? *weights : Weights::of(*network_).copy());
     hand_over(*own);
     weights = std::move(own);
   }
