@@ -1,7 +1,7 @@
 #include "online/sample_store.h"
 
 #include <algorithm>
-#include <cmath>
+#include <bit>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
@@ -12,21 +12,20 @@ SampleStore::SampleStore(const OnlineConfig& config, int rank) : config_(config)
 
 ReservoirOptions SampleStore::options_for(const SampleShapes& shapes) const {
   const auto least = config_.training.batch_size;
-  return {.policy = config_.reservoir.policy,
-          .sample_bytes = narrow<std::int64_t>(shapes.record_bytes()),
-          .capacity_bytes =
-              narrow<std::int64_t>(bytes_from_text(config_.reservoir.capacity).value()),
-          .minimum = config_.reservoir.minimum > 0 ? config_.reservoir.minimum : least,
-          .reuse = config_.reservoir.reuse,
-          .seed = config_.seed,
-          .rank = rank_};
+  return {
+      .policy = config_.reservoir.policy,
+      .sample_bytes = narrow<std::int64_t>(shapes.record_bytes()),
+      .capacity_bytes = narrow<std::int64_t>(bytes_from_text(config_.reservoir.capacity).value()),
+      .minimum = config_.reservoir.minimum > 0 ? config_.reservoir.minimum : least,
+      .reuse = config_.reservoir.reuse,
+      .seed = config_.seed,
+      .rank = rank_};
 }
 
 void SampleStore::require_shapes(const SampleShapes& shapes) {
   const std::lock_guard lock(mutex_);
   if (shapes_) {
-    if (*shapes_ != shapes)
-      throw InputError("online: samples of another shape than those before");
+    if (*shapes_ != shapes) throw InputError("online: samples of another shape than those before");
     return;
   }
   reservoir_.emplace(options_for(shapes));
@@ -64,10 +63,9 @@ void for_each_normalized(const SampleShapes& shapes, const NormalizationConfig& 
 
 void SampleStore::make_statistics() {
   if (!statistics_.empty()) return;
-  for_each_normalized(*shapes_, config_.normalization,
-                      [&](const TensorShape& tensor, std::size_t) {
-                        statistics_.emplace_back(channels_of(tensor));
-                      });
+  for_each_normalized(*shapes_, config_.normalization, [&](const TensorShape& tensor, std::size_t) {
+    statistics_.emplace_back(channels_of(tensor));
+  });
 }
 
 // A channel's values lie a record apart, or in runs of a field.
@@ -97,16 +95,28 @@ void SampleStore::measure(std::span<const std::byte> records, std::int64_t count
       });
 }
 
+namespace {
+
+// A value is not finite where all bits of its exponent are set. Ands and ors of integers are done
+// for many values at once.
+bool all_finite(std::span<const float> values) {
+  constexpr std::uint32_t exponent = 0x7F800000;
+  std::uint32_t found = 0;
+  for (const float value : values)
+    found |=
+        static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(value) & exponent) == exponent);
+  return found == 0;
+}
+
+}  // namespace
+
 bool SampleStore::is_finite(std::span<const std::byte> record) const {
   std::size_t offset = 0;
   for (const auto* const group : {&shapes_->inputs, &shapes_->targets, &shapes_->extras}) {
     for (const auto& tensor : *group) {
       if (!tensor.is_integer) {
         const auto* const values = reinterpret_cast<const float*>(record.data() + offset);
-        // The product of a NaN or an infinity with 0 is a NaN, and so is any sum with one.
-        float sum = 0;
-        for (std::int64_t i = 0; i < tensor.count(); ++i) sum += values[i] * 0;
-        if (sum != 0 || std::isnan(sum)) return false;
+        if (!all_finite(std::span(values, static_cast<std::size_t>(tensor.count())))) return false;
       }
       offset += tensor.bytes_in_record();
     }
