@@ -54,7 +54,7 @@ class Sweep {
 
 // One training step per time step; the newest 32 samples alone are a fifo of this many.
 double error_after(const OnlineBench& bench, std::uint64_t seed, bool keeps) {
-  constexpr std::int64_t batch = 32, bytes = 3 * sizeof(float);
+  constexpr std::int64_t batch = 32, bytes = 16;  // two inputs; a target, and its padding
   const auto config = load_online_config(
       "model: {name: mlp, hidden: [32, 32], activation: tanh, inputs: [2], outputs: [1]}\n"
       "training: {samples: cells, batch_size: 32, loss: mse, log_every: 0}\n"

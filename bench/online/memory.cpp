@@ -53,10 +53,11 @@ double open_files() {
 
 // While a reservoir of 256 MiB is filled and gets as much again.
 double beyond_capacity(const OnlineBench& bench) {
-  constexpr double capacity = 256, sample_bytes = 9 * sizeof(float);
+  constexpr double capacity = 256;
   Program program(bench, {"reservoir.capacity=256 MiB"});
   program.steps(bench.warm_up);
-  const double before = mapped() - program.get("stored") * sample_bytes / mebibyte;
+  const double sample = capacity / program.get("capacity");
+  const double before = mapped() - program.get("stored") * sample;
   while (program.get("arrivals") < 2 * program.get("capacity")) program.push();
   program.steps(bench.warm_up);
   return (mapped() - before - capacity) / capacity;
