@@ -1,10 +1,10 @@
 #include "online/sample_store.h"
 
 #include <algorithm>
-#include <bit>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "parallel/kernels.h"
 
 namespace kolo::online {
 
@@ -95,28 +95,16 @@ void SampleStore::measure(std::span<const std::byte> records, std::int64_t count
       });
 }
 
-namespace {
-
-// A value is not finite where all bits of its exponent are set. Ands and ors of integers are done
-// for many values at once.
-bool all_finite(std::span<const float> values) {
-  constexpr std::uint32_t exponent = 0x7F800000;
-  std::uint32_t found = 0;
-  for (const float value : values)
-    found |=
-        static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(value) & exponent) == exponent);
-  return found == 0;
-}
-
-}  // namespace
-
 bool SampleStore::is_finite(std::span<const std::byte> record) const {
   std::size_t offset = 0;
   for (const auto* const group : {&shapes_->inputs, &shapes_->targets, &shapes_->extras}) {
     for (const auto& tensor : *group) {
       if (!tensor.is_integer) {
-        const auto* const values = reinterpret_cast<const float*>(record.data() + offset);
-        if (!all_finite(std::span(values, static_cast<std::size_t>(tensor.count())))) return false;
+        constexpr std::uint32_t exponent = 0x7F800000;
+        const auto* const words = reinterpret_cast<const std::uint32_t*>(record.data() + offset);
+        if (parallel::has_all_bits(std::span(words, static_cast<std::size_t>(tensor.count())),
+                                   exponent))
+          return false;
       }
       offset += tensor.bytes_in_record();
     }
