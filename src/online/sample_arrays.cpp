@@ -171,11 +171,14 @@ std::int64_t product_of(const Axes& axes) {
 
 }  // namespace
 
-// Calls with the elements of the slices' samples in one channel, and its number in the tensor.
-// Samples' values are `sample_stride` apart.
+// Calls with the elements of the slices' samples in one array, or in one channel of it, and the
+// number of the channel in the tensor. Samples' values are `sample_stride` apart. An array's
+// channels are taken together where nothing is done to each: then what lies in a row is read in
+// a row.
 template <typename Function>
-void SampleArrays::for_each_channel(std::size_t tensor, const Slices& slices,
-                                    std::int64_t sample_stride, const Function& function) const {
+void SampleArrays::for_each_run(std::size_t tensor, const Slices& slices,
+                                std::int64_t sample_stride, Channels channels,
+                                const Function& function) const {
   for (const Part& part : parts_[tensor]) {
     const auto in_channel = product_of(part.within);
     auto of_samples = part.of_samples;
@@ -184,10 +187,13 @@ void SampleArrays::for_each_channel(std::size_t tensor, const Slices& slices,
       first = slices.first * of_samples.front().stride;
       of_samples.front().length = slices.count;
     }
-    for (std::int64_t channel = 0; channel < part.channels.length; ++channel) {
+    const bool are_together = channels == Channels::together;
+    const auto runs = are_together ? 1 : part.channels.length;
+    for (std::int64_t channel = 0; channel < runs; ++channel) {
       auto elements = elements_of(part, channel, in_channel);
       elements.first_in_array += first;
       add_loops(elements, of_samples, sample_stride);
+      if (are_together) elements.add({part.channels.length, part.channels.stride, in_channel});
       add_loops(elements, part.within, 1);
       function(elements, static_cast<std::size_t>(part.first_channel + channel));
     }
@@ -195,8 +201,9 @@ void SampleArrays::for_each_channel(std::size_t tensor, const Slices& slices,
 }
 
 template <typename Function>
-void SampleArrays::for_each_channel(std::size_t tensor, const Function& function) const {
-  for_each_channel(tensor, {0, slices_}, shapes_[tensor].count(), function);
+void SampleArrays::for_each_run(std::size_t tensor, Channels channels,
+                                const Function& function) const {
+  for_each_run(tensor, {0, slices_}, shapes_[tensor].count(), channels, function);
 }
 
 void SampleArrays::require_channels(std::size_t tensor, const ChannelScales* scales) const {
@@ -209,15 +216,16 @@ void SampleArrays::require_channels(std::size_t tensor, const ChannelScales* sca
 
 void SampleArrays::read(std::size_t tensor, float* values, const ChannelScales* scales) const {
   require_channels(tensor, scales);
-  for_each_channel(tensor, [&](const Elements& elements, std::size_t channel) {
-    if (scales == nullptr) return read_elements(elements, values);
-    read_elements(elements, values, scales->mean[channel], scales->factor[channel]);
-  });
+  for_each_run(tensor, scales == nullptr ? Channels::together : Channels::apart,
+               [&](const Elements& elements, std::size_t channel) {
+                 if (scales == nullptr) return read_elements(elements, values);
+                 read_elements(elements, values, scales->mean[channel], scales->factor[channel]);
+               });
 }
 
 void SampleArrays::read(std::size_t tensor, std::int64_t* values) const {
-  for_each_channel(tensor,
-                   [&](const Elements& elements, std::size_t) { read_elements(elements, values); });
+  for_each_run(tensor, Channels::together,
+               [&](const Elements& elements, std::size_t) { read_elements(elements, values); });
 }
 
 void SampleArrays::read_records(std::int64_t first_slice, std::int64_t n_slices, std::byte* records,
@@ -225,9 +233,8 @@ void SampleArrays::read_records(std::int64_t first_slice, std::int64_t n_slices,
   for (std::size_t tensor = 0; tensor < shapes_.size(); ++tensor) {
     const auto read_as = [&]<typename T>(T* values) {
       const auto stride = static_cast<std::int64_t>(record_bytes / sizeof(T));
-      for_each_channel(
-          tensor, {first_slice, n_slices}, stride,
-          [&](const Elements& elements, std::size_t) { read_elements(elements, values); });
+      for_each_run(tensor, {first_slice, n_slices}, stride, Channels::together,
+                   [&](const Elements& elements, std::size_t) { read_elements(elements, values); });
     };
     if (shapes_[tensor].is_integer)
       read_as(reinterpret_cast<std::int64_t*>(records));
@@ -240,15 +247,17 @@ void SampleArrays::read_records(std::int64_t first_slice, std::int64_t n_slices,
 void SampleArrays::write(std::size_t tensor, const float* values,
                          const ChannelScales* scales) const {
   require_channels(tensor, scales);
-  for_each_channel(tensor, [&](const Elements& elements, std::size_t channel) {
-    if (scales == nullptr) return write_elements(elements, values);
-    write_elements(elements, values, scales->mean[channel], 1 / scales->factor[channel]);
-  });
+  for_each_run(tensor, scales == nullptr ? Channels::together : Channels::apart,
+               [&](const Elements& elements, std::size_t channel) {
+                 if (scales == nullptr) return write_elements(elements, values);
+                 write_elements(elements, values, scales->mean[channel],
+                                1 / scales->factor[channel]);
+               });
 }
 
 void SampleArrays::write(std::size_t tensor, const std::int64_t* values) const {
-  for_each_channel(
-      tensor, [&](const Elements& elements, std::size_t) { write_elements(elements, values); });
+  for_each_run(tensor, Channels::together,
+               [&](const Elements& elements, std::size_t) { write_elements(elements, values); });
 }
 
 }  // namespace kolo::online

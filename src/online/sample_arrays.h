@@ -91,11 +91,12 @@ class SampleArrays {
   struct Slices {
     std::int64_t first = 0, count = 0;
   };
+  enum class Channels : std::uint8_t { together, apart };
   template <typename Function>
-  void for_each_channel(std::size_t tensor, const Slices& slices, std::int64_t sample_stride,
-                        const Function& function) const;
+  void for_each_run(std::size_t tensor, const Slices& slices, std::int64_t sample_stride,
+                    Channels channels, const Function& function) const;
   template <typename Function>
-  void for_each_channel(std::size_t tensor, const Function& function) const;
+  void for_each_run(std::size_t tensor, Channels channels, const Function& function) const;
 
   std::int64_t samples_ = 1, slices_ = 1;
   TensorShapes shapes_;

@@ -148,9 +148,13 @@ torch::Tensor TrainingStep::one_pass(const std::function<Forward()>& forward, Wo
 Work TrainingStep::start_summing(const torch::Tensor& sums) {
   if (sums.numel() == 0 || deciding().size() == 1) return {};
   const auto ranks = world_ ? *world_ : arena_->gradient_communicator(communicator_);
-  return ranks.all_reduce_async(
-      buffer_of(sums), ReduceOp::sum,
-      {.name = "metrics", .owner = std::make_shared<torch::Tensor>(sums)});
+  CallOptions call{.name = "metrics", .owner = std::make_shared<torch::Tensor>(sums)};
+  // Of a small network, in this thread: see GradientUnits::are_done_at_once().
+  if (arena_->buckets() == 1 && arena_->device().is_cpu()) {
+    ranks.all_reduce(buffer_of(sums), ReduceOp::sum, std::move(call));
+    return {};
+  }
+  return ranks.all_reduce_async(buffer_of(sums), ReduceOp::sum, std::move(call));
 }
 
 torch::Tensor TrainingStep::enqueue_with(const std::function<torch::Tensor(Work&)>& gradients,

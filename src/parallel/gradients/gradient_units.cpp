@@ -179,6 +179,11 @@ std::vector<std::size_t> GradientUnits::parameters_of(std::size_t unit) const {
   return parameters;
 }
 
+bool GradientUnits::are_done_at_once() const {
+  return size() == 1 && sparse_.empty() && arena_->device().is_cpu() && !options_.hook &&
+         options_.predivide_factor == 1;
+}
+
 std::int64_t GradientUnits::start(std::size_t unit) {
   if (unit >= arena_->buckets()) {
     start_sparse(unit);
@@ -211,6 +216,8 @@ std::int64_t GradientUnits::start(std::size_t unit) {
           bucket->flat.mul_(factor);
         },
         std::move(call));
+  } else if (are_done_at_once()) {
+    communicator_.all_reduce(buffer_of(gradients), ReduceOp::average, std::move(call));
   } else {
     works_[unit] =
         communicator_.all_reduce_async(buffer_of(gradients), ReduceOp::average, std::move(call));

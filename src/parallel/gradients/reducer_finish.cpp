@@ -39,10 +39,19 @@ void GradientReducer::State::seal() {
                      : "") +
                 missing_gradients(missing));
   }
-  if (problem_.empty() || options_.agree || options_.unused_parameters)
-    start_complete_units();
-  else
+  if (!problem_.empty() && !options_.agree && !options_.unused_parameters) {
     has_agreement_ = true;  // none: fail() tells this rank only, and nothing more is started
+    return;
+  }
+  auto begin = clock_.now();
+  try {
+    start_complete_units();
+  } catch (...) {
+    drain();
+    start_over();
+    throw;
+  }
+  if (units_.are_done_at_once()) exposed_.add(std::move(begin), clock_.now());
 }
 
 // Of what has not been started: grad() as it is now counts, which users may have zeroed.
