@@ -120,6 +120,10 @@ OnlineNetwork::Inside::Inside(const Communicator& ranks, const OnlineConfig& con
 void OnlineNetwork::Inside::make_network(const OnlineParts& parts) {
   const auto make = maker_of(config_, parts);
   network_ = make_with_seed(make, config_.seed);
+  const auto is_frozen = [](const torch::Tensor& each) { return !each.requires_grad(); };
+  has_tensors_outside_ =
+      !network_->buffers().empty() || std::ranges::any_of(network_->parameters(), is_frozen);
+  live_ = std::make_unique<LiveWeights>(*network_);
   inference_ = std::make_unique<Inference>(make, config_.training);
 }
 

@@ -89,7 +89,7 @@ class OnlineNetwork::Inside {
   }
   // The weights as they are now become those that are inferred with, on all ranks that compute.
   void publish();
-  [[nodiscard]] std::shared_ptr<online::Weights> live_weights() const;
+  [[nodiscard]] std::shared_ptr<online::Weights> live_weights();
   void hand_over(online::Weights& weights);
   TickReport take_newest(std::int64_t time_step);
   void agree_unless_all_train(const online::Call& call, const std::function<void()>& local);
@@ -126,6 +126,8 @@ class OnlineNetwork::Inside {
   std::optional<Communicator> trainers_;   // on those that train
   std::optional<Communicator> computing_;  // of roles apart: on those that compute
   std::shared_ptr<TensorsNetwork> network_;
+  bool has_tensors_outside_ = false;  // buffers, frozen parameters: the arena doesn't average them
+  std::unique_ptr<online::LiveWeights> live_;
   std::unique_ptr<online::OnlineTrainer> trainer_;  // on those that train
   online::SampleStore store_;
   online::Normalizer normalizer_;

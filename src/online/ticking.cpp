@@ -149,8 +149,8 @@ double OnlineNetwork::Inside::train(std::span<const Array> inputs, std::span<con
   return progress_.loss;
 }
 
-std::shared_ptr<Weights> OnlineNetwork::Inside::live_weights() const {
-  auto weights = std::make_shared<Weights>(Weights::of(*network_));
+std::shared_ptr<Weights> OnlineNetwork::Inside::live_weights() {
+  auto weights = std::make_shared<Weights>(live_->now());
   weights->version = progress_.steps;
   weights->normalization = normalizer_.now();
   return weights;
@@ -159,7 +159,7 @@ std::shared_ptr<Weights> OnlineNetwork::Inside::live_weights() const {
 // Running statistics are each rank's own while it trains; those of the first count.
 void OnlineNetwork::Inside::publish() {
   const auto lock = inference_->changes();
-  if (trainers_) broadcast_outside_arena(*trainers_, *network_);
+  if (trainers_ && has_tensors_outside_) broadcast_outside_arena(*trainers_, *network_);
   auto weights = live_weights();
   if (!roles_.are_all) hand_over(*weights);
   inference_->use(std::move(weights));

@@ -27,4 +27,18 @@ struct Weights {
   [[nodiscard]] std::uint64_t checksum() const;
 };
 
+// A module's weights as they are now, asked for after each step: its tensors are looked up once,
+// and again only when their memory has moved, as an arena moves it after the first step.
+class LiveWeights {
+ public:
+  explicit LiveWeights(const torch::nn::Module& module);
+  [[nodiscard]] const Weights& now();
+
+ private:
+  std::vector<torch::Tensor> tensors_;  // the module's own
+  std::vector<const void*> places_;
+  std::size_t n_parameters_;
+  Weights weights_;
+};
+
 }  // namespace kolo::online

@@ -284,7 +284,9 @@ Communicator mpi_communicator(const MpiOptions& given) {
   const MpiOptions wanted = with_environment(given);
   const auto runtime = std::make_shared<const MpiRuntime>(wanted.thread_level);
   const auto all = MpiGroup::of(MPI_COMM_WORLD);
-  return make_mpi_job(runtime, all, wanted, {.level = runtime->granted()}).communicator;
+  return make_mpi_job(runtime, all, wanted,
+                      {.level = runtime->granted(), .aborted = MPI_COMM_WORLD})
+      .communicator;
 }
 
 std::string mpi_library_version() {

@@ -1,9 +1,11 @@
 #include "comm/mpi/mpi_keeping.h"
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include <fmt/format.h>
@@ -45,7 +47,9 @@ std::shared_ptr<MpiKeeping> MpiKeeping::make(const MpiGroup& job, const MpiRules
 }
 
 MpiKeeping::MpiKeeping(const MpiGroup& job, const MpiRules& rules)
-    : rules_(rules), job_(job.get()), job_rank_(job.rank()) {
+    : rules_(rules),
+      job_(rules.aborted == MPI_COMM_NULL ? job.get() : rules.aborted),
+      job_rank_(job.rank()) {
   std::vector<int> ranks(static_cast<std::size_t>(job.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   (void)add(job, std::move(ranks));
@@ -176,9 +180,29 @@ bool MpiKeeping::this_thread_may_call() const {
   return rules_.threads_may_call || std::this_thread::get_id() == initializing_thread_;
 }
 
+namespace {
+
+// MPICH's MPI_Abort() on a communicator of some ranks waits for those that are not inside MPI. The
+// launcher ends the job for a process that ends with this status.
+void exit_later(int exit_code) noexcept {
+  try {
+    std::thread([exit_code] {
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+      ::_exit(exit_code);
+    }).detach();
+  } catch (const std::exception&) {
+    // Without a thread it is MPI's affair alone.
+  }
+}
+
+}  // namespace
+
 void MpiKeeping::give_up(int exit_code, std::string_view reason) noexcept {
   if (!rules_.failure_ends_processes) return break_session(reason);
-  if (!has_ended_ && this_thread_may_call()) MPI_Abort(job_, exit_code);
+  if (!has_ended_ && this_thread_may_call()) {
+    exit_later(exit_code);
+    MPI_Abort(job_, exit_code);
+  }
   ::_exit(exit_code);
 }
 

@@ -94,6 +94,8 @@ struct MpiRules {
   // A failure ends the processes of the job. Otherwise it breaks the session: whoever waits, and
   // every later call, gets CommunicationError.
   bool failure_ends_processes = true;
+  // Whose MPI_Abort() ends the processes; null: that of the job's ranks, a communicator of kolo's.
+  MPI_Comm aborted = MPI_COMM_NULL;
 };
 
 // Keeps the objects of all sets of ranks of a job or a session, and frees them where all ranks

@@ -179,9 +179,12 @@ std::vector<std::size_t> GradientUnits::parameters_of(std::size_t unit) const {
   return parameters;
 }
 
+bool GradientUnits::are_one_bucket() const {
+  return size() == 1 && sparse_.empty() && !options_.hook && options_.predivide_factor == 1;
+}
+
 bool GradientUnits::are_done_at_once() const {
-  return size() == 1 && sparse_.empty() && arena_->device().is_cpu() && !options_.hook &&
-         options_.predivide_factor == 1;
+  return are_one_bucket() && arena_->device().is_cpu();
 }
 
 std::int64_t GradientUnits::start(std::size_t unit) {

@@ -89,9 +89,11 @@ class GradientUnits {
   [[nodiscard]] std::size_t unit_of(std::size_t parameter) const { return unit_of_[parameter]; }
   [[nodiscard]] std::vector<std::size_t> parameters_of(std::size_t unit) const;
 
-  // Whether all there is to average is one bucket of the host's memory. Then backward is over when
-  // it is ready, or nearly, and there is nothing that its average could overlap with: start() does
-  // it in the calling thread, which takes less than waking the communication thread and waiting.
+  // Whether all there is to average is one bucket, as of small networks. Backward is over when it is
+  // ready, or nearly, so that there is nothing that its average could overlap with.
+  [[nodiscard]] bool are_one_bucket() const;
+  // Of one in the host's memory start() makes the average in the calling thread, which takes less
+  // than waking the communication thread and waiting.
   [[nodiscard]] bool are_done_at_once() const;
 
   // Starts a unit's average: of the arena's gradients, or of the sparse parameter's grad(). Returns

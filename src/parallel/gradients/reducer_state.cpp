@@ -89,7 +89,7 @@ GradientReducer::State::State(const Communicator& communicator,
   // Without an order of their own, gradients have that of the program's calls: which buckets begin
   // in backward may differ between ranks, what comes after it does not.
   if (communicates() && !communicator_.capabilities().concurrent) starts_early_ = false;
-  if (units_.are_done_at_once()) starts_early_ = false;
+  if (units_.are_one_bucket()) starts_early_ = false;  // on devices too, for the same bits
   agreement_ = std::make_shared<StepAgreement>(parameters());
   if (options_.hook) hook_bytes_before_ = options_.hook->bytes_sent();
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter)
