@@ -4,7 +4,7 @@ set xlabel "x"; set ylabel "u" offset 1,0
 set xrange [0:2*pi]
 set xtics ("0" 0, "π/2" pi/2, "π" pi, "3π/2" 3*pi/2, "2π" 2*pi)
 set yrange [-2.6:1.6]; set ytics 0.5
-set key at graph 0.04,0.22 left Left reverse
+set key at graph 0.04,0.30 left Left reverse
 plot file index "field" using 1:2 with lines ls 4 title "fine solver", \
      file index "field" using 1:3 with linespoints ls 1 pt 7 ps 0.35 title "learned flux", \
      file index "field" using 1:4 with linespoints ls 2 pt 7 ps 0.35 title "upwind flux"
