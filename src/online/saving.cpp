@@ -103,7 +103,8 @@ SavedSamples read_samples(const fs::path& file, const json& state) {
   for (auto& item : read_safetensors(file))
     (item.name == "order" ? samples.order : samples.contents) = std::move(item.tensor);
   if (!samples.contents.defined() || !samples.order.defined() ||
-      fmt::format("{:016x}", checksum_of(samples.contents)) != state.at("checksum")) {
+      fmt::format("{:016x}", checksum_of(samples.contents)) !=
+          state.at("checksum").get<std::string>()) {
     throw Error(
         fmt::format("online: restore: {} is damaged: its checksum is another than it was "
                     "when it was saved",
