@@ -15,6 +15,7 @@
 
 #include "data/batch_writer.h"
 #include "data/copies_ahead.h"
+#include "kolo/base/checked.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/data/dataset.h"
@@ -26,6 +27,7 @@ struct Loader::Plan {
   struct PlannedBatch {
     std::vector<std::int64_t> indices;
     std::int64_t position = 0;
+    std::vector<std::int64_t> shares;
   };
   std::int64_t epoch = 0;
   std::vector<PlannedBatch> batches;
@@ -61,7 +63,8 @@ Loader::Loader(std::shared_ptr<const Dataset> dataset, DistributedSampler sample
   // many are on their way to a device.
   constexpr std::size_t with_consumer = CopiesAhead::most;
   // No batch has more samples than the epoch, however large it may be.
-  const auto largest = std::clamp<std::int64_t>(sampler_.length(0), 1, options_.batch_size);
+  const auto largest = checked_multiply<std::int64_t>(
+      std::clamp<std::int64_t>(sampler_.length(0), 1, options_.batch_size), sampler_.ranks_here());
   writer_ = std::make_unique<BatchWriter>(dataset_, largest, loaded_.size() + with_consumer);
   for (int i = 0; i < options_.workers; ++i) {
     workers_.emplace_back([this](const std::stop_token& stop) { work(stop); });
@@ -85,6 +88,7 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t position) {
   plan->epoch = epoch;
   plan->batches.resize(static_cast<std::size_t>(batches(position)));
   for (auto& batch : plan->batches) {
+    if (sampler_.ranks_here() > 1) batch.shares = sampler_.shares_of_next(options_.batch_size);
     batch.indices = sampler_.next(options_.batch_size);
     batch.position = sampler_.position();
   }
@@ -200,6 +204,7 @@ std::optional<Loader::Loaded> Loader::load(const Plan& plan, std::size_t number,
     loaded.batch = writer_->write(planned.indices, plan.epoch, is_wanted);
     if (!loaded.batch) return std::nullopt;
     loaded.batch->position = planned.position;
+    loaded.batch->shares = planned.shares;
   } catch (...) {
     loaded.error = std::current_exception();
   }

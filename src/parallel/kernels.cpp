@@ -36,6 +36,11 @@ inline double sum_of_squares_loop(const T* __restrict values, std::size_t size) 
 }
 
 template <typename T>
+inline void add_loop(T* __restrict values, const T* __restrict other, std::size_t size) {
+  for (std::size_t i = 0; i < size; ++i) values[i] += other[i];
+}
+
+template <typename T>
 inline void scale_loop(T* __restrict values, std::size_t size, T factor) {
   for (std::size_t i = 0; i < size; ++i) values[i] *= factor;
 }
@@ -110,6 +115,16 @@ double sum_of_squares(std::span<const float> values) {
 KOLO_VECTORIZE
 double sum_of_squares(std::span<const double> values) {
   return sum_of_squares_loop(values.data(), values.size());
+}
+
+KOLO_VECTORIZE
+void add(std::span<float> values, std::span<const float> other) {
+  add_loop(values.data(), other.data(), values.size());
+}
+
+KOLO_VECTORIZE
+void add(std::span<double> values, std::span<const double> other) {
+  add_loop(values.data(), other.data(), values.size());
 }
 
 KOLO_VECTORIZE

@@ -19,6 +19,10 @@ namespace kolo::parallel {
 [[nodiscard]] double add_to_norm(double total, std::span<const float> values, double norm_type);
 [[nodiscard]] double add_to_norm(double total, std::span<const double> values, double norm_type);
 
+// Adds `other`, of the same size, to the values.
+void add(std::span<float> values, std::span<const float> other);
+void add(std::span<double> values, std::span<const double> other);
+
 void scale(std::span<float> values, double factor);
 void scale(std::span<double> values, double factor);
 

@@ -14,6 +14,8 @@
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/device_graph.h"
+#include "parallel/gradients/ordered_average.h"
+#include "parallel/tensors/device_stream.h"
 #include "parallel/tensors/tensor_passes.h"
 
 namespace kolo {
@@ -49,11 +51,16 @@ std::vector<double> LateNumbers::get() const {
 
 namespace {
 
-// What a forward pass changes: running statistics. To be put back when its step is left out.
+// What a forward pass changes: running statistics. To be put back when its step is left out, or for
+// the next part of it.
 class BufferCopies {
  public:
   explicit BufferCopies(const torch::nn::Module& network) : buffers_(network.buffers()) {
     for (const auto& buffer : buffers_) copies_.push_back(buffer.detach().clone());
+  }
+  void put_back() const {
+    const torch::NoGradGuard no_gradient;
+    for (std::size_t i = 0; i < buffers_.size(); ++i) torch::Tensor(buffers_[i]).copy_(copies_[i]);
   }
   // Where `left_out`, one int32, is not 0.
   void put_back_if(const torch::Tensor& left_out) const {
@@ -70,6 +77,26 @@ class BufferCopies {
   std::vector<torch::Tensor> buffers_, copies_;
 };
 
+std::shared_ptr<OrderedAverage> make_ordered_average(const Communicator& communicator,
+                                                     const ParameterArena& arena,
+                                                     const TrainingStepOptions& options) {
+  if (options.virtual_ranks == 0) return nullptr;
+  const auto& reducer = options.reducer;
+  if (options.world || reducer.hook || reducer.unused_parameters || reducer.predivide_factor != 1 ||
+      !reducer.communicate) {
+    throw Error(
+        "parallel: virtual ranks can't be had together with ranks that hold parts of a network "
+        "(world), a gradient hook, unused_parameters, a predivide_factor or without communication");
+  }
+  return std::make_shared<OrderedAverage>(arena.gradient_communicator(communicator), arena,
+                                          options.virtual_ranks);
+}
+
+ReducerOptions averaging(ReducerOptions options, std::shared_ptr<GradientHook> by) {
+  if (by) options.hook = std::move(by);
+  return options;
+}
+
 }  // namespace
 
 TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn::Module> network,
@@ -80,9 +107,10 @@ TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn:
       network_(std::move(network)),
       options_(options),
       arena_(std::make_shared<ParameterArena>(communicator_, *network_, options_.buckets)),
+      ordered_(make_ordered_average(communicator_, *arena_, options_)),
       optimizer_(communicator_, arena_, std::move(optimizer),
                  options_.reducer.communicate ? options_.sharing : StepSharing{false}),
-      reducer_(communicator_, arena_, options_.reducer),
+      reducer_(communicator_, arena_, averaging(options_.reducer, ordered_)),
       finite_check_(deciding(), arena_, {.policy = NonFinite::skip}) {
   options_.timeline.show_device(arena_->device());
   if (options_.loss_scale) scaler_.emplace(*options_.loss_scale, arena_->device());
@@ -122,6 +150,19 @@ TrainingStep::UnderWay TrainingStep::begin(const GradientPasses& passes, double 
   return {step, LateNumbers(enqueue_with(gradients, learning_rate, step))};
 }
 
+PartRange TrainingStep::parts() const {
+  if (ordered_) return ordered_->parts();
+  return {communicator_.rank(), communicator_.rank() + 1};
+}
+
+TrainingStep::UnderWay TrainingStep::begin(const ForwardOfPart& forward, double learning_rate,
+                                           std::int64_t step) {
+  if (!ordered_) throw Error("parallel: a step in parts, but there are no virtual ranks");
+  last_step_ = step;
+  const auto gradients = [&](Work& summing) { return part_by_part(forward, summing); };
+  return {step, LateNumbers(enqueue_with(gradients, learning_rate, step))};
+}
+
 torch::Tensor TrainingStep::enqueue(const std::function<Forward()>& forward, double learning_rate,
                                     std::int64_t step) {
   return enqueue_with([&](Work& summing) { return one_pass(forward, summing); }, learning_rate,
@@ -143,6 +184,56 @@ torch::Tensor TrainingStep::one_pass(const std::function<Forward()>& forward, Wo
   in_phase("backward", device,
            [&, &of = loss] { (scaler_ ? scaler_->scaled(of) : of).backward(); });
   return sums;
+}
+
+// Buffers are those that the step began with for each part, so that they depend on no partition.
+torch::Tensor TrainingStep::part_by_part(const ForwardOfPart& forward, Work& summing) {
+  const auto& device = arena_->device();
+  const auto parts = ordered_->parts();
+  const BufferCopies at_begin(*network_);
+  std::optional<BufferCopies> after_first;
+  std::vector<torch::Tensor> numbers;
+  torch::Tensor sums;
+  ordered_->start_over();
+  for (int part = parts.first; part < parts.end; ++part) {
+    const bool is_last = part + 1 == parts.end;
+    std::optional<GradientReducer::NoSync> quiet;
+    if (!is_last) quiet.emplace(reducer_.no_sync());
+    if (part > parts.first) at_begin.put_back();
+    auto phase = options_.timeline.span("forward");
+    const auto [loss, mine] = in_phase("forward", device, [&] { return forward(part); });
+    numbers.push_back(mine.detach().to(device));
+    if (is_last) {
+      if (forward_is_done_) forward_is_done_();
+      sums = start_summing_parts(torch::stack(numbers), summing);
+    }
+    phase = options_.timeline.span("backward");
+    in_phase("backward", device,
+             [&, &of = loss] { (scaler_ ? scaler_->scaled(of) : of).backward(); });
+    if (part == 0 && !is_last) after_first.emplace(*network_);
+    if (!is_last) ordered_->take(*arena_);
+  }
+  if (after_first) after_first->put_back();
+  if (communicator_.size() > 1 && !network_->buffers().empty())
+    synchronize_buffers(communicator_, *network_);
+  return sums;
+}
+
+// Returns what holds the sums once `summing` is done.
+torch::Tensor TrainingStep::start_summing_parts(const torch::Tensor& sums, Work& summing) {
+  const auto total = torch::empty({sums.size(1)}, sums.options());
+  const auto ranks = arena_->gradient_communicator(communicator_);
+  // Of a small network, in this thread: see GradientUnits::are_done_at_once().
+  if (ranks.size() == 1 || (arena_->buckets() == 1 && arena_->device().is_cpu()))
+    return torch::Tensor(total).copy_(ordered_->total(ranks, sums));
+  summing = ranks.enqueue(
+      [ordered = ordered_, sums, total,
+       stream = parallel::TaskStream::of(sums)](const Communicator& communicator) {
+        const auto in_stream = stream.enter();
+        torch::Tensor(total).copy_(ordered->total(communicator, sums));
+      },
+      {.name = "metrics"});
+  return total;
 }
 
 Work TrainingStep::start_summing(const torch::Tensor& sums) {

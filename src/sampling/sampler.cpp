@@ -26,10 +26,14 @@ void shuffle(std::vector<std::int64_t>& order, std::uint64_t seed) {
 }  // namespace
 
 DistributedSampler::DistributedSampler(std::int64_t dataset_size, int rank, int ranks,
-                                       SamplerOptions options)
-    : dataset_size_(dataset_size), rank_(rank), ranks_(ranks), options_(options) {
+                                       SamplerOptions options, int count)
+    : dataset_size_(dataset_size), rank_(rank), ranks_(ranks), count_(count), options_(options) {
   if (ranks < 1 || rank < 0 || rank >= ranks) {
     throw Error(fmt::format("sampler: rank {} of {}, expected 0 <= rank < ranks", rank, ranks));
+  }
+  if (count < 1 || count > ranks - rank) {
+    throw Error(fmt::format("sampler: {} ranks from rank {} of {} on, expected 1 to {}", count,
+                            rank, ranks, ranks - rank));
   }
   if (dataset_size < 0) {
     throw Error(fmt::format("sampler: a dataset of {} samples, expected 0 or more", dataset_size));
@@ -73,15 +77,32 @@ void DistributedSampler::start_epoch(std::int64_t epoch, std::int64_t position) 
   end_ = end_from(position);
 }
 
-std::vector<std::int64_t> DistributedSampler::next(std::int64_t count) {
+std::int64_t DistributedSampler::position_after(std::int64_t count) const {
   if (count < 0) throw Error(fmt::format("sampler: asked for {} samples", count));
   // The division keeps a huge count from overflowing.
   const auto rounds = std::min(count, (end_ - position_ + ranks_ - 1) / ranks_);
-  const auto after = std::min(position_ + rounds * ranks_, end_);
+  return std::min(position_ + rounds * ranks_, end_);
+}
+
+std::int64_t DistributedSampler::samples_until(std::int64_t after, int rank) const {
+  return (after - position_ - rank + ranks_ - 1) / ranks_;
+}
+
+std::vector<std::int64_t> DistributedSampler::shares_of_next(std::int64_t count) const {
+  const auto after = position_after(count);
+  std::vector<std::int64_t> shares;
+  for (int rank = rank_; rank < rank_ + count_; ++rank)
+    shares.push_back(samples_until(after, rank));
+  return shares;
+}
+
+std::vector<std::int64_t> DistributedSampler::next(std::int64_t count) {
+  const auto after = position_after(count);
   std::vector<std::int64_t> samples;
-  samples.reserve(static_cast<std::size_t>(rounds));
-  for (auto place = position_ + rank_; place < after; place += ranks_) {
-    samples.push_back(order_[static_cast<std::size_t>(place % dataset_size_)]);
+  samples.reserve(static_cast<std::size_t>(samples_until(after, rank_) * count_));
+  for (int rank = rank_; rank < rank_ + count_; ++rank) {
+    for (auto place = position_ + rank; place < after; place += ranks_)
+      samples.push_back(order_[static_cast<std::size_t>(place % dataset_size_)]);
   }
   position_ = after;
   return samples;

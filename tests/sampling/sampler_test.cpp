@@ -182,7 +182,36 @@ TEST(Sampler, AFinishedEpochStaysFinishedForAnyRanks) {
   }
 }
 
+TEST(Sampler, SeveralRanksInOneDrawWhatEachOfThemWould) {
+  constexpr std::int64_t batch = 3;
+  for (const auto padding : {Padding::repeat, Padding::drop, Padding::none}) {
+    for (const std::int64_t size : {5, 24, 31, 100}) {
+      const SamplerOptions options{true, 11, padding};
+      DistributedSampler together(size, 2, 6, options, 3);
+      together.start_epoch(1);
+      std::vector<DistributedSampler> each;
+      for (int rank = 2; rank < 5; ++rank) each.emplace_back(size, rank, 6, options).start_epoch(1);
+      EXPECT_EQ(together.length(), each[0].length());
+      for (bool is_over = false; !is_over;) {
+        const auto shares = together.shares_of_next(batch);
+        Samples expected, counts;
+        for (auto& sampler : each) {
+          const auto samples = sampler.next(batch);
+          counts.push_back(static_cast<std::int64_t>(samples.size()));
+          expected.insert(expected.end(), samples.begin(), samples.end());
+        }
+        EXPECT_EQ(shares, counts);
+        EXPECT_EQ(together.next(batch), expected);
+        EXPECT_EQ(together.position(), each[0].position());
+        is_over = expected.empty();
+      }
+    }
+  }
+}
+
 TEST(Sampler, RejectsItsArguments) {
+  EXPECT_THAT(message_of<Error>([] { DistributedSampler(10, 2, 4, {}, 3); }),
+              HasSubstr("3 ranks from rank 2 of 4 on, expected 1 to 2"));
   EXPECT_THAT(message_of<Error>([] { DistributedSampler(10, 3, 3); }), HasSubstr("rank 3 of 3"));
   EXPECT_THAT(message_of<Error>([] { DistributedSampler(10, -1, 3); }), HasSubstr("rank -1"));
   EXPECT_THAT(message_of<Error>([] { DistributedSampler(10, 0, 0); }), HasSubstr("of 0"));

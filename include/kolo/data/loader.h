@@ -20,7 +20,7 @@
 namespace kolo {
 
 struct LoaderOptions {
-  std::int64_t batch_size = 64;  // samples per rank; at least 1
+  std::int64_t batch_size = 64;  // samples per rank (each of several in one); at least 1
   int workers = 1;               // threads that load; 0: the thread that calls next()
   int prefetch = 4;        // batches loaded or loading ahead, all workers together; at least 1
   bool drop_last = false;  // leave out the last batch of an epoch when it is not full
@@ -34,6 +34,9 @@ struct Batch {
   torch::Tensor target;               // int64 [B] for classes, else float32 [B, target_shape...]
   std::vector<std::int64_t> indices;  // which samples these are
   std::int64_t position = 0;  // the sampler's position after this batch: go on here after it
+  // Where the sampler stands for several ranks: how many of the samples, in this order, are whose.
+  // Empty otherwise.
+  std::vector<std::int64_t> shares;
 };
 
 class BatchWriter;

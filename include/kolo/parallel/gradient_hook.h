@@ -27,8 +27,9 @@ struct GradientBucket {
 // calls it a communication hook.)
 //
 // average() is called once per bucket and step, in the same order on every rank, on the
-// communication thread while backward goes on. It blocks until bucket.flat holds the average, and
-// may call any collective of the communicator it is given. What it throws reaches
+// communication thread while backward goes on; of a network in the host's memory that is one
+// bucket, on the thread that waits for it. It blocks until bucket.flat holds the average, and may
+// call any collective of the communicator it is given. What it throws reaches
 // GradientReducer::wait().
 class GradientHook {
  public:

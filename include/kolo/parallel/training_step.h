@@ -11,6 +11,7 @@
 #include <torch/types.h>
 
 #include "kolo/comm/communicator.h"
+#include "kolo/layout/virtual_ranks.h"
 #include "kolo/parallel/arena_optimizer.h"
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/grad_scaler.h"
@@ -20,6 +21,8 @@
 #include "kolo/parallel/timeline.h"
 
 namespace kolo {
+
+class OrderedAverage;
 
 // Numbers of a device on their way to the host; those of the host are there.
 class LateNumbers {
@@ -52,6 +55,14 @@ struct TrainingStepOptions {
   // a step is left out, and clip by the norm of the whole network's gradient. Unset: those that
   // average, who then hold the same.
   std::optional<Communicator> world = std::nullopt;
+  // Above 0: a step has so many parts, at least as many as ranks, of which each rank computes some
+  // consecutive ones (kolo/layout/virtual_ranks.h): the results have the same bits on any number of
+  // ranks, where the parts' gradients do. A step begins with the same buffers for each part, and
+  // leaves those of the first part on all ranks. Not with `world`, nor with reducer options that
+  // change what is averaged (unused_parameters, a hook, predivide_factor): Error. Costs memory for
+  // log2(parts of a rank) + 1 copies of the gradients (rounded down), none with as many ranks as
+  // parts.
+  int virtual_ranks = 0;
   // Is told of forward, backward, each bucket's wait and update.
   Timeline timeline;
 };
@@ -111,6 +122,12 @@ class TrainingStep {
                                std::int64_t step);
   [[nodiscard]] UnderWay begin(const GradientPasses& passes, double learning_rate,
                                std::int64_t step);
+  // With virtual ranks: makes this rank's parts(), one after another.
+  using ForwardOfPart = std::function<Forward(int part)>;
+  [[nodiscard]] UnderWay begin(const ForwardOfPart& forward, double learning_rate,
+                               std::int64_t step);
+  // Those of all virtual ranks that this rank computes; without virtual ranks it is one itself.
+  [[nodiscard]] PartRange parts() const;
   // A step that a device can be given in one call (a CUDA graph), always with the same memory.
   class Recorded;
   // Records a step whose forward() reads a batch in memory of its own, and doesn't make it. Error
@@ -151,6 +168,8 @@ class TrainingStep {
   [[nodiscard]] torch::Tensor enqueue_with(const std::function<torch::Tensor(Work&)>& gradients,
                                            double learning_rate, std::int64_t step);
   [[nodiscard]] torch::Tensor one_pass(const std::function<Forward()>& forward, Work& summing);
+  [[nodiscard]] torch::Tensor part_by_part(const ForwardOfPart& forward, Work& summing);
+  [[nodiscard]] torch::Tensor start_summing_parts(const torch::Tensor& sums, Work& summing);
   [[nodiscard]] Work start_summing(const torch::Tensor& sums);
   void update(double learning_rate, std::int64_t step);
   // Returns one int32, not 0 where the step is left out; undefined: it can't be.
@@ -178,6 +197,7 @@ class TrainingStep {
   std::shared_ptr<torch::nn::Module> network_;
   TrainingStepOptions options_;
   std::shared_ptr<ParameterArena> arena_;
+  std::shared_ptr<OrderedAverage> ordered_;  // none without virtual ranks
   ArenaOptimizer optimizer_;
   GradientReducer reducer_;
   FiniteCheck finite_check_;

@@ -29,30 +29,44 @@ struct SamplerOptions {
 // asks for the same counts in the same order. An epoch can start at a position that was saved, with
 // any number of ranks: the remaining samples are dealt out anew; with the same number of ranks,
 // each goes on with exactly the samples it would have drawn.
+//
+// A sampler may stand for several consecutive ranks, whose samples it draws one rank after another:
+// virtual ranks (kolo/layout/virtual_ranks.h).
 class DistributedSampler {
  public:
-  // InputError for a dataset of more than 2^32 - 1 samples; Error unless 0 <= rank < ranks and
-  // dataset_size >= 0.
-  DistributedSampler(std::int64_t dataset_size, int rank, int ranks, SamplerOptions options = {});
+  // Draws for the ranks from `rank` on, `count` of them. InputError for a dataset of more than
+  // 2^32 - 1 samples; Error unless 0 <= rank < rank + count <= ranks and dataset_size >= 0.
+  DistributedSampler(std::int64_t dataset_size, int rank, int ranks, SamplerOptions options = {},
+                     int count = 1);
 
   [[nodiscard]] std::int64_t dataset_size() const { return dataset_size_; }
-  // How many samples this rank draws in an epoch that starts at `position`.
+  [[nodiscard]] int ranks_here() const { return count_; }
+  // How many samples this rank (the first of those that are here, which has the most) draws in an
+  // epoch that starts at `position`.
   [[nodiscard]] std::int64_t length(std::int64_t position = 0) const;
 
   // Must be called before anything is drawn. Takes O(dataset_size).
   void start_epoch(std::int64_t epoch, std::int64_t position = 0);
   // The next samples of this rank: `count` of them, fewer at the end of the epoch, none after it.
+  // Of several ranks: so many of each, one rank after another.
   [[nodiscard]] std::vector<std::int64_t> next(std::int64_t count);
+  // How many of them each of the ranks that are here has in what next(count) will draw.
+  [[nodiscard]] std::vector<std::int64_t> shares_of_next(std::int64_t count) const;
   [[nodiscard]] std::int64_t epoch() const { return epoch_; }
   [[nodiscard]] std::int64_t position() const { return position_; }
 
  private:
+  // The place behind what all ranks draw next, `count` samples each.
+  [[nodiscard]] std::int64_t position_after(std::int64_t count) const;
+  // Of one of the ranks, between the position and another one.
+  [[nodiscard]] std::int64_t samples_until(std::int64_t after, int rank) const;
   // Where the ranks' common order ends, padding included, in an epoch that starts at `position`.
   [[nodiscard]] std::int64_t end_from(std::int64_t position) const;
 
   std::int64_t dataset_size_;
   int rank_;
   int ranks_;
+  int count_;
   SamplerOptions options_;
   std::vector<std::int64_t> order_;  // of the whole dataset, in this epoch
   std::int64_t epoch_ = 0;

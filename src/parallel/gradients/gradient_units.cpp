@@ -180,7 +180,7 @@ std::vector<std::size_t> GradientUnits::parameters_of(std::size_t unit) const {
 }
 
 bool GradientUnits::are_one_bucket() const {
-  return size() == 1 && sparse_.empty() && !options_.hook && options_.predivide_factor == 1;
+  return size() == 1 && sparse_.empty() && options_.predivide_factor == 1;
 }
 
 bool GradientUnits::are_done_at_once() const {
@@ -198,7 +198,10 @@ std::int64_t GradientUnits::start(std::size_t unit) {
   // Not the arena: it has a handle on the communicator, the last of which can't go on its thread.
   CallOptions call{.name = fmt::format("bucket {}", unit), .owner = buckets_[unit]};
   const auto stream = parallel::TaskStream::of(gradients);
-  if (options_.hook) {
+  if (options_.hook && are_done_at_once()) {
+    const torch::NoGradGuard no_gradient;
+    options_.hook->average(communicator_, *buckets_[unit]);
+  } else if (options_.hook) {
     works_[unit] = communicator_.enqueue(
         [hook = options_.hook, bucket = buckets_[unit], stream](const Communicator& communicator) {
           const torch::NoGradGuard no_gradient;

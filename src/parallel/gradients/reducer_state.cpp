@@ -256,8 +256,10 @@ void GradientReducer::State::look_after(std::size_t parameter) {
 std::shared_ptr<void> GradientReducer::State::take_destination(std::size_t parameter) {
   const std::lock_guard lock(mutex_);
   // Elsewhere there is something to add to, or something else to be given back.
-  const bool is_whole = quiet_ == 0 && arrivals_[parameter] == Arrival::none &&
-                        !is_taken_[parameter] && !tensor(parameter).grad().defined();
+  const Arrival arrival = arrivals_[parameter];
+  const bool is_first = arrival == Arrival::none || arrival == Arrival::accumulated;  // and zeroed
+  const bool is_whole = quiet_ == 0 && is_first && !is_taken_[parameter] &&
+                        !tensor(parameter).grad().defined();
   if (!is_whole || is_sparse(parameter) || !options_.gradients_as_views) return nullptr;
   const torch::Tensor& view = arena_->gradient_view(parameter);
   if (view.strides() != tensor(parameter).strides()) return nullptr;

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <utility>
+#include <vector>
+
+// Virtual ranks: a global batch in V parts, each with the samples and the random numbers of a rank
+// of its own, which R ranks compute, each some consecutive ones. What the parts come to is added up
+// in one order, whatever R is, so that sums of floating-point numbers have the same bits.
+//
+// The order is a binary tree over the parts: those of 2k and 2k + 1 first, then pairs of pairs; a
+// sum without a partner goes up as it is. So a rank adds up what it has by itself, and hands over
+// one sum for each largest subtree of its parts: one where R and V are powers of two, never more
+// than 2 log2(V).
+namespace kolo {
+
+// Consecutive parts.
+struct PartRange {
+  int first = 0;
+  int end = 0;
+  [[nodiscard]] int size() const { return end - first; }
+  bool operator==(const PartRange&) const = default;
+};
+
+// Those of a rank; some ranks have one more than others where R does not divide V. Error unless
+// 0 <= rank < ranks <= parts.
+[[nodiscard]] PartRange parts_of_rank(int parts, int ranks, int rank);
+
+// A subtree: the parts from index * 2^level on, 2^level of them, or what there is.
+struct PartialSum {
+  int level = 0;
+  int index = 0;
+
+  [[nodiscard]] PartialSum parent() const { return {level + 1, index / 2}; }
+  // Whether the two make their parent, this one first.
+  [[nodiscard]] bool is_partner_of(const PartialSum& right) const {
+    return level == right.level && index % 2 == 0 && right.index == index + 1;
+  }
+  bool operator==(const PartialSum&) const = default;
+};
+
+// The largest subtrees that consecutive parts hold, in the order of their parts.
+[[nodiscard]] std::vector<PartialSum> partial_sums(const PartRange& parts);
+
+// Adds up values of parts, or of subtrees, that come in the order of their parts. Keeps no more
+// than the largest subtrees of what has come.
+template <typename Value>
+class PartSums {
+ public:
+  struct Item {
+    PartialSum sum;
+    Value value;
+  };
+
+  // `add(left, right)` adds right to left. The same operations with any partition of the parts.
+  template <typename Add>
+  void add(PartialSum sum, Value value, const Add& add) {
+    while (!items_.empty() && items_.back().sum.is_partner_of(sum)) {
+      Value left = std::move(items_.back().value);
+      items_.pop_back();
+      add(left, value);
+      value = std::move(left);
+      sum = sum.parent();
+    }
+    items_.push_back({sum, std::move(value)});
+  }
+
+  // Of all parts, once all have come. There must be one at least.
+  template <typename Add>
+  [[nodiscard]] Value total(const Add& add) && {
+    while (items_.size() > 1) {
+      Value right = std::move(items_.back().value);
+      items_.pop_back();
+      add(items_.back().value, right);
+    }
+    return std::move(items_.front().value);
+  }
+
+  [[nodiscard]] const std::vector<Item>& items() const { return items_; }
+  [[nodiscard]] std::vector<Item> take() { return std::exchange(items_, {}); }
+
+ private:
+  std::vector<Item> items_;
+};
+
+}  // namespace kolo

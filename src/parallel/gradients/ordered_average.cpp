@@ -1,0 +1,246 @@
+#include "parallel/gradients/ordered_average.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/tensor_collectives.h"
+#include "parallel/kernels.h"
+
+namespace kolo {
+
+namespace {
+
+template <typename T>
+std::span<T> values_of(const torch::Tensor& flat) {
+  return {flat.data_ptr<T>(), static_cast<std::size_t>(flat.numel())};
+}
+
+// With this thread alone: LibTorch would use all cores, which belong to backward.
+void add_to(const torch::Tensor& left, const torch::Tensor& right) {
+  if (!left.device().is_cpu())
+    torch::Tensor(left).add_(right);
+  else if (left.scalar_type() == torch::kDouble)
+    parallel::add(values_of<double>(left), values_of<double>(right));
+  else
+    parallel::add(values_of<float>(left), values_of<float>(right));
+}
+
+constexpr auto add_tensors = [](torch::Tensor& left, const torch::Tensor& right) {
+  add_to(left, right);
+};
+
+constexpr auto add_buffers = [](std::vector<torch::Tensor>& left,
+                                const std::vector<torch::Tensor>& right) {
+  for (std::size_t bucket = 0; bucket < left.size(); ++bucket) add_to(left[bucket], right[bucket]);
+};
+
+void scale(const torch::Tensor& flat, double factor) {
+  if (!flat.device().is_cpu())
+    torch::Tensor(flat).mul_(factor);
+  else if (flat.scalar_type() == torch::kDouble)
+    parallel::scale(values_of<double>(flat), factor);
+  else
+    parallel::scale(values_of<float>(flat), factor);
+}
+
+// Of so many elements, cut at multiples of 64 elements.
+std::vector<std::int64_t> slices_of(std::int64_t elements, int ranks) {
+  constexpr std::int64_t grain = 64;
+  const auto grains = (elements + grain - 1) / grain;
+  std::vector<std::int64_t> slices;
+  for (std::int64_t rank = 0, begin = 0; rank < ranks; ++rank) {
+    const auto end = std::min(elements, grains * (rank + 1) / ranks * grain);
+    slices.push_back(end - begin);
+    begin = end;
+  }
+  return slices;
+}
+
+// Whether every node has as many ranks, one after another, so that those of a place on their nodes
+// are a set.
+bool are_nodes_alike(const Communicator& communicator) {
+  const auto& topology = communicator.topology();
+  const bool is_regular =
+      topology.local_size * topology.nodes == topology.size &&
+      topology.rank == topology.node * topology.local_size + topology.local_rank;
+  return all_reduce_value(communicator, std::int32_t{is_regular ? 1 : 0}, ReduceOp::min) == 1;
+}
+
+}  // namespace
+
+OrderedAverage::OrderedAverage(const Communicator& communicator, const ParameterArena& arena,
+                               int virtual_ranks)
+    : virtual_ranks_(virtual_ranks),
+      parts_(parts_of_rank(virtual_ranks, communicator.size(), communicator.rank())) {
+  for (std::size_t bucket = 0; bucket < arena.buckets(); ++bucket) {
+    const auto type = arena.flat_gradients(bucket).scalar_type();
+    if (type == torch::kFloat || type == torch::kDouble) continue;
+    throw Error(
+        fmt::format("parallel: gradients of {} can't be averaged over virtual ranks; expected "
+                    "float32 or float64",
+                    torch::toString(type)));
+  }
+  add_stages(communicator);
+  start_over();
+}
+
+// All ranks at once, or those of a node and then those that have the same slice on all nodes.
+void OrderedAverage::add_stages(const Communicator& communicator) {
+  const auto sums_of = [&](int groups) {
+    std::vector<std::vector<PartialSum>> sums;
+    for (int group = 0; group < groups; ++group)
+      sums.push_back(partial_sums(parts_of_rank(virtual_ranks_, groups, group)));
+    return sums;
+  };
+  const auto& topology = communicator.topology();
+  const int ranks = communicator.size();
+  if (ranks == 1) return;
+  if (topology.nodes == 1 || topology.local_size == 1 || !are_nodes_alike(communicator)) {
+    stages_.push_back({std::nullopt, sums_of(ranks)});
+    return;
+  }
+  auto of_ranks = sums_of(ranks);
+  const auto first = of_ranks.begin() + topology.rank - topology.local_rank;
+  stages_.push_back(
+      {communicator.split(topology.node).value(), {first, first + topology.local_size}});
+  // A node's parts are those of its ranks, which may not be as many as parts_of_rank() gives it.
+  std::vector<std::vector<PartialSum>> of_nodes;
+  for (int node = 0; node < topology.nodes; ++node) {
+    const auto from = parts_of_rank(virtual_ranks_, ranks, node * topology.local_size);
+    const auto to = parts_of_rank(virtual_ranks_, ranks, (node + 1) * topology.local_size - 1);
+    of_nodes.push_back(partial_sums({from.first, to.end}));
+  }
+  stages_.push_back({communicator.split(topology.local_rank).value(), std::move(of_nodes)});
+}
+
+void OrderedAverage::start_over() {
+  for (auto& item : taken_.take()) unused_.push_back(std::move(item.value));
+  next_part_ = parts_.first;
+}
+
+void OrderedAverage::buckets_changed() {
+  (void)taken_.take();
+  unused_.clear();
+}
+
+OrderedAverage::Buffers OrderedAverage::lend(const ParameterArena& arena) {
+  if (unused_.empty()) {
+    Buffers buffers;
+    for (std::size_t bucket = 0; bucket < arena.buckets(); ++bucket)
+      buffers.push_back(torch::zeros_like(arena.flat_gradients(bucket)));
+    return buffers;
+  }
+  auto buffers = std::move(unused_.back());
+  unused_.pop_back();
+  return buffers;
+}
+
+void OrderedAverage::take(const ParameterArena& arena) {
+  const torch::NoGradGuard no_gradient;
+  const PartialSum part{0, next_part_++};
+  auto buffers = lend(arena);
+  for (std::size_t i = 0; i < arena.parameters().size(); ++i) {
+    auto& gradient = torch::Tensor(arena.parameters()[i]).mutable_grad();
+    const auto place = arena.view_of(i, buffers);
+    if (gradient.defined())
+      place.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
+    else
+      place.zero_();
+    gradient = torch::Tensor();
+  }
+  taken_.add(part, std::move(buffers), [&](Buffers& left, Buffers& right) {
+    add_buffers(left, right);
+    unused_.push_back(std::move(right));
+  });
+}
+
+void OrderedAverage::average(const Communicator& communicator, const GradientBucket& bucket) {
+  Sums sums;
+  for (const auto& [sum, buffers] : taken_.items())
+    sums.add(sum, buffers[bucket.index], add_tensors);
+  sums.add({0, parts_.end - 1}, bucket.flat, add_tensors);
+  reduce(communicator, 0, sums.take(), bucket.flat);
+}
+
+// `result` may be one of the sums.
+void OrderedAverage::reduce(const Communicator& all, std::size_t stage,
+                            std::vector<Sums::Item> mine, const torch::Tensor& result) {
+  if (stage == stages_.size()) {
+    Sums sums;
+    for (auto& item : mine) sums.add(item.sum, std::move(item.value), add_tensors);
+    const auto total = std::move(sums).total(add_tensors);
+    if (!total.is_same(result)) torch::Tensor(result).copy_(total);
+    return scale(result, 1.0 / virtual_ranks_);
+  }
+  const auto& sums = stages_[stage].sums;
+  const auto& ranks = stages_[stage].ranks ? *stages_[stage].ranks : all;
+  const bool is_pair = ranks.size() == 2 && sums[0].size() == 1 && sums[1].size() == 1;
+  if (is_pair && stage + 1 == stages_.size()) {
+    if (!mine[0].value.is_same(result)) torch::Tensor(result).copy_(mine[0].value);
+    ranks.all_reduce(buffer_of(result), ReduceOp::sum);
+    bytes_ += static_cast<std::int64_t>(result.nbytes());
+    return scale(result, 1.0 / virtual_ranks_);
+  }
+  const auto slices = slices_of(result.numel(), ranks.size());
+  const auto begin =
+      std::accumulate(slices.begin(), slices.begin() + ranks.rank(), std::int64_t{0});
+  const auto slice = result.narrow(0, begin, slices[static_cast<std::size_t>(ranks.rank())]);
+  reduce(all, stage + 1, exchange(ranks, sums, mine, slices), slice);
+  ranks.all_gather_uneven(buffer_of(slice), buffer_of(result), slices);
+  bytes_ += static_cast<std::int64_t>(slice.nbytes());
+}
+
+// Returns what there is of this rank's slice after it.
+std::vector<OrderedAverage::Sums::Item> OrderedAverage::exchange(
+    const Communicator& ranks, const std::vector<std::vector<PartialSum>>& sums_of_ranks,
+    const std::vector<Sums::Item>& mine, std::span<const std::int64_t> slices) {
+  const auto rank = static_cast<std::size_t>(ranks.rank());
+  std::vector<std::int64_t> sent, received;
+  std::vector<torch::Tensor> pieces;
+  std::int64_t begin = 0;
+  for (std::size_t other = 0; other < slices.size(); ++other) {
+    sent.push_back(slices[other] * static_cast<std::int64_t>(mine.size()));
+    received.push_back(slices[rank] * static_cast<std::int64_t>(sums_of_ranks[other].size()));
+    for (const auto& item : mine) pieces.push_back(item.value.narrow(0, begin, slices[other]));
+    begin += slices[other];
+  }
+  const auto input = mine.size() == 1 ? mine[0].value : torch::cat(pieces);
+  const auto output = torch::empty(
+      {std::accumulate(received.begin(), received.end(), std::int64_t{0})}, input.options());
+  ranks.all_to_all(buffer_of(input), sent, buffer_of(output), received);
+  bytes_ += static_cast<std::int64_t>(input.nbytes());
+  Sums sums;
+  begin = 0;
+  for (const auto& of_rank : sums_of_ranks) {
+    for (const auto& sum : of_rank) {
+      sums.add(sum, output.narrow(0, begin, slices[rank]), add_tensors);
+      begin += slices[rank];
+    }
+  }
+  return sums.take();
+}
+
+torch::Tensor OrderedAverage::total(const Communicator& communicator,
+                                    const torch::Tensor& mine) const {
+  const torch::NoGradGuard no_gradient;
+  const auto numbers = mine.size(1);
+  auto all = mine.contiguous();
+  if (communicator.size() > 1) {
+    std::vector<std::int64_t> counts;
+    for (int rank = 0; rank < communicator.size(); ++rank)
+      counts.push_back(parts_of_rank(virtual_ranks_, communicator.size(), rank).size() * numbers);
+    const auto input = all;
+    all = torch::empty({virtual_ranks_, numbers}, mine.options());
+    communicator.all_gather_uneven(buffer_of(input), buffer_of(all), counts, {.name = "metrics"});
+  }
+  const auto add = [](torch::Tensor& left, const torch::Tensor& right) { left = left + right; };
+  PartSums<torch::Tensor> sums;
+  for (int part = 0; part < virtual_ranks_; ++part) sums.add({0, part}, all[part], add);
+  return std::move(sums).total(add).clone();
+}
+
+}  // namespace kolo

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "kolo/comm/communicator.h"
+#include "kolo/layout/virtual_ranks.h"
+#include "kolo/parallel/gradient_hook.h"
+#include "kolo/parallel/parameter_arena.h"
+
+namespace kolo {
+
+// Averages the gradients of virtual ranks in the order of kolo/layout/virtual_ranks.h: the same
+// bits on any number of ranks, over any back end.
+//
+// A step: take() for each of this rank's parts but the last, whose gradients come as buckets, by
+// average(). There a rank's sums are cut into slices, and each rank adds up one slice of all: an
+// all-to-all and an all-gather, first among the ranks of a node, then among those of different
+// nodes that have the same slice, so that nothing travels between nodes that all-reduce would not
+// send. Of two ranks that have one sum each, all-reduce does the same.
+//
+// Keeps gradients in memory of its own: log2(parts of this rank) + 1 copies at most, rounded down.
+class OrderedAverage final : public GradientHook {
+ public:
+  // Error for gradients of other types than float32 and float64. Collective.
+  OrderedAverage(const Communicator& communicator, const ParameterArena& arena, int virtual_ranks);
+
+  // This rank's.
+  [[nodiscard]] const PartRange& parts() const { return parts_; }
+
+  // The next part's gradients, which are undefined afterwards; those that are undefined count as
+  // zeros. Parts come in order.
+  void take(const ParameterArena& arena);
+  // Forgets what was taken: a step begins.
+  void start_over();
+
+  void average(const Communicator& communicator, const GradientBucket& bucket) override;
+  [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_; }
+  void buckets_changed() override;
+
+  // The sum over all parts of a few numbers, `mine` [this rank's parts, m] of float64: [m].
+  // Collective.
+  [[nodiscard]] torch::Tensor total(const Communicator& communicator,
+                                    const torch::Tensor& mine) const;
+
+ private:
+  using Sums = PartSums<torch::Tensor>;
+  using Buffers = std::vector<torch::Tensor>;  // a flat one per bucket
+
+  // Ranks that exchange slices, and which sums each of them has.
+  struct Stage {
+    std::optional<Communicator> ranks;  // unset: those that average, whose communicator is given
+    std::vector<std::vector<PartialSum>> sums;
+  };
+
+  void add_stages(const Communicator& communicator);
+  [[nodiscard]] Buffers lend(const ParameterArena& arena);
+  void reduce(const Communicator& all, std::size_t stage, std::vector<Sums::Item> mine,
+              const torch::Tensor& result);
+  [[nodiscard]] std::vector<Sums::Item> exchange(
+      const Communicator& ranks, const std::vector<std::vector<PartialSum>>& sums_of_ranks,
+      const std::vector<Sums::Item>& mine, std::span<const std::int64_t> slices);
+
+  int virtual_ranks_;
+  PartRange parts_;
+  std::vector<Stage> stages_;
+  PartSums<Buffers> taken_;
+  int next_part_ = 0;
+  std::vector<Buffers> unused_;
+  std::atomic<std::int64_t> bytes_ = 0;  // read while steps go on
+};
+
+}  // namespace kolo

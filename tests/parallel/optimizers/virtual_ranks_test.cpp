@@ -1,0 +1,150 @@
+#include <map>
+#include <memory>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/optim/flat_optimizer.h"
+#include "kolo/parallel/training_step.h"
+#include "parallel/small_network.h"
+#include "support/errors.h"
+#include "support/rank_test.h"
+
+namespace kolo::testing {
+
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int64_t part_size = 6;  // of a part
+
+// A running statistic, as batch norm's: it must not depend on which parts a rank has.
+struct Counting : SmallNetwork {
+  torch::Tensor forward(const torch::Tensor& input) {
+    calls.mul_(.9F).add_(input.mean().item<float>());
+    return SmallNetwork::forward(input) * (1 + calls[0]);
+  }
+};
+
+struct PartedReplica {
+  PartedReplica(const Communicator& communicator, const TrainingStepOptions& options)
+      : network(std::make_shared<Counting>()),
+        step(communicator, network, make_adam({}), options) {}
+
+  std::vector<double> make(std::int64_t number) {
+    const auto forward = [&](int part) -> TrainingStep::Forward {
+      const auto begin = (number * 64 + part) * part_size;
+      const auto loss = network->forward(samples(begin, begin + part_size)).square().sum(1).mean();
+      return {loss, torch::tensor({loss.item<double>(), 1. / (1 + part)}, torch::kDouble)};
+    };
+    return step.end(step.begin(TrainingStep::ForwardOfPart(forward), .01, number)).sums;
+  }
+
+  [[nodiscard]] std::vector<float> values() const {
+    std::vector<float> values;
+    const auto add = [&](const torch::Tensor& tensor) {
+      const auto flat = tensor.detach().contiguous();
+      values.insert(values.end(), flat.data_ptr<float>(), flat.data_ptr<float>() + flat.numel());
+    };
+    for (const auto& parameter : network->parameters()) add(parameter);
+    for (const auto& buffer : network->buffers()) add(buffer);
+    return values;
+  }
+
+  std::shared_ptr<Counting> network;
+  TrainingStep step;
+};
+
+TrainingStepOptions options_of(int virtual_ranks, const BucketLimits& limits) {
+  return {.buckets = limits, .maximum_norm = .5, .virtual_ranks = virtual_ranks};
+}
+
+const BucketLimits each_its_own{1, 1}, all_in_one{1 << 20, 1 << 20};
+
+// On these ranks the bits of one rank that has all parts, after every step.
+RANK_TEST(VirtualRanks, StepsHaveTheBitsOfOneRank) {
+  const int ranks = communicator.size();
+  for (const int virtual_ranks : {ranks, ranks + 1, 2 * ranks + 1, 12}) {
+    for (const auto& limits : {each_its_own, all_in_one}) {
+      PartedReplica replica(communicator, options_of(virtual_ranks, limits));
+      PartedReplica alone(Communicator::solo(), options_of(virtual_ranks, limits));
+      EXPECT_EQ(alone.step.parts(), (PartRange{0, virtual_ranks}));
+      for (std::int64_t number = 1; number <= 4; ++number) {
+        EXPECT_EQ(replica.make(number), alone.make(number));
+        EXPECT_EQ(replica.values(), alone.values()) << virtual_ranks << " virtual ranks";
+      }
+    }
+  }
+}
+
+// What is computed is the average over all parts.
+RANK_TEST(VirtualRanks, StepsAreThoseOfOneBatch) {
+  const int ranks = communicator.size(), virtual_ranks = 2 * ranks;
+  const auto make = [&](TrainingStep& step, SmallNetwork& network, bool in_parts) {
+    for (std::int64_t number = 1; number <= 3; ++number) {
+      const auto begin = number * virtual_ranks * part_size;
+      const auto of = [&](std::int64_t from, std::int64_t count) -> TrainingStep::Forward {
+        return {mean_loss(network, samples(from, from + count)), torch::zeros({1}, torch::kDouble)};
+      };
+      if (in_parts) {
+        const auto part_of = [&](int part) { return of(begin + part * part_size, part_size); };
+        (void)step.end(step.begin(TrainingStep::ForwardOfPart(part_of), .05, number));
+      } else {
+        (void)step.make([&] { return of(begin, virtual_ranks * part_size); }, .05, number);
+      }
+    }
+  };
+  auto network = std::make_shared<SmallNetwork>(), whole = std::make_shared<SmallNetwork>();
+  TrainingStep parted(communicator, network, make_sgd({.momentum = .5}),
+                      {.virtual_ranks = virtual_ranks});
+  TrainingStep alone(Communicator::solo(), whole, make_sgd({.momentum = .5}));
+  make(parted, *network, true);
+  make(alone, *whole, false);
+  for (const auto& parameter : network->named_parameters()) {
+    EXPECT_TRUE(
+        torch::allclose(parameter.value(), whole->named_parameters()[parameter.key()], 1e-5, 1e-6))
+        << parameter.key();
+  }
+}
+
+// One rank sees it in one of its parts; all leave the step out, and go on with the same bits.
+RANK_TEST(VirtualRanks, AStepThatIsNotFiniteIsLeftOutOnAllRanks) {
+  auto options = options_of(2 * communicator.size(), all_in_one);
+  options.skip_non_finite = true;
+  PartedReplica replica(communicator, options), alone(Communicator::solo(), options);
+  const auto make = [](PartedReplica& of, std::int64_t number) {
+    const auto forward = [&](int part) -> TrainingStep::Forward {
+      auto loss = of.network->forward(samples(part, part + part_size)).square().mean();
+      if (part == 1 && number == 2) loss = loss * std::numeric_limits<float>::infinity();
+      return {loss, torch::tensor({loss.item<double>()}, torch::kDouble)};
+    };
+    return of.step.end(of.step.begin(TrainingStep::ForwardOfPart(forward), .01, number)).is_made;
+  };
+  for (std::int64_t number = 1; number <= 3; ++number) {
+    EXPECT_EQ(make(replica, number), number != 2);
+    EXPECT_EQ(make(alone, number), number != 2);
+    EXPECT_EQ(replica.values(), alone.values());
+  }
+}
+
+RANK_TEST(VirtualRanks, WhatDoesNotGoTogetherIsRefused) {
+  const auto message_with = [&](const TrainingStepOptions& options) {
+    return message_of<Error>([&] { PartedReplica replica(communicator, options); });
+  };
+  if (communicator.size() > 1) {
+    EXPECT_THAT(message_with({.virtual_ranks = communicator.size() - 1}),
+                HasSubstr("virtual ranks; expected"));
+  }
+  TrainingStepOptions unused{.virtual_ranks = communicator.size()};
+  unused.reducer.unused_parameters = true;
+  EXPECT_THAT(message_with(unused), HasSubstr("virtual ranks can't be had together with"));
+  PartedReplica without(communicator, {});
+  EXPECT_THAT(message_of<Error>([&] { (void)without.make(1); }),
+              HasSubstr("there are no virtual ranks"));
+  EXPECT_EQ(without.step.parts().size(), 1);
+}
+
+}  // namespace
+
+}  // namespace kolo::testing
