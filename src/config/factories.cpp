@@ -196,7 +196,7 @@ static bool makes_on_device(const RunConfig& config) {
 
 std::unique_ptr<Loader> make_training_loader(const RunConfig& config,
                                              std::shared_ptr<const Dataset> dataset, int rank,
-                                             int ranks) {
+                                             int ranks, int count) {
   const auto size = dataset->size();
   const auto& training = config.training;
   const auto batch_size = batch_size_of(training, ranks);
@@ -213,10 +213,11 @@ std::unique_ptr<Loader> make_training_loader(const RunConfig& config,
   }
   DistributedSampler sampler(
       size, rank, ranks,
-      {config.data.shuffle, config.seed, drops_last ? Padding::drop : Padding::repeat});
+      {config.data.shuffle, config.seed, drops_last ? Padding::drop : Padding::repeat}, count);
   require_memory_for(
       config, training.global_batch_size ? "training.global_batch_size" : "training.batch_size",
-      std::min(batch_size, sampler.length()), dataset->layout());
+      checked_multiply<std::int64_t>(std::min(batch_size, sampler.length()), count),
+      dataset->layout());
   return std::make_unique<Loader>(
       std::move(dataset), std::move(sampler),
       LoaderOptions{batch_size, config.data.workers, config.data.prefetch, drops_last,
@@ -225,11 +226,13 @@ std::unique_ptr<Loader> make_training_loader(const RunConfig& config,
 
 std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
                                                std::shared_ptr<const Dataset> dataset, int rank,
-                                               int ranks) {
+                                               int ranks, int count) {
   const auto validation_batch = validation_batch_size_of(config.training, dataset->layout(), ranks);
-  DistributedSampler sampler(dataset->size(), rank, ranks, {false, 0, Padding::none});
-  require_memory_for(config, "training.validation_batch_size",
-                     std::min(validation_batch, sampler.length()), dataset->layout());
+  DistributedSampler sampler(dataset->size(), rank, ranks, {false, 0, Padding::none}, count);
+  require_memory_for(
+      config, "training.validation_batch_size",
+      checked_multiply<std::int64_t>(std::min(validation_batch, sampler.length()), count),
+      dataset->layout());
   return std::make_unique<Loader>(
       std::move(dataset), std::move(sampler),
       LoaderOptions{validation_batch, config.data.workers, config.data.prefetch, false,
@@ -248,7 +251,19 @@ MeshShape mesh_of(const RunConfig& config, int ranks) {
 }
 
 int replicas_of(const RunConfig& config, int ranks) {
+  if (const int parts = config.training.virtual_ranks; parts > 0) {
+    if (parts >= ranks) return parts;
+    refuse_setting(config, "training.virtual_ranks",
+                   fmt::format("{} parts of a step are too few for {} ranks; use as many ranks at "
+                               "most, or more virtual ranks",
+                               parts, ranks));
+  }
   return mesh_of(config, ranks).length(MeshAxis::data);
+}
+
+std::string_view replica_name(const RunConfig& config, int ranks) {
+  if (config.training.virtual_ranks > 0) return "virtual rank";
+  return replicas_of(config, ranks) == ranks ? "rank" : "replica";
 }
 
 MpiOptions make_mpi_options(const CommunicationConfig& config) {
@@ -268,6 +283,7 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.reducer.overlap = config.communication.overlap;
   options.step_sharing.enabled = config.optimizer.shared_step;
   options.step_sharing.one_copy = config.optimizer.shared_parameters;
+  options.virtual_ranks = config.training.virtual_ranks;
   options.mixup_alpha = config.training.mixup_alpha;
   options.maximum_norm = config.training.clip_norm;
   options.patience = config.training.early_stopping_patience;

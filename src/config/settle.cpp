@@ -108,6 +108,7 @@ class Checks {
     check_checkpoint();
     check_graphs();
     check_pipeline();
+    check_virtual_ranks();
   }
 
  private:
@@ -269,6 +270,26 @@ class Checks {
     }
   }
 
+  void check_virtual_ranks() const {
+    if (config_.training.virtual_ranks == 0) return;
+    const auto& parallel = config_.parallel;
+    const bool shares_samples =
+        std::ranges::any_of(parallel.spatial, [](auto ranks) { return ranks > 1; });
+    const auto refuse = [&](std::string_view with, std::string_view why) {
+      fail("training.virtual_ranks",
+           fmt::format("{} can't be had with {}: {}; leave out one of the two",
+                       config_.training.virtual_ranks, with, why));
+    };
+    if (shares_samples) refuse("parallel.spatial", "each part of a step is one rank's");
+    if (parallel.pipeline > 1) refuse("parallel.pipeline", "each part of a step is one rank's");
+    if (config_.model.sync_batch_norm) {
+      refuse("model.sync_batch_norm",
+             "a rank computes its parts one after another, and each would wait for the others");
+    }
+    if (config_.device.graphs)
+      refuse("device.graphs", "a step has as many passes as the rank has parts");
+  }
+
   void check_checkpoint() const {
     const CheckpointConfig& checkpoint = config_.checkpoint;
     if (checkpoint.enabled && checkpoint.every_epochs == 0 && checkpoint.every_steps == 0) {
@@ -294,6 +315,14 @@ void fill_model(ModelConfig& model, const ModelEntry& entry, double weight_decay
   put_channels_first(model.input_shape);
 }
 
+// The same bits on any number of ranks take the same kernels: their threads and what is chosen by
+// measuring count.
+void fill_device(DeviceConfig& device, const TrainingConfig& training) {
+  if (training.virtual_ranks == 0) return;
+  device.deterministic = true;
+  if (device.intra_threads == 0) device.intra_threads = 1;
+}
+
 void fill_training(TrainingConfig& training) {
   if (training.local_batch_size) training.batch_size = training.local_batch_size;
   training.local_batch_size.reset();
@@ -316,6 +345,7 @@ void fill_defaults(RunConfig& config, const ModelCatalogue& models) {
   fill_model(config.model, models.find(config.model.name), config.optimizer.weight_decay);
   config.optimizer = completed(std::move(config.optimizer));
   fill_training(config.training);
+  fill_device(config.device, config.training);
 }
 
 }  // namespace kolo

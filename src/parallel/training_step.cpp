@@ -12,6 +12,7 @@
 #include "kolo/base/error.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/device_memory.h"
+#include "kolo/parallel/ordered_total.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/device_graph.h"
 #include "parallel/gradients/ordered_average.h"
@@ -225,12 +226,12 @@ torch::Tensor TrainingStep::start_summing_parts(const torch::Tensor& sums, Work&
   const auto ranks = arena_->gradient_communicator(communicator_);
   // Of a small network, in this thread: see GradientUnits::are_done_at_once().
   if (ranks.size() == 1 || (arena_->buckets() == 1 && arena_->device().is_cpu()))
-    return torch::Tensor(total).copy_(ordered_->total(ranks, sums));
+    return torch::Tensor(total).copy_(ordered_total(ranks, options_.virtual_ranks, sums));
   summing = ranks.enqueue(
-      [ordered = ordered_, sums, total,
+      [virtual_ranks = options_.virtual_ranks, sums, total,
        stream = parallel::TaskStream::of(sums)](const Communicator& communicator) {
         const auto in_stream = stream.enter();
-        torch::Tensor(total).copy_(ordered->total(communicator, sums));
+        torch::Tensor(total).copy_(ordered_total(communicator, virtual_ranks, sums));
       },
       {.name = "metrics"});
   return total;

@@ -83,7 +83,7 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
                         int ranks, bool is_root) {
   // Before any data is read.
   const auto replicas = replicas_of(config, ranks);
-  (void)batch_size_of(config.training, replicas, replicas == ranks ? "rank" : "replica");
+  (void)batch_size_of(config.training, replicas, replica_name(config, ranks));
   require_device(config);
   if (!wants_gpu(config.device))
     at_setting(config, "training.precision", [&] { require_precision(config.training.precision); });

@@ -173,9 +173,15 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
   }
   const auto replicas = replicas_of(config, topology.size);
   const auto batch_size = batch_size_of(config.training, replicas);
+  if (config.training.virtual_ranks > 0) {
+    log.info(
+        "{} virtual ranks: the results are those of any number of ranks up to {} (with {} "
+        "thread{} each, on such processors)",
+        replicas, replicas, at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
+  }
   log.info("optimizer {}, batch {} per {} ({} in all), learning rate {:.4g}{}{}{}",
            describe_optimizer(config.optimizer), format_count(batch_size),
-           replicas == topology.size ? "rank" : "replica", format_count(batch_size * replicas),
+           replica_name(config, topology.size), format_count(batch_size * replicas),
            rate.scaled_rate(),
            rate.warmup_steps() > 0
                ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))
@@ -340,8 +346,8 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   const bool is_root = communicator.rank() == 0;
   const auto share = share_work(config, communicator);
   const auto datasets = share_datasets(share, run.datasets);
-  const auto training =
-      make_training_loader(config, datasets.training, share.replica, share.replicas);
+  const auto training = make_training_loader(config, datasets.training, share.replica,
+                                             share.replicas, share.replicas_here);
   auto& resumed = start.from;
   std::optional<RunRecords> records;
   if (is_root) {
@@ -351,8 +357,8 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
     log_run_start(records->log(), context.origin);
     for (const auto& warning : start.warnings) records->log().warn("{}", warning);
   }
-  const auto validation =
-      make_validation_loader(config, datasets.validation, share.replica, share.replicas);
+  const auto validation = make_validation_loader(config, datasets.validation, share.replica,
+                                                 share.replicas, share.replicas_here);
   const auto rate = make_learning_rate(config, share.replicas, training->batches());
   auto trainer_options = make_trainer_options(config);
   trainer_options.replica = share.replica;

@@ -8,6 +8,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/layout/virtual_ranks.h"
 #include "kolo/parallel/spatial_part.h"
 #include "kolo/train/spatial_partition.h"
 
@@ -108,6 +109,10 @@ WorkShareText describe_work_share(const RunConfig& config, const Datasets& datas
 }
 
 WorkShare share_work(const RunConfig& config, const Communicator& communicator) {
+  if (const int all = config.training.virtual_ranks; all > 0) {
+    const auto parts = parts_of_rank(all, communicator.size(), communicator.rank());
+    return {std::nullopt, parts.first, all, parts.size()};
+  }
   const auto shape = mesh_of(config, communicator.size());
   WorkShare share{.mesh = std::nullopt, .replica = communicator.rank(), .replicas = shape.ranks()};
   if (shape.length(MeshAxis::data) == shape.ranks()) return share;

@@ -18,6 +18,7 @@ struct WorkShare {
   std::optional<DeviceMesh> mesh;  // none where each rank is a replica of its own
   int replica = 0;                 // whose samples this rank draws ...
   int replicas = 1;                // ... among so many
+  int replicas_here = 1;           // of virtual ranks: from that one on, so many
 
   [[nodiscard]] bool shares_samples() const { return mesh && mesh->spatial().size() > 1; }
   // See run/pipeline_share.h.

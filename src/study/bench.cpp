@@ -285,9 +285,10 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   HaloCounter halos(communicator);  // before the ranks are split
   const auto share = share_work(config, communicator);
   const auto datasets = share_datasets(share, prepared.datasets);
-  const Loaders loaders = {
-      make_training_loader(config, datasets.training, share.replica, share.replicas),
-      make_validation_loader(config, datasets.validation, share.replica, share.replicas)};
+  const Loaders loaders = {make_training_loader(config, datasets.training, share.replica,
+                                                share.replicas, share.replicas_here),
+                           make_validation_loader(config, datasets.validation, share.replica,
+                                                  share.replicas, share.replicas_here)};
   BenchReport report{setup_of(request, config, size), {}, {}};
   report.sample_cut = sample_cut_of(config, prepared.datasets, *prepared.network);
   Training training;

@@ -4,8 +4,11 @@
 #include <memory>
 #include <utility>
 
+#include "kolo/layout/virtual_ranks.h"
 #include "kolo/nn/metrics.h"
+#include "kolo/parallel/ordered_total.h"
 #include "kolo/parallel/training_step.h"
+#include "train/batch_parts.h"
 #include "train/device_batches.h"
 
 namespace kolo {
@@ -107,8 +110,13 @@ std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
   if (evaluation.stop_requested)
     agreement.emplace(communicator, loader.batches(), evaluation.stop_requested);
   const auto device = device_of(module);
+  const auto parts =
+      evaluation.virtual_ranks == 0
+          ? 1
+          : parts_of_rank(evaluation.virtual_ranks, communicator.size(), communicator.rank())
+                .size();
   const auto sums =
-      torch::zeros({metric_numbers}, torch::TensorOptions(torch::kDouble).device(device));
+      torch::zeros({parts, metric_numbers}, torch::TensorOptions(torch::kDouble).device(device));
   module.eval();
   loader.deliver_to(device);
   loader.start_epoch(0);
@@ -118,12 +126,19 @@ std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
   tell(0);
   bool is_stopped = false;
   for (std::int64_t done = 0; const auto batch = is_stopped ? std::nullopt : loader.next();) {
-    sums.add_(evaluation.sums_of(*batch));
+    for (int part = 0; part < parts; ++part) {
+      const auto mine = part_of(*batch, static_cast<std::size_t>(part));
+      if (mine.input.size(0) > 0) sums[part].add_(evaluation.sums_of(mine));
+    }
     tell(++done);
     is_stopped = agreement && agreement->stops();
   }
   module.train();
   if (is_stopped || (agreement && agreement->stops_at_end())) return std::nullopt;
+  if (evaluation.virtual_ranks > 0) {
+    const auto total = ordered_total(communicator, evaluation.virtual_ranks, sums);
+    return metrics_of(LateNumbers(total).get());
+  }
   auto values = LateNumbers(sums).get();
   communicator.all_reduce(std::span(values), ReduceOp::sum, {.name = "metrics"});
   return metrics_of(values);

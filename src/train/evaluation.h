@@ -22,6 +22,9 @@ struct Evaluation {
   std::function<torch::Tensor(const Batch&)> sums_of;  // one batch's, as metric_sums()
   std::function<bool()> stop_requested = {};           // as evaluate_unless_stopped() has it
   EvaluationProgress progress = {};
+  // Above 0: the loader is that of this rank's parts (Batch::shares), of which each is measured by
+  // itself; their sums are added up in one order (ordered_total()).
+  int virtual_ranks = 0;
 };
 
 // The sums over a loader's whole dataset on all ranks; nothing where they have stopped. The module

@@ -46,6 +46,7 @@ TrainingStepOptions step_options(const TrainerOptions& options, const TrainedNet
           .skip_non_finite = options.non_finite == NonFiniteStep::skip,
           .loss_scale = options.loss_scale,
           .world = network.parts() == nullptr ? std::nullopt : std::optional(all),
+          .virtual_ranks = options.virtual_ranks,
           .timeline = options.timeline};
 }
 
@@ -306,7 +307,8 @@ std::optional<MetricSums> Trainer::evaluate(Loader& loader,
     notify([&](Observer& observer) { observer.on_validation(done, batches); });
   };
   const auto sums_of = [&](const Batch& batch) { return network_->measure(batch); };
-  return evaluate_batches(communicator_, module, loader, {sums_of, stop_requested, progress});
+  return evaluate_batches(communicator_, module, loader,
+                          {sums_of, stop_requested, progress, options_.virtual_ranks});
 }
 
 }  // namespace kolo

@@ -6,7 +6,9 @@
 #include "kolo/base/generators.h"
 #include "kolo/base/random.h"
 #include "kolo/train/network_stages.h"
+#include "train/batch_parts.h"
 #include "train/device_batches.h"
+#include "train/evaluation.h"
 
 namespace kolo {
 
@@ -17,17 +19,20 @@ WholeNetwork::WholeNetwork(Communicator communicator, std::shared_ptr<Network> n
       module_(network_),
       objective_(std::move(objective)),
       mixing_{options.mixup_alpha, options.seed, options.replica.value_or(communicator_.rank())},
+      is_in_parts_(options.virtual_ranks > 0),
       device_(device_of(*network_)) {
   if (options.recompute)
     recomputed_ = training_stages(objective_, network_->stages(), {.recompute = true});
   if (!options.graphs || device_.is_cpu()) return;
+  if (is_in_parts_) throw Error("train: steps of virtual ranks can't be recorded as graphs");
   if (options.mixup_alpha > 0)
     throw Error("train: steps with mixup can't be recorded as graphs: their numbers differ");
   recorded_steps_ = std::make_unique<RecordedSteps>();
 }
 
 TrainingStep::UnderWay WholeNetwork::begin(TrainingStep& training, const Step& step) {
-  seed_for(step.number - 1);
+  if (is_in_parts_) return begin_in_parts(training, step);
+  seed_for(communicator_.rank(), step.number - 1);
   // What the ranks add up once per step is on its way while backward runs.
   const auto forward = [this, number = step.number,
                         stop_flag = step.stop_flag](const Batch& batch) -> TrainingStep::Forward {
@@ -38,6 +43,21 @@ TrainingStep::UnderWay WholeNetwork::begin(TrainingStep& training, const Step& s
   if (recorded_steps_)
     return recorded_steps_->begin(training, step.batch, forward, step.learning_rate, step.number);
   return training.begin([&] { return forward(step.batch); }, step.learning_rate, step.number);
+}
+
+TrainingStep::UnderWay WholeNetwork::begin_in_parts(TrainingStep& training, const Step& step) {
+  const auto parts = training.parts();
+  const auto no_flag = torch::zeros_like(step.stop_flag);
+  const auto forward = [&](int part) -> TrainingStep::Forward {
+    seed_for(part, step.number - 1);
+    auto mixing = mixing_;
+    mixing.replica = part;
+    const auto batch = part_of(step.batch, static_cast<std::size_t>(part - parts.first));
+    const BatchTask task(objective_, batch, mixing, step.number - 1);
+    const auto [loss, sums] = task.measure(outputs_of(task.inputs()));
+    return {loss, torch::cat({sums, part == parts.first ? step.stop_flag : no_flag})};
+  };
+  return training.begin(TrainingStep::ForwardOfPart(forward), step.learning_rate, step.number);
 }
 
 torch::Tensor WholeNetwork::outputs_of(const torch::Tensor& inputs) {
@@ -51,8 +71,8 @@ torch::Tensor WholeNetwork::measure(const Batch& batch) {
 
 // A step's dropout masks depend on nothing that came before, so a resumed run draws the same ones
 // and no generator state is saved.
-void WholeNetwork::seed_for(std::int64_t steps_before) const {
-  seed_generators(derive_seed(mixing_.seed, static_cast<std::uint32_t>(communicator_.rank()),
+void WholeNetwork::seed_for(int rank, std::int64_t steps_before) const {
+  seed_generators(derive_seed(mixing_.seed, static_cast<std::uint32_t>(rank),
                               static_cast<std::uint64_t>(steps_before)),
                   device_);
 }

@@ -31,13 +31,17 @@ class WholeNetwork final : public TrainedNetwork {
 
  private:
   [[nodiscard]] torch::Tensor outputs_of(const torch::Tensor& inputs);
-  void seed_for(std::int64_t steps_before) const;
+  // Of virtual ranks: this rank's parts, one after another.
+  [[nodiscard]] TrainingStep::UnderWay begin_in_parts(TrainingStep& training, const Step& step);
+  // `rank`: whose random numbers.
+  void seed_for(int rank, std::int64_t steps_before) const;
 
   Communicator communicator_;
   std::shared_ptr<Network> network_;
   std::shared_ptr<torch::nn::Module> module_;  // the same
   Objective objective_;
   Mixing mixing_;
+  bool is_in_parts_;
   torch::Device device_;
   std::vector<NetworkStage> recomputed_;           // none: inner results are kept
   std::unique_ptr<RecordedSteps> recorded_steps_;  // none: operator by operator

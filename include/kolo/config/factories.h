@@ -56,8 +56,11 @@ struct DataReading {
 // that doesn't fit their number.
 [[nodiscard]] MeshShape mesh_of(const RunConfig& config, int ranks);
 // How many sets of samples they draw per step: the ranks but for those that share samples or a
-// network. The same errors.
+// network; the virtual ranks, where there are any. The same errors, and one for fewer virtual ranks
+// than ranks.
 [[nodiscard]] int replicas_of(const RunConfig& config, int ranks);
+// What messages call who draws one of them: "rank", "replica", "virtual rank".
+[[nodiscard]] std::string_view replica_name(const RunConfig& config, int ranks);
 
 // In the following, `ranks` are replicas_of() all.
 
@@ -73,14 +76,15 @@ struct DataReading {
 [[nodiscard]] LearningRate make_learning_rate(const RunConfig& config, int ranks,
                                               std::int64_t steps_per_epoch);
 
-// Each rank's share, shuffled (if so configured) and padded to equal length.
+// Each rank's share, shuffled (if so configured) and padded to equal length. `count`: those of so
+// many virtual ranks from `rank` on.
 [[nodiscard]] std::unique_ptr<Loader> make_training_loader(const RunConfig& config,
                                                            std::shared_ptr<const Dataset> dataset,
-                                                           int rank, int ranks);
+                                                           int rank, int ranks, int count = 1);
 // Each sample once over all ranks, in order.
 [[nodiscard]] std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
                                                              std::shared_ptr<const Dataset> dataset,
-                                                             int rank, int ranks);
+                                                             int rank, int ranks, int count = 1);
 
 [[nodiscard]] MpiOptions make_mpi_options(const CommunicationConfig& config);
 [[nodiscard]] TrainerOptions make_trainer_options(const RunConfig& config);

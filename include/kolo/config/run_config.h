@@ -86,6 +86,8 @@ struct TrainingConfig {
   std::optional<int64_t> local_batch_size;   // another name of it; unset when loaded
   std::optional<int64_t> global_batch_size;  // of all ranks together
   std::optional<int64_t> base_batch_size;    // the global batch that optimizer.lr is meant for
+  // Above 0: so many parts of each step instead of one per rank (docs/reliability.md).
+  int virtual_ranks = 0;
   int64_t n_epochs = 1;
   // The training ends after so many steps, in the midst of an epoch too, if it hasn't before.
   std::optional<int64_t> max_steps;

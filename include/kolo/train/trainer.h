@@ -55,6 +55,11 @@ struct TrainerOptions {
   std::uint64_t seed = 1;
   // Whose samples this rank draws, as others may that share them; unset: its own rank.
   std::optional<int> replica = {};
+  // Above 0: each step has so many parts (TrainingStepOptions::virtual_ranks), whose samples,
+  // dropout and mixup depend on the part, not on the rank: the training comes to the same bits on
+  // any number of ranks. The loaders are those of this rank's parts (DistributedSampler). Not of
+  // networks that ranks have parts of, nor with graphs.
+  int virtual_ranks = 0;
   double mixup_alpha = 0;     // above 0: batches are mixed (see mixup.h)
   double maximum_norm = 0;    // above 0: of the averaged gradient, which is scaled down to it
   std::int64_t patience = 0;  // above 0: ends after so many epochs without a better validation

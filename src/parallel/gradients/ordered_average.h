@@ -43,11 +43,6 @@ class OrderedAverage final : public GradientHook {
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_; }
   void buckets_changed() override;
 
-  // The sum over all parts of a few numbers, `mine` [this rank's parts, m] of float64: [m].
-  // Collective.
-  [[nodiscard]] torch::Tensor total(const Communicator& communicator,
-                                    const torch::Tensor& mine) const;
-
  private:
   using Sums = PartSums<torch::Tensor>;
   using Buffers = std::vector<torch::Tensor>;  // a flat one per bucket
