@@ -14,7 +14,7 @@ std::vector<RankSetting> thread_settings(std::string_view /*suite*/) {
 }
 
 // Gradients in the memory of the ranks' node, over MPI alone, and both.
-std::vector<RankSetting> mpi_settings(std::string_view /*suite*/, int ranks) {
+std::vector<RankSetting> mpi_settings(std::string_view suite, int ranks) {
   std::vector<RankSetting> settings = {
       on_mpi("by default"), on_mpi("by MPI alone", {.shared_memory = SharedMemory::off})};
   if (ranks > 1)
@@ -22,6 +22,9 @@ std::vector<RankSetting> mpi_settings(std::string_view /*suite*/, int ranks) {
   if (ranks > 2)
     settings.push_back(
         on_mpi("the first on a node of its own", {.ranks_on_nodes = {1, ranks - 1}}));
+  // They add up among a node's ranks first where all nodes have as many.
+  if (suite == "VirtualRanks" && ranks == 4)
+    settings.push_back(on_mpi("two on each of two nodes", {.ranks_on_nodes = {2, 2}}));
   return settings;
 }
 
