@@ -60,14 +60,14 @@ std::vector<std::int64_t> slices_of(std::int64_t elements, int ranks) {
   return slices;
 }
 
-// Whether every node has as many ranks, one after another, so that those of a place on their nodes
-// are a set.
-bool are_nodes_alike(const Communicator& communicator) {
-  const auto& topology = communicator.topology();
-  const bool is_regular =
-      topology.local_size * topology.nodes == topology.size &&
-      topology.rank == topology.node * topology.local_size + topology.local_rank;
-  return all_reduce_value(communicator, std::int32_t{is_regular ? 1 : 0}, ReduceOp::min) == 1;
+// Whether every node has as many ranks, more than one, and one after another: then those of a place
+// on their nodes are a set.
+bool are_nodes_alike(const Topology& topology) {
+  const int on_each = topology.size / topology.nodes;
+  if (on_each == 1) return false;
+  for (int rank = 0; rank < topology.size; ++rank)
+    if (topology.node_of_rank[static_cast<std::size_t>(rank)] != rank / on_each) return false;
+  return true;
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ void OrderedAverage::add_stages(const Communicator& communicator) {
   const auto& topology = communicator.topology();
   const int ranks = communicator.size();
   if (ranks == 1) return;
-  if (topology.nodes == 1 || topology.local_size == 1 || !are_nodes_alike(communicator)) {
+  if (topology.nodes == 1 || !are_nodes_alike(topology)) {
     stages_.push_back({std::nullopt, sums_of(ranks)});
     return;
   }
