@@ -1,126 +1,23 @@
 #include "kolo/checkpoint/checkpoint_store.h"
 
 #include <algorithm>
-#include <charconv>
+#include <exception>
+#include <optional>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "base/json_value.h"
+#include "checkpoint/checksum.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/step_folders.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 
 namespace kolo {
 
 namespace {
-
-constexpr std::string_view step_prefix = "step-";
-constexpr std::string_view aside_suffix = ".part";
-// A step folder that a newer one of the same step is taking the place of. It counts as a
-// checkpoint, so that a crash between the two renames leaves one that is found.
-constexpr std::string_view replaced_suffix = ".replaced";
-
-struct StepFolder {
-  std::filesystem::path path;
-  std::int64_t step = 0;
-  bool is_replaced = false;
-};
-
-std::string step_name(std::int64_t step) {
-  return fmt::format("{}{:08}", step_prefix, step);
-}
-
-// "step-NNNNNNNN" or "step-NNNNNNNN.replaced"; nullopt for every other name.
-std::optional<StepFolder> parse_folder(const std::filesystem::path& path) {
-  const std::string name = path.filename().string();
-  std::string_view text = name;
-  if (!text.starts_with(step_prefix)) return std::nullopt;
-  text.remove_prefix(step_prefix.size());
-  StepFolder folder{path, 0, text.ends_with(replaced_suffix)};
-  if (folder.is_replaced) text.remove_suffix(replaced_suffix.size());
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), folder.step);
-  const bool is_number = error == std::errc() && end == text.data() + text.size();
-  if (!is_number || step_name(folder.step) != fmt::format("{}{}", step_prefix, text)) {
-    return std::nullopt;
-  }
-  return folder;
-}
-
-// ".step-NNNNNNNN.part"
-std::string aside_name(std::int64_t step) {
-  return fmt::format(".{}{}", step_name(step), aside_suffix);
-}
-
-bool is_aside_name(std::string_view name) {
-  if (!name.starts_with('.') || !name.ends_with(aside_suffix)) return false;
-  name.remove_prefix(1);
-  name.remove_suffix(aside_suffix.size());
-  const auto folder = parse_folder(name);
-  return folder && !folder->is_replaced;
-}
-
-// Newest first; of one step, the one that replaces before the one being replaced.
-std::vector<StepFolder> step_folders(const std::filesystem::path& parent) {
-  std::vector<StepFolder> folders;
-  std::error_code error;
-  auto entries = std::filesystem::directory_iterator(parent, error);
-  if (error == std::errc::no_such_file_or_directory) return folders;
-  if (error) {
-    throw Error(fmt::format("checkpoint: cannot list {}: {}", parent.string(), error.message()));
-  }
-  for (const auto& entry : entries) {
-    const auto folder = parse_folder(entry.path());
-    if (folder && entry.is_directory()) folders.push_back(*folder);
-  }
-  std::sort(folders.begin(), folders.end(), [](const StepFolder& a, const StepFolder& b) {
-    return a.step != b.step ? a.step > b.step : b.is_replaced && !a.is_replaced;
-  });
-  return folders;
-}
-
-// Nothing but what save() has written is ever removed: a checkpoint's own files, and then their
-// folder, unless something of somebody else's lies in it. The manifest goes last, so that what a
-// crash leaves is still known for what it is.
-void remove_own_files(const std::filesystem::path& folder) {
-  std::vector<std::filesystem::path> own;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const bool is_own = entry.is_directory() && !entry.is_symlink()
-                            ? std::filesystem::is_empty(entry.path())
-                            : is_checkpoint_file(entry.path().filename().string());
-    if (is_own) own.push_back(entry.path());
-  }
-  std::stable_partition(own.begin(), own.end(), [](const std::filesystem::path& path) {
-    return path.filename() != manifest_file_name;
-  });
-  own.push_back(folder);
-  for (const auto& path : own) {
-    std::error_code error;
-    std::filesystem::remove(path, error);
-    if (error && error != std::errc::directory_not_empty)
-      throw Error(fmt::format("checkpoint: cannot remove {}: {}", path.string(), error.message()));
-  }
-}
-
-// A step folder that this program has not made, as its manifest tells, stays as it is.
-void remove_checkpoint(const std::filesystem::path& path) {
-  if (!has_manifest(path)) return;
-  if (!std::filesystem::is_symlink(path)) return remove_own_files(path);
-  std::error_code error;
-  std::filesystem::remove(path, error);  // the link, not what it leads to
-  if (error)
-    throw Error(fmt::format("checkpoint: cannot remove {}: {}", path.string(), error.message()));
-}
-
-// What lies in the way of a checkpoint and is none keeps its contents, as step-00000025.1 and so
-// on.
-void move_out_of_the_way(const std::filesystem::path& path) {
-  int number = 1;
-  const auto name = [&] { return fmt::format("{}.{}", path.string(), number); };
-  while (std::filesystem::exists(std::filesystem::symlink_status(name()))) ++number;
-  rename_durably(path, name());
-}
 
 // A folder that is removed again unless it has been renamed to its final name.
 class AsideFolder {
@@ -169,37 +66,85 @@ void make_folder(const CheckpointOptions& options) {
   }
 }
 
-// What an interrupted save left: folders made aside, and folders being replaced.
-void remove_leftovers(const std::filesystem::path& parent) {
-  for (const auto& entry : std::filesystem::directory_iterator(parent)) {
-    if (is_aside_name(entry.path().filename().string()) && entry.is_directory() &&
-        !entry.is_symlink())
-      remove_own_files(entry.path());
-  }
-  for (const auto& folder : step_folders(parent)) {
-    if (!folder.is_replaced) continue;
-    const auto proper = parent / step_name(folder.step);
-    if (std::filesystem::exists(proper)) {
-      remove_checkpoint(folder.path);
-    } else {
-      rename_durably(folder.path, proper);
-    }
+void require_savable(std::int64_t step, const Checkpoint& checkpoint) {
+  if (step < 0) throw Error(fmt::format("checkpoint: step is {}, expected at least 0", step));
+  if (!checkpoint.state.is_object()) {
+    throw Error(fmt::format("checkpoint: the state is {}, expected an object",
+                            checkpoint.state.type_name()));
   }
 }
 
-void write_content(const std::filesystem::path& folder, std::int64_t step,
-                   const Checkpoint& checkpoint, bool is_best) {
-  write_safetensors(folder / model_file_name, checkpoint.model);
-  write_safetensors(folder / optimizer_file_name, checkpoint.optimizer);
-  auto state = checkpoint.state;
+// This writer's shard.
+std::vector<Manifest::File> write_tensors(const std::filesystem::path& folder,
+                                          const Checkpoint& checkpoint, const ShardWriter& writer) {
+  std::vector<Manifest::File> files;
+  const auto write = [&](std::string_view part, const std::vector<NamedTensor>& tensors) {
+    const auto name = tensors_file_name(part, writer.index, writer.count);
+    const auto written = write_safetensors(folder / name, tensors);
+    files.push_back({name, written.size, written.crc32});
+  };
+  write(model_part, checkpoint.model);
+  write(optimizer_part, checkpoint.optimizer);
+  return files;
+}
+
+Manifest::File write_state(const std::filesystem::path& folder, std::int64_t step,
+                           nlohmann::json state) {
   state["step"] = step;
   try {
-    write_file_atomically(folder / state_file_name, state.dump(2) + "\n");
+    const auto text = state.dump(2) + "\n";
+    write_file_atomically(folder / state_file_name, text);
+    return {state_file_name, text.size(), checksum(0, std::as_bytes(std::span(text)))};
   } catch (const nlohmann::json::exception& error) {
     throw Error(
         fmt::format("checkpoint: the state cannot be written as JSON: {}", in_plain_words(error)));
   }
-  write_manifest(folder, make_manifest(folder, step, is_best));
+}
+
+// How each writer's part went: its files, or what is wrong.
+std::string note_of(const std::vector<Manifest::File>& files, const std::string& problem = {}) {
+  nlohmann::ordered_json note{{"problem", problem}, {"files", nlohmann::ordered_json::array()}};
+  for (const auto& file : files) note["files"].push_back(to_json(file));
+  return note.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// What all writers have written. Error: the first that could not.
+std::vector<Manifest::File> files_of(const std::vector<std::string>& notes) {
+  std::vector<Manifest::File> files;
+  for (std::size_t index = 0; index < notes.size(); ++index) {
+    const auto note = nlohmann::json::parse(notes[index]);
+    if (const auto problem = json_value<std::string>(note, "problem"); !problem.empty())
+      throw Error(fmt::format("checkpoint: shard {} of {} is not written: {}", index + 1,
+                              notes.size(), problem));
+    for (const auto& file : json_list(note, "files")) files.push_back(file_from_json(file));
+  }
+  return files;
+}
+
+// Does a part of the work and has all writers know how it went; `work` gives the files it wrote.
+// Error: this writer's own, or that another one's failed.
+template <typename Work>
+std::vector<Manifest::File> together(const ShardWriter& writer, const Work& work) {
+  if (writer.count == 1) return work();
+  std::vector<Manifest::File> files;
+  std::exception_ptr failure;
+  std::string problem;
+  try {
+    files = work();
+  } catch (const std::exception& error) {
+    failure = std::current_exception();
+    problem = error.what();
+  }
+  const auto notes = writer.exchange(note_of(files, problem));
+  if (failure) std::rethrow_exception(failure);
+  return files_of(notes);
+}
+
+// From the notes' order, writer by writer, into the manifest's.
+std::vector<Manifest::File> in_order(std::vector<Manifest::File> files) {
+  std::ranges::stable_partition(
+      files, [](const Manifest::File& file) { return file.name.starts_with(model_part); });
+  return files;
 }
 
 nlohmann::json read_state(const std::filesystem::path& path, std::int64_t step) {
@@ -288,27 +233,33 @@ CheckpointStore::CheckpointStore(CheckpointOptions options) : options_(std::move
 }
 
 std::filesystem::path CheckpointStore::save(std::int64_t step, const Checkpoint& checkpoint,
-                                            bool is_best) {
-  if (step < 0) throw Error(fmt::format("checkpoint: step is {}, expected at least 0", step));
-  if (!checkpoint.state.is_object()) {
-    throw Error(fmt::format("checkpoint: the state is {}, expected an object",
-                            checkpoint.state.type_name()));
-  }
+                                            bool is_best, const ShardWriter& writer) {
   const auto& parent = options_.folder;
-  make_folder(options_);
-  remove_leftovers(parent);
-
-  AsideFolder aside(parent / aside_name(step));
-  write_content(aside.path(), step, checkpoint, is_best);
   const auto target = parent / step_name(step);
+  std::optional<AsideFolder> aside;
+  (void)together(writer, [&]() -> std::vector<Manifest::File> {
+    require_savable(step, checkpoint);
+    if (writer.index > 0) return {};
+    make_folder(options_);
+    remove_leftovers(parent);
+    aside.emplace(parent / aside_name(step));
+    return {};
+  });
+  auto files = together(
+      writer, [&] { return write_tensors(parent / aside_name(step), checkpoint, writer); });
+  if (writer.index > 0) return target;
+
+  Manifest manifest{step, is_best, writer.count, in_order(std::move(files))};
+  manifest.files.push_back(write_state(aside->path(), step, checkpoint.state));
+  write_manifest(aside->path(), manifest);
   if (std::filesystem::exists(target) && !has_manifest(target)) move_out_of_the_way(target);
   if (std::filesystem::exists(target)) {
-    const auto replaced = parent / (step_name(step) + std::string(replaced_suffix));
+    const auto replaced = parent / replaced_name(step);
     rename_durably(target, replaced);
-    aside.keep_as(target);
+    aside->keep_as(target);
     remove_checkpoint(replaced);
   } else {
-    aside.keep_as(target);
+    aside->keep_as(target);
   }
   remove_old(parent, step, entries_to_keep(list(), step, options_.keep_last));
   return target;
@@ -371,12 +322,13 @@ CheckpointStore::Loaded CheckpointStore::load(const std::filesystem::path& path,
   }
   Loaded loaded{path, folder->step, {}};
   for (const auto& file : inspect(*folder).files) {
-    if (file.name == model_file_name)
-      loaded.content.model = read_tensors(path, file, reading);
-    else if (file.name == optimizer_file_name)
-      loaded.content.optimizer = read_tensors(path, file, reading);
-    else
+    if (file.name == state_file_name) {
       verify_checksum(path, file);
+      continue;
+    }
+    const bool is_model = file.name.starts_with(model_part);
+    auto& tensors = is_model ? loaded.content.model : loaded.content.optimizer;
+    for (auto& item : read_tensors(path, file, reading)) tensors.push_back(std::move(item));
   }
   loaded.content.state = read_state(path / state_file_name, folder->step);
   return loaded;

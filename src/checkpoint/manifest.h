@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -12,12 +11,16 @@
 // manifest.json: what a checkpoint's folder holds, and what tells a whole one from a damaged one.
 namespace kolo {
 
-inline constexpr const char* model_file_name = "model.safetensors";
-inline constexpr const char* optimizer_file_name = "optimizer.safetensors";
+inline constexpr std::string_view model_part = "model";
+inline constexpr std::string_view optimizer_part = "optimizer";
 inline constexpr const char* state_file_name = "state.json";
 inline constexpr const char* manifest_file_name = "manifest.json";
-inline constexpr std::array checkpoint_file_names{model_file_name, optimizer_file_name,
-                                                  state_file_name};
+
+// "model.safetensors" of one shard, "model-00001-of-00004.safetensors" of the first of four.
+[[nodiscard]] std::string tensors_file_name(std::string_view part, int shard, int shards);
+
+// What a checkpoint of so many shards has: the model's shards, the optimizer's, the state.
+[[nodiscard]] std::vector<std::string> checkpoint_file_names(int shards);
 
 struct Manifest {
   struct File {
@@ -27,15 +30,16 @@ struct Manifest {
   };
   std::int64_t step = 0;
   bool is_best = false;
-  std::vector<File> files;  // exactly checkpoint_file_names, in that order
+  int shards = 1;
+  std::vector<File> files;  // exactly checkpoint_file_names(shards), in that order
 };
 
 // Error: what is wrong, and where; never with the file's own bytes, which a terminal must not see.
 [[nodiscard]] nlohmann::json read_json(const std::filesystem::path& path);
 
-// Sizes and checksums of the files in `folder`.
-[[nodiscard]] Manifest make_manifest(const std::filesystem::path& folder, std::int64_t step,
-                                     bool is_best);
+// Of files as writers tell each other about them, and back. Error: not what to_json() makes.
+[[nodiscard]] nlohmann::ordered_json to_json(const Manifest::File& file);
+[[nodiscard]] Manifest::File file_from_json(const nlohmann::json& document);
 
 // Writes folder/manifest.json, flushed.
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest);

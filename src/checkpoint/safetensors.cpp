@@ -5,10 +5,10 @@
 #include <cstring>
 
 #include <sys/stat.h>
-#include <zlib.h>
 
 #include <fmt/format.h>
 
+#include "checkpoint/checksum.h"
 #include "checkpoint/safetensors_header.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
@@ -21,13 +21,10 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace {
 
+constexpr std::size_t block_bytes = std::size_t{1} << 20;
+
 std::span<std::byte> bytes_of(const torch::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
-}
-
-std::uint32_t checksum(std::uint32_t before, std::span<const std::byte> bytes) {
-  return static_cast<std::uint32_t>(
-      ::crc32_z(before, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size()));
 }
 
 std::uint64_t size_of(const FileDescriptor& file, const std::filesystem::path& path) {
@@ -86,19 +83,31 @@ torch::Tensor read_tensor(const FileDescriptor& file, const std::filesystem::pat
 
 }  // namespace
 
-void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
-                       const std::map<std::string, std::string>& metadata) {
+WrittenFile write_safetensors(const std::filesystem::path& path,
+                              std::span<const NamedTensor> tensors,
+                              const std::map<std::string, std::string>& metadata) {
   const auto entries = plan_safetensors(path, tensors);
   const std::string header = format_safetensors_header(path, entries, metadata);
   const std::uint64_t header_size = header.size();
   AtomicFile file(path);
-  file.write(std::as_bytes(std::span(&header_size, 1)));
-  file.write(header);
+  WrittenFile written;
+  // A block is still in the cache when its checksum is taken.
+  const auto write = [&](std::span<const std::byte> bytes) {
+    for (std::size_t begin = 0; begin < bytes.size(); begin += block_bytes) {
+      const auto block = bytes.subspan(begin, std::min(block_bytes, bytes.size() - begin));
+      file.write(block);
+      written.crc32 = checksum(written.crc32, block);
+    }
+    written.size += bytes.size();
+  };
+  write(std::as_bytes(std::span(&header_size, 1)));
+  write(std::as_bytes(std::span(header)));
   for (const std::size_t index : order_of_data(entries)) {
     const auto dense = tensors[index].tensor.detach().to(torch::kCPU).resolve_neg().contiguous();
-    file.write(bytes_of(dense));
+    write(bytes_of(dense));
   }
   file.commit();
+  return written;
 }
 
 std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path, std::uint32_t* crc32) {

@@ -96,6 +96,9 @@ void visit(Field& field, CheckpointConfig& checkpoint) {
   field("every_steps", checkpoint.every_steps, not_negative);
   field("keep", checkpoint.keep, positive.up_to(most_of_a_kind));
   field("at_start", checkpoint.at_start, AnyBool{});
+  field("asynchronous", checkpoint.asynchronous, AnyBool{});
+  field("shards", checkpoint.shards, positive.up_to(most_of_a_kind),
+        Unset{"one for every 256 MiB, at most one per rank"});
 }
 
 template <typename Field>

@@ -49,6 +49,12 @@ constexpr Field<StepRecord> step_fields[] = {
     {"samples_per_second", &StepRecord::samples_per_second},
     {"time", &StepRecord::time}};
 
+constexpr Field<CheckpointRecord> checkpoint_fields[] = {
+    {"stall_seconds", &CheckpointRecord::stall_seconds},
+    {"waited_seconds", &CheckpointRecord::waited_seconds},
+    {"seconds", &CheckpointRecord::seconds},
+    {"time", &CheckpointRecord::time}};
+
 template <typename Record>
 void write_fields(Json& json, const Record& record, std::span<const Field<Record>> fields) {
   for (const auto& field : fields) {
@@ -82,6 +88,16 @@ Json json_of(const StepRecord& record) {
   return json;
 }
 
+Json json_of(const CheckpointRecord& record) {
+  Json json{{"step", record.step}};
+  write_fields<CheckpointRecord>(json, record, checkpoint_fields);
+  return json;
+}
+
+Json list_if_there(const Json& document, const char* key) {
+  return document.contains(key) ? json_list(document, key) : Json::array();
+}
+
 // One record a line, so that a long history can still be read and compared line by line.
 std::string lines_of(const Json& records) {
   std::string text = "[";
@@ -97,7 +113,9 @@ void History::drop_after(std::int64_t step, std::int64_t epoch) {
   std::erase_if(epochs_, [=](const EpochRecord& record) {
     return record.step > step || record.epoch > epoch;
   });
-  std::erase_if(steps_, [=](const StepRecord& record) { return record.step > step; });
+  const auto is_after = [=](const auto& record) { return record.step > step; };
+  std::erase_if(steps_, is_after);
+  std::erase_if(checkpoints_, is_after);
   summary_ = Json::object();
 }
 
@@ -106,6 +124,8 @@ Json History::to_json() const {
   for (const auto& record : epochs_) document["epochs"].push_back(json_of(record));
   if (!steps_.empty()) document["steps"] = Json::array();
   for (const auto& record : steps_) document["steps"].push_back(json_of(record));
+  if (!checkpoints_.empty()) document["checkpoints"] = Json::array();
+  for (const auto& record : checkpoints_) document["checkpoints"].push_back(json_of(record));
   document["summary"] = summary_;
   return document;
 }
@@ -121,11 +141,16 @@ History History::from_json(const Json& document) {
       read_fields<EpochRecord>(json, record, device_fields);
       history.add(record);
     }
-    const auto steps = document.contains("steps") ? json_list(document, "steps") : Json::array();
-    for (const auto& json : steps) {
+    for (const auto& json : list_if_there(document, "steps")) {
       StepRecord record;
       record.step = json_value<std::int64_t>(json, "step");
       read_fields<StepRecord>(json, record, step_fields);
+      history.add(record);
+    }
+    for (const auto& json : list_if_there(document, "checkpoints")) {
+      CheckpointRecord record;
+      record.step = json_value<std::int64_t>(json, "step");
+      read_fields<CheckpointRecord>(json, record, checkpoint_fields);
       history.add(record);
     }
     history.summary_ = document.value("summary", Json::object());

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
@@ -29,6 +30,7 @@
 #include "run/rank_guard.h"
 #include "run/rank_network.h"
 #include "run/resume.h"
+#include "run/run_checkpoints.h"
 #include "run/run_device.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
@@ -78,7 +80,10 @@ class RunRecords {
   ~RunRecords();
 
   // The records and the lock must outlive the trainer's run().
-  void attach_to(Trainer& trainer, const CheckpointConfig& config, RunLock& lock);
+  void attach_to(Trainer& trainer, RunLock& lock);
+  // Checkpoints have all records before them; those are told in the records after.
+  [[nodiscard]] RunCheckpoints::Hooks of_checkpoints(RunLock& lock);
+  void flush();
 
   [[nodiscard]] RunLog& log() { return log_; }
   [[nodiscard]] const HistoryRecorder& history() const { return history_; }
@@ -89,8 +94,6 @@ class RunRecords {
   HistoryRecorder history_;
   TensorBoardRecorder tensorboard_;
   ProgressReporter progress_;
-  CheckpointStore store_;
-  std::optional<CheckpointObserver> checkpoints_;
   std::optional<StepNotes> notes_;
 };
 
@@ -105,32 +108,44 @@ RunRecords::RunRecords(const RunConfig& config, const RunFolder& folder, const R
       history_(earlier_history(folder, ranks, resumed), folder.history(),
                record_interval(config.training, steps)),
       tensorboard_(folder.path, record_interval(config.training, steps)),
-      progress_(bar_, log_, config.training.n_epochs, sample_name(config.data)),
-      store_(folder.checkpoint_store(config.checkpoint.keep)) {
+      progress_(bar_, log_, config.training.n_epochs, sample_name(config.data)) {
   log_.route_console_through([this](std::string_view line) { bar_.print_above(line); });
-  if (resumed) store_.remove_after(resumed->step);
+  if (resumed) folder.checkpoint_store().remove_after(resumed->step);
 }
 
 RunRecords::~RunRecords() {
   log_.route_console_through({});
 }
 
-void RunRecords::attach_to(Trainer& trainer, const CheckpointConfig& config, RunLock& lock) {
+void RunRecords::attach_to(Trainer& trainer, RunLock& lock) {
   trainer.add_observer(notes_.emplace(lock));
   trainer.add_observer(history_);
   trainer.add_observer(tensorboard_);
   trainer.add_observer(progress_);
-  if (!config.enabled) return;
-  checkpoints_.emplace(
-      store_, make_checkpoint_schedule(config),
-      [this, &trainer, &lock] {
-        lock.require_held();
-        history_.flush();
-        tensorboard_.flush();
-        return trainer.checkpoint();
-      },
-      [this](const std::filesystem::path& path) { log_.debug("checkpoint {}", path.string()); });
-  trainer.add_observer(*checkpoints_);
+}
+
+void RunRecords::flush() {
+  history_.flush();
+  tensorboard_.flush();
+}
+
+RunCheckpoints::Hooks RunRecords::of_checkpoints(RunLock& lock) {
+  const auto before = [this, &lock] {
+    lock.require_held();
+    flush();
+  };
+  const auto on_saved = [this](const SavedCheckpoint& saved) {
+    log_.debug("checkpoint {}: training stood still for {:.1f} ms{}, writing took {}",
+               saved.path.string(), 1e3 * saved.stall_seconds,
+               saved.waited_seconds > .001
+                   ? fmt::format(", {:.1f} ms of it until the one before was written",
+                                 1e3 * saved.waited_seconds)
+                   : "",
+               format_duration(saved.seconds));
+    history_.add(CheckpointRecord{saved.step, saved.stall_seconds, saved.waited_seconds,
+                                  saved.seconds, wall_time()});
+  };
+  return {before, on_saved, [this](const std::string& warning) { log_.warn("{}", warning); }};
 }
 
 // Ranks, communication, data, model, optimizer and rates, before training.
@@ -327,17 +342,6 @@ std::shared_ptr<const KernelChoices> choose_kernels_of(KernelQuestion question,
   return choices;
 }
 
-// Where rank 0 saves a network that others have parts of, they hand these over.
-std::optional<CheckpointObserver> observe_checkpoints_of_others(const WorkShare& share,
-                                                                const CheckpointConfig& config,
-                                                                const Trainer& trainer) {
-  if (!config.enabled || !share.has_pipeline()) return std::nullopt;
-  if (share.mesh->replicas().rank() != 0 || share.mesh->coordinate(MeshAxis::pipe) == 0)
-    return std::nullopt;
-  return CheckpointObserver(make_checkpoint_schedule(config),
-                            [&trainer] { return trainer.checkpoint(); });
-}
-
 // The exit status. Collective.
 int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& communicator,
                     const RunContext& context) {
@@ -381,15 +385,20 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   const auto trainer = make_trainer(
       communicator, network,
       {run.objective, std::move(run.optimizer), rate, *training, *validation}, trainer_options);
-  auto checkpoints_of_others = observe_checkpoints_of_others(share, config.checkpoint, *trainer);
-  if (checkpoints_of_others) trainer->add_observer(*checkpoints_of_others);
+  std::optional<RunCheckpoints> checkpoints;
+  if (config.checkpoint.enabled)
+    checkpoints.emplace(config, run.folder, share, communicator, *trainer);
+  if (checkpoints && !is_root) checkpoints->attach_to(*trainer, {});
   if (is_root) {
     log_set_up(records->log(), run, communicator, *trainer, rate, *summary);
     for (const auto& line : share_text.lines) records->log().info("{}", line);
     log_pipeline(records->log(), run, network.cut, communicator.size());
     for (const auto& warning : share_text.warnings) records->log().warn("{}", warning);
     log_model(records->log(), run, *summary, options);
-    records->attach_to(*trainer, config.checkpoint, *start.lock);
+    records->attach_to(*trainer, *start.lock);
+    if (checkpoints) checkpoints->attach_to(*trainer, records->of_checkpoints(*start.lock));
+    if (checkpoints && !checkpoints->describe().empty())
+      records->log().debug("{}", checkpoints->describe());
     for (auto* const observer : context.observers) trainer->add_observer(*observer);
     if (resumed) log_resume(records->log(), run, *resumed);
   }
@@ -397,6 +406,7 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
     trainer->restore(resumed ? std::optional(std::move(resumed->content)) : std::nullopt);
 
   const auto outcome = trainer->run();
+  if (is_root) records->flush();  // what there is to tell of the last checkpoint
   finish_timeline(timeline, communicator, run.folder, options, is_root ? &records->log() : nullptr);
   if (outcome == TrainOutcome::stopped) {
     if (is_root) log_stop(records->log(), run, context.stopped_by(), trainer->state());

@@ -69,6 +69,11 @@ void HistoryRecorder::flush() {
   if (!is_written_) write();
 }
 
+void HistoryRecorder::add(const CheckpointRecord& record) {
+  history_.add(record);
+  is_written_ = false;
+}
+
 void HistoryRecorder::write() {
   history_.write(file_);
   is_written_ = true;
@@ -325,21 +330,42 @@ void ProgressReporter::on_stop(const TrainState&) {
 }
 
 CheckpointObserver::CheckpointObserver(CheckpointStore& store, CheckpointSchedule schedule,
-                                       std::function<Checkpoint()> snapshot,
-                                       std::function<void(const std::filesystem::path&)> on_saved)
-    : store_(&store),
+                                       std::function<Snapshot()> snapshot,
+                                       std::function<void(const SavedCheckpoint&)> on_saved,
+                                       ShardWriter shard)
+    : writer_(std::in_place, store, std::move(shard)),
       schedule_(schedule),
       snapshot_(std::move(snapshot)),
       on_saved_(std::move(on_saved)) {}
 
 CheckpointObserver::CheckpointObserver(CheckpointSchedule schedule,
-                                       std::function<Checkpoint()> snapshot)
+                                       std::function<Snapshot()> snapshot)
     : schedule_(schedule), snapshot_(std::move(snapshot)) {}
 
+void CheckpointObserver::tell(const std::optional<WrittenCheckpoint>& written) {
+  if (!written || writer_->shard().index > 0) return;
+  on_its_way_.path = written->path;
+  on_its_way_.seconds = written->seconds;
+  on_saved_(on_its_way_);
+}
+
 void CheckpointObserver::save(std::int64_t step, bool is_best) {
-  const auto checkpoint = snapshot_();
+  const Stopwatch stall;
+  if (writer_) tell(writer_->wait());
+  const double waited = stall.seconds();
+  auto snapshot = snapshot_();
   last_saved_ = step;
-  if (store_ != nullptr) on_saved_(store_->save(step, checkpoint, is_best));
+  if (!writer_) return;
+  on_its_way_ = {.path = {}, .step = step, .waited_seconds = waited};
+  writer_->save(step, std::move(snapshot.content), is_best);
+  const auto written = snapshot.is_copy ? std::nullopt : writer_->wait();
+  on_its_way_.stall_seconds = stall.seconds();
+  tell(written);
+}
+
+void CheckpointObserver::save_last(const TrainState& state) {
+  if (last_saved_ != state.step) save(state.step, false);
+  if (writer_) tell(writer_->wait());
 }
 
 void CheckpointObserver::on_start(const TrainState& state,
@@ -352,8 +378,13 @@ void CheckpointObserver::on_start(const TrainState& state,
 }
 
 void CheckpointObserver::on_step(const StepReport& report) {
+  if (writer_) tell(writer_->written());
   if (schedule_.every_steps > 0 && report.state.step % schedule_.every_steps == 0)
     save(report.state.step, false);
+}
+
+void CheckpointObserver::on_validation(std::int64_t /*done*/, std::int64_t /*batches*/) {
+  if (writer_) tell(writer_->written());
 }
 
 void CheckpointObserver::on_epoch_end(const EpochReport& report) {
@@ -365,11 +396,11 @@ void CheckpointObserver::on_epoch_end(const EpochReport& report) {
 }
 
 void CheckpointObserver::on_stop(const TrainState& state) {
-  if (last_saved_ != state.step) save(state.step, false);
+  save_last(state);
 }
 
 void CheckpointObserver::on_finish(const TrainState& state) {
-  if (last_saved_ != state.step) save(state.step, false);
+  save_last(state);
 }
 
 }  // namespace kolo

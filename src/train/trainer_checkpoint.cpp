@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <unordered_map>
@@ -115,21 +116,49 @@ void put_in_order(std::vector<NamedTensor>& tensors, const std::vector<std::stri
   std::ranges::stable_sort(tensors, {}, place_of);
 }
 
-// `is_good`: of one tensor.
-template <typename Predicate>
-void require_all(const std::vector<NamedTensor>& tensors, std::string_view what, std::int64_t step,
-                 const Predicate& is_good) {
-  const auto bad = std::find_if(tensors.begin(), tensors.end(),
-                                [&](const NamedTensor& item) { return !is_good(item.tensor); });
-  if (bad == tensors.end()) return;
-  throw Error(fmt::format(
-      "checkpoint: {} {} is not finite after step {}, so that nothing could go on from it. It is "
-      "not saved. {}",
-      what, bad->name, step, advice_on_what_is_not_finite()));
+Values values_of(const torch::Tensor& tensor) {
+  if (is_finite(tensor)) return Values::finite;
+  return tensor.isnan().any().item<bool>() ? Values::nan : Values::infinite;
 }
 
-bool has_nan(const torch::Tensor& tensor) {
-  return tensor.is_floating_point() && tensor.isnan().any().item<bool>();
+// Memory of the host is read once, where it is copied.
+SnapshotMemory::Copy look_at(const torch::Tensor& tensor, SnapshotMemory* memory) {
+  if (memory == nullptr) return {tensor, values_of(tensor)};
+  if (tensor.device().is_cpu()) return memory->copy(tensor);
+  const auto values = values_of(tensor);
+  return {memory->copy(tensor).tensor, values};
+}
+
+// Tensors of one kind on their way into a checkpoint of `step`.
+struct Taking {
+  std::string_view what;
+  std::int64_t step = 0;
+  Values worst = Values::finite;  // that is let through
+  SnapshotMemory* memory = nullptr;
+};
+void take(std::vector<NamedTensor>& tensors, const Taking& taking) {
+  for (auto& item : tensors) {
+    auto [tensor, values] = look_at(item.tensor, taking.memory);
+    if (values > taking.worst) {
+      throw Error(fmt::format(
+          "checkpoint: {} {} is not finite after step {}, so that nothing could go on from it. It "
+          "is not saved. {}",
+          taking.what, item.name, taking.step, advice_on_what_is_not_finite()));
+    }
+    item.tensor = std::move(tensor);
+  }
+}
+
+// Those of one shard, as one plan of both lists says.
+void keep_shard(std::vector<NamedTensor>& parameters, std::vector<NamedTensor>& optimizer,
+                std::uint64_t buffer_bytes, const CheckpointRequest& request) {
+  std::vector<std::uint64_t> bytes;
+  for (const auto* const list : {&parameters, &optimizer})
+    for (const auto& item : *list) bytes.push_back(item.tensor.nbytes());
+  const auto plan = plan_shards(bytes, request.shards, buffer_bytes);
+  std::size_t index = 0;
+  for (auto* const list : {&parameters, &optimizer})
+    std::erase_if(*list, [&](const NamedTensor&) { return plan[index++] != request.shard; });
 }
 
 // By parameter, of those that were frozen or not used in some steps.
@@ -196,7 +225,25 @@ nlohmann::json Trainer::left_out_steps() const {
   return left_out;
 }
 
-Checkpoint Trainer::checkpoint() const {
+Trainer::LiveTensors Trainer::live_tensors(const CheckpointRequest& request) const {
+  const auto& module = *network_->module();
+  LiveTensors live{module_parameters(module), module_buffers(module),
+                   optimizer_tensors(step_.optimizer())};
+  if (request.shards == 1) return live;
+  std::uint64_t buffer_bytes = 0;
+  for (const auto& item : live.buffers) buffer_bytes += item.tensor.nbytes();
+  keep_shard(live.parameters, live.optimizer, buffer_bytes, request);
+  if (request.shard > 0) live.buffers.clear();
+  return live;
+}
+
+std::uint64_t Trainer::checkpoint_bytes(const CheckpointRequest& request) const {
+  const auto [parameters, buffers, optimizer] = live_tensors(request);
+  return SnapshotMemory::bytes_for(parameters) + SnapshotMemory::bytes_for(buffers) +
+         SnapshotMemory::bytes_for(optimizer);
+}
+
+Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
   if (under_way_) {
     throw Error(
         fmt::format("train: a checkpoint while the device is at step {}: the network is ahead of "
@@ -204,17 +251,18 @@ Checkpoint Trainer::checkpoint() const {
                     "for an observer",
                     state_.step));
   }
-  Checkpoint checkpoint;
-  const auto finite = [](const torch::Tensor& tensor) { return is_finite(tensor); };
-  const auto& module = *network_->module();
-  require_all(module_parameters(module), "the network's", state_.step, finite);
+  auto* const memory = has_whole_network() ? request.memory : nullptr;
+  if (memory != nullptr) memory->clear();
+  auto [parameters, buffers, optimizer] = live_tensors(request);
+  take(parameters, {"the network's", state_.step, Values::finite, memory});
   // Infinity may be meant, as in masks.
-  require_all(module_buffers(module), "the network's", state_.step,
-              [](const torch::Tensor& tensor) { return !has_nan(tensor); });
-  const auto optimizer = optimizer_tensors(step_.optimizer());
-  require_all(optimizer, "the optimizer's", state_.step, finite);
-  checkpoint.model = of_all_parts(module_tensors(module));
-  checkpoint.optimizer = of_all_parts(optimizer);
+  take(buffers, {"the network's", state_.step, Values::infinite, memory});
+  take(optimizer, {"the optimizer's", state_.step, Values::finite, memory});
+  if (memory != nullptr) SnapshotMemory::wait(device());
+  std::ranges::move(buffers, std::back_inserter(parameters));
+  Checkpoint checkpoint;
+  checkpoint.model = of_all_parts(std::move(parameters));
+  checkpoint.optimizer = of_all_parts(std::move(optimizer));
   checkpoint.state = to_json(state_);
   checkpoint.state["optimizer"] = step_.optimizer().algorithm().name();
   if (step_.scaler()) checkpoint.state["loss_scale"] = to_json(step_.scaler()->state());

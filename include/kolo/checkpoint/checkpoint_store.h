@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kolo/checkpoint/safetensors.h"
+#include "kolo/checkpoint/shards.h"
 
 namespace kolo {
 
@@ -41,13 +42,16 @@ struct CheckpointOptions {
 //                        manifest.json          written last: step, whether it is the best, size
 //                        and CRC-32 of the others
 //
+// Of several shards the tensors are in model-00001-of-00004.safetensors and so on, each whole in
+// one of them, and the manifest says how many there are; whoever reads sees no difference.
+//
 // A step folder appears whole or not at all: it is made aside (.step-NNNNNNNN.part), every file and
 // the folder flushed, then renamed. Which checkpoint is the best stands in the manifests themselves
 // (the newest that says so), so it can't disagree with what is on disk after a crash.
 //
 // One process writes to a folder at a time (rank 0); any number may read. Methods may be called
-// from any one thread at a time; they block for the time of the disk, save() reading back what it
-// wrote for the checksums.
+// from any one thread at a time; they block for the time of the disk. Checksums are those of the
+// memory that was written.
 class CheckpointStore {
  public:
   struct Entry {
@@ -73,7 +77,14 @@ class CheckpointStore {
   // Removed is only what a store has written: of a step folder with a manifest of kolo's its own
   // files, and the folder where nothing else is in it. A folder of that name without one stays, or
   // is renamed (step-00000025.1) where it is in the way.
-  std::filesystem::path save(std::int64_t step, const Checkpoint& checkpoint, bool is_best);
+  //
+  // Where several processes write, each calls it for the same step, with a store of the same folder
+  // and its own shard's tensors: plan_shards() says which. The state, is_best and what is kept are
+  // writer 0's. The checkpoint appears when all shards are on disk; where one can't be written each
+  // has an Error: the one that failed its own, the others one that names the shard. Collective over
+  // the writers (ShardWriter::exchange), and when a writer is never heard of again there is none.
+  std::filesystem::path save(std::int64_t step, const Checkpoint& checkpoint, bool is_best,
+                             const ShardWriter& writer = {});
 
   // The checkpoints whose manifest can be read and whose files have the right sizes, newest first.
   // Checksums are not computed.

@@ -40,8 +40,14 @@ struct SafetensorsListing {
 // copy of one at a time is made where it needs one. In the file, larger element types come first,
 // which keeps all of them aligned; the header keeps the given order. Error: an undefined or sparse
 // tensor, another dtype, an empty, repeated or reserved ("__metadata__") name, a failed write.
-void write_safetensors(const std::filesystem::path& path, std::span<const NamedTensor> tensors,
-                       const std::map<std::string, std::string>& metadata = {});
+// What it has written is told by its size and checksum, taken from the memory that it wrote from.
+struct WrittenFile {
+  std::uint64_t size = 0;   // bytes
+  std::uint32_t crc32 = 0;  // zlib's
+};
+WrittenFile write_safetensors(const std::filesystem::path& path,
+                              std::span<const NamedTensor> tensors,
+                              const std::map<std::string, std::string>& metadata = {});
 
 // Reads all tensors into memory of their own (CPU, contiguous, no gradient), in the order of the
 // header. Error, naming the file and where it applies the tensor and the field: everything that

@@ -119,10 +119,12 @@ struct TrainingConfig {
 
 struct CheckpointConfig {
   bool enabled = true;
-  int64_t every_epochs = 1;  // 0: not by epochs
-  int64_t every_steps = 0;   // 0: not by steps
-  int64_t keep = 3;          // the last so many, and the best
-  bool at_start = false;     // one at step 0 as well
+  int64_t every_epochs = 1;       // 0: not by epochs
+  int64_t every_steps = 0;        // 0: not by steps
+  int64_t keep = 3;               // the last so many, and the best
+  bool at_start = false;          // one at step 0 as well
+  bool asynchronous = true;       // written in the background, from a copy
+  std::optional<int64_t> shards;  // files that as many ranks write; unset: by size (choose_shards)
 };
 
 // automatic: MPI where a launcher has started the program, or else one rank alone.

@@ -51,17 +51,28 @@ struct StepRecord {
   double time = not_measured;  // at its end, in seconds since 1970
 };
 
+// A checkpoint that was saved.
+struct CheckpointRecord {
+  std::int64_t step = 0;
+  double stall_seconds = not_measured;   // that training stood still for it, of which
+  double waited_seconds = not_measured;  // for the one before to be written
+  double seconds = not_measured;         // that writing it took
+  double time = not_measured;            // when it was there, in seconds since 1970
+};
+
 // The record of a run, written as history.json:
-//   {"n_ranks": 2, "epochs": [EpochRecord ...], "steps": [StepRecord ...], "summary": {...}}
+//   {"n_ranks": 2, "epochs": [EpochRecord ...], "steps": [StepRecord ...],
+//    "checkpoints": [CheckpointRecord ...], "summary": {...}}
 // with the structs' member names as keys, and null for what is not finite, which JSON can't hold;
 // what devices took is left out where it was not measured.
-// "steps" is only there when steps were added. One thread at a time.
+// "steps" and "checkpoints" are only there when such were added. One thread at a time.
 class History {
  public:
   explicit History(int n_ranks = 1) : n_ranks_(n_ranks) {}
 
   void add(const EpochRecord& record) { epochs_.push_back(record); }
   void add(const StepRecord& record) { steps_.push_back(record); }
+  void add(const CheckpointRecord& record) { checkpoints_.push_back(record); }
   // Forgets the records after `step`, or after `epoch` ended (the epoch under way at `step` may end
   // in it), and the summary: a run that goes on from a checkpoint of that step, with so many epochs
   // done, writes them anew.
@@ -70,6 +81,7 @@ class History {
   [[nodiscard]] int n_ranks() const { return n_ranks_; }
   [[nodiscard]] std::span<const EpochRecord> epochs() const { return epochs_; }
   [[nodiscard]] std::span<const StepRecord> steps() const { return steps_; }
+  [[nodiscard]] std::span<const CheckpointRecord> checkpoints() const { return checkpoints_; }
   // Whatever is worth knowing at the end: the best accuracy, the mean epoch time. An object.
   [[nodiscard]] nlohmann::ordered_json& summary() { return summary_; }
   [[nodiscard]] const nlohmann::ordered_json& summary() const { return summary_; }
@@ -89,6 +101,7 @@ class History {
   int n_ranks_ = 1;
   std::vector<EpochRecord> epochs_;
   std::vector<StepRecord> steps_;
+  std::vector<CheckpointRecord> checkpoints_;
   nlohmann::ordered_json summary_ = nlohmann::ordered_json::object();
 };
 

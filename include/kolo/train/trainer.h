@@ -8,6 +8,7 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/checkpoint/snapshot_memory.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/network.h"
@@ -101,6 +102,16 @@ struct TrainerOptions {
   [[nodiscard]] bool ends_with_steps(std::int64_t steps_of_epoch) const;
 };
 
+// What of a checkpoint is asked for, and where.
+struct CheckpointRequest {
+  // Copies are made in it, of tensors on the host in the pass that looks whether they are finite;
+  // none: the tensors are the training's own, which its next step changes.
+  SnapshotMemory* memory = nullptr;
+  // Of several shards (plan_shards()), by which several ranks write what all of them have: buffers
+  // are in the first one, as rank 0 has them.
+  int shard = 0, shards = 1;
+};
+
 // finished: all epochs or steps are done, or patience is at an end; stopped: a rank asked to.
 enum class TrainOutcome { finished, stopped };
 
@@ -140,8 +151,13 @@ class Trainer {
   //
   // Of a network in parts: collective over the ranks of TrainedNetwork::parts(), at the same step
   // (a CheckpointObserver on each). The first of them is given the whole network's, the others
-  // nothing that is of use. One rank at a time sends one tensor.
-  [[nodiscard]] Checkpoint checkpoint() const;
+  // nothing that is of use. One rank at a time sends one tensor. Its tensors are copies in memory
+  // of their own, whatever the request says.
+  [[nodiscard]] Checkpoint checkpoint(const CheckpointRequest& request = {}) const;
+  // Bytes that the copies of checkpoint() take in a SnapshotMemory.
+  [[nodiscard]] std::uint64_t checkpoint_bytes(const CheckpointRequest& request = {}) const;
+  // Whether each rank has the whole network, or a part of it that others have not.
+  [[nodiscard]] bool has_whole_network() const { return network_->parts() == nullptr; }
 
   // Takes rank 0's checkpoint (the others pass nothing) to all ranks. InputError when it is of
   // another network or optimizer: it names the first tensor that differs. The learning rate goes on
@@ -220,6 +236,11 @@ class Trainer {
   // The way back, from what rank 0 has.
   void hand_out(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& mine) const;
   [[nodiscard]] nlohmann::json left_out_steps() const;
+  // What is to be saved, where it lies.
+  struct LiveTensors {
+    std::vector<NamedTensor> parameters, buffers, optimizer;
+  };
+  [[nodiscard]] LiveTensors live_tensors(const CheckpointRequest& request) const;
   template <typename Hook>
   void notify(const Hook& hook);
 

@@ -1,0 +1,176 @@
+// Checkpoints of kolo train that are written in the background, and by several ranks.
+#include <random>
+#include <thread>
+
+#include "cli/small_runs.h"
+#include "kolo/checkpoint/module_tensors.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CheckpointProgram : public SmallRuns {
+ protected:
+  void expect_same_checkpoints(const std::string& whole, const std::string& other) const {
+    const auto a = newest(whole), b = newest(other);
+    EXPECT_EQ(a.step, b.step);
+    const auto compare = [](const auto& wanted, const auto& found) {
+      ASSERT_EQ(wanted.size(), found.size());
+      for (const auto& item : wanted) {
+        EXPECT_TRUE(saved_tensor(found, item.name, item.tensor.sizes()).equal(item.tensor))
+            << item.name;
+      }
+    };
+    compare(a.content.model, b.content.model);
+    compare(a.content.optimizer, b.content.optimizer);
+  }
+  // A network whose checkpoints take longer to write than steps take.
+  [[nodiscard]] std::string write_large_config() const {
+    return folder.write("large.yaml", "data: {name: mnist, path: " + (folder / "data").string() +
+                                          "}\n"
+                                          "model: {name: mlp, hidden: [600, 100]}\n"
+                                          "optimizer: {name: adam, lr: 0.002}\n"
+                                          "training: {batch_size: 16, n_epochs: 2, log_every: 1}\n"
+                                          "checkpoint: {keep: 3, every_steps: 1}\n");
+  }
+};
+
+TEST_F(CheckpointProgram, HowTheyAreWrittenChangesNothing) {
+  const std::vector<std::string> common = {"-n", "2", "training.n_epochs=2",
+                                           "checkpoint.every_steps=3"};
+  const auto train_with = [&](const std::string& setting, const std::string& output) {
+    auto words = common;
+    words.push_back(setting);
+    const auto result = train(words, output);
+    EXPECT_EQ(result.exit_code, 0) << result.errors;
+  };
+  train_with("checkpoint.asynchronous=false", "whole");
+  train_with("checkpoint.shards=1", "background");
+  train_with("checkpoint.shards=2", "shards");
+  for (const auto* output : {"background", "shards"}) {
+    expect_same_records("whole", output);
+    expect_same_checkpoints("whole", output);
+    EXPECT_EQ(store(output).list().size(), store("whole").list().size());
+    EXPECT_EQ(store(output).best()->step, store("whole").best()->step);
+    const auto saved = history(output);
+    for (const auto& record : saved.checkpoints()) {
+      EXPECT_GT(record.stall_seconds, 0);
+      EXPECT_GE(record.stall_seconds, record.waited_seconds);
+      EXPECT_GT(record.seconds, 0);
+    }
+    EXPECT_EQ(saved.checkpoints().back().step, 26);
+  }
+  const auto shard = checkpoint(26, "shards").parent_path() / "model-00002-of-00002.safetensors";
+  EXPECT_EQ(run_kolo({"data", "inspect", shard}).exit_code, 0);
+  const auto one = run_kolo({"eval", folder / "whole"}),
+             many = run_kolo({"eval", folder / "shards"});
+  EXPECT_EQ(one.exit_code, 0) << one.errors;
+  EXPECT_EQ(many.exit_code, 0) << many.errors;
+  EXPECT_THAT(many.output, HasSubstr("accuracy"));
+}
+
+TEST_F(CheckpointProgram, AnyNumberOfRanksGoesOnFromAnyNumberOfShards) {
+  const std::vector<std::string> two = {"-n", "2", "training.n_epochs=2"};
+  auto sharded = two;
+  sharded.emplace_back("checkpoint.shards=2");
+  ASSERT_EQ(train(two, "whole").exit_code, 0);
+  ASSERT_EQ(train(sharded, "run").exit_code, 0);
+  for (const std::string run : {"whole", "run"}) {
+    for (const auto* ranks : {"1", "3"}) {
+      const auto copied = run + ranks;
+      copy(run, copied);
+      const auto result = train({"-n", ranks, "--oversubscribe", "--resume", "training.n_epochs=3",
+                                 "checkpoint.shards=3"},
+                                copied);
+      EXPECT_EQ(result.exit_code, 0) << result.errors;
+    }
+  }
+  expect_same_checkpoints("whole1", "run1");
+  expect_same_checkpoints("whole3", "run3");
+}
+
+// Launcher and ranks together, at moments that fall anywhere in a step or in the writing.
+TEST_F(CheckpointProgram, KillsAmidTheWritingLoseNothing) {
+  const auto large = write_large_config();
+  const auto words_for = [&](const std::string& output, bool resumes) {
+    std::vector<std::string> words = {"train",
+                                      large,
+                                      "--output",
+                                      folder / output,
+                                      "-n",
+                                      "2",
+                                      "device.intra_threads=1",
+                                      "checkpoint.shards=2"};
+    if (resumes) words.emplace_back("--resume");
+    return words;
+  };
+  ASSERT_EQ(run_kolo(words_for("whole", false)).exit_code, 0);
+  std::mt19937 random(3);
+  int kills = 0;
+  for (int step = 1; step <= 21; step += 5) {
+    std::jthread killer([&] {
+      if (!wait_for_file(checkpoint(step))) return;
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
+      signal_processes_with_argument(folder / "run", SIGKILL);
+    });
+    const auto result = run_kolo(words_for("run", step > 1));
+    if (result.exit_code == 0) break;
+    ++kills;
+  }
+  EXPECT_GE(kills, 2);
+  const auto last = run_kolo(words_for("run", true));
+  ASSERT_EQ(last.exit_code, 0) << last.errors;
+  expect_same_records("whole", "run");
+  expect_same_events("whole", "run");
+  expect_same_checkpoints("whole", "run");
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "run" / "checkpoints"))
+    EXPECT_THAT(entry.path().filename().string(), Not(HasSubstr(".part")));
+}
+
+// Files that can't grow are a full disk, for root as well.
+TEST_F(CheckpointProgram, AFullDiskEndsTheRunWithTheCheckpointsThatWere) {
+  const auto large = write_large_config();
+  for (const auto* asynchronous : {"true", "false"}) {
+    const auto output = std::string("full-") + asynchronous;
+    const auto result =
+        run_process({"sh", "-c", "trap '' XFSZ; ulimit -f 1000; exec \"$@\"", "sh", KOLO_PROGRAM,
+                     "train", large, "--output", folder / output, "checkpoint.every_steps=5",
+                     std::string("checkpoint.asynchronous=") + asynchronous});
+    EXPECT_EQ(result.exit_code, 1) << result.output;
+    EXPECT_THAT(result.errors, AllOf(HasSubstr("model.safetensors"), HasSubstr("too large")))
+        << result.errors;
+    EXPECT_FALSE(std::filesystem::exists(checkpoint(5, output)));
+    EXPECT_TRUE(store(output).list().empty());
+  }
+}
+
+TEST_F(CheckpointProgram, AFolderThatIsTakenAwayMeanwhileIsSaid) {
+  const auto large = write_large_config();
+  std::jthread remover([&] {
+    if (wait_for_file(checkpoint(3))) std::filesystem::rename(folder / "run", folder / "elsewhere");
+  });
+  const auto result =
+      run_kolo({"train", large, "--output", folder / "run", "training.n_epochs=40"});
+  EXPECT_EQ(result.exit_code, 1) << result.output;
+  EXPECT_THAT(result.errors, HasSubstr((folder / "run").string()));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run" / "checkpoints"));
+  EXPECT_FALSE(store("elsewhere").list().empty());
+}
+
+TEST_F(CheckpointProgram, AStopWaitsUntilItsCheckpointIsThere) {
+  const auto large = write_large_config();
+  const auto stopped = run_kolo_and({"train", large, "--output", folder / "run",
+                                     "training.n_epochs=400", "checkpoint.every_steps=7"},
+                                    [&](pid_t kolo) {
+                                      if (wait_for_file(checkpoint(7))) ::kill(kolo, SIGTERM);
+                                    });
+  ASSERT_EQ(stopped.exit_code, 75) << stopped.errors;
+  const auto said = fmt::format("at step {};", newest().step);
+  EXPECT_THAT(stopped.output + stopped.errors, HasSubstr(said));
+}
+
+}  // namespace
+}  // namespace kolo::testing

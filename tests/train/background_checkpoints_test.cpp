@@ -1,0 +1,130 @@
+// Checkpoints that are written while a training goes on, by one rank or several.
+#include <filesystem>
+#include <optional>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/checkpoint/module_tensors.h"
+#include "kolo/comm/threads.h"
+#include "kolo/parallel/object_collectives.h"
+#include "kolo/train/recorders.h"
+#include "kolo/train/trainer_snapshots.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+#include "train/training_fixture.h"
+
+namespace kolo {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+using testing::SmallTraining;
+using testing::TemporaryFolder;
+
+// Trains two epochs of a few steps, with a checkpoint after every second step.
+void train_with_checkpoints(const std::filesystem::path& folder, int ranks, int shards,
+                            bool asynchronous) {
+  run_as_threads(ranks, [&](const Communicator& communicator) {
+    SmallTraining training(communicator, {.dropout = 0});  // whose masks threads would share
+    std::vector<int> writers(static_cast<std::size_t>(shards));
+    for (int i = 0; i < shards; ++i) writers[static_cast<std::size_t>(i)] = i;
+    const auto group = communicator.subset(writers);
+    CheckpointStore store({folder, 100});
+    std::optional<TrainerSnapshots> snapshots;
+    std::optional<CheckpointObserver> observer;
+    if (group) {
+      const int index = group->rank();
+      snapshots.emplace(training.trainer(), SnapshotOptions{asynchronous, index, shards, shards});
+      training.trainer().add_observer(*snapshots);
+      observer.emplace(
+          store, CheckpointSchedule{.every_steps = 2}, [&] { return snapshots->take(); },
+          [](const auto&) {}, ShardWriter{index, shards, [group](const std::string& note) {
+                                            return all_gather_bytes(*group, note);
+                                          }});
+      training.trainer().add_observer(*observer);
+    }
+    EXPECT_EQ(training.trainer().run(), TrainOutcome::finished);
+  });
+}
+
+void expect_same(const std::vector<NamedTensor>& wanted, const std::vector<NamedTensor>& found) {
+  ASSERT_EQ(wanted.size(), found.size());
+  for (const auto& item : wanted)
+    EXPECT_TRUE(saved_tensor(found, item.name, item.tensor.sizes()).equal(item.tensor))
+        << item.name;
+}
+
+TEST(BackgroundCheckpoints, HoldWhatTheirStepHadWhoeverWritesThem) {
+  const TemporaryFolder folder;
+  train_with_checkpoints(folder / "plain", 3, 1, false);
+  const auto plain = CheckpointStore({folder / "plain"}).list();
+  ASSERT_GE(plain.size(), 4U);
+  for (const int shards : {1, 2, 3}) {
+    const auto place = folder / std::to_string(shards);
+    train_with_checkpoints(place, 3, shards, true);
+    const auto list = CheckpointStore({place}).list();
+    ASSERT_EQ(list.size(), plain.size());
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      EXPECT_EQ(list[i].is_best, plain[i].is_best);
+      const auto a = CheckpointStore::load(plain[i].path), b = CheckpointStore::load(list[i].path);
+      EXPECT_EQ(a.step, b.step);
+      expect_same(a.content.model, b.content.model);
+      expect_same(a.content.optimizer, b.content.optimizer);
+    }
+  }
+}
+
+TEST(BackgroundCheckpoints, ASnapshotStaysAsItWasAndItsMemoryIsUsedAgain) {
+  SmallTraining training(Communicator::solo(), {.epochs = 1});
+  TrainerSnapshots snapshots(training.trainer(), {});
+  const auto before = snapshots.take();
+  EXPECT_TRUE(before.is_copy);
+  const auto& weight = before.content.model.front().tensor;
+  const auto values = weight.clone();
+  const void* const place = weight.data_ptr();
+  (void)training.trainer().run();
+  EXPECT_TRUE(weight.equal(values));
+  const auto after = snapshots.take();
+  EXPECT_EQ(after.content.model.front().tensor.data_ptr(), place);
+  EXPECT_FALSE(after.content.model.front().tensor.equal(values));
+}
+
+TEST(BackgroundCheckpoints, WithoutMemoryForACopyTrainingWaitsAndSaysSoOnce) {
+  SmallTraining training(Communicator::solo(), {.epochs = 1});
+  std::vector<std::string> warnings;
+  // As if a billion others were about to take as much.
+  TrainerSnapshots snapshots(training.trainer(), {.writers_here = 1'000'000'000},
+                             [&](const std::string& warning) { warnings.push_back(warning); });
+  for (int i = 0; i < 2; ++i) EXPECT_FALSE(snapshots.take().is_copy);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings.front(), HasSubstr("not enough memory left for a copy"));
+}
+
+TEST(BackgroundCheckpoints, WhatIsNotFiniteIsNotSaved) {
+  const TemporaryFolder folder;
+  SmallTraining training(Communicator::solo(), {});
+  TrainerSnapshots snapshots(training.trainer(), {});
+  const torch::NoGradGuard no_gradient;
+  training.network().parameters().back().view(-1)[0] = std::nanf("");
+  EXPECT_THAT(message_of<Error>([&] { (void)snapshots.take(); }),
+              HasSubstr("is not finite after step 0"));
+}
+
+TEST(BackgroundCheckpoints, AnErrorOfTheWritingEndsTheTraining) {
+  const TemporaryFolder folder;
+  folder.write("checkpoints", "a file in the place of the folder");
+  CheckpointStore store({folder / "checkpoints"});
+  SmallTraining training(Communicator::solo(), {});
+  TrainerSnapshots snapshots(training.trainer(), {});
+  int saved = 0;
+  CheckpointObserver observer(
+      store, {}, [&] { return snapshots.take(); }, [&](const auto&) { ++saved; });
+  training.trainer().add_observer(observer);
+  EXPECT_THAT(message_of<Error>([&] { (void)training.trainer().run(); }),
+              HasSubstr("cannot make the folder"));
+  EXPECT_EQ(saved, 0);
+}
+
+}  // namespace
+}  // namespace kolo
