@@ -17,9 +17,10 @@ namespace {
 struct TrainArguments {
   ConfigOptions config;
   RankOptions ranks;
+  HostOptions hosts;
   std::vector<OptionSetting> shortcuts;  // that were given
   std::string output;
-  int max_restarts = 0;
+  TrainingRestarts restarts;
   bool distributed = false;  // what more than one rank always is
   std::string resume;        // empty: not
   bool allow_data_change = false;
@@ -44,6 +45,12 @@ RunOptions options_of(const TrainArguments& arguments) {
   return options;
 }
 
+// All slots of the hosts, where those are given and -n is not.
+int ranks_of(const TrainArguments& arguments) {
+  const auto hosts = arguments.hosts.read();
+  return arguments.ranks.ranks.value_or(hosts.empty() ? 1 : total_slots(hosts));
+}
+
 // Checks everything first: what can't be started need not be prepared, and what can't be trained
 // need not be started.
 int launch(const TrainArguments& arguments, const LaunchEnvironment& environment,
@@ -51,25 +58,36 @@ int launch(const TrainArguments& arguments, const LaunchEnvironment& environment
   const auto config = load_run_config(source_of(arguments));
   const auto options = options_of(arguments);
   LaunchRequest request = launch_request(arguments.ranks, words, config);
+  request.hosts = arguments.hosts.read();
+  request.ranks = ranks_of(arguments);
   (void)rank_command(request, examine_machine(environment));
   const auto run = prepare_training(config, {}, options, request.ranks, true);
   if (!run.finished.empty()) {
     std::cout << run.finished << std::endl;
     return 0;
   }
-  const auto restarts =
-      training_restarts(request, run, options, arguments.max_restarts, resume_newest);
+  const auto restarts = training_restarts(request, run, options, arguments.restarts, resume_newest);
   return run_ranks(request, restarts);
 }
 
 void require_sense(const TrainArguments& arguments, const LaunchEnvironment& environment) {
+  const int least = arguments.restarts.min_ranks, ranks = ranks_of(arguments);
+  if (least > 0 && arguments.restarts.most == 0) {
+    throw InputError(fmt::format(
+        "--min-ranks {}: it says with how many ranks at least a run is started again; add "
+        "--max-restarts N",
+        least));
+  }
+  if (least > ranks)
+    throw InputError(
+        fmt::format("--min-ranks {}: that is more than are started, -n {}", least, ranks));
   // A rank that kolo has started has this option from kolo's own command line.
-  if (arguments.max_restarts > 0 && environment.is_launched() &&
+  if (arguments.restarts.most > 0 && environment.is_launched() &&
       !environment_variable("KOLO_LAUNCHED")) {
     throw InputError(fmt::format(
         "--max-restarts {}: {} has started the ranks, so kolo can't start them again; leave it "
         "out, or start them with -n",
-        arguments.max_restarts, environment.launcher));
+        arguments.restarts.most, environment.launcher));
   }
 }
 
@@ -80,9 +98,12 @@ int train(const TrainArguments& arguments, const std::vector<std::string>& words
   }
   const auto environment = detect_launch_environment();
   require_sense(arguments, environment);
-  const bool many = arguments.ranks.are_many() || arguments.max_restarts > 0;
+  const bool many =
+      ranks_of(arguments) > 1 || arguments.hosts.are_given() || arguments.restarts.most > 0;
   if (many && !environment.is_launched()) return launch(arguments, environment, words);
-  require_ranks(environment, arguments.ranks.ranks.value_or(0));
+  // kolo itself may have started fewer ranks than its own command line says.
+  const bool may_be_fewer = arguments.restarts.min_ranks > 0 && environment.is_launched();
+  if (!may_be_fewer) require_ranks(environment, arguments.ranks.ranks.value_or(0));
   return run(source_of(arguments), {}, options_of(arguments));
 }
 
@@ -128,9 +149,16 @@ void add_train_command(CLI::App& app, std::function<int()>& action,
   add_config_options(*command, arguments->config);
   add_rank_options(*command, arguments->ranks,
                    "Start so many ranks on this machine (with mpirun, or srun in a Slurm job)");
-  add_number_option(*command, "--max-restarts", arguments->max_restarts, {0, most_restarts},
-                    "When a rank dies, go on from the newest checkpoint, so many times at most")
+  add_host_options(*command, arguments->hosts);
+  add_number_option(
+      *command, "--max-restarts", arguments->restarts.most, {0, most_restarts},
+      "When a rank dies, go on from the newest checkpoint, so many times within an hour at "
+      "most")
       ->type_name("TIMES");
+  add_number_option(*command, "--min-ranks", arguments->restarts.min_ranks, {1, most_ranks},
+                    "With --max-restarts: where nodes were lost, go on with as many ranks as fit "
+                    "on the others, but with so many at least; all of them unless given")
+      ->type_name("RANKS");
   add_shortcuts(*command, *arguments);
   // Its value may be left out, which CommandLine gives it then (give_resume_its_value).
   add_text_option(*command, "--resume", arguments->resume, "newest, best, a step or a checkpoint",
@@ -156,7 +184,9 @@ void add_train_command(CLI::App& app, std::function<int()>& action,
       "  kolo train configs/fashion_mnist.yaml -n 2 training.n_epochs=10 -o results/long\n"
       "  kolo train configs/fashion_mnist.yaml -n 2 --resume\n"
       "  kolo train configs/fashion_mnist.yaml -n 2 --resume best optimizer.lr=0.0005\n"
-      "  kolo train configs/fashion_mnist.yaml -n 2 --max-restarts 3\n\n"
+      "  kolo train configs/fashion_mnist.yaml -n 2 --max-restarts 3\n"
+      "  kolo train configs/fashion_mnist.yaml -n 8 --hosts n1:4,n2:4 --max-restarts 3 --min-ranks "
+      "4\n\n"
       "Exit status: 0 done, 1 failed, 2 wrong input (nothing was written), 75 stopped on request "
       "after a checkpoint.");
   command->callback([arguments, &words, &action] {
