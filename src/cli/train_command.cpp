@@ -4,11 +4,13 @@
 
 #include "cli/command_line.h"
 #include "cli/options.h"
+#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/run/run.h"
 #include "run/run_training.h"
+#include "run/stop_time.h"
 
 namespace kolo {
 
@@ -21,8 +23,9 @@ struct TrainArguments {
   std::vector<OptionSetting> shortcuts;  // that were given
   std::string output;
   TrainingRestarts restarts;
-  bool distributed = false;  // what more than one rank always is
-  std::string resume;        // empty: not
+  bool distributed = false;           // what more than one rank always is
+  std::string resume;                 // empty: not
+  std::optional<double> stop_before;  // seconds since 1970
   bool allow_data_change = false;
   bool timeline = false;
   bool verbose = false;
@@ -39,6 +42,7 @@ ConfigSource source_of(const TrainArguments& arguments) {
 RunOptions options_of(const TrainArguments& arguments) {
   RunOptions options;
   if (!arguments.resume.empty()) options.resume = arguments.resume;
+  options.stop_before = arguments.stop_before;
   options.allow_data_change = arguments.allow_data_change;
   options.timeline = arguments.timeline;
   options.verbosity = arguments.verbose ? 1 : 0;
@@ -66,6 +70,9 @@ int launch(const TrainArguments& arguments, const LaunchEnvironment& environment
     std::cout << run.finished << std::endl;
     return 0;
   }
+  if (options.stop_before)
+    request.environment.emplace_back(stop_time_variable,
+                                     fmt::format("{:.3f}", *options.stop_before));
   const auto restarts = training_restarts(request, run, options, arguments.restarts, resume_newest);
   return run_ranks(request, restarts);
 }
@@ -105,6 +112,19 @@ int train(const TrainArguments& arguments, const std::vector<std::string>& words
   const bool may_be_fewer = arguments.restarts.min_ranks > 0 && environment.is_launched();
   if (!may_be_fewer) require_ranks(environment, arguments.ranks.ranks.value_or(0));
   return run(source_of(arguments), {}, options_of(arguments));
+}
+
+// A rank that kolo has started gets it from the launcher, for which "+2h" began earlier.
+double read_stop_time(const std::string& text) {
+  const auto given = environment_variable(stop_time_variable);
+  if (const auto time = given ? parse_number<double>(*given) : std::nullopt) return *time;
+  const auto time = parse_stop_time(text, wall_time());
+  if (!time) {
+    refuse_option_value("--stop-before",
+                        "a clock time such as 18:30 or 2026-11-24T18:30, or +2h30m from now", text);
+  }
+  if (*time <= wall_time()) refuse_option_value("--stop-before", "a time that is to come", text);
+  return *time;
 }
 
 // An option that stands for a setting, whose rules it has.
@@ -159,6 +179,12 @@ void add_train_command(CLI::App& app, std::function<int()>& action,
                     "With --max-restarts: where nodes were lost, go on with as many ranks as fit "
                     "on the others, but with so many at least; all of them unless given")
       ->type_name("RANKS");
+  add_value_option(
+      *command, "--stop-before",
+      [arguments](const std::string& text) { arguments->stop_before = read_stop_time(text); },
+      "Save a checkpoint and stop (status 75) early enough before this time: 18:30, "
+      "2026-11-24T18:30, +2h30m")
+      ->type_name("TIME");
   add_shortcuts(*command, *arguments);
   // Its value may be left out, which CommandLine gives it then (give_resume_its_value).
   add_text_option(*command, "--resume", arguments->resume, "newest, best, a step or a checkpoint",
