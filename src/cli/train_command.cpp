@@ -36,6 +36,7 @@ ConfigSource source_of(const TrainArguments& arguments) {
   ConfigSource source = arguments.config.source();
   source.options = arguments.shortcuts;
   source.output_dir = arguments.output;
+  source.job = job_number();
   return source;
 }
 
@@ -70,6 +71,7 @@ int launch(const TrainArguments& arguments, const LaunchEnvironment& environment
     std::cout << run.finished << std::endl;
     return 0;
   }
+  request.environment.emplace_back(job_number_variable, job_number());
   if (options.stop_before)
     request.environment.emplace_back(stop_time_variable,
                                      fmt::format("{:.3f}", *options.stop_before));

@@ -95,7 +95,8 @@ MachineFacts examine_machine(const LaunchEnvironment& environment) {
   MachineFacts facts;
   facts.launcher = launcher_of_linked_mpi();
   if (environment.in_slurm_allocation) {
-    facts.slurm_mpi = facts.launcher == Launcher::mpich ? "pmi2" : "pmix";
+    const auto usual = facts.launcher == Launcher::mpich ? "pmi2" : "pmix";
+    facts.slurm_mpi = environment_variable("KOLO_MPI").value_or(usual);  // of the job scripts
     facts.launcher = Launcher::srun;
     facts.program = find_srun();
   } else if (const auto pals = find_pals(environment, facts.launcher); !pals.empty()) {
