@@ -71,6 +71,32 @@ find_run() {
 
 unquote() { sed -E "s/^\"(.*)\"\$/\1/; s/^'(.*)'\$/\1/"; }
 
+# The array `output`: kolo's ranks take the folder that was found here, whatever they know of the job.
+choose_output() {
+  output=(--output "$run_folder")
+  local argument
+  for argument in "$@"; do
+    case $argument in -o* | --output | --output=*) output=() ;; esac
+  done
+}
+
+# has_option NAME ARGUMENTS...: --name or --name=value among them?
+has_option() {
+  local argument
+  for argument in "${@:2}"; do [[ $argument != "$1" && $argument != "$1="* ]] || return 0; done
+  return 1
+}
+
+# choose_stop_time TIME ARGUMENTS...: sets the array `stop_time` for a job that ends then (as `date -d` takes it; nothing: nobody knows). kolo
+# saves earlier than the signal asks it to where a step or a checkpoint takes longer than that leaves.
+choose_stop_time() {
+  local time
+  stop_time=()
+  if [[ ! $1 ]] || has_option --stop-before "${@:2}"; then return 0; fi
+  time=$(date -d "$1" +%FT%T 2>/dev/null) || return 0
+  (($(date -d "$time" +%s) <= $(date +%s))) || stop_time=(--stop-before "$time")
+}
+
 has_checkpoint() { compgen -G "$run_folder/checkpoints/step-*/manifest.json" >/dev/null; }
 
 # belongs_to JOB: has this job begun the run in run_folder? Its log says so. A folder that holds another run is not gone
@@ -116,8 +142,12 @@ pass_signal_on() {
   kill -USR1 "$process" 2>/dev/null || true
 }
 
-# Stopped by the signal that was passed on: after a checkpoint, or killed by it before kolo had got so far as to listen.
-was_stopped() { [[ $signal == USR1 ]] && ((status == 75 || status == 138)); }
+# Stopped by the signal that was passed on: after a checkpoint, or killed by it before kolo had got so far as to listen. Or by kolo itself,
+# because the job's end is near.
+was_stopped() {
+  if [[ $signal == USR1 ]] && ((status == 75 || status == 138)); then return 0; fi
+  [[ ${stop_time[*]:-} ]] && ((status == 75)) && tail -n 5 "$run_folder/out.log" 2>/dev/null | grep -qF "stopped by --stop-before"
+}
 
 # KOLO_STAGE=FILE or FOLDER is copied to each node's own disk before the run and removed afterwards. What the configuration
 # reads from there, it reads from the copy.

@@ -182,6 +182,22 @@ void add_config_options(CLI::App& command, ConfigOptions& options) {
       ->type_name("NAME");
 }
 
+std::vector<Host> HostOptions::read() const {
+  if (!hosts.empty() && !hostfile.empty()) throw InputError("give --hosts or --hostfile, not both");
+  if (!hosts.empty()) return parse_hosts(hosts);
+  if (!hostfile.empty()) return read_hostfile(hostfile);
+  return {};
+}
+
+void add_host_options(CLI::App& command, HostOptions& options) {
+  add_text_option(command, "--hosts", options.hosts, "hosts such as node1:2,node2:2",
+                  "Where, and how many at most: node1:2,node2:2")
+      ->type_name("HOSTS");
+  add_text_option(command, "--hostfile", options.hostfile, "a file with a line for each host",
+                  "The same from a file with a line for each host")
+      ->type_name("FILE");
+}
+
 LaunchRequest launch_request(const RankOptions& options, const std::vector<std::string>& words,
                              const RunConfig& config) {
   LaunchRequest request{.ranks = options.ranks.value_or(1),

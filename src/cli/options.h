@@ -169,6 +169,17 @@ void add_config_options(CLI::App& command, ConfigOptions& options);
 inline constexpr int most_ranks = 1 << 20;
 inline constexpr int most_restarts = 1000000;
 
+// Where to start ranks: --hosts or --hostfile.
+struct HostOptions {
+  std::string hosts, hostfile;
+
+  [[nodiscard]] bool are_given() const { return !hosts.empty() || !hostfile.empty(); }
+  // None: not given. InputError: both are, or one is wrong.
+  [[nodiscard]] std::vector<Host> read() const;
+};
+
+void add_host_options(CLI::App& command, HostOptions& options);
+
 // How many ranks to start: -n and --oversubscribe.
 struct RankOptions {
   std::optional<int> ranks;

@@ -19,7 +19,8 @@ namespace {
 
 struct RunArguments {
   std::optional<int> ranks;
-  std::string hosts, hostfile, logs;
+  HostOptions hosts;
+  std::string logs;
   int max_restarts = 0;
   bool no_tag = false;
   bool oversubscribe = false;
@@ -75,14 +76,6 @@ std::string make_log_folder(const std::string& folder) {
   return fs::absolute(folder);
 }
 
-std::vector<Host> hosts_of(const RunArguments& arguments) {
-  if (!arguments.hosts.empty() && !arguments.hostfile.empty())
-    throw InputError("run: give --hosts or --hostfile, not both");
-  if (!arguments.hosts.empty()) return parse_hosts(arguments.hosts);
-  if (!arguments.hostfile.empty()) return read_hostfile(arguments.hostfile);
-  return {};
-}
-
 int default_ranks(const std::vector<Host>& hosts, const MachineFacts& machine) {
   if (!hosts.empty()) return total_slots(hosts);
   if (machine.launcher == Launcher::srun) {
@@ -101,7 +94,7 @@ int run(const RunArguments& arguments) {
     throw InputError(fmt::format("run: {} has started this already; start kolo run without it",
                                  environment.launcher));
   }
-  LaunchRequest request{.oversubscribe = arguments.oversubscribe, .hosts = hosts_of(arguments)};
+  LaunchRequest request{.oversubscribe = arguments.oversubscribe, .hosts = arguments.hosts.read()};
   const auto machine = examine_machine(environment);
   request.ranks = arguments.ranks.value_or(default_ranks(request.hosts, machine));
   request.command = {own_program(), "run", "--as-rank"};
@@ -124,16 +117,11 @@ void add_run_command(CLI::App& app, std::function<int()>& action) {
   add_number_option(*command, "-n,--ranks", arguments->ranks, {1, most_ranks},
                     "So many; all slots or cores unless given")
       ->type_name("RANKS");
-  add_text_option(*command, "--hosts", arguments->hosts, "hosts such as node1:2,node2:2",
-                  "Where, and how many at most: node1:2,node2:2")
-      ->type_name("HOSTS");
-  add_text_option(*command, "--hostfile", arguments->hostfile, "a file with a line for each host",
-                  "The same from a file with a line for each host")
-      ->type_name("FILE");
+  add_host_options(*command, arguments->hosts);
   command->add_flag("--oversubscribe", arguments->oversubscribe,
                     "Allow more ranks than there are cores or slots");
   add_number_option(*command, "--max-restarts", arguments->max_restarts, {0, most_restarts},
-                    "Start all ranks again when one fails, so many times")
+                    "Start all ranks again when one fails, so many times within an hour")
       ->type_name("TIMES");
   add_text_option(*command, "--logs", arguments->logs, "a folder",
                   "Write what each rank prints to DIR/rank-0003.log, and nothing here")

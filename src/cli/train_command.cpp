@@ -4,11 +4,13 @@
 
 #include "cli/command_line.h"
 #include "cli/options.h"
+#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/run/run.h"
 #include "run/run_training.h"
+#include "run/stop_time.h"
 
 namespace kolo {
 
@@ -17,11 +19,13 @@ namespace {
 struct TrainArguments {
   ConfigOptions config;
   RankOptions ranks;
+  HostOptions hosts;
   std::vector<OptionSetting> shortcuts;  // that were given
   std::string output;
-  int max_restarts = 0;
-  bool distributed = false;  // what more than one rank always is
-  std::string resume;        // empty: not
+  TrainingRestarts restarts;
+  bool distributed = false;           // what more than one rank always is
+  std::string resume;                 // empty: not
+  std::optional<double> stop_before;  // seconds since 1970
   bool allow_data_change = false;
   bool timeline = false;
   bool verbose = false;
@@ -32,16 +36,24 @@ ConfigSource source_of(const TrainArguments& arguments) {
   ConfigSource source = arguments.config.source();
   source.options = arguments.shortcuts;
   source.output_dir = arguments.output;
+  source.job = job_number();
   return source;
 }
 
 RunOptions options_of(const TrainArguments& arguments) {
   RunOptions options;
   if (!arguments.resume.empty()) options.resume = arguments.resume;
+  options.stop_before = arguments.stop_before;
   options.allow_data_change = arguments.allow_data_change;
   options.timeline = arguments.timeline;
   options.verbosity = arguments.verbose ? 1 : 0;
   return options;
+}
+
+// All slots of the hosts, where those are given and -n is not.
+int ranks_of(const TrainArguments& arguments) {
+  const auto hosts = arguments.hosts.read();
+  return arguments.ranks.ranks.value_or(hosts.empty() ? 1 : total_slots(hosts));
 }
 
 // Checks everything first: what can't be started need not be prepared, and what can't be trained
@@ -51,25 +63,40 @@ int launch(const TrainArguments& arguments, const LaunchEnvironment& environment
   const auto config = load_run_config(source_of(arguments));
   const auto options = options_of(arguments);
   LaunchRequest request = launch_request(arguments.ranks, words, config);
+  request.hosts = arguments.hosts.read();
+  request.ranks = ranks_of(arguments);
   (void)rank_command(request, examine_machine(environment));
   const auto run = prepare_training(config, {}, options, request.ranks, true);
   if (!run.finished.empty()) {
     std::cout << run.finished << std::endl;
     return 0;
   }
-  const auto restarts =
-      training_restarts(request, run, options, arguments.max_restarts, resume_newest);
+  request.environment.emplace_back(job_number_variable, job_number());
+  if (options.stop_before)
+    request.environment.emplace_back(stop_time_variable,
+                                     fmt::format("{:.3f}", *options.stop_before));
+  const auto restarts = training_restarts(request, run, options, arguments.restarts, resume_newest);
   return run_ranks(request, restarts);
 }
 
 void require_sense(const TrainArguments& arguments, const LaunchEnvironment& environment) {
+  const int least = arguments.restarts.min_ranks, ranks = ranks_of(arguments);
+  if (least > 0 && arguments.restarts.most == 0) {
+    throw InputError(fmt::format(
+        "--min-ranks {}: it says with how many ranks at least a run is started again; add "
+        "--max-restarts N",
+        least));
+  }
+  if (least > ranks)
+    throw InputError(
+        fmt::format("--min-ranks {}: that is more than are started, -n {}", least, ranks));
   // A rank that kolo has started has this option from kolo's own command line.
-  if (arguments.max_restarts > 0 && environment.is_launched() &&
+  if (arguments.restarts.most > 0 && environment.is_launched() &&
       !environment_variable("KOLO_LAUNCHED")) {
     throw InputError(fmt::format(
         "--max-restarts {}: {} has started the ranks, so kolo can't start them again; leave it "
         "out, or start them with -n",
-        arguments.max_restarts, environment.launcher));
+        arguments.restarts.most, environment.launcher));
   }
 }
 
@@ -80,10 +107,26 @@ int train(const TrainArguments& arguments, const std::vector<std::string>& words
   }
   const auto environment = detect_launch_environment();
   require_sense(arguments, environment);
-  const bool many = arguments.ranks.are_many() || arguments.max_restarts > 0;
+  const bool many =
+      ranks_of(arguments) > 1 || arguments.hosts.are_given() || arguments.restarts.most > 0;
   if (many && !environment.is_launched()) return launch(arguments, environment, words);
-  require_ranks(environment, arguments.ranks.ranks.value_or(0));
+  // kolo itself may have started fewer ranks than its own command line says.
+  const bool may_be_fewer = arguments.restarts.min_ranks > 0 && environment.is_launched();
+  if (!may_be_fewer) require_ranks(environment, arguments.ranks.ranks.value_or(0));
   return run(source_of(arguments), {}, options_of(arguments));
+}
+
+// A rank that kolo has started gets it from the launcher, for which "+2h" began earlier.
+double read_stop_time(const std::string& text) {
+  const auto given = environment_variable(stop_time_variable);
+  if (const auto time = given ? parse_number<double>(*given) : std::nullopt) return *time;
+  const auto time = parse_stop_time(text, wall_time());
+  if (!time) {
+    refuse_option_value("--stop-before",
+                        "a clock time such as 18:30 or 2026-11-24T18:30, or +2h30m from now", text);
+  }
+  if (*time <= wall_time()) refuse_option_value("--stop-before", "a time that is to come", text);
+  return *time;
 }
 
 // An option that stands for a setting, whose rules it has.
@@ -128,9 +171,22 @@ void add_train_command(CLI::App& app, std::function<int()>& action,
   add_config_options(*command, arguments->config);
   add_rank_options(*command, arguments->ranks,
                    "Start so many ranks on this machine (with mpirun, or srun in a Slurm job)");
-  add_number_option(*command, "--max-restarts", arguments->max_restarts, {0, most_restarts},
-                    "When a rank dies, go on from the newest checkpoint, so many times at most")
+  add_host_options(*command, arguments->hosts);
+  add_number_option(
+      *command, "--max-restarts", arguments->restarts.most, {0, most_restarts},
+      "When a rank dies, go on from the newest checkpoint, so many times within an hour at "
+      "most")
       ->type_name("TIMES");
+  add_number_option(*command, "--min-ranks", arguments->restarts.min_ranks, {1, most_ranks},
+                    "With --max-restarts: where nodes were lost, go on with as many ranks as fit "
+                    "on the others, but with so many at least; all of them unless given")
+      ->type_name("RANKS");
+  add_value_option(
+      *command, "--stop-before",
+      [arguments](const std::string& text) { arguments->stop_before = read_stop_time(text); },
+      "Save a checkpoint and stop (status 75) early enough before this time: 18:30, "
+      "2026-11-24T18:30, +2h30m")
+      ->type_name("TIME");
   add_shortcuts(*command, *arguments);
   // Its value may be left out, which CommandLine gives it then (give_resume_its_value).
   add_text_option(*command, "--resume", arguments->resume, "newest, best, a step or a checkpoint",
@@ -156,7 +212,9 @@ void add_train_command(CLI::App& app, std::function<int()>& action,
       "  kolo train configs/fashion_mnist.yaml -n 2 training.n_epochs=10 -o results/long\n"
       "  kolo train configs/fashion_mnist.yaml -n 2 --resume\n"
       "  kolo train configs/fashion_mnist.yaml -n 2 --resume best optimizer.lr=0.0005\n"
-      "  kolo train configs/fashion_mnist.yaml -n 2 --max-restarts 3\n\n"
+      "  kolo train configs/fashion_mnist.yaml -n 2 --max-restarts 3\n"
+      "  kolo train configs/fashion_mnist.yaml -n 8 --hosts n1:4,n2:4 --max-restarts 3 --min-ranks "
+      "4\n\n"
       "Exit status: 0 done, 1 failed, 2 wrong input (nothing was written), 75 stopped on request "
       "after a checkpoint.");
   command->callback([arguments, &words, &action] {

@@ -82,9 +82,10 @@ void collect_places(const ConfigValue& value, const std::string& path,
 }
 
 std::string default_output_dir(const ConfigSource& source) {
-  const std::string stem = source.file.stem().string();
-  return source.name ? fmt::format("results/{}-{}", stem, *source.name)
-                     : fmt::format("results/{}", stem);
+  std::string folder = fmt::format("results/{}", source.file.stem().string());
+  for (const auto& part : {source.name.value_or(""), source.job})
+    if (!part.empty()) folder += "-" + part;
+  return folder;
 }
 
 }  // namespace

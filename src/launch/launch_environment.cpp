@@ -164,6 +164,19 @@ LaunchEnvironment detect_launch_environment() {
   return detect_launch_environment(environment_variable);
 }
 
+std::string job_number(const EnvironmentLookup& lookup) {
+  if (const auto given = lookup(job_number_variable)) return *given;
+  const auto started_by = detect_launch_environment(lookup).started_by;
+  using enum StartedBy;
+  if (started_by != nobody && started_by != srun && started_by != pals && started_by != alps)
+    return {};
+  if (const auto array = lookup("SLURM_ARRAY_JOB_ID"))
+    return fmt::format("{}_{}", *array, lookup("SLURM_ARRAY_TASK_ID").value_or("0"));
+  for (const char* const name : {"SLURM_JOB_ID", "PBS_JOBID", "COBALT_JOBID"})
+    if (const auto job = lookup(name)) return job->substr(0, job->find('.'));
+  return {};
+}
+
 std::string describe_job(const EnvironmentLookup& lookup) {
   if (const auto job = lookup("SLURM_JOB_ID")) {
     const auto array = lookup("SLURM_ARRAY_JOB_ID"), task = lookup("SLURM_ARRAY_TASK_ID");

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -14,7 +12,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/comm/mpi.h"
-#include "launch/supervise.h"
 #include "launch/terminal.h"
 
 namespace kolo {
@@ -82,59 +79,6 @@ std::vector<Host> hosts_of_pbs_job() {
   return hosts;
 }
 
-// This very command line, with the program's path for whatever it was called by.
-std::vector<std::string> own_command() {
-  auto command = own_words();
-  if (command.empty()) throw Error("cannot read this program's arguments from /proc/self/cmdline");
-  command[0] = own_program();
-  return command;
-}
-
-bool is_failure(const JobEnd& end) {
-  return !end.was_asked() && end.status != 0 && end.status != exit_wrong_input &&
-         end.status != exit_stopped;
-}
-
-// "the job ended with status 137 (Killed)"
-std::string describe(const JobEnd& end) {
-  const int signal = end.status - 128;
-  return fmt::format("the job ended with status {}{}", end.status,
-                     signal > 0 && signal < NSIG ? fmt::format(" ({})", ::strsignal(signal)) : "");
-}
-
-// The job's status, after as many restarts as the policy allows.
-int run_job(const LaunchRequest& request, const RestartPolicy& policy) {
-  const auto machine = examine_machine(detect_launch_environment());
-  std::string message;
-  for (int restart = 0;; ++restart) {
-    LaunchRequest attempt = request;
-    if (restart > 0 && policy.before_restart) policy.before_restart(attempt, message);
-    attempt.environment.emplace_back("KOLO_RESTART", std::to_string(restart));
-    std::cout << std::flush;
-    const auto end = supervise(rank_command(attempt, machine), policy.stop);
-    if (end.was_asked() && policy.stop.signal == SIGTERM) return 128 + end.asked_by;
-    // Ranks that did not listen yet.
-    if (end.was_asked() && policy.stop.signal == SIGUSR1 && end.status == 128 + SIGUSR1) {
-      complain("stopped before the training began");
-      return exit_stopped;
-    }
-    if (!is_failure(end) || policy.restarts == 0) return end.status;
-    const auto objection = policy.objection ? policy.objection(end.status) : std::string();
-    if (!objection.empty()) {
-      complain(fmt::format("{}; {}", describe(end), objection));
-      return end.status;
-    }
-    if (restart == policy.restarts) {
-      complain(fmt::format("{}; it was restarted {} time{}, and is not again", describe(end),
-                           restart, restart == 1 ? "" : "s"));
-      return end.status;
-    }
-    message = fmt::format("{}; starting it again (restart {} of {})", describe(end), restart + 1,
-                          policy.restarts);
-    complain(message);
-  }
-}
-
 }  // namespace
 
 std::string find_in_path(const std::string& name) {
@@ -151,7 +95,8 @@ MachineFacts examine_machine(const LaunchEnvironment& environment) {
   MachineFacts facts;
   facts.launcher = launcher_of_linked_mpi();
   if (environment.in_slurm_allocation) {
-    facts.slurm_mpi = facts.launcher == Launcher::mpich ? "pmi2" : "pmix";
+    const auto usual = facts.launcher == Launcher::mpich ? "pmi2" : "pmix";
+    facts.slurm_mpi = environment_variable("KOLO_MPI").value_or(usual);  // of the job scripts
     facts.launcher = Launcher::srun;
     facts.program = find_srun();
   } else if (const auto pals = find_pals(environment, facts.launcher); !pals.empty()) {
@@ -179,15 +124,6 @@ std::vector<std::string> own_words() {
   std::ifstream arguments("/proc/self/cmdline");
   for (std::string word; std::getline(arguments, word, '\0');) words.push_back(word);
   return words;
-}
-
-int run_ranks(const LaunchRequest& request, const RestartPolicy& policy) {
-  LaunchRequest complete = request;
-  if (complete.command.empty()) {
-    complete.command = own_command();
-    complete.end_together = true;
-  }
-  return run_job(complete, policy);
 }
 
 }  // namespace kolo

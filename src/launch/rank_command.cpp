@@ -167,11 +167,23 @@ std::vector<std::string> binding(const LaunchRequest& request, const MachineFact
           "core:if-supported"};
 }
 
+// A node that falls silent (no power, no network) is noticed after 11 seconds instead of 8 minutes,
+// in which mpirun would not even end when it is asked to.
+void add_keepalive(std::vector<std::string>& argv, const MachineFacts& facts) {
+  for (const auto& [name, value] :
+       {std::pair{"oob_tcp_keepalive_time", "5"}, std::pair{"oob_tcp_keepalive_intvl", "2"},
+        std::pair{"oob_tcp_keepalive_probes", "3"}}) {
+    if (!facts.environment(fmt::format("OMPI_MCA_{}", name).c_str()))
+      argv.insert(argv.end(), {"--mca", name, value});
+  }
+}
+
 std::vector<std::string> open_mpi(const LaunchRequest& request, const MachineFacts& facts) {
   std::vector<std::string> argv = {facts.program};
   // Ranks tell themselves what went wrong: mpirun need not add that the job has ended because of
-  // it.
-  if (facts.launcher == Launcher::open_mpi_4) argv.emplace_back("--quiet");
+  // it. Of several hosts it says on which one that was.
+  if (facts.launcher == Launcher::open_mpi_4 && request.hosts.size() < 2)
+    argv.emplace_back("--quiet");
   if (facts.is_root) argv.emplace_back("--allow-run-as-root");
   // With the slots given mpirun need not count the machine's cores its own way.
   argv.insert(argv.end(),
@@ -183,6 +195,8 @@ std::vector<std::string> open_mpi(const LaunchRequest& request, const MachineFac
     argv.insert(argv.end(), {"--mca", "mpi_yield_when_idle", "1"});
   // All ranks are on this machine: what networks it has is of no concern. TCP interfaces may not
   // reach each other, and ofi takes a second to end in Open MPI 4.1.
+  if (facts.launcher == Launcher::open_mpi_4 && request.hosts.size() > 1)
+    add_keepalive(argv, facts);
   if (request.hosts.empty() && !facts.environment("OMPI_MCA_btl"))
     argv.insert(argv.end(), {"--mca", "btl", "^tcp,ofi,openib,uct,usnic"});
   argv.insert(argv.end(), {"-n", std::to_string(request.ranks)});

@@ -187,12 +187,17 @@ void pass_on(SignalPipe& signals, const Child& child, const StopPolicy& policy, 
 
 JobEnd supervise(const RankCommand& command, const StopPolicy& policy) {
   SignalPipe signals({SIGINT, SIGTERM, SIGHUP, SIGUSR1});
+  return supervise(command, policy, signals);
+}
+
+JobEnd supervise(const RankCommand& command, const StopPolicy& policy, SignalPipe& signals) {
   Pipe errors;
   const bool asks_with_usr1 = policy.signal == SIGUSR1;
   Child child(command, nullptr, errors.write_end, asks_with_usr1 ? SIGUSR1 : 0);
   errors.write_end = FileDescriptor();
   IdleLauncher launcher(child.process());
   LauncherNoise noise;
+  LauncherMessages messages;
   int asked_by = 0;
   for (bool is_open = true; is_open;) {
     std::array<pollfd, 2> watched = {
@@ -212,17 +217,19 @@ JobEnd supervise(const RankCommand& command, const StopPolicy& policy) {
                 << fmt::format("kolo: all ranks have ended, but {} has not; it is ended now\n",
                                command.argv[0])
                 << std::flush;
-      return {*status, asked_by};
+      return {*status, asked_by, messages.hosts()};
     }
     if (ready == 0 && repeats) child.signal(SIGUSR1);
     pass_on(signals, child, policy, asked_by);
     if (watched[1].revents == 0) continue;
     std::string text;
     is_open = read_some(errors.read_end, text);
+    messages.read(text);
     std::cerr << noise.filter(text) << std::flush;
   }
   std::cerr << noise.finish() << std::flush;
-  return {child.wait(), asked_by};
+  const int status = child.wait();
+  return {status, asked_by, messages.hosts()};
 }
 
 ProbeResult probe(const RankCommand& command, std::chrono::milliseconds deadline) {
@@ -259,7 +266,7 @@ bool repeats_a_failure(const std::vector<std::string>& box) {
   const std::string text = join(box, "");
   for (const char* const words :
        {"processes exited with non-zero status", "Per user-direction, the job has been aborted",
-        "MPI_ABORT was invoked", "MPI_Abort() was called"}) {
+        "MPI_ABORT was invoked", "MPI_Abort() was called", "mpirun noticed that process rank"}) {
     if (text.find(words) != std::string::npos) return true;
   }
   return false;

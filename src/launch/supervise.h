@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "kolo/launch/launch_ranks.h"
+#include "launch/launcher_messages.h"
+#include "launch/signals.h"
 
 namespace kolo {
 
@@ -14,6 +16,7 @@ namespace kolo {
 struct JobEnd {
   int status = 0;    // its exit status (128 + the signal that ended it)
   int asked_by = 0;  // the first signal to this process by which it was asked to end; 0: none
+  HostsInTrouble hosts = {};  // that the launcher has told of
 
   [[nodiscard]] bool was_asked() const { return asked_by != 0; }
 };
@@ -21,6 +24,9 @@ struct JobEnd {
 // Runs mpirun or srun and waits for it. SIGINT, SIGTERM, SIGHUP and SIGUSR1 to this process reach
 // it as launch_ranks.h says. It dies with this process.
 [[nodiscard]] JobEnd supervise(const RankCommand& command, const StopPolicy& policy);
+// The same for one of several jobs, between which `signals`, of those four, catches them.
+[[nodiscard]] JobEnd supervise(const RankCommand& command, const StopPolicy& policy,
+                               SignalPipe& signals);
 
 // How a short helper program ended and what it printed.
 struct ProbeResult {

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/launch/launch_environment.h"
@@ -19,6 +20,7 @@
 #include "run/resume.h"
 #include "run/run_device.h"
 #include "run/run_training.h"
+#include "run/stop_time.h"
 
 namespace kolo {
 
@@ -29,6 +31,7 @@ namespace {
 class Stopping {
  public:
   Stopping(const RunOptions& options, const LaunchEnvironment& environment) {
+    if (options.stop_before) time_.emplace(*options.stop_before);
     if (options.stop_requested) return;
     using Says = EndAtOnce::Says;
     signals_.emplace();
@@ -39,12 +42,25 @@ class Stopping {
 
   void begin_training(RunContext& context) {
     end_at_once_.reset();
-    context.stop_requested =
-        signals_ ? [this] { return signals_->is_requested(); } : context.options.stop_requested;
-    context.stopped_by = [this] { return signals_ ? signals_->name() : std::string(); };
+    const auto asked = context.options.stop_requested;
+    context.stop_requested = [this, asked] {
+      const bool is_requested = signals_ ? signals_->is_requested() : asked();
+      return is_requested || is_late();
+    };
+    context.stopped_by = [this] {
+      if (is_late_) return fmt::format("--stop-before {}", describe_time(time_->time()));
+      return signals_ ? signals_->name() : std::string();
+    };
   }
 
  private:
+  bool is_late() {
+    is_late_ = time_ && time_->has_come(wall_time(), std::chrono::steady_clock::now());
+    return is_late_;
+  }
+
+  std::optional<StopTime> time_;
+  bool is_late_ = false;
   std::optional<StopSignal> signals_;
   std::optional<EndAtOnce> end_at_once_;
 };

@@ -1,14 +1,16 @@
 #include "run/run_training.h"
 
-#include <csignal>
-#include <iostream>
+#include <ostream>
 
 #include <fmt/format.h>
 
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/observe/run_log.h"
+#include "launch/launcher_messages.h"
+#include "run/pipeline_share.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
+#include "run/work_share.h"
 
 namespace kolo {
 
@@ -16,19 +18,34 @@ namespace {
 
 using ChangeCommand = std::function<void(std::vector<std::string>&)>;
 
-void go_on(LaunchRequest& request, const ChangeCommand& resume_newest, RunLog& log) {
+// Both say from where the next attempt goes on.
+std::string go_on(LaunchRequest& request, const RunFolder& folder,
+                  const ChangeCommand& resume_newest) {
   request.environment.emplace_back(command_variable, as_typed(request.command));
   resume_newest(request.command);
-  log.info("going on from the newest checkpoint");
+  const auto all = folder.checkpoint_store().list();
+  return all.empty() ? "going on from the newest checkpoint"
+                     : fmt::format("going on at step {}", all.front().step);
 }
 
 // As the command says, from the beginning or from another run's checkpoint. What the attempt before
 // has recorded must not be taken for this one's.
-void start_over(const RunFolder& folder, RunLog& log) {
+std::string start_over(const RunFolder& folder) {
   folder.keep_records_of_attempt();
-  constexpr auto message = "there is no checkpoint yet: starting from the beginning";
-  std::cerr << "kolo: " << message << std::endl;
-  log.info("{}", message);
+  return "there is no checkpoint yet: starting from the beginning";
+}
+
+// Whether so many ranks, fewer than asked for, can share the batch, samples and layers.
+bool can_be_shared(const PreparedRun& run, int ranks) {
+  try {
+    const auto replicas = replicas_of(run.config, ranks);
+    (void)batch_size_of(run.config.training, replicas);
+    require_work_share(run.config, run.datasets, *run.network, ranks);
+    require_pipeline(run.config, *run.network, ranks);
+    return true;
+  } catch (const InputError&) {
+    return false;
+  }
 }
 
 // What is there to go on with; where it is not what the run needs nothing is started, and nothing
@@ -65,10 +82,10 @@ class Failures {
   [[nodiscard]] bool has_begun() const { return has_begun_; }
 
   // What to say when it failed where the one before did.
-  [[nodiscard]] std::string objection(int status) {
+  [[nodiscard]] std::string objection(const JobFailure& failure) {
     const auto before = failed_after_;
     note();
-    if (!is_of_its_own(status)) failed_after_.reset();
+    if (failure.node_failed || !is_of_its_own(failure.status)) failed_after_.reset();
     if (!failed_after_ || failed_after_ != before) return {};
     return fmt::format(
         "it has failed twice after step {}, and would again: it is not restarted. Go on with other "
@@ -78,18 +95,7 @@ class Failures {
 
  private:
   // An error, or a crash: not what people, schedulers and the system do to processes.
-  static bool is_of_its_own(int status) {
-    switch (status - 128) {
-      case SIGSEGV:
-      case SIGBUS:
-      case SIGFPE:
-      case SIGILL:
-      case SIGABRT:
-        return true;
-      default:
-        return status == exit_failed;
-    }
-  }
+  static bool is_of_its_own(int status) { return status == exit_failed || is_crash(status - 128); }
 
   // How far the last attempt came; nothing where it did not begin.
   void note() {
@@ -109,11 +115,11 @@ class Failures {
 }  // namespace
 
 RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
-                                const RunOptions& options, int restarts,
+                                const RunOptions& options, const TrainingRestarts& restarts,
                                 const ChangeCommand& resume_newest) {
-  RestartPolicy policy{.restarts = restarts};
+  RestartPolicy policy{.restarts = restarts.most, .min_ranks = restarts.min_ranks};
   policy.stop.message = "the ranks save a checkpoint and stop; a second time ends them at once";
-  if (restarts == 0) {
+  if (restarts.most == 0) {
     RunLock::require_free(run.folder);
     return policy;
   }
@@ -125,19 +131,19 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
   request.environment.emplace_back(RunLock::variable, lock->token());
   const auto failures = std::make_shared<Failures>(run.folder);
   const bool resumes = options.resume.has_value(), goes_on_there = !run.starts_anew();
-  policy.objection = [folder = run.folder, goes_on_there, lock, failures](int status) {
-    const auto objection = failures->objection(status);
+  policy.objection = [folder = run.folder, goes_on_there, lock,
+                      failures](const JobFailure& failure) {
+    const auto objection = failures->objection(failure);
     return objection.empty() ? objection_of_folder(folder, *lock, goes_on_there) : objection;
   };
-  policy.before_restart = [folder = run.folder, resumes, lock, failures, resume_newest](
-                              LaunchRequest& attempt, const std::string& message) {
-    RunLog log({.file = folder.log()});
-    log.warn("{}", message);
-    if (resumes && !failures->has_begun()) return;  // as the command says
-    if (folder.holds_step_folder())
-      go_on(attempt, resume_newest, log);
-    else
-      start_over(folder, log);
+  policy.accepts = [&run](int ranks) { return can_be_shared(run, ranks); };
+  policy.before_restart = [folder = run.folder, resumes, lock, failures,
+                           resume_newest](LaunchRequest& attempt) -> std::string {
+    if (resumes && !failures->has_begun()) return {};  // as the command says
+    return folder.holds_step_folder() ? go_on(attempt, folder, resume_newest) : start_over(folder);
+  };
+  policy.note = [folder = run.folder](const std::string& message) {
+    RunLog({.file = folder.log()}).warn("{}", message);
   };
   return policy;
 }

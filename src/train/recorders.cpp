@@ -94,11 +94,14 @@ void HistoryRecorder::on_start(const TrainState& state,
 }
 
 void HistoryRecorder::on_step(const StepReport& report) {
-  if (!is_due(report.state.step, log_every_)) return;
-  history_.add(StepRecord{report.state.step, report.sums.mean_loss(), report.sums.accuracy(),
-                          report.learning_rate, report.sums.samples / report.seconds, wall_time()});
-  is_written_ = false;
-  if (since_written_.seconds() > longest_unwritten) write();
+  if (is_due(report.state.step, log_every_)) {
+    history_.add(StepRecord{report.state.step, report.sums.mean_loss(), report.sums.accuracy(),
+                            report.learning_rate, report.sums.samples / report.seconds,
+                            wall_time()});
+    is_written_ = false;
+  }
+  // Whoever looks on sees a run that lives, also where values are far apart.
+  if (!is_written_ && since_written_.seconds() > longest_unwritten) write();
 }
 
 void HistoryRecorder::on_epoch_end(const EpochReport& report) {
@@ -216,11 +219,13 @@ void TensorBoardRecorder::on_start(const TrainState& state,
 
 void TensorBoardRecorder::on_step(const StepReport& report) {
   const auto step = report.state.step;
-  if (!is_due(step, log_every_)) return;
-  writer_.add_scalar("step/loss", report.sums.mean_loss(), step);
-  if (report.sums.has_accuracy()) writer_.add_scalar("step/accuracy", report.sums.accuracy(), step);
-  writer_.add_scalar("step/learning_rate", report.learning_rate, step);
-  writer_.add_scalar("step/samples_per_second", report.sums.samples / report.seconds, step);
+  if (is_due(step, log_every_)) {
+    writer_.add_scalar("step/loss", report.sums.mean_loss(), step);
+    if (report.sums.has_accuracy())
+      writer_.add_scalar("step/accuracy", report.sums.accuracy(), step);
+    writer_.add_scalar("step/learning_rate", report.learning_rate, step);
+    writer_.add_scalar("step/samples_per_second", report.sums.samples / report.seconds, step);
+  }
   if (since_flushed_.seconds() < longest_unwritten) return;
   writer_.flush();
   since_flushed_.restart();

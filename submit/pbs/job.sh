@@ -79,6 +79,10 @@ train() {
   count_ranks
   choose_launcher
   find_run "$@"
+  choose_output "$@"
+  local left
+  left=$(seconds_left)
+  choose_stop_time "${left:+@$(($(date +%s) + left))}" "$@"
   resume=()
   if belongs_to "$job"; then choose_resume "$job"; fi  # a job that PBS has started again
   trap 'unstage; [[ ! ${timer:-} ]] || kill "$timer" 2>/dev/null' EXIT
@@ -86,11 +90,17 @@ train() {
   say "$job: $ranks ranks on $nodes nodes, $cpus cores each${with_gpus[*]:+, ${with_gpus[1]}}; run folder $run_folder"
   export OMP_NUM_THREADS=$cpus OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-$cpus}
   watch_time
-  run_with_signals "${launcher[@]}" "${with_gpus[@]}" "${kolo[@]}" train "$@" "${staged[@]}" "${resume[@]}"
+  local -a number=()
+  # With --max-restarts kolo starts the ranks, by the same mpiexec or mpirun, and again on the nodes that are left.
+  if has_option --max-restarts "$@"; then
+    launcher=()
+    if ! has_option -n "$@" && ! has_option --ranks "$@"; then number=(-n "$ranks"); fi
+  fi
+  run_with_signals "${launcher[@]}" "${with_gpus[@]}" "${kolo[@]}" train "$@" "${number[@]}" "${output[@]}" "${stop_time[@]}" "${staged[@]}" "${resume[@]}"
   if was_stopped; then
     unstage
     if has_checkpoint && belongs_to "$job"; then
-      go_on_later "$@"
+      go_on_later "$@" "${output[@]}"
     else
       say "stopped before there was a checkpoint: give the job more time, or checkpoints (checkpoint.enabled)" >&2
     fi

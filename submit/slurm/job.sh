@@ -68,10 +68,10 @@ binding() {
   if scontrol show config | grep -q '^TaskPlugin .*affinity'; then echo --cpu-bind=cores; fi
 }
 
-# go_on_later: this job again, from its checkpoint. Ends the script when Slurm takes it.
+# go_on_later WHY: this job again, from its checkpoint. Ends the script when Slurm takes it.
 go_on_later() {
-  [[ ${KOLO_REQUEUE:-1} != 0 ]] || { say "stopped; KOLO_REQUEUE=0, so it is not put into the queue again"; return; }
-  say "stopped before the time limit; putting $job into the queue again"
+  [[ ${KOLO_REQUEUE:-1} != 0 ]] || { say "$1; KOLO_REQUEUE=0, so it is not put into the queue again"; return; }
+  say "$1; putting $job into the queue again"
   trap 'exit "$status"' TERM
   if scontrol requeue "$SLURM_JOB_ID"; then
     sleep 60 &
@@ -79,6 +79,30 @@ go_on_later() {
   else
     say "Slurm refuses; submit it again with --resume" >&2
   fi
+}
+
+# Has a node of the job been lost? With --no-kill the job goes on without it.
+node_is_lost() { sinfo -h -N -n "$SLURM_JOB_NODELIST" -o %T 2>/dev/null | grep -qE '^(down|fail)|\*$'; }
+
+# start_ranks ARGUMENTS...: by srun; or by kolo, which then starts them again on the nodes that are left (--max-restarts).
+start_ranks() {
+  local -a bound
+  mapfile -t bound < <(binding)
+  if has_option --max-restarts "$@"; then
+    [[ ! ${KOLO_CONTAINER:-} ]] || refuse "--max-restarts: kolo starts the ranks with srun, which it can't from inside of a container"
+    [[ ! ${bound[*]} ]] || export SLURM_CPU_BIND=cores
+    ((gpus == 0)) || export SLURM_GPU_BIND=none
+    local -a number=(-n "$ranks")
+    if has_option -n "$@" || has_option --ranks "$@"; then number=(); fi
+    KOLO_MPI=$(srun_mpi) SLURM_CPUS_PER_TASK=$cpus run_with_signals "${with_gpus[@]}" "${kolo[@]}" train "$@" "${number[@]}"
+    return
+  fi
+  ((gpus == 0)) || bound+=(--gpu-bind=none) # each rank sees all of its node's
+  # Ranks of kolo end together, whatever their status. The first of them that Slurm sees must not have the others killed,
+  # but a rank that dies ends all of them.
+  run_with_signals srun --mpi="$(srun_mpi)" --nodes="$nodes" --ntasks="$ranks" --ntasks-per-node="$per_node" \
+    --cpus-per-task="$cpus" "${bound[@]}" --kill-on-bad-exit=0 --wait=30 --quiet \
+    "${with_gpus[@]}" "${kolo[@]}" train "$@"
 }
 
 # train ARGUMENTS OF KOLO TRAIN...: ends the script with kolo's exit status.
@@ -92,18 +116,17 @@ train() {
   stage "$SLURM_JOB_ID"
   say "$job: $ranks ranks on $nodes nodes ($SLURM_JOB_NODELIST), $cpus CPUs each${with_gpus[*]:+, ${with_gpus[1]}}; run folder $run_folder"
   export OPENBLAS_NUM_THREADS=${OPENBLAS_NUM_THREADS:-${OMP_NUM_THREADS:-$cpus}}
-  local -a bound
-  mapfile -t bound < <(binding)
-  ((gpus == 0)) || bound+=(--gpu-bind=none) # each rank sees all of its node's
-  # Ranks of kolo end together, whatever their status. The first of them that Slurm sees must not have the others killed,
-  # but a rank that dies ends all of them.
-  run_with_signals srun --mpi="$(srun_mpi)" --nodes="$nodes" --ntasks="$ranks" --ntasks-per-node="$per_node" \
-    --cpus-per-task="$cpus" "${bound[@]}" --kill-on-bad-exit=0 --wait=30 --quiet \
-    "${with_gpus[@]}" "${kolo[@]}" train "$@" "${staged[@]}" "${resume[@]}"
+  choose_output "$@"
+  choose_stop_time "$(squeue -h -j "$SLURM_JOB_ID" -o %e 2>/dev/null | grep -E '^[0-9]{4}-')" "$@"
+  start_ranks "$@" "${output[@]}" "${stop_time[@]}" "${staged[@]}" "${resume[@]}"
+  if ((status != 0 && status != 2)) && ! was_stopped && node_is_lost; then
+    unstage
+    go_on_later "a node was lost"
+  fi
   if was_stopped; then
     unstage
     if has_checkpoint && belongs_to "$job"; then
-      go_on_later
+      go_on_later "stopped before the time limit"
     else
       say "stopped before there was a checkpoint: give the job more time, or checkpoints (checkpoint.enabled)" >&2
     fi

@@ -21,6 +21,7 @@
 #SBATCH --time=01:00:00
 #SBATCH --signal=B:USR1@120
 #SBATCH --requeue
+#SBATCH --no-kill
 #SBATCH --output=kolo-%j.log
 #SBATCH --open-mode=append
 set -uo pipefail

@@ -45,5 +45,5 @@ case " $* " in
 esac
 say "$job: kolo scale ${arguments[*]}, on $nodes nodes ($SLURM_JOB_NODELIST)"
 run_with_signals "${kolo[@]}" scale "${arguments[@]}"
-if was_stopped; then go_on_later; fi
+if was_stopped; then go_on_later "stopped before the time limit"; fi
 exit "$status"

@@ -9,7 +9,8 @@
 # Starts one rank per node, with all its CPUs, unless sbatch is told otherwise (-n, --ntasks-per-node, -c). Two minutes before
 # the time limit kolo saves a checkpoint, and the job goes into the queue again and goes on from there, until it is done.
 # A job that Slurm puts into the queue again by itself (preemption, a lost node) goes on from its newest checkpoint, or
-# starts from the beginning where there is none. Everything is in one log. The exit status is kolo's: 0 done, 1 failed, 2 wrong
+# starts from the beginning where there is none. With --max-restarts TIMES (and --min-ranks RANKS) among the arguments a run goes on within the
+# job, on the nodes that are left; without, a job that has lost a node goes into the queue again. Everything is in one log. The exit status is kolo's: 0 done, 1 failed, 2 wrong
 # input, 75 stopped.
 #
 # From the environment of sbatch:
@@ -24,6 +25,7 @@
 #SBATCH --time=01:00:00
 #SBATCH --signal=B:USR1@120
 #SBATCH --requeue
+#SBATCH --no-kill
 #SBATCH --output=kolo-%j.log
 #SBATCH --open-mode=append
 set -uo pipefail

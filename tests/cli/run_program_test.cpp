@@ -80,9 +80,9 @@ TEST_F(RunProgram, EndsWithTheLastStatusWhenTheRestartsAreUsedUp) {
   EXPECT_EQ(result.output, "[0] attempt\n[0] attempt\n");
   EXPECT_THAT(result.errors,
               AllOf(HasSubstr("kolo: the job ended with status 3; starting it again (restart 1 of "
-                              "1)\n"),
-                    HasSubstr("kolo: the job ended with status 3; it was restarted 1 time, and is "
-                              "not again\n")));
+                              "1): 2 ranks\n"),
+                    HasSubstr("kolo: the job ended with status 3; it was restarted 1 time within "
+                              "an hour, and is not again\n")));
   EXPECT_EQ(result.left_behind, 0);
 }
 

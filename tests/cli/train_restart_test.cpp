@@ -164,7 +164,7 @@ TEST_F(TrainRestart, GivesUpWhenTheRestartsAreUsedUp) {
         EXPECT_TRUE(wait_for_file(checkpoint(100)) && signal_rank(1, folder / "run", SIGKILL));
       });
   EXPECT_EQ(result.exit_code, 137) << result.output << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr("it was restarted 1 time, and is not again"));
+  EXPECT_THAT(result.errors, HasSubstr("it was restarted 1 time within an hour, and is not again"));
   EXPECT_EQ(result.left_behind, 0);
   EXPECT_EQ(run_kolo(arguments({"-n", "2", "--resume", "training.n_epochs=12"}, "run")).exit_code,
             0);
@@ -200,6 +200,24 @@ TEST_F(TrainRestart, AStopOnRequestIsNoReasonToStartAgain) {
     EXPECT_THAT(result.output, HasSubstr("stopped on request at step"));
     EXPECT_EQ(result.left_behind, 0);
   }
+}
+
+TEST_F(TrainRestart, StopsBeforeATimeThatIsGiven) {
+  for (const std::vector<std::string>& ranks :
+       {std::vector<std::string>{}, {"-n", "2", "--max-restarts", "1"}}) {
+    const auto output = fmt::format("until-{}", ranks.size());
+    auto more = ranks;
+    more.insert(more.end(), {"--stop-before", "+12s", "training.n_epochs=100000",
+                             "checkpoint.every_steps=0", "checkpoint.every_epochs=1000"});
+    const auto result = run_kolo(arguments(more, output));
+    EXPECT_EQ(result.exit_code, 75) << result.output << result.errors;
+    EXPECT_THAT(result.output, HasSubstr("stopped by --stop-before 20"));
+    EXPECT_GT(newest(output).state.at("step").get<int>(), 0);
+  }
+  const auto wrong = run_kolo(arguments({"--stop-before", "noon"}, "run"));
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.errors, HasSubstr("--stop-before: expected a clock time such as 18:30"));
+  EXPECT_EQ(run_kolo(arguments({"--stop-before", "2020-01-01T12:00"}, "run")).exit_code, 2);
 }
 
 TEST_F(TrainRestart, WrongInputIsNoReasonToStartAgain) {

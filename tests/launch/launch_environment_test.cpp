@@ -240,5 +240,30 @@ TEST(Terminal, IsDescribedToTheRanks) {
   }
 }
 
+TEST(JobNumber, IsTheSchedulersAndTheSameAfterARequeue) {
+  const auto number = [](std::map<std::string, std::string> values) {
+    return job_number([values = std::move(values)](const char* name) {
+      const auto found = values.find(name);
+      return found == values.end() ? std::nullopt : std::optional(found->second);
+    });
+  };
+  EXPECT_EQ(number({}), "");
+  EXPECT_EQ(number({{"SLURM_JOB_ID", "12"}, {"SLURM_RESTART_COUNT", "1"}}), "12");
+  EXPECT_EQ(
+      number({{"SLURM_JOB_ID", "14"}, {"SLURM_ARRAY_JOB_ID", "12"}, {"SLURM_ARRAY_TASK_ID", "2"}}),
+      "12_2");
+  EXPECT_EQ(number({{"PBS_JOBID", "7.server"}}), "7");
+  EXPECT_EQ(number({{"PBS_JOBID", "7.server"},
+                    {"OMPI_COMM_WORLD_RANK", "0"},
+                    {"OMPI_COMM_WORLD_SIZE", "2"}}),
+            "")
+      << "ranks on other nodes may not know it";
+  EXPECT_EQ(number({{"PBS_JOBID", "7.server"},
+                    {"OMPI_COMM_WORLD_RANK", "0"},
+                    {"OMPI_COMM_WORLD_SIZE", "2"},
+                    {"KOLO_JOB", "7"}}),
+            "7");
+}
+
 }  // namespace
 }  // namespace kolo::testing

@@ -203,7 +203,7 @@ class KeyPlaces {
 
 struct RunConfig {
   std::string description;
-  std::string output_dir;  // unless given: results/<file's stem>[-<configuration's name>]
+  std::string output_dir;  // unless given: results/<file's stem>[-<configuration's name>][-<job>]
   uint64_t seed = 1;
   DataConfig data;
   ModelConfig model;
@@ -235,6 +235,8 @@ struct ConfigSource {
   std::vector<OptionSetting> options = {};  // win over overrides
   // Instead of the file's output_dir, as it stands: no variables in it.
   std::string output_dir = {};
+  // A scheduler's number of the job, which the default output_dir carries; empty: none.
+  std::string job = {};
   // The file is the config.yaml that a run has written, maybe one of an earlier version: keys in it
   // that only other choices have (of optimizers, data sets, ...) are passed over, not refused.
   bool is_record = false;

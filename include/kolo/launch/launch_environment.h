@@ -59,6 +59,14 @@ using EnvironmentLookup = std::function<std::optional<std::string>(const char* n
 // "Slurm job 12", "Slurm job 12_3, restart 1", "PBS job 7.server"; empty outside jobs.
 [[nodiscard]] std::string describe_job(const EnvironmentLookup& lookup = environment_variable);
 
+// The job's number for names of folders, "12", "12_3" or "7" (of PBS' 7.server): the same after the
+// job was put into the queue again. Empty outside jobs, and for ranks that another launcher than
+// the scheduler's has started on several nodes, where not all may know it.
+[[nodiscard]] std::string job_number(const EnvironmentLookup& lookup = environment_variable);
+
+// In which the ranks find it, from kolo's own launcher.
+inline constexpr const char* job_number_variable = "KOLO_JOB";
+
 // How many tasks Slurm starts on one of a step's nodes, counted from 0, by the notation of
 // SLURM_STEP_TASKS_PER_NODE: "2(x3),1". Nothing for what can't be understood.
 [[nodiscard]] std::optional<int> slurm_tasks_on_node(std::string_view text, int node);

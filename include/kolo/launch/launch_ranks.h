@@ -109,15 +109,32 @@ struct StopPolicy {
   std::string message = {};
 };
 
+// How a job has failed.
+struct JobFailure {
+  int status = 0;            // its exit status (128 + the signal that ended it)
+  bool node_failed = false;  // of several nodes one was lost, or its ranks were ended from outside
+};
+
 // What happens when a job fails: it ends with a status other than 0, 2 (wrong input) and 75
 // (stopped on request), and nobody has asked it to end.
+//
+// A job on several nodes (hosts that were given, a Slurm or PBS allocation) is started on those
+// that are left: a node that doesn't answer to the launcher is left out until it does, and one on
+// which ranks were ended from outside, or that was lost, in two attempts for good. As many ranks
+// are started as before where they fit into the slots, else fewer.
 struct RestartPolicy {
-  int restarts = 0;  // at most
-  // May change what is started, and write down the message, which has been shown on stderr.
-  std::function<void(LaunchRequest&, const std::string& message)> before_restart = {};
-  // Asked after each failure, with its status: why starting it again is of no use; empty: it may
-  // be.
-  std::function<std::string(int status)> objection = {};
+  int restarts = 0;   // at most, within an hour
+  int min_ranks = 0;  // at least so many ranks are started again; 0: as many as before
+  // Whether fewer ranks are of use, by their number; empty: any number is.
+  std::function<bool(int ranks)> accepts = {};
+  // May change what is started, whose ranks and hosts are those of the new attempt. Returns from
+  // where it goes on: "going on at step 20"; may be empty.
+  std::function<std::string(LaunchRequest&)> before_restart = {};
+  // Is told what an attempt does, in one line that has been shown on stderr: why it is started,
+  // with which ranks, where, and from where it goes on.
+  std::function<void(const std::string& message)> note = {};
+  // Asked after each failure: why starting it again is of no use; empty: it may be.
+  std::function<std::string(const JobFailure&)> objection = {};
   StopPolicy stop = {};
 };
 

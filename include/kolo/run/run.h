@@ -45,6 +45,10 @@ struct RunOptions {
   // Asked at every step, on every rank: whether to save a checkpoint and stop. None: when SIGINT,
   // SIGTERM or SIGUSR1 has come, of which a second one ends the process.
   std::function<bool()> stop_requested = {};
+  // A time, in seconds since 1970, before which the run saves a checkpoint and stops as on request:
+  // so early that twice the longest time from step to step (a checkpoint's included) is left, and
+  // at least 10 seconds. None: it goes on.
+  std::optional<double> stop_before = {};
 };
 
 // Trains as the configuration says, on all ranks of the job. Call it on each, from the main thread;

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace kolo {
+
+// A clock time before which a run has to have saved and stopped (--stop-before).
+
+// "18:30" or "18:30:15" (the next time that the clock says so), "2026-11-24T18:30",
+// "2026-11-24 18:30:15" (local time), "+2h30m" (also d and s): in seconds since 1970. `now` is too.
+// Nothing for what is not understood.
+[[nodiscard]] std::optional<double> parse_stop_time(std::string_view text, double now);
+
+// In which the launcher tells the ranks, so that "+2h30m" means the same after a restart: seconds
+// since 1970.
+inline constexpr const char* stop_time_variable = "KOLO_STOP_TIME";
+
+// "2026-11-24 18:30:00", local time.
+[[nodiscard]] std::string describe_time(double seconds);
+
+// Says when it is time to stop, early enough: what a run does between two questions, at every step
+// and every batch of a validation, is a step and perhaps a checkpoint, so twice the longest time
+// between two questions so far is what the last step and the last checkpoint take, but at least 10
+// seconds are kept. For one thread.
+class StopTime {
+ public:
+  static constexpr double least_margin = 10;
+
+  explicit StopTime(double time) : time_(time) {}
+
+  // `now`: in seconds since 1970. `steady`: by a clock that nobody sets.
+  [[nodiscard]] bool has_come(double now, std::chrono::steady_clock::time_point steady);
+  [[nodiscard]] double margin() const;
+  [[nodiscard]] double time() const { return time_; }
+
+ private:
+  double time_;
+  double longest_ = 0;
+  std::optional<std::chrono::steady_clock::time_point> last_;
+  bool has_come_ = false;
+};
+
+}  // namespace kolo

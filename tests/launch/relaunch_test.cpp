@@ -1,0 +1,144 @@
+// run_ranks() on several nodes, by launchers that are shell scripts: which nodes there are, and
+// what the ranks do, stands in files.
+#include <csignal>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "kolo/base/file.h"
+#include "kolo/launch/launch_ranks.h"
+#include "support/process.h"
+#include "support/temporary_folder.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Relaunch : public ::testing::Test {
+ protected:
+  Relaunch() {
+    // Each start is a line of `starts`; a node that a file is called after can't be reached. Ranks
+    // do what the next line of `ends` says.
+    const std::string launcher =
+        "#!/bin/sh\ncd '" + folder.path().string() +
+        "'\n"
+        "case \"$*\" in *' true') for n in dead-*; do case \"$*\" in *\"${n#dead-}\"*) exit 1;; "
+        "esac; done; exit 0;; esac\n"
+        "echo \"$*\" >>starts\n"
+        "end=$(sed -n \"$(wc -l <starts)p\" ends)\n"
+        "eval \"$end\"\n";
+    for (const char* name : {"mpirun", "srun", "scontrol"}) program(name, launcher);
+    program("scontrol", "#!/bin/sh\necho node1; echo node2\n");
+  }
+
+  void program(const std::string& name, const std::string& text) const {
+    folder.write("bin/" + name, text);
+    std::filesystem::permissions(folder / "bin" / name, std::filesystem::perms::owner_all);
+  }
+
+  [[nodiscard]] ProcessResult run(int ranks, const RestartPolicy& policy,
+                                  std::map<std::string, std::string> environment = {}) const {
+    LaunchRequest request{.ranks = ranks, .oversubscribe = true, .command = {"work"}};
+    if (!environment.contains("SLURM_JOB_ID"))
+      request.hosts = {{"node1", 1}, {"node2", 1}, {"node3", 1}};
+    environment["PATH"] = (folder / "bin").string() + ":/usr/bin:/bin";
+    return run_in_fork([&] { return run_ranks(request, policy); }, {.environment = environment});
+  }
+
+  [[nodiscard]] std::vector<std::string> starts() const {
+    std::vector<std::string> lines;
+    std::istringstream text(read_text_file(folder / "starts"));
+    for (std::string line; std::getline(text, line);) lines.push_back(line);
+    return lines;
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(Relaunch, ANodeThatIsGoneIsLeftOut) {
+  folder.write("ends", "touch dead-node2; exit 205\nexit 0\n");
+  const auto result = run(3, {.restarts = 3, .min_ranks = 2, .before_restart = [](LaunchRequest&) {
+                                return "going on at step 7";
+                              }});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(
+      result.errors,
+      HasSubstr("starting it again (restart 1 of 3): 2 ranks instead of 3 on node1:1,node3:1, "
+                "without node2 (does not answer), going on at step 7"));
+  ASSERT_EQ(starts().size(), 2U);
+  EXPECT_THAT(starts()[0], HasSubstr("node1:1,node2:1,node3:1"));
+  EXPECT_THAT(starts()[1], AllOf(HasSubstr("node1:1,node3:1"), HasSubstr(" -n 2 ")));
+}
+
+TEST_F(Relaunch, TooFewRanksAreTheEnd) {
+  folder.write("ends", "touch dead-node2; exit 205\n");
+  for (const int least : {0, 3}) {
+    const auto result = run(3, {.restarts = 3, .min_ranks = least});
+    EXPECT_EQ(result.exit_code, 205);
+    EXPECT_THAT(
+        result.errors,
+        AllOf(HasSubstr("it is not restarted: without node2 (does not answer) there is room "
+                        "for 2 ranks on node1:1,node3:1, and at least 3 ranks are wanted"),
+              Not(HasSubstr("starting it again"))));
+    for (const char* name : {"starts", "dead-node2"}) std::filesystem::remove(folder / name);
+  }
+}
+
+TEST_F(Relaunch, ANodeWhoseRanksAreKilledTwiceIsLeftOut) {
+  const std::string killed =
+      "echo 'mpirun noticed that process rank 2 with PID 1 on node node3 exited on signal 9 "
+      "(Killed).' "
+      ">&2; exit 137\n";
+  folder.write("ends", killed + killed + "exit 0\n");
+  const auto result = run(3, {.restarts = 3, .min_ranks = 1});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(
+      result.errors,
+      AllOf(
+          HasSubstr("(restart 1 of 3): 3 ranks"),
+          HasSubstr("2 ranks instead of 3 on node1:1,node2:1, without node3 (has failed twice)")));
+  EXPECT_EQ(starts().size(), 3U);
+}
+
+TEST_F(Relaunch, WhetherANodeFailedIsToldToWhoJudges) {
+  folder.write("ends", "touch dead-node2; exit 1\nexit 1\n");
+  const auto result =
+      run(3, {.restarts = 3, .min_ranks = 1, .objection = [](const JobFailure& failure) {
+                return failure.node_failed ? std::string() : std::string("its own fault");
+              }});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.errors, HasSubstr("status 1; its own fault"));
+  EXPECT_EQ(starts().size(), 2U) << "the first failure was the node's";
+}
+
+TEST_F(Relaunch, InASlurmJobAStepRunsOnTheNodesThatAreLeft) {
+  folder.write("ends",
+               "touch dead-node2; echo 'srun: error: Node failure on node2' >&2; exit 1\nexit 0\n");
+  const auto result = run(4, {.restarts = 1, .min_ranks = 1},
+                          {{"SLURM_JOB_ID", "7"},
+                           {"SLURM_JOB_NODELIST", "n[1-2]"},
+                           {"SLURM_JOB_NUM_NODES", "2"},
+                           {"SLURM_TASKS_PER_NODE", "2(x2)"}});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  ASSERT_EQ(starts().size(), 2U);
+  EXPECT_THAT(starts()[0], Not(HasSubstr("--nodelist")));
+  EXPECT_THAT(starts()[1], AllOf(HasSubstr("--ntasks=2"), HasSubstr("--nodelist=node1 --nodes=1")));
+}
+
+// kolo itself is asked while nothing runs: the launcher is asked whether nodes answer.
+TEST_F(Relaunch, AStopBetweenTwoAttemptsIsHeard) {
+  folder.write("ends", "exit 137\nexit 0\n");
+  const auto result = run(3, {.restarts = 3, .before_restart = [](LaunchRequest&) {
+                                ::kill(::getpid(), SIGTERM);
+                                return std::string();
+                              }});
+  EXPECT_EQ(result.exit_code, 75) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("SIGTERM: stopped between two starts"));
+  EXPECT_EQ(starts().size(), 1U);
+}
+
+}  // namespace
+}  // namespace kolo::testing
