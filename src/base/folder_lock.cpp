@@ -230,10 +230,12 @@ std::optional<LockHolder> FolderLock::take_with_flock(bool& is_supported) {
   }
 }
 
-// The file is made by one process only; that of a dead one is replaced, and of several that do so
-// at once the last remains, as all see after a moment.
+// The file is made by one process only. That of a dead holder is replaced by the one process that
+// has made its successor, a file named after the dead one's token: O_EXCL gives that to one alone,
+// and nobody else may replace the dead one's file as long as it is there. Whoever comes later sees
+// that the lock is another's by now. A successor whose maker has died is older than the patience,
+// and is removed, after which rename() of a maker that was only slow fails.
 std::optional<LockHolder> FolderLock::take_without_flock() {
-  constexpr auto moment = std::chrono::milliseconds(500);
   FileDescriptor file(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (file.is_open()) {
     write_down(file);
@@ -241,15 +243,25 @@ std::optional<LockHolder> FolderLock::take_without_flock() {
     return std::nullopt;
   }
   if (errno != EEXIST) fail("make", path_);
-  const auto earlier = read_holder(path_);
-  if (is_alive(earlier.value_or(LockHolder{}), false)) return earlier.value_or(LockHolder{});
-  const fs::path aside = path_.string() + "." + me_.token;
-  FileDescriptor mine(::open(aside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (!mine.is_open()) fail("make", aside);
+  const auto earlier = read_holder(path_).value_or(LockHolder{});
+  if (is_alive(earlier, false)) return earlier;
+  const fs::path successor = path_.string() + "." + earlier.token;
+  FileDescriptor mine(::open(successor.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!mine.is_open()) {
+    if (errno != EEXIST) fail("make", successor);
+    const auto made = touched(successor), now = now_beside(path_);
+    const double patience = std::chrono::duration<double>(options_.patience).count();
+    if (made && now && *now - *made > patience) ::unlink(successor.c_str());
+    return read_holder(successor).value_or(LockHolder{});
+  }
   write_down(mine);
-  rename_durably(aside, path_);
-  std::this_thread::sleep_for(moment);
-  if (!is_at(mine, path_)) return read_holder(path_).value_or(LockHolder{});
+  const auto now = read_holder(path_).value_or(LockHolder{});
+  if (now.token != earlier.token) {  // another has been quicker, and is done
+    ::unlink(successor.c_str());
+    return now;
+  }
+  if (::rename(successor.c_str(), path_.c_str()) != 0 || !is_at(mine, path_))
+    return read_holder(path_).value_or(LockHolder{});
   file_ = std::move(mine);
   return std::nullopt;
 }

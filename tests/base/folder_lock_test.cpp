@@ -142,6 +142,33 @@ TEST_P(FolderLocks, OfManyAtOnceExactlyOneWins) {
   }
 }
 
+// What was about to take over from a dead holder, and died too.
+TEST_P(FolderLocks, AHalfTakenOneIsTakenInTheEnd) {
+  leave_one_behind();
+  const auto token = FolderLock::last_holder(folder.path(), name)->token;
+  folder.write(std::string(name) + "." + token, "");
+  auto patient = options();
+  patient.wait = std::chrono::seconds(20);
+  const FolderLock lock(folder.path(), patient);
+  EXPECT_TRUE(lock.is_held());
+}
+
+// As a process that is suspended for long, and goes on.
+TEST_P(FolderLocks, AHolderThatWasTakenForDeadLosesIt) {
+  auto silent = options();
+  silent.heartbeat = std::chrono::hours(1);
+  const FolderLock suspended(folder.path(), silent);
+  claim("host", "elsewhere");
+  auto taker = options();
+  taker.use_flock = false;
+  {
+    const FolderLock lock(folder.path(), taker);
+    EXPECT_TRUE(lock.is_held());
+    EXPECT_FALSE(suspended.is_held());
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "no successor is left";
+}
+
 TEST_P(FolderLocks, WhoWaitsGetsItWhenItsHolderEnds) {
   auto held = std::make_unique<FolderLock>(folder.path(), options());
   std::atomic<bool> is_waiting = false;

@@ -212,7 +212,7 @@ TEST_F(TrainRestart, StopsBeforeATimeThatIsGiven) {
     const auto result = run_kolo(arguments(more, output));
     EXPECT_EQ(result.exit_code, 75) << result.output << result.errors;
     EXPECT_THAT(result.output, HasSubstr("stopped by --stop-before 20"));
-    EXPECT_GT(newest(output).state.at("step").get<int>(), 0);
+    EXPECT_FALSE(newest(output).model.empty()) << "what there is is saved";
   }
   const auto wrong = run_kolo(arguments({"--stop-before", "noon"}, "run"));
   EXPECT_EQ(wrong.exit_code, 2);

@@ -35,9 +35,10 @@ struct FolderLockOptions {
   std::string job = {};             // the scheduler's, for the message
   std::string advice = {};          // what to do when another process holds it
   // How often the holder shows that it lives, and after how long without that it is taken for dead
-  // where nothing else tells.
+  // where nothing else tells. Long, because one that is suspended shows nothing meanwhile; when it
+  // goes on after all, it finds that it has lost the lock (is_held()).
   std::chrono::milliseconds heartbeat{5000};
-  std::chrono::milliseconds patience{20000};
+  std::chrono::milliseconds patience{60000};
   // For how long to wait until a holder ends before giving up. Who looks for a living holder locks
   // the file for a moment, so not at once.
   std::chrono::milliseconds wait{200};
