@@ -100,10 +100,14 @@ std::string processor_name(const std::string& cpuinfo) {
   return result.empty() ? "processor" : result;
 }
 
+std::string processor_name() {
+  return processor_name(cpuinfo());
+}
+
 std::optional<KernelCache> KernelCache::of_this_processor() {
   const auto folder = cache_folder();
   if (!folder) return std::nullopt;
-  return KernelCache(*folder / fmt::format("kernels-{}.json", processor_name(cpuinfo())));
+  return KernelCache(*folder / fmt::format("kernels-{}.json", processor_name()));
 }
 
 KernelChoices KernelCache::read() const {

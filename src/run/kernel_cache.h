@@ -39,6 +39,8 @@ class KernelCache {
 // "amd-epyc-9654-25-17": name, family and model, as /proc/cpuinfo has them; "processor" where it
 // has none.
 [[nodiscard]] std::string processor_name(const std::string& cpuinfo);
+// Of this machine.
+[[nodiscard]] std::string processor_name();
 
 // For whom kernels are chosen.
 struct KernelQuestion {

@@ -27,6 +27,7 @@
 #include "kolo/train/recorders.h"
 #include "kolo/train/trainer.h"
 #include "run/kernel_cache.h"
+#include "run/made_with.h"
 #include "run/rank_guard.h"
 #include "run/rank_network.h"
 #include "run/resume.h"
@@ -239,6 +240,10 @@ void log_resume(RunLog& log, const PreparedRun& run, const CheckpointStore::Load
     log.info("other settings than so far: {}{}", describe(run.changes.settings),
              run.starts_anew() ? "" : "; the earlier ones are kept beside config.yaml");
   }
+  const auto other_making = describe_other_making(
+      from.content.state.value("made_with", nlohmann::json()), made_with_here());
+  if (!other_making.empty())
+    log.warn("made with {}: the last digits may be others than they would have been", other_making);
   for (const auto& change : run.changes.of_data_order)
     log.warn("samples come in another order than so far: {}", change);
 }
@@ -366,6 +371,7 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   const auto rate = make_learning_rate(config, share.replicas, training->batches());
   auto trainer_options = make_trainer_options(config);
   trainer_options.replica = share.replica;
+  trainer_options.made_with = made_with_here();
   trainer_options.stop_requested = context.stop_requested;
   trainer_options.stop_validation_requested = trainer_options.stop_requested;
   const auto timeline = start_timeline(communicator, run.folder, options);

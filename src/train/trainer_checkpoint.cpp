@@ -270,6 +270,8 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
     checkpoint.state[left_out_key] = std::move(left_out);
   checkpoint.state["ranks"] = communicator_.size();
   checkpoint.state["seed"] = options_.seed;
+  if (options_.virtual_ranks > 0) checkpoint.state["virtual_ranks"] = options_.virtual_ranks;
+  if (!options_.made_with.empty()) checkpoint.state["made_with"] = options_.made_with;
   checkpoint.state["training_samples"] = training_.dataset().size();
   return checkpoint;
 }

@@ -60,6 +60,17 @@ TEST_F(VirtualRanks, ARunGoesOnWithOtherRanksToTheSameBits) {
     EXPECT_TRUE(read_text_file(a.path / file) == read_text_file(b.path / file)) << file;
 }
 
+TEST_F(VirtualRanks, AResumeSaysWhatElseTheBitsDependOn) {
+  ASSERT_EQ(train(settings({"checkpoint.every_steps=5"})).exit_code, 0);
+  const auto state = newest().content.state;
+  EXPECT_EQ(state.at("virtual_ranks"), 4);
+  EXPECT_EQ(state.at("made_with").at("threads per rank"), "1");
+  const auto other = train(settings({"--resume=15", "device.intra_threads=2"}));
+  ASSERT_EQ(other.exit_code, 0) << other.errors;
+  EXPECT_THAT(other.output,
+              HasSubstr("made with threads per rank 2 instead of 1: the last digits"));
+}
+
 TEST_F(VirtualRanks, WhatDoesNotGoTogetherIsRefusedBeforeAnythingStarts) {
   const auto expect_refused = [&](const std::vector<std::string>& more, const std::string& words) {
     const auto run = train(settings(more));

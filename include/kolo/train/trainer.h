@@ -94,6 +94,8 @@ struct TrainerOptions {
   // the end of each epoch and its validation, and all ranks' added up. Empty: on no rank is it
   // known.
   std::function<std::optional<DeviceUsage>()> device_usage = {};
+  // Noted in each checkpoint's state, as "made_with": what else its bits depend on.
+  nlohmann::json made_with = {};
   // Is told of data wait, step, forward, backward, each bucket's update and validation.
   Timeline timeline;
 

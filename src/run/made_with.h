@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+// What the bits of a run depend on besides its configuration, data and number of ranks.
+namespace kolo {
+
+// Of this process: the processor, the threads of a rank, and the versions of what computes.
+// Each by the name that people know it by.
+[[nodiscard]] nlohmann::json made_with_here();
+
+// "threads per rank 1 instead of 2, LibTorch 2.6.0 instead of 1.13.0"; empty where nothing differs
+// or nothing is known of before (checkpoints of earlier versions).
+[[nodiscard]] std::string describe_other_making(const nlohmann::json& before,
+                                                const nlohmann::json& now);
+
+}  // namespace kolo
