@@ -60,9 +60,16 @@ class Place:
             "training: {batch_size: 16, n_epochs: 10, log_every: 1}\n"
             "checkpoint: {every_steps: 7, keep: 3, at_start: true}\n"
             "device: {deterministic: true, intra_threads: 1}\n", encoding="utf-8")
-        self.references = {}
+        self.references, self.jobs = {}, []
+
+    def stop_jobs(self):
+        """Ends those that a trial has left when it failed; none otherwise."""
+        for job in self.jobs:
+            job.stop()
+        self.jobs = []
 
     def remove(self):
+        self.stop_jobs()
         shutil.rmtree(self.path, ignore_errors=True)
 
     def fresh(self, below="runs"):
@@ -111,6 +118,7 @@ class Job:
         with open(self.output, "wb") as output:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                                             env=variables, start_new_session=True, cwd=place.path / "tmp", **popen)
+        place.jobs.append(self)
         self.started = time.monotonic()
         self.seconds = 0
 
@@ -199,8 +207,9 @@ class Job:
 
 
 def steps_of(folder):
-    """The steps of its checkpoints, whole or damaged later."""
-    return sorted(int(manifest.parent.name[5:]) for manifest in folder.glob("checkpoints/step-*/manifest.json"))
+    """The steps of its checkpoints, whole or damaged later; not of those that kolo has put aside, as step-00000007.1."""
+    names = [manifest.parent.name[5:] for manifest in folder.glob("checkpoints/step-*/manifest.json")]
+    return sorted(int(name) for name in names if name.isdigit())
 
 
 def newest_of(folder):
