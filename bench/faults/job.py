@@ -44,7 +44,6 @@ class Place:
     """The campaign's own folder, and what its jobs have in common."""
 
     def __init__(self, build, has_own_mounts):
-        self.program = (build / "src/cli/kolo").resolve()
         self.has_own_mounts = has_own_mounts  # what is mounted here, nobody else sees
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="kolo-faults-"))
         self.path.chmod(0o755)
@@ -52,6 +51,8 @@ class Place:
             (self.path / name).mkdir()
         (self.path / "tmp").chmod(0o1777)
         write_images(self.path / "data")
+        self.program = self.path / "kolo"
+        shutil.copy2(build / "src/cli/kolo", self.program)  # the build may go on meanwhile
         self.configuration = self.path / "small.yaml"
         self.configuration.write_text(
             f"data: {{name: mnist, path: {self.path}/data}}\n"

@@ -47,7 +47,7 @@ def trial(place, random, number, tally):
     kills = random.choice([1, 1, 2, 3])
     ranks = []
     while True:
-        ranks.append(random.randint(1, 4) if virtual else 2)
+        ranks.append(random.choice(sorted({1, 2, 3, 4} - set(ranks[-1:]))) if virtual else 2)
         job = Job(place, folder, ranks[-1], virtual)
         struck = kills > 0 and strike(job, seconds, random, tally)
         kills -= struck

@@ -17,6 +17,9 @@ from faults.job import Job, Skipped, end_limit, steps_of
 promise = "ended by itself and went on to the same bits on one node"
 network = "10.213.78.0/24"
 watch_limit = 10
+# mpirun looks whether its daemons live: after so many seconds of silence, so often, so many seconds apart. Its own 300
+# seconds are too late for a node that vanishes: once it has begun to end a job, it waits for that node's answer.
+keepalive = {"time": 3, "probes": 3, "intvl": 1}
 
 
 def run(*command):
@@ -75,6 +78,7 @@ def train(place, nodes, agent, line_stays):
     agent.chmod(0o700)
     hosts = ",".join(f"{node.address}:2" for node in nodes)
     launcher = [*nodes[0].command(), "mpirun", "--host", hosts, "-n", "4", "--bind-to", "none",
+                *(word for name, value in keepalive.items() for word in ("--mca", f"oob_tcp_keepalive_{name}", str(value))),
                 "--mca", "plm_rsh_agent", str(agent), "--mca", "oob_tcp_if_include", network,
                 "--mca", "btl", "self,vader,tcp", "--mca", "btl_tcp_if_include", network, "--mca", "pml", "ob1", str(place.program)]
     watch = {"KOLO_WATCH_WARNING": str(watch_limit / 2), "KOLO_WATCH_LIMIT": str(watch_limit),
