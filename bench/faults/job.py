@@ -107,12 +107,13 @@ class Place:
 class Job:
     """One start of `kolo train`, with --resume where there is a checkpoint, and all processes that come of it."""
 
-    def __init__(self, place, folder, ranks, virtual, *more, environment=None, before=(), launcher=None, **popen):
+    def __init__(self, place, folder, ranks, virtual, environment=None, before=(), launcher=None, **popen):
         self.place, self.folder, self.mark = place, folder, f"{os.getpid()}.{next(numbers)}"
         resume = ["--resume"] if steps_of(folder) else []
         start = launcher or [*before, str(place.program)]
         count = [] if launcher else ["-n", str(ranks), "--oversubscribe"]
-        self.command = [*start, "train", str(place.configuration), "-o", str(folder), *count, *resume, *place.settings(virtual), *more]
+        self.command = [*start, "train", str(place.configuration), "-o", str(folder), *count, *resume,
+                        *place.settings(virtual)]
         self.output = place.path / "tmp" / f"{self.mark}.out"
         variables = {**os.environ, mark: self.mark, "TMPDIR": str(place.path / "tmp"), "HOME": str(place.path / "tmp"),
                      "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **(environment or {})}

@@ -2,8 +2,9 @@
 
 Four ranks on two nodes; all processes of the second are killed, and its link goes down, or both nodes only lose sight of
 each other. The launcher's line to a node, here a process as ssh would be, ends with the node's processes or, as with a
-node that loses power, does not. What is left of the job then waits for a rank that never comes, and the watch ends it by
-its limit (KOLO_WATCH_LIMIT), here 10 s. The run goes on with two ranks of one node.
+node that loses power, does not: then mpirun sees it only where it looks whether its daemons live, which it does every few
+seconds here, as it is told to. Where only a rank is missing the watch ends the job by its limit (KOLO_WATCH_LIMIT, 10 s
+here). The run goes on with two ranks of one node.
 """
 import os
 import shlex
@@ -73,8 +74,8 @@ def lose(node, job, kills):
 def train(place, nodes, agent, line_stays):
     # mpirun's way onto another node: AGENT ADDRESS COMMAND... A line that stays is an ssh that waits for a dead host.
     stay = "; exec sleep infinity" if line_stays else ""
-    agent.write_text(f"#!/bin/sh\nshift\n{'' if line_stays else 'exec '}{shlex.join(nodes[1].command())} sh -c \"$*\"{stay}\n",
-                     encoding="utf-8")
+    start = ("" if line_stays else "exec ") + shlex.join(nodes[1].command())
+    agent.write_text(f"#!/bin/sh\nshift\n{start} sh -c \"$*\"{stay}\n", encoding="utf-8")
     agent.chmod(0o700)
     hosts = ",".join(f"{node.address}:2" for node in nodes)
     launcher = [*nodes[0].command(), "mpirun", "--host", hosts, "-n", "4", "--bind-to", "none",
