@@ -33,8 +33,8 @@ def expect_nothing_but(place, *names):
 
 def two_jobs(place, random):
     job = started(place, 14)
-    for ranks in (1, 2):
-        second = Job(place, job.folder, ranks, False)
+    for ranks, anew in ((1, False), (2, False), (1, True), (2, True)):
+        second = Job(place, job.folder, ranks, False, anew)
         second.expect(2)
         second.expect_text(f"{job.folder} is in use by process ({'|'.join(map(str, job.processes()))}) on ")
     resumed(job).expect(0)

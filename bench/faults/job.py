@@ -105,11 +105,12 @@ class Place:
 
 
 class Job:
-    """One start of `kolo train`, with --resume where there is a checkpoint, and all processes that come of it."""
+    """One start of `kolo train`, with --resume where there is a checkpoint (unless it is `anew`), and all processes that
+    come of it."""
 
-    def __init__(self, place, folder, ranks, virtual, environment=None, before=(), launcher=None, **popen):
+    def __init__(self, place, folder, ranks, virtual, anew=False, environment=None, before=(), launcher=None, **popen):
         self.place, self.folder, self.mark = place, folder, f"{os.getpid()}.{next(numbers)}"
-        resume = ["--resume"] if steps_of(folder) else []
+        resume = ["--resume"] if steps_of(folder) and not anew else []
         start = launcher or [*before, str(place.program)]
         count = [] if launcher else ["-n", str(ranks), "--oversubscribe"]
         self.command = [*start, "train", str(place.configuration), "-o", str(folder), *count, *resume,

@@ -81,7 +81,8 @@ def train(place, nodes, agent, line_stays):
     launcher = [*nodes[0].command(), "mpirun", "--host", hosts, "-n", "4", "--bind-to", "none",
                 *(word for name, value in keepalive.items() for word in ("--mca", f"oob_tcp_keepalive_{name}", str(value))),
                 "--mca", "plm_rsh_agent", str(agent), "--mca", "oob_tcp_if_include", network,
-                "--mca", "btl", "self,vader,tcp", "--mca", "btl_tcp_if_include", network, "--mca", "pml", "ob1", str(place.program)]
+                "--mca", "btl", "self,vader,tcp", "--mca", "btl_tcp_if_include", network, "--mca", "pml", "ob1",
+                str(place.program)]
     watch = {"KOLO_WATCH_WARNING": str(watch_limit / 2), "KOLO_WATCH_LIMIT": str(watch_limit),
              "KOLO_WATCH_FOLDER": str(place.path / "tmp")}
     return Job(place, place.fresh(), 4, True, launcher=launcher, environment=watch)
