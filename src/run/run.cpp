@@ -1,5 +1,6 @@
 #include "kolo/run/run.h"
 
+#include <csignal>
 #include <filesystem>
 #include <iostream>
 #include <span>
@@ -162,6 +163,9 @@ int run_main(int argc, char** argv, const RunParts& parts) {
 }
 
 int run_main(const std::function<int()>& body) {
+  // A write beyond the limit of a file's size (ulimit -f) is an error as others are, with a
+  // message.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return body();
   } catch (const InputError& error) {

@@ -1,9 +1,13 @@
 // Whole runs of a program that brings parts of its own, by the interface that it has.
 #include "kolo/run/run.h"
 
+#include <cstdlib>
+#include <filesystem>
 #include <sstream>
+#include <string>
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <torch/nn/modules/linear.h>
 
 #include "kolo/base/file.h"
@@ -283,6 +287,23 @@ TEST_F(Run, IsMeasuredByItsBestCheckpoint) {
   const auto best = CheckpointStore({folder_ / "run" / "checkpoints"}).best();
   EXPECT_EQ(found->step, best.value().step);
   EXPECT_EQ(found->epoch, best.value().step / 8);
+}
+
+// In a process of its own, which keeps the limit.
+int write_beyond_the_limit(const std::filesystem::path& file) {
+  return run_main([&] {
+    const rlimit limit{.rlim_cur = 1000, .rlim_max = 1000};
+    if (::setrlimit(RLIMIT_FSIZE, &limit) != 0) return 3;
+    write_file_atomically(file, std::string(2000, ' '));
+    return 0;
+  });
+}
+
+TEST(RunMainDeathTest, ALimitOfFilesIsAnErrorWithAMessage) {
+  const TemporaryFolder folder;
+  EXPECT_EXIT(std::exit(write_beyond_the_limit(folder / "large")), ::testing::ExitedWithCode(1),
+              "large.*File too large");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 }  // namespace

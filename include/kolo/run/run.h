@@ -67,7 +67,8 @@ struct RunOptions {
                       const RunOptions& options = {});
 
 // For main(): does the program's work, and returns its exit status: the one that `body` returns, or
-// after an exception, which is said on stderr, 2 for an InputError and 1 for others.
+// after an exception, which is said on stderr, 2 for an InputError and 1 for others. SIGXFSZ is
+// ignored from then on: what is written beyond a limit of files' sizes fails with an exception.
 [[nodiscard]] int run_main(const std::function<int()>& body);
 // The same. Where OpenBLAS has taken the processor for an older one, which makes it several times
 // slower, the program first starts again with a variable that tells it better: `argv` is main()'s.
