@@ -238,6 +238,7 @@ void RunFolder::require_no_run_below() const {
 
 fs::path RunFolder::move_aside() const {
   const fs::path clean = path.has_filename() ? path : path.parent_path();  // without a slash
+  remove_leftovers();  // nobody looks after them there
   auto moved = next_free(clean);
   rename_durably(clean, moved);
   return moved;
