@@ -17,7 +17,9 @@ using ::testing::Not;
 class KernelsProgram : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (convolution_implementation(2).empty()) GTEST_SKIP() << "LibTorch computes convolutions";
+    if (convolution_implementation(2).empty())
+      GTEST_SKIP()
+          << "kolo was built without oneDNN (libdnnl-dev), so there are no kernels to choose";
     write_file_atomically(
         folder_ / "c.yaml",
         "model: {name: cnn}\n"

@@ -119,7 +119,8 @@ TEST_P(HostWithAFailedRank, GoesOnToItsOwnEnd) {
   const bool has_ended_others = result.output.find("BAD TERMINATION") != std::string::npos ||
                                 result.errors.find("prterun noticed") != std::string::npos;
   if (program.scenario == "killed" && has_ended_others)
-    GTEST_SKIP() << "the launcher ends all ranks of a job when one is killed";
+    GTEST_SKIP() << "this MPI's launcher ends all ranks when one is killed, before they can tell "
+                    "what they saw";
   for (int rank = 0; rank < program.ranks; ++rank) {
     if (rank == 1 && program.scenario != "late") continue;
     EXPECT_THAT(result.output, HasSubstr("rank " + std::to_string(rank) + " has learnt"))

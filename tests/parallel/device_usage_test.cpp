@@ -117,7 +117,9 @@ TEST(MonitorDevice, IsNoneWhereNothingTells) {
 TEST(MonitorDevice, ReadsAGpu) {
   KOLO_SKIP_WITHOUT_GPU();
   const auto monitor = monitor_device(Communicator::solo(), torch::Device(torch::kCUDA, 0));
-  if (!monitor) GTEST_SKIP() << "no NVML: " << Nvml().problem();
+  if (!monitor)
+    GTEST_SKIP() << "the GPU's driver came without NVML, which reads its counters: "
+                 << Nvml().problem();
   auto values = torch::ones({1024, 1024}, torch::kCUDA);
   DeviceUsage usage;
   for (int round = 0; round < 1000 && !(usage.joules > 0); ++round) {
