@@ -269,7 +269,7 @@ LinkedMpi parse_mpi_version(const std::string& version) {
 void require_suitable_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi,
                                bool insist) {
   if (environment.started_by == StartedBy::torchrun) {
-    throw InputError(fmt::format(
+    throw WrongLauncher(fmt::format(
         "RANK and WORLD_SIZE say that torchrun or its like has started {} processes, but they are "
         "not connected: kolo's ranks are those of MPI ({}); {}. Where the variables are only left "
         "over: env -u RANK -u WORLD_SIZE kolo ...",
@@ -279,7 +279,7 @@ void require_suitable_launcher(const LaunchEnvironment& environment, const Linke
   const auto how = environment.slurm_mpi;
   // An Open MPI 4 built with Slurm's own PMI understands pmi2, too; Debian's is not.
   if (how == SlurmMpi::pmix || (how == SlurmMpi::pmi2 && insist)) return;
-  throw InputError(
+  throw WrongLauncher(
       fmt::format("Slurm's srun has started {} process{}, but not connected them for {}, which "
                   "takes PMIx: this "
                   "was srun {}; {}",
@@ -291,7 +291,7 @@ void require_all_ranks(const LaunchEnvironment& environment, const LinkedMpi& mp
   if (!environment.size_is_known || environment.size == size) return;
   const auto seen = size == 1 ? std::string("each is alone in MPI")
                               : fmt::format("MPI connects {} of them only", size);
-  throw InputError(
+  throw WrongLauncher(
       fmt::format("{} has started {} processes, but {}: this kolo uses {}, which does not know "
                   "that launcher{}; "
                   "{}",

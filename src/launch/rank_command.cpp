@@ -228,7 +228,7 @@ std::vector<std::string> srun(const LaunchRequest& request, const MachineFacts& 
       fmt::format("--ntasks={}", request.ranks),
       fmt::format("--cpus-per-task={}", threads_per_rank(request, facts)), "--quiet"};
   if (request.end_together)
-    argv.insert(argv.end(), {"--kill-on-bad-exit=0", "--wait=30"});
+    argv.insert(argv.end(), {"--kill-on-bad-exit=0", "--wait=10"});
   else
     argv.emplace_back("--kill-on-bad-exit=1");
   if (request.hosts.empty()) return argv;

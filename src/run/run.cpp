@@ -168,6 +168,9 @@ int run_main(const std::function<int()>& body) {
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     return body();
+  } catch (const WrongLauncher& error) {
+    if (detect_launch_environment().rank == 0) complain(error.what());
+    return exit_wrong_input;
   } catch (const InputError& error) {
     complain_as_rank(error.what());
     return exit_wrong_input;

@@ -101,7 +101,7 @@ start_ranks() {
   # Ranks of kolo end together, whatever their status. The first of them that Slurm sees must not have the others killed,
   # but a rank that dies ends all of them.
   run_with_signals srun --mpi="$(srun_mpi)" --nodes="$nodes" --ntasks="$ranks" --ntasks-per-node="$per_node" \
-    --cpus-per-task="$cpus" "${bound[@]}" --kill-on-bad-exit=0 --wait=30 --quiet \
+    --cpus-per-task="$cpus" "${bound[@]}" --kill-on-bad-exit=0 --wait=10 --quiet \
     "${with_gpus[@]}" "${kolo[@]}" train "$@"
 }
 

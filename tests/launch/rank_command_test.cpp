@@ -130,7 +130,7 @@ TEST(RankCommand, RanksThatStopTogetherAreNotKilledForIt) {
               HasSubstr("--kill-on-bad-exit=1"));
   wish.end_together = true;
   EXPECT_THAT(line(rank_command(wish, facts(Launcher::srun, 4))),
-              HasSubstr("--kill-on-bad-exit=0 --wait=30"));
+              HasSubstr("--kill-on-bad-exit=0 --wait=10"));
 }
 
 TEST(RankCommand, APbsJobsNodesGetEvenShares) {

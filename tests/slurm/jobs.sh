@@ -39,8 +39,8 @@ ends_with() {
 epochs_of() { grep -c '"epoch":' "$1/history.json"; }
 has_trained() { [[ -e $1/history.json && $(epochs_of "$1") -ge $2 ]]; }  # has_trained RUN EPOCHS
 
-# Without what no two runs have in common: times.
-curves_of() { grep -oE '"(epoch|step|loss|val_loss|accuracy|val_accuracy|lr)":[^,]*' "$1/history.json"; }
+# Without what no two runs have in common: times, and how checkpoints were written.
+curves_of() { grep -v '"stall_seconds"' "$1/history.json" | grep -oE '"(epoch|step|loss|val_loss|accuracy|val_accuracy|lr)":[^,]*'; }
 
 # Two runs that are to have come to the very same end.
 expect_same_run() {

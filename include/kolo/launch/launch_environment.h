@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "kolo/base/error.h"
+
 namespace kolo {
 
 // Who started this process as one of several.
@@ -85,12 +87,19 @@ struct LinkedMpi {
 // From what mpi_library_version() says.
 [[nodiscard]] LinkedMpi parse_mpi_version(const std::string& version);
 
+// The launcher and MPI don't fit, as all ranks find alike: rank 0 is to tell it, as there is no
+// other way to say it once.
+class WrongLauncher : public InputError {
+ public:
+  using InputError::InputError;
+};
+
 // Before MPI is initialized, which can end the program without a word of ours. `insist`: the user
-// has said that MPI is to be used, so only what can't work is refused. InputError.
+// has said that MPI is to be used, so only what can't work is refused. WrongLauncher.
 void require_suitable_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi,
                                bool insist);
 
-// Once MPI has said how many ranks it sees. InputError when the launcher started another number.
+// Once MPI has said how many ranks it sees. WrongLauncher when the launcher started another number.
 void require_all_ranks(const LaunchEnvironment& environment, const LinkedMpi& mpi, int size);
 
 }  // namespace kolo
