@@ -1,61 +1,21 @@
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <sys/mman.h>
-
-#include <fmt/format.h>
-
 #include "fuzz_targets.h"
 #include "kolo/base/error.h"
-#include "kolo/base/file.h"
 #include "kolo/data/cifar10.h"
 #include "kolo/data/idx.h"
 #include "kolo/data/npy.h"
 #include "kolo/observe/tensorboard.h"
+#include "memory_file.h"
 #include "observe/event_records.h"
 
 namespace kolo::fuzz {
 
 namespace {
-
-// A file in memory, and the name it can be opened by.
-class MemoryFile {
- public:
-  explicit MemoryFile(std::span<const std::byte> bytes) : file_(memfd_create("kolo", MFD_CLOEXEC)) {
-    write_all(file_.get(), bytes, "a file in memory");
-  }
-  [[nodiscard]] std::filesystem::path path() const {
-    return fmt::format("/proc/self/fd/{}", file_.get());
-  }
-
- private:
-  FileDescriptor file_;
-};
-
-// A folder with a link to a file in memory, for readers of folders.
-class MemoryFolder {
- public:
-  MemoryFolder(const MemoryFile& file, std::string_view name) {
-    std::string pattern = std::filesystem::temp_directory_path() / "kolo-fuzz-XXXXXX";
-    if (mkdtemp(pattern.data()) == nullptr) throw Error("cannot make a temporary folder");
-    path_ = pattern;
-    std::filesystem::create_symlink(file.path(), path_ / name);
-  }
-  MemoryFolder(const MemoryFolder&) = delete;
-  MemoryFolder& operator=(const MemoryFolder&) = delete;
-  ~MemoryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 void read_event_bytes(std::span<const std::byte> file) {
   const MemoryFile memory(file);
@@ -84,8 +44,8 @@ void read_idx(std::span<const std::byte> file) {
 }
 
 void read_cifar10(std::span<const std::byte> file) {
-  const MemoryFile memory(file);
-  const MemoryFolder folder(memory, cifar10_batch_files(Split::validation).front());
+  static MemoryFolder folder(cifar10_batch_files(Split::validation).front());
+  folder.assign(file);
   try {
     const Cifar10Dataset dataset(folder.path(), Split::validation);
     std::vector<float> input(cifar10_pixel_bytes);

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-
-#include <sys/stat.h>
+#include <numeric>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -27,46 +27,6 @@ std::span<std::byte> bytes_of(const torch::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
 }
 
-std::uint64_t size_of(const FileDescriptor& file, const std::filesystem::path& path) {
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) fail_safetensors({path}, "cannot find out its size");
-  return static_cast<std::uint64_t>(status.st_size);
-}
-
-// Reads length and header; the descriptor then stands at the start of the data. `crc32` is of what
-// was read.
-SafetensorsListing read_header(const FileDescriptor& file, const std::filesystem::path& path,
-                               std::uint32_t* crc32 = nullptr) {
-  const std::uint64_t file_size = size_of(file, path);
-  std::uint64_t header_size = 0;
-  if (read_up_to(file.get(), std::as_writable_bytes(std::span(&header_size, 1)), path) !=
-      safetensors_prefix_size) {
-    fail_safetensors({path},
-                     fmt::format("has {} bytes, too few for the header's length", file_size));
-  }
-  if (header_size > file_size - safetensors_prefix_size) {
-    fail_safetensors({path},
-                     fmt::format("the header's length is {} bytes, but the file has {} in all",
-                                 header_size, file_size));
-  }
-  if (header_size > safetensors_header_limit) {
-    fail_safetensors({path}, fmt::format("the header's length is {} bytes, expected at most {}",
-                                         header_size, safetensors_header_limit));
-  }
-  std::string text(header_size, '\0');
-  if (read_up_to(file.get(), std::as_writable_bytes(std::span(text)), path) != header_size) {
-    fail_safetensors({path}, "ends within the header");
-  }
-  if (crc32 != nullptr) {
-    *crc32 = checksum(0, std::as_bytes(std::span(&header_size, 1)));
-    *crc32 = checksum(*crc32, std::as_bytes(std::span(text)));
-  }
-  const std::uint64_t data_offset = safetensors_prefix_size + header_size;
-  auto listing = parse_safetensors_header(path, text, file_size - data_offset);
-  listing.data_offset = data_offset;
-  return listing;
-}
-
 torch::Tensor read_tensor(const FileDescriptor& file, const std::filesystem::path& path,
                           const SafetensorsEntry& entry) {
   const auto tensor = torch::empty(entry.shape, entry.dtype);
@@ -79,6 +39,40 @@ torch::Tensor read_tensor(const FileDescriptor& file, const std::filesystem::pat
     fail_safetensors({path, entry.name}, "is BOOL and holds a byte that is neither 0 nor 1");
   }
   return tensor;
+}
+
+void check_writable(const std::filesystem::path& path, const NamedTensor& named) {
+  const SafetensorsPlace place{path, named.name};
+  if (named.name.empty()) fail_safetensors(place, "a tensor has no name");
+  if (named.name == safetensors_metadata_key)
+    fail_safetensors(place, "is a name that the format reserves");
+  if (!named.tensor.defined()) fail_safetensors(place, "is undefined");
+  if (named.tensor.layout() != torch::kStrided)
+    fail_safetensors(place, "is sparse, expected a dense tensor");
+}
+
+// Entries for tensors to be written, with their places in the data, in the given order.
+std::vector<SafetensorsEntry> plan_safetensors(const std::filesystem::path& path,
+                                               std::span<const NamedTensor> tensors) {
+  std::vector<SafetensorsEntry> entries;
+  std::set<std::string_view> names;
+  for (const auto& named : tensors) {
+    check_writable(path, named);
+    if (!names.insert(named.name).second) fail_safetensors({path, named.name}, "is given twice");
+    entries.push_back({named.name, named.tensor.scalar_type(), named.tensor.sizes().vec(), 0, 0});
+  }
+  std::vector<std::size_t> order(entries.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return c10::elementSize(entries[a].dtype) > c10::elementSize(entries[b].dtype);
+  });
+  std::uint64_t end = 0;
+  for (const std::size_t index : order) {
+    auto& entry = entries[index];
+    entry.begin = end;
+    end = entry.end = checked_add(end, safetensors_byte_size(entry.shape, entry.dtype));
+  }
+  return entries;
 }
 
 }  // namespace
@@ -112,7 +106,7 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
 
 std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path, std::uint32_t* crc32) {
   const FileDescriptor file = open_regular_file(path);
-  const auto listing = read_header(file, path, crc32);
+  const auto listing = read_safetensors_header(file, path, crc32);
   std::vector<NamedTensor> tensors(listing.tensors.size());
   for (const std::size_t index : order_of_data(listing.tensors)) {
     const auto& entry = listing.tensors[index];
@@ -120,10 +114,6 @@ std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path, std
     if (crc32 != nullptr) *crc32 = checksum(*crc32, bytes_of(tensors[index].tensor));
   }
   return tensors;
-}
-
-SafetensorsListing list_safetensors(const std::filesystem::path& path) {
-  return read_header(open_regular_file(path), path);
 }
 
 }  // namespace kolo

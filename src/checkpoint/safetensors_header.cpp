@@ -6,11 +6,14 @@
 #include <set>
 #include <tuple>
 
+#include <sys/stat.h>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "base/json_value.h"
+#include "checkpoint/checksum.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
@@ -21,38 +24,22 @@ namespace {
 // Keeps the order of the keys, which is the order of the tensors.
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view metadata_key = "__metadata__";
-
 struct DtypeName {
   std::string_view name;
-  torch::ScalarType dtype;
+  c10::ScalarType dtype;
 };
 
-constexpr std::array<DtypeName, 10> dtype_names{{{"F64", torch::kDouble},
-                                                 {"F32", torch::kFloat},
-                                                 {"F16", torch::kHalf},
-                                                 {"BF16", torch::kBFloat16},
-                                                 {"I64", torch::kLong},
-                                                 {"I32", torch::kInt},
-                                                 {"I16", torch::kShort},
-                                                 {"I8", torch::kChar},
-                                                 {"U8", torch::kByte},
-                                                 {"BOOL", torch::kBool}}};
+constexpr std::array<DtypeName, 10> dtype_names{{{"F64", c10::ScalarType::Double},
+                                                 {"F32", c10::ScalarType::Float},
+                                                 {"F16", c10::ScalarType::Half},
+                                                 {"BF16", c10::ScalarType::BFloat16},
+                                                 {"I64", c10::ScalarType::Long},
+                                                 {"I32", c10::ScalarType::Int},
+                                                 {"I16", c10::ScalarType::Short},
+                                                 {"I8", c10::ScalarType::Char},
+                                                 {"U8", c10::ScalarType::Byte},
+                                                 {"BOOL", c10::ScalarType::Bool}}};
 constexpr const char* dtype_list = "F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL";
-
-// Bytes of a dense tensor. Zero-size dimensions count as one while the product is checked: LibTorch
-// computes strides so.
-std::uint64_t byte_size(std::span<const std::int64_t> shape, torch::ScalarType dtype) {
-  std::uint64_t padded = c10::elementSize(dtype);
-  bool is_empty = false;
-  for (const std::int64_t dimension : shape) {
-    is_empty = is_empty || dimension == 0;
-    padded =
-        checked_multiply(padded, static_cast<std::uint64_t>(std::max<std::int64_t>(dimension, 1)));
-  }
-  (void)narrow<std::int64_t>(padded);
-  return is_empty ? 0 : padded;
-}
 
 // Rejects an object that has the same key twice, of which a JSON parser would silently keep one.
 class RepeatedKeyCheck {
@@ -82,7 +69,7 @@ const Json& field_of(const SafetensorsPlace& place, const Json& description) {
   return *field;
 }
 
-torch::ScalarType parse_dtype(const SafetensorsPlace& place, const Json& value) {
+c10::ScalarType parse_dtype(const SafetensorsPlace& place, const Json& value) {
   if (!value.is_string()) {
     fail_safetensors(place, fmt::format("is {}, expected a string", value.type_name()));
   }
@@ -147,7 +134,7 @@ SafetensorsEntry parse_entry(const std::filesystem::path& path, const std::strin
 
   std::uint64_t expected = 0;
   try {
-    expected = byte_size(entry.shape, entry.dtype);
+    expected = safetensors_byte_size(entry.shape, entry.dtype);
   } catch (const Error& error) {
     fail_safetensors(shape, fmt::format("[{}]: {}", fmt::join(entry.shape, ", "), error.what()));
   }
@@ -196,7 +183,7 @@ void check_coverage(const std::filesystem::path& path, std::span<const Safetenso
   }
 }
 
-std::string_view name_of_dtype(const SafetensorsPlace& place, torch::ScalarType dtype) {
+std::string_view name_of_dtype(const SafetensorsPlace& place, c10::ScalarType dtype) {
   for (const auto& candidate : dtype_names) {
     if (candidate.dtype == dtype) return candidate.name;
   }
@@ -204,16 +191,27 @@ std::string_view name_of_dtype(const SafetensorsPlace& place, torch::ScalarType 
                                       c10::toString(dtype), dtype_list));
 }
 
-void check_writable(const std::filesystem::path& path, const NamedTensor& named) {
-  const SafetensorsPlace place{path, named.name};
-  if (named.name.empty()) fail_safetensors(place, "a tensor has no name");
-  if (named.name == metadata_key) fail_safetensors(place, "is a name that the format reserves");
-  if (!named.tensor.defined()) fail_safetensors(place, "is undefined");
-  if (named.tensor.layout() != torch::kStrided)
-    fail_safetensors(place, "is sparse, expected a dense tensor");
+std::uint64_t size_of(const FileDescriptor& file, const std::filesystem::path& path) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) fail_safetensors({path}, "cannot find out its size");
+  return static_cast<std::uint64_t>(status.st_size);
 }
 
 }  // namespace
+
+// Zero-size dimensions count as one while the product is checked: LibTorch
+// computes strides so.
+std::uint64_t safetensors_byte_size(std::span<const std::int64_t> shape, c10::ScalarType dtype) {
+  std::uint64_t padded = c10::elementSize(dtype);
+  bool is_empty = false;
+  for (const std::int64_t dimension : shape) {
+    is_empty = is_empty || dimension == 0;
+    padded =
+        checked_multiply(padded, static_cast<std::uint64_t>(std::max<std::int64_t>(dimension, 1)));
+  }
+  (void)narrow<std::int64_t>(padded);
+  return is_empty ? 0 : padded;
+}
 
 void fail_safetensors(const SafetensorsPlace& place, const std::string& problem) {
   std::string message = fmt::format("safetensors: {}: ", place.path.string());
@@ -239,7 +237,7 @@ SafetensorsListing parse_safetensors_header(const std::filesystem::path& path,
   }
   SafetensorsListing listing;
   for (const auto& [name, description] : header.items()) {
-    if (name == metadata_key) {
+    if (name == safetensors_metadata_key) {
       listing.metadata = parse_metadata(path, description);
     } else {
       listing.tensors.push_back(parse_entry(path, name, description, data_size));
@@ -249,34 +247,11 @@ SafetensorsListing parse_safetensors_header(const std::filesystem::path& path,
   return listing;
 }
 
-std::vector<SafetensorsEntry> plan_safetensors(const std::filesystem::path& path,
-                                               std::span<const NamedTensor> tensors) {
-  std::vector<SafetensorsEntry> entries;
-  std::set<std::string_view> names;
-  for (const auto& named : tensors) {
-    check_writable(path, named);
-    if (!names.insert(named.name).second) fail_safetensors({path, named.name}, "is given twice");
-    entries.push_back({named.name, named.tensor.scalar_type(), named.tensor.sizes().vec(), 0, 0});
-  }
-  std::vector<std::size_t> order(entries.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return c10::elementSize(entries[a].dtype) > c10::elementSize(entries[b].dtype);
-  });
-  std::uint64_t end = 0;
-  for (const std::size_t index : order) {
-    auto& entry = entries[index];
-    entry.begin = end;
-    end = entry.end = checked_add(end, byte_size(entry.shape, entry.dtype));
-  }
-  return entries;
-}
-
 std::string format_safetensors_header(const std::filesystem::path& path,
                                       std::span<const SafetensorsEntry> entries,
                                       const std::map<std::string, std::string>& metadata) {
   Json header = Json::object();
-  if (!metadata.empty()) header[std::string(metadata_key)] = metadata;
+  if (!metadata.empty()) header[std::string(safetensors_metadata_key)] = metadata;
   for (const auto& entry : entries) {
     Json& description = header[entry.name];
     description["dtype"] = std::string(name_of_dtype({path, entry.name, "dtype"}, entry.dtype));
@@ -301,6 +276,43 @@ std::vector<std::size_t> order_of_data(std::span<const SafetensorsEntry> entries
     return std::tie(entries[a].begin, entries[a].end) < std::tie(entries[b].begin, entries[b].end);
   });
   return order;
+}
+
+SafetensorsListing read_safetensors_header(const FileDescriptor& file,
+                                           const std::filesystem::path& path,
+                                           std::uint32_t* crc32) {
+  const std::uint64_t file_size = size_of(file, path);
+  std::uint64_t header_size = 0;
+  if (read_up_to(file.get(), std::as_writable_bytes(std::span(&header_size, 1)), path) !=
+      safetensors_prefix_size) {
+    fail_safetensors({path},
+                     fmt::format("has {} bytes, too few for the header's length", file_size));
+  }
+  if (header_size > file_size - safetensors_prefix_size) {
+    fail_safetensors({path},
+                     fmt::format("the header's length is {} bytes, but the file has {} in all",
+                                 header_size, file_size));
+  }
+  if (header_size > safetensors_header_limit) {
+    fail_safetensors({path}, fmt::format("the header's length is {} bytes, expected at most {}",
+                                         header_size, safetensors_header_limit));
+  }
+  std::string text(header_size, '\0');
+  if (read_up_to(file.get(), std::as_writable_bytes(std::span(text)), path) != header_size) {
+    fail_safetensors({path}, "ends within the header");
+  }
+  if (crc32 != nullptr) {
+    *crc32 = checksum(0, std::as_bytes(std::span(&header_size, 1)));
+    *crc32 = checksum(*crc32, std::as_bytes(std::span(text)));
+  }
+  const std::uint64_t data_offset = safetensors_prefix_size + header_size;
+  auto listing = parse_safetensors_header(path, text, file_size - data_offset);
+  listing.data_offset = data_offset;
+  return listing;
+}
+
+SafetensorsListing list_safetensors(const std::filesystem::path& path) {
+  return read_safetensors_header(open_regular_file(path), path);
 }
 
 }  // namespace kolo

@@ -6,8 +6,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "kolo/checkpoint/safetensors.h"
+#include "kolo/base/file.h"
+#include "kolo/checkpoint/safetensors_listing.h"
 
 // The JSON header of a safetensors file: text to entries and back.
 namespace kolo {
@@ -26,14 +28,23 @@ struct SafetensorsPlace {
 
 [[noreturn]] void fail_safetensors(const SafetensorsPlace& place, const std::string& problem);
 
+// A key of the header that is no tensor's name.
+inline constexpr std::string_view safetensors_metadata_key = "__metadata__";
+
+// Bytes of a dense tensor. Error: more than a file can have.
+[[nodiscard]] std::uint64_t safetensors_byte_size(std::span<const std::int64_t> shape,
+                                                  c10::ScalarType dtype);
+
+// Reads length and header; the descriptor then stands at the start of the data. `crc32`, when
+// given, gets the checksum of what was read.
+[[nodiscard]] SafetensorsListing read_safetensors_header(const FileDescriptor& file,
+                                                         const std::filesystem::path& path,
+                                                         std::uint32_t* crc32 = nullptr);
+
 // Parses and checks a header whose data takes `data_size` bytes.
 [[nodiscard]] SafetensorsListing parse_safetensors_header(const std::filesystem::path& path,
                                                           std::string_view text,
                                                           std::uint64_t data_size);
-
-// Entries for tensors to be written, with their places in the data, in the given order.
-[[nodiscard]] std::vector<SafetensorsEntry> plan_safetensors(const std::filesystem::path& path,
-                                                             std::span<const NamedTensor> tensors);
 
 // The header's text, padded with spaces to a multiple of eight bytes.
 [[nodiscard]] std::string format_safetensors_header(

@@ -75,7 +75,8 @@ std::string_view EventRecordReader::peek(std::size_t count) {
   if (end_ - begin_ < count) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
     end_ -= std::exchange(begin_, 0);
-    buffer_.resize(std::max({buffer_.size(), count, read_size}));
+    const auto piece = std::min(read_size, static_cast<std::size_t>(file_size_));
+    buffer_.resize(std::max({buffer_.size(), count, piece}));
     const auto room = std::as_writable_bytes(std::span(buffer_).subspan(end_));
     end_ += read_up_to(file_.get(), room, path_);
   }

@@ -9,6 +9,8 @@
 
 #include <torch/types.h>
 
+#include "kolo/checkpoint/safetensors_listing.h"
+
 // Weights in the safetensors format (https://huggingface.co/docs/safetensors): eight bytes with the
 // header's length, a JSON header with the dtype, shape and place of each tensor, the raw data.
 // Nothing in such a file is code, and every tool reads it. dtypes: F64 F32 F16 BF16 I64 I32 I16 I8
@@ -18,21 +20,6 @@ namespace kolo {
 struct NamedTensor {
   std::string name;
   torch::Tensor tensor;
-};
-
-// A tensor of a file, as its header describes it.
-struct SafetensorsEntry {
-  std::string name;
-  torch::ScalarType dtype = torch::kFloat;
-  std::vector<std::int64_t> shape;
-  std::uint64_t begin = 0;  // bytes, counted from the start of the data
-  std::uint64_t end = 0;
-};
-
-struct SafetensorsListing {
-  std::vector<SafetensorsEntry> tensors;  // in the order of the header
-  std::map<std::string, std::string> metadata;
-  std::uint64_t data_offset = 0;  // where in the file the data starts, in bytes
 };
 
 // Writes `tensors` one after the other through an AtomicFile, so that the path holds either what it
@@ -55,10 +42,5 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
 // begin to its end; `crc32`, when given, gets the checksum (zlib's) of all of it on the way.
 [[nodiscard]] std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path,
                                                         std::uint32_t* crc32 = nullptr);
-
-// Reads the header alone and checks it whole: its length against the file's, well-formed JSON
-// without repeated keys, known dtypes, sizes that agree with shape and dtype, and data that covers
-// the rest of the file without holes or overlaps.
-[[nodiscard]] SafetensorsListing list_safetensors(const std::filesystem::path& path);
 
 }  // namespace kolo

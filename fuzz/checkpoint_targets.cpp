@@ -1,0 +1,42 @@
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "checkpoint/manifest.h"
+#include "fuzz_targets.h"
+#include "kolo/base/error.h"
+#include "kolo/checkpoint/safetensors_listing.h"
+#include "memory_file.h"
+
+namespace kolo::fuzz {
+
+// Error, not InputError, is the right answer to a damaged file: a checkpoint may be one through no
+// fault of the user.
+void read_safetensors(std::span<const std::byte> file) {
+  const MemoryFile memory(file);
+  try {
+    const auto listing = list_safetensors(memory.path());
+    auto bytes = listing.data_offset;
+    for (const auto& entry : listing.tensors) {
+      std::uint64_t elements = 1;
+      for (const auto dimension : entry.shape) elements *= static_cast<std::uint64_t>(dimension);
+      if (entry.end - entry.begin != elements * c10::elementSize(entry.dtype)) std::abort();
+      bytes += entry.end - entry.begin;
+    }
+    if (bytes != file.size()) std::abort();
+  } catch (const Error&) {
+  }
+}
+
+void read_manifest(std::span<const std::byte> file) {
+  static MemoryFolder folder(manifest_file_name);
+  folder.assign(file);
+  try {
+    const auto manifest = kolo::read_manifest(folder.path());
+    if (!has_manifest(folder.path()) || manifest.files.empty()) std::abort();
+    verify_sizes(folder.path(), manifest);
+  } catch (const Error&) {
+  }
+}
+
+}  // namespace kolo::fuzz

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <c10/core/ScalarType.h>
+
+// What is in a safetensors file, without its tensors, nor LibTorch.
+namespace kolo {
+
+// A tensor of a file, as its header describes it.
+struct SafetensorsEntry {
+  std::string name;
+  c10::ScalarType dtype = c10::ScalarType::Float;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0;  // bytes, counted from the start of the data
+  std::uint64_t end = 0;
+};
+
+struct SafetensorsListing {
+  std::vector<SafetensorsEntry> tensors;  // in the order of the header
+  std::map<std::string, std::string> metadata;
+  std::uint64_t data_offset = 0;  // where in the file the data starts, in bytes
+};
+
+// Reads the header alone and checks it whole: its length against the file's, well-formed JSON
+// without repeated keys, known dtypes, sizes that agree with shape and dtype, and data that covers
+// the rest of the file without holes or overlaps.
+[[nodiscard]] SafetensorsListing list_safetensors(const std::filesystem::path& path);
+
+}  // namespace kolo
