@@ -108,13 +108,13 @@ class Job:
     """One start of `kolo train`, with --resume where there is a checkpoint (unless it is `anew`), and all processes that
     come of it."""
 
-    def __init__(self, place, folder, ranks, virtual, anew=False, environment=None, before=(), launcher=None, **popen):
+    def __init__(self, place, folder, ranks, virtual, anew=False, environment=None, before=(), launcher=None, more=(), **popen):
         self.place, self.folder, self.mark = place, folder, f"{os.getpid()}.{next(numbers)}"
         resume = ["--resume"] if steps_of(folder) and not anew else []
         start = launcher or [*before, str(place.program)]
         count = [] if launcher else ["-n", str(ranks), "--oversubscribe"]
         self.command = [*start, "train", str(place.configuration), "-o", str(folder), *count, *resume,
-                        *place.settings(virtual)]
+                        *place.settings(virtual), *more]
         self.output = place.path / "tmp" / f"{self.mark}.out"
         variables = {**os.environ, mark: self.mark, "TMPDIR": str(place.path / "tmp"), "HOME": str(place.path / "tmp"),
                      "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **(environment or {})}
