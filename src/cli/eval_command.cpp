@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command_line.h"
+#include "cli/eval_pictures.h"
 #include "cli/options.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/launch/launch_ranks.h"
@@ -22,6 +23,9 @@ struct EvalArguments {
   EvaluationRequest request;
   RankOptions ranks;
   bool json = false;
+  std::string pictures;  // the folder; empty: none are drawn
+  std::string format = "svg";
+  std::optional<std::int64_t> samples;
 };
 
 constexpr std::int64_t most_columns = 20;  // of a matrix that is still readable
@@ -144,8 +148,26 @@ nlohmann::ordered_json to_json(const RunEvaluation& report) {
   return json;
 }
 
-int eval(const EvalArguments& arguments, const std::vector<std::string>& words) {
+FigureFormat format_of(const EvalArguments& arguments) {
+  return arguments.format == "png" ? FigureFormat::png : FigureFormat::svg;
+}
+
+// In --json nothing stands beside the object.
+void draw(const EvalArguments& arguments, const RunEvaluation& evaluation) {
+  const auto files = draw_evaluation(evaluation, arguments.pictures, format_of(arguments));
+  std::string names;
+  for (const auto& file : files)
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", file.string());
+  if (names.empty()) names = "none: only images and fields of two or three dimensions are drawn";
+  (arguments.json ? std::cerr : std::cout) << fmt::format("\npictures: {}\n", names);
+}
+
+int eval(EvalArguments arguments, const std::vector<std::string>& words) {
   const auto environment = detect_launch_environment();
+  if (!arguments.pictures.empty()) {
+    require_room_for_pictures(arguments.pictures, format_of(arguments));
+    arguments.request.samples = arguments.samples.value_or(usual_samples);
+  }
   if (arguments.ranks.are_many() && !environment.is_launched()) {
     const auto config = check_evaluation(arguments.request);
     return run_ranks(launch_request(arguments.ranks, words, config),
@@ -157,6 +179,7 @@ int eval(const EvalArguments& arguments, const std::vector<std::string>& words) 
       std::cout << to_json(evaluation).dump() << std::endl;
     else
       print_wrapped(to_text(evaluation));
+    if (!arguments.pictures.empty()) draw(arguments, evaluation);
   });
 }
 
@@ -183,9 +206,23 @@ void add_eval_command(CLI::App& app, std::function<int()>& action,
   add_choice_option(*command, "--data", arguments->request.split, {"validation", "training"},
                     "What to measure on (default: validation)");
   command->add_flag("--json", arguments->json, "Print one JSON object, with the whole matrix");
+  auto* const pictures =
+      add_text_option(*command, "--pictures", arguments->pictures, "a folder",
+                      "Draw samples with what the network makes of them, and the confusion matrix, "
+                      "into this folder (kolo report shows those in RUN/pictures)")
+          ->type_name("FOLDER");
+  add_choice_option(*command, "--format", arguments->format, {"svg", "png"},
+                    "Of these pictures (default: svg)")
+      ->needs(pictures);
+  add_number_option(
+      *command, "--samples", arguments->samples, {1, 1000},
+      fmt::format("So many samples, evenly spread over the data (default: {})", usual_samples))
+      ->needs(pictures)
+      ->type_name("N");
   command->footer(
       "Examples:\n"
       "  kolo eval results/fashion_mnist\n"
+      "  kolo eval results/fashion_mnist --pictures results/fashion_mnist/pictures\n"
       "  kolo eval results/fashion_mnist/checkpoints/step-00004690 -n 2 --json");
   command->callback([arguments, &words, &action] {
     action = [arguments, &words] { return eval(*arguments, words); };

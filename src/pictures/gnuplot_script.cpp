@@ -5,6 +5,7 @@
 
 #include "kolo/pictures/draw_figures.h"
 #include "kolo/report/figure.h"
+#include "pictures/gnuplot.h"
 #include "pictures/gnuplot_axes.h"
 
 namespace kolo {
@@ -57,18 +58,6 @@ Layout layout_of(const Figure& figure) {
   if (layout.labels_are_turned)
     layout.bottom_margin += static_cast<int>(std::min<std::size_t>(longest_category, 40) / 4);
   return layout;
-}
-
-std::string terminal(const Layout& layout, FigureFormat format) {
-  if (format == FigureFormat::svg) {
-    return fmt::format(
-        "set terminal svg size {},{} noenhanced font 'DejaVu Sans,13' background '#ffffff'\n",
-        layout.width, layout.height);
-  }
-  return fmt::format(
-      "set terminal pngcairo size {},{} noenhanced font 'DejaVu Sans,18' background '#ffffff' "
-      "linewidth 2 pointscale 2\n",
-      2 * layout.width, 2 * layout.height);
 }
 
 // What all figures have in common.
@@ -227,7 +216,7 @@ std::string bar_plot(const Figure& figure, const Layout& layout) {
 
 std::string gnuplot_script(const Figure& figure, FigureFormat format) {
   const auto layout = layout_of(figure);
-  const auto start = terminal(layout, format) + style(figure, layout);
+  const auto start = gnuplot_terminal(layout.width, layout.height, format) + style(figure, layout);
   if (figure.kind == Figure::Kind::stacked_bars) return start + bar_plot(figure, layout);
   return start + scales_of_lines(figure) + line_plot(figure);
 }

@@ -203,6 +203,25 @@ std::vector<std::string> report_warnings(const Report& report) {
   return warnings;
 }
 
+namespace {
+
+// Of each run that has some.
+Json picture_sections(const std::vector<RunRecord>& runs) {
+  Json sections = Json::array();
+  for (const auto& run : runs) {
+    if (run.pictures.empty()) continue;
+    Json pictures = Json::array();
+    for (const auto& picture : run.pictures)
+      pictures.push_back({{"name", picture.name}, {"svg", picture.svg}});
+    sections.push_back(
+        {{"title", runs.size() == 1 ? "Predictions" : fmt::format("Predictions: {}", run.name)},
+         {"pictures", std::move(pictures)}});
+  }
+  return sections;
+}
+
+}  // namespace
+
 Json report_data(const Report& report, const std::string& generated) {
   const auto axes = known_axes(report.runs);
   Json data{
@@ -221,6 +240,7 @@ Json report_data(const Report& report, const std::string& generated) {
   if (report.study) append(data["sections"], json_of(study_figures(*report.study)));
   for (const auto& table : report_tables(report)) data["sections"].push_back(json_of(table));
   append(data["sections"], run_figures_on(report, axes));
+  append(data["sections"], picture_sections(report.runs));
   return data;
 }
 

@@ -14,6 +14,8 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/report/own_files.h"
 #include "report/run_readers.h"
 
 namespace kolo {
@@ -242,6 +244,23 @@ RunRecord read_kolo_folder(const std::filesystem::path& folder) {
   }
 }
 
+// Of a run's folder, in the order of their names. Only what kolo has drawn is shown.
+void read_pictures(const std::filesystem::path& folder, RunRecord& run) {
+  constexpr std::uintmax_t most_bytes = 4 << 20;
+  std::error_code error;
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "pictures", error))
+    if (entry.path().extension() == ".svg" && is_drawing(entry.path()))
+      files.push_back(entry.path());
+  std::ranges::sort(files);
+  for (const auto& file : files) {
+    if (std::filesystem::file_size(file, error) > most_bytes)
+      run.warnings.push_back(fmt::format("{} is too large to be shown", file.string()));
+    else
+      run.pictures.push_back({file.stem().string(), read_text_file(file)});
+  }
+}
+
 [[noreturn]] void refuse_several(const std::filesystem::path& folder,
                                  std::span<const RunPlace> places) {
   constexpr std::size_t most_named = 12;
@@ -267,6 +286,7 @@ RunRecord read_folder(const std::filesystem::path& folder) {
   const bool is_kolos = !place.history.empty();
   RunRecord run = is_kolos ? read_kolo_folder(place.root) : read_events(place.folders);
   run.name = name_of_folder(is_kolos ? place.root : folder);
+  if (is_kolos) read_pictures(place.root, run);
   return run;
 }
 

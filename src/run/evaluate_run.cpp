@@ -1,6 +1,10 @@
 #include "kolo/run/evaluate_run.h"
 
+#include <algorithm>
+#include <span>
+
 #include "kolo/base/machine.h"
+#include "kolo/data/box_files.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/observe/progress.h"
 #include "kolo/train/objective.h"
@@ -78,6 +82,41 @@ MetricSums measure(const Communicator& communicator, const PreparedEvaluation& p
   return sums;
 }
 
+SampleOutput compute_sample(const PreparedEvaluation& prepared, const torch::Device& device,
+                            std::int64_t index) {
+  const auto& layout = prepared.dataset->layout();
+  SampleOutput sample{.index = index, .input = torch::empty(layout.input_shape)};
+  const bool has_classes = layout.classes > 0;
+  if (!has_classes) sample.target = torch::empty(layout.target_shape);
+  const auto numbers = [](torch::Tensor& tensor) {
+    return tensor.defined()
+               ? std::span(tensor.data_ptr<float>(), static_cast<std::size_t>(tensor.numel()))
+               : std::span<float>();
+  };
+  prepared.dataset->read(
+      index, 0,
+      {numbers(sample.input), has_classes ? std::span(&sample.label, 1) : std::span<std::int64_t>(),
+       numbers(sample.target)});
+  const auto batch = sample.input.unsqueeze(0).to(device);
+  auto output = forward_for(prepared.objective, *prepared.network, batch)[0].to(torch::kFloat);
+  if (has_classes) output = output.softmax(0);
+  sample.output = output.to(torch::kCPU).contiguous();
+  return sample;
+}
+
+// By one rank's whole network.
+std::vector<SampleOutput> compute_samples(const PreparedEvaluation& prepared,
+                                          const torch::Device& device, std::int64_t count) {
+  const torch::NoGradGuard no_gradient;
+  prepared.network->eval();
+  std::vector<SampleOutput> samples;
+  const auto size = prepared.dataset->size();
+  const auto taken = std::min(count, size);
+  for (std::int64_t i = 0; i < taken; ++i)
+    samples.push_back(compute_sample(prepared, device, i * size / taken));
+  return samples;
+}
+
 // Collective.
 RunEvaluation evaluate_checkpoint(const EvaluationRequest& request,
                                   const PreparedEvaluation& prepared,
@@ -87,11 +126,17 @@ RunEvaluation evaluate_checkpoint(const EvaluationRequest& request,
                        .split = request.split,
                        .ranks = communicator.size(),
                        .class_names = prepared.datasets.class_names};
+  if (prepared.config.data.name == "nbody") {
+    result.input_names = channel_names(BoxField::nbody);
+    result.target_names = channel_names(BoxField::hydro);
+  }
   const auto classes = prepared.dataset->layout().classes;
   if (classes > 0) result.matrix.emplace(classes);
   TrainedPoint point;
-  (void)load_trained_network(communicator, prepared.checkpoint, prepared.config.device,
-                             *prepared.network, point);
+  const auto device = load_trained_network(communicator, prepared.checkpoint,
+                                           prepared.config.device, *prepared.network, point);
+  if (communicator.rank() == 0 && request.samples > 0)
+    result.samples = compute_samples(prepared, device, request.samples);
   result.step = point.step;
   result.epoch = point.epoch;
   const auto share =

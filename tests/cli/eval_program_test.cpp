@@ -3,7 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "kolo/base/file.h"
 #include "kolo/observe/history.h"
+#include "kolo/report/own_files.h"
 #include "support/idx_files.h"
 
 namespace kolo::testing {
@@ -101,6 +103,27 @@ TEST_F(EvalProgram, TakesACheckpointAsWell) {
   const auto newest = eval_json({run(), "--checkpoint", "newest"});
   const auto path = newest["checkpoint"].get<std::string>();
   EXPECT_EQ(eval_json({path + "/"}), newest);
+}
+
+TEST_F(EvalProgram, DrawsSamplesAndTheConfusionMatrix) {
+  const auto pictures = *folder / "run" / "pictures";
+  const auto result = eval({run(), "--pictures", pictures.string(), "--samples", "3"});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  for (const auto* const name : {"predictions.svg", "confusion.svg"}) {
+    EXPECT_THAT(result.output, HasSubstr((pictures / name).string()));
+    EXPECT_TRUE(is_drawing(pictures / name));
+  }
+  // A report shows them, in a page that still needs nothing but itself.
+  const auto page = (*folder / "report.html").string();
+  ASSERT_EQ(run_kolo({"report", run(), "-o", page}).exit_code, 0);
+  EXPECT_THAT(read_text_file(page), AllOf(HasSubstr("\"Predictions\""), HasSubstr("taken for")));
+
+  // What somebody else has put there stays.
+  write_file(pictures / "predictions.svg", "mine");
+  const auto refused = eval({run(), "--pictures", pictures.string()});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("was not drawn by kolo"));
+  EXPECT_EQ(read_text_file(pictures / "predictions.svg"), "mine");
 }
 
 TEST_F(EvalProgram, RefusesWhatItCantMeasure) {

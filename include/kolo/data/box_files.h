@@ -38,6 +38,9 @@ enum class BoxFormat { hdf5, npy };
   return field == BoxField::nbody ? nbody_channels : hydro_channels;
 }
 
+// What the channels are, in their order.
+[[nodiscard]] std::vector<std::string> channel_names(BoxField field);
+
 // Both write aside, flush and rename: a file appears when it is whole and replaces an older one
 // (the two files of a pair one after the other). Error when the box's fields have other sizes than
 // its `size` says, or nothing can be written there.

@@ -43,6 +43,12 @@ struct RunRecord {
   // Of the resolved configuration, flattened ("optimizer.lr", "0.001"), in the file's order.
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<std::string> warnings;  // what could not be read of it
+  // What kolo has drawn into pictures/ of the run's folder (kolo eval --pictures), by name.
+  struct Picture {
+    std::string name;  // of the file, without the ending
+    std::string svg;
+  };
+  std::vector<Picture> pictures;
 
   // The curve, or null.
   [[nodiscard]] const Curve* find(std::string_view quantity, std::string_view part,

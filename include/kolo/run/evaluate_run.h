@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <torch/types.h>
+
 #include "kolo/nn/metrics.h"
 #include "kolo/run/run.h"
 #include "kolo/train/train_state.h"
@@ -20,6 +22,16 @@ struct EvaluationRequest {
   std::string checkpoint = "best";
   std::vector<std::string> overrides;  // of the run's settings: "data.path=FOLDER"
   std::string split = "validation";    // or "training"; read as in validation either way
+  std::int64_t samples = 0;            // of which the network's outputs are kept, evenly spread
+};
+
+// What a network makes of one sample, float32 on the host.
+struct SampleOutput {
+  std::int64_t index = 0;  // in the data
+  torch::Tensor input;     // as the data set has it
+  torch::Tensor target;    // of numbers; undefined where there are classes
+  std::int64_t label = 0;  // where there are classes
+  torch::Tensor output;    // of classes their probabilities
 };
 
 struct RunEvaluation {
@@ -30,6 +42,9 @@ struct RunEvaluation {
   std::int64_t top = 0;  // sums.in_top are of so many largest outputs; 0: not counted
   std::optional<ConfusionMatrix> matrix;  // none for targets that are numbers
   std::vector<std::string> class_names;   // empty: classes are known by number
+  // Of the inputs' and targets' channels; empty: they are known by number.
+  std::vector<std::string> input_names, target_names;
+  std::vector<SampleOutput> samples;  // EvaluationRequest::samples, or all where there are fewer
 };
 
 // Called on each rank, as run() is, and returns the same statuses, or throws where the rank is

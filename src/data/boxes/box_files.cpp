@@ -88,6 +88,12 @@ bool is_same_file(const std::filesystem::path& one, const std::filesystem::path&
 
 }  // namespace
 
+std::vector<std::string> channel_names(BoxField field) {
+  std::vector<std::string> names{"density", "velocity x", "velocity y", "velocity z"};
+  if (field == BoxField::hydro) names.emplace_back("temperature");
+  return names;
+}
+
 BoxFile::BoxFile(const std::filesystem::path& path, BoxFields fields) {
   auto box = open_box(path, fields, format_);
   size_ = box.size;
