@@ -52,6 +52,7 @@ class Stopping {
       if (is_late_) return fmt::format("--stop-before {}", describe_time(time_->time()));
       return signals_ ? signals_->name() : std::string();
     };
+    if (time_) context.stop_time = &*time_;
   }
 
  private:

@@ -83,7 +83,7 @@ class RunRecords {
   // The records and the lock must outlive the trainer's run().
   void attach_to(Trainer& trainer, RunLock& lock);
   // Checkpoints have all records before them; those are told in the records after.
-  [[nodiscard]] RunCheckpoints::Hooks of_checkpoints(RunLock& lock);
+  [[nodiscard]] RunCheckpoints::Hooks of_checkpoints(RunLock& lock, StopTime* stop_time);
   void flush();
 
   [[nodiscard]] RunLog& log() { return log_; }
@@ -130,12 +130,13 @@ void RunRecords::flush() {
   tensorboard_.flush();
 }
 
-RunCheckpoints::Hooks RunRecords::of_checkpoints(RunLock& lock) {
+RunCheckpoints::Hooks RunRecords::of_checkpoints(RunLock& lock, StopTime* stop_time) {
   const auto before = [this, &lock] {
     lock.require_held();
     flush();
   };
-  const auto on_saved = [this](const SavedCheckpoint& saved) {
+  const auto on_saved = [this, stop_time](const SavedCheckpoint& saved) {
+    if (stop_time != nullptr) stop_time->note_checkpoint(saved.seconds);
     log_.debug("checkpoint {}: training stood still for {:.1f} ms{}, writing took {}",
                saved.path.string(), 1e3 * saved.stall_seconds,
                saved.waited_seconds > .001
@@ -347,6 +348,11 @@ std::shared_ptr<const KernelChoices> choose_kernels_of(KernelQuestion question,
   return choices;
 }
 
+// About, where the ranks have a part of the network each.
+std::uint64_t checkpoint_bytes(const RunConfig& config, const Trainer& trainer) {
+  return trainer.checkpoint_bytes() * static_cast<std::uint64_t>(config.parallel.pipeline);
+}
+
 // The exit status. Collective.
 int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& communicator,
                     const RunContext& context) {
@@ -402,7 +408,11 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
     for (const auto& warning : share_text.warnings) records->log().warn("{}", warning);
     log_model(records->log(), run, *summary, options);
     records->attach_to(*trainer, *start.lock);
-    if (checkpoints) checkpoints->attach_to(*trainer, records->of_checkpoints(*start.lock));
+    if (checkpoints) {
+      checkpoints->attach_to(*trainer, records->of_checkpoints(*start.lock, context.stop_time));
+      if (context.stop_time != nullptr)
+        context.stop_time->expect_checkpoints(checkpoint_bytes(config, *trainer));
+    }
     if (checkpoints && !checkpoints->describe().empty())
       records->log().debug("{}", checkpoints->describe());
     for (auto* const observer : context.observers) trainer->add_observer(*observer);
