@@ -1,6 +1,7 @@
 #include <iostream>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/command_line.h"
 #include "cli/options.h"
@@ -11,6 +12,7 @@
 #include "kolo/run/run.h"
 #include "run/run_training.h"
 #include "run/stop_time.h"
+#include "run/strict_resume.h"
 
 namespace kolo {
 
@@ -67,6 +69,7 @@ int launch(const TrainArguments& arguments, const LaunchEnvironment& environment
   request.ranks = ranks_of(arguments);
   (void)rank_command(request, examine_machine(environment));
   const auto run = prepare_training(config, {}, options, request.ranks, true);
+  require_strict_resume(run, request.ranks, {});
   if (!run.finished.empty()) {
     std::cout << run.finished << std::endl;
     return 0;

@@ -241,8 +241,7 @@ void log_resume(RunLog& log, const PreparedRun& run, const CheckpointStore::Load
     log.info("other settings than so far: {}{}", describe(run.changes.settings),
              run.starts_anew() ? "" : "; the earlier ones are kept beside config.yaml");
   }
-  const auto other_making = describe_other_making(
-      from.content.state.value("made_with", nlohmann::json()), made_with_here());
+  const auto other_making = describe_other_making(run.resumed->made_with, made_with_here());
   if (!other_making.empty())
     log.warn("made with {}: the last digits may be others than they would have been", other_making);
   for (const auto& change : run.changes.of_data_order)
