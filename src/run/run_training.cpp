@@ -303,17 +303,29 @@ Timeline start_timeline(const Communicator& communicator, const RunFolder& folde
   return timeline;
 }
 
+// Who asks the run to stop does not wait for it much longer.
+void merge_timelines_of_run(const RunFolder& folder, const RunContext& context, RunLog& log) {
+  constexpr double patience = 5;  // seconds
+  const Stopwatch watch;
+  const auto gives_up = [&] { return watch.seconds() > patience && context.stop_requested(); };
+  const auto merged = merge_timelines(folder.timelines_of_ranks(), folder.timeline(), gives_up);
+  if (merged.is_given_up) {
+    log.warn("the ranks' timelines are not merged, as the run is to stop: kolo timeline {} does it",
+             folder.path.string());
+  } else {
+    log.info("timeline in {}: open it in chrome://tracing or https://ui.perfetto.dev",
+             folder.timeline().string());
+  }
+}
+
 // Collective. `log`: of rank 0.
 void finish_timeline(const Timeline& timeline, const Communicator& communicator,
-                     const RunFolder& folder, const RunOptions& options, RunLog* log) {
+                     const RunFolder& folder, const RunContext& context, RunLog* log) {
   timeline.stop();
-  if (options.timeline) communicator.barrier();
+  if (context.options.timeline) communicator.barrier();
   if (log == nullptr) return;
   if (const auto problem = timeline.problem(); !problem.empty()) log->warn("{}", problem);
-  if (!options.timeline) return;
-  merge_timelines(folder.timelines_of_ranks(), folder.timeline());
-  log->info("timeline in {}: open it in chrome://tracing or https://ui.perfetto.dev",
-            folder.timeline().string());
+  if (context.options.timeline) merge_timelines_of_run(folder, context, *log);
 }
 
 // Whether anything is left to do, as rank 0 has found. Collective.
@@ -388,7 +400,9 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   const auto share_text =
       describe_work_share(config, run.datasets, *run.network, communicator.size());
   imitate_network_share(share, run.datasets, *run.network);
-  run.objective.kernels = choose_kernels_of({config, datasets, *run.network}, run, communicator,
+  KernelQuestion question{config, datasets, *run.network};
+  question.stop_requested = context.stop_requested;
+  run.objective.kernels = choose_kernels_of(std::move(question), run, communicator,
                                             is_root ? &records->log() : nullptr);
   const auto network =
       make_rank_network({config, run.datasets, share, communicator, device, timeline},
@@ -422,7 +436,7 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
 
   const auto outcome = trainer->run();
   if (is_root) records->flush();  // what there is to tell of the last checkpoint
-  finish_timeline(timeline, communicator, run.folder, options, is_root ? &records->log() : nullptr);
+  finish_timeline(timeline, communicator, run.folder, context, is_root ? &records->log() : nullptr);
   if (outcome == TrainOutcome::stopped) {
     if (is_root) log_stop(records->log(), run, context.stopped_by(), trainer->state());
     return exit_stopped;
