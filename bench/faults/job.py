@@ -1,4 +1,5 @@
 """A small training that faults befall: its settings, its processes, and the bits that it ends with."""
+import gzip
 import hashlib
 import itertools
 import json
@@ -26,18 +27,25 @@ class Skipped(Exception):
     """What this machine or user can't do."""
 
 
-def write_images(folder):
-    """MNIST's four files: grey noise but for one bright bar, whose place tells the label."""
+def write_images(folder, counts=None, packed=False):
+    """MNIST's four files: grey noise but for one bright bar, whose place tells the label. Packed ones take longer to read."""
     noise = random.Random(1)
-    for name, count in (("train", 640), ("t10k", 300)):
+
+    def write(name, content):
+        if packed:
+            (folder / f"{name}.gz").write_bytes(gzip.compress(content, 1))
+        else:
+            (folder / name).write_bytes(content)
+
+    for name, count in (counts or {"train": 640, "t10k": 300}).items():
         pixels = bytearray(noise.randbytes(count * 784))
         for image in range(count):
             first = image * 784 + image % 10 * 56
             pixels[first:first + 56] = bytes([255]) * 56
         sizes = b"".join(size.to_bytes(4, "big") for size in (count, 28, 28))
-        (folder / f"{name}-images-idx3-ubyte").write_bytes(b"\0\0\x08\x03" + sizes + pixels)
-        (folder / f"{name}-labels-idx1-ubyte").write_bytes(
-            b"\0\0\x08\x01" + count.to_bytes(4, "big") + bytes(image % 10 for image in range(count)))
+        write(f"{name}-images-idx3-ubyte", b"\0\0\x08\x03" + sizes + pixels)
+        write(f"{name}-labels-idx1-ubyte",
+              b"\0\0\x08\x01" + count.to_bytes(4, "big") + bytes(image % 10 for image in range(count)))
 
 
 class Place:
@@ -47,7 +55,7 @@ class Place:
         self.has_own_mounts = has_own_mounts  # what is mounted here, nobody else sees
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="kolo-faults-"))
         self.path.chmod(0o755)
-        for name in ("data", "tmp", "runs"):
+        for name in ("data", "tmp", "runs", "references"):
             (self.path / name).mkdir()
         (self.path / "tmp").chmod(0o1777)
         write_images(self.path / "data")
@@ -82,23 +90,24 @@ class Place:
     def settings(self, virtual):
         return ["training.virtual_ranks=4", "training.batch_size=8"] if virtual else []
 
-    def reference(self, virtual):
+    def reference(self, virtual, settings=()):
         """The bits of an undisturbed run, and the seconds that it took."""
-        if virtual not in self.references:
-            job = Job(self, self.fresh(), 2, virtual)
+        kind = (virtual, *settings)
+        if kind not in self.references:
+            job = Job(self, self.fresh("references"), 2, virtual, settings=settings)
             job.expect(0)
-            self.references[virtual] = (fingerprint(job.folder), job.seconds)
-        return self.references[virtual]
+            self.references[kind] = (fingerprint(job.folder), job.seconds)
+        return self.references[kind]
 
-    def finish(self, folder, ranks, virtual, **options):
+    def finish(self, folder, ranks, virtual, settings=(), **options):
         """Goes on with a run until it ends, which has to be as if nothing had been."""
-        job = Job(self, folder, ranks, virtual, **options)
+        job = Job(self, folder, ranks, virtual, settings=settings, **options)
         job.expect(0)
-        self.expect_reference(folder, virtual)
+        self.expect_reference(folder, virtual, settings)
         return job
 
-    def expect_reference(self, folder, virtual):
-        found, expected = fingerprint(folder), self.reference(virtual)[0]
+    def expect_reference(self, folder, virtual, settings=()):
+        found, expected = fingerprint(folder), self.reference(virtual, settings)[0]
         different = [name for name in expected if found.get(name) != expected[name]]
         if different:
             raise Fault(f"other than undisturbed: {', '.join(different)}; {found} instead of {expected}")
@@ -108,13 +117,14 @@ class Job:
     """One start of `kolo train`, with --resume where there is a checkpoint (unless it is `anew`), and all processes that
     come of it."""
 
-    def __init__(self, place, folder, ranks, virtual, anew=False, environment=None, before=(), launcher=None, more=(), **popen):
+    def __init__(self, place, folder, ranks, virtual, anew=False, environment=None, before=(), launcher=None, settings=(),
+                 options=(), **popen):
         self.place, self.folder, self.mark = place, folder, f"{os.getpid()}.{next(numbers)}"
         resume = ["--resume"] if steps_of(folder) and not anew else []
         start = launcher or [*before, str(place.program)]
         count = [] if launcher else ["-n", str(ranks), "--oversubscribe"]
         self.command = [*start, "train", str(place.configuration), "-o", str(folder), *count, *resume,
-                        *place.settings(virtual), *more]
+                        *options, *place.settings(virtual), *settings]
         self.output = place.path / "tmp" / f"{self.mark}.out"
         variables = {**os.environ, mark: self.mark, "TMPDIR": str(place.path / "tmp"), "HOME": str(place.path / "tmp"),
                      "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **(environment or {})}

@@ -16,7 +16,7 @@ def newest(job):
 def trial(place, random, number, tally):
     """A checkpoint at every step tells when the next one is done."""
     virtual = number % 2 == 1
-    job = Job(place, place.fresh(), 2, virtual, more=["--max-restarts", "3", "checkpoint.every_steps=1"])
+    job = Job(place, place.fresh(), 2, virtual, options=["--max-restarts", "3"], settings=["checkpoint.every_steps=1"])
     for kill in range(2):
         after = newest(job) + random.randint(1, 40)
         if not job.wait(lambda: newest(job) >= after, f"step {after}"):

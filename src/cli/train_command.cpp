@@ -1,6 +1,9 @@
 #include <iostream>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "cli/command_line.h"
 #include "cli/options.h"
@@ -9,8 +12,11 @@
 #include "kolo/launch/launch_environment.h"
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/run/run.h"
+#include "launch/signals.h"
+#include "launch/terminal.h"
 #include "run/run_training.h"
 #include "run/stop_time.h"
+#include "run/strict_resume.h"
 
 namespace kolo {
 
@@ -60,6 +66,9 @@ int ranks_of(const TrainArguments& arguments) {
 // need not be started.
 int launch(const TrainArguments& arguments, const LaunchEnvironment& environment,
            const std::vector<std::string>& words) {
+  // Until the ranks are started: they and run_ranks() have answers of their own.
+  std::optional<StopSignal> stop(std::in_place);
+  std::optional<EndAtOnce> end_at_once(std::in_place, *stop, EndAtOnce::Says::everything);
   const auto config = load_run_config(source_of(arguments));
   const auto options = options_of(arguments);
   LaunchRequest request = launch_request(arguments.ranks, words, config);
@@ -67,6 +76,7 @@ int launch(const TrainArguments& arguments, const LaunchEnvironment& environment
   request.ranks = ranks_of(arguments);
   (void)rank_command(request, examine_machine(environment));
   const auto run = prepare_training(config, {}, options, request.ranks, true);
+  require_strict_resume(run, request.ranks, {});
   if (!run.finished.empty()) {
     std::cout << run.finished << std::endl;
     return 0;
@@ -75,7 +85,13 @@ int launch(const TrainArguments& arguments, const LaunchEnvironment& environment
   if (options.stop_before)
     request.environment.emplace_back(stop_time_variable,
                                      fmt::format("{:.3f}", *options.stop_before));
+  end_at_once.reset();
   const auto restarts = training_restarts(request, run, options, arguments.restarts, resume_newest);
+  if (stop->is_requested()) {
+    complain(fmt::format("stopped by {} before the training began", stop->name()));
+    return exit_stopped;
+  }
+  stop.reset();
   return run_ranks(request, restarts);
 }
 

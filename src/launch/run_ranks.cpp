@@ -130,6 +130,13 @@ class Job {
 
   [[nodiscard]] std::string describe_want_of_ranks() const {
     const auto left = nodes_.left();
+    if (total_slots(left) >= least_ranks()) {
+      return fmt::format(
+          "it is not restarted: without {} there is room for {} on {}, but from {} up there is no "
+          "number of ranks that it can go on with",
+          nodes_.describe_left_out(), describe_ranks(total_slots(left)), to_string(left),
+          least_ranks());
+    }
     return fmt::format("it is not restarted: without {} {}, and at least {} {} wanted{}",
                        nodes_.describe_left_out(),
                        left.empty()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
@@ -87,13 +88,16 @@ double milliseconds_of(ConvolutionKernel& kernel, const Tensors& tensors, double
   return least;
 }
 
-// What is taken without a measurement stays, unless another is faster for sure.
-KernelChoice choice_for(const ConvolutionGeometry& geometry) {
+// What is taken without a measurement stays, unless another is faster for sure. Nothing when it
+// stops in between.
+std::optional<KernelChoice> choice_for(const ConvolutionGeometry& geometry,
+                                       const std::function<bool()>& stops) {
   constexpr double clearly = .95;
   const Tensors tensors(geometry);
   KernelChoice choice;
   double best = std::numeric_limits<double>::infinity();
   for (const auto kind : kernels_to_try(geometry)) {
+    if (stops()) return std::nullopt;
     const auto kernel = make_kernel(kind, geometry);
     if (!kernel || kernel->order() != MemoryOrder::channels_last) continue;
     const auto taken = milliseconds_of(*kernel, tensors, best);
@@ -132,7 +136,8 @@ KernelChoices kernel_choices_from_json(std::string_view text) {
 
 KernelChoices measure_kernels(Network& network, at::IntArrayRef batch_shape, Precision precision,
                               const KernelChoices& known,
-                              const std::function<void(std::size_t)>& begins) {
+                              const std::function<void(std::size_t)>& begins,
+                              const std::function<bool()>& stops) {
   KernelChoices found;
   std::map<std::string, ConvolutionGeometry> fresh;
   for (const auto& geometry : convolutions_of(network, batch_shape, precision)) {
@@ -145,7 +150,9 @@ KernelChoices measure_kernels(Network& network, at::IntArrayRef batch_shape, Pre
   }
   if (!fresh.empty()) begins(fresh.size());
   for (const auto& [name, geometry] : fresh) {
-    if (auto choice = choice_for(geometry); !choice.kernel.empty()) found[name] = std::move(choice);
+    auto choice = choice_for(geometry, stops);
+    if (!choice) break;
+    if (!choice->kernel.empty()) found[name] = *std::move(choice);
   }
   return found;
 }

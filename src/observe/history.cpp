@@ -116,6 +116,7 @@ void History::drop_after(std::int64_t step, std::int64_t epoch) {
   const auto is_after = [=](const auto& record) { return record.step > step; };
   std::erase_if(steps_, is_after);
   std::erase_if(checkpoints_, is_after);
+  epoch_under_way_.reset();
   summary_ = Json::object();
 }
 
@@ -126,6 +127,9 @@ Json History::to_json() const {
   for (const auto& record : steps_) document["steps"].push_back(json_of(record));
   if (!checkpoints_.empty()) document["checkpoints"] = Json::array();
   for (const auto& record : checkpoints_) document["checkpoints"].push_back(json_of(record));
+  if (epoch_under_way_)
+    document["epoch_under_way"] = {{"epoch", epoch_under_way_->epoch},
+                                   {"last_step", epoch_under_way_->last_step}};
   document["summary"] = summary_;
   return document;
 }
@@ -152,6 +156,11 @@ History History::from_json(const Json& document) {
       record.step = json_value<std::int64_t>(json, "step");
       read_fields<CheckpointRecord>(json, record, checkpoint_fields);
       history.add(record);
+    }
+    if (document.contains("epoch_under_way")) {
+      const auto& json = document["epoch_under_way"];
+      history.begin(
+          {json_value<std::int64_t>(json, "epoch"), json_value<std::int64_t>(json, "last_step")});
     }
     history.summary_ = document.value("summary", Json::object());
     return history;

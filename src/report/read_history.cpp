@@ -149,6 +149,8 @@ std::vector<Curve> curves_of(const History& history) {
   for (const EpochRecord& record : history.epochs()) {
     epoch_of_step.add(static_cast<double>(record.step), static_cast<double>(record.epoch));
   }
+  if (const auto& epoch = history.epoch_under_way())
+    epoch_of_step.add(static_cast<double>(epoch->last_step), static_cast<double>(epoch->epoch));
   std::vector<Curve> curves;
   for (const auto& recorded : epoch_curves) {
     curves.push_back(curve_of(recorded, history.epochs(), [](const EpochRecord& record) {

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <sstream>
+#include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -43,18 +46,22 @@ std::optional<std::filesystem::path> cache_folder() {
 // Held until the object is gone, by no other process.
 class FileLock {
  public:
-  explicit FileLock(const std::filesystem::path& path)
+  // `waits`: as KernelCache::update() has it.
+  FileLock(const std::filesystem::path& path, const std::function<bool()>& waits)
       : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
     if (!file_.is_open()) throw_system_error("run: cannot open", path);
-    int result = 0;
-    do {
-      result = ::flock(file_.get(), LOCK_EX);
-    } while (result != 0 && errno == EINTR);
-    if (result != 0) throw_system_error("run: cannot lock", path);
+    while (!(is_held_ = ::flock(file_.get(), LOCK_EX | LOCK_NB) == 0)) {
+      if (errno != EWOULDBLOCK && errno != EINTR) throw_system_error("run: cannot lock", path);
+      if (!waits()) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
   }
+
+  [[nodiscard]] bool is_held() const { return is_held_; }
 
  private:
   FileDescriptor file_;
+  bool is_held_ = false;
 };
 
 std::string with_dashes(const std::string& text) {
@@ -121,10 +128,12 @@ KernelChoices KernelCache::read() const {
   }
 }
 
-void KernelCache::update(const std::function<void(KernelChoices&)>& change) const {
+void KernelCache::update(const std::function<void(KernelChoices&)>& change,
+                         const std::function<bool()>& waits) const {
   std::filesystem::create_directories(file_.parent_path());
   auto lock_file = file_;
-  const FileLock lock(lock_file.replace_extension(".lock"));
+  const FileLock lock(lock_file.replace_extension(".lock"), waits);
+  if (!lock.is_held()) return;
   auto choices = read();
   const auto before = choices;
   change(choices);
@@ -156,15 +165,21 @@ bool wants_choices(const RunConfig& config) {
 KernelChoices completed(const KernelChoices& known, const KernelQuestion& question, int ranks) {
   std::size_t tried = 0;
   const Stopwatch watch;
-  auto found =
-      measure_kernels(question.network, batch_shape_of(question.config, question.datasets, ranks),
-                      question.config.training.precision, known, [&](std::size_t count) {
-                        tried = count;
-                        question.say(fmt::format(
-                            "trying the kernels of {} convolution{} that {} new on this processor",
-                            count, count == 1 ? "" : "s", count == 1 ? "is" : "are"));
-                      });
-  if (tried > 0) question.say(fmt::format("tried in {}", format_duration(watch.seconds())));
+  auto found = measure_kernels(
+      question.network, batch_shape_of(question.config, question.datasets, ranks),
+      question.config.training.precision, known,
+      [&](std::size_t count) {
+        tried = count;
+        question.say(
+            fmt::format("trying the kernels of {} convolution{} that {} new on this processor",
+                        count, count == 1 ? "" : "s", count == 1 ? "is" : "are"));
+      },
+      question.stop_requested);
+  if (tried > 0) {
+    question.say(fmt::format("{} in {}",
+                             question.stop_requested() ? "asked to stop while trying" : "tried",
+                             format_duration(watch.seconds())));
+  }
   return found;
 }
 
@@ -173,12 +188,20 @@ KernelChoices measured(const KernelQuestion& question, int ranks) {
   try {
     const auto cache = KernelCache::of_this_processor();
     if (!cache) throw Error("there is no home folder to keep in which was the fastest");
-    cache->update([&](KernelChoices& kept) {
-      auto known = question.own;
-      known.insert(kept.begin(), kept.end());
-      result = completed(known, question, ranks);
-      kept.insert(result.begin(), result.end());
-    });
+    bool has_said = false;
+    const auto waits = [&] {
+      if (!std::exchange(has_said, true))
+        question.say("another process tries kernels: waiting for what it finds");
+      return !question.stop_requested();
+    };
+    cache->update(
+        [&](KernelChoices& kept) {
+          auto known = question.own;
+          known.insert(kept.begin(), kept.end());
+          result = completed(known, question, ranks);
+          kept.insert(result.begin(), result.end());
+        },
+        waits);
   } catch (const std::exception& error) {
     question.warn(
         fmt::format("kernels of convolutions: {}; the usual ones are taken "

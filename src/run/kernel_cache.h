@@ -28,9 +28,12 @@ class KernelCache {
   // another version's, or damaged.
   [[nodiscard]] KernelChoices read() const;
 
-  // Reads, changes and writes them while no other process does. Error where the file can't be
-  // written.
-  void update(const std::function<void(KernelChoices&)>& change) const;
+  // Reads, changes and writes them while no other process does. `waits` is asked again and again
+  // while another one does, which may be measuring; false: this one gives up, and changes nothing.
+  // Error where the file can't be written.
+  void update(
+      const std::function<void(KernelChoices&)>& change,
+      const std::function<bool()>& waits = [] { return true; }) const;
 
  private:
   std::filesystem::path file_;
@@ -51,6 +54,8 @@ struct KernelQuestion {
   // How many were tried, and where they can't be kept.
   std::function<void(const std::string&)> say = [](const std::string&) {};
   std::function<void(const std::string&)> warn = [](const std::string&) {};
+  // Whether the run is to stop, and so has no use for the kernels that are not measured yet.
+  std::function<bool()> stop_requested = [] { return false; };
 };
 
 // What rank 0 has found, on all ranks; null where the configuration wants none, or computes on

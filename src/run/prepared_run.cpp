@@ -12,9 +12,11 @@
 #include "kolo/config/run_config.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/parallel/sync_batch_norm.h"
+#include "run/made_with.h"
 #include "run/pipeline_share.h"
 #include "run/run_device.h"
 #include "run/run_lock.h"
+#include "run/strict_resume.h"
 #include "run/work_share.h"
 
 namespace kolo {
@@ -29,7 +31,9 @@ void go_on_from(const CheckpointStore::Loaded& loaded, PreparedRun& run, const R
   run.changes = changes_since(*run.resumed, run.config, run.models, ranks,
                               run.datasets.training->size(), run.steps_of_epoch);
   run.finished = describe_if_finished(*run.resumed, run.config, run.folder);
-  if (run.finished.empty() && !options.allow_data_change) require_same_data_order(run.changes);
+  // Of a strict one that is no exception, but one of all that is listed (require_strict_resume()).
+  if (run.finished.empty() && !options.allow_data_change && !run.config.checkpoint.strict_resume)
+    require_same_data_order(run.changes);
 }
 
 // With the program's parts, or else as the configuration says.
@@ -65,7 +69,10 @@ CheckpointStore::Loaded load_resumed(PreparedRun& run, const RunOptions& options
                                      std::vector<std::string>& warnings) {
   auto loaded = load_chosen(run.folder, *options.resume,
                             [&](const std::string& warning) { warnings.push_back(warning); });
-  if (loaded.path != run.resumed->checkpoint) go_on_from(loaded, run, options, ranks);
+  if (loaded.path != run.resumed->checkpoint) {
+    go_on_from(loaded, run, options, ranks);
+    require_strict_resume(run, ranks, made_with_here());
+  }
   return loaded;
 }
 

@@ -51,7 +51,7 @@ struct PreparedRun {
 void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Module& network);
 
 // The whole checkpoint that the run goes on from, which is another one than was chosen by its
-// headers where that turns out to be damaged. Adds to `warnings` what was passed over.
+// headers where that turns out to be damaged. Adds to `warnings` what was passed over. For a rank.
 [[nodiscard]] CheckpointStore::Loaded load_resumed(PreparedRun& run, const RunOptions& options,
                                                    int ranks, std::vector<std::string>& warnings);
 

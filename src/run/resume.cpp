@@ -11,7 +11,9 @@
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/config/factories.h"
+#include "kolo/launch/launch_environment.h"
 #include "kolo/observe/history.h"
+#include "run/runs_beside.h"
 
 namespace kolo {
 
@@ -51,15 +53,20 @@ fs::path found(const CheckpointStore& store, const std::optional<CheckpointStore
   return entry ? entry->path : fs::path();
 }
 
+[[noreturn]] void refuse_empty(const RunFolder& folder) {
+  const auto beside = describe_runs_beside(folder, job_number());
+  throw InputError(
+      fmt::format("resume: {} holds no checkpoint that can be used; run without --resume to "
+                  "start from the beginning{}",
+                  folder.checkpoints().string(), beside.empty() ? "" : "; " + beside));
+}
+
 CheckpointStore::Loaded load_newest(const RunFolder& folder, const CheckpointStore& store,
                                     const std::function<void(const std::string&)>& warn,
                                     CheckpointReading reading) {
   auto loaded = store.load_newest(warn, reading);
   if (loaded) return std::move(*loaded);
-  throw InputError(
-      fmt::format("resume: {} holds no checkpoint that can be used; run without --resume to "
-                  "start from the beginning",
-                  folder.checkpoints().string()));
+  refuse_empty(folder);
 }
 
 namespace fs = std::filesystem;
@@ -221,6 +228,8 @@ CheckpointStore::Loaded load_chosen(const RunFolder& folder, const std::string& 
                                     CheckpointReading reading) {
   const auto store = folder.checkpoint_store();
   if (choice == newest_checkpoint) return load_newest(folder, store, warn, reading);
+  const bool is_of_folder = choice == "best" || step_of(choice);
+  if (is_of_folder && !folder.holds_step_folder()) refuse_empty(folder);
   return load_named(find_checkpoint(folder, choice), reading);
 }
 
@@ -237,6 +246,7 @@ ResumePoint resume_point(const CheckpointStore::Loaded& loaded) {
     point.position = state.at("position").get<std::int64_t>();
     point.best_epoch = state.at("best_epoch").get<std::int64_t>();
     point.ranks = state.value("ranks", 1);
+    point.made_with = state.value("made_with", nlohmann::json());
     if (state.contains("training_samples"))
       point.samples = state.at("training_samples").get<std::int64_t>();
     return point;
@@ -254,6 +264,7 @@ ResumeChanges changes_since(const ResumePoint& point, const RunConfig& config,
     changes.of_data_order.push_back(
         fmt::format("the data has {} training samples instead of {}", samples, *point.samples));
   const auto earlier = earlier_config(point, models);
+  changes.are_known = earlier.has_value();
   if (!earlier) return changes;
   StepSize before, now;
   try {

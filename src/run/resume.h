@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/config/run_config.h"
 #include "run/run_folder.h"
@@ -43,6 +45,7 @@ struct ResumePoint {
   std::int64_t best_epoch = 0;
   int ranks = 1;                        // that the run had
   std::optional<std::int64_t> samples;  // that it trained on in an epoch; older ones don't tell
+  nlohmann::json made_with;             // see made_with_here(); null: older ones don't tell
 
   // Whether it is one of `folder`'s own.
   [[nodiscard]] bool is_in(const RunFolder& folder) const;
@@ -58,6 +61,7 @@ struct ResumeChanges {
   std::vector<std::string> of_data_order;
   // Ranks, samples per step and rate, in one line; empty: as before.
   std::string of_steps;
+  bool are_known = true;  // the settings so far are
 };
 
 // Compared with the config.yaml of the run that the checkpoint belongs to (none: nothing differs)

@@ -15,6 +15,7 @@
 #include "launch/signals.h"
 #include "launch/terminal.h"
 #include "run/blas.h"
+#include "run/made_with.h"
 #include "run/prepared_run.h"
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
@@ -22,6 +23,7 @@
 #include "run/run_device.h"
 #include "run/run_training.h"
 #include "run/stop_time.h"
+#include "run/strict_resume.h"
 
 namespace kolo {
 
@@ -52,6 +54,7 @@ class Stopping {
       if (is_late_) return fmt::format("--stop-before {}", describe_time(time_->time()));
       return signals_ ? signals_->name() : std::string();
     };
+    if (time_) context.stop_time = &*time_;
   }
 
  private:
@@ -95,6 +98,7 @@ int run_configured(const std::function<RunConfig()>& configure, const RunParts& 
   };
   job.prepare = [&](int rank, int ranks) {
     prepared = prepare_training(config, parts, options, ranks, rank == 0);
+    require_strict_resume(*prepared, ranks, made_with_here());
     return facts_of(*prepared, options);
   };
   job.run = [&](const Communicator& communicator) {

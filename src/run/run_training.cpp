@@ -83,7 +83,7 @@ class RunRecords {
   // The records and the lock must outlive the trainer's run().
   void attach_to(Trainer& trainer, RunLock& lock);
   // Checkpoints have all records before them; those are told in the records after.
-  [[nodiscard]] RunCheckpoints::Hooks of_checkpoints(RunLock& lock);
+  [[nodiscard]] RunCheckpoints::Hooks of_checkpoints(RunLock& lock, StopTime* stop_time);
   void flush();
 
   [[nodiscard]] RunLog& log() { return log_; }
@@ -130,12 +130,13 @@ void RunRecords::flush() {
   tensorboard_.flush();
 }
 
-RunCheckpoints::Hooks RunRecords::of_checkpoints(RunLock& lock) {
+RunCheckpoints::Hooks RunRecords::of_checkpoints(RunLock& lock, StopTime* stop_time) {
   const auto before = [this, &lock] {
     lock.require_held();
     flush();
   };
-  const auto on_saved = [this](const SavedCheckpoint& saved) {
+  const auto on_saved = [this, stop_time](const SavedCheckpoint& saved) {
+    if (stop_time != nullptr) stop_time->note_checkpoint(saved.seconds);
     log_.debug("checkpoint {}: training stood still for {:.1f} ms{}, writing took {}",
                saved.path.string(), 1e3 * saved.stall_seconds,
                saved.waited_seconds > .001
@@ -240,8 +241,7 @@ void log_resume(RunLog& log, const PreparedRun& run, const CheckpointStore::Load
     log.info("other settings than so far: {}{}", describe(run.changes.settings),
              run.starts_anew() ? "" : "; the earlier ones are kept beside config.yaml");
   }
-  const auto other_making = describe_other_making(
-      from.content.state.value("made_with", nlohmann::json()), made_with_here());
+  const auto other_making = describe_other_making(run.resumed->made_with, made_with_here());
   if (!other_making.empty())
     log.warn("made with {}: the last digits may be others than they would have been", other_making);
   for (const auto& change : run.changes.of_data_order)
@@ -303,17 +303,29 @@ Timeline start_timeline(const Communicator& communicator, const RunFolder& folde
   return timeline;
 }
 
+// Who asks the run to stop does not wait for it much longer.
+void merge_timelines_of_run(const RunFolder& folder, const RunContext& context, RunLog& log) {
+  constexpr double patience = 5;  // seconds
+  const Stopwatch watch;
+  const auto gives_up = [&] { return watch.seconds() > patience && context.stop_requested(); };
+  const auto merged = merge_timelines(folder.timelines_of_ranks(), folder.timeline(), gives_up);
+  if (merged.is_given_up) {
+    log.warn("the ranks' timelines are not merged, as the run is to stop: kolo timeline {} does it",
+             folder.path.string());
+  } else {
+    log.info("timeline in {}: open it in chrome://tracing or https://ui.perfetto.dev",
+             folder.timeline().string());
+  }
+}
+
 // Collective. `log`: of rank 0.
 void finish_timeline(const Timeline& timeline, const Communicator& communicator,
-                     const RunFolder& folder, const RunOptions& options, RunLog* log) {
+                     const RunFolder& folder, const RunContext& context, RunLog* log) {
   timeline.stop();
-  if (options.timeline) communicator.barrier();
+  if (context.options.timeline) communicator.barrier();
   if (log == nullptr) return;
   if (const auto problem = timeline.problem(); !problem.empty()) log->warn("{}", problem);
-  if (!options.timeline) return;
-  merge_timelines(folder.timelines_of_ranks(), folder.timeline());
-  log->info("timeline in {}: open it in chrome://tracing or https://ui.perfetto.dev",
-            folder.timeline().string());
+  if (context.options.timeline) merge_timelines_of_run(folder, context, *log);
 }
 
 // Whether anything is left to do, as rank 0 has found. Collective.
@@ -345,6 +357,11 @@ std::shared_ptr<const KernelChoices> choose_kernels_of(KernelQuestion question,
   if (log != nullptr && choices && !choices->empty())
     write_file_atomically(run.folder.kernels(), to_json(*choices) + "\n");
   return choices;
+}
+
+// About, where the ranks have a part of the network each.
+std::uint64_t checkpoint_bytes(const RunConfig& config, const Trainer& trainer) {
+  return trainer.checkpoint_bytes() * static_cast<std::uint64_t>(config.parallel.pipeline);
 }
 
 // The exit status. Collective.
@@ -383,7 +400,9 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   const auto share_text =
       describe_work_share(config, run.datasets, *run.network, communicator.size());
   imitate_network_share(share, run.datasets, *run.network);
-  run.objective.kernels = choose_kernels_of({config, datasets, *run.network}, run, communicator,
+  KernelQuestion question{config, datasets, *run.network};
+  question.stop_requested = context.stop_requested;
+  run.objective.kernels = choose_kernels_of(std::move(question), run, communicator,
                                             is_root ? &records->log() : nullptr);
   const auto network =
       make_rank_network({config, run.datasets, share, communicator, device, timeline},
@@ -402,7 +421,11 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
     for (const auto& warning : share_text.warnings) records->log().warn("{}", warning);
     log_model(records->log(), run, *summary, options);
     records->attach_to(*trainer, *start.lock);
-    if (checkpoints) checkpoints->attach_to(*trainer, records->of_checkpoints(*start.lock));
+    if (checkpoints) {
+      checkpoints->attach_to(*trainer, records->of_checkpoints(*start.lock, context.stop_time));
+      if (context.stop_time != nullptr)
+        context.stop_time->expect_checkpoints(checkpoint_bytes(config, *trainer));
+    }
     if (checkpoints && !checkpoints->describe().empty())
       records->log().debug("{}", checkpoints->describe());
     for (auto* const observer : context.observers) trainer->add_observer(*observer);
@@ -413,7 +436,7 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
 
   const auto outcome = trainer->run();
   if (is_root) records->flush();  // what there is to tell of the last checkpoint
-  finish_timeline(timeline, communicator, run.folder, options, is_root ? &records->log() : nullptr);
+  finish_timeline(timeline, communicator, run.folder, context, is_root ? &records->log() : nullptr);
   if (outcome == TrainOutcome::stopped) {
     if (is_root) log_stop(records->log(), run, context.stopped_by(), trainer->state());
     return exit_stopped;

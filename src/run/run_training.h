@@ -13,6 +13,7 @@
 #include "kolo/observe/progress.h"
 #include "run/prepared_run.h"
 #include "run/run_folder.h"
+#include "run/stop_time.h"
 
 namespace kolo {
 
@@ -28,6 +29,8 @@ struct RunContext {
   ProgressOptions progress;
   std::function<bool()> stop_requested;
   std::function<std::string()> stopped_by;  // "SIGTERM"; empty: not known
+  // Where there is a time to stop before: is told how long checkpoints take.
+  StopTime* stop_time = nullptr;
 };
 
 [[nodiscard]] std::ostream& console_of(const RunOptions& options);

@@ -78,12 +78,24 @@ std::string describe_time(double seconds) {
   return {text.data(), size};
 }
 
+void StopTime::expect_checkpoints(std::uint64_t bytes) {
+  expected_write_ = static_cast<double>(bytes) / least_speed;
+}
+
+void StopTime::note_checkpoint(double seconds) {
+  longest_write_ = std::max(longest_write_, seconds);
+  expected_write_ = 0;
+}
+
 double StopTime::margin() const {
-  return std::max(least_margin, 2 * longest_);
+  return std::max(least_margin, 2 * (longest_step_ + std::max(longest_write_, expected_write_)));
 }
 
 bool StopTime::has_come(double now, std::chrono::steady_clock::time_point steady) {
-  if (last_) longest_ = std::max(longest_, std::chrono::duration<double>(steady - *last_).count());
+  if (last_) {
+    const double seconds = std::chrono::duration<double>(steady - *last_).count();
+    longest_step_ = std::max(longest_step_, seconds);
+  }
   last_ = steady;
   has_come_ = has_come_ || now >= time_ - margin();
   return has_come_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,15 +22,24 @@ inline constexpr const char* stop_time_variable = "KOLO_STOP_TIME";
 // "2026-11-24 18:30:00", local time.
 [[nodiscard]] std::string describe_time(double seconds);
 
-// Says when it is time to stop, early enough: what a run does between two questions, at every step
-// and every batch of a validation, is a step and perhaps a checkpoint, so twice the longest time
-// between two questions so far is what the last step and the last checkpoint take, but at least 10
-// seconds are kept. For one thread.
+// Says when it is time to stop, early enough. After the answer comes what a run does between two
+// questions, which are asked at every step and every batch of a validation; then the checkpoint in
+// the background is waited for, and the last one is written. So twice the longest time between two
+// questions so far is kept, twice the longest time that a checkpoint was written, and at least 10
+// seconds. For one thread.
 class StopTime {
  public:
   static constexpr double least_margin = 10;
+  // Bytes per second that a checkpoint is thought to be written with until the first one was: a
+  // slow disk.
+  static constexpr double least_speed = 100e6;
 
   explicit StopTime(double time) : time_(time) {}
+
+  // How large checkpoints are, before the first was written.
+  void expect_checkpoints(std::uint64_t bytes);
+  // That one was written, in so many seconds.
+  void note_checkpoint(double seconds);
 
   // `now`: in seconds since 1970. `steady`: by a clock that nobody sets.
   [[nodiscard]] bool has_come(double now, std::chrono::steady_clock::time_point steady);
@@ -38,7 +48,8 @@ class StopTime {
 
  private:
   double time_;
-  double longest_ = 0;
+  double longest_step_ = 0, longest_write_ = 0;
+  double expected_write_ = 0;  // until one was written
   std::optional<std::chrono::steady_clock::time_point> last_;
   bool has_come_ = false;
 };

@@ -10,6 +10,7 @@
 #include "run/pipeline_share.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
+#include "run/strict_resume.h"
 #include "run/work_share.h"
 
 namespace kolo {
@@ -35,8 +36,10 @@ std::string start_over(const RunFolder& folder) {
   return "there is no checkpoint yet: starting from the beginning";
 }
 
-// Whether so many ranks, fewer than asked for, can share the batch, samples and layers.
-bool can_be_shared(const PreparedRun& run, int ranks) {
+// Whether so many ranks, instead of those that were asked for, may go on, and can share the batch,
+// samples and layers.
+bool can_go_on(const PreparedRun& run, int asked_for, int ranks) {
+  if (ranks != asked_for && !may_have_other_ranks(run.config)) return false;
   try {
     const auto replicas = replicas_of(run.config, ranks);
     (void)batch_size_of(run.config.training, replicas);
@@ -136,7 +139,9 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
     const auto objection = failures->objection(failure);
     return objection.empty() ? objection_of_folder(folder, *lock, goes_on_there) : objection;
   };
-  policy.accepts = [&run](int ranks) { return can_be_shared(run, ranks); };
+  policy.accepts = [&run, asked_for = request.ranks](int ranks) {
+    return can_go_on(run, asked_for, ranks);
+  };
   policy.before_restart = [folder = run.folder, resumes, lock, failures,
                            resume_newest](LaunchRequest& attempt) -> std::string {
     if (resumes && !failures->has_begun()) return {};  // as the command says

@@ -46,7 +46,6 @@ bool tells_something(const DeviceUsage& usage) {
 }
 
 constexpr std::string_view step_tags = "step/";  // all others are of epochs
-constexpr double longest_unwritten = 30;         // seconds
 
 bool is_due(std::int64_t step, std::int64_t every) {
   return every > 0 && step % every == 0;
@@ -62,8 +61,11 @@ std::int64_t thin_record_interval(std::int64_t epochs, std::int64_t steps_of_epo
 }
 
 HistoryRecorder::HistoryRecorder(History history, std::filesystem::path file,
-                                 std::int64_t log_every)
-    : history_(std::move(history)), file_(std::move(file)), log_every_(log_every) {}
+                                 std::int64_t log_every, double unwritten)
+    : history_(std::move(history)),
+      file_(std::move(file)),
+      log_every_(log_every),
+      unwritten_(unwritten) {}
 
 void HistoryRecorder::flush() {
   if (!is_written_) write();
@@ -93,6 +95,11 @@ void HistoryRecorder::on_start(const TrainState& state,
   write();
 }
 
+void HistoryRecorder::on_epoch_begin(const TrainState& state, std::int64_t steps,
+                                     std::int64_t done) {
+  history_.begin({state.epoch + 1, state.step + steps - done});
+}
+
 void HistoryRecorder::on_step(const StepReport& report) {
   if (is_due(report.state.step, log_every_)) {
     history_.add(StepRecord{report.state.step, report.sums.mean_loss(), report.sums.accuracy(),
@@ -100,8 +107,7 @@ void HistoryRecorder::on_step(const StepReport& report) {
                             wall_time()});
     is_written_ = false;
   }
-  // Whoever looks on sees a run that lives, also where values are far apart.
-  if (!is_written_ && since_written_.seconds() > longest_unwritten) write();
+  if (!is_written_ && since_written_.seconds() >= unwritten_) write();
 }
 
 void HistoryRecorder::on_epoch_end(const EpochReport& report) {
@@ -197,8 +203,8 @@ double HistoryRecorder::mean_epoch_seconds() const {
 }
 
 TensorBoardRecorder::TensorBoardRecorder(const std::filesystem::path& folder,
-                                         std::int64_t log_every)
-    : writer_(folder), log_every_(log_every) {}
+                                         std::int64_t log_every, double unwritten)
+    : writer_(folder), log_every_(log_every), unwritten_(unwritten) {}
 
 void TensorBoardRecorder::on_start(const TrainState& state,
                                    const std::optional<MetricSums>& untrained) {
@@ -226,7 +232,7 @@ void TensorBoardRecorder::on_step(const StepReport& report) {
     writer_.add_scalar("step/learning_rate", report.learning_rate, step);
     writer_.add_scalar("step/samples_per_second", report.sums.samples / report.seconds, step);
   }
-  if (since_flushed_.seconds() < longest_unwritten) return;
+  if (since_flushed_.seconds() < unwritten_) return;
   writer_.flush();
   since_flushed_.restart();
 }

@@ -178,6 +178,49 @@ TEST_F(WatchingReport, FollowsRuns) {
   EXPECT_FALSE(std::filesystem::exists("report.html"));
 }
 
+// A run that is in its first epoch, of 100 steps, and has done so many.
+void write_begun_run(const std::filesystem::path& folder, int steps) {
+  History history(1);
+  history.add(EpochRecord{.val_loss = 3, .time = 1000});
+  history.begin({.epoch = 1, .last_step = 100});
+  for (int step = 10; step <= steps; step += 10)
+    history.add(StepRecord{.step = step, .loss = 2. / step, .lr = .1, .time = 1000. + step});
+  std::filesystem::create_directories(folder);
+  history.write(folder / "history.json");
+}
+
+// The first figure of that name; null: there is none.
+json figure_of(const json& data, const std::string& id) {
+  for (const auto& section : data["sections"]) {
+    for (const auto& figure : section.value("figures", json::array()))
+      if (figure["id"] == id) return figure;
+  }
+  return {};
+}
+
+TEST_F(WatchingReport, FollowsARunWithinAnEpoch) {
+  const auto run = folder / "begun";
+  write_begun_run(run, 10);
+  const auto result = watch({run.string()}, [&](httplib::Client& client) {
+    for (const int steps : {20, 50}) {
+      write_begun_run(run, steps);
+      const auto figure = figure_of(data_of(client), "loss-by-step");
+      ASSERT_FALSE(figure.is_null());
+      const auto& series = figure["series"][0];
+      ASSERT_EQ(series["y"].size(), static_cast<std::size_t>(steps / 10));
+      EXPECT_EQ(series["x"]["epoch"].back(), steps / 100.) << "so much of the epoch is done";
+    }
+  });
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+}
+
+TEST_F(ReportProgram, DrawsARunWithinItsFirstEpoch) {
+  write_begun_run(folder / "begun", 30);
+  const auto result = report({folder / "begun", "-o", page});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(read_text_file(page), AllOf(HasSubstr("Loss, step by step"), HasSubstr("0.3")));
+}
+
 TEST_F(WatchingReport, AnswersThisMachineOnly) {
   const auto result = watch({write_run("run", 1)}, [&](httplib::Client& client) {
     const auto status = [&](const std::string& path, const std::string& host) {

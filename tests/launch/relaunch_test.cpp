@@ -87,6 +87,18 @@ TEST_F(Relaunch, TooFewRanksAreTheEnd) {
   }
 }
 
+TEST_F(Relaunch, NumbersOfRanksThatAreOfNoUseAreTheEndToo) {
+  folder.write("ends", "touch dead-node2; exit 205\n");
+  const auto result =
+      run(3, {.restarts = 3, .min_ranks = 1, .accepts = [](int ranks) { return ranks == 3; }});
+  EXPECT_EQ(result.exit_code, 205);
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("it is not restarted: without node2 (does not answer) there is room "
+                              "for 2 ranks on node1:1,node3:1, but from 1 up there is no number of "
+                              "ranks that it can go on with"),
+                    Not(HasSubstr("starting it again"))));
+}
+
 TEST_F(Relaunch, ANodeWhoseRanksAreKilledTwiceIsLeftOut) {
   const std::string killed =
       "echo 'mpirun noticed that process rank 2 with PID 1 on node node3 exited on signal 9 "

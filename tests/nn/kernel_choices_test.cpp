@@ -50,6 +50,26 @@ TEST_F(KernelChoicesTest, WhatIsKnownIsNotTriedAgain) {
   EXPECT_EQ(measure_kernels(*network_, batch_, Precision::fp32, more, nothing), known);
 }
 
+TEST_F(KernelChoicesTest, TryNoMoreWhenTheyAreToStop) {
+  const auto all = measure_kernels(*network_, batch_, Precision::fp32);
+  if (all.empty()) return;
+  std::size_t asked = 0, wanted = 0;
+  const auto measure = [&](std::size_t stops_at) {
+    asked = 0;
+    return measure_kernels(
+        *network_, batch_, Precision::fp32, {}, [&](std::size_t count) { wanted = count; },
+        [&] { return ++asked > stops_at; });
+  };
+  EXPECT_TRUE(measure(0).empty());
+  EXPECT_EQ(wanted, all.size());
+  EXPECT_EQ(asked, 1U) << "it is not asked again";
+  const auto of_first = all.begin()->second.milliseconds.size();
+  EXPECT_TRUE(measure(of_first - 1).empty()) << "amid a convolution nothing is known of it";
+  const auto first = measure(of_first);
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_TRUE(all.contains(first.begin()->first));
+}
+
 TEST_F(KernelChoicesTest, LeaveTheNetworkAsItWas) {
   const auto resnet = make_network("resnet_small", {.input_shape = {3, 16, 16}, .classes = 4});
   resnet->train();

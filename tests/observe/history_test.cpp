@@ -105,6 +105,22 @@ TEST(History, WhatIsNotFiniteIsNull) {
   EXPECT_FALSE(document.contains("steps"));
 }
 
+TEST(History, TellsOfTheEpochUnderWayUntilItIsDone) {
+  const TemporaryFolder folder;
+  auto history = example();
+  history.begin({.epoch = 2, .last_step = 1900});
+  history.write(folder / "history.json");
+  auto read = History::read(folder / "history.json");
+  ASSERT_TRUE(read.epoch_under_way().has_value());
+  EXPECT_EQ(read.epoch_under_way()->epoch, 2);
+  EXPECT_EQ(read.epoch_under_way()->last_step, 1900);
+  EXPECT_EQ(read.to_json(), history.to_json());
+  read.add(EpochRecord{.epoch = 2, .step = 1900});
+  EXPECT_FALSE(read.epoch_under_way());
+  history.drop_after(900);
+  EXPECT_FALSE(history.epoch_under_way()) << "it begins again";
+}
+
 TEST(History, DropAfterKeepsThatStep) {
   auto history = example();
   history.drop_after(900);

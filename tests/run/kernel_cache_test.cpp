@@ -42,6 +42,16 @@ TEST_F(KernelCacheTest, LosesNothingWhereSeveralChangeItAtOnce) {
   EXPECT_EQ(cache_.read().size(), 20);
 }
 
+TEST_F(KernelCacheTest, WaitsForAnotherOnlyAsLongAsItIsToldTo) {
+  int asked = 0;
+  cache_.update([&](KernelChoices&) {
+    cache_.update([](KernelChoices& choices) { choices["a"] = choice(1); },
+                  [&] { return ++asked < 3; });
+  });
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(cache_.read(), KernelChoices());
+}
+
 TEST_F(KernelCacheTest, ForgetsWhatIsDamagedOrAnotherVersions) {
   cache_.update([](KernelChoices& choices) { choices["a"] = choice(1); });
   auto text = read_text_file(cache_.file());

@@ -53,5 +53,29 @@ TEST_F(StopTimes, ComeEarlyEnoughForTheLongestStepAndItsCheckpoint) {
       << "a clock that is set back changes nothing";
 }
 
+TEST_F(StopTimes, ComeEarlyEnoughForCheckpointsThatAreWrittenInTheBackground) {
+  StopTime stop(noon);
+  const std::chrono::steady_clock::time_point begin{1h};
+  EXPECT_FALSE(stop.has_come(noon - 1000, begin));
+  stop.note_checkpoint(20);
+  EXPECT_FALSE(stop.has_come(noon - 998, begin + 2s)) << "a step of 2 s";
+  EXPECT_EQ(stop.margin(), 44) << "one is on its way, and the last comes after it";
+  stop.note_checkpoint(5);
+  EXPECT_EQ(stop.margin(), 44) << "the longest counts";
+  EXPECT_FALSE(stop.has_come(noon - 45, begin + 3s));
+  EXPECT_TRUE(stop.has_come(noon - 44, begin + 4s));
+}
+
+TEST_F(StopTimes, CountOnASlowDiskUntilACheckpointWasWritten) {
+  StopTime stop(noon);
+  const std::chrono::steady_clock::time_point begin{1h};
+  stop.expect_checkpoints(1'400'000'000);
+  EXPECT_EQ(stop.margin(), 28);
+  EXPECT_TRUE(StopTime(stop).has_come(noon - 28, begin));
+  stop.note_checkpoint(1.5);
+  EXPECT_EQ(stop.margin(), 10) << "this one is faster";
+  EXPECT_FALSE(stop.has_come(noon - 28, begin));
+}
+
 }  // namespace
 }  // namespace kolo::testing

@@ -125,6 +125,7 @@ struct CheckpointConfig {
   bool at_start = false;          // one at step 0 as well
   bool asynchronous = true;       // written in the background, from a copy
   std::optional<int64_t> shards;  // files that as many ranks write; unset: by size (choose_shards)
+  bool strict_resume = false;     // going on otherwise than so far is refused
 };
 
 // automatic: MPI where a launcher has started the program, or else one rank alone.

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -60,19 +61,30 @@ struct CheckpointRecord {
   double time = not_measured;            // when it was there, in seconds since 1970
 };
 
+// The epoch that a run is in, so that its steps can be placed among the epochs.
+struct EpochUnderWay {
+  std::int64_t epoch = 0;      // that its end will have
+  std::int64_t last_step = 0;  // of it
+};
+
 // The record of a run, written as history.json:
 //   {"n_ranks": 2, "epochs": [EpochRecord ...], "steps": [StepRecord ...],
-//    "checkpoints": [CheckpointRecord ...], "summary": {...}}
+//    "checkpoints": [CheckpointRecord ...], "epoch_under_way": EpochUnderWay, "summary": {...}}
 // with the structs' member names as keys, and null for what is not finite, which JSON can't hold;
 // what devices took is left out where it was not measured.
-// "steps" and "checkpoints" are only there when such were added. One thread at a time.
+// "steps" and "checkpoints" are only there when such were added, "epoch_under_way" until its record
+// is. One thread at a time.
 class History {
  public:
   explicit History(int n_ranks = 1) : n_ranks_(n_ranks) {}
 
-  void add(const EpochRecord& record) { epochs_.push_back(record); }
+  void add(const EpochRecord& record) {
+    epochs_.push_back(record);
+    epoch_under_way_.reset();
+  }
   void add(const StepRecord& record) { steps_.push_back(record); }
   void add(const CheckpointRecord& record) { checkpoints_.push_back(record); }
+  void begin(const EpochUnderWay& epoch) { epoch_under_way_ = epoch; }
   // Forgets the records after `step`, or after `epoch` ended (the epoch under way at `step` may end
   // in it), and the summary: a run that goes on from a checkpoint of that step, with so many epochs
   // done, writes them anew.
@@ -82,6 +94,10 @@ class History {
   [[nodiscard]] std::span<const EpochRecord> epochs() const { return epochs_; }
   [[nodiscard]] std::span<const StepRecord> steps() const { return steps_; }
   [[nodiscard]] std::span<const CheckpointRecord> checkpoints() const { return checkpoints_; }
+  // None before the first, and between two.
+  [[nodiscard]] const std::optional<EpochUnderWay>& epoch_under_way() const {
+    return epoch_under_way_;
+  }
   // Whatever is worth knowing at the end: the best accuracy, the mean epoch time. An object.
   [[nodiscard]] nlohmann::ordered_json& summary() { return summary_; }
   [[nodiscard]] const nlohmann::ordered_json& summary() const { return summary_; }
@@ -102,6 +118,7 @@ class History {
   std::vector<EpochRecord> epochs_;
   std::vector<StepRecord> steps_;
   std::vector<CheckpointRecord> checkpoints_;
+  std::optional<EpochUnderWay> epoch_under_way_;
   nlohmann::ordered_json summary_ = nlohmann::ordered_json::object();
 };
 

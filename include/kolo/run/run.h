@@ -46,8 +46,8 @@ struct RunOptions {
   // SIGTERM or SIGUSR1 has come, of which a second one ends the process.
   std::function<bool()> stop_requested = {};
   // A time, in seconds since 1970, before which the run saves a checkpoint and stops as on request:
-  // so early that twice the longest time from step to step (a checkpoint's included) is left, and
-  // at least 10 seconds. None: it goes on.
+  // so early that twice the longest time from step to step is left and twice the longest that a
+  // checkpoint was written (the first at 100 MB/s), and at least 10 seconds. None: it goes on.
   std::optional<double> stop_before = {};
 };
 

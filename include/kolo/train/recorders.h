@@ -22,14 +22,21 @@ namespace kolo {
 // curve, a warm-up among it, and little to write.
 [[nodiscard]] std::int64_t thin_record_interval(std::int64_t epochs, std::int64_t steps_of_epoch);
 
+// Seconds after which what was recorded within an epoch is brought to the disk, so that whoever
+// looks on sees a run that lives.
+inline constexpr double longest_unwritten = 30;
+
 // history.json: a record an epoch, and one every `log_every` steps (0: none). The file is rewritten
-// at each epoch's end, every half minute, and by flush(), which is due before a checkpoint: a run
-// that goes on from there has all that is after it.
+// at each epoch's end, with the first step that comes `unwritten` seconds after the last time, and
+// by flush(), which is due before a checkpoint: a run that goes on from there has all that is after
+// it.
 class HistoryRecorder final : public Observer {
  public:
-  HistoryRecorder(History history, std::filesystem::path file, std::int64_t log_every);
+  HistoryRecorder(History history, std::filesystem::path file, std::int64_t log_every,
+                  double unwritten = longest_unwritten);
 
   void on_start(const TrainState& state, const std::optional<MetricSums>& untrained) override;
+  void on_epoch_begin(const TrainState& state, std::int64_t steps, std::int64_t done) override;
   void on_step(const StepReport& report) override;
   void on_epoch_end(const EpochReport& report) override;
   void on_stop(const TrainState& state) override;
@@ -54,6 +61,7 @@ class HistoryRecorder final : public Observer {
   History history_;
   std::filesystem::path file_;
   std::int64_t log_every_;
+  double unwritten_;
   bool is_written_ = false;
   std::int64_t peak_device_bytes_ = 0;  // 0: there is no device
   Stopwatch since_written_;
@@ -70,7 +78,8 @@ class HistoryRecorder final : public Observer {
 // history.
 class TensorBoardRecorder final : public Observer {
  public:
-  TensorBoardRecorder(const std::filesystem::path& folder, std::int64_t log_every);
+  TensorBoardRecorder(const std::filesystem::path& folder, std::int64_t log_every,
+                      double unwritten = longest_unwritten);
 
   void on_start(const TrainState& state, const std::optional<MetricSums>& untrained) override;
   void on_step(const StepReport& report) override;
@@ -83,6 +92,7 @@ class TensorBoardRecorder final : public Observer {
  private:
   TensorBoardWriter writer_;
   std::int64_t log_every_;
+  double unwritten_;
   Stopwatch since_flushed_;
 };
 

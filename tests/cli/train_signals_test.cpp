@@ -1,0 +1,84 @@
+// kolo train is asked to stop while it does something else than steps; tests/run has the phases of
+// a run.
+#include <csignal>
+
+#include <gmock/gmock.h>
+
+#include "cli/background.h"
+#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/nn/convolution.h"
+#include "run/kernel_cache.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TrainSignals : public ::testing::Test {
+ protected:
+  [[nodiscard]] std::vector<std::string> arguments(const std::vector<std::string>& more) const {
+    std::vector<std::string> all = {"train", config_, "-o", folder_ / "run"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  // Is sent the signal when its log says so.
+  [[nodiscard]] ProcessResult signalled(
+      const std::string& when, int signal, const std::vector<std::string>& more,
+      const std::map<std::string, std::string>& environment = {}) {
+    return run_kolo_and(
+        arguments(more),
+        [&](pid_t kolo) {
+          EXPECT_TRUE(wait_for_text(folder_ / "run" / "out.log", when));
+          ::kill(kolo, signal);
+        },
+        environment);
+  }
+
+  void expect_saved(const ProcessResult& result, std::int64_t step) const {
+    EXPECT_EQ(result.exit_code, 75) << result.output << result.errors;
+    EXPECT_THAT(result.output, HasSubstr("stopped "));
+    EXPECT_EQ(result.left_behind, 0);
+    const auto all = CheckpointStore({folder_ / "run" / "checkpoints"}).list();
+    ASSERT_EQ(all.size(), 1U);
+    EXPECT_EQ(all.front().step, step);
+  }
+
+  TemporaryFolder folder_;
+  std::filesystem::path config_ = folder_.write(
+      "small.yaml",
+      "data: {name: dummy, input_shape: [3, 16, 16], n_train: 64, n_valid: 16, n_classes: 4}\n"
+      "model: {name: cnn}\n"
+      "optimizer: {name: sgd}\n"
+      "training: {batch_size: 8}\n"
+      "device: {intra_threads: 1}\n");
+};
+
+TEST_F(TrainSignals, WhileAnotherProcessTriesKernels) {
+  if (convolution_implementation(2).empty()) GTEST_SKIP() << "LibTorch computes convolutions";
+  const std::map<std::string, std::string> environment{{"XDG_CACHE_HOME", folder_ / "cache"}};
+  const KernelCache cache(folder_ / "cache/kolo" / ("kernels-" + processor_name() + ".json"));
+  ProcessResult result;
+  cache.update([&](KernelChoices&) {
+    result = signalled("another process tries kernels", SIGTERM, {}, environment);
+  });
+  expect_saved(result, 0);
+  EXPECT_FALSE(std::filesystem::exists(cache.file())) << "nothing was tried";
+  const auto rest = run_kolo(arguments({"--resume"}), environment);
+  EXPECT_EQ(rest.exit_code, 0) << rest.errors;
+  EXPECT_THAT(rest.output, HasSubstr("trying the kernels"));
+}
+
+// Which would take minutes.
+TEST_F(TrainSignals, WithinAValidation) {
+  const auto result = signalled("model cnn: ", SIGINT,
+                                {"-n", "2", "--oversubscribe", "training.kernels=usual",
+                                 "training.validation_batch_size=1", "data.n_valid=4000000"});
+  expect_saved(result, 0);
+  const auto rest = run_kolo(arguments(
+      {"-n", "2", "--oversubscribe", "--resume", "training.kernels=usual", "data.n_valid=16"}));
+  EXPECT_EQ(rest.exit_code, 0) << rest.errors;
+}
+
+}  // namespace
+}  // namespace kolo::testing
