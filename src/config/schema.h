@@ -99,6 +99,8 @@ void visit(Field& field, CheckpointConfig& checkpoint) {
   field("asynchronous", checkpoint.asynchronous, AnyBool{});
   field("shards", checkpoint.shards, positive.up_to(most_of_a_kind),
         Unset{"one for every 256 MiB, at most one per rank"});
+  field("local_folder", checkpoint.local_folder, PathText{});
+  field("local_every_steps", checkpoint.local_every_steps, positive);
 }
 
 template <typename Field>
