@@ -47,8 +47,10 @@ class Place:
         self.has_own_mounts = has_own_mounts  # what is mounted here, nobody else sees
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="kolo-faults-"))
         self.path.chmod(0o755)
-        for name in ("data", "tmp", "runs"):
+        for name in ("data", "tmp", "runs", "local"):
             (self.path / name).mkdir()
+        # What stands for a node's own storage.
+        self.local = pathlib.Path("/dev/shm") if has_own_mounts else self.path / "local"
         (self.path / "tmp").chmod(0o1777)
         write_images(self.path / "data")
         self.program = self.path / "kolo"
@@ -105,16 +107,16 @@ class Place:
 
 
 class Job:
-    """One start of `kolo train`, with --resume where there is a checkpoint (unless it is `anew`), and all processes that
-    come of it."""
+    """One start of `kolo train`, with --resume where there is a checkpoint (unless it is `anew`), `more` words, and all
+    processes that come of it."""
 
-    def __init__(self, place, folder, ranks, virtual, anew=False, environment=None, before=(), launcher=None, **popen):
+    def __init__(self, place, folder, ranks, virtual, anew=False, environment=None, before=(), launcher=None, more=(), **popen):
         self.place, self.folder, self.mark = place, folder, f"{os.getpid()}.{next(numbers)}"
         resume = ["--resume"] if steps_of(folder) and not anew else []
         start = launcher or [*before, str(place.program)]
         count = [] if launcher else ["-n", str(ranks), "--oversubscribe"]
         self.command = [*start, "train", str(place.configuration), "-o", str(folder), *count, *resume,
-                        *place.settings(virtual)]
+                        *place.settings(virtual), *more]
         self.output = place.path / "tmp" / f"{self.mark}.out"
         variables = {**os.environ, mark: self.mark, "TMPDIR": str(place.path / "tmp"), "HOME": str(place.path / "tmp"),
                      "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **(environment or {})}

@@ -37,7 +37,7 @@ std::string go_on_from_copy(LaunchRequest& request, const ChangeCommand& resume_
   request.environment.emplace_back(command_variable, as_typed(request.command));
   request.environment.emplace_back(may_begin_variable, "1");
   resume_newest(request.command);
-  return "there is no checkpoint yet: going on from a node's copy, or from the beginning";
+  return "going on from a node's copy, or from the beginning, as there is no checkpoint yet";
 }
 
 // As the command says, from the beginning or from another run's checkpoint. What the attempt before

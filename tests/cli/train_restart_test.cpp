@@ -1,4 +1,5 @@
 // kolo train --max-restarts: a rank is killed, and training goes on as if nothing had been.
+#include <array>
 #include <csignal>
 
 #include <fmt/format.h>
@@ -114,20 +115,21 @@ class TrainCopies : public TrainRestart {
 
   // Checkpoints are only those of the best epochs.
   [[nodiscard]] std::vector<std::string> with_copies(std::vector<std::string> more) const {
-    more.insert(more.end(), {"checkpoint.every_steps=0", "checkpoint.local_every_steps=5",
+    more.insert(more.end(), {rarely[0], rarely[1], "checkpoint.local_every_steps=5",
                              "checkpoint.local_folder=" + place.string(), "training.log_every=1"});
     return arguments(more, "run");
   }
   void expect_as_undisturbed() const {
-    ASSERT_EQ(run_kolo(arguments({"-n", "2", "checkpoint.every_steps=0", "training.log_every=1"},
-                                 "whole"))
-                  .exit_code,
-              0);
+    ASSERT_EQ(
+        run_kolo(arguments({"-n", "2", rarely[0], rarely[1], "training.log_every=1"}, "whole"))
+            .exit_code,
+        0);
     expect_equal_runs("whole", "run");
     EXPECT_EQ(count_events(folder / "run"), count_events(folder / "whole")) << "each once";
     EXPECT_TRUE(std::filesystem::is_empty(place)) << "nothing is left";
   }
 
+  std::array<std::string, 2> rarely{"checkpoint.every_steps=0", "checkpoint.every_epochs=1000"};
   std::filesystem::path place = folder / "local";
 };
 
@@ -162,6 +164,8 @@ TEST_F(TrainCopies, BeforeTheFirstCheckpointThereIsTheCopy) {
 TEST_F(TrainCopies, OfAKilledLauncherServeTheNextStart) {
   const auto killed = run_kolo_and(with_copies({"-n", "2"}), [&](pid_t kolo) {
     EXPECT_TRUE(wait_for_copy(place, 30));
+    ::kill(kolo, SIGSTOP);  // so that it does not see what happens to its ranks
+    EXPECT_TRUE(signal_rank(0, folder / "run", SIGKILL));
     ::kill(kolo, SIGKILL);
   });
   EXPECT_EQ(killed.exit_code, 137);
