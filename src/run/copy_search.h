@@ -25,6 +25,10 @@ inline constexpr const char* copy_start_key = "copy_of_start";
 [[nodiscard]] bool looks_for_copies(const CheckpointConfig& config,
                                     const std::optional<std::string>& resume);
 
+// Set for ranks that kolo starts again where there is no checkpoint: if no node has a copy of the
+// state either, they start from the beginning.
+inline constexpr const char* may_begin_variable = "KOLO_MAY_BEGIN";
+
 struct FoundCopy {
   CheckpointStore::Loaded loaded;  // verified
   std::string host;                // that has it

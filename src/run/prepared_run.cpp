@@ -110,11 +110,10 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   if (!options.resume) return run;
   // What is there is not to be judged while a run is still making it.
   if (!environment_variable(RunLock::variable)) RunLock::require_free(run.folder);
-  if (looks_for_copies(config.checkpoint, options.resume) && !run.folder.holds_step_folder() &&
-      !noted_begins(run.folder.origin()).empty()) {
-    run.awaits_copy = true;
-    return run;
-  }
+  run.awaits_copy =
+      looks_for_copies(config.checkpoint, options.resume) && !run.folder.holds_step_folder() &&
+      (environment_variable(may_begin_variable) || !noted_begins(run.folder.origin()).empty());
+  if (run.awaits_copy) return run;
   // The tensors are read when the training begins; unless nothing will be.
   for (const auto reading : {CheckpointReading::headers, CheckpointReading::checked}) {
     const auto silent = [](const std::string&) {};

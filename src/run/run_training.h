@@ -37,10 +37,6 @@ struct RunContext {
 [[nodiscard]] int run_training(PreparedRun prepared, const Communicator& communicator,
                                const RunContext& context);
 
-// Set for ranks that kolo starts again where there is no checkpoint: if no node has a copy of the
-// state either, they start from the beginning.
-inline constexpr const char* may_begin_variable = "KOLO_MAY_BEGIN";
-
 // How often, and with how many ranks at least.
 struct TrainingRestarts {
   int most = 0;       // within an hour; with none the folder is only looked at
