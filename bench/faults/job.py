@@ -55,8 +55,10 @@ class Place:
         self.has_own_mounts = has_own_mounts  # what is mounted here, nobody else sees
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="kolo-faults-"))
         self.path.chmod(0o755)
-        for name in ("data", "tmp", "runs", "references"):
+        for name in ("data", "tmp", "runs", "references", "local"):
             (self.path / name).mkdir()
+        # What stands for a node's own storage.
+        self.local = pathlib.Path("/dev/shm") if has_own_mounts else self.path / "local"
         (self.path / "tmp").chmod(0o1777)
         write_images(self.path / "data")
         self.program = self.path / "kolo"
@@ -114,8 +116,8 @@ class Place:
 
 
 class Job:
-    """One start of `kolo train`, with --resume where there is a checkpoint (unless it is `anew`), and all processes that
-    come of it."""
+    """One start of `kolo train`, with --resume where there is a checkpoint (unless it is `anew`), and all
+    processes that come of it."""
 
     def __init__(self, place, folder, ranks, virtual, anew=False, environment=None, before=(), launcher=None, settings=(),
                  options=(), **popen):

@@ -89,7 +89,7 @@ std::string describe(const SettingChange& change) {
 
 // None where a file is missing, or one of another version of kolo.
 std::optional<RunConfig> earlier_config(const ResumePoint& point, const ModelCatalogue& models) {
-  const RunFolder folder{point.checkpoint.parent_path().parent_path()};
+  const RunFolder folder{point.run};
   if (!fs::exists(folder.config())) return std::nullopt;
   try {
     ConfigSource source{folder.config(), std::nullopt, {}};
@@ -235,7 +235,8 @@ CheckpointStore::Loaded load_chosen(const RunFolder& folder, const std::string& 
 
 bool ResumePoint::is_in(const RunFolder& folder) const {
   std::error_code error;
-  return fs::equivalent(checkpoint.parent_path(), folder.checkpoints(), error);
+  return copy_on.empty() ? fs::equivalent(checkpoint.parent_path(), folder.checkpoints(), error)
+                         : fs::equivalent(run, folder.path, error);
 }
 
 ResumePoint resume_point(const CheckpointStore::Loaded& loaded) {
@@ -249,6 +250,7 @@ ResumePoint resume_point(const CheckpointStore::Loaded& loaded) {
     point.made_with = state.value("made_with", nlohmann::json());
     if (state.contains("training_samples"))
       point.samples = state.at("training_samples").get<std::int64_t>();
+    point.run = loaded.path.parent_path().parent_path();
     return point;
   } catch (const nlohmann::json::exception& error) {
     throw Error(fmt::format("resume: the state.json of {} is not one of kolo's: {}",

@@ -26,9 +26,10 @@ class RunCheckpoints {
     std::function<void(const std::string&)> warn = [](const auto&) {};
   };
 
-  // Collective. The trainer must outlive it.
+  // `is_from_copy`: what the run goes on from is no checkpoint of the folder, which gets one at
+  // once. Collective. The trainer must outlive it.
   RunCheckpoints(const RunConfig& config, const RunFolder& folder, const WorkShare& share,
-                 const Communicator& communicator, const Trainer& trainer);
+                 const Communicator& communicator, const Trainer& trainer, bool is_from_copy);
 
   // Adds its observers, where this rank has any; it must outlive the trainer's run().
   void attach_to(Trainer& trainer, Hooks hooks);
@@ -40,6 +41,7 @@ class RunCheckpoints {
   const CheckpointConfig& config_;
   const Trainer& trainer_;
   bool has_part_ = false, is_root_ = false;  // this rank
+  bool is_from_copy_;
   std::string warning_;
   SnapshotOptions options_;
   ShardWriter writer_;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <functional>
 #include <optional>
+#include <random>
 #include <string_view>
 #include <utility>
 
@@ -335,9 +336,26 @@ std::string as_typed(std::vector<std::string> words) {
   return text;
 }
 
-void note_run_start(const fs::path& file, const RunOrigin& origin) {
+RunBegin begin_at(std::int64_t step) {
+  std::random_device device;
+  return {fmt::format("{:08x}{:08x}", device(), device()), step};
+}
+
+std::vector<RunBegin> noted_begins(const fs::path& file) {
+  std::vector<RunBegin> begins;
+  for (const auto& start : earlier_starts(file)) {
+    const bool tells = start.is_object() && start.contains("id") && start["id"].is_string() &&
+                       start.contains("from_step") && start["from_step"].is_number_integer();
+    if (tells) begins.push_back({start["id"], start["from_step"]});
+  }
+  return begins;
+}
+
+void note_run_start(const fs::path& file, const RunOrigin& origin, const RunBegin& begin) {
   Json document{{"starts", earlier_starts(file)}};
-  document["starts"].push_back({{"time", format_moment(wall_time())},
+  document["starts"].push_back({{"id", begin.id},
+                                {"from_step", begin.from_step},
+                                {"time", format_moment(wall_time())},
                                 {"command", origin.command},
                                 {"directory", origin.directory},
                                 {"commit", origin.commit},

@@ -1,6 +1,7 @@
 #include "run/run_training.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <iostream>
 #include <optional>
@@ -32,6 +33,7 @@
 #include "run/rank_network.h"
 #include "run/resume.h"
 #include "run/run_checkpoints.h"
+#include "run/run_copies.h"
 #include "run/run_device.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
@@ -82,8 +84,9 @@ class RunRecords {
 
   // The records and the lock must outlive the trainer's run().
   void attach_to(Trainer& trainer, RunLock& lock);
-  // Checkpoints have all records before them; those are told in the records after.
+  // Checkpoints and copies have all records before them; those are told in the records after.
   [[nodiscard]] RunCheckpoints::Hooks of_checkpoints(RunLock& lock, StopTime* stop_time);
+  [[nodiscard]] RunCopies::Hooks of_copies();
   void flush();
 
   [[nodiscard]] RunLog& log() { return log_; }
@@ -148,6 +151,10 @@ RunCheckpoints::Hooks RunRecords::of_checkpoints(RunLock& lock, StopTime* stop_t
                                   saved.seconds, wall_time()});
   };
   return {before, on_saved, [this](const std::string& warning) { log_.warn("{}", warning); }};
+}
+
+RunCopies::Hooks RunRecords::of_copies() {
+  return {[this] { flush(); }, [this](const std::string& warning) { log_.warn("{}", warning); }};
 }
 
 // Ranks, communication, data, model, optimizer and rates, before training.
@@ -235,7 +242,15 @@ void log_model(RunLog& log, const PreparedRun& run, const ModelSummary& summary,
 
 // Where it goes on, and what is different from now on.
 void log_resume(RunLog& log, const PreparedRun& run, const CheckpointStore::Loaded& from) {
-  log.info("resuming from {}", from.path.string());
+  if (const auto& host = run.resumed->copy_on; !host.empty()) {
+    const auto all = run.folder.checkpoint_store().list();
+    log.info("resuming from the copy of step {} on {} ({}); {}", from.step, host,
+             from.path.string(),
+             all.empty() ? "there is no checkpoint yet"
+                         : fmt::format("the newest checkpoint is of step {}", all.front().step));
+  } else {
+    log.info("resuming from {}", from.path.string());
+  }
   if (!run.changes.of_steps.empty()) log.info("{}", run.changes.of_steps);
   if (!run.changes.settings.empty()) {
     log.info("other settings than so far: {}{}", describe(run.changes.settings),
@@ -282,7 +297,8 @@ void log_summary(RunLog& log, const PreparedRun& run, const RunRecords& records,
       run.config.model.name == torchscript_model ? fmt::format(", {}", torchscript_file) : "");
 }
 
-void start_folder(const PreparedRun& run, const RunLock& lock, const RunContext& context) {
+void start_folder(const PreparedRun& run, const RunLock& lock, const RunContext& context,
+                  const RunBegin& begin) {
   if (lock.moved())
     console_of(context.options) << fmt::format("{} held an earlier run; it is now {}\n",
                                                run.folder.path.string(), lock.moved()->string());
@@ -290,7 +306,7 @@ void start_folder(const PreparedRun& run, const RunLock& lock, const RunContext&
   const bool goes_on = !run.starts_anew() && std::filesystem::exists(run.folder.config());
   if (goes_on && !run.changes.settings.empty()) (void)run.folder.keep_config();
   write_file_atomically(run.folder.config(), to_yaml(run.config));
-  note_run_start(run.folder.origin(), context.origin);
+  note_run_start(run.folder.origin(), context.origin, begin);
   run.folder.remove_timelines_of_ranks();  // of what is resumed
 }
 
@@ -335,12 +351,44 @@ bool has_work(const Communicator& communicator, const PreparedRun& run) {
   return answer != 0;
 }
 
-// What rank 0 has before anything is written.
+// What there is before anything is written: rank 0 has it, the others know what it comes to.
 struct RunStart {
   std::optional<RunLock> lock;
   std::optional<CheckpointStore::Loaded> from;  // where the run goes on
   std::vector<std::string> warnings;
+  bool goes_on = false;       // from there: on all ranks
+  bool is_from_copy = false;  // on a node's own storage: on all ranks
 };
+
+// Where the run goes on, on rank 0. Collective, where there may be copies.
+void find_start(RunStart& start, PreparedRun& run, const RunOptions& options,
+                const Communicator& communicator) {
+  const bool is_root = communicator.rank() == 0;
+  start.goes_on = true;
+  std::optional<FoundCopy> copy;
+  const bool looks = looks_for_copies(run.config.checkpoint, options.resume);
+  if (looks)
+    copy = find_copy(communicator, run.config.checkpoint, run.folder, run.resumed,
+                     [&](const std::string& text) { start.warnings.push_back(text); });
+  if (is_root && copy) {
+    go_on_from(*copy, run, options, communicator.size());
+    start.from = std::move(copy->loaded);
+  } else if (is_root && !run.awaits_copy) {
+    start.from = load_resumed(run, options, communicator.size(), start.warnings);
+  } else if (is_root && environment_variable(may_begin_variable)) {
+    run.folder.keep_records_of_attempt();
+  } else if (is_root) {
+    throw InputError(
+        fmt::format("resume: {} holds no checkpoint that can be used, and no node has a copy in "
+                    "{}; run without --resume to start from the beginning",
+                    run.folder.checkpoints().string(), run.config.checkpoint.local_folder));
+  }
+  if (!looks) return;
+  std::array<std::int32_t, 2> found{start.from ? 1 : 0, copy ? 1 : 0};
+  communicator.broadcast(std::span(found), 0, {.name = "where the run goes on"});
+  start.goes_on = found[0] != 0;
+  start.is_from_copy = found[1] != 0;
+}
 
 // Those that the run computes with from now on. Collective. `log`: of rank 0.
 std::shared_ptr<const KernelChoices> choose_kernels_of(KernelQuestion question,
@@ -376,8 +424,9 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
                                              share.replicas, share.replicas_here);
   auto& resumed = start.from;
   std::optional<RunRecords> records;
+  const auto begin = begin_at(resumed ? resumed->step : 0);
   if (is_root) {
-    start_folder(run, *start.lock, context);
+    start_folder(run, *start.lock, context, begin);
     records.emplace(config, run.folder, context, communicator.size(), training->batches(),
                     resumed ? std::optional(resume_point(*resumed)) : std::nullopt);
     log_run_start(records->log(), context.origin);
@@ -412,8 +461,12 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
       {run.objective, std::move(run.optimizer), rate, *training, *validation}, trainer_options);
   std::optional<RunCheckpoints> checkpoints;
   if (config.checkpoint.enabled)
-    checkpoints.emplace(config, run.folder, share, communicator, *trainer);
+    checkpoints.emplace(config, run.folder, share, communicator, *trainer, start.is_from_copy);
+  std::optional<RunCopies> copies;
+  if (config.checkpoint.enabled && !config.checkpoint.local_folder.empty())
+    copies.emplace(config, run.folder, begin, share, communicator, *trainer);
   if (checkpoints && !is_root) checkpoints->attach_to(*trainer, {});
+  if (copies && !is_root) copies->attach_to(*trainer, {});
   if (is_root) {
     log_set_up(records->log(), run, communicator, *trainer, rate, *summary);
     for (const auto& line : share_text.lines) records->log().info("{}", line);
@@ -428,14 +481,17 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
     }
     if (checkpoints && !checkpoints->describe().empty())
       records->log().debug("{}", checkpoints->describe());
+    if (copies) copies->attach_to(*trainer, records->of_copies());
+    if (copies && !copies->describe().empty()) records->log().info("{}", copies->describe());
     for (auto* const observer : context.observers) trainer->add_observer(*observer);
     if (resumed) log_resume(records->log(), run, *resumed);
   }
-  if (options.resume)
+  if (start.goes_on)
     trainer->restore(resumed ? std::optional(std::move(resumed->content)) : std::nullopt);
 
   const auto outcome = trainer->run();
   if (is_root) records->flush();  // what there is to tell of the last checkpoint
+  if (copies) copies->remove(communicator);
   finish_timeline(timeline, communicator, run.folder, context, is_root ? &records->log() : nullptr);
   if (outcome == TrainOutcome::stopped) {
     if (is_root) log_stop(records->log(), run, context.stopped_by(), trainer->state());
@@ -463,11 +519,8 @@ int run_training(PreparedRun run, const Communicator& communicator, const RunCon
     return 0;
   }
   RunStart start;
-  if (is_root) {
-    start.lock = RunLock::of_rank_0(run.folder, run.starts_anew());
-    if (options.resume)
-      start.from = load_resumed(run, options, communicator.size(), start.warnings);
-  }
+  if (is_root) start.lock = RunLock::of_rank_0(run.folder, run.starts_anew());
+  if (options.resume) find_start(start, run, options, communicator);
   return once_begun([&] {
     try {
       return train_in_folder(run, start, communicator, context);

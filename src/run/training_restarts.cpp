@@ -4,9 +4,11 @@
 
 #include <fmt/format.h>
 
+#include "kolo/checkpoint/local_folder.h"
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/observe/run_log.h"
 #include "launch/launcher_messages.h"
+#include "run/copy_search.h"
 #include "run/pipeline_share.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
@@ -19,14 +21,24 @@ namespace {
 
 using ChangeCommand = std::function<void(std::vector<std::string>&)>;
 
-// Both say from where the next attempt goes on.
-std::string go_on(LaunchRequest& request, const RunFolder& folder,
+// All say from where the next attempt goes on. `has_copies`: of the state, on the nodes' own
+// storage, where its ranks look.
+std::string go_on(LaunchRequest& request, const RunFolder& folder, bool has_copies,
                   const ChangeCommand& resume_newest) {
   request.environment.emplace_back(command_variable, as_typed(request.command));
   resume_newest(request.command);
   const auto all = folder.checkpoint_store().list();
-  return all.empty() ? "going on from the newest checkpoint"
-                     : fmt::format("going on at step {}", all.front().step);
+  return fmt::format("{}{}",
+                     all.empty() ? "going on from the newest checkpoint"
+                                 : fmt::format("going on at step {}", all.front().step),
+                     has_copies ? ", or at that of a newer copy" : "");
+}
+
+std::string go_on_from_copy(LaunchRequest& request, const ChangeCommand& resume_newest) {
+  request.environment.emplace_back(command_variable, as_typed(request.command));
+  request.environment.emplace_back(may_begin_variable, "1");
+  resume_newest(request.command);
+  return "going on from a node's copy, or from the beginning, as there is no checkpoint yet";
 }
 
 // As the command says, from the beginning or from another run's checkpoint. What the attempt before
@@ -122,6 +134,15 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
                                 const ChangeCommand& resume_newest) {
   RestartPolicy policy{.restarts = restarts.most, .min_ranks = restarts.min_ranks};
   policy.stop.message = "the ranks save a checkpoint and stop; a second time ends them at once";
+  const auto& local = run.config.checkpoint.local_folder;
+  const bool has_copies = run.config.checkpoint.enabled && !local.empty();
+  if (has_copies) {
+    policy.clean_up = [folder = run.folder, local]() -> std::vector<std::string> {
+      const auto key = copy_key(folder);
+      if (key.empty()) return {};
+      return {"rm", "-rf", "--", LocalFolder(local, key).path()};
+    };
+  }
   if (restarts.most == 0) {
     RunLock::require_free(run.folder);
     return policy;
@@ -133,7 +154,7 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
   }
   request.environment.emplace_back(RunLock::variable, lock->token());
   const auto failures = std::make_shared<Failures>(run.folder);
-  const bool resumes = options.resume.has_value(), goes_on_there = !run.starts_anew();
+  const bool resumes = options.resume.has_value(), goes_on_there = run.goes_on_there();
   policy.objection = [folder = run.folder, goes_on_there, lock,
                       failures](const JobFailure& failure) {
     const auto objection = failures->objection(failure);
@@ -142,10 +163,11 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
   policy.accepts = [&run, asked_for = request.ranks](int ranks) {
     return can_go_on(run, asked_for, ranks);
   };
-  policy.before_restart = [folder = run.folder, resumes, lock, failures,
+  policy.before_restart = [folder = run.folder, resumes, has_copies, lock, failures,
                            resume_newest](LaunchRequest& attempt) -> std::string {
     if (resumes && !failures->has_begun()) return {};  // as the command says
-    return folder.holds_step_folder() ? go_on(attempt, folder, resume_newest) : start_over(folder);
+    if (folder.holds_step_folder()) return go_on(attempt, folder, has_copies, resume_newest);
+    return has_copies ? go_on_from_copy(attempt, resume_newest) : start_over(folder);
   };
   policy.note = [folder = run.folder](const std::string& message) {
     RunLog({.file = folder.log()}).warn("{}", message);

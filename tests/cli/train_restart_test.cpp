@@ -1,4 +1,5 @@
 // kolo train --max-restarts: a rank is killed, and training goes on as if nothing had been.
+#include <array>
 #include <csignal>
 
 #include <fmt/format.h>
@@ -84,6 +85,113 @@ TEST_F(TrainRestart, AKilledRankCostsTheStepsSinceTheNewestCheckpoint) {
   EXPECT_THAT(log(), AllOf(HasSubstr(message), HasSubstr("resuming from")));
   EXPECT_FALSE(std::filesystem::exists(folder / "run.1")) << "the folder is kept";
   expect_equal_runs("whole", "run");
+}
+
+// The newest copy of the state on this node's storage; -1: none.
+std::int64_t newest_copy(const std::filesystem::path& place) {
+  std::int64_t newest = -1;
+  std::error_code error;  // of what is removed meanwhile
+  for (std::filesystem::recursive_directory_iterator entry(place, error), end;
+       !error && entry != end; entry.increment(error)) {
+    const auto step = entry->path().parent_path().filename().string();
+    if (entry->path().filename() == "manifest.json" && step.starts_with("step-"))
+      newest = std::max<std::int64_t>(newest, std::stoll(step.substr(5)));
+  }
+  return newest;
+}
+
+bool wait_for_copy(const std::filesystem::path& place, std::int64_t step) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (newest_copy(place) < step) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return true;
+}
+
+class TrainCopies : public TrainRestart {
+ protected:
+  TrainCopies() { std::filesystem::create_directory(place); }
+
+  // Checkpoints are only those of the best epochs.
+  [[nodiscard]] std::vector<std::string> with_copies(std::vector<std::string> more) const {
+    more.insert(more.end(), {rarely[0], rarely[1], "checkpoint.local_every_steps=5",
+                             "checkpoint.local_folder=" + place.string(), "training.log_every=1"});
+    return arguments(more, "run");
+  }
+  void expect_as_undisturbed() const {
+    ASSERT_EQ(
+        run_kolo(arguments({"-n", "2", rarely[0], rarely[1], "training.log_every=1"}, "whole"))
+            .exit_code,
+        0);
+    expect_equal_runs("whole", "run");
+    EXPECT_EQ(count_events(folder / "run"), count_events(folder / "whole")) << "each once";
+    EXPECT_TRUE(std::filesystem::is_empty(place)) << "nothing is left";
+  }
+
+  std::array<std::string, 2> rarely{"checkpoint.every_steps=0", "checkpoint.every_epochs=1000"};
+  std::filesystem::path place = folder / "local";
+};
+
+TEST_F(TrainCopies, AKilledRankCostsTheStepsSinceTheNewestCopy) {
+  const auto result = run_kolo_and(with_copies({"-n", "2", "--max-restarts", "1"}), [&](pid_t) {
+    EXPECT_TRUE(wait_for_copy(place, 30) && signal_rank(1, folder / "run", SIGKILL));
+  });
+  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr(", or at that of a newer copy"));
+  EXPECT_THAT(log(), HasSubstr("a copy of the state"));
+  expect_as_undisturbed();
+}
+
+TEST_F(TrainCopies, BeforeTheFirstCheckpointThereIsTheCopy) {
+  auto words = with_copies({"-n", "2", "--max-restarts", "1", "training.n_epochs=1",
+                            "training.batch_size=2"});  // 100 steps
+  const auto result = run_kolo_and(words, [&](pid_t) {
+    EXPECT_TRUE(wait_for_copy(place, 20) && signal_rank(0, folder / "run", SIGKILL));
+  });
+  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("going on from a node's copy, or from the beginning"));
+  EXPECT_THAT(log(), AllOf(HasSubstr("resuming from the copy of step"),
+                           HasSubstr("there is no checkpoint yet")));
+  EXPECT_FALSE(std::filesystem::exists(folder / "run" / "attempt.1"));
+  const auto steps = History::read(folder / "run" / "history.json").steps();
+  ASSERT_EQ(steps.size(), 100U);
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    EXPECT_EQ(steps[i].step, static_cast<std::int64_t>(i) + 1) << "neither a gap nor twice";
+  EXPECT_TRUE(std::filesystem::is_empty(place));
+}
+
+TEST_F(TrainCopies, OfAKilledLauncherServeTheNextStart) {
+  const auto killed = run_kolo_and(with_copies({"-n", "2"}), [&](pid_t kolo) {
+    EXPECT_TRUE(wait_for_copy(place, 30));
+    ::kill(kolo, SIGSTOP);  // so that it does not see what happens to its ranks
+    EXPECT_TRUE(signal_rank(0, folder / "run", SIGKILL));
+    ::kill(kolo, SIGKILL);
+  });
+  EXPECT_EQ(killed.exit_code, 137);
+  const auto step = newest_copy(place);
+  ASSERT_GE(step, 30);
+  const auto result = run_kolo(with_copies({"-n", "2", "--resume"}));
+  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+  expect_as_undisturbed();
+}
+
+TEST_F(TrainCopies, AreRemovedWhenTheJobFailsForGood) {
+  const auto result = run_kolo_and(with_copies({"-n", "2"}), [&](pid_t) {
+    EXPECT_TRUE(wait_for_copy(place, 20) && signal_rank(0, folder / "run", SIGKILL));
+  });
+  EXPECT_EQ(result.exit_code, 137) << result.output << result.errors;
+  EXPECT_TRUE(std::filesystem::is_empty(place));
+}
+
+TEST_F(TrainCopies, AreRemovedWhenTheRunIsStopped) {
+  const auto result =
+      run_kolo_and(with_copies({"-n", "2", "training.n_epochs=1000"}), [&](pid_t kolo) {
+        EXPECT_TRUE(wait_for_copy(place, 20));
+        ::kill(kolo, SIGTERM);
+      });
+  EXPECT_EQ(result.exit_code, 75) << result.output << result.errors;
+  EXPECT_TRUE(std::filesystem::is_empty(place));
 }
 
 TEST_F(TrainRestart, BeforeTheFirstCheckpointItStartsFromTheBeginning) {

@@ -56,7 +56,7 @@ class WrongValues : public testing::ConfigTest {
 // Those that take any word, as their value or as part of a path.
 const std::set<std::string> texts{"description",     "output_dir",     "data.path",
                                   "data.train_dir",  "data.valid_dir", "data.train_path",
-                                  "data.valid_path", "model.file"};
+                                  "data.valid_path", "model.file",     "checkpoint.local_folder"};
 const std::set<std::string> switches{"data.horizontal_flip",
                                      "optimizer.amsgrad",
                                      "optimizer.centered",

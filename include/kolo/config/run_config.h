@@ -126,6 +126,10 @@ struct CheckpointConfig {
   bool asynchronous = true;       // written in the background, from a copy
   std::optional<int64_t> shards;  // files that as many ranks write; unset: by size (choose_shards)
   bool strict_resume = false;     // going on otherwise than so far is refused
+  // Where each node keeps a copy of the state between checkpoints: a folder of its own storage or
+  // memory; empty: nowhere.
+  std::string local_folder;
+  int64_t local_every_steps = 50;
 };
 
 // automatic: MPI where a launcher has started the program, or else one rank alone.
