@@ -284,6 +284,7 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.step_sharing.enabled = config.optimizer.shared_step;
   options.step_sharing.one_copy = config.optimizer.shared_parameters;
   options.virtual_ranks = config.training.virtual_ranks;
+  options.accumulation = config.training.accumulation;
   options.mixup_alpha = config.training.mixup_alpha;
   options.maximum_norm = config.training.clip_norm;
   options.patience = config.training.early_stopping_patience;

@@ -24,6 +24,8 @@ namespace {
 constexpr std::array<std::string_view, 3> batch_keys{"batch_size", "local_batch_size",
                                                      "global_batch_size"};
 
+constexpr std::int64_t default_batch_size = 64;  // per rank
+
 struct Given {
   std::string_view key;
   ConfigValue* value;
@@ -109,6 +111,7 @@ class Checks {
     check_graphs();
     check_pipeline();
     check_virtual_ranks();
+    check_accumulation();
   }
 
  private:
@@ -290,6 +293,33 @@ class Checks {
       refuse("device.graphs", "a step has as many passes as the rank has parts");
   }
 
+  void check_accumulation() const {
+    const auto count = config_.training.accumulation;
+    if (count == 1) return;
+    const auto refuse = [&](std::string_view with, std::string_view why) {
+      fail("training.accumulation", fmt::format("{} can't be had with {}: {}; leave out one of the "
+                                                "two",
+                                                count, with, why));
+    };
+    if (config_.parallel.pipeline > 1) {
+      refuse("parallel.pipeline",
+             "a pipeline's batches are cut in parts by parallel.microbatches already");
+    }
+    if (config_.training.virtual_ranks > 0) {
+      refuse("training.virtual_ranks",
+             "a rank makes its steps in the parts of its virtual ranks already");
+    }
+    if (config_.device.graphs) refuse("device.graphs", "a step has several passes");
+    const auto& training = config_.training;
+    const auto batch = training.batch_size ? training.batch_size : training.local_batch_size;
+    if (!training.global_batch_size && count > batch.value_or(default_batch_size)) {
+      fail("training.accumulation",
+           fmt::format("a rank's batch of {} samples can't be cut in {} parts; batch_size counts "
+                       "the samples of a whole step",
+                       batch.value_or(default_batch_size), count));
+    }
+  }
+
   void check_checkpoint() const {
     const CheckpointConfig& checkpoint = config_.checkpoint;
     if (checkpoint.enabled && checkpoint.every_epochs == 0 && checkpoint.every_steps == 0) {
@@ -326,7 +356,7 @@ void fill_device(DeviceConfig& device, const TrainingConfig& training) {
 void fill_training(TrainingConfig& training) {
   if (training.local_batch_size) training.batch_size = training.local_batch_size;
   training.local_batch_size.reset();
-  if (!training.batch_size && !training.global_batch_size) training.batch_size = 64;
+  if (!training.batch_size && !training.global_batch_size) training.batch_size = default_batch_size;
   fill_own(training.lr_decay_own, schedule_entry(training.lr_decay));
   const auto& loss = loss_entry(training.loss);
   fill_own(training.loss_own, loss);

@@ -195,9 +195,12 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
         "thread{} each, on such processors)",
         replicas, replicas, at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
   }
-  log.info("optimizer {}, batch {} per {} ({} in all), learning rate {:.4g}{}{}{}",
+  const auto passes = config.training.accumulation;
+  log.info("optimizer {}, batch {} per {}{} ({} in all), learning rate {:.4g}{}{}{}",
            describe_optimizer(config.optimizer), format_count(batch_size),
-           replica_name(config, topology.size), format_count(batch_size * replicas),
+           replica_name(config, topology.size),
+           passes > 1 ? fmt::format(" in {} passes", format_count(passes)) : "",
+           format_count(batch_size * replicas),
            rate.scaled_rate(),
            rate.warmup_steps() > 0
                ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))

@@ -59,6 +59,68 @@ TEST(TrainerOptions, ClippingBoundsTheWholeGradient) {
   EXPECT_TRUE(train_on(1, loose).weights.allclose(train_on(1, setup).weights, 0, 1e-7));
 }
 
+// One step of 40 samples per rank, and a last one of 20, in 3 passes whose lengths differ.
+TEST(TrainerOptions, AccumulatedPassesAreOneLargeBatch) {
+  for (const int ranks : {1, 2}) {
+    const TrainingSetup whole{
+        .samples = 100 * ranks, .batch_size = 40, .epochs = 2, .dropout = 0, .top = 2};
+    for (const std::int64_t passes : {2, 3, 40, 64}) {
+      for (const bool clips : {false, true}) {
+        auto setup = whole;
+        setup.change = [=](auto& options) { options.maximum_norm = clips ? .5 : 0; };
+        const auto expected = train_on(ranks, setup);
+        setup.change = [=](auto& options) {
+          options.maximum_norm = clips ? .5 : 0;
+          options.accumulation = passes;
+        };
+        const auto found = train_on(ranks, setup);
+        EXPECT_EQ(found.state.step, 6);
+        EXPECT_TRUE(found.weights.allclose(expected.weights, 1e-4, 1e-5)) << passes;
+        for (std::size_t step = 0; step < expected.record.losses.size(); ++step)
+          EXPECT_NEAR(found.record.losses[step], expected.record.losses[step], 1e-4);
+        for (std::size_t epoch = 0; epoch < 2; ++epoch) {
+          const auto &is = found.record.epochs[epoch], &should = expected.record.epochs[epoch];
+          EXPECT_EQ(is.training.samples, should.training.samples);
+          EXPECT_NEAR(is.training.correct, should.training.correct, 1);
+          EXPECT_NEAR(is.training.in_top, should.training.in_top, 1);
+        }
+      }
+    }
+  }
+}
+
+TEST(TrainerOptions, AccumulationMixesAndScalesTheLossAsAWhole) {
+  const TrainingSetup whole{.samples = 96, .batch_size = 32, .epochs = 1, .dropout = 0};
+  const auto with = [&](std::int64_t passes, bool mixes, bool scales) {
+    auto setup = whole;
+    setup.change = [=](auto& options) {
+      options.accumulation = passes;
+      if (mixes) options.mixup_alpha = .4;
+      if (scales) options.loss_scale.emplace();
+    };
+    return train_on(2, setup).weights;
+  };
+  EXPECT_TRUE(with(4, true, false).allclose(with(1, true, false), 1e-4, 1e-5));
+  EXPECT_TRUE(with(4, false, true).allclose(with(1, false, true), 1e-4, 1e-5));
+  EXPECT_FALSE(with(4, true, false).allclose(with(4, false, false), 1e-3, 1e-4));
+}
+
+TEST(TrainerOptions, AnAccumulatingTrainingGoesOnToTheSameBits) {
+  const TrainingSetup setup{
+      .samples = 100, .batch_size = 16, .epochs = 3, .change = [](auto& options) {
+        options.accumulation = 3;
+      }};
+  const auto whole = train_on(1, setup);
+  const auto solo = Communicator::solo();
+  int steps = 0;
+  SmallTraining part(solo, setup, [&] { return ++steps == 10; });
+  ASSERT_EQ(part.trainer().run(), TrainOutcome::stopped);
+  SmallTraining rest(solo, setup);
+  rest.trainer().restore(part.trainer().checkpoint());
+  ASSERT_EQ(rest.trainer().run(), TrainOutcome::finished);
+  EXPECT_TRUE(rest.weights().equal(whole.weights));
+}
+
 TEST(TrainerOptions, MixupLearnsAndGoesOnToTheSameBits) {
   TrainingSetup setup{
       .samples = 200, .epochs = 4, .change = [](auto& options) { options.mixup_alpha = .4; }};

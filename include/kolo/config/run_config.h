@@ -88,6 +88,9 @@ struct TrainingConfig {
   std::optional<int64_t> base_batch_size;    // the global batch that optimizer.lr is meant for
   // Above 0: so many parts of each step instead of one per rank (docs/reliability.md).
   int virtual_ranks = 0;
+  // Forward and backward passes that a rank makes each step in, one after another, with as many
+  // samples each: less memory, to the same gradients but for rounding.
+  int64_t accumulation = 1;
   int64_t n_epochs = 1;
   // The training ends after so many steps, in the midst of an epoch too, if it hasn't before.
   std::optional<int64_t> max_steps;

@@ -61,6 +61,11 @@ struct TrainerOptions {
   // any number of ranks. The loaders are those of this rank's parts (DistributedSampler). Not of
   // networks that ranks have parts of, nor with graphs.
   int virtual_ranks = 0;
+  // Above 1: a rank cuts each of its batches in so many parts (the last of an epoch in fewer, where
+  // it has fewer samples), whose gradients it adds up pass by pass: the step is that of the whole
+  // batch, but for rounding, and keeps the inner results of one part only. Batch norms see parts.
+  // Not of networks that ranks have parts of, nor with virtual_ranks or graphs.
+  std::int64_t accumulation = 1;
   double mixup_alpha = 0;     // above 0: batches are mixed (see mixup.h)
   double maximum_norm = 0;    // above 0: of the averaged gradient, which is scaled down to it
   std::int64_t patience = 0;  // above 0: ends after so many epochs without a better validation
