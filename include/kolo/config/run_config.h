@@ -54,6 +54,10 @@ struct ModelConfig {
   L2Mode l2_mode = L2Mode::loss;
   std::vector<int64_t> input_shape;  // channels first or last; empty: the data's
   std::optional<int64_t> n_classes;  // unset: the data's
+  // Where the network's first weights come from: a checkpoint's or run's folder, or a file of
+  // safetensors; empty: from the seed.
+  std::string init_from;
+  std::vector<std::string> freeze;  // modules and parameters that aren't trained, by name
 };
 
 // A stretch of the training with its own rate, in epochs from 0; see RateInterval.
@@ -139,12 +143,26 @@ constexpr auto enum_names(CommunicationBackend) {
                                                         {CommunicationBackend::solo, "solo"}});
 }
 
+// What gradients travel as between ranks (kolo/parallel/gradient_hook.h).
+enum class Compression : std::uint8_t { none, bf16, fp16, powersgd };
+
+constexpr auto enum_names(Compression) {
+  return std::to_array<EnumName<Compression>>({{Compression::none, "none"},
+                                               {Compression::bf16, "bf16"},
+                                               {Compression::fp16, "fp16"},
+                                               {Compression::powersgd, "powersgd"}});
+}
+
 struct CommunicationConfig {
   CommunicationBackend backend = CommunicationBackend::automatic;
   SharedMemory shared_memory = SharedMemory::automatic;  // between ranks of one node
   double bucket_mb = 25;                                 // MiB of gradients that travel in one call
   double first_bucket_mb = 1;  // the first is small, so that communication begins early
   bool overlap = true;         // with the backward pass
+  Compression compression = Compression::none;
+  // Of PowerSGD; unset: the library's (PowerSgdOptions).
+  std::optional<int64_t> powersgd_rank;
+  std::optional<int64_t> powersgd_start_step;  // steps before it travel as they are
   DeviceChannelKind device_channel = DeviceChannelKind::automatic;  // between GPUs
 };
 
