@@ -110,6 +110,20 @@ TEST_F(Checks, EnabledCheckpointsComeSomeTime) {
             5);
 }
 
+TEST_F(Checks, RandomCropsTakeThePlaceOfShiftsAndZooms) {
+  const Overrides cifar = {"data={name: cifar10, random_crop: 0.08}"};
+  const auto config = load(required, cifar);
+  for (const auto* const key : {"data.height_shift", "data.width_shift", "data.zoom"})
+    EXPECT_EQ(value_of(config, key), "0") << key;
+  EXPECT_EQ(value_of(config, "data.random_crop"), "0.08");
+  EXPECT_EQ(value_of(load(required, {"data={name: cifar10}"}), "data.height_shift"), "0.1");
+  for (const auto* const key : {"height_shift", "width_shift", "zoom"})
+    EXPECT_THAT(error(required, {cifar[0], "data." + std::string(key) + "=0.2"}),
+                StartsWith("command line: data." + std::string(key) + ": random_crop: 0.08"));
+  EXPECT_THAT(error(required, {"data={name: cifar10, random_crop: 1.5}"}),
+              HasSubstr("data.random_crop: expected a number from 0 to 1"));
+}
+
 // What can't be had together is refused where it stands, with the reason.
 TEST_F(Checks, StepsInPassesKnowWhatTheyCanCut) {
   EXPECT_EQ(load(required, {"training.accumulation=4"}).training.accumulation, 4);
