@@ -15,6 +15,7 @@
 #include "kolo/base/random.h"
 #include "kolo/observe/format.h"
 #include "kolo/optim/catalogue.h"
+#include "kolo/parallel/gradient_hook.h"
 
 namespace kolo {
 
@@ -167,12 +168,15 @@ std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayou
   require_loss_of(config, layout);
   torch::manual_seed(derive_seed(config.seed, weights_stream, 0));
   const auto classes = outputs_of(config, layout);
-  return at_setting(config, "model.name", [&] {
+  auto network = at_setting(config, "model.name", [&] {
     return models.make(model.name, model.own,
                        {.input_shape = layout.input_shape,
                         .classes = classes,
                         .output_shape = layout.target_shape});
   });
+  if (!model.freeze.empty())
+    at_setting(config, "model.freeze", [&] { network->freeze(model.freeze); });
+  return network;
 }
 
 Objective make_objective(const RunConfig& config) {
@@ -274,6 +278,25 @@ MpiOptions make_mpi_options(const CommunicationConfig& config) {
   return options;
 }
 
+// None where gradients travel as they are. It keeps what PowerSGD carries over, so each trainer has
+// one of its own.
+static std::shared_ptr<GradientHook> make_compression(const CommunicationConfig& config) {
+  PowerSgdOptions powersgd;
+  switch (config.compression) {
+    case Compression::none:
+      return nullptr;
+    case Compression::bf16:
+      return bfloat16_compression();
+    case Compression::fp16:
+      return float16_compression();
+    case Compression::powersgd:
+      powersgd.rank = config.powersgd_rank.value_or(powersgd.rank);
+      powersgd.start_step = config.powersgd_start_step.value_or(powersgd.start_step);
+      return power_sgd(powersgd);
+  }
+  return nullptr;
+}
+
 TrainerOptions make_trainer_options(const RunConfig& config) {
   TrainerOptions options;
   options.epochs = config.training.n_epochs;
@@ -282,9 +305,12 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.buckets = {bytes_of_mebibytes(config.communication.first_bucket_mb),
                      bytes_of_mebibytes(config.communication.bucket_mb)};
   options.reducer.overlap = config.communication.overlap;
+  options.reducer.hook = make_compression(config.communication);
+  options.shards_optimizer = config.optimizer.sharded;
   options.step_sharing.enabled = config.optimizer.shared_step;
   options.step_sharing.one_copy = config.optimizer.shared_parameters;
   options.virtual_ranks = config.training.virtual_ranks;
+  options.accumulation = config.training.accumulation;
   options.mixup_alpha = config.training.mixup_alpha;
   options.maximum_norm = config.training.clip_norm;
   options.patience = config.training.early_stopping_patience;

@@ -42,6 +42,8 @@ void visit(Field& field, ModelSection& section) {
   field("l2_mode", model.l2_mode, AnyName{});
   field("input_shape", model.input_shape, positive.up_to(most_of_a_kind));
   field("n_classes", model.n_classes, positive.up_to(most_of_a_kind), Unset{"the data's"});
+  field("init_from", model.init_from, PathText{});
+  field("freeze", model.freeze, AnyText{});
 }
 
 template <typename Field>
@@ -64,6 +66,7 @@ void visit(Field& field, TrainingConfig& training) {
   field("base_batch_size", training.base_batch_size, positive.up_to(most_samples),
         Unset{"a rank's batch"});
   field("virtual_ranks", training.virtual_ranks, not_negative.up_to(most_virtual_ranks));
+  field("accumulation", training.accumulation, positive.up_to(most_of_a_kind));
   field("n_epochs", training.n_epochs, positive.up_to(most_of_a_kind));
   field("max_steps", training.max_steps, positive, Unset{"as many as n_epochs has"});
   field("lr_warmup_epochs", training.lr_warmup_epochs, not_negative.up_to(most_of_a_kind));
@@ -111,6 +114,11 @@ void visit(Field& field, CommunicationConfig& communication) {
   field("bucket_mb", communication.bucket_mb, mebibytes);
   field("first_bucket_mb", communication.first_bucket_mb, mebibytes);
   field("overlap", communication.overlap, AnyBool{});
+  field("compression", communication.compression, AnyName{});
+  field("powersgd_rank", communication.powersgd_rank, positive.up_to(most_of_a_kind),
+        Unset{"1 with the compression powersgd"});
+  field("powersgd_start_step", communication.powersgd_start_step,
+        not_negative.up_to(most_of_a_kind), Unset{"1000 with the compression powersgd"});
   field("device_channel", communication.device_channel, AnyName{});
 }
 

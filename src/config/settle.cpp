@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <numeric>
 #include <span>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
@@ -23,6 +25,8 @@ namespace {
 
 constexpr std::array<std::string_view, 3> batch_keys{"batch_size", "local_batch_size",
                                                      "global_batch_size"};
+
+constexpr std::int64_t default_batch_size = 64;  // per rank
 
 struct Given {
   std::string_view key;
@@ -109,6 +113,10 @@ class Checks {
     check_graphs();
     check_pipeline();
     check_virtual_ranks();
+    check_accumulation();
+    check_compression();
+    check_sharding();
+    check_freezing();
   }
 
  private:
@@ -290,6 +298,96 @@ class Checks {
       refuse("device.graphs", "a step has as many passes as the rank has parts");
   }
 
+  void check_accumulation() const {
+    const auto count = config_.training.accumulation;
+    if (count == 1) return;
+    refuse_together("training.accumulation", std::to_string(count),
+                    {{config_.parallel.pipeline > 1, "parallel.pipeline",
+                      "a pipeline's batches are cut in parts by parallel.microbatches already"},
+                     {config_.training.virtual_ranks > 0, "training.virtual_ranks",
+                      "a rank makes its steps in the parts of its virtual ranks already"},
+                     {config_.device.graphs, "device.graphs", "a step has several passes"}});
+    const auto& training = config_.training;
+    const auto batch = training.batch_size ? training.batch_size : training.local_batch_size;
+    if (!training.global_batch_size && count > batch.value_or(default_batch_size)) {
+      fail("training.accumulation",
+           fmt::format("a rank's batch of {} samples can't be cut in {} parts; batch_size counts "
+                       "the samples of a whole step",
+                       batch.value_or(default_batch_size), count));
+    }
+  }
+
+  // What can't be had together with a key that is set.
+  struct Other {
+    bool is_set;
+    std::string_view key, why;
+  };
+  void refuse_together(std::string_view key, std::string_view value,
+                       std::initializer_list<Other> others) const {
+    for (const auto& other : others) {
+      if (!other.is_set) continue;
+      fail(key, fmt::format("{} can't be had with {}: {}; leave out one of the two", value,
+                            other.key, other.why));
+    }
+  }
+
+  void check_compression() const {
+    const auto& communication = config_.communication;
+    const bool is_powersgd = communication.compression == Compression::powersgd;
+    const std::pair<std::string_view, bool> of_powersgd[] = {
+        {"communication.powersgd_rank", communication.powersgd_rank.has_value()},
+        {"communication.powersgd_start_step", communication.powersgd_start_step.has_value()}};
+    for (const auto& [key, is_set] : of_powersgd) {
+      if (is_set && !is_powersgd) {
+        fail(key, fmt::format("only PowerSGD has it, and the compression is {}; set "
+                              "communication.compression=powersgd, or leave it out",
+                              name_of(communication.compression)));
+      }
+    }
+    if (communication.compression == Compression::none) return;
+    refuse_together(
+        "communication.compression", name_of(communication.compression),
+        {{config_.training.virtual_ranks > 0, "training.virtual_ranks",
+          "their gradients are added up in an order of their own, unrounded"},
+         {config_.device.graphs, "device.graphs",
+          "compressed gradients go through the host's hands"},
+         {is_powersgd && config_.training.precision == Precision::fp16, "training.precision=fp16",
+          "what PowerSGD carries over to the next step has the loss scale of the last"}});
+  }
+
+  void check_sharding() const {
+    if (!config_.optimizer.sharded) return;
+    const auto& name = config_.optimizer.name;
+    if (optimizer_entry(name).has_own_decay) {
+      fail("optimizer.sharded",
+           fmt::format("{} needs norms over whole parameters, of which a rank would have a part; "
+                       "leave it false, or use another optimizer",
+                       name));
+    }
+    refuse_together(
+        "optimizer.sharded", "true",
+        {{config_.training.virtual_ranks > 0, "training.virtual_ranks",
+          "gradients are added up by one of the two"},
+         {config_.communication.compression != Compression::none, "communication.compression",
+          "each rank is sent its part of the gradients alone, as it is"},
+         {config_.parallel.pipeline > 1, "parallel.pipeline",
+          "a pipeline's ranks have parts of the state already"},
+         {config_.device.graphs, "device.graphs",
+          "ranks gather each other's parameters in a step"}});
+  }
+
+  void check_freezing() const {
+    if (config_.model.freeze.empty()) return;
+    refuse_together("model.freeze", fmt::format("[{}]", fmt::join(config_.model.freeze, ", ")),
+                    {{config_.parallel.pipeline > 1, "parallel.pipeline",
+                      "a rank may be left with nothing to train"}});
+    if (models_.find(config_.model.name).keeps_batch_norms) {
+      fail("model.freeze",
+           "modules of a TorchScript model can't be held in evaluation mode; leave it out, or set "
+           "requires_grad of their parameters to False in Python before torch.jit.script");
+    }
+  }
+
   void check_checkpoint() const {
     const CheckpointConfig& checkpoint = config_.checkpoint;
     if (checkpoint.enabled && checkpoint.every_epochs == 0 && checkpoint.every_steps == 0) {
@@ -326,7 +424,7 @@ void fill_device(DeviceConfig& device, const TrainingConfig& training) {
 void fill_training(TrainingConfig& training) {
   if (training.local_batch_size) training.batch_size = training.local_batch_size;
   training.local_batch_size.reset();
-  if (!training.batch_size && !training.global_batch_size) training.batch_size = 64;
+  if (!training.batch_size && !training.global_batch_size) training.batch_size = default_batch_size;
   fill_own(training.lr_decay_own, schedule_entry(training.lr_decay));
   const auto& loss = loss_entry(training.loss);
   fill_own(training.loss_own, loss);

@@ -19,6 +19,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 #include "kolo/nn/stage_summary.h"
 #include "nn/kernels/fused.h"
 
@@ -276,6 +277,58 @@ std::vector<torch::Tensor> distinct_parameters(const torch::nn::Module& module) 
     if (known.insert(parameter.unsafeGetTensorImpl()).second) distinct.push_back(parameter);
   }
   return distinct;
+}
+
+namespace {
+
+bool is_in(const std::string& name, const std::string& module) {
+  return name == module || (name.starts_with(module) && name[module.size()] == '.');
+}
+
+std::vector<std::string> names_to_freeze(const torch::nn::Module& network) {
+  std::vector<std::string> names;
+  for (const auto& item : network.named_modules("", /*include_self=*/false))
+    names.push_back(item.key());
+  for (const auto& item : network.named_parameters()) names.push_back(item.key());
+  return names;
+}
+
+[[noreturn]] void refuse_to_freeze(const std::string& name, const torch::nn::Module& network) {
+  const auto near = nearest(name, names_to_freeze(network));
+  std::vector<std::string> children;
+  for (const auto& child : network.named_children()) children.push_back(child.key());
+  throw InputError(fmt::format("the network has no module or parameter {}{} It has {}", quote(name),
+                               near.empty() ? "." : fmt::format("; did you mean {}?", quote(near)),
+                               join(children)));
+}
+
+}  // namespace
+
+void Network::freeze(std::span<const std::string> names) {
+  for (const auto& name : names) {
+    bool is_known = false;
+    for (const auto& item : named_parameters()) {
+      if (!is_in(item.key(), name)) continue;
+      item.value().set_requires_grad(false);
+      is_known = true;
+    }
+    if (const auto modules = named_modules("", false); modules.contains(name)) {
+      frozen_.push_back(name);
+      is_known = true;
+    }
+    if (!is_known) refuse_to_freeze(name, *this);
+  }
+  const auto all = parameters();
+  if (std::ranges::none_of(all, [](const auto& each) { return each.requires_grad(); }))
+    throw InputError("nothing is left to train; leave some of the network out");
+  train(is_training());
+}
+
+void Network::train(bool on) {
+  torch::nn::Module::train(on);
+  if (!on || frozen_.empty()) return;
+  const auto modules = named_modules("", false);
+  for (const auto& name : frozen_) modules[name]->train(false);
 }
 
 void Network::share_samples(std::shared_ptr<const Partition> partition) {

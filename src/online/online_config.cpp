@@ -31,6 +31,11 @@ class Checks {
     check_optimizer(config_.optimizer, [this](std::string_view key, std::string_view reason) {
       fail(fmt::format("optimizer.{}", key), reason);
     });
+    if (config_.optimizer.sharded) {
+      fail("optimizer.sharded",
+           "networks inside simulations don't shard their optimizer; leave it out "
+           "(optimizer.shared_step has a node's ranks share it)");
+    }
     check_model();
     check_training();
     check_reservoir();

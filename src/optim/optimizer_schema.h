@@ -16,6 +16,7 @@ void visit(Field& field, OptimizerConfig& optimizer) {
   field("decay_excludes_vectors", optimizer.decay_excludes_vectors, AnyBool{});
   field("shared_step", optimizer.shared_step, AnyBool{});
   field("shared_parameters", optimizer.shared_parameters, AnyBool{});
+  field("sharded", optimizer.sharded, AnyBool{});
 }
 
 }  // namespace kolo

@@ -93,6 +93,32 @@ std::shared_ptr<OrderedAverage> make_ordered_average(const Communicator& communi
                                           options.virtual_ranks);
 }
 
+// Otherwise: whose ranks have all of the state, or of a node share it.
+std::optional<ArenaOptimizer> make_shared(const Communicator& communicator,
+                                          const std::shared_ptr<ParameterArena>& arena,
+                                          const std::shared_ptr<const FlatOptimizer>& optimizer,
+                                          const TrainingStepOptions& options) {
+  if (options.sharded) return std::nullopt;
+  return std::make_optional<ArenaOptimizer>(
+      communicator, arena, optimizer,
+      options.reducer.communicate ? options.sharing : StepSharing{false});
+}
+
+std::optional<ShardedArenaOptimizer> make_sharded(
+    const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
+    const std::shared_ptr<const FlatOptimizer>& optimizer, const TrainingStepOptions& options) {
+  if (!options.sharded) return std::nullopt;
+  const auto& reducer = options.reducer;
+  if (options.world || options.virtual_ranks > 0 || reducer.hook || reducer.unused_parameters ||
+      reducer.predivide_factor != 1 || !reducer.communicate) {
+    throw Error(
+        "parallel: a sharded optimizer can't be had together with ranks that hold parts of a "
+        "network (world), virtual ranks, a gradient hook, unused_parameters, a predivide_factor or "
+        "without communication");
+  }
+  return std::make_optional<ShardedArenaOptimizer>(communicator, arena, optimizer);
+}
+
 ReducerOptions averaging(ReducerOptions options, std::shared_ptr<GradientHook> by) {
   if (by) options.hook = std::move(by);
   return options;
@@ -109,14 +135,28 @@ TrainingStep::TrainingStep(Communicator communicator, std::shared_ptr<torch::nn:
       options_(options),
       arena_(std::make_shared<ParameterArena>(communicator_, *network_, options_.buckets)),
       ordered_(make_ordered_average(communicator_, *arena_, options_)),
-      optimizer_(communicator_, arena_, std::move(optimizer),
-                 options_.reducer.communicate ? options_.sharing : StepSharing{false}),
-      reducer_(communicator_, arena_, averaging(options_.reducer, ordered_)),
+      optimizer_(make_shared(communicator_, arena_, optimizer, options_)),
+      sharded_(make_sharded(communicator_, arena_, optimizer, options_)),
+      reducer_(communicator_, arena_,
+               averaging(options_.reducer, sharded_ ? sharded_->gradient_hook() : ordered_)),
       finite_check_(deciding(), arena_, {.policy = NonFinite::skip}) {
   options_.timeline.show_device(arena_->device());
   if (options_.loss_scale) scaler_.emplace(*options_.loss_scale, arena_->device());
   arena_->broadcast_parameters(communicator_);
   broadcast_outside_arena(communicator_, *network_);
+}
+
+ArenaOptimizer& TrainingStep::optimizer() {
+  return const_cast<ArenaOptimizer&>(std::as_const(*this).optimizer());
+}
+
+const ArenaOptimizer& TrainingStep::optimizer() const {
+  if (optimizer_) return *optimizer_;
+  throw Error("parallel: the optimizer is sharded: ask for sharded_optimizer()");
+}
+
+const FlatOptimizer& TrainingStep::algorithm() const {
+  return sharded_ ? sharded_->algorithm() : optimizer_->algorithm();
 }
 
 TrainingStep::Outcome TrainingStep::make(const std::function<Forward()>& forward,
@@ -295,6 +335,7 @@ std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(
     const std::function<Forward()>& forward, double learning_rate, std::int64_t step) {
   if (options_.reducer.unused_parameters)
     throw Error("parallel: a step that may leave out parameters can't be recorded as a graph");
+  if (sharded_) throw Error("parallel: a step of a sharded optimizer can't be recorded as a graph");
   if (world_) throw Error("parallel: a step of a network in parts can't be recorded as a graph");
   const auto ranks = arena_->gradient_communicator(communicator_);
   if (arena_->device().is_cuda() && ranks.size() > 1 &&
@@ -320,7 +361,7 @@ TrainingStep::UnderWay TrainingStep::begin(Recorded& recorded, double learning_r
   const auto phase = options_.timeline.span("recorded step");
   recorded.learning_rate = learning_rate;
   recorded.step = step;
-  optimizer_.advance(learning_rate, step - std::exchange(last_step_, step));
+  optimizer_->advance(learning_rate, step - std::exchange(last_step_, step));
   recorded.graph->replay();
   UnderWay under_way(step, LateNumbers(recorded.numbers));
   if (communicator_.size() > 1) {
@@ -340,11 +381,26 @@ void TrainingStep::update(double learning_rate, std::int64_t step) {
     auto phase = timeline.span("wait for bucket", "bucket", number);
     reducer_.wait(bucket);
     phase = timeline.span("update bucket", "bucket", number);
-    optimizer_.update(bucket, learning_rate, step);
+    update_bucket(bucket, learning_rate, step, {});
   }
   const auto phase = timeline.span("finish step");
   reducer_.finish();
-  optimizer_.finish();
+  finish_update();
+}
+
+void TrainingStep::update_bucket(std::size_t bucket, double learning_rate, std::int64_t step,
+                                 const GradientUse& use) {
+  if (sharded_)
+    sharded_->update(bucket, learning_rate, step);
+  else
+    optimizer_->update(bucket, learning_rate, step, use);
+}
+
+void TrainingStep::finish_update() {
+  if (sharded_)
+    sharded_->finish();
+  else
+    optimizer_->finish();
 }
 
 bool TrainingStep::may_skip() const {
@@ -358,24 +414,26 @@ torch::Tensor TrainingStep::update_together(double learning_rate, std::int64_t s
   reducer_.finish();
   phase = options_.timeline.span("update");
   const torch::NoGradGuard no_gradient;
-  return arena_->device().is_cpu() ? update_on_host(learning_rate, step, sums)
-                                   : update_on_device(learning_rate, step, sums);
+  // A sharded optimizer is told on the host what to use of the gradients, for which a device is
+  // waited for.
+  return arena_->device().is_cpu() || sharded_ ? update_on_host(learning_rate, step, sums)
+                                               : update_on_device(learning_rate, step, sums);
 }
 
 torch::Tensor TrainingStep::update_on_host(double learning_rate, std::int64_t step,
                                            const torch::Tensor& sums) {
   // A scale that is too large shows in gradients only; a loss that is not finite has other reasons.
   const bool checks_loss = options_.skip_non_finite && sums.numel() > 0;
-  const bool is_finite =
-      !may_skip() || ((!checks_loss || std::isfinite(*sums.data_ptr<double>())) &&
-                      all_finite(deciding(), *arena_));
+  const bool is_finite = !may_skip() || ((!checks_loss || std::isfinite(sums[0].item<double>())) &&
+                                         all_finite(deciding(), *arena_));
   if (scaler_) {
     if (is_finite) scaler_->unscale(*arena_);
     scaler_->update(is_finite);
   }
   if (is_finite && options_.maximum_norm > 0) clip();
   if (is_finite) update_all(learning_rate, step, {});
-  return may_skip() ? torch::full({1}, is_finite ? 0 : 1, torch::kInt) : torch::Tensor();
+  if (!may_skip()) return {};
+  return torch::full({1}, is_finite ? 0 : 1, sums.options().dtype(torch::kInt));
 }
 
 torch::Tensor TrainingStep::update_on_device(double learning_rate, std::int64_t step,
@@ -388,8 +446,8 @@ torch::Tensor TrainingStep::update_on_device(double learning_rate, std::int64_t 
 
 void TrainingStep::update_all(double learning_rate, std::int64_t step, const GradientUse& use) {
   for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
-    optimizer_.update(bucket, learning_rate, step, use);
-  optimizer_.finish();
+    update_bucket(bucket, learning_rate, step, use);
+  finish_update();
 }
 
 // What one rank sees all are told: gradients that are not all-reduced may differ.
@@ -432,6 +490,10 @@ torch::Tensor TrainingStep::squared_norm() const {
 }
 
 void TrainingStep::clip() {
+  if (sharded_) {
+    (void)sharded_->clip_gradients(options_.maximum_norm);
+    return;
+  }
   if (!world_) {
     reducer_.clip_gradient_norm(options_.maximum_norm);
     return;

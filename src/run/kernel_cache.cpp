@@ -145,14 +145,14 @@ void KernelCache::update(const std::function<void(KernelChoices&)>& change,
 
 namespace {
 
-// Of a rank's batch in training, or the micro-batches that it is cut in.
+// Of what goes through the network at a time: a rank's batch, or a part of it.
 std::vector<std::int64_t> batch_shape_of(const RunConfig& config, const Datasets& datasets,
                                          int ranks) {
   auto shape = datasets.training->layout().input_shape;
   const auto replicas = replicas_of(config, ranks);
-  const auto batch = std::min<std::int64_t>(
-      batch_size_of(config.training, replicas) / micro_batches_of(config, ranks),
-      datasets.training->size() / replicas);
+  const auto parts = micro_batches_of(config, ranks) * config.training.accumulation;
+  const auto batch = std::min<std::int64_t>(batch_size_of(config.training, replicas) / parts,
+                                            datasets.training->size() / replicas);
   shape.insert(shape.begin(), std::max<std::int64_t>(batch, 1));
   return shape;
 }

@@ -12,6 +12,7 @@
 #include "kolo/config/run_config.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/parallel/sync_batch_norm.h"
+#include "run/initial_weights.h"
 #include "run/made_with.h"
 #include "run/pipeline_share.h"
 #include "run/run_device.h"
@@ -114,7 +115,10 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   (void)make_validation_loader(config, run.datasets.validation, 0, replicas);
   if (!is_root) return run;
   run.folder.require_writable();
-  if (!options.resume) return run;
+  if (!options.resume) {
+    if (!config.model.init_from.empty()) (void)find_initial_weights(config, *run.network);
+    return run;
+  }
   // What is there is not to be judged while a run is still making it.
   if (!environment_variable(RunLock::variable)) RunLock::require_free(run.folder);
   run.awaits_copy =

@@ -26,7 +26,7 @@ std::vector<int> ranks_that_write(int shards, int ranks) {
 
 int shards_of(const CheckpointConfig& config, const Communicator& communicator,
               const Trainer& trainer) {
-  if (!trainer.has_whole_network()) return 1;
+  if (!trainer.has_whole_state()) return 1;
   const auto ranks = communicator.size();
   if (config.shards)
     return static_cast<int>(std::min<std::int64_t>({*config.shards, ranks, most_shards}));
@@ -51,7 +51,10 @@ RunCheckpoints::RunCheckpoints(const RunConfig& config, const RunFolder& folder,
         "together: rank 0 writes them alone";
     shards = 1;
   }
-  has_part_ = trainer.has_whole_network() ? is_root_ : share.mesh->replicas().rank() == 0;
+  if (!trainer.has_whole_network())
+    has_part_ = share.mesh->replicas().rank() == 0;
+  else
+    has_part_ = is_root_ || !trainer.has_whole_state();
   if (shards == 1) return;
   const auto writers = communicator.subset(ranks_that_write(shards, communicator.size()));
   has_part_ = writers.has_value();

@@ -27,6 +27,7 @@
 #include "kolo/parallel/timeline.h"
 #include "kolo/train/recorders.h"
 #include "kolo/train/trainer.h"
+#include "run/initial_weights.h"
 #include "run/kernel_cache.h"
 #include "run/made_with.h"
 #include "run/rank_guard.h"
@@ -184,10 +185,13 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
            format_count(run.datasets.validation->size()));
   for (const auto& warning : run.datasets.warnings) log.warn("{}", warning);
   const auto precision = config.training.precision;
-  log.info("model {}: {} parameters in {} bucket{}{}{}", config.model.name,
+  log.info("model {}: {} parameters in {} bucket{}{}{}{}", config.model.name,
            format_count(model.parameters), trainer.plan().buckets.size(),
            trainer.plan().buckets.size() == 1 ? "" : "s",
            config.parallel.pipeline > 1 ? " on rank 0" : "",
+           model.trainable_parameters < model.parameters
+               ? fmt::format(", {} of them trained", format_count(model.trainable_parameters))
+               : "",
            precision == Precision::fp32 ? "" : fmt::format(", computed in {}", name_of(precision)));
   if (precision == Precision::bf16 && !wants_gpu(config.device) && !onednn_description().empty() &&
       !multiplies_bfloat16()) {
@@ -203,17 +207,27 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
         "thread{} each, on such processors)",
         replicas, replicas, at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
   }
-  log.info("optimizer {}, batch {} per {} ({} in all), learning rate {:.4g}{}{}{}",
+  const auto passes = config.training.accumulation;
+  log.info("optimizer {}, batch {} per {}{} ({} in all), learning rate {:.4g}{}{}{}",
            describe_optimizer(config.optimizer), format_count(batch_size),
-           replica_name(config, topology.size), format_count(batch_size * replicas),
-           rate.scaled_rate(),
+           replica_name(config, topology.size),
+           passes > 1 ? fmt::format(" in {} passes", format_count(passes)) : "",
+           format_count(batch_size * replicas), rate.scaled_rate(),
            rate.warmup_steps() > 0
                ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))
                : "",
            schedule_name(rate.schedule()) == "constant"
                ? ""
                : fmt::format(", {}", schedule_name(rate.schedule())),
-           trainer.shares_steps() ? "; the ranks of a node share its steps" : "");
+           trainer.shares_steps()     ? "; the ranks of a node share its steps"
+           : config.optimizer.sharded ? "; each rank has a part of its state"
+                                      : "");
+  if (config.communication.compression != Compression::none && topology.size > 1) {
+    log.info("gradients travel as {}{}", name_of(config.communication.compression),
+             config.communication.compression == Compression::powersgd
+                 ? "; what it carries over from step to step is not part of checkpoints"
+                 : "");
+  }
 }
 
 void log_pipeline(RunLog& log, const PreparedRun& run, const std::optional<PipelineCut>& cut,
@@ -444,6 +458,8 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   trainer_options.timeline = timeline;
   const auto device = start_device(config.device, communicator);
   trainer_options.device_usage = follow_device(communicator, device);
+  if (!config.model.init_from.empty() && !options.resume)
+    load_initial_weights(config, communicator, *run.network, is_root ? &records->log() : nullptr);
   std::optional<ModelSummary> summary;
   if (is_root) summary = summarize(*run.network, run.datasets.training->layout().input_shape);
   const auto share_text =

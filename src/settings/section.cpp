@@ -113,6 +113,10 @@ std::string expectation(const std::string&, const AnyText&) {
   return "a text";
 }
 
+std::string expectation(const std::vector<std::string>&, const AnyText&) {
+  return "a list of texts";
+}
+
 std::string expectation(const std::string&, const PathText&) {
   return "a path";
 }
@@ -148,6 +152,16 @@ void read_value(const ConfigValue& value, const std::string& path, std::string& 
                 const AnyText& rule) {
   if (value.kind != ConfigValue::Kind::scalar) refuse_value(value, path, destination, rule);
   destination = value.text;
+}
+
+void read_value(const ConfigValue& value, const std::string& path,
+                std::vector<std::string>& destination, const AnyText& rule) {
+  if (value.kind != ConfigValue::Kind::list) refuse_value(value, path, destination, rule);
+  destination.clear();
+  for (const ConfigValue& item : value.items) {
+    const std::string place = item_path(path, destination.size());
+    read_value(item, place, destination.emplace_back(), rule);
+  }
 }
 
 void read_value(const ConfigValue& value, const std::string& path, std::string& destination,

@@ -111,6 +111,8 @@ concept Number = std::same_as<T, int> || std::same_as<T, int64_t> || std::same_a
 // What a key accepts, in words: "a whole number greater than 0".
 [[nodiscard]] std::string expectation(const bool& destination, const AnyBool& rule);
 [[nodiscard]] std::string expectation(const std::string& destination, const AnyText& rule);
+[[nodiscard]] std::string expectation(const std::vector<std::string>& destination,
+                                      const AnyText& rule);
 [[nodiscard]] std::string expectation(const std::string& destination, const PathText& rule);
 [[nodiscard]] std::string expectation(const std::string& destination, const OneOf& rule);
 template <Number T>
@@ -139,6 +141,8 @@ void read_value(const ConfigValue& value, const std::string& path, bool& destina
                 const AnyBool& rule);
 void read_value(const ConfigValue& value, const std::string& path, std::string& destination,
                 const AnyText& rule);
+void read_value(const ConfigValue& value, const std::string& path,
+                std::vector<std::string>& destination, const AnyText& rule);
 void read_value(const ConfigValue& value, const std::string& path, std::string& destination,
                 const PathText& rule);
 void read_value(const ConfigValue& value, const std::string& path, std::string& destination,

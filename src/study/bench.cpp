@@ -49,6 +49,11 @@ PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int 
                    "a step of a pipeline has no parts that --profile could tell apart; leave out "
                    "one of the two");
   }
+  if (request.profile && config.training.accumulation > 1) {
+    refuse_setting(config, "training.accumulation",
+                   "a step of several passes has no parts that --profile could tell apart; leave "
+                   "out one of the two");
+  }
   const auto batch =
       checked_multiply<std::int64_t>(batch_size_of(config.training, replicas), replicas);
   require_device(config);

@@ -42,6 +42,7 @@ TrainingStepOptions step_options(const TrainerOptions& options, const TrainedNet
   return {.buckets = options.buckets,
           .reducer = options.reducer,
           .sharing = options.step_sharing,
+          .sharded = options.shards_optimizer,
           .maximum_norm = options.maximum_norm,
           .skip_non_finite = options.non_finite == NonFiniteStep::skip,
           .loss_scale = options.loss_scale,

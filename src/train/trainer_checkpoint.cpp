@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -97,9 +98,11 @@ std::vector<ParameterArena::NamedTensor> to_send(const std::vector<NamedTensor>&
   return items;
 }
 
-std::vector<NamedTensor> optimizer_tensors(const ArenaOptimizer& optimizer) {
+constexpr std::string_view skipped_name = ".skipped_steps";
+
+std::vector<NamedTensor> optimizer_tensors(const std::vector<ArenaOptimizer::NamedState>& state) {
   std::vector<NamedTensor> tensors;
-  for (const auto& item : optimizer.named_state()) tensors.push_back({item.name, item.tensor});
+  for (const auto& item : state) tensors.push_back({item.name, item.tensor});
   return tensors;
 }
 
@@ -164,6 +167,29 @@ void keep_shard(std::vector<NamedTensor>& parameters, std::vector<NamedTensor>& 
 // By parameter, of those that were frozen or not used in some steps.
 constexpr const char* left_out_key = "left_out_steps";
 
+// What was frozen so far has no state to go on with. A tensor of several names has one under the
+// first.
+void require_state_of_trained(const Checkpoint& checkpoint, const Network& network,
+                              const FlatOptimizer& optimizer) {
+  if (optimizer.state_names().empty()) return;
+  const auto state = optimizer.state_names().front();
+  std::unordered_set<std::string> saved;
+  for (const auto& item : checkpoint.optimizer) saved.insert(item.name);
+  std::unordered_set<const c10::TensorImpl*> known;
+  const auto parameters = network.named_parameters();
+  for (const auto& item : parameters)
+    if (saved.contains(fmt::format("{}.{}", item.key(), state)))
+      known.insert(item.value().unsafeGetTensorImpl());
+  for (const auto& item : parameters) {
+    if (!item.value().requires_grad() || known.contains(item.value().unsafeGetTensorImpl()))
+      continue;
+    throw InputError(fmt::format(
+        "resume: the checkpoint has no state of the optimizer for {}, which was frozen in the run "
+        "so far; go on with its model.freeze, or begin a run of its weights with model.init_from",
+        item.key()));
+  }
+}
+
 void require_same_optimizer(const Checkpoint& checkpoint, const FlatOptimizer& optimizer) {
   const auto name = checkpoint.state.value("optimizer", std::string("unknown"));
   if (name == optimizer.name()) return;
@@ -185,6 +211,7 @@ void require_matching_checkpoint(const Checkpoint& checkpoint, const Network& ne
                                  const FlatOptimizer& optimizer) {
   require_same_tensors(checkpoint.model, module_tensors(network));
   require_same_optimizer(checkpoint, optimizer);
+  require_state_of_trained(checkpoint, network, optimizer);
 }
 
 std::vector<NamedTensor> Trainer::of_all_parts(std::vector<NamedTensor> mine) const {
@@ -215,7 +242,7 @@ void Trainer::hand_out(const std::vector<NamedTensor>& saved,
 // By parameter of the whole network.
 nlohmann::json Trainer::left_out_steps() const {
   auto left_out = nlohmann::json::object();
-  const auto counts = step_.optimizer().skipped_steps();
+  const auto counts = skipped_steps_of_parameters();
   for (std::size_t i = 0; i < counts.size(); ++i)
     if (counts[i] > 0) left_out[step_.arena()->plan().parameters[i].name] = counts[i];
   if (const auto* const parts = network_->parts()) {
@@ -225,10 +252,42 @@ nlohmann::json Trainer::left_out_steps() const {
   return left_out;
 }
 
+// Of a sharded one rank 0 has it all, the others nothing. Collective then.
+std::vector<NamedTensor> Trainer::optimizer_state() const {
+  const auto* const sharded = step_.sharded_optimizer();
+  if (sharded == nullptr) return optimizer_tensors(step_.optimizer().named_state());
+  auto tensors = optimizer_tensors(sharded->gather_state(0));
+  // They are part of the checkpoint's own state, as without shards.
+  std::erase_if(tensors, [](const NamedTensor& item) { return item.name.ends_with(skipped_name); });
+  return tensors;
+}
+
+std::vector<std::int64_t> Trainer::skipped_steps_of_parameters() const {
+  const auto* const sharded = step_.sharded_optimizer();
+  return sharded != nullptr ? sharded->skipped_steps() : step_.optimizer().skipped_steps();
+}
+
+// What rank 0 has of the optimizer's state goes to all ranks that have to have it. Collective.
+void Trainer::restore_optimizer(const std::vector<NamedTensor>& saved,
+                                const std::vector<std::int64_t>& left_out) {
+  auto* const sharded = step_.sharded_optimizer();
+  if (sharded == nullptr) {
+    hand_out(saved, optimizer_tensors(step_.optimizer().named_state()));
+    step_.optimizer().set_skipped_steps(left_out);
+    step_.optimizer().broadcast_state(network_->replicas());
+    return;
+  }
+  std::vector<ShardedArenaOptimizer::NamedState> whole;
+  if (communicator_.rank() == 0) {
+    for (const auto& shape : sharded->state_shapes())
+      whole.push_back({shape.name, saved_tensor(saved, shape.name, shape.tensor.sizes())});
+  }
+  sharded->scatter_state(whole, 0, left_out);
+}
+
 Trainer::LiveTensors Trainer::live_tensors(const CheckpointRequest& request) const {
   const auto& module = *network_->module();
-  LiveTensors live{module_parameters(module), module_buffers(module),
-                   optimizer_tensors(step_.optimizer())};
+  LiveTensors live{module_parameters(module), module_buffers(module), optimizer_state()};
   if (request.shards == 1) return live;
   std::uint64_t buffer_bytes = 0;
   for (const auto& item : live.buffers) buffer_bytes += item.tensor.nbytes();
@@ -238,6 +297,7 @@ Trainer::LiveTensors Trainer::live_tensors(const CheckpointRequest& request) con
 }
 
 std::uint64_t Trainer::checkpoint_bytes(const CheckpointRequest& request) const {
+  if (!has_whole_state()) return 0;
   const auto [parameters, buffers, optimizer] = live_tensors(request);
   return SnapshotMemory::bytes_for(parameters) + SnapshotMemory::bytes_for(buffers) +
          SnapshotMemory::bytes_for(optimizer);
@@ -251,7 +311,7 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
                     "for an observer",
                     state_.step));
   }
-  auto* const memory = has_whole_network() ? request.memory : nullptr;
+  auto* const memory = has_whole_state() ? request.memory : nullptr;
   if (memory != nullptr) memory->clear();
   auto [parameters, buffers, optimizer] = live_tensors(request);
   take(parameters, {"the network's", state_.step, Values::finite, memory});
@@ -259,12 +319,17 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
   take(buffers, {"the network's", state_.step, Values::infinite, memory});
   take(optimizer, {"the optimizer's", state_.step, Values::finite, memory});
   if (memory != nullptr) SnapshotMemory::wait(device());
+  if (step_.sharded_optimizer() != nullptr) {
+    if (communicator_.rank() != 0) return {};
+    for (auto* const list : {&parameters, &buffers})
+      for (auto& item : *list) item.tensor = item.tensor.clone();
+  }
   std::ranges::move(buffers, std::back_inserter(parameters));
   Checkpoint checkpoint;
   checkpoint.model = of_all_parts(std::move(parameters));
   checkpoint.optimizer = of_all_parts(std::move(optimizer));
   checkpoint.state = to_json(state_);
-  checkpoint.state["optimizer"] = step_.optimizer().algorithm().name();
+  checkpoint.state["optimizer"] = step_.algorithm().name();
   if (step_.scaler()) checkpoint.state["loss_scale"] = to_json(step_.scaler()->state());
   if (auto left_out = left_out_steps(); !left_out.empty())
     checkpoint.state[left_out_key] = std::move(left_out);
@@ -283,21 +348,19 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   const auto model = module_tensors(*network_->module());
   if (is_root) {
     if (network_->parts() == nullptr) require_same_tensors(saved.model, model);
-    require_same_optimizer(saved, step_.optimizer().algorithm());
+    require_same_optimizer(saved, step_.algorithm());
   }
   hand_out(saved.model, model);
-  hand_out(saved.optimizer, optimizer_tensors(step_.optimizer()));
   const auto text = broadcast_bytes(communicator_, is_root ? saved.state.dump() : "");
   const auto state = nlohmann::json::parse(text);
   const auto counts = state.value(left_out_key, nlohmann::json::object());
   std::vector<std::int64_t> left_out;
   for (const auto& parameter : step_.arena()->plan().parameters)
     left_out.push_back(counts.value(parameter.name, std::int64_t{0}));
-  step_.optimizer().set_skipped_steps(left_out);
+  restore_optimizer(saved.optimizer, left_out);
   const auto& replicas = network_->replicas();
   step_.arena()->broadcast_parameters(replicas);
   broadcast_outside_arena(replicas, *network_->module());
-  step_.optimizer().broadcast_state(replicas);
   state_ = train_state_from_json(state);
   const auto done_in_epoch = training_.batches() - training_.batches(state_.position);
   schedule_ahead_ = options_.ends_with_steps(training_.batches())

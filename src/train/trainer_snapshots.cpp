@@ -13,7 +13,7 @@ TrainerSnapshots::TrainerSnapshots(const Trainer& trainer, const SnapshotOptions
     : trainer_(trainer), options_(options), warn_(std::move(warn)) {}
 
 std::uint64_t TrainerSnapshots::bytes() const {
-  if (!options_.asynchronous || !trainer_.has_whole_network()) return 0;
+  if (!options_.asynchronous || !trainer_.has_whole_state()) return 0;
   return trainer_.checkpoint_bytes({nullptr, options_.shard, options_.shards});
 }
 
@@ -44,8 +44,7 @@ Snapshot TrainerSnapshots::take() {
     }
   }
   auto* const memory = memory_ ? &*memory_ : nullptr;
-  const bool is_copy =
-      options_.asynchronous && (memory != nullptr || !trainer_.has_whole_network());
+  const bool is_copy = options_.asynchronous && (memory != nullptr || !trainer_.has_whole_state());
   return {trainer_.checkpoint({memory, options_.shard, options_.shards}), is_copy};
 }
 

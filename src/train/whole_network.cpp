@@ -1,5 +1,7 @@
 #include "train/whole_network.h"
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "kolo/base/error.h"
@@ -20,11 +22,16 @@ WholeNetwork::WholeNetwork(Communicator communicator, std::shared_ptr<Network> n
       objective_(std::move(objective)),
       mixing_{options.mixup_alpha, options.seed, options.replica.value_or(communicator_.rank())},
       is_in_parts_(options.virtual_ranks > 0),
+      accumulation_(options.accumulation),
       device_(device_of(*network_)) {
+  if (is_in_parts_ && accumulation_ > 1)
+    throw Error("train: steps of virtual ranks are in parts already, and can't accumulate");
   if (options.recompute)
     recomputed_ = training_stages(objective_, network_->stages(), {.recompute = true});
   if (!options.graphs || device_.is_cpu()) return;
   if (is_in_parts_) throw Error("train: steps of virtual ranks can't be recorded as graphs");
+  if (accumulation_ > 1)
+    throw Error("train: steps of several passes can't be recorded as graphs");
   if (options.mixup_alpha > 0)
     throw Error("train: steps with mixup can't be recorded as graphs: their numbers differ");
   recorded_steps_ = std::make_unique<RecordedSteps>();
@@ -33,6 +40,7 @@ WholeNetwork::WholeNetwork(Communicator communicator, std::shared_ptr<Network> n
 TrainingStep::UnderWay WholeNetwork::begin(TrainingStep& training, const Step& step) {
   if (is_in_parts_) return begin_in_parts(training, step);
   seed_for(communicator_.rank(), step.number - 1);
+  if (accumulation_ > 1) return begin_accumulating(training, step);
   // What the ranks add up once per step is on its way while backward runs.
   const auto forward = [this, number = step.number,
                         stop_flag = step.stop_flag](const Batch& batch) -> TrainingStep::Forward {
@@ -43,6 +51,30 @@ TrainingStep::UnderWay WholeNetwork::begin(TrainingStep& training, const Step& s
   if (recorded_steps_)
     return recorded_steps_->begin(training, step.batch, forward, step.learning_rate, step.number);
   return training.begin([&] { return forward(step.batch); }, step.learning_rate, step.number);
+}
+
+// A part's mean loss counts by its share of the samples, so that the sum of the gradients is that of
+// the batch's mean.
+TrainingStep::UnderWay WholeNetwork::begin_accumulating(TrainingStep& training, const Step& step) {
+  const auto passes = [&](const PipelineStep::Backward& backward) {
+    const BatchTask task(objective_, step.batch, mixing_, step.number - 1);
+    const auto samples = step.batch.input.size(0);
+    const auto count = std::min(accumulation_, samples);
+    torch::Tensor total;
+    for (std::int64_t number = 0; number < count; ++number) {
+      const auto first = number * samples / count, end = (number + 1) * samples / count;
+      std::optional<GradientReducer::NoSync> quiet;
+      if (number + 1 < count) quiet.emplace(backward.reducer->no_sync());
+      const auto part = task.part(first, end - first);
+      const auto [loss, sums] = part.measure(outputs_of(part.inputs()));
+      const auto share = static_cast<double>(end - first) / static_cast<double>(samples);
+      const auto weighted = loss * share;
+      (backward.scaled ? backward.scaled(weighted) : weighted).backward();
+      total = total.defined() ? total.add_(sums) : sums;
+    }
+    return torch::cat({total, step.stop_flag});
+  };
+  return training.begin(TrainingStep::GradientPasses(passes), step.learning_rate, step.number);
 }
 
 TrainingStep::UnderWay WholeNetwork::begin_in_parts(TrainingStep& training, const Step& step) {

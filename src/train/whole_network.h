@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -33,6 +34,8 @@ class WholeNetwork final : public TrainedNetwork {
   [[nodiscard]] torch::Tensor outputs_of(const torch::Tensor& inputs);
   // Of virtual ranks: this rank's parts, one after another.
   [[nodiscard]] TrainingStep::UnderWay begin_in_parts(TrainingStep& training, const Step& step);
+  // Several passes over parts of the batch, whose gradients add up (TrainerOptions::accumulation).
+  [[nodiscard]] TrainingStep::UnderWay begin_accumulating(TrainingStep& training, const Step& step);
   // `rank`: whose random numbers.
   void seed_for(int rank, std::int64_t steps_before) const;
 
@@ -42,6 +45,7 @@ class WholeNetwork final : public TrainedNetwork {
   Objective objective_;
   Mixing mixing_;
   bool is_in_parts_;
+  std::int64_t accumulation_;
   torch::Device device_;
   std::vector<NetworkStage> recomputed_;           // none: inner results are kept
   std::unique_ptr<RecordedSteps> recorded_steps_;  // none: operator by operator

@@ -4,6 +4,7 @@
 namespace kolo {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -107,6 +108,74 @@ TEST_F(Checks, EnabledCheckpointsComeSomeTime) {
   EXPECT_EQ(load(std::string(required) + "checkpoint: {every_epochs: 0, every_steps: 5}\n")
                 .checkpoint.every_steps,
             5);
+}
+
+TEST_F(Checks, RandomCropsTakeThePlaceOfShiftsAndZooms) {
+  const Overrides cifar = {"data={name: cifar10, random_crop: 0.08}"};
+  const auto config = load(required, cifar);
+  for (const auto* const key : {"data.height_shift", "data.width_shift", "data.zoom"})
+    EXPECT_EQ(value_of(config, key), "0") << key;
+  EXPECT_EQ(value_of(config, "data.random_crop"), "0.08");
+  EXPECT_EQ(value_of(load(required, {"data={name: cifar10}"}), "data.height_shift"), "0.1");
+  for (const auto* const key : {"height_shift", "width_shift", "zoom"})
+    EXPECT_THAT(error(required, {cifar[0], "data." + std::string(key) + "=0.2"}),
+                StartsWith("command line: data." + std::string(key) + ": random_crop: 0.08"));
+  EXPECT_THAT(error(required, {"data={name: cifar10, random_crop: 1.5}"}),
+              HasSubstr("data.random_crop: expected a number from 0 to 1"));
+}
+
+// What can't be had together is refused where it stands, with the reason.
+TEST_F(Checks, StepsInPassesKnowWhatTheyCanCut) {
+  EXPECT_EQ(load(required, {"training.accumulation=4"}).training.accumulation, 4);
+  EXPECT_THAT(error(required, {"training.accumulation=65"}),
+              AllOf(StartsWith("command line: training.accumulation: a rank's batch of 64"),
+                    HasSubstr("can't be cut in 65 parts")));
+  EXPECT_THAT(error_after_required("training: {batch_size: 8, accumulation: 9}\n"),
+              StartsWith("run.yaml:4: training.accumulation: "));
+  EXPECT_EQ(load(required, {"training.global_batch_size=8", "training.accumulation=9"})
+                .training.accumulation,
+            9);
+  for (const auto* const other :
+       {"parallel.pipeline=2", "training.virtual_ranks=4", "device.graphs=true"})
+    EXPECT_THAT(error(required, {"training.accumulation=2", other}),
+                AllOf(StartsWith("command line: training.accumulation: 2 can't be had with "),
+                      HasSubstr(std::string(other).substr(0, std::string(other).find('=')))));
+}
+
+TEST_F(Checks, CompressionStandsAlone) {
+  for (const auto* const name : {"bf16", "fp16", "powersgd"}) {
+    const auto compression = std::string("communication.compression=") + name;
+    EXPECT_EQ(value_of(load(required, {compression}), "communication.compression"), name);
+    for (const auto* const other :
+         {"training.virtual_ranks=4", "device.graphs=true", "optimizer.sharded=true"})
+      EXPECT_THAT(error(required, {compression, other}), HasSubstr("can't be had with ")) << other;
+  }
+  EXPECT_THAT(error(required, {"communication.powersgd_rank=2"}),
+              StartsWith("command line: communication.powersgd_rank: only PowerSGD has it"));
+  EXPECT_THAT(error(required, {"communication.compression=powersgd", "training.precision=fp16"}),
+              HasSubstr("training.precision=fp16: what PowerSGD carries over"));
+}
+
+TEST_F(Checks, ShardedOptimizersWorkElementByElement) {
+  EXPECT_TRUE(load(required, {"optimizer.sharded=true"}).optimizer.sharded);
+  for (const auto* const name : {"lars", "lamb"})
+    EXPECT_THAT(
+        error(required, {"optimizer.sharded=true", std::string("optimizer.name=") + name}),
+        StartsWith("command line: optimizer.sharded: " + std::string(name) + " needs norms"));
+  for (const auto* const other :
+       {"training.virtual_ranks=4", "device.graphs=true", "parallel.pipeline=2"})
+    EXPECT_THAT(error(required, {"optimizer.sharded=true", other}),
+                StartsWith("command line: optimizer.sharded: true can't be had with "));
+}
+
+TEST_F(Checks, FrozenModulesAreOfWholeNetworks) {
+  EXPECT_THAT(load(required, {"model.freeze=[conv1, fc1.bias]"}).model.freeze,
+              ::testing::ElementsAre("conv1", "fc1.bias"));
+  EXPECT_THAT(
+      error(required, {"model.freeze=[conv1]", "parallel.pipeline=2"}),
+      StartsWith("command line: model.freeze: [conv1] can't be had with parallel.pipeline"));
+  EXPECT_THAT(error(required, {"model={name: torchscript, file: m, freeze: [a]}"}),
+              HasSubstr("model.freeze: modules of a TorchScript model"));
 }
 
 }  // namespace

@@ -38,9 +38,13 @@ class RandomConfig {
     run.optimizer = optimizer();
     run.training = training();
     run.checkpoint = {coin(), whole(), whole(), whole(), coin()};
-    run.communication = {
-        pick<CommunicationBackend>(), pick<SharedMemory>(), share() + 1, share() + 0.1, coin(),
-        pick<DeviceChannelKind>()};
+    run.communication = {.backend = pick<CommunicationBackend>(),
+                         .shared_memory = pick<SharedMemory>(),
+                         .bucket_mb = share() + 1,
+                         .first_bucket_mb = share() + 0.1,
+                         .overlap = coin(),
+                         .compression = pick<Compression>(),
+                         .device_channel = pick<DeviceChannelKind>()};
     run.device = {pick<DeviceKind>(),
                   coin(),
                   coin(),
@@ -53,10 +57,28 @@ class RandomConfig {
                   small(),
                   small()};
     if (run.device.graphs) run.training.mixup_alpha = 0;  // not both
+    settle_communication(run);
     return run;
   }
 
  private:
+  // What goes together.
+  void settle_communication(RunConfig& run) {
+    auto& communication = run.communication;
+    if (run.device.graphs) communication.compression = Compression::none;
+    if (communication.compression == Compression::powersgd) {
+      if (run.training.precision == Precision::fp16) run.training.precision = Precision::bf16;
+      communication.powersgd_rank = maybe(whole());
+      communication.powersgd_start_step = maybe(whole());
+    }
+    const bool needs_norms = run.optimizer.name == "lars" || run.optimizer.name == "lamb";
+    run.optimizer.sharded = coin() && !needs_norms && !run.device.graphs &&
+                            communication.compression == Compression::none;
+    if (!run.device.graphs && run.training.batch_size)
+      run.training.accumulation = 1 + random_.below(static_cast<std::uint32_t>(
+                                          std::min<int64_t>(*run.training.batch_size, 1000)));
+  }
+
   DataConfig data() {
     DataConfig data;
     data.name = pick({"mnist", "fashion_mnist", "cifar10", "imagenet", "dummy", "nbody"});
@@ -79,6 +101,8 @@ class RandomConfig {
     model.l2_mode = L2Mode::loss;
     model.n_classes = maybe(whole() + 1);
     if (coin()) model.input_shape = {small()};
+    if (coin()) model.init_from = text('i');
+    if (model.name != "torchscript" && coin()) model.freeze = {text(), text()};
     return model;
   }
 
@@ -245,6 +269,12 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
     for (const char* key : {"data.path", "data.train_dir", "data.input_shape"})
       EXPECT_EQ(value_of(again, key), value_of(config, key));
     EXPECT_EQ(again.model.name, config.model.name);
+    EXPECT_EQ(again.model.init_from, config.model.init_from);
+    EXPECT_EQ(again.model.freeze, config.model.freeze);
+    EXPECT_EQ(again.training.accumulation, config.training.accumulation);
+    EXPECT_EQ(again.communication.compression, config.communication.compression);
+    EXPECT_EQ(again.communication.powersgd_rank, config.communication.powersgd_rank);
+    EXPECT_EQ(again.optimizer.sharded, config.optimizer.sharded);
     EXPECT_EQ(again.seed, config.seed);
     EXPECT_EQ(again.data.n_train, config.data.n_train);
     EXPECT_EQ(again.data.n_valid, config.data.n_valid);

@@ -54,9 +54,13 @@ class WrongValues : public testing::ConfigTest {
 };
 
 // Those that take any word, as their value or as part of a path.
-const std::set<std::string> texts{"description",     "output_dir",     "data.path",
-                                  "data.train_dir",  "data.valid_dir", "data.train_path",
-                                  "data.valid_path", "model.file",     "checkpoint.local_folder"};
+const std::set<std::string> texts{"description",     "output_dir",
+                                  "data.path",       "data.train_dir",
+                                  "data.valid_dir",  "data.train_path",
+                                  "data.valid_path", "model.file",
+                                  "model.init_from", "checkpoint.local_folder"};
+// Lists of any words.
+const std::set<std::string> lists_of_texts{"model.freeze"};
 const std::set<std::string> switches{"data.horizontal_flip",
                                      "optimizer.amsgrad",
                                      "optimizer.centered",
@@ -69,6 +73,7 @@ const std::set<std::string> switches{"data.horizontal_flip",
                                      "optimizer.decay_excludes_vectors",
                                      "optimizer.shared_step",
                                      "optimizer.shared_parameters",
+                                     "optimizer.sharded",
                                      "training.drop_last",
                                      "checkpoint.enabled",
                                      "checkpoint.at_start",
@@ -99,6 +104,7 @@ const std::set<std::string> unbounded{"model.l2",
 const std::set<std::string> bounded{"data.height_shift",
                                     "data.width_shift",
                                     "data.zoom",
+                                    "data.random_crop",
                                     "model.dropout",
                                     "model.batch_norm_momentum",
                                     "optimizer.momentum",
@@ -115,6 +121,7 @@ const std::set<std::string> bounded{"data.height_shift",
 
 bool is_taken(const std::string& setting, const std::string& value) {
   if (texts.contains(setting)) return !value.starts_with('[') && !value.starts_with('{');
+  if (lists_of_texts.contains(setting)) return value == "[1, two]";
   if (value == "true") return switches.contains(setting);
   if (value == "-1") return setting == "parallel.data";  // what is left
   const bool is_large = value == "12345678901234567890123";

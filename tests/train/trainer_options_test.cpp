@@ -59,6 +59,152 @@ TEST(TrainerOptions, ClippingBoundsTheWholeGradient) {
   EXPECT_TRUE(train_on(1, loose).weights.allclose(train_on(1, setup).weights, 0, 1e-7));
 }
 
+// Of all weights together.
+double distance(const torch::Tensor& a, const torch::Tensor& b) {
+  return ((a - b).norm() / b.norm()).item<double>();
+}
+
+// One step of 40 samples per rank, and a last one of 20, in 3 passes whose lengths differ.
+TEST(TrainerOptions, AccumulatedPassesAreOneLargeBatch) {
+  for (const int ranks : {1, 2}) {
+    const TrainingSetup whole{
+        .samples = 100 * ranks, .batch_size = 40, .epochs = 2, .dropout = 0, .top = 2};
+    for (const std::int64_t passes : {2, 3, 40, 64}) {
+      for (const bool clips : {false, true}) {
+        auto setup = whole;
+        setup.change = [=](auto& options) { options.maximum_norm = clips ? .5 : 0; };
+        const auto expected = train_on(ranks, setup);
+        setup.change = [=](auto& options) {
+          options.maximum_norm = clips ? .5 : 0;
+          options.accumulation = passes;
+        };
+        const auto found = train_on(ranks, setup);
+        EXPECT_EQ(found.state.step, 6);
+        EXPECT_LT(distance(found.weights, expected.weights), 1e-4) << passes;
+        for (std::size_t step = 0; step < expected.record.losses.size(); ++step)
+          EXPECT_NEAR(found.record.losses[step], expected.record.losses[step], 1e-4);
+        for (std::size_t epoch = 0; epoch < 2; ++epoch) {
+          const auto &is = found.record.epochs[epoch], &should = expected.record.epochs[epoch];
+          EXPECT_EQ(is.training.samples, should.training.samples);
+          EXPECT_NEAR(is.training.correct, should.training.correct, 1);
+          EXPECT_NEAR(is.training.in_top, should.training.in_top, 1);
+        }
+      }
+    }
+  }
+}
+
+TEST(TrainerOptions, AccumulationMixesAndScalesTheLossAsAWhole) {
+  const TrainingSetup whole{.samples = 96, .batch_size = 32, .epochs = 1, .dropout = 0};
+  const auto with = [&](std::int64_t passes, bool mixes, bool scales) {
+    auto setup = whole;
+    setup.change = [=](auto& options) {
+      options.accumulation = passes;
+      if (mixes) options.mixup_alpha = .4;
+      if (scales) options.loss_scale.emplace();
+    };
+    return train_on(2, setup).weights;
+  };
+  EXPECT_LT(distance(with(4, true, false), with(1, true, false)), 1e-4);
+  EXPECT_LT(distance(with(4, false, true), with(1, false, true)), 1e-4);
+  EXPECT_GT(distance(with(4, true, false), with(4, false, false)), 1e-3);
+}
+
+TEST(TrainerOptions, AnAccumulatingTrainingGoesOnToTheSameBits) {
+  const TrainingSetup setup{
+      .samples = 100, .batch_size = 16, .epochs = 3, .change = [](auto& options) {
+        options.accumulation = 3;
+      }};
+  const auto whole = train_on(1, setup);
+  const auto solo = Communicator::solo();
+  int steps = 0;
+  SmallTraining part(solo, setup, [&] { return ++steps == 10; });
+  ASSERT_EQ(part.trainer().run(), TrainOutcome::stopped);
+  SmallTraining rest(solo, setup);
+  rest.trainer().restore(part.trainer().checkpoint());
+  ASSERT_EQ(rest.trainer().run(), TrainOutcome::finished);
+  EXPECT_TRUE(rest.weights().equal(whole.weights));
+}
+
+TrainingSetup sharded(TrainingSetup setup) {
+  const auto change = setup.change;
+  setup.change = [change](auto& options) {
+    change(options);
+    options.shards_optimizer = true;
+  };
+  return setup;
+}
+
+// Two ranks add up in one order, more to the same but for rounding; so does clipping.
+void expect_same(int ranks, double norm, const torch::Tensor& a, const torch::Tensor& b) {
+  if (ranks <= 2 && norm == 0)
+    EXPECT_TRUE(a.equal(b)) << distance(a, b);
+  else
+    EXPECT_LT(distance(a, b), 1e-4);
+}
+
+TEST(TrainerOptions, AShardedOptimizerTrainsAsAWholeOne) {
+  for (const int ranks : {1, 2, 3}) {
+    for (const double norm : {0., .5}) {
+      for (const bool scales : {false, true}) {
+        TrainingSetup setup{.dropout = 0};
+        setup.change = [=](auto& options) {
+          options.maximum_norm = norm;
+          if (scales) options.loss_scale.emplace();
+          options.non_finite = NonFiniteStep::skip;
+        };
+        expect_same(ranks, norm, train_on(ranks, sharded(setup)).weights,
+                    train_on(ranks, setup).weights);
+      }
+    }
+  }
+}
+
+// The checkpoint that rank 0 has after so many steps.
+Checkpoint stopped_checkpoint(int ranks, const TrainingSetup& setup, int after) {
+  Checkpoint result;
+  run_as_threads(ranks, [&](const Communicator& communicator) {
+    int steps = 0;
+    SmallTraining training(communicator, setup, [&] { return ++steps == after; });
+    EXPECT_EQ(training.trainer().run(), TrainOutcome::stopped);
+    auto mine = training.trainer().checkpoint();
+    if (communicator.rank() == 0) result = std::move(mine);
+    communicator.barrier();
+  });
+  return result;
+}
+
+torch::Tensor weights_going_on(int ranks, const TrainingSetup& setup, const Checkpoint& from) {
+  torch::Tensor weights;
+  run_as_threads(ranks, [&](const Communicator& communicator) {
+    SmallTraining training(communicator, setup);
+    const bool is_root = communicator.rank() == 0;
+    training.trainer().restore(is_root ? std::optional(from) : std::nullopt);
+    EXPECT_EQ(training.trainer().run(), TrainOutcome::finished);
+    if (is_root) weights = training.weights();
+  });
+  return weights;
+}
+
+TEST(TrainerOptions, CheckpointsOfShardedOptimizersAreThoseOfWholeOnes) {
+  const TrainingSetup setup{.epochs = 3, .dropout = 0};
+  const auto of_whole = stopped_checkpoint(2, setup, 9);
+  const auto of_parts = stopped_checkpoint(2, sharded(setup), 9);
+  ASSERT_EQ(of_parts.optimizer.size(), of_whole.optimizer.size());
+  for (std::size_t i = 0; i < of_whole.optimizer.size(); ++i) {
+    EXPECT_EQ(of_parts.optimizer[i].name, of_whole.optimizer[i].name);
+    EXPECT_TRUE(of_parts.optimizer[i].tensor.equal(of_whole.optimizer[i].tensor));
+  }
+  for (std::size_t i = 0; i < of_whole.model.size(); ++i)
+    EXPECT_TRUE(of_parts.model[i].tensor.equal(of_whole.model[i].tensor));
+  for (const int ranks : {1, 2, 3}) {
+    const auto expected = weights_going_on(ranks, setup, of_whole);
+    expect_same(ranks, 0, weights_going_on(ranks, setup, of_parts), expected);
+    expect_same(ranks, 0, weights_going_on(ranks, sharded(setup), of_parts), expected);
+    expect_same(ranks, 0, weights_going_on(ranks, sharded(setup), of_whole), expected);
+  }
+}
+
 TEST(TrainerOptions, MixupLearnsAndGoesOnToTheSameBits) {
   TrainingSetup setup{
       .samples = 200, .epochs = 4, .change = [](auto& options) { options.mixup_alpha = .4; }};

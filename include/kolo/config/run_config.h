@@ -54,6 +54,10 @@ struct ModelConfig {
   L2Mode l2_mode = L2Mode::loss;
   std::vector<int64_t> input_shape;  // channels first or last; empty: the data's
   std::optional<int64_t> n_classes;  // unset: the data's
+  // Where the network's first weights come from: a checkpoint's or run's folder, or a file of
+  // safetensors; empty: from the seed.
+  std::string init_from;
+  std::vector<std::string> freeze;  // modules and parameters that aren't trained, by name
 };
 
 // A stretch of the training with its own rate, in epochs from 0; see RateInterval.
@@ -88,6 +92,9 @@ struct TrainingConfig {
   std::optional<int64_t> base_batch_size;    // the global batch that optimizer.lr is meant for
   // Above 0: so many parts of each step instead of one per rank (docs/reliability.md).
   int virtual_ranks = 0;
+  // Forward and backward passes that a rank makes each step in, one after another, with as many
+  // samples each: less memory, to the same gradients but for rounding.
+  int64_t accumulation = 1;
   int64_t n_epochs = 1;
   // The training ends after so many steps, in the midst of an epoch too, if it hasn't before.
   std::optional<int64_t> max_steps;
@@ -141,12 +148,26 @@ constexpr auto enum_names(CommunicationBackend) {
                                                         {CommunicationBackend::solo, "solo"}});
 }
 
+// What gradients travel as between ranks (kolo/parallel/gradient_hook.h).
+enum class Compression : std::uint8_t { none, bf16, fp16, powersgd };
+
+constexpr auto enum_names(Compression) {
+  return std::to_array<EnumName<Compression>>({{Compression::none, "none"},
+                                               {Compression::bf16, "bf16"},
+                                               {Compression::fp16, "fp16"},
+                                               {Compression::powersgd, "powersgd"}});
+}
+
 struct CommunicationConfig {
   CommunicationBackend backend = CommunicationBackend::automatic;
   SharedMemory shared_memory = SharedMemory::automatic;  // between ranks of one node
   double bucket_mb = 25;                                 // MiB of gradients that travel in one call
   double first_bucket_mb = 1;  // the first is small, so that communication begins early
   bool overlap = true;         // with the backward pass
+  Compression compression = Compression::none;
+  // Of PowerSGD; unset: the library's (PowerSgdOptions).
+  std::optional<int64_t> powersgd_rank;
+  std::optional<int64_t> powersgd_start_step;  // steps before it travel as they are
   DeviceChannelKind device_channel = DeviceChannelKind::automatic;  // between GPUs
 };
 

@@ -3,11 +3,13 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "kolo/base/enum_names.h"
 #include "kolo/data/dataset.h"
+#include "kolo/data/random_crop.h"
 
 // How images are transformed and what a network wants done to their pixels; and a data set whose
 // images are so varied at random.
@@ -102,6 +104,9 @@ struct AugmentationOptions {
   double zoom_low = 1, zoom_high = 1;        // positive
   bool horizontal_flip = false;
   FillOptions fill;
+  // A part of the image, as large as the whole, instead of shifts and zooms. Between its edges and
+  // the pixels beyond them is interpolated as well, where torchvision repeats those of the edges.
+  std::optional<RandomCropOptions> random_crop = {};
 
   // Keras's zoom_range: z stands for [1 - z, 1 + z].
   void set_zoom_range(double z) { zoom_low = 1 - z, zoom_high = 1 + z; }
@@ -123,7 +128,7 @@ class Augmentation {
 
  private:
   AugmentationOptions options_;
-  std::uint64_t seed_;
+  std::uint64_t seed_, crop_seed_;
 };
 
 // The samples of another dataset of {channels, height, width} images, augmented, then preprocessed.

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -71,6 +72,21 @@ struct DecodeWorkspace {
 void decode_resized(std::span<const std::byte> file, std::string_view name, std::int64_t height,
                     std::int64_t width, std::span<float> planes, DecodeWorkspace& workspace,
                     const ImageLimits& limits = {});
+
+// A part of an image, in fractions of its height and width.
+struct ImageWindow {
+  double top = 0, left = 0;      // 0 to below 1
+  double height = 1, width = 1;  // above 0
+};
+
+// The same of a part of the image, which `choose` names once the size is known. What is outside of
+// it counts for nothing. JPEG is decoded at the smallest size of which the part is not less than
+// what is wanted.
+void decode_window(
+    std::span<const std::byte> file, std::string_view name,
+    const std::function<ImageWindow(std::int64_t height, std::int64_t width)>& choose,
+    std::int64_t height, std::int64_t width, std::span<float> planes, DecodeWorkspace& workspace,
+    const ImageLimits& limits = {});
 
 // The bytes of a regular file. InputError when it can't be read, is empty or larger than the limit.
 void read_image_file(const std::filesystem::path& path, std::vector<std::byte>& bytes,

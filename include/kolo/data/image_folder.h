@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "kolo/data/dataset.h"
 #include "kolo/data/image.h"
+#include "kolo/data/random_crop.h"
 
 namespace kolo {
 
@@ -24,6 +26,10 @@ struct ImageFolderOptions {
   // where that takes too long: false.
   bool inspect_sizes = true;
   ImageLimits limits;
+  // A sample is a part of its image that is drawn at random, another one in each epoch, instead of
+  // the whole.
+  std::optional<RandomCropOptions> random_crop = {};
+  std::uint64_t seed = 1;  // of random_crop
 };
 
 // Images in a folder for each class, as ImageNet is laid out: ROOT/CLASS/**/IMAGE. Classes are

@@ -23,6 +23,14 @@ class Network : public torch::nn::Module {
   // classifier the logits [N, classes]. Records for backward unless gradients are off.
   [[nodiscard]] virtual torch::Tensor forward(const torch::Tensor& input) = 0;
 
+  // What bears one of these names, a parameter or a module with all in it, isn't trained from now
+  // on: parameters want no gradient, and modules compute as in evaluation, so that batch norms
+  // keep their running statistics. Names are whole ones of named_parameters() or named_modules().
+  // InputError for a name that nothing has, and where no parameter is left to train.
+  void freeze(std::span<const std::string> names);
+  // Frozen modules stay in evaluation mode.
+  void train(bool on = true) override;
+
   // The layers that rows of several ranks go through, in order, of a network whose samples ranks
   // can share; none: they can't.
   [[nodiscard]] virtual std::vector<FieldLayer> field_layers() const { return {}; }
@@ -35,6 +43,9 @@ class Network : public torch::nn::Module {
   // layers are replaced (SyncBatchNorm) before they are asked for. InputError for networks that are
   // no chain, which is what a network is unless it overrides this.
   [[nodiscard]] virtual std::vector<NetworkStage> stages() const;
+
+ private:
+  std::vector<std::string> frozen_;  // modules; by name, as layers may be replaced
 };
 
 // One operation of a network on one sample.

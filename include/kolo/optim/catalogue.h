@@ -51,6 +51,8 @@ struct OptimizerConfig {
   // The ranks of a node share a step where that pays (see ArenaOptimizer); never lars and lamb.
   bool shared_step = true;
   bool shared_parameters = true;  // where they do: one copy per node
+  // Each rank keeps and updates its part of the state alone (see ShardedArenaOptimizer).
+  bool sharded = false;
 };
 
 // What depends on several keys. `refuse`: of the section's keys.

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -75,8 +76,19 @@ class ShardedArenaOptimizer {
   // The whole state, as ArenaOptimizer::named_state() gives it, and "<parameter>.skipped_steps"
   // (int64, one element) for parameters that took no part in some steps: a checkpoint of it suits
   // any number of ranks, and unsharded training. Collective; every rank gets a copy of its own, as
-  // large as all ranks' state together.
-  [[nodiscard]] std::vector<NamedState> gather_state() const;
+  // large as all ranks' state together. `only`: that rank alone; the others get nothing, and need
+  // memory for a bucket.
+  [[nodiscard]] std::vector<NamedState> gather_state(std::optional<int> only = {}) const;
+  // The names and shapes of the whole state but for skipped steps, on the device `meta`: without
+  // memory. Local.
+  [[nodiscard]] std::vector<NamedState> state_shapes() const;
+  // Keeps this rank's part of the whole state that `root` has (the others pass nothing), a bucket
+  // at a time. Collective; where the root's has other names, shapes or types, Error there.
+  // `skipped_steps`: of all parameters in the arena's order, on each rank.
+  void scatter_state(std::span<const NamedState> whole, int root,
+                     std::span<const std::int64_t> skipped_steps);
+  // How many steps each parameter took no part in, as ArenaOptimizer has it.
+  [[nodiscard]] std::vector<std::int64_t> skipped_steps() const;
   // Keeps this rank's part of a whole state. Not collective. Error, with nothing changed, for names
   // that are missing, too many, or have another shape or type.
   void load_state(std::span<const NamedState> whole);
@@ -89,6 +101,8 @@ class ShardedArenaOptimizer {
 
  private:
   void require_same_plan() const;
+  [[nodiscard]] std::vector<std::vector<torch::Tensor>> flat_state_of(
+      std::span<const NamedState> whole) const;
   void update_share(std::size_t bucket, std::span<const double> learning_rates, std::int64_t step);
   [[nodiscard]] std::vector<torch::Tensor> owned(const torch::Tensor& flat) const;
 

@@ -18,6 +18,7 @@
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/parameter_arena.h"
 #include "kolo/parallel/pipeline_step.h"
+#include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/timeline.h"
 
 namespace kolo {
@@ -40,7 +41,13 @@ class LateNumbers {
 struct TrainingStepOptions {
   BucketLimits buckets;
   ReducerOptions reducer;
-  StepSharing sharing;      // not without communication
+  StepSharing sharing;  // not without communication
+  // Each rank keeps and updates its part of the optimizer's state (ShardedArenaOptimizer) instead
+  // of sharing steps with its node. The parameters come to the same bits where gradients are
+  // reduced in the same order. Not with `world`, virtual_ranks, reducer options that change what is
+  // averaged (unused_parameters, a hook, predivide_factor) or without communication, nor in a
+  // recorded step: Error. InputError for optimizers that need whole parameters.
+  bool sharded = false;
   double maximum_norm = 0;  // above 0: of the averaged gradient, which is scaled down to it
   // Steps whose loss or averaged gradients are not finite are left out on all ranks: no parameter
   // and no buffer has anything of them. Error after many in a row (FiniteCheck). Costs a pass over
@@ -151,8 +158,19 @@ class TrainingStep {
   }
 
   [[nodiscard]] const std::shared_ptr<ParameterArena>& arena() const { return arena_; }
-  [[nodiscard]] ArenaOptimizer& optimizer() { return optimizer_; }
-  [[nodiscard]] const ArenaOptimizer& optimizer() const { return optimizer_; }
+  // Of a sharded one Error: see sharded_optimizer().
+  [[nodiscard]] ArenaOptimizer& optimizer();
+  [[nodiscard]] const ArenaOptimizer& optimizer() const;
+  // Null where it isn't sharded.
+  [[nodiscard]] ShardedArenaOptimizer* sharded_optimizer() {
+    return sharded_ ? &*sharded_ : nullptr;
+  }
+  [[nodiscard]] const ShardedArenaOptimizer* sharded_optimizer() const {
+    return sharded_ ? &*sharded_ : nullptr;
+  }
+  [[nodiscard]] const FlatOptimizer& algorithm() const;
+  // Whether the ranks of a node share steps (ArenaOptimizer::is_shared()).
+  [[nodiscard]] bool shares_steps() const { return optimizer_ && optimizer_->is_shared(); }
   [[nodiscard]] GradientReducer& reducer() { return reducer_; }
   [[nodiscard]] const GradientReducer& reducer() const { return reducer_; }
   // Null without a loss scale.
@@ -179,6 +197,9 @@ class TrainingStep {
                                              const torch::Tensor& sums);
   [[nodiscard]] torch::Tensor update_on_device(double learning_rate, std::int64_t step,
                                                const torch::Tensor& sums);
+  void update_bucket(std::size_t bucket, double learning_rate, std::int64_t step,
+                     const GradientUse& use);
+  void finish_update();
   void update_all(double learning_rate, std::int64_t step, const GradientUse& use);
   // Whether gradients, and the loss, are to be used; what norm they have.
   [[nodiscard]] torch::Tensor left_out_on_device(const torch::Tensor& sums) const;
@@ -198,7 +219,8 @@ class TrainingStep {
   TrainingStepOptions options_;
   std::shared_ptr<ParameterArena> arena_;
   std::shared_ptr<OrderedAverage> ordered_;  // none without virtual ranks
-  ArenaOptimizer optimizer_;
+  std::optional<ArenaOptimizer> optimizer_;  // one of the two
+  std::optional<ShardedArenaOptimizer> sharded_;
   GradientReducer reducer_;
   FiniteCheck finite_check_;
   std::function<void()> forward_is_done_;

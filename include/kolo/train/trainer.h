@@ -61,6 +61,11 @@ struct TrainerOptions {
   // any number of ranks. The loaders are those of this rank's parts (DistributedSampler). Not of
   // networks that ranks have parts of, nor with graphs.
   int virtual_ranks = 0;
+  // Above 1: a rank cuts each of its batches in so many parts (the last of an epoch in fewer, where
+  // it has fewer samples), whose gradients it adds up pass by pass: the step is that of the whole
+  // batch, but for rounding, and keeps the inner results of one part only. Batch norms see parts.
+  // Not of networks that ranks have parts of, nor with virtual_ranks or graphs.
+  std::int64_t accumulation = 1;
   double mixup_alpha = 0;     // above 0: batches are mixed (see mixup.h)
   double maximum_norm = 0;    // above 0: of the averaged gradient, which is scaled down to it
   std::int64_t patience = 0;  // above 0: ends after so many epochs without a better validation
@@ -68,7 +73,8 @@ struct TrainerOptions {
   std::int64_t check_replicas_every = 0;  // above 0: compares all ranks' parameters (ReplicaCheck)
   BucketLimits buckets;
   ReducerOptions reducer;
-  StepSharing step_sharing;  // not without communication
+  StepSharing step_sharing;       // not without communication
+  bool shards_optimizer = false;  // TrainingStepOptions::sharded
   // Scales the loss (see GradScaler), as training in fp16 needs it. Steps whose gradients overflow
   // are left out on all ranks, whatever `non_finite` says; Error after many in a row. Costs two
   // passes over the gradients, and the overlap of updates, as `skip` does.
@@ -151,15 +157,20 @@ class Trainer {
   // step is not settled (see TrainerOptions::settle_every). Costs a pass over them. Local: where
   // one rank asks for it, one rank has the Error, and ends the job.
   //
-  // Of a network in parts: collective over the ranks of TrainedNetwork::parts(), at the same step
-  // (a CheckpointObserver on each). The first of them is given the whole network's, the others
-  // nothing that is of use. One rank at a time sends one tensor. Its tensors are copies in memory
-  // of their own, whatever the request says.
+  // Of a state in parts (has_whole_state()): collective over the ranks that have them, those of
+  // TrainedNetwork::parts() or, where the optimizer is sharded, all, at the same step (a
+  // CheckpointObserver on each). The first of them is given the whole, the others nothing that is
+  // of use. One tensor, or one bucket of the state, travels at a time. Its tensors are copies in
+  // memory of their own, whatever the request says.
   [[nodiscard]] Checkpoint checkpoint(const CheckpointRequest& request = {}) const;
-  // Bytes that the copies of checkpoint() take in a SnapshotMemory.
+  // Bytes that the copies of checkpoint() take in a SnapshotMemory; 0 where that has none.
   [[nodiscard]] std::uint64_t checkpoint_bytes(const CheckpointRequest& request = {}) const;
   // Whether each rank has the whole network, or a part of it that others have not.
   [[nodiscard]] bool has_whole_network() const { return network_->parts() == nullptr; }
+  // Whether each rank has all that a checkpoint holds; of a sharded optimizer it has a part.
+  [[nodiscard]] bool has_whole_state() const {
+    return has_whole_network() && step_.sharded_optimizer() == nullptr;
+  }
 
   // Takes rank 0's checkpoint (the others pass nothing) to all ranks. InputError when it is of
   // another network or optimizer: it names the first tensor that differs. The learning rate goes on
@@ -195,7 +206,7 @@ class Trainer {
   [[nodiscard]] const torch::Device& device() const { return step_.arena()->device(); }
   [[nodiscard]] const BucketPlan& plan() const { return step_.arena()->plan(); }
   // Whether the ranks of a node share the optimizer's steps (see ArenaOptimizer).
-  [[nodiscard]] bool shares_steps() const { return step_.optimizer().is_shared(); }
+  [[nodiscard]] bool shares_steps() const { return step_.shares_steps(); }
 
   // The sums over a loader's whole dataset (see objective.h), with rank 0's running statistics on
   // all ranks. Collective.
@@ -243,6 +254,11 @@ class Trainer {
   // The way back, from what rank 0 has.
   void hand_out(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& mine) const;
   [[nodiscard]] nlohmann::json left_out_steps() const;
+  [[nodiscard]] std::vector<NamedTensor> optimizer_state() const;
+  // By parameter, in the arena's order.
+  [[nodiscard]] std::vector<std::int64_t> skipped_steps_of_parameters() const;
+  void restore_optimizer(const std::vector<NamedTensor>& saved,
+                         const std::vector<std::int64_t>& left_out);
   // What is to be saved, where it lies.
   struct LiveTensors {
     std::vector<NamedTensor> parameters, buffers, optimizer;

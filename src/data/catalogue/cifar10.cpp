@@ -8,6 +8,7 @@ struct Cifar10 {
   std::string path = "data/cifar10";
   ImageSettings images;
 
+  void check(const RefuseKey& refuse) const { images.check(refuse); }
   void complete() {
     if (path.empty()) path = "data/cifar10";
     images.complete(.1, 0, NamedPreprocessing::unit);
@@ -36,15 +37,16 @@ Datasets Cifar10::make(const DatasetRequest& request) const {
     return at_key(request, "path", [&] { return std::make_shared<Cifar10Dataset>(path, split); });
   };
   const auto training = read(Split::train), validation = read(Split::validation);
+  auto augmentation = images.augmentation(request);
+  augmentation.random_crop = images.crop(request);
   const auto preprocessing = images.preprocessing == NamedPreprocessing::unit
                                  ? Preprocessing::none()
                                  : for_unit_pixels(preprocessing_of(images.preprocessing));
-  return {
-      std::make_shared<AugmentedDataset>(first_of_training(request, training),
-                                         images.augmentation(request), preprocessing, request.seed),
-      std::make_shared<AugmentedDataset>(first_of_validation(request, validation),
-                                         AugmentationOptions{}, preprocessing, request.seed),
-      training->class_names()};
+  return {std::make_shared<AugmentedDataset>(first_of_training(request, training), augmentation,
+                                             preprocessing, request.seed),
+          std::make_shared<AugmentedDataset>(first_of_validation(request, validation),
+                                             AugmentationOptions{}, preprocessing, request.seed),
+          training->class_names()};
 }
 
 DatasetEntry cifar10() {

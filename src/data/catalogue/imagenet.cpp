@@ -40,6 +40,7 @@ void Imagenet::check(const RefuseKey& refuse) const {
            "data/images/valid of kolo data images");
   }
   check_shape(refuse, "input_shape", input_shape);
+  images.check(refuse);
 }
 
 // The size that images are brought to: the model's input, or the data's, or ImageNet's usual one.
@@ -61,7 +62,10 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
   auto options = folder_options(request);
   options.inspect_sizes = request.looks_at_files;
   const auto training = at_key(request, "train_dir", [&] {
-    return std::make_shared<ImageFolderDataset>(train_dir, options);
+    auto cropped = options;
+    cropped.random_crop = images.crop(request);
+    cropped.seed = request.seed;
+    return std::make_shared<ImageFolderDataset>(train_dir, cropped);
   });
   const auto validation = at_key(request, "valid_dir", [&] {
     auto dataset = std::make_shared<ImageFolderDataset>(valid_dir, options);

@@ -73,20 +73,28 @@ struct Window {
   std::int64_t begin, end;
 };
 
-// One axis: `from` places, of which the first `filled` hold the image, become `to` places.
+// One axis: of `from` places, the stretch of `length` that begins at `begin` becomes `to` places.
 struct Axis {
   std::int64_t from;
-  double filled;
+  double begin, length;
   std::int64_t to;
 };
 
+// Of a part of what a decoder has filled.
+Axis axis_of(std::int64_t from, double filled, double begin, double length, std::int64_t to) {
+  return {from, begin * filled, length * filled, to};
+}
+
 Window window_of(std::int64_t place, const Axis& axis) {
-  const double scale = axis.filled / static_cast<double>(axis.to);
-  const double middle = (static_cast<double>(place) + .5) * scale;
+  const double scale = axis.length / static_cast<double>(axis.to);
+  const double middle = axis.begin + (static_cast<double>(place) + .5) * scale;
   const double reach = std::max(scale, 1.);
-  // Places whose middles are within reach; one at least, for the middle itself is in a place.
-  const auto begin = std::max(0., std::floor(middle - reach + .5));
-  const auto end = std::min(static_cast<double>(axis.from), std::floor(middle + reach + .5));
+  // Places whose middles are within reach, and that lie in the stretch; one at least, for the
+  // middle itself is in a place.
+  const auto first = std::floor(axis.begin), last = std::ceil(axis.begin + axis.length);
+  const auto begin = std::max(first, std::floor(middle - reach + .5));
+  const auto end = std::min(
+      {static_cast<double>(axis.from), std::max(last, first + 1), std::floor(middle + reach + .5)});
   return {middle, reach, static_cast<std::int64_t>(begin), static_cast<std::int64_t>(end)};
 }
 
@@ -150,14 +158,15 @@ class RowWindow {
   std::size_t read_ = 0;
 };
 
-// Reads all rows and writes the image resized to `size` as {3, height, width} floats of 0..255.
-void resize_rows(ImageRows& rows, const ImageSize& size, std::span<float> planes,
-                 DecodeWorkspace& workspace) {
+// Reads rows, and writes a part of the image resized to `size` as {3, height, width} floats of
+// 0..255.
+void resize_rows(ImageRows& rows, const ImageWindow& part, const ImageSize& size,
+                 std::span<float> planes, DecodeWorkspace& workspace) {
   const auto& from = rows.size();
   const auto height = narrow<std::size_t>(size.height), width = narrow<std::size_t>(size.width);
   const auto values = checked_multiply(narrow<std::size_t>(from.width), std::size_t{4});
-  const Axis down{from.height, rows.filled_height(), size.height};
-  const Axis across{from.width, rows.filled_width(), size.width};
+  const auto down = axis_of(from.height, rows.filled_height(), part.top, part.height, size.height);
+  const auto across = axis_of(from.width, rows.filled_width(), part.left, part.width, size.width);
   const auto row_taps = taps_of(down), column_taps = taps_of(across);
 
   workspace.places.resize(height + width);
@@ -255,17 +264,46 @@ Image decode_image(std::span<const std::byte> file, std::string_view name,
   return image;
 }
 
+namespace {
+
+void require_place(std::int64_t height, std::int64_t width, std::size_t numbers) {
+  if (height >= 1 && width >= 1 &&
+      std::cmp_equal(numbers, checked_multiply(checked_multiply(height, width), std::int64_t{3}))) {
+    return;
+  }
+  throw Error(fmt::format("data: an image of 3 x {} x {} in a place of {} numbers", height, width,
+                          numbers));
+}
+
+// The whole image's length where `wanted` of it is needed in a part.
+std::int64_t whole_length(std::int64_t wanted, double part) {
+  return static_cast<std::int64_t>(std::ceil(static_cast<double>(wanted) / part));
+}
+
+}  // namespace
+
 void decode_resized(std::span<const std::byte> file, std::string_view name, std::int64_t height,
                     std::int64_t width, std::span<float> planes, DecodeWorkspace& workspace,
                     const ImageLimits& limits) {
-  if (height < 1 || width < 1 ||
-      !std::cmp_equal(planes.size(),
-                      checked_multiply(checked_multiply(height, width), std::int64_t{3}))) {
-    throw Error(fmt::format("data: an image of 3 x {} x {} in a place of {} numbers", height, width,
-                            planes.size()));
-  }
+  require_place(height, width, planes.size());
   images::decode(file, name, {height, width}, limits, [&](images::ImageRows& rows) {
-    images::resize_rows(rows, {height, width}, planes, workspace);
+    images::resize_rows(rows, {}, {height, width}, planes, workspace);
+  });
+}
+
+void decode_window(std::span<const std::byte> file, std::string_view name,
+                   const std::function<ImageWindow(std::int64_t, std::int64_t)>& choose,
+                   std::int64_t height, std::int64_t width, std::span<float> planes,
+                   DecodeWorkspace& workspace, const ImageLimits& limits) {
+  require_place(height, width, planes.size());
+  ImageWindow part;
+  images::decode(file, name, {}, limits, [&](images::ImageRows& rows) {
+    part = choose(rows.size().height, rows.size().width);
+  });
+  const images::ImageSize wanted{whole_length(height, part.height),
+                                 whole_length(width, part.width)};
+  images::decode(file, name, wanted, limits, [&](images::ImageRows& rows) {
+    images::resize_rows(rows, part, {height, width}, planes, workspace);
   });
 }
 

@@ -240,6 +240,7 @@ ImageFolderDataset::ImageFolderDataset(const std::filesystem::path& root,
                                        ImageFolderOptions options)
     : root_(root), options_(options) {
   check_options(options_);
+  if (options_.random_crop) options_.random_crop->check();
   index_ = std::make_unique<FolderIndex>(
       index_folder(root_, options_.most_classes, options_.inspect_sizes));
   layout_.input_shape = {3, options_.height, options_.width};
@@ -265,15 +266,23 @@ std::int64_t ImageFolderDataset::label(std::int64_t index) const {
   return index_->label(index);
 }
 
-void ImageFolderDataset::read(std::int64_t index, std::int64_t /*epoch*/,
+void ImageFolderDataset::read(std::int64_t index, std::int64_t epoch,
                               const SamplePlace& place) const {
   check_read(index, place, static_cast<std::size_t>(layout_.input_size()), 1);
   const auto file = path(index);
   WorkspacePool<DecodeWorkspace>::Loan workspace(*workspaces_);
   read_image_file(file, workspace->file, options_.limits);
   if (options_.names_must_fit) check_format(workspace->file, file);
-  decode_resized(workspace->file, file.native(), options_.height, options_.width, place.input,
-                 *workspace, options_.limits);
+  if (options_.random_crop) {
+    const auto choose = [&](std::int64_t height, std::int64_t width) {
+      return draw_random_crop(*options_.random_crop, options_.seed, epoch, index, height, width);
+    };
+    decode_window(workspace->file, file.native(), choose, options_.height, options_.width,
+                  place.input, *workspace, options_.limits);
+  } else {
+    decode_resized(workspace->file, file.native(), options_.height, options_.width, place.input,
+                   *workspace, options_.limits);
+  }
   place.label[0] = label(index);
 }
 

@@ -237,15 +237,18 @@ void ShardedArenaOptimizer::finish() {
   gathers_.clear();
 }
 
-std::vector<ShardedArenaOptimizer::NamedState> ShardedArenaOptimizer::gather_state() const {
+std::vector<ShardedArenaOptimizer::NamedState> ShardedArenaOptimizer::gather_state(
+    std::optional<int> only) const {
   require_same_plan();
   communicator_.barrier({.name = "state of a sharded optimizer"});
   communicator_.require_all_ranks(need_of_all);
+  const bool keeps = !only || *only == communicator_.rank();
   std::vector<std::vector<torch::Tensor>> whole;
   for (const auto& buckets : state_) {
-    whole.push_back(arena_->allocate_like_parameters());
+    if (keeps) whole.push_back(arena_->allocate_like_parameters());
     for (std::size_t bucket = 0; bucket < buckets.size(); ++bucket) {
-      const torch::Tensor& flat = whole.back()[bucket];
+      const torch::Tensor flat =
+          keeps ? whole.back()[bucket] : torch::empty_like(arena_->flat_parameters(bucket));
       const Shards shards(flat.numel(), communicator_.size());
       communicator_.all_gather(buffer_of(buckets[bucket].narrow(0, 0, shards.part)),
                                buffer_of(flat.narrow(0, 0, shards.remainder)),
@@ -255,6 +258,7 @@ std::vector<ShardedArenaOptimizer::NamedState> ShardedArenaOptimizer::gather_sta
     }
   }
   std::vector<NamedState> named;
+  if (!keeps) return named;
   const auto names = optimizer_->state_names();
   for (std::size_t parameter = 0; parameter < arena_->parameters().size(); ++parameter) {
     for (std::size_t slot = 0; slot < whole.size(); ++slot) {
@@ -266,6 +270,29 @@ std::vector<ShardedArenaOptimizer::NamedState> ShardedArenaOptimizer::gather_sta
       named.push_back({skipped_name(*arena_, parameter), torch::full({}, skipped, torch::kLong)});
   }
   return named;
+}
+
+// By state, by bucket, as the arena is laid out.
+std::vector<std::vector<torch::Tensor>> ShardedArenaOptimizer::flat_state_of(
+    std::span<const NamedState> whole) const {
+  std::map<std::string, torch::Tensor> given;
+  for (const NamedState& item : whole) given.emplace(item.name, item.tensor);
+  std::vector<std::vector<torch::Tensor>> flat;
+  for (const std::string_view name : optimizer_->state_names()) {
+    flat.push_back(arena_->allocate_like_parameters());
+    for (std::size_t index = 0; index < arena_->parameters().size(); ++index) {
+      const auto key = fmt::format("{}.{}", arena_->plan().parameters[index].name, name);
+      const torch::Tensor place = arena_->view_of(index, flat.back());
+      const auto found = given.find(key);
+      if (found == given.end() || found->second.sizes() != place.sizes() ||
+          found->second.scalar_type() != place.scalar_type()) {
+        throw Error(fmt::format("parallel: the state to load has no {} of the shape and type of {}",
+                                key, arena_->plan().parameters[index].describe()));
+      }
+      place.copy_(found->second);
+    }
+  }
+  return flat;
 }
 
 void ShardedArenaOptimizer::load_state(std::span<const NamedState> whole) {
@@ -293,26 +320,47 @@ void ShardedArenaOptimizer::load_state(std::span<const NamedState> whole) {
     throw Error(fmt::format("parallel: a state of {} tensors for {}; expected {}, {} a parameter",
                             given.size(), optimizer_->name(), expected, names.size()));
   }
-  std::vector<std::vector<torch::Tensor>> flat;
-  for (const std::string_view name : names) {
-    flat.push_back(arena_->allocate_like_parameters());
-    for (std::size_t index = 0; index < parameters.size(); ++index) {
-      const auto key = fmt::format("{}.{}", arena_->plan().parameters[index].name, name);
-      const torch::Tensor place = arena_->view_of(index, flat.back());
-      const auto found = given.find(key);
-      if (found == given.end() || found->second.sizes() != place.sizes() ||
-          found->second.scalar_type() != place.scalar_type()) {
-        throw Error(fmt::format("parallel: the state to load has no {} of the shape and type of {}",
-                                key, arena_->plan().parameters[index].describe()));
-      }
-      place.copy_(found->second);
-    }
-  }
+  const auto flat = flat_state_of(whole);
   for (std::size_t slot = 0; slot < state_.size(); ++slot) {
     for (std::size_t bucket = 0; bucket < state_[slot].size(); ++bucket)
       state_[slot][bucket].copy_(torch::cat(owned(flat[slot][bucket])));
   }
   std::copy(skipped.begin(), skipped.end(), groups_->skipped().begin());
+}
+
+std::vector<ShardedArenaOptimizer::NamedState> ShardedArenaOptimizer::state_shapes() const {
+  std::vector<NamedState> named;
+  for (std::size_t parameter = 0; parameter < arena_->parameters().size(); ++parameter) {
+    const auto& value = arena_->parameters()[parameter];
+    for (const auto name : optimizer_->state_names()) {
+      named.push_back({fmt::format("{}.{}", arena_->plan().parameters[parameter].name, name),
+                       torch::empty(value.sizes(), value.options().device(torch::kMeta))});
+    }
+  }
+  return named;
+}
+
+// Each bucket of the root's is sent whole: every rank cuts its part out.
+void ShardedArenaOptimizer::scatter_state(std::span<const NamedState> whole, int root,
+                                          std::span<const std::int64_t> skipped_steps) {
+  require_same_plan();
+  const torch::NoGradGuard no_gradient;
+  const bool is_root = communicator_.rank() == root;
+  const auto flat = is_root ? flat_state_of(whole) : std::vector<std::vector<torch::Tensor>>();
+  for (std::size_t slot = 0; slot < state_.size(); ++slot) {
+    for (std::size_t bucket = 0; bucket < state_[slot].size(); ++bucket) {
+      const torch::Tensor all =
+          is_root ? flat[slot][bucket] : torch::empty_like(arena_->flat_parameters(bucket));
+      communicator_.broadcast(buffer_of(all), root,
+                              {.name = fmt::format("state of bucket {}", bucket)});
+      state_[slot][bucket].copy_(torch::cat(owned(all)));
+    }
+  }
+  std::ranges::copy(skipped_steps, groups_->skipped().begin());
+}
+
+std::vector<std::int64_t> ShardedArenaOptimizer::skipped_steps() const {
+  return {groups_->skipped().begin(), groups_->skipped().end()};
 }
 
 std::int64_t ShardedArenaOptimizer::state_bytes() const {

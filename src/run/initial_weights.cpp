@@ -1,0 +1,164 @@
+#include "run/initial_weights.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "config/settle.h"
+#include "kolo/base/error.h"
+#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/checkpoint/module_tensors.h"
+#include "kolo/parallel/broadcast_state.h"
+#include "run/resume.h"
+#include "run/trained_run.h"
+
+namespace kolo {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class TensorValues { left_out, read };
+
+std::vector<NamedTensor> tensors_of_file(const fs::path& path, TensorValues values) {
+  try {
+    if (values == TensorValues::read) return read_safetensors(path);
+    std::vector<NamedTensor> tensors;
+    for (const auto& entry : list_safetensors(path).tensors) {
+      const auto options = torch::TensorOptions(entry.dtype).device(torch::kMeta);
+      tensors.push_back({entry.name, torch::empty(entry.shape, options)});
+    }
+    return tensors;
+  } catch (const InputError&) {
+    throw;
+  } catch (const Error& error) {
+    throw InputError(error.what());
+  }
+}
+
+// The weights alone, and where they were found.
+struct Saved {
+  fs::path source;
+  std::vector<NamedTensor> tensors;
+};
+
+Saved read_saved(const fs::path& path, TensorValues values) {
+  if (!fs::exists(path)) {
+    throw InputError(
+        fmt::format("{} does not exist; give a run's folder, a checkpoint's (step-NNNNNNNN), or a "
+                    "file of safetensors",
+                    path.string()));
+  }
+  if (!fs::is_directory(path)) return {path, tensors_of_file(path, values)};
+  const auto checkpoint = find_checkpoint(find_trained_run("weights", path), "best");
+  const auto reading =
+      values == TensorValues::read ? CheckpointReading::whole : CheckpointReading::headers;
+  return {checkpoint, load_named(checkpoint, reading).content.model};
+}
+
+std::string shape_of(const torch::Tensor& tensor) {
+  return fmt::format("[{}]", fmt::join(tensor.sizes().vec(), ", "));
+}
+
+InitialWeights compare(Saved saved, const torch::nn::Module& network) {
+  InitialWeights weights{.source = saved.source};
+  std::unordered_map<std::string, torch::Tensor> there;
+  for (const auto& item : saved.tensors) there.emplace(item.name, item.tensor);
+  for (const auto& item : module_tensors(network)) {
+    const auto found = there.find(item.name);
+    if (found == there.end()) {
+      weights.missing.push_back(item.name);
+      continue;
+    }
+    if (found->second.sizes() == item.tensor.sizes()) {
+      weights.fitting.push_back({item.name, found->second});
+    } else {
+      weights.of_other_shape.push_back(fmt::format("{} {} instead of {}", item.name,
+                                                   shape_of(found->second), shape_of(item.tensor)));
+    }
+    there.erase(found);
+  }
+  for (const auto& item : saved.tensors)
+    if (there.contains(item.name)) weights.unexpected.push_back(item.name);
+  return weights;
+}
+
+// So many by name.
+std::string list_of(const std::vector<std::string>& names, std::size_t most) {
+  const auto shown = std::min(names.size(), most);
+  const std::vector<std::string> first(names.begin(),
+                                       names.begin() + static_cast<std::ptrdiff_t>(shown));
+  const auto rest = names.size() - shown;
+  return fmt::format("{}{}", fmt::join(first, ", "),
+                     rest > 0 ? fmt::format(" and {} more", rest) : "");
+}
+
+void require_any(const InitialWeights& weights, const torch::nn::Module& network) {
+  const auto parameters = network.named_parameters();
+  const bool fits_any = std::ranges::any_of(
+      weights.fitting, [&](const auto& item) { return parameters.contains(item.name); });
+  if (fits_any) return;
+  constexpr std::size_t most_named = 5;
+  std::vector<std::string> wanted;
+  for (const auto& item : parameters) wanted.push_back(item.key());
+  throw InputError(fmt::format(
+      "{} has no parameter that fits the network by name and shape: it has {}{}; the network has "
+      "{}. Use weights of the same model (model.name), or rename them",
+      weights.source.string(),
+      weights.unexpected.empty() && weights.of_other_shape.empty()
+          ? "no tensors"
+          : list_of(weights.unexpected, most_named),
+      weights.of_other_shape.empty() ? ""
+                                     : fmt::format("{}{}", weights.unexpected.empty() ? "" : ", ",
+                                                   list_of(weights.of_other_shape, most_named)),
+      list_of(wanted, most_named)));
+}
+
+InitialWeights read_initial_weights(const RunConfig& config, const torch::nn::Module& network,
+                                    TensorValues values) {
+  return at_setting(config, "model.init_from", [&] {
+    auto weights = compare(read_saved(config.model.init_from, values), network);
+    require_any(weights, network);
+    return weights;
+  });
+}
+
+void log_weights(RunLog& log, const InitialWeights& weights, std::size_t wanted) {
+  constexpr std::size_t most_named = 20;
+  log.info("first weights from {}: {} of {} tensors", weights.source.string(),
+           weights.fitting.size(), wanted);
+  const auto warn = [&](std::string_view what, const std::vector<std::string>& names) {
+    if (!names.empty()) log.warn("{}: {}", what, list_of(names, most_named));
+  };
+  warn("not there, and so from the seed", weights.missing);
+  warn("of another shape there, and so from the seed", weights.of_other_shape);
+  warn("there, but not in the network", weights.unexpected);
+}
+
+}  // namespace
+
+InitialWeights find_initial_weights(const RunConfig& config, const torch::nn::Module& network) {
+  return read_initial_weights(config, network, TensorValues::left_out);
+}
+
+void load_initial_weights(const RunConfig& config, const Communicator& communicator,
+                          torch::nn::Module& network, RunLog* log) {
+  if (communicator.rank() == 0) {
+    const torch::NoGradGuard no_gradient;
+    const auto weights = read_initial_weights(config, network, TensorValues::read);
+    std::unordered_map<std::string, torch::Tensor> values;
+    for (const auto& item : weights.fitting) values.emplace(item.name, item.tensor);
+    const auto wanted = module_tensors(network);
+    for (const auto& item : wanted)
+      if (const auto found = values.find(item.name); found != values.end())
+        torch::Tensor(item.tensor).copy_(found->second);
+    if (log != nullptr) log_weights(*log, weights, wanted.size());
+  }
+  broadcast_parameters(communicator, network);
+  broadcast_buffers(communicator, network);
+}
+
+}  // namespace kolo

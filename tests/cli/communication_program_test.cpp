@@ -1,0 +1,78 @@
+// communication.compression, optimizer.sharded and training.accumulation in runs that go on with
+// and without them.
+#include "cli/small_runs.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class CommunicationProgram : public SmallRuns {
+ protected:
+  void expect_same_weights(const std::string& one, const std::string& other) const {
+    const auto a = newest(one), b = newest(other);
+    EXPECT_EQ(a.step, b.step);
+    for (const auto* const file : {"model.safetensors", "optimizer.safetensors"})
+      EXPECT_TRUE(read_text_file(a.path / file) == read_text_file(b.path / file)) << file;
+  }
+};
+
+TEST_F(CommunicationProgram, CompressedRunsLearnAndGoOnOnAnyNumberOfRanks) {
+  for (const std::string name : {"bf16", "fp16", "powersgd"}) {
+    std::vector<std::string> settings = {"communication.compression=" + name, "-n", "2",
+                                         "training.n_epochs=2"};
+    if (name == "powersgd") settings.emplace_back("communication.powersgd_start_step=5");
+    const auto run = train(settings, name);
+    ASSERT_EQ(run.exit_code, 0) << run.errors;
+    EXPECT_THAT(run.output, HasSubstr("gradients travel as " + name));
+    EXPECT_GT(history(name).epochs().back().val_accuracy, .5);
+    const auto rest = train({"--resume", "training.n_epochs=3", "-n", "3", "--oversubscribe",
+                             "communication.compression=none"},
+                            name);
+    ASSERT_EQ(rest.exit_code, 0) << rest.errors;
+    EXPECT_THAT(rest.output, HasSubstr("communication.compression is none instead of " + name));
+  }
+  ASSERT_EQ(train({"-n", "2", "training.n_epochs=2"}, "exact").exit_code, 0);
+  EXPECT_FALSE(read_text_file(newest("exact").path / "model.safetensors") ==
+               read_text_file(newest("bf16").path / "model.safetensors"));
+}
+
+TEST_F(CommunicationProgram, ShardedRunsHaveTheSameBitsAndGoOnWithAndWithout) {
+  const auto whole = train({"-n", "2", "training.n_epochs=2"}, "whole");
+  ASSERT_EQ(whole.exit_code, 0) << whole.errors;
+  const auto parts = train({"-n", "2", "training.n_epochs=2", "optimizer.sharded=true"}, "parts");
+  ASSERT_EQ(parts.exit_code, 0) << parts.errors;
+  EXPECT_THAT(parts.output, HasSubstr("each rank has a part of its state"));
+  expect_same_weights("whole", "parts");
+
+  const auto goes_on = [&](const std::string& from, const std::string& to, const char* ranks,
+                           const char* is_sharded) {
+    copy(from, to);
+    const auto run = train({"--resume=13", "-n", ranks, "--oversubscribe", "training.n_epochs=2",
+                            std::string("optimizer.sharded=") + is_sharded},
+                           to);
+    EXPECT_EQ(run.exit_code, 0) << run.errors;
+  };
+  for (const auto* const ranks : {"1", "3"}) {
+    goes_on("whole", std::string("whole") + ranks, ranks, "false");
+    goes_on("parts", std::string("parts") + ranks, ranks, "true");
+    goes_on("whole", std::string("to_parts") + ranks, ranks, "true");
+    for (const auto* const other : {"parts", "to_parts"})
+      expect_same_weights(std::string("whole") + ranks, std::string(other) + ranks);
+  }
+}
+
+TEST_F(CommunicationProgram, AStepInPassesIsSaidAndCountsWhole) {
+  const auto run = train({"training.accumulation=4", "-n", "2", "training.n_epochs=1"});
+  ASSERT_EQ(run.exit_code, 0) << run.errors;
+  EXPECT_THAT(run.output, HasSubstr("batch 16 per rank in 4 passes (32 in all)"));
+  EXPECT_EQ(newest().step, 13);
+  const auto rest = train({"--resume", "-n", "2", "training.n_epochs=2"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.errors;
+  EXPECT_THAT(rest.output, AllOf(HasSubstr("training.accumulation is 1 instead of 4"),
+                                 HasSubstr("going on at step 13")));
+}
+
+}  // namespace
+}  // namespace kolo::testing

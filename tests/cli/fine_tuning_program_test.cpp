@@ -1,0 +1,125 @@
+// model.init_from and model.freeze: a run that begins with another one's weights.
+#include "cli/small_runs.h"
+#include "kolo/checkpoint/safetensors.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class FineTuning : public SmallRuns {
+ protected:
+  FineTuning() {
+    const auto first = train({"training.n_epochs=1"}, "first");
+    EXPECT_EQ(first.exit_code, 0) << first.errors;
+  }
+  [[nodiscard]] std::string from_first() const {
+    return "model.init_from=" + (folder / "first").string();
+  }
+  [[nodiscard]] std::map<std::string, torch::Tensor> weights(const std::string& output) const {
+    std::map<std::string, torch::Tensor> result;
+    for (const auto& item : newest(output).content.model) result[item.name] = item.tensor;
+    return result;
+  }
+  // The weights before the first step.
+  [[nodiscard]] std::map<std::string, torch::Tensor> first_weights(
+      const std::string& output) const {
+    std::map<std::string, torch::Tensor> result;
+    const auto loaded = CheckpointStore::load(checkpoint(0, output).parent_path());
+    for (const auto& item : loaded.content.model) result[item.name] = item.tensor;
+    return result;
+  }
+};
+
+TEST_F(FineTuning, BeginsWithTheWeightsOfARunACheckpointOrAFile) {
+  const auto step = newest("first").path;
+  for (const auto& [number, source] : std::vector<std::pair<std::string, std::string>>{
+           {"1", folder / "first"}, {"2", step}, {"3", step / "model.safetensors"}}) {
+    const auto run = train({"model.init_from=" + source, "-n", number == "2" ? "2" : "1",
+                            "training.n_epochs=1", "checkpoint.at_start=true"},
+                           number);
+    ASSERT_EQ(run.exit_code, 0) << run.errors;
+    EXPECT_THAT(run.output, AllOf(HasSubstr("first weights from " + step.string()),
+                                  HasSubstr(": 8 of 8 tensors"), Not(HasSubstr("from the seed"))));
+    const auto expected = weights("first"), found = first_weights(number);
+    ASSERT_EQ(found.size(), 8U);
+    for (const auto& [name, value] : found) EXPECT_TRUE(value.equal(expected.at(name))) << name;
+  }
+}
+
+// Goes on from its own checkpoints, also where the weights that it began with are gone.
+TEST_F(FineTuning, ResumesWithoutTheFileThatItBeganWith) {
+  ASSERT_EQ(train({from_first(), "training.n_epochs=2"}, "whole").exit_code, 0);
+  ASSERT_EQ(train({from_first(), "training.n_epochs=1"}).exit_code, 0);
+  std::filesystem::remove_all(folder / "first");
+  const auto rest = train({from_first(), "training.n_epochs=2", "--resume"});
+  ASSERT_EQ(rest.exit_code, 0) << rest.errors;
+  EXPECT_THAT(rest.output, Not(HasSubstr("first weights from")));
+  const auto expected = weights("whole");
+  for (const auto& [name, value] : weights("run")) EXPECT_TRUE(value.equal(expected.at(name)));
+}
+
+TEST_F(FineTuning, TrainsAnotherNumberOfClassesOnFrozenLayers) {
+  const auto run = train({from_first(), "model.n_classes=12", "model.freeze=[conv1, conv2]",
+                          "training.n_epochs=2", "-n", "2"});
+  ASSERT_EQ(run.exit_code, 0) << run.errors;
+  EXPECT_THAT(run.output,
+              AllOf(HasSubstr(": 6 of 8 tensors"),
+                    HasSubstr("of another shape there, and so from the seed: fc2.weight [10, 50] "
+                              "instead of [12, 50], fc2.bias [10] instead of [12]"),
+                    HasSubstr("of them trained")));
+  const auto before = weights("first"), after = weights("run");
+  for (const auto& [name, value] : after) {
+    const bool is_frozen = name.starts_with("conv");
+    if (is_frozen || name.starts_with("fc1")) {
+      EXPECT_EQ(value.equal(before.at(name)), is_frozen) << name;
+    }
+  }
+  EXPECT_EQ(after.at("fc2.weight").size(0), 12);
+  for (const auto& item : newest().content.optimizer) EXPECT_FALSE(item.name.starts_with("conv"));
+
+  const auto resumed = train({from_first(), "model.n_classes=12", "model.freeze=[conv1, conv2]",
+                              "training.n_epochs=3", "--resume"});
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.errors;
+  const auto thawed =
+      train({from_first(), "model.n_classes=12", "training.n_epochs=4", "--resume"});
+  EXPECT_EQ(thawed.exit_code, 2);
+  EXPECT_THAT(thawed.errors, AllOf(HasSubstr("no state of the optimizer for conv1.weight"),
+                                   HasSubstr("model.init_from")));
+}
+
+TEST_F(FineTuning, SaysWhatIsMissingAndWhatIsTooMuch) {
+  const auto file = (folder / "other.safetensors").string();
+  const auto bias = torch::full({10}, .25);
+  write_safetensors(file, std::vector<NamedTensor>{{"fc2.bias", bias}, {"head.bias", bias}});
+  const auto run =
+      train({"model.init_from=" + file, "training.n_epochs=1", "checkpoint.at_start=true"});
+  ASSERT_EQ(run.exit_code, 0) << run.errors;
+  EXPECT_THAT(run.output, AllOf(HasSubstr(": 1 of 8 tensors"),
+                                HasSubstr("not there, and so from the seed: conv1.weight, "),
+                                HasSubstr("there, but not in the network: head.bias")));
+  EXPECT_TRUE(first_weights("run").at("fc2.bias").equal(bias));
+}
+
+TEST_F(FineTuning, WhatFitsNothingIsRefusedBeforeAnythingStarts) {
+  const auto strange = (folder / "strange.safetensors").string();
+  write_safetensors(strange, std::vector<NamedTensor>{{"head.bias", torch::zeros({10})}});
+  const auto expect_refused = [&](const std::string& source, const std::string& words) {
+    const auto run = train({"model.init_from=" + source});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_THAT(run.errors, AllOf(HasSubstr("command line: model.init_from: "), HasSubstr(words)));
+    EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+  };
+  expect_refused(strange, "no parameter that fits the network by name and shape: it has head.bias");
+  expect_refused(folder / "nothing", "does not exist");
+  expect_refused(config, "small.yaml");
+  expect_refused(folder / "data", "neither a run's folder");
+  const auto frozen = train({"model.freeze=[convolution1]"});
+  EXPECT_EQ(frozen.exit_code, 2);
+  EXPECT_THAT(frozen.errors, HasSubstr("model.freeze: the network has no module or parameter"));
+}
+
+}  // namespace
+}  // namespace kolo::testing
