@@ -38,6 +38,8 @@ class RandomConfig {
     run.optimizer = optimizer();
     run.training = training();
     run.checkpoint = {coin(), whole(), whole(), whole(), coin()};
+    run.checkpoint.local_folder = text('l');
+    run.checkpoint.local_every_steps = whole();
     run.communication = {
         pick<CommunicationBackend>(), pick<SharedMemory>(), share() + 1, share() + 0.1, coin(),
         pick<DeviceChannelKind>()};
