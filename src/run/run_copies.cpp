@@ -116,9 +116,13 @@ void RunCopies::remove(const Communicator& communicator) {
 
 std::string RunCopies::describe() const {
   if (!is_writer_) return {};
-  return fmt::format("every {} steps a copy of the state, {}, goes to {} {}",
-                     config_.local_every_steps, format_bytes(bytes()), local_.path().string(),
-                     trainer_.has_whole_network() ? "of each node" : "of this node");
+  const auto& place = local_.path().string();
+  if (!trainer_.has_whole_network())
+    return fmt::format(
+        "every {} steps a copy of the state goes to {} of this node, which has rank 0",
+        config_.local_every_steps, place);
+  return fmt::format("every {} steps a copy of the state, {}, goes to {} of each node",
+                     config_.local_every_steps, format_bytes(bytes()), place);
 }
 
 }  // namespace kolo

@@ -1,7 +1,6 @@
 #include "run/run_training.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iostream>
 #include <optional>
@@ -38,6 +37,7 @@
 #include "run/run_device.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
+#include "run/run_start.h"
 #include "run/work_share.h"
 
 namespace kolo {
@@ -363,45 +363,6 @@ bool has_work(const Communicator& communicator, const PreparedRun& run) {
   std::int32_t answer = run.finished.empty() ? 1 : 0;
   communicator.broadcast(std::span(&answer, 1), 0, {.name = "what is left to do"});
   return answer != 0;
-}
-
-// What there is before anything is written: rank 0 has it, the others know what it comes to.
-struct RunStart {
-  std::optional<RunLock> lock;
-  std::optional<CheckpointStore::Loaded> from;  // where the run goes on
-  std::vector<std::string> warnings;
-  bool goes_on = false;       // from there: on all ranks
-  bool is_from_copy = false;  // on a node's own storage: on all ranks
-};
-
-// Where the run goes on, on rank 0. Collective, where there may be copies.
-void find_start(RunStart& start, PreparedRun& run, const RunOptions& options,
-                const Communicator& communicator) {
-  const bool is_root = communicator.rank() == 0;
-  start.goes_on = true;
-  std::optional<FoundCopy> copy;
-  const bool looks = looks_for_copies(run.config.checkpoint, options.resume);
-  if (looks)
-    copy = find_copy(communicator, run.config.checkpoint, run.folder, run.resumed,
-                     [&](const std::string& text) { start.warnings.push_back(text); });
-  if (is_root && copy) {
-    go_on_from(*copy, run, options, communicator.size());
-    start.from = std::move(copy->loaded);
-  } else if (is_root && !run.awaits_copy) {
-    start.from = load_resumed(run, options, communicator.size(), start.warnings);
-  } else if (is_root && environment_variable(may_begin_variable)) {
-    run.folder.keep_records_of_attempt();
-  } else if (is_root) {
-    throw InputError(
-        fmt::format("resume: {} holds no checkpoint that can be used, and no node has a copy in "
-                    "{}; run without --resume to start from the beginning",
-                    run.folder.checkpoints().string(), run.config.checkpoint.local_folder));
-  }
-  if (!looks) return;
-  std::array<std::int32_t, 2> found{start.from ? 1 : 0, copy ? 1 : 0};
-  communicator.broadcast(std::span(found), 0, {.name = "where the run goes on"});
-  start.goes_on = found[0] != 0;
-  start.is_from_copy = found[1] != 0;
 }
 
 // Those that the run computes with from now on. Collective. `log`: of rank 0.
