@@ -15,7 +15,7 @@ std::string said_of(const Step& step) {
   try {
     step();
   } catch (const std::exception& error) {
-    return message_of(error);
+    return kolo::message_of(error);
   }
   return {};
 }
