@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <iostream>
 #include <optional>
 #include <utility>
@@ -29,6 +30,7 @@ struct TrainArguments {
   std::vector<OptionSetting> shortcuts;  // that were given
   std::string output;
   TrainingRestarts restarts;
+  std::vector<std::string> notes;     // on options that mean something else here
   bool distributed = false;           // what more than one rank always is
   std::string resume;                 // empty: not
   std::optional<double> stop_before;  // seconds since 1970
@@ -123,6 +125,8 @@ int train(const TrainArguments& arguments, const std::vector<std::string>& words
   }
   const auto environment = detect_launch_environment();
   require_sense(arguments, environment);
+  if (!environment.is_launched())
+    for (const auto& each : arguments.notes) std::cerr << "kolo: " << each << std::endl;
   const bool many =
       ranks_of(arguments) > 1 || arguments.hosts.are_given() || arguments.restarts.most > 0;
   if (many && !environment.is_launched()) return launch(arguments, environment, words);
@@ -156,6 +160,36 @@ void add_shortcut(CLI::App& command, TrainArguments& arguments, const std::strin
   add_value_option(command, names, read, setting)->type_name(type);
 }
 
+// The tutorials' switches: each sets something, or says what kolo does instead.
+void add_tutorial_flags(CLI::App& command, TrainArguments& arguments) {
+  const auto note = [&](const std::string& name, const std::string& what, const auto& then) {
+    command.add_flag_callback(
+        name,
+        [&arguments, name, what, then] {
+          arguments.notes.push_back(fmt::format("{}: {}", name, what));
+          then();
+        },
+        "Of the tutorials: " + what);
+  };
+  const auto nothing = [] {};
+  note("--enable_amp", "training.precision=bf16", [&arguments] {
+    arguments.shortcuts.push_back({"--enable_amp", "training.precision=bf16"});
+  });
+  note("--enable_apex", "kolo's optimizers are fused in any case", nothing);
+  note("--enable_jit", "kolo's networks are compiled in any case", nothing);
+  note("--enable_manual_profiling", "recorded as with --timeline",
+       [&arguments] { arguments.timeline = true; });
+  const auto refuse = [&](const std::string& name, const std::string& instead) {
+    command.add_flag_callback(
+        name, [name, instead] { throw InputError(fmt::format("{}: {}", name, instead)); },
+        "Of the tutorials: " + instead);
+  };
+  refuse("--noddp",
+         "ranks that don't average their gradients train networks of their own; kolo bench "
+         "--profile tells what communication costs");
+  refuse("--enable_benchy", "kolo bench FILE measures loading and training, apart and together");
+}
+
 // The options that the tutorials' scripts have, besides key.sub=value.
 void add_shortcuts(CLI::App& command, TrainArguments& arguments) {
   add_shortcut(command, arguments, "--batch_size", "training.batch_size", "SAMPLES");
@@ -163,18 +197,35 @@ void add_shortcuts(CLI::App& command, TrainArguments& arguments) {
   add_shortcut(command, arguments, "--n_epochs,--num_epochs", "training.n_epochs", "EPOCHS");
   add_shortcut(command, arguments, "--num_data_workers", "data.workers", "THREADS");
   add_shortcut(command, arguments, "--dropout", "model.dropout", "SHARE");
-  const auto read_optimizer = [&arguments](const std::string& text) {
+  add_shortcut(command, arguments, "--bucket_cap_mb", "communication.bucket_mb", "MIB");
+  add_shortcut(command, arguments, "--amp_mode", "training.precision", "fp32|bf16|fp16");
+  // The rate's course is of the training, where the courses have it with the optimizer.
+  const auto section_of = [](const std::string& setting) {
+    const bool is_course = setting.starts_with("lr_") && !setting.starts_with("lr_scaling=");
+    return is_course ? "training." : "optimizer.";
+  };
+  const auto read_optimizer = [&arguments, section_of](const std::string& text) {
     for (const std::string& setting : CLI::detail::split(text, ',')) {
       if (setting.empty() || setting.find('=') == std::string::npos)
         refuse_option_value("--optimizer", "settings such as name=SGD,lr=0.1,momentum=0.9", text);
-      arguments.shortcuts.push_back({"--optimizer", "optimizer." + setting});
+      arguments.shortcuts.push_back({"--optimizer", section_of(setting) + setting});
     }
   };
   add_value_option(command, "--optimizer", read_optimizer,
                    "Settings of the optimizer, for example name=SGD,lr=0.1,momentum=0.9")
       ->type_name("KEY=VALUE,...");
+  const auto read_loader = [&arguments](const std::string& text) {
+    const auto mode = text == "dali-lowmem" ? "lowmem" : text;
+    const std::vector<std::string> modes = {"lowmem", "inmem", "synthetic"};
+    if (std::ranges::find(modes, mode) == modes.end())
+      refuse_option_value("--data_loader_config", "lowmem, dali-lowmem, inmem or synthetic", text);
+    arguments.shortcuts.push_back({"--data_loader_config", "data.mode=" + mode});
+  };
+  add_value_option(command, "--data_loader_config", read_loader, "data.mode")
+      ->type_name("lowmem|inmem|synthetic");
   command.add_flag("-d,--distributed", arguments.distributed,
                    "Accepted for the tutorials' sake: several ranks always work together");
+  add_tutorial_flags(command, arguments);
 }
 
 }  // namespace

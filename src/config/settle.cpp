@@ -42,6 +42,18 @@ void require_one(const std::vector<Given>& given) {
                   given[1].value->place, given[0].key, given[1].key));
 }
 
+// What is merged or included gives way to what was written over it.
+std::vector<Given> nearest_of(const std::vector<Given>& given) {
+  const auto distance = [](const Given& each) { return each.value->distance; };
+  std::vector<Given> nearest;
+  for (const auto& each : given) {
+    if (!nearest.empty() && distance(each) > distance(nearest.front())) continue;
+    if (!nearest.empty() && distance(each) < distance(nearest.front())) nearest.clear();
+    nearest.push_back(each);
+  }
+  return nearest;
+}
+
 // Numbers of ranks that share a batch evenly, those next to `ranks`.
 std::string fitting_ranks(std::int64_t batch, std::int64_t ranks) {
   constexpr std::size_t most_named = 4;  // on either side
@@ -72,8 +84,12 @@ void settle_batch_sizes(ConfigValue& root) {
   }
   require_one(on_command_line);
   if (on_command_line.empty()) {
-    require_one(in_file);
-    return;
+    const auto nearest = nearest_of(in_file);
+    require_one(nearest);
+    if (nearest.empty()) return;
+    std::erase_if(in_file, [&](const auto& each) {
+      return each.value->distance == nearest.front().value->distance;
+    });
   }
   for (const auto& each : in_file) each.value->kind = ConfigValue::Kind::nothing;
 }

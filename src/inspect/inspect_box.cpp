@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "data/boxes/number_array.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
 #include "kolo/data/box_files.h"
@@ -116,10 +117,32 @@ Inspection inspect_box(const std::filesystem::path& path, bool reads_numbers) {
   return inspection;
 }
 
+// Of another type than boxes have.
+static ArrayInspection inspect_numbers(const std::filesystem::path& path, const NpyHeader& header,
+                                       bool reads_numbers) {
+  ArrayInspection array{
+      .name = path.filename().string(), .type = header.type, .shape = header.shape};
+  if (!reads_numbers) return array;
+  array.ranges.emplace_back("all", Range());
+  const auto numbers = open_npy_array(path);
+  std::int64_t count = 1;
+  for (const auto length : numbers->shape()) count *= length;
+  std::vector<float> sample(static_cast<std::size_t>(count));
+  for (std::int64_t index = 0; index < numbers->size(); ++index) {
+    numbers->read(index, sample);
+    array.ranges.front().second.add(sample);
+  }
+  return array;
+}
+
 Inspection inspect_npy(const std::filesystem::path& path, bool reads_numbers) {
-  const auto header = read_npy_header(path);
+  const auto header = read_npy_header(path, number_types());
   Inspection inspection{
       .path = path.string(), .format = ".npy array", .bytes = std::filesystem::file_size(path)};
+  if (header.type != "<f4") {
+    inspection.arrays.push_back(inspect_numbers(path, header, reads_numbers));
+    return inspection;
+  }
   ArrayInspection array{.name = path.filename().string(), .type = "float32", .shape = header.shape};
   const auto last = header.shape.empty() ? std::int64_t{1} : header.shape.back();
   const bool is_field =

@@ -8,9 +8,11 @@
 
 #include <fmt/format.h>
 
+#include "data/boxes/number_array.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/checkpoint/safetensors.h"
+#include "kolo/data/array_samples.h"
 #include "kolo/data/box_files.h"
 #include "kolo/data/cifar10.h"
 #include "kolo/data/idx.h"
@@ -187,7 +189,52 @@ Inspection inspect_idx_files(const fs::path& folder, const std::vector<fs::path>
   return all;
 }
 
+std::uint64_t bytes_of(const fs::path& path) {
+  if (!fs::is_directory(path)) return fs::file_size(path);
+  std::uint64_t bytes = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(path))
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  return bytes;
+}
+
+// What the data set `arrays` reads: one split of it.
+Inspection inspect_array_samples(const fs::path& path, bool reads_numbers) {
+  const ArraySamples samples(path);
+  const auto& layout = samples.layout();
+  const bool has_labels = layout.classes > 0;
+  Inspection inspection{
+      .path = path.string(), .format = "samples of arrays", .bytes = bytes_of(path)};
+  const auto add = [&](const char* name, std::vector<std::int64_t> shape) {
+    shape.insert(shape.begin(), samples.size());
+    inspection.arrays.push_back({.name = name, .type = "float32", .shape = std::move(shape)});
+  };
+  add("inputs", layout.input_shape);
+  if (!has_labels) add("targets", layout.target_shape);
+  inspection.facts.emplace_back("samples", samples.size());
+  if (has_labels) inspection.facts.emplace_back("classes", layout.classes);
+  if (reads_numbers) {
+    for (auto& array : inspection.arrays) array.ranges.emplace_back("all", Range());
+    std::vector<float> input(static_cast<std::size_t>(layout.input_size())), target;
+    std::vector<std::int64_t> label;
+    if (has_labels)
+      label.resize(1);
+    else
+      target.resize(static_cast<std::size_t>(layout.target_size()));
+    for (std::int64_t index = 0; index < samples.size(); ++index) {
+      samples.read(index, 0, {input, label, target});
+      for (const float number : input) inspection.arrays[0].ranges[0].second.add(number);
+      for (const float number : target) inspection.arrays[1].ranges[0].second.add(number);
+    }
+  }
+  inspection.advice.push_back(
+      fmt::format("a network is trained on it with data: {{name: arrays, train_path: {}, "
+                  "valid_path: ...}}",
+                  path.string()));
+  return inspection;
+}
+
 Inspection inspect_folder(const fs::path& path, bool reads_numbers) {
+  if (holds_array_samples(path)) return inspect_array_samples(path, reads_numbers);
   if (is_there(path / cifar10_batch_files(Split::validation).front()) ||
       is_there(path / "cifar-10-batches-bin")) {
     return inspect_cifar10_folder(path);
@@ -268,7 +315,10 @@ Inspection inspect(const fs::path& path, bool reads_numbers) {
            std::ranges::equal(std::as_bytes(std::span(magic)),
                               std::span(beginning).first(magic.size()));
   };
-  if (has(hdf5_magic)) return inspect_box(path, reads_numbers);
+  if (has(hdf5_magic)) {
+    return open_hdf5_array(path, "inputs") ? inspect_array_samples(path, reads_numbers)
+                                           : inspect_box(path, reads_numbers);
+  }
   if (has("\x1f\x8b") || (byte(0) == 0 && byte(1) == 0 && byte(2) >= 8 && byte(2) <= 14)) {
     return inspect_idx(path, reads_numbers);
   }

@@ -20,7 +20,7 @@ void set_threads(const DeviceConfig& device, const LaunchEnvironment& environmen
   const int cores = detect_cpu_limits().cores();
   const int share = cores / environment.local_size.value_or(environment.size);
   if (device.intra_threads > 0)
-    at::set_num_threads(device.intra_threads);
+    at::set_num_threads(std::min(device.intra_threads, cores));
   else if (!environment_variable("OMP_NUM_THREADS"))
     at::set_num_threads(std::clamp(environment.cpus.value_or(share), 1, cores));
   // LibTorch tells OpenBLAS nothing, which would go by its environment: the same run, started in

@@ -171,6 +171,12 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
            at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s",
            capabilities.backend == "solo" ? "no communication"
                                           : "communication by " + capabilities.transport);
+  if (config.device.intra_threads > at::get_num_threads()) {
+    log.warn(
+        "device.intra_threads: {} are more threads than there are processors here: each rank has "
+        "{}. More would only wait for each other",
+        config.device.intra_threads, at::get_num_threads());
+  }
   if (!capabilities.device_transport.empty())
     log.info("between devices: {}", capabilities.device_transport);
   if (capabilities.backend == "mpi" && !capabilities.concurrent) {

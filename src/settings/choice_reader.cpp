@@ -89,12 +89,15 @@ void SectionReader::operator()(const Choice& choice) const {
   choice.own = chosen.defaults;
   SectionReader reader = *this;
   choice.own.holder().read(reader);
-  const auto* replaced = replaced_entry(choice, mapping_.find(choice.key), usual);
+  const auto* const name = mapping_.find(choice.key);
+  const auto* replaced = replaced_entry(choice, name, usual);
   for (const auto& [key, value] : mapping_.entries) {
     if (value.kind == ConfigValue::Kind::nothing || key == choice.key || knows(chosen, key))
       continue;
-    const bool goes_unsaid =
-        other_keys_ == OtherKeys::ignored || (replaced != nullptr && knows(*replaced, key));
+    // A choice that was written over another one leaves behind what that one had.
+    const bool is_overwritten = name != nullptr && value.distance > name->distance;
+    const bool goes_unsaid = other_keys_ == OtherKeys::ignored || is_overwritten ||
+                             (replaced != nullptr && knows(*replaced, key));
     if (goes_unsaid && !is_from_command_line(value)) continue;
     const auto owners = owners_of(key, choice);
     if (owners.empty()) continue;

@@ -175,7 +175,9 @@ StepProfile profile_steps(const BenchRequest& request, const RunConfig& config,
                           const WorkShare& share, const Loaders& loaders) {
   auto options = trainer_options(config);
   options.reducer.communicate = false;
-  options.graphs = false;  // its parts could not be told apart
+  options.reducer.hook = nullptr;
+  options.shards_optimizer = false;  // it can't do without communication
+  options.graphs = false;            // its parts could not be told apart
   const bool overlaps = options.reducer.overlap;
   const bool updates_by_bucket =
       options.maximum_norm <= 0 && !options.loss_scale && options.non_finite != NonFiniteStep::skip;

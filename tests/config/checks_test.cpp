@@ -40,7 +40,7 @@ TEST_F(Checks, BoxesHaveWhatTheyNeed) {
   small.emplace_back("data.box_size=63");
   EXPECT_THAT(error(boxes, small), HasSubstr("a box of 63 cells has no crops of 64"));
   EXPECT_THAT(error_after_required("", {"data.train_path=a"}),
-              HasSubstr("data.train_path: is of nbody; fashion_mnist has path"));
+              HasSubstr("data.train_path: is of nbody, arrays; fashion_mnist has path"));
 }
 
 TEST_F(Checks, TargetsAreLabelsOrNumbers) {

@@ -52,11 +52,45 @@ TEST_F(MergeKeys, MergedMappingsMayMergeThemselves) {
   EXPECT_EQ(config.training.n_epochs, 9);
 }
 
-TEST_F(MergeKeys, NestedMappingsAreReplacedWhole) {
-  const RunConfig config =
-      load(std::string(needed) + "run:\n  <<: *needed\n  optimizer: {name: sgd}\n", {}, "run");
-  EXPECT_EQ(config.optimizer.name, "sgd");
-  EXPECT_EQ(config.optimizer.lr, 0.01);
+TEST_F(MergeKeys, NestedMappingsAreMergedAsWell) {
+  const RunConfig config = load(
+      std::string(needed) + "run:\n  <<: *needed\n  optimizer: {weight_decay: 0.25}\n", {}, "run");
+  EXPECT_EQ(config.optimizer.name, "adam");
+  EXPECT_EQ(config.optimizer.lr, 0.5);
+  EXPECT_EQ(config.optimizer.weight_decay, .25);
+}
+
+// Null gives a key its default back.
+TEST_F(MergeKeys, AChoiceLeavesBehindWhatTheOneItIsWrittenOverHad) {
+  const std::string templates =
+      "base: &base\n"
+      "  data: {name: fashion_mnist}\n"
+      "  model: {name: mnist_net}\n"
+      "  optimizer: {name: adam, lr: 0.5, beta1: 0.8}\n"
+      "middle: &middle\n"
+      "  <<: *base\n"
+      "  optimizer: {name: sgd}\n";
+  for (const auto* const merged : {"*middle", "*base"}) {
+    const auto config =
+        load(templates + "run:\n  <<: " + merged + "\n  optimizer: {name: sgd}\n", {}, "run");
+    EXPECT_EQ(config.optimizer.name, "sgd");
+    EXPECT_EQ(config.optimizer.lr, 0.5);
+  }
+  EXPECT_EQ(load(templates, {}, "middle").optimizer.name, "sgd");
+  EXPECT_THAT(
+      error(templates + "run:\n  <<: *base\n  optimizer: {name: sgd, beta1: 0.7}\n", {}, "run"),
+      HasSubstr("run.yaml:10: optimizer.beta1: is of adam"));
+  EXPECT_THAT(error(templates + "run:\n  <<: *base\n  optimizer: {momentum: 0.7}\n", {}, "run"),
+              HasSubstr("run.yaml:10: optimizer.momentum: is of "));
+}
+
+TEST_F(MergeKeys, ABatchSizeTakesThePlaceOfAMergedOne) {
+  const std::string templates = std::string(needed) + "  training: {batch_size: 7, n_epochs: 8}\n";
+  const auto config =
+      load(templates + "run:\n  <<: *needed\n  training: {global_batch_size: 70}\n", {}, "run");
+  EXPECT_EQ(config.training.global_batch_size, 70);
+  EXPECT_EQ(config.training.batch_size, std::nullopt);
+  EXPECT_EQ(config.training.n_epochs, 8);
 }
 
 TEST_F(MergeKeys, AQuotedKeyIsNoMerge) {

@@ -324,6 +324,7 @@ TEST_F(RoundTrip, EveryKeyIsThereAndWhatIsUnsetSaysWhatItMeans) {
     for (const auto& key : keys_of(entry)) EXPECT_TRUE(keys.contains("optimizer." + key)) << key;
   }
   const Overrides datasets[] = {{"data={name: cifar10}"},
+                                {"data={name: arrays, train_path: a, valid_path: b}"},
                                 {"data={name: imagenet, train_dir: a, valid_dir: b}"},
                                 {"data={name: dummy, input_shape: [1], n_train: 1}"},
                                 {"data={name: nbody, mode: synthetic, n_train: 1, n_valid: 1}"}};

@@ -179,9 +179,10 @@ TEST_F(Types, NamesAreListedAndTheNearestSuggested) {
   EXPECT_EQ(error("data: {name: fashion_mnist}\nmodel: {name: cnn}\noptimizer:\n  name: Adan\n"),
             "run.yaml:4: optimizer.name: expected one of sgd, adam, adamw, rmsprop, adagrad, "
             "adadelta, adamax, nadam, lars, lamb, got \"Adan\"; did you mean \"adam\"?");
-  EXPECT_THAT(error("data:\n  name: cifar\n"),
-              StartsWith("run.yaml:2: data.name: expected one of mnist, fashion_mnist, cifar10, "
-                         "imagenet, dummy, nbody, got \"cifar\"; did you mean \"cifar10\"?"));
+  EXPECT_THAT(
+      error("data:\n  name: cifar\n"),
+      StartsWith("run.yaml:2: data.name: expected one of mnist, fashion_mnist, cifar10, "
+                 "imagenet, dummy, nbody, arrays, got \"cifar\"; did you mean \"cifar10\"?"));
   EXPECT_THAT(error_after_required("", {"optimizer.lr_scaling=liner"}),
               HasSubstr("did you mean \"linear\"?"));
   EXPECT_THAT(error_after_required("training: {loss: huber}\n"),
@@ -214,7 +215,7 @@ TEST_F(Types, AMisspeltRequiredKeyIsCalledUnknownRatherThanMissing) {
 TEST_F(Types, RequiredKeysAreMissed) {
   EXPECT_EQ(error("# a comment\nseed: 1\n"),
             "run.yaml:2: data.name: this key is required and missing; expected one of mnist, "
-            "fashion_mnist, cifar10, imagenet, dummy, nbody");
+            "fashion_mnist, cifar10, imagenet, dummy, nbody, arrays");
   EXPECT_EQ(error("data: {name: fashion_mnist}\nmodel:\n  dropout: 0.5\n"),
             "run.yaml:2: model.name: this key is required and missing; expected one of mnist_net, "
             "mnist_cnn, cnn, resnet_small, resnet34, resnet50, unet3d, mlp, torchscript");

@@ -33,6 +33,7 @@ std::string chooser_of(const std::string& setting) {
       {"cifar10", "data={name: cifar10}"},
       {"imagenet", "data={name: imagenet, train_dir: a, valid_dir: b}"},
       {"dummy", "data={name: dummy, input_shape: [1], n_train: 1}"},
+      {"arrays", "data={name: arrays, train_path: a, valid_path: b}"},
       {"nbody", "data={name: nbody, train_path: a, valid_path: b, n_train: 1, n_valid: 1}"}};
   for (const auto& [name, data] : datasets)
     if (knows("data.", dataset_entry(name))) return data;
@@ -90,7 +91,8 @@ const std::set<std::string> switches{"data.horizontal_flip",
                                      "device.fused_norm",
                                      "device.graphs"};
 // Real numbers, without a bound above...
-const std::set<std::string> unbounded{"model.l2",
+const std::set<std::string> unbounded{"data.divisor",
+                                      "model.l2",
                                       "optimizer.lr",
                                       "optimizer.weight_decay",
                                       "optimizer.epsilon",

@@ -64,7 +64,9 @@ double distance(const torch::Tensor& a, const torch::Tensor& b) {
   return ((a - b).norm() / b.norm()).item<double>();
 }
 
-// One step of 40 samples per rank, and a last one of 20, in 3 passes whose lengths differ.
+// Rounding may choose another pixel in a max pooling, after which weights differ by more than it;
+// weights that counted parts wrongly would by far more. One step of 40 samples per rank, and a last
+// one of 20, in 3 passes whose lengths differ.
 TEST(TrainerOptions, AccumulatedPassesAreOneLargeBatch) {
   for (const int ranks : {1, 2}) {
     const TrainingSetup whole{
@@ -80,7 +82,7 @@ TEST(TrainerOptions, AccumulatedPassesAreOneLargeBatch) {
         };
         const auto found = train_on(ranks, setup);
         EXPECT_EQ(found.state.step, 6);
-        EXPECT_LT(distance(found.weights, expected.weights), 1e-4) << passes;
+        EXPECT_LT(distance(found.weights, expected.weights), 5e-4) << passes;
         for (std::size_t step = 0; step < expected.record.losses.size(); ++step)
           EXPECT_NEAR(found.record.losses[step], expected.record.losses[step], 1e-4);
         for (std::size_t epoch = 0; epoch < 2; ++epoch) {

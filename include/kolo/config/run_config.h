@@ -271,13 +271,14 @@ struct ConfigSource {
 // Reads and checks a configuration; all that can be known without looking at data, model or machine
 // is right afterwards.
 //
-// YAML's anchors, aliases and merge keys (`<<: *base`, `<<: [*a, *b]`) work; a merge copies keys
-// that the mapping lacks and does not look into nested mappings. An override replaces the whole
-// value of its key. In output_dir and data.path `$NAME` and `${NAME}` stand for environment
-// variables, `$$` for a dollar, and a leading `~` for $HOME.
+// YAML's anchors, aliases and merge keys (`<<: *base`, `<<: [*a, *b]`) work; a merge brings keys
+// that the mapping lacks, also into mappings that both have, and so does `include: FILE`. An
+// override replaces the whole value of its key. In output_dir and data.path `$NAME` and `${NAME}`
+// stand for environment variables, `$$` for a dollar, and a leading `~` for $HOME.
 //
 // Keys that only other choices have are refused. Where the command line chooses another optimizer,
-// data set or the like than the file, the file's keys of the one that is gone go with it.
+// data set or the like than the file, the file's keys of the one that is gone go with it; and so do
+// merged keys where another one is chosen over them. The same holds for sizes of batches.
 //
 // `models`: what model.name chooses from.
 //

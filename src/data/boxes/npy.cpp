@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "data/boxes/field_source.h"
 #include "kolo/base/checked.h"
@@ -37,9 +38,11 @@ std::string quoted(std::string_view text) {
 // Reads the header: a Python dictionary with the keys descr, fortran_order and shape, once each.
 class HeaderReader {
  public:
-  HeaderReader(const std::filesystem::path& file, std::string_view text, std::size_t offset)
-      : file_(file), text_(text), offset_(offset) {}
+  HeaderReader(const std::filesystem::path& file, std::string_view text, std::size_t offset,
+               std::span<const std::string_view> other_types)
+      : file_(file), text_(text), offset_(offset), other_types_(other_types) {}
 
+  [[nodiscard]] const std::string& type() const { return type_; }
   std::vector<std::int64_t> read() {
     expect('{', "the header's '{'");
     while (!accept('}')) {
@@ -109,13 +112,17 @@ class HeaderReader {
       fail(file_, "descr is a list, so the array holds structures; expected '<f4' (float32)");
     }
     const auto type = read_string("a type in quotes");
-    if (type != "<f4") {
+    if (std::ranges::find(other_types_, type) != other_types_.end()) {
+      type_ = type;
+    } else if (type != "<f4") {
       const auto advice = type.starts_with('>')            ? ", which is big-endian"
                           : type.find('O') != type.npos    ? ", which is Python objects"
                           : type == "<f8" || type == "<f2" ? "; write it with .astype('<f4')"
                                                            : "";
-      fail(file_, fmt::format("descr is {}{}; expected '<f4' (little-endian float32)", quoted(type),
-                              advice));
+      fail(file_, fmt::format("descr is {}{}; expected {}", quoted(type), advice,
+                              other_types_.empty()
+                                  ? "'<f4' (little-endian float32)"
+                                  : fmt::format("<f4, {}", fmt::join(other_types_, ", "))));
     }
     has_type_ = true;
   }
@@ -160,6 +167,8 @@ class HeaderReader {
   const std::filesystem::path& file_;
   std::string_view text_;
   std::size_t offset_;  // of the text in the file
+  std::span<const std::string_view> other_types_;
+  std::string type_ = "<f4";
   std::size_t at_ = 0;
   bool has_type_ = false, has_order_ = false;
   std::optional<std::vector<std::int64_t>> shape_;
@@ -201,6 +210,10 @@ TextPlace find_text(const std::filesystem::path& file, std::string_view beginnin
   return place;
 }
 
+std::string npy_type_name(const std::string& type) {
+  return type == "<f4" ? "float32" : type;
+}
+
 void check_size(const std::filesystem::path& file, const NpyHeader& header,
                 std::int64_t file_size) {
   std::int64_t expected = 0;
@@ -208,16 +221,17 @@ void check_size(const std::filesystem::path& file, const NpyHeader& header,
     expected =
         checked_add(header.data_offset,
                     checked_multiply(checked_product(std::span<const std::int64_t>(header.shape)),
-                                     static_cast<std::int64_t>(sizeof(float))));
+                                     npy_element_bytes(header.type)));
   } catch (const Error&) {
-    fail(file, fmt::format("the shape ({}) of float32 overflows 64 bits",
-                           shape_text(std::span<const std::int64_t>(header.shape))));
+    fail(file, fmt::format("the shape ({}) of {} overflows 64 bits",
+                           shape_text(std::span<const std::int64_t>(header.shape)),
+                           npy_type_name(header.type)));
   }
   if (expected == file_size) return;
-  fail(file,
-       fmt::format("{}: the shape ({}) of float32 needs {} bytes with the header, the file has {}",
-                   file_size < expected ? "truncated" : "trailing data",
-                   shape_text(std::span<const std::int64_t>(header.shape)), expected, file_size));
+  fail(file, fmt::format("{}: the shape ({}) of {} needs {} bytes with the header, the file has {}",
+                         file_size < expected ? "truncated" : "trailing data",
+                         shape_text(std::span<const std::int64_t>(header.shape)),
+                         npy_type_name(header.type), expected, file_size));
 }
 
 }  // namespace
@@ -227,7 +241,12 @@ bool is_npy(std::span<const std::byte> beginning) {
          std::ranges::equal(std::as_bytes(std::span(magic)), beginning.first(magic.size()));
 }
 
-NpyHeader read_npy_header(const std::filesystem::path& file) {
+std::int64_t npy_element_bytes(std::string_view type) {
+  return type.back() - '0';  // "<f4"
+}
+
+NpyHeader read_npy_header(const std::filesystem::path& file,
+                          std::span<const std::string_view> other_types) {
   const FileDescriptor descriptor = [&] {
     try {
       return open_regular_file(file);
@@ -244,9 +263,10 @@ NpyHeader read_npy_header(const std::filesystem::path& file) {
       read_up_to(descriptor.get(), std::as_writable_bytes(std::span(beginning)), file));
   const auto place = find_text(file, beginning);
   NpyHeader header{.data_offset = static_cast<std::int64_t>(place.offset + place.size)};
-  header.shape =
-      HeaderReader(file, std::string_view(beginning).substr(place.offset, place.size), place.offset)
-          .read();
+  HeaderReader reader(file, std::string_view(beginning).substr(place.offset, place.size),
+                      place.offset, other_types);
+  header.shape = reader.read();
+  header.type = reader.type();
   check_size(file, header, status.st_size);
   return header;
 }

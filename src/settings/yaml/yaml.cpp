@@ -1,5 +1,6 @@
 #include "settings/yaml/yaml.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <sstream>
@@ -25,10 +26,35 @@ namespace {
 constexpr int most_values = 20000;
 constexpr int deepest_level = 32;
 
+// Files that are being read, each included by the one before it.
+using OpenFiles = std::vector<std::filesystem::path>;
+
+ConfigValue read_included_file(const std::string& name, const std::string& place, OpenFiles& open);
+
+// It lies one mapping farther away.
+void move_away(ConfigValue& value) {
+  ++value.distance;
+  for (ConfigValue& item : value.items) move_away(item);
+  for (ConfigEntry& entry : value.entries) move_away(entry.value);
+}
+
+// What a mapping lacks, also within mappings that both have, comes from another one.
+void inherit(ConfigValue& mapping, ConfigValue from) {
+  for (ConfigEntry& entry : from.entries) {
+    ConfigValue* const own = mapping.find(entry.key);
+    if (own == nullptr)
+      mapping.entries.push_back(std::move(entry));
+    else if (own->kind == ConfigValue::Kind::mapping &&
+             entry.value.kind == ConfigValue::Kind::mapping)
+      inherit(*own, std::move(entry.value));
+  }
+}
+
 class TreeBuilder {
  public:
-  TreeBuilder(std::string source, bool has_lines)
-      : source_(std::move(source)), has_lines_(has_lines) {}
+  // `open`: the files down to this one; null: the text is no file's.
+  TreeBuilder(std::string source, bool has_lines, OpenFiles* open = nullptr)
+      : source_(std::move(source)), has_lines_(has_lines), open_(open) {}
 
   [[nodiscard]] std::string place(const YAML::Mark& mark) const {
     return has_lines_ ? fmt::format("{}:{}", source_, mark.line + 1) : source_;
@@ -79,10 +105,11 @@ class TreeBuilder {
         fmt::format("{}: the tag {} has no meaning here; leave it out", place, quote(tag)));
   }
 
-  // A mapping's own keys win over merged ones.
+  // A mapping's own keys win over merged ones, these over included ones.
   void add_entries(const YAML::Node& node, ConfigValue& mapping) {
     std::optional<YAML::Node> merged;
     std::string merge_place;
+    std::optional<ConfigValue> included;
     for (const auto& pair : node) {
       const std::string key_place = place(pair.first.Mark());
       if (!pair.first.IsScalar() || pair.first.Scalar().empty()) {
@@ -99,10 +126,41 @@ class TreeBuilder {
         merge_place = key_place;
         continue;
       }
+      if (key == include_key && open_ != nullptr && !is_text(pair.first)) {
+        if (included) refuse_twice(key, key_place, included->place, "; include: [a.yaml, b.yaml]");
+        included = build(pair.second, key_place);
+        continue;
+      }
       if (const auto* first = mapping.find(key)) refuse_twice(key, key_place, first->place, "");
       mapping.entries.push_back({key, build(pair.second, key_place)});
     }
     if (merged) merge(*merged, merge_place, mapping);
+    if (included) include(*included, mapping);
+  }
+
+  // Of several files a later one wins.
+  void include(const ConfigValue& files, ConfigValue& mapping) {
+    const auto refuse = [&](const ConfigValue& found) {
+      throw InputError(fmt::format(
+          "{}: include: expected a file or a list of files (include: base.yaml), got {}",
+          found.place, describe(found)));
+    };
+    if (files.kind == ConfigValue::Kind::scalar) {
+      add_file(files, mapping);
+      return;
+    }
+    if (files.kind != ConfigValue::Kind::list) refuse(files);
+    for (auto file = files.items.rbegin(); file != files.items.rend(); ++file) {
+      if (file->kind != ConfigValue::Kind::scalar) refuse(*file);
+      add_file(*file, mapping);
+    }
+  }
+
+  void add_file(const ConfigValue& file, ConfigValue& mapping) {
+    const auto where = fmt::format("{}: include", file.place);
+    auto content = read_included_file(expand_path(file.text, where), where, *open_);
+    move_away(content);
+    inherit(mapping, std::move(content));
   }
 
   // Of several mappings an earlier one wins.
@@ -120,9 +178,8 @@ class TreeBuilder {
             "{}: << merges a mapping or a list of mappings (<<: *base or <<: [*a, *b]), not {}",
             place_of_merge, describe(one)));
       }
-      for (ConfigEntry& entry : one.entries) {
-        if (mapping.find(entry.key) == nullptr) mapping.entries.push_back(std::move(entry));
-      }
+      move_away(one);
+      inherit(mapping, std::move(one));
     }
   }
 
@@ -132,8 +189,11 @@ class TreeBuilder {
                                  quote(key), first_place, advice));
   }
 
+  static constexpr std::string_view include_key = "include";
+
   std::string source_;
   bool has_lines_;
+  OpenFiles* open_;
   int n_values_ = 0;
   int level_ = 0;
 };
@@ -196,14 +256,12 @@ const char* advice_on_tabs(const std::string& text, int line) {
 
 }  // namespace
 
-ConfigValue read_yaml_file(const std::filesystem::path& file) {
-  return read_yaml_document(read_configuration(file), file.string());
-}
+namespace {
 
-ConfigValue read_yaml_document(const std::string& text, const std::string& source) {
+ConfigValue read_document(const std::string& text, const std::string& source, OpenFiles* open) {
   try {
     const auto starts = first_document_starts(text);
-    TreeBuilder builder(source, true);
+    TreeBuilder builder(source, true, open);
     if (starts.size() > 1) {
       throw InputError(
           fmt::format("{}: expected one YAML document, got a second one (after ---); "
@@ -225,6 +283,47 @@ ConfigValue read_yaml_document(const std::string& text, const std::string& sourc
                                  error.mark.column + 1, error.msg,
                                  advice_on_tabs(text, error.mark.line)));
   }
+}
+
+// Files that include each other would have no end; a few that include several each, nearly none.
+constexpr std::size_t most_included = 8;  // one within the other
+
+ConfigValue read_included_file(const std::string& name, const std::string& place, OpenFiles& open) {
+  const auto file = (open.back().parent_path() / name).lexically_normal();
+  const auto is_same = [&](const std::filesystem::path& other) {
+    std::error_code error;
+    return std::filesystem::equivalent(file, other, error);
+  };
+  if (std::ranges::any_of(open, is_same)) {
+    throw InputError(fmt::format("{}: {} includes itself, at last by {}; leave this one out", place,
+                                 file.string(), open.back().string()));
+  }
+  if (open.size() > most_included) {
+    throw InputError(fmt::format("{}: more than {} files, each included by the one before", place,
+                                 most_included));
+  }
+  std::string text;
+  try {
+    text = read_text_file(file);
+  } catch (const Error& error) {
+    throw InputError(fmt::format("{}: {}; paths are relative to the file that includes them", place,
+                                 error.what()));
+  }
+  open.push_back(file);
+  auto content = read_document(text, file.string(), &open);
+  open.pop_back();
+  return content;
+}
+
+}  // namespace
+
+ConfigValue read_yaml_file(const std::filesystem::path& file) {
+  OpenFiles open{file};
+  return read_document(read_configuration(file), file.string(), &open);
+}
+
+ConfigValue read_yaml_document(const std::string& text, const std::string& source) {
+  return read_document(text, source, nullptr);
 }
 
 ConfigValue read_yaml_text(const std::string& text, const std::string& place) {

@@ -1,0 +1,61 @@
+// The options of the courses' own scripts, as kolo train takes them.
+#include "cli/small_runs.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class TutorialOptions : public SmallRuns {
+ protected:
+  [[nodiscard]] std::string shown(std::vector<std::string> options) const {
+    options.insert(options.begin(), {"train", config, "--show-config"});
+    const auto run = run_kolo(options);
+    EXPECT_EQ(run.exit_code, 0) << run.errors;
+    return run.output;
+  }
+};
+
+TEST_F(TutorialOptions, StandForSettings) {
+  EXPECT_THAT(shown({"--bucket_cap_mb", "7.5"}), HasSubstr("bucket_mb: 7.5\n"));
+  EXPECT_THAT(shown({"--amp_mode", "bf16"}), HasSubstr("precision: bf16\n"));
+  EXPECT_THAT(shown({"--enable_amp"}), HasSubstr("precision: bf16\n"));
+  EXPECT_THAT(shown({"--optimizer", "name=SGD,lr=0.25,lr_scaling=sqrt,lr_warmup_epochs=5"}),
+              AllOf(HasSubstr("name: sgd\n"), HasSubstr("lr: 0.25\n"),
+                    HasSubstr("lr_scaling: sqrt\n"), HasSubstr("lr_warmup_epochs: 5\n")));
+  const std::string box =
+      "data={name: nbody, train_path: a, valid_path: b, n_train: 1, n_valid: 1}";
+  const std::vector<std::string> fields = {"model.name=unet3d", "training.loss=l1", box};
+  for (const auto& [given, mode] :
+       {std::pair("inmem", "inmem"), std::pair("dali-lowmem", "lowmem")}) {
+    auto options = fields;
+    options.insert(options.end(), {"--data_loader_config", given});
+    EXPECT_THAT(shown(options), HasSubstr(std::string("mode: ") + mode + "\n"));
+  }
+}
+
+TEST_F(TutorialOptions, SayWhatKoloDoesInstead) {
+  const auto run = train({"--enable_apex", "--enable_manual_profiling", "training.n_epochs=1"});
+  ASSERT_EQ(run.exit_code, 0) << run.errors;
+  EXPECT_THAT(run.errors, AllOf(HasSubstr("kolo: --enable_apex: kolo's optimizers are fused"),
+                                HasSubstr("recorded as with --timeline")));
+  EXPECT_TRUE(std::filesystem::exists(folder / "run" / "timeline.json"));
+  for (const auto& [option, instead] : {std::pair("--noddp", "kolo bench --profile"),
+                                        std::pair("--enable_benchy", "kolo bench FILE")}) {
+    const auto refused = train({option});
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.errors, AllOf(HasSubstr(option), HasSubstr(instead)));
+  }
+  EXPECT_THAT(train({"--data_loader_config", "dali"}).errors, HasSubstr("--data_loader_config: "));
+}
+
+TEST_F(TutorialOptions, MoreThreadsThanProcessorsAreCut) {
+  const auto run = run_kolo({"train", config, "--output", folder / "run", "training.n_epochs=1",
+                             "device.intra_threads=1024"});
+  ASSERT_EQ(run.exit_code, 0) << run.errors;
+  EXPECT_THAT(run.output, HasSubstr("device.intra_threads: 1024 are more threads than there are"));
+}
+
+}  // namespace
+}  // namespace kolo::testing
