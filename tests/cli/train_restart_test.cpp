@@ -154,7 +154,8 @@ TEST_F(TrainCopies, BeforeTheFirstCheckpointThereIsTheCopy) {
   EXPECT_THAT(log(), AllOf(HasSubstr("resuming from the copy of step"),
                            HasSubstr("there is no checkpoint yet")));
   EXPECT_FALSE(std::filesystem::exists(folder / "run" / "attempt.1"));
-  const auto steps = History::read(folder / "run" / "history.json").steps();
+  const auto history = History::read(folder / "run" / "history.json");
+  const auto steps = history.steps();
   ASSERT_EQ(steps.size(), 100U);
   for (std::size_t i = 0; i < steps.size(); ++i)
     EXPECT_EQ(steps[i].step, static_cast<std::int64_t>(i) + 1) << "neither a gap nor twice";
