@@ -54,19 +54,25 @@ watch_time() {
   timer=$!
 }
 
-# go_on_later ARGUMENTS...: a new job that resumes, where the user has said how to ask for one.
-go_on_later() {
-  local -a arguments=("$@")
+# submit_again HOW ARGUMENTS...: a new job that goes on, where the user has said how to ask for one. HOW: what the user must give otherwise.
+submit_again() {
+  local how=$1
+  shift
   if [[ ! ${KOLO_RESUBMIT:-} ]]; then
-    say "stopped before the time limit; submit it again with --resume (KOLO_RESUBMIT does this, see --help)"
+    say "stopped before the time limit; submit it again$how (KOLO_RESUBMIT does this, see --help)"
     return
   fi
-  [[ ${arguments[-1]} == --resume ]] || arguments+=(--resume) # the last one counts: from the newest checkpoint
   say "stopped before the time limit; submitting it again: qsub $KOLO_RESUBMIT"
   export KOLO_RESUBMIT
   # shellcheck disable=SC2086  # options, divided by blanks
-  qsub $KOLO_RESUBMIT -V -- "$(realpath "$script")" "${arguments[@]}" ||
-    say "qsub refuses; submit it again with --resume" >&2
+  qsub $KOLO_RESUBMIT -V -- "$(realpath "$script")" "$@" || say "qsub refuses; submit it again$how" >&2
+}
+
+# go_on_later ARGUMENTS...: of a training, which resumes.
+go_on_later() {
+  local -a arguments=("$@")
+  [[ ${arguments[-1]} == --resume ]] || arguments+=(--resume) # the last one counts: from the newest checkpoint
+  submit_again " with --resume" "${arguments[@]}"
 }
 
 copy_to_nodes() { "${each[@]}" bash -c "$copy_on_node" stage "$@"; }
