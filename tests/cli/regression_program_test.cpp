@@ -19,7 +19,8 @@ class RegressionProgram : public ::testing::Test {
     return run_kolo(arguments);
   }
   void expect_to_learn() const {
-    const auto epochs = History::read(folder_ / "run" / "history.json").epochs();
+    const auto history = History::read(folder_ / "run" / "history.json");
+    const auto epochs = history.epochs();
     ASSERT_EQ(epochs.size(), 21U);  // and before the first
     EXPECT_LT(epochs[20].loss, .9 * epochs[1].loss);
     EXPECT_EQ(run_kolo({"eval", (folder_ / "run").string()}).exit_code, 0);
