@@ -59,9 +59,14 @@ TEST_F(LaunchProgram, RanksThatMpiLeavesAloneDoNotTrain) {
 
 // Rank 0 would end them first if it said the same; what it does not know, a later one says.
 TEST_F(LaunchProgram, ALaterRankSaysWhyWhereNoneBeforeItHasEndedIt) {
-  const auto result = train({{"RANK", "1"}, {"WORLD_SIZE", "2"}});
+  const std::map<std::string, std::string> rank_1{{"RANK", "1"}, {"WORLD_SIZE", "2"}};
+  const auto result = train(rank_1, {"data.n_trian=3"});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.errors, AllOf(StartsWith("kolo: rank 1 (on "), HasSubstr("-n 2")));
+  EXPECT_THAT(result.errors, AllOf(StartsWith("kolo: rank 1 (on "), HasSubstr("n_trian")));
+  // That the launcher is the wrong one all of them know, and not every launcher ends the others.
+  const auto alike = train(rank_1);
+  EXPECT_EQ(alike.exit_code, 2);
+  EXPECT_EQ(alike.errors, "");
 }
 
 TEST_F(LaunchProgram, APbsJobsNodesGetTheRanks) {
