@@ -15,6 +15,7 @@
 namespace kolo {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::SmallTraining;
@@ -85,7 +86,8 @@ TEST_F(StateCopyTraining, AreWrittenWhenTheStepAfterThemIsDone) {
   StateCopies copies(13, &store, std::move(late));
   training.trainer().add_observer(copies);
   EXPECT_EQ(training.trainer().run(), TrainOutcome::finished);
-  EXPECT_THAT(written, ElementsAre(13, 26)) << "the validation after an epoch will do";
+  // The second is left out where the first is still on its way to the disk.
+  EXPECT_THAT(written, AnyOf(ElementsAre(13), ElementsAre(13, 26)));
 }
 
 TEST_F(StateCopyTraining, WhatGoesWrongIsSaidOnceAndTrainingGoesOn) {

@@ -86,7 +86,9 @@ std::shared_ptr<const NumberArray> open_hdf5_array(const std::filesystem::path& 
     throw InputError(fmt::format("{}: {}", what, found));
   };
   const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
-  if (id < 0) refuse(hdf5_error_text());
+  if (id < 0)
+    throw InputError(
+        fmt::format("data: cannot read {} as HDF5: {}", path.string(), hdf5_error_text()));
   Hdf5Handle file(id, H5Fclose, what);
   if (H5Lexists(file.get(), dataset.c_str(), H5P_DEFAULT) <= 0) return nullptr;
   const hid_t object = H5Dopen2(file.get(), dataset.c_str(), H5P_DEFAULT);
