@@ -10,7 +10,6 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/pictures/sample_pictures.h"
-#include "kolo/report/own_files.h"
 
 namespace kolo {
 
@@ -178,34 +177,21 @@ CountTable table_of(const RunEvaluation& evaluation) {
   return table;
 }
 
-fs::path file_of(const fs::path& folder, const std::string& id, FigureFormat format) {
-  return folder / (id + (format == FigureFormat::svg ? ".svg" : ".png"));
-}
-
-void require_own(const fs::path& file) {
-  std::error_code error;
-  if (!fs::exists(file, error) || is_drawing(file)) return;
-  throw InputError(
-      fmt::format("eval: --pictures: {} is there and was not drawn by kolo; it would be lost: "
-                  "choose another folder, or remove it",
-                  file.string()));
-}
-
 }  // namespace
 
 void require_room_for_pictures(const fs::path& folder, FigureFormat format) {
   require_gnuplot();
   require_writable_folder("eval: --pictures", folder);
   for (const char* const id : {"predictions", "confusion"})
-    require_own(file_of(folder, id, format));
+    require_replaceable(picture_file(folder, id, format));
 }
 
 std::vector<fs::path> draw_evaluation(const RunEvaluation& evaluation, const fs::path& folder,
                                       FigureFormat format) {
   std::vector<fs::path> files;
   const auto write = [&](const std::string& id, const std::string& picture) {
-    const auto file = file_of(folder, id, format);
-    require_own(file);
+    const auto file = picture_file(folder, id, format);
+    require_replaceable(file);
     write_file_atomically(file, picture);
     files.push_back(file);
   };

@@ -11,29 +11,26 @@ namespace kolo {
 
 namespace fs = std::filesystem;
 
-namespace {
-
-fs::path file_of(const Figure& figure, FigureFormat format, const fs::path& folder) {
-  return folder / (figure.id + (format == FigureFormat::svg ? ".svg" : ".png"));
+fs::path picture_file(const fs::path& folder, const std::string& id, FigureFormat format) {
+  return folder / (id + (format == FigureFormat::svg ? ".svg" : ".png"));
 }
-
-}  // namespace
 
 std::string draw_figure(const Figure& figure, FigureFormat format) {
   return run_gnuplot(gnuplot_script(figure, format), figure.id, format);
 }
 
+void require_replaceable(const fs::path& picture) {
+  std::error_code error;
+  if (!fs::exists(picture, error) || is_drawing(picture)) return;
+  throw InputError(fmt::format(
+      "figures: {} is there and was not drawn by kolo; it would be lost: choose another "
+      "folder, or remove it",
+      picture.string()));
+}
+
 void require_replaceable(std::span<const Figure> figures, FigureFormat format,
                          const fs::path& folder) {
-  for (const auto& figure : figures) {
-    const auto file = file_of(figure, format, folder);
-    std::error_code error;
-    if (!fs::exists(file, error) || is_drawing(file)) continue;
-    throw InputError(
-        fmt::format("figures: {} is there and was not drawn by kolo; it would be lost: choose "
-                    "another folder, or remove it",
-                    file.string()));
-  }
+  for (const auto& figure : figures) require_replaceable(picture_file(folder, figure.id, format));
 }
 
 void draw_figures(std::span<const Figure> figures, FigureFormat format, const fs::path& folder) {
@@ -43,7 +40,7 @@ void draw_figures(std::span<const Figure> figures, FigureFormat format, const fs
   if (error)
     throw Error(fmt::format("figures: cannot make {}: {}", folder.string(), error.message()));
   for (const auto& figure : figures)
-    write_file_atomically(file_of(figure, format, folder), draw_figure(figure, format));
+    write_file_atomically(picture_file(folder, figure.id, format), draw_figure(figure, format));
 }
 
 }  // namespace kolo

@@ -22,6 +22,13 @@ void require_gnuplot();
 // what it said.
 [[nodiscard]] std::string draw_figure(const Figure& figure, FigureFormat format);
 
+// FOLDER/ID.svg or .png.
+[[nodiscard]] std::filesystem::path picture_file(const std::filesystem::path& folder,
+                                                 const std::string& id, FigureFormat format);
+
+// InputError when the file is there and is no drawing of kolo's (is_drawing()): it would be lost.
+void require_replaceable(const std::filesystem::path& picture);
+
 // InputError when a file that one of these figures would replace is there and is no drawing of
 // kolo's (is_drawing()).
 void require_replaceable(std::span<const Figure> figures, FigureFormat format,
