@@ -89,6 +89,8 @@ nlohmann::json read_json(const std::filesystem::path& path) {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
     fail(path, fmt::format("is malformed at byte {}: expected JSON", error.byte));
+  } catch (const nlohmann::json::exception&) {  // a number beyond all that there are
+    fail(path, "is malformed: a number in it is too large");
   }
 }
 
