@@ -11,6 +11,7 @@
 #include "config/settle.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/generators.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/random.h"
 #include "kolo/observe/format.h"
@@ -166,8 +167,9 @@ std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayou
                     fmt::join(model.input_shape, ", "), fmt::join(layout.input_shape, ", ")));
   }
   require_loss_of(config, layout);
-  torch::manual_seed(derive_seed(config.seed, weights_stream, 0));
   const auto classes = outputs_of(config, layout);
+  const DrawAlone turn;
+  torch::manual_seed(derive_seed(config.seed, weights_stream, 0));
   auto network = at_setting(config, "model.name", [&] {
     return models.make(model.name, model.own,
                        {.input_shape = layout.input_shape,

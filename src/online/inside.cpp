@@ -62,6 +62,7 @@ void require_memory(const OnlineConfig& config, const Roles& roles, const Topolo
 
 // Random weights that depend on the seed alone, and leave LibTorch's generator as it was.
 std::shared_ptr<TensorsNetwork> make_with_seed(const MakeNetwork& make, std::uint64_t seed) {
+  const DrawAlone turn;
   const KeepGenerators random(derive_seed(seed, weights_stream, 0));
   return make();
 }

@@ -47,6 +47,20 @@ class GeneratorStates {
   std::vector<std::pair<at::Generator, torch::Tensor>> states_;
 };
 
+// Who seeds the generators and then draws weights holds one: ranks may be threads of one process, and
+// one that seeded while another draws would change that one's weights.
+class DrawAlone {
+ public:
+  DrawAlone() : turn_(turns()) {}
+
+ private:
+  static std::mutex& turns() {
+    static std::mutex mutex;
+    return mutex;
+  }
+  std::lock_guard<std::mutex> turn_;
+};
+
 // What is drawn while it lives leaves the generators where they were before.
 class KeepGenerators {
  public:
