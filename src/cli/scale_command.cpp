@@ -108,8 +108,8 @@ void add_study_options(CLI::App& command, ScaleArguments& arguments) {
                     "What ranks share: data (the samples are dealt out, the default) or spatial "
                     "(all ranks share each sample; the batch stays as it is)");
   add_choices_option(command, "--lr-scaling", arguments.request.study.lr_scalings,
-                     {"none", "linear", "sqrt"},
-                     "Each of these, for every number of ranks: none, linear, sqrt")
+                     {"none", "linear", "sqrt", "adascale"},
+                     "Each of these, for every number of ranks: none, linear, sqrt, adascale")
       ->type_name("RULE,...");
   add_list_option(command, "--warmup", arguments.request.study.warmup_epochs, {0, 1e9},
                   "Each of these, for every number of ranks: epochs of warm-up")

@@ -1,6 +1,7 @@
 #include "kolo/config/factories.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -313,6 +314,8 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.step_sharing.one_copy = config.optimizer.shared_parameters;
   options.virtual_ranks = config.training.virtual_ranks;
   options.accumulation = config.training.accumulation;
+  options.noise_every =
+      config.optimizer.lr_scaling == Scaling::adascale ? 1 : config.training.noise_scale_every;
   options.mixup_alpha = config.training.mixup_alpha;
   options.maximum_norm = config.training.clip_norm;
   options.patience = config.training.early_stopping_patience;
@@ -380,8 +383,41 @@ std::string describe_optimizer(const OptimizerConfig& config) {
   return remark.empty() ? optimizer.name : fmt::format("{} ({})", optimizer.name, remark);
 }
 
+std::int64_t most_epochs(const RunConfig& config, int ranks) {
+  const auto epochs = config.training.n_epochs;
+  if (config.optimizer.lr_scaling != Scaling::adascale) return epochs;
+  const double ratio = std::max(batch_ratio_of(config.training, ranks), 1.);
+  return checked_multiply(epochs, static_cast<std::int64_t>(std::ceil(ratio)));
+}
+
+// Of the base batch.
+static std::int64_t base_steps_of(const RunConfig& config, int ranks,
+                                  std::int64_t steps_per_epoch) {
+  const double ratio = batch_ratio_of(config.training, ranks);
+  return std::max<std::int64_t>(1, std::llround(static_cast<double>(steps_per_epoch) * ratio));
+}
+
+std::optional<AdaScale> make_adascale(const RunConfig& config, int ranks,
+                                      std::int64_t steps_per_epoch) {
+  if (config.optimizer.lr_scaling != Scaling::adascale) return std::nullopt;
+  const auto& training = config.training;
+  const double ratio = batch_ratio_of(training, ranks);
+  if (ranks == 1 && ratio != 1) {
+    refuse_setting(config, "optimizer.lr_scaling",
+                   fmt::format("adascale compares the gradients of ranks, and there is one, whose "
+                               "batch is {:g} times training.base_batch_size; use two ranks or "
+                               "more, or that batch",
+                               ratio));
+  }
+  const auto whole = checked_multiply<std::int64_t>(batch_size_of(training, ranks), ranks);
+  return AdaScale{static_cast<double>(whole) / ratio, base_steps_of(config, ranks, steps_per_epoch),
+                  training.n_epochs};
+}
+
 LearningRate make_learning_rate(const RunConfig& config, int ranks, std::int64_t steps_per_epoch) {
   const auto& training = config.training;
+  if (config.optimizer.lr_scaling == Scaling::adascale)
+    steps_per_epoch = base_steps_of(config, ranks, steps_per_epoch);
   const auto warmup_steps = training.lr_warmup_epochs > 0
                                 ? warmup_steps_of(training.lr_warmup_epochs, steps_per_epoch)
                                 : training.lr_warmup_steps;

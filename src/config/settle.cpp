@@ -130,6 +130,7 @@ class Checks {
     check_pipeline();
     check_virtual_ranks();
     check_accumulation();
+    check_noise();
     check_compression();
     check_sharding();
     check_freezing();
@@ -331,6 +332,31 @@ class Checks {
                        "the samples of a whole step",
                        batch.value_or(default_batch_size), count));
     }
+  }
+
+  void check_noise() const {
+    const auto& training = config_.training;
+    const bool is_adascale = config_.optimizer.lr_scaling == Scaling::adascale;
+    if (is_adascale && config_.optimizer.name != "sgd") {
+      fail(
+          "optimizer.lr_scaling",
+          fmt::format("adascale is derived for sgd, and the optimizer is {}; use sgd, or linear or "
+                      "sqrt",
+                      config_.optimizer.name));
+    }
+    if (training.noise_scale_every == 0 && !is_adascale) return;
+    const bool is_set = training.noise_scale_every > 0;
+    refuse_together(is_set ? "training.noise_scale_every" : "optimizer.lr_scaling",
+                    is_set ? std::to_string(training.noise_scale_every) : "adascale",
+                    {{training.virtual_ranks > 0, "training.virtual_ranks",
+                      "their gradients are added up in an order of their own"},
+                     {config_.optimizer.sharded, "optimizer.sharded",
+                      "no rank has the whole averaged gradient"},
+                     {config_.parallel.pipeline > 1, "parallel.pipeline",
+                      "each rank has a part of the gradient"},
+                     {config_.device.graphs, "device.graphs", "a recorded step can't be asked"},
+                     {training.precision == Precision::fp16, "training.precision=fp16",
+                      "gradients have a loss scale that changes"}});
   }
 
   // What can't be had together with a key that is set.

@@ -20,6 +20,7 @@ double scale_factor(Scaling scaling, double ratio) {
   }
   switch (scaling) {
     case Scaling::none:
+    case Scaling::adascale:
       return 1;
     case Scaling::linear:
       return ratio;

@@ -113,7 +113,8 @@ RunRecords::RunRecords(const RunConfig& config, const RunFolder& folder, const R
       history_(earlier_history(folder, ranks, resumed), folder.history(),
                record_interval(config.training, steps)),
       tensorboard_(folder.path, record_interval(config.training, steps)),
-      progress_(bar_, log_, config.training.n_epochs, sample_name(config.data)) {
+      progress_(bar_, log_, most_epochs(config, replicas_of(config, ranks)),
+                sample_name(config.data)) {
   log_.route_console_through([this](std::string_view line) { bar_.print_above(line); });
   if (resumed) folder.checkpoint_store().remove_after(resumed->step);
 }
@@ -228,6 +229,13 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
            trainer.shares_steps()     ? "; the ranks of a node share its steps"
            : config.optimizer.sharded ? "; each rank has a part of its state"
                                       : "");
+  if (const auto& adascale = trainer.options().adascale) {
+    log.info(
+        "AdaScale: the rate of batches of {:g}, times the gain of each step; ends after steps "
+        "worth "
+        "{} epochs of these, in {} epochs at most",
+        adascale->batch, adascale->epochs, trainer.options().epochs);
+  }
   if (config.communication.compression != Compression::none && topology.size > 1) {
     log.info("gradients travel as {}{}", name_of(config.communication.compression),
              config.communication.compression == Compression::powersgd
@@ -418,6 +426,8 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   const auto rate = make_learning_rate(config, share.replicas, training->batches());
   auto trainer_options = make_trainer_options(config);
   trainer_options.replica = share.replica;
+  trainer_options.adascale = make_adascale(config, share.replicas, training->batches());
+  trainer_options.epochs = most_epochs(config, share.replicas);
   trainer_options.made_with = made_with_here();
   trainer_options.stop_requested = context.stop_requested;
   trainer_options.stop_validation_requested = trainer_options.stop_requested;

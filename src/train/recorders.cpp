@@ -137,6 +137,7 @@ void HistoryRecorder::on_epoch_end(const EpochReport& report) {
     record.device_megahertz = usage->megahertz;
     record.device_celsius = usage->celsius;
   }
+  record.gradient_noise_scale = report.gradient_noise_scale.value_or(not_measured);
   history_.add(record);
   if (report.device_memory) peak_device_bytes_ = report.device_memory->peak_reserved_bytes;
   write();
@@ -253,6 +254,8 @@ void TensorBoardRecorder::on_epoch_end(const EpochReport& report) {
       writer_.add_scalar("top_accuracy/validation", report.validation->top_accuracy(), step);
   }
   if (report.loss_scale) writer_.add_scalar("loss_scale", *report.loss_scale, step);
+  if (report.gradient_noise_scale && std::isfinite(*report.gradient_noise_scale))
+    writer_.add_scalar("gradient_noise_scale", *report.gradient_noise_scale, step);
   writer_.add_scalar("learning_rate", report.learning_rate, step);
   writer_.add_scalar("samples_per_second", samples_per_second(report), step);
   writer_.add_scalar("data_wait_seconds", report.data_wait_seconds, step);
@@ -320,6 +323,11 @@ void ProgressReporter::on_epoch_end(const EpochReport& report) {
     log_.info("  {} step{} of this epoch left out ({} so far){}", report.skipped_steps,
               report.skipped_steps == 1 ? "" : "s", report.state.skipped_steps,
               report.loss_scale ? fmt::format(", loss scale {}", *report.loss_scale) : "");
+  }
+  if (const auto& scale = report.gradient_noise_scale) {
+    log_.info("  gradient noise scale: {}",
+              std::isfinite(*scale) ? fmt::format("{} samples", format_count(std::llround(*scale)))
+                                    : "not yet known, the gradient is lost in its noise");
   }
   log_.debug("epoch {}: {} waiting for data, {} waiting for gradients of other ranks",
              report.state.epoch, format_duration(report.data_wait_seconds),

@@ -37,10 +37,33 @@ void require_finite(const MetricSums& sums, std::int64_t step) {
       step, shown(sums.loss), advice_on_what_is_not_finite()));
 }
 
-TrainingStepOptions step_options(const TrainerOptions& options, const TrainedNetwork& network,
-                                 const Communicator& all) {
+// Alone a rank has nothing to compare its gradients with.
+std::shared_ptr<NoiseMeter> make_noise_meter(const TrainerOptions& options,
+                                             const TrainedNetwork& network) {
+  const bool is_sgd_scaled = options.adascale.has_value();
+  if (options.noise_every == 0 && !is_sgd_scaled) return nullptr;
+  if (is_sgd_scaled && options.noise_every != 1)
+    throw Error("train: AdaScale needs the noise of the gradients of every step (noise_every 1)");
+  if (network.parts() != nullptr || options.virtual_ranks > 0 || options.shards_optimizer ||
+      options.loss_scale || options.graphs) {
+    throw Error(
+        "train: the noise of gradients can't be measured where ranks have parts of a network, nor "
+        "with virtual ranks, a sharded optimizer, a loss scale or graphs");
+  }
+  if (network.replicas().size() == 1) return nullptr;
+  return std::make_shared<NoiseMeter>(options.reducer.hook);
+}
+
+ReducerOptions measured_by(const std::shared_ptr<NoiseMeter>& meter, ReducerOptions options) {
+  if (meter) options.hook = meter;
+  return options;
+}
+
+TrainingStepOptions step_options(const TrainerOptions& options,
+                                 const std::shared_ptr<NoiseMeter>& meter,
+                                 const TrainedNetwork& network, const Communicator& all) {
   return {.buckets = options.buckets,
-          .reducer = options.reducer,
+          .reducer = measured_by(meter, options.reducer),
           .sharing = options.step_sharing,
           .sharded = options.shards_optimizer,
           .maximum_norm = options.maximum_norm,
@@ -74,8 +97,9 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> netw
       training_(training),
       validation_(validation),
       options_(std::move(options)),
+      noise_meter_(make_noise_meter(options_, *network_)),
       step_(network_->replicas(), network_->module(), std::move(optimizer),
-            step_options(options_, *network_, communicator_)),
+            step_options(options_, noise_meter_, *network_, communicator_)),
       clock_(step_.arena()->device()),
       stop_flag_(
           torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(step_.arena()->device()))) {
@@ -115,6 +139,10 @@ bool Trainer::is_out_of_patience() const {
 }
 
 bool Trainer::is_out_of_steps() const {
+  if (const auto& base = options_.adascale) {
+    const auto steps = checked_multiply(base->steps_per_epoch, base->epochs);
+    if (state_.base_steps >= static_cast<double>(steps)) return true;
+  }
   return options_.max_steps && state_.step >= *options_.max_steps;
 }
 
@@ -164,9 +192,14 @@ bool Trainer::train_step(const Batch& batch) {
   if (!under_way_) since_settled_.restart();
   const auto span = options_.timeline.step(state_.step + 1);
   note_requests_to_stop();
+  const double steps_worth = gain();
   const double rate = rate_at(state_.step);
+  const bool measures = noise_meter_ && state_.step % options_.noise_every == 0;
+  if (measures) noise_meter_->measure_next();
   auto begun = network_->begin(step_, {batch, stop_flag_, rate, state_.step + 1});
+  if (measures) note_noise(static_cast<double>(batch.input.size(0)));
   ++state_.step;
+  state_.base_steps += steps_worth;
   state_.position = batch.position;
   auto before =
       std::exchange(under_way_, StepUnderWay{std::move(begun), state_.step, state_.position, rate});
@@ -216,7 +249,23 @@ void Trainer::count(const MetricSums& sums, bool is_made) {
   if (is_made || std::isfinite(sums.loss)) state_.sums.add(sums);
 }
 
+// A step that was left out has nothing finite to tell.
+void Trainer::note_noise(double samples) {
+  const auto squares = noise_meter_->take(network_->replicas(), samples);
+  if (!squares) return;
+  noise_.add(*squares);
+  measured_samples_ = squares->all_samples;
+}
+
+double Trainer::gain() const {
+  const auto noise = noise_.estimate();
+  if (!options_.adascale || !noise) return 1;
+  return noise->gain(options_.adascale->batch, measured_samples_);
+}
+
 double Trainer::rate_at(std::int64_t step) const {
+  if (options_.adascale)
+    return gain() * learning_rate_.at(static_cast<std::int64_t>(state_.base_steps));
   return learning_rate_.at(std::max<std::int64_t>(step + schedule_ahead_, 0));
 }
 
@@ -254,6 +303,7 @@ bool Trainer::finish_epoch(double data_wait_seconds) {
   report.data_wait_seconds = data_wait_seconds;
   report.exposed_communication_seconds = step_.reducer().statistics().exposed_seconds;
   if (step_.scaler()) report.loss_scale = step_.scaler()->scale();
+  if (const auto noise = noise_.estimate()) report.gradient_noise_scale = noise->scale();
   report.skipped_steps = state_.skipped_in_epoch;
   report.validation = in_phase("validation", device(), [&] { return validate(); });
   report.device_memory = memory_use(device());

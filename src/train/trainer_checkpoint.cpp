@@ -47,7 +47,8 @@ nlohmann::json to_json(const TrainState& state) {
           {"epoch_seconds", state.epoch_seconds},
           {"best_accuracy", state.best_accuracy},
           {"best_loss", state.best_loss},
-          {"best_epoch", state.best_epoch}};
+          {"best_epoch", state.best_epoch},
+          {"base_steps", state.base_steps}};
 }
 
 // Error for a document that to_json() has not made.
@@ -69,6 +70,8 @@ TrainState train_state_from_json(const nlohmann::json& document) {
     if (const auto best = document.find("best_loss"); best != document.end() && !best->is_null())
       state.best_loss = best->get<double>();
     state.best_epoch = document.at("best_epoch").get<std::int64_t>();
+    // Older ones were never more than their steps.
+    state.base_steps = document.value("base_steps", static_cast<double>(state.step));
     return state;
   } catch (const nlohmann::json::exception& error) {
     throw Error(std::string("train: the checkpoint's state.json is not one of kolo's: ") +
@@ -87,6 +90,27 @@ GradScaler::State loss_scale_from_json(const nlohmann::json& document) {
   } catch (const nlohmann::json::exception& error) {
     throw Error(
         fmt::format("train: the loss scale of the checkpoint's state.json is not one of "
+                    "kolo's: {}",
+                    in_plain_words(error)));
+  }
+}
+
+// The noise of gradients, and of how many samples it was measured last.
+nlohmann::json to_json(const GradientNoise::State& state, double samples) {
+  return {{"gradient", state.gradient},
+          {"noise", state.noise},
+          {"weight", state.weight},
+          {"samples", samples}};
+}
+
+// Error for a document that to_json() has not made.
+std::pair<GradientNoise::State, double> noise_from_json(const nlohmann::json& document) {
+  try {
+    return {{number(document, "gradient"), number(document, "noise"), number(document, "weight")},
+            number(document, "samples")};
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(
+        fmt::format("train: the gradient noise of the checkpoint's state.json is not one of "
                     "kolo's: {}",
                     in_plain_words(error)));
   }
@@ -331,6 +355,11 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
   checkpoint.state = to_json(state_);
   checkpoint.state["optimizer"] = step_.algorithm().name();
   if (step_.scaler()) checkpoint.state["loss_scale"] = to_json(step_.scaler()->state());
+  if (const auto& base = options_.adascale)
+    checkpoint.state["base_epochs"] =
+        state_.base_steps / static_cast<double>(base->steps_per_epoch);
+  if (noise_.estimate())
+    checkpoint.state["gradient_noise"] = to_json(noise_.state(), measured_samples_);
   if (auto left_out = left_out_steps(); !left_out.empty())
     checkpoint.state[left_out_key] = std::move(left_out);
   checkpoint.state["ranks"] = communicator_.size();
@@ -369,6 +398,11 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   // A training in another precision had none.
   if (step_.scaler() && state.contains("loss_scale"))
     step_.scaler()->restore(loss_scale_from_json(state.at("loss_scale")));
+  if (state.contains("gradient_noise")) {
+    const auto [noise, samples] = noise_from_json(state.at("gradient_noise"));
+    noise_.restore(noise);
+    measured_samples_ = samples;
+  }
 }
 
 }  // namespace kolo

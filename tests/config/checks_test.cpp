@@ -142,6 +142,25 @@ TEST_F(Checks, StepsInPassesKnowWhatTheyCanCut) {
                       HasSubstr(std::string(other).substr(0, std::string(other).find('=')))));
 }
 
+TEST_F(Checks, NoiseIsMeasuredWhereARankHasWholeGradients) {
+  const std::string adascale = "optimizer={name: sgd, lr_scaling: adascale}";
+  EXPECT_EQ(load(required, {"training.noise_scale_every=10"}).training.noise_scale_every, 10);
+  EXPECT_EQ(load(required, {adascale}).optimizer.lr_scaling, Scaling::adascale);
+  for (const auto* const other :
+       {"parallel.pipeline=2", "training.virtual_ranks=4", "device.graphs=true",
+        "optimizer.sharded=true", "training.precision=fp16"}) {
+    const auto names_both = HasSubstr(std::string(other).substr(0, std::string(other).find('=')));
+    EXPECT_THAT(error(required, {"training.noise_scale_every=10", other}),
+                AllOf(StartsWith("command line: training.noise_scale_every: 10 can't be had with "),
+                      names_both));
+    EXPECT_THAT(error(required, {adascale, other}),
+                AllOf(HasSubstr("optimizer.lr_scaling: adascale can't be had with "), names_both));
+  }
+  EXPECT_THAT(error(required, {"optimizer={name: adam, lr_scaling: adascale}"}),
+              HasSubstr("optimizer.lr_scaling: adascale is derived for sgd, and the optimizer is "
+                        "adam"));
+}
+
 TEST_F(Checks, CompressionStandsAlone) {
   for (const auto* const name : {"bf16", "fp16", "powersgd"}) {
     const auto compression = std::string("communication.compression=") + name;

@@ -88,6 +88,13 @@ struct DataReading {
 
 [[nodiscard]] MpiOptions make_mpi_options(const CommunicationConfig& config);
 [[nodiscard]] TrainerOptions make_trainer_options(const RunConfig& config);
+// Of optimizer.lr_scaling adascale, for so many ranks (or replicas) and steps of an epoch; none: it
+// is another one.
+[[nodiscard]] std::optional<AdaScale> make_adascale(const RunConfig& config, int ranks,
+                                                    std::int64_t steps_per_epoch);
+// Passes over the data at most: training.n_epochs or, with adascale, which counts those of the base
+// batch, more.
+[[nodiscard]] std::int64_t most_epochs(const RunConfig& config, int ranks);
 [[nodiscard]] CheckpointSchedule make_checkpoint_schedule(const CheckpointConfig& config);
 
 }  // namespace kolo

@@ -16,6 +16,7 @@
 #include "kolo/parallel/checks.h"
 #include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/device_usage.h"
+#include "kolo/parallel/gradient_noise.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/parallel/training_step.h"
 #include "kolo/train/objective.h"
@@ -47,7 +48,18 @@ constexpr auto enum_names(NonFiniteStep) {
                                                  {NonFiniteStep::ignore, "ignore"}});
 }
 
+// AdaScale SGD (Johnson, Agrawal, Gu and Guestrin, ICML 2020): the rate that is meant for a base
+// batch is multiplied by the gain of each step, as the noise of the gradients before it tells
+// (GradientNoise::Estimate::gain()), and the step counts as so many steps of the base batch. By
+// these the rate's schedule goes on, and the training ends.
+struct AdaScale {
+  double batch = 0;                  // of the base, samples per step of all ranks
+  std::int64_t steps_per_epoch = 0;  // of that
+  std::int64_t epochs = 1;           // that the training is worth
+};
+
 struct TrainerOptions {
+  // With adascale at most: where a step counts for one it takes so many.
   std::int64_t epochs = 1;
   // Ends the training after so many steps: the epoch they end in is a shorter one, with its
   // validation and all else.
@@ -66,6 +78,12 @@ struct TrainerOptions {
   // batch, but for rounding, and keeps the inner results of one part only. Batch norms see parts.
   // Not of networks that ranks have parts of, nor with virtual_ranks or graphs.
   std::int64_t accumulation = 1;
+  // Above 0: the noise of gradients is measured every so many steps
+  // (kolo/parallel/gradient_noise.h), where two ranks or more average. Costs two passes over the
+  // gradients and a small collective in such a step; of a device, this waits. Not of networks that
+  // ranks have parts of, nor with virtual_ranks, shards_optimizer, loss_scale or graphs.
+  std::int64_t noise_every = 0;
+  std::optional<AdaScale> adascale = {};
   double mixup_alpha = 0;     // above 0: batches are mixed (see mixup.h)
   double maximum_norm = 0;    // above 0: of the averaged gradient, which is scaled down to it
   std::int64_t patience = 0;  // above 0: ends after so many epochs without a better validation
@@ -203,6 +221,7 @@ class Trainer {
   void listen(std::function<void()> forward_is_done) { step_.listen(std::move(forward_is_done)); }
 
   [[nodiscard]] const TrainState& state() const { return state_; }
+  [[nodiscard]] const TrainerOptions& options() const { return options_; }
   [[nodiscard]] const torch::Device& device() const { return step_.arena()->device(); }
   [[nodiscard]] const BucketPlan& plan() const { return step_.arena()->plan(); }
   // Whether the ranks of a node share the optimizer's steps (see ArenaOptimizer).
@@ -211,6 +230,10 @@ class Trainer {
   // The sums over a loader's whole dataset (see objective.h), with rank 0's running statistics on
   // all ranks. Collective.
   [[nodiscard]] MetricSums evaluate(Loader& loader);
+  // Of the gradients so far; none: not measured.
+  [[nodiscard]] std::optional<GradientNoise::Estimate> gradient_noise() const {
+    return noise_.estimate();
+  }
   // Left out so far, as loss or gradients were not finite.
   [[nodiscard]] std::int64_t skipped_steps() const { return state_.skipped_steps; }
   // 1 without a loss scale.
@@ -236,6 +259,11 @@ class Trainer {
   [[nodiscard]] bool is_out_of_steps() const;
   // Of the step that follows `step` completed ones.
   [[nodiscard]] double rate_at(std::int64_t step) const;
+  // How many steps of AdaScale's base batch the next step counts for; 1 without it, and before
+  // anything is measured.
+  [[nodiscard]] double gain() const;
+  // Of a step with so many samples of this rank. Collective.
+  void note_noise(double samples);
   void count(const MetricSums& sums, bool is_made);
   void require_finite_parameters() const;
   void require_finite_validation(const MetricSums& validation) const;
@@ -273,6 +301,9 @@ class Trainer {
   Loader& training_;
   Loader& validation_;
   TrainerOptions options_;
+  std::shared_ptr<NoiseMeter> noise_meter_;  // null: not measured
+  GradientNoise noise_;
+  double measured_samples_ = 0;  // of all ranks, in the last step that was measured
   TrainingStep step_;
   std::optional<ReplicaCheck> replica_check_;
   std::vector<Observer*> observers_;

@@ -1,0 +1,126 @@
+#include "kolo/parallel/gradient_noise.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/tensor_collectives.h"
+#include "parallel/tensors/tensor_passes.h"
+
+namespace kolo {
+
+namespace {
+
+// Nothing that is not finite comes into the sums for good.
+bool is_finite(const GradientSquares& squares) {
+  return std::isfinite(squares.own) && std::isfinite(squares.averaged);
+}
+
+void add_squares_of(const torch::Tensor& flat, torch::Tensor& total) {
+  if (!total.defined())
+    total = torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(flat.device()));
+  const bool is_wide = flat.scalar_type() == torch::kFloat || flat.scalar_type() == torch::kDouble;
+  parallel::add_squares(is_wide ? flat : flat.to(torch::kFloat), total);
+}
+
+}  // namespace
+
+GradientNoise::GradientNoise(double memory) {
+  if (!(memory >= 1) || !std::isfinite(memory)) {
+    throw Error(fmt::format(
+        "parallel: a mean of the gradient noise over {} measurements; it must be 1 or more",
+        memory));
+  }
+  decay_ = std::exp(-1 / memory);
+}
+
+void GradientNoise::add(const GradientSquares& squares) {
+  const double few = squares.own_samples, all = squares.all_samples;
+  if (!(few > 0 && few < all)) {
+    throw Error(fmt::format(
+        "parallel: the gradient noise of {} samples per rank and {} of all ranks can't be told; "
+        "there must be more of all ranks: it takes two ranks",
+        few, all));
+  }
+  if (!is_finite(squares)) return;
+  const double gradient = (all * squares.averaged - few * squares.own) / (all - few);
+  const double noise = (squares.own - squares.averaged) / (1 / few - 1 / all);
+  state_.gradient = decay_ * state_.gradient + gradient;
+  state_.noise = decay_ * state_.noise + noise;
+  state_.weight = decay_ * state_.weight + 1;
+}
+
+std::optional<GradientNoise::Estimate> GradientNoise::estimate() const {
+  if (!(state_.weight > 0)) return std::nullopt;
+  return Estimate{state_.gradient / state_.weight, state_.noise / state_.weight};
+}
+
+double GradientNoise::Estimate::scale() const {
+  if (!(gradient > 0)) return std::numeric_limits<double>::infinity();
+  return std::max(noise, 0.) / gradient;
+}
+
+double GradientNoise::Estimate::gain(double base, double batch) const {
+  const double signal = std::max(gradient, 0.), spread = std::max(noise, 0.);
+  const double of_base = spread / base + signal, of_batch = spread / batch + signal;
+  return of_batch > 0 ? of_base / of_batch : 1;
+}
+
+BatchAdvice advise_batch(double batch, double noise_scale, double measured_batch) {
+  if (!(batch > 0 && measured_batch > 0 && noise_scale >= 0)) {
+    throw Error(fmt::format("parallel: no advice for batches of {} and {} and a noise scale of {}",
+                            batch, measured_batch, noise_scale));
+  }
+  // Of an infinite scale the limits: a rate in proportion to the batch.
+  if (std::isinf(noise_scale)) return {batch, noise_scale, 1, batch / measured_batch};
+  const double steps = 1 + noise_scale / batch;
+  return {batch, steps, 1 + batch / noise_scale, (1 + noise_scale / measured_batch) / steps};
+}
+
+NoiseMeter::NoiseMeter(std::shared_ptr<GradientHook> averaging)
+    : averaging_(std::move(averaging)) {}
+
+void NoiseMeter::measure_next() {
+  measures_ = true;
+  own_ = torch::Tensor();
+  averaged_ = torch::Tensor();
+}
+
+void NoiseMeter::average(const Communicator& communicator, const GradientBucket& bucket) {
+  if (measures_) add_squares_of(bucket.flat, own_);
+  if (averaging_) {
+    averaging_->average(communicator, bucket);
+  } else if (communicator.size() > 1) {
+    communicator.all_reduce(buffer_of(bucket.flat), ReduceOp::average,
+                            {.name = fmt::format("bucket {}", bucket.index)});
+    bytes_ += static_cast<std::int64_t>(bucket.flat.nbytes());
+  }
+  if (measures_) add_squares_of(bucket.flat, averaged_);
+}
+
+std::optional<GradientSquares> NoiseMeter::take(const Communicator& communicator, double samples) {
+  measures_ = false;
+  const auto own = std::exchange(own_, {}), average = std::exchange(averaged_, {});
+  if (!own.defined()) return std::nullopt;
+  std::array sums{own.item<double>(), samples};
+  const double averaged = average.item<double>();
+  communicator.all_reduce(std::span<double>(sums), ReduceOp::sum, {.name = "gradient noise"});
+  const double ranks = communicator.size();
+  return GradientSquares{sums[0] / ranks, averaged, sums[1] / ranks, sums[1]};
+}
+
+std::int64_t NoiseMeter::bytes_sent() const {
+  return averaging_ ? averaging_->bytes_sent() : bytes_;
+}
+
+void NoiseMeter::buckets_changed() {
+  if (averaging_) averaging_->buckets_changed();
+}
+
+}  // namespace kolo
