@@ -23,6 +23,7 @@ struct ScaleArguments {
   bool weak = false;
   std::string output;
   bool dry_run = false;
+  bool advise = false;
   bool json = false;
 };
 
@@ -34,19 +35,27 @@ void require_sense(const ScaleArguments& arguments) {
     throw InputError(
         "--weak and --parallel spatial: where all ranks share each sample, the batch of all ranks "
         "stays as it is; leave out one of them");
+  if (arguments.advise && std::ranges::all_of(study.ranks, [](int ranks) { return ranks < 2; }))
+    throw InputError(
+        "--advise compares the gradients of ranks, so it needs two at least: --ranks 1,2");
+  if (arguments.advise && arguments.request.parallel == "spatial")
+    throw InputError(
+        "--advise and --parallel spatial: ranks that share samples have no gradients of their own; "
+        "leave out one of them");
   if (study.ranks_per_node < 0)
     throw InputError(fmt::format("--ranks-per-node {}: the least is 1", study.ranks_per_node));
 }
 
-void show_end(const ScaledStudy& scaled, bool json) {
+void show_end(const ScaledStudy& scaled, const ScaleArguments& arguments) {
   const auto& study = scaled.study;
-  if (json) {
+  if (arguments.json) {
     std::cout << study.to_json().dump() << std::endl;
     return;
   }
   auto text = fmt::format("\n{}\n", to_text(study_results(study)));
   if (const auto checks = prediction_checks(study); !checks.rows.empty())
     text += fmt::format("{}:\n\n{}\n", checks.title, to_text(checks));
+  if (arguments.advise) text += batch_advice(scaled, arguments.request.study) + "\n";
   print_wrapped(fmt::format("{}results in {}: report.html, study.json, study.csv, runs/\n", text,
                             scaled.folder.string()));
 }
@@ -80,6 +89,7 @@ int scale(ScaleArguments arguments) {
   request.output = arguments.output;
   request.running.quiet |= arguments.json;
   request.running.say = say;
+  request.study.measures_noise = arguments.advise;
   if (arguments.dry_run) {
     std::cout << describe_scale_study(request);
     return 0;
@@ -89,7 +99,7 @@ int scale(ScaleArguments arguments) {
     say("stopped; the same command goes on from here");
     return exit_stopped;
   }
-  show_end(scaled, arguments.json);
+  show_end(scaled, arguments);
   say_what_is_submitted(scaled.study);
   return exit_status(scaled.study);
 }
@@ -167,6 +177,9 @@ void add_scale_command(CLI::App& app, std::function<int()>& action) {
       "scale", "Train on several numbers of ranks, and compare speed and accuracy");
   add_study_options(*command, *arguments);
   add_running_options(*command, *arguments);
+  command->add_flag("--advise", arguments->advise,
+                    "Measure the noise of gradients, and say how large a batch and which learning "
+                    "rate are of use");
   command->footer(
       "The same command again goes on with a study that was interrupted, and runs again what\n"
       "failed; with more --ranks it adds to the study. Every rank gets as many threads in every\n"
@@ -177,6 +190,7 @@ void add_scale_command(CLI::App& app, std::function<int()>& action) {
       "      --lr-scaling none,linear --warmup 0,3\n"
       "  kolo scale configs/fashion_mnist.yaml --ranks 1,2 --strong\n"
       "  kolo scale configs/unet3d.yaml --config tiny --ranks 1,2,4 --parallel spatial\n"
+      "  kolo scale configs/fashion_mnist.yaml --ranks 2 --advise\n"
       "  kolo scale configs/fashion_mnist.yaml --ranks 1,2 --simulate 64,1024 \\\n"
       "      --ranks-per-node 32 --network slingshot-11\n"
       "  kolo scale configs/unet3d.yaml --config tiny --ranks 8,16,32 --ranks-per-node 8 \\\n"

@@ -42,7 +42,8 @@ constexpr ResultField result_fields[] = {
     {"best_loss", &StudyResults::best_loss},
     {"best_accuracy", &StudyResults::best_accuracy},
     {"best_val_loss", &StudyResults::best_val_loss},
-    {"best_val_accuracy", &StudyResults::best_val_accuracy}};
+    {"best_val_accuracy", &StudyResults::best_val_accuracy},
+    {"gradient_noise_scale", &StudyResults::gradient_noise_scale}};
 
 constexpr std::array<std::string_view, 5> state_names{"pending", "submitted", "done", "failed",
                                                       "predicted"};
@@ -272,6 +273,7 @@ StudyResults results_of(const History& history) {
   results.accuracy = last.accuracy;
   results.val_loss = last.val_loss;
   results.val_accuracy = last.val_accuracy;
+  results.gradient_noise_scale = last.gradient_noise_scale;
   results.best_loss = best(epochs, &EpochRecord::loss, false);
   results.best_accuracy = best(epochs, &EpochRecord::accuracy, true);
   results.best_val_loss = best(epochs, &EpochRecord::val_loss, false);

@@ -30,9 +30,10 @@ struct StudyRequest {
   std::optional<SharedSamples> shared = std::nullopt;
   std::vector<std::string> lr_scalings;
   std::vector<double> warmup_epochs;
-  int ranks_per_node = 0;  // 0: all ranks on one node
-  int threads = 0;         // of a rank, unless the configuration says; 0: what is left to it
-  int cores = 1;           // of the machine
+  bool measures_noise = false;  // of gradients, which batch_advice() needs
+  int ranks_per_node = 0;       // 0: all ranks on one node
+  int threads = 0;              // of a rank, unless the configuration says; 0: what is left to it
+  int cores = 1;                // of the machine
   std::filesystem::path program = {};  // kolo, which does the runs; empty: this program is it
 };
 
@@ -138,6 +139,11 @@ struct ScaledStudy {
 // run: InputError, also for a network whose samples ranks can't share. A run that fails is noted in
 // its points and does not stop the others.
 [[nodiscard]] ScaledStudy scale_study(ScaleRequest request);
+
+// For people: what batches and learning rates are of use, as the noise of gradients in the study's
+// run with the most ranks tells (kolo/parallel/gradient_noise.h). Where it is not
+// known it says why.
+[[nodiscard]] std::string batch_advice(const ScaledStudy& scaled, const StudyRequest& request);
 
 // For people: which runs there are still to do, and what each would be started with. Checks the
 // same, and does nothing.
