@@ -156,38 +156,54 @@ namespace {
 
 constexpr double too_far_off = 0.25;
 
-// What a step takes, and how many points of as many ranks say so.
-struct StepSeconds {
-  double sum = 0, count = 0;
-
-  void add(double seconds) {
-    if (!std::isfinite(seconds) || seconds <= 0) return;
-    sum += seconds;
-    ++count;
+// Over the points of as many ranks that say something.
+class MeanOfPoints {
+ public:
+  void add(double value) {
+    if (!std::isfinite(value) || value <= 0) return;
+    sum_ += value;
+    ++count_;
   }
-  [[nodiscard]] bool is_known() const { return count > 0; }
-  [[nodiscard]] double mean() const { return sum / count; }
+  [[nodiscard]] bool is_known() const { return count_ > 0; }
+  // Not a number where nothing is known.
+  [[nodiscard]] double value() const { return sum_ / count_; }
+
+ private:
+  double sum_ = 0, count_ = 0;
+};
+
+// Of points that were run, or predicted.
+struct Speed {
+  MeanOfPoints step_seconds, efficiency;
 };
 
 struct Comparison {
   int ranks = 0;
-  double predicted = 0, measured = 0;  // seconds of a step
+  Speed predicted, measured;
 
-  [[nodiscard]] double error() const { return predicted / measured - 1; }
+  // Of a step, as a part of what was measured.
+  [[nodiscard]] double error() const {
+    return predicted.step_seconds.value() / measured.step_seconds.value() - 1;
+  }
+  [[nodiscard]] double efficiency_error() const {
+    return predicted.efficiency.value() - measured.efficiency.value();
+  }
   [[nodiscard]] bool is_far_off() const { return std::abs(error()) > too_far_off; }
 };
 
 std::vector<Comparison> comparisons_of(const Study& study) {
-  std::map<int, StepSeconds> predicted, measured;
+  std::map<int, Speed> predicted, measured;
   for (const auto& point : study.points) {
-    auto& seconds = point.state == StudyPointState::predicted ? predicted : measured;
-    seconds[point.ranks].add(point.results.step_seconds);
+    auto& speed = (point.state == StudyPointState::predicted ? predicted : measured)[point.ranks];
+    speed.step_seconds.add(point.results.step_seconds);
+    speed.efficiency.add(point.efficiency);
   }
   std::vector<Comparison> comparisons;
-  for (const auto& [ranks, seconds] : predicted) {
+  for (const auto& [ranks, speed] : predicted) {
     const auto found = measured.find(ranks);
-    if (seconds.is_known() && found != measured.end() && found->second.is_known())
-      comparisons.push_back({ranks, seconds.mean(), found->second.mean()});
+    if (speed.step_seconds.is_known() && found != measured.end() &&
+        found->second.step_seconds.is_known())
+      comparisons.push_back({ranks, speed, found->second});
   }
   return comparisons;
 }
@@ -207,7 +223,10 @@ ResultsTable prediction_checks(const Study& study) {
                      .columns = {{"ranks", true},
                                  {"predicted step, ms", true},
                                  {"measured step, ms", true},
-                                 {"off by", true}},
+                                 {"off by", true},
+                                 {"predicted efficiency", true},
+                                 {"measured efficiency", true},
+                                 {"off by, points", true}},
                      .rows = {},
                      .note = {}};
   bool is_any_far_off = false;
@@ -215,10 +234,13 @@ ResultsTable prediction_checks(const Study& study) {
     is_any_far_off = is_any_far_off || comparison.is_far_off();
     table.rows.push_back(
         {{{fmt::format("{}", comparison.ranks)},
-          {fmt::format("{:.4g}", 1000 * comparison.predicted)},
-          {fmt::format("{:.4g}", 1000 * comparison.measured)},
+          {fmt::format("{:.4g}", 1000 * comparison.predicted.step_seconds.value())},
+          {fmt::format("{:.4g}", 1000 * comparison.measured.step_seconds.value())},
           {fmt::format("{:+.1f} %{}", 100 * comparison.error(),
-                       comparison.is_far_off() ? " !" : "")}},
+                       comparison.is_far_off() ? " !" : "")},
+          {text_or_nothing("{:.1f} %", 100 * comparison.predicted.efficiency.value())},
+          {text_or_nothing("{:.1f} %", 100 * comparison.measured.efficiency.value())},
+          {text_or_nothing("{:+.1f}", 100 * comparison.efficiency_error())}},
          -1,
          comparison.is_far_off() ? ResultsTable::Mark::far_off : ResultsTable::Mark::none});
   }

@@ -12,6 +12,7 @@
 #include "kolo/launch/launch_environment.h"
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/observe/format.h"
+#include "kolo/observe/history.h"
 #include "kolo/report/report.h"
 #include "run/run_training.h"
 #include "study/study_folder.h"
@@ -127,7 +128,27 @@ void StudyFolder::write(Study& study) const {
   write_file_atomically(table(), study.to_csv());
 }
 
+namespace {
+
+std::string homework_metrics(const History& history) {
+  std::string text;
+  for (const auto& epoch : history.epochs()) {
+    if (epoch.epoch == 0) continue;
+    text += fmt::format("{:.8e} {:.8e} {:.8e} {:.8e} {:.8e}\n", epoch.accuracy, epoch.loss,
+                        epoch.val_accuracy, epoch.val_loss, epoch.seconds);
+  }
+  return text;
+}
+
+}  // namespace
+
 void StudyFolder::write_report() const {
+  for (const auto& point : Study::read(study_file()).points) {
+    if (point.state != StudyPointState::done) continue;
+    const auto folder = run(point);
+    write_file_atomically(folder.path / "metrics.dat",
+                          homework_metrics(History::read(folder.history())));
+  }
   const auto data = report_data(read_report(std::span(&path, 1)), format_moment(wall_time()));
   write_file_atomically(report(), report_page(data));
 }

@@ -45,7 +45,9 @@ struct StudyFolder {
   // study.json and study.csv, with efficiencies.
   void write(Study& study) const;
 
-  // report.html, of the study as it was written and its runs.
+  // report.html, of the study as it was written and its runs; metrics.dat in each of these, the
+  // columns that the homework of Argonne's training series plots: accuracy and loss of training,
+  // then of validation, and the seconds of an epoch; a line an epoch, for numpy.loadtxt().
   void write_report() const;
 };
 

@@ -1,5 +1,7 @@
 // kolo scale, end to end through the binary.
 #include <cmath>
+#include <iterator>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
@@ -62,6 +64,11 @@ TEST_F(ScaleProgram, AStudyOfTwoNumbersOfRanks) {
   EXPECT_EQ(done.points[0].efficiency, 1);
   EXPECT_GT(done.points[1].efficiency, 0);
   const auto history = History::read(study_folder_ / done.points[1].folder / "history.json");
+  std::istringstream metrics(read_text_file(study_folder_ / done.points[1].folder / "metrics.dat"));
+  const std::vector<double> numbers{std::istream_iterator<double>(metrics), {}};
+  ASSERT_EQ(numbers.size(), 10U);  // two epochs
+  EXPECT_NEAR(numbers[6], history.epochs().back().loss, 1e-7);
+  EXPECT_NEAR(numbers[7], history.epochs().back().val_accuracy, 1e-7);
   EXPECT_EQ(history.n_ranks(), 2);
   EXPECT_EQ(history.epochs().back().step, 2 * 64 / 16);  // the batch of a rank stayed
   EXPECT_THAT(read_text_file(study_folder_ / "study.csv"), HasSubstr("\n2,1,8,linear,0,done,"));

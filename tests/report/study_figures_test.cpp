@@ -124,6 +124,7 @@ TEST(PredictionChecks, MarkWhatIsFarOff) {
     point.results.step_seconds = ranks == 1 ? .11 : .05;
     study.points.push_back(point);
   }
+  fill_in_efficiency(study);
   const auto table = prediction_checks(study);
   ASSERT_THAT(table.rows, SizeIs(2));
   EXPECT_EQ(table.rows[0].cells[3].text, "+10.0 %");
@@ -132,6 +133,12 @@ TEST(PredictionChecks, MarkWhatIsFarOff) {
   EXPECT_EQ(table.rows[1].cells[2].text, "100");
   EXPECT_EQ(table.rows[1].cells[3].text, "-50.0 % !");
   EXPECT_EQ(table.rows[1].mark, ResultsTable::Mark::far_off);
+  for (const auto& row : table.rows) {  // one rank is its own measure
+    const auto of = [&](std::size_t column) { return std::stod(row.cells[column].text); };
+    EXPECT_NEAR(of(6), of(4) - of(5), .11);
+  }
+  EXPECT_EQ(table.rows[0].cells[4].text, "100.0 %");
+  EXPECT_EQ(table.rows[0].cells[6].text, "+0.0");
   EXPECT_THAT(table.note, HasSubstr("more than 25 %"));
   EXPECT_THAT(study_results(study).note, HasSubstr("off by up to 50 %"));
   EXPECT_THAT(figure_named(study, "scaling-throughput").note, HasSubstr("off by up to 50 %"));
