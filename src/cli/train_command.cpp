@@ -177,6 +177,9 @@ void add_tutorial_flags(CLI::App& command, TrainArguments& arguments) {
   });
   note("--enable_apex", "kolo's optimizers are fused in any case", nothing);
   note("--enable_jit", "kolo's networks are compiled in any case", nothing);
+  note("--disable_broadcast_buffers",
+       "steps send no buffers in any case: they are rank 0's in validations and checkpoints",
+       nothing);
   note("--enable_manual_profiling", "recorded as with --timeline",
        [&arguments] { arguments.timeline = true; });
   const auto refuse = [&](const std::string& name, const std::string& instead) {
@@ -188,6 +191,17 @@ void add_tutorial_flags(CLI::App& command, TrainArguments& arguments) {
          "ranks that don't average their gradients train networks of their own; kolo bench "
          "--profile tells what communication costs");
   refuse("--enable_benchy", "kolo bench FILE measures loading and training, apart and together");
+  const auto refuse_value = [&](const std::string& name, const std::string& instead) {
+    add_value_option(
+        command, name,
+        [name, instead](const std::string& text) {
+          throw InputError(fmt::format("{} {}: {}", name, text, instead));
+        },
+        "Of the tutorials: " + instead)
+        ->type_name("VALUE");
+  };
+  refuse_value("--yaml_config", "the configuration's file is named without an option");
+  refuse_value("--run_num", "runs are told apart by their folders: --output DIR");
 }
 
 // The options that the tutorials' scripts have, besides key.sub=value.

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "config/course_file.h"
 #include "config/schema.h"
 #include "config/settle.h"
 #include "kolo/base/error.h"
@@ -123,6 +124,8 @@ std::string nearest_setting(std::string_view word) {
 RunConfig load_run_config(const ConfigSource& source, const ModelCatalogue& models) {
   const auto settings = all_settings(models);
   ConfigValue root = choose(read_yaml_file(source.file), source);
+  if (is_course_file(root))
+    root = translate_course_file(root, source.name.value_or(source.file.stem().string()));
   for (const std::string& text : source.overrides) apply_override(root, text, settings);
   for (const auto& [option, text] : source.options) apply_override(root, text, settings, option);
   if (!source.output_dir.empty()) set_text(root, "output_dir", escape_path(source.output_dir));

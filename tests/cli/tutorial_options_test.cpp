@@ -47,6 +47,8 @@ TEST_F(TutorialOptions, SayWhatKoloDoesInstead) {
     EXPECT_EQ(refused.exit_code, 2);
     EXPECT_THAT(refused.errors, AllOf(HasSubstr(option), HasSubstr(instead)));
   }
+  EXPECT_THAT(train({"--run_num", "01"}).errors, HasSubstr("--run_num 01: runs are told apart"));
+  EXPECT_THAT(train({"--yaml_config", "a.yaml"}).errors, HasSubstr("--yaml_config a.yaml: the "));
   EXPECT_THAT(train({"--data_loader_config", "dali"}).errors, HasSubstr("--data_loader_config: "));
 }
 

@@ -1,0 +1,249 @@
+#include "config/course_file.h"
+
+#include <algorithm>
+#include <charconv>
+#include <iterator>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/base/text.h"
+
+namespace kolo {
+
+namespace {
+
+// What another name, or another section, is all about.
+constexpr std::pair<std::string_view, std::string_view> renamed[] = {
+    {"lambda_rho", "training.lambda_rho"},
+    {"full_scale", "model.full_scale"},
+    {"global_batch_size", "training.global_batch_size"},
+    {"base_batch_size", "training.base_batch_size"},
+    {"Nsamples", "data.n_train"},
+    {"Nsamples_val", "data.n_valid"},
+    {"num_epochs", "training.n_epochs"},
+    {"data_size", "data.crop"},
+    {"num_data_workers", "data.workers"},
+    {"train_path", "data.train_path"},
+    {"val_path", "data.valid_path"},
+    {"lr_schedule.scaling", "optimizer.lr_scaling"},
+    {"lr_schedule.start_lr", "optimizer.lr"},
+    {"lr_schedule.warmup_steps", "training.lr_warmup_steps"}};
+
+// What their program does without being told.
+constexpr std::pair<std::string_view, std::string_view> unsaid[] = {
+    {"data.name", "nbody"},           {"model.name", "unet3d"},
+    {"optimizer.name", "adam"},       {"optimizer.epsilon", "1.0e-8"},
+    {"training.loss", "l1"},          {"training.lr_decay", "cosine_shifted"},
+    {"training.lr_warmup_from", "0"}, {"training.lr_warmup_when", "scaled"}};
+
+// All others that they have.
+constexpr std::string_view read_below[] = {
+    "weight_init",       "enable_amp",          "enable_apex",
+    "enable_benchy",     "enable_jit",          "expdir",
+    "lr_schedule",       "data_loader_config",  "box_size",
+    "N_out_channels",    "train_path_npy_data", "train_path_npy_label",
+    "val_path_npy_data", "val_path_npy_label",  "use_cache"};
+
+constexpr std::string_view schedule_keys[] = {"scaling", "start_lr", "end_lr", "warmup_steps"};
+
+class Translation {
+ public:
+  Translation(const ConfigValue& root, const std::string& name) : root_(root), name_(name) {}
+
+  ConfigValue run() {
+    result_.kind = ConfigValue::Kind::mapping;
+    result_.place = root_.place;
+    require_known_keys();
+    for (const auto& [key, value] : unsaid) put(key, scalar(value, root_.place));
+    for (const auto& [from, to] : renamed)
+      if (const auto* const value = find(from)) put(to, *value);
+    take_network();
+    take_data();
+    take_precision();
+    take_last_rate();
+    if (const auto* const folder = find("expdir"))
+      put("output_dir", scalar(fmt::format("{}/{}", folder->text, name_), folder->place));
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] const ConfigValue* find(std::string_view dotted) const {
+    const auto* value = &root_;
+    for (const auto& part : split(dotted)) {
+      value = value->find(part);
+      if (value == nullptr) return nullptr;
+    }
+    return value;
+  }
+
+  static std::vector<std::string_view> split(std::string_view dotted) {
+    const auto dot = dotted.find('.');
+    if (dot == std::string_view::npos) return {dotted};
+    return {dotted.substr(0, dot), dotted.substr(dot + 1)};
+  }
+
+  static ConfigValue scalar(std::string_view text, const std::string& place) {
+    ConfigValue value;
+    value.kind = ConfigValue::Kind::scalar;
+    value.text = text;
+    value.place = place;
+    return value;
+  }
+
+  // What was there is replaced.
+  void put(std::string_view dotted, ConfigValue value) {
+    auto* mapping = &result_;
+    const auto parts = split(dotted);
+    if (parts.size() == 2) {
+      if (mapping->find(parts.front()) == nullptr) {
+        ConfigValue section;
+        section.kind = ConfigValue::Kind::mapping;
+        section.place = root_.place;
+        mapping->entries.push_back({std::string(parts.front()), std::move(section)});
+      }
+      mapping = mapping->find(parts.front());
+    }
+    if (auto* const there = mapping->find(parts.back()))
+      *there = std::move(value);
+    else
+      mapping->entries.push_back({std::string(parts.back()), std::move(value)});
+  }
+
+  [[noreturn]] static void refuse(const ConfigValue& value, std::string_view key,
+                                  std::string_view reason) {
+    throw InputError(fmt::format("{}: {}: {}", value.place, key, reason));
+  }
+
+  void require_known_keys() const {
+    const auto is_known = [](std::string_view key) {
+      for (const auto& [from, to] : renamed)
+        if (from == key) return true;
+      return std::find(std::begin(read_below), std::end(read_below), key) != std::end(read_below);
+    };
+    for (const auto& entry : root_.entries) {
+      if (is_known(entry.key)) continue;
+      refuse(
+          entry.value, entry.key,
+          "unknown in a file of NERSC's U-Net tutorial, as whose this one is read because of its "
+          "Nsamples or lr_schedule.start_lr; kolo's own keys are in sections, as "
+          "configs/unet3d.yaml has them");
+    }
+    const auto* const schedule = root_.find("lr_schedule");
+    if (schedule == nullptr) return;
+    for (const auto& entry : schedule->entries) {
+      if (std::find(std::begin(schedule_keys), std::end(schedule_keys), entry.key) ==
+          std::end(schedule_keys))
+        refuse(entry.value, "lr_schedule." + entry.key,
+               "unknown; it has scaling, start_lr, end_lr and warmup_steps");
+    }
+  }
+
+  [[nodiscard]] static double number(const ConfigValue& value, std::string_view key) {
+    double result = 0;
+    const char* const end = value.text.data() + value.text.size();
+    const auto [stop, error] = std::from_chars(value.text.data(), end, result);
+    if (value.kind != ConfigValue::Kind::scalar || error != std::errc() || stop != end)
+      refuse(value, key, fmt::format("expected a number, got {}", describe(value)));
+    return result;
+  }
+
+  // kolo's U-Net begins with the tutorial's weights and makes the tutorial's fields.
+  void take_network() const {
+    if (const auto* const channels = find("N_out_channels"))
+      if (number(*channels, "N_out_channels") != 5)
+        refuse(*channels, "N_out_channels",
+               "kolo's fields have 5 channels: density, temperature, "
+               "and three of velocity");
+    const auto* const init = find("weight_init");
+    if (init == nullptr) return;
+    const auto* const kind = init->find("conv_init");
+    const auto* const scale = init->find("conv_scale");
+    const auto* const bias = init->find("conv_bias");
+    const bool is_usual = (kind == nullptr || kind->text == "normal") &&
+                          (scale == nullptr || number(*scale, "weight_init.conv_scale") == .02) &&
+                          (bias == nullptr || number(*bias, "weight_init.conv_bias") == 0);
+    if (!is_usual) {
+      refuse(
+          *init, "weight_init",
+          "kolo's U-Net begins with {conv_init: normal, conv_scale: 0.02, conv_bias: 0}; leave it "
+          "out, or give weights with model.init_from");
+    }
+  }
+
+  void take_data() {
+    if (const auto* const loader = find("data_loader_config")) {
+      const std::string_view text = loader->text;
+      const bool is_dali = text.starts_with("dali-");
+      put("data.mode", scalar(is_dali ? text.substr(5) : text, loader->place));
+      if (is_dali) take_arrays();
+    }
+    if (const auto* const box = find("box_size"))
+      put("data.box_size",
+          box->kind == ConfigValue::Kind::list && !box->items.empty() ? box->items.front() : *box);
+    const auto* const cache = find("use_cache");
+    if (cache != nullptr && cache->kind != ConfigValue::Kind::nothing && cache->text != "None") {
+      refuse(
+          *cache, "use_cache",
+          "kolo's job scripts copy data to the nodes (KOLO_STAGE, docs/clusters.md); leave it out");
+    }
+  }
+
+  // DALI's readers take pairs of .npy files, of which one names both (docs/data.md).
+  void take_arrays() {
+    if (const auto* const file = find("train_path_npy_data")) put("data.train_path", *file);
+    if (const auto* const file = find("val_path_npy_data")) put("data.valid_path", *file);
+  }
+
+  // Fused optimizer and compiled layers are kolo's in any case.
+  void take_precision() {
+    for (const auto* const key : {"enable_amp", "enable_apex", "enable_jit", "enable_benchy"}) {
+      const auto* const value = find(key);
+      if (value == nullptr) continue;
+      const auto text = lower(value->text);
+      if (text != "true" && text != "false")
+        refuse(*value, key, fmt::format("expected true or false, got {}", describe(*value)));
+      if (key == std::string_view("enable_amp") && text == "true")
+        put("training.precision", scalar("bf16", value->place));
+    }
+  }
+
+  void take_last_rate() {
+    const auto* const last = find("lr_schedule.end_lr");
+    const auto* const first = find("lr_schedule.start_lr");
+    if (last == nullptr || first == nullptr) return;
+    const double start = number(*first, "lr_schedule.start_lr");
+    if (!(start > 0)) return;  // which is refused as optimizer.lr
+    put("training.lr_final_fraction",
+        scalar(fmt::format("{}", number(*last, "lr_schedule.end_lr") / start), last->place));
+  }
+
+  static std::string lower(std::string text) {
+    for (char& letter : text)
+      if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+    return text;
+  }
+
+  const ConfigValue& root_;
+  const std::string& name_;
+  ConfigValue result_;
+};
+
+}  // namespace
+
+bool is_course_file(const ConfigValue& root) {
+  if (root.kind != ConfigValue::Kind::mapping) return false;
+  if (root.find("data") != nullptr || root.find("model") != nullptr) return false;
+  const auto* const schedule = root.find("lr_schedule");
+  return root.find("Nsamples") != nullptr ||
+         (schedule != nullptr && schedule->find("start_lr") != nullptr);
+}
+
+ConfigValue translate_course_file(const ConfigValue& root, const std::string& name) {
+  return Translation(root, name).run();
+}
+
+}  // namespace kolo
