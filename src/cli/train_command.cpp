@@ -195,6 +195,7 @@ void add_tutorial_flags(CLI::App& command, TrainArguments& arguments) {
     add_value_option(
         command, name,
         [name, instead](const std::string& text) {
+          if (text.empty()) refuse_option_value(name, "a value", text);
           throw InputError(fmt::format("{} {}: {}", name, text, instead));
         },
         "Of the tutorials: " + instead)
