@@ -172,7 +172,7 @@ std::string preparation_of(const RunConfig& config) {
   std::string text;
   for (const auto& [key, value] : settings_of(config)) {
     const bool matters = !key.starts_with("optimizer.") && !key.starts_with("training.lr_") &&
-                         key != "output_dir" && key != "training.seed";
+                         key != "output_dir" && key != "seed";
     if (matters) text += fmt::format("{}={}\n", key, value);
   }
   return text;
