@@ -50,6 +50,15 @@ enum class TrialsEnd : std::uint8_t { all_done, stopped };
 [[nodiscard]] TrialsEnd run_trials(const TrialSetting& setting, const SweepFolder& folder,
                                    Sweep& sweep);
 
+[[nodiscard]] inline bool is_halving(const Sweep& sweep) {
+  return !sweep.rungs.empty();
+}
+
+// For people, when a part of a trial is over: "trial 3 (lr 0.01): val_accuracy 91.24 % in epoch 4
+// of 5, 12.3 s; 5 of 16 over, best trial 2 with 92.01 %, 1 min 20 s left".
+[[nodiscard]] std::string describe_end(const TrialSetting& setting, const Sweep& sweep,
+                                       const Trial& trial);
+
 // Whether this call has to run the trial, which may have to wait for others.
 [[nodiscard]] bool is_to_do(const Sweep& sweep, const Trial& trial);
 

@@ -24,10 +24,6 @@ namespace fs = std::filesystem;
 
 constexpr int most_failures = 2;  // what failed is tried once more
 
-bool is_halving(const Sweep& sweep) {
-  return !sweep.rungs.empty();
-}
-
 // That the trial trains to next.
 std::size_t next_rung(const Trial& trial) {
   return static_cast<std::size_t>(
@@ -104,7 +100,8 @@ class TrialRunner {
       if (ended.empty()) continue;
       if (!is_asked_) start_all();  // before anything that takes time
       write();
-      for (const auto trial : ended) tell(sweep_.trials[trial]);
+      for (const auto trial : ended)
+        setting_.request.say(describe_end(setting_, sweep_, sweep_.trials[trial]));
     }
     return is_asked_ || !stopped_.empty() ? TrialsEnd::stopped : TrialsEnd::all_done;
   }
@@ -256,59 +253,6 @@ class TrialRunner {
   }
 
   void write() const { sweep_.write(folder_.sweep_file()); }
-
-  void tell(const Trial& trial) const {
-    auto text = fmt::format("trial {} ({}): ", trial.number, describe(trial));
-    if (trial.state == TrialState::failed)
-      text += fmt::format("failed with {}", trial.problem);
-    else if (trial.state == TrialState::stopped)
-      text += fmt::format("stopped after {} epoch{}", trial.epochs, trial.epochs == 1 ? "" : "s");
-    else
-      text += fmt::format("{} {} in epoch {} of {}, {}", sweep_.metric,
-                          format_metric(sweep_.metric, trial.best), trial.best_epoch, trial.epochs,
-                          format_duration(trial.seconds));
-    setting_.request.say(fmt::format("{}; {}", text, describe_progress()));
-  }
-
-  // "5 of 16 done, best trial 2 with 92.01 %, 1 min 20 s left"
-  [[nodiscard]] std::string describe_progress() const {
-    const auto over = std::ranges::count_if(sweep_.trials, [](const Trial& trial) {
-      return trial.state == TrialState::done || trial.state == TrialState::dropped ||
-             trial.state == TrialState::failed;
-    });
-    auto text = fmt::format("{} of {} over", over, sweep_.trials.size());
-    const auto& best = sweep_.trials[best_first(sweep_).front()];
-    if (const auto value = format_metric(sweep_.metric, best.best); !value.empty())
-      text += fmt::format(", best trial {} with {}", best.number, value);
-    if (const double left = seconds_left(); left > 0)
-      text += fmt::format(", {} left", format_duration(left));
-    return text;
-  }
-
-  // By the seconds that an epoch has taken so far.
-  [[nodiscard]] double seconds_left() const {
-    double epochs = 0, done = 0, seconds = 0, measured = 0;
-    for (std::size_t i = 0; i < sweep_.trials.size(); ++i) {
-      const auto& trial = sweep_.trials[i];
-      const bool is_over = trial.state == TrialState::done || trial.state == TrialState::failed;
-      const auto trained = static_cast<double>(trial.epochs);
-      done += is_over && !is_halving(sweep_) ? static_cast<double>(setting_.epochs[i]) : trained;
-      epochs += static_cast<double>(setting_.epochs[i]);
-      if (trial.seconds <= 0 || trial.state == TrialState::running) continue;
-      seconds += trial.seconds;
-      measured += trained;
-    }
-    if (is_halving(sweep_)) {
-      epochs = 0;
-      std::int64_t before = 0;
-      for (const auto& rung : sweep_.rungs) {
-        epochs += rung.trials * static_cast<double>(rung.epochs - before);
-        before = rung.epochs;
-      }
-    }
-    if (measured <= 0 || epochs <= done) return 0;
-    return (epochs - done) * seconds / measured / static_cast<double>(setting_.places.size());
-  }
 
   const TrialSetting& setting_;
   const SweepFolder& folder_;
