@@ -6,7 +6,7 @@
 #include <climits>
 #include <cmath>
 #include <fstream>
-#include <set>
+#include <map>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -28,16 +28,6 @@ std::string first_line(const fs::path& path) {
   std::string line;
   std::getline(file, line);
   return line;
-}
-
-int count_cores(const std::vector<int>& cpus) {
-  std::set<std::string> cores;
-  for (const int cpu : cpus) {
-    const auto siblings =
-        first_line(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
-    cores.insert(siblings.empty() ? fmt::format("cpu {}", cpu) : siblings);
-  }
-  return static_cast<int>(cores.size());
 }
 
 // "max 100000" or "150000 100000": microseconds of CPU time in a period.
@@ -161,6 +151,20 @@ std::vector<int> allowed_cpus() {
   return {};
 }
 
+std::vector<std::vector<int>> allowed_cores() {
+  std::vector<std::vector<int>> cores;
+  std::map<std::string, std::size_t> places;
+  for (const int cpu : allowed_cpus()) {
+    const auto siblings =
+        first_line(fmt::format("/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list", cpu));
+    const auto core = siblings.empty() ? fmt::format("cpu {}", cpu) : siblings;
+    const auto [place, is_new] = places.try_emplace(core, cores.size());
+    if (is_new) cores.emplace_back();
+    cores[place->second].push_back(cpu);
+  }
+  return cores;
+}
+
 std::optional<double> cgroup_cpu_quota(const fs::path& root, const std::string& self_cgroup) {
   std::optional<double> tightest;
   std::istringstream lines(self_cgroup);
@@ -208,7 +212,7 @@ CpuLimits detect_cpu_limits() {
   const auto cpus = allowed_cpus();
   limits.online = std::max(1, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
   limits.affinity = std::max<int>(1, static_cast<int>(cpus.size()));
-  limits.affinity_cores = std::max(1, count_cores(cpus));
+  limits.affinity_cores = std::max<int>(1, static_cast<int>(allowed_cores().size()));
   std::ifstream file("/proc/self/cgroup");
   std::stringstream text;
   text << file.rdbuf();

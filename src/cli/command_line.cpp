@@ -199,6 +199,8 @@ CommandLine::CommandLine()
       "  kolo train configs/fashion_mnist.yaml -n 2    train on two ranks\n"
       "  kolo scale configs/fashion_mnist.yaml --ranks 1,2\n"
       "                                                compare numbers of ranks\n"
+      "  kolo sweep configs/fashion_mnist.yaml optimizer.lr=0.01,0.001\n"
+      "                                                compare values of settings\n"
       "  kolo report results/fashion_mnist             a page of curves and tables\n"
       "  kolo run -n 4 ./my_training                   start ranks of a program of yours\n\n"
       "kolo help COMMAND says more. Exit status: 0 done, 1 failed, 2 wrong input, 75 stopped\n"
@@ -208,6 +210,7 @@ CommandLine::CommandLine()
   add_predict_command(app_, action_, words_);
   add_bench_command(app_, action_, words_);
   add_scale_command(app_, action_);
+  add_sweep_command(app_, action_);
   add_run_command(app_, action_);
   add_timeline_command(app_, action_);
   add_report_command(app_, action_);

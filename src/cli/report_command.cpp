@@ -97,7 +97,8 @@ int write_report(const ReportArguments& arguments) {
   }
   write_file_atomically(arguments.output,
                         report_page(report_data(report, format_moment(wall_time()))));
-  print_wrapped(fmt::format("{}: {}, {}\n", arguments.output, counted(report.runs.size(), "run"),
+  print_wrapped(fmt::format("{}: {}, {}\n", arguments.output,
+                            counted(report.runs.size() + report.trials.size(), "run"),
                             counted(figures.size(), "figure")));
   if (!arguments.figures.empty()) {
     draw_figures(figures, format, arguments.figures);
@@ -161,7 +162,7 @@ void add_report_command(CLI::App& app, std::function<int()>& action) {
   command
       ->add_option("runs", arguments->paths,
                    "Folders of runs, history.json, TensorBoard event files or folders of them, "
-                   "whoever wrote them, or a study")
+                   "whoever wrote them, a study or a sweep")
       ->required()
       ->check(require_path)
       ->type_name("RUN...");

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <iostream>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -34,6 +35,7 @@ struct TrainArguments {
   bool distributed = false;           // what more than one rank always is
   std::string resume;                 // empty: not
   std::optional<double> stop_before;  // seconds since 1970
+  std::optional<std::int64_t> stop_after_epochs;
   bool allow_data_change = false;
   bool timeline = false;
   bool verbose = false;
@@ -52,6 +54,7 @@ RunOptions options_of(const TrainArguments& arguments) {
   RunOptions options;
   if (!arguments.resume.empty()) options.resume = arguments.resume;
   options.stop_before = arguments.stop_before;
+  options.stop_after_epochs = arguments.stop_after_epochs;
   options.allow_data_change = arguments.allow_data_change;
   options.timeline = arguments.timeline;
   options.verbosity = arguments.verbose ? 1 : 0;
@@ -269,6 +272,11 @@ void add_train_command(CLI::App& app, std::function<int()>& action,
       "Save a checkpoint and stop (status 75) early enough before this time: 18:30, "
       "2026-11-24T18:30, +2h30m")
       ->type_name("TIME");
+  add_number_option(*command, "--stop-after-epochs", arguments->stop_after_epochs,
+                    {1, std::numeric_limits<std::int64_t>::max()},
+                    "Save a checkpoint and stop (status 75) after so many of the epochs, which the "
+                    "learning rate still goes by; --resume goes on")
+      ->type_name("EPOCHS");
   add_shortcuts(*command, *arguments);
   // Its value may be left out, which CommandLine gives it then (give_resume_its_value).
   add_text_option(*command, "--resume", arguments->resume, "newest, best, a step or a checkpoint",

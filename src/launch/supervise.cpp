@@ -11,16 +11,15 @@
 #include <sstream>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/launch/launch_ranks.h"
+#include "launch/child.h"
 #include "launch/signals.h"
 
 namespace kolo {
@@ -28,77 +27,6 @@ namespace kolo {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-struct Pipe {
-  FileDescriptor read_end, write_end;
-
-  Pipe() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) throw Error(system_error_text("cannot make a pipe", errno));
-    read_end = FileDescriptor(ends[0]);
-    write_end = FileDescriptor(ends[1]);
-  }
-};
-
-[[noreturn]] void become(const RankCommand& command, pid_t parent, int output, int errors,
-                         int ignored) {
-  if (ignored != 0) ::signal(ignored, SIG_IGN);
-  // A group of its own: a terminal's Ctrl-C is for this process's parent to translate. Such a group
-  // may not read the terminal.
-  ::setpgid(0, 0);
-  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (::getppid() != parent) ::_exit(1);
-  const int nothing = ::open("/dev/null", O_RDONLY);
-  ::dup2(nothing, STDIN_FILENO);
-  if (output >= 0) ::dup2(output, STDOUT_FILENO);
-  ::dup2(errors, STDERR_FILENO);
-  for (const auto& [name, value] : command.environment) ::setenv(name.c_str(), value.c_str(), 1);
-  std::vector<char*> argv;
-  for (const auto& word : command.argv) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  ::execvp(argv[0], argv.data());
-  const auto message =
-      "kolo: " + system_error_text("cannot start " + command.argv[0], errno) + "\n";
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, message.data(), message.size());
-  ::_exit(127);
-}
-
-// A running child; killed with its group if it is still there at the end.
-class Child {
- public:
-  // `ignored`: a signal that the program does not die of before it listens; 0: none.
-  Child(const RankCommand& command, const FileDescriptor* output, const FileDescriptor& errors,
-        int ignored = 0) {
-    const pid_t parent = ::getpid();
-    process_ = ::fork();
-    if (process_ < 0) throw Error(system_error_text("cannot start a process", errno));
-    if (process_ == 0) become(command, parent, output ? output->get() : -1, errors.get(), ignored);
-    ::setpgid(process_, process_);  // whoever is first; the other fails harmlessly
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-  ~Child() {
-    if (process_ <= 0) return;
-    ::kill(-process_, SIGKILL);
-    (void)wait();
-  }
-
-  [[nodiscard]] pid_t process() const { return process_; }
-
-  void signal(int signal) const { ::kill(process_, signal); }
-
-  // Its exit status; waits for its end.
-  int wait() {
-    int status = 0;
-    while (::waitpid(process_, &status, 0) < 0 && errno == EINTR) {
-    }
-    process_ = 0;
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-  }
-
- private:
-  pid_t process_ = 0;
-};
 
 // A process that a launcher has started.
 struct Started {
@@ -193,7 +121,7 @@ JobEnd supervise(const RankCommand& command, const StopPolicy& policy) {
 JobEnd supervise(const RankCommand& command, const StopPolicy& policy, SignalPipe& signals) {
   Pipe errors;
   const bool asks_with_usr1 = policy.signal == SIGUSR1;
-  Child child(command, nullptr, errors.write_end, asks_with_usr1 ? SIGUSR1 : 0);
+  Child child(command, {.errors = &errors.write_end, .ignored = asks_with_usr1 ? SIGUSR1 : 0});
   errors.write_end = FileDescriptor();
   IdleLauncher launcher(child.process());
   LauncherNoise noise;
@@ -235,7 +163,7 @@ JobEnd supervise(const RankCommand& command, const StopPolicy& policy, SignalPip
 ProbeResult probe(const RankCommand& command, std::chrono::milliseconds deadline) {
   const auto end = Clock::now() + deadline;
   Pipe output, errors;
-  Child child(command, &output.write_end, errors.write_end);
+  Child child(command, {.output = &output.write_end, .errors = &errors.write_end});
   output.write_end = FileDescriptor();
   errors.write_end = FileDescriptor();
   ProbeResult result;

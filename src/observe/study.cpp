@@ -13,6 +13,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/statistics.h"
+#include "observe/json_numbers.h"
 
 namespace kolo {
 
@@ -55,16 +56,6 @@ StudyPointState state_named(const std::string& name) {
       "\"state\" is \"{}\", expected pending, submitted, done, failed or predicted", name));
 }
 
-Json number_or_null(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
-double number_or_unmeasured(const Json& json, const char* name) {
-  const auto value = json.find(name);
-  if (value == json.end() || value->is_null()) return not_measured;
-  return json_value<double>(json, name);
-}
-
 Json json_of(const StudyPoint& point) {
   Json json{{"ranks", point.ranks},
             {"nodes", point.nodes},
@@ -104,18 +95,6 @@ StudyPoint point_of(const Json& json) {
   for (const auto& field : result_fields)
     point.results.*field.member = number_or_unmeasured(results, field.name);
   return point;
-}
-
-// As RFC 4180 has it.
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char letter : text) quoted += letter == '"' ? "\"\"" : std::string(1, letter);
-  return quoted + "\"";
-}
-
-std::string csv_number(double value) {
-  return std::isfinite(value) ? fmt::format("{}", value) : "";
 }
 
 bool is_predicted(const StudyPoint& point) {

@@ -18,17 +18,18 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The study.json that is meant by a path; empty when it names none.
-fs::path study_file(const fs::path& path) {
+// The study.json or sweep.json that is meant by a path; empty when it names none.
+fs::path file_of(const fs::path& path, std::string_view name) {
   std::error_code error;
-  if (path.filename() == "study.json") return path;
-  const auto inside = path / "study.json";
+  if (path.filename() == name) return path;
+  const auto inside = path / name;
   return fs::is_regular_file(inside, error) ? inside : fs::path{};
 }
 
-Study read_study(const fs::path& file) {
+template <typename T>
+T read_whole(const fs::path& file) {
   try {
-    return Study::read(file);
+    return T::read(file);
   } catch (const Error& error) {
     throw InputError(fmt::format("report: {}", error.what()));
   }
@@ -69,8 +70,28 @@ std::vector<RunRecord> read_runs_of(const Study& study, const fs::path& folder,
   return runs;
 }
 
+void read_sweep(const fs::path& file, Report& report) {
+  if (report.sweep)
+    throw InputError(fmt::format("report: {} is a second sweep; a page shows one", file.string()));
+  report.sweep = read_whole<Sweep>(file);
+  for (const auto& trial : report.sweep->trials) {
+    RunRecord run;
+    std::error_code error;
+    const auto folder = file.parent_path() / trial.folder;
+    try {
+      if (fs::exists(folder / "history.json", error)) run = read_run(folder);
+    } catch (const Error& problem) {
+      report.warnings.emplace_back(problem.what());
+    }
+    run.name = fmt::format("trial {}: {}", trial.number, describe(trial));
+    report.trials.push_back(std::move(run));
+  }
+}
+
 void read_one(const fs::path& path, Report& report) {
-  const auto file = study_file(path);
+  if (const auto sweep = file_of(path, "sweep.json"); !sweep.empty())
+    return read_sweep(sweep, report);
+  const auto file = file_of(path, "study.json");
   if (file.empty()) {
     report.runs.push_back(read_run(path));
     return;
@@ -80,7 +101,7 @@ void read_one(const fs::path& path, Report& report) {
         "report: {} is a second study; a page shows one study, and any number of runs beside it",
         path.string()));
   }
-  report.study = read_study(file);
+  report.study = read_whole<Study>(file);
   auto runs = read_runs_of(*report.study, file.parent_path(), report.warnings);
   report.study_runs = runs.size();
   report.runs.insert(report.runs.begin(), std::move_iterator(runs.begin()),
@@ -89,6 +110,7 @@ void read_one(const fs::path& path, Report& report) {
 
 std::string title_of(const Report& report) {
   if (report.study) return report.study->name.empty() ? "Scaling study" : report.study->name;
+  if (report.sweep) return fmt::format("{}, a sweep", report.sweep->name);
   if (report.runs.empty()) return "Waiting for runs";
   if (report.runs.size() == 1) return report.runs[0].name;
   return fmt::format("{} runs compared", report.runs.size());

@@ -158,6 +158,11 @@ std::string summary_of(const Report& report, const std::string& generated) {
     what = fmt::format("A study of {} on {} point{}. ", report.study->configuration, points,
                        points == 1 ? "" : "s");
   }
+  if (report.sweep) {
+    const auto trials = report.sweep->trials.size();
+    what += fmt::format("A sweep of {}, {} trial{}. ", report.sweep->configuration, trials,
+                        trials == 1 ? "" : "s");
+  }
   if (report.runs.size() > 1) what += fmt::format("{} runs. ", report.runs.size());
   if (report.runs.size() == 1) what += fmt::format("From {}. ", report.runs[0].source.string());
   return what + fmt::format("Made {}.", generated);
@@ -173,6 +178,9 @@ CurveAxis chosen_axis(const Report& report) {
 std::vector<FigureGroup> report_figures(const Report& report) {
   std::vector<FigureGroup> groups;
   if (report.study) groups = study_figures(*report.study);
+  if (report.sweep)
+    for (auto& group : sweep_figures(*report.sweep, report.trials))
+      groups.push_back(std::move(group));
   for (auto& group : run_figures(report.runs, {chosen_axis(report), report.targets}))
     groups.push_back(std::move(group));
   return groups;
@@ -186,6 +194,10 @@ std::vector<ResultsTable> report_tables(const Report& report) {
   if (report.study) {
     add(study_results(*report.study));
     add(prediction_checks(*report.study));
+  }
+  if (report.sweep) {
+    add(sweep_results(*report.sweep));
+    add(sweep_rungs(*report.sweep));
   }
   if (report.runs.size() > report.study_runs) {
     add(run_results(report.runs));
@@ -236,9 +248,10 @@ Json report_data(const Report& report, const std::string& generated) {
       {"sections", Json::array()}};
   for (const auto& run : report.runs) data["runs"].push_back(run.name);
   for (const CurveAxis axis : axes) data["axes"].push_back(axis_name(axis));
-  // A study's figures come first, then tables, then curves.
+  // A study's figures come first, then tables, then a sweep's figures, then curves.
   if (report.study) append(data["sections"], json_of(study_figures(*report.study)));
   for (const auto& table : report_tables(report)) data["sections"].push_back(json_of(table));
+  if (report.sweep) append(data["sections"], json_of(sweep_figures(*report.sweep, report.trials)));
   append(data["sections"], run_figures_on(report, axes));
   append(data["sections"], picture_sections(report.runs));
   return data;

@@ -298,6 +298,15 @@ void log_stop(RunLog& log, const PreparedRun& run, const std::string& by, const 
       run.config.checkpoint.enabled ? "; the same command with --resume goes on from there" : "");
 }
 
+// Who has stopped the run at this state; empty: not known.
+std::string stopped_by(const RunContext& context, const TrainState& state) {
+  auto by = context.stopped_by();
+  const auto& limit = context.options.stop_after_epochs;
+  if (by.empty() && limit && state.position == 0 && state.epoch >= *limit)
+    return fmt::format("--stop-after-epochs {}", *limit);
+  return by;
+}
+
 // The best, and where the results are.
 void log_summary(RunLog& log, const PreparedRun& run, const RunRecords& records,
                  const TrainState& state, const torch::Device& device) {
@@ -430,6 +439,7 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   trainer_options.epochs = most_epochs(config, share.replicas);
   trainer_options.made_with = made_with_here();
   trainer_options.stop_requested = context.stop_requested;
+  trainer_options.stop_after_epochs = options.stop_after_epochs;
   trainer_options.stop_validation_requested = trainer_options.stop_requested;
   const auto timeline = start_timeline(communicator, run.folder, options);
   trainer_options.timeline = timeline;
@@ -487,7 +497,8 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   if (copies) copies->remove(communicator);
   finish_timeline(timeline, communicator, run.folder, context, is_root ? &records->log() : nullptr);
   if (outcome == TrainOutcome::stopped) {
-    if (is_root) log_stop(records->log(), run, context.stopped_by(), trainer->state());
+    if (is_root)
+      log_stop(records->log(), run, stopped_by(context, trainer->state()), trainer->state());
     return exit_stopped;
   }
   if (is_root) {

@@ -153,19 +153,19 @@ void StudyFolder::write_report() const {
   write_file_atomically(report(), report_page(data));
 }
 
+void require_no_launcher(std::string_view command) {
+  const auto environment = detect_launch_environment();
+  if (environment.is_launched())
+    throw InputError(
+        fmt::format("{} starts ranks itself, but {} has started {} of it; start it once, without "
+                    "a launcher",
+                    command, environment.launcher, environment.size));
+}
+
 namespace {
 
 bool submits(const ScaleRequest& request) {
   return !request.scheduler.name.empty();
-}
-
-void require_no_launcher() {
-  const auto environment = detect_launch_environment();
-  if (environment.is_launched())
-    throw InputError(
-        fmt::format("kolo scale starts ranks itself, but {} has started {} of it; start "
-                    "it once, without a launcher",
-                    environment.launcher, environment.size));
 }
 
 // Every rank gets as much of the machine in every run, or the numbers would not compare: what the
@@ -253,7 +253,7 @@ struct PreparedStudy {
 
 // Completes the request.
 PreparedStudy prepare(ScaleRequest& request) {
-  require_no_launcher();
+  require_no_launcher("kolo scale");
   if (request.study.program.empty()) request.study.program = own_program();
   PreparedStudy prepared{load_run_config(request.study.config), {}, {}};
   const auto& base = prepared.base;

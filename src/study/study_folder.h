@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "kolo/base/folder_lock.h"
 #include "kolo/observe/study.h"
@@ -61,6 +62,9 @@ struct StudyFolder {
 // after each. A job that ended without finishing its run is handed over again.
 void submit_points(const StudyRequest& request, const StudyFolder& folder, Study& study,
                    const SchedulerOptions& scheduler, const RunningOptions& options);
+
+// InputError: a launcher has started this process, as one of several; `command` starts them itself.
+void require_no_launcher(std::string_view command);
 
 // For people: which runs there are and what each would be started with.
 [[nodiscard]] std::string describe_plan(const StudyRequest& request, const StudyFolder& folder,

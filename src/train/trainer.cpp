@@ -123,6 +123,7 @@ TrainOutcome Trainer::run() {
   }
   notify([&](Observer& observer) { observer.on_start(state_, untrained); });
   while (state_.epoch < options_.epochs && !is_out_of_patience() && !is_out_of_steps()) {
+    if (state_.epoch >= options_.stop_after_epochs.value_or(options_.epochs)) return stop();
     if (train_epoch() == TrainOutcome::stopped) return stop();
   }
   notify([&](Observer& observer) { observer.on_finish(state_); });

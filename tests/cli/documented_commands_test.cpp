@@ -90,8 +90,8 @@ Words without_work(Words words) {
     std::ranges::replace(words, std::string("data.crop=128"), std::string("data.crop=32"));
     std::ranges::replace(words, std::string("data.box_size=128"), std::string("data.box_size=32"));
   }
-  const Words instead = words[0] == "train"   ? Words{"--show-config"}
-                        : words[0] == "scale" ? Words{"--dry-run"}
+  const Words instead = words[0] == "train"                          ? Words{"--show-config"}
+                        : words[0] == "scale" || words[0] == "sweep" ? Words{"--dry-run"}
                         : words[0] == "bench"
                             ? Words{"--steps", "1", "--warmup", "0", "--trials", "1"}
                         : words[0] == "data" ? Words{}

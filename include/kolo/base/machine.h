@@ -45,6 +45,9 @@ struct CpuLimits {
 // The CPUs that this process may run on, ascending.
 [[nodiscard]] std::vector<int> allowed_cpus();
 
+// The same by physical core: the hardware threads of each, cores by their first one.
+[[nodiscard]] std::vector<std::vector<int>> allowed_cores();
+
 // The tightest quota of the control group `self_cgroup` (the text of /proc/self/cgroup) belongs to
 // and of the groups above it, versions 1 and 2, below `root` (/sys/fs/cgroup).
 [[nodiscard]] std::optional<double> cgroup_cpu_quota(const std::filesystem::path& root,

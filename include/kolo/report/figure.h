@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kolo/observe/study.h"
+#include "kolo/observe/sweep.h"
 #include "kolo/report/run_record.h"
 
 // Figures, and those that there are of runs and of studies.
@@ -124,5 +125,11 @@ struct RunFigureOptions {
 // Throughput does not depend on the learning rate: points of the same number of ranks are taken
 // together, as their mean, and the deviation within and between them.
 [[nodiscard]] std::vector<FigureGroup> study_figures(const Study& study);
+
+// What a sweep shows: the curves of all trials, the best of them in colour; and the best value of
+// each trial against each swept key, whose axis is logarithmic where its range is, or its values
+// are far apart. `runs`: of the sweep's trials, in their order; one without curves is left out.
+[[nodiscard]] std::vector<FigureGroup> sweep_figures(const Sweep& sweep,
+                                                     std::span<const RunRecord> runs);
 
 }  // namespace kolo

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kolo/observe/study.h"
+#include "kolo/observe/sweep.h"
 #include "kolo/report/figure.h"
 #include "kolo/report/results_table.h"
 #include "kolo/report/run_record.h"
@@ -19,6 +20,8 @@ namespace kolo {
 struct Report {
   std::string title;
   std::optional<Study> study;
+  std::optional<Sweep> sweep;
+  std::vector<RunRecord> trials;  // the sweep's, in its order; of those not begun without curves
   std::vector<RunRecord> runs;
   std::size_t study_runs = 0;         // so many of them, the first, are the study's
   std::vector<std::string> warnings;  // besides those of the runs
@@ -27,16 +30,18 @@ struct Report {
 };
 
 // Reads runs (see read_run) and at most one study: a folder with study.json, or the file itself. A
-// study brings the runs of its points that are there, named after their points.
+// study brings the runs of its points that are there, named after their points. So with at most one
+// sweep (sweep.json), whose trials are not among the runs.
 //
-// InputError: a path can't be read, or there are two studies. With `wait`, as for runs that have
-// yet to start, what can't be read is a warning instead.
+// InputError: a path can't be read, or there are two studies or sweeps. With `wait`, as for runs
+// that have yet to start, what can't be read is a warning instead.
 [[nodiscard]] Report read_report(std::span<const std::filesystem::path> paths, bool wait = false);
 
-// All figures, the study's first; curves against the report's axis.
+// All figures, the study's and the sweep's first; curves against the report's axis.
 [[nodiscard]] std::vector<FigureGroup> report_figures(const Report& report);
 
-// All tables that have rows, the study's first. Runs of the study are not told of twice.
+// All tables that have rows, the study's and the sweep's first. Runs of the study are not told of
+// twice.
 [[nodiscard]] std::vector<ResultsTable> report_tables(const Report& report);
 
 // Its own warnings, and those of its runs with their names.

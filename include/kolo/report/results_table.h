@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kolo/observe/study.h"
+#include "kolo/observe/sweep.h"
 #include "kolo/report/run_record.h"
 
 namespace kolo {
@@ -54,6 +55,14 @@ struct ResultsTable {
 // The same in a sentence: "Predictions of what was run are off by up to 53 %."; empty where none is
 // marked.
 [[nodiscard]] std::string prediction_error_note(const Study& study);
+
+// A row a trial of the sweep, the best first: its values of the swept keys, the best of its metric
+// and when that was, how long it has taken, and its state where not all are done.
+[[nodiscard]] ResultsTable sweep_results(const Sweep& sweep);
+
+// A row a rung of successive halving: how many trials came so far, how many went on, and by what.
+// Without rows for other sweeps.
+[[nodiscard]] ResultsTable sweep_rungs(const Sweep& sweep);
 
 // Columns that line up, as UTF-8 text, and the note below them.
 [[nodiscard]] std::string to_text(const ResultsTable& table);

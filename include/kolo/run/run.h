@@ -49,6 +49,9 @@ struct RunOptions {
   // so early that twice the longest time from step to step is left and twice the longest that a
   // checkpoint was written (the first at 100 MB/s), and at least 10 seconds. None: it goes on.
   std::optional<double> stop_before = {};
+  // Saves a checkpoint and stops as on request once so many epochs are done and others are left:
+  // the learning rate still goes by all epochs of the configuration. None: it goes on.
+  std::optional<std::int64_t> stop_after_epochs = {};
 };
 
 // Trains as the configuration says, on all ranks of the job. Call it on each, from the main thread;

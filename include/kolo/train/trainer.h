@@ -64,6 +64,9 @@ struct TrainerOptions {
   // Ends the training after so many steps: the epoch they end in is a shorter one, with its
   // validation and all else.
   std::optional<std::int64_t> max_steps;
+  // Stops, as when a rank asks to, once so many epochs are done and others are left. Whoever goes
+  // on trains the same as without a stop. The same on all ranks.
+  std::optional<std::int64_t> stop_after_epochs = {};
   // Of dropout and mixup; a step's random numbers depend on seed, rank and step alone.
   std::uint64_t seed = 1;
   // Whose samples this rank draws, as others may that share them; unset: its own rank.

@@ -99,7 +99,8 @@
       if (dashed.size > 1) list.append(key(swatch(null, false), "validation"), key(swatch(null, true), "training"));
       else if (dashed.has(true)) list.append(key(swatch(null, true), "training"));
     } else if (figure.series.length > 1) {
-      for (const number of figure.series.keys()) list.append(seriesButton(figure, number));
+      const isNamed = (number) => figure.series.length <= 12 || figure.series[number].colour >= 0;  // of many, those in colour
+      for (const number of figure.series.keys()) if (isNamed(number)) list.append(seriesButton(figure, number));
     }
     return list;
   }

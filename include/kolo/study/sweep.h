@@ -1,0 +1,139 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kolo/config/run_config.h"
+#include "kolo/launch/launch_ranks.h"
+#include "kolo/observe/sweep.h"
+
+// A sweep over keys of a configuration, as `kolo sweep` does it: what there is to try, on which
+// processors, which trials go on, and the whole.
+namespace kolo {
+
+// What one swept word of the command line says: "optimizer.lr=0.1,0.01".
+struct SweptKey {
+  enum class Kind : std::uint8_t { list, uniform, logarithmic };
+
+  std::string text;  // as it was given
+  std::vector<std::string>
+      keys;  // several vary together: "optimizer.name,optimizer.lr=sgd:0.1,..."
+  Kind kind = Kind::list;
+  std::vector<std::vector<std::string>> values;  // of a list: for each value one of each key
+  double low = 0, high = 0;                      // of a range
+  bool is_whole = false;                         // both ends of the range are whole numbers
+};
+
+// The words key=value of a command line.
+struct SweepSpace {
+  std::vector<SweptKey> keys;         // what varies, in the order of the words
+  std::vector<std::string> settings;  // what has one value, for all trials
+};
+
+// key=a,b,c is a list, whose commas within [], {} and quotes are not between values; key=1..100 is
+// a range, uniform, and key=log:1e-4..1e-1 one whose logarithm is; of whole numbers where both ends
+// are. k1,k2=a:b,c:d are keys that vary together. Anything else has one value. InputError: an empty
+// value, a range whose ends are no numbers, in the wrong order or (log) not above 0, a key that is
+// given twice, output_dir, or nothing that varies.
+[[nodiscard]] SweepSpace parse_sweep_space(const std::vector<std::string>& words);
+
+// The settings of each trial, a word a key: all combinations, of which the last key's value changes
+// first. InputError: a range, as what it has is not counted; or more than a million.
+[[nodiscard]] std::vector<std::vector<std::string>> grid_of(const SweepSpace& space);
+
+// So many that are drawn. The same space and seed give the same, whatever the number: more are
+// added to the first ones. Numbers have four significant digits. None comes twice. InputError: the
+// space has not so many.
+[[nodiscard]] std::vector<std::vector<std::string>> random_trials(const SweepSpace& space,
+                                                                  std::uint64_t seed, int count);
+
+// Successive halving: K. Jamieson and A. Talwalkar, "Non-stochastic best arm identification and
+// hyperparameter optimization", AISTATS 2016; the inner loop of Hyperband (L. Li et al., JMLR
+// 2018).
+struct HalvingOptions {
+  double eta = 3;                 // one in so many goes on; above 1
+  std::int64_t least_epochs = 1;  // of every trial
+};
+
+// The rungs of so many trials: the last has all epochs, each before it 1/eta of the next one's,
+// rounded, as long as those are least_epochs or more; each has 1/eta of the trials of the one
+// before, rounded down, at least one. Rungs at whose end there is nothing to decide are left out.
+// InputError: eta is not above 1, less than one epoch, or more than there are.
+[[nodiscard]] std::vector<SweepRung> plan_rungs(const HalvingOptions& options, int trials,
+                                                std::int64_t epochs);
+
+// What becomes of a trial at the end of its rung.
+enum class RungDecision : std::uint8_t { wait, go_on, drop };
+
+// What is certain of each trial that is at the end of a rung, has a value there and has not been
+// started on the next one. In the end those of a rung go on that are best there (of equals the
+// first), as many as the next rung has; each as soon as it is certain, whatever comes of those that
+// are not there yet, so nobody waits longer than that, and what goes on does not depend on who was
+// faster. Failed trials are passed over. wait for all others.
+[[nodiscard]] std::vector<RungDecision> decide_rungs(const Sweep& sweep);
+
+// Where a trial runs: a part of the machine or allocation that no other has at the same time.
+struct TrialPlace {
+  std::vector<int> cpus;  // of this machine; empty: not bound
+  std::vector<std::pair<std::string, std::string>> environment = {};  // more variables
+  std::vector<std::string> arguments = {};                            // more of kolo train
+};
+
+struct PlaceOptions {
+  int ranks = 1;    // of a trial
+  int at_once = 0;  // trials; 0: as many as there are cores for, at least one
+  bool oversubscribe = false;
+  std::vector<std::string> gpus = {};  // of this machine, as CUDA_VISIBLE_DEVICES names them;
+                                       // trials that compute on some have a GPU for each rank
+};
+
+// Places of equal size. On this machine each has cores of its own (`cores`: CPUs by core); on the
+// hosts of a PBS job hosts of their own; in a Slurm job srun gives each step its own. InputError:
+// more trials at once than that has cores, hosts or GPUs for, unless oversubscribe.
+[[nodiscard]] std::vector<TrialPlace> trial_places(const MachineFacts& machine,
+                                                   const std::vector<std::vector<int>>& cores,
+                                                   const PlaceOptions& options);
+
+struct SweepRequest {
+  // Its overrides are the words of the space.
+  ConfigSource config;
+  int random = 0;  // trials that are drawn; 0: all of a grid
+  std::uint64_t seed = 1;
+  std::optional<HalvingOptions> halving = std::nullopt;
+  PlaceOptions places = {};
+  std::string metric;            // val_accuracy | val_loss; empty: accuracy, where there is one
+  std::filesystem::path output;  // the sweep's folder; empty: output_dir with -sweep
+  std::filesystem::path program = {};  // kolo, which does the trials; empty: this program is it
+  // Is told what is done, for people.
+  std::function<void(const std::string&)> say = [](const std::string&) {};
+};
+
+struct FinishedSweep {
+  Sweep sweep;
+  std::filesystem::path folder;
+  bool was_stopped = false;  // by a signal, or a trial was; another call goes on
+};
+
+// Runs what is not done yet of the sweep, several trials side by side, and writes sweep.json after
+// each change, then sweep.csv and report.html. All that can be wrong is found before the first
+// trial: InputError, which names the trial. A trial that fails is noted and does not stop the
+// others; the next call tries it once more (not with halving, as others have gone on in its place).
+//
+// SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask all trials to save a checkpoint and stop; a second one
+// ends them at once. One thread; it must be the only one that starts processes meanwhile.
+[[nodiscard]] FinishedSweep run_sweep(SweepRequest request);
+
+// For people: the trials that there are still to do, and what each would be started with. Checks
+// the same, and does nothing.
+[[nodiscard]] std::string describe_sweep(SweepRequest request);
+
+// The words after `kolo train` that train a trial, as a user types them.
+[[nodiscard]] std::vector<std::string> train_words(const SweepRequest& request, const Sweep& sweep,
+                                                   const Trial& trial);
+
+}  // namespace kolo

@@ -1,0 +1,176 @@
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "kolo/base/text.h"
+#include "kolo/report/figure.h"
+#include "report/figure_parts.h"
+
+namespace kolo {
+
+namespace {
+
+bool is_accuracy(const Sweep& sweep) {
+  return sweep.metric != "val_loss";
+}
+
+std::string metric_words(const Sweep& sweep) {
+  return is_accuracy(sweep) ? "validation accuracy" : "validation loss";
+}
+
+std::string metric_axis(const Sweep& sweep) {
+  return is_accuracy(sweep) ? "accuracy, %" : "loss";
+}
+
+double shown(const Sweep& sweep, double value) {
+  return is_accuracy(sweep) ? 100 * value : value;
+}
+
+// One curve of a run against its epochs, of a network that was trained.
+FigureSeries series_of(const RunRecord& run, const Curve& curve, double factor, bool is_best) {
+  FigureSeries series{.name = run.name, .x = {}, .y = {}, .spread = {}};
+  for (const auto& point : curve.points) {
+    if (!(point.epoch > 0)) continue;
+    series.x.push_back(point.epoch);
+    series.y.push_back(factor * point.value);
+  }
+  series.colour = is_best ? run_colour(0) : ideal_colour;
+  if (is_best) series.name += " (the best)";
+  return series;
+}
+
+// The worst first, so that the best lies on top.
+Figure curves(const Sweep& sweep, std::span<const RunRecord> runs, Figure figure,
+              std::string_view quantity, std::string_view part, double factor) {
+  auto order = best_first(sweep);
+  const auto best = order.front();
+  std::ranges::reverse(order);
+  for (const auto place : order) {
+    const auto* const curve = place < runs.size() ? runs[place].find(quantity, part) : nullptr;
+    if (curve == nullptr) continue;
+    auto series = series_of(runs[place], *curve, factor, place == best);
+    if (!series.x.empty()) figure.series.push_back(std::move(series));
+  }
+  return figure;
+}
+
+FigureGroup curves_of_trials(const Sweep& sweep, std::span<const RunRecord> runs) {
+  FigureGroup group{"Trials", {}};
+  Figure metric{.id = "sweep-metric",
+                .title = fmt::format("Trials: {}", metric_words(sweep)),
+                .x_label = "epoch",
+                .y_label = metric_axis(sweep)};
+  if (sweep.rungs.size() > 1)
+    metric.note = "Curves that end at a rung are of trials that were dropped there.";
+  Figure loss{.id = "sweep-training-loss",
+              .title = "Trials: training loss",
+              .x_label = "epoch",
+              .y_label = "loss",
+              .y_logarithmic = true};
+  for (auto& figure : {curves(sweep, runs, metric, is_accuracy(sweep) ? "accuracy" : "loss",
+                              "validation", is_accuracy(sweep) ? 100 : 1),
+                       curves(sweep, runs, loss, "loss", "training", 1)})
+    if (!figure.series.empty()) group.figures.push_back(figure);
+  return group;
+}
+
+// A trial's value of a key, and what came of it.
+struct KeyPoint {
+  std::string text;
+  double x = 0, y = not_measured;
+  bool is_best = false;
+};
+
+std::vector<KeyPoint> points_of_key(const Sweep& sweep, std::size_t key) {
+  std::vector<KeyPoint> points;
+  for (const auto place : best_first(sweep)) {
+    const auto& trial = sweep.trials[place];
+    if (!std::isfinite(trial.best) || key >= trial.settings.size()) continue;
+    points.push_back({.text = key_and_value(trial.settings[key]).second,
+                      .y = shown(sweep, trial.best),
+                      .is_best = points.empty()});
+  }
+  return points;
+}
+
+// Numbers where all are; else places, which the axis explains.
+bool place_on_axis(std::vector<KeyPoint>& points, std::string& label) {
+  const bool are_numbers = std::ranges::all_of(
+      points, [](const auto& point) { return parse_number<double>(point.text).has_value(); });
+  std::vector<std::string> words;
+  for (auto& point : points) {
+    const auto found = std::ranges::find(words, point.text) - words.begin();
+    if (found == std::ssize(words)) words.push_back(point.text);
+    point.x = are_numbers ? *parse_number<double>(point.text) : static_cast<double>(found + 1);
+  }
+  if (!are_numbers) {
+    for (std::size_t i = 0; i < words.size(); ++i)
+      words[i] = fmt::format("{}: {}", i + 1, words[i]);
+    label += fmt::format(" ({})", join(words));
+  }
+  std::ranges::stable_sort(points, {}, &KeyPoint::x);
+  return are_numbers;
+}
+
+bool is_far_apart(const std::vector<KeyPoint>& sorted) {
+  constexpr double far = 20;
+  return sorted.front().x > 0 && sorted.back().x / sorted.front().x >= far;
+}
+
+bool has_logarithmic_range(const Sweep& sweep, const std::string& key) {
+  return std::ranges::any_of(sweep.space,
+                             [&](const auto& word) { return word.starts_with(key + "=log:"); });
+}
+
+// Points without lines: gaps between them.
+FigureSeries scattered(std::string name, const std::vector<KeyPoint>& points, bool of_best) {
+  FigureSeries series{.name = std::move(name), .x = {}, .y = {}, .spread = {}};
+  series.colour = of_best ? run_colour(0) : ideal_colour;
+  series.marks = true;
+  for (const auto& point : points) {
+    if (point.is_best != of_best) continue;
+    if (!series.x.empty()) {
+      series.x.push_back(point.x);
+      series.y.push_back(not_measured);
+    }
+    series.x.push_back(point.x);
+    series.y.push_back(point.y);
+  }
+  return series;
+}
+
+std::optional<Figure> against_key(const Sweep& sweep, std::size_t key) {
+  auto points = points_of_key(sweep, key);
+  if (points.empty()) return std::nullopt;
+  const auto name = key_and_value(sweep.trials.front().settings[key]).first;
+  auto label = name;
+  const bool are_numbers = place_on_axis(points, label);
+  if (points.front().x == points.back().x) return std::nullopt;
+  Figure figure{.id = fmt::format("sweep-key-{}", key + 1),
+                .title = fmt::format("Best {} against {}", metric_words(sweep), name),
+                .x_label = label,
+                .y_label = metric_axis(sweep)};
+  figure.x_logarithmic = are_numbers && points.front().x > 0 &&
+                         (has_logarithmic_range(sweep, name) || is_far_apart(points));
+  for (const bool of_best : {false, true}) {
+    auto series = scattered(of_best ? "the best trial" : "other trials", points, of_best);
+    if (!series.x.empty()) figure.series.push_back(std::move(series));
+  }
+  return figure;
+}
+
+}  // namespace
+
+std::vector<FigureGroup> sweep_figures(const Sweep& sweep, std::span<const RunRecord> runs) {
+  if (sweep.trials.empty()) return {};
+  FigureGroup keys{"What the keys do", {}};
+  for (std::size_t key = 0; key < sweep.trials.front().settings.size(); ++key)
+    if (auto figure = against_key(sweep, key)) keys.figures.push_back(std::move(*figure));
+  std::vector<FigureGroup> groups{curves_of_trials(sweep, runs), std::move(keys)};
+  std::erase_if(groups, [](const FigureGroup& group) { return group.figures.empty(); });
+  return groups;
+}
+
+}  // namespace kolo

@@ -1,0 +1,297 @@
+#include "kolo/study/sweep.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "kolo/base/machine.h"
+#include "kolo/base/text.h"
+#include "kolo/launch/launch_environment.h"
+#include "kolo/parallel/initialize.h"
+#include "run/prepared_run.h"
+#include "run/run_device.h"
+#include "study/study_folder.h"
+#include "study/sweep_folder.h"
+
+namespace kolo {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// "003-lr-0.01_batch_size-32": without what shells and kolo's own command lines read otherwise.
+std::string folder_name(int number, const Trial& trial) {
+  constexpr std::size_t longest = 80;
+  std::string name;
+  const auto names = short_names(trial.settings);
+  for (std::size_t i = 0; i < names.size(); ++i)
+    name +=
+        fmt::format("{}{}-{}", i > 0 ? "_" : "", names[i], key_and_value(trial.settings[i]).second);
+  for (char& letter : name) {
+    const bool is_plain = std::isalnum(static_cast<unsigned char>(letter)) != 0 ||
+                          std::string_view("._-+").find(letter) != std::string_view::npos;
+    if (!is_plain) letter = '-';
+  }
+  return fmt::format("trials/{:03}-{}", number, name.substr(0, longest));
+}
+
+// Those that were there keep their numbers and folders.
+void name_trials(Sweep& sweep) {
+  int number = 0;
+  for (auto& trial : sweep.trials) {
+    trial.number = ++number;
+    if (trial.folder.empty()) trial.folder = folder_name(number, trial);
+  }
+}
+
+ConfigSource source_of(const SweepRequest& request, std::vector<std::string> settings) {
+  ConfigSource source = request.config;
+  source.overrides = std::move(settings);
+  return source;
+}
+
+// What decides whether a run can be prepared: the optimizer and its rates are checked as they are
+// read.
+std::string preparation_of(const RunConfig& config) {
+  std::string text;
+  for (const auto& [key, value] : settings_of(config)) {
+    const bool matters = !key.starts_with("optimizer.") && !key.starts_with("training.lr_") &&
+                         key != "output_dir" && key != "seed";
+    if (matters) text += fmt::format("{}={}\n", key, value);
+  }
+  return text;
+}
+
+// All that can be wrong is found before the first trial.
+class TrialChecks {
+ public:
+  TrialChecks(const SweepRequest& request, const Sweep& sweep, const SweepFolder& folder)
+      : request_(request), sweep_(sweep), trials_(folder.path / "trials") {}
+
+  // The configuration of the trial. InputError, which names it.
+  RunConfig check(const Trial& trial) {
+    try {
+      auto settings = sweep_.settings;
+      settings.insert(settings.end(), trial.settings.begin(), trial.settings.end());
+      auto source = source_of(request_, settings);
+      source.output_dir = trials_.string();
+      auto config = load_run_config(source);
+      require_halving(config);
+      if (!prepared_.insert(preparation_of(config)).second) return config;
+      const auto run = prepare_run(config, {}, {}, sweep_.ranks);
+      require_metric(run);
+      return config;
+    } catch (const InputError& error) {
+      throw InputError(
+          fmt::format("sweep: trial {} ({}): {}", trial.number, describe(trial), error.what()));
+    }
+  }
+
+  // Whether the trials tell right from wrong.
+  [[nodiscard]] bool has_accuracy() const { return has_accuracy_; }
+
+ private:
+  void require_metric(const PreparedRun& run) {
+    if (run.datasets.validation->size() == 0)
+      throw InputError("there is no validation data to compare trials by; see data.n_valid");
+    has_accuracy_ = has_accuracy_ && run.objective.counts_correct;
+    if (request_.metric == "val_accuracy" && !run.objective.counts_correct)
+      throw InputError("--metric val_accuracy: this training has none; use val_loss");
+  }
+
+  void require_halving(const RunConfig& config) const {
+    if (!request_.halving || config.checkpoint.enabled) return;
+    throw InputError(
+        "--halving: trials go on from their checkpoints, but checkpoint.enabled is false");
+  }
+
+  const SweepRequest& request_;
+  const Sweep& sweep_;
+  fs::path trials_;
+  std::set<std::string> prepared_;
+  bool has_accuracy_ = true;
+};
+
+void require_metric_name(const std::string& metric) {
+  if (!metric.empty() && metric != "val_accuracy" && metric != "val_loss")
+    throw InputError(
+        fmt::format("--metric: \"{}\" is not known; it can be val_accuracy, val_loss", metric));
+}
+
+// As CUDA_VISIBLE_DEVICES names them.
+std::vector<std::string> visible_gpus(const RunConfig& config) {
+  if (!wants_gpu(config.device)) return {};
+  std::vector<std::string> names;
+  if (const auto given = environment_variable("CUDA_VISIBLE_DEVICES")) {
+    std::string_view rest = *given;
+    while (!rest.empty()) {
+      const auto comma = rest.find(',');
+      names.emplace_back(rest.substr(0, comma));
+      rest = comma == rest.npos ? std::string_view{} : rest.substr(comma + 1);
+    }
+    return names;
+  }
+  for (int gpu = 0; gpu < cuda_devices().devices; ++gpu) names.push_back(std::to_string(gpu));
+  return names;
+}
+
+Sweep plan_sweep(const SweepRequest& request, const SweepSpace& space) {
+  Sweep sweep;
+  const auto chosen = request.config.name ? " " + *request.config.name : std::string();
+  sweep.name = request.config.file.stem().string() + chosen;
+  sweep.configuration = request.config.file.string() + chosen;
+  for (const auto& key : space.keys) sweep.space.push_back(key.text);
+  sweep.settings = space.settings;
+  sweep.random = request.random;
+  if (request.random > 0) sweep.seed = request.seed;
+  sweep.ranks = request.places.ranks;
+  for (auto& settings :
+       request.random > 0 ? random_trials(space, request.seed, request.random) : grid_of(space)) {
+    Trial trial;
+    trial.number = narrow<int>(sweep.trials.size()) + 1;
+    trial.settings = std::move(settings);
+    sweep.trials.push_back(std::move(trial));
+  }
+  return sweep;
+}
+
+void plan_halving(const SweepRequest& request, const SweepSpace& space, const RunConfig& base,
+                  Sweep& sweep) {
+  if (!request.halving) return;
+  for (const auto& key : space.keys)
+    if (std::ranges::find(key.keys, "training.n_epochs") != key.keys.end())
+      throw InputError(fmt::format(
+          "sweep: {}: with --halving the trials that are best go on to training.n_epochs, which is "
+          "the same for all; leave it out, or --halving",
+          key.text));
+  sweep.eta = request.halving->eta;
+  sweep.rungs =
+      plan_rungs(*request.halving, static_cast<int>(sweep.trials.size()), base.training.n_epochs);
+}
+
+// As many for every rank of every trial as there are when all places are taken, or as there were
+// when the sweep began: the same trials then come to the same results.
+int threads_of(const RunConfig& base, const SweepSpace& space, const TrialSetting& setting,
+               const SweepFolder& folder) {
+  if (base.device.intra_threads > 0) return 0;
+  for (const auto& key : space.keys)
+    if (std::ranges::find(key.keys, "device.intra_threads") != key.keys.end()) return 0;
+  if (fs::exists(folder.sweep_file())) return Sweep::read(folder.sweep_file()).threads;
+  const auto& machine = setting.machine;
+  int cores = machine.cores;
+  const auto places = static_cast<int>(setting.places.size());
+  int places_here = places;
+  if (machine.launcher == Launcher::srun) {
+    const auto number = [&](const char* name, int otherwise) {
+      const auto text = machine.environment(name);
+      return text ? parse_number<int>(*text).value_or(otherwise) : otherwise;
+    };
+    const int nodes = std::max(1, number("SLURM_JOB_NUM_NODES", 1));
+    cores = number("SLURM_CPUS_ON_NODE", cores);
+    places_here = std::max(1, (places + nodes - 1) / nodes);
+  } else if (!machine.job_hosts.empty()) {
+    return 0;  // a trial's own launcher sees its hosts
+  }
+  return std::max(1, cores / std::max(1, places_here * setting.request.places.ranks));
+}
+
+// A request that has been found right, and what it comes to.
+struct PreparedSweep {
+  TrialSetting setting;
+  SweepFolder folder;
+  std::string configuration;
+  Sweep sweep;
+};
+
+PreparedSweep prepare(SweepRequest request) {
+  require_no_launcher("kolo sweep");
+  require_metric_name(request.metric);
+  if (request.program.empty()) request.program = own_program();
+  const auto space = parse_sweep_space(request.config.overrides);
+  const auto base = load_run_config(source_of(request, space.settings));
+  PreparedSweep prepared;
+  auto& [setting, folder, configuration, sweep] = prepared;
+  folder.path =
+      request.output.empty() ? fs::path(fmt::format("{}-sweep", base.output_dir)) : request.output;
+  configuration = to_yaml(base);
+  sweep = plan_sweep(request, space);
+  plan_halving(request, space, base, sweep);
+  setting.request = request;
+  setting.machine = examine_machine(detect_launch_environment());
+  auto place_options = request.places;
+  place_options.gpus = visible_gpus(base);
+  setting.places = trial_places(setting.machine, allowed_cores(), place_options);
+  sweep.threads = threads_of(base, space, setting, folder);
+  (void)rank_command({.ranks = sweep.ranks,
+                      .oversubscribe = request.places.oversubscribe,
+                      .threads = std::max(sweep.threads, base.device.intra_threads)},
+                     setting.machine);
+  TrialChecks checks(request, sweep, folder);
+  std::map<std::vector<std::string>, std::int64_t> epochs;
+  for (const auto& trial : sweep.trials)
+    epochs[trial.settings] = checks.check(trial).training.n_epochs;
+  sweep.metric = !request.metric.empty() ? request.metric
+                 : checks.has_accuracy() ? "val_accuracy"
+                                         : "val_loss";
+  sweep = folder.merged(sweep, configuration);
+  name_trials(sweep);
+  for (const auto& trial : sweep.trials) setting.epochs.push_back(epochs.at(trial.settings));
+  return prepared;
+}
+
+}  // namespace
+
+std::vector<std::string> train_words(const SweepRequest& request, const Sweep& sweep,
+                                     const Trial& trial) {
+  std::vector<std::string> words{request.config.file.string()};
+  if (request.config.name) words.insert(words.end(), {"--config", *request.config.name});
+  words.insert(words.end(), sweep.settings.begin(), sweep.settings.end());
+  words.insert(words.end(), trial.settings.begin(), trial.settings.end());
+  if (sweep.ranks > 1) words.insert(words.end(), {"-n", std::to_string(sweep.ranks)});
+  return words;
+}
+
+std::string describe_sweep(SweepRequest request) {
+  const auto [setting, folder, configuration, sweep] = prepare(std::move(request));
+  std::string text;
+  for (const auto& trial : sweep.trials) {
+    if (!is_to_do(sweep, trial)) continue;
+    const auto words = trial_words(setting, folder, sweep, trial, setting.places.front());
+    text += fmt::format("trial {}: {}\n  {}\n", trial.number, describe(trial), as_typed([&] {
+                          auto command = words;
+                          command.insert(command.begin(), "kolo");
+                          return command;
+                        }()));
+  }
+  for (const auto& rung : sweep.rungs)
+    text += fmt::format("{} trial{} to epoch {}\n", rung.trials, rung.trials == 1 ? "" : "s",
+                        rung.epochs);
+  return text.empty() ? "every trial is done\n" : text;
+}
+
+FinishedSweep run_sweep(SweepRequest request) {
+  auto [setting, folder, configuration, planned] = prepare(std::move(request));
+  const auto lock = StudyFolder{folder.path}.lock();
+  FinishedSweep finished{folder.merged(planned, configuration), folder.path};
+  auto& sweep = finished.sweep;
+  if (!fs::exists(folder.config())) write_file_atomically(folder.config(), configuration);
+  folder.collect(sweep);
+  sweep.write(folder.sweep_file());
+  const auto to_do = std::ranges::count_if(
+      sweep.trials, [&](const Trial& trial) { return is_to_do(sweep, trial); });
+  setting.request.say(fmt::format(
+      "{} trial{}, {} to do, {} at once on {} rank{} each; results in {}", sweep.trials.size(),
+      sweep.trials.size() == 1 ? "" : "s", to_do, setting.places.size(), sweep.ranks,
+      sweep.ranks == 1 ? "" : "s", folder.path.string()));
+  finished.was_stopped = run_trials(setting, folder, sweep) == TrialsEnd::stopped;
+  folder.write_report(sweep);
+  return finished;
+}
+
+}  // namespace kolo

@@ -1,0 +1,310 @@
+#include <algorithm>
+#include <csignal>
+#include <deque>
+#include <fstream>
+#include <list>
+#include <set>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+
+#include "kolo/base/clock.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+#include "launch/child.h"
+#include "launch/signals.h"
+#include "study/sweep_folder.h"
+
+namespace kolo {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int most_failures = 2;  // what failed is tried once more
+
+// That the trial trains to next.
+std::size_t next_rung(const Trial& trial) {
+  return static_cast<std::size_t>(
+      std::max(0, trial.state == TrialState::waiting ? trial.rung + 1 : trial.rung));
+}
+
+bool starts_with_srun(const TrialSetting& setting) {
+  return setting.machine.launcher == Launcher::srun && setting.request.places.ranks == 1;
+}
+
+// A trial of one rank needs no launcher, unless it is to run on another node of a Slurm job.
+RankCommand command_of(const TrialSetting& setting, const SweepFolder& folder, const Sweep& sweep,
+                       const Trial& trial, const TrialPlace& place) {
+  RankCommand command{{setting.request.program.string()}, {}};
+  for (const auto& word : trial_words(setting, folder, sweep, trial, place))
+    command.argv.push_back(word);
+  if (starts_with_srun(setting))
+    command = rank_command({.ranks = 1,
+                            .command = command.argv,
+                            .threads = std::max(1, sweep.threads),
+                            .end_together = true},
+                           setting.machine);
+  command.environment.insert(command.environment.end(), place.environment.begin(),
+                             place.environment.end());
+  command.environment.emplace_back("KOLO_TERMINAL", "0");  // it prints to a file
+  return command;
+}
+
+FileDescriptor open_output(const fs::path& path) {
+  fs::create_directories(path.parent_path());
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+  if (!file.is_open())
+    throw Error(system_error_text(fmt::format("cannot write {}", path.string()), errno));
+  return file;
+}
+
+// What a trial said last, best of kolo itself.
+std::string last_words(const fs::path& output) {
+  constexpr std::streamoff most = 8192;
+  std::ifstream file(output, std::ios::binary | std::ios::ate);
+  const std::streamoff size = file ? static_cast<std::streamoff>(file.tellg()) : 0;
+  file.seekg(std::max<std::streamoff>(0, size - most));
+  std::string last, of_kolo;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty()) continue;
+    last = line;
+    if (line.starts_with("kolo: ")) of_kolo = line.substr(6);
+  }
+  auto words = of_kolo.empty() ? last : of_kolo;
+  constexpr std::size_t longest = 400;
+  if (words.size() > longest) words = words.substr(0, longest) + "...";
+  return words;
+}
+
+// The trials side by side: as soon as one ends, the next one starts in its place.
+class TrialRunner {
+ public:
+  TrialRunner(const TrialSetting& setting, const SweepFolder& folder, Sweep& sweep)
+      : setting_(setting), folder_(folder), sweep_(sweep) {
+    for (std::size_t place = 0; place < setting.places.size(); ++place) free_.insert(place);
+    for (std::size_t i = 0; i < sweep.trials.size(); ++i)
+      if (is_to_do(sweep, sweep.trials[i])) queue_.push_back(i);
+    // The longest first, so that none is left alone at the end.
+    std::ranges::stable_sort(queue_, std::greater(),
+                             [&](std::size_t trial) { return setting.epochs[trial]; });
+  }
+
+  TrialsEnd run() {
+    start_all();
+    write();
+    while (!running_.empty()) {
+      wait();
+      const auto ended = take_ended();
+      if (ended.empty()) continue;
+      if (!is_asked_) start_all();  // before anything that takes time
+      write();
+      for (const auto trial : ended)
+        setting_.request.say(describe_end(setting_, sweep_, sweep_.trials[trial]));
+    }
+    return is_asked_ || !stopped_.empty() ? TrialsEnd::stopped : TrialsEnd::all_done;
+  }
+
+ private:
+  struct Running {
+    std::size_t trial, place;
+    Child child;
+    Stopwatch watch = {};
+  };
+
+  // In halving those on the highest rung, which others wait for the longest.
+  std::optional<std::size_t> next() {
+    if (!is_halving(sweep_)) {
+      if (queue_.empty()) return std::nullopt;
+      const auto trial = queue_.front();
+      queue_.pop_front();
+      return trial;
+    }
+    const auto decisions = settle_rungs();
+    std::optional<std::size_t> best;
+    for (std::size_t i = 0; i < sweep_.trials.size(); ++i) {
+      const auto& trial = sweep_.trials[i];
+      const bool may_start =
+          trial.state == TrialState::pending ||
+          (trial.state == TrialState::stopped && !stopped_.contains(i)) ||
+          (trial.state == TrialState::waiting && decisions[i] == RungDecision::go_on);
+      if (may_start && (!best || next_rung(trial) > next_rung(sweep_.trials[*best]))) best = i;
+    }
+    return best;
+  }
+
+  // Drops those that others are better than. A trial that has come to its end before its rung's has
+  // nothing left to do on the next ones.
+  std::vector<RungDecision> settle_rungs() {
+    while (true) {
+      auto decisions = decide_rungs(sweep_);
+      bool has_changed = false;
+      for (std::size_t i = 0; i < sweep_.trials.size(); ++i) {
+        auto& trial = sweep_.trials[i];
+        if (decisions[i] == RungDecision::drop && trial.state == TrialState::waiting)
+          trial.state = TrialState::dropped;
+        if (decisions[i] != RungDecision::go_on || trial.state != TrialState::done) continue;
+        ++trial.rung;
+        trial.rung_values.push_back(trial.best);
+        has_changed = true;
+      }
+      if (!has_changed) return decisions;
+    }
+  }
+
+  void start_all() {
+    while (!free_.empty()) {
+      const auto trial = next();
+      if (!trial) return;
+      start(*trial);
+    }
+    if (is_halving(sweep_)) (void)settle_rungs();
+  }
+
+  void start(std::size_t number) {
+    auto& trial = sweep_.trials[number];
+    const auto place = *free_.begin();
+    const auto& where = setting_.places[place];
+    const auto command = command_of(setting_, folder_, sweep_, trial, where);
+    if (is_halving(sweep_)) trial.rung = static_cast<int>(next_rung(trial));
+    trial.state = TrialState::running;
+    const auto output = open_output(folder_.output(trial));
+    running_.push_back({number, place,
+                        Child(command, {.output = &output,
+                                        .errors = &output,
+                                        .ignored = starts_with_srun(setting_) ? SIGUSR1 : 0,
+                                        .cpus = where.cpus})});
+    free_.erase(place);
+  }
+
+  // Until a child ends or a signal comes.
+  void wait() {
+    constexpr int between_requests_ms = 200;
+    const bool repeats = is_asked_ && starts_with_srun(setting_);  // srun may not have listened
+    pollfd ready{signals_.descriptor(), POLLIN, 0};
+    if (::poll(&ready, 1, repeats ? between_requests_ms : -1) == 0) signal_all(SIGUSR1);
+    while (const auto signal = signals_.next()) {
+      if (*signal == SIGCHLD) continue;
+      if (!is_asked_)
+        setting_.request.say(fmt::format("{}: the trials save and stop", describe_signal(*signal)));
+      const bool asks_srun = starts_with_srun(setting_) && !is_asked_;
+      signal_all(asks_srun ? SIGUSR1 : SIGTERM);
+      is_asked_ = true;
+    }
+  }
+
+  void signal_all(int signal) const {
+    for (const auto& running : running_) running.child.signal(signal);
+  }
+
+  std::vector<std::size_t> take_ended() {
+    std::vector<std::size_t> ended;
+    for (auto running = running_.begin(); running != running_.end();) {
+      const auto status = running->child.ended();
+      if (!status) {
+        ++running;
+        continue;
+      }
+      auto& trial = sweep_.trials[running->trial];
+      trial.seconds += running->watch.seconds();
+      note_end(running->trial, *status);
+      ended.push_back(running->trial);
+      free_.insert(running->place);
+      running = running_.erase(running);
+    }
+    return ended;
+  }
+
+  // What was recorded; empty, or why it can't be read.
+  std::string collect(Trial& trial) const {
+    try {
+      (void)folder_.collect(trial, sweep_.metric);
+      return {};
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+
+  void note_end(std::size_t number, int status) {
+    auto& trial = sweep_.trials[number];
+    if (const auto problem = collect(trial); !problem.empty()) return note_failure(trial, problem);
+    const auto rung = static_cast<std::size_t>(std::max(0, trial.rung));
+    const bool is_at_rung =
+        is_halving(sweep_) && status == exit_stopped && trial.epochs >= sweep_.rungs[rung].epochs;
+    if (is_halving(sweep_) && (status == 0 || is_at_rung)) trial.rung_values.push_back(trial.best);
+    if (status == 0) {
+      trial.state = TrialState::done;
+      trial.problem.clear();
+    } else if (is_at_rung) {
+      trial.state = TrialState::waiting;
+    } else if (status == exit_stopped || is_asked_) {
+      trial.state = TrialState::stopped;
+      stopped_.insert(number);
+    } else {
+      note_failure(trial, fmt::format("status {}: {}", status, last_words(folder_.output(trial))));
+    }
+  }
+
+  static void note_failure(Trial& trial, const std::string& problem) {
+    trial.state = TrialState::failed;
+    ++trial.failures;
+    trial.problem = problem;
+  }
+
+  void write() const { sweep_.write(folder_.sweep_file()); }
+
+  const TrialSetting& setting_;
+  const SweepFolder& folder_;
+  Sweep& sweep_;
+  // Before the first child, whose end is one of the signals.
+  SignalPipe signals_{SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGCHLD};
+  std::deque<std::size_t> queue_;  // trials, where all train to their end
+  std::set<std::size_t> free_;     // places
+  std::set<std::size_t> stopped_;  // trials that were stopped in this call
+  std::list<Running> running_;
+  bool is_asked_ = false;
+};
+
+}  // namespace
+
+bool is_to_do(const Sweep& sweep, const Trial& trial) {
+  switch (trial.state) {
+    case TrialState::pending:
+    case TrialState::running:
+    case TrialState::stopped:
+    case TrialState::waiting:
+      return true;
+    case TrialState::failed:
+      return !is_halving(sweep) && trial.failures < most_failures;
+    case TrialState::dropped:
+    case TrialState::done:
+      return false;
+  }
+  return false;
+}
+
+std::vector<std::string> trial_words(const TrialSetting& setting, const SweepFolder& folder,
+                                     const Sweep& sweep, const Trial& trial,
+                                     const TrialPlace& place) {
+  const auto& request = setting.request;
+  auto words = train_words(request, sweep, trial);
+  if (sweep.threads > 0) words.push_back(fmt::format("device.intra_threads={}", sweep.threads));
+  const auto run = folder.run(trial);
+  words.insert(words.end(), {"--output", run.path.string()});
+  words.insert(words.end(), place.arguments.begin(), place.arguments.end());
+  if (request.places.oversubscribe) words.emplace_back("--oversubscribe");
+  if (run.holds_checkpoint()) words.emplace_back("--resume");
+  if (is_halving(sweep) && next_rung(trial) + 1 < sweep.rungs.size()) {
+    const auto epochs = sweep.rungs[next_rung(trial)].epochs;
+    words.insert(words.end(), {"--stop-after-epochs", std::to_string(epochs)});
+  }
+  words.insert(words.begin(), "train");
+  return words;
+}
+
+TrialsEnd run_trials(const TrialSetting& setting, const SweepFolder& folder, Sweep& sweep) {
+  return TrialRunner(setting, folder, sweep).run();
+}
+
+}  // namespace kolo

@@ -1,0 +1,131 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/base/text.h"
+#include "kolo/study/sweep.h"
+
+namespace kolo {
+
+namespace {
+
+int number_in(const MachineFacts& machine, const char* name) {
+  const auto text = machine.environment(name);
+  return text ? std::max(0, parse_number<int>(*text).value_or(0)) : 0;
+}
+
+// How many trials: as many as was asked for, else as many as there is room for.
+int count_of(const PlaceOptions& options, int comfortable, int most, std::string_view of_what) {
+  if (options.at_once == 0) return std::max(1, comfortable);
+  if (options.at_once <= std::max(1, most) || options.oversubscribe) return options.at_once;
+  throw InputError(fmt::format(
+      "--trials-at-once {}: {} give room for {} trial{} of {} rank{} at once; ask for at most so "
+      "many, or add --oversubscribe to have trials share them (slow)",
+      options.at_once, of_what, std::max(1, most), most > 1 ? "s" : "", options.ranks,
+      options.ranks == 1 ? "" : "s"));
+}
+
+// Equal parts, whose remainder nobody has: trials with more than others could not be compared.
+template <typename T>
+std::vector<std::vector<T>> equal_parts(const std::vector<T>& all, int count) {
+  const auto size = all.size() / static_cast<std::size_t>(count);
+  std::vector<std::vector<T>> parts;
+  for (auto begin = all.begin(); std::ssize(parts) < count; begin += static_cast<long>(size))
+    parts.emplace_back(begin, begin + static_cast<long>(size));
+  return parts;
+}
+
+std::vector<int> flat(const std::vector<std::vector<int>>& lists) {
+  std::vector<int> all;
+  for (const auto& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
+}
+
+// Whole cores where there are enough, else hardware threads; unbound where there are not.
+void bind(std::vector<TrialPlace>& places, const std::vector<std::vector<int>>& cores, int ranks) {
+  const int count = narrow<int>(places.size());
+  if (count == 1) return;
+  const auto is_enough = [&](std::size_t all) {
+    return all / static_cast<std::size_t>(count) >= static_cast<std::size_t>(ranks);
+  };
+  const auto threads = flat(cores);
+  if (is_enough(cores.size())) {
+    const auto parts = equal_parts(cores, count);
+    for (std::size_t i = 0; i < places.size(); ++i) places[i].cpus = flat(parts[i]);
+  } else if (is_enough(threads.size())) {
+    const auto parts = equal_parts(threads, count);
+    for (std::size_t i = 0; i < places.size(); ++i) places[i].cpus = parts[i];
+  }
+}
+
+std::vector<TrialPlace> places_here(const MachineFacts& machine,
+                                    const std::vector<std::vector<int>>& cores,
+                                    const PlaceOptions& options) {
+  const int gpus = narrow<int>(options.gpus.size());
+  const int count = gpus > 0 ? count_of(options, gpus / options.ranks, gpus / options.ranks,
+                                        "this machine's GPUs")
+                             : count_of(options, machine.cores / options.ranks,
+                                        machine.cpus / options.ranks, "this machine's processors");
+  std::vector<TrialPlace> places(static_cast<std::size_t>(count));
+  bind(places, cores, options.ranks);
+  if (gpus / count < options.ranks) return places;
+  const auto parts = equal_parts(options.gpus, count);
+  for (std::size_t i = 0; i < places.size(); ++i)
+    places[i].environment.emplace_back("CUDA_VISIBLE_DEVICES", join(parts[i], ","));
+  return places;
+}
+
+// Each trial has hosts of its own: two mpiruns on one would both begin with its first core.
+std::vector<TrialPlace> places_on_hosts(const MachineFacts& machine, const PlaceOptions& options) {
+  const auto& hosts = machine.job_hosts;
+  const int slots = std::max(1, std::ranges::min(hosts, {}, &Host::slots).slots);
+  const int hosts_of_trial = (options.ranks + slots - 1) / slots;
+  const int room = narrow<int>(hosts.size()) / hosts_of_trial;
+  PlaceOptions strict = options;
+  strict.oversubscribe = false;
+  const int count = count_of(strict, room, room, "the hosts of the job");
+  if (room == 0) return {TrialPlace{}};  // all of the job, whose launcher judges
+  std::vector<TrialPlace> places;
+  for (int i = 0; i < count; ++i) {
+    const auto begin = hosts.begin() + static_cast<long>(i) * hosts_of_trial;
+    const auto own = spread_evenly({begin, begin + hosts_of_trial}, options.ranks);
+    places.push_back({.cpus = {}, .arguments = {"--hosts", to_string(own)}});
+  }
+  return places;
+}
+
+// Slurm finds the processors: a step has those of its tasks alone (--exact), and a part of the
+// memory, or it would wait for the one before.
+std::vector<TrialPlace> places_in_slurm(const MachineFacts& machine, const PlaceOptions& options) {
+  const int nodes = std::max(1, number_in(machine, "SLURM_JOB_NUM_NODES"));
+  const int cpus_on_node = std::max(1, number_in(machine, "SLURM_CPUS_ON_NODE"));
+  const int given = number_in(machine, "SLURM_NTASKS");
+  const int tasks = given > 0 ? given : checked_multiply(nodes, cpus_on_node);
+  const int room = tasks / options.ranks;
+  const int count = count_of(options, room, room, "the tasks of the job");
+  const int tasks_on_node = std::max(1, tasks / nodes);
+  const auto nodes_of_trial =
+      fmt::format("{}", std::min(nodes, (options.ranks + tasks_on_node - 1) / tasks_on_node));
+  TrialPlace place{.cpus = {},
+                   .environment = {{"SLURM_EXACT", "1"},
+                                   {"SLURM_JOB_NUM_NODES", nodes_of_trial},
+                                   {"SLURM_NNODES", nodes_of_trial}}};
+  if (const int memory = number_in(machine, "SLURM_MEM_PER_NODE"))
+    place.environment.emplace_back(
+        "SLURM_MEM_PER_NODE", fmt::format("{}", memory / std::max(1, (count + nodes - 1) / nodes)));
+  return std::vector<TrialPlace>(static_cast<std::size_t>(count), place);
+}
+
+}  // namespace
+
+std::vector<TrialPlace> trial_places(const MachineFacts& machine,
+                                     const std::vector<std::vector<int>>& cores,
+                                     const PlaceOptions& options) {
+  if (machine.launcher == Launcher::srun) return places_in_slurm(machine, options);
+  if (!machine.job_hosts.empty()) return places_on_hosts(machine, options);
+  return places_here(machine, cores, options);
+}
+
+}  // namespace kolo

@@ -1,0 +1,135 @@
+// kolo sweep, end to end through the binary.
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "cli/small_runs.h"
+#include "kolo/observe/sweep.h"
+
+namespace kolo::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class SweepProgram : public SmallRuns {
+ protected:
+  [[nodiscard]] std::vector<std::string> sweep_words(const std::vector<std::string>& more) const {
+    std::vector<std::string> all = {
+        "sweep", config,           "--output", folder / "sweep", "-n", "1", "--trials-at-once",
+        "2",     "--oversubscribe"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+  [[nodiscard]] ProcessResult sweep(const std::vector<std::string>& more) const {
+    return run_kolo(sweep_words(more));
+  }
+  [[nodiscard]] Sweep read() const { return Sweep::read(folder / "sweep/sweep.json"); }
+  [[nodiscard]] History history_of(const Trial& trial) const {
+    return history("sweep/" + trial.folder);
+  }
+};
+
+TEST_F(SweepProgram, FourTrialsOfWhichOneFails) {
+  const std::vector<std::string> words = {"optimizer.lr=0.002,1e30", "training.batch_size=16,64",
+                                          "training.n_epochs=1"};
+  const auto result = sweep(words);
+  EXPECT_EQ(result.exit_code, 1) << result.errors;
+  const auto done = read();
+  ASSERT_EQ(done.trials.size(), 4U);
+  EXPECT_EQ(done.trials[0].state, TrialState::done);
+  EXPECT_EQ(done.trials[1].state, TrialState::done);
+  EXPECT_EQ(done.trials[2].state, TrialState::failed);
+  EXPECT_THAT(done.trials[2].problem,
+              AllOf(HasSubstr("status 1"), HasSubstr("learning rate that is too high")));
+  EXPECT_EQ(done.metric, "val_accuracy");
+  EXPECT_EQ(history_of(done.trials[1]).epochs().back().step, 400 / 64 + 1);
+  EXPECT_THAT(result.output, AllOf(HasSubstr("failed: status 1"), HasSubstr("this trains it alone"),
+                                   HasSubstr("kolo train " + config)));
+  EXPECT_THAT(text_of("sweep/report.html"), HasSubstr("What the keys do"));
+  const auto report = run_kolo({"report", folder / "sweep", "-o", folder / "page.html"});
+  EXPECT_EQ(report.exit_code, 0) << report.errors;
+
+  const auto twice = sweep(words);  // the failed ones once more, and no others
+  EXPECT_EQ(twice.exit_code, 1);
+  EXPECT_EQ(read().trials[2].failures, 2);
+  const auto before = read().to_json();
+  const auto again = sweep({"--json", words[0], words[1], words[2]});
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.errors, HasSubstr("0 to do"));
+  EXPECT_EQ(nlohmann::ordered_json::parse(again.output), before) << "and nothing else there";
+}
+
+TEST_F(SweepProgram, TrialsThatWereStoppedGoOn) {
+  const std::vector<std::string> words = {"optimizer.lr=0.002,0.001", "training.n_epochs=12",
+                                          "device.intra_threads=1"};
+  const auto stopped = run_kolo_and(sweep_words(words), [&](pid_t process) {
+    EXPECT_TRUE(wait_for_file(checkpoint(25, "sweep/trials/001-lr-0.002")));
+    EXPECT_TRUE(wait_for_file(checkpoint(25, "sweep/trials/002-lr-0.001")));
+    ::kill(process, SIGTERM);
+  });
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.errors;
+  EXPECT_THAT(stopped.errors, HasSubstr("the same command goes on"));
+  EXPECT_EQ(read().trials[0].state, TrialState::stopped);
+  const auto finished = sweep(words);
+  EXPECT_EQ(finished.exit_code, 0) << finished.errors;
+  for (const auto& trial : read().trials) {
+    EXPECT_EQ(trial.epochs, 12);
+    EXPECT_THAT(text_of("sweep/" + trial.folder + "/out.log"), HasSubstr("resuming from"));
+  }
+  ASSERT_EQ(train({"training.n_epochs=12"}, "whole").exit_code, 0);
+  expect_same_records("whole", "sweep/trials/001-lr-0.002");
+}
+
+// The best trial of successive halving is what it would have been alone.
+TEST_F(SweepProgram, HalvingGoesOnFromCheckpoints) {
+  const auto result =
+      sweep({"optimizer.lr=0.002,1e-6,1e-7", "--halving", "--eta", "2", "--least-epochs", "2",
+             "training.lr_decay=cosine", "device.intra_threads=1", "--quiet"});
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_EQ(result.errors, "");
+  const auto done = read();
+  EXPECT_EQ(done.rungs, (std::vector<SweepRung>{{2, 3}, {4, 1}}));
+  EXPECT_EQ(done.trials[0].state, TrialState::done);
+  EXPECT_EQ(done.trials[0].epochs, 4);
+  EXPECT_EQ(done.trials[1].state, TrialState::dropped);
+  EXPECT_THAT(result.output, HasSubstr("The rungs"));
+  ASSERT_EQ(train({"training.lr_decay=cosine"}, "whole").exit_code, 0);
+  expect_same_records("whole", "sweep/" + done.trials[0].folder);
+}
+
+TEST_F(SweepProgram, StopAfterEpochsKeepsTheSchedule) {
+  ASSERT_EQ(train({"training.lr_decay=cosine"}, "whole").exit_code, 0);
+  const auto part = train({"training.lr_decay=cosine", "--stop-after-epochs", "3"});
+  EXPECT_EQ(part.exit_code, 75) << part.errors;
+  EXPECT_THAT(part.output, HasSubstr("stopped by --stop-after-epochs 3 at step 75"));
+  EXPECT_EQ(history().epochs().back().epoch, 3);
+  const auto same = train({"training.lr_decay=cosine", "--stop-after-epochs", "3", "--resume"});
+  EXPECT_EQ(same.exit_code, 75) << "there already";
+  const auto rest = train({"training.lr_decay=cosine", "--stop-after-epochs", "4", "--resume"});
+  EXPECT_EQ(rest.exit_code, 0) << "the last is the end";
+  expect_same_records("whole", "run");
+}
+
+TEST_F(SweepProgram, SaysWhatItWouldDoAndWhatIsWrong) {
+  const auto plan = sweep({"--dry-run", "optimizer.lr=0.1,0.2", "device.intra_threads=1"});
+  EXPECT_EQ(plan.exit_code, 0) << plan.errors;
+  EXPECT_THAT(plan.output, AllOf(HasSubstr("trial 2: lr 0.2\n  kolo train "),
+                                 HasSubstr("optimizer.lr=0.2"), HasSubstr("trials/002-lr-0.2")));
+  const auto refused = [&](const std::vector<std::string>& words, const auto& what) {
+    const auto result = sweep(words);
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.errors, what);
+  };
+  refused({"optimizer.lr=0.1"}, HasSubstr("nothing varies"));
+  refused({"optimizer.rl=0.1,0.2"}, AllOf(HasSubstr("trial 1 (rl 0.1)"), HasSubstr("lr")));
+  refused({"optimizer.lr=0.1..0.2"}, HasSubstr("add --random N"));
+  refused({"optimizer.lr=0.1,0.2", "--seed", "3"}, HasSubstr("--seed is for --random N"));
+  refused({"optimizer.lr=0.1,0.2", "--eta", "3"}, HasSubstr("--eta is for --halving"));
+  refused({"optimizer.lr=0.1,0.2", "--halving", "checkpoint.enabled=false"},
+          HasSubstr("checkpoint.enabled"));
+  EXPECT_FALSE(fs::exists(folder / "sweep"));
+}
+
+}  // namespace
+}  // namespace kolo::testing

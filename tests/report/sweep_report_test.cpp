@@ -1,0 +1,127 @@
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/report/report.h"
+#include "report/records.h"
+#include "support/temporary_folder.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+using ::testing::ThrowsMessage;
+
+Sweep example_sweep() {
+  Sweep sweep;
+  sweep.name = "digits";
+  sweep.configuration = "digits.yaml";
+  sweep.space = {"optimizer.lr=log:0.01..0.1", "model.act=relu,gelu"};
+  const char* const rates[] = {"0.02", "0.09", "0.05"};
+  for (int i = 0; i < 3; ++i) {
+    Trial trial;
+    trial.number = i + 1;
+    trial.settings = {std::string("optimizer.lr=") + rates[i],
+                      std::string("model.act=") + (i == 1 ? "gelu" : "relu")};
+    trial.folder = "trials/00" + std::to_string(i + 1);
+    trial.state = TrialState::done;
+    trial.best = 0.5 + 0.1 * i;
+    trial.best_epoch = 2;
+    trial.epochs = 2;
+    trial.seconds = 3;
+    sweep.trials.push_back(trial);
+  }
+  return sweep;
+}
+
+std::vector<RunRecord> example_runs() {
+  std::vector<RunRecord> runs;
+  for (int i = 0; i < 3; ++i)
+    runs.push_back(run_named("trial " + std::to_string(i + 1),
+                             {epoch_curve("accuracy", "validation", {0.4, 0.5 + 0.1 * i}),
+                              epoch_curve("loss", "training", {2, 1})}));
+  return runs;
+}
+
+Figure sweep_figure(const Sweep& sweep, const std::string& id) {
+  for (const auto& group : sweep_figures(sweep, example_runs()))
+    for (const auto& figure : group.figures)
+      if (figure.id == id) return figure;
+  throw std::runtime_error("no figure " + id);
+}
+
+TEST(SweepReport, TheBestOfAllCurvesIsInColourOnTop) {
+  const auto figure = sweep_figure(example_sweep(), "sweep-metric");
+  ASSERT_THAT(figure.series, SizeIs(3));
+  EXPECT_EQ(figure.series[2].name, "trial 3 (the best)");
+  EXPECT_THAT(figure.series[2].y, ElementsAre(40, 70));
+  EXPECT_EQ(figure.series[2].colour, run_colour(0));
+  EXPECT_EQ(figure.series[0].colour, ideal_colour);
+}
+
+TEST(SweepReport, ResultsStandAgainstEachKey) {
+  const auto rate = sweep_figure(example_sweep(), "sweep-key-1");
+  EXPECT_TRUE(rate.x_logarithmic);
+  ASSERT_THAT(rate.series, SizeIs(2));
+  EXPECT_THAT(rate.series[0].x, ElementsAre(0.02, 0.09, 0.09)) << "with a gap between points";
+  EXPECT_EQ(rate.series[0].y[0], 50);
+  EXPECT_TRUE(std::isnan(rate.series[0].y[1]));
+  EXPECT_THAT(rate.series[1].x, ElementsAre(0.05)) << "the best";
+  const auto word = sweep_figure(example_sweep(), "sweep-key-2");
+  EXPECT_FALSE(word.x_logarithmic);
+  EXPECT_EQ(word.x_label, "model.act (1: relu, 2: gelu)");
+}
+
+TEST(SweepReport, TheTableHasTheBestFirst) {
+  auto sweep = example_sweep();
+  sweep.trials[0].state = TrialState::failed;
+  sweep.trials[0].problem = "status 1: it broke";
+  const auto table = sweep_results(sweep);
+  ASSERT_THAT(table.rows, SizeIs(3));
+  EXPECT_EQ(table.rows[0].cells[0].text, "3");
+  EXPECT_TRUE(table.rows[0].cells[3].is_best);
+  EXPECT_EQ(table.rows[2].mark, ResultsTable::Mark::failed);
+  EXPECT_EQ(table.rows[2].cells.back().text, "failed: status 1: it broke");
+  EXPECT_THAT(sweep_rungs(sweep).rows, SizeIs(0));
+}
+
+TEST(SweepReport, TheRungsTellWhoWentOn) {
+  auto sweep = example_sweep();
+  sweep.eta = 3;
+  sweep.rungs = {{1, 3}, {3, 1}};
+  for (auto& trial : sweep.trials) {
+    trial.rung = 0;
+    trial.rung_values = {trial.best};
+  }
+  sweep.trials[2].rung = 1;
+  sweep.trials[2].rung_values.push_back(0.9);
+  const auto table = sweep_rungs(sweep);
+  const auto texts = [&](std::size_t row) {
+    std::vector<std::string> cells;
+    for (const auto& cell : table.rows[row].cells) cells.push_back(cell.text);
+    return cells;
+  };
+  EXPECT_THAT(texts(0), ElementsAre("1", "3", "1", "70.00 %", "70.00 %"));
+  EXPECT_THAT(texts(1), ElementsAre("3", "1", "", "90.00 %", ""));
+}
+
+TEST(SweepReport, APageOfAFolder) {
+  const TemporaryFolder folder;
+  example_sweep().write(folder / "sweep.json");
+  const std::filesystem::path paths[] = {folder.path()};
+  const auto report = read_report(paths);
+  EXPECT_EQ(report.title, "digits, a sweep");
+  EXPECT_THAT(report.trials, SizeIs(3)) << "also what has not begun";
+  EXPECT_THAT(report_page(report_data(report, "now")),
+              AllOf(HasSubstr("A sweep of digits.yaml, 3 trials."), HasSubstr("sweep-key-1")));
+  const std::filesystem::path two[] = {folder.path(), folder / "sweep.json"};
+  EXPECT_THAT([&] { (void)read_report(two); },
+              ThrowsMessage<InputError>(HasSubstr("second sweep")));
+}
+
+}  // namespace
+}  // namespace kolo::testing
