@@ -115,7 +115,7 @@ bool place_on_axis(std::vector<KeyPoint>& points, std::string& label) {
 }
 
 bool is_far_apart(const std::vector<KeyPoint>& sorted) {
-  constexpr double far = 20;
+  constexpr double far = 8;
   return sorted.front().x > 0 && sorted.back().x / sorted.front().x >= far;
 }
 

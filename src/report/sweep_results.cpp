@@ -35,14 +35,13 @@ ResultsTable::Mark mark_of(TrialState state) {
 std::string state_of(const Trial& trial) {
   if (trial.state == TrialState::failed && !trial.problem.empty())
     return fmt::format("failed: {}", trial.problem);
-  if (trial.state == TrialState::dropped) return fmt::format("dropped at epoch {}", trial.epochs);
   return std::string(state_name(trial.state));
 }
 
 std::string note_of(const Sweep& sweep) {
   auto note = fmt::format(
-      "By the best validation {} of any epoch, the best first; epoch: which one that was. Time: of "
-      "all a trial's processes, their starts among it.",
+      "By the best validation {} of any epoch, the best first; epoch: which one that was, of those "
+      "that the trial has trained. Time: of all a trial's processes, their starts among it.",
       metric_title(sweep));
   if (!sweep.rungs.empty())
     note += fmt::format(" Successive halving: one trial in {:g} went on at the end of each rung.",
@@ -70,7 +69,7 @@ ResultsTable sweep_results(const Sweep& sweep) {
     std::vector<Cell> cells{{fmt::format("{}", trial.number)}};
     for (const auto& setting : trial.settings) cells.push_back({key_and_value(setting).second});
     cells.push_back({format_metric(sweep.metric, trial.best), has_value && table.rows.empty()});
-    cells.push_back({has_value ? fmt::format("{}", trial.best_epoch) : ""});
+    cells.push_back({has_value ? fmt::format("{} of {}", trial.best_epoch, trial.epochs) : ""});
     cells.push_back({trial.seconds > 0 ? format_duration(trial.seconds) : ""});
     if (shows_states) cells.push_back({state_of(trial)});
     table.rows.push_back({std::move(cells), -1, mark_of(trial.state)});

@@ -113,7 +113,8 @@ class TrialRunner {
     Stopwatch watch = {};
   };
 
-  // In halving those on the highest rung, which others wait for the longest.
+  // In halving those on the lowest rung, whose ends decide about all others: who is certain of a
+  // higher one fills the places that are left.
   std::optional<std::size_t> next() {
     if (!is_halving(sweep_)) {
       if (queue_.empty()) return std::nullopt;
@@ -129,7 +130,7 @@ class TrialRunner {
           trial.state == TrialState::pending ||
           (trial.state == TrialState::stopped && !stopped_.contains(i)) ||
           (trial.state == TrialState::waiting && decisions[i] == RungDecision::go_on);
-      if (may_start && (!best || next_rung(trial) > next_rung(sweep_.trials[*best]))) best = i;
+      if (may_start && (!best || next_rung(trial) < next_rung(sweep_.trials[*best]))) best = i;
     }
     return best;
   }

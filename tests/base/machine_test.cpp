@@ -1,5 +1,6 @@
 #include "kolo/base/machine.h"
 
+#include <algorithm>
 #include <fstream>
 #include <string>
 
@@ -62,6 +63,15 @@ TEST(InstalledMemory, IsTheKernelsCount) {
   ASSERT_TRUE(file >> word >> kilobytes);
   ASSERT_EQ(word, "MemTotal:");
   EXPECT_EQ(installed_memory(), kilobytes * 1024);
+}
+
+TEST(Machine, EachCpuIsOfOneCore) {
+  const auto cores = allowed_cores();
+  EXPECT_EQ(static_cast<int>(cores.size()), detect_cpu_limits().affinity_cores);
+  std::vector<int> cpus;
+  for (const auto& core : cores) cpus.insert(cpus.end(), core.begin(), core.end());
+  std::sort(cpus.begin(), cpus.end());
+  EXPECT_EQ(cpus, allowed_cpus());
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ for word in "$@"; do
   before=$word
 done
 [ -n "$stop" ] && epochs=$stop status=75
+[ "$description" = patient ] && epochs=2 status=0
 mkdir -p "$output" RUNNING
 grep Cpus_allowed_list /proc/self/status > "$output/cpus"
 echo "$description $lr $epochs" >> STARTS
@@ -241,6 +242,18 @@ TEST_F(SweepRuns, HalvingTrainsTheBestOnly) {
   (void)run_sweep(wanted);
   EXPECT_EQ(lines_of("STARTS").size(), 13U);
   EXPECT_THAT(read_text_file(folder_ / "sweep/report.html"), HasSubstr("The rungs"));
+}
+
+// As training.early_stopping_patience may end it.
+TEST_F(SweepRuns, WhatEndsBeforeItsRungStaysTheBest) {
+  auto wanted = request({"description,optimizer.lr=patient:0.9,more:0.5,other:0.1"});
+  wanted.halving.emplace();
+  const auto sweep = run_sweep(wanted).sweep;
+  EXPECT_EQ(sweep.rungs, (std::vector<SweepRung>{{1, 3}, {9, 1}}));
+  EXPECT_THAT(states_of(sweep),
+              ElementsAre(TrialState::done, TrialState::dropped, TrialState::dropped));
+  EXPECT_THAT(sweep.trials[0].rung_values, ElementsAre(0.9, 0.9));
+  EXPECT_EQ(lines_of("STARTS").size(), 3U) << "there is nothing to go on with";
 }
 
 }  // namespace
