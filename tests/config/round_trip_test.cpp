@@ -73,8 +73,8 @@ class RandomConfig {
       communication.powersgd_rank = maybe(whole());
       communication.powersgd_start_step = maybe(whole());
     }
-    const bool needs_norms = run.optimizer.name == "lars" || run.optimizer.name == "lamb";
-    run.optimizer.sharded = coin() && !needs_norms && !run.device.graphs &&
+    const bool takes_whole = optimizer_entry(run.optimizer.name).takes_whole_parameters;
+    run.optimizer.sharded = coin() && !takes_whole && !run.device.graphs &&
                             communication.compression == Compression::none;
     if (!run.device.graphs && run.training.batch_size)
       run.training.accumulation = 1 + random_.below(static_cast<std::uint32_t>(
@@ -110,8 +110,9 @@ class RandomConfig {
 
   OptimizerConfig optimizer() {
     OptimizerConfig optimizer;
-    optimizer.name = pick({"sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax",
-                           "nadam", "lars", "lamb"});
+    optimizer.name =
+        pick({"sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lars",
+              "lamb", "schedule_free_sgd", "schedule_free_adamw", "muon", "soap"});
     optimizer.lr = number();
     optimizer.lr_scaling = pick<Scaling>();
     optimizer.weight_decay = number();
@@ -138,6 +139,16 @@ class RandomConfig {
         {"epsilon", decimal},
         {"initial_accumulator", decimal},
         {"trust_coefficient", decimal},
+        {"adjust", [&] { return name(pick<MuonAdjustment>()); }},
+        {"hidden_only", truth},
+        {"iterations", [&] { return std::to_string(small() % 9 + 1); }},
+        {"adamw_rate_ratio", [&] { return has_labels ? "null" : decimal(); }},
+        {"adamw_beta1", fraction},
+        {"adamw_beta2", fraction},
+        {"adamw_epsilon", decimal},
+        {"preconditioner_beta", fraction},
+        {"precondition_every", [&] { return std::to_string(small() + 1); }},
+        {"largest_side", [&] { return std::to_string(small() + 1); }},
         {"epsilon_form", [&] { return name(pick<EpsilonForm>()); }},
         {"centered", truth},
         {"amsgrad", truth},
