@@ -84,6 +84,15 @@ RANK_TEST(ShardedOptimizer, LayerwiseOptimizersAreRefused) {
               ::testing::HasSubstr("muon can't be sharded"));
 }
 
+RANK_TEST(ShardedOptimizer, OptimizersThatAverageAreOfTrainingSteps) {
+  SmallNetwork network;
+  EXPECT_THAT(message_of<InputError>([&] {
+                ShardedOptimizer(communicator, network,
+                                 std::shared_ptr<const FlatOptimizer>(make_schedule_free_sgd({})));
+              }),
+              ::testing::HasSubstr("schedule_free_sgd trains other parameters than those to use"));
+}
+
 RANK_TEST(ShardedOptimizer, ARankHoldsItsPartOfTheState) {
   Replica replica(communicator, large, torch::kFloat);
   const ShardedArenaOptimizer optimizer(communicator, replica.arena, make_adam({}));
