@@ -398,11 +398,18 @@ class Checks {
   }
 
   void check_sharding() const {
-    if (!config_.optimizer.sharded) return;
     const auto& name = config_.optimizer.name;
-    if (optimizer_entry(name).has_own_decay) {
+    if (optimizer_entry(name).looks_at_place && config_.parallel.pipeline > 1) {
+      fail("optimizer.name",
+           fmt::format("{} treats a network's first and last layer in another way, and a stage of "
+                       "a pipeline (parallel.pipeline) does not know which they are; use another "
+                       "optimizer, or no pipeline",
+                       name));
+    }
+    if (!config_.optimizer.sharded) return;
+    if (optimizer_entry(name).takes_whole_parameters) {
       fail("optimizer.sharded",
-           fmt::format("{} needs norms over whole parameters, of which a rank would have a part; "
+           fmt::format("{} needs whole parameters, of which a rank would have a part; "
                        "leave it false, or use another optimizer",
                        name));
     }

@@ -36,6 +36,12 @@ class Checks {
            "networks inside simulations don't shard their optimizer; leave it out "
            "(optimizer.shared_step has a node's ranks share it)");
     }
+    if (optimizer_entry(config_.optimizer.name).averages) {
+      fail("optimizer.name",
+           fmt::format("{} trains other parameters than those to infer with, and networks inside "
+                       "simulations have one kind; use another optimizer",
+                       config_.optimizer.name));
+    }
     check_model();
     check_training();
     check_reservoir();

@@ -233,6 +233,47 @@ struct NadamStep : StepOf<T, 2> {
   }
 };
 
+// The state: what separates the steps' own sequence from its average.
+template <typename T>
+struct ScheduleFreeConstants {
+  T rate;
+  T decay;           // times the parameter, added to the direction
+  T direct_rate;     // (1 - momentum) * rate: what the direction moves the parameter by
+  T average_weight;  // momentum * share: how far the parameter follows the average
+  T kept;            // 1 - share
+  T beta2, one_minus_beta2, epsilon;
+  T root_scale;  // the bias correction of the second moment's square root
+};
+
+template <typename T>
+KOLO_STEP inline void schedule_free(T& parameter, T direction, T& difference,
+                                    const ScheduleFreeConstants<T>& c) {
+  direction = direction + c.decay * parameter;
+  const T after = difference - c.rate * direction;
+  parameter = parameter - c.direct_rate * direction + c.average_weight * after;
+  difference = c.kept * after;
+}
+
+template <typename T>
+struct ScheduleFreeSgdStep : StepOf<T, 1> {
+  ScheduleFreeConstants<T> c;
+
+  KOLO_STEP void operator()(T& parameter, T gradient, T* state) const {
+    schedule_free(parameter, gradient, state[0], c);
+  }
+};
+
+template <typename T>
+struct ScheduleFreeAdamwStep : StepOf<T, 2> {
+  ScheduleFreeConstants<T> c;
+
+  KOLO_STEP void operator()(T& parameter, T gradient, T* state) const {
+    state[1] = c.beta2 * state[1] + c.one_minus_beta2 * gradient * gradient;
+    const T direction = gradient / (std::sqrt(state[1]) * c.root_scale + c.epsilon);
+    schedule_free(parameter, direction, state[0], c);
+  }
+};
+
 // Those of whole parameters: a pass for the sums of squares from which a layer's scale follows, and
 // then the steps.
 
@@ -322,6 +363,8 @@ KOLO_STEP inline double lamb_scale(double parameter_squares, double direction_sq
   DO(T, AdadeltaStep<T>)              \
   DO(T, AdamaxStep<T>)                \
   DO(T, NadamStep<T>)                 \
+  DO(T, ScheduleFreeSgdStep<T>)       \
+  DO(T, ScheduleFreeAdamwStep<T>)     \
   DO(T, LarsStep<T, false>)           \
   DO(T, LarsStep<T, true>)            \
   DO(T, LambStep<T>)

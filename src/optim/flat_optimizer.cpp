@@ -1,5 +1,6 @@
 #include "kolo/optim/flat_optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 
@@ -55,15 +56,19 @@ void check_slice(const FlatOptimizer& optimizer, const FlatSlice<double>& slice)
   check(optimizer, slice);
 }
 
-void check_step(const FlatOptimizer& optimizer, double learning_rate, std::int64_t step) {
+void check_step(const FlatOptimizer& optimizer, StepRate rate, std::int64_t step) {
   if (step < 1) {
     throw Error(
         fmt::format("optimizer {}: step {}, expected a count from 1", optimizer.name(), step));
   }
-  if (!std::isfinite(learning_rate) || learning_rate < 0) {
+  if (!std::isfinite(rate.learning_rate) || rate.learning_rate < 0) {
     throw Error(fmt::format("optimizer {}: learning rate {}, expected a number of 0 or more",
-                            optimizer.name(), learning_rate));
+                            optimizer.name(), rate.learning_rate));
   }
+  if (rate.share >= 0 && rate.share <= 1) return;
+  throw Error(
+      fmt::format("optimizer {}: share {} of a step in the average, expected one from 0 to 1",
+                  optimizer.name(), rate.share));
 }
 
 void check_device(const FlatOptimizer& optimizer, std::size_t size, const DeviceUpdate& device) {
@@ -198,7 +203,13 @@ class Adam final : public optim::ElementwiseOptimizer<Adam> {
 
 }  // namespace
 
-StepConstants FlatOptimizer::constants(double /*learning_rate*/, std::int64_t /*step*/,
+StepRate RateHistory::note(double learning_rate) {
+  largest = std::max(largest, learning_rate);
+  sum_of_squares += largest * largest;
+  return {learning_rate, sum_of_squares > 0 ? largest * largest / sum_of_squares : 0};
+}
+
+StepConstants FlatOptimizer::constants(StepRate /*rate*/, std::int64_t /*step*/,
                                        bool /*is_vector*/) const {
   fail_without_device_steps(*this);
 }

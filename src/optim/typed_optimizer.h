@@ -45,29 +45,32 @@ Decay decay_of(const Options& options) {
 // Throw Error for what FlatOptimizer::update() doesn't take.
 void check_slice(const FlatOptimizer& optimizer, const FlatSlice<float>& slice);
 void check_slice(const FlatOptimizer& optimizer, const FlatSlice<double>& slice);
-void check_step(const FlatOptimizer& optimizer, double learning_rate, std::int64_t step);
+void check_step(const FlatOptimizer& optimizer, StepRate rate, std::int64_t step);
 
 // And for what FlatOptimizer::update_on_device() doesn't.
 void check_device(const FlatOptimizer& optimizer, std::size_t size, const DeviceUpdate& device);
 
 // Turns both types' updates, checked, into Algorithm::run(slice, constants) and
 // run_on_device(slice, device), templates of the type; the constants are
-// Algorithm::constants_of(rate, step, is_vector).
+// Algorithm::constants_of(rate, step, is_vector), of which the rate is a StepRate or its number.
 template <typename Algorithm>
 class TypedOptimizer : public FlatOptimizer {
  public:
-  void update(const FlatSlice<float>& slice, double learning_rate, std::int64_t step) const final {
+  void update(const FlatSlice<float>& slice, StepRate rate, std::int64_t step) const final {
     check_slice(*this, slice);
-    algorithm().run(slice, constants(learning_rate, step, slice.is_vector));
+    algorithm().run(slice, constants(rate, step, slice.is_vector));
   }
-  void update(const FlatSlice<double>& slice, double learning_rate, std::int64_t step) const final {
+  void update(const FlatSlice<double>& slice, StepRate rate, std::int64_t step) const final {
     check_slice(*this, slice);
-    algorithm().run(slice, constants(learning_rate, step, slice.is_vector));
+    algorithm().run(slice, constants(rate, step, slice.is_vector));
   }
-  [[nodiscard]] StepConstants constants(double learning_rate, std::int64_t step,
+  [[nodiscard]] StepConstants constants(StepRate rate, std::int64_t step,
                                         bool is_vector) const final {
-    check_step(*this, learning_rate, step);
-    return algorithm().constants_of(learning_rate, step, is_vector);
+    check_step(*this, rate, step);
+    if constexpr (requires { algorithm().constants_of(rate, step, is_vector); })
+      return algorithm().constants_of(rate, step, is_vector);
+    else
+      return algorithm().constants_of(rate.learning_rate, step, is_vector);
   }
   void update_on_device(const FlatSlice<float>& slice, const DeviceUpdate& device) const final {
     check_slice(*this, slice);

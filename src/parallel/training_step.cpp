@@ -159,6 +159,31 @@ const FlatOptimizer& TrainingStep::algorithm() const {
   return sharded_ ? sharded_->algorithm() : optimizer_->algorithm();
 }
 
+void TrainingStep::to_evaluation() {
+  if (sharded_)
+    sharded_->to_evaluation();
+  else
+    optimizer_->to_evaluation();
+}
+
+void TrainingStep::to_training() {
+  if (sharded_)
+    sharded_->to_training();
+  else
+    optimizer_->to_training();
+}
+
+const RateHistory& TrainingStep::rate_history() const {
+  return sharded_ ? sharded_->rate_history() : optimizer_->rate_history();
+}
+
+void TrainingStep::set_rate_history(const RateHistory& rates) {
+  if (sharded_)
+    sharded_->set_rate_history(rates);
+  else
+    optimizer_->set_rate_history(rates);
+}
+
 TrainingStep::Outcome TrainingStep::make(const std::function<Forward()>& forward,
                                          double learning_rate, std::int64_t step) {
   return end(begin(forward, learning_rate, step));
@@ -336,6 +361,12 @@ std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(
   if (options_.reducer.unused_parameters)
     throw Error("parallel: a step that may leave out parameters can't be recorded as a graph");
   if (sharded_) throw Error("parallel: a step of a sharded optimizer can't be recorded as a graph");
+  if (!algorithm().has_device_steps()) {
+    throw Error(fmt::format(
+        "parallel: a step of {} can't be recorded as a graph: its optimizer works on the host. "
+        "device.graphs=false does without",
+        algorithm().name()));
+  }
   if (world_) throw Error("parallel: a step of a network in parts can't be recorded as a graph");
   const auto ranks = arena_->gradient_communicator(communicator_);
   if (arena_->device().is_cuda() && ranks.size() > 1 &&

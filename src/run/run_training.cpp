@@ -21,6 +21,7 @@
 #include "kolo/nn/models.h"
 #include "kolo/nn/network.h"
 #include "kolo/observe/format.h"
+#include "kolo/optim/catalogue.h"
 #include "kolo/optim/learning_rate.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/timeline.h"
@@ -235,6 +236,13 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
         "worth "
         "{} epochs of these, in {} epochs at most",
         adascale->batch, adascale->epochs, trainer.options().epochs);
+  }
+  if (optimizer_entry(config.optimizer.name).averages &&
+      schedule_name(rate.schedule()) != "constant") {
+    log.warn(
+        "{} averages over the steps, which takes the place of a decay of the rate: with both the "
+        "last steps hardly count; training.lr_decay=none does without",
+        config.optimizer.name);
   }
   if (config.communication.compression != Compression::none && topology.size > 1) {
     log.info("gradients travel as {}{}", name_of(config.communication.compression),

@@ -188,6 +188,40 @@ void keep_shard(std::vector<NamedTensor>& parameters, std::vector<NamedTensor>& 
     std::erase_if(*list, [&](const NamedTensor&) { return plan[index++] != request.shard; });
 }
 
+// Of optimizers that average: the parameters as they are trained, in the optimizer's file, since
+// the network's has those to use it with. And the rates that the average depends on.
+constexpr const char* trained_name = "y";
+constexpr const char* rates_key = "rate_history";
+
+std::string trained_name_of(const std::string& parameter) {
+  return fmt::format("{}.{}", parameter, trained_name);
+}
+
+// As ArenaOptimizer::to_evaluation() does it, to the bit. Parameters without state are frozen, or
+// further names of one that has some.
+void take_those_for_use(std::vector<NamedTensor>& parameters, std::vector<NamedTensor>& optimizer,
+                        const FlatOptimizer& algorithm) {
+  const auto use = algorithm.for_use();
+  if (!use) return;
+  const torch::NoGradGuard no_gradient;
+  std::unordered_map<std::string, torch::Tensor> states;
+  for (const auto& item : optimizer) states.emplace(item.name, item.tensor);
+  const auto state_name = algorithm.state_names()[use->place];
+  std::unordered_map<const void*, torch::Tensor> made;
+  for (auto& item : parameters) {
+    const void* const place = item.tensor.data_ptr();
+    if (const auto same = made.find(place); same != made.end()) {
+      item.tensor = same->second;
+      continue;
+    }
+    const auto found = states.find(fmt::format("{}.{}", item.name, state_name));
+    if (found == states.end()) continue;
+    optimizer.push_back({trained_name_of(item.name), item.tensor});
+    item.tensor = item.tensor - found->second.mul(use->factor);
+    made.emplace(place, item.tensor);
+  }
+}
+
 // By parameter, of those that were frozen or not used in some steps.
 constexpr const char* left_out_key = "left_out_steps";
 
@@ -309,9 +343,21 @@ void Trainer::restore_optimizer(const std::vector<NamedTensor>& saved,
   sharded->scatter_state(whole, 0, left_out);
 }
 
+// By the names under which their values are in a checkpoint of an optimizer that averages.
+std::vector<NamedTensor> Trainer::trained_parameters() const {
+  std::vector<NamedTensor> tensors;
+  const auto& arena = *step_.arena();
+  for (std::size_t i = 0; i < arena.parameters().size(); ++i) {
+    tensors.push_back(
+        {trained_name_of(arena.plan().parameters[i].name), arena.parameters()[i].detach()});
+  }
+  return tensors;
+}
+
 Trainer::LiveTensors Trainer::live_tensors(const CheckpointRequest& request) const {
   const auto& module = *network_->module();
   LiveTensors live{module_parameters(module), module_buffers(module), optimizer_state()};
+  take_those_for_use(live.parameters, live.optimizer, step_.algorithm());
   if (request.shards == 1) return live;
   std::uint64_t buffer_bytes = 0;
   for (const auto& item : live.buffers) buffer_bytes += item.tensor.nbytes();
@@ -360,6 +406,11 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
         state_.base_steps / static_cast<double>(base->steps_per_epoch);
   if (noise_.estimate())
     checkpoint.state["gradient_noise"] = to_json(noise_.state(), measured_samples_);
+  if (step_.algorithm().for_use()) {
+    const auto& rates = step_.rate_history();
+    checkpoint.state[rates_key] = {{"largest", rates.largest},
+                                   {"sum_of_squares", rates.sum_of_squares}};
+  }
   if (auto left_out = left_out_steps(); !left_out.empty())
     checkpoint.state[left_out_key] = std::move(left_out);
   checkpoint.state["ranks"] = communicator_.size();
@@ -387,6 +438,11 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   for (const auto& parameter : step_.arena()->plan().parameters)
     left_out.push_back(counts.value(parameter.name, std::int64_t{0}));
   restore_optimizer(saved.optimizer, left_out);
+  if (step_.algorithm().for_use()) {
+    hand_out(saved.optimizer, trained_parameters());
+    const auto& rates = state.at(rates_key);
+    step_.set_rate_history({number(rates, "largest"), number(rates, "sum_of_squares")});
+  }
   const auto& replicas = network_->replicas();
   step_.arena()->broadcast_parameters(replicas);
   broadcast_outside_arena(replicas, *network_->module());

@@ -177,14 +177,31 @@ TEST_F(Checks, CompressionStandsAlone) {
 
 TEST_F(Checks, ShardedOptimizersWorkElementByElement) {
   EXPECT_TRUE(load(required, {"optimizer.sharded=true"}).optimizer.sharded);
-  for (const auto* const name : {"lars", "lamb"})
+  EXPECT_TRUE(load(required, {"optimizer.sharded=true", "optimizer.name=schedule_free_sgd"})
+                  .optimizer.sharded);
+  for (const auto* const name : {"lars", "lamb", "muon", "soap"})
     EXPECT_THAT(
         error(required, {"optimizer.sharded=true", std::string("optimizer.name=") + name}),
-        StartsWith("command line: optimizer.sharded: " + std::string(name) + " needs norms"));
+        StartsWith("command line: optimizer.sharded: " + std::string(name) + " needs whole"));
   for (const auto* const other :
        {"training.virtual_ranks=4", "device.graphs=true", "parallel.pipeline=2"})
     EXPECT_THAT(error(required, {"optimizer.sharded=true", other}),
                 StartsWith("command line: optimizer.sharded: true can't be had with "));
+}
+
+TEST_F(Checks, MuonHasToKnowTheFirstAndTheLastLayer) {
+  EXPECT_THAT(error(required, {"optimizer.name=muon", "parallel.pipeline=2"}),
+              StartsWith("command line: optimizer.name: muon treats a network's first and last"));
+  EXPECT_EQ(value_of(load(required, {"optimizer.name=muon"}), "optimizer.adamw_rate_ratio"),
+            "0.015");
+  EXPECT_EQ(value_of(load(required, {"optimizer.name=muon", "optimizer.adjust=match_rms_adamw"}),
+                     "optimizer.adamw_rate_ratio"),
+            "1");
+  EXPECT_THAT(error(required, {"optimizer.name=muon", "optimizer.decoupled_decay=maybe"}),
+              HasSubstr("optimizer.decoupled_decay"));
+  EXPECT_THAT(
+      error(required, {"optimizer.name=schedule_free_sgd", "optimizer.decoupled_decay=true"}),
+      HasSubstr("schedule_free_sgd has its own kind of weight decay"));
 }
 
 TEST_F(Checks, FrozenModulesAreOfWholeNetworks) {

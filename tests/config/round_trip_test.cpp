@@ -78,8 +78,8 @@ class RandomConfig {
       if (run.optimizer.lr_scaling == Scaling::adascale) run.optimizer.lr_scaling = Scaling::sqrt;
     }
     if (can_measure_noise) run.training.noise_scale_every = whole();
-    const bool needs_norms = run.optimizer.name == "lars" || run.optimizer.name == "lamb";
-    run.optimizer.sharded = coin() && !needs_norms && !run.device.graphs &&
+    const bool takes_whole = optimizer_entry(run.optimizer.name).takes_whole_parameters;
+    run.optimizer.sharded = coin() && !takes_whole && !run.device.graphs &&
                             run.training.noise_scale_every == 0 &&
                             run.optimizer.lr_scaling != Scaling::adascale &&
                             communication.compression == Compression::none;
@@ -117,8 +117,9 @@ class RandomConfig {
 
   OptimizerConfig optimizer() {
     OptimizerConfig optimizer;
-    optimizer.name = pick({"sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax",
-                           "nadam", "lars", "lamb"});
+    optimizer.name =
+        pick({"sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lars",
+              "lamb", "schedule_free_sgd", "schedule_free_adamw", "muon", "soap"});
     optimizer.lr = number();
     optimizer.lr_scaling = pick<Scaling>();
     optimizer.weight_decay = number();
@@ -145,6 +146,16 @@ class RandomConfig {
         {"epsilon", decimal},
         {"initial_accumulator", decimal},
         {"trust_coefficient", decimal},
+        {"adjust", [&] { return name(pick<MuonAdjustment>()); }},
+        {"hidden_only", truth},
+        {"iterations", [&] { return std::to_string(small() % 9 + 1); }},
+        {"adamw_rate_ratio", [&] { return has_labels ? "null" : decimal(); }},
+        {"adamw_beta1", fraction},
+        {"adamw_beta2", fraction},
+        {"adamw_epsilon", decimal},
+        {"preconditioner_beta", fraction},
+        {"precondition_every", [&] { return std::to_string(small() + 1); }},
+        {"largest_side", [&] { return std::to_string(small() + 1); }},
         {"epsilon_form", [&] { return name(pick<EpsilonForm>()); }},
         {"centered", truth},
         {"amsgrad", truth},

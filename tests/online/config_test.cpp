@@ -53,6 +53,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"model: {name: mlp, outputs: [1]}\noptimizer: {name: sgd}",
                 "configuration:1: model.inputs: model mlp is made for one shape of inputs: the "
                 "lengths of a sample without the batch, [2] for two features"},
+        Refused{
+            "model: {name: mlp, inputs: [2], outputs: [1]}\noptimizer: {name: schedule_free_sgd}",
+            "configuration:2: optimizer.name: schedule_free_sgd trains other parameters than "
+            "those to infer with, and networks inside simulations have one kind; use another "
+            "optimizer"},
         Refused{mlp + "training: {samples: rows}",
                 "configuration:3: training.samples: expected one of batch, fields, cells, columns, "
                 "whole, got \"rows\""},

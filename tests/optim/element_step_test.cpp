@@ -52,6 +52,8 @@ void visit_elementwise(const Visit& visit) {
   visit(find("Adadelta"), std::type_identity<AdadeltaStep<T>>());
   visit(find("Adamax"), std::type_identity<AdamaxStep<T>>());
   visit(find("Nadam"), std::type_identity<NadamStep<T>>());
+  visit(find("ScheduleFreeSgd"), std::type_identity<ScheduleFreeSgdStep<T>>());
+  visit(find("ScheduleFreeAdamw"), std::type_identity<ScheduleFreeAdamwStep<T>>());
 }
 
 template <typename Step, typename T>
@@ -114,8 +116,8 @@ class HostOptimizer final : public FlatOptimizer {
  public:
   [[nodiscard]] std::string name() const override { return "own"; }
   [[nodiscard]] std::span<const std::string_view> state_names() const override { return {}; }
-  void update(const FlatSlice<float>&, double, std::int64_t) const override {}
-  void update(const FlatSlice<double>&, double, std::int64_t) const override {}
+  void update(const FlatSlice<float>&, StepRate, std::int64_t) const override {}
+  void update(const FlatSlice<double>&, StepRate, std::int64_t) const override {}
 };
 
 TEST(StepConstants, AnOptimizerWithoutDeviceStepsSaysSo) {

@@ -32,6 +32,8 @@ inline std::vector<NamedOptimizer> every_optimizer() {
       {"Adadelta", make_adadelta({.weight_decay = .1, .decoupled_decay = true})},
       {"Adamax", make_adamax({})},
       {"Nadam", make_nadam({.weight_decay = .1})},
+      {"ScheduleFreeSgd", make_schedule_free_sgd({.weight_decay = .1})},
+      {"ScheduleFreeAdamw", make_schedule_free_adamw({.weight_decay = .1})},
       {"Lars", make_lars({.weight_decay = .01})},
       {"LarsWithoutMomentum", make_lars({.momentum = 0, .weight_decay = .01})},
       {"Lamb", make_lamb({.weight_decay = .01})},

@@ -140,6 +140,25 @@ TEST(OnADevice, SoAreLayerwiseOnes) {
   expect_the_same(training_steps({}, make_lamb({})));
 }
 
+// Muon and SOAP have no steps on devices: theirs go to the host and back.
+TEST(OnADevice, SoAreThoseOfMatricesAndOfAverages) {
+  expect_the_same(training_steps({}, make_muon({.hidden_only = false})));
+  expect_the_same(training_steps({}, make_soap({.precondition_every = 2})));
+  expect_the_same(
+      [](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
+        TrainingStep step(communicator, network.ptr(), make_schedule_free_adamw({}));
+        for (int number = 1; number <= steps; ++number)
+          (void)step.make(
+              [&]() -> TrainingStep::Forward {
+                return {loss_of(network, batch), {}};
+              },
+              0.05, number);
+        step.to_evaluation();
+        return std::vector<double>{loss_of(network, batch).item<double>()};
+      },
+      1e-6);
+}
+
 TEST(OnADevice, ClippingAndLossScaleToo) {
   expect_the_same(training_steps({.maximum_norm = .1}, make_sgd({.momentum = .9})), 1e-6);
   expect_the_same(training_steps({.loss_scale = LossScaleOptions{.initial = 1024}},

@@ -22,6 +22,7 @@ struct TrainingSetup {
   double learning_rate = .05;
   std::int64_t top = 0;
   std::function<void(TrainerOptions&)> change = [](TrainerOptions&) {};
+  std::shared_ptr<const FlatOptimizer> optimizer = make_sgd({.momentum = .5});
   // Where a rank computes.
   std::function<torch::Device(int rank)> device = [](int) { return torch::Device(torch::kCPU); };
 };
@@ -56,7 +57,7 @@ class SmallTraining {
         network_(make_network(
             "mnist_net", {.input_shape = {1, 16, 16}, .classes = 4, .dropout = setup.dropout})),
         trainer_(communicator, fixed_weights(network_, setup.device(communicator.rank())),
-                 {.loss = make_loss("cross_entropy"), .top = setup.top}, make_sgd({.momentum = .5}),
+                 {.loss = make_loss("cross_entropy"), .top = setup.top}, setup.optimizer,
                  LearningRate({.base_rate = setup.learning_rate}), training_, validation_,
                  options(setup, std::move(stop))) {}
 

@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kolo/base/enum_names.h"
 
@@ -19,7 +21,7 @@
 // The buffers lie in the memory of the host, or of a CUDA device, where a step gives the same bits.
 //
 // The interface; SGD and Adam; those of Keras with a rate for each element; those for large
-// batches.
+// batches; those that average (Schedule-Free); those for matrices (Muon, SOAP).
 namespace kolo {
 
 // A stretch of the flat buffers: element i of each span belongs to the same parameter. All spans
@@ -31,6 +33,46 @@ struct FlatSlice {
   std::span<const T> gradients;
   std::array<std::span<T>, 3> state;
   bool is_vector = false;  // of parameters with one dimension or none: biases, scales of batch norm
+  // For optimizers that take whole parameters (is_layerwise) and look at what they are.
+  bool is_outer = false;  // the network's first or last parameter that is no vector
+  std::span<const std::int64_t> shape = {};    // none: a vector
+  std::span<const std::int64_t> strides = {};  // none: in the order of the shape
+  std::span<T> own_state = {};                 // FlatOptimizer::own_state(), one after another
+};
+
+// The rate of a step, and what it has to know of those before.
+struct StepRate {
+  // NOLINTNEXTLINE(google-explicit-constructor): most optimizers need nothing but the rate.
+  StepRate(double rate, double share_of_average = 1)
+      : learning_rate(rate), share(share_of_average) {}
+  double learning_rate;
+  double share;  // of this step in the average over all steps so far (RateHistory), from 0 to 1
+  bool operator==(const StepRate&) const = default;
+};
+
+// What is remembered of the rates of a training, for optimizers that average: a part of its
+// checkpoints.
+struct RateHistory {
+  double largest = 0;
+  double sum_of_squares = 0;  // of what was the largest after each step
+
+  // One step more. Its weight in the average is the square of the largest rate so far (Defazio et
+  // al., 2024, section 4.3), so that the steps of a warm-up count little.
+  StepRate note(double learning_rate);
+  bool operator==(const RateHistory&) const = default;
+};
+
+// Where the parameters to use a network with (validation, checkpoints) are others than those that
+// gradients are taken at: parameter - factor * state[place].
+struct ParametersForUse {
+  std::size_t place = 0;  // in state_names()
+  double factor = 0;
+};
+
+// State of a parameter that isn't laid out like it.
+struct OwnState {
+  std::string name;
+  std::vector<std::int64_t> shape;
 };
 
 // What a step computes once for all elements, from the rate and the step: numbers whose meaning is
@@ -70,19 +112,35 @@ class FlatOptimizer {
   // vectors or other parameters, and FlatSlice::is_vector must be right.
   [[nodiscard]] virtual bool spares_vectors() const { return false; }
 
+  // State besides of a parameter of such a shape, zeros at first; of those that take whole
+  // parameters.
+  [[nodiscard]] virtual std::vector<OwnState> own_state(std::span<const std::int64_t> /*shape*/,
+                                                        bool /*is_outer*/) const {
+    return {};
+  }
+  // About how many floating-point operations a step on a whole parameter takes, where it is much
+  // more than a pass over it: then the parameters are dealt to the ranks that share a step. 0: a
+  // pass.
+  [[nodiscard]] virtual double step_operations(std::span<const std::int64_t> /*shape*/,
+                                               bool /*is_outer*/) const {
+    return 0;
+  }
+  // None: the parameters as they are trained. Those that have any need a RateHistory.
+  [[nodiscard]] virtual std::optional<ParametersForUse> for_use() const { return std::nullopt; }
+
   // One step on a slice. `step` counts from 1; all slices of a step get the same step and rate.
   // Throws Error, with nothing changed, when spans differ in length, the step is below 1 or the
   // rate is negative or not finite.
-  virtual void update(const FlatSlice<float>& slice, double learning_rate,
-                      std::int64_t step) const = 0;
-  virtual void update(const FlatSlice<double>& slice, double learning_rate,
-                      std::int64_t step) const = 0;
+  virtual void update(const FlatSlice<float>& slice, StepRate rate, std::int64_t step) const = 0;
+  virtual void update(const FlatSlice<double>& slice, StepRate rate, std::int64_t step) const = 0;
 
-  // For steps on CUDA devices; Error from an optimizer that has none.
+  // For steps on CUDA devices; Error from an optimizer that has none, of which a step on a device
+  // goes to the host and back.
+  [[nodiscard]] virtual bool has_device_steps() const { return true; }
 
   // What DeviceUpdate::constants points to a copy of, for slices of vectors or of others. Throws
   // Error for a step or rate that update() doesn't take.
-  [[nodiscard]] virtual StepConstants constants(double learning_rate, std::int64_t step,
+  [[nodiscard]] virtual StepConstants constants(StepRate rate, std::int64_t step,
                                                 bool is_vector) const;
   // The memory that a step on a slice of as many elements needs besides, and of which nothing is
   // kept: slices whose steps follow one another on a stream may use the same.
@@ -273,5 +331,110 @@ struct LambOptions {
 // pass for the moments and the norms, and one that computes the direction again. Throws InputError
 // for values out of range.
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_lamb(const LambOptions& options);
+
+// Optimizers that need no schedule of the rate, as they average over the steps (Defazio et al.,
+// "The road less scheduled", 2024). Gradients are taken at y, which is what the parameters are
+// while they are trained, between the steps' own sequence z and the average x that the network is
+// to be used with (FlatOptimizer::for_use):
+//
+//   z = z - rate * direction(y)
+//   x = (1 - c) * x + c * z          c: this step's share (RateHistory)
+//   y = (1 - momentum) * z + momentum * x
+//
+// The state is z - x, which is 0 at first: with d = z - x and w = d - rate * direction, y gains
+// momentum * c * w - (1 - momentum) * rate * direction, d becomes (1 - c) * w, and x is
+// y - (1 - momentum) * d. A warm-up of the rate suits them, a decay does not.
+
+struct ScheduleFreeSgdOptions {
+  double momentum = 0.9;    // beta in the paper; in [0, 1)
+  double weight_decay = 0;  // 0 or more: times y, added to the gradient
+  bool decay_excludes_vectors = false;
+};
+
+// The direction is the gradient. Memory and passes are those of SGD with momentum. Throws
+// InputError for values out of range.
+[[nodiscard]] std::unique_ptr<FlatOptimizer> make_schedule_free_sgd(
+    const ScheduleFreeSgdOptions& options);
+
+struct ScheduleFreeAdamwOptions {
+  double beta1 = 0.9;       // the momentum; in [0, 1)
+  double beta2 = 0.999;     // in [0, 1)
+  double epsilon = 1e-8;    // 0 or more; added after the bias correction
+  double weight_decay = 0;  // 0 or more: times y, added to the direction
+  bool decay_excludes_vectors = false;
+};
+
+// The direction is the gradient over the root of Adam's second moment, corrected, as in the
+// authors' program. Memory and passes are Adam's. Throws InputError for values out of range.
+[[nodiscard]] std::unique_ptr<FlatOptimizer> make_schedule_free_adamw(
+    const ScheduleFreeAdamwOptions& options);
+
+// Optimizers for matrices. They take whole parameters, of which one of more than two dimensions is
+// a matrix of its first one and the others together. Vectors, and others where that is said, are
+// trained by AdamW. Their steps cost far more than a pass, and are shared by tensors.
+
+// The adaption of Muon's rate to a matrix's shape: times max(1, rows / columns)^0.5 (Jordan), or
+// times 0.2 * max(rows, columns)^0.5, after which a step is as large as AdamW's usually is (Liu et
+// al., 2025).
+enum class MuonAdjustment : std::uint8_t { original, match_rms_adamw };
+
+constexpr auto enum_names(MuonAdjustment) {
+  return std::to_array<EnumName<MuonAdjustment>>(
+      {{MuonAdjustment::original, "original"},
+       {MuonAdjustment::match_rms_adamw, "match_rms_adamw"}});
+}
+
+struct MuonOptions {
+  double momentum = 0.95;  // in [0, 1)
+  bool nesterov = true;
+  int iterations = 5;     // of Newton and Schulz; 1 or more
+  double epsilon = 1e-7;  // above 0; the least norm that is divided by
+  MuonAdjustment adjust = MuonAdjustment::original;
+  double weight_decay = 0;  // 0 or more; decoupled
+  bool decay_excludes_vectors = false;
+  bool hidden_only = true;          // the network's first and last matrix are AdamW's too
+  double adamw_rate_ratio = 0.015;  // AdamW's rate over Muon's; 0 or more
+  double adamw_beta1 = 0.9;         // in [0, 1)
+  double adamw_beta2 = 0.95;        // in [0, 1)
+  double adamw_epsilon = 1e-10;     // 0 or more
+};
+
+// Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024):
+//
+//   buffer = momentum * buffer + (1 - momentum) * g
+//   update = (1 - momentum) * g + momentum * buffer, or the buffer without nesterov
+//   X = update / max(|update|, epsilon), transposed if it has more rows than columns
+//   iterations times: A = X X',  X = 3.4445 X + (-4.7750 A + 2.0315 A A) X
+//
+// and the parameter, which has been multiplied by 1 - rate * weight_decay, loses rate * adjustment
+// * X. Products are of the slice's type, by LibTorch. A step takes about iterations * (4 rows^2
+// columns + 2 rows^3) operations, rows being the fewer. Throws InputError for values out of range.
+[[nodiscard]] std::unique_ptr<FlatOptimizer> make_muon(const MuonOptions& options);
+
+struct SoapOptions {
+  double beta1 = 0.95;                   // in [0, 1)
+  double beta2 = 0.95;                   // in [0, 1)
+  double preconditioner_beta = 0.95;     // in [0, 1)
+  double epsilon = 1e-8;                 // 0 or more
+  std::int64_t precondition_every = 10;  // steps; 1 or more
+  std::int64_t largest_side = 1024;      // a longer side of a matrix keeps its basis
+  double weight_decay = 0;               // 0 or more; decoupled
+  bool decay_excludes_vectors = false;
+};
+
+// SOAP (Vyas et al., "SOAP: improving and stabilizing Shampoo using Adam", 2024): Adam in the basis
+// of Shampoo's preconditioners L and R, which are moving averages of g g' and g' g. With Q_L and
+// Q_R their eigenvectors,
+//
+//   exp_avg    = beta1 * exp_avg + (1 - beta1) * g
+//   exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) * (Q_L' g Q_R)^2
+//   direction  = Q_L (Q_L' exp_avg Q_R / (sqrt(exp_avg_sq) + epsilon)) Q_R',   bias-corrected
+//
+// Bases are computed anew every so many steps: by one step of power iteration and QR from the last
+// one, after the decomposition of the first. The first step begins the preconditioners and leaves
+// the parameter, as the authors' program does. A side longer than largest_side keeps its basis, and
+// where both do the step is Adam's. Own state: twice rows^2 + columns^2. Throws InputError for
+// values out of range.
+[[nodiscard]] std::unique_ptr<FlatOptimizer> make_soap(const SoapOptions& options);
 
 }  // namespace kolo

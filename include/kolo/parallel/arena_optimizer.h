@@ -33,7 +33,8 @@ struct StepSharing {
 };
 
 // Whether ranks of a node that can share memory share the steps of an optimizer over parameters of
-// so many bytes.
+// so many bytes: element by element, or parameter by parameter where it needs whole ones and a step
+// costs more than a pass (FlatOptimizer::step_operations), whatever their bytes.
 [[nodiscard]] bool is_worth_sharing(const FlatOptimizer& optimizer, std::int64_t parameter_bytes,
                                     const StepSharing& sharing);
 
@@ -66,12 +67,12 @@ class ArenaOptimizer {
 
   ArenaOptimizer(std::shared_ptr<const ParameterArena> arena,
                  std::shared_ptr<const FlatOptimizer> optimizer);
-  // Where the ranks of a node share memory, in which the parameters are, and the optimizer doesn't
-  // need whole ones (FlatOptimizer::is_layerwise), they share its steps: each rank updates its part
-  // of every bucket, bit for bit as it would alone, for all of the node, and the state is there
-  // once per node instead of once per rank. The arena's parameters move for it. Collective. The
-  // ranks then make the same calls in the same order, and a rank's first update() of a step waits
-  // for the backward passes of all ranks of its node.
+  // Where the ranks of a node share memory, in which the parameters are, and it is worth it
+  // (is_worth_sharing), they share its steps: each rank updates its part of every bucket, or the
+  // whole parameters that are dealt to it, bit for bit as it would alone, for all of the node, and
+  // the state is there once per node instead of once per rank. The arena's parameters move for it.
+  // Collective. The ranks then make the same calls in the same order, and a rank's first update()
+  // of a step waits for the backward passes of all ranks of its node.
   ArenaOptimizer(const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
                  std::shared_ptr<const FlatOptimizer> optimizer, const StepSharing& sharing);
   ArenaOptimizer(ArenaOptimizer&&) noexcept;
@@ -86,6 +87,19 @@ class ArenaOptimizer {
   void advance(double learning_rate, std::int64_t steps);
   // Blocks until the parameters are complete, where a node's ranks share steps; nothing otherwise.
   void finish();
+
+  // Of optimizers that average (FlatOptimizer::for_use; of all others nothing happens): the
+  // parameters become those to use the network with, until to_training() gives back the very bits
+  // that are trained. Between two steps. Costs a copy of the parameters meanwhile. Collective over
+  // the node.
+  void to_evaluation();
+  void to_training();
+  // Part of a checkpoint of an optimizer that averages.
+  [[nodiscard]] const RateHistory& rate_history() const { return rates_; }
+  void set_rate_history(const RateHistory& rates) {
+    rates_ = rates;
+    noted_step_ = 0;
+  }
 
   // For checkpoints: to be read, between finish() and the next step's gradients.
   [[nodiscard]] std::vector<NamedState> named_state() const;
@@ -103,9 +117,10 @@ class ArenaOptimizer {
 
  private:
   template <typename T>
-  void update_typed(std::size_t bucket, double learning_rate, std::int64_t step);
-  void update_on_device(std::size_t bucket, double learning_rate, std::int64_t step,
-                        const GradientUse& use);
+  void update_typed(std::size_t bucket, std::int64_t step);
+  template <typename T>
+  void update_whole(std::size_t bucket, std::int64_t step);
+  void update_on_device(std::size_t bucket, std::int64_t step, const GradientUse& use);
   void begin_step();
 
   template <typename T>
@@ -113,12 +128,22 @@ class ArenaOptimizer {
   void require_trainable() const;
   void require_same_plan() const;
   void allocate_state();
+  [[nodiscard]] bool has_own_state() const;
+  // Calls change(the bucket, this rank's part of its parameters, the tensors' first element) and
+  // shows the others what it has changed.
+  template <typename Change>
+  void change_parameters(const Change& change);
   void share_steps(const Communicator& communicator, ParameterArena& arena, bool one_copy);
 
   std::shared_ptr<const ParameterArena> arena_;
   std::int64_t version_;  // of the arena's plan
   std::shared_ptr<const FlatOptimizer> optimizer_;
   std::vector<std::vector<torch::Tensor>> state_;  // by state, by bucket
+  std::vector<torch::Tensor> own_state_;  // by parameter; none: no optimizer's that has any
+  std::vector<torch::Tensor> trained_;    // by bucket, this rank's part: after to_evaluation()
+  RateHistory rates_;
+  std::int64_t noted_step_ = 0;  // the last one in it
+  StepRate rate_ = 0;            // of the step that is being made
   std::unique_ptr<parallel::ParameterGroups> groups_;
   std::unique_ptr<parallel::TensorSteps> on_device_;  // none: the parameters are the host's
   std::unique_ptr<parallel::SharedStep> shared_;

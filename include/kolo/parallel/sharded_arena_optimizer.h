@@ -73,6 +73,16 @@ class ShardedArenaOptimizer {
   // Blocks until all parameters are here. Before the next forward pass.
   void finish();
 
+  // As ArenaOptimizer has them; collective over all ranks. With groups, the first one's rates count
+  // in the history.
+  void to_evaluation();
+  void to_training();
+  [[nodiscard]] const RateHistory& rate_history() const { return rates_; }
+  void set_rate_history(const RateHistory& rates) {
+    rates_ = rates;
+    noted_step_ = 0;
+  }
+
   // The whole state, as ArenaOptimizer::named_state() gives it, and "<parameter>.skipped_steps"
   // (int64, one element) for parameters that took no part in some steps: a checkpoint of it suits
   // any number of ranks, and unsharded training. Collective; every rank gets a copy of its own, as
@@ -105,6 +115,9 @@ class ShardedArenaOptimizer {
       std::span<const NamedState> whole) const;
   void update_share(std::size_t bucket, std::span<const double> learning_rates, std::int64_t step);
   [[nodiscard]] std::vector<torch::Tensor> owned(const torch::Tensor& flat) const;
+  void start_gathering(std::size_t bucket);
+  // This rank's share of a bucket becomes `values`, laid out as its state is; gathered.
+  void put_share(std::size_t bucket, const torch::Tensor& values);
 
   Communicator communicator_;  // the arena's
   std::shared_ptr<const ParameterArena> arena_;
@@ -115,6 +128,10 @@ class ShardedArenaOptimizer {
   std::unique_ptr<parallel::ParameterGroups> groups_;
   std::unique_ptr<parallel::TensorSteps> steps_;
   std::vector<Work> gathers_;
+  std::vector<torch::Tensor> trained_;  // by bucket, this rank's share: after to_evaluation()
+  RateHistory rates_;
+  std::int64_t noted_step_ = 0;  // the last one in it
+  double share_ = 1;             // of the step that is being made, in the average
 };
 
 }  // namespace kolo

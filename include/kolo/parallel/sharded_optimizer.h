@@ -67,6 +67,7 @@ class ShardedOptimizer : public torch::optim::Optimizer {
                    std::shared_ptr<const FlatOptimizer> algorithm,
                    const ShardedOptimizerOptions& options = {});
   // With groups, in which every trainable parameter is once: InputError otherwise, which names it.
+  // InputError also for optimizers that need whole parameters or average (FlatOptimizer::for_use).
   ShardedOptimizer(const Communicator& communicator, const torch::nn::Module& module,
                    const std::vector<ShardedGroup>& groups,
                    const ShardedOptimizerOptions& options = {});

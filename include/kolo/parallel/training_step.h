@@ -169,6 +169,13 @@ class TrainingStep {
     return sharded_ ? &*sharded_ : nullptr;
   }
   [[nodiscard]] const FlatOptimizer& algorithm() const;
+  // Of optimizers that average (FlatOptimizer::for_use; of all others nothing happens): to use the
+  // network between two steps, with the parameters that are meant for it. Collective.
+  void to_evaluation();
+  void to_training();
+  // Part of a checkpoint of an optimizer that averages.
+  [[nodiscard]] const RateHistory& rate_history() const;
+  void set_rate_history(const RateHistory& rates);
   // Whether the ranks of a node share steps (ArenaOptimizer::is_shared()).
   [[nodiscard]] bool shares_steps() const { return optimizer_ && optimizer_->is_shared(); }
   [[nodiscard]] GradientReducer& reducer() { return reducer_; }

@@ -286,6 +286,7 @@ class Trainer {
   void hand_out(const std::vector<NamedTensor>& saved, const std::vector<NamedTensor>& mine) const;
   [[nodiscard]] nlohmann::json left_out_steps() const;
   [[nodiscard]] std::vector<NamedTensor> optimizer_state() const;
+  [[nodiscard]] std::vector<NamedTensor> trained_parameters() const;
   // By parameter, in the arena's order.
   [[nodiscard]] std::vector<std::int64_t> skipped_steps_of_parameters() const;
   void restore_optimizer(const std::vector<NamedTensor>& saved,

@@ -25,6 +25,7 @@ OptimizerEntry lars() {
   auto entry = entry_of<Lars>("lars", "LARS (You et al., 2017), for large batches");
   entry.usual_rate = .01;
   entry.has_own_decay = true;
+  entry.takes_whole_parameters = true;
   return entry;
 }
 
@@ -49,6 +50,7 @@ void visit(Field& field, Lamb& lamb) {
 OptimizerEntry lamb() {
   auto entry = entry_of<Lamb>("lamb", "LAMB (You et al., 2020), for large batches");
   entry.has_own_decay = true;
+  entry.takes_whole_parameters = true;
   return entry;
 }
 

@@ -1,10 +1,13 @@
 #include "kolo/parallel/arena_optimizer.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -17,6 +20,7 @@
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/optimizers/bucket_runs.h"
 #include "parallel/optimizers/tensor_steps.h"
+#include "parallel/optimizers/whole_parameters.h"
 
 namespace kolo::parallel {
 
@@ -32,7 +36,9 @@ class SharedStep {
  public:
   // Nothing where the ranks of this node can't share memory. Collective over `all`.
   [[nodiscard]] static std::optional<SharedStep> make(const Communicator& all,
-                                                      const ParameterArena& arena, bool one_copy);
+                                                      const ParameterArena& arena,
+                                                      const FlatOptimizer& optimizer,
+                                                      bool one_copy);
   // Moves the arena's parameters to where steps update them. Collective over the node.
   void take_parameters(ParameterArena& arena) const;
 
@@ -42,12 +48,20 @@ class SharedStep {
     std::int64_t end = 0;
   };
   [[nodiscard]] Part own_part(std::size_t bucket) const;
+  // Of optimizers that take whole parameters.
+  [[nodiscard]] bool owns(std::size_t parameter) const {
+    return owners_[parameter] == node_.rank();
+  }
 
   // Flat tensors laid out like the parameters and filled with a value, one memory for the node, of
   // which a rank's own part lies near it; nothing where there is no room for it (on all ranks of
   // the node). Collective.
   [[nodiscard]] std::optional<std::vector<torch::Tensor>> allocate_like_parameters(
       double value) const;
+
+  // By parameter, its own state (FlatOptimizer::own_state), likewise; zeros.
+  [[nodiscard]] std::optional<std::vector<torch::Tensor>> allocate_own_state(
+      const FlatOptimizer& optimizer) const;
 
   // Blocks until all ranks of the node have come: their backward passes are done, and nobody needs
   // the old parameters any more. Error on all ranks where one of any node has joined.
@@ -58,7 +72,8 @@ class SharedStep {
   void end() const { node_.barrier({.name = "shared step ends"}); }
 
  private:
-  SharedStep(Communicator all, Communicator node, const ParameterArena& arena);
+  SharedStep(Communicator all, Communicator node, const ParameterArena& arena,
+             const FlatOptimizer& optimizer);
 
   [[nodiscard]] bool allocate_parameters(bool one_copy);
   // Flat tensors in memory of the whole node's, of which this rank writes its part.
@@ -68,6 +83,7 @@ class SharedStep {
   Communicator all_;  // on which the gradients have come
   Communicator node_;
   const ParameterArena& arena_;
+  std::vector<int> owners_;                             // by parameter
   std::vector<std::shared_ptr<std::byte>> parameters_;  // by local rank; none on one of its own
   std::shared_ptr<std::byte> only_parameters_;          // the node's, where it has one copy
 };
@@ -80,15 +96,19 @@ constexpr std::int64_t line = 64;
 }  // namespace
 
 std::optional<SharedStep> SharedStep::make(const Communicator& all, const ParameterArena& arena,
-                                           bool one_copy) {
+                                           const FlatOptimizer& optimizer, bool one_copy) {
   auto node = all.split(all.topology().node);
-  SharedStep step(arena.gradient_communicator(all), *std::move(node), arena);
+  SharedStep step(arena.gradient_communicator(all), *std::move(node), arena, optimizer);
   if (!step.allocate_parameters(one_copy)) return std::nullopt;
   return step;
 }
 
-SharedStep::SharedStep(Communicator all, Communicator node, const ParameterArena& arena)
-    : all_(std::move(all)), node_(std::move(node)), arena_(arena) {}
+SharedStep::SharedStep(Communicator all, Communicator node, const ParameterArena& arena,
+                       const FlatOptimizer& optimizer)
+    : all_(std::move(all)),
+      node_(std::move(node)),
+      arena_(arena),
+      owners_(deal_parameters(arena.plan(), optimizer, node_.size())) {}
 
 // False where the node's ranks can't share memory. One of several nodes may have a single rank,
 // which shares with nobody.
@@ -130,6 +150,30 @@ std::optional<std::vector<torch::Tensor>> SharedStep::allocate_like_parameters(d
   const auto memory = node_.allocate_for_node(narrow<std::size_t>(arena_.plan().total_bytes));
   if (!memory) return std::nullopt;
   return filled(memory, value);
+}
+
+std::optional<std::vector<torch::Tensor>> SharedStep::allocate_own_state(
+    const FlatOptimizer& optimizer) const {
+  const auto& plan = arena_.plan();
+  const auto& parameters = plan.parameters;
+  std::vector<std::int64_t> offsets = {0};
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto bytes = checked_multiply(own_state_count(optimizer, plan, i),
+                                        static_cast<std::int64_t>(size_of(parameters[i].type)));
+    offsets.push_back(checked_add(offsets.back(), (bytes + line - 1) / line * line));
+  }
+  const auto total = narrow<std::size_t>(std::max(line, offsets.back()));
+  const auto memory = node_.size() == 1 ? node_.allocate(total) : node_.allocate_for_node(total);
+  if (!memory) return std::nullopt;
+  std::vector<torch::Tensor> states;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    states.push_back(torch::from_blob(
+        memory.get() + offsets[i], {own_state_count(optimizer, plan, i)}, [memory](void*) {},
+        torch::TensorOptions(scalar_type_of(parameters[i].type))));
+    if (owns(i)) states.back().zero_();
+  }
+  node_.barrier({.name = "shared own state"});
+  return states;
 }
 
 // Written by everybody, so that its room is taken before more is asked for, and lies near whoever
@@ -177,6 +221,9 @@ namespace {
 // 128 KiB of parameters, which with gradients and state fit a second-level cache.
 constexpr std::int64_t published_elements = std::int64_t{1} << 15;
 
+// To ask an optimizer whether its steps on matrices are more than a pass.
+constexpr std::array<std::int64_t, 2> some_matrix = {1, 1};
+
 template <typename T>
 std::span<T> span_of(const torch::Tensor& flat, const parallel::BucketRun& run) {
   return {flat.data_ptr<T>() + run.offset, static_cast<std::size_t>(run.count)};
@@ -186,7 +233,9 @@ std::span<T> span_of(const torch::Tensor& flat, const parallel::BucketRun& run) 
 
 bool is_worth_sharing(const FlatOptimizer& optimizer, std::int64_t parameter_bytes,
                       const StepSharing& sharing) {
-  return sharing.enabled && parameter_bytes >= sharing.smallest_bytes && !optimizer.is_layerwise();
+  if (!sharing.enabled) return false;
+  if (optimizer.is_layerwise()) return optimizer.step_operations(some_matrix, false) > 0;
+  return parameter_bytes >= sharing.smallest_bytes;
 }
 
 ArenaOptimizer::ArenaOptimizer(std::shared_ptr<const ParameterArena> arena,
@@ -239,12 +288,25 @@ void ArenaOptimizer::allocate_state() {
     if (initial == 0) continue;  // as it is
     for (const torch::Tensor& flat : state_.back()) flat.fill_(initial);
   }
+  const auto& plan = arena_->plan();
+  if (!has_own_state()) return;
+  for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
+    own_state_.push_back(torch::zeros(
+        {parallel::own_state_count(*optimizer_, plan, i)},
+        torch::TensorOptions(scalar_type_of(plan.parameters[i].type)).device(arena_->device())));
+  }
+}
+
+bool ArenaOptimizer::has_own_state() const {
+  for (std::size_t i = 0; i < arena_->plan().parameters.size(); ++i)
+    if (parallel::own_state_count(*optimizer_, arena_->plan(), i) > 0) return true;
+  return false;
 }
 
 // On all nodes or, where one of them has no room, on none: a rank's calls don't depend on it.
 void ArenaOptimizer::share_steps(const Communicator& communicator, ParameterArena& arena,
                                  bool one_copy) {
-  if (auto shared = parallel::SharedStep::make(communicator, arena, one_copy))
+  if (auto shared = parallel::SharedStep::make(communicator, arena, *optimizer_, one_copy))
     shared_ = std::make_unique<parallel::SharedStep>(*std::move(shared));
   bool has_room = shared_ != nullptr;
   for (std::size_t slot = 0; has_room && slot < optimizer_->state_names().size(); ++slot) {
@@ -252,7 +314,15 @@ void ArenaOptimizer::share_steps(const Communicator& communicator, ParameterAren
     has_room = flat.has_value();
     if (has_room) state_.push_back(*std::move(flat));
   }
-  if (all_reduce_value(communicator, has_room ? 1 : 0, ReduceOp::min) == 0) return shared_.reset();
+  if (has_room && has_own_state()) {
+    auto own = shared_->allocate_own_state(*optimizer_);
+    has_room = own.has_value();
+    if (has_room) own_state_ = *std::move(own);
+  }
+  if (all_reduce_value(communicator, has_room ? 1 : 0, ReduceOp::min) == 0) {
+    own_state_.clear();
+    return shared_.reset();
+  }
   shared_->take_parameters(arena);
 }
 
@@ -267,17 +337,25 @@ void ArenaOptimizer::require_same_plan() const {
 void ArenaOptimizer::update(std::size_t bucket, double learning_rate, std::int64_t step,
                             const GradientUse& use) {
   require_same_plan();
+  if (!trained_.empty()) {
+    throw Error(fmt::format(
+        "parallel: a step of {} while the network has the parameters to be used with; call "
+        "to_training() first",
+        optimizer_->name()));
+  }
   if (!is_in_step_) begin_step();
+  if (std::exchange(noted_step_, step) != step) rate_ = rates_.note(learning_rate);
+  rate_.learning_rate = learning_rate;
   groups_->begin(*arena_, bucket);
   if (on_device_)
-    update_on_device(bucket, learning_rate, step, use);
+    update_on_device(bucket, step, use);
   else if (arena_->plan().buckets[bucket].type == DataType::float64)
-    update_typed<double>(bucket, learning_rate, step);
+    update_typed<double>(bucket, step);
   else
-    update_typed<float>(bucket, learning_rate, step);
+    update_typed<float>(bucket, step);
 }
 
-void ArenaOptimizer::update_on_device(std::size_t bucket, double learning_rate, std::int64_t step,
+void ArenaOptimizer::update_on_device(std::size_t bucket, std::int64_t step,
                                       const GradientUse& use) {
   const torch::NoGradGuard no_gradient;
   const auto count = arena_->plan().buckets[bucket].count;
@@ -290,12 +368,19 @@ void ArenaOptimizer::update_on_device(std::size_t bucket, double learning_rate, 
                                 {},
                                 run.is_vector};
     for (const auto& buckets : state_) slice.state.push_back(part(buckets[bucket]));
-    on_device_->update(*optimizer_, slice, learning_rate, run.step, use);
+    if (optimizer_->is_layerwise()) {
+      const auto& parameter = arena_->plan().parameters[run.parameter];
+      slice.is_outer = parallel::is_outer(arena_->plan(), run.parameter);
+      slice.shape = parameter.shape;
+      slice.strides = parameter.strides;
+      if (!own_state_.empty()) slice.own_state = own_state_[run.parameter];
+    }
+    on_device_->update(*optimizer_, slice, rate_, run.step, use);
   }
 }
 
 void ArenaOptimizer::advance(double learning_rate, std::int64_t steps) {
-  if (on_device_) on_device_->advance(learning_rate, steps);
+  if (on_device_) on_device_->advance(rates_.note(learning_rate), steps);
 }
 
 void ArenaOptimizer::begin_step() {
@@ -307,12 +392,31 @@ void ArenaOptimizer::begin_step() {
 }
 
 template <typename T>
-void ArenaOptimizer::update_typed(std::size_t bucket, double learning_rate, std::int64_t step) {
+void ArenaOptimizer::update_whole(std::size_t bucket, std::int64_t step) {
+  const auto& plan = arena_->plan();
+  for (const auto& run : groups_->runs(*arena_, bucket, step, 0, plan.buckets[bucket].count)) {
+    if (shared_ && !shared_->owns(run.parameter)) continue;
+    auto slice = slice_of<T>(bucket, run);
+    slice.is_outer = parallel::is_outer(plan, run.parameter);
+    slice.shape = plan.parameters[run.parameter].shape;
+    slice.strides = plan.parameters[run.parameter].strides;
+    if (!own_state_.empty()) {
+      const torch::Tensor& own = own_state_[run.parameter];
+      slice.own_state = {own.data_ptr<T>(), static_cast<std::size_t>(own.numel())};
+    }
+    optimizer_->update(slice, rate_, run.step);
+    if (shared_) shared_->publish(bucket, run.offset, run.offset + run.count);
+  }
+}
+
+template <typename T>
+void ArenaOptimizer::update_typed(std::size_t bucket, std::int64_t step) {
+  if (optimizer_->is_layerwise()) return update_whole<T>(bucket, step);
   const auto own = shared_ ? shared_->own_part(bucket)
                            : parallel::SharedStep::Part{0, arena_->plan().buckets[bucket].count};
   for (const auto& run : groups_->runs(*arena_, bucket, step, own.begin, own.end)) {
     if (!shared_) {
-      optimizer_->update(slice_of<T>(bucket, run), learning_rate, run.step);
+      optimizer_->update(slice_of<T>(bucket, run), rate_, run.step);
       continue;
     }
     // Piece by piece, so that what goes to the other ranks is in the cache still.
@@ -320,7 +424,7 @@ void ArenaOptimizer::update_typed(std::size_t bucket, double learning_rate, std:
       auto piece = run;
       piece.offset += done;
       piece.count = std::min(published_elements, run.count - done);
-      optimizer_->update(slice_of<T>(bucket, piece), learning_rate, run.step);
+      optimizer_->update(slice_of<T>(bucket, piece), rate_, run.step);
       shared_->publish(bucket, piece.offset, piece.offset + piece.count);
     }
   }
@@ -342,6 +446,39 @@ void ArenaOptimizer::finish() {
   is_in_step_ = false;
 }
 
+template <typename Change>
+void ArenaOptimizer::change_parameters(const Change& change) {
+  const torch::NoGradGuard no_gradient;
+  require_same_plan();
+  begin_step();
+  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
+    const auto own = shared_ ? shared_->own_part(bucket)
+                             : parallel::SharedStep::Part{0, arena_->plan().buckets[bucket].count};
+    change(bucket, arena_->flat_parameters(bucket).slice(0, own.begin, own.end), own.begin);
+    if (shared_) shared_->publish(bucket, own.begin, own.end);
+  }
+  finish();
+}
+
+// Product and difference one after the other: LibTorch fuses them in whole vectors only, so that
+// the bits would depend on how many ranks share a bucket.
+void ArenaOptimizer::to_evaluation() {
+  const auto use = optimizer_->for_use();
+  if (!use || !trained_.empty()) return;
+  change_parameters([&](std::size_t bucket, torch::Tensor part, std::int64_t begin) {
+    trained_.push_back(part.clone());
+    part.sub_(state_[use->place][bucket].narrow(0, begin, part.numel()).mul(use->factor));
+  });
+}
+
+void ArenaOptimizer::to_training() {
+  if (trained_.empty()) return;
+  change_parameters([&](std::size_t bucket, torch::Tensor part, std::int64_t /*begin*/) {
+    part.copy_(trained_[bucket]);
+  });
+  trained_.clear();
+}
+
 std::vector<ArenaOptimizer::NamedState> ArenaOptimizer::named_state() const {
   require_same_plan();
   std::vector<NamedState> named;
@@ -351,6 +488,10 @@ std::vector<ArenaOptimizer::NamedState> ArenaOptimizer::named_state() const {
       named.push_back({fmt::format("{}.{}", arena_->plan().parameters[parameter].name, names[slot]),
                        arena_->view_of(parameter, state_[slot])});
     }
+    if (own_state_.empty()) continue;
+    std::ranges::move(
+        parallel::named_own_state(*optimizer_, arena_->plan(), parameter, own_state_[parameter]),
+        std::back_inserter(named));
   }
   return named;
 }
@@ -376,6 +517,9 @@ void ArenaOptimizer::broadcast_state(const Communicator& communicator) const {
     for (const torch::Tensor& flat : buckets) {
       if (takes_part) holders->broadcast(buffer_of(flat));
     }
+  }
+  for (const torch::Tensor& own : own_state_) {
+    if (takes_part && own.numel() > 0) holders->broadcast(buffer_of(own));
   }
   communicator.broadcast(groups_->skipped());
   communicator.barrier();

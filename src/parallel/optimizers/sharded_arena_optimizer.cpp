@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -104,10 +105,10 @@ ShardedArenaOptimizer::ShardedArenaOptimizer(
           std::make_unique<parallel::ParameterGroups>(std::move(algorithms), std::move(group_of))),
       steps_(std::make_unique<parallel::TensorSteps>()) {
   if (optimizer_->is_layerwise()) {
-    throw InputError(fmt::format(
-        "parallel: {0} can't be sharded: it needs norms over whole parameters, of which a rank "
-        "would have a part only; train with {0} unsharded, or shard another optimizer",
-        optimizer_->name()));
+    throw InputError(
+        fmt::format("parallel: {0} can't be sharded: it needs whole parameters, of which a rank "
+                    "would have a part only; train with {0} unsharded, or shard another optimizer",
+                    optimizer_->name()));
   }
   for (const auto& parameter : arena_->plan().parameters) {
     if (parameter.type == DataType::float32 || parameter.type == DataType::float64) continue;
@@ -198,8 +199,19 @@ void ShardedArenaOptimizer::update(std::size_t bucket, std::span<const double> l
         "groups can't be added later",
         learning_rates.size(), optimizer_->name(), groups_->algorithms().size()));
   }
+  if (!trained_.empty()) {
+    throw Error(fmt::format(
+        "parallel: a step of sharded {} while the network has the parameters to be used with; call "
+        "to_training() first",
+        optimizer_->name()));
+  }
+  if (std::exchange(noted_step_, step) != step) share_ = rates_.note(learning_rates.front()).share;
   groups_->begin(*arena_, bucket);
   update_share(bucket, learning_rates, step);
+  start_gathering(bucket);
+}
+
+void ShardedArenaOptimizer::start_gathering(std::size_t bucket) {
   const torch::Tensor& parameters = arena_->flat_parameters(bucket);
   const Shards shards(parameters.numel(), communicator_.size());
   if (communicator_.size() == 1 || shards.part == 0) return;
@@ -224,7 +236,8 @@ void ShardedArenaOptimizer::update_share(std::size_t bucket, std::span<const dou
                                   run.is_vector};
       for (const auto& buckets : state_)
         slice.state.push_back(buckets[bucket].narrow(0, run.offset - skipped, run.count));
-      steps_->update(*groups_->algorithms()[run.group], slice, learning_rates[run.group], run.step);
+      steps_->update(*groups_->algorithms()[run.group], slice, {learning_rates[run.group], share_},
+                     run.step);
     }
   };
   const std::int64_t begin = communicator_.rank() * shards.part;
@@ -235,6 +248,36 @@ void ShardedArenaOptimizer::update_share(std::size_t bucket, std::span<const dou
 void ShardedArenaOptimizer::finish() {
   for (Work& gather : gathers_) gather.wait();
   gathers_.clear();
+}
+
+void ShardedArenaOptimizer::put_share(std::size_t bucket, const torch::Tensor& values) {
+  const auto pieces = owned(arena_->flat_parameters(bucket));
+  pieces[0].copy_(values.narrow(0, 0, pieces[0].numel()));
+  pieces[1].copy_(values.narrow(0, pieces[0].numel(), pieces[1].numel()));
+  start_gathering(bucket);
+}
+
+// As ArenaOptimizer does it, to the bit.
+void ShardedArenaOptimizer::to_evaluation() {
+  const auto use = optimizer_->for_use();
+  if (!use || !trained_.empty()) return;
+  require_same_plan();
+  const torch::NoGradGuard no_gradient;
+  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
+    trained_.push_back(torch::cat(owned(arena_->flat_parameters(bucket))));
+    put_share(bucket, trained_.back() - state_[use->place][bucket].mul(use->factor));
+  }
+  finish();
+}
+
+void ShardedArenaOptimizer::to_training() {
+  if (trained_.empty()) return;
+  require_same_plan();
+  const torch::NoGradGuard no_gradient;
+  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
+    put_share(bucket, trained_[bucket]);
+  trained_.clear();
+  finish();
 }
 
 std::vector<ShardedArenaOptimizer::NamedState> ShardedArenaOptimizer::gather_state(

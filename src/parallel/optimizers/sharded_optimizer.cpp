@@ -41,7 +41,17 @@ std::vector<torch::optim::OptimizerParamGroup> param_groups_of(
 std::vector<std::shared_ptr<const FlatOptimizer>> algorithms_of(
     const std::vector<ShardedGroup>& groups) {
   std::vector<std::shared_ptr<const FlatOptimizer>> algorithms;
-  for (const ShardedGroup& group : groups) algorithms.push_back(group.algorithm);
+  for (const ShardedGroup& group : groups) {
+    // Its history of rates is no part of a state of torch::optim, and nobody would ask for them.
+    if (group.algorithm->for_use()) {
+      throw InputError(fmt::format(
+          "parallel: {} trains other parameters than those to use a network with, which an "
+          "optimizer of torch::optim can't tell apart; take TrainingStep, which has "
+          "to_evaluation(), or another optimizer",
+          group.algorithm->name()));
+    }
+    algorithms.push_back(group.algorithm);
+  }
   return algorithms;
 }
 

@@ -21,25 +21,33 @@ FlatSlice<T> flat(const TensorSlice& tensors) {
   for (std::size_t place = 0; place < tensors.state.size(); ++place)
     slice.state.at(place) = span_of<T>(tensors.state[place]);
   slice.is_vector = tensors.is_vector;
+  slice.is_outer = tensors.is_outer;
+  slice.shape = tensors.shape;
+  slice.strides = tensors.strides;
+  if (tensors.own_state.defined()) slice.own_state = span_of<T>(tensors.own_state);
   return slice;
 }
 
-void update_on_host(const FlatOptimizer& optimizer, const TensorSlice& slice, double learning_rate,
+void update_on_host(const FlatOptimizer& optimizer, const TensorSlice& slice, StepRate rate,
                     std::int64_t step) {
   if (slice.parameters.scalar_type() == torch::kDouble)
-    optimizer.update(flat<double>(slice), learning_rate, step);
+    optimizer.update(flat<double>(slice), rate, step);
   else
-    optimizer.update(flat<float>(slice), learning_rate, step);
+    optimizer.update(flat<float>(slice), rate, step);
 }
 
-void update_through_host(const FlatOptimizer& optimizer, const TensorSlice& slice,
-                         double learning_rate, std::int64_t step, const GradientUse& use) {
+void update_through_host(const FlatOptimizer& optimizer, const TensorSlice& slice, StepRate rate,
+                         std::int64_t step, const GradientUse& use) {
   const auto gradients = use.factor.defined()
                              ? slice.gradients * use.factor.to(slice.gradients.scalar_type())
                              : slice.gradients;
-  TensorSlice here{slice.parameters.cpu(), gradients.cpu(), {}, slice.is_vector};
+  TensorSlice here = slice;
+  here.parameters = slice.parameters.cpu();
+  here.gradients = gradients.cpu();
+  here.state.clear();
   for (const auto& state : slice.state) here.state.push_back(state.cpu());
-  update_on_host(optimizer, here, learning_rate, step);
+  if (slice.own_state.defined()) here.own_state = slice.own_state.cpu();
+  update_on_host(optimizer, here, rate, step);
   const auto take = [&](const torch::Tensor& from, torch::Tensor to) {
     const auto updated = from.to(to.device());
     to.copy_(use.left_out.defined() ? torch::where(use.left_out.ne(0), to, updated) : updated);
@@ -47,20 +55,20 @@ void update_through_host(const FlatOptimizer& optimizer, const TensorSlice& slic
   take(here.parameters, slice.parameters);
   for (std::size_t place = 0; place < slice.state.size(); ++place)
     take(here.state[place], slice.state[place]);
+  if (slice.own_state.defined()) take(here.own_state, slice.own_state);
 }
 
 constexpr std::size_t most_constants = 16;
 
 }  // namespace
 
-void TensorSteps::update(const FlatOptimizer& optimizer, const TensorSlice& slice,
-                         double learning_rate, std::int64_t step, const GradientUse& use) {
-  if (slice.parameters.device().is_cpu())
-    return update_on_host(optimizer, slice, learning_rate, step);
-  if (!slice.parameters.is_cuda())
-    return update_through_host(optimizer, slice, learning_rate, step, use);
+void TensorSteps::update(const FlatOptimizer& optimizer, const TensorSlice& slice, StepRate rate,
+                         std::int64_t step, const GradientUse& use) {
+  if (slice.parameters.device().is_cpu()) return update_on_host(optimizer, slice, rate, step);
+  if (!slice.parameters.is_cuda() || !optimizer.has_device_steps())
+    return update_through_host(optimizer, slice, rate, step, use);
   const c10::DeviceGuard guard(slice.parameters.device());
-  const auto constants = constants_of(optimizer, slice, learning_rate, step);
+  const auto constants = constants_of(optimizer, slice, rate, step);
   if (slice.parameters.scalar_type() == torch::kDouble)
     update_on_cuda<double>(optimizer, slice, constants, use);
   else
@@ -70,7 +78,7 @@ void TensorSteps::update(const FlatOptimizer& optimizer, const TensorSlice& slic
 // LibTorch hands the pinned memory out again when the copy is done, and the copy keeps the order of
 // the stream: earlier steps have read what was there before.
 void TensorSteps::Constants::fill() {
-  const auto numbers = optimizer->constants(learning_rate, step, is_vector);
+  const auto numbers = optimizer->constants(rate, step, is_vector);
   const auto pinned = torch::empty({static_cast<std::int64_t>(numbers.size())},
                                    torch::TensorOptions(torch::kDouble).pinned_memory(true));
   std::copy(numbers.begin(), numbers.end(), pinned.data_ptr<double>());
@@ -80,29 +88,29 @@ void TensorSteps::Constants::fill() {
 // In the place of the step before, where there is one: parameters that have left out steps have
 // numbers of their own.
 torch::Tensor TensorSteps::constants_of(const FlatOptimizer& optimizer, const TensorSlice& slice,
-                                        double learning_rate, std::int64_t step) {
+                                        StepRate rate, std::int64_t step) {
   Constants* place = nullptr;
   for (Constants& known : constants_) {
     if (known.optimizer != &optimizer || known.is_vector != slice.is_vector) continue;
-    if (known.learning_rate == learning_rate && known.step == step) return known.values;
+    if (known.rate == rate && known.step == step) return known.values;
     if (known.step == step - 1) place = &known;
   }
   if (place == nullptr) {
     if (constants_.size() == most_constants) constants_.clear();
-    constants_.push_back({&optimizer, slice.is_vector, 0, 0,
+    constants_.push_back({&optimizer, slice.is_vector, 0., 0,
                           torch::empty({static_cast<std::int64_t>(StepConstants{}.size())},
                                        slice.parameters.options().dtype(torch::kDouble))});
     place = &constants_.back();
   }
-  place->learning_rate = learning_rate;
+  place->rate = rate;
   place->step = step;
   place->fill();
   return place->values;
 }
 
-void TensorSteps::advance(double learning_rate, std::int64_t steps) {
+void TensorSteps::advance(StepRate rate, std::int64_t steps) {
   for (Constants& each : constants_) {
-    each.learning_rate = learning_rate;
+    each.rate = rate;
     each.step += steps;
     each.fill();
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include <torch/types.h>
@@ -16,19 +17,25 @@ struct TensorSlice {
   torch::Tensor gradients;
   std::vector<torch::Tensor> state;
   bool is_vector = false;
+  // Of whole parameters; see FlatSlice.
+  bool is_outer = false;
+  std::span<const std::int64_t> shape = {};
+  std::span<const std::int64_t> strides = {};
+  torch::Tensor own_state = {};  // undefined: none
 };
 
 // The steps of optimizers, where the tensors are: on CUDA devices in the order of the current
 // stream, without waiting for anything. Of other devices the slices go to the host and back, which
-// is slow and always possible. The optimizers must outlive this.
+// is slow and always possible, and so do those of optimizers without steps on devices. The
+// optimizers must outlive this.
 class TensorSteps {
  public:
   // `use`: undefined on the host.
-  void update(const FlatOptimizer& optimizer, const TensorSlice& slice, double learning_rate,
+  void update(const FlatOptimizer& optimizer, const TensorSlice& slice, StepRate rate,
               std::int64_t step, const GradientUse& use = {});
   // The numbers of the last step's updates become those of one that is `steps` later, for a
   // DeviceGraph of them that is replayed.
-  void advance(double learning_rate, std::int64_t steps);
+  void advance(StepRate rate, std::int64_t steps);
 
  private:
   // FlatOptimizer::constants() on the device, the same for many slices of a step. They keep their
@@ -36,7 +43,7 @@ class TensorSteps {
   struct Constants {
     const FlatOptimizer* optimizer;
     bool is_vector;
-    double learning_rate;
+    StepRate rate;
     std::int64_t step;
     torch::Tensor values;
 
@@ -47,7 +54,7 @@ class TensorSteps {
   void update_on_cuda(const FlatOptimizer& optimizer, const TensorSlice& slice,
                       const torch::Tensor& constants, const GradientUse& use);
   [[nodiscard]] torch::Tensor constants_of(const FlatOptimizer& optimizer, const TensorSlice& slice,
-                                           double learning_rate, std::int64_t step);
+                                           StepRate rate, std::int64_t step);
 
   std::vector<Constants> constants_;
   torch::Tensor workspace_;  // of CUDA's steps

@@ -71,6 +71,7 @@ RANK_TEST(ShardedOptimizer, ItTrainsLikeTheUnshardedOne) {
   expect_same_training(communicator, large, torch::kDouble, sparing);
   // A state that doesn't begin as zeros.
   expect_same_training(communicator, large, torch::kFloat, make_adagrad({}));
+  expect_same_training(communicator, tiny, torch::kFloat, make_schedule_free_adamw({}));
 }
 
 RANK_TEST(ShardedOptimizer, LayerwiseOptimizersAreRefused) {
@@ -78,6 +79,18 @@ RANK_TEST(ShardedOptimizer, LayerwiseOptimizersAreRefused) {
   EXPECT_THAT(message_of<InputError>(
                   [&] { ShardedArenaOptimizer(communicator, replica.arena, make_lars({})); }),
               ::testing::HasSubstr("lars can't be sharded"));
+  EXPECT_THAT(message_of<InputError>(
+                  [&] { ShardedArenaOptimizer(communicator, replica.arena, make_muon({})); }),
+              ::testing::HasSubstr("muon can't be sharded"));
+}
+
+RANK_TEST(ShardedOptimizer, OptimizersThatAverageAreOfTrainingSteps) {
+  SmallNetwork network;
+  EXPECT_THAT(message_of<InputError>([&] {
+                ShardedOptimizer(communicator, network,
+                                 std::shared_ptr<const FlatOptimizer>(make_schedule_free_sgd({})));
+              }),
+              ::testing::HasSubstr("schedule_free_sgd trains other parameters than those to use"));
 }
 
 RANK_TEST(ShardedOptimizer, ARankHoldsItsPartOfTheState) {

@@ -28,9 +28,9 @@ struct Counting : SmallNetwork {
 };
 
 struct PartedReplica {
-  PartedReplica(const Communicator& communicator, const TrainingStepOptions& options)
-      : network(std::make_shared<Counting>()),
-        step(communicator, network, make_adam({}), options) {}
+  PartedReplica(const Communicator& communicator, const TrainingStepOptions& options,
+                const std::shared_ptr<const FlatOptimizer>& optimizer = make_adam({}))
+      : network(std::make_shared<Counting>()), step(communicator, network, optimizer, options) {}
 
   std::vector<double> make(std::int64_t number) {
     const auto forward = [&](int part) -> TrainingStep::Forward {
@@ -61,6 +61,25 @@ TrainingStepOptions options_of(int virtual_ranks, const BucketLimits& limits) {
 }
 
 const BucketLimits each_its_own{1, 1}, all_in_one{1 << 20, 1 << 20};
+
+// Also where ranks share the steps of whole parameters, or have parameters for use that are others.
+RANK_TEST(VirtualRanks, StepsOfWholeParametersAndOfAveragesHaveTheBitsOfOneRank) {
+  const std::vector<std::shared_ptr<const FlatOptimizer>> optimizers = {
+      make_muon({.hidden_only = false}), make_soap({.precondition_every = 2}),
+      make_schedule_free_sgd({})};
+  for (const auto& optimizer : optimizers) {
+    PartedReplica replica(communicator, options_of(12, each_its_own), optimizer);
+    PartedReplica alone(Communicator::solo(), options_of(12, each_its_own), optimizer);
+    for (std::int64_t number = 1; number <= 4; ++number) {
+      EXPECT_EQ(replica.make(number), alone.make(number)) << optimizer->name();
+      EXPECT_EQ(replica.values(), alone.values()) << optimizer->name();
+    }
+    replica.step.to_evaluation();
+    alone.step.to_evaluation();
+    EXPECT_EQ(replica.values(), alone.values()) << optimizer->name();
+    communicator.barrier();
+  }
+}
 
 // On these ranks the bits of one rank that has all parts, after every step.
 RANK_TEST(VirtualRanks, StepsHaveTheBitsOfOneRank) {
