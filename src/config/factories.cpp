@@ -337,11 +337,23 @@ Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least) {
   return dataset_entry(config.data.name).imitate(completed(config.data), request_of(config), least);
 }
 
-Datasets make_datasets(const RunConfig& config, const DataReading& reading) {
+static DatasetRequest request_of(const RunConfig& config, const DataReading& reading) {
   auto request = request_of(config);
   request.looks_at_files = reading.looks_at_files;
   request.varies = reading.varies;
-  auto datasets = dataset_entry(config.data.name).make(completed(config.data), request);
+  request.loads_later = reading.loads_later;
+  request.survey = reading.survey;
+  return request;
+}
+
+std::string survey_datasets(const RunConfig& config, const DataReading& reading) {
+  return dataset_entry(config.data.name)
+      .survey(completed(config.data), request_of(config, reading));
+}
+
+Datasets make_datasets(const RunConfig& config, const DataReading& reading) {
+  auto datasets =
+      dataset_entry(config.data.name).make(completed(config.data), request_of(config, reading));
   require_same_samples(config, datasets);
   return datasets;
 }

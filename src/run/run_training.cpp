@@ -189,6 +189,7 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
   log.info("data {}: {} training and {} validation samples", config.data.name,
            format_count(run.datasets.training->size()),
            format_count(run.datasets.validation->size()));
+  if (!run.datasets.note_of_loads.empty()) log.info("{}", run.datasets.note_of_loads);
   for (const auto& warning : run.datasets.warnings) log.warn("{}", warning);
   const auto precision = config.training.precision;
   log.info("model {}: {} parameters in {} bucket{}{}{}{}", config.model.name,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "kolo/comm/mpi.h"
@@ -23,8 +24,15 @@ struct DataReading {
   // ranks one is enough.
   bool looks_at_files = true;
   bool varies = true;  // false: training samples are read as those of a validation
+  // Leaves Datasets::loads to the caller; false: they are done.
+  bool loads_later = false;
+  // What another rank has found with survey_datasets(); null: this one looks itself.
+  std::shared_ptr<const std::string> survey = {};
 };
 [[nodiscard]] Datasets make_datasets(const RunConfig& config, const DataReading& reading = {});
+// What one rank finds out about the data's files for all, so that a file system is asked once
+// (DatasetEntry::survey); empty where there is nothing of that kind. The errors of make_datasets().
+[[nodiscard]] std::string survey_datasets(const RunConfig& config, const DataReading& reading = {});
 // "images", "crops", for rates.
 [[nodiscard]] std::string sample_name(const DataConfig& data);
 // Why the data can't do without a GPU; empty where it can.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,6 +57,7 @@ struct NbodyOptions {
   Rotations rotations = Rotations::vector;
   std::uint64_t seed = 1;
   bool varies_with_epoch = true;  // false: the same crops in every epoch, for validation
+  bool loads_later = false;       // inmem: the box is read by load(), not at once
 };
 
 // Where a sample is cut out and how it is turned.
@@ -114,6 +116,8 @@ class NbodyDataset final : public Dataset {
   [[nodiscard]] NbodyCrop crop(std::int64_t index, std::int64_t epoch) const {
     return rule_.draw(index, epoch);
   }
+  // With loads_later: what reads the box, which samples are read from afterwards.
+  [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
   // What the user should know about the file, for the run's log.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
@@ -129,6 +133,7 @@ class NbodyDataset final : public Dataset {
   std::size_t cells_ = 0;  // of the part
   std::shared_ptr<const FieldSource> nbody_, hydro_;
   std::unique_ptr<WorkspacePool<CropWorkspace>> workspaces_;
+  std::optional<MemoryLoad> load_;
   std::vector<std::string> warnings_;
 };
 

@@ -39,20 +39,6 @@ std::int64_t place_of(const std::array<std::int64_t, 3>& cell, const Strides& st
   return cell[0] * strides[1] + cell[1] * strides[2] + cell[2] * strides[3];
 }
 
-class MemorySource final : public FieldSource {
- public:
-  MemorySource(std::vector<float> values, std::int64_t channels, std::int64_t size)
-      : FieldSource({}, channels, size), values_(std::move(values)) {}
-
-  FieldView view(const Region& region, std::vector<float>&) const override {
-    const auto strides = strides_of(channels(), size(), false);
-    return {values_.data() + place_of(region.start, strides), strides};
-  }
-
- private:
-  std::vector<float> values_;
-};
-
 class MappedSource final : public FieldSource {
  public:
   MappedSource(std::shared_ptr<const MappedFile> map, BoxFieldLayout layout, std::int64_t offset,
@@ -149,9 +135,16 @@ class ChunkedSource final : public FieldSource {
 
 }  // namespace
 
-std::unique_ptr<FieldSource> make_memory_source(std::vector<float> values, std::int64_t channels,
-                                                std::int64_t size) {
-  return std::make_unique<MemorySource>(std::move(values), channels, size);
+MemorySource::MemorySource(std::vector<float> values, std::int64_t channels, std::int64_t size)
+    : FieldSource({}, channels, size) {
+  const auto owner = std::make_shared<const std::vector<float>>(std::move(values));
+  values_ = {owner, owner->data()};
+}
+
+FieldView MemorySource::view(const Region& region, std::vector<float>& /*scratch*/) const {
+  if (!values_) throw Error("data: a simulation box is read before it has been loaded into memory");
+  const auto strides = strides_of(channels(), size(), false);
+  return {values_.get() + place_of(region.start, strides), strides};
 }
 
 std::unique_ptr<FieldSource> make_mapped_source(std::shared_ptr<const MappedFile> map,

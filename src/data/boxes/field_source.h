@@ -68,10 +68,20 @@ class MappedFile {
   std::int64_t size_ = 0;
 };
 
-// Numbers in memory, channel first.
-[[nodiscard]] std::unique_ptr<FieldSource> make_memory_source(std::vector<float> values,
-                                                              std::int64_t channels,
-                                                              std::int64_t size);
+// Numbers in memory, channel first; which are there from the beginning, or from fill() on, before
+// any thread reads them.
+class MemorySource final : public FieldSource {
+ public:
+  MemorySource(std::int64_t channels, std::int64_t size) : FieldSource({}, channels, size) {}
+  MemorySource(std::vector<float> values, std::int64_t channels, std::int64_t size);
+
+  void fill(std::shared_ptr<const float> values) { values_ = std::move(values); }
+  // Error where it is not filled.
+  [[nodiscard]] FieldView view(const Region& region, std::vector<float>& scratch) const override;
+
+ private:
+  std::shared_ptr<const float> values_;
+};
 
 // Numbers that lie in a mapped file from `offset` on, channel first or, if `channel_last`, the
 // channels of a cell side by side. The caller has checked that the file holds them.

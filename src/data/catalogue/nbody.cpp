@@ -73,20 +73,36 @@ std::size_t numbers_in(std::int64_t channels, std::int64_t size) {
   return static_cast<std::size_t>(channels * size * size * size);
 }
 
-std::unique_ptr<FieldSource> read_whole(const BoxFile& box, BoxField field) {
+// Reads a part of the planes, of all channels, to where they are in the whole field.
+void read_planes(const BoxFile& box, BoxField field, int part, int parts, float* values) {
   const auto channels = channels_of(field), size = box.size(), plane = size * size;
-  std::vector<float> values(numbers_in(channels, size)), planes;
-  const auto step = box.plane_multiple();
-  for (std::int64_t first = 0; first < size; first += step) {
+  const auto step = box.plane_multiple(), steps = (size + step - 1) / step;
+  std::vector<float> planes;
+  const auto end = std::min(size, (part + 1) * steps / parts * step);
+  for (std::int64_t first = part * steps / parts * step; first < end; first += step) {
     const auto count = std::min(step, size - first);
     planes.resize(static_cast<std::size_t>(channels * count * plane));
     box.read_planes(field, first, count, planes);
     for (std::int64_t channel = 0; channel < channels; ++channel) {
       std::copy_n(planes.data() + channel * count * plane, count * plane,
-                  values.data() + (channel * size + first) * plane);
+                  values + (channel * size + first) * plane);
     }
   }
-  return make_memory_source(std::move(values), channels, size);
+}
+
+// A whole box, dark matter before gas.
+MemoryLoad load_of(std::shared_ptr<const BoxFile> box, std::shared_ptr<MemorySource> nbody,
+                   std::shared_ptr<MemorySource> hydro) {
+  const auto of_nbody = numbers_in(nbody_channels, box->size());
+  MemoryLoad load{sizeof(float) * (of_nbody + numbers_in(hydro_channels, box->size())), {}};
+  load.read = [=](const std::shared_ptr<std::byte>& memory, int part, int parts) {
+    auto* const values = reinterpret_cast<float*>(memory.get());
+    read_planes(*box, BoxField::nbody, part, parts, values);
+    read_planes(*box, BoxField::hydro, part, parts, values + of_nbody);
+    nbody->fill({memory, values});
+    hydro->fill({memory, values + of_nbody});
+  };
+  return load;
 }
 
 // HDF5 unpacks whole chunks: many times a crop, if they are large.
@@ -175,8 +191,8 @@ void NbodyDataset::open() {
     std::vector<float> hydro(numbers_in(hydro_channels, box_size));
     RandomDataset({.input_shape = nbody_shape, .target_shape = hydro_shape}, 1, options_.seed)
         .read(0, 0, {nbody, {}, hydro});
-    nbody_ = make_memory_source(std::move(nbody), nbody_channels, box_size);
-    hydro_ = make_memory_source(std::move(hydro), hydro_channels, box_size);
+    nbody_ = std::make_shared<MemorySource>(std::move(nbody), nbody_channels, box_size);
+    hydro_ = std::make_shared<MemorySource>(std::move(hydro), hydro_channels, box_size);
     return;
   }
   if (options_.file.empty()) throw InputError("data: a simulation box needs a file");
@@ -185,8 +201,15 @@ void NbodyDataset::open() {
   check_crop(options_.file.string());
   if (options_.mode == BoxMode::inmem) {
     check_memory(box_size, "the mode lowmem reads crops from the file");
-    nbody_ = read_whole(box, BoxField::nbody);
-    hydro_ = read_whole(box, BoxField::hydro);
+    const auto nbody = std::make_shared<MemorySource>(nbody_channels, box_size);
+    const auto hydro = std::make_shared<MemorySource>(hydro_channels, box_size);
+    nbody_ = nbody;
+    hydro_ = hydro;
+    auto load = load_of(std::make_shared<const BoxFile>(std::move(box)), nbody, hydro);
+    if (options_.loads_later)
+      load_ = std::move(load);
+    else
+      load_alone(load);
     return;
   }
   warnings_ = box.warnings();
@@ -297,6 +320,7 @@ Datasets Nbody::make(const DatasetRequest& request) const {
   const bool has_files = mode != BoxMode::synthetic;
   NbodyOptions options{.mode = mode, .box_size = box_size, .crop = crop, .rotations = rotations};
   options.seed = request.seed;
+  options.loads_later = request.loads_later;
   if (has_files) options.file = train_path;
   options.samples = request.n_train.value();
   const auto read = [&](std::string_view key) {
@@ -311,7 +335,10 @@ Datasets Nbody::make(const DatasetRequest& request) const {
   auto validation = read("valid_path");
   auto warnings = training->warnings();
   warnings.insert(warnings.end(), validation->warnings().begin(), validation->warnings().end());
-  return {std::move(training), std::move(validation), {}, std::move(warnings)};
+  std::vector<MemoryLoad> loads;
+  for (const auto* const dataset : {training.get(), validation.get()})
+    if (dataset->load()) loads.push_back(*dataset->load());
+  return {std::move(training), std::move(validation), {}, std::move(warnings), std::move(loads)};
 }
 
 DatasetEntry nbody() {
