@@ -35,12 +35,15 @@ constexpr Field<EpochRecord> epoch_fields[] = {
     {"exposed_communication_seconds", &EpochRecord::exposed_communication_seconds},
     {"time", &EpochRecord::time}};
 
-constexpr Field<EpochRecord> device_fields[] = {
+// Those that are left out where they were not measured.
+constexpr Field<EpochRecord> optional_fields[] = {
     {"device_joules", &EpochRecord::device_joules},
     {"device_watts", &EpochRecord::device_watts},
     {"device_utilization", &EpochRecord::device_utilization},
     {"device_megahertz", &EpochRecord::device_megahertz},
-    {"device_celsius", &EpochRecord::device_celsius}};
+    {"device_celsius", &EpochRecord::device_celsius},
+    {"bad_samples", &EpochRecord::bad_samples},
+    {"val_bad_samples", &EpochRecord::val_bad_samples}};
 
 constexpr Field<StepRecord> step_fields[] = {
     {"loss", &StepRecord::loss},
@@ -75,7 +78,7 @@ void read_fields(const Json& json, Record& record, std::span<const Field<Record>
 Json json_of(const EpochRecord& record) {
   Json json{{"epoch", record.epoch}, {"step", record.step}};
   write_fields<EpochRecord>(json, record, epoch_fields);
-  for (const auto& field : device_fields) {
+  for (const auto& field : optional_fields) {
     const double value = record.*field.member;
     if (std::isfinite(value)) json[field.name] = value;
   }
@@ -142,7 +145,7 @@ History History::from_json(const Json& document) {
       record.epoch = json_value<std::int64_t>(json, "epoch");
       record.step = json_value<std::int64_t>(json, "step");
       read_fields<EpochRecord>(json, record, epoch_fields);
-      read_fields<EpochRecord>(json, record, device_fields);
+      read_fields<EpochRecord>(json, record, optional_fields);
       history.add(record);
     }
     for (const auto& json : list_if_there(document, "steps")) {

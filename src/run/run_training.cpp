@@ -229,6 +229,9 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
            trainer.shares_steps()     ? "; the ranks of a node share its steps"
            : config.optimizer.sharded ? "; each rank has a part of its state"
                                       : "");
+  const auto validated = validation_batch_size_of(config, *run.datasets.validation, replicas);
+  log.debug("validation batch {} per {}", format_count(validated),
+            replica_name(config, topology.size));
   if (config.communication.compression != Compression::none && topology.size > 1) {
     log.info("gradients travel as {}{}", name_of(config.communication.compression),
              config.communication.compression == Compression::powersgd

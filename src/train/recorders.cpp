@@ -4,6 +4,9 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "kolo/base/machine.h"
 #include "kolo/observe/format.h"
 
@@ -137,6 +140,9 @@ void HistoryRecorder::on_epoch_end(const EpochReport& report) {
     record.device_megahertz = usage->megahertz;
     record.device_celsius = usage->celsius;
   }
+  if (report.training.replaced > 0) record.bad_samples = report.training.replaced;
+  if (report.validation && report.validation->replaced > 0)
+    record.val_bad_samples = report.validation->replaced;
   history_.add(record);
   if (report.device_memory) peak_device_bytes_ = report.device_memory->peak_reserved_bytes;
   write();
@@ -320,6 +326,14 @@ void ProgressReporter::on_epoch_end(const EpochReport& report) {
     log_.info("  {} step{} of this epoch left out ({} so far){}", report.skipped_steps,
               report.skipped_steps == 1 ? "" : "s", report.state.skipped_steps,
               report.loss_scale ? fmt::format(", loss scale {}", *report.loss_scale) : "");
+  }
+  if (!report.bad_samples.empty()) {
+    log_.warn(
+        "epoch {}: {} samples of the training and {} of the validation can't be read; others "
+        "took their places. The first: {}",
+        report.state.epoch, report.training.replaced,
+        report.validation ? report.validation->replaced : 0.,
+        fmt::format("{}", fmt::join(report.bad_samples, "; ")));
   }
   log_.debug("epoch {}: {} waiting for data, {} waiting for gradients of other ranks",
              report.state.epoch, format_duration(report.data_wait_seconds),

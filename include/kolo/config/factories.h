@@ -76,6 +76,10 @@ struct DataReading {
 // what would fit, and calls them by this name.
 [[nodiscard]] std::int64_t batch_size_of(const TrainingConfig& training, int ranks,
                                          std::string_view name = "rank");
+// Samples a rank and batch of the validation: as asked for, or as many as are known to fit in
+// memory, since a pass of the training has as many, and of small images more.
+[[nodiscard]] std::int64_t validation_batch_size_of(const RunConfig& config, const Dataset& dataset,
+                                                    int ranks);
 // What the learning rate is scaled by: the number of ranks, or how many times the base batch the
 // global one is.
 [[nodiscard]] double batch_ratio_of(const TrainingConfig& training, int ranks);

@@ -40,6 +40,10 @@ struct EpochRecord {
   double device_utilization = not_measured;
   double device_megahertz = not_measured;
   double device_celsius = not_measured;
+  // Samples of the training and of the validation that could not be read, in whose places others
+  // were; not measured where there were none.
+  double bad_samples = not_measured;
+  double val_bad_samples = not_measured;
 };
 
 // One optimizer step, or the mean of a few.
@@ -71,7 +75,7 @@ struct EpochUnderWay {
 //   {"n_ranks": 2, "epochs": [EpochRecord ...], "steps": [StepRecord ...],
 //    "checkpoints": [CheckpointRecord ...], "epoch_under_way": EpochUnderWay, "summary": {...}}
 // with the structs' member names as keys, and null for what is not finite, which JSON can't hold;
-// what devices took is left out where it was not measured.
+// what devices took, and bad samples, are left out where they were not measured.
 // "steps" and "checkpoints" are only there when such were added, "epoch_under_way" until its record
 // is. One thread at a time.
 class History {

@@ -33,6 +33,8 @@ class FieldSource {
   // The numbers of a region inside the box, of all channels: where they lie, if they can be read
   // there, or copied into `scratch`. Valid as long as the source and scratch are, unchanged.
   [[nodiscard]] virtual FieldView view(const Region& region, std::vector<float>& scratch) const = 0;
+  // The region is read soon: has the system read ahead what of a file it lies in, without waiting.
+  virtual void announce(const Region& /*region*/) const {}
   // How many planes of the first axis are kept together.
   [[nodiscard]] virtual std::int64_t plane_multiple() const { return 1; }
 
@@ -59,6 +61,9 @@ class MappedFile {
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
+
+  // Has the system read these bytes, which are in the file, without waiting for them.
+  void read_ahead(std::int64_t offset, std::int64_t bytes) const;
 
   [[nodiscard]] const std::byte* data() const { return data_; }
   [[nodiscard]] std::int64_t size() const { return size_; }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include "data/box_samples.h"
 #include "data/boxes/field_source.h"
@@ -67,6 +68,15 @@ void check_memory(std::int64_t size, const char* advice) {
   throw InputError(
       fmt::format("data: a box of {}^3 cells in memory takes {} bytes and the machine has {}; {}",
                   size, needed, *installed, advice));
+}
+
+// After so many announced crops one that isn't shows whether the storage still makes them wait.
+constexpr int announced_in_a_row = 64;
+
+// How often this thread had to, for a page of a mapped file.
+long waits_for_storage() {
+  rusage usage{};
+  return ::getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_majflt : 0;
 }
 
 std::size_t numbers_in(std::int64_t channels, std::int64_t size) {
@@ -134,7 +144,8 @@ NbodyDataset::NbodyDataset(NbodyOptions options)
             .symmetries = symmetries_of(options_.rotations),
             .turns_velocity =
                 options_.rotations == Rotations::vector || options_.rotations == Rotations::proper},
-      workspaces_(std::make_unique<WorkspacePool<CropWorkspace>>()) {
+      workspaces_(std::make_unique<WorkspacePool<CropWorkspace>>()),
+      announcements_(announced_in_a_row) {
   check(options_);
   const auto edge = options_.crop;
   part_.fill({0, edge});
@@ -156,6 +167,7 @@ NbodyDataset::NbodyDataset(const NbodyDataset& whole, std::span<const RowRange> 
       nbody_(whole.nbody_),
       hydro_(whole.hydro_),
       workspaces_(std::make_unique<WorkspacePool<CropWorkspace>>()),
+      announcements_(announced_in_a_row),
       warnings_(whole.warnings_) {
   cells_ = 1;
   for (std::size_t i = 0; i < part_.size(); ++i) {
@@ -241,14 +253,23 @@ void NbodyDataset::read(std::int64_t index, std::int64_t epoch, const SamplePlac
   check_read(index, place, static_cast<std::size_t>(nbody_channels) * cells_,
              static_cast<std::size_t>(hydro_channels) * cells_);
   const auto sample = crop(index, epoch);
+  const auto waits = waits_for_storage();
   read_field(*nbody_, sample, place.input);
   read_field(*hydro_, sample, place.target);
+  if (waits_for_storage() != waits)
+    announcements_.store(announced_in_a_row, std::memory_order_relaxed);
 }
 
-void NbodyDataset::read_field(const FieldSource& source, const NbodyCrop& crop,
-                              std::span<float> out) const {
-  WorkspacePool<CropWorkspace>::Loan workspace(*workspaces_);
-  // Axis j of the crop becomes axis[j] of the sample, backwards where its sign is negative.
+void NbodyDataset::announce(std::int64_t index, std::int64_t epoch) const {
+  if (announcements_.load(std::memory_order_relaxed) <= 0) return;
+  announcements_.fetch_sub(1, std::memory_order_relaxed);
+  const auto region = region_of(crop(index, epoch));
+  nbody_->announce(region);
+  hydro_->announce(region);
+}
+
+// Axis j of the crop becomes axis[j] of the sample, backwards where its sign is negative.
+Region NbodyDataset::region_of(const NbodyCrop& crop) const {
   Region region;
   for (std::size_t j = 0; j < part_.size(); ++j) {
     const auto& rows = part_[static_cast<std::size_t>(crop.symmetry.axis[j])];
@@ -256,6 +277,13 @@ void NbodyDataset::read_field(const FieldSource& source, const NbodyCrop& crop,
     region.start[j] = crop.start[j] + first;
     region.extent[j] = rows.size();
   }
+  return region;
+}
+
+void NbodyDataset::read_field(const FieldSource& source, const NbodyCrop& crop,
+                              std::span<float> out) const {
+  WorkspacePool<CropWorkspace>::Loan workspace(*workspaces_);
+  const auto region = region_of(crop);
   const auto view = source.view(region, workspace->region);
   copy_rotated(view, source.channels(), region.extent, {crop.symmetry, rule_.turns_velocity},
                workspace->plane, out.data());
