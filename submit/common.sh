@@ -150,7 +150,8 @@ was_stopped() {
 }
 
 # KOLO_STAGE=FILE or FOLDER is copied to each node's own disk before the run and removed afterwards. What the configuration
-# reads from there, it reads from the copy.
+# reads from there, it reads from the copy. KOLO_STAGE_KEEP=PLACE, a folder on the nodes that outlives jobs, keeps it there: a later
+# job finds it whole and copies nothing, unless files, bytes or the newest time of the original are others by then.
 scratch_folder() { printf '%s\n' "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"; }
 
 # choose_staged ORIGINAL COPY: sets the array `staged`.
@@ -167,20 +168,32 @@ choose_staged() {
     "data.path, data.train_dir, data.valid_dir, data.train_path and data.valid_path say what it reads"
 }
 
+# describe_files PATH: "12 files, 3456 bytes", and when the newest was changed. One look at each file.
+describe_files() {
+  find -L "$1" -type f -printf '%s %T@\n' | awk '
+    { ++files; bytes += $1; if ($2 > newest) newest = $2 }
+    END { printf "%d files, %.0f bytes\n%s\n", files, bytes, newest }'
+}
+
 # stage NAME: for a folder of this name, the job's, on each node. The scripts say how to reach the nodes, by
-#   copy_to_nodes FOLDER ORIGINAL COPY    which makes the folder with the copy in it
-#   remove_from_nodes FOLDER
+#   copy_to_nodes FOLDER ORIGINAL COPY FILES [KEEP]    which makes the folder with the copy in it (see copy_on_node)
+#   remove_from_nodes FOLDER [KEEP]    with KEEP the folder stays
 stage() {
   staged=()
   [[ ${KOLO_STAGE:-} ]] || return 0
   [[ -e $KOLO_STAGE ]] || refuse "KOLO_STAGE=$KOLO_STAGE: there is no such file or folder"
-  local source copy
+  local source copy described folder
   source=$(realpath "$KOLO_STAGE")
-  stage_folder=$(scratch_folder)/kolo-$1
-  copy=$stage_folder/$(basename "$source")
-  choose_staged "$source" "$copy"
-  say "copying $KOLO_STAGE to $stage_folder on each node"
-  copy_to_nodes "$stage_folder" "$source" "$copy" || {
+  folder=$(scratch_folder)/kolo-$1
+  choose_staged "$source" "$folder/$(basename "$source")"
+  described=$(describe_files "$source") || refuse "KOLO_STAGE=$KOLO_STAGE: can't look at all of its files"
+  if [[ ${KOLO_STAGE_KEEP:-} ]]; then
+    folder=$KOLO_STAGE_KEEP/kolo-$(cksum <<<"$source $described" | cut -d ' ' -f 1)
+    choose_staged "$source" "$folder/$(basename "$source")"
+  fi
+  stage_folder=$folder copy=$folder/$(basename "$source")
+  say "copying $KOLO_STAGE (${described%%$'\n'*}) to $stage_folder on each node${KOLO_STAGE_KEEP:+, where it isn\'t yet}"
+  copy_to_nodes "$stage_folder" "$source" "$copy" "${described%%$'\n'*}" ${KOLO_STAGE_KEEP:+keep} || {
     say "could not copy $KOLO_STAGE to $stage_folder; is there room? SLURM_TMPDIR or TMPDIR name another place" >&2
     exit 1
   }
@@ -188,13 +201,41 @@ stage() {
 
 unstage() {
   [[ ${stage_folder:-} ]] || return 0
-  remove_from_nodes "$stage_folder" || say "could not remove $stage_folder from every node" >&2
+  remove_from_nodes "$stage_folder" ${KOLO_STAGE_KEEP:+keep} || say "could not remove $stage_folder from every node" >&2
   stage_folder=
 }
 
-# What copies on a node: FOLDER ORIGINAL COPY. Nodes that share the folder do it once for all.
+# What copies on a node: FOLDER ORIGINAL COPY FILES [KEEP]. The copy appears whole: it is made beside, in eight streams that each read and
+# write many files one after another, so that small ones don't wait for each other, and its files and bytes are counted before it
+# gets its name. Nodes that share the folder have one copy, and one that is there already stays.
 # shellcheck disable=SC2016  # expanded on the nodes
-copy_on_node='set -e
+copy_on_node='set -e -o pipefail
   mkdir -p "$1"
-  cp -rL -- "$2" "$1/.part-$$"
-  [ -e "$3" ] || mv -T -- "$1/.part-$$" "$3"'
+  if [ ! -e "$3" ]; then
+    part=$(mktemp -d "$1/.part-XXXXXXXX")
+    [ -z "$5" ] || trap "rm -rf -- \"$part\"" EXIT
+    if [ -d "$2" ]; then
+      mkdir "$part/copy" "$part/lists"
+      # First, since streams that make the same folder are in the way of each other.
+      (cd "$2" && find -L . -type d -print0) | (cd "$part/copy" && xargs -0 mkdir -p --)
+      (cd "$2" && find -L . -type f -print0) | split -e -t "\\0" -n r/8 - "$part/lists/"
+      streams=
+      for list in "$part"/lists/*; do
+        (set -o pipefail
+          tar -C "$2" -ch --null --no-recursion --verbatim-files-from -T "$list" -f - |
+            tar -C "$part/copy" --no-same-owner -xmf -) &
+        streams="$streams $!"
+      done
+      for stream in $streams; do wait "$stream"; done
+    else
+      cp -L -- "$2" "$part/copy"
+    fi
+    files=$(find "$part/copy" -type f -printf "%s\n" | awk "{ bytes += \$1 } END { printf \"%d files, %.0f bytes\", NR, bytes }")
+    if [ "$files" != "$4" ]; then
+      echo "$2 has $4, but $files were copied to $1 on $(hostname)" >&2
+      rm -rf -- "$part"
+      exit 1
+    fi
+    if [ ! -e "$3" ]; then mv -T -- "$part/copy" "$3" 2>/dev/null || [ -e "$3" ]; fi
+    rm -rf -- "$part"
+  fi'

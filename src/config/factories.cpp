@@ -69,20 +69,6 @@ void require_loss_of(const RunConfig& config, const SampleLayout& layout) {
                   has_classes ? "classes" : "numbers", losses_for(has_classes)));
 }
 
-// Any number of ranks may evaluate, whether they share the global batch evenly or not.
-std::int64_t validation_batch_size_of(const TrainingConfig& training, const SampleLayout& layout,
-                                      int ranks) {
-  if (training.validation_batch_size) return *training.validation_batch_size;
-  const auto as_in_training = training.batch_size
-                                  ? *training.batch_size
-                                  : std::max<std::int64_t>(1, *training.global_batch_size / ranks);
-  if (layout.classes == 0) return as_in_training;
-  // Small images are fast in large batches; of large ones fewer are as fast, and take less memory.
-  constexpr std::int64_t most_samples = 1000, most_numbers = std::int64_t{4} << 20;
-  const auto fitting = most_numbers / std::max<std::int64_t>(1, layout.input_size());
-  return std::min(most_samples, std::max(as_in_training, fitting));
-}
-
 // A batch that the machine can't hold is refused before anything is started. `key` sets its size.
 void require_memory_for(const RunConfig& config, std::string_view key, std::int64_t samples,
                         const SampleLayout& layout) {
@@ -229,13 +215,30 @@ std::unique_ptr<Loader> make_training_loader(const RunConfig& config,
   return std::make_unique<Loader>(
       std::move(dataset), std::move(sampler),
       LoaderOptions{batch_size, config.data.workers, config.data.prefetch, drops_last,
-                    makes_on_device(config)});
+                    makes_on_device(config), config.data.bad_samples});
+}
+
+// Any number of ranks may evaluate, whether they share the global batch evenly or not.
+std::int64_t validation_batch_size_of(const RunConfig& config, const Dataset& dataset, int ranks) {
+  const auto& training = config.training;
+  const auto& layout = dataset.layout();
+  if (training.validation_batch_size) return *training.validation_batch_size;
+  const auto batch = training.batch_size
+                         ? *training.batch_size
+                         : std::max<std::int64_t>(1, *training.global_batch_size / ranks);
+  // What a pass of the training is known to leave room for.
+  const auto as_in_training = (batch + training.accumulation - 1) / training.accumulation;
+  if (layout.classes == 0) return as_in_training;
+  // Small images are fast in large batches; of large ones fewer are as fast, and take less memory.
+  constexpr std::int64_t most_samples = 1000, most_numbers = std::int64_t{4} << 20;
+  const auto fitting = most_numbers / std::max<std::int64_t>(1, layout.input_size());
+  return std::min(most_samples, std::max(as_in_training, fitting));
 }
 
 std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
                                                std::shared_ptr<const Dataset> dataset, int rank,
                                                int ranks, int count) {
-  const auto validation_batch = validation_batch_size_of(config.training, dataset->layout(), ranks);
+  const auto validation_batch = validation_batch_size_of(config, *dataset, ranks);
   DistributedSampler sampler(dataset->size(), rank, ranks, {false, 0, Padding::none}, count);
   require_memory_for(
       config, "training.validation_batch_size",
@@ -244,7 +247,7 @@ std::unique_ptr<Loader> make_validation_loader(const RunConfig& config,
   return std::make_unique<Loader>(
       std::move(dataset), std::move(sampler),
       LoaderOptions{validation_batch, config.data.workers, config.data.prefetch, false,
-                    makes_on_device(config)});
+                    makes_on_device(config), config.data.bad_samples});
 }
 
 MeshShape mesh_of(const RunConfig& config, int ranks) {
@@ -329,6 +332,7 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.recompute = config.parallel.recompute;
   if (config.training.precision == Precision::fp16) options.loss_scale.emplace();
   options.non_finite = config.training.non_finite;
+  options.most_bad_samples = config.data.bad_samples_limit;
   return options;
 }
 
@@ -340,11 +344,24 @@ Datasets make_synthetic_datasets(const RunConfig& config, std::int64_t least) {
   return dataset_entry(config.data.name).imitate(completed(config.data), request_of(config), least);
 }
 
-Datasets make_datasets(const RunConfig& config, const DataReading& reading) {
+static DatasetRequest request_of(const RunConfig& config, const DataReading& reading) {
   auto request = request_of(config);
-  request.looks_at_files = reading.looks_at_files;
+  // Empty files are bad samples as others are, where those are skipped.
+  request.looks_at_files = reading.looks_at_files && config.data.bad_samples == BadSamples::stop;
   request.varies = reading.varies;
-  auto datasets = dataset_entry(config.data.name).make(completed(config.data), request);
+  request.loads_later = reading.loads_later;
+  request.survey = reading.survey;
+  return request;
+}
+
+std::string survey_datasets(const RunConfig& config, const DataReading& reading) {
+  return dataset_entry(config.data.name)
+      .survey(completed(config.data), request_of(config, reading));
+}
+
+Datasets make_datasets(const RunConfig& config, const DataReading& reading) {
+  auto datasets =
+      dataset_entry(config.data.name).make(completed(config.data), request_of(config, reading));
   require_same_samples(config, datasets);
   return datasets;
 }

@@ -1,6 +1,11 @@
 #include "data/batch_writer.h"
 
+#include <algorithm>
 #include <utility>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
 
 namespace kolo {
 
@@ -64,8 +69,11 @@ std::vector<std::int64_t> batch_shape(std::int64_t batch_size,
 }  // namespace
 
 BatchWriter::BatchWriter(std::shared_ptr<const Dataset> dataset, std::int64_t batch_size,
-                         std::size_t keep)
-    : dataset_(std::move(dataset)), batch_size_(batch_size), keep_(keep) {
+                         std::size_t keep, BadSamples bad_samples)
+    : dataset_(std::move(dataset)),
+      batch_size_(batch_size),
+      keep_(keep),
+      bad_samples_(bad_samples) {
   const auto& layout = dataset_->layout();
   has_classes_ = layout.classes > 0;
   input_size_ = static_cast<std::size_t>(layout.input_size());
@@ -129,6 +137,33 @@ void BatchWriter::write_sample(const Packing& packing, const Batch& batch, std::
   }
 }
 
+void BatchWriter::write_readable(const Packing& packing, Batch& batch, std::size_t place,
+                                 std::int64_t epoch) const {
+  constexpr std::int64_t most_in_a_row = 100;
+  const auto size = dataset_->size();
+  const auto asked = batch.indices[place];
+  for (std::int64_t further = 0;; ++further) {
+    const auto index = (asked + further) % size;
+    try {
+      write_sample(packing, batch, place, index, epoch);
+      batch.indices[place] = index;
+      return;
+    } catch (const InputError& error) {
+      if (bad_samples_ == BadSamples::stop) {
+        throw InputError(fmt::format(
+            "{}; remove or replace it, or let another sample take the place of each that "
+            "can't be read (data.bad_samples: skip)",
+            error.what()));
+      }
+      if (further + 1 == std::min(size, most_in_a_row)) {
+        throw InputError(
+            fmt::format("{}; nor can the {} samples before it be read", error.what(), further));
+      }
+      if (further == 0) batch.bad_samples.emplace_back(error.what());
+    }
+  }
+}
+
 std::optional<Batch> BatchWriter::write(std::span<const std::int64_t> indices, std::int64_t epoch,
                                         const std::function<bool()>& is_wanted) {
   const auto packing = this->packing();
@@ -136,7 +171,10 @@ std::optional<Batch> BatchWriter::write(std::span<const std::int64_t> indices, s
   batch.indices.assign(indices.begin(), indices.end());
   for (std::size_t i = 0; i < indices.size(); ++i) {
     if (!is_wanted()) return std::nullopt;
-    write_sample(packing, batch, i, indices[i], epoch);
+    // One sample ahead, of those that are read here.
+    if (!packing.samples && i == 0) dataset_->announce(indices[i], epoch);
+    if (!packing.samples && i + 1 < indices.size()) dataset_->announce(indices[i + 1], epoch);
+    write_readable(packing, batch, i, epoch);
   }
   return batch;
 }

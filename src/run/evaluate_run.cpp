@@ -9,6 +9,7 @@
 #include "kolo/observe/progress.h"
 #include "kolo/train/objective.h"
 #include "launch/terminal.h"
+#include "run/load_data.h"
 #include "run/prepared_run.h"
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
@@ -33,12 +34,15 @@ struct PreparedEvaluation {
 
 // The data is read as in validation: whole, in order, never varied (make_datasets).
 PreparedEvaluation prepare(const EvaluationRequest& request, const TrainedRun& subject,
-                           const RunConfig& config, const RunParts& parts, bool is_root) {
+                           const RunConfig& config, const RunParts& parts,
+                           const RankPreparation& as) {
+  const bool is_root = as.rank == 0;
   PreparedEvaluation prepared{.config = config};
   if (is_root) prepared.checkpoint = find_checkpoint(subject, request.checkpoint);
   require_device(config);
   if (!wants_gpu(config.device)) require_precision(config.training.precision);
-  const DataReading reading{.looks_at_files = is_root, .varies = false};
+  const DataReading reading{
+      .looks_at_files = is_root, .varies = false, .loads_later = true, .survey = as.survey};
   prepared.datasets =
       parts.datasets ? parts.datasets(config, reading) : make_datasets(config, reading);
   const auto& datasets = prepared.datasets;
@@ -155,7 +159,7 @@ RunEvaluation evaluate_checkpoint(const EvaluationRequest& request,
 RunConfig check_evaluation(const EvaluationRequest& request, const RunParts& parts) {
   const auto subject = find_trained_run("eval", request.path);
   auto config = load_trained_config(subject, request.overrides, parts.models);
-  (void)prepare(request, subject, config, parts, true);
+  (void)prepare(request, subject, config, parts, {});
   return config;
 }
 
@@ -175,10 +179,12 @@ int evaluate_run(const EvaluationRequest& request,
     set_threads(config.device, environment);
     return config.communication;
   };
-  job.prepare = [&](int rank, int /*ranks*/) {
-    prepared = prepare(request, subject, config, parts, rank == 0);
+  job.survey = [&] { return survey_data(config, parts); };
+  job.prepare = [&](const RankPreparation& as) {
+    prepared = prepare(request, subject, config, parts, as);
     return facts_of(config, prepared->datasets);
   };
+  job.load = [&](const Communicator& communicator) { load_data(communicator, prepared->datasets); };
   job.run = [&](const Communicator& communicator) {
     const auto result = evaluate_checkpoint(request, *prepared, communicator, options);
     if (communicator.rank() == 0) report(result);

@@ -301,8 +301,8 @@ int predict_run(const PredictionRequest& request,
     set_threads(config.device, environment);
     return config.communication;
   };
-  job.prepare = [&](int rank, int /*ranks*/) {
-    prepared = prepare(request, trained, config, parts, rank == 0);
+  job.prepare = [&](const RankPreparation& as) {
+    prepared = prepare(request, trained, config, parts, as.rank == 0);
     return facts_of(*prepared);
   };
   job.run = [&](const Communicator& communicator) {

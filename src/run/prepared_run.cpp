@@ -100,14 +100,15 @@ void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Mo
 }
 
 PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const RunOptions& options,
-                        int ranks, bool is_root) {
+                        int ranks, bool is_root, std::shared_ptr<const std::string> survey) {
   // Before any data is read.
   const auto replicas = replicas_of(config, ranks);
   (void)batch_size_of(config.training, replicas, replica_name(config, ranks));
   require_device(config);
   if (!wants_gpu(config.device))
     at_setting(config, "training.precision", [&] { require_precision(config.training.precision); });
-  PreparedRun run = make_parts(config, parts, {.looks_at_files = is_root});
+  PreparedRun run = make_parts(
+      config, parts, {.looks_at_files = is_root, .loads_later = true, .survey = std::move(survey)});
   require_batch_norms_to_synchronize(config.model, *run.network);
   require_work_share(config, run.datasets, *run.network, ranks);
   require_pipeline(config, *run.network, ranks);
@@ -135,10 +136,17 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
 }
 
 PreparedRun prepare_training(const RunConfig& config, const RunParts& parts,
-                             const RunOptions& options, int ranks, bool is_root) {
-  auto run = prepare_run(config, parts, options, ranks, is_root);
+                             const RunOptions& options, int ranks, bool is_root,
+                             std::shared_ptr<const std::string> survey) {
+  auto run = prepare_run(config, parts, options, ranks, is_root, std::move(survey));
   if (is_root && run.starts_anew()) run.folder.require_replaceable();
   return run;
+}
+
+std::string survey_data(const RunConfig& config, const RunParts& parts) {
+  if (parts.datasets) return {};
+  // A launcher that holds the run has asked for the files' sizes before it started this rank.
+  return survey_datasets(config, {.looks_at_files = !environment_variable(RunLock::variable)});
 }
 
 std::vector<RankFact> facts_of(const RunConfig& config, const Datasets& datasets) {
@@ -148,6 +156,8 @@ std::vector<RankFact> facts_of(const RunConfig& config, const Datasets& datasets
   add_dataset(facts, "training", *datasets.training);
   add_dataset(facts, "validation", *datasets.validation);
   facts.push_back({"the classes' names", join(datasets.class_names)});
+  for (const auto& load : datasets.loads)
+    facts.push_back({"the bytes of data to keep in memory", std::to_string(load.bytes)});
   return facts;
 }
 

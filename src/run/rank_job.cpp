@@ -18,6 +18,7 @@
 #include "kolo/base/machine.h"
 #include "kolo/comm/mpi.h"
 #include "kolo/config/factories.h"
+#include "kolo/parallel/object_collectives.h"
 #include "launch/terminal.h"
 #include "run/rank_guard.h"
 
@@ -237,6 +238,24 @@ int agree(const Communicator& communicator, const Outcome& outcome, const Speake
   return failed == statuses.end() ? exit_wrong_input : narrow<int>(*failed);
 }
 
+// Rank 0 finds out what all are given, unless one is not configured. The status to end with, or 0.
+// Collective.
+int survey(const Communicator& communicator, const RankJob& job, const Outcome& configured,
+           const Speaker& speaker, RankPreparation& preparation) {
+  std::string found;
+  auto outcome = configured;
+  if (outcome.status == 0 && preparation.rank == 0 && job.survey) {
+    outcome = attempt([&]() -> std::vector<RankFact> {
+      found = job.survey();
+      return {};
+    });
+  }
+  if (const int status = agree(communicator, outcome, speaker); status != 0) return status;
+  found = broadcast_bytes(communicator, found, 0, {.name = "the survey of the data"});
+  if (!found.empty()) preparation.survey = std::make_shared<const std::string>(std::move(found));
+  return 0;
+}
+
 }  // namespace
 
 Communicator make_communicator(const CommunicationConfig& config,
@@ -278,12 +297,23 @@ int run_rank_job(const LaunchEnvironment& environment, const RankJob& job) {
   const int rank = communicator->rank(), ranks = communicator->size();
   if (ranks == 1) {
     if (failure) std::rethrow_exception(failure);
-    (void)job.prepare(rank, ranks);
+    (void)job.prepare({rank, ranks});
+    if (job.load) job.load(*communicator);
     return run_guarded(*communicator, [&] { return job.run(*communicator); });
   }
   const Speaker speaker(*communicator);
-  const auto prepared = failure ? configured : attempt([&] { return job.prepare(rank, ranks); });
+  RankPreparation preparation{rank, ranks};
+  if (const int status = survey(*communicator, job, configured, speaker, preparation); status != 0)
+    return status;
+  const auto prepared = attempt([&] { return job.prepare(preparation); });
   if (const int status = agree(*communicator, prepared, speaker); status != 0) return status;
+  if (job.load) {
+    const auto loaded = attempt([&]() -> std::vector<RankFact> {
+      job.load(*communicator);
+      return {};
+    });
+    if (const int status = agree(*communicator, loaded, speaker); status != 0) return status;
+  }
   return run_guarded(*communicator, [&] { return job.run(*communicator); });
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,13 +17,26 @@ struct RankFact {
   std::string name, value;
 };
 
+// Who prepares.
+struct RankPreparation {
+  int rank = 0, ranks = 1;  // of the job
+  // What RankJob::survey found, on all ranks; null where there is none, and where a process is
+  // alone.
+  std::shared_ptr<const std::string> survey = {};
+};
+
 // A rank's part of a job, in the order in which it is done.
 struct RankJob {
   // Reads what the user has given. The communication settings are part of that.
   std::function<CommunicationConfig()> configure;
+  // What rank 0 of several finds out for all before they prepare; none: nothing.
+  std::function<std::string()> survey = {};
   // Makes everything that can be wrong: data, network, folders. Returns what has to be the same on
-  // all ranks. `ranks`: of the job.
-  std::function<std::vector<RankFact>(int rank, int ranks)> prepare;
+  // all ranks.
+  std::function<std::vector<RankFact>(const RankPreparation&)> prepare;
+  // Reads what the ranks of a node keep in memory together (load_data()), when all are prepared.
+  // What fails here ends all as in prepare(). None: nothing.
+  std::function<void(const Communicator&)> load = {};
   // Returns the exit status.
   std::function<int(const Communicator&)> run;
   // Of a program that has one already; none: the ranks that a launcher has started.

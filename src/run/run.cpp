@@ -15,6 +15,7 @@
 #include "launch/signals.h"
 #include "launch/terminal.h"
 #include "run/blas.h"
+#include "run/load_data.h"
 #include "run/made_with.h"
 #include "run/prepared_run.h"
 #include "run/rank_guard.h"
@@ -96,11 +97,13 @@ int run_configured(const std::function<RunConfig()>& configure, const RunParts& 
     set_threads(config.device, environment);
     return config.communication;
   };
-  job.prepare = [&](int rank, int ranks) {
-    prepared = prepare_training(config, parts, options, ranks, rank == 0);
-    require_strict_resume(*prepared, ranks, made_with_here());
+  job.survey = [&] { return survey_data(config, parts); };
+  job.prepare = [&](const RankPreparation& as) {
+    prepared = prepare_training(config, parts, options, as.ranks, as.rank == 0, as.survey);
+    require_strict_resume(*prepared, as.ranks, made_with_here());
     return facts_of(*prepared, options);
   };
+  job.load = [&](const Communicator& communicator) { load_data(communicator, prepared->datasets); };
   job.run = [&](const Communicator& communicator) {
     stopping.begin_training(context);
     return run_training(std::move(*prepared), communicator, context);

@@ -191,6 +191,7 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
   log.info("data {}: {} training and {} validation samples", config.data.name,
            format_count(run.datasets.training->size()),
            format_count(run.datasets.validation->size()));
+  if (!run.datasets.note_of_loads.empty()) log.info("{}", run.datasets.note_of_loads);
   for (const auto& warning : run.datasets.warnings) log.warn("{}", warning);
   const auto precision = config.training.precision;
   log.info("model {}: {} parameters in {} bucket{}{}{}{}", config.model.name,
@@ -244,6 +245,9 @@ void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communi
         "last steps hardly count; training.lr_decay=none does without",
         config.optimizer.name);
   }
+  const auto validated = validation_batch_size_of(config, *run.datasets.validation, replicas);
+  log.debug("validation batch {} per {}", format_count(validated),
+            replica_name(config, topology.size));
   if (config.communication.compression != Compression::none && topology.size > 1) {
     log.info("gradients travel as {}{}", name_of(config.communication.compression),
              config.communication.compression == Compression::powersgd

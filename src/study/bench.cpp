@@ -16,6 +16,7 @@
 #include "kolo/launch/launch_environment.h"
 #include "kolo/layout/pipeline_play.h"
 #include "run/kernel_cache.h"
+#include "run/load_data.h"
 #include "run/prepared_run.h"
 #include "run/rank_guard.h"
 #include "run/rank_job.h"
@@ -37,12 +38,18 @@ struct PreparedBench {
 };
 
 // Steps on one batch need no data, but samples of its shape.
-Datasets datasets_of(const BenchRequest& request, const RunConfig& config, std::int64_t batch) {
-  const bool needs_no_data = request.modes == std::vector{BenchMode::synthetic};
-  return needs_no_data ? make_synthetic_datasets(config, batch) : make_datasets(config);
+bool needs_data(const BenchRequest& request) {
+  return request.modes != std::vector{BenchMode::synthetic};
 }
 
-PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int ranks) {
+Datasets datasets_of(const BenchRequest& request, const RunConfig& config, std::int64_t batch,
+                     std::shared_ptr<const std::string> survey) {
+  if (!needs_data(request)) return make_synthetic_datasets(config, batch);
+  return make_datasets(config, {.loads_later = true, .survey = std::move(survey)});
+}
+
+PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int ranks,
+                      std::shared_ptr<const std::string> survey = {}) {
   const auto replicas = replicas_of(config, ranks);
   if (request.profile && config.parallel.pipeline > 1) {
     refuse_setting(config, "parallel.pipeline",
@@ -58,7 +65,7 @@ PreparedBench prepare(const BenchRequest& request, const RunConfig& config, int 
       checked_multiply<std::int64_t>(batch_size_of(config.training, replicas), replicas);
   require_device(config);
   if (!wants_gpu(config.device)) require_precision(config.training.precision);
-  PreparedBench prepared{config, datasets_of(request, config, batch), nullptr,
+  PreparedBench prepared{config, datasets_of(request, config, batch, std::move(survey)), nullptr,
                          make_optimizer(config)};
   prepared.network = make_network(config, prepared.datasets.training->layout());
   require_batch_norms_to_synchronize(config.model, *prepared.network);
@@ -337,12 +344,14 @@ int bench_run(const BenchRequest& request, const BenchListener& listener) {
     set_threads(config.device, environment);
     return config.communication;
   };
-  job.prepare = [&](int rank, int ranks) {
-    prepared = prepare(request, config, ranks);
-    if (rank == 0 && listener.warning)
+  job.survey = [&] { return needs_data(request) ? survey_data(config, {}) : std::string(); };
+  job.prepare = [&](const RankPreparation& as) {
+    prepared = prepare(request, config, as.ranks, as.survey);
+    if (as.rank == 0 && listener.warning)
       for (const auto& warning : prepared->datasets.warnings) listener.warning(warning);
     return facts_of(config, prepared->datasets);
   };
+  job.load = [&](const Communicator& communicator) { load_data(communicator, prepared->datasets); };
   job.run = [&](const Communicator& communicator) {
     const auto report =
         once_begun([&] { return measure_all(request, *prepared, communicator, listener); });

@@ -209,7 +209,7 @@ void require_nothing_else_shared(const RunConfig& base) {
 
 SharedSamples shared_samples(const RunConfig& base) {
   require_nothing_else_shared(base);
-  const auto layout = make_datasets(base).training->layout();
+  const auto layout = make_datasets(base, {.loads_later = true}).training->layout();
   SharedSamples samples{make_network(base, layout)->field_layers(),
                         {layout.input_shape.begin() + 1, layout.input_shape.end()}};
   if (samples.layers.empty()) {
@@ -232,7 +232,7 @@ void settle_parallel(ScaleRequest& request, const RunConfig& base) {
 
 // How many samples per epoch has is the data's business.
 std::int64_t samples_per_epoch(const RunConfig& base) {
-  return make_datasets(base).training->size();
+  return make_datasets(base, {.loads_later = true}).training->size();
 }
 
 // As the tables and reports name it: results/digits-weak.

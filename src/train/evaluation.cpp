@@ -1,5 +1,6 @@
 #include "train/evaluation.h"
 
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -72,6 +73,13 @@ bool StopAgreement::is_asked_in_last_round() {
   return *last_.requests > 0;
 }
 
+// Behind the numbers of the metrics stands that of samples which could not be read.
+MetricSums with_replaced(std::span<const double> numbers) {
+  auto sums = metrics_of(numbers);
+  sums.replaced = std::round(numbers[metric_numbers]);
+  return sums;
+}
+
 // Into `matrix`, where there is one, go the counts of all ranks.
 std::optional<MetricSums> evaluate_network(const Communicator& communicator, Network& network,
                                            const Objective& objective, Loader& loader,
@@ -85,8 +93,11 @@ std::optional<MetricSums> evaluate_network(const Communicator& communicator, Net
     if (mine) mine->add(outputs, batch.target);
     return validation_sums(objective, outputs, batch.target);
   };
-  const auto sums =
-      evaluate_batches(communicator, network, loader, {sums_of, stop_requested, progress});
+  const auto sums = evaluate_batches(communicator, network, loader,
+                                     {.sums_of = sums_of,
+                                      .stop_requested = stop_requested,
+                                      .progress = progress,
+                                      .weight_of_bad_sample = 1. / objective.share.ranks});
   if (sums && mine) {
     communicator.all_reduce(mine->counts(), ReduceOp::sum, {.name = "confusion matrix"});
     matrix->merge(*mine);
@@ -115,8 +126,8 @@ std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
           ? 1
           : parts_of_rank(evaluation.virtual_ranks, communicator.size(), communicator.rank())
                 .size();
-  const auto sums =
-      torch::zeros({parts, metric_numbers}, torch::TensorOptions(torch::kDouble).device(device));
+  const auto sums = torch::zeros({parts, metric_numbers + 1},
+                                 torch::TensorOptions(torch::kDouble).device(device));
   module.eval();
   loader.deliver_to(device);
   loader.start_epoch(0);
@@ -128,7 +139,13 @@ std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
   for (std::int64_t done = 0; const auto batch = is_stopped ? std::nullopt : loader.next();) {
     for (int part = 0; part < parts; ++part) {
       const auto mine = part_of(*batch, static_cast<std::size_t>(part));
-      if (mine.input.size(0) > 0) sums[part].add_(evaluation.sums_of(mine));
+      if (mine.input.size(0) > 0)
+        sums[part].narrow(0, 0, metric_numbers).add_(evaluation.sums_of(mine));
+    }
+    if (!batch->bad_samples.empty()) {
+      const auto count = static_cast<double>(batch->bad_samples.size());
+      sums[0][metric_numbers].add_(evaluation.weight_of_bad_sample * count);
+      if (evaluation.on_bad_samples) evaluation.on_bad_samples(*batch);
     }
     tell(++done);
     is_stopped = agreement && agreement->stops();
@@ -137,11 +154,11 @@ std::optional<MetricSums> evaluate_batches(const Communicator& communicator,
   if (is_stopped || (agreement && agreement->stops_at_end())) return std::nullopt;
   if (evaluation.virtual_ranks > 0) {
     const auto total = ordered_total(communicator, evaluation.virtual_ranks, sums);
-    return metrics_of(LateNumbers(total).get());
+    return with_replaced(LateNumbers(total).get());
   }
   auto values = LateNumbers(sums).get();
   communicator.all_reduce(std::span(values), ReduceOp::sum, {.name = "metrics"});
-  return metrics_of(values);
+  return with_replaced(values);
 }
 
 MetricSums evaluate(const Communicator& communicator, Network& network, const Objective& objective,

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "kolo/base/machine.h"
 #include "kolo/observe/format.h"
 
@@ -138,6 +141,9 @@ void HistoryRecorder::on_epoch_end(const EpochReport& report) {
     record.device_celsius = usage->celsius;
   }
   record.gradient_noise_scale = report.gradient_noise_scale.value_or(not_measured);
+  if (report.training.replaced > 0) record.bad_samples = report.training.replaced;
+  if (report.validation && report.validation->replaced > 0)
+    record.val_bad_samples = report.validation->replaced;
   history_.add(record);
   if (report.device_memory) peak_device_bytes_ = report.device_memory->peak_reserved_bytes;
   write();
@@ -328,6 +334,14 @@ void ProgressReporter::on_epoch_end(const EpochReport& report) {
     log_.info("  gradient noise scale: {}",
               std::isfinite(*scale) ? fmt::format("{} samples", format_count(std::llround(*scale)))
                                     : "not yet known, the gradient is lost in its noise");
+  }
+  if (!report.bad_samples.empty()) {
+    log_.warn(
+        "epoch {}: {} samples of the training and {} of the validation can't be read; others "
+        "took their places. The first: {}",
+        report.state.epoch, report.training.replaced,
+        report.validation ? report.validation->replaced : 0.,
+        fmt::format("{}", fmt::join(report.bad_samples, "; ")));
   }
   log_.debug("epoch {}: {} waiting for data, {} waiting for gradients of other ranks",
              report.state.epoch, format_duration(report.data_wait_seconds),

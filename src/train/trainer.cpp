@@ -4,11 +4,14 @@
 #include <cmath>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/parallel/device_memory.h"
+#include "kolo/parallel/object_collectives.h"
 #include "kolo/train/objective.h"
 #include "train/advice.h"
 #include "train/device_batches.h"
@@ -20,9 +23,16 @@ namespace kolo {
 
 namespace {
 
+// What Trainer's notes add to a step's sums.
 bool is_stop_requested_in(const std::vector<double>& numbers) {
   return numbers[metric_numbers] > 0;
 }
+
+double replaced_in(const std::vector<double>& numbers) {
+  return std::round(numbers[metric_numbers + 1]);  // parts of samples that ranks share, added up
+}
+
+constexpr std::size_t most_texts = 3;  // of samples that can't be read, of a rank and in all
 
 // Without the sign that one which is no number may have.
 double shown(double loss) {
@@ -101,8 +111,8 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> netw
       step_(network_->replicas(), network_->module(), std::move(optimizer),
             step_options(options_, noise_meter_, *network_, communicator_)),
       clock_(step_.arena()->device()),
-      stop_flag_(
-          torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(step_.arena()->device()))) {
+      step_notes_(
+          torch::zeros({2}, torch::TensorOptions(torch::kDouble).device(step_.arena()->device()))) {
   training_.deliver_to(step_.arena()->device());
   if (options_.check_replicas_every > 0)
     replica_check_.emplace(network_->replicas(), *step_.arena(), options_.check_replicas_every);
@@ -193,11 +203,12 @@ bool Trainer::train_step(const Batch& batch) {
   if (!under_way_) since_settled_.restart();
   const auto span = options_.timeline.step(state_.step + 1);
   note_requests_to_stop();
+  note_bad_samples(batch);
   const double steps_worth = gain();
   const double rate = rate_at(state_.step);
   const bool measures = noise_meter_ && state_.step % options_.noise_every == 0;
   if (measures) noise_meter_->measure_next();
-  auto begun = network_->begin(step_, {batch, stop_flag_, rate, state_.step + 1});
+  auto begun = network_->begin(step_, {batch, step_notes_, rate, state_.step + 1});
   if (measures) note_noise(static_cast<double>(batch.input.size(0)));
   ++state_.step;
   state_.base_steps += steps_worth;
@@ -211,9 +222,47 @@ bool Trainer::train_step(const Batch& batch) {
 
 void Trainer::note_requests_to_stop() {
   if (const bool asks = options_.stop_requested(); asks != asks_to_stop_) {
-    stop_flag_.fill_(asks ? 1 : 0);
+    step_notes_[0].fill_(asks ? 1 : 0);
     asks_to_stop_ = asks;
   }
+}
+
+double Trainer::weight_of_bad_sample() const {
+  const auto replicas = network_->replicas().size() / network_->objective().share.ranks;
+  return static_cast<double>(replicas) / communicator_.size();
+}
+
+void Trainer::keep_texts(const Batch& batch) {
+  for (const auto& text : batch.bad_samples)
+    if (bad_samples_.size() < most_texts) bad_samples_.push_back(text);
+}
+
+void Trainer::note_bad_samples(const Batch& batch) {
+  keep_texts(batch);
+  const auto replaced = weight_of_bad_sample() * static_cast<double>(batch.bad_samples.size());
+  if (replaced == replaced_) return;
+  step_notes_[1].fill_(replaced);
+  replaced_ = replaced;
+}
+
+std::vector<std::string> Trainer::first_bad_samples() const {
+  const auto all = all_gather_bytes(
+      communicator_,
+      nlohmann::json(bad_samples_).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+  std::vector<std::string> texts;
+  for (const auto& of_rank : all)
+    for (const auto& text : nlohmann::json::parse(of_rank))
+      if (texts.size() < most_texts) texts.push_back(text);
+  return texts;
+}
+
+void Trainer::require_few_bad_samples(double replaced, const Loader& loader) const {
+  const auto samples = static_cast<double>(loader.dataset().size());
+  if (replaced <= std::max(1., options_.most_bad_samples * samples)) return;
+  throw Error(fmt::format(
+      "train: {} of {} samples can't be read, which is more than a share of {} "
+      "(data.bad_samples_limit): {}. Replace or remove the files, or allow more",
+      replaced, samples, options_.most_bad_samples, fmt::join(first_bad_samples(), "; ")));
 }
 
 bool Trainer::settles_after(std::int64_t step) const {
@@ -228,10 +277,12 @@ bool Trainer::settle() {
 
 bool Trainer::settle(StepUnderWay step) {
   const auto [numbers, is_made] = step_.end(std::move(step.step));
-  const auto sums = metrics_of(numbers);
+  auto sums = metrics_of(numbers);
+  sums.replaced = replaced_in(numbers);
   if (is_made && options_.non_finite == NonFiniteStep::stop) require_finite(sums, step.number);
   if (replica_check_) replica_check_->after_step(step.number);
   count(sums, is_made);
+  if (sums.replaced > 0) require_few_bad_samples(state_.sums.replaced, training_);
   TrainState state = state_;
   state.step = step.number;
   state.position = step.position;
@@ -247,7 +298,10 @@ void Trainer::count(const MetricSums& sums, bool is_made) {
     ++state_.skipped_steps;
     ++state_.skipped_in_epoch;
   }
-  if (is_made || std::isfinite(sums.loss)) state_.sums.add(sums);
+  if (is_made || std::isfinite(sums.loss))
+    state_.sums.add(sums);
+  else
+    state_.sums.replaced += sums.replaced;
 }
 
 // A step that was left out has nothing finite to tell.
@@ -311,6 +365,9 @@ bool Trainer::finish_epoch(double data_wait_seconds) {
   if (!report.validation) return false;
   report.device_usage = take_device_usage();
   require_finite_validation(*report.validation);
+  if (report.training.replaced + report.validation->replaced > 0)
+    report.bad_samples = first_bad_samples();
+  bad_samples_.clear();
   ++state_.epoch;
   state_.position = 0;
   state_.sums = {};
@@ -363,6 +420,7 @@ std::optional<MetricSums> Trainer::evaluate(Loader& loader,
     notify([&](Observer& observer) { observer.on_validation(done, batches); });
   };
   const auto sums_of = [&](const Batch& batch) { return network_->measure(batch); };
+  note_bad_samples(batch);
   step_.to_evaluation();
   const auto sums = evaluate_batches(communicator_, module, loader,
                                      {sums_of, stop_requested, progress, options_.virtual_ranks});

@@ -76,7 +76,7 @@ go_on_later() {
 }
 
 copy_to_nodes() { "${each[@]}" bash -c "$copy_on_node" stage "$@"; }
-remove_from_nodes() { "${each[@]}" rm -rf -- "$1"; }
+remove_from_nodes() { [[ ${2:-} ]] || "${each[@]}" rm -rf -- "$1"; }
 
 # train ARGUMENTS OF KOLO TRAIN...: ends the script with kolo's exit status. The script may have chosen GPUs, and has defined
 # choose_launcher, which sets the arrays `launcher` (for the ranks) and `each` (for one process on each node) from what count_ranks found.

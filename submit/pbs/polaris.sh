@@ -17,6 +17,7 @@
 #   KOLO=FILE              the program, where it is neither in PATH nor in this repository's build/release
 #   KOLO_CONTAINER=FILE    an image of Apptainer that holds it (submit/apptainer/kolo.def)
 #   KOLO_STAGE=PATH        a file or folder to copy to each node's own disk (TMPDIR or /tmp) and read there
+#   KOLO_STAGE_KEEP=PLACE  the copy stays in this folder of the nodes, and later jobs read it
 #   KOLO_GPUS=LIST         a node's GPUs in the order of its ranks: 3,2,1,0 of four, unless it is set; none: processors alone,
 #                          one rank per node
 #   KOLO_RANKS_PER_NODE=N  instead of mpiprocs

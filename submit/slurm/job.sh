@@ -26,7 +26,7 @@ copy_to_nodes() {
   local ready
   ready=$(mktemp)
   srun --overlap --quiet --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --cpus-per-task=1 --mem=0 --mpi=none \
-    bash -c "trap 'rm -rf -- \"\$1\"' EXIT
+    bash -c "[ \"\$5\" ] || trap 'rm -rf -- \"\$1\"' EXIT
       trap 'kill \$!; exit 0' TERM USR1
       $copy_on_node
       echo ready

@@ -17,6 +17,7 @@
 #   KOLO=FILE            the program, where it is neither in PATH nor in this repository's build/release
 #   KOLO_CONTAINER=FILE  an image of Apptainer that holds it (submit/apptainer/kolo.def)
 #   KOLO_STAGE=PATH      a file or folder to copy to each node's own disk (SLURM_TMPDIR, TMPDIR or /tmp) and read there
+#   KOLO_STAGE_KEEP=PLACE  the copy stays in this folder of the nodes, and later jobs read it
 #   KOLO_REQUEUE=0       stop before the time limit and do not go on
 #   KOLO_MPI=TYPE        srun's --mpi: pmix unless kolo uses MPICH, then pmi2
 #SBATCH --job-name=kolo

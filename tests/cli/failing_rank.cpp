@@ -26,8 +26,8 @@ int fail_at_work() {
 int fail_in_preparation() {
   kolo::RankJob job;
   job.configure = [] { return kolo::CommunicationConfig{}; };
-  job.prepare = [](int rank, int) -> std::vector<kolo::RankFact> {
-    if (rank > 0) throw kolo::InputError("missing for rank " + std::to_string(rank));
+  job.prepare = [](const kolo::RankPreparation& as) -> std::vector<kolo::RankFact> {
+    if (as.rank > 0) throw kolo::InputError("missing for rank " + std::to_string(as.rank));
     std::this_thread::sleep_for(std::chrono::minutes(10));
     return {};
   };

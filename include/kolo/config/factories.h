@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "kolo/comm/mpi.h"
@@ -23,8 +24,15 @@ struct DataReading {
   // ranks one is enough.
   bool looks_at_files = true;
   bool varies = true;  // false: training samples are read as those of a validation
+  // Leaves Datasets::loads to the caller; false: they are done.
+  bool loads_later = false;
+  // What another rank has found with survey_datasets(); null: this one looks itself.
+  std::shared_ptr<const std::string> survey = {};
 };
 [[nodiscard]] Datasets make_datasets(const RunConfig& config, const DataReading& reading = {});
+// What one rank finds out about the data's files for all, so that a file system is asked once
+// (DatasetEntry::survey); empty where there is nothing of that kind. The errors of make_datasets().
+[[nodiscard]] std::string survey_datasets(const RunConfig& config, const DataReading& reading = {});
 // "images", "crops", for rates.
 [[nodiscard]] std::string sample_name(const DataConfig& data);
 // Why the data can't do without a GPU; empty where it can.
@@ -68,6 +76,10 @@ struct DataReading {
 // what would fit, and calls them by this name.
 [[nodiscard]] std::int64_t batch_size_of(const TrainingConfig& training, int ranks,
                                          std::string_view name = "rank");
+// Samples a rank and batch of the validation: as asked for, or as many as are known to fit in
+// memory, since a pass of the training has as many, and of small images more.
+[[nodiscard]] std::int64_t validation_batch_size_of(const RunConfig& config, const Dataset& dataset,
+                                                    int ranks);
 // What the learning rate is scaled by: the number of ranks, or how many times the base batch the
 // global one is.
 [[nodiscard]] double batch_ratio_of(const TrainingConfig& training, int ranks);

@@ -35,6 +35,8 @@ struct DataConfig {
   int workers = 1;   // threads that prepare batches, per rank; 0: none of their own
   int prefetch = 4;  // batches prepared ahead, per rank
   bool shuffle = true;
+  BadSamples bad_samples = BadSamples::stop;  // what becomes of a sample that can't be read
+  double bad_samples_limit = .01;  // skip: ends where a larger share of an epoch can't be read
 };
 
 // Whether a penalty on squared weights counts as its gradient would in the loss, or as AdamW's

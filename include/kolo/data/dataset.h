@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -15,6 +17,19 @@ struct Device;
 namespace kolo {
 
 class DeviceSamples;
+
+// What a dataset keeps in memory and has not read yet: several ranks of a node can read it
+// together, a part each, into one piece of memory that they share.
+struct MemoryLoad {
+  std::size_t bytes = 0;
+  // Reads part `part` of `parts` into so many bytes of memory, 64-byte aligned, which the dataset
+  // keeps and reads samples from when all parts are there. Once for a part. InputError as the
+  // dataset's constructor.
+  std::function<void(const std::shared_ptr<std::byte>& memory, int part, int parts)> read;
+};
+
+// Reads all of it into memory of this process alone.
+void load_alone(const MemoryLoad& load);
 
 enum class Split { train, validation };
 
@@ -49,6 +64,9 @@ class Dataset {
   // index outside [0, size) or places of other sizes than the layout's.
   virtual void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const = 0;
 
+  // Sample `index` is read soon: a dataset may ask the system for what it needs of a file, without
+  // waiting. Changes nothing that is read.
+  virtual void announce(std::int64_t /*index*/, std::int64_t /*epoch*/) const {}
   // How the samples are made on a device, where they can be (kolo/data/device_samples.h); what is
   // returned may outlive the dataset.
   [[nodiscard]] virtual std::shared_ptr<const DeviceSamples> device_samples(
@@ -86,6 +104,9 @@ class Subset final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return count_; }
   [[nodiscard]] const SampleLayout& layout() const override { return whole_->layout(); }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+  void announce(std::int64_t index, std::int64_t epoch) const override {
+    whole_->announce(chosen(index), epoch);
+  }
   [[nodiscard]] std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const override;
   [[nodiscard]] std::optional<float> byte_divisor() const override {
     return whole_->byte_divisor();

@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "kolo/data/dataset.h"
+#include "kolo/data/folder_listing.h"
 #include "kolo/data/image.h"
 #include "kolo/data/random_crop.h"
 
 namespace kolo {
 
-struct FolderIndex;
 template <typename Workspace>
 class WorkspacePool;
 
@@ -49,23 +49,29 @@ struct ImageFolderOptions {
 class ImageFolderDataset final : public Dataset {
  public:
   explicit ImageFolderDataset(const std::filesystem::path& root, ImageFolderOptions options = {});
+  // Of what list_image_folder() has found, here or on another rank: no folder is gone through, only
+  // the root is looked for. Of the options most_classes and inspect_sizes don't count.
+  ImageFolderDataset(const std::filesystem::path& root, FolderListing listing,
+                     ImageFolderOptions options);
   ~ImageFolderDataset() override;
 
-  [[nodiscard]] std::int64_t size() const override;
+  [[nodiscard]] std::int64_t size() const override { return listing_.size(); }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
 
   [[nodiscard]] const std::filesystem::path& root() const { return root_; }
   // The folders' names, by class.
-  [[nodiscard]] const std::vector<std::string>& class_names() const;
+  [[nodiscard]] const std::vector<std::string>& class_names() const { return listing_.classes; }
   // The file and the class of a sample, 0 <= index < size().
   [[nodiscard]] std::filesystem::path path(std::int64_t index) const;
-  [[nodiscard]] std::int64_t label(std::int64_t index) const;
+  [[nodiscard]] std::int64_t label(std::int64_t index) const { return listing_.label(index); }
 
  private:
+  void set_up();
+
   std::filesystem::path root_;
   ImageFolderOptions options_;
-  std::unique_ptr<const FolderIndex> index_;
+  FolderListing listing_;
   SampleLayout layout_;
   std::unique_ptr<WorkspacePool<DecodeWorkspace>> workspaces_;
 };

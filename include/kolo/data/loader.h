@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -8,16 +9,33 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include <torch/types.h>
 
+#include "kolo/base/enum_names.h"
 #include "kolo/data/dataset.h"
 #include "kolo/data/device_samples.h"
 #include "kolo/sampling/sampler.h"
 
 namespace kolo {
+
+// What becomes of a sample that can't be read (an InputError of the dataset: a file that is damaged
+// or gone).
+enum class BadSamples : std::uint8_t {
+  stop,  // the error comes out of next()
+  // The next sample of the dataset that can be read takes its place, of the same epoch: which one
+  // depends on nothing but the data, so it is the same on any number of ranks, and in a run that
+  // goes on.
+  skip
+};
+
+constexpr auto enum_names(BadSamples) {
+  return std::to_array<EnumName<BadSamples>>(
+      {{BadSamples::stop, "stop"}, {BadSamples::skip, "skip"}});
+}
 
 struct LoaderOptions {
   std::int64_t batch_size = 64;  // samples per rank (each of several in one); at least 1
@@ -27,6 +45,7 @@ struct LoaderOptions {
   // A device makes the samples that it can make itself (Dataset::device_samples); false: the
   // workers make all.
   bool makes_on_device = true;
+  BadSamples bad_samples = BadSamples::stop;
 };
 
 struct Batch {
@@ -37,6 +56,8 @@ struct Batch {
   // Where the sampler stands for several ranks: how many of the samples, in this order, are whose.
   // Empty otherwise.
   std::vector<std::int64_t> shares;
+  // Why samples could not be read in whose places others are, one text for each.
+  std::vector<std::string> bad_samples = {};
 };
 
 class BatchWriter;

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -56,6 +58,7 @@ struct NbodyOptions {
   Rotations rotations = Rotations::vector;
   std::uint64_t seed = 1;
   bool varies_with_epoch = true;  // false: the same crops in every epoch, for validation
+  bool loads_later = false;       // inmem: the box is read by load(), not at once
 };
 
 // Where a sample is cut out and how it is turned.
@@ -101,6 +104,10 @@ class NbodyDataset final : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return options_.samples; }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
+  // Has the system read the crop's part of a mapped file, all of its planes at once, and no more
+  // than that, as long as reads of late had to wait for the storage; in the system's cache it would
+  // only cost.
+  void announce(std::int64_t index, std::int64_t epoch) const override;
 
   // Shares the box; reads from it what the part needs, turned back by the crop's symmetry. Null
   // with BoxMode::device, where whole crops are made on the device.
@@ -114,12 +121,16 @@ class NbodyDataset final : public Dataset {
   [[nodiscard]] NbodyCrop crop(std::int64_t index, std::int64_t epoch) const {
     return rule_.draw(index, epoch);
   }
+  // With loads_later: what reads the box, which samples are read from afterwards.
+  [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
   // What the user should know about the file, for the run's log.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
  private:
   NbodyDataset(const NbodyDataset& whole, std::span<const RowRange> rows);
   void open();
+  // What of the box a sample's part is, before it is turned.
+  [[nodiscard]] Region region_of(const NbodyCrop& crop) const;
   void read_field(const FieldSource& source, const NbodyCrop& crop, std::span<float> out) const;
 
   NbodyOptions options_;
@@ -129,6 +140,8 @@ class NbodyDataset final : public Dataset {
   std::size_t cells_ = 0;  // of the part
   std::shared_ptr<const FieldSource> nbody_, hydro_;
   std::unique_ptr<WorkspacePool<CropWorkspace>> workspaces_;
+  mutable std::atomic<int> announcements_;  // that are still worth it
+  std::optional<MemoryLoad> load_;
   std::vector<std::string> warnings_;
 };
 

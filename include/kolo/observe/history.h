@@ -41,6 +41,10 @@ struct EpochRecord {
   double device_megahertz = not_measured;
   double device_celsius = not_measured;
   double gradient_noise_scale = not_measured;  // in samples, as it was at its end
+  // Samples of the training and of the validation that could not be read, in whose places others
+  // were; not measured where there were none.
+  double bad_samples = not_measured;
+  double val_bad_samples = not_measured;
 };
 
 // One optimizer step, or the mean of a few.
@@ -72,9 +76,9 @@ struct EpochUnderWay {
 //   {"n_ranks": 2, "epochs": [EpochRecord ...], "steps": [StepRecord ...],
 //    "checkpoints": [CheckpointRecord ...], "epoch_under_way": EpochUnderWay, "summary": {...}}
 // with the structs' member names as keys, and null for what is not finite, which JSON can't hold;
-// what devices took and the gradients' noise are left out where they were not measured.
-// "steps" and "checkpoints" are only there when such were added, "epoch_under_way" until its record
-// is. One thread at a time.
+// what devices took, the gradients' noise and bad samples are left out where they were not
+// measured. "steps" and "checkpoints" are only there when such were added, "epoch_under_way" until
+// its record is. One thread at a time.
 class History {
  public:
   explicit History(int n_ranks = 1) : n_ranks_(n_ranks) {}

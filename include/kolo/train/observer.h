@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/device_usage.h"
@@ -33,6 +35,8 @@ struct EpochReport {
   // In samples, as it is after the epoch (GradientNoise::Estimate::scale()); none: not measured.
   std::optional<double> gradient_noise_scale;
   std::int64_t skipped_steps = 0;  // in this epoch, as loss or gradients were not finite
+  // Where samples could not be read (MetricSums::replaced): why, the first few of them.
+  std::vector<std::string> bad_samples = {};
   std::int64_t top = 0;  // the sums' in_top are of so many largest outputs; 0: not counted
 };
 

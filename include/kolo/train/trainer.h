@@ -91,6 +91,9 @@ struct TrainerOptions {
   double maximum_norm = 0;    // above 0: of the averaged gradient, which is scaled down to it
   std::int64_t patience = 0;  // above 0: ends after so many epochs without a better validation
   NonFiniteStep non_finite = NonFiniteStep::stop;
+  // Of the samples of an epoch or a validation: the training ends with an Error where more than
+  // this share, and more than one, could not be read (LoaderOptions::bad_samples).
+  double most_bad_samples = .01;
   std::int64_t check_replicas_every = 0;  // above 0: compares all ranks' parameters (ReplicaCheck)
   BucketLimits buckets;
   ReducerOptions reducer;
@@ -268,6 +271,14 @@ class Trainer {
   // Of a step with so many samples of this rank. Collective.
   void note_noise(double samples);
   void count(const MetricSums& sums, bool is_made);
+  // Of a sample that this rank has not read; the ranks that share it count it together.
+  [[nodiscard]] double weight_of_bad_sample() const;
+  void note_bad_samples(const Batch& batch);
+  void keep_texts(const Batch& batch);
+  // What all ranks have noted, the first few. Collective.
+  [[nodiscard]] std::vector<std::string> first_bad_samples() const;
+  // `replaced`: of all ranks. Collective.
+  void require_few_bad_samples(double replaced, const Loader& loader) const;
   void require_finite_parameters() const;
   void require_finite_validation(const MetricSums& validation) const;
   [[noreturn]] void refuse_network(const std::string& problem) const;
@@ -313,8 +324,12 @@ class Trainer {
   std::vector<Observer*> observers_;
   TrainState state_;
   DeviceClock clock_;
-  torch::Tensor stop_flag_;    // where the parameters are: [1], 1 when this rank asks to stop
-  bool asks_to_stop_ = false;  // what it holds
+  // Where the parameters are: [2], 1 when this rank asks to stop, and how many samples of the batch
+  // are in the places of others that can't be read. All ranks' are added up with a step's sums.
+  torch::Tensor step_notes_;
+  bool asks_to_stop_ = false;  // what they hold
+  double replaced_ = 0;
+  std::vector<std::string> bad_samples_;  // of this rank's epoch, why: the first few
   std::optional<StepUnderWay> under_way_;
   Stopwatch since_settled_;
   DeviceTimeSum data_wait_;  // of the epoch

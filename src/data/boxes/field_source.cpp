@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
@@ -39,20 +40,6 @@ std::int64_t place_of(const std::array<std::int64_t, 3>& cell, const Strides& st
   return cell[0] * strides[1] + cell[1] * strides[2] + cell[2] * strides[3];
 }
 
-class MemorySource final : public FieldSource {
- public:
-  MemorySource(std::vector<float> values, std::int64_t channels, std::int64_t size)
-      : FieldSource({}, channels, size), values_(std::move(values)) {}
-
-  FieldView view(const Region& region, std::vector<float>&) const override {
-    const auto strides = strides_of(channels(), size(), false);
-    return {values_.data() + place_of(region.start, strides), strides};
-  }
-
- private:
-  std::vector<float> values_;
-};
-
 class MappedSource final : public FieldSource {
  public:
   MappedSource(std::shared_ptr<const MappedFile> map, BoxFieldLayout layout, std::int64_t offset,
@@ -67,6 +54,27 @@ class MappedSource final : public FieldSource {
         map_->data() + offset_ + place_of(region.start, strides_) * number_bytes;
     if (offset_ % alignof(float) == 0) return {reinterpret_cast<const float*>(first), strides_};
     return copy(first, region, scratch);
+  }
+
+  // Rows that are at most some pages apart in one go: the gaps cost less than a question each.
+  void announce(const Region& region) const override {
+    constexpr std::int64_t near = 16384;
+    const auto& extent = region.extent;
+    const bool has_near_rows = strides_[2] * number_bytes <= near;
+    const std::int64_t rows = has_near_rows ? 1 : extent[1];
+    const std::array last{std::int64_t{0}, has_near_rows ? extent[1] - 1 : 0, extent[2] - 1};
+    // Of channels that lie side by side the last one's number ends a cell.
+    const bool is_channel_last = strides_[0] == 1;
+    const auto span = place_of(last, strides_) + (is_channel_last ? channels() : 1);
+    for (std::int64_t channel = 0; channel < (is_channel_last ? 1 : channels()); ++channel) {
+      for (std::int64_t i = 0; i < extent[0]; ++i) {
+        for (std::int64_t j = 0; j < rows; ++j) {
+          const auto first = channel * strides_[0] + place_of(region.start, strides_) +
+                             place_of({i, j, 0}, strides_);
+          map_->read_ahead(offset_ + first * number_bytes, span * number_bytes);
+        }
+      }
+    }
   }
 
  private:
@@ -120,6 +128,29 @@ class ChunkedSource final : public FieldSource {
     return {scratch.data(), strides_of(region)};
   }
 
+  // Whole chunks.
+  void announce(const Region& region) const override {
+    std::array<std::int64_t, 4> first{}, last{};
+    for (std::size_t axis = 1; axis < 4; ++axis) {
+      first[axis] = region.start[axis - 1] / chunk_[axis];
+      last[axis] = (region.start[axis - 1] + region.extent[axis - 1] - 1) / chunk_[axis];
+    }
+    last[0] = (channels() - 1) / chunk_[0];
+    constexpr std::int64_t most = 4 << 20;  // of larger ones a region needs a small part
+    const auto bytes = chunk_[0] * chunk_[1] * chunk_[2] * chunk_[3] * number_bytes;
+    if (bytes > most) return;
+    for (std::int64_t c = 0; c <= last[0]; ++c) {
+      for (std::int64_t i = first[1]; i <= last[1]; ++i) {
+        for (std::int64_t j = first[2]; j <= last[2]; ++j) {
+          for (std::int64_t k = first[3]; k <= last[3]; ++k) {
+            const auto chunk = ((c * counts_[1] + i) * counts_[2] + j) * counts_[3] + k;
+            map_->read_ahead(offsets_[static_cast<std::size_t>(chunk)], bytes);
+          }
+        }
+      }
+    }
+  }
+
   std::int64_t plane_multiple() const override { return std::min(chunk_[1], size()); }
 
  private:
@@ -149,9 +180,16 @@ class ChunkedSource final : public FieldSource {
 
 }  // namespace
 
-std::unique_ptr<FieldSource> make_memory_source(std::vector<float> values, std::int64_t channels,
-                                                std::int64_t size) {
-  return std::make_unique<MemorySource>(std::move(values), channels, size);
+MemorySource::MemorySource(std::vector<float> values, std::int64_t channels, std::int64_t size)
+    : FieldSource({}, channels, size) {
+  const auto owner = std::make_shared<const std::vector<float>>(std::move(values));
+  values_ = {owner, owner->data()};
+}
+
+FieldView MemorySource::view(const Region& region, std::vector<float>& /*scratch*/) const {
+  if (!values_) throw Error("data: a simulation box is read before it has been loaded into memory");
+  const auto strides = strides_of(channels(), size(), false);
+  return {values_.get() + place_of(region.start, strides), strides};
 }
 
 std::unique_ptr<FieldSource> make_mapped_source(std::shared_ptr<const MappedFile> map,
@@ -222,6 +260,14 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
   return *this;
+}
+
+// It is advice: where the system doesn't take it, the numbers are read when they are touched.
+void MappedFile::read_ahead(std::int64_t offset, std::int64_t bytes) const {
+  static const auto page = static_cast<std::int64_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = offset / page * page;
+  static_cast<void>(::madvise(const_cast<std::byte*>(data_) + begin,
+                              static_cast<std::size_t>(offset + bytes - begin), MADV_WILLNEED));
 }
 
 MappedFile::~MappedFile() {

@@ -33,6 +33,8 @@ class FieldSource {
   // The numbers of a region inside the box, of all channels: where they lie, if they can be read
   // there, or copied into `scratch`. Valid as long as the source and scratch are, unchanged.
   [[nodiscard]] virtual FieldView view(const Region& region, std::vector<float>& scratch) const = 0;
+  // The region is read soon: has the system read ahead what of a file it lies in, without waiting.
+  virtual void announce(const Region& /*region*/) const {}
   // How many planes of the first axis are kept together.
   [[nodiscard]] virtual std::int64_t plane_multiple() const { return 1; }
 
@@ -60,6 +62,9 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
+  // Has the system read these bytes, which are in the file, without waiting for them.
+  void read_ahead(std::int64_t offset, std::int64_t bytes) const;
+
   [[nodiscard]] const std::byte* data() const { return data_; }
   [[nodiscard]] std::int64_t size() const { return size_; }
 
@@ -68,10 +73,20 @@ class MappedFile {
   std::int64_t size_ = 0;
 };
 
-// Numbers in memory, channel first.
-[[nodiscard]] std::unique_ptr<FieldSource> make_memory_source(std::vector<float> values,
-                                                              std::int64_t channels,
-                                                              std::int64_t size);
+// Numbers in memory, channel first; which are there from the beginning, or from fill() on, before
+// any thread reads them.
+class MemorySource final : public FieldSource {
+ public:
+  MemorySource(std::int64_t channels, std::int64_t size) : FieldSource({}, channels, size) {}
+  MemorySource(std::vector<float> values, std::int64_t channels, std::int64_t size);
+
+  void fill(std::shared_ptr<const float> values) { values_ = std::move(values); }
+  // Error where it is not filled.
+  [[nodiscard]] FieldView view(const Region& region, std::vector<float>& scratch) const override;
+
+ private:
+  std::shared_ptr<const float> values_;
+};
 
 // Numbers that lie in a mapped file from `offset` on, channel first or, if `channel_last`, the
 // channels of a cell side by side. The caller has checked that the file holds them.

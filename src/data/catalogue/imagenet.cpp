@@ -1,4 +1,9 @@
+#include <charconv>
+#include <string_view>
+#include <utility>
+
 #include "data/catalogue/dataset_settings.h"
+#include "kolo/data/folder_listing.h"
 #include "kolo/data/image_folder.h"
 
 namespace kolo::datasets {
@@ -14,9 +19,16 @@ struct Imagenet {
     images.complete(.33, .5, NamedPreprocessing::caffe);
   }
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
+  [[nodiscard]] std::string survey(const DatasetRequest& request) const;
   [[nodiscard]] SampleLayout layout(const DatasetRequest& request) const;
 
  private:
+  struct Listings {
+    FolderListing training, validation;
+  };
+  [[nodiscard]] FolderListing list(const DatasetRequest& request, std::string_view key,
+                                   const std::string& folder) const;
+  [[nodiscard]] Listings listings(const DatasetRequest& request) const;
   [[nodiscard]] ImageFolderOptions folder_options(const DatasetRequest& request) const;
 };
 
@@ -57,18 +69,67 @@ ImageFolderOptions Imagenet::folder_options(const DatasetRequest& request) const
   return {.height = shape[1], .width = shape[2]};
 }
 
+// Fields of a survey: its length, a new line, and the bytes.
+static void append_field(std::string& survey, std::string_view bytes) {
+  survey += std::to_string(bytes.size()) + '\n';
+  survey += bytes;
+}
+
+static std::string_view take_field(std::string_view& survey) {
+  std::size_t length = 0;
+  const auto [end, error] = std::from_chars(survey.data(), survey.data() + survey.size(), length);
+  const auto begin = static_cast<std::size_t>(end - survey.data()) + 1;
+  if (error != std::errc() || begin > survey.size() || length > survey.size() - begin)
+    throw Error("data: what another rank has told of folders of images is no survey");
+  const auto field = survey.substr(begin, length);
+  survey.remove_prefix(begin + length);
+  return field;
+}
+
+FolderListing Imagenet::list(const DatasetRequest& request, std::string_view key,
+                             const std::string& folder) const {
+  return at_key(request, key, [&] {
+    return list_image_folder(folder, {.inspect_sizes = request.looks_at_files});
+  });
+}
+
+std::string Imagenet::survey(const DatasetRequest& request) const {
+  std::string survey;
+  for (const auto& [key, folder] : {std::pair("train_dir", train_dir), {"valid_dir", valid_dir}}) {
+    append_field(survey, folder);
+    append_field(survey, to_bytes(list(request, key, folder)));
+  }
+  return survey;
+}
+
+// A rank that reads another place than the one who looked, as a node's own copy, looks itself: what
+// is there may be something else.
+Imagenet::Listings Imagenet::listings(const DatasetRequest& request) const {
+  std::string_view rest = request.survey ? std::string_view(*request.survey) : std::string_view();
+  const auto next = [&](std::string_view key, const std::string& folder) {
+    if (!request.survey) return list(request, key, folder);
+    const auto listed = take_field(rest), listing = take_field(rest);
+    return listed == folder ? folder_listing_from(listing) : list(request, key, folder);
+  };
+  Listings found;
+  found.training = next("train_dir", train_dir);
+  found.validation = next("valid_dir", valid_dir);
+  return found;
+}
+
 // Subsets are spread over the classes, as the samples lie class by class.
 Datasets Imagenet::make(const DatasetRequest& request) const {
-  auto options = folder_options(request);
-  options.inspect_sizes = request.looks_at_files;
+  const auto options = folder_options(request);
+  auto found = listings(request);
   const auto training = at_key(request, "train_dir", [&] {
     auto cropped = options;
     cropped.random_crop = images.crop(request);
     cropped.seed = request.seed;
-    return std::make_shared<ImageFolderDataset>(train_dir, cropped);
+    return std::make_shared<ImageFolderDataset>(train_dir, std::move(found.training), cropped);
   });
   const auto validation = at_key(request, "valid_dir", [&] {
-    auto dataset = std::make_shared<ImageFolderDataset>(valid_dir, options);
+    auto dataset =
+        std::make_shared<ImageFolderDataset>(valid_dir, std::move(found.validation), options);
     require_same_classes(*training, *dataset);
     return dataset;
   });

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include "data/box_samples.h"
 #include "data/boxes/field_source.h"
@@ -69,24 +70,49 @@ void check_memory(std::int64_t size, const char* advice) {
                   size, needed, *installed, advice));
 }
 
+// After so many announced crops one that isn't shows whether the storage still makes them wait.
+constexpr int announced_in_a_row = 64;
+
+// How often this thread had to, for a page of a mapped file.
+long waits_for_storage() {
+  rusage usage{};
+  return ::getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_majflt : 0;
+}
+
 std::size_t numbers_in(std::int64_t channels, std::int64_t size) {
   return static_cast<std::size_t>(channels * size * size * size);
 }
 
-std::unique_ptr<FieldSource> read_whole(const BoxFile& box, BoxField field) {
+// Reads a part of the planes, of all channels, to where they are in the whole field.
+void read_planes(const BoxFile& box, BoxField field, int part, int parts, float* values) {
   const auto channels = channels_of(field), size = box.size(), plane = size * size;
-  std::vector<float> values(numbers_in(channels, size)), planes;
-  const auto step = box.plane_multiple();
-  for (std::int64_t first = 0; first < size; first += step) {
+  const auto step = box.plane_multiple(), steps = (size + step - 1) / step;
+  std::vector<float> planes;
+  const auto end = std::min(size, (part + 1) * steps / parts * step);
+  for (std::int64_t first = part * steps / parts * step; first < end; first += step) {
     const auto count = std::min(step, size - first);
     planes.resize(static_cast<std::size_t>(channels * count * plane));
     box.read_planes(field, first, count, planes);
     for (std::int64_t channel = 0; channel < channels; ++channel) {
       std::copy_n(planes.data() + channel * count * plane, count * plane,
-                  values.data() + (channel * size + first) * plane);
+                  values + (channel * size + first) * plane);
     }
   }
-  return make_memory_source(std::move(values), channels, size);
+}
+
+// A whole box, dark matter before gas.
+MemoryLoad load_of(std::shared_ptr<const BoxFile> box, std::shared_ptr<MemorySource> nbody,
+                   std::shared_ptr<MemorySource> hydro) {
+  const auto of_nbody = numbers_in(nbody_channels, box->size());
+  MemoryLoad load{sizeof(float) * (of_nbody + numbers_in(hydro_channels, box->size())), {}};
+  load.read = [=](const std::shared_ptr<std::byte>& memory, int part, int parts) {
+    auto* const values = reinterpret_cast<float*>(memory.get());
+    read_planes(*box, BoxField::nbody, part, parts, values);
+    read_planes(*box, BoxField::hydro, part, parts, values + of_nbody);
+    nbody->fill({memory, values});
+    hydro->fill({memory, values + of_nbody});
+  };
+  return load;
 }
 
 // HDF5 unpacks whole chunks: many times a crop, if they are large.
@@ -118,7 +144,8 @@ NbodyDataset::NbodyDataset(NbodyOptions options)
             .symmetries = symmetries_of(options_.rotations),
             .turns_velocity =
                 options_.rotations == Rotations::vector || options_.rotations == Rotations::proper},
-      workspaces_(std::make_unique<WorkspacePool<CropWorkspace>>()) {
+      workspaces_(std::make_unique<WorkspacePool<CropWorkspace>>()),
+      announcements_(announced_in_a_row) {
   check(options_);
   const auto edge = options_.crop;
   part_.fill({0, edge});
@@ -140,6 +167,7 @@ NbodyDataset::NbodyDataset(const NbodyDataset& whole, std::span<const RowRange> 
       nbody_(whole.nbody_),
       hydro_(whole.hydro_),
       workspaces_(std::make_unique<WorkspacePool<CropWorkspace>>()),
+      announcements_(announced_in_a_row),
       warnings_(whole.warnings_) {
   cells_ = 1;
   for (std::size_t i = 0; i < part_.size(); ++i) {
@@ -175,8 +203,8 @@ void NbodyDataset::open() {
     std::vector<float> hydro(numbers_in(hydro_channels, box_size));
     RandomDataset({.input_shape = nbody_shape, .target_shape = hydro_shape}, 1, options_.seed)
         .read(0, 0, {nbody, {}, hydro});
-    nbody_ = make_memory_source(std::move(nbody), nbody_channels, box_size);
-    hydro_ = make_memory_source(std::move(hydro), hydro_channels, box_size);
+    nbody_ = std::make_shared<MemorySource>(std::move(nbody), nbody_channels, box_size);
+    hydro_ = std::make_shared<MemorySource>(std::move(hydro), hydro_channels, box_size);
     return;
   }
   if (options_.file.empty()) throw InputError("data: a simulation box needs a file");
@@ -185,8 +213,15 @@ void NbodyDataset::open() {
   check_crop(options_.file.string());
   if (options_.mode == BoxMode::inmem) {
     check_memory(box_size, "the mode lowmem reads crops from the file");
-    nbody_ = read_whole(box, BoxField::nbody);
-    hydro_ = read_whole(box, BoxField::hydro);
+    const auto nbody = std::make_shared<MemorySource>(nbody_channels, box_size);
+    const auto hydro = std::make_shared<MemorySource>(hydro_channels, box_size);
+    nbody_ = nbody;
+    hydro_ = hydro;
+    auto load = load_of(std::make_shared<const BoxFile>(std::move(box)), nbody, hydro);
+    if (options_.loads_later)
+      load_ = std::move(load);
+    else
+      load_alone(load);
     return;
   }
   warnings_ = box.warnings();
@@ -218,14 +253,23 @@ void NbodyDataset::read(std::int64_t index, std::int64_t epoch, const SamplePlac
   check_read(index, place, static_cast<std::size_t>(nbody_channels) * cells_,
              static_cast<std::size_t>(hydro_channels) * cells_);
   const auto sample = crop(index, epoch);
+  const auto waits = waits_for_storage();
   read_field(*nbody_, sample, place.input);
   read_field(*hydro_, sample, place.target);
+  if (waits_for_storage() != waits)
+    announcements_.store(announced_in_a_row, std::memory_order_relaxed);
 }
 
-void NbodyDataset::read_field(const FieldSource& source, const NbodyCrop& crop,
-                              std::span<float> out) const {
-  WorkspacePool<CropWorkspace>::Loan workspace(*workspaces_);
-  // Axis j of the crop becomes axis[j] of the sample, backwards where its sign is negative.
+void NbodyDataset::announce(std::int64_t index, std::int64_t epoch) const {
+  if (announcements_.load(std::memory_order_relaxed) <= 0) return;
+  announcements_.fetch_sub(1, std::memory_order_relaxed);
+  const auto region = region_of(crop(index, epoch));
+  nbody_->announce(region);
+  hydro_->announce(region);
+}
+
+// Axis j of the crop becomes axis[j] of the sample, backwards where its sign is negative.
+Region NbodyDataset::region_of(const NbodyCrop& crop) const {
   Region region;
   for (std::size_t j = 0; j < part_.size(); ++j) {
     const auto& rows = part_[static_cast<std::size_t>(crop.symmetry.axis[j])];
@@ -233,6 +277,13 @@ void NbodyDataset::read_field(const FieldSource& source, const NbodyCrop& crop,
     region.start[j] = crop.start[j] + first;
     region.extent[j] = rows.size();
   }
+  return region;
+}
+
+void NbodyDataset::read_field(const FieldSource& source, const NbodyCrop& crop,
+                              std::span<float> out) const {
+  WorkspacePool<CropWorkspace>::Loan workspace(*workspaces_);
+  const auto region = region_of(crop);
   const auto view = source.view(region, workspace->region);
   copy_rotated(view, source.channels(), region.extent, {crop.symmetry, rule_.turns_velocity},
                workspace->plane, out.data());
@@ -297,6 +348,7 @@ Datasets Nbody::make(const DatasetRequest& request) const {
   const bool has_files = mode != BoxMode::synthetic;
   NbodyOptions options{.mode = mode, .box_size = box_size, .crop = crop, .rotations = rotations};
   options.seed = request.seed;
+  options.loads_later = request.loads_later;
   if (has_files) options.file = train_path;
   options.samples = request.n_train.value();
   const auto read = [&](std::string_view key) {
@@ -311,7 +363,10 @@ Datasets Nbody::make(const DatasetRequest& request) const {
   auto validation = read("valid_path");
   auto warnings = training->warnings();
   warnings.insert(warnings.end(), validation->warnings().begin(), validation->warnings().end());
-  return {std::move(training), std::move(validation), {}, std::move(warnings)};
+  std::vector<MemoryLoad> loads;
+  for (const auto* const dataset : {training.get(), validation.get()})
+    if (dataset->load()) loads.push_back(*dataset->load());
+  return {std::move(training), std::move(validation), {}, std::move(warnings), std::move(loads)};
 }
 
 DatasetEntry nbody() {

@@ -148,6 +148,7 @@ TEST_P(NbodyStorage, CropsAreTheBoxsOwnNumbers) {
       const bool turns = rotations == Rotations::vector || rotations == Rotations::proper;
       for (std::int64_t i = 0; i < 25; ++i) {
         const auto crop = dataset.crop(i, 3);
+        dataset.announce(i, 3);  // changes nothing
         const auto sample = read(dataset, i, 3);
         expect_field(sample.input, box.nbody, 13, crop, size, turns);
         expect_field(sample.target, box.hydro, 13, crop, size, turns);
@@ -289,6 +290,26 @@ TEST_F(Nbody, TurningKeepsTheDivergence) {
     EXPECT_EQ(after, expected) << "rotation " << crop.rotation;
   }
   EXPECT_EQ(seen.size(), 48U);
+}
+
+TEST_F(Nbody, ABoxInMemoryMayBeReadLaterAndInParts) {
+  testing::write_box_like(file, numbered_box(23), {.chunk = {1, 5, 5, 5}});
+  const NbodyOptions options{.mode = BoxMode::inmem, .crop = 9, .samples = 20};
+  const auto whole = dataset(options);
+  EXPECT_FALSE(whole.load().has_value());
+  for (const int parts : {1, 2, 3, 7}) {
+    auto later = options;
+    later.loads_later = true;
+    const auto crops = dataset(later);
+    ASSERT_TRUE(crops.load().has_value());
+    EXPECT_EQ(crops.load()->bytes, 9U * 23 * 23 * 23 * sizeof(float));
+    EXPECT_THAT(message_of<Error>([&] { (void)read(crops, 0); }), HasSubstr("before it has been"));
+    const std::shared_ptr<std::byte> memory(
+        static_cast<std::byte*>(::operator new (crops.load()->bytes, std::align_val_t{64})),
+        [](std::byte* bytes) { ::operator delete (bytes, std::align_val_t{64}); });
+    for (int part = parts - 1; part >= 0; --part) crops.load()->read(memory, part, parts);
+    for (std::int64_t i = 0; i < 20; ++i) EXPECT_EQ(read(crops, i), read(whole, i)) << parts;
+  }
 }
 
 TEST_F(Nbody, SyntheticBoxesAreStandardNormal) {

@@ -86,6 +86,29 @@ TEST_F(ImageFolder, NumbersClassesAndFilesInBytewiseOrder) {
   EXPECT_EQ(few.layout().classes, 4);
 }
 
+TEST_F(ImageFolder, AListingIsAllThatAnotherRankNeeds) {
+  for (const char* name : {"b/2.ppm", "b/deep/er/1.ppm", "a/x.ppm", "\xff\xfe/x\xff.ppm"})
+    write(name);
+  const auto listing = list_image_folder(folder_.path());
+  const auto bytes = to_bytes(listing);
+  EXPECT_EQ(folder_listing_from(bytes), listing);
+  const ImageFolderDataset own(folder_.path(), {8, 8});
+  const ImageFolderDataset told(folder_.path(), folder_listing_from(bytes), {8, 8});
+  EXPECT_EQ(paths(told), paths(own));
+  EXPECT_EQ(told.class_names(), own.class_names());
+  for (std::int64_t i = 0; i < own.size(); ++i) {
+    EXPECT_EQ(told.label(i), own.label(i));
+    EXPECT_EQ(read(told, i), read(own, i));
+  }
+  for (std::size_t length = 0; length < bytes.size(); ++length)
+    EXPECT_THROW((void)folder_listing_from(bytes.substr(0, length)), Error) << length;
+  EXPECT_THROW((void)folder_listing_from(bytes + "x"), Error);
+  EXPECT_THAT(message_of<InputError>([&] {
+                ImageFolderDataset(folder_ / "none", listing, {8, 8});
+              }),
+              AllOf(HasSubstr("none is no folder here"), HasSubstr("4 images in 3 classes")));
+}
+
 TEST_F(ImageFolder, DecodesAndResizes) {
   const auto image = noise_image(6, 8);
   folder_.write("x/a.ppm", ppm_file(image));

@@ -1,0 +1,270 @@
+#include "kolo/data/folder_listing.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/base/error.h"
+#include "kolo/data/image.h"
+
+namespace kolo {
+
+std::int64_t FolderListing::label(std::int64_t index) const {
+  return std::upper_bound(class_ends.begin(), class_ends.end(), index) - class_ends.begin();
+}
+
+std::string_view FolderListing::name(std::int64_t index) const {
+  const auto place = static_cast<std::size_t>(index);
+  const auto begin = place == 0 ? 0 : name_ends[place - 1];
+  return std::string_view(names).substr(begin, name_ends[place] - begin);
+}
+
+void FolderListing::add_class(const std::string& name, const std::vector<std::string>& files) {
+  classes.push_back(name);
+  for (const auto& file : files) {
+    names += file;
+    name_ends.push_back(names.size());
+  }
+  class_ends.push_back(size());
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view expected_layout =
+    "expected one folder for each class, with its images in it: ROOT/CLASS/IMAGE.jpg; kolo data "
+    "images --from fashion-mnist -o DIR makes such folders, DIR/train and DIR/valid";
+
+bool is_hidden(const fs::path& path) {
+  return path.filename().native().starts_with('.');
+}
+
+bool is_within(const fs::path& path, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first ==
+         folder.end();
+}
+
+class FolderWalk {
+ public:
+  FolderWalk(const fs::path& root, bool inspect_sizes)
+      : root_(fs::canonical(root)), inspect_sizes_(inspect_sizes) {}
+
+  std::vector<std::string> classes() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(root_)) {
+      if (!is_hidden(entry.path()) && entry.is_directory()) {
+        names.push_back(entry.path().filename().native());
+      }
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  // The paths of the images in a class's folder, below it, in order.
+  std::vector<std::string> images(const std::string& name) {
+    std::vector<std::string> found;
+    const fs::path folder = root_ / name;
+    collect(fs::is_symlink(folder) ? target_of(folder) : folder, {}, found);
+    std::sort(found.begin(), found.end());
+    return found;
+  }
+
+ private:
+  // `folder` is canonical; `prefix` is what to put before the names in it.
+  void collect(const fs::path& folder, const std::string& prefix, std::vector<std::string>& found) {
+    if (std::find(open_.begin(), open_.end(), folder) != open_.end()) {
+      throw InputError(
+          fmt::format("data: links go round in circles: {} leads back to itself; remove the link",
+                      folder.string()));
+    }
+    open_.push_back(folder);
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (is_hidden(entry.path())) continue;
+      const std::string name = prefix + entry.path().filename().native();
+      const bool is_image = image_format_of_name(entry.path()).has_value();
+      if (!is_image && !entry.is_directory()) continue;
+      const auto target = entry.is_symlink() ? target_of(entry.path()) : entry.path();
+      if (entry.is_directory()) {
+        collect(target, name + '/', found);
+      } else {
+        check_image(entry);
+        found.push_back(name);
+      }
+    }
+    open_.pop_back();
+  }
+
+  void check_image(const fs::directory_entry& entry) const {
+    if (!entry.is_regular_file()) {
+      throw InputError(fmt::format("data: {} is not a regular file; remove or rename it",
+                                   entry.path().string()));
+    }
+    if (inspect_sizes_ && entry.file_size() == 0) {
+      throw InputError(fmt::format("data: the image {} is empty; remove it or fetch it again",
+                                   entry.path().string()));
+    }
+  }
+
+  fs::path target_of(const fs::path& link) const {
+    std::error_code error;
+    const auto target = fs::canonical(link, error);
+    if (error) {
+      throw InputError(fmt::format("data: the link {} leads nowhere: {}; remove or mend it",
+                                   link.string(), error.message()));
+    }
+    if (!is_within(target, root_)) {
+      throw InputError(
+          fmt::format("data: the link {} leads to {}, outside of {}; put the file itself there",
+                      link.string(), target.string(), root_.string()));
+    }
+    return target;
+  }
+
+  fs::path root_;
+  bool inspect_sizes_;
+  std::vector<fs::path> open_;  // the folders that collect() is in
+};
+
+[[noreturn]] void fail_without_classes(const fs::path& root) {
+  const auto is_image = [](const fs::directory_entry& entry) {
+    return image_format_of_name(entry.path()).has_value();
+  };
+  const bool has_images = std::any_of(fs::directory_iterator(root), {}, is_image);
+  throw InputError(fmt::format("data: {} has no classes: {}; {}", root.string(),
+                               has_images ? "its images are not in folders" : "no folders in it",
+                               expected_layout));
+}
+
+FolderListing walk(const fs::path& root, const FolderListingOptions& options) {
+  FolderWalk folder(root, options.inspect_sizes);
+  auto classes = folder.classes();
+  if (classes.empty()) fail_without_classes(root);
+  if (options.most_classes > 0 && std::cmp_less(options.most_classes, classes.size()))
+    classes.resize(static_cast<std::size_t>(options.most_classes));
+  FolderListing listing;
+  for (const auto& name : classes) {
+    const auto images = folder.images(name);
+    if (images.empty()) {
+      throw InputError(
+          fmt::format("data: the class {} has no images in {}; add some (jpg, jpeg, png, bmp, "
+                      "ppm, pgm) or remove the folder",
+                      name, (root / name).string()));
+    }
+    listing.add_class(name, images);
+  }
+  listing.names.shrink_to_fit();
+  listing.name_ends.shrink_to_fit();
+  return listing;
+}
+
+}  // namespace
+
+FolderListing list_image_folder(const fs::path& root, const FolderListingOptions& options) {
+  std::error_code error;
+  if (!fs::is_directory(root, error)) {
+    throw InputError(fmt::format("data: {} {}; {}", root.string(),
+                                 fs::exists(root, error) ? "is not a folder" : "does not exist",
+                                 expected_layout));
+  }
+  try {
+    return walk(root, options);
+  } catch (const fs::filesystem_error& failure) {
+    throw InputError(
+        fmt::format("data: cannot go through the images in {}: {}", root.string(), failure.what()));
+  }
+}
+
+namespace {
+
+template <typename Number>
+void append(std::string& bytes, Number number) {
+  bytes.append(reinterpret_cast<const char*>(&number), sizeof(number));
+}
+
+void append_text(std::string& bytes, std::string_view text) {
+  append(bytes, narrow<std::uint64_t>(text.size()));
+  bytes.append(text);
+}
+
+class ListingReader {
+ public:
+  explicit ListingReader(std::string_view bytes) : rest_(bytes) {}
+
+  template <typename Number>
+  Number number() {
+    Number number{};
+    std::memcpy(&number, take(sizeof(number)).data(), sizeof(number));
+    return number;
+  }
+  std::string_view text() { return take(number<std::uint64_t>()); }
+  // So many things are to come, each of at least so many bytes.
+  std::uint64_t count(std::uint64_t least_bytes) {
+    const auto count = number<std::uint64_t>();
+    if (count > rest_.size() / least_bytes) fail();
+    return count;
+  }
+  [[nodiscard]] bool is_at_end() const { return rest_.empty(); }
+  [[noreturn]] static void fail() {
+    throw Error("data: what another rank has told of a folder of images is no listing");
+  }
+
+ private:
+  std::string_view take(std::uint64_t bytes) {
+    if (bytes > rest_.size()) fail();
+    const auto taken = rest_.substr(0, bytes);
+    rest_.remove_prefix(bytes);
+    return taken;
+  }
+
+  std::string_view rest_;
+};
+
+}  // namespace
+
+std::string to_bytes(const FolderListing& listing) {
+  std::string bytes;
+  append(bytes, narrow<std::uint64_t>(listing.classes.size()));
+  for (std::size_t i = 0; i < listing.classes.size(); ++i) {
+    append_text(bytes, listing.classes[i]);
+    append(bytes, listing.class_ends[i]);
+  }
+  append(bytes, narrow<std::uint64_t>(listing.name_ends.size()));
+  for (std::int64_t i = 0; i < listing.size(); ++i)
+    append(bytes, narrow<std::uint32_t>(listing.name(i).size()));
+  append_text(bytes, listing.names);
+  return bytes;
+}
+
+FolderListing folder_listing_from(std::string_view bytes) {
+  ListingReader reader(bytes);
+  FolderListing listing;
+  const auto classes = reader.count(sizeof(std::uint64_t) + sizeof(std::int64_t));
+  for (std::uint64_t i = 0; i < classes; ++i) {
+    listing.classes.emplace_back(reader.text());
+    const auto before = i == 0 ? 0 : listing.class_ends.back();
+    listing.class_ends.push_back(reader.number<std::int64_t>());
+    if (listing.class_ends.back() < before) ListingReader::fail();
+  }
+  const auto files = reader.count(sizeof(std::uint32_t));
+  listing.name_ends.reserve(files);
+  std::uint64_t end = 0;
+  for (std::uint64_t i = 0; i < files; ++i)
+    listing.name_ends.push_back(end += reader.number<std::uint32_t>());
+  listing.names = reader.text();
+  const auto labelled = classes == 0 ? 0 : listing.class_ends.back();
+  if (end != listing.names.size() || labelled != listing.size() || !reader.is_at_end())
+    ListingReader::fail();
+  return listing;
+}
+
+}  // namespace kolo

@@ -1,0 +1,65 @@
+#include "run/load_data.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+
+#include "kolo/base/checked.h"
+#include "kolo/observe/format.h"
+
+namespace kolo {
+
+namespace {
+
+std::size_t aligned(std::size_t bytes) {
+  constexpr std::size_t alignment = 64;
+  return checked_add(bytes, alignment - 1) / alignment * alignment;
+}
+
+std::size_t bytes_of(const std::vector<MemoryLoad>& loads) {
+  std::size_t all = 0;
+  for (const auto& load : loads) all = checked_add(all, aligned(load.bytes));
+  return all;
+}
+
+std::string describe_room() {
+  struct statvfs status {};
+  if (::statvfs("/dev/shm", &status) != 0) return "there is no /dev/shm here";
+  return fmt::format("/dev/shm has room for {}",
+                     format_bytes(std::uint64_t{status.f_bavail} * status.f_frsize));
+}
+
+}  // namespace
+
+// In one piece: whether there is room for a second one can't be told before the first is written.
+void load_data(const Communicator& communicator, Datasets& datasets) {
+  const auto loads = std::exchange(datasets.loads, {});
+  if (loads.empty()) return;
+  const auto bytes = bytes_of(loads);
+  const auto& topology = communicator.topology();
+  const auto shared = topology.size > 1 ? communicator.allocate_for_node(bytes) : nullptr;
+  if (!shared) {
+    if (topology.local_size > 1) {
+      datasets.warnings.push_back(fmt::format(
+          "data: each of the {} ranks of a node keeps a copy of the data in memory, as they can't "
+          "share {} ({}); make it larger (mount -o remount,size=...), or read crops from the file "
+          "(data.mode: lowmem)",
+          topology.local_size, format_bytes(bytes), describe_room()));
+    }
+    for (const auto& load : loads) load_alone(load);
+    return;
+  }
+  std::size_t begin = 0;
+  for (const auto& load : loads) {
+    load.read({shared, shared.get() + begin}, topology.local_rank, topology.local_size);
+    begin += aligned(load.bytes);
+  }
+  datasets.note_of_loads =
+      fmt::format("{} of data in memory, once for the {} rank{} of a node", format_bytes(bytes),
+                  topology.local_size, topology.local_size == 1 ? "" : "s");
+}
+
+}  // namespace kolo

@@ -1,0 +1,153 @@
+// Runs on folders in which some images are damaged.
+#include <filesystem>
+#include <random>
+#include <sstream>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "kolo/base/error.h"
+#include "kolo/checkpoint/checkpoint_store.h"
+#include "kolo/comm/threads.h"
+#include "kolo/launch/launch_environment.h"
+#include "kolo/observe/history.h"
+#include "kolo/run/evaluate_run.h"
+#include "kolo/run/run.h"
+#include "support/errors.h"
+#include "support/temporary_folder.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class BadSamplesOfRuns : public ::testing::Test {
+ protected:
+  // 24 images to train on, 6 to validate.
+  void write_images() {
+    std::mt19937 random(7);
+    for (const auto& [part, each] : {std::pair("train", 12), {"valid", 3}}) {
+      for (const auto* name : {"a", "b"}) {
+        for (int i = 0; i < each; ++i) {
+          std::string pixels(192, '\0');
+          for (auto& value : pixels) value = static_cast<char>(random());
+          write(std::string(part) + "/" + name + "/" + std::to_string(10 + i),
+                "P6\n8 8\n255\n" + pixels);
+        }
+      }
+    }
+  }
+  void write(const std::string& name, const std::string& bytes) const {
+    folder_.write("images/" + name + ".ppm", bytes);
+  }
+
+  std::vector<int> train(const std::string& run, int ranks, std::vector<std::string> settings,
+                         const std::optional<std::string>& resume = std::nullopt,
+                         const std::function<bool()>& stop = {}) {
+    settings.push_back("data.train_dir=" + (folder_ / "images/train").string());
+    settings.push_back("data.valid_dir=" + (folder_ / "images/valid").string());
+    const ConfigSource source{config_, {}, settings, {}, folder_ / run};
+    std::vector<int> statuses(static_cast<std::size_t>(ranks));
+    console_.str("");
+    run_as_threads(ranks, [&](const Communicator& communicator) {
+      RunOptions options;
+      options.console = &console_;
+      options.resume = resume;
+      options.stop_requested = [&] { return stop && stop(); };
+      options.communicator = communicator;
+      statuses.at(static_cast<std::size_t>(communicator.rank())) = kolo::run(source, {}, options);
+    });
+    return statuses;
+  }
+  [[nodiscard]] History history(const std::string& run) const {
+    return History::read(folder_ / run / "history.json");
+  }
+
+  TemporaryFolder folder_;
+  std::filesystem::path config_ = folder_.write(
+      "images.yaml",
+      "data: {name: imagenet, input_shape: [3, 32, 32], workers: 2}\nmodel: {name: cnn}\n"
+      "optimizer: {name: sgd, lr: 0.001, lr_scaling: none}\n"
+      "training: {batch_size: 2, n_epochs: 2, log_every: 1}\ndevice: {kind: cpu}\n");
+  std::ostringstream console_;
+};
+
+TEST_F(BadSamplesOfRuns, AreCountedOnAnyNumberOfRanks) {
+  write_images();
+  write("train/a/13", "P6\n8 8\n255\ncut off");
+  write("train/b/21", "GIF89a");
+  write("valid/b/10", "");
+  const std::vector<std::string> skip{"data.bad_samples=skip", "data.bad_samples_limit=0.1"};
+  for (const int ranks : {1, 2, 3}) {
+    const auto run = "run" + std::to_string(ranks);
+    ASSERT_THAT(train(run, ranks, skip), Each(0));
+    const auto read = history(run);
+    for (const auto& epoch : read.epochs()) {
+      if (epoch.epoch == 0) continue;
+      EXPECT_EQ(epoch.bad_samples, 2) << ranks;
+      EXPECT_EQ(epoch.val_bad_samples, 1) << ranks;
+    }
+    EXPECT_THAT(console_.str(),
+                AllOf(HasSubstr("2 samples of the training and 1 of the validation can't be read"),
+                      HasSubstr("13.ppm"), HasSubstr("21.ppm")));
+  }
+  // What was measured before training: each sample once, so whatever the ranks.
+  EXPECT_NEAR(history("run1").epochs()[0].val_loss, history("run3").epochs()[0].val_loss, 1e-6);
+}
+
+TEST_F(BadSamplesOfRuns, EndARunWithTheFilesNameUnlessTheyAreSkipped) {
+  write_images();
+  write("train/b/15", "P6\n8 8\n255\ncut off");
+  EXPECT_THAT(message_of<std::exception>([&] { (void)train("run", 1, {}); }),
+              AllOf(HasSubstr("train/b/15.ppm"), HasSubstr("data.bad_samples: skip")));
+}
+
+TEST_F(BadSamplesOfRuns, EndARunWhereThereAreTooMany) {
+  write_images();
+  const std::vector<std::string> skip{"data.bad_samples=skip", "data.bad_samples_limit=0.1"};
+  for (const auto* name : {"train/a/11", "train/a/12"}) write(name, "P6 nothing");
+  EXPECT_THAT(train("few", 1, skip), Each(0));
+  write("train/b/19", "P6 nothing");
+  EXPECT_THAT(message_of<std::exception>([&] { (void)train("many", 1, skip); }),
+              AllOf(HasSubstr("3 of 24 samples can't be read"), HasSubstr("data.bad_samples_limit"),
+                    HasSubstr("/a/1")));
+}
+
+TEST_F(BadSamplesOfRuns, ARunThatGoesOnComesToTheSameBitsAndCounts) {
+  write_images();
+  for (const auto* name : {"train/a/11", "train/b/20"}) write(name, "P6 nothing");
+  const std::vector<std::string> skip{"data.bad_samples=skip", "data.bad_samples_limit=0.1"};
+  ASSERT_THAT(train("whole", 1, skip), Each(0));
+  EXPECT_THAT(console_.str(), Not(HasSubstr("resuming")));
+  int asked = 0;
+  ASSERT_THAT(train("parts", 1, skip, {}, [&] { return ++asked == 17; }), Each(exit_stopped));
+  ASSERT_THAT(train("parts", 1, skip, "newest"), Each(0));
+  const auto whole = history("whole"), parts = history("parts");
+  ASSERT_EQ(whole.epochs().size(), parts.epochs().size());
+  for (std::size_t i = 1; i < whole.epochs().size(); ++i) {
+    EXPECT_EQ(parts.epochs()[i].bad_samples, 2);
+    EXPECT_EQ(parts.epochs()[i].loss, whole.epochs()[i].loss);
+    EXPECT_EQ(parts.epochs()[i].val_loss, whole.epochs()[i].val_loss);
+  }
+}
+
+TEST_F(BadSamplesOfRuns, AreCountedInAnEvaluation) {
+  write_images();
+  const std::vector<std::string> skip{"data.bad_samples=skip"};
+  ASSERT_THAT(train("run", 1, skip), Each(0));
+  write("valid/a/11", "P6 nothing");
+  RunOptions options;
+  options.console = &console_;
+  double replaced = -1;
+  EXPECT_EQ(evaluate_run(
+                {.path = folder_ / "run"},
+                [&](const RunEvaluation& found) { replaced = found.sums.replaced; }, {}, options),
+            0);
+  EXPECT_EQ(replaced, 1);
+}
+
+}  // namespace
+}  // namespace kolo::testing
