@@ -420,7 +420,6 @@ std::optional<MetricSums> Trainer::evaluate(Loader& loader,
     notify([&](Observer& observer) { observer.on_validation(done, batches); });
   };
   const auto sums_of = [&](const Batch& batch) { return network_->measure(batch); };
-  note_bad_samples(batch);
   step_.to_evaluation();
   const auto sums = evaluate_batches(communicator_, module, loader,
                                      {sums_of, stop_requested, progress, options_.virtual_ranks});
