@@ -132,17 +132,41 @@ double norm_of(const Tensor& contiguous) {
                        : optim::sum_of_squares(contiguous.data_ptr<float>(), size));
 }
 
+// From here on the products among the short sides cost less than those with the whole matrix.
+bool is_long(double less, double more) {
+  return more >= 2 * less;
+}
+
+double orthogonalization_operations(double less, double more, int iterations) {
+  const double square = less * less;
+  if (is_long(less, more)) return 4 * square * more + iterations * 8 * square * less;
+  return iterations * (4 * square * more + 2 * square * less);
+}
+
 // Nearly U V' of X = U S V': singular values from about 0.7 to 1.2, by a polynomial of odd powers
-// that was chosen for how fast it lifts the small ones.
+// that was chosen for how fast it lifts the small ones. All iterations multiply X from the left by
+// a polynomial of its own X X', so that of a long matrix they are made for that product alone, and
+// multiply X in the end.
 Tensor orthogonalized(const Tensor& matrix, int iterations, double epsilon) {
   constexpr double a = 3.4445, b = -4.7750, c = 2.0315;
   const bool is_tall = matrix.size(0) > matrix.size(1);
   Tensor x = (is_tall ? matrix.t() : matrix).contiguous();
   x = x.div(std::max(norm_of(x), epsilon));
-  for (int i = 0; i < iterations; ++i) {
-    const Tensor gram = x.mm(x.t());
-    const Tensor polynomial = gram.mul(b).add_(gram.mm(gram).mul_(c));
-    x = polynomial.mm(x).add_(x.mul(a));
+  if (is_long(static_cast<double>(x.size(0)), static_cast<double>(x.size(1)))) {
+    const Tensor one = torch::eye(x.size(0), x.options());
+    Tensor gram = x.mm(x.t()), factor = one;
+    for (int i = 0; i < iterations; ++i) {
+      const Tensor step = gram.mul(b).add_(gram.mm(gram).mul_(c)).add_(one.mul(a));
+      factor = step.mm(factor);
+      gram = step.mm(gram).mm(step);
+    }
+    x = factor.mm(x);
+  } else {
+    for (int i = 0; i < iterations; ++i) {
+      const Tensor gram = x.mm(x.t());
+      const Tensor polynomial = gram.mul(b).add_(gram.mm(gram).mul_(c));
+      x = polynomial.mm(x).add_(x.mul(a));
+    }
   }
   return is_tall ? x.t() : x;
 }
@@ -177,7 +201,7 @@ class Muon final : public MatrixOptimizer<Muon> {
     const Sides sides(shape);
     const auto less = static_cast<double>(std::min(sides.rows, sides.columns));
     const auto more = static_cast<double>(std::max(sides.rows, sides.columns));
-    return options_.iterations * (4 * less * less * more + 2 * less * less * less);
+    return orthogonalization_operations(less, more, options_.iterations);
   }
 
   void step(const Whole& whole, double rate, std::int64_t step) const {

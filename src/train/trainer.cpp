@@ -421,9 +421,12 @@ std::optional<MetricSums> Trainer::evaluate(Loader& loader,
   };
   const auto sums_of = [&](const Batch& batch) { return network_->measure(batch); };
   step_.to_evaluation();
-  const auto sums = evaluate_batches(communicator_, module, loader,
-                                     {sums_of, stop_requested, progress, options_.virtual_ranks});
+  const auto sums =
+      evaluate_batches(communicator_, module, loader,
+                       {sums_of, stop_requested, progress, options_.virtual_ranks,
+                        weight_of_bad_sample(), [&](const Batch& batch) { keep_texts(batch); }});
   step_.to_training();
+  if (sums && sums->replaced > 0) require_few_bad_samples(sums->replaced, loader);
   return sums;
 }
 

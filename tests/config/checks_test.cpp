@@ -96,7 +96,8 @@ TEST_F(Checks, NesterovNeedsMomentumWithoutDampening) {
               StartsWith("run.yaml:4: optimizer.nesterov: needs a momentum"));
   EXPECT_THAT(error(start + "  name: sgd\n  momentum: 0.9\n  dampening: 0.1\n"),
               HasSubstr("without dampening"));
-  EXPECT_THAT(error(start + "  name: adam\n  momentum: 0.9\n"), HasSubstr("is of sgd; adam has"));
+  EXPECT_THAT(error(start + "  name: adam\n  momentum: 0.9\n"),
+              HasSubstr("is of sgd, muon; adam has"));
   EXPECT_EQ(value_of(load(start + "  name: sgd\n  momentum: 0.9\n"), "optimizer.nesterov"), "true");
 }
 

@@ -74,7 +74,8 @@ TEST_F(Choices, ARunsOwnRecordMayHaveKeysOfOthers) {
 TEST_F(Choices, ARecordIsNoExcuseOnTheCommandLine) {
   EXPECT_THAT(
       testing::message_of<InputError>([&] { (void)load_record(adam, {"optimizer.momentum=0.9"}); }),
-      StartsWith("command line: optimizer.momentum: is of sgd, rmsprop, lars; adam has"));
+      StartsWith("command line: optimizer.momentum: is of sgd, rmsprop, lars, schedule_free_sgd, "
+                 "muon; adam has"));
 }
 
 TEST_F(Choices, AnotherChoiceOnTheCommandLineLeavesTheFilesKeysBehind) {

@@ -158,7 +158,7 @@ MatrixFormula muon_formula(bool nesterov, bool original, double decay) {
 TEST(Muon, FollowsItsFormula) {
   torch::manual_seed(1);
   for (const Sizes& shape :
-       {Sizes{4, 7}, Sizes{33, 5}, Sizes{16, 16}, Sizes{6, 3, 2, 2}, Sizes{1, 9}}) {
+       {Sizes{4, 7}, Sizes{33, 5}, Sizes{11, 8}, Sizes{16, 16}, Sizes{6, 3, 2, 2}, Sizes{1, 9}}) {
     const auto muon = make_muon({.weight_decay = .1});
     expect_formula(*muon, muon_formula(true, true, .1), shape, torch::kDouble, 1e-11);
     expect_formula(*muon, muon_formula(true, true, .1), shape, torch::kFloat, 2e-3);
@@ -193,7 +193,8 @@ TEST(Muon, TrainsWhatIsNoHiddenMatrixByAdamw) {
 
 TEST(Muon, StepsAreNearlyOrthogonal) {
   torch::manual_seed(4);
-  for (const Sizes& shape : {Sizes{40, 90}, Sizes{90, 40}}) {
+  for (const Sizes& shape :
+       {Sizes{40, 60}, Sizes{60, 40}, Sizes{40, 90}, Sizes{90, 40}, Sizes{30, 3000}}) {
     const auto muon = make_muon({.momentum = 0, .adjust = MuonAdjustment::original});
     OneParameter parameter(*muon, shape, torch::kFloat, false);
     parameter.gradient.normal_();
@@ -210,7 +211,9 @@ TEST(Muon, StepsAreNearlyOrthogonal) {
 TEST(Muon, TellsWhatAStepCosts) {
   const auto muon = make_muon({});
   const Sizes wide = {10, 200}, tall = {200, 10}, vector = {200};
-  EXPECT_EQ(muon->step_operations(wide, false), 5 * (4 * 100 * 200 + 2 * 1000));
+  const Sizes square = {10, 10};
+  EXPECT_EQ(muon->step_operations(square, false), 5 * 6 * 1000);
+  EXPECT_EQ(muon->step_operations(wide, false), 4 * 100 * 200 + 5 * 8 * 1000);
   EXPECT_EQ(muon->step_operations(tall, false), muon->step_operations(wide, false));
   EXPECT_EQ(muon->step_operations(wide, true), 0);
   EXPECT_EQ(muon->step_operations(vector, false), 0);

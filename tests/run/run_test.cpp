@@ -131,10 +131,9 @@ TEST_F(Run, IsAllOfAProgramsMain) {
   const auto reordered = main_with({output, "--resume", "training.n_epochs=4", "seed=7"});
   EXPECT_EQ(reordered.exit_code, exit_wrong_input);
   EXPECT_THAT(reordered.errors, HasSubstr("--allow-data-change"));
-  EXPECT_EQ(
-      main_with({output, "--resume", "training.n_epochs=4", "seed=7", "--allow-data-change"})
-          .exit_code,
-      0);
+  EXPECT_EQ(main_with({output, "--resume", "training.n_epochs=4", "seed=7", "--allow-data-change"})
+                .exit_code,
+            0);
   EXPECT_EQ(history().epochs().back().epoch, 4);
 
   const auto refused = main_with({"--resum"});
@@ -257,9 +256,10 @@ TEST_F(Run, ThatAnEarlierVersionRecordedIsMeasuredAndResumed) {
   EXPECT_EQ(kolo::run(source({"training.n_epochs=3"}), parts(), longer), 0);
   EXPECT_THAT(console_.str(), HasSubstr("other settings than so far: training.n_epochs is 3"));
   // A user's file is another matter.
-  EXPECT_THAT(message_of<InputError>(
-                  [&] { (void)kolo::run(source({"optimizer.momentum=0.5"}), parts(), options()); }),
-              HasSubstr("optimizer.momentum: is of sgd, rmsprop, lars; adam has"));
+  EXPECT_THAT(
+      message_of<InputError>(
+          [&] { (void)kolo::run(source({"optimizer.momentum=0.5"}), parts(), options()); }),
+      HasSubstr("optimizer.momentum: is of sgd, rmsprop, lars, schedule_free_sgd, muon; adam has"));
 }
 
 TEST_F(Run, IsMeasuredOnSamplesThatDoNotVary) {

@@ -408,7 +408,9 @@ struct MuonOptions {
 //
 // and the parameter, which has been multiplied by 1 - rate * weight_decay, loses rate * adjustment
 // * X. Products are of the slice's type, by LibTorch. A step takes about iterations * (4 rows^2
-// columns + 2 rows^3) operations, rows being the fewer. Throws InputError for values out of range.
+// columns + 2 rows^3) operations, rows being the fewer; of a matrix that is twice as long as wide
+// or more, 4 rows^2 columns + iterations * 8 rows^3, as the iterations are made for X X' and
+// multiply X at the end. Throws InputError for values out of range.
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_muon(const MuonOptions& options);
 
 struct SoapOptions {
