@@ -104,6 +104,8 @@ TEST(ScheduleFree, SharesOfOneRateAreThoseOfAMean) {
   EXPECT_DOUBLE_EQ(rates.note(.1).share, 1. / 11);
   EXPECT_EQ(rates.largest, .3);
   EXPECT_EQ(RateHistory{}.note(0).share, 0);
+  for (const double huge : {1e160, 1e300})  // whose squares are infinite
+    EXPECT_EQ(RateHistory{}.note(huge).share, 1);
 }
 
 TEST(ScheduleFree, OthersUseWhatTheyTrain) {
