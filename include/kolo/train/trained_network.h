@@ -39,7 +39,8 @@ class TrainedNetwork {
 
   struct Step {
     const Batch& batch;
-    torch::Tensor stop_flag;  // [1], float64, on the module's device: added up with the metrics
+    torch::Tensor
+        stop_flag;  // [numbers], float64, on the module's device: added up with the metrics
     double learning_rate = 0;
     std::int64_t number = 1;
   };
