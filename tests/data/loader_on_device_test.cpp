@@ -97,7 +97,8 @@ TEST_P(LoaderOnADevice, WhatTheDatasetThrowsComesInItsPlace) {
   loader.start_epoch(0);
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(loader.next().value().indices, order[i]);
   for (int i = 0; i < 2; ++i)
-    EXPECT_EQ(message_of<InputError>([&] { (void)loader.next(); }), "a sample is torn");
+    EXPECT_THAT(message_of<InputError>([&] { (void)loader.next(); }),
+                ::testing::StartsWith("a sample is torn; remove or replace it"));
   dataset().broken = -1;
   loader.start_epoch(1);
   expect_samples(loader.next().value(), 1);
