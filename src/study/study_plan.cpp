@@ -152,7 +152,8 @@ Study plan_study(const StudyRequest& request, const RunConfig& configured) {
   return study;
 }
 
-// Of the noise of gradients: often enough for a mean over an epoch, and seldom enough to cost little.
+// Of the noise of gradients: often enough for a mean over an epoch, and seldom enough to cost
+// little.
 constexpr int steps_between_measurements = 10;
 
 std::vector<std::string> settings_of(const Study& study) {
