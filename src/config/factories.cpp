@@ -177,6 +177,7 @@ Objective make_objective(const RunConfig& config) {
   objective.precision = training.precision;
   objective.device_norm = config.device.fused_norm;
   objective.counts_correct = loss.has_classes;
+  objective.views = training.validation_views;
   const auto& metrics = training.metrics;
   if (std::ranges::find(metrics, Metric::top_k_categorical_accuracy) != metrics.end())
     objective.top = 5;  // Keras's k

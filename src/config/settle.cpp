@@ -131,6 +131,7 @@ class Checks {
     check_virtual_ranks();
     check_accumulation();
     check_noise();
+    check_views();
     check_compression();
     check_sharding();
     check_freezing();
@@ -357,6 +358,17 @@ class Checks {
                      {config_.device.graphs, "device.graphs", "a recorded step can't be asked"},
                      {training.precision == Precision::fp16, "training.precision=fp16",
                       "gradients have a loss scale that changes"}});
+  }
+
+  void check_views() const {
+    const auto views = config_.training.validation_views;
+    if (views == ValidationViews::one) return;
+    const bool shares_samples =
+        std::ranges::any_of(config_.parallel.spatial, [](auto ranks) { return ranks > 1; });
+    refuse_together("training.validation_views", name_of(views),
+                    {{config_.parallel.pipeline > 1, "parallel.pipeline",
+                      "a pipeline takes each sample once"},
+                     {shares_samples, "parallel.spatial", "a rank has a part of each sample"}});
   }
 
   // What can't be had together with a key that is set.

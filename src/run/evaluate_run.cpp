@@ -102,7 +102,8 @@ SampleOutput compute_sample(const PreparedEvaluation& prepared, const torch::Dev
       {numbers(sample.input), has_classes ? std::span(&sample.label, 1) : std::span<std::int64_t>(),
        numbers(sample.target)});
   const auto batch = sample.input.unsqueeze(0).to(device);
-  auto output = forward_for(prepared.objective, *prepared.network, batch)[0].to(torch::kFloat);
+  auto output =
+      forward_for_validation(prepared.objective, *prepared.network, batch)[0].to(torch::kFloat);
   if (has_classes) output = output.softmax(0);
   sample.output = output.to(torch::kCPU).contiguous();
   return sample;

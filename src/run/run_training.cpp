@@ -27,6 +27,7 @@
 #include "kolo/parallel/timeline.h"
 #include "kolo/train/recorders.h"
 #include "kolo/train/trainer.h"
+#include "run/first_samples.h"
 #include "run/initial_weights.h"
 #include "run/kernel_cache.h"
 #include "run/made_with.h"
@@ -457,8 +458,13 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   trainer_options.timeline = timeline;
   const auto device = start_device(config.device, communicator);
   trainer_options.device_usage = follow_device(communicator, device);
-  if (!config.model.init_from.empty() && !options.resume)
-    load_initial_weights(config, communicator, *run.network, is_root ? &records->log() : nullptr);
+  if (!start.goes_on) {
+    if (config.model.init_from.empty()) {
+      show_first_samples(communicator, *run.datasets.training, *run.network);
+    } else {
+      load_initial_weights(config, communicator, *run.network, is_root ? &records->log() : nullptr);
+    }
+  }
   std::optional<ModelSummary> summary;
   if (is_root) summary = summarize(*run.network, run.datasets.training->layout().input_shape);
   const auto share_text =

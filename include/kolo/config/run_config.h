@@ -126,6 +126,7 @@ struct TrainingConfig {
   // Per rank; unset: 1000 for data with classes, fewer for large images, and as in training for
   // fields.
   std::optional<int64_t> validation_batch_size;
+  ValidationViews validation_views = ValidationViews::one;
   bool drop_last = false;  // leave out a last batch that is not full
 };
 

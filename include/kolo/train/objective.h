@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,6 +10,7 @@
 
 #include <torch/types.h>
 
+#include "kolo/base/enum_names.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/autocast.h"
@@ -29,6 +31,17 @@ struct SampleShare {
   double loss_factor = 1;
 };
 
+// As how many pictures a validation shows each image: as it is; with its mirror image; or both of
+// it and of it moved by a pixel up and left, and down and right, which count half. The outputs are
+// averaged.
+enum class ValidationViews : std::uint8_t { one, mirrored, moved };
+
+constexpr auto enum_names(ValidationViews) {
+  return std::to_array<EnumName<ValidationViews>>({{ValidationViews::one, "one"},
+                                                   {ValidationViews::mirrored, "mirrored"},
+                                                   {ValidationViews::moved, "moved"}});
+}
+
 // What a network is trained for, and what is counted to tell how well it does.
 struct Objective {
   LossFunction loss;             // of training
@@ -39,6 +52,7 @@ struct Objective {
   std::shared_ptr<const KernelChoices> kernels;  // of convolutions on CPUs; null: the usual ones
   SampleShare share;                             // set by who shares samples among ranks
   bool counts_correct = true;  // false: targets are numbers, there is no right and wrong
+  ValidationViews views = ValidationViews::one;  // of images [N, C, H, W] of 2 x 2 or more
 };
 
 inline constexpr std::int64_t metric_numbers = 4;  // of MetricSums
@@ -65,6 +79,11 @@ void require_precision(Precision precision);
 // out by itself is left as it is with fp32.
 [[nodiscard]] torch::Tensor forward_for(const Objective& objective, Network& network,
                                         const torch::Tensor& input);
+
+// The same of images that are seen as the objective's validation does: their mean over the views,
+// which costs 1, 2 or 6 times as much.
+[[nodiscard]] torch::Tensor forward_for_validation(const Objective& objective, Network& network,
+                                                   const torch::Tensor& input);
 
 // Is told how many of this rank's batches are done: 0 at the beginning, then after each.
 using EvaluationProgress = std::function<void(std::int64_t done, std::int64_t total)>;

@@ -104,7 +104,7 @@ inline constexpr NumberRule part_of_area{" from 0 to 1",
                                          [](long double x) { return x >= 0 && x <= 1; }};
 
 template <typename Field>
-void visit_images(Field& field, ImageSettings& images) {
+void visit_variations(Field& field, ImageSettings& images) {
   const Unset unset{"as the tutorials have it for this data"};
   field("augment", images.augment, AnyBool{});
   field("height_shift", images.height_shift, fraction, unset);
@@ -112,6 +112,11 @@ void visit_images(Field& field, ImageSettings& images) {
   field("zoom", images.zoom, fraction, unset);
   field("horizontal_flip", images.horizontal_flip, AnyBool{}, unset);
   field("random_crop", images.random_crop, part_of_area);
+}
+
+template <typename Field>
+void visit_images(Field& field, ImageSettings& images) {
+  visit_variations(field, images);
   field("preprocessing", images.preprocessing, AnyName{});
 }
 

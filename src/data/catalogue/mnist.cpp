@@ -87,64 +87,62 @@ void MnistDataset::read(std::int64_t index, std::int64_t /*epoch*/,
 
 namespace kolo::datasets {
 
-namespace {
-
-// Of the four files, in a folder.
-Datasets read_mnist(const std::string& folder, const DatasetRequest& request) {
-  const auto read = [&](Split split) {
-    return at_key(request, "path", [&] { return std::make_shared<MnistDataset>(folder, split); });
-  };
-  return {first_of_training(request, read(Split::train)),
-          first_of_validation(request, read(Split::validation))};
-}
-
-SampleLayout layout_of_mnist() {
-  return {{1, 28, 28}, 10, {}};
-}
-
-}  // namespace
-
-struct Mnist {
+// The four files in a folder. Unless one asks for it, images are not varied: digits have no mirror
+// images.
+struct MnistFiles {
   std::string path;
+  ImageSettings images;
 
+  void complete() {
+    if (!images.horizontal_flip) images.horizontal_flip = false;
+    images.complete(0, 0, NamedPreprocessing::none);
+  }
+  [[nodiscard]] Datasets make(const DatasetRequest& request) const;
+  [[nodiscard]] SampleLayout layout(const DatasetRequest&) const { return {{1, 28, 28}, 10, {}}; }
+};
+
+Datasets MnistFiles::make(const DatasetRequest& request) const {
+  const auto read = [&](Split split) {
+    return at_key(request, "path", [&] { return std::make_shared<MnistDataset>(path, split); });
+  };
+  auto augmentation = images.augmentation(request);
+  augmentation.random_crop = images.crop(request);
+  auto training = first_of_training(request, read(Split::train));
+  if (!augmentation.is_identity()) {
+    training = std::make_shared<AugmentedDataset>(training, augmentation, Preprocessing::none(),
+                                                  request.seed);
+  }
+  return {training, first_of_validation(request, read(Split::validation))};
+}
+
+template <typename Field>
+void visit(Field& field, MnistFiles& mnist) {
+  field("path", mnist.path, PathText{});
+  visit_variations(field, mnist.images);
+}
+
+struct Mnist : MnistFiles {
   void check(const RefuseKey& refuse) const {
     if (path.empty()) {
       refuse("path",
              "data mnist needs the folder that holds MNIST's four IDX files; kolo data fetch mnist "
              "-o data/mnist gets them");
     }
+    images.check(refuse);
   }
-  [[nodiscard]] Datasets make(const DatasetRequest& request) const {
-    return read_mnist(path, request);
-  }
-  [[nodiscard]] SampleLayout layout(const DatasetRequest&) const { return layout_of_mnist(); }
 };
-
-template <typename Field>
-void visit(Field& field, Mnist& mnist) {
-  field("path", mnist.path, PathText{});
-}
 
 DatasetEntry mnist() {
   return entry_of<Mnist>("mnist", "handwritten digits");
 }
 
-struct FashionMnist {
-  std::string path;
-
+struct FashionMnist : MnistFiles {
+  void check(const RefuseKey& refuse) const { images.check(refuse); }
   void complete() {
     if (path.empty()) path = fashion_mnist_folder;
+    MnistFiles::complete();
   }
-  [[nodiscard]] Datasets make(const DatasetRequest& request) const {
-    return read_mnist(path, request);
-  }
-  [[nodiscard]] SampleLayout layout(const DatasetRequest&) const { return layout_of_mnist(); }
 };
-
-template <typename Field>
-void visit(Field& field, FashionMnist& mnist) {
-  field("path", mnist.path, PathText{});
-}
 
 DatasetEntry fashion_mnist() {
   return entry_of<FashionMnist>("fashion_mnist", "clothes, in MNIST's format; a Debian package");
