@@ -156,9 +156,11 @@ class Checks {
     const auto& entry = models_.find(model.name);
     entry.check(model.own, of_section("model"));
     if (model.sync_batch_norm && entry.keeps_batch_norms) {
-      fail("model.sync_batch_norm",
-           "the batch norms of a TorchScript model can't be replaced; leave it false, or build the "
-           "model in C++ with kolo::SyncBatchNorm");
+      fail(
+          "model.sync_batch_norm",
+          fmt::format("the batch norms of the model {} can't be replaced; leave it false, or use a "
+                      "model of one's own in C++ with kolo::SyncBatchNorm",
+                      model.name));
     }
   }
 
@@ -365,10 +367,10 @@ class Checks {
     if (views == ValidationViews::one) return;
     const bool shares_samples =
         std::ranges::any_of(config_.parallel.spatial, [](auto ranks) { return ranks > 1; });
-    refuse_together("training.validation_views", name_of(views),
-                    {{config_.parallel.pipeline > 1, "parallel.pipeline",
-                      "a pipeline takes each sample once"},
-                     {shares_samples, "parallel.spatial", "a rank has a part of each sample"}});
+    refuse_together(
+        "training.validation_views", name_of(views),
+        {{config_.parallel.pipeline > 1, "parallel.pipeline", "a pipeline takes each sample once"},
+         {shares_samples, "parallel.spatial", "a rank has a part of each sample"}});
   }
 
   // What can't be had together with a key that is set.

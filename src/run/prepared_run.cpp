@@ -69,6 +69,21 @@ void add_dataset(std::vector<RankFact>& facts, const std::string& name, const Da
       {fmt::format("the number of classes of {} data", name), std::to_string(layout.classes)});
 }
 
+// Views of a sample are those of an image, and what is averaged over them is where nothing is.
+void require_images_to_view(const RunConfig& config, const Datasets& datasets) {
+  if (config.training.validation_views == ValidationViews::one) return;
+  constexpr std::int64_t least_side = 2;
+  const auto& layout = datasets.validation->layout();
+  const auto& shape = layout.input_shape;
+  if (layout.classes > 0 && shape.size() == 3 && shape[1] >= least_side && shape[2] >= least_side)
+    return;
+  refuse_setting(
+      config, "training.validation_views",
+      fmt::format("{} is for images with classes; these samples are [{}]{}. Leave it out",
+                  name_of(config.training.validation_views), fmt::join(shape, ", "),
+                  layout.classes > 0 ? "" : " with numbers as targets"));
+}
+
 }  // namespace
 
 void go_on_from(const FoundCopy& copy, PreparedRun& run, const RunOptions& options, int ranks) {
@@ -110,6 +125,7 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   PreparedRun run = make_parts(
       config, parts, {.looks_at_files = is_root, .loads_later = true, .survey = std::move(survey)});
   require_batch_norms_to_synchronize(config.model, *run.network);
+  require_images_to_view(config, run.datasets);
   require_work_share(config, run.datasets, *run.network, ranks);
   require_pipeline(config, *run.network, ranks);
   run.steps_of_epoch = make_training_loader(config, run.datasets.training, 0, replicas)->batches();

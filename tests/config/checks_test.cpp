@@ -73,7 +73,7 @@ TEST_F(Checks, ScaleIsInWordsOrInLevels) {
 TEST_F(Checks, BatchNormsOfTorchScriptStayTheirOwn) {
   EXPECT_THAT(error_after_required(
                   "", {"model.name=torchscript", "model.file=m.pt", "model.sync_batch_norm=true"}),
-              HasSubstr("model.sync_batch_norm: the batch norms of a TorchScript model"));
+              HasSubstr("model.sync_batch_norm: the batch norms of the model torchscript"));
 }
 
 TEST_F(Checks, ShapesStayCountable) {
@@ -141,6 +141,26 @@ TEST_F(Checks, StepsInPassesKnowWhatTheyCanCut) {
     EXPECT_THAT(error(required, {"training.accumulation=2", other}),
                 AllOf(StartsWith("command line: training.accumulation: 2 can't be had with "),
                       HasSubstr(std::string(other).substr(0, std::string(other).find('=')))));
+}
+
+TEST_F(Checks, SeveralViewsAreOfWholeSamplesAndNetworks) {
+  EXPECT_EQ(load(required, {"training.validation_views=moved"}).training.validation_views,
+            ValidationViews::moved);
+  for (const auto* const other : {"parallel.pipeline=2", "parallel.spatial=[2,1]"})
+    EXPECT_THAT(
+        error(required, {"training.validation_views=mirrored", other}),
+        AllOf(StartsWith("command line: training.validation_views: mirrored can't be had with "),
+              HasSubstr(std::string(other).substr(0, std::string(other).find('=')))));
+}
+
+TEST_F(Checks, ImagesOfMnistAreVariedWhereThatIsAskedFor) {
+  EXPECT_EQ(value_of(load(required), "data.horizontal_flip"), "false");
+  EXPECT_EQ(value_of(load(required), "data.height_shift"), "0");
+  EXPECT_EQ(value_of(load(required, {"data.random_crop=0.5", "data.horizontal_flip=true"}),
+                     "data.horizontal_flip"),
+            "true");
+  EXPECT_THAT(error(required, {"data.random_crop=0.5", "data.zoom=0.1"}),
+              HasSubstr("data.zoom: random_crop"));
 }
 
 TEST_F(Checks, NoiseIsMeasuredWhereARankHasWholeGradients) {

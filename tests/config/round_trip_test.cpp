@@ -105,9 +105,9 @@ class RandomConfig {
   ModelConfig model() {
     ModelConfig model;
     model.name = pick({"mnist_net", "mnist_cnn", "cnn", "resnet_small", "resnet34", "resnet50",
-                       "unet3d", "mlp", "torchscript"});
+                       "airbench", "unet3d", "mlp", "torchscript"});
     model.own = own_settings(built_in_models().find(model.name));
-    model.sync_batch_norm = model.name != "torchscript" && coin();
+    model.sync_batch_norm = !built_in_models().find(model.name).keeps_batch_norms && coin();
     model.l2 = number();
     model.l2_mode = L2Mode::loss;
     model.n_classes = maybe(whole() + 1);
@@ -231,6 +231,7 @@ class RandomConfig {
     training.check_replicas_every = whole();
     training.log_every = whole();
     training.validation_batch_size = maybe(whole());
+    training.validation_views = pick<ValidationViews>();
     training.drop_last = coin();
     return training;
   }
@@ -389,7 +390,7 @@ TEST_F(RoundTrip, ImagesAreVariedAsIsSpelledOut) {
   EXPECT_EQ(value_of(imagenet, "data.width_shift"), "0.33");
   EXPECT_EQ(value_of(imagenet, "data.zoom"), "0.25");
   EXPECT_EQ(value_of(imagenet, "data.preprocessing"), "caffe");
-  EXPECT_EQ(value_of(config_of("name: fashion_mnist"), "data.height_shift"), "none");
+  EXPECT_EQ(value_of(config_of("name: fashion_mnist"), "data.horizontal_flip"), "false");
 }
 
 TEST_F(RoundTrip, NamesThatOtherReadersTakeForTruthAreQuoted) {

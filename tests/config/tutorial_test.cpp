@@ -216,8 +216,10 @@ TEST_F(TutorialConfigurations, BinaryLossesHaveOneOutput) {
 }
 
 TEST_F(TutorialConfigurations, OnlyImagesAreAugmented) {
-  EXPECT_THAT(error(required, {"data.zoom=0.5"}),
-              HasSubstr("data.zoom: is of cifar10, imagenet; fashion_mnist has path"));
+  EXPECT_THAT(error("data: {name: dummy, n_train: 1, input_shape: [4]}\nmodel: {name: mlp}\n"
+                    "optimizer: {name: sgd}\n",
+                    {"data.zoom=0.5"}),
+              HasSubstr("data.zoom: is of mnist, fashion_mnist, cifar10, imagenet; dummy has "));
   EXPECT_THAT(error(required, {"data.preprocessing=caffe"}), HasSubstr("data.preprocessing"));
 }
 

@@ -1,12 +1,15 @@
 // What is refused before a run begins.
 #include "run/run_training.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 
 #include "kolo/base/error.h"
+#include "run/prepared_run.h"
 #include "support/errors.h"
+#include "support/temporary_folder.h"
 
 namespace kolo::testing {
 namespace {
@@ -28,6 +31,27 @@ TEST(SyncBatchNormOfTheTrainer, IsRefusedWhereAModuleKeepsTheTypeOfItsBatchNorm)
                     HasSubstr("Sequential")));
   torch::nn::Sequential parts(torch::nn::BatchNorm2d(2));
   EXPECT_NO_THROW(require_batch_norms_to_synchronize(config, *parts));
+}
+
+TEST(ValidationViewsOfTheTrainer, AreOfImages) {
+  const TemporaryFolder folder;
+  const auto prepare = [&](const std::string& shape) {
+    const auto file = folder.write(
+        "views.yaml",
+        fmt::format("{{data: {{name: dummy, n_train: 8, n_valid: 8, input_shape: {}}}, "
+                    "model: {{name: mlp}}, optimizer: {{name: sgd}},\n training: "
+                    "{{validation_views: moved}}}}\n",
+                    shape));
+    (void)prepare_run(load_run_config({file, {}, {}, {}, folder / "run"}), {}, {}, 1);
+  };
+  const auto refused = [&](const std::string& shape) {
+    return message_of<InputError>([&] { prepare(shape); });
+  };
+  EXPECT_THAT(refused("[64]"),
+              AllOf(HasSubstr("views.yaml:2: training.validation_views: moved is for images"),
+                    HasSubstr("[64]")));
+  EXPECT_THAT(refused("[3, 1, 8]"), HasSubstr("[3, 1, 8]"));
+  EXPECT_NO_THROW(prepare("[3, 8, 8]"));
 }
 
 }  // namespace
