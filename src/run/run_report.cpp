@@ -1,0 +1,238 @@
+#include "run/run_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "config/settle.h"
+#include "kolo/base/file.h"
+#include "kolo/base/machine.h"
+#include "kolo/launch/launch_environment.h"
+#include "kolo/nn/convolution.h"
+#include "kolo/observe/format.h"
+#include "kolo/optim/catalogue.h"
+#include "kolo/parallel/device_memory.h"
+#include "run/made_with.h"
+#include "run/pipeline_share.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr std::size_t most_lines = 40;  // of a summary on the console, unless asked for more
+
+// "started by Slurm's srun in Slurm job 12: rank 0 of 4, local rank 0 of 2 on node 1 of 2 (n1)".
+// The scripts in submit/ look for the job here.
+void log_start(RunLog& log, const Topology& topology) {
+  const auto environment = detect_launch_environment();
+  const auto job = describe_job();
+  if (!environment.is_launched() && job.empty()) return;
+  log.info("started{}{}: {} ({})",
+           environment.is_launched() ? fmt::format(" by {}", environment.launcher) : "",
+           job.empty() ? "" : fmt::format(" in {}", job), topology.describe(), host_name());
+}
+
+void log_ranks(RunLog& log, const RunConfig& config, const Communicator& communicator) {
+  const auto capabilities = communicator.capabilities();
+  const auto& topology = communicator.topology();
+  log.info("{} rank{} on {} node{}, {} thread{} each; {}", topology.size,
+           topology.size == 1 ? "" : "s", topology.nodes, topology.nodes == 1 ? "" : "s",
+           at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s",
+           capabilities.backend == "solo" ? "no communication"
+                                          : "communication by " + capabilities.transport);
+  if (config.device.intra_threads > at::get_num_threads()) {
+    log.warn(
+        "device.intra_threads: {} are more threads than there are processors here: each rank has "
+        "{}. More would only wait for each other",
+        config.device.intra_threads, at::get_num_threads());
+  }
+  if (!capabilities.device_transport.empty())
+    log.info("between devices: {}", capabilities.device_transport);
+  if (capabilities.backend == "mpi" && !capabilities.concurrent) {
+    log.warn(
+        "MPI grants the thread level '{}' only, 'multiple' is needed for communication to "
+        "overlap with backward; training "
+        "works, but slower",
+        capabilities.thread_level);
+  }
+}
+
+void log_data(RunLog& log, const PreparedRun& run) {
+  const auto& config = run.config;
+  log.info("data {}: {} training and {} validation samples", config.data.name,
+           format_count(run.datasets.training->size()),
+           format_count(run.datasets.validation->size()));
+  if (!run.datasets.note_of_loads.empty()) log.info("{}", run.datasets.note_of_loads);
+  for (const auto& warning : run.datasets.warnings) log.warn("{}", warning);
+}
+
+void log_network(RunLog& log, const RunConfig& config, const Trainer& trainer,
+                 const ModelSummary& model) {
+  const auto precision = config.training.precision;
+  log.info("model {}: {} parameters in {} bucket{}{}{}{}", config.model.name,
+           format_count(model.parameters), trainer.plan().buckets.size(),
+           trainer.plan().buckets.size() == 1 ? "" : "s",
+           config.parallel.pipeline > 1 ? " on rank 0" : "",
+           model.trainable_parameters < model.parameters
+               ? fmt::format(", {} of them trained", format_count(model.trainable_parameters))
+               : "",
+           precision == Precision::fp32 ? "" : fmt::format(", computed in {}", name_of(precision)));
+  if (precision == Precision::bf16 && !wants_gpu(config.device) && !onednn_description().empty() &&
+      !multiplies_bfloat16()) {
+    log.warn(
+        "this processor does not multiply bfloat16: values are rounded to it and multiplied in "
+        "float32, which is no faster; training.precision=fp32 does without the roundings");
+  }
+}
+
+void log_optimizer(RunLog& log, const RunConfig& config, int ranks, const Trainer& trainer,
+                   const LearningRate& rate) {
+  const auto replicas = replicas_of(config, ranks);
+  const auto batch_size = batch_size_of(config.training, replicas);
+  if (config.training.virtual_ranks > 0) {
+    log.info(
+        "{} virtual ranks: the results are those of any number of ranks up to {} (with {} "
+        "thread{} each, on such processors)",
+        replicas, replicas, at::get_num_threads(), at::get_num_threads() == 1 ? "" : "s");
+  }
+  const auto passes = config.training.accumulation;
+  log.info("optimizer {}, batch {} per {}{} ({} in all), learning rate {:.4g}{}{}{}",
+           describe_optimizer(config.optimizer), format_count(batch_size),
+           replica_name(config, ranks),
+           passes > 1 ? fmt::format(" in {} passes", format_count(passes)) : "",
+           format_count(batch_size * replicas), rate.scaled_rate(),
+           rate.warmup_steps() > 0
+               ? fmt::format(" after {} warm-up steps from {:.4g}", rate.warmup_steps(), rate.at(0))
+               : "",
+           schedule_name(rate.schedule()) == "constant"
+               ? ""
+               : fmt::format(", {}", schedule_name(rate.schedule())),
+           trainer.shares_steps()     ? "; the ranks of a node share its steps"
+           : config.optimizer.sharded ? "; each rank has a part of its state"
+                                      : "");
+  if (const auto& adascale = trainer.options().adascale) {
+    log.info(
+        "AdaScale: the rate of batches of {:g}, times the gain of each step; ends after steps "
+        "worth "
+        "{} epochs of these, in {} epochs at most",
+        adascale->batch, adascale->epochs, trainer.options().epochs);
+  }
+  if (optimizer_entry(config.optimizer.name).averages &&
+      schedule_name(rate.schedule()) != "constant") {
+    log.warn(
+        "{} averages over the steps, which takes the place of a decay of the rate: with both the "
+        "last steps hardly count; training.lr_decay=none does without",
+        config.optimizer.name);
+  }
+}
+
+}  // namespace
+
+void log_set_up(RunLog& log, const PreparedRun& run, const Communicator& communicator,
+                const Trainer& trainer, const LearningRate& rate, const ModelSummary& model) {
+  const auto& config = run.config;
+  const auto ranks = communicator.size();
+  if (!config.description.empty()) log.info("{}", config.description);
+  log_start(log, communicator.topology());
+  log_ranks(log, config, communicator);
+  log_data(log, run);
+  log_network(log, config, trainer, model);
+  log_optimizer(log, config, ranks, trainer, rate);
+  const auto validated =
+      validation_batch_size_of(config, *run.datasets.validation, replicas_of(config, ranks));
+  log.debug("validation batch {} per {}", format_count(validated), replica_name(config, ranks));
+  if (config.communication.compression != Compression::none && ranks > 1) {
+    log.info("gradients travel as {}{}", name_of(config.communication.compression),
+             config.communication.compression == Compression::powersgd
+                 ? "; what it carries over from step to step is not part of checkpoints"
+                 : "");
+  }
+}
+
+void log_pipeline(RunLog& log, const PreparedRun& run, const std::optional<PipelineCut>& cut,
+                  int ranks) {
+  if (cut) {
+    for (const auto& line : describe_pipeline(run.config, *cut, run.datasets, ranks))
+      log.info("{}", line);
+  }
+  if (run.config.parallel.recompute)
+    log.info("inner results of stages are computed again in backward (parallel.recompute)");
+}
+
+void log_model(RunLog& log, const PreparedRun& run, const ModelSummary& summary,
+               const RunOptions& options) {
+  const auto text = to_text(summary);
+  write_file_atomically(run.folder.model(), text);
+  if (summary.layers.size() <= most_lines || options.verbosity > 0) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) log.info("{}", line);
+  } else {
+    log.info("its {} layers are listed in {}, or here with -v", summary.layers.size(),
+             run.folder.model().string());
+  }
+}
+
+void log_resume(RunLog& log, const PreparedRun& run, const CheckpointStore::Loaded& from) {
+  if (const auto& host = run.resumed->copy_on; !host.empty()) {
+    const auto all = run.folder.checkpoint_store().list();
+    log.info("resuming from the copy of step {} on {} ({}); {}", from.step, host,
+             from.path.string(),
+             all.empty() ? "there is no checkpoint yet"
+                         : fmt::format("the newest checkpoint is of step {}", all.front().step));
+  } else {
+    log.info("resuming from {}", from.path.string());
+  }
+  if (!run.changes.of_steps.empty()) log.info("{}", run.changes.of_steps);
+  if (!run.changes.settings.empty()) {
+    log.info("other settings than so far: {}{}", describe(run.changes.settings),
+             run.starts_anew() ? "" : "; the earlier ones are kept beside config.yaml");
+  }
+  const auto other_making = describe_other_making(run.resumed->made_with, made_with_here());
+  if (!other_making.empty())
+    log.warn("made with {}: the last digits may be others than they would have been", other_making);
+  for (const auto& change : run.changes.of_data_order)
+    log.warn("samples come in another order than so far: {}", change);
+}
+
+void log_stop(RunLog& log, const PreparedRun& run, const std::string& by, const TrainState& state) {
+  log.warn(
+      "stopped{} at step {}{}", by.empty() ? " on request" : " by " + by, state.step,
+      run.config.checkpoint.enabled ? "; the same command with --resume goes on from there" : "");
+}
+
+std::string stopped_by(const RunContext& context, const TrainState& state) {
+  auto by = context.stopped_by();
+  const auto& limit = context.options.stop_after_epochs;
+  if (by.empty() && limit && state.position == 0 && state.epoch >= *limit)
+    return fmt::format("--stop-after-epochs {}", *limit);
+  return by;
+}
+
+void log_summary(RunLog& log, const PreparedRun& run, const HistoryRecorder& history,
+                 const TrainState& state, const torch::Device& device) {
+  const double mean = history.mean_epoch_seconds();
+  if (std::isfinite(state.best_loss)) {
+    log.info("best validation loss {} (epoch {}), mean epoch time {}", format_loss(state.best_loss),
+             state.best_epoch, format_duration(mean));
+  } else if (state.best_accuracy >= 0) {
+    const auto top = history.best_top_accuracy();
+    log.info("best validation accuracy {:.2f} % (epoch {}){}, mean epoch time {}",
+             100 * state.best_accuracy, state.best_epoch,
+             top ? fmt::format(", best top 5 {:.2f} %", 100 * *top) : "", format_duration(mean));
+  }
+  const auto on_device = memory_use(device);
+  log.info("peak memory of rank 0: {}{}", format_bytes(peak_resident_bytes()),
+           on_device ? fmt::format(", of its device {}", format_bytes(static_cast<std::uint64_t>(
+                                                             on_device->peak_reserved_bytes)))
+                     : "");
+  if (const auto usage = history.device_usage()) log.info("devices: {}", describe(*usage));
+  log.info(
+      "results in {}: history.json, events.out.tfevents.*, checkpoints/, out.log, model.txt, "
+      "config.yaml, run.json{}",
+      run.folder.path.string(),
+      run.config.model.name == torchscript_model ? fmt::format(", {}", torchscript_file) : "");
+}
+
+}  // namespace kolo
