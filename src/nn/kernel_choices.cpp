@@ -46,6 +46,26 @@ std::vector<ConvolutionGeometry> convolutions_of(Network& network, at::IntArrayR
   return watch.seen();
 }
 
+// A network's convolutions, by name.
+struct LookedUp {
+  KernelChoices known;
+  std::map<std::string, ConvolutionGeometry> unknown;  // those with more than one kernel
+};
+
+LookedUp look_up(Network& network, at::IntArrayRef batch_shape, Precision precision,
+                 const KernelChoices& known) {
+  LookedUp result;
+  for (const auto& geometry : convolutions_of(network, batch_shape, precision)) {
+    const auto name = text_of(geometry);
+    if (const auto before = known.find(name); before != known.end()) {
+      result.known[name] = before->second;
+    } else if (!kernels_to_try(geometry).empty()) {
+      result.unknown[name] = geometry;
+    }
+  }
+  return result;
+}
+
 // Tensors of a convolution, of no particular values.
 struct Tensors {
   torch::Tensor input, weight, bias, output, input_gradient, weight_gradient, bias_gradient;
@@ -134,22 +154,20 @@ KernelChoices kernel_choices_from_json(std::string_view text) {
   }
 }
 
+std::optional<KernelChoices> known_kernels(Network& network, at::IntArrayRef batch_shape,
+                                           Precision precision, const KernelChoices& known) {
+  auto convolutions = look_up(network, batch_shape, precision, known);
+  if (!convolutions.unknown.empty()) return std::nullopt;
+  return std::move(convolutions.known);
+}
+
 KernelChoices measure_kernels(Network& network, at::IntArrayRef batch_shape, Precision precision,
                               const KernelChoices& known,
                               const std::function<void(std::size_t)>& begins,
                               const std::function<bool()>& stops) {
-  KernelChoices found;
-  std::map<std::string, ConvolutionGeometry> fresh;
-  for (const auto& geometry : convolutions_of(network, batch_shape, precision)) {
-    const auto name = text_of(geometry);
-    if (const auto before = known.find(name); before != known.end()) {
-      found[name] = before->second;
-    } else if (!kernels_to_try(geometry).empty()) {
-      fresh[name] = geometry;
-    }
-  }
-  if (!fresh.empty()) begins(fresh.size());
-  for (const auto& [name, geometry] : fresh) {
+  auto [found, unknown] = look_up(network, batch_shape, precision, known);
+  if (!unknown.empty()) begins(unknown.size());
+  for (const auto& [name, geometry] : unknown) {
     auto choice = choice_for(geometry, stops);
     if (!choice) break;
     if (!choice->kernel.empty()) found[name] = *std::move(choice);

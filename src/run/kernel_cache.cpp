@@ -183,11 +183,23 @@ KernelChoices completed(const KernelChoices& known, const KernelQuestion& questi
   return found;
 }
 
+// What is kept, but for what the run has chosen itself.
+KernelChoices with_own(const KernelQuestion& question, const KernelChoices& kept) {
+  auto known = question.own;
+  known.insert(kept.begin(), kept.end());
+  return known;
+}
+
 KernelChoices measured(const KernelQuestion& question, int ranks) {
   auto result = question.own;
   try {
     const auto cache = KernelCache::of_this_processor();
     if (!cache) throw Error("there is no home folder to keep in which was the fastest");
+    const auto shape = batch_shape_of(question.config, question.datasets, ranks);
+    // Who has nothing to try waits for nobody.
+    if (auto known = known_kernels(question.network, shape, question.config.training.precision,
+                                   with_own(question, cache->read())))
+      return *std::move(known);
     bool has_said = false;
     const auto waits = [&] {
       if (!std::exchange(has_said, true))
@@ -196,9 +208,7 @@ KernelChoices measured(const KernelQuestion& question, int ranks) {
     };
     cache->update(
         [&](KernelChoices& kept) {
-          auto known = question.own;
-          known.insert(kept.begin(), kept.end());
-          result = completed(known, question, ranks);
+          result = completed(with_own(question, kept), question, ranks);
           kept.insert(result.begin(), result.end());
         },
         waits);

@@ -60,7 +60,7 @@ struct KernelQuestion {
 
 // What rank 0 has found, on all ranks; null where the configuration wants none, or computes on
 // GPUs. Rank 0 goes by the question's own choices, then by the cache, and measures the rest for the
-// cache; without one it takes the usual kernels. Collective.
+// cache, one process of a user's at a time; without one it takes the usual kernels. Collective.
 [[nodiscard]] std::shared_ptr<const KernelChoices> choose_kernels(const KernelQuestion& question,
                                                                   const Communicator& communicator);
 

@@ -1,6 +1,8 @@
 // What is kept of measured kernels, by processors' types.
 #include "run/kernel_cache.h"
 
+#include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -64,6 +66,52 @@ TEST_F(KernelCacheTest, ForgetsWhatIsDamagedOrAnotherVersions) {
   EXPECT_EQ(cache_.read(), KernelChoices());
   cache_.update([](KernelChoices& choices) { choices["b"] = choice(2); });
   EXPECT_EQ(cache_.read(), (KernelChoices{{"b", choice(2)}}));
+}
+
+// The cache of the user whom the test is.
+class OwnCache {
+ public:
+  explicit OwnCache(const std::filesystem::path& folder) {
+    if (const char* const value = std::getenv(name)) before_ = value;
+    ::setenv(name, folder.c_str(), 1);
+  }
+  OwnCache(const OwnCache&) = delete;
+  OwnCache& operator=(const OwnCache&) = delete;
+  ~OwnCache() {
+    if (before_)
+      ::setenv(name, before_->c_str(), 1);
+    else
+      ::unsetenv(name);
+  }
+
+ private:
+  static constexpr const char* name = "XDG_CACHE_HOME";
+  std::optional<std::string> before_;
+};
+
+TEST_F(KernelCacheTest, WhoHasNothingToTryWaitsForNobody) {
+  const OwnCache own(folder_ / "home");
+  const auto config = load_run_config(
+      {folder_.write("cnn.yaml",
+                     "{data: {name: dummy, n_train: 8, input_shape: [3, 8, 8]}, model: "
+                     "{name: cnn}, optimizer: {name: sgd}, training: {batch_size: 4}}\n"),
+       {},
+       {},
+       {},
+       folder_ / "run"});
+  const auto datasets = make_datasets(config);
+  const auto network = make_network(config, datasets.training->layout());
+  std::vector<std::string> said;
+  KernelQuestion question{config, datasets, *network};
+  question.say = [&](const std::string& text) { said.push_back(text); };
+  question.stop_requested = [&] { return said.size() > 2; };  // rather than wait for ever
+  const auto first = choose_kernels(question, Communicator::solo());
+  if (first->empty()) GTEST_SKIP() << "no convolution has kernels to choose from here";
+  EXPECT_EQ(said.size(), 2U);  // trying, tried
+  said.clear();
+  KernelCache::of_this_processor().value().update(
+      [&](KernelChoices&) { EXPECT_EQ(*choose_kernels(question, Communicator::solo()), *first); });
+  EXPECT_TRUE(said.empty()) << said.front();
 }
 
 TEST(ProcessorName, HasNameFamilyAndModel) {

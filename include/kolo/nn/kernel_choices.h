@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,6 +51,13 @@ class UseKernels {
 
   std::shared_ptr<const KernelChoices> before_;
 };
+
+// What is `known` of the convolutions that a network does for a batch of that shape; nothing where
+// some would have to be tried. Costs what measure_kernels() does where all is known.
+[[nodiscard]] std::optional<KernelChoices> known_kernels(Network& network,
+                                                         at::IntArrayRef batch_shape,
+                                                         Precision precision,
+                                                         const KernelChoices& known);
 
 // The fastest kernels for all convolutions that a network does for a batch of that shape: as they
 // are `known`, or tried. Computes one forward pass of zeros in evaluation mode and without
