@@ -80,7 +80,11 @@ std::string missing_data(const RunConfig& config, int ranks) {
 SweepRequest sweep_of(const ReferenceRequest& request, const ReferenceEntry& entry) {
   SweepRequest sweep{.config = source_of(request, entry.name)};
   auto& words = sweep.config.overrides;
-  std::erase_if(words, [](const std::string& word) { return key_and_value(word).first == "seed"; });
+  // What was published is no part of the trainings: another number judges the same ones.
+  std::erase_if(words, [](const std::string& word) {
+    const auto key = key_and_value(word).first;
+    return key == "seed" || key == section || key.starts_with(fmt::format("{}.", section));
+  });
   std::string values;
   for (std::int64_t i = 0; i < entry.config.reference.seeds; ++i)
     values += fmt::format("{}{}", i > 0 ? "," : "",

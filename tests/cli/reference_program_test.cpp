@@ -84,9 +84,12 @@ TEST_F(ReferenceProgram, AllAreTrainedWithTheirSeedsAndCompared) {
               HasSubstr("published val_accuracy 1.00 % (somebody); this run's last epoch has " +
                         fmt::format("{:.2f} %", 100 * second)));
 
-  // What is done is not done again; another place of the source changes nothing of it.
-  const auto again = reference({"--json", "easy", "reference.source=others"});
-  EXPECT_EQ(again.exit_code, 2) << "but settings are the sweep's";
+  // What is done is not done again, also where other things are known of what was published.
+  const auto harder =
+      reference({"easy", "reference={published: 1e-9, metric: val_loss, seeds: 2}"});
+  EXPECT_EQ(harder.exit_code, 1) << harder.errors;
+  EXPECT_THAT(harder.errors, HasSubstr("easy: 2 trials, 0 to do"));
+  EXPECT_THAT(harder.output, HasSubstr("above by "));
   const auto json = reference({"--json", "easy"});
   EXPECT_EQ(json.exit_code, 0) << json.errors;
   EXPECT_THAT(json.errors, HasSubstr("easy: 2 trials, 0 to do"));
