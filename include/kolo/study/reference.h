@@ -88,6 +88,8 @@ struct FinishedReferences {
 // Writes reference.json and reference.csv after each entry, and report.html, the curves of all
 // trainings, at the end. All that can be wrong is found before the first training: InputError.
 // Entries whose data are not there are skipped; where these are all, that is an InputError as well.
+// The files tell of the entries of this call. Takes as long as the trainings; one thread, as for
+// run_sweep, whose answers to signals hold too.
 [[nodiscard]] FinishedReferences run_references(const ReferenceRequest& request);
 
 // For people: the trainings that there are still to do, and what each would be started with. Checks
