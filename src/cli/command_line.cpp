@@ -211,6 +211,7 @@ CommandLine::CommandLine()
   add_bench_command(app_, action_, words_);
   add_scale_command(app_, action_);
   add_sweep_command(app_, action_);
+  add_reference_command(app_, action_);
   add_run_command(app_, action_);
   add_timeline_command(app_, action_);
   add_report_command(app_, action_);

@@ -9,6 +9,7 @@
 #include "kolo/base/text.h"
 #include "kolo/launch/launch_ranks.h"
 #include "launch/supervise.h"
+#include "study/shipped_file.h"
 
 namespace kolo {
 
@@ -29,20 +30,14 @@ std::string submitter(const SchedulerOptions& options) {
   return options.name == "slurm" ? "sbatch" : "qsub";
 }
 
-// Beside an installed program, or in the sources that it was built from.
 fs::path own_script(const std::string& scheduler) {
   const fs::path script = scheduler == "slurm" ? "submit/slurm/train.sh" : "submit/pbs/polaris.sh";
-  const fs::path program = own_program();
-  const fs::path installed = program.parent_path().parent_path() / "share/kolo" / script;
-  if (fs::exists(installed)) return installed;
-  for (fs::path folder = program.parent_path(); folder.has_relative_path();
-       folder = folder.parent_path())
-    if (fs::exists(folder / script)) return folder / script;
+  if (const auto found = find_beside_program(script); !found.empty()) return found;
   if (fs::exists(script)) return fs::absolute(script);
   throw InputError(
       fmt::format("--submit {}: {} is neither beside this program ({}) nor here; name a "
                   "script with --job-script FILE",
-                  scheduler, script.string(), installed.string()));
+                  scheduler, script.string(), installed_file(script).string()));
 }
 
 // Without the blank and the line's end after it, and Slurm's ";cluster".

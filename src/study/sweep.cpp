@@ -201,6 +201,12 @@ int threads_of(const RunConfig& base, const SweepSpace& space, const TrialSettin
   return std::max(1, cores / std::max(1, places_here * setting.request.places.ranks));
 }
 
+// What was published of such trainings makes no other ones of them.
+std::string yaml_of_trainings(RunConfig config) {
+  config.reference = {};
+  return to_yaml(config);
+}
+
 // A request that has been found right, and what it comes to.
 struct PreparedSweep {
   TrialSetting setting;
@@ -213,13 +219,13 @@ PreparedSweep prepare(SweepRequest request) {
   require_no_launcher("kolo sweep");
   require_metric_name(request.metric);
   if (request.program.empty()) request.program = own_program();
-  const auto space = parse_sweep_space(request.config.overrides);
+  const auto space = parse_sweep_space(request.config.overrides, request.swept);
   const auto base = load_run_config(source_of(request, space.settings));
   PreparedSweep prepared;
   auto& [setting, folder, configuration, sweep] = prepared;
   folder.path =
       request.output.empty() ? fs::path(fmt::format("{}-sweep", base.output_dir)) : request.output;
-  configuration = to_yaml(base);
+  configuration = yaml_of_trainings(base);
   sweep = plan_sweep(request, space);
   plan_halving(request, space, base, sweep);
   setting.request = request;

@@ -198,7 +198,8 @@ TEST(Program, WrongCommandLinesExitWith2) {
   refuse({}, "name a command: train, eval");
   refuse({"trian"}, "did you mean \"train\"?");
   refuse({"qqqqqq"},
-         "the commands are train, eval, predict, bench, scale, sweep, run, timeline, report, data, "
+         "the commands are train, eval, predict, bench, scale, sweep, reference, run, timeline, "
+         "report, data, "
          "doctor");
   refuse({"doctor", "--jsonn"}, "--jsonn");
   refuse({"train"}, "file");

@@ -235,5 +235,22 @@ TEST_F(Checks, FrozenModulesAreOfWholeNetworks) {
               HasSubstr("model.freeze: modules of a TorchScript model"));
 }
 
+TEST_F(Checks, WhatWasPublishedIsAShareOrALoss) {
+  const auto reference = load(required, {"reference.published=0.949"}).reference;
+  EXPECT_EQ(reference.published, 0.949);
+  EXPECT_EQ(reference.seeds, 1);
+  EXPECT_THAT(error_after_required("reference: {published: 94.9}\n"),
+              AllOf(StartsWith("run.yaml:4: reference.published: an accuracy is a number from 0"),
+                    HasSubstr("got 94.9; 94.9 % is 0.949")));
+  EXPECT_EQ(load(required, {"reference={published: 94.9, metric: val_loss}"}).reference.published,
+            94.9);
+  for (const char* alone :
+       {"metric: val_loss", "source: a page", "seeds: 2", "hours: 1", "machine: here"})
+    EXPECT_THAT(
+        error_after_required(std::string("reference: {") + alone + "}\n"),
+        AllOf(StartsWith("run.yaml:4: reference."), HasSubstr("without reference.published")))
+        << alone;
+}
+
 }  // namespace
 }  // namespace kolo
