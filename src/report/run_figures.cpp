@@ -17,6 +17,9 @@ namespace {
 struct Presentation {
   std::string id, title, y_label;
   double factor = 1;
+  double offset = 0;  // added to what the factor makes of a value
+  // Each run has one curve in it, of validation, on a logarithmic axis.
+  bool compares_validations = false;
 };
 
 // Points of a curve in a figure: more can't be seen apart, and make pages slow.
@@ -39,13 +42,14 @@ class CurveFigures {
                   .title = presentation.title,
                   .x_label = axis_label(),
                   .y_label = presentation.y_label,
+                  .y_logarithmic = presentation.compares_validations,
                   .x_is_time = axis_ == CurveAxis::wall};
     bool is_thinned = false;
     for (std::size_t number = 0; number < runs_.size(); ++number) {
       for (const auto& curve : runs_[number].curves) {
         if (!is_wanted(curve)) continue;
         is_thinned = is_thinned || curve.points.size() > most_points;
-        auto series = series_of(curve, number, presentation.factor);
+        auto series = series_of(curve, number, presentation);
         if (std::ranges::any_of(series.y, [](double y) { return std::isfinite(y); }))
           figure.series.push_back(std::move(series));
       }
@@ -104,8 +108,9 @@ class CurveFigures {
   }
 
   [[nodiscard]] FigureSeries series_of(const Curve& curve, std::size_t number,
-                                       double factor) const {
+                                       const Presentation& presentation) const {
     FigureSeries series{.name = name_of(curve, number), .x = {}, .y = {}, .spread = {}};
+    if (presentation.compares_validations) series.name = runs_[number].name;
     series.colour = run_colour(number);
     series.dashed = curve.part == "training" && !curve.by_step;  // there it is alone, and dense
     const double start = start_of(runs_[number]);
@@ -114,7 +119,7 @@ class CurveFigures {
     for (const auto& point : thinned(curve.points, most_points)) {
       if (!from_start && point.epoch == 0) continue;
       series.x.push_back(place_of(point, start));
-      series.y.push_back(factor * point.value);
+      series.y.push_back(presentation.factor * point.value + presentation.offset);
     }
     series.marks = !curve.by_step && series.x.size() <= most_marks;
     return series;
@@ -125,10 +130,27 @@ class CurveFigures {
   TimeUnit unit_;
 };
 
+// Validation alone: the error where there are accuracies, else the loss. On a logarithmic axis
+// curves that end close together can be told apart.
+void add_comparison(const CurveFigures& figures, FigureGroup& group,
+                    std::span<const RunRecord> runs) {
+  const bool has_accuracy = std::ranges::any_of(
+      runs, [](const RunRecord& run) { return run.find("accuracy", "validation") != nullptr; });
+  const Presentation presentation =
+      has_accuracy
+          ? Presentation{"validation-error", "Validation error", "error, %", -100, 100, true}
+          : Presentation{"validation-loss", "Validation loss", "loss", 1, 0, true};
+  figures.add(group, presentation, [&](const Curve& curve) {
+    return curve.quantity == (has_accuracy ? "accuracy" : "loss") && curve.part == "validation" &&
+           !curve.by_step;
+  });
+}
+
 FigureGroup learning(const CurveFigures& figures, std::span<const RunRecord> runs) {
   FigureGroup group{"Learning", {}};
   figures.add_known(group, "loss", {"loss", "Loss", "loss"});
   figures.add_known(group, "accuracy", {"accuracy", "Accuracy", "accuracy, %", 100});
+  if (runs.size() > 1) add_comparison(figures, group, runs);
   figures.add_known(group, "top_accuracy",
                     {"top-accuracy", "Top-5 accuracy", "top-5 accuracy, %", 100});
   // The rate of every few steps says more than that of epochs, where there is one.

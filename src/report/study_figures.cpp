@@ -193,7 +193,8 @@ std::optional<Figure> step_time(const Study& study) {
 }
 
 // One line for each combination of learning-rate scaling and warm-up.
-Figure by_combination(const Study& study, Figure figure, Measurement value, double factor) {
+Figure by_combination(const Study& study, Figure figure, Measurement value, double factor,
+                      double offset = 0) {
   std::vector<std::string> names;
   std::vector<std::map<int, double>> lines;
   for (const auto& point : study.points) {
@@ -204,7 +205,7 @@ Figure by_combination(const Study& study, Figure figure, Measurement value, doub
       names.push_back(name);
       lines.emplace_back();
     }
-    lines[static_cast<std::size_t>(place)][point.ranks] = factor * (point.results.*value);
+    lines[static_cast<std::size_t>(place)][point.ranks] = factor * (point.results.*value) + offset;
   }
   for (std::size_t i = 0; i < names.size(); ++i) {
     FigureSeries series{.name = names[i], .x = {}, .y = {}, .spread = {}};
@@ -243,6 +244,10 @@ FigureGroup large_batches(const Study& study) {
   const auto accuracy =
       figure_by_ranks("scaling-accuracy", "Validation accuracy against ranks", "accuracy, %");
   add_if_drawn(group, by_combination(study, accuracy, &StudyResults::val_accuracy, 100));
+  // The same once more: on a logarithmic axis good ones can be told apart beside bad ones.
+  auto error = figure_by_ranks("scaling-error", "Validation error against ranks", "error, %");
+  error.y_logarithmic = true;
+  add_if_drawn(group, by_combination(study, error, &StudyResults::val_accuracy, -100, 100));
   const auto loss = figure_by_ranks("scaling-loss", "Validation loss against ranks", "loss");
   add_if_drawn(group, by_combination(study, loss, &StudyResults::val_loss, 1));
   for (auto& figure : group.figures) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include <fmt/format.h>
@@ -114,9 +115,9 @@ bool place_on_axis(std::vector<KeyPoint>& points, std::string& label) {
   return are_numbers;
 }
 
-bool is_far_apart(const std::vector<KeyPoint>& sorted) {
+bool is_far_apart(double low, double high) {
   constexpr double far = 8;
-  return sorted.front().x > 0 && sorted.back().x / sorted.front().x >= far;
+  return low > 0 && high / low >= far;
 }
 
 bool has_logarithmic_range(const Sweep& sweep, const std::string& key) {
@@ -152,12 +153,82 @@ std::optional<Figure> against_key(const Sweep& sweep, std::size_t key) {
                 .title = fmt::format("Best {} against {}", metric_words(sweep), name),
                 .x_label = label,
                 .y_label = metric_axis(sweep)};
-  figure.x_logarithmic = are_numbers && points.front().x > 0 &&
-                         (has_logarithmic_range(sweep, name) || is_far_apart(points));
+  figure.x_logarithmic =
+      are_numbers && points.front().x > 0 &&
+      (has_logarithmic_range(sweep, name) || is_far_apart(points.front().x, points.back().x));
   for (const bool of_best : {false, true}) {
     auto series = scattered(of_best ? "the best trial" : "other trials", points, of_best);
     if (!series.x.empty()) figure.series.push_back(std::move(series));
   }
+  return figure;
+}
+
+constexpr std::size_t most_lines = 8;
+
+// What a trial's settings are but for one key, without those that all trials have alike:
+// "lr_scaling linear, lr_warmup_epochs 2".
+std::string other_settings(const Sweep& sweep, const Trial& trial, std::size_t key) {
+  const auto names = short_names(trial.settings);
+  std::vector<std::string> words;
+  for (std::size_t other = 0; other < trial.settings.size(); ++other) {
+    const auto is_the_same = [&](const Trial& one) {
+      return one.settings.size() > other && one.settings[other] == trial.settings[other];
+    };
+    if (other != key && !std::ranges::all_of(sweep.trials, is_the_same))
+      words.push_back(
+          fmt::format("{} {}", names[other], key_and_value(trial.settings[other]).second));
+  }
+  return join(words);
+}
+
+// The trials that differ in nothing but this key, as a line each, in the order of the plan.
+std::vector<FigureSeries> lines_of_key(const Sweep& sweep, std::size_t key) {
+  std::vector<std::string> names;
+  std::vector<std::map<double, double>> lines;
+  for (const auto& trial : sweep.trials) {
+    if (!std::isfinite(trial.best) || key >= trial.settings.size()) continue;
+    const auto x = parse_number<double>(key_and_value(trial.settings[key]).second);
+    if (!x) return {};
+    const auto name = other_settings(sweep, trial, key);
+    const auto place = static_cast<std::size_t>(std::ranges::find(names, name) - names.begin());
+    if (place == names.size()) {
+      names.push_back(name);
+      lines.emplace_back();
+    }
+    lines[place][*x] = is_accuracy(sweep) ? 100 * (1 - trial.best) : trial.best;
+  }
+  std::vector<FigureSeries> series;
+  for (std::size_t line = 0; line < lines.size(); ++line) {
+    series.push_back({.name = names[line], .x = {}, .y = {}, .spread = {}});
+    series.back().colour = run_colour(line);
+    series.back().marks = true;
+    for (const auto& [x, y] : lines[line]) {
+      series.back().x.push_back(x);
+      series.back().y.push_back(y);
+    }
+  }
+  return series;
+}
+
+// What several ways make of one key, for example optimizers of the batch. Errors rather than
+// accuracies, as on a logarithmic axis good ones can be told apart beside bad ones.
+std::optional<Figure> lines_against_key(const Sweep& sweep, std::size_t key) {
+  if (sweep.random > 0) return std::nullopt;
+  const auto name = key_and_value(sweep.trials.front().settings[key]).first;
+  const std::string error = is_accuracy(sweep) ? "validation error" : "validation loss";
+  Figure figure{.id = fmt::format("sweep-lines-{}", key + 1),
+                .title = fmt::format("Least {} against {}", error, name),
+                .x_label = name,
+                .y_label = is_accuracy(sweep) ? "error, %" : "loss",
+                .y_logarithmic = true};
+  figure.series = lines_of_key(sweep, key);
+  const bool are_lines = std::ranges::all_of(
+      figure.series, [](const FigureSeries& series) { return series.x.size() > 1; });
+  if (!are_lines || figure.series.size() < 2 || figure.series.size() > most_lines)
+    return std::nullopt;
+  const auto& line = figure.series.front().x;
+  figure.x_logarithmic = is_far_apart(line.front(), line.back());
+  mark_hidden_lines(figure);
   return figure;
 }
 
@@ -166,8 +237,10 @@ std::optional<Figure> against_key(const Sweep& sweep, std::size_t key) {
 std::vector<FigureGroup> sweep_figures(const Sweep& sweep, std::span<const RunRecord> runs) {
   if (sweep.trials.empty()) return {};
   FigureGroup keys{"What the keys do", {}};
-  for (std::size_t key = 0; key < sweep.trials.front().settings.size(); ++key)
+  for (std::size_t key = 0; key < sweep.trials.front().settings.size(); ++key) {
     if (auto figure = against_key(sweep, key)) keys.figures.push_back(std::move(*figure));
+    if (auto figure = lines_against_key(sweep, key)) keys.figures.push_back(std::move(*figure));
+  }
   std::vector<FigureGroup> groups{curves_of_trials(sweep, runs), std::move(keys)};
   std::erase_if(groups, [](const FigureGroup& group) { return group.figures.empty(); });
   return groups;

@@ -11,11 +11,13 @@
 namespace kolo::testing {
 namespace {
 
+using ::testing::Contains;
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::NanSensitiveDoubleEq;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 std::vector<Figure> all_figures(const std::vector<RunRecord>& runs,
@@ -45,6 +47,23 @@ std::vector<RunRecord> two_runs() {
                               epoch_curve("epoch_seconds", "", {5, 5, 5})}),
           run_named("second", {epoch_curve("loss", "validation", {5, 1}, 20, 60, 9000),
                                epoch_curve("accuracy", "validation", {.6, .9}, 20, 60, 9000)})};
+}
+
+TEST(RunFigures, SeveralRunsAreComparedByTheirValidation) {
+  auto runs = two_runs();
+  const auto error =
+      figure_named(all_figures(runs, {.axis = CurveAxis::relative}), "validation-error");
+  EXPECT_TRUE(error.y_logarithmic);
+  ASSERT_THAT(error.series, SizeIs(2)) << "validation alone";
+  EXPECT_EQ(error.series[0].name, "first");
+  EXPECT_THAT(error.series[0].y,
+              ElementsAre(DoubleNear(50, 1e-9), DoubleNear(25, 1e-9), DoubleNear(30, 1e-9)));
+  for (auto& run : runs)
+    std::erase_if(run.curves, [](const Curve& curve) { return curve.quantity == "accuracy"; });
+  const auto figures = all_figures(runs);
+  EXPECT_THAT(figure_named(figures, "validation-loss").series[0].y, ElementsAre(4, 3, 2));
+  EXPECT_THAT(ids_of(figures), Not(Contains("validation-error")));
+  EXPECT_THAT(ids_of(all_figures({runs[0]})), Not(Contains("validation-loss")));
 }
 
 TEST(RunFigures, ValidationIsSolidAndTrainingDashed) {

@@ -62,6 +62,13 @@ TEST(StudyFigures, ShowTheCollapseOfLargeBatchesAndItsCure) {
   EXPECT_THAT(figure.series[1].y, ElementsAre(90, 90));
 }
 
+TEST(StudyFigures, ShowErrorsOnALogarithmicAxis) {
+  const auto figure = figure_named(small_study(), "scaling-error");
+  EXPECT_TRUE(figure.x_logarithmic && figure.y_logarithmic);
+  ASSERT_THAT(figure.series, SizeIs(2));
+  EXPECT_THAT(figure.series[0].y, ElementsAre(DoubleNear(10, 1e-9), DoubleNear(90, 1e-9)));
+}
+
 TEST(StudyFigures, ShowWhereTheTimeOfAStepGoes) {
   const auto figure = figure_named(small_study(), "scaling-step-time");
   EXPECT_THAT(figure.categories, ElementsAre("1", "2", "64 (predicted)"));

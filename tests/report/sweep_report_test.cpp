@@ -11,6 +11,7 @@ namespace kolo::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -74,6 +75,46 @@ TEST(SweepReport, ResultsStandAgainstEachKey) {
   const auto word = sweep_figure(example_sweep(), "sweep-key-2");
   EXPECT_FALSE(word.x_logarithmic);
   EXPECT_EQ(word.x_label, "model.act (1: relu, 2: gelu)");
+}
+
+// A grid of batches and ways to scale the rate; the seed is the same for all.
+Sweep grid_of_ways() {
+  Sweep sweep;
+  sweep.name = "ways";
+  for (const char* const batch : {"32", "256"}) {
+    for (const char* const way : {"none", "linear"}) {
+      Trial trial;
+      trial.number = static_cast<int>(sweep.trials.size()) + 1;
+      trial.settings = {std::string("training.batch_size=") + batch,
+                        std::string("optimizer.lr_scaling=") + way, "seed=1"};
+      trial.best = 1 - 0.01 * trial.number;
+      sweep.trials.push_back(trial);
+    }
+  }
+  return sweep;
+}
+
+TEST(SweepReport, AGridHasALineForEachWay) {
+  auto sweep = grid_of_ways();
+  const auto error = sweep_figure(sweep, "sweep-lines-1");
+  EXPECT_TRUE(error.x_logarithmic && error.y_logarithmic);
+  EXPECT_EQ(error.title, "Least validation error against training.batch_size");
+  ASSERT_THAT(error.series, SizeIs(2));
+  EXPECT_EQ(error.series[0].name, "lr_scaling none") << "without the seed, which all have";
+  EXPECT_THAT(error.series[0].x, ElementsAre(32, 256));
+  EXPECT_THAT(error.series[0].y, ElementsAre(DoubleNear(1, 1e-9), DoubleNear(3, 1e-9)));
+  EXPECT_EQ(error.series[1].name, "lr_scaling linear");
+  EXPECT_THAT(error.series[1].y, ElementsAre(DoubleNear(2, 1e-9), DoubleNear(4, 1e-9)));
+  EXPECT_THROW((void)sweep_figure(sweep, "sweep-lines-2"), std::runtime_error) << "words";
+  sweep.trials.pop_back();
+  EXPECT_THROW((void)sweep_figure(sweep, "sweep-lines-1"), std::runtime_error)
+      << "a way with one batch is no line";
+  sweep = grid_of_ways();
+  sweep.random = 4;
+  EXPECT_THROW((void)sweep_figure(sweep, "sweep-lines-1"), std::runtime_error);
+  sweep = grid_of_ways();
+  sweep.metric = "val_loss";
+  EXPECT_EQ(sweep_figure(sweep, "sweep-lines-1").y_label, "loss");
 }
 
 TEST(SweepReport, TheTableHasTheBestFirst) {

@@ -117,7 +117,7 @@ struct RunFigureOptions {
 [[nodiscard]] std::string combination_name(const StudyPoint& point);
 
 // What a study shows: in one group how it scales (throughput and efficiency beside the ideal, time
-// per epoch, where a step's time goes), in one what becomes of the accuracy, or the loss, for each
+// per epoch, where a step's time goes), in one what becomes of accuracy, error and loss, for each
 // combination of learning-rate scaling and warm-up. Everything against ranks. What is predicted is
 // dashed and named so. Points that gave no results are left out; a group without figures is not
 // there.
@@ -128,7 +128,9 @@ struct RunFigureOptions {
 
 // What a sweep shows: the curves of all trials, the best of them in colour; and the best value of
 // each trial against each swept key, whose axis is logarithmic where its range is, or its values
-// are far apart. `runs`: of the sweep's trials, in their order; one without curves is left out.
+// are far apart. Where a grid has several ways (all other keys together) and at least two values of
+// a number, each way is a line of errors, or losses, against that number. `runs`: of the sweep's
+// trials, in their order; one without curves is left out.
 [[nodiscard]] std::vector<FigureGroup> sweep_figures(const Sweep& sweep,
                                                      std::span<const RunRecord> runs);
 
