@@ -429,7 +429,7 @@ int train_in_folder(PreparedRun& run, RunStart& start, const Communicator& commu
   const auto& options = context.options;
   const bool is_root = communicator.rank() == 0;
   const auto share = share_work(config, communicator);
-  const auto datasets = share_datasets(share, run.datasets);
+  const auto datasets = share_datasets(share, run.datasets, config.data.bad_samples);
   const auto training = make_training_loader(config, datasets.training, share.replica,
                                              share.replicas, share.replicas_here);
   auto& resumed = start.from;
