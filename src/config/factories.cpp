@@ -118,6 +118,8 @@ void require_same_samples(const RunConfig& config, const Datasets& datasets) {
                                "must be the same",
                                what, fmt::join(found, ", "), fmt::join(expected, ", ")));
   };
+  require(training.input_parts, validation.input_parts, "shape, array by array,");
+  require(training.target_parts, validation.target_parts, "target's shape, array by array,");
   require(training.input_shape, validation.input_shape, "shape");
   require(training.target_shape, validation.target_shape, "target's shape");
 }
@@ -161,7 +163,9 @@ std::shared_ptr<Network> make_network(const RunConfig& config, const SampleLayou
     return models.make(model.name, model.own,
                        {.input_shape = layout.input_shape,
                         .classes = classes,
-                        .output_shape = layout.target_shape});
+                        .output_shape = layout.target_shape,
+                        .input_parts = layout.input_parts,
+                        .output_parts = layout.target_parts});
   });
   if (!model.freeze.empty())
     at_setting(config, "model.freeze", [&] { network->freeze(model.freeze); });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "data/boxes/number_array.h"
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -18,9 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The arrays of one path; some may be missing.
+using Array = std::shared_ptr<const NumberArray>;
+
+// The arrays of one path; targets: none where there are labels.
 struct Arrays {
-  std::shared_ptr<const NumberArray> inputs, targets, labels;
+  std::vector<Array> inputs, targets;
+  Array labels;
 };
 
 std::vector<fs::path> npy_files_in(const fs::path& folder) {
@@ -32,55 +37,128 @@ std::vector<fs::path> npy_files_in(const fs::path& folder) {
 }
 
 // NAME.npy, or the files of the folder NAME; null where neither is there.
-std::shared_ptr<const NumberArray> find_npy(const fs::path& folder, const std::string& name) {
+Array find_npy(const fs::path& folder, const std::string& name) {
   if (const auto file = folder / (name + ".npy"); fs::exists(file)) return open_npy_array(file);
   const auto files = folder / name;
   return fs::is_directory(files) ? open_npy_files(files.string(), npy_files_in(files)) : nullptr;
 }
 
 // Samples of files belong together by their names.
-void require_same_names(const fs::path& folder) {
-  const auto inputs = folder / "inputs", targets = folder / "targets";
-  if (!fs::is_directory(inputs) || !fs::is_directory(targets)) return;
-  const auto of_inputs = npy_files_in(inputs), of_targets = npy_files_in(targets);
-  for (std::size_t i = 0; i < std::min(of_inputs.size(), of_targets.size()); ++i) {
-    if (of_inputs[i].filename() == of_targets[i].filename()) continue;
-    throw InputError(
-        fmt::format("data: the files of {} and {} must have the same names; the first that differ "
-                    "are {} and {}",
-                    inputs.string(), targets.string(), of_inputs[i].filename().string(),
-                    of_targets[i].filename().string()));
+void require_same_names(const fs::path& folder, const std::vector<std::string>& arrays) {
+  std::vector<fs::path> folders;
+  for (const auto& name : arrays)
+    if (!fs::exists(folder / (name + ".npy")) && fs::is_directory(folder / name))
+      folders.push_back(folder / name);
+  for (std::size_t other = 1; other < folders.size(); ++other) {
+    const auto first = npy_files_in(folders[0]), found = npy_files_in(folders[other]);
+    for (std::size_t i = 0; i < std::min(first.size(), found.size()); ++i) {
+      if (first[i].filename() == found[i].filename()) continue;
+      throw InputError(fmt::format(
+          "data: the files of {} and {} must have the same names; the first that differ are {} and "
+          "{}",
+          folders[0].string(), folders[other].string(), first[i].filename().string(),
+          found[i].filename().string()));
+    }
   }
 }
 
-Arrays open_arrays(const fs::path& path) {
-  if (!fs::exists(path)) throw InputError(fmt::format("data: {} does not exist", path.string()));
-  if (fs::is_directory(path)) {
-    require_same_names(path);
-    return {find_npy(path, "inputs"), find_npy(path, "targets"), find_npy(path, "labels")};
+// Opens the arrays of one path.
+class ArrayFinder {
+ public:
+  explicit ArrayFinder(const fs::path& path) : path_(path), is_folder_(fs::is_directory(path)) {
+    if (!fs::exists(path)) throw InputError(fmt::format("data: {} does not exist", path.string()));
   }
-  return {open_hdf5_array(path, "inputs"), open_hdf5_array(path, "targets"),
-          open_hdf5_array(path, "labels")};
-}
 
-void require_arrays(const Arrays& arrays, const fs::path& path) {
-  const auto refuse = [&](std::string_view found) {
+  // Null where there is none of that name.
+  [[nodiscard]] Array find(const std::string& name) const {
+    return is_folder_ ? find_npy(path_, name) : open_hdf5_array(path_, name);
+  }
+  [[nodiscard]] std::vector<Array> all(const std::vector<std::string>& names) const {
+    std::vector<Array> arrays;
+    for (const auto& name : names) {
+      arrays.push_back(find(name));
+      if (!arrays.back()) refuse("has no " + name);
+    }
+    return arrays;
+  }
+  [[nodiscard]] bool is_folder() const { return is_folder_; }
+
+  [[noreturn]] void refuse(const std::string& found) const {
     throw InputError(fmt::format(
-        "data: {} {}; expected inputs, and either targets (numbers) or labels (classes): {}",
-        path.string(), found,
-        fs::is_directory(path) ? "arrays such as inputs.npy, with samples in front, or folders "
-                                 "such as inputs/ with a .npy file per sample"
-                               : "HDF5 datasets, with samples in front"));
-  };
-  if (!arrays.inputs) refuse("has no inputs");
-  if (!arrays.targets && !arrays.labels) refuse("has neither targets nor labels");
-  if (arrays.targets && arrays.labels) refuse("has both targets and labels");
+        "data: {} {}; expected inputs, and either targets (numbers) or labels (classes), or the "
+        "arrays that data.inputs and data.targets name: {}",
+        path_.string(), found,
+        is_folder_ ? "arrays such as inputs.npy, with samples in front, or folders such as inputs/ "
+                     "with a .npy file per sample"
+                   : "HDF5 datasets, with samples in front"));
+  }
+
+ private:
+  const fs::path& path_;
+  bool is_folder_;
+};
+
+Arrays open_arrays(const fs::path& path, const ArraySamplesOptions& options) {
+  if (options.inputs.empty()) throw InputError("data: arrays need the name of an input at least");
+  const ArrayFinder finder(path);
+  Arrays arrays{finder.all(options.inputs), finder.all(options.targets), nullptr};
+  auto names = options.inputs;
+  names.insert(names.end(), options.targets.begin(), options.targets.end());
+  if (options.targets.empty()) {
+    names.emplace_back("targets");
+    arrays.labels = finder.find("labels");
+    const auto targets = finder.find("targets");
+    if (!targets && !arrays.labels) finder.refuse("has neither targets nor labels");
+    if (targets && arrays.labels) finder.refuse("has both targets and labels");
+    if (targets) arrays.targets = {targets};
+  }
+  if (finder.is_folder()) require_same_names(path, names);
+  return arrays;
 }
 
 void require_length(const NumberArray& inputs, const NumberArray& others) {
   if (inputs.size() == others.size()) return;
   throw InputError(fmt::format("data: {} has {} samples, but {} has {}", inputs.name(),
                                inputs.size(), others.name(), others.size()));
+}
+
+// Of one sample.
+std::int64_t numbers_in(const NumberArray& array) {
+  return checked_product(std::span<const std::int64_t>(array.shape()));
+}
+
+// With a channel in front of two lengths.
+std::vector<std::int64_t> input_shape(const NumberArray& array) {
+  auto shape = array.shape();
+  if (shape.empty()) shape = {1};
+  if (shape.size() == 2) shape.insert(shape.begin(), 1);
+  return shape;
+}
+
+std::vector<std::int64_t> target_shape(const NumberArray& array) {
+  return array.shape().empty() ? std::vector<std::int64_t>{1} : array.shape();
+}
+
+// Of an input or a target: the shape of a single array, or the length of several, and their shapes.
+template <typename ShapeOf>
+void lay_out(const std::vector<Array>& arrays, const ShapeOf& shape_of,
+             std::vector<std::int64_t>& shape, std::vector<std::vector<std::int64_t>>& parts) {
+  shape = shape_of(*arrays.front());
+  if (arrays.size() == 1) return;
+  shape = {0};
+  for (const auto& array : arrays) {
+    shape[0] = checked_add(shape[0], numbers_in(*array));
+    parts.push_back(shape_of(*array));
+  }
+}
+
+// One after another.
+void read_arrays(const std::vector<Array>& arrays, std::int64_t index, std::span<float> numbers) {
+  for (const auto& array : arrays) {
+    const auto count = static_cast<std::size_t>(numbers_in(*array));
+    array->read(index, numbers.first(count));
+    numbers = numbers.subspan(count);
+  }
 }
 
 }  // namespace
@@ -91,27 +169,20 @@ ArraySamples::ArraySamples(const fs::path& path, const ArraySamplesOptions& opti
     throw InputError(
         fmt::format("data: inputs divided by {}; expected a number above 0", options.divisor));
   }
-  auto arrays = open_arrays(path);
-  require_arrays(arrays, path);
-  inputs_ = arrays.inputs;
-  layout_.input_shape = inputs_->shape();
-  if (layout_.input_shape.empty()) layout_.input_shape = {1};
-  if (layout_.input_shape.size() == 2) layout_.input_shape.insert(layout_.input_shape.begin(), 1);
+  auto arrays = open_arrays(path, options);
+  inputs_ = std::move(arrays.inputs);
+  targets_ = std::move(arrays.targets);
+  for (const auto* const others : {&inputs_, &targets_})
+    for (const auto& other : *others) require_length(*inputs_.front(), *other);
+  lay_out(inputs_, input_shape, layout_.input_shape, layout_.input_parts);
   if (arrays.labels)
     take_labels(*arrays.labels, options.classes);
   else
-    take_targets(std::move(arrays.targets));
-}
-
-void ArraySamples::take_targets(std::shared_ptr<const NumberArray> targets) {
-  require_length(*inputs_, *targets);
-  layout_.target_shape = targets->shape();
-  if (layout_.target_shape.empty()) layout_.target_shape = {1};
-  targets_ = std::move(targets);
+    lay_out(targets_, target_shape, layout_.target_shape, layout_.target_parts);
 }
 
 void ArraySamples::take_labels(const NumberArray& labels, std::optional<std::int64_t> classes) {
-  require_length(*inputs_, labels);
+  require_length(*inputs_.front(), labels);
   if (!labels.is_whole() ||
       (labels.shape() != std::vector<std::int64_t>{1} && !labels.shape().empty())) {
     throw InputError(fmt::format(
@@ -132,20 +203,18 @@ void ArraySamples::take_labels(const NumberArray& labels, std::optional<std::int
 }
 
 std::int64_t ArraySamples::size() const {
-  return inputs_->size();
+  return inputs_.front()->size();
 }
 
 void ArraySamples::read(std::int64_t index, std::int64_t /*epoch*/,
                         const SamplePlace& place) const {
   check_read(index, place, static_cast<std::size_t>(layout_.input_size()),
              static_cast<std::size_t>(layout_.target_size()));
-  inputs_->read(index, place.input);
+  read_arrays(inputs_, index, place.input);
   if (divisor_ != 1)
     for (float& number : place.input) number /= divisor_;
-  if (targets_)
-    targets_->read(index, place.target);
-  else
-    place.label[0] = labels_[static_cast<std::size_t>(index)];
+  read_arrays(targets_, index, place.target);
+  if (!place.label.empty()) place.label[0] = labels_[static_cast<std::size_t>(index)];
 }
 
 bool holds_array_samples(const fs::path& path) {

@@ -126,9 +126,10 @@ void DatasetPart::read(std::int64_t index, std::int64_t epoch, const SamplePlace
 }  // namespace
 
 std::shared_ptr<const Dataset> part_of_samples(std::shared_ptr<const Dataset> whole,
-                                               std::span<const RowRange> rows) {
+                                               std::span<const RowRange> rows,
+                                               PartReading reading) {
   (void)layout_of_part(whole->layout(), rows);
-  if (auto part = whole->part(rows)) return part;
+  if (auto part = reading == PartReading::rows ? whole->part(rows) : nullptr) return part;
   return std::make_shared<DatasetPart>(std::move(whole), rows);
 }
 

@@ -181,6 +181,14 @@ class IdxReader {
     return array;
   }
 
+  IdxHeader read_header(const std::optional<IdxExpectation>& expected) {
+    IdxHeader header;
+    header.dimensions.resize(read_magic(expected, header.type));
+    read_dimensions(header.dimensions);
+    (void)payload_size(header);
+    return header;
+  }
+
  private:
   [[noreturn]] void fail(const std::string& what) const {
     throw InputError(fmt::format("data: cannot read {} as IDX{}: {}", path_.string(),
@@ -354,6 +362,11 @@ std::int64_t idx_element_size(IdxType type) {
 IdxArray read_idx(const std::filesystem::path& path,
                   const std::optional<IdxExpectation>& expected) {
   return IdxReader(path).read(expected);
+}
+
+IdxHeader read_idx_header(const std::filesystem::path& path,
+                          const std::optional<IdxExpectation>& expected) {
+  return IdxReader(path).read_header(expected);
 }
 
 }  // namespace kolo

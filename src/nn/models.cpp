@@ -4,7 +4,9 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/nn/convolution.h"
@@ -87,6 +89,21 @@ void check_output(const ModelEntry& model, const ModelOptions& options) {
   }
 }
 
+// Parts must make up the whole, which is a vector.
+void check_parts(const ModelEntry& model, std::string_view what,
+                 const std::vector<std::vector<std::int64_t>>& parts,
+                 const std::vector<std::int64_t>& whole) {
+  if (parts.empty()) return;
+  std::int64_t values = 0;
+  for (const auto& part : parts)
+    values = checked_add(values, checked_product(std::span<const std::int64_t>(part)));
+  if (whole == std::vector{values} && std::ranges::all_of(parts, has_positive_lengths)) return;
+  throw InputError(
+      fmt::format("model {}: the {}'s parts are [{}], but its shape is [{}], expected "
+                  "their number of values",
+                  model.name, what, fmt::join(parts, ", "), fmt::join(whole, ", ")));
+}
+
 void check_shapes(const ModelEntry& model, const ModelOptions& options) {
   const auto& shape = options.input_shape;
   if (shape.empty() || !has_positive_lengths(shape)) {
@@ -95,6 +112,8 @@ void check_shapes(const ModelEntry& model, const ModelOptions& options) {
         model.name, fmt::join(shape.begin(), shape.end(), ", ")));
   }
   check_output(model, options);
+  check_parts(model, "input", options.input_parts, shape);
+  check_parts(model, "output", options.output_parts, options.output_shape);
 }
 
 // The options that are given, as the keys that a configuration would have.

@@ -66,7 +66,7 @@ RunConfig with_layout_for(RunConfig config, int ranks) {
 MetricSums measure(const Communicator& communicator, const PreparedEvaluation& prepared,
                    const WorkShare& share, const Objective& objective, const RunOptions& options,
                    RunEvaluation& result) {
-  const auto parts = share_datasets(share, prepared.datasets);
+  const auto parts = share_datasets(share, prepared.datasets, prepared.config.data.bad_samples);
   const auto loader = make_validation_loader(
       prepared.config, result.split == "training" ? parts.training : parts.validation,
       share.replica, share.replicas);

@@ -43,11 +43,12 @@ void load_data(const Communicator& communicator, Datasets& datasets) {
   const auto shared = topology.size > 1 ? communicator.allocate_for_node(bytes) : nullptr;
   if (!shared) {
     if (topology.local_size > 1) {
+      const auto& instead = loads.front().instead;
       datasets.warnings.push_back(fmt::format(
           "data: each of the {} ranks of a node keeps a copy of the data in memory, as they can't "
-          "share {} ({}); make it larger (mount -o remount,size=...), or read crops from the file "
-          "(data.mode: lowmem)",
-          topology.local_size, format_bytes(bytes), describe_room()));
+          "share {} ({}); make it larger (mount -o remount,size=...){}{}",
+          topology.local_size, format_bytes(bytes), describe_room(), instead.empty() ? "" : ", or ",
+          instead));
     }
     for (const auto& load : loads) load_alone(load);
     return;

@@ -65,6 +65,9 @@ void add_dataset(std::vector<RankFact>& facts, const std::string& name, const Da
                    fmt::format("[{}]", fmt::join(layout.input_shape, ", "))});
   facts.push_back({fmt::format("the shape of {} targets", name),
                    fmt::format("[{}]", fmt::join(layout.target_shape, ", "))});
+  facts.push_back({fmt::format("the shapes of the arrays of {} samples", name),
+                   fmt::format("[{}], [{}]", fmt::join(layout.input_parts, ", "),
+                               fmt::join(layout.target_parts, ", "))});
   facts.push_back(
       {fmt::format("the number of classes of {} data", name), std::to_string(layout.classes)});
 }

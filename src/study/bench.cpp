@@ -101,7 +101,7 @@ Training make_training(const RunConfig& config, const Datasets& datasets,
                        const Loaders& loaders, TrainerOptions options) {
   auto objective = make_objective(config);
   imitate_network_share(share, datasets, *network);
-  const auto parts = share_datasets(share, datasets);
+  const auto parts = share_datasets(share, datasets, config.data.bad_samples);
   objective.kernels = choose_kernels({config, parts, *network}, communicator);
   const auto device = start_device(config.device, communicator);
   auto made = make_rank_network({config, datasets, share, communicator, device}, std::move(network),
@@ -298,7 +298,7 @@ BenchReport measure_all(BenchRequest request, PreparedBench& prepared,
   };
   HaloCounter halos(communicator);  // before the ranks are split
   const auto share = share_work(config, communicator);
-  const auto datasets = share_datasets(share, prepared.datasets);
+  const auto datasets = share_datasets(share, prepared.datasets, prepared.config.data.bad_samples);
   const Loaders loaders = {make_training_loader(config, datasets.training, share.replica,
                                                 share.replicas, share.replicas_here),
                            make_validation_loader(config, datasets.validation, share.replica,

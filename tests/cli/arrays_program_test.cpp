@@ -1,7 +1,10 @@
 // data.name: arrays, through the program: a network learns samples that are files of .npy.
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include <gmock/gmock.h>
+#include <torch/script.h>
 
 #include "cli/background.h"
 #include "cli/program.h"
@@ -29,12 +32,53 @@ class ArraysProgram : public ::testing::Test {
       inputs.insert(inputs.end(), {a, b});
       targets.insert(targets.end(), {a + b, a - b});
     }
-    for (const auto& [name, numbers] :
-         {std::pair("inputs", inputs), std::pair("targets", targets)}) {
-      auto bytes = npy_header_bytes(std::vector<std::int64_t>{samples, 2});
-      bytes.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float));
-      folder_.write(split + "/" + name + ".npy", bytes);
+    write_array(split + "/inputs", {samples, 2}, inputs);
+    write_array(split + "/targets", {samples, 2}, targets);
+  }
+  void write_array(const std::string& name, std::vector<std::int64_t> shape,
+                   const std::vector<float>& numbers) const {
+    auto bytes = npy_header_bytes(shape);
+    bytes.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(float));
+    folder_.write(name + ".npy", bytes);
+  }
+  // field [2, 3] and parameters [2]: to be learnt are the parameters times the field's sum.
+  void write_two_inputs(const std::string& split, std::int64_t samples) const {
+    std::vector<float> field, parameters, products;
+    for (std::int64_t i = 0; i < samples; ++i) {
+      float sum = 0;
+      for (int k = 0; k < 6; ++k) {
+        field.push_back(static_cast<float>(std::sin(static_cast<double>(5 * i + k))));
+        sum += field.back();
+      }
+      for (const double factor : {.7, 1.3}) {
+        parameters.push_back(static_cast<float>(std::cos(factor * static_cast<double>(i))));
+        products.push_back(sum * parameters.back());
+      }
     }
+    write_array(split + "/field", {samples, 2, 3}, field);
+    write_array(split + "/parameters", {samples, 2}, parameters);
+    write_array(split + "/products", {samples, 2}, products);
+    write_array(split + "/copies", {samples, 2}, products);
+  }
+  // Gives its second input times a weighted sum of the first, [N, 1, 2, 3].
+  [[nodiscard]] std::string write_script() const {
+    torch::manual_seed(1);
+    torch::jit::Module script("Product");
+    script.register_attribute("training", c10::BoolType::get(), true);
+    script.register_parameter("weight", torch::randn({1, 6}, torch::requires_grad()), false);
+    script.define(
+        "def forward(self, field, parameters):\n"
+        "  return torch.linear(field.view(-1, 6), self.weight) * parameters\n");
+    script.save(path("product.pt"));
+    return path("product.pt");
+  }
+  [[nodiscard]] std::vector<std::string> with_script() const {
+    return {"data.inputs=[field, parameters]", "data.targets=[products]",
+            "model={name: torchscript, file: " + write_script() + "}"};
+  }
+  [[nodiscard]] ProcessResult train(const std::string& run, std::vector<std::string> settings) {
+    settings.insert(settings.begin(), {"train", config_, "--output", path(run)});
+    return run_kolo(settings);
   }
   [[nodiscard]] std::string path(const std::string& name) const { return folder_ / name; }
 
@@ -53,6 +97,59 @@ TEST_F(ArraysProgram, ANetworkLearnsNumbersOfOnesOwn) {
   ASSERT_EQ(run.exit_code, 0) << run.errors;
   EXPECT_THAT(run.output, HasSubstr("data arrays: 256 training and 64 validation samples"));
   EXPECT_LT(History::read(folder_ / "run" / "history.json").epochs().back().val_loss, 1e-2);
+}
+
+TEST_F(ArraysProgram, AScriptOfSeveralInputsLearnsFromAsManyArrays) {
+  write_two_inputs("train", 64);
+  write_two_inputs("valid", 16);
+  auto settings = with_script();
+  settings.insert(settings.end(), {"-n", "2", "training.n_epochs=10"});
+  const auto whole = train("whole", settings);
+  ASSERT_EQ(whole.exit_code, 0) << whole.errors;
+  EXPECT_THAT(whole.output, HasSubstr("data arrays: 64 training and 16 validation samples"));
+  const auto epochs = History::read(folder_ / "whole" / "history.json").epochs();
+  EXPECT_LT(epochs.back().val_loss, .2 * epochs.front().val_loss);
+
+  // The file has both inputs again.
+  auto trained = torch::jit::load(path("whole/model.pt"));
+  const auto output = trained.forward({torch::ones({1, 1, 2, 3}), torch::full({1, 2}, 3.F)});
+  const auto weight = trained.attr("weight").toTensor();
+  EXPECT_TRUE(output.toTensor().allclose(3 * weight.sum()));
+  const auto evaluated = run_kolo({"eval", path("whole"), "-n", "2"});
+  EXPECT_EQ(evaluated.exit_code, 0) << evaluated.errors;
+
+  // One that is stopped and goes on comes to the same bits.
+  auto half = settings;
+  half.back() = "training.n_epochs=5";
+  ASSERT_EQ(train("parts", half).exit_code, 0);
+  settings.emplace_back("--resume");
+  const auto resumed = train("parts", settings);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.errors;
+  EXPECT_TRUE(
+      torch::equal(weight, torch::jit::load(path("parts/model.pt")).attr("weight").toTensor()));
+}
+
+TEST_F(ArraysProgram, WhatAScriptDoesNotTakeIsSaidBeforeAnythingStarts) {
+  write_two_inputs("train", 64);
+  write_two_inputs("valid", 16);
+  const auto refusal = [&](const std::vector<std::string>& more) {
+    auto settings = with_script();
+    settings.insert(settings.end(), {"-n", "2"});
+    settings.insert(settings.end(), more.begin(), more.end());
+    const auto run = train("run", settings);
+    EXPECT_EQ(run.exit_code, 2) << run.output;
+    EXPECT_EQ(std::ranges::count(run.errors, '\n'), 1) << run.errors;
+    EXPECT_FALSE(std::filesystem::exists(path("run")));
+    return run.errors;
+  };
+  EXPECT_THAT(refusal({"data.inputs=[field]"}),
+              AllOf(HasSubstr("product.pt: forward takes 2 tensors, but got 1")));
+  EXPECT_THAT(refusal({"data.inputs=[parameters, field]"}), HasSubstr("does not work on [2, 2]"));
+  EXPECT_THAT(refusal({"data.inputs=[field, temperature]"}),
+              AllOf(HasSubstr("data.train_path: "), HasSubstr("has no temperature")));
+  EXPECT_THAT(refusal({"data.inputs=[field, field]"}),
+              HasSubstr("data.inputs: field stands there twice"));
+  EXPECT_THAT(refusal({"data.targets=[products, copies]"}), HasSubstr("expected [2, 2], [2, 2]"));
 }
 
 TEST_F(ArraysProgram, SamplesAreInspected) {

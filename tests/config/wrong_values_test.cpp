@@ -63,7 +63,7 @@ const std::set<std::string> texts{"description",      "output_dir",
                                   "model.init_from",  "checkpoint.local_folder",
                                   "reference.source", "reference.machine"};
 // Lists of any words.
-const std::set<std::string> lists_of_texts{"model.freeze"};
+const std::set<std::string> lists_of_texts{"model.freeze", "data.inputs", "data.targets"};
 const std::set<std::string> switches{"data.horizontal_flip",
                                      "optimizer.amsgrad",
                                      "optimizer.centered",

@@ -118,6 +118,51 @@ TEST_F(ArraySamplesTest, AFolderHasAFileForEachSample) {
   EXPECT_THAT(error(), AllOf(HasSubstr("must have the same names"), HasSubstr("other.npy")));
 }
 
+TEST_F(ArraySamplesTest, SeveralArraysMakeUpASample) {
+  write("image.npy", npy<std::uint8_t>("|u1", {2, 2, 2}, {0, 1, 2, 3, 4, 5, 6, 8}));
+  write("parameters.npy", npy<double>("<f8", {2, 3}, {.5, 1, 2, 3, 4, 5}));
+  write("height.npy", npy<float>("<f4", {2}, {7, 9}));
+  write("labels.npy", npy<std::int64_t>("<i8", {2}, {0, 1}));
+  const ArraySamplesOptions options{.divisor = 2, .inputs = {"image", "parameters"}};
+  const ArraySamples classes(folder_.path(), options);
+  EXPECT_EQ(classes.size(), 2);
+  EXPECT_EQ(classes.layout().classes, 2);
+  EXPECT_THAT(classes.layout().input_shape, ElementsAre(7));
+  EXPECT_THAT(classes.layout().input_parts, ElementsAre(ElementsAre(1, 2, 2), ElementsAre(3)));
+  EXPECT_THAT(read(classes, 1).input, ElementsAre(2, 2.5, 3, 4, 1.5, 2, 2.5));
+
+  const ArraySamples numbers(folder_.path(), {.inputs = {"parameters", "height"},
+                                              .targets = {"height", "image"}});  // labels aside
+  EXPECT_EQ(numbers.layout().classes, 0);
+  EXPECT_THAT(numbers.layout().input_parts, ElementsAre(ElementsAre(3), ElementsAre(1)));
+  EXPECT_THAT(numbers.layout().target_shape, ElementsAre(5));
+  EXPECT_THAT(numbers.layout().target_parts, ElementsAre(ElementsAre(1), ElementsAre(2, 2)));
+  EXPECT_THAT(read(numbers, 1).input, ElementsAre(3, 4, 5, 9));
+  EXPECT_THAT(read(numbers, 0).target, ElementsAre(7, 0, 1, 2, 3));
+
+  // One of another name is as `inputs` would be.
+  const ArraySamples one(folder_.path(), {.inputs = {"image"}});
+  EXPECT_THAT(one.layout().input_shape, ElementsAre(1, 2, 2));
+  EXPECT_TRUE(one.layout().input_parts.empty());
+}
+
+TEST_F(ArraySamplesTest, SeveralArraysMustBelongTogether) {
+  write("labels.npy", npy<std::int64_t>("<i8", {2}, {0, 1}));
+  write("image.npy", npy<float>("<f4", {2, 1}, {1, 2}));
+  const ArraySamplesOptions options{.inputs = {"image", "parameters"}};
+  EXPECT_THAT(error(options), AllOf(HasSubstr("has no parameters; expected inputs"),
+                                    HasSubstr("that data.inputs and data.targets name")));
+  EXPECT_THAT(error({.inputs = {"image"}, .targets = {"gas"}}), HasSubstr("has no gas; expected"));
+  EXPECT_THAT(error({.inputs = {}}), HasSubstr("need the name of an input"));
+  write("parameters.npy", npy<float>("<f4", {3, 1}, {1, 2, 3}));
+  EXPECT_THAT(error(options),
+              AllOf(HasSubstr("image.npy has 2 samples"), HasSubstr("parameters.npy has 3")));
+  for (const auto* name : {"left/s0", "left/s1", "right/s0", "right/s2"})
+    write(std::string(name) + ".npy", npy<float>("<f4", {1}, {1}));
+  EXPECT_THAT(error({.inputs = {"left", "right"}}),
+              AllOf(HasSubstr("must have the same names"), HasSubstr("s1.npy and s2.npy")));
+}
+
 TEST_F(ArraySamplesTest, WhatIsNotSuchSamplesIsRefusedByName) {
   EXPECT_THAT(error(), HasSubstr("has no inputs; expected inputs, and either targets"));
   EXPECT_THAT(error({}, "nowhere"), HasSubstr("does not exist"));
@@ -175,6 +220,9 @@ TEST_F(ArraySamplesTest, Hdf5HasTheArraysAsDatasets) {
     EXPECT_EQ(samples.layout().classes, 3);
     EXPECT_THAT(read(samples, 1).input, ElementsAre(3, 4));
     EXPECT_THAT(read(samples, 2).label, ElementsAre(2));
+    const ArraySamples both(path, {.inputs = {"labels", "inputs"}, .targets = {"inputs"}});
+    EXPECT_THAT(both.layout().input_parts, ElementsAre(ElementsAre(1), ElementsAre(2)));
+    EXPECT_THAT(read(both, 2).input, ElementsAre(2, 5, 6));
   }
   const hid_t again = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
   H5Ldelete(again, "labels", H5P_DEFAULT);

@@ -158,5 +158,40 @@ TEST(Subset, IsTheFirstSamples) {
   }
 }
 
+TEST(Mnist, IsReadIntoMemoryThatIsGiven) {
+  const TemporaryFolder folder;
+  write_small_mnist(folder.path(), 30, 10);
+  const MnistDataset at_once(folder.path(), Split::train);
+  EXPECT_FALSE(at_once.load());
+  const MnistDataset later(folder.path(), Split::train, {}, true);
+  ASSERT_TRUE(later.load());
+  EXPECT_EQ(later.load()->bytes, 30U * 28 * 28);
+  EXPECT_EQ(later.size(), 30);
+  EXPECT_THAT(message_of<Error>([&] { (void)read(later, 0); }),
+              HasSubstr("before the images are loaded"));
+  const std::shared_ptr<std::byte> memory(new std::byte[later.load()->bytes],
+                                          std::default_delete<std::byte[]>());
+  for (const int part : {2, 0, 1}) later.load()->read(memory, part, 3);
+  for (std::int64_t i = 0; i < 30; ++i) {
+    EXPECT_EQ(read(later, i).input, read(at_once, i).input);
+    EXPECT_EQ(read(later, i).label, read(at_once, i).label);
+  }
+}
+
+TEST(Mnist, DamageOfACompressedFileIsSeenInTheLoad) {
+  const TemporaryFolder folder;
+  write_small_mnist(folder.path(), 30, 10);
+  const auto file = folder / "train-images-idx3-ubyte";
+  auto packed = gzip_bytes(idx_bytes(8, {30, 28, 28}, std::string(30 * 28 * 28, 'x')));
+  packed[packed.size() - 8] ^= 1;  // of its checksum
+  testing::write_file(file, packed);
+  const MnistDataset later(folder.path(), Split::train, {}, true);
+  EXPECT_THAT(message_of<InputError>([&] { load_alone(*later.load()); }),
+              HasSubstr("corrupt gzip"));
+  testing::write_file(file, idx_bytes(8, {30, 28, 28}, std::string(30 * 28 * 28 - 1, 'x')));
+  EXPECT_THAT(message_of<InputError>([&] { MnistDataset(folder.path(), Split::train, {}, true); }),
+              HasSubstr("truncated"));
+}
+
 }  // namespace
 }  // namespace kolo

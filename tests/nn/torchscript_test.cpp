@@ -10,6 +10,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/nn/network.h"
+#include "nn/script_files.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
 #include "support/test_devices.h"
@@ -22,22 +23,16 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
 
-torch::jit::Module training_module(const char* name) {
-  torch::jit::Module module(name);
-  module.register_attribute("training", c10::BoolType::get(), true);
-  return module;
-}
-
 // What torch.jit.script makes of a small classifier: linear layer "hidden", batch norm with a count
 // that is replaced by a new tensor, as old files have it, dropout, linear layer "output".
 torch::jit::Module classifier() {
   torch::manual_seed(1);
-  auto hidden = training_module("Hidden");
+  auto hidden = testing::script_module("Hidden");
   hidden.register_parameter("weight", torch::randn({6, 4}, torch::requires_grad()), false);
   hidden.register_parameter("bias", torch::zeros({6}, torch::requires_grad()), false);
   hidden.define("def forward(self, x):\n  return torch.linear(x, self.weight, self.bias)\n");
 
-  auto module = training_module("Classifier");
+  auto module = testing::script_module("Classifier");
   module.register_module("hidden", hidden);
   module.register_parameter("weight", torch::randn({3, 6}, torch::requires_grad()), false);
   module.register_buffer("running_mean", torch::zeros({6}));
@@ -203,7 +198,7 @@ TEST_F(TorchScript, SavesAFileThatLoadsWithTheSameOutputs) {
 }
 
 TEST_F(TorchScript, KeepsWhatIsFrozenAndSharedAsItIs) {
-  auto module = training_module("Tied");
+  auto module = testing::script_module("Tied");
   const torch::Tensor shared = torch::randn({4, 4}).requires_grad_();
   module.register_parameter("first", shared, false);
   module.register_parameter("second", shared, false);
@@ -273,10 +268,70 @@ TEST_F(TorchScript, RefusesOutputsOfAnotherShape) {
               AllOf(HasSubstr("does not work on [2, 7] of Float: "), HasSubstr("RuntimeError: ")));
 
   options_ = {.input_shape = {4}, .classes = 3};
-  auto tuple = training_module("Tuple");
+  auto tuple = testing::script_module("Tuple");
   tuple.register_parameter("weight", torch::zeros({3, 4}, torch::requires_grad()), false);
   tuple.define("def forward(self, x):\n  return torch.linear(x, self.weight), x\n");
   EXPECT_THAT(refusal(tuple), HasSubstr("expected one tensor"));
+}
+
+// pair_script() takes [N, 3] and [N, 2], and gives [N, 4] and [N, 1].
+TEST_F(TorchScript, PartsOfAnInputAreTensorsOfItsForward) {
+  torch::manual_seed(3);
+  auto script = testing::pair_script();
+  options_ = {.input_shape = {5},
+              .output_shape = {5},
+              .input_parts = {{3}, {2}},
+              .output_parts = {{4}, {1}}};
+  const auto network = load(script);
+  network->eval();
+  const torch::Tensor a = torch::randn({6, 3}), b = torch::randn({6, 2});
+  const auto output = network->forward(torch::cat({a, b}, 1));
+  script.eval();
+  const auto expected = script.forward({a, b}).toTuple();
+  EXPECT_TRUE(torch::equal(output.narrow(1, 0, 4), expected->elements()[0].toTensor()));
+  EXPECT_TRUE(torch::equal(output.narrow(1, 4, 1), expected->elements()[1].toTensor()));
+  output.square().sum().backward();
+  for (const auto& parameter : network->parameters()) EXPECT_TRUE(parameter.grad().defined());
+  EXPECT_EQ(summarize(*network, options_.input_shape).parameters, 4 * 3 + 4 * 2);
+
+  save_torchscript(*network, file("both.pt"));
+  auto again = torch::jit::load(file("both.pt").string());
+  EXPECT_TRUE(torch::equal(again.forward({a, b}).toTuple()->elements()[0].toTensor(),
+                           expected->elements()[0].toTensor()));
+}
+
+TEST_F(TorchScript, PartsHaveTheirShapesAndMemory) {
+  auto module = testing::script_module("Shapes");
+  module.register_parameter("weight", torch::ones({1}, torch::requires_grad()), false);
+  // view() of a tensor that isn't contiguous would fail.
+  module.define(
+      "def forward(self, image, numbers):\n"
+      "  return image.transpose(2, 3).sum(1) * self.weight + numbers.view(-1).sum()\n");
+  options_ = {.input_shape = {14}, .output_shape = {3, 2}, .input_parts = {{2, 2, 3}, {2}}};
+  const auto network = load(module);
+  const auto input = torch::arange(28, torch::kFloat32).view({2, 14});
+  const auto image = input.narrow(1, 0, 12).reshape({2, 2, 2, 3});
+  const auto expected = image.transpose(2, 3).sum(1) + input.narrow(1, 12, 2).sum();
+  EXPECT_TRUE(torch::equal(network->forward(input), expected));
+}
+
+TEST_F(TorchScript, RefusesPartsThatItsForwardDoesNotTake) {
+  const auto pair = testing::pair_script();
+  options_ = {.input_shape = {5}, .output_shape = {5}};
+  EXPECT_THAT(refusal(pair), HasSubstr("forward takes 2 tensors, but got 1: [2, 5] of Float"));
+  options_.input_parts = {{3}, {1}, {1}};
+  EXPECT_THAT(refusal(pair), HasSubstr("forward takes 2 tensors, but got 3: [2, 3] of Float, "));
+  options_.input_parts = {{2}, {3}};
+  EXPECT_THAT(refusal(pair), HasSubstr("does not work on [2, 2] of Float, [2, 3] of Float"));
+  options_.input_parts = {{3}, {2}};
+  EXPECT_THAT(refusal(pair), HasSubstr("expected one tensor"));
+  options_.output_parts = {{3}, {2}};
+  EXPECT_THAT(refusal(pair), HasSubstr("gives [2, 4], [2, 1] for a batch [2, 3], [2, 2], expected "
+                                       "[2, 3], [2, 2]"));
+  options_.input_parts = {{3}, {1}};
+  options_.file = saved(pair);
+  EXPECT_THAT(message_of<InputError>([&] { (void)make_network("torchscript", options_); }),
+              HasSubstr("the input's parts are [[3], [1]], but its shape is [5]"));
 }
 
 TEST_F(TorchScript, OnlyScriptsAreSavedAsScripts) {

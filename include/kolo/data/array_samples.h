@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "kolo/data/dataset.h"
@@ -17,6 +18,11 @@ struct ArraySamplesOptions {
   double divisor = 1;
   // How many classes labels tell apart; unset: one more than the largest label.
   std::optional<std::int64_t> classes = {};
+  // The arrays that an input is made of. Of several the values come one after another, in this
+  // order (SampleLayout::input_parts).
+  std::vector<std::string> inputs = {"inputs"};
+  // The same of targets that are numbers. Empty: the array targets, or else labels.
+  std::vector<std::string> targets = {};
 };
 
 // Samples of one's own, from arrays of numbers:
@@ -28,13 +34,16 @@ struct ArraySamplesOptions {
 //   FOLDER/labels.npy [N]        whole numbers from 0: classes
 //   FILE.h5                      with the datasets inputs, and targets or labels
 //
+// The options may name other arrays, and several.
+//
 // Numbers are float32 or 64, or whole numbers of 8 to 64 bits, little-endian in .npy; samples come
 // as float32. Inputs have their channels first; such of two lengths get one channel, and targets of
 // a single number are [1]. HDF5 may have chunks and filters, and is read by one thread at a time.
 //
 // Constructor: reads labels, and the heads of all files. InputError that names the file: missing,
-// not such an array, both targets and labels or neither, of other lengths or names than the inputs,
-// labels that are no classes. read(): Error for files that can't be read any more.
+// not such an array, both targets and labels or neither, of other lengths or names than the first
+// of the inputs, labels that are no classes, no name of an input. read(): Error for files that
+// can't be read any more.
 class ArraySamples final : public Dataset {
  public:
   explicit ArraySamples(const std::filesystem::path& path, const ArraySamplesOptions& options = {});
@@ -45,10 +54,10 @@ class ArraySamples final : public Dataset {
 
  private:
   void take_labels(const NumberArray& labels, std::optional<std::int64_t> classes);
-  void take_targets(std::shared_ptr<const NumberArray> targets);
 
   float divisor_;
-  std::shared_ptr<const NumberArray> inputs_, targets_;  // targets: none where there are labels
+  // Each makes up a part of a sample; targets: none where there are labels.
+  std::vector<std::shared_ptr<const NumberArray>> inputs_, targets_;
   std::vector<std::int64_t> labels_;
   SampleLayout layout_;
 };

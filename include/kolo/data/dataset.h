@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "kolo/layout/spatial_plan.h"
@@ -26,6 +27,8 @@ struct MemoryLoad {
   // keeps and reads samples from when all parts are there. Once for a part. InputError as the
   // dataset's constructor.
   std::function<void(const std::shared_ptr<std::byte>& memory, int part, int parts)> read;
+  // How the dataset does without so much memory, where it can: "read crops from the file ...".
+  std::string instead = {};
 };
 
 // Reads all of it into memory of this process alone.
@@ -38,6 +41,10 @@ struct SampleLayout {
   std::vector<std::int64_t> input_shape;  // float32, channel first, for example {1, 28, 28}
   std::int64_t classes = 0;  // > 0: the target is a class index (int64); 0: float32 of target_shape
   std::vector<std::int64_t> target_shape;
+  // Where an input, or a target of numbers, is made of several arrays: the shape of each. Their
+  // values come one after another, and the shape of the whole is their number alone. Empty: it is
+  // one array.
+  std::vector<std::vector<std::int64_t>> input_parts = {}, target_parts = {};
 
   // Numbers in one input.
   [[nodiscard]] std::int64_t input_size() const;
@@ -86,13 +93,20 @@ class Dataset {
                   std::size_t target_size) const;
 };
 
+// What is read of a file for a part of a sample.
+enum class PartReading : std::uint8_t {
+  rows,  // no more than the part, where the dataset can do that
+  whole  // all of the sample, so that one that can't be read can't be by those with other parts
+};
+
 // The rows of each sample that a rank has where several share a sample: [begin, end) along each
 // axis of the input after its channels, and of the target's, where that is a field. The layout is
 // that of the part. Costs what is read: no more than the part where the dataset can do that
-// (NbodyDataset), the whole sample and a copy otherwise. Error for rows that
-// samples don't have, and for targets of numbers with other axes.
-[[nodiscard]] std::shared_ptr<const Dataset> part_of_samples(std::shared_ptr<const Dataset> whole,
-                                                             std::span<const RowRange> rows);
+// (NbodyDataset), the whole sample and a copy otherwise, or where that is asked for. Error for rows
+// that samples don't have, and for targets of numbers with other axes.
+[[nodiscard]] std::shared_ptr<const Dataset> part_of_samples(
+    std::shared_ptr<const Dataset> whole, std::span<const RowRange> rows,
+    PartReading reading = PartReading::rows);
 
 // Some samples of another dataset. InputError unless 1 <= count <= its size.
 class Subset final : public Dataset {

@@ -79,4 +79,10 @@ struct IdxExpectation {
 [[nodiscard]] IdxArray read_idx(const std::filesystem::path& path,
                                 const std::optional<IdxExpectation>& expected = std::nullopt);
 
+// The header alone, with all that it and the file's size tell: what a gzip file holds is seen when
+// its elements are read.
+[[nodiscard]] IdxHeader read_idx_header(
+    const std::filesystem::path& path,
+    const std::optional<IdxExpectation>& expected = std::nullopt);
+
 }  // namespace kolo

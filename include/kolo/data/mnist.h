@@ -2,10 +2,12 @@
 
 #include <array>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <string_view>
+#include <vector>
 
 #include "kolo/data/dataset.h"
-#include "kolo/data/idx.h"
 
 namespace kolo {
 
@@ -24,21 +26,31 @@ struct Normalisation {
 // each plain or gzip, with or without ".gz" after its name.
 //
 // Input {1, rows, columns}, 10 classes. The pixels stay in memory as bytes (47 MB for 60 000
-// images). Constructor: InputError for a missing file (names the package that has it), anything
-// read_idx rejects, an image count that differs from the label count, a label over 9, a deviation
-// that is not positive.
+// images), which several ranks can share (load()). Constructor: InputError for a missing file
+// (names the package that has it), anything read_idx rejects, an image count that differs from the
+// label count, a label over 9, a deviation that is not positive.
 class MnistDataset final : public Dataset {
  public:
-  MnistDataset(const std::filesystem::path& folder, Split split, Normalisation normalisation = {});
+  // loads_later: the pixels are read by load(), not at once, and a gzip file's damage is seen
+  // there.
+  MnistDataset(const std::filesystem::path& folder, Split split, Normalisation normalisation = {},
+               bool loads_later = false);
 
-  [[nodiscard]] std::int64_t size() const override { return images_.header.dimensions[0]; }
+  // With loads_later: what reads the pixels, before which no sample may be read.
+  [[nodiscard]] const std::optional<MemoryLoad>& load() const { return load_; }
+  [[nodiscard]] std::int64_t size() const override {
+    return static_cast<std::int64_t>(labels_.size());
+  }
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
 
  private:
+  struct Pixels;  // of all images, known to the load
+
   SampleLayout layout_;
-  IdxArray images_;
-  IdxArray labels_;
+  std::shared_ptr<Pixels> images_;
+  std::optional<MemoryLoad> load_;
+  std::vector<std::uint8_t> labels_;
   std::array<float, 256> normalised_{};  // by pixel value
   std::size_t pixels_ = 0;               // of one image
 };

@@ -23,6 +23,10 @@ struct ModelOptions {
   // Of one output, without the batch, where it is numbers: a vector's length, or the channels and
   // lengths of a field.
   std::vector<std::int64_t> output_shape = {};
+  // Where an input, or an output of numbers, is several arrays, whose values come one after another
+  // (SampleLayout::input_parts): the shape of each. A TorchScript module has a tensor for each; for
+  // other models the whole is a vector.
+  std::vector<std::vector<std::int64_t>> input_parts = {}, output_parts = {};
   // Of every dropout layer, from 0 to below 1; the model's own probabilities when not given.
   std::optional<double> dropout = std::nullopt;
   // Of every batch norm, in Keras's sense, from 0 to below 1: running = momentum running + (1 -
@@ -117,15 +121,18 @@ class ModelCatalogue {
                                                     const ModelOptions& options);
 
 // A network from a TorchScript file, as torch.jit.script(model).save(path) writes it in Python,
-// with one tensor as input and one as output: a classifier's, [N, classes], or where there are no
-// classes numbers, [N, output_shape...]. kolo/nn/tensors_network.h has those of several tensors.
+// with one tensor as input, or where options.input_parts are given one for each of them, and one as
+// output: a classifier's, [N, classes], or where there are no classes numbers, [N,
+// output_shape...]. With options.output_parts forward gives a tuple or list of as many tensors. The
+// network's own input and output are then [N, values], part after part.
+// kolo/nn/tensors_network.h has those that take and give tensors of any shapes.
 // Its parameters and buffers
 // are those of the script, under the same names and in the same memory, so it is trained in place,
 // and train(), eval() and to() reach the script. Parameters that the script has frozen stay frozen,
 // and what it holds under several names has the first of them.
 //
-// InputError when the file is none of TorchScript, has no trainable parameter, or gives another
-// shape for a batch of zeros of options.input_shape than the options say. Loads to the CPU, in
+// InputError when the file is none of TorchScript, has no trainable parameter, takes another number
+// of tensors, or gives other shapes for a batch of zeros than the options say. Loads to the CPU, in
 // training mode. A forward that fails or gives no tensor is an Error, which names the file and what
 // it was given.
 [[nodiscard]] std::shared_ptr<Network> make_torchscript_network(const std::filesystem::path& path,

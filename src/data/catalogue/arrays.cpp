@@ -1,3 +1,7 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
 #include "data/catalogue/dataset_settings.h"
 #include "kolo/data/array_samples.h"
 
@@ -7,6 +11,8 @@ struct ArraysData {
   std::string train_path, valid_path;     // a folder of .npy, or an HDF5 file
   std::optional<std::int64_t> n_classes;  // of labels; unset: as the training's labels say
   double divisor = 1;                     // of inputs
+  // The names of the arrays; of several the values come one after another.
+  std::vector<std::string> inputs = {"inputs"}, targets;  // no targets: `targets` or `labels`
 
   void check(const RefuseKey& refuse) const {
     for (const auto& [key, path] :
@@ -17,6 +23,14 @@ struct ArraysData {
                "HDF5 file with these datasets");
       }
     }
+    if (inputs.empty()) refuse("inputs", "expected the name of one array or more, got none");
+    check_names(refuse, "inputs", inputs);
+    check_names(refuse, "targets", targets);
+  }
+  static void check_names(const RefuseKey& refuse, std::string_view key,
+                          const std::vector<std::string>& names);
+  [[nodiscard]] ArraySamplesOptions options(std::optional<std::int64_t> classes) const {
+    return {.divisor = divisor, .classes = classes, .inputs = inputs, .targets = targets};
   }
   [[nodiscard]] Datasets make(const DatasetRequest& request) const;
   [[nodiscard]] Datasets imitate(const DatasetRequest& request, std::int64_t least) const;
@@ -30,15 +44,26 @@ void visit(Field& field, ArraysData& arrays) {
   field("n_classes", arrays.n_classes, positive.up_to(most_of_a_kind),
         Unset{"as the training's labels say"});
   field("divisor", arrays.divisor, positive);
+  field("inputs", arrays.inputs, AnyText{});
+  field("targets", arrays.targets, AnyText{});
+}
+
+// What is named twice is a slip: it would be read twice.
+void ArraysData::check_names(const RefuseKey& refuse, std::string_view key,
+                             const std::vector<std::string>& names) {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) refuse(key, "an array's name is empty");
+    if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
+        names.begin() + static_cast<std::ptrdiff_t>(i))
+      refuse(key, fmt::format("{} stands there twice; name each array once", names[i]));
+  }
 }
 
 Datasets ArraysData::make(const DatasetRequest& request) const {
   const auto read = [&](std::string_view key, const std::string& path,
                         std::optional<std::int64_t> classes) {
-    return at_key(request, key, [&] {
-      return std::make_shared<ArraySamples>(
-          path, ArraySamplesOptions{.divisor = divisor, .classes = classes});
-    });
+    return at_key(request, key,
+                  [&] { return std::make_shared<ArraySamples>(path, options(classes)); });
   };
   const auto training = read("train_path", train_path, n_classes);
   const auto classes = training->layout().classes;
@@ -52,9 +77,8 @@ Datasets ArraysData::make(const DatasetRequest& request) const {
 
 // What samples look like stands in the files alone.
 Datasets ArraysData::imitate(const DatasetRequest& request, std::int64_t least) const {
-  const auto layout = at_key(request, "train_path", [&] {
-    return ArraySamples(train_path, {.classes = n_classes}).layout();
-  });
+  const auto layout = at_key(request, "train_path",
+                             [&] { return ArraySamples(train_path, options(n_classes)).layout(); });
   return random_datasets(layout, std::max(least, request.n_train.value_or(1)), 1, request.seed);
 }
 

@@ -34,7 +34,12 @@ static Preprocessing for_unit_pixels(Preprocessing preprocessing) {
 
 Datasets Cifar10::make(const DatasetRequest& request) const {
   const auto read = [&](Split split) {
-    return at_key(request, "path", [&] { return std::make_shared<Cifar10Dataset>(path, split); });
+    return at_key(request, "path", [&] {
+      return std::make_shared<Cifar10Dataset>(
+          path, split,
+          Cifar10Options{.loads_later = request.loads_later,
+                         .checks_labels = request.looks_at_files});
+    });
   };
   const auto training = read(Split::train), validation = read(Split::validation);
   auto augmentation = images.augmentation(request);
@@ -46,7 +51,9 @@ Datasets Cifar10::make(const DatasetRequest& request) const {
                                              preprocessing, request.seed),
           std::make_shared<AugmentedDataset>(first_of_validation(request, validation),
                                              AugmentationOptions{}, preprocessing, request.seed),
-          training->class_names()};
+          training->class_names(),
+          {},
+          loads_of(*training, *validation)};
 }
 
 DatasetEntry cifar10() {

@@ -76,6 +76,15 @@ auto at_key(const DatasetRequest& request, std::string_view key, const Make& mak
     const DatasetRequest& request, std::shared_ptr<const Dataset> dataset,
     Subset::Choice choice = Subset::Choice::first);
 
+// What two data sets with a load() have still to read.
+template <typename Data>
+[[nodiscard]] std::vector<MemoryLoad> loads_of(const Data& training, const Data& validation) {
+  std::vector<MemoryLoad> loads;
+  for (const auto* const data : {&training, &validation})
+    if (data->load()) loads.push_back(*data->load());
+  return loads;
+}
+
 // Refuses lengths whose product does not fit 64 bits.
 void check_shape(const RefuseKey& refuse, std::string_view key,
                  const std::vector<std::int64_t>& shape);

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "data/catalogue/dataset_settings.h"
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/data/idx.h"
 
 namespace kolo {
 
@@ -55,32 +59,56 @@ void check_labels(std::span<const std::uint8_t> labels, const std::filesystem::p
 
 }  // namespace
 
+// In memory that whoever loads them has given.
+struct MnistDataset::Pixels {
+  std::shared_ptr<const std::byte> memory;
+};
+
 MnistDataset::MnistDataset(const std::filesystem::path& folder, Split split,
-                           Normalisation normalisation)
-    : normalised_(normalised_values(normalisation)) {
+                           Normalisation normalisation, bool loads_later)
+    : images_(std::make_shared<Pixels>()), normalised_(normalised_values(normalisation)) {
+  constexpr IdxExpectation images_expected{IdxType::uint8, 3, "images"};
   const std::string prefix = split == Split::train ? "train" : "t10k";
   const auto image_file = find_file(folder, prefix + "-images-idx3-ubyte");
   const auto label_file = find_file(folder, prefix + "-labels-idx1-ubyte");
-  images_ = read_idx(image_file, IdxExpectation{IdxType::uint8, 3, "images"});
-  labels_ = read_idx(label_file, IdxExpectation{IdxType::uint8, 1, "labels"});
-  const auto& dimensions = images_.header.dimensions;
-  if (dimensions[0] != labels_.header.dimensions[0]) {
+  const auto dimensions = read_idx_header(image_file, images_expected).dimensions;
+  const auto labels = read_idx(label_file, IdxExpectation{IdxType::uint8, 1, "labels"});
+  if (dimensions[0] != labels.header.dimensions[0]) {
     throw InputError(fmt::format(
         "data: {} has {} images but {} has {} labels: expected as many labels as images",
-        image_file.string(), dimensions[0], label_file.string(), labels_.header.dimensions[0]));
+        image_file.string(), dimensions[0], label_file.string(), labels.header.dimensions[0]));
   }
-  check_labels(labels_.elements<std::uint8_t>(), label_file);
+  const auto all_labels = labels.elements<std::uint8_t>();
+  check_labels(all_labels, label_file);
+  labels_.assign(all_labels.begin(), all_labels.end());
   layout_ = {{1, dimensions[1], dimensions[2]}, mnist_classes, {}};
   pixels_ = static_cast<std::size_t>(layout_.input_size());
+  const auto bytes = checked_multiply(labels_.size(), pixels_);
+  MemoryLoad load{bytes, [=, images = images_](const auto& memory, int part, int /*parts*/) {
+                    images->memory = memory;
+                    if (part > 0) return;  // a compressed file is read from its beginning
+                    const auto array = read_idx(image_file, images_expected);
+                    if (array.bytes.size() != bytes) {
+                      throw InputError(fmt::format("data: {} has changed while it was read",
+                                                   image_file.string()));
+                    }
+                    std::ranges::copy(array.bytes, memory.get());
+                  }};
+  if (loads_later)
+    load_ = std::move(load);
+  else
+    load_alone(load);
 }
 
 void MnistDataset::read(std::int64_t index, std::int64_t /*epoch*/,
                         const SamplePlace& place) const {
   check_read(index, place, pixels_, 1);
+  if (!images_->memory) throw Error("data: a sample of MNIST is read before the images are loaded");
   const auto sample = static_cast<std::size_t>(index);
-  const auto pixels = images_.elements<std::uint8_t>().subspan(sample * pixels_, pixels_);
-  for (std::size_t i = 0; i < pixels_; ++i) place.input[i] = normalised_[pixels[i]];
-  place.label[0] = labels_.elements<std::uint8_t>()[sample];
+  const std::span pixels(images_->memory.get() + sample * pixels_, pixels_);
+  for (std::size_t i = 0; i < pixels_; ++i)
+    place.input[i] = normalised_[std::to_integer<std::uint8_t>(pixels[i])];
+  place.label[0] = labels_[sample];
 }
 
 }  // namespace kolo
@@ -103,16 +131,23 @@ struct MnistFiles {
 
 Datasets MnistFiles::make(const DatasetRequest& request) const {
   const auto read = [&](Split split) {
-    return at_key(request, "path", [&] { return std::make_shared<MnistDataset>(path, split); });
+    return at_key(request, "path", [&] {
+      return std::make_shared<MnistDataset>(path, split, Normalisation(), request.loads_later);
+    });
   };
+  const auto read_training = read(Split::train), validation = read(Split::validation);
   auto augmentation = images.augmentation(request);
   augmentation.random_crop = images.crop(request);
-  auto training = first_of_training(request, read(Split::train));
+  auto training = first_of_training(request, read_training);
   if (!augmentation.is_identity()) {
     training = std::make_shared<AugmentedDataset>(training, augmentation, Preprocessing::none(),
                                                   request.seed);
   }
-  return {training, first_of_validation(request, read(Split::validation))};
+  return {training,
+          first_of_validation(request, validation),
+          {},
+          {},
+          loads_of(*read_training, *validation)};
 }
 
 template <typename Field>

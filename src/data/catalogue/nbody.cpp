@@ -104,7 +104,9 @@ void read_planes(const BoxFile& box, BoxField field, int part, int parts, float*
 MemoryLoad load_of(std::shared_ptr<const BoxFile> box, std::shared_ptr<MemorySource> nbody,
                    std::shared_ptr<MemorySource> hydro) {
   const auto of_nbody = numbers_in(nbody_channels, box->size());
-  MemoryLoad load{sizeof(float) * (of_nbody + numbers_in(hydro_channels, box->size())), {}};
+  MemoryLoad load{sizeof(float) * (of_nbody + numbers_in(hydro_channels, box->size())),
+                  {},
+                  "read crops from the file (data.mode: lowmem)"};
   load.read = [=](const std::shared_ptr<std::byte>& memory, int part, int parts) {
     auto* const values = reinterpret_cast<float*>(memory.get());
     read_planes(*box, BoxField::nbody, part, parts, values);
@@ -363,9 +365,7 @@ Datasets Nbody::make(const DatasetRequest& request) const {
   auto validation = read("valid_path");
   auto warnings = training->warnings();
   warnings.insert(warnings.end(), validation->warnings().begin(), validation->warnings().end());
-  std::vector<MemoryLoad> loads;
-  for (const auto* const dataset : {training.get(), validation.get()})
-    if (dataset->load()) loads.push_back(*dataset->load());
+  auto loads = loads_of(*training, *validation);
   return {std::move(training), std::move(validation), {}, std::move(warnings), std::move(loads)};
 }
 

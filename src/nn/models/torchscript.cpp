@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <functional>
+#include <span>
 #include <sstream>
 #include <string>
 #include <unordered_map>
@@ -9,6 +10,7 @@
 #include <fmt/format.h>
 #include <torch/script.h>
 
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/nn/models.h"
@@ -20,17 +22,51 @@ namespace kolo {
 
 namespace {
 
+using Shapes = std::vector<std::vector<std::int64_t>>;
+
+// [N, values] as tensors of these shapes, whose values come one after another. Each has memory of
+// its own, as a script may expect what it gets to be contiguous.
+std::vector<torch::Tensor> split(const torch::Tensor& whole, const Shapes& shapes) {
+  std::vector<torch::Tensor> parts;
+  std::int64_t begin = 0;
+  for (auto shape : shapes) {
+    const auto values = checked_product(std::span<const std::int64_t>(shape));
+    shape.insert(shape.begin(), whole.size(0));
+    parts.push_back(whole.narrow(1, begin, values).contiguous().view(shape));
+    begin += values;
+  }
+  return parts;
+}
+
+torch::Tensor join(const std::vector<torch::Tensor>& parts) {
+  std::vector<torch::Tensor> flat;
+  for (const auto& part : parts) flat.push_back(part.flatten(1));
+  return torch::cat(flat, 1);
+}
+
 class TorchScriptNetwork final : public Network, public ScriptOwner {
  public:
-  explicit TorchScriptNetwork(Script script) : script_(*this, std::move(script)) {}
+  // Parts: none where there is one tensor.
+  TorchScriptNetwork(Script script, Shapes input_parts, Shapes output_parts)
+      : input_parts_(std::move(input_parts)),
+        output_parts_(std::move(output_parts)),
+        script_(*this, std::move(script)) {}
 
   [[nodiscard]] torch::Tensor forward(const torch::Tensor& input) override {
-    const c10::IValue output = script_.forward({&input, 1});
+    const auto outputs =
+        compute(input_parts_.empty() ? std::vector{input} : split(input, input_parts_));
+    return output_parts_.empty() ? outputs.front() : join(outputs);
+  }
+
+  // As the script has them.
+  [[nodiscard]] std::vector<torch::Tensor> compute(const std::vector<torch::Tensor>& inputs) {
+    const c10::IValue output = script_.forward(inputs);
+    if (!output_parts_.empty()) return tensors_of(output, script());
     if (!output.isTensor()) {
       throw Error(fmt::format("{}: forward gives a {}, expected one tensor", script().name(),
                               output.type()->str()));
     }
-    return output.toTensor();
+    return {output.toTensor()};
   }
 
   [[nodiscard]] std::vector<NetworkStage> stages() const override {
@@ -47,6 +83,7 @@ class TorchScriptNetwork final : public Network, public ScriptOwner {
   [[nodiscard]] const Script& script() const override { return script_.script(); }
 
  private:
+  Shapes input_parts_, output_parts_;
   AdoptedScript script_;
 };
 
@@ -79,8 +116,6 @@ void require_parameters(const torch::nn::Module& network, const Script& script) 
                   "requires_grad off can't be trained, script the original",
                   script.name(), parameters.size()));
 }
-
-using Shapes = std::vector<std::vector<std::int64_t>>;
 
 constexpr std::int64_t samples_tried = 2;  // so that a batch can't be taken for one
 
@@ -117,6 +152,16 @@ void require_shapes(
                                text_of(found), text_of(inputs), text_of(expected), remark));
 }
 
+// What forward is to take and to give.
+TensorsShapes tensors_shapes(const ModelOptions& options) {
+  TensorsShapes shapes{options.input_parts, options.output_parts};
+  if (shapes.inputs.empty()) shapes.inputs = {options.input_shape};
+  if (!shapes.outputs.empty()) return shapes;
+  const bool has_classes = options.output_shape.empty();
+  shapes.outputs = {has_classes ? std::vector{options.classes} : options.output_shape};
+  return shapes;
+}
+
 // A copy of a script and its tensors. LibTorch's own takes tensors that share a storage for one,
 // and forgets what requires a gradient.
 torch::jit::Module copy_of(const torch::jit::Module& script) {
@@ -145,15 +190,13 @@ torch::jit::Module copy_of(const torch::jit::Module& script) {
 
 std::shared_ptr<Network> make_torchscript_network(const std::filesystem::path& path,
                                                   const ModelOptions& options) {
-  const auto network = std::make_shared<TorchScriptNetwork>(Script(path, "torchscript"));
+  const auto network = std::make_shared<TorchScriptNetwork>(
+      Script(path, "torchscript"), options.input_parts, options.output_parts);
   require_parameters(*network, network->script());
   const bool has_classes = options.output_shape.empty();
   require_shapes(
-      *network, network->script(),
-      {{options.input_shape}, {has_classes ? std::vector{options.classes} : options.output_shape}},
-      [&](const std::vector<torch::Tensor>& inputs) {
-        return std::vector{network->forward(inputs.front())};
-      },
+      *network, network->script(), tensors_shapes(options),
+      [&](const std::vector<torch::Tensor>& inputs) { return network->compute(inputs); },
       has_classes ? ", one output a class" : "");
   network->train(true);
   return network;
@@ -210,7 +253,7 @@ void visit(Field& field, TorchScript& model) {
 }
 
 // None where nothing is known of them.
-std::optional<TensorsShapes> tensors_shapes(const ModelOptions& shapes) {
+std::optional<TensorsShapes> known_shapes(const ModelOptions& shapes) {
   if (shapes.input_shape.empty() || shapes.output_shape.empty()) return std::nullopt;
   return TensorsShapes{{shapes.input_shape}, {shapes.output_shape}};
 }
@@ -220,7 +263,7 @@ ModelEntry torchscript() {
   entry.output = ModelOutput::either;
   entry.keeps_batch_norms = true;
   entry.make_tensors = [](const OwnSettings& own, const ModelOptions& shapes) {
-    return make_torchscript_tensors_network(own.as<TorchScript>().file, tensors_shapes(shapes));
+    return make_torchscript_tensors_network(own.as<TorchScript>().file, known_shapes(shapes));
   };
   return entry;
 }
