@@ -29,6 +29,7 @@ struct Layout {
   int width = 760, height = 420;
   int bottom_margin = 4;
   bool key_is_below = false, key_is_beside = false;
+  int key_rows = 1;                // of a key below
   bool labels_are_turned = false;  // those below bars
 };
 
@@ -40,17 +41,24 @@ std::size_t longest_name(const Figure& figure) {
 
 Layout layout_of(const Figure& figure) {
   constexpr int few = 4, pixels_of_letter = 8, pixels_of_line = 22;
+  // Beside the curves, long names would leave these a corner of the picture, as on a phone.
+  constexpr int long_name = 32, most_rows = 8;
   Layout layout;
   const auto series = static_cast<int>(figure.series.size());
   const auto longest = static_cast<int>(std::min<std::size_t>(longest_name(figure), 60));
   const bool fits_below = series * (longest + 6) * pixels_of_letter < layout.width;
   layout.key_is_below = series > 1 && series <= few && fits_below;
+  if (series > 1 && !layout.key_is_below && longest > long_name && series <= most_rows) {
+    layout.key_is_below = true;
+    layout.key_rows = series;
+    layout.height += series * pixels_of_line;
+  }
   layout.key_is_beside = series > 1 && !layout.key_is_below;
   if (layout.key_is_beside) {
     layout.width += (longest + 4) * pixels_of_letter;
     layout.height = std::max(layout.height, (series + 6) * pixels_of_line);
   }
-  if (layout.key_is_below) layout.bottom_margin += 2;
+  if (layout.key_is_below) layout.bottom_margin += 1 + layout.key_rows;
   std::size_t longest_category = 0;
   for (const auto& category : figure.categories)
     longest_category = std::max(longest_category, category.size());
@@ -75,7 +83,8 @@ std::string style(const Figure& figure, const Layout& layout) {
     text += fmt::format("set {}label {} textcolor rgb '#4a4f57'\n", axis, in_quotes(label));
   const std::string_view key = "Left reverse samplen 2.6 textcolor rgb '#33373d'";
   if (layout.key_is_below)
-    return text + fmt::format("set rmargin 3\nset key bmargin center horizontal {}\n", key);
+    return text + fmt::format("set rmargin 3\nset key bmargin center {} {}\n",
+                              layout.key_rows > 1 ? "vertical maxcols 1" : "horizontal", key);
   if (layout.key_is_beside)
     return text + fmt::format("set key outside right center vertical {}\n", key);
   return text + "set rmargin 3\nunset key\n";
