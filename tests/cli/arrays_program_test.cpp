@@ -73,7 +73,7 @@ class ArraysProgram : public ::testing::Test {
     return path("product.pt");
   }
   [[nodiscard]] std::vector<std::string> with_script() const {
-    return {"data.inputs=[field, parameters]", "data.targets=[products]",
+    return {"optimizer.lr=0.1", "data.inputs=[field, parameters]", "data.targets=[products]",
             "model={name: torchscript, file: " + write_script() + "}"};
   }
   [[nodiscard]] ProcessResult train(const std::string& run, std::vector<std::string> settings) {

@@ -1,8 +1,10 @@
 // Runs on folders in which some images are damaged.
 #include <filesystem>
 #include <random>
+#include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 
@@ -13,6 +15,7 @@
 #include "kolo/observe/history.h"
 #include "kolo/run/evaluate_run.h"
 #include "kolo/run/run.h"
+#include "run/field_runs.h"
 #include "support/errors.h"
 #include "support/temporary_folder.h"
 
@@ -147,6 +150,89 @@ TEST_F(BadSamplesOfRuns, AreCountedInAnEvaluation) {
                 [&](const RunEvaluation& found) { replaced = found.sums.replaced; }, {}, options),
             0);
   EXPECT_EQ(replaced, 1);
+}
+
+// Random fields. Of some the first plane along the first axis can't be read.
+class DamagedFields final : public Dataset {
+ public:
+  DamagedFields(std::int64_t samples, std::set<std::int64_t> damaged, std::uint64_t seed)
+      : fields_(std::make_shared<RandomDataset>(SampleLayout{{4, 32, 32, 32}, 0, {5, 32, 32, 32}},
+                                                samples, seed)),
+        damaged_(std::move(damaged)) {}
+
+  [[nodiscard]] std::int64_t size() const override { return fields_->size(); }
+  [[nodiscard]] const SampleLayout& layout() const override { return fields_->layout(); }
+  void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override {
+    if (has_first_plane_ && damaged_.contains(index))
+      throw InputError("field " + std::to_string(index) + " is damaged");
+    fields_->read(index, epoch, place);
+  }
+  // Reads its rows alone, and so nothing of the damage where the first plane is another's.
+  [[nodiscard]] std::shared_ptr<const Dataset> part(std::span<const RowRange> rows) const override {
+    auto part = std::make_shared<DamagedFields>(*this);
+    part->fields_ = part_of_samples(fields_, rows);
+    part->has_first_plane_ = rows[0].begin == 0;
+    return part;
+  }
+
+ private:
+  std::shared_ptr<const Dataset> fields_;
+  std::set<std::int64_t> damaged_;
+  bool has_first_plane_ = true;
+};
+
+class BadSamplesOfFields : public FieldRuns {
+ protected:
+  BadSamplesOfFields() {
+    datasets_ = [](const RunConfig& config, const DataReading&) {
+      return Datasets{std::make_shared<DamagedFields>(8, std::set<std::int64_t>{2, 5}, config.seed),
+                      std::make_shared<DamagedFields>(2, std::set<std::int64_t>{1}, 99)};
+    };
+  }
+  static std::vector<std::string> skipping(std::vector<std::string> settings) {
+    settings.insert(settings.end(), {"data.bad_samples=skip", "data.bad_samples_limit=0.3"});
+    return settings;
+  }
+  void expect_counts(const std::string& folder, std::size_t epochs) const {
+    const auto history = History::read(folder_ / folder / "history.json");
+    ASSERT_EQ(history.epochs().size(), epochs + 1);
+    for (std::size_t epoch = 1; epoch <= epochs; ++epoch) {
+      EXPECT_EQ(history.epochs()[epoch].bad_samples, 2) << epoch;
+      EXPECT_EQ(history.epochs()[epoch].val_bad_samples, 1) << epoch;
+    }
+  }
+};
+
+// Whoever has parts of a sample or of the network takes the same sample in its place, also one
+// whose own part could be read, and it counts once.
+TEST_F(BadSamplesOfFields, AreReplacedAlikeByRanksThatShareSamplesOrLayers) {
+  const std::string one_epoch = "training.n_epochs=1";
+  train("whole", 1, skipping({one_epoch}));
+  expect_counts("whole", 1);
+  const std::vector<std::pair<int, std::vector<std::string>>> layouts{
+      {2, {"parallel.spatial=[2,1,1]"}},
+      {2, {"parallel.pipeline=2"}},
+      {4, {"parallel.pipeline=2"}},  // two replicas
+      {4, {"parallel.pipeline=2", "parallel.spatial=[2,1,1]"}}};
+  for (auto [ranks, settings] : layouts) {
+    settings.push_back(one_epoch);
+    SCOPED_TRACE(std::to_string(ranks) + " ranks, " + ::testing::PrintToString(settings));
+    EXPECT_THAT(train("shared", ranks, skipping(settings)),
+                AllOf(HasSubstr("2 samples of the training and 1 of the validation can't be read"),
+                      HasSubstr("field 2 is damaged")));
+    expect_counts("shared", 1);
+    expect_same_losses("shared", "whole");
+  }
+}
+
+TEST_F(BadSamplesOfFields, GoOnInAnotherLayout) {
+  train("whole", 1, skipping({}));
+  train("parts", 2, skipping({"training.n_epochs=1", "parallel.spatial=[2,1,1]"}));
+  int asked = 0;
+  train("parts", 2, skipping({"parallel.pipeline=2"}), "newest", [&] { return ++asked == 1; });
+  train("parts", 1, skipping({}), "newest");
+  expect_counts("parts", 2);
+  expect_same_losses("parts", "whole");
 }
 
 }  // namespace

@@ -58,7 +58,8 @@ class FieldRuns : public ::testing::Test {
                     const std::function<bool()>& stop = {}) const {
     std::ostringstream console;
     const ConfigSource source{config_, {}, std::move(settings), {}, folder_ / folder};
-    const auto parts = parts_of_threads();
+    auto parts = parts_of_threads();
+    parts.datasets = datasets_;
     run_as_threads(ranks, [&](const Communicator& communicator) {
       RunOptions options;
       options.console = &console;
@@ -104,6 +105,8 @@ optimizer: {name: sgd, momentum: 0.9, lr: 0.05, lr_scaling: none}
 training: {loss: l1, global_batch_size: 4, n_epochs: 2, kernels: usual, log_every: 1}
 )";
 
+  // Instead of what `written` has.
+  std::function<Datasets(const RunConfig&, const DataReading&)> datasets_;
   TemporaryFolder folder_;
   std::filesystem::path config_ = folder_.write("field.yaml", std::string(written));
 };
