@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "kolo/base/file.h"
+#include "kolo/nn/convolution.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {
@@ -90,6 +91,8 @@ class OwnCache {
 };
 
 TEST_F(KernelCacheTest, WhoHasNothingToTryWaitsForNobody) {
+  if (convolution_implementation(2).empty())
+    GTEST_SKIP() << "kolo was built without oneDNN (libdnnl-dev), so there are no kernels to try";
   const OwnCache own(folder_ / "home");
   const auto config = load_run_config(
       {folder_.write("cnn.yaml",
@@ -104,11 +107,11 @@ TEST_F(KernelCacheTest, WhoHasNothingToTryWaitsForNobody) {
   std::vector<std::string> said;
   KernelQuestion question{config, datasets, *network};
   question.say = [&](const std::string& text) { said.push_back(text); };
-  question.stop_requested = [&] { return said.size() > 2; };  // rather than wait for ever
   const auto first = choose_kernels(question, Communicator::solo());
-  if (first->empty()) GTEST_SKIP() << "no convolution has kernels to choose from here";
+  EXPECT_FALSE(first->empty());
   EXPECT_EQ(said.size(), 2U);  // trying, tried
   said.clear();
+  question.stop_requested = [] { return true; };  // who waits after all, gives up
   KernelCache::of_this_processor().value().update(
       [&](KernelChoices&) { EXPECT_EQ(*choose_kernels(question, Communicator::solo()), *first); });
   EXPECT_TRUE(said.empty()) << said.front();
