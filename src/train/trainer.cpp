@@ -206,7 +206,7 @@ bool Trainer::train_step(const Batch& batch) {
   note_bad_samples(batch);
   const double steps_worth = gain();
   const double rate = rate_at(state_.step);
-  const bool measures = noise_meter_ && state_.step % options_.noise_every == 0;
+  const bool measures = noise_meter_ && is_due(state_.step, options_.noise_every);
   if (measures) noise_meter_->measure_next();
   auto begun = network_->begin(step_, {batch, step_notes_, rate, state_.step + 1});
   if (measures) note_noise(static_cast<double>(batch.input.size(0)));
@@ -266,9 +266,8 @@ void Trainer::require_few_bad_samples(double replaced, const Loader& loader) con
 }
 
 bool Trainer::settles_after(std::int64_t step) const {
-  const auto is_due = [&](std::int64_t every) { return every > 0 && step % every == 0; };
-  return step_.arena()->device().is_cpu() || is_due(options_.settle_every) ||
-         is_due(options_.check_replicas_every);
+  return step_.arena()->device().is_cpu() || is_due(step, options_.settle_every) ||
+         is_due(step, options_.check_replicas_every);
 }
 
 bool Trainer::settle() {

@@ -90,13 +90,14 @@ class NoiseMeter final : public GradientHook {
   [[nodiscard]] std::optional<GradientSquares> take(const Communicator& communicator,
                                                     double samples);
 
+  [[nodiscard]] bool takes_part() const override;
   void average(const Communicator& communicator, const GradientBucket& bucket) override;
   [[nodiscard]] std::int64_t bytes_sent() const override;
   void buckets_changed() override;
 
  private:
   std::shared_ptr<GradientHook> averaging_;  // null: an all-reduce
-  std::int64_t bytes_ = 0;                   // that it has sent itself
+  std::int64_t bytes_ = 0;                   // that it has sent itself, in steps it measured
   bool measures_ = false;
   torch::Tensor own_, averaged_;  // one float64 each, where the gradients are
 };

@@ -38,7 +38,14 @@ struct EpochReport {
   // Where samples could not be read (MetricSums::replaced): why, the first few of them.
   std::vector<std::string> bad_samples = {};
   std::int64_t top = 0;  // the sums' in_top are of so many largest outputs; 0: not counted
+
+  [[nodiscard]] double samples_per_second() const { return training.samples / seconds; }
 };
+
+// Of what an observer does every so many steps or epochs: whether after this one. 0: never.
+[[nodiscard]] constexpr bool is_due(std::int64_t done, std::int64_t every) {
+  return every > 0 && done % every == 0;
+}
 
 // What looks on while a Trainer works: progress, logs, records, checkpoints. Observers are called
 // in their order, on the trainer's thread, on the rank that has them; what they throw ends the

@@ -25,8 +25,7 @@ bool is_finite(const GradientSquares& squares) {
 void add_squares_of(const torch::Tensor& flat, torch::Tensor& total) {
   if (!total.defined())
     total = torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(flat.device()));
-  const bool is_wide = flat.scalar_type() == torch::kFloat || flat.scalar_type() == torch::kDouble;
-  parallel::add_squares(is_wide ? flat : flat.to(torch::kFloat), total);
+  parallel::add_squares(flat, total);
 }
 
 }  // namespace
@@ -90,6 +89,10 @@ void NoiseMeter::measure_next() {
   measures_ = true;
   own_ = torch::Tensor();
   averaged_ = torch::Tensor();
+}
+
+bool NoiseMeter::takes_part() const {
+  return measures_ || averaging_;
 }
 
 void NoiseMeter::average(const Communicator& communicator, const GradientBucket& bucket) {

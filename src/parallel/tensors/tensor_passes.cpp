@@ -62,14 +62,32 @@ void find_non_finite(const torch::Tensor& tensor, const torch::Tensor& found) {
   }
 }
 
+namespace {
+
+// Without a copy in double precision: for gradients of some MB the memory of one costs more than
+// the pass.
+double squares_on_host(const torch::Tensor& contiguous) {
+  if (contiguous.scalar_type() == torch::kDouble)
+    return sum_of_squares(values_of<double>(contiguous));
+  return sum_of_squares(values_of<float>(contiguous));
+}
+
+}  // namespace
+
 void add_squares(const torch::Tensor& tensor, const torch::Tensor& total) {
   const torch::NoGradGuard no_gradient;
-  if (!tensor.is_cuda()) {
-    torch::Tensor(total).add_(tensor.to(torch::kDouble).square().sum());
+  const auto type = tensor.scalar_type();
+  const bool is_wide = type == torch::kFloat || type == torch::kDouble;
+  const torch::Tensor contiguous = (is_wide ? tensor : tensor.to(torch::kFloat)).contiguous();
+  if (contiguous.is_cpu()) {
+    *total.data_ptr<double>() += squares_on_host(contiguous);
     return;
   }
-  const c10::DeviceGuard guard(tensor.device());
-  const torch::Tensor contiguous = tensor.contiguous();
+  if (!contiguous.is_cuda()) {
+    torch::Tensor(total).add_(contiguous.to(torch::kDouble).square().sum());
+    return;
+  }
+  const c10::DeviceGuard guard(contiguous.device());
   const auto bytes = norm_workspace_bytes(static_cast<std::size_t>(contiguous.numel()));
   const torch::Tensor workspace =
       torch::empty({static_cast<std::int64_t>(bytes)}, contiguous.options().dtype(torch::kByte));

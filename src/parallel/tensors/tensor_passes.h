@@ -18,7 +18,7 @@ namespace kolo::parallel {
 // number, and stays as it is otherwise.
 void find_non_finite(const torch::Tensor& tensor, const torch::Tensor& found);
 
-// Adds the squares of a dense tensor of float32 or float64 to `total`, one float64.
+// Adds the squares of a dense tensor to `total`, one float64. Those of 16 bits are made float32.
 void add_squares(const torch::Tensor& tensor, const torch::Tensor& total);
 
 // The checksums of dense tensors on one device or the host (checksum_of()), read from a device all

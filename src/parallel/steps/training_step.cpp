@@ -1,54 +1,18 @@
 #include "kolo/parallel/training_step.h"
 
-#include <chrono>
-#include <cmath>
-#include <thread>
 #include <utility>
 
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
-#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/ordered_total.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/device_graph.h"
 #include "parallel/gradients/ordered_average.h"
 #include "parallel/tensors/device_stream.h"
-#include "parallel/tensors/tensor_passes.h"
 
 namespace kolo {
-
-LateNumbers::LateNumbers(const torch::Tensor& numbers) {
-  const torch::NoGradGuard no_gradient;
-  const auto& device = numbers.device();
-  if (device.is_cpu()) {
-    copy_ = numbers;
-    return;
-  }
-  copy_ = torch::empty(numbers.sizes(),
-                       torch::TensorOptions(torch::kDouble).pinned_memory(device.is_cuda()));
-  copy_.copy_(numbers, /*non_blocking=*/true);
-  copied_ = std::make_shared<c10::Event>(device.type());
-  copied_->record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
-}
-
-// LibTorch before 2.5 can't wait for an event. It is asked often at first, for the steps of small
-// networks.
-std::vector<double> LateNumbers::get() const {
-  constexpr auto pause = std::chrono::microseconds(50);
-  const Stopwatch watch;
-  while (copied_ && !copied_->query()) {
-    if (watch.seconds() < 2e-4)
-      std::this_thread::yield();
-    else
-      std::this_thread::sleep_for(pause);
-  }
-  const auto* const first = copy_.data_ptr<double>();
-  return {first, first + copy_.numel()};
-}
 
 namespace {
 
@@ -344,195 +308,6 @@ TrainingStep::Outcome TrainingStep::end(const UnderWay& step) {
   const double loss = outcome.sums.empty() || !options_.skip_non_finite ? 0 : outcome.sums.front();
   finite_check_.note(step.step_, outcome.is_made, loss);
   return outcome;
-}
-
-// What differs from step to step is read when it is replayed; the numbers lie in the same place
-// each time where the device has graphs.
-class TrainingStep::Recorded {
- public:
-  std::unique_ptr<parallel::DeviceGraph> graph;
-  double learning_rate = 0;
-  std::int64_t step = 0;
-  torch::Tensor numbers;
-};
-
-std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(
-    const std::function<Forward()>& forward, double learning_rate, std::int64_t step) {
-  if (options_.reducer.unused_parameters)
-    throw Error("parallel: a step that may leave out parameters can't be recorded as a graph");
-  if (sharded_) throw Error("parallel: a step of a sharded optimizer can't be recorded as a graph");
-  if (!algorithm().has_device_steps()) {
-    throw Error(fmt::format(
-        "parallel: a step of {} can't be recorded as a graph: its optimizer works on the host. "
-        "device.graphs=false does without",
-        algorithm().name()));
-  }
-  if (world_) throw Error("parallel: a step of a network in parts can't be recorded as a graph");
-  const auto ranks = arena_->gradient_communicator(communicator_);
-  if (arena_->device().is_cuda() && ranks.size() > 1 &&
-      !ranks.capabilities().hands_over_to_devices) {
-    throw Error(fmt::format(
-        "parallel: a step whose gradients are averaged through {} can't be recorded as a CUDA "
-        "graph: the host takes part in it. NCCL's can (communication.device_channel=nccl); "
-        "device.graphs=false does without",
-        ranks.capabilities().device_transport));
-  }
-  auto recorded = std::make_shared<Recorded>();
-  recorded->learning_rate = learning_rate;
-  recorded->step = step;
-  // The graph is the recording's.
-  recorded->graph = parallel::record_graph(arena_->device(), [this, forward, to = recorded.get()] {
-    to->numbers = enqueue(forward, to->learning_rate, to->step);
-  });
-  return recorded;
-}
-
-TrainingStep::UnderWay TrainingStep::begin(Recorded& recorded, double learning_rate,
-                                           std::int64_t step) {
-  const auto phase = options_.timeline.span("recorded step");
-  recorded.learning_rate = learning_rate;
-  recorded.step = step;
-  optimizer_->advance(learning_rate, step - std::exchange(last_step_, step));
-  recorded.graph->replay();
-  UnderWay under_way(step, LateNumbers(recorded.numbers));
-  if (communicator_.size() > 1) {
-    const auto present = std::make_shared<std::int32_t>(1);
-    under_way.meeting_ = arena_->gradient_communicator(communicator_)
-                             .all_reduce_async(std::span(present.get(), 1), ReduceOp::min,
-                                               {.name = "recorded step", .owner = present});
-  }
-  return under_way;
-}
-
-// Each bucket as soon as it is reduced, while later ones are still on their way.
-void TrainingStep::update(double learning_rate, std::int64_t step) {
-  const auto& timeline = options_.timeline;
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket) {
-    const auto number = static_cast<std::int64_t>(bucket);
-    auto phase = timeline.span("wait for bucket", "bucket", number);
-    reducer_.wait(bucket);
-    phase = timeline.span("update bucket", "bucket", number);
-    update_bucket(bucket, learning_rate, step, {});
-  }
-  const auto phase = timeline.span("finish step");
-  reducer_.finish();
-  finish_update();
-}
-
-void TrainingStep::update_bucket(std::size_t bucket, double learning_rate, std::int64_t step,
-                                 const GradientUse& use) {
-  if (sharded_)
-    sharded_->update(bucket, learning_rate, step);
-  else
-    optimizer_->update(bucket, learning_rate, step, use);
-}
-
-void TrainingStep::finish_update() {
-  if (sharded_)
-    sharded_->finish();
-  else
-    optimizer_->finish();
-}
-
-bool TrainingStep::may_skip() const {
-  return options_.skip_non_finite || scaler_;
-}
-
-// All buckets at the end, for what must be known of the whole gradient first.
-torch::Tensor TrainingStep::update_together(double learning_rate, std::int64_t step,
-                                            const torch::Tensor& sums) {
-  auto phase = options_.timeline.span("wait for buckets");
-  reducer_.finish();
-  phase = options_.timeline.span("update");
-  const torch::NoGradGuard no_gradient;
-  // A sharded optimizer is told on the host what to use of the gradients, for which a device is
-  // waited for.
-  return arena_->device().is_cpu() || sharded_ ? update_on_host(learning_rate, step, sums)
-                                               : update_on_device(learning_rate, step, sums);
-}
-
-torch::Tensor TrainingStep::update_on_host(double learning_rate, std::int64_t step,
-                                           const torch::Tensor& sums) {
-  // A scale that is too large shows in gradients only; a loss that is not finite has other reasons.
-  const bool checks_loss = options_.skip_non_finite && sums.numel() > 0;
-  const bool is_finite = !may_skip() || ((!checks_loss || std::isfinite(sums[0].item<double>())) &&
-                                         all_finite(deciding(), *arena_));
-  if (scaler_) {
-    if (is_finite) scaler_->unscale(*arena_);
-    scaler_->update(is_finite);
-  }
-  if (is_finite && options_.maximum_norm > 0) clip();
-  if (is_finite) update_all(learning_rate, step, {});
-  if (!may_skip()) return {};
-  return torch::full({1}, is_finite ? 0 : 1, sums.options().dtype(torch::kInt));
-}
-
-torch::Tensor TrainingStep::update_on_device(double learning_rate, std::int64_t step,
-                                             const torch::Tensor& sums) {
-  const GradientUse use{factor_on_device(), left_out_on_device(sums)};
-  if (scaler_) scaler_->update(use.left_out);
-  update_all(learning_rate, step, use);
-  return use.left_out;
-}
-
-void TrainingStep::update_all(double learning_rate, std::int64_t step, const GradientUse& use) {
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
-    update_bucket(bucket, learning_rate, step, use);
-  finish_update();
-}
-
-// What one rank sees all are told: gradients that are not all-reduced may differ.
-torch::Tensor TrainingStep::left_out_on_device(const torch::Tensor& sums) const {
-  if (!may_skip()) return {};
-  auto found = torch::zeros({1}, torch::TensorOptions(torch::kInt).device(arena_->device()));
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
-    parallel::find_non_finite(arena_->flat_gradients(bucket), found);
-  if (options_.skip_non_finite && sums.numel() > 0)
-    found.logical_or_(sums.narrow(0, 0, 1).isfinite().logical_not());
-  if (deciding().size() > 1) {
-    const auto ranks = world_ ? *world_ : arena_->gradient_communicator(communicator_);
-    ranks.all_reduce(buffer_of(found), ReduceOp::max, {.name = "finite gradients"});
-  }
-  return found;
-}
-
-// As GradientReducer::clip_gradient_norm() does it, of gradients divided by the loss scale. Not the
-// scale: it is of the next step after scaler_->update().
-torch::Tensor TrainingStep::factor_on_device() const {
-  const auto scale = scaler_ ? scaler_->scale_tensor().reciprocal() : torch::Tensor();
-  if (options_.maximum_norm <= 0) return scale;
-  const auto squares = squared_norm();
-  const auto norm = scaler_ ? squares.sqrt() * scale : squares.sqrt();
-  const auto factor = options_.maximum_norm / (norm + 1e-6);
-  const auto clipped =
-      torch::where(norm.isfinite().logical_and(factor.lt(1)), factor, torch::ones_like(norm));
-  return scaler_ ? clipped * scale : clipped;
-}
-
-// What several ranks hold the same of counts once.
-torch::Tensor TrainingStep::squared_norm() const {
-  const auto squares =
-      torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(arena_->device()));
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
-    parallel::add_squares(arena_->flat_gradients(bucket), squares);
-  if (!world_) return squares;
-  world_->all_reduce(buffer_of(squares), ReduceOp::sum, {.name = "gradient norm"});
-  return squares.div_(communicator_.size());
-}
-
-void TrainingStep::clip() {
-  if (sharded_) {
-    (void)sharded_->clip_gradients(options_.maximum_norm);
-    return;
-  }
-  if (!world_) {
-    reducer_.clip_gradient_norm(options_.maximum_norm);
-    return;
-  }
-  const auto factor = options_.maximum_norm / (std::sqrt(squared_norm().item<double>()) + 1e-6);
-  if (!(factor < 1) || factor == 0) return;
-  for (std::size_t bucket = 0; bucket < arena_->buckets(); ++bucket)
-    torch::Tensor(arena_->flat_gradients(bucket)).mul_(factor);
 }
 
 }  // namespace kolo

@@ -1,0 +1,71 @@
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+#include "kolo/parallel/training_step.h"
+#include "parallel/device_graph.h"
+
+// A step that is recorded once and replayed: CUDA's graphs.
+namespace kolo {
+
+// What differs from step to step is read when it is replayed; the numbers lie in the same place
+// each time where the device has graphs.
+class TrainingStep::Recorded {
+ public:
+  std::unique_ptr<parallel::DeviceGraph> graph;
+  double learning_rate = 0;
+  std::int64_t step = 0;
+  torch::Tensor numbers;
+};
+
+std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(
+    const std::function<Forward()>& forward, double learning_rate, std::int64_t step) {
+  if (options_.reducer.unused_parameters)
+    throw Error("parallel: a step that may leave out parameters can't be recorded as a graph");
+  if (sharded_) throw Error("parallel: a step of a sharded optimizer can't be recorded as a graph");
+  if (!algorithm().has_device_steps()) {
+    throw Error(fmt::format(
+        "parallel: a step of {} can't be recorded as a graph: its optimizer works on the host. "
+        "device.graphs=false does without",
+        algorithm().name()));
+  }
+  if (world_) throw Error("parallel: a step of a network in parts can't be recorded as a graph");
+  const auto ranks = arena_->gradient_communicator(communicator_);
+  if (arena_->device().is_cuda() && ranks.size() > 1 &&
+      !ranks.capabilities().hands_over_to_devices) {
+    throw Error(fmt::format(
+        "parallel: a step whose gradients are averaged through {} can't be recorded as a CUDA "
+        "graph: the host takes part in it. NCCL's can (communication.device_channel=nccl); "
+        "device.graphs=false does without",
+        ranks.capabilities().device_transport));
+  }
+  auto recorded = std::make_shared<Recorded>();
+  recorded->learning_rate = learning_rate;
+  recorded->step = step;
+  // The graph is the recording's.
+  recorded->graph = parallel::record_graph(arena_->device(), [this, forward, to = recorded.get()] {
+    to->numbers = enqueue(forward, to->learning_rate, to->step);
+  });
+  return recorded;
+}
+
+TrainingStep::UnderWay TrainingStep::begin(Recorded& recorded, double learning_rate,
+                                           std::int64_t step) {
+  const auto phase = options_.timeline.span("recorded step");
+  recorded.learning_rate = learning_rate;
+  recorded.step = step;
+  optimizer_->advance(learning_rate, step - std::exchange(last_step_, step));
+  recorded.graph->replay();
+  UnderWay under_way(step, LateNumbers(recorded.numbers));
+  if (communicator_.size() > 1) {
+    const auto present = std::make_shared<std::int32_t>(1);
+    under_way.meeting_ = arena_->gradient_communicator(communicator_)
+                             .all_reduce_async(std::span(present.get(), 1), ReduceOp::min,
+                                               {.name = "recorded step", .owner = present});
+  }
+  return under_way;
+}
+
+}  // namespace kolo

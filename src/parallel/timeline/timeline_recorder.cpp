@@ -1,0 +1,228 @@
+#include "parallel/timeline/timeline_recorder.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kolo/base/machine.h"
+
+namespace kolo {
+
+namespace {
+
+constexpr int first_group_row = 1000;   // after the threads'
+constexpr int first_device_row = 2000;  // in the order of the threads'
+
+// The place of a value in a list, where it is put if it is new.
+template <typename T>
+std::pair<std::size_t, bool> find_or_add(std::vector<T>& values, const T& value) {
+  const auto found = std::find(values.begin(), values.end(), value);
+  const auto place = static_cast<std::size_t>(found - values.begin());
+  if (found != values.end()) return {place, false};
+  values.push_back(value);
+  return {place, true};
+}
+
+std::vector<TraceEvent::Argument> arguments_of(const CollectiveCall& call, bool failed) {
+  std::vector<TraceEvent::Argument> arguments = {
+      {"collective", call.describe()},
+      {"count", call.count},
+      {"dtype", std::string(name_of(call.type))},
+      {"bytes", call.count * static_cast<std::int64_t>(size_of(call.type))},
+      {"number", static_cast<std::int64_t>(call.number)},
+      {"group", static_cast<std::int64_t>(call.group)}};
+  if (is_transfer(call.collective)) {
+    arguments.emplace_back("peer", static_cast<std::int64_t>(call.peer));
+    arguments.emplace_back("tag", static_cast<std::int64_t>(call.tag));
+  }
+  if (failed) arguments.emplace_back("result", "failed");
+  return arguments;
+}
+
+}  // namespace
+
+Timeline::Recorder::Recorder(std::filesystem::path file, int rank, std::int64_t origin,
+                             std::size_t queue_limit)
+    : path_(std::move(file)), rank_(rank), origin_(origin), queue_limit_(queue_limit) {}
+
+void Timeline::Recorder::start() {
+  const std::lock_guard lock(mutex_);
+  if (is_closed_) return;
+  if (!writer_) {
+    std::error_code error;
+    std::filesystem::create_directories(path_.parent_path(), error);  // the writer says what fails
+    writer_ = std::make_unique<TraceWriter>(
+        path_, TraceWriterOptions{.process = rank_,
+                                  .process_name = fmt::format("rank {} ({})", rank_, host_name()),
+                                  .queue_limit = queue_limit_});
+  }
+  is_active_.store(true, std::memory_order_release);
+}
+
+void Timeline::Recorder::stop() {
+  const std::lock_guard lock(mutex_);
+  write_device_spans(/*waits=*/true);
+  is_active_ = false;
+  running_.clear();
+  if (writer_) writer_->flush();
+}
+
+void Timeline::Recorder::close() {
+  const std::lock_guard lock(mutex_);
+  write_device_spans(/*waits=*/true);
+  is_active_ = false;
+  is_closed_ = true;
+  running_.clear();
+  if (writer_) problem_ = writer_->problem();
+  writer_.reset();
+}
+
+std::int64_t Timeline::Recorder::now() const noexcept {
+  const auto time = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time).count() - origin_;
+}
+
+int Timeline::Recorder::row_of_this_thread() {
+  const auto [place, is_new] = find_or_add(threads_, std::this_thread::get_id());
+  const int row = static_cast<int>(place) + 1;
+  if (is_new) writer_->name_row(row, fmt::format("thread {}", row));
+  return row;
+}
+
+int Timeline::Recorder::row_of_group(std::uint32_t group) {
+  const auto [place, is_new] = find_or_add(groups_, group);
+  const int row = first_group_row + static_cast<int>(place);
+  if (is_new) {
+    writer_->name_row(
+        row, group == 0 ? "communication" : fmt::format("communication of group {}", group));
+  }
+  return row;
+}
+
+// Memory that runs out is no reason to end a training in a place that can't throw: the event is
+// lost.
+void Timeline::Recorder::add(TraceEvent event) noexcept try {
+  const std::lock_guard lock(mutex_);
+  if (!is_active()) return;
+  event.row = row_of_this_thread();
+  writer_->write(std::move(event));
+} catch (...) {
+}
+
+void Timeline::Recorder::show_device(DeviceClock clock) {
+  if (!clock.is_of_device()) return;
+  auto anchor = clock.now();
+  anchor.wait();
+  const std::lock_guard lock(mutex_);
+  clock_ = std::move(clock);
+  anchor_ = std::move(anchor);
+  anchor_time_ = now();
+}
+
+DeviceClock::Moment Timeline::Recorder::device_now() noexcept try {
+  const std::lock_guard lock(mutex_);
+  return clock_.is_of_device() ? clock_.now() : DeviceClock::Moment();
+} catch (...) {  // a device that fails tells whoever waits for its work
+  return {};
+}
+
+void Timeline::Recorder::add_on_device(TraceEvent event, const DeviceClock::Moment& start) noexcept
+    try {
+  const std::lock_guard lock(mutex_);
+  if (!is_active() || !start.is_known()) return;
+  auto end = clock_.now();
+  if (!end.is_known()) return;
+  const int thread_row = row_of_this_thread();
+  event.row = first_device_row + thread_row;
+  if (find_or_add(device_rows_, event.row).second)
+    writer_->name_row(event.row, fmt::format("device, for thread {}", thread_row));
+  device_spans_.push_back({std::move(event), start, std::move(end)});
+  write_device_spans(/*waits=*/false);
+} catch (...) {
+}
+
+void Timeline::Recorder::write_device_spans(bool waits) try {
+  while (!device_spans_.empty() && (waits || device_spans_.front().end.is_past())) {
+    auto span = std::move(device_spans_.front());
+    device_spans_.pop_front();
+    span.event.start = time_of(span.start);
+    span.event.end = time_of(span.end);
+    writer_->write(std::move(span.event));
+  }
+} catch (const Error&) {  // a device that fails tells whoever waits for its work
+  device_spans_.clear();
+}
+
+// Devices tell times in numbers that are exact for some seconds: the anchor follows.
+std::int64_t Timeline::Recorder::time_of(const DeviceClock::Moment& moment) {
+  constexpr double farthest = 5;
+  const double seconds = moment.seconds_since(anchor_);
+  const auto time = anchor_time_ + static_cast<std::int64_t>(1e9 * seconds);
+  if (seconds > farthest) {
+    anchor_ = moment;
+    anchor_time_ = time;
+  }
+  return time;
+}
+
+void Timeline::Recorder::on_submit(const CollectiveCall& call) noexcept try {
+  if (!is_active()) return;
+  const std::lock_guard lock(mutex_);
+  running_[key_of(call)].submitted = now();
+} catch (...) {
+}
+
+void Timeline::Recorder::on_start(const CollectiveCall& call) noexcept try {
+  if (!is_active()) return;
+  const std::lock_guard lock(mutex_);
+  running_[key_of(call)].started = now();
+} catch (...) {
+}
+
+void Timeline::Recorder::on_finish(const CollectiveCall& call, bool failed) noexcept try {
+  if (!is_active()) return;
+  const std::lock_guard lock(mutex_);
+  if (const auto found = running_.extract(key_of(call)); found && is_active())
+    add_collective(call, found.mapped(), failed);
+} catch (...) {
+}
+
+void Timeline::Recorder::add_collective(const CollectiveCall& call, const Times& times,
+                                        bool failed) {
+  if (!times.started) return;  // the timeline was started in between
+  const int row = row_of_group(call.group);
+  const std::string name = call.name.empty() ? std::string(name_of(call.collective)) : call.name;
+  if (times.submitted) {
+    writer_->write({.kind = TraceEvent::Kind::wait,
+                    .row = row,
+                    .start = *times.submitted,
+                    .end = *times.started,
+                    .name = name + " waits",
+                    .arguments = {{"number", static_cast<std::int64_t>(call.number)}}});
+  }
+  writer_->write({.row = row,
+                  .start = *times.started,
+                  .end = now(),
+                  .name = name,
+                  .arguments = arguments_of(call, failed)});
+}
+
+std::filesystem::path Timeline::Recorder::file() {
+  const std::lock_guard lock(mutex_);
+  return writer_ ? path_ : std::filesystem::path();
+}
+
+std::string Timeline::Recorder::problem() {
+  const std::lock_guard lock(mutex_);
+  if (!writer_) return problem_;
+  if (auto problem = writer_->problem(); !problem.empty()) return problem;
+  if (writer_->dropped() == 0) return {};
+  return fmt::format(
+      "timeline: rank {}: {} events were dropped, because they came faster than the "
+      "disk takes them",
+      rank_, writer_->dropped());
+}
+
+}  // namespace kolo

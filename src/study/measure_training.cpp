@@ -1,0 +1,142 @@
+#include <functional>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "kolo/base/clock.h"
+#include "kolo/parallel/device_clock.h"
+#include "kolo/study/bench.h"
+
+namespace kolo {
+
+namespace {
+
+// Batches without end: epoch after epoch.
+class BatchStream {
+ public:
+  explicit BatchStream(Loader& loader) : loader_(loader) { loader_.start_epoch(epoch_); }
+
+  [[nodiscard]] Batch next() {
+    auto batch = loader_.next();
+    if (!batch) {
+      loader_.start_epoch(++epoch_);
+      batch = loader_.next();
+    }
+    return std::move(batch.value());
+  }
+
+ private:
+  Loader& loader_;
+  std::int64_t epoch_ = 0;
+};
+
+// `step` does one and returns its samples; `begin_trial` and `finish_trial`, which adds what else
+// is known of a trial, wait for the device: a trial is its steps, as a whole.
+std::vector<BenchTrial> measure(const Communicator& communicator, const BenchPlan& plan,
+                                const std::function<std::int64_t()>& step,
+                                const std::function<void()>& begin_trial,
+                                const std::function<void(BenchTrial&)>& finish_trial) {
+  for (std::int64_t i = 0; i < plan.warmup; ++i) {
+    (void)step();
+    plan.step_done();
+  }
+  begin_trial();
+  communicator.barrier();
+  std::vector<BenchTrial> trials;
+  for (std::int64_t i = 0; i < plan.trials; ++i) {
+    begin_trial();
+    BenchTrial trial;
+    const Stopwatch watch;
+    for (std::int64_t done = 0; done < plan.steps; ++done) {
+      trial.samples += static_cast<double>(step());
+      plan.step_done();
+    }
+    finish_trial(trial);
+    trial.seconds = watch.seconds();
+    trials.push_back(trial);
+  }
+  return trials;
+}
+
+}  // namespace
+
+Batch first_batch(Loader& loader) {
+  return BatchStream(loader).next();
+}
+
+std::vector<BenchTrial> measure_loader(const Communicator& communicator, Loader& loader,
+                                       const BenchPlan& plan) {
+  BatchStream batches(loader);
+  auto trials = measure(
+      communicator, plan, [&] { return batches.next().input.size(0); }, [] {}, [](BenchTrial&) {});
+  for (auto& trial : trials) trial.data_seconds = trial.seconds;
+  return trials;
+}
+
+std::vector<BenchTrial> measure_steps(const Communicator& communicator, Trainer& trainer,
+                                      Loader& loader, const BenchPlan& plan) {
+  const Batch batch = first_batch(loader);
+  return measure(
+      communicator, plan,
+      [&] {
+        trainer.step(batch);
+        return batch.input.size(0);
+      },
+      [&] {
+        trainer.settle();
+        trainer.reset_communication();
+      },
+      [&](BenchTrial& trial) {
+        trainer.settle();
+        trial.communication_seconds = trainer.communication().exposed_seconds;
+      });
+}
+
+std::vector<BenchTrial> measure_training(const Communicator& communicator, Trainer& trainer,
+                                         Loader& loader, const BenchPlan& plan) {
+  BatchStream batches(loader);
+  // A device waits for data as long as it has nothing else to do.
+  const DeviceClock clock(trainer.device(), plan.device_runtime);
+  DeviceTimeSum waiting;
+  return measure(
+      communicator, plan,
+      [&] {
+        auto begin = clock.now();
+        const Batch batch = batches.next();
+        waiting.add(std::move(begin), clock.now());
+        trainer.step(batch);
+        return batch.input.size(0);
+      },
+      [&] {
+        trainer.settle();
+        trainer.reset_communication();
+        waiting = {};
+      },
+      [&](BenchTrial& trial) {
+        trainer.settle();
+        trial.communication_seconds = trainer.communication().exposed_seconds;
+        trial.data_seconds = waiting.seconds();
+      });
+}
+
+std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
+                                            const std::vector<BenchTrial>& mine) {
+  std::vector<double> sent;
+  for (const auto& trial : mine) {
+    for (const double value :
+         {trial.seconds, trial.samples, trial.data_seconds, trial.communication_seconds})
+      sent.push_back(value);
+  }
+  std::vector<double> received(sent.size() * static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(std::span<const double>(sent), std::span(received));
+  std::vector<std::vector<BenchTrial>> all(static_cast<std::size_t>(communicator.size()));
+  auto value = received.begin();
+  for (auto& trials : all) {
+    for (std::size_t i = 0; i < mine.size(); ++i, value += 4)
+      trials.push_back({value[0], value[1], value[2], value[3]});
+  }
+  return all;
+}
+
+}  // namespace kolo

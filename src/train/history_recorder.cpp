@@ -1,0 +1,183 @@
+#include "kolo/train/recorders.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "kolo/base/machine.h"
+
+namespace kolo {
+
+namespace {
+
+// An epoch's, as it is recorded. A device that does not tell what it takes has been used for as
+// long as was trained.
+DeviceUsage usage_of(const EpochRecord& record) {
+  const double seconds = record.device_joules / record.device_watts;
+  return {std::isfinite(seconds) ? seconds : record.seconds, record.device_joules,
+          record.device_utilization, record.device_megahertz, record.device_celsius};
+}
+
+bool tells_something(const DeviceUsage& usage) {
+  return std::isfinite(usage.joules) || std::isfinite(usage.utilization) ||
+         std::isfinite(usage.megahertz) || std::isfinite(usage.celsius);
+}
+
+}  // namespace
+
+std::int64_t thin_record_interval(std::int64_t epochs, std::int64_t steps_of_epoch) {
+  constexpr double most_records = 500,
+                   longest = 1LL << 62;  // steps may be more than an integer has
+  const double steps = static_cast<double>(epochs) * static_cast<double>(steps_of_epoch);
+  return static_cast<std::int64_t>(std::clamp(std::ceil(steps / most_records), 1., longest));
+}
+
+HistoryRecorder::HistoryRecorder(History history, std::filesystem::path file,
+                                 std::int64_t log_every, double unwritten)
+    : history_(std::move(history)),
+      file_(std::move(file)),
+      log_every_(log_every),
+      unwritten_(unwritten) {}
+
+void HistoryRecorder::flush() {
+  if (!is_written_) write();
+}
+
+void HistoryRecorder::add(const CheckpointRecord& record) {
+  history_.add(record);
+  is_written_ = false;
+}
+
+void HistoryRecorder::write() {
+  history_.write(file_);
+  is_written_ = true;
+  since_written_.restart();
+}
+
+void HistoryRecorder::on_start(const TrainState& state,
+                               const std::optional<MetricSums>& untrained) {
+  if (untrained) {
+    EpochRecord record;
+    record.step = state.step;
+    record.val_loss = untrained->mean_loss();
+    record.val_accuracy = untrained->accuracy();
+    record.time = wall_time();
+    history_.add(record);
+  }
+  write();
+}
+
+void HistoryRecorder::on_epoch_begin(const TrainState& state, std::int64_t steps,
+                                     std::int64_t done) {
+  history_.begin({state.epoch + 1, state.step + steps - done});
+}
+
+void HistoryRecorder::on_step(const StepReport& report) {
+  if (is_due(report.state.step, log_every_)) {
+    history_.add(StepRecord{report.state.step, report.sums.mean_loss(), report.sums.accuracy(),
+                            report.learning_rate, report.sums.samples / report.seconds,
+                            wall_time()});
+    is_written_ = false;
+  }
+  if (!is_written_ && since_written_.seconds() >= unwritten_) write();
+}
+
+void HistoryRecorder::on_epoch_end(const EpochReport& report) {
+  EpochRecord record;
+  record.epoch = report.state.epoch;
+  record.step = report.state.step;
+  record.loss = report.training.mean_loss();
+  record.accuracy = report.training.accuracy();
+  if (report.validation) {
+    record.val_loss = report.validation->mean_loss();
+    record.val_accuracy = report.validation->accuracy();
+  }
+  if (report.top > 0) {
+    record.top_accuracy = report.training.top_accuracy();
+    if (report.validation) record.val_top_accuracy = report.validation->top_accuracy();
+  }
+  record.lr = report.learning_rate;
+  record.seconds = report.seconds;
+  record.samples_per_second = report.samples_per_second();
+  record.data_wait_seconds = report.data_wait_seconds;
+  record.exposed_communication_seconds = report.exposed_communication_seconds;
+  record.time = wall_time();
+  if (const auto& usage = report.device_usage) {
+    record.device_joules = usage->joules;
+    record.device_watts = usage->watts();
+    record.device_utilization = usage->utilization;
+    record.device_megahertz = usage->megahertz;
+    record.device_celsius = usage->celsius;
+  }
+  record.gradient_noise_scale = report.gradient_noise_scale.value_or(not_measured);
+  if (report.training.replaced > 0) record.bad_samples = report.training.replaced;
+  if (report.validation && report.validation->replaced > 0)
+    record.val_bad_samples = report.validation->replaced;
+  history_.add(record);
+  if (report.device_memory) peak_device_bytes_ = report.device_memory->peak_reserved_bytes;
+  write();
+}
+
+void HistoryRecorder::on_stop(const TrainState&) {
+  write();
+}
+
+void HistoryRecorder::on_finish(const TrainState& state) {
+  auto& summary = history_.summary();
+  if (std::isfinite(state.best_loss)) {
+    summary["best_val_loss"] = state.best_loss;
+  } else {
+    summary["best_val_accuracy"] = nullptr;
+    if (state.best_accuracy >= 0) summary["best_val_accuracy"] = state.best_accuracy;
+  }
+  summary["best_epoch"] = state.best_epoch;
+  if (const auto best = best_top_accuracy()) summary["best_val_top_accuracy"] = *best;
+  summary["mean_epoch_seconds"] = mean_epoch_seconds();
+  summary["steps"] = state.step;
+  summary["peak_memory_bytes"] = peak_resident_bytes();
+  if (peak_device_bytes_ > 0) summary["peak_device_bytes"] = peak_device_bytes_;
+  if (const auto usage = device_usage()) {
+    const auto note = [&](const char* name, double value) {
+      if (std::isfinite(value)) summary[name] = value;
+    };
+    note("device_joules", usage->joules);
+    note("device_watts", usage->watts());
+    note("device_utilization", usage->utilization);
+    note("device_megahertz", usage->megahertz);
+    note("device_celsius", usage->celsius);
+  }
+  write();
+}
+
+std::optional<DeviceUsage> HistoryRecorder::device_usage() const {
+  std::vector<DeviceUsage> epochs;
+  for (const auto& record : history_.epochs()) {
+    const auto usage = usage_of(record);
+    if (tells_something(usage)) epochs.push_back(usage);
+  }
+  return epochs.empty() ? std::nullopt : std::optional(one_after_another(epochs));
+}
+
+std::optional<double> HistoryRecorder::best_top_accuracy() const {
+  std::optional<double> best;
+  for (const EpochRecord& record : history_.epochs()) {
+    if (std::isfinite(record.val_top_accuracy))
+      best = std::max(best.value_or(0), record.val_top_accuracy);
+  }
+  return best;
+}
+
+double HistoryRecorder::mean_epoch_seconds() const {
+  double seconds = 0;
+  int epochs = 0;
+  for (const EpochRecord& record : history_.epochs()) {
+    if (record.epoch == 0) continue;
+    seconds += record.seconds;
+    ++epochs;
+  }
+  return epochs == 0 ? 0 : seconds / epochs;
+}
+
+}  // namespace kolo
