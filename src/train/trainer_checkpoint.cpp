@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <iterator>
-#include <limits>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -10,7 +9,6 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "base/json_value.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/checkpoint/module_tensors.h"
@@ -20,102 +18,11 @@
 #include "kolo/train/train_state.h"
 #include "kolo/train/trainer.h"
 #include "train/advice.h"
+#include "train/state_json.h"
 
 namespace kolo {
 
 namespace {
-
-// JSON has no NaN: it is written as null, and a diverged run must be loadable all the same.
-double number(const nlohmann::json& document, const char* key) {
-  const auto& value = document.at(key);
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-}
-
-// The state in a checkpoint's state.json; numbers come back as the same bits.
-nlohmann::json to_json(const TrainState& state) {
-  return {{"is_validated", state.is_validated},
-          {"step", state.step},
-          {"epoch", state.epoch},
-          {"position", state.position},
-          {"sums",
-           {{"loss", state.sums.loss},
-            {"correct", state.sums.correct},
-            {"in_top", state.sums.in_top},
-            {"samples", state.sums.samples},
-            {"replaced", state.sums.replaced}}},
-          {"skipped_steps", state.skipped_steps},
-          {"skipped_in_epoch", state.skipped_in_epoch},
-          {"epoch_seconds", state.epoch_seconds},
-          {"best_accuracy", state.best_accuracy},
-          {"best_loss", state.best_loss},
-          {"best_epoch", state.best_epoch},
-          {"base_steps", state.base_steps}};
-}
-
-// Error for a document that to_json() has not made.
-TrainState train_state_from_json(const nlohmann::json& document) {
-  try {
-    TrainState state;
-    state.is_validated = document.value("is_validated", true);  // older ones were not asked
-    state.step = document.at("step").get<std::int64_t>();
-    state.epoch = document.at("epoch").get<std::int64_t>();
-    state.position = document.at("position").get<std::int64_t>();
-    const auto& sums = document.at("sums");
-    state.sums = {number(sums, "loss"), number(sums, "correct"), number(sums, "in_top"),
-                  number(sums, "samples"), sums.value("replaced", 0.)};      // older: none
-    state.skipped_steps = document.value("skipped_steps", std::int64_t{0});  // older: none
-    state.skipped_in_epoch = document.value("skipped_in_epoch", std::int64_t{0});
-    state.epoch_seconds = number(document, "epoch_seconds");
-    state.best_accuracy = number(document, "best_accuracy");
-    // Older checkpoints have none, and JSON has no infinity.
-    if (const auto best = document.find("best_loss"); best != document.end() && !best->is_null())
-      state.best_loss = best->get<double>();
-    state.best_epoch = document.at("best_epoch").get<std::int64_t>();
-    // Older ones were never more than their steps.
-    state.base_steps = document.value("base_steps", static_cast<double>(state.step));
-    return state;
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(std::string("train: the checkpoint's state.json is not one of kolo's: ") +
-                in_plain_words(error));
-  }
-}
-
-nlohmann::json to_json(const GradScaler::State& state) {
-  return {{"scale", state.scale}, {"good_steps", state.good_steps}};
-}
-
-// Error for a document that to_json() has not made.
-GradScaler::State loss_scale_from_json(const nlohmann::json& document) {
-  try {
-    return {document.at("scale").get<double>(), document.at("good_steps").get<std::int64_t>()};
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(
-        fmt::format("train: the loss scale of the checkpoint's state.json is not one of "
-                    "kolo's: {}",
-                    in_plain_words(error)));
-  }
-}
-
-// The noise of gradients, and of how many samples it was measured last.
-nlohmann::json to_json(const GradientNoise::State& state, double samples) {
-  return {{"gradient", state.gradient},
-          {"noise", state.noise},
-          {"weight", state.weight},
-          {"samples", samples}};
-}
-
-// Error for a document that to_json() has not made.
-std::pair<GradientNoise::State, double> noise_from_json(const nlohmann::json& document) {
-  try {
-    return {{number(document, "gradient"), number(document, "noise"), number(document, "weight")},
-            number(document, "samples")};
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(
-        fmt::format("train: the gradient noise of the checkpoint's state.json is not one of "
-                    "kolo's: {}",
-                    in_plain_words(error)));
-  }
-}
 
 std::vector<ParameterArena::NamedTensor> to_send(const std::vector<NamedTensor>& tensors) {
   std::vector<ParameterArena::NamedTensor> items;
@@ -407,11 +314,7 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
         state_.base_steps / static_cast<double>(base->steps_per_epoch);
   if (noise_.estimate())
     checkpoint.state["gradient_noise"] = to_json(noise_.state(), measured_samples_);
-  if (step_.algorithm().for_use()) {
-    const auto& rates = step_.rate_history();
-    checkpoint.state[rates_key] = {{"largest", rates.largest},
-                                   {"sum_of_squares", rates.sum_of_squares}};
-  }
+  if (step_.algorithm().for_use()) checkpoint.state[rates_key] = to_json(step_.rate_history());
   if (auto left_out = left_out_steps(); !left_out.empty())
     checkpoint.state[left_out_key] = std::move(left_out);
   checkpoint.state["ranks"] = communicator_.size();
@@ -441,8 +344,7 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   restore_optimizer(saved.optimizer, left_out);
   if (step_.algorithm().for_use()) {
     hand_out(saved.optimizer, trained_parameters());
-    const auto& rates = state.at(rates_key);
-    step_.set_rate_history({number(rates, "largest"), number(rates, "sum_of_squares")});
+    step_.set_rate_history(rate_history_from_json(state.value(rates_key, nlohmann::json())));
   }
   const auto& replicas = network_->replicas();
   step_.arena()->broadcast_parameters(replicas);
