@@ -2,163 +2,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/batchnorm.h>
 
 #include "kolo/base/error.h"
 #include "kolo/nn/device_norm.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/device_norm.h"
-#include "nn/kernels/loops.h"
+#include "nn/kernels/typed_values.h"
 
 namespace kolo {
 
 namespace {
-
-constexpr auto channels_last = at::MemoryFormat::ChannelsLast;
-
-PoolingShape shape_of(const torch::Tensor& input) {
-  return {.height = input.size(2), .width = input.size(3), .channels = input.size(1)};
-}
-
-template <typename Work>
-void each_image(const torch::Tensor& images, const Work& work) {
-  at::parallel_for(0, images.size(0), /*grain_size=*/1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t image = begin; image < end; ++image) work(image);
-  });
-}
-
-// Calls work.operator()<T>() for the type of the tensor's values.
-template <typename Work>
-void with_values(const torch::Tensor& tensor, const Work& work) {
-  if (tensor.scalar_type() == torch::kBFloat16)
-    work.template operator()<BFloat16>();
-  else
-    work.template operator()<float>();
-}
-
-template <typename T>
-T* values_of(const torch::Tensor& tensor) {
-  return static_cast<T*>(tensor.data_ptr());
-}
-
-class MaxPoolRelu : public torch::autograd::Function<MaxPoolRelu> {
- public:
-  static torch::Tensor forward(torch::autograd::AutogradContext* context,
-                               const torch::Tensor& input) {
-    const auto shape = shape_of(input);
-    auto output =
-        torch::empty({input.size(0), shape.channels, shape.pooled_height(), shape.pooled_width()},
-                     input.options().memory_format(channels_last));
-    const auto winners = torch::empty({input.size(0), shape.pooled_values()}, torch::kInt);
-    with_values(input, [&]<typename T>() {
-      each_image(input, [&](std::int64_t image) {
-        pool_image(shape, values_of<const T>(input) + image * shape.values(),
-                   values_of<T>(output) + image * shape.pooled_values(),
-                   winners.data_ptr<std::int32_t>() + image * shape.pooled_values());
-      });
-    });
-    context->save_for_backward({winners});
-    context->saved_data["size"] = input.sizes();
-    return output;
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& gradients) {
-    if (torch::GradMode::is_enabled())
-      throw Error("nn: max_pool_relu: has no second derivatives; drop create_graph");
-    const auto winners = context->get_saved_variables()[0];
-    const auto gradient = gradients[0].contiguous(channels_last);
-    auto of_input = torch::empty(context->saved_data["size"].toIntVector(),
-                                 gradient.options().memory_format(channels_last));
-    const auto shape = shape_of(of_input);
-    with_values(gradient, [&]<typename T>() {
-      each_image(of_input, [&](std::int64_t image) {
-        unpool_image(shape, values_of<const T>(gradient) + image * shape.pooled_values(),
-                     winners.data_ptr<std::int32_t>() + image * shape.pooled_values(),
-                     values_of<T>(of_input) + image * shape.values());
-      });
-    });
-    return {of_input};
-  }
-};
-
-bool is_for_kernel(const torch::Tensor& input) {
-  const auto type = input.scalar_type();
-  return input.device().is_cpu() && (type == torch::kFloat || type == torch::kBFloat16) &&
-         input.layout() == torch::kStrided && input.dim() == 4 && input.size(1) > 1 &&
-         input.size(2) > 1 && input.size(3) > 1 && input.is_contiguous(channels_last);
-}
-
-// The channels of two tensors, one after the other, in channels-last memory.
-class JoinRelu : public torch::autograd::Function<JoinRelu> {
- public:
-  static torch::Tensor forward(torch::autograd::AutogradContext* context,
-                               const torch::Tensor& input, const torch::Tensor& beside) {
-    auto shape = input.sizes().vec();
-    shape[1] += beside.size(1);
-    auto output =
-        torch::empty(shape, input.options().memory_format(at::MemoryFormat::ChannelsLast3d));
-    const auto mine = input.size(1), theirs = beside.size(1), joined = mine + theirs;
-    with_values(input, [&]<typename T>() {
-      each_part(input.numel() / mine, joined, [&](std::int64_t first, std::int64_t count) {
-        T* const to = values_of<T>(output) + first * joined;
-        rectify_rows({count, mine}, values_of<const T>(input) + first * mine, joined, to);
-        const T* const from = values_of<const T>(beside) + first * theirs;
-        for (std::int64_t row = 0; row < count; ++row)
-          std::copy_n(from + row * theirs, theirs, to + row * joined + mine);
-      });
-    });
-    context->save_for_backward({output});
-    context->saved_data["channels"] = mine;
-    return output;
-  }
-
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& gradients) {
-    if (torch::GradMode::is_enabled())
-      throw Error("nn: join_relu: has no second derivatives; drop create_graph");
-    const auto output = context->get_saved_variables()[0];
-    const auto gradient = gradients[0].contiguous(at::MemoryFormat::ChannelsLast3d);
-    const auto mine = context->saved_data["channels"].toInt();
-    const auto joined = output.size(1), theirs = joined - mine;
-    const auto part = [&](std::int64_t channels) {
-      auto shape = output.sizes().vec();
-      shape[1] = channels;
-      return torch::empty(shape, output.options().memory_format(at::MemoryFormat::ChannelsLast3d));
-    };
-    auto of_input = part(mine), of_beside = part(theirs);
-    with_values(output, [&]<typename T>() {
-      each_part(output.numel() / joined, joined, [&](std::int64_t first, std::int64_t count) {
-        const T* const from = values_of<const T>(gradient) + first * joined;
-        unrectify_rows({count, mine}, from, values_of<const T>(output) + first * joined, joined,
-                       values_of<T>(of_input) + first * mine);
-        T* const to = values_of<T>(of_beside) + first * theirs;
-        for (std::int64_t row = 0; row < count; ++row)
-          std::copy_n(from + row * joined + mine, theirs, to + row * theirs);
-      });
-    });
-    return {of_input, of_beside};
-  }
-
- private:
-  // Calls work(first row, so many) on LibTorch's threads.
-  template <typename Work>
-  static void each_part(std::int64_t rows, std::int64_t values_of_row, const Work& work) {
-    constexpr std::int64_t values_worth_a_thread = 1 << 15;
-    at::parallel_for(0, rows, values_worth_a_thread / values_of_row + 1,
-                     [&](std::int64_t begin, std::int64_t end) { work(begin, end - begin); });
-  }
-};
-
-bool is_for_joining(const torch::Tensor& tensor) {
-  const auto type = tensor.scalar_type();
-  return tensor.device().is_cpu() && (type == torch::kFloat || type == torch::kBFloat16) &&
-         tensor.layout() == torch::kStrided && tensor.dim() == 5 &&
-         tensor.is_contiguous(at::MemoryFormat::ChannelsLast3d);
-}
 
 ChannelRows rows_of(const torch::Tensor& tensor) {
   return {.count = tensor.numel() / tensor.size(1), .channels = tensor.size(1)};
@@ -331,7 +190,8 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     const auto saved = context->get_saved_variables();
     const auto &input = saved[0], &weight = saved[1], &bias = saved[2], &kept = saved[3];
     torch::Tensor output = saved[4];
-    torch::Tensor gradient = gradients[0].to(input.scalar_type()).contiguous(channels_last);
+    torch::Tensor gradient =
+        gradients[0].to(input.scalar_type()).contiguous(at::MemoryFormat::ChannelsLast);
     const auto rows = rows_of(input);
     const auto channels = static_cast<std::size_t>(rows.channels);
     const double* const means = kept.data_ptr<double>();
@@ -371,10 +231,8 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
 };
 
 bool is_in_channels_last(const torch::Tensor& tensor) {
-  const auto type = tensor.scalar_type();
-  return tensor.device().is_cpu() && (type == torch::kFloat || type == torch::kBFloat16) &&
-         tensor.layout() == torch::kStrided && tensor.dim() == 4 &&
-         tensor.is_contiguous(channels_last);
+  return has_loop_values(tensor) && tensor.dim() == 4 &&
+         tensor.is_contiguous(at::MemoryFormat::ChannelsLast);
 }
 
 bool is_for_loops(const torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
@@ -396,23 +254,6 @@ torch::Tensor by_operators(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor
 }
 
 }  // namespace
-
-torch::Tensor join_relu(torch::Tensor input, const torch::Tensor& beside) {
-  if (!PlainKernels::are_wanted() && is_for_joining(input) && is_for_joining(beside) &&
-      input.scalar_type() == beside.scalar_type() &&
-      input.sizes().slice(2) == beside.sizes().slice(2) && input.size(0) == beside.size(0))
-    return JoinRelu::apply(input, beside);
-  return torch::cat({input.relu_(), beside}, 1);
-}
-
-// Where images lie innermost they take the channels' place, and each channel is an image.
-torch::Tensor max_pool_relu(const torch::Tensor& input) {
-  if (PlainKernels::are_wanted()) return torch::max_pool2d(torch::relu(input), 2);
-  if (input.dim() == 4 && has_batch_last(input) && is_for_kernel(input.transpose(0, 1)))
-    return MaxPoolRelu::apply(input.transpose(0, 1)).transpose(0, 1);
-  if (!is_for_kernel(input)) return torch::max_pool2d(torch::relu(input), 2);
-  return MaxPoolRelu::apply(input);
-}
 
 torch::Tensor batch_norm(torch::nn::BatchNorm2dImpl& norm, const torch::Tensor& input,
                          const torch::Tensor& addend, Activation activation) {
