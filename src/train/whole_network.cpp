@@ -98,7 +98,8 @@ torch::Tensor WholeNetwork::outputs_of(const torch::Tensor& inputs) {
 }
 
 torch::Tensor WholeNetwork::measure(const Batch& batch) {
-  return validation_sums(objective_, forward_for(objective_, *network_, batch.input), batch.target);
+  return validation_sums(objective_, forward_for_validation(objective_, *network_, batch.input),
+                         batch.target);
 }
 
 // A step's dropout masks depend on nothing that came before, so a resumed run draws the same ones

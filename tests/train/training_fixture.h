@@ -21,6 +21,7 @@ struct TrainingSetup {
   double dropout = .5;
   double learning_rate = .05;
   std::int64_t top = 0;
+  ValidationViews views = ValidationViews::one;
   std::function<void(TrainerOptions&)> change = [](TrainerOptions&) {};
   std::shared_ptr<const FlatOptimizer> optimizer = make_sgd({.momentum = .5});
   // Where a rank computes.
@@ -57,9 +58,9 @@ class SmallTraining {
         network_(make_network(
             "mnist_net", {.input_shape = {1, 16, 16}, .classes = 4, .dropout = setup.dropout})),
         trainer_(communicator, fixed_weights(network_, setup.device(communicator.rank())),
-                 {.loss = make_loss("cross_entropy"), .top = setup.top}, setup.optimizer,
-                 LearningRate({.base_rate = setup.learning_rate}), training_, validation_,
-                 options(setup, std::move(stop))) {}
+                 {.loss = make_loss("cross_entropy"), .top = setup.top, .views = setup.views},
+                 setup.optimizer, LearningRate({.base_rate = setup.learning_rate}), training_,
+                 validation_, options(setup, std::move(stop))) {}
 
   [[nodiscard]] Trainer& trainer() { return trainer_; }
   [[nodiscard]] Loader& validation() { return validation_; }

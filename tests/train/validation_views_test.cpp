@@ -1,11 +1,17 @@
 // How a validation looks at images from several sides.
+#include <cmath>
+#include <vector>
+
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
-#include "kolo/train/objective.h"
+#include "kolo/comm/threads.h"
+#include "train/training_fixture.h"
 
 namespace kolo {
 namespace {
+
+using testing::SmallTraining;
 
 // Something that is not linear, and sees where a pixel is.
 class Weighted final : public Network {
@@ -57,6 +63,32 @@ TEST_F(ValidationViewsOf, ImagesAreAveragedOverTheirMirrorImagesAndMovedOnes) {
   const auto expected =
       with_mirror(images_) / 2 + (with_mirror(moved(-1)) + with_mirror(moved(1))) / 4;
   EXPECT_TRUE(seen(ValidationViews::moved).allclose(expected, 1e-5, 1e-5));
+}
+
+// A training's validations, those of virtual ranks too, come to what kolo eval comes to.
+TEST(ValidationViewsOfATrainer, AreThoseOfAnEvaluation) {
+  run_as_threads(2, [](const Communicator& communicator) {
+    std::vector<double> losses;
+    for (const auto views :
+         {ValidationViews::one, ValidationViews::mirrored, ValidationViews::moved}) {
+      for (const int virtual_ranks : {0, 2}) {
+        SmallTraining training(
+            communicator, {.dropout = 0, .views = views, .change = [&](TrainerOptions& options) {
+                             options.virtual_ranks = virtual_ranks;
+                           }});
+        const auto in_training = training.trainer().evaluate(training.validation());
+        const auto afterwards =
+            evaluate(communicator, training.network(),
+                     {.loss = make_loss("cross_entropy"), .views = views}, training.validation());
+        EXPECT_EQ(in_training.samples, 37);
+        EXPECT_EQ(in_training.correct, afterwards.correct);
+        EXPECT_NEAR(in_training.mean_loss(), afterwards.mean_loss(), 1e-6);
+        losses.push_back(in_training.mean_loss());
+      }
+    }
+    EXPECT_GT(std::abs(losses[0] - losses[2]), 1e-4);
+    EXPECT_GT(std::abs(losses[2] - losses[4]), 1e-4);
+  });
 }
 
 }  // namespace
