@@ -149,6 +149,7 @@ JobEnd supervise(const RankCommand& command, const StopPolicy& policy, SignalPip
     }
     if (ready == 0 && repeats) child.signal(SIGUSR1);
     pass_on(signals, child, policy, asked_by);
+    if (asked_by != 0) noise.expect_signals();
     if (watched[1].revents == 0) continue;
     std::string text;
     is_open = read_some(errors.read_end, text);
@@ -189,15 +190,22 @@ bool is_rule(std::string_view line) {
   return line.size() > 40 && line.find_first_not_of("-\r\n") == std::string_view::npos;
 }
 
+// What a rank says itself, or another one of it.
+bool is_of_a_rank(std::string_view line) {
+  return line.find("kolo: ") != line.npos && line.find("kolo: warning") == line.npos;
+}
+
 // Open MPI 4 and 5; the first also says it once more in a box of its own.
-bool repeats_a_failure(const std::vector<std::string>& box) {
-  const std::string text = join(box, "");
-  for (const char* const words :
-       {"processes exited with non-zero status", "Per user-direction, the job has been aborted",
-        "MPI_ABORT was invoked", "MPI_Abort() was called", "mpirun noticed that process rank"}) {
-    if (text.find(words) != std::string::npos) return true;
-  }
-  return false;
+bool repeats_a_failure(const std::string& box) {
+  const auto words = {"processes exited with non-zero status",
+                      "Per user-direction, the job has been aborted", "MPI_ABORT was invoked",
+                      "MPI_Abort() was called", "mpirun noticed that process rank"};
+  return std::ranges::any_of(words,
+                             [&](const char* each) { return box.find(each) != std::string::npos; });
+}
+
+bool names_a_signal(const std::string& box) {
+  return box.find("exited on signal") != std::string::npos;
 }
 
 }  // namespace
@@ -207,11 +215,13 @@ std::string LauncherNoise::release() {
 }
 
 std::string LauncherNoise::take_line(std::string line) {
+  knows_why_ = knows_why_ || is_of_a_rank(line);
   if (box_.empty() && !is_rule(line)) return line;
   const bool closes = !box_.empty() && is_rule(line);
   box_.push_back(std::move(line));
   if (closes) {
-    if (!repeats_a_failure(box_)) return release();
+    const std::string box = join(box_, "");
+    if (!repeats_a_failure(box) || (names_a_signal(box) && !knows_why_)) return release();
     box_.clear();
   }
   return box_.size() > longest_box ? release() : std::string();

@@ -39,7 +39,9 @@ struct ProbeResult {
 [[nodiscard]] ProbeResult probe(const RankCommand& command, std::chrono::milliseconds deadline);
 
 // Takes out of the standard error of mpirun its boxes that only repeat that a rank has failed: the
-// rank has said so itself. A box lies between two lines of dashes; other boxes and lines stay.
+// rank has said so itself. A rank that was killed can't, and the others may be ended before they
+// say it: such a box stays where no rank has said anything, unless the job was asked to stop. A box
+// lies between two lines of dashes; other boxes and lines stay.
 class LauncherNoise {
  public:
   // The next piece of text; returns what is to be shown of it. A line is held back until it is
@@ -49,10 +51,14 @@ class LauncherNoise {
   // The end of the text: what is still held back.
   [[nodiscard]] std::string finish();
 
+  // The job was asked to stop: ranks may die of that.
+  void expect_signals() { knows_why_ = true; }
+
  private:
   [[nodiscard]] std::string take_line(std::string line);
   [[nodiscard]] std::string release();
 
+  bool knows_why_ = false;  // why a rank may have died of a signal
   std::string partial_line_;
   std::vector<std::string> box_;  // from its opening line of dashes on; empty outside
 };

@@ -82,7 +82,10 @@ TEST_F(FieldProgram, ARankThatIsKilledIsNamed) {
       });
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.exit_code, 128 + SIGKILL);
-  EXPECT_THAT(result.errors, AllOf(HasSubstr("rank 1 is gone"), HasSubstr("killed")));
+  // By the watch, or by mpirun where that ends the other rank before it can say so.
+  EXPECT_THAT(result.errors,
+              ::testing::AnyOf(AllOf(HasSubstr("rank 1 is gone"), HasSubstr("killed")),
+                               HasSubstr("process rank 1")));
 }
 
 TEST_F(FieldProgram, GoesOnToTheSameBits) {

@@ -177,6 +177,22 @@ TEST(LauncherNoise, DropsOnlyBoxesThatRepeatAFailure) {
   }
 }
 
+// Nothing else may tell of it.
+TEST(LauncherNoise, KeepsWhatNamesAKilledRankThatNobodyElseHasNamed) {
+  const std::string rule(74, '-');
+  const std::string box = rule +
+                          "\nmpirun noticed that process rank 1 with PID 0 on node n2 exited on "
+                          "signal 9 (Killed).\n" +
+                          rule + "\n";
+  const std::string warning = "kolo: warning: slow\n", named = "kolo: watch: rank 1 is gone\n";
+  EXPECT_EQ(LauncherNoise().filter(box), box);
+  EXPECT_EQ(LauncherNoise().filter(warning + box), warning + box);
+  EXPECT_EQ(LauncherNoise().filter(named + box), named);
+  LauncherNoise asked;
+  asked.expect_signals();
+  EXPECT_EQ(asked.filter(box), "");
+}
+
 TEST(LauncherNoise, KeepsABoxThatNeverCloses) {
   const std::string text = std::string(74, '-') + "\nMPI_ABORT was invoked\n";
   LauncherNoise noise;
