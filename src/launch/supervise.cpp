@@ -190,9 +190,12 @@ bool is_rule(std::string_view line) {
   return line.size() > 40 && line.find_first_not_of("-\r\n") == std::string_view::npos;
 }
 
-// What a rank says itself, or another one of it.
-bool is_of_a_rank(std::string_view line) {
-  return line.find("kolo: ") != line.npos && line.find("kolo: warning") == line.npos;
+// What a rank says itself of its end, or the watch of another one. Warnings, and what the watch
+// tells while it waits, say nothing of an end.
+bool tells_an_end(std::string_view line) {
+  const auto has = [&](std::string_view words) { return line.find(words) != line.npos; };
+  if (has("kolo: watch: ")) return has("the job ends");
+  return has("kolo: ") && !has("kolo: warning");
 }
 
 // Open MPI 4 and 5; the first also says it once more in a box of its own.
@@ -215,7 +218,7 @@ std::string LauncherNoise::release() {
 }
 
 std::string LauncherNoise::take_line(std::string line) {
-  knows_why_ = knows_why_ || is_of_a_rank(line);
+  knows_why_ = knows_why_ || tells_an_end(line);
   if (box_.empty() && !is_rule(line)) return line;
   const bool closes = !box_.empty() && is_rule(line);
   box_.push_back(std::move(line));
