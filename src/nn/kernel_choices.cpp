@@ -117,9 +117,9 @@ std::optional<KernelChoice> choice_for(const ConvolutionGeometry& geometry,
   KernelChoice choice;
   double best = std::numeric_limits<double>::infinity();
   for (const auto kind : kernels_to_try(geometry)) {
-    if (stops()) return std::nullopt;
     const auto kernel = make_kernel(kind, geometry);
     if (!kernel || kernel->order() != MemoryOrder::channels_last) continue;
+    if (stops()) return std::nullopt;
     const auto taken = milliseconds_of(*kernel, tensors, best);
     choice.milliseconds.emplace(name_of(kind), taken);
     if (taken < (choice.kernel.empty() ? 1 : clearly) * best) {

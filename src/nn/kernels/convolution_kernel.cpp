@@ -37,7 +37,7 @@ bool has_few_positions(const ConvolutionGeometry& geometry) {
 
 // The gradient of such an input (the output of the last transposed convolution of a U-Net).
 bool has_few_inputs(const ConvolutionGeometry& geometry) {
-  constexpr std::int64_t most_inputs = 8, least_outputs = 64;
+  constexpr std::int64_t most_inputs = 8, least_outputs = 16;
   return geometry.size.size() == 3 && geometry.inputs <= most_inputs &&
          geometry.outputs >= least_outputs;
 }

@@ -89,7 +89,7 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
 // moves.
 [[nodiscard]] constexpr bool has_few_voxels(std::int64_t voxels, std::int64_t inputs,
                                             std::int64_t outputs) {
-  constexpr std::int64_t most_voxels = 64, least_channels = 64;
+  constexpr std::int64_t most_voxels = 64, least_channels = 32;
   return voxels <= most_voxels && std::min(inputs, outputs) >= least_channels;
 }
 
