@@ -17,6 +17,7 @@
 #include "kolo/parallel/device_memory.h"
 #include "run/made_with.h"
 #include "run/pipeline_share.h"
+#include "run/run_device.h"
 
 namespace kolo {
 
@@ -252,9 +253,9 @@ void log_summary(RunLog& log, const PreparedRun& run, const HistoryRecorder& his
                      : "");
   if (const auto usage = history.device_usage()) log.info("devices: {}", describe(*usage));
   log.info(
-      "results in {}: history.json, events.out.tfevents.*, checkpoints/, out.log, model.txt, "
-      "config.yaml, run.json{}",
-      run.folder.path.string(),
+      "results in {}: history.json, events.out.tfevents.*, {}out.log, model.txt, config.yaml, "
+      "run.json{}",
+      run.folder.path.string(), run.config.checkpoint.enabled ? "checkpoints/, " : "",
       run.config.model.name == torchscript_model ? fmt::format(", {}", torchscript_file) : "");
 }
 

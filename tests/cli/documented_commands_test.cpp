@@ -62,6 +62,25 @@ std::vector<Words> commands_in(const fs::path& document) {
   return commands;
 }
 
+// Those in the comments of a configuration: lines of their own, and in a sentence between `...`.
+std::vector<Words> commands_in_comments(const fs::path& configuration) {
+  std::vector<Words> commands;
+  std::istringstream lines(read_text_file(configuration));
+  for (std::string line; std::getline(lines, line);) {
+    const auto comment = std::min(line.find("# "), line.size());
+    line.erase(0, std::min(line.find_first_not_of("# ", comment), line.size()));
+    if (const auto quoted = line.find("`kolo "); quoted != line.npos)
+      line = line.substr(quoted + 1, line.find('`', quoted + 1) - quoted - 1);
+    // What a command is for stands behind it, after several blanks.
+    line.resize(std::min(line.size(), line.find("   ")));
+    if (!is_command(line)) continue;
+    auto words = split_like_shell(line);
+    words.erase(words.begin());
+    if (words.size() > 1) commands.push_back(std::move(words));  // not just a command's name
+  }
+  return commands;
+}
+
 // Lessons in the order of their numbers, 10 after 9.
 std::vector<fs::path> documents_in(const fs::path& folder) {
   std::vector<fs::path> documents;
@@ -113,6 +132,20 @@ TEST(DocumentedCommands, AreUnderstood) {
     }
   }
   EXPECT_GT(count, 80);
+}
+
+TEST(DocumentedCommands, ThoseOfConfigurationsAreUnderstood) {
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator(KOLO_CONFIGS)) {
+    if (entry.path().extension() != ".yaml") continue;
+    for (const auto& words : commands_in_comments(entry.path())) {
+      CommandLine program;
+      EXPECT_NO_THROW((void)program.parse(words))
+          << entry.path() << ": " << CLI::detail::join(words, " ");
+      ++count;
+    }
+  }
+  EXPECT_GT(count, 15);
 }
 
 // In their order, in a folder that has what a reader's has: data that a page makes are used later.
