@@ -111,6 +111,16 @@ TEST_F(Checks, EnabledCheckpointsComeSomeTime) {
             5);
 }
 
+TEST_F(Checks, CopiesOnNodesHaveAFolder) {
+  EXPECT_THAT(error_after_required("checkpoint:\n  local_every_steps: 5\n"),
+              AllOf(StartsWith("run.yaml:5: checkpoint.local_every_steps: 5, but"),
+                    HasSubstr("set checkpoint.local_folder")));
+  EXPECT_EQ(
+      load(std::string(required) + "checkpoint: {local_every_steps: 5, local_folder: /dev/shm}\n")
+          .checkpoint.local_every_steps,
+      5);
+}
+
 TEST_F(Checks, RandomCropsTakeThePlaceOfShiftsAndZooms) {
   const Overrides cifar = {"data={name: cifar10, random_crop: 0.08}"};
   const auto config = load(required, cifar);

@@ -188,11 +188,11 @@ class RunCopiesOfRanks : public ::testing::Test {
   }
 
   TemporaryFolder folder;
-  fs::path config =
-      folder.write("small.yaml",
-                   "{data: {name: fashion_mnist}, model: {name: normalized},\n"
-                   " optimizer: {name: adam, lr: 0.01}, checkpoint: {local_every_steps: 6},\n"
-                   " training: {batch_size: 8, n_epochs: 2, log_every: 1}}\n");
+  fs::path config = folder.write(
+      "small.yaml",
+      "{data: {name: fashion_mnist}, model: {name: normalized},\n"
+      " optimizer: {name: adam, lr: 0.01}, checkpoint: {local_folder: x, local_every_steps: 6},\n"
+      " training: {batch_size: 8, n_epochs: 2, log_every: 1}}\n");
 };
 
 TEST_F(RunCopiesOfRanks, HaveTheSameOnEveryNodeAndARunGoesOnFromThem) {
