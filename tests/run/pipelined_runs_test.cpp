@@ -18,14 +18,22 @@ class PipelinedRuns : public FieldRuns {
  protected:
   using Settings = std::vector<std::string>;
 
+  // Or nearly, as other batches are rounded otherwise. The gradient of l1 jumps where an output
+  // passes its target, so that one rounding may change it by more than its last digits.
   void expect_same_tensors(const std::vector<NamedTensor>& found,
                            const std::vector<NamedTensor>& wanted, bool to_the_bit) const {
     ASSERT_EQ(found.size(), wanted.size());
     for (std::size_t i = 0; i < found.size(); ++i) {
+      const auto &a = found[i].tensor, &b = wanted[i].tensor;
       EXPECT_EQ(found[i].name, wanted[i].name);
-      EXPECT_TRUE(to_the_bit ? torch::equal(found[i].tensor, wanted[i].tensor)
-                             : torch::allclose(found[i].tensor, wanted[i].tensor, 1e-4, 1e-6))
-          << found[i].name;
+      ASSERT_EQ(a.sizes(), b.sizes()) << found[i].name;
+      if (to_the_bit) {
+        EXPECT_TRUE(torch::equal(a, b)) << found[i].name;
+        continue;
+      }
+      const auto largest = b.abs().max().item<double>();
+      EXPECT_TRUE(torch::allclose(a, b, 1e-4, 1e-6 + 2e-3 * largest))
+          << found[i].name << ": " << (a - b).abs().max().item<double>() << " of " << largest;
     }
   }
   // Model and optimizer, in the same order under the same names.
