@@ -43,9 +43,11 @@ std::string go_on_from_copy(LaunchRequest& request, const ChangeCommand& resume_
 
 // As the command says, from the beginning or from another run's checkpoint. What the attempt before
 // has recorded must not be taken for this one's.
-std::string start_over(const RunFolder& folder) {
+std::string start_over(const RunFolder& folder, bool saves) {
   folder.keep_records_of_attempt();
-  return "there is no checkpoint yet: starting from the beginning";
+  return fmt::format("there {}: starting from the beginning",
+                     saves ? "is no checkpoint yet"
+                           : "are no checkpoints, as checkpoint.enabled is false");
 }
 
 // Whether so many ranks, instead of those that were asked for, may go on, and can share the batch,
@@ -133,9 +135,11 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
                                 const RunOptions& options, const TrainingRestarts& restarts,
                                 const ChangeCommand& resume_newest) {
   RestartPolicy policy{.restarts = restarts.most, .min_ranks = restarts.min_ranks};
-  policy.stop.message = "the ranks save a checkpoint and stop; a second time ends them at once";
+  const bool saves = run.config.checkpoint.enabled;
+  policy.stop.message = fmt::format("the ranks {}; a second time ends them at once",
+                                    saves ? "save a checkpoint and stop" : "stop");
   const auto& local = run.config.checkpoint.local_folder;
-  const bool has_copies = run.config.checkpoint.enabled && !local.empty();
+  const bool has_copies = saves && !local.empty();
   if (has_copies) {
     policy.clean_up = [folder = run.folder, local]() -> std::vector<std::string> {
       const auto key = copy_key(folder);
@@ -152,6 +156,10 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
     console_of(options) << fmt::format("{} held an earlier run; it is now {}\n",
                                        run.folder.path.string(), lock->moved()->string());
   }
+  if (!saves) {
+    console_of(options) << "warning: checkpoint.enabled is false: if a rank fails, the run starts "
+                           "again from the beginning\n";
+  }
   request.environment.emplace_back(RunLock::variable, lock->token());
   const auto failures = std::make_shared<Failures>(run.folder);
   const bool resumes = options.resume.has_value(), goes_on_there = run.goes_on_there();
@@ -163,11 +171,11 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
   policy.accepts = [&run, asked_for = request.ranks](int ranks) {
     return can_go_on(run, asked_for, ranks);
   };
-  policy.before_restart = [folder = run.folder, resumes, has_copies, lock, failures,
+  policy.before_restart = [folder = run.folder, resumes, saves, has_copies, lock, failures,
                            resume_newest](LaunchRequest& attempt) -> std::string {
     if (resumes && !failures->has_begun()) return {};  // as the command says
     if (folder.holds_step_folder()) return go_on(attempt, folder, has_copies, resume_newest);
-    return has_copies ? go_on_from_copy(attempt, resume_newest) : start_over(folder);
+    return has_copies ? go_on_from_copy(attempt, resume_newest) : start_over(folder, saves);
   };
   policy.note = [folder = run.folder](const std::string& message) {
     RunLog({.file = folder.log()}).warn("{}", message);

@@ -217,6 +217,29 @@ TEST_F(TrainRestart, BeforeTheFirstCheckpointItStartsFromTheBeginning) {
   EXPECT_FALSE(count_events(folder / "run" / "attempt.1").empty()) << "nothing is thrown away";
 }
 
+TEST_F(TrainRestart, WithoutCheckpointsItStartsFromTheBeginningAndSaysSoAtTheStart) {
+  const auto begun = [&] { return wait_for_text(folder / "run" / "out.log", "epoch 1/"); };
+  const auto result = run_kolo_and(
+      arguments({"-n", "2", "--max-restarts", "1", "checkpoint.enabled=false"}, "run"), [&](pid_t) {
+        EXPECT_TRUE(begun() && signal_rank(1, folder / "run", SIGKILL));
+      });
+  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("warning: checkpoint.enabled is false: if a rank fails"));
+  EXPECT_THAT(result.errors, HasSubstr("there are no checkpoints, as checkpoint.enabled is false: "
+                                       "starting from the beginning"));
+  EXPECT_EQ(History::read(folder / "run" / "history.json").epochs().size(), 13U) << "all of them";
+
+  const auto stopped = run_kolo_and(
+      arguments({"-n", "2", "checkpoint.enabled=false", "training.n_epochs=1000"}, "run"),
+      [&](pid_t kolo) {
+        EXPECT_TRUE(wait_for_file(folder / "run.1") && begun());
+        ::kill(kolo, SIGTERM);
+      });
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.output << stopped.errors;
+  EXPECT_THAT(stopped.errors, AllOf(HasSubstr("kolo: SIGTERM: the ranks stop; a second time"),
+                                    Not(HasSubstr("save a checkpoint"))));
+}
+
 TEST_F(TrainRestart, NothingIsRemovedWhereNoCheckpointCanBeUsed) {
   const std::string thread = "device.intra_threads=1";
   ASSERT_EQ(run_kolo(arguments({"training.n_epochs=1", thread, "checkpoint.every_epochs=1",
