@@ -120,6 +120,12 @@ void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Mo
 PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const RunOptions& options,
                         int ranks, bool is_root, std::shared_ptr<const std::string> survey) {
   // Before any data is read.
+  if (options.stop_after_epochs && !config.checkpoint.enabled) {
+    refuse_setting(
+        config, "checkpoint.enabled",
+        "false, but a run that stops after some of its epochs (--stop-after-epochs) goes "
+        "on from its checkpoint; leave one of them out");
+  }
   const auto replicas = replicas_of(config, ranks);
   (void)batch_size_of(config.training, replicas, replica_name(config, ranks));
   require_device(config);

@@ -45,9 +45,9 @@ std::string go_on_from_copy(LaunchRequest& request, const ChangeCommand& resume_
 // has recorded must not be taken for this one's.
 std::string start_over(const RunFolder& folder, bool saves) {
   folder.keep_records_of_attempt();
-  return fmt::format("there {}: starting from the beginning",
-                     saves ? "is no checkpoint yet"
-                           : "are no checkpoints, as checkpoint.enabled is false");
+  return fmt::format(
+      "there {}: starting from the beginning",
+      saves ? "is no checkpoint yet" : "are no checkpoints, as checkpoint.enabled is false");
 }
 
 // Whether so many ranks, instead of those that were asked for, may go on, and can share the batch,

@@ -98,6 +98,9 @@ TEST_F(SweepProgram, HalvingGoesOnFromCheckpoints) {
 }
 
 TEST_F(SweepProgram, StopAfterEpochsKeepsTheSchedule) {
+  const auto unsaved = train({"checkpoint.enabled=false", "--stop-after-epochs", "3"});
+  EXPECT_EQ(unsaved.exit_code, 2);
+  EXPECT_THAT(unsaved.errors, HasSubstr("checkpoint.enabled: false, but a run that stops after"));
   ASSERT_EQ(train({"training.lr_decay=cosine"}, "whole").exit_code, 0);
   const auto part = train({"training.lr_decay=cosine", "--stop-after-epochs", "3"});
   EXPECT_EQ(part.exit_code, 75) << part.errors;

@@ -219,10 +219,9 @@ TEST_F(TrainRestart, BeforeTheFirstCheckpointItStartsFromTheBeginning) {
 
 TEST_F(TrainRestart, WithoutCheckpointsItStartsFromTheBeginningAndSaysSoAtTheStart) {
   const auto begun = [&] { return wait_for_text(folder / "run" / "out.log", "epoch 1/"); };
-  const auto result = run_kolo_and(
-      arguments({"-n", "2", "--max-restarts", "1", "checkpoint.enabled=false"}, "run"), [&](pid_t) {
-        EXPECT_TRUE(begun() && signal_rank(1, folder / "run", SIGKILL));
-      });
+  const auto result =
+      run_kolo_and(arguments({"-n", "2", "--max-restarts", "1", "checkpoint.enabled=false"}, "run"),
+                   [&](pid_t) { EXPECT_TRUE(begun() && signal_rank(1, folder / "run", SIGKILL)); });
   ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
   EXPECT_THAT(result.output, HasSubstr("warning: checkpoint.enabled is false: if a rank fails"));
   EXPECT_THAT(result.errors, HasSubstr("there are no checkpoints, as checkpoint.enabled is false: "
