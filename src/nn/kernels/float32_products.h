@@ -6,7 +6,7 @@
 
 // Products of float32 matrices that lie in the first caches, with no work besides: for the many
 // small products of a kernel. Larger ones are for matrices.h. Only for processors with vectors of
-// 16 floats.
+// 8 floats or more.
 namespace kolo::float32_products {
 
 [[nodiscard]] bool are_supported();

@@ -4,7 +4,7 @@
 
 #include "kolo/base/checked.h"
 #include "nn/kernels/convolution_kernel.h"
-#include "nn/kernels/loops.h"
+#include "nn/kernels/image_lanes.h"
 
 namespace kolo {
 
@@ -13,7 +13,7 @@ namespace {
 using image_lanes::Correlation;
 
 // For images of few channels, which leave vectors of channels half empty: a vector holds the same
-// value of 16 images instead. Stride 1, without padding.
+// value of several images instead. Stride 1, without padding.
 class ImageLaneConvolution final : public ConvolutionKernel {
  public:
   explicit ImageLaneConvolution(const ConvolutionGeometry& geometry)

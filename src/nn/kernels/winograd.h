@@ -9,7 +9,7 @@
 
 // The transforms of minimal algorithms for convolutions (Winograd, 1980; Lavin and Gray, 2016): a
 // tile of outputs takes fewer products than it has taps and positions, of values that are sums of a
-// window of inputs, and sums of taps. Only for processors with vectors of 16 floats.
+// window of inputs, and sums of taps. Only for processors with vectors of 8 floats or more.
 namespace kolo::winograd {
 
 [[nodiscard]] bool is_supported();

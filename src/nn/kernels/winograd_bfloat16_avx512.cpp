@@ -1,14 +1,16 @@
 #include <cstddef>
 
 #include "nn/kernels/bfloat16_vectors_avx512.h"
+#include "nn/kernels/vectors_avx512.h"
 #include "nn/kernels/winograd.h"
-#include "nn/kernels/winograd_transforms_avx512.h"
+#include "nn/kernels/winograd_transforms.h"
 
 // Coefficients that are rounded to bfloat16, for products of it.
 namespace kolo::winograd {
 
 namespace {
 
+using namespace vectors_of_16;
 using bfloat16_products::interleaved;
 using bfloat16_products::put;
 using bfloat16_products::rounded;

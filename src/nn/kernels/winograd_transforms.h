@@ -3,20 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <immintrin.h>
-
 #include "nn/kernels/winograd.h"
 
-// What the transforms of minimal algorithms are made of, for sources of vectors of 16 floats
-// (winograd_avx512.cpp, winograd_bfloat16_avx512.cpp): their matrices, and products with them that
-// are written out when compiled.
+// What the transforms of minimal algorithms are made of (winograd_loops.h,
+// winograd_bfloat16_avx512.cpp), for vectors that were included before: their matrices, and
+// products with them that are written out when compiled.
 
-#define KOLO_AVX512 __attribute__((target("avx512f")))
-#define KOLO_AVX512_INLINE __attribute__((target("avx512f"), always_inline)) inline
-
-namespace kolo::winograd {
-
-constexpr std::int64_t lanes = 16;
+namespace kolo::KOLO_VECTORS {
 
 // Small enough that products with it are written out when compiled.
 template <std::size_t Rows, std::size_t Columns>
@@ -83,21 +76,21 @@ struct Transforms : Matrices {
 
 template <std::size_t Count>
 struct Line {
-  __m512 at[Count];
+  Vector at[Count];
 };
 
 template <const auto& M, std::size_t Row, std::size_t Column, bool HasSum>
-KOLO_AVX512_INLINE __m512 with_added(__m512 sum, __m512 value) {
+KOLO_VECTOR_INLINE Vector with_added(Vector sum, Vector value) {
   constexpr float factor = M.values[Row][Column];
   if constexpr (factor == 0) return sum;
-  if constexpr (!HasSum) return factor == 1 ? value : _mm512_mul_ps(_mm512_set1_ps(factor), value);
-  if constexpr (factor == 1) return _mm512_add_ps(sum, value);
-  if constexpr (factor == -1) return _mm512_sub_ps(sum, value);
-  return _mm512_fmadd_ps(_mm512_set1_ps(factor), value, sum);
+  if constexpr (!HasSum) return factor == 1 ? value : multiplied(all(factor), value);
+  if constexpr (factor == 1) return added(sum, value);
+  if constexpr (factor == -1) return subtracted(sum, value);
+  return multiplied_added(all(factor), value, sum);
 }
 
 template <const auto& M, std::size_t Row, std::size_t Column, bool HasSum>
-KOLO_AVX512_INLINE __m512 sum_of_row(const Line<M.columns>& line, __m512 sum) {
+KOLO_VECTOR_INLINE Vector sum_of_row(const Line<M.columns>& line, Vector sum) {
   if constexpr (Column == M.columns) {
     return sum;
   } else {
@@ -108,20 +101,11 @@ KOLO_AVX512_INLINE __m512 sum_of_row(const Line<M.columns>& line, __m512 sum) {
 }
 
 template <const auto& M, std::size_t Row = 0>
-KOLO_AVX512_INLINE void product(const Line<M.columns>& line, Line<M.rows>& result) {
+KOLO_VECTOR_INLINE void product(const Line<M.columns>& line, Line<M.rows>& result) {
   if constexpr (Row < M.rows) {
-    result.at[Row] = sum_of_row<M, Row, 0, false>(line, _mm512_setzero_ps());
+    result.at[Row] = sum_of_row<M, Row, 0, false>(line, zeros());
     product<M, Row + 1>(line, result);
   }
-}
-
-KOLO_AVX512_INLINE __m512 loaded(const float* at) {
-  return _mm512_loadu_ps(at);
-}
-
-KOLO_AVX512_INLINE __m512 loaded(const BFloat16* at) {
-  const auto values = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(values), 16));
 }
 
 constexpr std::int64_t power(std::int64_t base, int exponent) {
@@ -133,7 +117,7 @@ constexpr std::int64_t power(std::int64_t base, int exponent) {
 // A box of vectors, transformed along one dimension: [outer, columns, inner] to [outer, rows,
 // inner].
 template <const auto& M>
-KOLO_AVX512_INLINE void along(std::int64_t outer, std::int64_t inner, const float* from,
+KOLO_VECTOR_INLINE void along(std::int64_t outer, std::int64_t inner, const float* from,
                               float* to) {
   constexpr auto columns = static_cast<std::int64_t>(M.columns),
                  rows = static_cast<std::int64_t>(M.rows);
@@ -141,11 +125,11 @@ KOLO_AVX512_INLINE void along(std::int64_t outer, std::int64_t inner, const floa
     for (std::int64_t i = 0; i < inner; ++i) {
       Line<M.columns> line;
       for (std::int64_t k = 0; k < columns; ++k)
-        line.at[k] = _mm512_load_ps(from + ((o * columns + k) * inner + i) * lanes);
+        line.at[k] = loaded(from + ((o * columns + k) * inner + i) * lanes);
       Line<M.rows> result;
       product<M>(line, result);
       for (std::int64_t k = 0; k < rows; ++k)
-        _mm512_store_ps(to + ((o * rows + k) * inner + i) * lanes, result.at[k]);
+        store(to + ((o * rows + k) * inner + i) * lanes, result.at[k]);
     }
   }
 }
@@ -155,11 +139,11 @@ struct alignas(64) Room {
   float values[6 * 6 * 6 * lanes];
 };
 
-// Transforms vectors of 16 channels, the first of which are `at` + channel, along all dimensions
-// but the first: to [columns of M, inner], in one of two rooms. The last dimension comes first, as
-// its vectors are gathered.
+// Transforms a vector's lanes of channels, the first of which are `at` + channel, along all
+// dimensions but the first: to [columns of M, inner], in one of two rooms. The last dimension comes
+// first, as its vectors are gathered.
 template <const auto& M, typename T>
-KOLO_AVX512_INLINE const float* gather(const T* const* at, std::int64_t channel, int others,
+KOLO_VECTOR_INLINE const float* gather(const T* const* at, std::int64_t channel, int others,
                                        Room& one, Room& other) {
   constexpr auto columns = static_cast<std::int64_t>(M.columns),
                  rows = static_cast<std::int64_t>(M.rows);
@@ -169,7 +153,7 @@ KOLO_AVX512_INLINE const float* gather(const T* const* at, std::int64_t channel,
     Line<M.rows> result;
     product<M>(line, result);
     for (std::int64_t k = 0; k < rows; ++k)
-      _mm512_store_ps(one.values + (i * rows + k) * lanes, result.at[k]);
+      store(one.values + (i * rows + k) * lanes, result.at[k]);
   }
   if (others < 2) return one.values;
   along<M>(columns, rows, one.values, other.values);
@@ -178,14 +162,14 @@ KOLO_AVX512_INLINE const float* gather(const T* const* at, std::int64_t channel,
 
 // And along the first dimension: the `i`th line of what was gathered, of `inner`.
 template <const auto& M>
-KOLO_AVX512_INLINE Line<M.rows> spread_line(const float* gathered, std::int64_t i,
+KOLO_VECTOR_INLINE Line<M.rows> spread_line(const float* gathered, std::int64_t i,
                                             std::int64_t inner) {
   Line<M.columns> line;
   for (std::size_t k = 0; k < M.columns; ++k)
-    line.at[k] = _mm512_load_ps(gathered + (static_cast<std::int64_t>(k) * inner + i) * lanes);
+    line.at[k] = loaded(gathered + (static_cast<std::int64_t>(k) * inner + i) * lanes);
   Line<M.rows> result;
   product<M>(line, result);
   return result;
 }
 
-}  // namespace kolo::winograd
+}  // namespace kolo::KOLO_VECTORS
