@@ -165,7 +165,7 @@ class WatchConvolutions {
 
 // By minimal algorithms, which take fewer products (3x3 and 3x3x3 kernels of stride 1, 4x4 and
 // 4x4x4 ones of stride 2), made in float32 of values of either type; null for others, float16,
-// channels that are no multiples of 16, and processors without vectors of 16 floats.
+// channels that are no multiples of 16, and processors without vectors of 8 floats.
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_winograd_convolution(
     const ConvolutionGeometry& geometry);
 
@@ -174,7 +174,7 @@ class WatchConvolutions {
     std::unique_ptr<ConvolutionKernel> kernel);
 
 // Null unless it is of images, stride 1, without padding, a multiple of 16 of them, on a processor
-// with vectors of 16 floats.
+// with vectors of 8 floats or more.
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_image_lane_convolution(
     const ConvolutionGeometry& geometry);
 
