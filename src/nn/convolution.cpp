@@ -8,6 +8,7 @@
 #include <torch/custom_class.h>
 #include <torch/nn/modules/conv.h>
 
+#include "base/second_derivatives.h"
 #include "kolo/nn/autocast.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/fused.h"
@@ -92,8 +93,7 @@ struct Kept {
   bool has_bias = false;
 
   Kept(AutogradContext* context, const variable_list& gradients) {
-    if (torch::GradMode::is_enabled())
-      throw Error("nn: convolution: has no second derivatives; drop create_graph");
+    refuse_second_derivatives("nn: convolution");
     const auto capsule = context->saved_data["kernel"].toCapsule();
     kernel = static_cast<KeptKernel&>(*capsule).kernel;
     const auto saved = context->get_saved_variables();

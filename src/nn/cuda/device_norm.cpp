@@ -3,7 +3,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include "kolo/base/error.h"
+#include "base/second_derivatives.h"
 #include "nn/cuda/norm_kernels.h"
 
 namespace kolo {
@@ -90,8 +90,7 @@ class DeviceNormFunction : public torch::autograd::Function<DeviceNormFunction> 
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    if (torch::GradMode::is_enabled())
-      throw Error("nn: batch norm: has no second derivatives; drop create_graph");
+    refuse_second_derivatives("nn: batch norm");
     const auto saved = context->get_saved_variables();
     const auto &input = saved[0], &weight = saved[1], &bias = saved[2], &kept = saved[3],
                &output = saved[4];

@@ -9,7 +9,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/batchnorm.h>
 
-#include "kolo/base/error.h"
+#include "base/second_derivatives.h"
 #include "kolo/nn/device_norm.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/device_norm.h"
@@ -185,8 +185,7 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    if (torch::GradMode::is_enabled())
-      throw Error("nn: batch norm: has no second derivatives; drop create_graph");
+    refuse_second_derivatives("nn: batch norm");
     const auto saved = context->get_saved_variables();
     const auto &input = saved[0], &weight = saved[1], &bias = saved[2], &kept = saved[3];
     torch::Tensor output = saved[4];

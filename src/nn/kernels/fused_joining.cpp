@@ -5,7 +5,7 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "kolo/base/error.h"
+#include "base/second_derivatives.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/typed_values.h"
 
@@ -39,8 +39,7 @@ class JoinRelu : public torch::autograd::Function<JoinRelu> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    if (torch::GradMode::is_enabled())
-      throw Error("nn: join_relu: has no second derivatives; drop create_graph");
+    refuse_second_derivatives("nn: join_relu");
     const auto output = context->get_saved_variables()[0];
     const auto gradient = gradients[0].contiguous(at::MemoryFormat::ChannelsLast3d);
     const auto mine = context->saved_data["channels"].toInt();

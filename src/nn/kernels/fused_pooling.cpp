@@ -5,7 +5,7 @@
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "kolo/base/error.h"
+#include "base/second_derivatives.h"
 #include "nn/kernels/convolution_kernel.h"
 #include "nn/kernels/typed_values.h"
 
@@ -47,8 +47,7 @@ class MaxPoolRelu : public torch::autograd::Function<MaxPoolRelu> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    if (torch::GradMode::is_enabled())
-      throw Error("nn: max_pool_relu: has no second derivatives; drop create_graph");
+    refuse_second_derivatives("nn: max_pool_relu");
     const auto winners = context->get_saved_variables()[0];
     const auto gradient = gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
     auto of_input = torch::empty(context->saved_data["size"].toIntVector(),

@@ -6,6 +6,7 @@
 #include <torch/autograd.h>
 #include <torch/nn/functional/loss.h>
 
+#include "base/second_derivatives.h"
 #include "kolo/base/error.h"
 #include "nn/kernels/fused.h"
 #include "nn/kernels/loops.h"
@@ -31,8 +32,7 @@ class MeanDistance : public torch::autograd::Function<MeanDistance> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    if (torch::GradMode::is_enabled())
-      throw Error("nn: l1: has no second derivatives; drop create_graph");
+    refuse_second_derivatives("nn: l1");
     const auto slopes = context->get_saved_variables()[0];
     const bool is_one = gradients[0].item<double>() == 1;
     return {is_one ? slopes : slopes * gradients[0], torch::Tensor()};

@@ -8,6 +8,7 @@
 #include <torch/autograd.h>
 #include <torch/nn/modules/embedding.h>
 
+#include "base/second_derivatives.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/parallel/group_functions.h"
@@ -67,10 +68,7 @@ class VocabularyLosses : public torch::autograd::Function<VocabularyLosses> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    if (torch::GradMode::is_enabled()) {
-      throw Error(
-          "parallel: vocabulary cross-entropy has no second derivatives; drop create_graph");
-    }
+    refuse_second_derivatives("parallel: vocabulary cross-entropy");
     const auto saved = context->get_saved_variables();
     const auto &softmax = saved[0], &index = saved[1], &is_own = saved[2];
     const auto slope = gradients[0].unsqueeze(1);

@@ -5,7 +5,7 @@
 
 #include <torch/autograd.h>
 
-#include "kolo/base/error.h"
+#include "base/second_derivatives.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/tensors/autograd_communicator.h"
 
@@ -55,9 +55,7 @@ class NormalizeJointly : public torch::autograd::Function<NormalizeJointly> {
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
-    if (torch::GradMode::is_enabled())
-      throw Error(
-          "parallel: a norm over several ranks has no second derivatives; drop create_graph");
+    refuse_second_derivatives("parallel: a norm over several ranks");
     const auto saved = context->get_saved_variables();
     const auto &input = saved[0], &weight = saved[1], &mean = saved[2], &inverse = saved[3],
                &count = saved[4];
