@@ -1,16 +1,10 @@
 #include "nn/kernels/vector_loops.h"
 
 #include <initializer_list>
-#include <optional>
 
 #include "kolo/base/error.h"
 
 namespace kolo {
-
-#if defined(__x86_64__)
-std::optional<VectorLoops> vector_loops_of_16();  // vector_loops_avx512.cpp
-std::optional<VectorLoops> vector_loops_of_8();   // vector_loops_avx2.cpp
-#endif
 
 std::vector<VectorLoops> supported_vector_loops() {
   std::vector<VectorLoops> result;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "nn/kernels/float32_products.h"
@@ -32,6 +33,11 @@ struct VectorLoops {
   CollectValues<float>* collect = nullptr;
   CollectValues<BFloat16>* collect_bfloat16 = nullptr;
 };
+
+// Of one width; nothing where this processor has no such vectors. On x86 alone
+// (vector_loops_avx512.cpp, vector_loops_avx2.cpp).
+[[nodiscard]] std::optional<VectorLoops> vector_loops_of_16();
+[[nodiscard]] std::optional<VectorLoops> vector_loops_of_8();
 
 // Those that this processor has, the widest first; none where it has no vectors of 8 floats.
 [[nodiscard]] std::vector<VectorLoops> supported_vector_loops();

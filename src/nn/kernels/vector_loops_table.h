@@ -1,7 +1,5 @@
 #pragma once
 
-#include <optional>
-
 #include "nn/kernels/float32_products_loops.h"
 #include "nn/kernels/image_lanes_loops.h"
 #include "nn/kernels/vector_loops.h"
