@@ -106,14 +106,17 @@ function(kolo_add_catalogue target)
   target_sources(${target} PRIVATE ${made})
 endfunction()
 
-# kolo_add_program(TARGET [TORCH] SOURCES ... LINKS ...): a test, benchmark or tool that is not installed.
+# kolo_add_program(TARGET [TORCH] SOURCES ... LINKS ...): a test, benchmark or tool that is not installed. TORCH: shares the precompiled
+# header kolo_program_header, which is that of LibTorch, and for tests one with more in it.
+set(kolo_program_header kolo_torch_header)
 function(kolo_add_program target)
   cmake_parse_arguments(program "TORCH" "" "SOURCES;LINKS" ${ARGN})
   add_executable(${target} ${program_SOURCES})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${target} PRIVATE ${program_LINKS} kolo_warnings)
+  kolo_leave_out_unused(${target})
   if(program_TORCH)
-    target_precompile_headers(${target} REUSE_FROM kolo_torch_header)
+    target_precompile_headers(${target} REUSE_FROM ${kolo_program_header})
     target_link_libraries(${target} PRIVATE kolo::torch)
   endif()
 endfunction()

@@ -20,13 +20,15 @@ if(NOT torch_headers IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
 endif()
 install(TARGETS kolo_torch EXPORT kolo-library-targets)
 
-# The one precompiled header, shared by every target that includes LibTorch: what most sources need of it. Not <torch/torch.h>,
-# whose layers (<torch/nn.h>) are instantiated anew in every source, precompiled or not, used or not.
+include(KoloUnusedLibraries)
+
+# The precompiled header, shared by every target that includes LibTorch: what most sources need of it. Not <torch/torch.h>,
+# whose layers (<torch/nn.h>) are instantiated anew in every source, precompiled or not, used or not. (Tests have one with more in it.)
+set(kolo_torch_headers <torch/autograd.h> <torch/nn/module.h> <torch/optim/optimizer.h> <torch/types.h> <torch/utils.h>)
 file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/torch_header.cpp CONTENT "")
 add_library(kolo_torch_header OBJECT ${PROJECT_BINARY_DIR}/torch_header.cpp)
 target_link_libraries(kolo_torch_header PRIVATE kolo::torch kolo_warnings)
-target_precompile_headers(kolo_torch_header PRIVATE <torch/autograd.h> <torch/nn/module.h> <torch/optim/optimizer.h>
-                                                    <torch/types.h> <torch/utils.h>)
+target_precompile_headers(kolo_torch_header PRIVATE ${kolo_torch_headers})
 
 if(KOLO_BUILD_TRAINER)
   find_package(spdlog REQUIRED)

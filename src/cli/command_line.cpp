@@ -1,6 +1,8 @@
 #include "cli/command_line.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <span>
 
@@ -270,6 +272,13 @@ int run_kolo_program(const std::vector<std::string>& words) {
     CommandLine command_line;
     return command_line.parse(words)();
   });
+}
+
+void end_process(int status) {
+  std::cout.flush();
+  std::clog.flush();
+  (void)std::fflush(nullptr);
+  std::_Exit(status);
 }
 
 }  // namespace kolo

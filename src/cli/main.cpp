@@ -3,5 +3,5 @@
 
 int main(int argc, char** argv) {
   kolo::relaunch_on_right_core(argv);
-  return kolo::run_kolo_program({argv + 1, argv + argc});
+  kolo::end_process(kolo::run_kolo_program({argv + 1, argv + argc}));
 }

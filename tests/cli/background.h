@@ -7,6 +7,8 @@
 #include <functional>
 #include <thread>
 
+#include <gmock/gmock.h>
+
 #include "cli/program.h"
 
 namespace kolo::testing {
@@ -29,14 +31,23 @@ inline ProcessResult run_kolo_and(std::vector<std::string> arguments,
     meanwhile(process);
   });
   ProcessOptions options;
-  options.deadline = std::chrono::seconds(120);
+  options.deadline = kolo_deadline;
   options.environment = std::move(environment);
   return run_process(arguments, options);
 }
 
-// False when that takes more than a minute.
+// The status of a job in which a rank was killed: the launcher's or the watch's, or that of another
+// rank which misses it in the middle of a collective, whichever sees it first.
+inline auto is_of_killed_rank() {
+  return ::testing::AnyOf(128 + SIGKILL, 1);
+}
+
+// What a test waits for comes in seconds, but on a busy machine.
+constexpr std::chrono::minutes longest_wait(3);
+
+// False when that takes longer than the longest wait.
 inline bool wait_for_file(const std::filesystem::path& file) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  const auto end = std::chrono::steady_clock::now() + longest_wait;
   while (!std::filesystem::exists(file)) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -45,7 +56,7 @@ inline bool wait_for_file(const std::filesystem::path& file) {
 }
 
 inline bool wait_for_text(const std::filesystem::path& path, const std::string& text) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  const auto end = std::chrono::steady_clock::now() + longest_wait;
   while (std::chrono::steady_clock::now() < end) {
     std::ifstream file(path, std::ios::binary);
     const std::string all(std::istreambuf_iterator<char>(file), {});

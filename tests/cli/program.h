@@ -10,7 +10,7 @@
 
 namespace kolo::testing {
 
-constexpr std::chrono::seconds kolo_deadline = std::chrono::minutes(2);
+constexpr std::chrono::seconds kolo_deadline = std::chrono::minutes(4);
 // Of campaigns, which share the machine.
 constexpr std::chrono::seconds campaign_deadline = std::chrono::minutes(10);
 

@@ -78,11 +78,11 @@ TEST_F(TrainRestart, AKilledRankCostsTheStepsSinceTheNewestCheckpoint) {
       });
   ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
   EXPECT_EQ(result.left_behind, 0);
-  const std::string message =
-      "the job ended with status 137 (Killed); starting it again (restart 1 of 2)";
-  EXPECT_THAT(result.errors, HasSubstr(message));
+  const auto message = AllOf(HasSubstr("the job ended with status 1"),
+                             HasSubstr("; starting it again (restart 1 of 2)"));
+  EXPECT_THAT(result.errors, message);
   EXPECT_THAT(result.output, HasSubstr("resuming from"));
-  EXPECT_THAT(log(), AllOf(HasSubstr(message), HasSubstr("resuming from")));
+  EXPECT_THAT(log(), AllOf(message, HasSubstr("resuming from")));
   EXPECT_FALSE(std::filesystem::exists(folder / "run.1")) << "the folder is kept";
   expect_equal_runs("whole", "run");
 }
@@ -101,7 +101,7 @@ std::int64_t newest_copy(const std::filesystem::path& place) {
 }
 
 bool wait_for_copy(const std::filesystem::path& place, std::int64_t step) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  const auto end = std::chrono::steady_clock::now() + longest_wait;
   while (newest_copy(place) < step) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
@@ -181,7 +181,7 @@ TEST_F(TrainCopies, AreRemovedWhenTheJobFailsForGood) {
   const auto result = run_kolo_and(with_copies({"-n", "2"}), [&](pid_t) {
     EXPECT_TRUE(wait_for_copy(place, 20) && signal_rank(0, folder / "run", SIGKILL));
   });
-  EXPECT_EQ(result.exit_code, 137) << result.output << result.errors;
+  EXPECT_THAT(result.exit_code, is_of_killed_rank()) << result.output << result.errors;
   EXPECT_TRUE(std::filesystem::is_empty(place));
 }
 
@@ -294,7 +294,7 @@ TEST_F(TrainRestart, GivesUpWhenTheRestartsAreUsedUp) {
         EXPECT_TRUE(wait_for_file(checkpoint(5)) && signal_rank(0, folder / "run", SIGKILL));
         EXPECT_TRUE(wait_for_file(checkpoint(100)) && signal_rank(1, folder / "run", SIGKILL));
       });
-  EXPECT_EQ(result.exit_code, 137) << result.output << result.errors;
+  EXPECT_THAT(result.exit_code, is_of_killed_rank()) << result.output << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("it was restarted 1 time within an hour, and is not again"));
   EXPECT_EQ(result.left_behind, 0);
   EXPECT_EQ(run_kolo(arguments({"-n", "2", "--resume", "training.n_epochs=12"}, "run")).exit_code,

@@ -296,7 +296,7 @@ TEST_F(TrainResume, WhatCannotBeGoneOnWithIsRefusedByName) {
 // Launcher and ranks are killed (-9) again and again, each time once there is another checkpoint.
 TEST_F(TrainResume, KilledRunsHaveAllRecordsOnce) {
   const std::vector<std::string> settings = {
-      "-n", "2", "training.n_epochs=8", "checkpoint.every_epochs=0", "checkpoint.every_steps=3"};
+      "-n", "2", "training.n_epochs=16", "checkpoint.every_epochs=0", "checkpoint.every_steps=3"};
   ASSERT_EQ(train(settings, "whole").exit_code, 0);
   for (const int step : {9, 27, 51}) {
     auto again = settings;

@@ -1,9 +1,9 @@
 #!/bin/bash
-# find_package.sh BUILD CMAKE COMPILER SANITIZERS [APART]: installs a build to a folder of its own, then builds a small outside project
-# against it and the examples, and runs them on two ranks. They must learn what they should and link nothing of the trainer's.
-# APART: ON compiles each example by itself, which takes longer (all/CMakeLists.txt).
+# find_package.sh BUILD CMAKE COMPILER SANITIZERS [EXAMPLES]: installs a build to a folder of its own, then builds a small outside project
+# against it and runs it on two ranks. It must learn what it should and link nothing of the trainer's. EXAMPLES: ON does so with the
+# documented loops and the examples too, which takes minutes.
 set -euo pipefail
-build=$1 cmake=$2 compiler=$3 sanitizers=$4 apart=${5:-OFF}
+build=$1 cmake=$2 compiler=$3 sanitizers=$4 examples=${5:-OFF}
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -35,6 +35,10 @@ fi
 for block in "$folder"/blocks/*.inc; do
   grep -q "#include \"${block##*/}\"" "$here/documented/main.cpp" || fail "nothing runs the block ${block##*/} of docs/library.md"
 done
+# Data of one's own: what the page shows stands in the example.
+own=$here/../../examples/own_data
+missing=$(sed -n '/^```cpp/,/^```$/p' "$here/../../docs/own-data.md" | grep -v '^```' | sed 's/^ *//' | grep -vxFf <(sed 's/^ *//' "$own/main.cpp") || true)
+[[ -z $missing ]] || fail "docs/own-data.md shows lines that examples/own_data/main.cpp lacks: $missing"
 
 # Looking only in the prefix shows that nothing of the build folder is needed.
 with_trainer=OFF
@@ -42,8 +46,8 @@ if [[ -e $folder/prefix/bin/kolo ]]; then with_trainer=ON; fi
 # (The LibTorch is the build's, which may not be the system's.)
 torch=$(sed -n 's/^Torch_DIR:PATH=//p' "$build/CMakeCache.txt")
 "$cmake" -G Ninja -S "$here/all" -B "$folder/build" -DCMAKE_PREFIX_PATH="$folder/prefix" -DTorch_DIR="$torch" -DCMAKE_CXX_COMPILER="$compiler" \
-  -DCMAKE_CXX_FLAGS="-O0${sanitizers:+ -fsanitize=$sanitizers}" -DTESTS="$here" -DEXAMPLES="$here/../../examples" -DBLOCKS="$folder/blocks" \
-  -DWITH_TRAINER=$with_trainer -DAPART=$apart >"$folder/configure.log" || { cat "$folder/configure.log"; fail "configuring failed"; }
+  -DCMAKE_CXX_FLAGS="-O0${sanitizers:+ -fsanitize=$sanitizers}" -DTESTS="$here" -DBLOCKS="$folder/blocks" \
+  -DWITH_TRAINER=$with_trainer -DEXAMPLES="$examples" >"$folder/configure.log" || { cat "$folder/configure.log"; fail "configuring failed"; }
 "$cmake" --build "$folder/build" --verbose >"$folder/build.log" || { cat "$folder/build.log"; fail "building failed"; }
 
 # What the linker was told to link: LibTorch may use any of these for itself.
@@ -62,6 +66,9 @@ echo "$output"
 
 output=$("$here/../support/mpirun" 2 "$folder/build/outside/simulation")
 [[ $output == *"simulation on 2 ranks: 3"* ]] || fail "expected 'simulation on 2 ranks: 3' from a program with an MPI of its own, got: $output"
+
+if [[ $with_trainer == ON ]]; then "$folder/prefix/bin/kolo" --help >/dev/null || fail "the installed kolo --help failed"; fi
+[[ $examples == ON ]] || exit 0
 
 "$here/../support/mpirun" 2 "$folder/build/documented/documented" || fail "the documented loops do not do what they should"
 
@@ -112,7 +119,7 @@ fi
 
 # The trainer takes a network of one's own, and the program runs from where it was installed.
 if [[ $with_trainer == ON ]]; then
-  custom=$here/../../examples/custom_model own=$here/../../examples/own_data
+  custom=$here/../../examples/custom_model
   train_custom() {
     "$here/../support/mpirun" 2 "$folder/build/custom_model/custom_model" "$custom/custom.yaml" data.n_train=8000 data.n_valid=2000 \
       data.path="$folder/data" output_dir="$folder/custom_run" "$@"
@@ -126,8 +133,6 @@ if [[ $with_trainer == ON ]]; then
   "$folder/prefix/bin/kolo" report "$folder/custom_run" -o "$folder/custom.html" >/dev/null || fail "custom_model's run makes no report"
   [[ -s $folder/custom.html ]] || fail "custom_model's report is empty"
   # Data of one's own: points on a circle, whose three classes overlap a little.
-  missing=$(sed -n '/^```cpp/,/^```$/p' "$here/../../docs/own-data.md" | grep -v '^```' | sed 's/^ *//' | grep -vxFf <(sed 's/^ *//' "$own/main.cpp") || true)
-  [[ -z $missing ]] || fail "docs/own-data.md shows lines that examples/own_data/main.cpp lacks: $missing"
   points='BEGIN { srand(seed); for (i = 0; i < n; ++i) { a = 2.1 * (i % 3) + 1.3 * (rand() + rand() - 1); print i % 3 "," cos(a) "," sin(a) } }'
   awk -v seed=1 -v n=3000 "$points" >training.csv
   awk -v seed=2 -v n=999 "$points" >validation.csv
@@ -138,5 +143,4 @@ if [[ $with_trainer == ON ]]; then
   echo "1,2" >>validation.csv
   "$folder/build/own_data/own_data" training.csv validation.csv 2>own.err && fail "own_data takes a line that is too short"
   grep -q 'validation.csv: line 1000: expected' own.err || fail "own_data does not name the line: $(cat own.err)"
-  "$folder/prefix/bin/kolo" --help >/dev/null || fail "the installed kolo --help failed"
 fi

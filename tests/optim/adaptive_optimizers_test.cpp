@@ -30,7 +30,7 @@ struct Element {
 using Formula = std::function<void(Element& element, double gradient, double rate, int step)>;
 
 // An optimizer, and its formula as Keras has it.
-struct Case {
+struct FormulaCase {
   std::string label;
   std::shared_ptr<const FlatOptimizer> optimizer;
   Formula formula;
@@ -118,7 +118,7 @@ Formula decayed(const Formula& formula, double decay, bool is_decoupled) {
   };
 }
 
-std::vector<Case> cases() {
+std::vector<FormulaCase> formula_cases() {
   return {
       {"Rmsprop", make_rmsprop({}), rmsprop(.9, 0, 1e-7, false)},
       {"RmspropMomentum", make_rmsprop({.rho = .8, .momentum = .7}), rmsprop(.8, .7, 1e-7, false)},
@@ -155,7 +155,7 @@ std::vector<Case> cases() {
   };
 }
 
-class AgainstFormula : public ::testing::TestWithParam<Case> {};
+class AgainstFormula : public ::testing::TestWithParam<FormulaCase> {};
 
 // The rate changes from step to step, which shows where it goes in.
 double rate_of(int step) {
@@ -163,7 +163,7 @@ double rate_of(int step) {
 }
 
 template <typename T>
-void compare_with_formula(const Case& test, double tolerance) {
+void compare_with_formula(const FormulaCase& test, double tolerance) {
   torch::manual_seed(7);
   auto buffers = random_buffers<T>(203, *test.optimizer);
   std::vector<Element> elements(buffers.parameters.size());
@@ -212,7 +212,7 @@ TEST_P(AgainstFormula, WhatIsNoNumberShows) {
   EXPECT_FALSE(std::isnan(buffers.parameters[16]));
 }
 
-INSTANTIATE_TEST_SUITE_P(Optimizers, AgainstFormula, ::testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Optimizers, AgainstFormula, ::testing::ValuesIn(formula_cases()),
                          [](const auto& each) { return each.param.label; });
 
 TEST(Nadam, KnowsItsMomentumLateInATraining) {

@@ -34,7 +34,7 @@ using TorchFactory =
     std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)>;
 
 // An optimizer and torch's, which it must follow.
-struct Case {
+struct TorchCase {
   std::string label;
   std::shared_ptr<const FlatOptimizer> optimizer;
   TorchFactory reference;
@@ -42,7 +42,7 @@ struct Case {
 
 constexpr double rate = 0.02;
 
-Case sgd_case(const std::string& label, const SgdOptions& options) {
+TorchCase sgd_case(const std::string& label, const SgdOptions& options) {
   const auto torch_options = torch::optim::SGDOptions(rate)
                                  .momentum(options.momentum)
                                  .dampening(options.dampening)
@@ -54,7 +54,7 @@ Case sgd_case(const std::string& label, const SgdOptions& options) {
 }
 
 template <typename Optimizer, typename Options>
-Case adam_case(const std::string& label, const AdamOptions& options) {
+TorchCase adam_case(const std::string& label, const AdamOptions& options) {
   const auto torch_options = Options(rate)
                                  .betas({options.beta1, options.beta2})
                                  .eps(options.epsilon)
@@ -66,7 +66,7 @@ Case adam_case(const std::string& label, const AdamOptions& options) {
 }
 
 // With PyTorch's place for epsilon.
-Case rmsprop_case(const std::string& label, RmspropOptions options) {
+TorchCase rmsprop_case(const std::string& label, RmspropOptions options) {
   options.epsilon_in_root = false;
   const auto torch_options = torch::optim::RMSpropOptions(rate)
                                  .alpha(options.rho)
@@ -79,7 +79,7 @@ Case rmsprop_case(const std::string& label, RmspropOptions options) {
           }};
 }
 
-Case adagrad_case(const std::string& label, AdagradOptions options) {
+TorchCase adagrad_case(const std::string& label, AdagradOptions options) {
   options.epsilon_in_root = false;
   const auto torch_options = torch::optim::AdagradOptions(rate)
                                  .initial_accumulator_value(options.initial_accumulator)
@@ -90,7 +90,7 @@ Case adagrad_case(const std::string& label, AdagradOptions options) {
           }};
 }
 
-std::vector<Case> cases() {
+std::vector<TorchCase> torch_cases() {
   const auto adam = adam_case<torch::optim::Adam, torch::optim::AdamOptions>;
   const auto adamw = adam_case<torch::optim::AdamW, torch::optim::AdamWOptions>;
   return {sgd_case("Plain", {}),
@@ -112,10 +112,10 @@ std::vector<Case> cases() {
           adagrad_case("AdagradFromZero", {.initial_accumulator = 0, .epsilon = 1e-10})};
 }
 
-class AgainstTorch : public ::testing::TestWithParam<Case> {};
+class AgainstTorch : public ::testing::TestWithParam<TorchCase> {};
 
 template <typename T>
-void compare_with_torch(const Case& test, double tolerance) {
+void compare_with_torch(const TorchCase& test, double tolerance) {
   torch::manual_seed(7);
   auto buffers = random_buffers<T>(1003, *test.optimizer);  // not a multiple of a vector's length
   torch::Tensor reference = as_tensor(buffers.parameters).clone().requires_grad_();
@@ -171,7 +171,7 @@ TEST_P(AgainstTorch, ThreadsMayShareTheOptimizer) {
   EXPECT_EQ(serial.parameters, parallel.parameters);
 }
 
-INSTANTIATE_TEST_SUITE_P(Optimizers, AgainstTorch, ::testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Optimizers, AgainstTorch, ::testing::ValuesIn(torch_cases()),
                          [](const auto& each) { return each.param.label; });
 
 TEST(FlatOptimizer, NamesItselfAndItsState) {

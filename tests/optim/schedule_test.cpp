@@ -20,7 +20,7 @@ constexpr double pi = 3.14159265358979323846;
 
 // A schedule, and its factor on the scaled rate after a warm-up of so many steps, written down
 // once more.
-struct Case {
+struct ScheduleCase {
   Schedule schedule;
   std::function<double(std::int64_t step, std::int64_t warmup)> factor;
 };
@@ -30,7 +30,7 @@ double behind(std::int64_t step, std::int64_t warmup) {
   return static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
 }
 
-std::vector<Case> cases() {
+std::vector<ScheduleCase> schedule_cases() {
   return {
       {ConstantRate{}, [](auto, auto) { return 1.; }},
       {PiecewiseRate{{{2, 4, 1.}, {4, 6, .1}, {7, std::nullopt, .01}}, 5},
@@ -51,7 +51,7 @@ std::vector<Case> cases() {
 }
 
 TEST(Schedule, EveryOneWithEveryScalingAndWarmUpFollowsItsFormula) {
-  for (const Case& each : cases()) {
+  for (const ScheduleCase& each : schedule_cases()) {
     for (const Scaling scaling : {Scaling::none, Scaling::linear, Scaling::sqrt}) {
       for (const std::int64_t warmup : {0, 1, 7, 10}) {
         for (const double from : {0., .25, 1.}) {
@@ -101,7 +101,7 @@ TEST(Schedule, AWarmUpCanBeForScaledRatesOnly) {
 }
 
 TEST(Schedule, ContinuesWhereTheWarmUpEnds) {
-  for (const Case& each : cases()) {
+  for (const ScheduleCase& each : schedule_cases()) {
     const LearningRate rate({.1, Scaling::linear, 4, 10, 1, each.schedule});
     EXPECT_EQ(rate.at(9), .4) << schedule_name(each.schedule);
     EXPECT_DOUBLE_EQ(rate.at(10), .4) << schedule_name(each.schedule);

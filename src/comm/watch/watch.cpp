@@ -161,7 +161,7 @@ void Watch::tell_of_killed_neighbour() {
       neighbour.rank, neighbour.process);
   tell(fmt::format("watch: {}; {}", reason, what_ends()));
   has_told_end_ = true;
-  give_up(reason);
+  give_up(reason, 128 + SIGKILL);  // as the launcher's, which may see it first
 }
 
 void Watch::look() {
@@ -333,7 +333,7 @@ std::string Watch::what_ends() const {
   return is_thread || backend_->ends_processes() ? "the job ends" : "the session is broken";
 }
 
-void Watch::give_up(const std::string& reason) {
+void Watch::give_up(const std::string& reason, int exit_status) {
   if (backend_->ends_processes()) {
     // A process that is stopped hears nothing but this; and ending the job may itself hang.
     for (const RankStatus& status : look_at_node()) {
@@ -344,7 +344,7 @@ void Watch::give_up(const std::string& reason) {
       ::kill(::getpid(), SIGKILL);
     }).detach();
   }
-  backend_->abort(1, reason);
+  backend_->abort(exit_status, reason);
 }
 
 void Watch::tell(const std::string& message) const {

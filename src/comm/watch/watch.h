@@ -48,7 +48,7 @@ class Watch final : public CollectiveListener {
   void loop();
   void say_goodbye();
   void end_if_somebody_has_left(const std::vector<RankStatus>& statuses, bool speaks);
-  void give_up(const std::string& reason);
+  void give_up(const std::string& reason, int exit_status = 1);
   [[nodiscard]] std::string what_ends() const;
   void look();
   void tell_of_killed_neighbour();
