@@ -1,5 +1,5 @@
-# Libraries that LibTorch names and takes nothing from. Debian's names OpenCV's and FFmpeg's, and by them GDAL, Qt and some 180 more, which
-# a process then loads: half of what starting a program costs, 66 MiB in each rank, and as many files to open on each node.
+# Libraries that LibTorch names and takes nothing from. Debian 12's names OpenCV's and FFmpeg's, and by them GDAL, Qt and some 180 more, which
+# a process then loads: half of what starting a program costs, 59 MiB in each rank, and as many files to open on each node.
 #
 # Empty libraries of the same names take their place in kolo's own programs. The dynamic linker finds them first by the program's DT_RPATH,
 # which, other than DT_RUNPATH, counts for what its libraries name too. Not in programs of others, which may well use OpenCV.
