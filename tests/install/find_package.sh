@@ -25,6 +25,14 @@ if [[ -e $folder/prefix/bin/kolo ]]; then
   done
 fi
 
+# The installed program leaves out what LibTorch names and takes nothing from, where the build has found any.
+if [[ -e $folder/prefix/bin/kolo ]]; then
+  loaded=$(ldd "$folder/prefix/bin/kolo")
+  for file in "$build"/unused_libraries/*; do
+    [[ ! -e $file || $loaded == *"/unused_libraries/${file##*/} "* ]] || fail "the installed kolo loads ${file##*/}: $loaded"
+  done
+fi
+
 # Simulations in C and Fortran.
 if compgen -G "$folder/prefix/lib*/libkolo_online.so" >/dev/null; then
   "$here/host/run.sh" "$folder/prefix" "$cmake" "$folder/host" "$sanitizers" || fail "programs in C or Fortran fail"
