@@ -20,6 +20,10 @@ if(NOT torch_headers IN_LIST CMAKE_CXX_IMPLICIT_INCLUDE_DIRECTORIES)
 endif()
 install(TARGETS kolo_torch EXPORT kolo-library-targets)
 
+# The shared library that tells what LibTorch is linked with.
+get_target_property(configurations torch_cpu IMPORTED_CONFIGURATIONS)
+list(GET configurations 0 configuration)
+get_target_property(torch_library torch_cpu IMPORTED_LOCATION_${configuration})
 include(KoloUnusedLibraries)
 
 # The precompiled header, shared by every target that includes LibTorch: what most sources need of it. Not <torch/torch.h>,

@@ -39,9 +39,6 @@ function(kolo_find_unused library regex result)
   set(${result} ${unused} PARENT_SCOPE)
 endfunction()
 
-get_target_property(configurations torch_cpu IMPORTED_CONFIGURATIONS)
-list(GET configurations 0 configuration)
-get_target_property(torch_library torch_cpu IMPORTED_LOCATION_${configuration})
 kolo_find_unused(${torch_library} "lib(opencv_|av|sw)" kolo_unused_libraries)
 
 file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/unused_library.c CONTENT "typedef int nothing;\n")
