@@ -277,7 +277,7 @@ int run_kolo_program(const std::vector<std::string>& words) {
 void end_process(int status) {
   std::cout.flush();
   std::clog.flush();
-  (void)std::fflush(nullptr);
+  (void)std::fflush(nullptr);  // as exit() does, whatever comes of it
   std::_Exit(status);
 }
 
