@@ -31,13 +31,15 @@ endif()
 # is then done once for six. Names in anonymous namespaces have to be unique in such a target. Not sources with options of their own.
 function(kolo_compile_together target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${KOLO_COMPILE_TOGETHER} UNITY_BUILD_BATCH_SIZE 6)
+  # GCC takes a source that is included for a header, in which a member of a type of its own would be a mistake.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
 
 # kolo_add_room(NAME [TORCH] SOURCES ... [LINKS ...] [PRIVATE_LINKS ...] [EXPORT SET])
 #
 # One room of the house: the static library kolo_NAME, used as kolo::NAME. LINKS are the rooms and packages its public headers
-# need; that a room links only rooms below it is what keeps the floors apart. TORCH: shares the precompiled LibTorch header,
-# and its sources are compiled together.
+# need; that a room links only rooms below it is what keeps the floors apart. TORCH: shares the precompiled LibTorch header.
+# Its sources are compiled together.
 function(kolo_add_room name)
   cmake_parse_arguments(room "TORCH" "EXPORT" "SOURCES;LINKS;PRIVATE_LINKS" ${ARGN})
   set(target kolo_${name})
@@ -55,8 +57,8 @@ function(kolo_add_room name)
   if(room_TORCH)
     target_precompile_headers(${target} REUSE_FROM kolo_torch_header)
     target_link_libraries(${target} PUBLIC kolo::torch)
-    kolo_compile_together(${target})
   endif()
+  kolo_compile_together(${target})
   if(NOT room_EXPORT)
     set(room_EXPORT kolo-trainer-targets)
   endif()

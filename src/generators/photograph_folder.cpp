@@ -45,10 +45,10 @@ Size draw_size(CounterRandom& random, std::int64_t least_side, std::int64_t most
   const auto low = static_cast<float>(least_side), high = static_cast<float>(most_side);
   const float area_side = low * std::pow(high / low, random.uniform());
   const float stretch = std::sqrt(draw_aspect(random));
-  const auto side = [&](float length) {
+  const auto side_of = [&](float length) {
     return std::clamp<std::int64_t>(std::lround(length), least_side, most_side);
   };
-  return {side(area_side / stretch), side(area_side * stretch)};
+  return {side_of(area_side / stretch), side_of(area_side * stretch)};
 }
 
 // The part of the small image that is seen. Half of a picture's aspect comes of stretching, half of

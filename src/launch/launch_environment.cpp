@@ -12,7 +12,7 @@ namespace kolo {
 
 namespace {
 
-std::optional<int> parse_number(std::string_view text) {
+std::optional<int> parse_count(std::string_view text) {
   int value = 0;
   const char* const end = text.data() + text.size();
   const auto [stopped, error] = std::from_chars(text.data(), end, value);
@@ -25,7 +25,7 @@ std::optional<int> number(const EnvironmentLookup& lookup,
                           std::initializer_list<const char*> names) {
   for (const char* const name : names) {
     const auto text = lookup(name);
-    if (const auto value = text ? parse_number(*text) : std::nullopt) return value;
+    if (const auto value = text ? parse_count(*text) : std::nullopt) return value;
   }
   return std::nullopt;
 }
@@ -197,10 +197,10 @@ std::optional<int> slurm_tasks_on_node(std::string_view text, int node) {
     int nodes = 1;
     if (const auto bracket = word.find("(x"); bracket != word.npos && word.ends_with(')')) {
       const auto repeated = word.substr(bracket + 2, word.size() - bracket - 3);
-      nodes = parse_number(repeated).value_or(0);
+      nodes = parse_count(repeated).value_or(0);
       word = word.substr(0, bracket);
     }
-    const auto tasks = parse_number(word);
+    const auto tasks = parse_count(word);
     if (!tasks || nodes == 0) return std::nullopt;
     if (node < nodes) return tasks;
     node -= nodes;

@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* owner = "a measurement of collectives";
+constexpr const char* of_measurement = "a measurement of collectives";
 constexpr std::size_t fewest_points = 3;
 
 struct Sample {
@@ -140,14 +140,14 @@ Json json_of(std::span<const CollectiveMeasurement::Point> points) {
 }
 
 std::vector<CollectiveMeasurement::Point> points_of(const Json& document, const char* name) {
-  const auto& points = json_field(document, owner, name);
+  const auto& points = json_field(document, of_measurement, name);
   if (!points.is_array())
-    throw Error(fmt::format("scaling: \"{}\" of {} is {}, expected an array", name, owner,
+    throw Error(fmt::format("scaling: \"{}\" of {} is {}, expected an array", name, of_measurement,
                             points.type_name()));
   std::vector<CollectiveMeasurement::Point> read;
   for (const auto& point : points) {
-    read.push_back(
-        {read_field<double>(point, owner, "bytes"), read_field<double>(point, owner, "seconds")});
+    read.push_back({read_field<double>(point, of_measurement, "bytes"),
+                    read_field<double>(point, of_measurement, "seconds")});
   }
   return read;
 }
@@ -167,14 +167,14 @@ Json CollectiveMeasurement::to_json() const {
 
 CollectiveMeasurement CollectiveMeasurement::from_json(const Json& document) {
   CollectiveMeasurement measurement;
-  measurement.layout = {read_field<int>(document, owner, "ranks"),
-                        read_field<int>(document, owner, "ranks_per_node"),
-                        read_field<int>(document, owner, "cores_per_node")};
+  measurement.layout = {read_field<int>(document, of_measurement, "ranks"),
+                        read_field<int>(document, of_measurement, "ranks_per_node"),
+                        read_field<int>(document, of_measurement, "cores_per_node")};
   check(measurement.layout);
   if (document.contains("device"))
-    measurement.device = read_field<std::string>(document, owner, "device");
+    measurement.device = read_field<std::string>(document, of_measurement, "device");
   if (document.contains("channel"))
-    measurement.channel = read_field<std::string>(document, owner, "channel");
+    measurement.channel = read_field<std::string>(document, of_measurement, "channel");
   measurement.points = points_of(document, "all_reduce");
   if (document.contains("messages")) measurement.messages = points_of(document, "messages");
   return measurement;

@@ -194,7 +194,7 @@ void require_groups(const SpatialNetworkPlan& plan, const RankLayout& layout) {
                   layout.ranks, plan.ranks(), plan.ranks()));
 }
 
-void require_links(const NetworkModel& network, const RankLayout& layout) {
+void require_times_of_links(const NetworkModel& network, const RankLayout& layout) {
   // As an all-reduce of a byte among them does.
   (void)all_reduce_seconds(network, AllReduceAlgorithm::hierarchical, layout, 1);
 }
@@ -206,7 +206,7 @@ SpatialPrediction predict_spatial_step(const StepProfile& profile, const Spatial
                                        const SimulatorOptions& options,
                                        std::int64_t element_bytes) {
   require_groups(plan, layout);
-  require_links(network, layout);
+  require_times_of_links(network, layout);
   const auto bytes = checked_multiply(element_bytes, profile.batch_size);
   const auto placed = profile.device.empty() ? layout : with_own_devices(layout);
   const Exchanges exchanges(plan, network, placed, static_cast<double>(bytes));

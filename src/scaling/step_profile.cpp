@@ -49,7 +49,7 @@ Line rising_line(std::span<const LinePoint> points) {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* owner = "a step profile";
+constexpr const char* of_profile = "a step profile";
 
 struct TimeField {
   const char* name;
@@ -64,18 +64,19 @@ constexpr TimeField time_fields[] = {{"forward_seconds", &StepProfile::forward_s
                                      {"deviation_seconds", &StepProfile::deviation_seconds}};
 
 double read_time(const Json& document, const char* name) {
-  const auto seconds = read_field<double>(document, owner, name);
+  const auto seconds = read_field<double>(document, of_profile, name);
   if (!std::isfinite(seconds) || seconds < 0)
     throw Error(
-        fmt::format("scaling: \"{}\" of {} is {}; times are 0 or more", name, owner, seconds));
+        fmt::format("scaling: \"{}\" of {} is {}; times are 0 or more", name, of_profile, seconds));
   return seconds;
 }
 
 template <typename Integer>
 Integer read_count(const Json& document, const char* name) {
-  const auto count = read_field<Integer>(document, owner, name);
+  const auto count = read_field<Integer>(document, of_profile, name);
   if (count < 1)
-    throw Error(fmt::format("scaling: \"{}\" of {} is {}; it is at least 1", name, owner, count));
+    throw Error(
+        fmt::format("scaling: \"{}\" of {} is {}; it is at least 1", name, of_profile, count));
   return count;
 }
 
@@ -132,24 +133,25 @@ Json StepProfile::to_json() const {
 
 StepProfile StepProfile::from_json(const Json& document) {
   StepProfile profile;
-  profile.name = read_field<std::string>(document, owner, "name");
+  profile.name = read_field<std::string>(document, of_profile, "name");
   if (document.contains("device"))
-    profile.device = read_field<std::string>(document, owner, "device");
+    profile.device = read_field<std::string>(document, of_profile, "device");
   profile.ranks = read_count<int>(document, "ranks");
   profile.ranks_per_node = read_count<int>(document, "ranks_per_node");
   profile.cores_per_node = read_count<int>(document, "cores_per_node");
   profile.threads = read_count<int>(document, "threads");
   profile.batch_size = read_count<std::int64_t>(document, "batch_size");
   for (const auto& field : time_fields) profile.*field.member = read_time(document, field.name);
-  profile.updates_by_bucket = read_field<bool>(document, owner, "updates_by_bucket");
-  profile.shared_update_passes = read_field<std::int64_t>(document, owner, "shared_update_passes");
+  profile.updates_by_bucket = read_field<bool>(document, of_profile, "updates_by_bucket");
+  profile.shared_update_passes =
+      read_field<std::int64_t>(document, of_profile, "shared_update_passes");
   if (profile.shared_update_passes < 0) {
     throw Error(fmt::format("scaling: \"shared_update_passes\" of {} is {}, expected 0 or more",
-                            owner, profile.shared_update_passes));
+                            of_profile, profile.shared_update_passes));
   }
-  const auto& buckets = json_field(document, owner, "buckets");
+  const auto& buckets = json_field(document, of_profile, "buckets");
   if (!buckets.is_array())
-    throw Error(fmt::format("scaling: \"buckets\" of {} is {}, expected an array", owner,
+    throw Error(fmt::format("scaling: \"buckets\" of {} is {}, expected an array", of_profile,
                             buckets.type_name()));
   for (const auto& bucket : buckets) {
     profile.buckets.push_back(

@@ -20,10 +20,6 @@ namespace {
 
 constexpr std::uint32_t deal_stream = 0x6465616C;  // "deal", apart from other uses of one seed
 
-std::size_t to_size(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
 void check_saved(std::span<const SavedReservoir> saved, const ReservoirOptions& options,
                  int ranks) {
   if (options.rank >= ranks) {
@@ -38,7 +34,7 @@ void check_saved(std::span<const SavedReservoir> saved, const ReservoirOptions& 
     if (state.size < 0 || state.arrivals < state.size || state.draws < 0 || state.deals < 0 ||
         state.seen < 0 || state.seen > (keeps_unseen ? state.size : 0) ||
         (state.first != 0 && !in_saved(state.first)) ||
-        (!order.empty() && order.size() != to_size(state.size)) ||
+        (!order.empty() && order.size() != narrow<std::size_t>(state.size)) ||
         !std::all_of(order.begin(), order.end(), in_saved)) {
       throw InputError(fmt::format(
           "reservoir: rank {} has saved a state that can't be: {} arrivals, {} draws, {} samples, "
@@ -115,7 +111,7 @@ std::vector<Candidate> candidates_for(std::span<const SavedReservoir> saved,
     const auto best = next.top();
     next.pop();
     if (i % ranks == options.rank) mine.push_back(best);
-    const auto& of_rank = saved[to_size(best.rank)];
+    const auto& of_rank = saved[narrow<std::size_t>(best.rank)];
     if (best.number + 1 < of_rank.state.size)
       next.push(candidate(of_rank, options.policy, chance, best.rank, best.number + 1));
   }
@@ -126,16 +122,17 @@ std::vector<Candidate> candidates_for(std::span<const SavedReservoir> saved,
 std::vector<std::int64_t> slots_of(const SavedReservoir& saved, ReservoirPolicy policy,
                                    CounterRandom random) {
   const auto size = saved.state.size;
-  std::vector<std::int64_t> slots(to_size(size));
+  std::vector<std::int64_t> slots(narrow<std::size_t>(size));
   std::iota(slots.begin(), slots.end(), 0);
   if (policy == ReservoirPolicy::uniform) {
     for (std::int64_t i = 0; i + 1 < size; ++i)
-      std::swap(slots[to_size(i)], slots[to_size(i + below(random, size - i))]);
+      std::swap(slots[narrow<std::size_t>(i)],
+                slots[narrow<std::size_t>(i + below(random, size - i))]);
     return slots;
   }
   std::rotate(slots.begin(), slots.begin() + saved.state.first, slots.end());
   for (auto& slot : slots)
-    if (!saved.order.empty()) slot = saved.order[to_size(slot)];
+    if (!saved.order.empty()) slot = saved.order[narrow<std::size_t>(slot)];
   std::reverse(slots.begin(), slots.end());  // unseen or newest first
   return slots;
 }
@@ -170,7 +167,7 @@ DealtReservoir deal_reservoirs(std::span<const SavedReservoir> saved,
   dealt.samples.resize(mine.size());
   std::vector<std::vector<std::size_t>> from(saved.size());  // places in `mine`, by saved rank
   for (std::size_t i = 0; i < mine.size(); ++i) {
-    from[to_size(mine[i].rank)].push_back(i);
+    from[narrow<std::size_t>(mine[i].rank)].push_back(i);
     if (options.policy == ReservoirPolicy::keep_unseen && mine[i].seen) ++dealt.state.seen;
   }
   for (std::size_t rank = 0; rank < saved.size(); ++rank) {
@@ -179,7 +176,8 @@ DealtReservoir deal_reservoirs(std::span<const SavedReservoir> saved,
         slots_of(saved[rank], options.policy, chance.of_order(narrow<std::int64_t>(rank)));
     for (const auto i : from[rank]) {
       // The oldest, and what was seen, come first in a reservoir's order.
-      dealt.samples[mine.size() - 1 - i] = {mine[i].rank, slots[to_size(mine[i].number)]};
+      dealt.samples[mine.size() - 1 - i] = {mine[i].rank,
+                                            slots[narrow<std::size_t>(mine[i].number)]};
     }
   }
   return dealt;

@@ -28,16 +28,12 @@ std::int64_t bookkeeping_bytes(ReservoirPolicy policy) {
   return policy == ReservoirPolicy::keep_unseen ? order_bytes : 0;
 }
 
-std::size_t to_size(std::int64_t number) {
-  return static_cast<std::size_t>(number);
-}
-
 // Distinct numbers below `bound` in random order: what shuffling 0, 1, 2, ... puts first, of which
 // only the places that have changed are kept. count <= bound.
 void choose_distinct(CounterRandom& random, std::int64_t bound, std::int64_t count,
                      std::vector<std::int64_t>& chosen) {
   std::unordered_map<std::int64_t, std::int64_t> moved;
-  moved.reserve(to_size(count));
+  moved.reserve(narrow<std::size_t>(count));
   const auto at = [&](std::int64_t place) {
     const auto found = moved.find(place);
     return found == moved.end() ? place : found->second;
@@ -92,7 +88,7 @@ Reservoir::Reservoir(const ReservoirOptions& options)
   const auto sample_bytes = capacity_ * options.sample_bytes;  // at most the capacity in bytes
   const auto order_begin = checked_add(sample_bytes, order_bytes - 1) / order_bytes * order_bytes;
   const auto ordered = options.policy == ReservoirPolicy::keep_unseen ? capacity_ : 0;
-  const auto bytes = to_size(checked_add(order_begin, ordered * order_bytes));
+  const auto bytes = narrow<std::size_t>(checked_add(order_begin, ordered * order_bytes));
   // Pages that nobody has written take no memory, and aren't promised any either.
   void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -104,8 +100,9 @@ Reservoir::Reservoir(const ReservoirOptions& options)
         errno));
   }
   memory_ = {static_cast<std::byte*>(memory), Unmap{bytes}};
-  samples_ = {memory_.get(), to_size(sample_bytes)};
-  order_ = {reinterpret_cast<std::int64_t*>(memory_.get() + order_begin), to_size(ordered)};
+  samples_ = {memory_.get(), narrow<std::size_t>(sample_bytes)};
+  order_ = {reinterpret_cast<std::int64_t*>(memory_.get() + order_begin),
+            narrow<std::size_t>(ordered)};
 }
 
 void Reservoir::set_key() {
@@ -120,11 +117,12 @@ std::int64_t Reservoir::ring_place(std::int64_t position) const {
 }
 
 std::span<const std::int64_t> Reservoir::order() const {
-  return order_.first(order_.empty() ? 0 : to_size(state_.size));
+  return order_.first(order_.empty() ? 0 : narrow<std::size_t>(state_.size));
 }
 
 std::span<std::byte> Reservoir::place(std::int64_t slot) {
-  return samples_.subspan(to_size(slot * options_.sample_bytes), to_size(options_.sample_bytes));
+  return samples_.subspan(narrow<std::size_t>(slot * options_.sample_bytes),
+                          narrow<std::size_t>(options_.sample_bytes));
 }
 
 Reservoir::Arrival Reservoir::enter() {
@@ -154,12 +152,12 @@ Reservoir::Arrival Reservoir::arrive_fifo() {
 // The order is a ring: slots that were drawn, by their first draw, then those that were not.
 Reservoir::Arrival Reservoir::arrive_keep_unseen() {
   if (state_.size < capacity_) {
-    order_[to_size(state_.size)] = state_.size;
+    order_[narrow<std::size_t>(state_.size)] = state_.size;
     return enter();
   }
   if (state_.seen == 0) return {Outcome::refused, {}};
   ++state_.arrivals;
-  const auto slot = order_[to_size(state_.first)];
+  const auto slot = order_[narrow<std::size_t>(state_.first)];
   state_.first = ring_place(1);  // so that what was the ring's begin is its end: not seen
   --state_.seen;
   return {Outcome::replaced, place(slot)};
@@ -178,7 +176,7 @@ Reservoir::Arrival Reservoir::arrive() {
 }
 
 Reservoir::Outcome Reservoir::push(std::span<const std::byte> sample) {
-  if (sample.size() != to_size(options_.sample_bytes)) {
+  if (sample.size() != narrow<std::size_t>(options_.sample_bytes)) {
     throw Error(fmt::format("reservoir (rank {}): a sample of {} bytes was pushed, expected {}",
                             options_.rank, sample.size(), options_.sample_bytes));
   }
@@ -200,10 +198,10 @@ std::int64_t Reservoir::draws_left() const {
 void Reservoir::draw_unseen(CounterRandom& random, std::int64_t count,
                             std::vector<std::int64_t>& slots) {
   for (std::int64_t i = 0; i < count; ++i) {
-    auto& drawn =
-        order_[to_size(ring_place(state_.seen + below(random, state_.size - state_.seen)))];
-    std::swap(drawn, order_[to_size(ring_place(state_.seen))]);
-    slots.push_back(order_[to_size(ring_place(state_.seen))]);
+    auto& drawn = order_[narrow<std::size_t>(
+        ring_place(state_.seen + below(random, state_.size - state_.seen)))];
+    std::swap(drawn, order_[narrow<std::size_t>(ring_place(state_.seen))]);
+    slots.push_back(order_[narrow<std::size_t>(ring_place(state_.seen))]);
     ++state_.seen;
   }
 }
@@ -220,7 +218,8 @@ void Reservoir::draw_round(CounterRandom& random, std::int64_t count,
   draw_unseen(random, unseen, slots);
   const auto begin = slots.size();
   choose_distinct(random, seen, count - unseen, slots);
-  for (auto i = begin; i < slots.size(); ++i) slots[i] = order_[to_size(ring_place(slots[i]))];
+  for (auto i = begin; i < slots.size(); ++i)
+    slots[i] = order_[narrow<std::size_t>(ring_place(slots[i]))];
 }
 
 std::vector<std::int64_t> Reservoir::draw(std::int64_t count) {
@@ -232,7 +231,7 @@ std::vector<std::int64_t> Reservoir::draw(std::int64_t count) {
         state_.draws, options_.reuse));
   }
   std::vector<std::int64_t> slots;
-  slots.reserve(to_size(count));
+  slots.reserve(narrow<std::size_t>(count));
   CounterRandom random(key_, draw_stream, static_cast<std::uint64_t>(state_.draws));
   for (auto left = count; left > 0; left = count - narrow<std::int64_t>(slots.size()))
     draw_round(random, std::min(left, state_.size), slots);
@@ -245,11 +244,12 @@ std::span<const std::byte> Reservoir::sample(std::int64_t slot) const {
     throw Error(fmt::format("reservoir (rank {}): sample {} was asked for, expected 0 to {}",
                             options_.rank, slot, state_.size - 1));
   }
-  return samples_.subspan(to_size(slot * options_.sample_bytes), to_size(options_.sample_bytes));
+  return samples_.subspan(narrow<std::size_t>(slot * options_.sample_bytes),
+                          narrow<std::size_t>(options_.sample_bytes));
 }
 
 std::span<const std::byte> Reservoir::contents() const {
-  return samples_.first(to_size(state_.size * options_.sample_bytes));
+  return samples_.first(narrow<std::size_t>(state_.size * options_.sample_bytes));
 }
 
 void Reservoir::check_state(const ReservoirState& state,
@@ -282,14 +282,14 @@ void Reservoir::check_state(const ReservoirState& state,
         state.size, state.first, capacity_, name_of(options_.policy)));
   }
   if (order.empty()) return;
-  std::vector<bool> found(keeps_unseen ? to_size(state.size) : 0);
+  std::vector<bool> found(keeps_unseen ? narrow<std::size_t>(state.size) : 0);
   if (order.size() != found.size()) {
     refuse(fmt::format("a saved order of {} samples, expected {}", order.size(), found.size()));
   }
   for (const auto slot : order) {
-    if (slot < 0 || slot >= state.size || found[to_size(slot)])
+    if (slot < 0 || slot >= state.size || found[narrow<std::size_t>(slot)])
       refuse(fmt::format("a saved order that has slot {} twice, or among {}", slot, state.size));
-    found[to_size(slot)] = true;
+    found[narrow<std::size_t>(slot)] = true;
   }
 }
 
@@ -298,13 +298,13 @@ std::span<std::byte> Reservoir::restore(const ReservoirState& state,
   check_state(state, order);
   state_ = state;
   set_key();
-  const auto own = order_.first(order_.empty() ? 0 : to_size(state.size));
+  const auto own = order_.first(order_.empty() ? 0 : narrow<std::size_t>(state.size));
   if (order.empty()) {
     std::iota(own.begin(), own.end(), 0);
   } else {
     std::copy(order.begin(), order.end(), own.begin());
   }
-  return samples_.first(to_size(state.size * options_.sample_bytes));
+  return samples_.first(narrow<std::size_t>(state.size * options_.sample_bytes));
 }
 
 }  // namespace kolo

@@ -80,7 +80,7 @@ TEST(SnapshotMemory, IsNotToBeHadWhereTheMachineHasNoMore) {
   EXPECT_TRUE(SnapshotMemory::get(1, torch::kCPU));
 }
 
-Checkpoint checkpoint_of(double value, std::int64_t elements = 4) {
+Checkpoint small_checkpoint_of(double value, std::int64_t elements = 4) {
   Checkpoint checkpoint;
   checkpoint.model = {{"weight", torch::full({elements}, value)}};
   checkpoint.state = {{"value", value}};
@@ -99,9 +99,9 @@ TEST_F(CheckpointWriterTest, WritesOneAfterTheOther) {
   EXPECT_FALSE(writer.is_busy());
   EXPECT_FALSE(writer.wait());
   for (const int step : {1, 2}) {
-    writer.save(step, checkpoint_of(step), step == 1);
+    writer.save(step, small_checkpoint_of(step), step == 1);
     EXPECT_TRUE(writer.is_busy());
-    EXPECT_THAT(message_of<Error>([&] { writer.save(9, checkpoint_of(9), false); }),
+    EXPECT_THAT(message_of<Error>([&] { writer.save(9, small_checkpoint_of(9), false); }),
                 HasSubstr("wait for it"));
     const auto written = writer.wait();
     ASSERT_TRUE(written);
@@ -112,18 +112,18 @@ TEST_F(CheckpointWriterTest, WritesOneAfterTheOther) {
 }
 
 TEST_F(CheckpointWriterTest, WhatIsOnItsWayIsWrittenBeforeItGoes) {
-  { CheckpointWriter(store_).save(3, checkpoint_of(3, 1 << 20), false); }
+  { CheckpointWriter(store_).save(3, small_checkpoint_of(3, 1 << 20), false); }
   EXPECT_EQ(store_.load_newest([](const auto&) {})->step, 3);
 }
 
 TEST_F(CheckpointWriterTest, HandsOverAnErrorOnceAndGoesOn) {
   temporary_.write("checkpoints", "a file in the place of the folder");
   CheckpointWriter writer(store_);
-  writer.save(1, checkpoint_of(1), false);
+  writer.save(1, small_checkpoint_of(1), false);
   EXPECT_THAT(message_of<Error>([&] { (void)writer.wait(); }), HasSubstr("cannot make the folder"));
   EXPECT_FALSE(writer.wait());
   std::filesystem::remove(folder_);
-  writer.save(2, checkpoint_of(2), false);
+  writer.save(2, small_checkpoint_of(2), false);
   EXPECT_EQ(writer.wait()->step, 2);
 }
 

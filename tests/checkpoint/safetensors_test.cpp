@@ -77,7 +77,7 @@ TEST(Safetensors, EveryDtypeComesBackBitForBitInOrder) {
 
 TEST(Safetensors, OddShapesStridesAndValues) {
   const auto grid = torch::arange(24, torch::kFloat).view({4, 6});
-  const auto infinity = std::numeric_limits<float>::infinity();
+  const auto infinite = std::numeric_limits<float>::infinity();
   const std::vector<NamedTensor> tensors{
       {"zero-dim", torch::tensor(3.5)},
       {"empty", torch::empty({0})},
@@ -87,7 +87,7 @@ TEST(Safetensors, OddShapesStridesAndValues) {
       {"expanded", torch::ones({1, 3}).expand({5, 3})},
       {"channels last", torch::rand({2, 3, 4, 4}).contiguous(torch::MemoryFormat::ChannelsLast)},
       {"with gradient", torch::ones({2}, torch::requires_grad())},
-      {"not finite", torch::tensor({infinity, -infinity, std::nanf("")})},
+      {"not finite", torch::tensor({infinite, -infinite, std::nanf("")})},
       {"quote \" and žluťoučký", torch::ones({1})}};
   const TemporaryFolder folder;
   write_safetensors(folder / "odd", tensors);

@@ -42,7 +42,7 @@ class Cifar10 : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-std::vector<float> read(const Dataset& dataset, std::int64_t index, std::int64_t& label) {
+std::vector<float> read_image(const Dataset& dataset, std::int64_t index, std::int64_t& label) {
   std::vector<float> input(3072);
   dataset.read(index, 0, {input, {&label, 1}, {}});
   return input;
@@ -51,7 +51,7 @@ std::vector<float> read(const Dataset& dataset, std::int64_t index, std::int64_t
 void expect_images(const Cifar10Dataset& dataset, int first) {
   for (std::int64_t index = 0; index < dataset.size(); ++index) {
     std::int64_t label = -1;
-    const auto input = read(dataset, index, label);
+    const auto input = read_image(dataset, index, label);
     const auto image = first + static_cast<int>(index);
     const auto bytes = dataset.pixels(index);
     ASSERT_EQ(label, image % 10);
@@ -182,7 +182,7 @@ TEST_F(Cifar10, RefusesSamplesThatAreNotThere) {
     EXPECT_THAT(message_of<Error>([&] { (void)training.pixels(index); }),
                 HasSubstr("of a dataset of 20"));
     std::int64_t label = 0;
-    EXPECT_THAT(message_of<Error>([&] { (void)read(training, index, label); }),
+    EXPECT_THAT(message_of<Error>([&] { (void)read_image(training, index, label); }),
                 HasSubstr("of a dataset of 20"));
   }
 }

@@ -16,14 +16,14 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using testing::message_of;
 
-struct Sample {
+struct RandomSample {
   std::vector<float> input, target;
   std::int64_t label = -1;
 };
 
-Sample read(const Dataset& dataset, std::int64_t index) {
+RandomSample read_random(const Dataset& dataset, std::int64_t index) {
   const auto& layout = dataset.layout();
-  Sample sample;
+  RandomSample sample;
   sample.input.assign(static_cast<std::size_t>(layout.input_size()), NAN);
   if (layout.classes > 0) {
     dataset.read(index, 0, {sample.input, {&sample.label, 1}, {}});
@@ -39,10 +39,10 @@ TEST(RandomDataset, DependsOnSeedAndIndexOnly) {
       other({{1, 28, 28}, 10, {}}, 100, 8);
   std::set<float> firsts;
   for (std::int64_t i = 0; i < 50; ++i) {
-    EXPECT_EQ(read(a, i).input, read(again, i).input);
-    EXPECT_EQ(read(a, i).label, read(again, i).label);
-    EXPECT_NE(read(a, i).input, read(other, i).input);
-    firsts.insert(read(a, i).input[0]);
+    EXPECT_EQ(read_random(a, i).input, read_random(again, i).input);
+    EXPECT_EQ(read_random(a, i).label, read_random(again, i).label);
+    EXPECT_NE(read_random(a, i).input, read_random(other, i).input);
+    firsts.insert(read_random(a, i).input[0]);
   }
   EXPECT_GT(firsts.size(), 45U);
 }
@@ -52,7 +52,7 @@ TEST(RandomDataset, IsNormalWithUniformLabels) {
   double sum = 0, squares = 0;
   std::vector<int> counts(4);
   for (std::int64_t i = 0; i < dataset.size(); ++i) {
-    const auto sample = read(dataset, i);
+    const auto sample = read_random(dataset, i);
     for (const double x : sample.input) {
       sum += x;
       squares += x * x;
@@ -67,12 +67,12 @@ TEST(RandomDataset, IsNormalWithUniformLabels) {
 TEST(RandomDataset, FillsTargetsOfNumbersAndInputsLargerThanItsPool) {
   const RandomDataset dataset({{2, 200000}, 0, {3, 5}}, 2, 1);
   for (const std::int64_t index : {0, 1}) {
-    const auto sample = read(dataset, index);
+    const auto sample = read_random(dataset, index);
     const auto is_finite = ::testing::ResultOf([](float x) { return std::isfinite(x); }, true);
     EXPECT_THAT(sample.input, Each(is_finite));
     EXPECT_THAT(sample.target, Each(is_finite));
   }
-  EXPECT_NE(read(dataset, 0).target, read(dataset, 1).target);
+  EXPECT_NE(read_random(dataset, 0).target, read_random(dataset, 1).target);
 }
 
 TEST(RandomDataset, RejectsItsOptions) {

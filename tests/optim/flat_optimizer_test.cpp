@@ -40,10 +40,10 @@ struct TorchCase {
   TorchFactory reference;
 };
 
-constexpr double rate = 0.02;
+constexpr double usual_rate = 0.02;
 
 TorchCase sgd_case(const std::string& label, const SgdOptions& options) {
-  const auto torch_options = torch::optim::SGDOptions(rate)
+  const auto torch_options = torch::optim::SGDOptions(usual_rate)
                                  .momentum(options.momentum)
                                  .dampening(options.dampening)
                                  .weight_decay(options.weight_decay)
@@ -55,7 +55,7 @@ TorchCase sgd_case(const std::string& label, const SgdOptions& options) {
 
 template <typename Optimizer, typename Options>
 TorchCase adam_case(const std::string& label, const AdamOptions& options) {
-  const auto torch_options = Options(rate)
+  const auto torch_options = Options(usual_rate)
                                  .betas({options.beta1, options.beta2})
                                  .eps(options.epsilon)
                                  .weight_decay(options.weight_decay)
@@ -68,7 +68,7 @@ TorchCase adam_case(const std::string& label, const AdamOptions& options) {
 // With PyTorch's place for epsilon.
 TorchCase rmsprop_case(const std::string& label, RmspropOptions options) {
   options.epsilon_in_root = false;
-  const auto torch_options = torch::optim::RMSpropOptions(rate)
+  const auto torch_options = torch::optim::RMSpropOptions(usual_rate)
                                  .alpha(options.rho)
                                  .eps(options.epsilon)
                                  .weight_decay(options.weight_decay)
@@ -81,7 +81,7 @@ TorchCase rmsprop_case(const std::string& label, RmspropOptions options) {
 
 TorchCase adagrad_case(const std::string& label, AdagradOptions options) {
   options.epsilon_in_root = false;
-  const auto torch_options = torch::optim::AdagradOptions(rate)
+  const auto torch_options = torch::optim::AdagradOptions(usual_rate)
                                  .initial_accumulator_value(options.initial_accumulator)
                                  .eps(options.epsilon)
                                  .weight_decay(options.weight_decay);
@@ -124,7 +124,7 @@ void compare_with_torch(const TorchCase& test, double tolerance) {
     as_tensor(buffers.gradients).normal_();
     reference.mutable_grad() = as_tensor(buffers.gradients).clone();
     torch_optimizer->step();
-    test.optimizer->update(buffers.whole(), rate, step);
+    test.optimizer->update(buffers.whole(), usual_rate, step);
     ASSERT_TRUE(torch::allclose(as_tensor(buffers.parameters), reference, tolerance, tolerance))
         << "step " << step;
   }
@@ -144,10 +144,10 @@ TEST_P(AgainstTorch, SlicesAddUpToTheWholeBitByBit) {
   auto whole = random_buffers<float>(517, optimizer);
   auto sliced = whole;
   for (std::int64_t step = 1; step <= 3; ++step) {
-    optimizer.update(whole.whole(), rate, step);
+    optimizer.update(whole.whole(), usual_rate, step);
     std::size_t begin = 0;
     for (const std::size_t end : {1, 1, 8, 131, 400, 517}) {
-      optimizer.update(sliced.slice(begin, end), rate, step);
+      optimizer.update(sliced.slice(begin, end), usual_rate, step);
       begin = end;
     }
   }
@@ -160,12 +160,12 @@ TEST_P(AgainstTorch, ThreadsMayShareTheOptimizer) {
   const FlatOptimizer& optimizer = *GetParam().optimizer;
   auto serial = random_buffers<double>(4000, optimizer);
   auto parallel = serial;
-  optimizer.update(serial.whole(), rate, 1);
+  optimizer.update(serial.whole(), usual_rate, 1);
   {
     std::vector<std::jthread> threads;
     for (std::size_t begin = 0; begin < 4000; begin += 1000) {
       threads.emplace_back(
-          [&, begin] { optimizer.update(parallel.slice(begin, begin + 1000), rate, 1); });
+          [&, begin] { optimizer.update(parallel.slice(begin, begin + 1000), usual_rate, 1); });
     }
   }
   EXPECT_EQ(serial.parameters, parallel.parameters);
@@ -220,11 +220,12 @@ TEST(FlatOptimizer, WrongCallsChangeNothing) {
   };
   auto few_gradients = buffers.whole();
   few_gradients.gradients = few_gradients.gradients.first(7);
-  EXPECT_THAT(message(few_gradients, rate, 1), HasSubstr("7 gradients for 8 parameters"));
+  EXPECT_THAT(message(few_gradients, usual_rate, 1), HasSubstr("7 gradients for 8 parameters"));
   auto no_state = buffers.whole();
   no_state.state[1] = {};
-  EXPECT_THAT(message(no_state, rate, 1), HasSubstr("0 elements of exp_avg_sq for 8 parameters"));
-  EXPECT_THAT(message(buffers.whole(), rate, 0), HasSubstr("step 0"));
+  EXPECT_THAT(message(no_state, usual_rate, 1),
+              HasSubstr("0 elements of exp_avg_sq for 8 parameters"));
+  EXPECT_THAT(message(buffers.whole(), usual_rate, 0), HasSubstr("step 0"));
   EXPECT_THAT(message(buffers.whole(), -1, 1), HasSubstr("learning rate -1"));
   EXPECT_THAT(message(buffers.whole(), std::nan(""), 1), HasSubstr("learning rate nan"));
   EXPECT_EQ(buffers.parameters, before);

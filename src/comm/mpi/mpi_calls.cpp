@@ -11,7 +11,7 @@ namespace kolo {
 
 namespace {
 
-constexpr int tag = 0;
+constexpr int exchange_tag = 0;
 constexpr std::int64_t tests_per_look = 16;
 constexpr std::int64_t eager_tests = 1000;  // before others get the processor in between
 
@@ -130,18 +130,19 @@ void MpiCalls::exchange(const Message& sent, const Message& received, MPI_Dataty
   const int from = received.count > 0 ? received.peer : MPI_PROC_NULL;
   if (!can_end_early()) {
     return check_mpi(
-        MPI_Sendrecv(sent.values, sent.count, type, to, tag, received.values, received.count, type,
-                     from, tag, communicator_, MPI_STATUS_IGNORE),
+        MPI_Sendrecv(sent.values, sent.count, type, to, exchange_tag, received.values,
+                     received.count, type, from, exchange_tag, communicator_, MPI_STATUS_IGNORE),
         "MPI_Sendrecv");
   }
   const auto sent_bytes = bytes_of(sent.count, type), bytes = bytes_of(received.count, type);
   std::byte* const own = own_memory(checked_add(sent_bytes, bytes));
   if (sent.count > 0) std::memcpy(own, sent.values, sent_bytes);
   std::array<MPI_Request, 2> requests = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-  check_mpi(
-      MPI_Irecv(own + sent_bytes, received.count, type, from, tag, communicator_, &requests[0]),
-      "MPI_Irecv");
-  check_mpi(MPI_Isend(own, sent.count, type, to, tag, communicator_, &requests[1]), "MPI_Isend");
+  check_mpi(MPI_Irecv(own + sent_bytes, received.count, type, from, exchange_tag, communicator_,
+                      &requests[0]),
+            "MPI_Irecv");
+  check_mpi(MPI_Isend(own, sent.count, type, to, exchange_tag, communicator_, &requests[1]),
+            "MPI_Isend");
   wait(requests);
   if (received.count > 0) std::memcpy(received.values, own + sent_bytes, bytes);
 }

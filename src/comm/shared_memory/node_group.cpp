@@ -13,7 +13,7 @@ namespace kolo {
 
 namespace {
 
-constexpr std::chrono::milliseconds longest_sleep{50};  // between two looks at what others are told
+constexpr std::chrono::milliseconds between_looks{50};  // between two looks at what others are told
 constexpr int sleeps_between_looks_at_process = 10;
 
 // Counts wrap round after 2^32 meetings, so they are compared by their distance.
@@ -140,7 +140,7 @@ void NodeGroup::wait_for(int local_rank) {
   bool has_aborted = false, is_lost = false;
   for (int sleeps = 1; !has_reached(count, meetings_) && !has_aborted && !is_lost; ++sleeps) {
     if (!cell.has_left.load(std::memory_order_seq_cst))
-      futex_wait(cell.arrived, count, longest_sleep);
+      futex_wait(cell.arrived, count, between_looks);
     has_aborted = is_aborted() || own_end.load(std::memory_order_relaxed) != 0;
     is_lost = cell.has_left.load(std::memory_order_seq_cst) != 0 ||
               (sleeps % sleeps_between_looks_at_process == 0 && is_gone(cell));

@@ -114,7 +114,7 @@ constexpr auto rows_of(std::index_sequence<I...>) {
   return std::array<AddRow, sizeof...(I)>{add_row<I / taps + 1, I % taps + 1>...};
 }
 
-constexpr auto rows = rows_of(std::make_index_sequence<group * most_taps>());
+constexpr auto row_loops = rows_of(std::make_index_sequence<group * most_taps>());
 
 inline float sum_of_lanes(const float* values) {
   return std::accumulate(values, values + lanes, 0.F);
@@ -130,7 +130,7 @@ inline void gradients_of_group(const Correlation& shape, const float* input, con
                                std::int64_t channel, const OutputsAndTaps& part,
                                float* weight_gradient) {
   const auto [first, outputs, column, taps] = part;
-  const auto add = rows[static_cast<std::size_t>((outputs - 1) * most_taps + taps - 1)];
+  const auto add = row_loops[static_cast<std::size_t>((outputs - 1) * most_taps + taps - 1)];
   alignas(64) std::array<float, image_lanes::longest_kernel * most_sums_of_taps * lanes> sums;
   const std::int64_t block = outputs * taps * lanes;  // of a row of taps
   std::fill_n(sums.data(), shape.kernel_height * block, 0.F);
