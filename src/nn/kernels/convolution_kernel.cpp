@@ -97,12 +97,25 @@ std::vector<std::int64_t> ConvolutionGeometry::output_size() const {
   return result;
 }
 
+namespace {
+
+// A stride that oneDNN's buffer of inputs for the processor's tiles is not made for.
+bool has_far_stride(const ConvolutionGeometry& geometry) {
+  const auto &kernel = geometry.kernel, &stride = geometry.stride;
+  if (checked_product<std::int64_t>(kernel) == 1) return false;  // needs no such buffer
+  for (std::size_t i = 0; i < kernel.size(); ++i)
+    if (stride[i] > 2 || stride[i] > kernel[i]) return true;
+  return false;
+}
+
+}  // namespace
+
 bool is_wrong_in_onednn(const ConvolutionGeometry& geometry) {
   const auto &size = geometry.size, &stride = geometry.stride, &padding = geometry.padding;
   const bool is_3d = size.size() == 3;
   if (is_3d && stride[0] > 1 && padding[0] > stride[0]) return true;
   if (geometry.type == torch::kFloat) return false;
-  if (size.back() < stride.back()) return true;
+  if (size.back() < stride.back() || has_far_stride(geometry)) return true;
   const auto output = geometry.output_size();
   if (output.back() == 1 && stride.back() > 1) return true;
   for (std::size_t i = 0; i < size.size(); ++i) {

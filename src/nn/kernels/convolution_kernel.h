@@ -148,7 +148,9 @@ class WatchConvolutions {
 // besides where the last dimension is shorter than its stride (2.6) or makes one position by a
 // stride above 1 (3.7, forward, of one channel), and in 3-D where a dimension is padded unusually:
 // by more than half of the kernel, where it is shorter than the kernel, or makes two positions or
-// fewer (2.6 and 3.7, some of these).
+// fewer (2.6 and 3.7, some of these). With the processor's tiles (AMX) and several threads also
+// where a stride is longer than the kernel (forward; oneDNN's pull request 5494 of July 2026 mends
+// it) or is above 2 (2.6, forward), unless the kernel is of one value.
 [[nodiscard]] bool is_wrong_in_onednn(const ConvolutionGeometry& geometry);
 
 // The kernels, one by one, for make_convolution_kernel and for tests.

@@ -155,6 +155,12 @@ void suit_bfloat16_packing(ConvolutionGeometry& geometry) {
   geometry.has_taps_first = true;
 }
 
+// Strides of 2 and 3 over kernels of 1 to 4, which the processor's tiles get wrong in oneDNN.
+void suit_bfloat16_far_strides(ConvolutionGeometry& geometry) {
+  suit_bfloat16_packing(geometry);
+  for (auto& stride : geometry.stride) stride = 2 + stride % 2;
+}
+
 void suit_bfloat16_taps(ConvolutionGeometry& geometry) {
   geometry.type = torch::kBFloat16;
   geometry.inputs = 32 * (1 + geometry.inputs % 5);
@@ -253,6 +259,8 @@ INSTANTIATE_TEST_SUITE_P(
             KernelCase{"by_tap", make_tap_convolution},
             KernelCase{"direct_bfloat16", make_direct_convolution, suit_bfloat16},
             KernelCase{"direct_bfloat16_packed", make_direct_convolution, suit_bfloat16_packing},
+            KernelCase{"usual_bfloat16_far_strides", make_convolution_kernel,
+                       suit_bfloat16_far_strides, /*rounding=*/.01},
             KernelCase{"by_tap_bfloat16", make_bfloat16_tap_convolution, suit_bfloat16_taps},
             KernelCase{"by_columns", make_column_convolution},
             KernelCase{"by_columns_bfloat16", make_column_convolution, suit_bfloat16_columns},
