@@ -29,51 +29,66 @@ class Packing {
         to_(to),
         packed_(static_cast<BFloat16*>(packed)) {}
 
-  // Blocks of outputs, in each by pairs of inputs.
+  // Blocks of outputs, in each by pairs of inputs; for tiles inputs come in whole blocks of 16
+  // pairs.
   [[nodiscard]] bool has_pairs_of_inputs() const {
-    if (to_.inner.size() != 2 || outputs_ % lanes != 0 || inputs_ % 2 != 0) return false;
-    const auto length = to_.inner[0].length;
-    return to_.inner == std::vector<Layout::Block>{{length, 0}, {2, 1}} && length % lanes == 0 &&
-           to_.strides[1] == 2 * length;
+    if (to_.inner.size() < 2 || outputs_ % lanes != 0 || inputs_ % 2 != 0) return false;
+    const auto length = block_of_outputs(), pairs = pairs_of_a_block();
+    const bool is_known = to_.inner.size() == 2 || to_.inner.front() == Layout::Block{lanes, 1};
+    return is_known && to_.inner[to_.inner.size() - 2] == Layout::Block{length, 0} &&
+           to_.inner.back() == Layout::Block{2, 1} && length % lanes == 0 &&
+           to_.strides[1] == 2 * pairs * length;
   }
 
   void pack_pairs_of_inputs() const {
-    const auto length = to_.inner[0].length, blocks = (outputs_ + length - 1) / length;
+    const auto length = block_of_outputs(), blocks = (outputs_ + length - 1) / length;
+    const auto whole = pairs_of_a_block();
+    const auto pairs = (inputs_ / 2 + whole - 1) / whole * whole;
     at::parallel_for(0, taps_ * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = begin; i < end; ++i) {
         const auto tap = i / blocks, first = i % blocks * length;
         const auto columns = std::min(length, outputs_ - first);
         auto* const at = place(i % blocks, 0, tap);
-        if (columns < length) std::fill_n(at, inputs_ / 2 * length, Pair{});
+        if (columns < length || 2 * pairs > inputs_) std::fill_n(at, pairs * length, Pair{});
         bfloat16_products::pack(row(tap, 0) + first, outputs_, inputs_, columns, at, length);
       }
     });
   }
 
-  // Blocks of 16 outputs and 16 inputs, in each by pairs of outputs.
+  // Blocks of 16 outputs, or of 32 for tiles, and 16 inputs, in each by pairs of outputs.
   [[nodiscard]] bool has_pairs_of_outputs() const {
-    return to_.inner == std::vector<Layout::Block>{{lanes / 2, 0}, {lanes, 1}, {2, 0}} &&
-           outputs_ % (2 * lanes) == 0 && inputs_ % lanes == 0;
+    return to_.inner.size() == 3 && outputs_ % (2 * lanes) == 0 && inputs_ % lanes == 0 &&
+           (to_.inner[0] == Layout::Block{lanes / 2, 0} ||
+            to_.inner[0] == Layout::Block{lanes, 0}) &&
+           to_.inner[1] == Layout::Block{lanes, 1} && to_.inner[2] == Layout::Block{2, 0};
   }
 
   void pack_pairs_of_outputs() const {
-    constexpr auto block = lanes / 2 * lanes;
-    const auto blocks = outputs_ / (2 * lanes);
+    constexpr auto both = 2 * lanes;
+    const auto length = to_.inner[0].length, block = length * lanes;
+    const auto blocks = outputs_ / both;
     at::parallel_for(0, taps_ * blocks, 1, [&](std::int64_t begin, std::int64_t end) {
-      std::array<Pair, 2 * block> both;
+      std::array<Pair, both / 2 * lanes> packed;
       for (auto i = begin; i < end; ++i) {
-        const auto tap = i / blocks, output = i % blocks * 2;
+        const auto tap = i / blocks, output = i % blocks;
         for (std::int64_t input = 0; input < inputs_ / lanes; ++input) {
-          bfloat16_products::pack_transposed(row(tap, input * lanes) + output * lanes, outputs_,
-                                             2 * lanes, lanes, both.data());
-          std::copy_n(both.data(), block, place(output, input, tap));
-          std::copy_n(both.data() + block, block, place(output + 1, input, tap));
+          bfloat16_products::pack_transposed(row(tap, input * lanes) + output * both, outputs_,
+                                             both, lanes, packed.data());
+          for (std::int64_t part = 0; part < lanes / length; ++part) {
+            std::copy_n(packed.data() + part * block, block,
+                        place(output * (lanes / length) + part, input, tap));
+          }
         }
       }
     });
   }
 
  private:
+  [[nodiscard]] std::int64_t block_of_outputs() const {
+    return to_.inner[to_.inner.size() - 2].length;
+  }
+  [[nodiscard]] std::int64_t pairs_of_a_block() const { return to_.inner.size() == 3 ? lanes : 1; }
+
   [[nodiscard]] const float* row(std::int64_t tap, std::int64_t input) const {
     return values_ + (tap * inputs_ + input) * outputs_;
   }
