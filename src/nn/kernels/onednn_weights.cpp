@@ -34,7 +34,8 @@ class Packing {
   [[nodiscard]] bool has_pairs_of_inputs() const {
     if (to_.inner.size() < 2 || outputs_ % lanes != 0 || inputs_ % 2 != 0) return false;
     const auto length = block_of_outputs(), pairs = pairs_of_a_block();
-    const bool is_known = to_.inner.size() == 2 || to_.inner.front() == Layout::Block{lanes, 1};
+    const bool is_known = to_.inner.size() == 2 ||
+                          (to_.inner.size() == 3 && to_.inner.front() == Layout::Block{lanes, 1});
     return is_known && to_.inner[to_.inner.size() - 2] == Layout::Block{length, 0} &&
            to_.inner.back() == Layout::Block{2, 1} && length % lanes == 0 &&
            to_.strides[1] == 2 * pairs * length;
