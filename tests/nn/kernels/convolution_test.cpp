@@ -155,7 +155,7 @@ void suit_bfloat16_packing(ConvolutionGeometry& geometry) {
   geometry.has_taps_first = true;
 }
 
-// Strides of 2 and 3 over kernels of 1 to 4, which the processor's tiles get wrong in oneDNN.
+// Strides of 2 and 3 over kernels of 1 to 4, some of which oneDNN's tiles get wrong.
 void suit_bfloat16_far_strides(ConvolutionGeometry& geometry) {
   suit_bfloat16_packing(geometry);
   for (auto& stride : geometry.stride) stride = 2 + stride % 2;
