@@ -98,13 +98,17 @@ double milliseconds_of_step(ConvolutionKernel& kernel, const Tensors& tensors) {
 }
 
 // The least of a few, as others only ever add to a time. What takes much longer than the best in
-// its first step, which also gets memory, is not tried again.
+// its first step, which also gets memory, is not tried again. Nor is what takes so long that
+// getting memory hardly counts: trials of large volumes would take minutes.
 double milliseconds_of(ConvolutionKernel& kernel, const Tensors& tensors, double best) {
   constexpr int times = 3;
-  constexpr double hopeless = 2;
-  double least = milliseconds_of_step(kernel, tensors);
-  for (int i = 0; i < times && least < hopeless * best; ++i)
-    least = std::min(least, milliseconds_of_step(kernel, tensors));
+  constexpr double hopeless = 2, enough = 1e3;
+  double least = milliseconds_of_step(kernel, tensors), all = least;
+  for (int i = 0; i < times && least < hopeless * best && all < enough; ++i) {
+    const auto taken = milliseconds_of_step(kernel, tensors);
+    least = std::min(least, taken);
+    all += taken;
+  }
   return least;
 }
 
@@ -163,11 +167,12 @@ std::optional<KernelChoices> known_kernels(Network& network, at::IntArrayRef bat
 
 KernelChoices measure_kernels(Network& network, at::IntArrayRef batch_shape, Precision precision,
                               const KernelChoices& known,
-                              const std::function<void(std::size_t)>& begins,
+                              const std::function<void(std::size_t, std::size_t)>& progress,
                               const std::function<bool()>& stops) {
   auto [found, unknown] = look_up(network, batch_shape, precision, known);
-  if (!unknown.empty()) begins(unknown.size());
+  std::size_t done = 0;
   for (const auto& [name, geometry] : unknown) {
+    progress(done++, unknown.size());
     auto choice = choice_for(geometry, stops);
     if (!choice) break;
     if (!choice->kernel.empty()) found[name] = *std::move(choice);

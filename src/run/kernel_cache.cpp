@@ -163,19 +163,25 @@ bool wants_choices(const RunConfig& config) {
 }
 
 KernelChoices completed(const KernelChoices& known, const KernelQuestion& question, int ranks) {
-  std::size_t tried = 0;
+  constexpr double often = 15;  // seconds between messages
+  bool has_tried = false;
   const Stopwatch watch;
+  double last = 0;
   auto found = measure_kernels(
       question.network, batch_shape_of(question.config, question.datasets, ranks),
       question.config.training.precision, known,
-      [&](std::size_t count) {
-        tried = count;
-        question.say(
-            fmt::format("trying the kernels of {} convolution{} that {} new on this processor",
-                        count, count == 1 ? "" : "s", count == 1 ? "is" : "are"));
+      [&](std::size_t done, std::size_t count) {
+        if (!std::exchange(has_tried, true)) {
+          question.say(
+              fmt::format("trying the kernels of {} convolution{} that {} new on this processor",
+                          count, count == 1 ? "" : "s", count == 1 ? "is" : "are"));
+        } else if (watch.seconds() - last > often) {
+          last = watch.seconds();
+          question.say(fmt::format("tried {} of {} in {}", done, count, format_duration(last)));
+        }
       },
       question.stop_requested);
-  if (tried > 0) {
+  if (has_tried) {
     question.say(fmt::format("{} in {}",
                              question.stop_requested() ? "asked to stop while trying" : "tried",
                              format_duration(watch.seconds())));

@@ -46,18 +46,19 @@ TEST_F(KernelChoicesTest, WhatIsKnownIsNotTriedAgain) {
   for (auto& [convolution, choice] : known) choice = {"taps", {{"taps", 1e9}}};
   auto more = known;
   more["another convolution"] = {"direct", {{"direct", 1.}}};
-  const auto nothing = [](std::size_t) { ADD_FAILURE() << "something is tried"; };
+  const auto nothing = [](std::size_t, std::size_t) { ADD_FAILURE() << "something is tried"; };
   EXPECT_EQ(measure_kernels(*network_, batch_, Precision::fp32, more, nothing), known);
 }
 
 TEST_F(KernelChoicesTest, TryNoMoreWhenTheyAreToStop) {
   const auto all = measure_kernels(*network_, batch_, Precision::fp32);
   if (all.empty()) return;
-  std::size_t asked = 0, wanted = 0;
+  std::size_t asked = 0, wanted = 0, done = 0;
   const auto measure = [&](std::size_t stops_at) {
     asked = 0;
     return measure_kernels(
-        *network_, batch_, Precision::fp32, {}, [&](std::size_t count) { wanted = count; },
+        *network_, batch_, Precision::fp32, {},
+        [&](std::size_t so_far, std::size_t count) { done = so_far, wanted = count; },
         [&] { return ++asked > stops_at; });
   };
   EXPECT_TRUE(measure(0).empty());
@@ -68,6 +69,7 @@ TEST_F(KernelChoicesTest, TryNoMoreWhenTheyAreToStop) {
   const auto first = measure(of_first);
   ASSERT_EQ(first.size(), 1U);
   EXPECT_TRUE(all.contains(first.begin()->first));
+  EXPECT_EQ(done, 1U);
 }
 
 TEST_F(KernelChoicesTest, LeaveTheNetworkAsItWas) {

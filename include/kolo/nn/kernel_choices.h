@@ -62,13 +62,13 @@ class UseKernels {
 // The fastest kernels for all convolutions that a network does for a batch of that shape: as they
 // are `known`, or tried. Computes one forward pass of zeros in evaluation mode and without
 // gradients, and leaves the network as it was. Local, on the CPU with as many threads as LibTorch
-// has; takes some ten steps' time for what is not known, and otherwise that of the pass. `begins`
-// is told how many are not known, if any, before they are tried. `stops` is asked before each
-// kernel; when it says so, what was found until then is returned.
+// has; takes some ten steps' time for what is not known, and otherwise that of the pass. `progress`
+// is told, before each that is not known, how many were tried and how many are to be. `stops` is
+// asked before each kernel; when it says so, what was found until then is returned.
 [[nodiscard]] KernelChoices measure_kernels(
     Network& network, at::IntArrayRef batch_shape, Precision precision,
     const KernelChoices& known = {},
-    const std::function<void(std::size_t)>& begins = [](std::size_t) {},
+    const std::function<void(std::size_t, std::size_t)>& progress = [](std::size_t, std::size_t) {},
     const std::function<bool()>& stops = [] { return false; });
 
 }  // namespace kolo
