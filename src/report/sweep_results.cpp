@@ -32,9 +32,10 @@ ResultsTable::Mark mark_of(TrialState state) {
   return ResultsTable::Mark::none;
 }
 
+// What happened, without the advice after it, which was said when it did and stands in sweep.json.
 std::string state_of(const Trial& trial) {
   if (trial.state == TrialState::failed && !trial.problem.empty())
-    return fmt::format("failed: {}", trial.problem);
+    return fmt::format("failed: {}", trial.problem.substr(0, trial.problem.find(". ")));
   return std::string(state_name(trial.state));
 }
 

@@ -120,7 +120,7 @@ TEST(SweepReport, AGridHasALineForEachWay) {
 TEST(SweepReport, TheTableHasTheBestFirst) {
   auto sweep = example_sweep();
   sweep.trials[0].state = TrialState::failed;
-  sweep.trials[0].problem = "status 1: it broke";
+  sweep.trials[0].problem = "status 1: it broke. Usual reasons: many";
   const auto table = sweep_results(sweep);
   ASSERT_THAT(table.rows, SizeIs(3));
   EXPECT_EQ(table.rows[0].cells[0].text, "3");
