@@ -48,6 +48,13 @@ void require_finite(const MetricSums& sums, std::int64_t step) {
 }
 
 // Alone a rank has nothing to compare its gradients with.
+// Steps that a running mean of noise tells of. AdaScale's gain is to be smooth. A record of the
+// noise scale is to tell of the network as it is: early gradients are long, and would make it too
+// small.
+double noise_memory(const TrainerOptions& options) {
+  return options.adascale ? 100 : 20;
+}
+
 std::shared_ptr<NoiseMeter> make_noise_meter(const TrainerOptions& options,
                                              const TrainedNetwork& network) {
   const bool is_sgd_scaled = options.adascale.has_value();
@@ -108,6 +115,7 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> netw
       validation_(validation),
       options_(std::move(options)),
       noise_meter_(make_noise_meter(options_, *network_)),
+      noise_(noise_memory(options_)),
       step_(network_->replicas(), network_->module(), std::move(optimizer),
             step_options(options_, noise_meter_, *network_, communicator_)),
       clock_(step_.arena()->device()),
