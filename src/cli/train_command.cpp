@@ -194,6 +194,7 @@ void add_tutorial_flags(CLI::App& command, TrainArguments& arguments) {
          "ranks that don't average their gradients train networks of their own; kolo bench "
          "--profile tells what communication costs");
   refuse("--enable_benchy", "kolo bench FILE measures loading and training, apart and together");
+  refuse("--interactive", "kolo eval RUN measures what was trained, kolo report RUN shows how");
   const auto refuse_value = [&](const std::string& name, const std::string& instead) {
     add_value_option(
         command, name,
@@ -216,7 +217,12 @@ void add_shortcuts(CLI::App& command, TrainArguments& arguments) {
   add_shortcut(command, arguments, "--num_data_workers", "data.workers", "THREADS");
   add_shortcut(command, arguments, "--dropout", "model.dropout", "SHARE");
   add_shortcut(command, arguments, "--bucket_cap_mb", "communication.bucket_mb", "MIB");
-  add_shortcut(command, arguments, "--amp_mode", "training.precision", "fp32|bf16|fp16");
+  const auto read_precision = [&arguments](const std::string& text) {
+    arguments.shortcuts.push_back(
+        {"--amp_mode", "training.precision=" + (text == "none" ? "fp32" : text)});
+  };
+  add_value_option(command, "--amp_mode", read_precision, "training.precision")
+      ->type_name("none|bf16|fp16");
   // The rate's course is of the training, where the courses have it with the optimizer.
   const auto section_of = [](const std::string& setting) {
     const bool is_course = setting.starts_with("lr_") && !setting.starts_with("lr_scaling=");

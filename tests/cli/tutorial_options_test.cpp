@@ -20,6 +20,7 @@ class TutorialOptions : public SmallRuns {
 TEST_F(TutorialOptions, StandForSettings) {
   EXPECT_THAT(shown({"--bucket_cap_mb", "7.5"}), HasSubstr("bucket_mb: 7.5\n"));
   EXPECT_THAT(shown({"--amp_mode", "bf16"}), HasSubstr("precision: bf16\n"));
+  EXPECT_THAT(shown({"--amp_mode", "none"}), HasSubstr("precision: fp32\n"));
   EXPECT_THAT(shown({"--enable_amp"}), HasSubstr("precision: bf16\n"));
   EXPECT_THAT(shown({"--optimizer", "name=SGD,lr=0.25,lr_scaling=sqrt,lr_warmup_epochs=5"}),
               AllOf(HasSubstr("name: sgd\n"), HasSubstr("lr: 0.25\n"),
@@ -42,7 +43,8 @@ TEST_F(TutorialOptions, SayWhatKoloDoesInstead) {
                                 HasSubstr("recorded as with --timeline")));
   EXPECT_TRUE(std::filesystem::exists(folder / "run" / "timeline.json"));
   for (const auto& [option, instead] : {std::pair("--noddp", "kolo bench --profile"),
-                                        std::pair("--enable_benchy", "kolo bench FILE")}) {
+                                        std::pair("--enable_benchy", "kolo bench FILE"),
+                                        std::pair("--interactive", "kolo eval RUN")}) {
     const auto refused = train({option});
     EXPECT_EQ(refused.exit_code, 2);
     EXPECT_THAT(refused.errors, AllOf(HasSubstr(option), HasSubstr(instead)));
