@@ -72,6 +72,10 @@ MpiOptions make_mpi_options(const CommunicationConfig& config) {
   return options;
 }
 
+bool divides_gradients(std::string_view optimizer) {
+  return optimizer != "sgd" && optimizer != "schedule_free_sgd";
+}
+
 TrainerOptions make_trainer_options(const RunConfig& config) {
   TrainerOptions options;
   options.epochs = config.training.n_epochs;
@@ -88,6 +92,8 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.accumulation = config.training.accumulation;
   options.noise_every =
       config.optimizer.lr_scaling == Scaling::adascale ? 1 : config.training.noise_scale_every;
+  options.noise_metric =
+      divides_gradients(config.optimizer.name) ? NoiseMetric::by_tensor : NoiseMetric::plain;
   options.mixup_alpha = config.training.mixup_alpha;
   options.maximum_norm = config.training.clip_norm;
   options.patience = config.training.early_stopping_patience;

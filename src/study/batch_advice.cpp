@@ -40,8 +40,8 @@ std::vector<double> noise_scales(const StudyFolder& folder, const StudyPoint& po
 // The rate follows the batch as a step of plain gradients does; those that are divided by their
 // size, as Adam's are, follow with the square root (McCandlish et al., section 2.2 and appendix C;
 // Malladi et al., 2022).
-bool divides_gradients(const std::string& optimizer) {
-  return optimizer != "sgd" && optimizer != "lars";
+bool takes_square_root(const std::string& optimizer) {
+  return divides_gradients(optimizer) && optimizer != "lars";
 }
 
 // Batches of whole ranks, by factors of 2, from an eighth of what is useful to 8 times that.
@@ -95,7 +95,7 @@ std::string batch_advice(const ScaledStudy& scaled, const StudyRequest& request)
   source.overrides = settings_of(request, scaled.study, point);
   const auto config = load_run_config(source);
   const double rate = make_learning_rate(config, point.ranks, 1).scaled_rate();
-  const bool divides = divides_gradients(config.optimizer.name);
+  const bool divides = takes_square_root(config.optimizer.name);
   const double scale = scales.back();
   std::vector<std::string> texts;
   for (const double each : scales) texts.push_back(format_count(std::llround(each)));

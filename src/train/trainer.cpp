@@ -70,7 +70,7 @@ std::shared_ptr<NoiseMeter> make_noise_meter(const TrainerOptions& options,
         "with virtual ranks, a sharded optimizer, a loss scale or graphs");
   }
   if (network.replicas().size() == 1) return nullptr;
-  return std::make_shared<NoiseMeter>(options.reducer.hook);
+  return std::make_shared<NoiseMeter>(options.reducer.hook, options.noise_metric);
 }
 
 ReducerOptions measured_by(const std::shared_ptr<NoiseMeter>& meter, ReducerOptions options) {

@@ -99,6 +99,8 @@ struct DataReading {
                                                              int rank, int ranks, int count = 1);
 
 [[nodiscard]] MpiOptions make_mpi_options(const CommunicationConfig& config);
+// Whether an optimizer's steps are as long whatever the gradients' length: all but plain SGD's.
+[[nodiscard]] bool divides_gradients(std::string_view optimizer);
 [[nodiscard]] TrainerOptions make_trainer_options(const RunConfig& config);
 // Of optimizer.lr_scaling adascale, for so many ranks (or replicas) and steps of an epoch; none: it
 // is another one.

@@ -76,6 +76,14 @@ struct BatchAdvice {
 // rate in proportion to 1 / (1 + scale / batch).
 [[nodiscard]] BatchAdvice advise_batch(double batch, double noise_scale, double measured_batch);
 
+// What a squared norm of gradients is. Steps along P g, with a preconditioner P, have the noise
+// scale tr(P S) / G'PG, which is that of the gradient P^(1/2) g.
+enum class NoiseMetric {
+  plain,      // of steps along the gradient, as SGD's
+  by_tensor,  // each parameter's by the root of its average gradient's mean square: of steps whose
+              // length doesn't follow the gradient's, as Adam's, LAMB's and Muon's
+};
+
 // Measures squared norms around the averaging of gradients: a hook that leaves this to another one,
 // or to an all-reduce. Costs two passes over the gradients in a step that is measured, and nothing
 // in others.
@@ -84,7 +92,8 @@ struct BatchAdvice {
 // one's backward(), and take() when all of its buckets are averaged.
 class NoiseMeter final : public GradientHook {
  public:
-  explicit NoiseMeter(std::shared_ptr<GradientHook> averaging = nullptr);
+  explicit NoiseMeter(std::shared_ptr<GradientHook> averaging = nullptr,
+                      NoiseMetric metric = NoiseMetric::plain);
 
   void measure_next();
   // What was measured since measure_next(), and no longer. `samples`: of this rank in that step.
@@ -98,8 +107,11 @@ class NoiseMeter final : public GradientHook {
   void buckets_changed() override;
 
  private:
+  void add(const torch::Tensor& own, const torch::Tensor& averaged, const GradientBucket& bucket);
+
   std::shared_ptr<GradientHook> averaging_;  // null: an all-reduce
-  std::int64_t bytes_ = 0;                   // that it has sent itself, in steps it measured
+  NoiseMetric metric_;
+  std::int64_t bytes_ = 0;  // that it has sent itself, in steps it measured
   bool measures_ = false;
   torch::Tensor own_, averaged_;  // one float64 each, where the gradients are
 };

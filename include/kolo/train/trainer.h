@@ -86,6 +86,7 @@ struct TrainerOptions {
   // gradients and a small collective in such a step; of a device, this waits. Not of networks that
   // ranks have parts of, nor with virtual_ranks, shards_optimizer, loss_scale or graphs.
   std::int64_t noise_every = 0;
+  NoiseMetric noise_metric = NoiseMetric::plain;
   std::optional<AdaScale> adascale = {};
   double mixup_alpha = 0;     // above 0: batches are mixed (see mixup.h)
   double maximum_norm = 0;    // above 0: of the averaged gradient, which is scaled down to it

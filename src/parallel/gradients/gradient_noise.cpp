@@ -22,10 +22,30 @@ bool is_finite(const GradientSquares& squares) {
   return std::isfinite(squares.own) && std::isfinite(squares.averaged);
 }
 
-void add_squares_of(const torch::Tensor& flat, torch::Tensor& total) {
-  if (!total.defined())
-    total = torch::zeros({1}, torch::TensorOptions(torch::kDouble).device(flat.device()));
-  parallel::add_squares(flat, total);
+// Of all of a bucket, one number; or of each of its gradients.
+torch::Tensor squares_of(const GradientBucket& bucket, NoiseMetric metric) {
+  const bool is_plain = metric == NoiseMetric::plain;
+  const auto count = is_plain ? 1 : static_cast<std::int64_t>(bucket.gradients.size());
+  auto squares =
+      torch::zeros({count}, torch::TensorOptions(torch::kDouble).device(bucket.flat.device()));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto& values = is_plain ? bucket.flat : bucket.gradients[static_cast<std::size_t>(i)];
+    parallel::add_squares(values.as_strided({values.numel()}, {1}), squares.narrow(0, i, 1));
+  }
+  return squares;
+}
+
+// Of each gradient of a bucket, one over the root of the mean square.
+torch::Tensor weights_of(const GradientBucket& bucket, const torch::Tensor& squares) {
+  std::vector<double> counts;
+  for (const auto& gradient : bucket.gradients)
+    counts.push_back(static_cast<double>(gradient.numel()));
+  const auto roots = (squares / torch::tensor(counts, torch::kDouble).to(squares.device())).sqrt();
+  return torch::where(roots > 0, roots.reciprocal(), torch::zeros_like(roots));
+}
+
+void add_sum(const torch::Tensor& values, torch::Tensor& total) {
+  total = total.defined() ? total + values.sum() : values.sum();
 }
 
 }  // namespace
@@ -86,8 +106,8 @@ BatchAdvice advise_batch(double batch, double noise_scale, double measured_batch
   return {batch, steps, 1 + batch / noise_scale, (1 + noise_scale / measured_batch) / steps};
 }
 
-NoiseMeter::NoiseMeter(std::shared_ptr<GradientHook> averaging)
-    : averaging_(std::move(averaging)) {}
+NoiseMeter::NoiseMeter(std::shared_ptr<GradientHook> averaging, NoiseMetric metric)
+    : averaging_(std::move(averaging)), metric_(metric) {}
 
 void NoiseMeter::measure_next() {
   measures_ = true;
@@ -100,7 +120,9 @@ bool NoiseMeter::takes_part() const {
 }
 
 void NoiseMeter::average(const Communicator& communicator, const GradientBucket& bucket) {
-  if (measures_) add_squares_of(bucket.flat, own_);
+  const torch::NoGradGuard no_gradient;
+  torch::Tensor own;
+  if (measures_) own = squares_of(bucket, metric_);
   if (averaging_) {
     averaging_->average(communicator, bucket);
   } else if (communicator.size() > 1) {
@@ -108,7 +130,19 @@ void NoiseMeter::average(const Communicator& communicator, const GradientBucket&
                             {.name = fmt::format("bucket {}", bucket.index)});
     bytes_ += static_cast<std::int64_t>(bucket.flat.nbytes());
   }
-  if (measures_) add_squares_of(bucket.flat, averaged_);
+  if (measures_) add(own, squares_of(bucket, metric_), bucket);
+}
+
+void NoiseMeter::add(const torch::Tensor& own, const torch::Tensor& averaged,
+                     const GradientBucket& bucket) {
+  if (metric_ == NoiseMetric::plain) {
+    add_sum(own, own_);
+    add_sum(averaged, averaged_);
+    return;
+  }
+  const auto weights = weights_of(bucket, averaged);
+  add_sum(own * weights, own_);
+  add_sum(averaged * weights, averaged_);
 }
 
 std::optional<GradientSquares> NoiseMeter::take(const Communicator& communicator, double samples) {

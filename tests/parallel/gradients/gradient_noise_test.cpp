@@ -114,18 +114,28 @@ TEST(GradientNoise, AdviceIsThePapersTradeOff) {
 
 namespace {
 
-double square_of(const torch::nn::Module& module) {
-  double total = 0;
+// By parameter.
+torch::Tensor squares_of(const torch::nn::Module& module) {
+  std::vector<torch::Tensor> squares;
   for (const auto& parameter : module.parameters())
-    total += parameter.grad().to(torch::kDouble).square().sum().item<double>();
-  return total;
+    squares.push_back(parameter.grad().to(torch::kDouble).square().sum());
+  return torch::stack(squares);
 }
 
 // Of the gradient over these samples.
-double square_of_gradient(const torch::Tensor& input) {
+torch::Tensor squares_of_gradient(const torch::Tensor& input) {
   SmallNetwork network;
   mean_loss(network, input).backward();
-  return square_of(network);
+  return squares_of(network);
+}
+
+// What the squares of each parameter count, where the average gradient has these.
+torch::Tensor weights(NoiseMetric metric, const torch::Tensor& averaged) {
+  if (metric == NoiseMetric::plain) return torch::ones_like(averaged);
+  std::vector<double> sizes;
+  for (const auto& parameter : SmallNetwork().parameters())
+    sizes.push_back(static_cast<double>(parameter.numel()));
+  return (averaged / torch::tensor(sizes, torch::kDouble)).rsqrt();
 }
 
 }  // namespace
@@ -133,35 +143,43 @@ double square_of_gradient(const torch::Tensor& input) {
 // Ranks have 3 samples each; several buckets, one, and gradients that travel in 16 bits.
 RANK_TEST(NoiseMeter, MeasuresAroundTheAverageOfAReducer) {
   const int ranks = communicator.size(), rank = communicator.rank();
-  double own = 0;
+  auto own = torch::zeros({}, torch::kDouble);
   for (int other = 0; other < ranks; ++other)
-    own += square_of_gradient(samples(3 * other, 3 * other + 3)) / ranks;
-  const double of_all = square_of_gradient(samples(0, 3 * ranks));
+    own = own + squares_of_gradient(samples(3 * other, 3 * other + 3)) / ranks;
+  const auto of_all = squares_of_gradient(samples(0, 3 * ranks));
+  const auto sum = [](const torch::Tensor& squares, const torch::Tensor& weights) {
+    return (squares * weights).sum().item<double>();
+  };
   for (const std::int64_t bucket : {64, 1 << 20}) {
-    for (const bool compresses : {false, true}) {
-      const auto meter =
-          std::make_shared<NoiseMeter>(compresses ? bfloat16_compression() : nullptr);
-      SmallNetwork network;
-      GradientReducer reducer(communicator, network, {.hook = meter, .buckets = {bucket, bucket}});
-      for (int step = 0; step < 3; ++step) {
-        const bool measures = step != 1;
-        reducer.clear_gradients();
-        if (measures) meter->measure_next();
-        mean_loss(network, samples(3 * rank, 3 * rank + 3)).backward();
-        reducer.finish();
-        const auto squares = meter->take(communicator, 3);
-        ASSERT_EQ(squares.has_value(), measures);
-        // Of each step the same, whoever averages: 16 bits have fewer digits.
-        const double averaged = square_of(network);
-        EXPECT_NEAR(averaged, of_all, (compresses ? 2e-2 : 1e-5) * of_all);
-        if (!measures) continue;
-        EXPECT_NEAR(squares->own, own, 1e-5 * own);
-        EXPECT_NEAR(squares->averaged, averaged, 1e-5 * averaged);
-        EXPECT_EQ(squares->own_samples, 3);
-        EXPECT_EQ(squares->all_samples, 3 * ranks);
+    for (const auto metric : {NoiseMetric::plain, NoiseMetric::by_tensor}) {
+      for (const bool compresses : {false, true}) {
+        const auto meter =
+            std::make_shared<NoiseMeter>(compresses ? bfloat16_compression() : nullptr, metric);
+        SmallNetwork network;
+        GradientReducer reducer(communicator, network,
+                                {.hook = meter, .buckets = {bucket, bucket}});
+        for (int step = 0; step < 3; ++step) {
+          const bool measures = step != 1;
+          reducer.clear_gradients();
+          if (measures) meter->measure_next();
+          mean_loss(network, samples(3 * rank, 3 * rank + 3)).backward();
+          reducer.finish();
+          const auto found = meter->take(communicator, 3);
+          ASSERT_EQ(found.has_value(), measures);
+          // Of each step the same, whoever averages: 16 bits have fewer digits.
+          const auto averaged = squares_of(network), weight = weights(metric, averaged);
+          const auto ones = torch::ones_like(averaged);
+          EXPECT_NEAR(sum(averaged, ones), sum(of_all, ones),
+                      (compresses ? 2e-2 : 1e-5) * sum(of_all, ones));
+          if (!measures) continue;
+          EXPECT_NEAR(found->own, sum(own, weight), 1e-5 * sum(own, weight));
+          EXPECT_NEAR(found->averaged, sum(averaged, weight), 1e-5 * sum(averaged, weight));
+          EXPECT_EQ(found->own_samples, 3);
+          EXPECT_EQ(found->all_samples, 3 * ranks);
+        }
+        EXPECT_EQ(meter->bytes_sent() > 0, ranks > 1);
+        EXPECT_EQ(reducer.statistics().hook_bytes, meter->bytes_sent());
       }
-      EXPECT_EQ(meter->bytes_sent() > 0, ranks > 1);
-      EXPECT_EQ(reducer.statistics().hook_bytes, meter->bytes_sent());
     }
   }
 }
