@@ -48,12 +48,9 @@ void require_finite(const MetricSums& sums, std::int64_t step) {
 }
 
 // Measurements that the running mean of noise tells of. Few, so that it tells of the network as it
-// is: early gradients are long, and would make the scale too small. AdaScale's gain is to be
-// smooth: as its authors have it, fewer for larger batches, which have less noise.
-double noise_memory(const TrainerOptions& options, double samples) {
-  constexpr double usual = 20, adascale = 1000;
-  if (!options.adascale) return usual;
-  return std::max(1., adascale * options.adascale->batch / samples);
+// is: early gradients are long, and would make the scale too small. AdaScale's gain is to be smooth.
+double noise_memory(const TrainerOptions& options) {
+  return options.adascale ? 100 : 20;
 }
 
 // Alone a rank has nothing to compare its gradients with.
@@ -117,6 +114,7 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> netw
       validation_(validation),
       options_(std::move(options)),
       noise_meter_(make_noise_meter(options_, *network_)),
+      noise_(noise_memory(options_)),
       step_(network_->replicas(), network_->module(), std::move(optimizer),
             step_options(options_, noise_meter_, *network_, communicator_)),
       clock_(step_.arena()->device()),
@@ -316,7 +314,6 @@ void Trainer::count(const MetricSums& sums, bool is_made) {
 void Trainer::note_noise(double samples) {
   const auto squares = noise_meter_->take(network_->replicas(), samples);
   if (!squares) return;
-  noise_.set_memory(noise_memory(options_, squares->all_samples));
   noise_.add(*squares);
   measured_samples_ = squares->all_samples;
 }

@@ -30,8 +30,6 @@ class GradientNoise {
  public:
   // `memory`: measurements after which an old one counts 1/e as much; 1 or more, else Error.
   explicit GradientNoise(double memory = 20);
-  // From the next measurement on; as above.
-  void set_memory(double memory);
 
   // One that is not finite is left out. Error where own_samples isn't less than all_samples.
   void add(const GradientSquares& squares);
@@ -61,7 +59,7 @@ class GradientNoise {
   void restore(const State& state) { state_ = state; }
 
  private:
-  double decay_ = 0;
+  double decay_;
   State state_;
 };
 

@@ -51,10 +51,6 @@ void add_sum(const torch::Tensor& values, torch::Tensor& total) {
 }  // namespace
 
 GradientNoise::GradientNoise(double memory) {
-  set_memory(memory);
-}
-
-void GradientNoise::set_memory(double memory) {
   if (!(memory >= 1) || !std::isfinite(memory)) {
     throw Error(fmt::format(
         "parallel: a mean of the gradient noise over {} measurements; it must be 1 or more",
