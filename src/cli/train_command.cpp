@@ -218,6 +218,7 @@ void add_shortcuts(CLI::App& command, TrainArguments& arguments) {
   add_shortcut(command, arguments, "--dropout", "model.dropout", "SHARE");
   add_shortcut(command, arguments, "--bucket_cap_mb", "communication.bucket_mb", "MIB");
   const auto read_precision = [&arguments](const std::string& text) {
+    if (text.empty()) refuse_option_value("--amp_mode", "none, bf16 or fp16", text);
     arguments.shortcuts.push_back(
         {"--amp_mode", "training.precision=" + (text == "none" ? "fp32" : text)});
   };
