@@ -1,5 +1,6 @@
 // What depends on more than one key.
 #include "config/config_fixture.h"
+#include "kolo/config/factories.h"
 
 namespace kolo {
 namespace {
@@ -171,6 +172,16 @@ TEST_F(Checks, ImagesOfMnistAreVariedWhereThatIsAskedFor) {
             "true");
   EXPECT_THAT(error(required, {"data.random_crop=0.5", "data.zoom=0.1"}),
               HasSubstr("data.zoom: random_crop"));
+}
+
+TEST_F(Checks, NoiseIsThatOfTheOptimizersSteps) {
+  const auto metric = [&](const std::string& optimizer) {
+    return make_trainer_options(load(required, {"optimizer.name=" + optimizer})).noise_metric;
+  };
+  for (const auto* const along_the_gradient : {"sgd", "schedule_free_sgd"})
+    EXPECT_EQ(metric(along_the_gradient), NoiseMetric::plain);
+  for (const auto* const as_long_as_ever : {"adam", "lars", "muon", "schedule_free_adamw"})
+    EXPECT_EQ(metric(as_long_as_ever), NoiseMetric::by_tensor);
 }
 
 TEST_F(Checks, NoiseIsMeasuredWhereARankHasWholeGradients) {
