@@ -108,12 +108,22 @@ bool has_far_stride(const ConvolutionGeometry& geometry) {
   return false;
 }
 
+// oneDNN copies the inputs that such a kernel meets into memory of its own, through which it goes
+// by whole vectors of channels: where they don't fill one, beyond its end.
+bool has_strided_points(const ConvolutionGeometry& geometry) {
+  constexpr std::int64_t vector = 16;
+  const bool fills_vectors = geometry.inputs % vector == 0 && geometry.outputs % vector == 0;
+  return geometry.size.size() < 3 && checked_product<std::int64_t>(geometry.kernel) == 1 &&
+         checked_product<std::int64_t>(geometry.stride) > 1 && !fills_vectors;
+}
+
 }  // namespace
 
 bool is_wrong_in_onednn(const ConvolutionGeometry& geometry) {
   const auto &size = geometry.size, &stride = geometry.stride, &padding = geometry.padding;
   const bool is_3d = size.size() == 3;
   if (is_3d && stride[0] > 1 && padding[0] > stride[0]) return true;
+  if (has_strided_points(geometry)) return true;
   if (geometry.type == torch::kFloat) return false;
   if (size.back() < stride.back() || has_far_stride(geometry)) return true;
   const auto output = geometry.output_size();
