@@ -79,13 +79,6 @@ void add_bias(const torch::Tensor& output, std::int64_t channels, const torch::T
   }
 }
 
-// All but the channels summed up, in float32; `tensor` in channels-last memory.
-torch::Tensor sum_of_channels(const torch::Tensor& tensor) {
-  const auto channels = tensor.size(1);
-  return tensor.as_strided({tensor.numel() / channels, channels}, {channels, 1})
-      .sum(0, /*keepdim=*/false, torch::kFloat);
-}
-
 // What backward goes on with: what forward kept, and the gradient of its output.
 struct Kept {
   std::shared_ptr<ConvolutionKernel> kernel;
@@ -161,7 +154,11 @@ class ConvolveTransposed : public torch::autograd::Function<ConvolveTransposed> 
       of_input = torch::empty_like(kept.input);
       kept.kernel->forward(kept.gradient, kept.weight, {}, of_input);
     }
-    if (kept.has_bias && context->needs_input_grad(2)) of_bias = sum_of_channels(kept.gradient);
+    if (kept.has_bias && context->needs_input_grad(2)) {
+      const auto channels = kept.gradient.size(1);
+      of_bias = torch::empty({channels}, kept.weight.options());
+      sum_by_channel(kept.gradient, channels, kept.kernel->order(), of_bias);
+    }
     return {of_input, of_weight, of_bias, {}, {}};
   }
 };

@@ -96,11 +96,7 @@ class BFloat16TapConvolution final : public ConvolutionKernel {
         set_gradient(taps_[tap], in, out, matrix(gradients, tap), room);
     });
     if (!is_in_place) torch::Tensor(weight_gradient).copy_(gradients);
-    if (bias_gradient.defined()) {
-      auto result = bias_gradient;
-      torch::sum_out(result, rows_of(output_gradient, geometry_.outputs), at::IntArrayRef({0}),
-                     /*keepdim=*/false, torch::kFloat);
-    }
+    sum_by_channel(output_gradient, geometry_.outputs, order(), bias_gradient);
   }
 
  private:

@@ -75,6 +75,18 @@ bool is_taps_first(const torch::Tensor& weight) {
   return weight.permute(order_of(weight)).is_contiguous();
 }
 
+void sum_by_channel(const torch::Tensor& tensor, std::int64_t channels, MemoryOrder order,
+                    const torch::Tensor& sums) {
+  if (!sums.defined()) return;
+  const auto others = tensor.numel() / channels;
+  const bool is_last = order == MemoryOrder::channels_last;
+  const auto matrix = is_last ? tensor.as_strided({others, channels}, {channels, 1})
+                              : tensor.as_strided({channels, others}, {others, 1});
+  auto result = sums;
+  torch::sum_out(result, matrix, at::IntArrayRef({is_last ? 0 : 1}), /*keepdim=*/false,
+                 torch::kFloat);
+}
+
 torch::Tensor destination_of_gradient(const torch::Tensor& parameter) {
   const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(parameter);
   if (!accumulator) return torch::empty_like(parameter);
@@ -176,11 +188,13 @@ KernelKind usual_of_float32(const ConvolutionGeometry& geometry) {
   return has_many_tiles(geometry) ? KernelKind::winograd : KernelKind::direct;
 }
 
-// Of images they compute in float32, and bfloat16 is no more than twice as fast. With the
-// processor's own tiles of bfloat16 it is far faster: from measurements (docs/experiments.md).
+// They compute in float32, and bfloat16 is no more than twice as fast: kernels of three taps save
+// more than that, those of four don't. With the processor's own tiles of bfloat16 it is far faster:
+// from measurements (docs/experiments.md).
 bool suits_winograd_in_bfloat16(const ConvolutionGeometry& geometry) {
-  constexpr std::int64_t least_vectors = 2048;
-  return !has_tiles_of_bfloat16() && output_vectors(geometry) >= least_vectors;
+  constexpr std::int64_t least_vectors = 2048, taps = 3;
+  return !has_tiles_of_bfloat16() && geometry.kernel.front() == taps &&
+         output_vectors(geometry) >= least_vectors;
 }
 
 // Products by tap fill the vectors that oneDNN's few positions leave empty, and take the weights

@@ -39,6 +39,15 @@ namespace kolo {
 // for each gradient.
 [[nodiscard]] torch::Tensor destination_of_gradient(const torch::Tensor& parameter);
 
+// In memory: [batch, spatial ..., channels], or [channels, spatial ..., batch].
+enum class MemoryOrder { channels_last, batch_last };
+
+// All but the channels summed up, in float32 and pairwise, so that long sums lose no more digits
+// than a few additions: the gradient of a bias. `tensor` is dense in that order; where no sums are
+// wanted (undefined) nothing is done.
+void sum_by_channel(const torch::Tensor& tensor, std::int64_t channels, MemoryOrder order,
+                    const torch::Tensor& sums);
+
 // The lengths that a convolution works on; one entry a spatial dimension (1 to 3).
 struct ConvolutionGeometry {
   std::int64_t batch = 0;
@@ -54,9 +63,6 @@ struct ConvolutionGeometry {
 
   bool operator==(const ConvolutionGeometry&) const = default;
 };
-
-// In memory: [batch, spatial ..., channels], or [channels, spatial ..., batch].
-enum class MemoryOrder { channels_last, batch_last };
 
 // One convolution on CPUs, for one geometry and number of threads. Inputs and outputs, of the
 // geometry's type (float32, bfloat16 or float16), are dense in order(); weights and their gradients

@@ -60,6 +60,7 @@ class DirectConvolution final : public ConvolutionKernel {
  public:
   explicit DirectConvolution(const ConvolutionGeometry& geometry)
       : is_rounded_(geometry.type == torch::kBFloat16),
+        outputs_(geometry.outputs),
         arguments_(arguments_of(geometry)),
         forward_(onednn::forward_of(engine_, arguments_)),
         backward_input_(onednn::backward_input_of(engine_, arguments_, forward_)),
@@ -86,9 +87,9 @@ class DirectConvolution final : public ConvolutionKernel {
   void backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
                        const torch::Tensor& weight_gradient,
                        const torch::Tensor& bias_gradient) override {
-    onednn::checked("backward of a convolution", [&] {
-      run_backward_weight(input, output_gradient, weight_gradient, bias_gradient);
-    });
+    onednn::checked("backward of a convolution",
+                    [&] { run_backward_weight(input, output_gradient, weight_gradient); });
+    sum_by_channel(output_gradient, outputs_, order(), bias_gradient);
   }
 
  private:
@@ -116,8 +117,7 @@ class DirectConvolution final : public ConvolutionKernel {
   }
 
   void run_backward_weight(const torch::Tensor& input, const torch::Tensor& output_gradient,
-                           const torch::Tensor& weight_gradient,
-                           const torch::Tensor& bias_gradient) {
+                           const torch::Tensor& weight_gradient) {
     if (!backward_weight_primitive_)
       backward_weight_primitive_ = dnnl::convolution_backward_weights(backward_weight_);
     const auto preferred = backward_weight_.diff_weights_desc();
@@ -128,8 +128,7 @@ class DirectConvolution final : public ConvolutionKernel {
     backward_weight_primitive_.execute(
         stream_, {{DNNL_ARG_SRC, view(arguments_.input, input)},
                   {DNNL_ARG_DIFF_DST, view(arguments_.output, output_gradient)},
-                  {DNNL_ARG_DIFF_WEIGHTS, result.values},
-                  {DNNL_ARG_DIFF_BIAS, view(arguments_.bias, bias_gradient)}});
+                  {DNNL_ARG_DIFF_WEIGHTS, result.values}});
     if (!is_plain) reorder(result.values, plain);
     stream_.wait();
   }
@@ -164,6 +163,7 @@ class DirectConvolution final : public ConvolutionKernel {
   void reorder(memory from, memory to) { dnnl::reorder(from, to).execute(stream_, from, to); }
 
   bool is_rounded_;
+  std::int64_t outputs_;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream_{engine_};
   onednn::ConvolutionArguments arguments_;

@@ -62,11 +62,7 @@ class ImageLaneConvolution final : public ConvolutionKernel {
       image_lanes::correlate_gradients(forward_, input.data_ptr<float>(), gradient,
                                        weight_gradient.data_ptr<float>(), begin, end);
     });
-    if (!bias_gradient.defined()) return;
-    const std::int64_t plane = forward_.output_height() * forward_.output_width() * forward_.images;
-    for (std::int64_t output = 0; output < forward_.outputs; ++output) {
-      bias_gradient.data_ptr<float>()[output] = image_lanes::sum(gradient + output * plane, plane);
-    }
+    sum_by_channel(output_gradient, forward_.outputs, order(), bias_gradient);
   }
 
  private:

@@ -54,7 +54,4 @@ void correlate(const Correlation& shape, const float* input, const float* packed
 void correlate_gradients(const Correlation& shape, const float* input, const float* gradient,
                          float* weight_gradient, std::int64_t begin, std::int64_t end);
 
-// The sums of `count` values, a multiple of `lanes`.
-[[nodiscard]] float sum(const float* values, std::int64_t count);
-
 }  // namespace kolo::image_lanes

@@ -188,12 +188,4 @@ inline void correlate_gradients(const Correlation& shape, const float* input, co
   }
 }
 
-KOLO_VECTOR inline float sum(const float* values, std::int64_t count) {
-  Vector total = zeros();
-  for (std::int64_t i = 0; i < count; i += lanes) total = added(total, loaded(values + i));
-  alignas(64) std::array<float, lanes> parts;
-  store(parts.data(), total);
-  return sum_of_lanes(parts.data());
-}
-
 }  // namespace kolo::KOLO_VECTORS

@@ -113,11 +113,7 @@ class TapConvolution final : public ConvolutionKernel {
         weight_of_tap(tap, in, out, from.get(), to.get(), matrix(weights, tap));
     });
     if (!is_in_place) reorder(in_weight_order(weights), flat(weight_gradient));
-    if (bias_gradient.defined()) {
-      auto result = bias_gradient;
-      torch::sum_out(result, rows_of(output_gradient, positions_out_, geometry_.outputs),
-                     at::IntArrayRef({0, 1}));
-    }
+    sum_by_channel(output_gradient, geometry_.outputs, order(), bias_gradient);
   }
 
  private:

@@ -50,10 +50,6 @@ void image_lanes::correlate_gradients(const Correlation& shape, const float* inp
   loops().correlate_gradients(shape, input, gradient, weight_gradient, begin, end);
 }
 
-float image_lanes::sum(const float* values, std::int64_t count) {
-  return loops().sum(values, count);
-}
-
 bool float32_products::are_supported() {
   return has_vectors();
 }
@@ -62,6 +58,16 @@ void float32_products::multiply(std::int64_t rows, std::int64_t columns, std::in
                                 const Left& a, const float* b, std::int64_t b_stride, float* c,
                                 std::int64_t c_stride, ProductResult result) {
   loops().multiply(rows, columns, inner, a, b, b_stride, c, c_stride, result);
+}
+
+void nonzero_bits::find(const float* vectors, std::int64_t count, std::int64_t channels,
+                        Word* bits) {
+  loops().find_nonzero(vectors, count, channels, bits);
+}
+
+void nonzero_bits::find(const BFloat16* vectors, std::int64_t count, std::int64_t channels,
+                        Word* bits) {
+  loops().find_nonzero_bfloat16(vectors, count, channels, bits);
 }
 
 bool winograd::is_supported() {

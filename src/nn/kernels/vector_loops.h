@@ -6,11 +6,12 @@
 
 #include "nn/kernels/float32_products.h"
 #include "nn/kernels/image_lanes.h"
+#include "nn/kernels/nonzero_bits.h"
 #include "nn/kernels/winograd.h"
 
 // Loops that are written once and compiled for each width of vectors (vectors_avx512.h,
-// vectors_avx2.h). The functions of image_lanes.h, float32_products.h and winograd.h call the
-// widest that the processor has.
+// vectors_avx2.h). The functions of image_lanes.h, float32_products.h, nonzero_bits.h and
+// winograd.h call the widest that the processor has.
 namespace kolo {
 
 struct VectorLoops {
@@ -18,9 +19,13 @@ struct VectorLoops {
 
   decltype(image_lanes::correlate)* correlate = nullptr;
   decltype(image_lanes::correlate_gradients)* correlate_gradients = nullptr;
-  decltype(image_lanes::sum)* sum = nullptr;
 
   decltype(float32_products::multiply)* multiply = nullptr;
+
+  template <typename T>
+  using FindNonzero = void(const T*, std::int64_t, std::int64_t, nonzero_bits::Word*);
+  FindNonzero<float>* find_nonzero = nullptr;
+  FindNonzero<BFloat16>* find_nonzero_bfloat16 = nullptr;
 
   template <typename T>
   using SpreadValues = void(winograd::Algorithm, winograd::Spread, const T* const*, std::int64_t,

@@ -2,6 +2,7 @@
 
 #include "nn/kernels/float32_products_loops.h"
 #include "nn/kernels/image_lanes_loops.h"
+#include "nn/kernels/nonzero_bits_loops.h"
 #include "nn/kernels/vector_loops.h"
 #include "nn/kernels/winograd_loops.h"
 
@@ -12,8 +13,9 @@ inline VectorLoops all_loops() {
   return {.lanes = lanes,
           .correlate = correlate,
           .correlate_gradients = correlate_gradients,
-          .sum = sum,
           .multiply = multiply,
+          .find_nonzero = find_nonzero<float>,
+          .find_nonzero_bfloat16 = find_nonzero<BFloat16>,
           .spread = spread<float>,
           .spread_bfloat16 = spread<BFloat16>,
           .collect = collect<float>,

@@ -59,6 +59,11 @@ KOLO_VECTOR_INLINE void store(BFloat16* at, Vector values) {
                       _mm512_cvtepi32_epi16(_mm512_srli_epi32(result, 16)));
 }
 
+// A bit for each value that is not 0; what is no number is not.
+KOLO_VECTOR_INLINE std::uint32_t nonzero(Vector values) {
+  return _mm512_cmp_ps_mask(values, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+}
+
 KOLO_VECTOR_INLINE Vector added(Vector a, Vector b) {
   return _mm512_add_ps(a, b);
 }

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/half.h"
-#include "nn/kernels/bfloat16_products.h"
 
 // The transforms of minimal algorithms for convolutions (Winograd, 1980; Lavin and Gray, 2016): a
 // tile of outputs takes fewer products than it has taps and positions, of values that are sums of a
@@ -57,24 +56,12 @@ class Places {
 // Channels are a multiple of 16.
 
 // `at` has a pointer for each position of the window, tile or kernel, with the last dimension
-// running fastest; for padding, to zeros. Coefficients are float32, values may be bfloat16, which
-// taps are not.
+// running fastest; for padding, to zeros. Coefficients are float32, whose sums rounding to bfloat16
+// would cost too many digits; values may be bfloat16, which taps are not.
 void spread(Algorithm algorithm, Spread what, const float* const* at, std::int64_t channels,
             const Places& places, float* coefficients);
 void spread(Algorithm algorithm, Spread what, const BFloat16* const* at, std::int64_t channels,
             const Places& places, float* coefficients);
-
-// Coefficients rounded to bfloat16, for its products, of two_of_four_taps: in the other algorithm's
-// sums rounding would cost too many digits. Only where bfloat16_products::are_supported(). Of
-// inputs or gradients of outputs:
-void spread(Spread what, const BFloat16* const* at, std::int64_t channels, const Places& places,
-            BFloat16* coefficients);
-// Those of two tiles side by side, and of the taps of two channels.
-using bfloat16_products::Pair;
-void spread_pairs(Spread what, const BFloat16* const* first, const BFloat16* const* second,
-                  std::int64_t channels, const Places& places, Pair* pairs);
-void spread_pairs(const float* const* first, const float* const* second, std::int64_t channels,
-                  const Places& places, Pair* pairs);
 
 // A null pointer in `at` is a position that is none. Gradients of inputs are added to what is
 // there, as windows overlap; `bias` may be null.

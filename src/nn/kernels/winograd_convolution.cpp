@@ -8,9 +8,10 @@
 
 #include "kolo/base/checked.h"
 #include "nn/kernels/convolution_kernel.h"
+#include "nn/kernels/float32_products.h"
 #include "nn/kernels/matrices.h"
-#include "nn/kernels/winograd_products.h"
 #include "nn/kernels/winograd_tiles.h"
+#include "nn/kernels/zero_products.h"
 
 namespace kolo {
 
@@ -21,6 +22,7 @@ using winograd::Coefficients;
 using winograd::Collect;
 using winograd::Places;
 using winograd::Range;
+using winograd::Spread;
 
 constexpr std::int64_t lanes = float32_products::lanes;
 
@@ -32,9 +34,8 @@ constexpr std::int64_t most_tiles = 60, most_tiles_of_kept = 240;
 // cache usually has more per core.
 constexpr std::int64_t most_bytes_of_taps = 8 << 20;
 
-template <typename T>
-std::unique_ptr<T[]> room_for(std::int64_t values) {
-  return std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(values));
+std::unique_ptr<float[]> room_for(std::int64_t values) {
+  return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(values));
 }
 
 // Calls work(range) for ranges of `length`, the last one perhaps shorter.
@@ -46,7 +47,6 @@ void for_ranges(Range all, std::int64_t length, const Work& work) {
 
 // A minimal algorithm, forward and its adjoints. Each product of matrices is over the channels of
 // all phases; its rows are tiles.
-template <typename Products>
 class WinogradConvolution final : public ConvolutionKernel {
  public:
   WinogradConvolution(const ConvolutionGeometry& geometry, Algorithm algorithm)
@@ -74,11 +74,11 @@ class WinogradConvolution final : public ConvolutionKernel {
                     .tiles_of_part = 1};
     multiply_by_taps(
         pass,
-        [&](Range tiles, Coefficients<Row> to) {
+        [&](Range tiles, Coefficients to) {
           tiles_.spread_inputs(input, {0, geometry_.inputs}, tiles, to);
         },
-        [&](Range outputs, Packed* to) { spread_taps_to_outputs(taps, outputs, to); },
-        [&](Coefficients<float> from, Range outputs, Range tiles) {
+        [&](Range outputs, float* to) { spread_taps_to_outputs(taps, outputs, to); },
+        [&](Coefficients from, Range outputs, Range tiles) {
           tiles_.collect_outputs(from, outputs, tiles, bias_values, output);
         });
   }
@@ -98,11 +98,11 @@ class WinogradConvolution final : public ConvolutionKernel {
                     .tiles_of_part = tiles_.of_sample()};
     multiply_by_taps(
         pass,
-        [&](Range tiles, Coefficients<Row> to) {
+        [&](Range tiles, Coefficients to) {
           tiles_.spread_output_gradients(output_gradient, tiles, to);
         },
-        [&](Range inputs, Packed* to) { spread_taps_to_inputs(taps, inputs, to); },
-        [&](Coefficients<float> from, Range inputs, Range tiles) {
+        [&](Range inputs, float* to) { spread_taps_to_inputs(taps, inputs, to); },
+        [&](Coefficients from, Range inputs, Range tiles) {
           tiles_.collect_input_gradients(from, inputs, tiles, sums);
         });
     if (!is_float32) input_gradient.copy_(sums);
@@ -115,45 +115,36 @@ class WinogradConvolution final : public ConvolutionKernel {
     const auto gradients =
         is_in_place ? weight_gradient : torch::empty({taps_, geometry_.inputs, geometry_.outputs});
     const auto outputs = geometry_.outputs;
-    const auto spread = [&](Range tiles, Coefficients<Packed> to) {
+    const auto spread = [&](Range tiles, Coefficients to) {
       tiles_.spread_output_gradients(output_gradient, tiles, to);
     };
-    const Rows<Packed, together> rows(*this, outputs, geometry_.inputs > inputs_of_panel_, spread);
+    const Rows rows(*this, outputs, geometry_.inputs > inputs_of_panel_, spread);
     for_panels(geometry_.inputs, inputs_of_panel_, [&](Range inputs) {
       const auto row = phases_ * inputs.count;
-      const auto coefficients = room_for<float>(checked_multiply(products_, row * outputs));
-      const auto values = room_for<Packed>(checked_multiply(products_, rows.rows_of_block() * row));
-      rows.for_blocks({0, tiles_.count()}, [&](Range tiles, Coefficients<Packed> of_outputs) {
-        const Coefficients<Packed> of_inputs{values.get(), rows.rows_of(tiles) * row};
+      const auto coefficients = room_for(checked_multiply(products_, row * outputs));
+      const auto values = room_for(checked_multiply(products_, rows.tiles_of_block() * row));
+      rows.for_blocks({0, tiles_.count()}, [&](Range tiles, Coefficients of_outputs) {
+        const Coefficients of_inputs{values.get(), tiles.count * row};
         tiles_.spread_inputs(input, inputs, tiles, of_inputs);
         for (std::int64_t product = 0; product < products_; ++product) {
-          Products::multiply_transposed(
-              row, outputs, tiles.count, of_inputs.data + product * of_inputs.product,
-              of_outputs.data + product * of_outputs.product,
-              coefficients.get() + product * row * outputs,
+          float32_products::multiply(
+              row, outputs, tiles.count, {of_inputs.data + product * of_inputs.product, 1, row},
+              of_outputs.data + product * of_outputs.product, outputs,
+              coefficients.get() + product * row * outputs, outputs,
               tiles.first == 0 ? ProductResult::replaces : ProductResult::is_added);
         }
       });
       collect_tap_gradients(coefficients.get(), inputs, gradients.data_ptr<float>());
     });
+    restore_zeros(geometry_, input, output_gradient, gradients.data_ptr<float>());
     if (!is_in_place) reorder(gradients.permute({2, 1, 0}), flat(weight_gradient));
-    if (bias_gradient.defined()) {
-      auto result = bias_gradient;
-      const auto rows_of_all = output_gradient.numel() / outputs;
-      torch::sum_out(result, output_gradient.as_strided({rows_of_all, outputs}, {outputs, 1}),
-                     at::IntArrayRef({0}), /*keepdim=*/false, torch::kFloat);
-    }
+    sum_by_channel(output_gradient, outputs, order(), bias_gradient);
   }
 
  private:
-  using Row = typename Products::Row;
-  using Packed = typename Products::Packed;
-  static constexpr auto together = Products::packed_together;
-
   // Tiles' rows, of `length` coefficients, which are multiplied by one part of the taps after
   // another. They are kept, of all tiles, where there are several parts; else a block's are made
-  // when it is its turn. In memory a row is that of `Together` tiles.
-  template <typename T, std::int64_t Together>
+  // when it is its turn.
   class Rows {
    public:
     template <typename Work>
@@ -163,43 +154,35 @@ class WinogradConvolution final : public ConvolutionKernel {
         spread_ = spread;
         return;
       }
-      const auto rows = rows_of({0, tiles_});
-      kept_ = room_for<T>(checked_multiply(products_, checked_multiply(rows, length_)));
-      at::parallel_for(0, rows, 8, [&](std::int64_t begin, std::int64_t end) {
-        const auto first = begin * Together, last = std::min(end * Together, tiles_);
-        spread({first, last - first}, kept().from_row(begin, length_));
+      kept_ = room_for(checked_multiply(products_, checked_multiply(tiles_, length_)));
+      at::parallel_for(0, tiles_, 8, [&](std::int64_t begin, std::int64_t end) {
+        spread({begin, end - begin}, kept().from_row(begin, length_));
       });
     }
 
-    [[nodiscard]] static std::int64_t rows_of(Range tiles) {
-      return (tiles.count + Together - 1) / Together;
-    }
     [[nodiscard]] std::int64_t tiles_of_block() const {
       return std::min(tiles_, kept_ ? most_tiles_of_kept : most_tiles);
     }
-    [[nodiscard]] std::int64_t rows_of_block() const { return rows_of({0, tiles_of_block()}); }
 
-    // Calls work(tiles, their rows). From any thread. Blocks begin where a row does.
+    // Calls work(tiles, their rows). From any thread.
     template <typename Work>
     void for_blocks(Range all, const Work& work) const {
-      std::unique_ptr<T[]> room;
-      if (!kept_) room = room_for<T>(checked_multiply(products_, rows_of_block() * length_));
+      std::unique_ptr<float[]> room;
+      if (!kept_) room = room_for(checked_multiply(products_, tiles_of_block() * length_));
       for_ranges(all, tiles_of_block(), [&](Range tiles) {
-        if (kept_) return work(tiles, kept().from_row(tiles.first / Together, length_));
-        const Coefficients<T> rows{room.get(), rows_of(tiles) * length_};
+        if (kept_) return work(tiles, kept().from_row(tiles.first, length_));
+        const Coefficients rows{room.get(), tiles.count * length_};
         spread_(tiles, rows);
         work(tiles, rows);
       });
     }
 
    private:
-    [[nodiscard]] Coefficients<T> kept() const {
-      return {kept_.get(), rows_of({0, tiles_}) * length_};
-    }
+    [[nodiscard]] Coefficients kept() const { return {kept_.get(), tiles_ * length_}; }
 
     std::int64_t products_, tiles_, length_;
-    std::function<void(Range, Coefficients<T>)> spread_;
-    std::unique_ptr<T[]> kept_;
+    std::function<void(Range, Coefficients)> spread_;
+    std::unique_ptr<float[]> kept_;
   };
 
   // Rows of tiles, of `inner` coefficients, by those of taps, which give those of `channels`, each
@@ -214,28 +197,29 @@ class WinogradConvolution final : public ConvolutionKernel {
   template <typename SpreadRows, typename SpreadTaps, typename CollectRows>
   void multiply_by_taps(const Pass& pass, const SpreadRows& spread, const SpreadTaps& spread_taps,
                         const CollectRows& collect) const {
-    const auto taps_of_channel = products_ * (pass.inner / together) * pass.columns_of_channel;
-    const auto most_taps = most_bytes_of_taps / narrow<std::int64_t>(sizeof(Packed));
+    const auto taps_of_channel = products_ * pass.inner * pass.columns_of_channel;
+    const auto most_taps = most_bytes_of_taps / narrow<std::int64_t>(sizeof(float));
     const auto block =
         std::max<std::int64_t>(most_taps / (taps_of_channel * pass.panel), 1) * pass.panel;
-    const Rows<Row, 1> rows(*this, pass.inner, block < pass.channels, spread);
+    const Rows rows(*this, pass.inner, block < pass.channels, spread);
     for_parts(pass, block, [&](Range channels, Range tiles_of_part) {
-      const auto taps = room_for<Packed>(checked_multiply(taps_of_channel, channels.count));
+      const auto taps = room_for(checked_multiply(taps_of_channel, channels.count));
       const auto at = [&](Range panel) {
         return taps.get() + (panel.first - channels.first) * taps_of_channel;
       };
       for_ranges(channels, pass.panel, [&](Range panel) { spread_taps(panel, at(panel)); });
       const auto results =
-          room_for<float>(products_ * rows.tiles_of_block() * pass.panel * pass.columns_of_channel);
-      rows.for_blocks(tiles_of_part, [&](Range tiles, Coefficients<Row> of_tiles) {
+          room_for(products_ * rows.tiles_of_block() * pass.panel * pass.columns_of_channel);
+      rows.for_blocks(tiles_of_part, [&](Range tiles, Coefficients of_tiles) {
         for_ranges(channels, pass.panel, [&](Range panel) {
           const auto columns = panel.count * pass.columns_of_channel;
-          const Coefficients<float> to{results.get(), tiles.count * columns};
+          const Coefficients to{results.get(), tiles.count * columns};
           for (std::int64_t product = 0; product < products_; ++product) {
-            Products::multiply(tiles.count, columns, pass.inner,
-                               of_tiles.data + product * of_tiles.product,
-                               at(panel) + product * (pass.inner / together) * columns,
-                               to.data + product * to.product);
+            float32_products::multiply(tiles.count, columns, pass.inner,
+                                       {of_tiles.data + product * of_tiles.product, pass.inner},
+                                       at(panel) + product * pass.inner * columns, columns,
+                                       to.data + product * to.product, columns,
+                                       ProductResult::replaces);
           }
           collect(to, panel, tiles);
         });
@@ -277,35 +261,32 @@ class WinogradConvolution final : public ConvolutionKernel {
     return {algorithm_, dimensions_, true, product, phase};
   }
 
-  // To [products, phases, inputs, outputs of the range], inputs packed.
-  void spread_taps_to_outputs(const torch::Tensor& taps, Range outputs, Packed* to) const {
-    const auto phase = geometry_.inputs / together * outputs.count;
+  // To [products, phases, inputs, outputs of the range].
+  void spread_taps_to_outputs(const torch::Tensor& taps, Range outputs, float* to) const {
+    const auto phase = geometry_.inputs * outputs.count;
     const auto to_places = places(phases_ * phase, phase);
-    for (std::int64_t input = 0; input < geometry_.inputs; input += together) {
-      spread_taps(taps.data_ptr<float>() + input * geometry_.outputs + outputs.first,
-                  geometry_.outputs, outputs.count, to_places,
-                  to + input / together * outputs.count);
+    for (std::int64_t input = 0; input < geometry_.inputs; ++input) {
+      spread_taps(taps.data_ptr<float>() + input * geometry_.outputs + outputs.first, outputs.count,
+                  to_places, to + input * outputs.count);
     }
   }
 
-  // Of [taps, outputs, inputs], to [products, outputs, phases, inputs of the range], outputs
-  // packed.
-  void spread_taps_to_inputs(const torch::Tensor& taps, Range inputs, Packed* to) const {
+  // Of [taps, outputs, inputs], to [products, outputs, phases, inputs of the range].
+  void spread_taps_to_inputs(const torch::Tensor& taps, Range inputs, float* to) const {
     const auto row = phases_ * inputs.count;
-    const auto to_places = places(geometry_.outputs / together * row, inputs.count);
-    for (std::int64_t output = 0; output < geometry_.outputs; output += together) {
-      spread_taps(taps.data_ptr<float>() + output * geometry_.inputs + inputs.first,
-                  geometry_.inputs, inputs.count, to_places, to + output / together * row);
+    const auto to_places = places(geometry_.outputs * row, inputs.count);
+    for (std::int64_t output = 0; output < geometry_.outputs; ++output) {
+      spread_taps(taps.data_ptr<float>() + output * geometry_.inputs + inputs.first, inputs.count,
+                  to_places, to + output * row);
     }
   }
 
-  // Vectors of channels at the first of the taps; `next` are those that they are packed with.
-  void spread_taps(const float* first, std::int64_t next, std::int64_t channels, const Places& to,
-                   Packed* at) const {
+  // Vectors of channels, which are at the first of the taps.
+  void spread_taps(const float* first, std::int64_t channels, const Places& to, float* at) const {
     std::vector<const float*> from(static_cast<std::size_t>(taps_));
     for (std::int64_t tap = 0; tap < taps_; ++tap)
       from[static_cast<std::size_t>(tap)] = first + tap * geometry_.inputs * geometry_.outputs;
-    Products::spread_taps(algorithm_, from, next, channels, to, at);
+    winograd::spread(algorithm_, Spread::taps, from.data(), channels, to, at);
   }
 
   // From [products, phases, inputs of the range, outputs], to [taps, inputs, outputs].
@@ -359,10 +340,7 @@ std::unique_ptr<ConvolutionKernel> make_winograd_convolution(const ConvolutionGe
   const bool fits = geometry.size.size() >= 2 && geometry.inputs % lanes == 0 &&
                     geometry.outputs % lanes == 0 && geometry.type != torch::kHalf;
   if (!algorithm || !fits || !winograd::is_supported()) return nullptr;
-  if (geometry.type == torch::kBFloat16 && algorithm == Algorithm::two_of_four_taps &&
-      bfloat16_products::are_supported())
-    return std::make_unique<WinogradConvolution<winograd::BFloat16Products>>(geometry, *algorithm);
-  return std::make_unique<WinogradConvolution<winograd::Float32Products>>(geometry, *algorithm);
+  return std::make_unique<WinogradConvolution>(geometry, *algorithm);
 }
 
 }  // namespace kolo

@@ -1,7 +1,6 @@
 #include "nn/kernels/winograd_tiles.h"
 
 #include <algorithm>
-#include <type_traits>
 #include <utility>
 
 #include "kolo/base/checked.h"
@@ -10,13 +9,10 @@ namespace kolo::winograd {
 
 namespace {
 
-// Calls work with a pointer to the tensor's values, of which there are coefficients of type T:
-// those of float32 are never rounded.
-template <typename T, typename Work>
+// Calls work with a pointer to the tensor's values.
+template <typename Work>
 void with_values(const torch::Tensor& tensor, const Work& work) {
-  if constexpr (std::is_same_v<T, float>) {
-    if (tensor.scalar_type() == torch::kFloat) return work(tensor.data_ptr<float>());
-  }
+  if (tensor.scalar_type() == torch::kFloat) return work(tensor.data_ptr<float>());
   work(static_cast<BFloat16*>(tensor.data_ptr()));
 }
 
@@ -57,76 +53,48 @@ void Tiles::find(std::int64_t number, Tile& tile) const {
   tile.sample = number;
 }
 
-template <typename T, typename Value, typename BoxOf>
-void Tiles::spread_boxes(Spread what, const Value* values, std::int64_t channels,
-                         std::int64_t phases, Range tiles, Coefficients<T> to,
-                         const BoxOf& box_of) const {
+template <typename T, typename BoxOf>
+void Tiles::spread_boxes(Spread what, const T* values, std::int64_t channels, std::int64_t phases,
+                         Range tiles, Coefficients to, const BoxOf& box_of) const {
   const auto row = phases * channels;
   const Places places(algorithm_, dimensions_, phases > 1, to.product, channels);
-  std::vector<const Value*> at, next;
-  if constexpr (std::is_same_v<T, Pair>) {
-    for (std::int64_t i = 0; i < tiles.count; i += 2) {
-      box_of(values, tiles.first + i, at);
-      next.assign(at.size(), as<Value>(zeros_));
-      if (i + 1 < tiles.count) box_of(values, tiles.first + i + 1, next);
-      spread_pairs(what, at.data(), next.data(), channels, places, to.data + i / 2 * row);
-    }
-  } else {
-    for (std::int64_t i = 0; i < tiles.count; ++i) {
-      box_of(values, tiles.first + i, at);
-      if constexpr (std::is_same_v<T, BFloat16>) {
-        spread(what, at.data(), channels, places, to.data + i * row);
-      } else {
-        spread(algorithm_, what, at.data(), channels, places, to.data + i * row);
-      }
-    }
+  std::vector<const T*> at;
+  for (std::int64_t i = 0; i < tiles.count; ++i) {
+    box_of(values, tiles.first + i, at);
+    spread(algorithm_, what, at.data(), channels, places, to.data + i * row);
   }
 }
 
-template <typename T>
 void Tiles::spread_inputs(const torch::Tensor& input, Range channels, Range tiles,
-                          Coefficients<T> to) const {
+                          Coefficients to) const {
   Tile tile(dimensions_);
-  with_values<T>(input, [&]<typename Value>(const Value* values) {
+  with_values(input, [&]<typename T>(const T* values) {
     spread_boxes(Spread::inputs, values + channels.first, channels.count, phases_, tiles, to,
-                 [&](const Value* from, std::int64_t number, std::vector<const Value*>& at) {
+                 [&](const T* from, std::int64_t number, std::vector<const T*>& at) {
                    find(number, tile);
-                   input_.box(from, tile.sample, tile.input, lengths_.window, as<Value>(zeros_),
-                              at);
+                   input_.box(from, tile.sample, tile.input, lengths_.window, as<T>(zeros_), at);
                  });
   });
 }
 
-template <typename T>
 void Tiles::spread_output_gradients(const torch::Tensor& gradient, Range tiles,
-                                    Coefficients<T> to) const {
+                                    Coefficients to) const {
   Tile tile(dimensions_);
-  with_values<T>(gradient, [&]<typename Value>(const Value* values) {
+  with_values(gradient, [&]<typename T>(const T* values) {
     spread_boxes(Spread::output_gradients, values, outputs_, 1, tiles, to,
-                 [&](const Value* from, std::int64_t number, std::vector<const Value*>& at) {
+                 [&](const T* from, std::int64_t number, std::vector<const T*>& at) {
                    find(number, tile);
-                   output_.box(from, tile.sample, tile.output, lengths_.outputs, as<Value>(zeros_),
-                               at);
+                   output_.box(from, tile.sample, tile.output, lengths_.outputs, as<T>(zeros_), at);
                  });
   });
 }
 
-template void Tiles::spread_inputs(const torch::Tensor&, Range, Range, Coefficients<float>) const;
-template void Tiles::spread_inputs(const torch::Tensor&, Range, Range,
-                                   Coefficients<BFloat16>) const;
-template void Tiles::spread_inputs(const torch::Tensor&, Range, Range, Coefficients<Pair>) const;
-template void Tiles::spread_output_gradients(const torch::Tensor&, Range,
-                                             Coefficients<float>) const;
-template void Tiles::spread_output_gradients(const torch::Tensor&, Range,
-                                             Coefficients<BFloat16>) const;
-template void Tiles::spread_output_gradients(const torch::Tensor&, Range, Coefficients<Pair>) const;
-
-void Tiles::collect_outputs(Coefficients<float> from, Range channels, Range tiles,
-                            const float* bias, const torch::Tensor& output) const {
+void Tiles::collect_outputs(Coefficients from, Range channels, Range tiles, const float* bias,
+                            const torch::Tensor& output) const {
   const Places places(algorithm_, dimensions_, false, from.product, 0);
   const float* const added = bias == nullptr ? nullptr : bias + channels.first;
   Tile tile(dimensions_);
-  with_values<float>(output, [&]<typename T>(T* values) {
+  with_values(output, [&]<typename T>(T* values) {
     std::vector<T*> at;
     for (std::int64_t i = 0; i < tiles.count; ++i) {
       find(tiles.first + i, tile);
@@ -138,7 +106,7 @@ void Tiles::collect_outputs(Coefficients<float> from, Range channels, Range tile
   });
 }
 
-void Tiles::collect_input_gradients(Coefficients<float> from, Range channels, Range tiles,
+void Tiles::collect_input_gradients(Coefficients from, Range channels, Range tiles,
                                     const torch::Tensor& sums) const {
   const auto row = phases_ * channels.count;
   const Places places(algorithm_, dimensions_, true, from.product, channels.count);

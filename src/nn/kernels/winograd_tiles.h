@@ -18,11 +18,9 @@ struct Range {
 };
 
 // Of tiles: a matrix for each product, `product` values from one to the next. A tile's row has its
-// channels, of inputs those of one phase after those of another. Values are float32, bfloat16, or
-// pairs of bfloat16: then a row is that of two tiles, side by side.
-template <typename T>
+// channels, of inputs those of one phase after those of another.
 struct Coefficients {
-  T* data = nullptr;
+  float* data = nullptr;
   std::int64_t product = 0;
 
   [[nodiscard]] Coefficients from_row(std::int64_t row, std::int64_t length) const {
@@ -77,18 +75,14 @@ class Tiles {
   [[nodiscard]] std::int64_t of_sample() const { return of_sample_; }
 
   // Of some tiles, and of some channels of the inputs or all of the outputs.
-  // With pairs tiles begin at an even number, and the last may be paired with zeros.
-  template <typename T>
   void spread_inputs(const torch::Tensor& input, Range channels, Range tiles,
-                     Coefficients<T> to) const;
-  template <typename T>
-  void spread_output_gradients(const torch::Tensor& gradient, Range tiles,
-                               Coefficients<T> to) const;
+                     Coefficients to) const;
+  void spread_output_gradients(const torch::Tensor& gradient, Range tiles, Coefficients to) const;
 
-  void collect_outputs(Coefficients<float> from, Range channels, Range tiles, const float* bias,
+  void collect_outputs(Coefficients from, Range channels, Range tiles, const float* bias,
                        const torch::Tensor& output) const;
   // Adds them to float32 sums.
-  void collect_input_gradients(Coefficients<float> from, Range channels, Range tiles,
+  void collect_input_gradients(Coefficients from, Range channels, Range tiles,
                                const torch::Tensor& sums) const;
 
  private:
@@ -104,9 +98,9 @@ class Tiles {
   void find(std::int64_t number, Tile& tile) const;
 
   // Spreads boxes of `values`, which box_of(values, tile, at) finds, to rows of `channels`.
-  template <typename T, typename Value, typename BoxOf>
-  void spread_boxes(Spread what, const Value* values, std::int64_t channels, std::int64_t phases,
-                    Range tiles, Coefficients<T> to, const BoxOf& box_of) const;
+  template <typename T, typename BoxOf>
+  void spread_boxes(Spread what, const T* values, std::int64_t channels, std::int64_t phases,
+                    Range tiles, Coefficients to, const BoxOf& box_of) const;
 
   Algorithm algorithm_;
   Lengths lengths_;

@@ -5,9 +5,8 @@
 
 #include "nn/kernels/winograd.h"
 
-// What the transforms of minimal algorithms are made of (winograd_loops.h,
-// winograd_bfloat16_avx512.cpp), for vectors that were included before: their matrices, and
-// products with them that are written out when compiled.
+// What the transforms of minimal algorithms (winograd_loops.h) are made of, for vectors that were
+// included before: their matrices, and products with them that are written out when compiled.
 
 namespace kolo::KOLO_VECTORS {
 

@@ -1,7 +1,6 @@
 // Every kernel against LibTorch's convolution in float64, over random geometries.
 #include <random>
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/autograd.h>
 #include <torch/nn/modules/conv.h>
@@ -10,6 +9,7 @@
 
 #include <torch/csrc/autograd/function_hook.h>
 
+#include "convolution_problem.h"
 #include "kolo/base/error.h"
 #include "kolo/base/gradient_destination.h"
 #include "kolo/nn/convolution.h"
@@ -18,8 +18,6 @@
 
 namespace kolo {
 namespace {
-
-using torch::Tensor;
 
 // Relative to the largest value: sums of a few hundred products in float32.
 // Beside what a rounding of the result to its type changes.
@@ -30,66 +28,6 @@ void expect_close(const Tensor& value, const Tensor& reference, const char* what
   EXPECT_LT((value.to(torch::kDouble) - reference).abs().max().item<double>(), tolerance * scale)
       << what;
 }
-
-struct Values {
-  Tensor output, of_input, of_weight, of_bias;
-};
-
-// Inputs, weights and gradients for a geometry, and what LibTorch makes of them.
-struct Problem {
-  ConvolutionGeometry geometry;
-  Tensor input, weight, bias, gradient;  // float64
-
-  explicit Problem(ConvolutionGeometry of) : geometry(std::move(of)) {
-    input = random(lengths(geometry.batch, geometry.inputs, geometry.size));
-    weight = random(lengths(geometry.outputs, geometry.inputs, geometry.kernel));
-    if (geometry.bias) bias = torch::randn({geometry.outputs}, torch::kDouble);
-    gradient = random(lengths(geometry.batch, geometry.outputs, geometry.output_size()));
-  }
-
-  // Values that the geometry's type has.
-  [[nodiscard]] Tensor random(const std::vector<std::int64_t>& shape) const {
-    return torch::randn(shape).to(geometry.type).to(torch::kDouble);
-  }
-
-  static std::vector<std::int64_t> lengths(std::int64_t first, std::int64_t second,
-                                           const std::vector<std::int64_t>& rest) {
-    std::vector<std::int64_t> all = {first, second};
-    all.insert(all.end(), rest.begin(), rest.end());
-    return all;
-  }
-
-  [[nodiscard]] Values reference() const {
-    const auto x = input.clone().requires_grad_(), w = weight.clone().requires_grad_();
-    const auto b = bias.defined() ? bias.clone().requires_grad_() : Tensor();
-    const std::vector<std::int64_t> one(geometry.size.size(), 1), zero(geometry.size.size(), 0);
-    const auto y =
-        torch::convolution(x, w, b, geometry.stride, geometry.padding, one, false, zero, 1);
-    y.backward(gradient);
-    return {y.detach(), x.grad(), w.grad(), b.defined() ? b.grad() : Tensor()};
-  }
-
-  [[nodiscard]] Values by(ConvolutionKernel& kernel) const {
-    // [N, C, ...] in the kernel's order, and back: a kernel knows only memory.
-    const int moved = kernel.order() == MemoryOrder::channels_last ? 1 : 0;
-    const auto in_order = [&](const Tensor& tensor) {
-      return tensor.movedim(moved, -1).contiguous().to(geometry.type);
-    };
-    const auto back = [&](const Tensor& tensor) { return tensor.movedim(-1, moved); };
-    const auto x = in_order(input), g = in_order(gradient);
-    const auto single = weight.to(torch::kFloat);
-    const auto w = geometry.has_taps_first ? taps_first(single) : single;
-    const auto b = bias.defined() ? bias.to(torch::kFloat) : Tensor();
-    // Filled with what must not be left.
-    const auto y = torch::full_like(g, NAN), of_x = torch::full_like(x, NAN);
-    const auto of_w = torch::full_like(w, NAN);
-    const auto of_b = b.defined() ? torch::full_like(b, NAN) : Tensor();
-    kernel.forward(x, w, b, y);
-    kernel.backward_input(g, w, of_x);
-    kernel.backward_weight(x, g, of_w, of_b);
-    return {back(y), back(of_x), of_w, of_b};
-  }
-};
 
 // Of a kernel that rounds what it multiplies: by root mean squares.
 void expect_near(const Tensor& value, const Tensor& reference, double rounding, const char* what) {
@@ -114,118 +52,6 @@ void expect_close(const Values& values, const Values& reference) {
   if (values.of_bias.defined()) expect_close(values.of_bias, reference.of_bias, "of the bias");
 }
 
-ConvolutionGeometry random_geometry(std::mt19937& random, std::size_t dimensions) {
-  const auto up_to = [&](std::int64_t first, std::int64_t last) {
-    return std::uniform_int_distribution<std::int64_t>(first, last)(random);
-  };
-  ConvolutionGeometry geometry{.batch = up_to(1, 9),
-                               .inputs = up_to(1, 40),
-                               .outputs = up_to(1, 40),
-                               .bias = up_to(0, 1) == 1,
-                               .has_taps_first = up_to(0, 1) == 1};
-  for (std::size_t i = 0; i < dimensions; ++i) {
-    geometry.kernel.push_back(up_to(1, 4));
-    geometry.stride.push_back(up_to(1, 3));
-    geometry.padding.push_back(up_to(0, geometry.kernel.back() - 1));
-    const auto least = std::max<std::int64_t>(1, geometry.kernel.back() - 2 * geometry.padding[i]);
-    geometry.size.push_back(up_to(least, least + (dimensions == 3 ? 3 : 7)));
-  }
-  return geometry;
-}
-
-using MakeKernel = std::unique_ptr<ConvolutionKernel> (*)(const ConvolutionGeometry&);
-
-struct KernelCase {
-  const char* name;
-  MakeKernel make;
-  void (*suit)(ConvolutionGeometry&) = [](ConvolutionGeometry&) {};
-  double rounding = 0;  // of what is multiplied; 0: only results are rounded
-};
-
-void suit_bfloat16(ConvolutionGeometry& geometry) {
-  geometry.type = torch::kBFloat16;
-}
-
-// Channels that fill vectors, in whole blocks or not, and weights with the taps first: kolo packs
-// these itself.
-void suit_bfloat16_packing(ConvolutionGeometry& geometry) {
-  geometry.type = torch::kBFloat16;
-  geometry.inputs = 16 * (1 + geometry.inputs % 9);
-  geometry.outputs = 16 * (1 + geometry.outputs % 19);
-  geometry.has_taps_first = true;
-}
-
-// Strides of 2 and 3 over kernels of 1 to 4, some of which oneDNN's tiles get wrong.
-void suit_bfloat16_far_strides(ConvolutionGeometry& geometry) {
-  suit_bfloat16_packing(geometry);
-  for (auto& stride : geometry.stride) stride = 2 + stride % 2;
-}
-
-void suit_bfloat16_taps(ConvolutionGeometry& geometry) {
-  geometry.type = torch::kBFloat16;
-  geometry.inputs = 32 * (1 + geometry.inputs % 5);
-  geometry.outputs = 32 * (1 + geometry.outputs % 5);
-}
-
-void suit_bfloat16_columns(ConvolutionGeometry& geometry) {
-  geometry.type = torch::kBFloat16;
-  geometry.inputs = 16 * (1 + geometry.inputs % 2);
-  geometry.outputs += geometry.outputs % 2;
-}
-
-void suit_winograd_of(std::int64_t stride, ConvolutionGeometry& geometry) {
-  geometry.inputs = 16 * (1 + geometry.inputs % 6);
-  // So many that taps are sometimes made in several parts.
-  geometry.outputs = 16 * (1 + 3 * geometry.outputs % 13);
-  for (std::size_t i = 0; i < geometry.size.size(); ++i) {
-    geometry.stride[i] = stride;
-    geometry.kernel[i] = 2 + stride;
-    geometry.size[i] = std::max(geometry.size[i], geometry.kernel[i] - 2 * geometry.padding[i]);
-  }
-}
-
-// Either of the two kernels that there are minimal algorithms for.
-void suit_winograd(ConvolutionGeometry& geometry) {
-  suit_winograd_of(1 + geometry.stride[0] % 2, geometry);
-}
-
-// The one whose coefficients are not rounded.
-void suit_winograd_bfloat16(ConvolutionGeometry& geometry) {
-  suit_winograd_of(1, geometry);
-  geometry.type = torch::kBFloat16;
-}
-
-void suit_winograd_rounded(ConvolutionGeometry& geometry) {
-  suit_winograd_of(2, geometry);
-  geometry.type = torch::kBFloat16;
-}
-
-// Geometries that it knows, with batches that fill its vectors from one to five.
-void suit_image_lanes(ConvolutionGeometry& geometry) {
-  geometry.batch = 16 * (1 + geometry.batch % 5);
-  geometry.has_taps_first = false;
-  for (std::size_t i = 0; i < geometry.size.size(); ++i) {
-    geometry.stride[i] = 1;
-    geometry.padding[i] = 0;
-    geometry.kernel[i] += 2 * static_cast<std::int64_t>(i);
-    geometry.size[i] += geometry.kernel[i] - 1;
-  }
-}
-
-class ConvolutionKernelTest
-    : public testing::TestWithParam<std::tuple<KernelCase, std::size_t, int>> {
- protected:
-  void SetUp() override {
-    threads_ = at::get_num_threads();
-    at::set_num_threads(std::get<2>(GetParam()));
-    torch::manual_seed(1);
-  }
-  void TearDown() override { at::set_num_threads(threads_); }
-
- private:
-  int threads_ = 1;
-};
-
 TEST_P(ConvolutionKernelTest, EqualsLibTorchs) {
   const auto& [kernel_case, dimensions, threads] = GetParam();
   std::mt19937 random(static_cast<unsigned>(7 * dimensions) + static_cast<unsigned>(threads));
@@ -246,37 +72,18 @@ TEST_P(ConvolutionKernelTest, EqualsLibTorchs) {
   }
 }
 
-std::string name_of(const testing::TestParamInfo<ConvolutionKernelTest::ParamType>& each) {
-  const auto& [kernel_case, dimensions, threads] = each.param;
-  return fmt::format("{}_{}d_{}_threads", kernel_case.name, dimensions, threads);
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    Kernels, ConvolutionKernelTest,
-    testing::Combine(
-        testing::Values(
-            KernelCase{"direct", make_direct_convolution},
-            KernelCase{"by_tap", make_tap_convolution},
-            KernelCase{"direct_bfloat16", make_direct_convolution, suit_bfloat16},
-            KernelCase{"direct_bfloat16_packed", make_direct_convolution, suit_bfloat16_packing},
-            KernelCase{"usual_bfloat16_far_strides", make_convolution_kernel,
-                       suit_bfloat16_far_strides, /*rounding=*/.01},
-            KernelCase{"by_tap_bfloat16", make_bfloat16_tap_convolution, suit_bfloat16_taps},
-            KernelCase{"by_columns", make_column_convolution},
-            KernelCase{"by_columns_bfloat16", make_column_convolution, suit_bfloat16_columns},
-            KernelCase{"winograd", make_winograd_convolution, suit_winograd},
-            KernelCase{"winograd_bfloat16", make_winograd_convolution, suit_winograd_bfloat16},
-            KernelCase{"winograd_rounded", make_winograd_convolution, suit_winograd_rounded,
-                       /*rounding=*/.01}),
-        testing::Values<std::size_t>(1, 2, 3), testing::Values(1, 2)),
-    name_of);
+INSTANTIATE_TEST_SUITE_P(Kernels, ConvolutionKernelTest,
+                         testing::Combine(testing::ValuesIn(kernel_cases()),
+                                          testing::Values<std::size_t>(1, 2, 3),
+                                          testing::Values(1, 2)),
+                         case_name);
 
 INSTANTIATE_TEST_SUITE_P(ImageLanes, ConvolutionKernelTest,
                          testing::Combine(testing::Values(KernelCase{"image_lanes",
                                                                      make_image_lane_convolution,
                                                                      suit_image_lanes}),
                                           testing::Values<std::size_t>(2), testing::Values(1, 2)),
-                         name_of);
+                         case_name);
 
 // Steps of a layer as a network makes them, beside torch::nn::Conv2d of the same weights.
 struct Layers {
