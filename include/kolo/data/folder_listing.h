@@ -9,10 +9,10 @@
 namespace kolo {
 
 // The image files below a root with a folder for each class, as a value that one rank finds and
-// tells the others: classes in the bytewise order of their folders' names, files class by class in
-// the bytewise order of their paths. Names are bytes; they need not be UTF-8. Names end to end in
-// one string take 8 bytes a file besides themselves, where a million small strings take three times
-// the memory.
+// tells the others: classes in the natural order of their folders' names (2 before 10), files class
+// by class in the natural order of their paths. Names are bytes; they need not be UTF-8. Names end
+// to end in one string take 8 bytes a file besides themselves, where a million small strings take
+// three times the memory.
 struct FolderListing {
   std::vector<std::string> classes;
   std::vector<std::int64_t> class_ends;  // where each class's files end

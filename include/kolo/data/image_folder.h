@@ -33,10 +33,10 @@ struct ImageFolderOptions {
 };
 
 // Images in a folder for each class, as ImageNet is laid out: ROOT/CLASS/**/IMAGE. Classes are
-// numbered in the bytewise order of their folders' names, samples class by class, files in the
-// bytewise order of their paths, at any depth. Files whose names don't say jpg, jpeg, png, bmp, ppm
-// or pgm are passed over, and so is what begins with a dot. Names are bytes; they need not be
-// UTF-8.
+// numbered in the natural order of their folders' names (2 before 10), samples class by class,
+// files in the natural order of their paths, at any depth. Files whose names don't say jpg, jpeg,
+// png, bmp, ppm or pgm are passed over, and so is what begins with a dot. Names are bytes; they
+// need not be UTF-8.
 //
 // Inputs are {3, height, width}, pixels of 0..255, resized as decode_resized does (bilinear, where
 // Keras's flow_from_directory takes the nearest pixel unless told otherwise). Nothing is decoded

@@ -1,7 +1,12 @@
 #include <charconv>
+#include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include <fmt/format.h>
+
+#include "base/natural_order.h"
 #include "data/catalogue/dataset_settings.h"
 #include "kolo/data/folder_listing.h"
 #include "kolo/data/image_folder.h"
@@ -136,12 +141,19 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
   const auto preprocessing = preprocessing_of(images.preprocessing);
   const AugmentationOptions closer{.zoom_low = .875, .zoom_high = .875};
   constexpr auto spread = Subset::Choice::spread;
+  std::vector<std::string> warnings;
+  if (const auto pair = find_names_out_of_bytes_order(training->class_names())) {
+    warnings.push_back(fmt::format(
+        "data: classes are numbered in the natural order of their folders' names: {} before {}; "
+        "where they are sorted letter by letter, as torchvision does, it is the other way round",
+        pair->first, pair->second));
+  }
   return {
       std::make_shared<AugmentedDataset>(first_of_training(request, training, spread),
                                          images.augmentation(request), preprocessing, request.seed),
       std::make_shared<AugmentedDataset>(first_of_validation(request, validation, spread), closer,
                                          preprocessing, request.seed),
-      training->class_names()};
+      training->class_names(), std::move(warnings)};
 }
 
 // How many classes the folders have is not known without them: as many as the network tells apart,

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "base/natural_order.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/data/image.h"
@@ -66,7 +67,7 @@ class FolderWalk {
         names.push_back(entry.path().filename().native());
       }
     }
-    std::sort(names.begin(), names.end());
+    std::ranges::sort(names, comes_before);
     return names;
   }
 
@@ -75,7 +76,7 @@ class FolderWalk {
     std::vector<std::string> found;
     const fs::path folder = root_ / name;
     collect(fs::is_symlink(folder) ? target_of(folder) : folder, {}, found);
-    std::sort(found.begin(), found.end());
+    std::ranges::sort(found, comes_before);
     return found;
   }
 

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/natural_order.h"
 #include "data/images/workspace_pool.h"
 #include "kolo/base/error.h"
 #include "kolo/data/image.h"
@@ -57,8 +58,7 @@ std::string first_few(const std::vector<std::string>& names) {
 std::vector<std::string> missing_from(const std::vector<std::string>& some,
                                       const std::vector<std::string>& others) {
   std::vector<std::string> missing;
-  std::set_difference(others.begin(), others.end(), some.begin(), some.end(),
-                      std::back_inserter(missing));
+  std::ranges::set_difference(others, some, std::back_inserter(missing), comes_before);
   return missing;
 }
 

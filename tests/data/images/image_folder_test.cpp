@@ -58,7 +58,7 @@ class ImageFolder : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
-TEST_F(ImageFolder, NumbersClassesAndFilesInBytewiseOrder) {
+TEST_F(ImageFolder, NumbersClassesAndFilesInNaturalOrder) {
   for (const char* name : {"b/2.ppm", "b/10.ppm", "b/deep/er/1.ppm", "B/x.ppm", "a-/x.ppm",
                            "a/x.ppm", "\xc3\xa4/x.ppm", "\xff\xfe/x\xff.ppm"}) {
     write(name);
@@ -71,7 +71,7 @@ TEST_F(ImageFolder, NumbersClassesAndFilesInBytewiseOrder) {
   const ImageFolderDataset dataset(folder_.path(), {8, 8});
   EXPECT_THAT(dataset.class_names(), ElementsAre("B", "a", "a-", "b", "\xc3\xa4", "\xff\xfe"));
   EXPECT_THAT(paths(dataset),
-              ElementsAre("B/x.ppm", "a/x.ppm", "a-/x.ppm", "b/10.ppm", "b/2.ppm",
+              ElementsAre("B/x.ppm", "a/x.ppm", "a-/x.ppm", "b/2.ppm", "b/10.ppm",
                           "b/deep/er/1.ppm", "\xc3\xa4/x.ppm", "\xff\xfe/x\xff.ppm"));
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < dataset.size(); ++i) {
@@ -84,6 +84,16 @@ TEST_F(ImageFolder, NumbersClassesAndFilesInBytewiseOrder) {
   const ImageFolderDataset few(folder_.path(), {.height = 8, .width = 8, .most_classes = 4});
   EXPECT_EQ(few.size(), 6);
   EXPECT_EQ(few.layout().classes, 4);
+}
+
+TEST_F(ImageFolder, ClassesThatAreNumbersHaveTheirOrder) {
+  for (const char* name : {"training/10/x.ppm", "training/2/x.ppm", "training/1/x.ppm",
+                           "validation/1/x.ppm", "validation/2/x.ppm", "validation/10/x.ppm"})
+    write(name);
+  const ImageFolderDataset training(folder_ / "training", {8, 8});
+  EXPECT_THAT(training.class_names(), ElementsAre("1", "2", "10"));
+  const ImageFolderDataset validation(folder_ / "validation", {8, 8});
+  require_same_classes(training, validation);
 }
 
 TEST_F(ImageFolder, AListingIsAllThatAnotherRankNeeds) {

@@ -1,0 +1,72 @@
+#include "base/natural_order.h"
+
+#include <algorithm>
+#include <random>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+namespace kolo {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::Optional;
+using ::testing::Pair;
+
+std::vector<std::string> sorted(std::vector<std::string> names) {
+  std::ranges::sort(names, comes_before);
+  return names;
+}
+
+TEST(NaturalOrder, ComparesNumbersByTheirValue) {
+  EXPECT_THAT(sorted({"10", "2", "1", "0"}), ElementsAre("0", "1", "2", "10"));
+  EXPECT_THAT(sorted({"s10_b2", "s2_b10", "s2_b9", "s10"}),
+              ElementsAre("s2_b9", "s2_b10", "s10", "s10_b2"));
+  EXPECT_THAT(sorted({"a010", "a9", "a0011"}), ElementsAre("a9", "a010", "a0011"));
+  EXPECT_THAT(sorted({"t99999999999999999999", "t100000000000000000000"}),
+              ElementsAre("t99999999999999999999", "t100000000000000000000"));
+  EXPECT_THAT(sorted({"b", "a", "a1", ""}), ElementsAre("", "a", "a1", "b"));
+}
+
+TEST(NaturalOrder, IsOneForAllNames) {
+  std::vector<std::string> names;
+  std::mt19937 random(7);
+  for (int i = 0; i < 200; ++i) {
+    std::string name;
+    for (auto length = random() % 6; length > 0; --length) name += "019a-._A\xe4"[random() % 9];
+    names.push_back(name);
+  }
+  std::ranges::sort(names);
+  names.erase(std::ranges::unique(names).begin(), names.end());
+  const auto once = sorted(names);
+  std::ranges::shuffle(names, random);
+  EXPECT_THAT(sorted(names), ElementsAreArray(once));
+  for (std::size_t i = 0; i < once.size(); ++i)
+    for (std::size_t j = 0; j < once.size(); ++j)
+      EXPECT_EQ(comes_before(once[i], once[j]), i < j) << once[i] << " and " << once[j];
+}
+
+TEST(NaturalOrder, FindsNamesThatCanBeReadOtherwise) {
+  const auto doubt = [](const std::vector<std::string>& names) {
+    return find_names_in_doubt(sorted(names));
+  };
+  EXPECT_THAT(doubt({"0.5", "0.25"}), Optional(Pair("0.5", "0.25")));
+  EXPECT_THAT(doubt({"t=-1", "t=-2"}), Optional(Pair("t=-1", "t=-2")));
+  EXPECT_THAT(doubt({"1e-5", "1e-4"}), Optional(Pair("1e-4", "1e-5")));
+  EXPECT_THAT(doubt({"img2", "Img1", "Img3"}), Optional(Pair("Img3", "img2")));
+  EXPECT_TRUE(doubt({"s1", "s01"}));
+  EXPECT_FALSE(doubt({"0", "1", "2", "10", "39"}));
+  EXPECT_FALSE(doubt({"run-1", "run-2", "run-10"}));
+  EXPECT_FALSE(doubt({"2024-01-05", "2024-01-12", "2024-02-01"}));
+  EXPECT_FALSE(doubt({"0.25", "0.50", "0.75"}));
+  EXPECT_FALSE(doubt({"alice", "bob"}));
+}
+
+TEST(NaturalOrder, FindsNamesThatBytesOrderOtherwise) {
+  EXPECT_THAT(find_names_out_of_bytes_order(sorted({"0", "2", "10"})), Optional(Pair("2", "10")));
+  EXPECT_FALSE(find_names_out_of_bytes_order(sorted({"00", "02", "10"})));
+}
+
+}  // namespace
+}  // namespace kolo
