@@ -62,7 +62,7 @@ void read_npy(std::span<const std::byte> file) {
   const MemoryFile memory(file);
   try {
     const NpyHeader header = read_npy_header(memory.path());
-    std::size_t bytes = sizeof(float);
+    auto bytes = static_cast<std::size_t>(header.type.bytes);
     for (const auto dimension : header.shape) {
       if (dimension < 0) std::abort();
       bytes *= static_cast<std::size_t>(dimension);

@@ -10,7 +10,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "data/boxes/number_array.h"
+#include "base/natural_order.h"
+#include "data/array_collection.h"
+#include "data/boxes/array_file.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
@@ -20,145 +22,180 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using Array = std::shared_ptr<const NumberArray>;
-
-// The arrays of one path; targets: none where there are labels.
+// The arrays of one path; targets: none where there are labels, which are else null.
 struct Arrays {
-  std::vector<Array> inputs, targets;
-  Array labels;
+  std::vector<NamedArray> inputs, targets;
+  NamedArray labels;
+
+  [[nodiscard]] std::vector<NamedArray> all() const {
+    auto all = inputs;
+    all.insert(all.end(), targets.begin(), targets.end());
+    if (labels.array) all.push_back(labels);
+    return all;
+  }
 };
 
-std::vector<fs::path> npy_files_in(const fs::path& folder) {
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.path().extension() == ".npy") files.push_back(entry.path());
-  std::ranges::sort(files, {}, [](const fs::path& file) { return file.native(); });
-  return files;
+[[noreturn]] void refuse(const ArrayCollection& collection, const std::string& found) {
+  throw InputError(fmt::format(
+      "data: {} {}; expected inputs, and either targets (numbers) or labels (classes), or the "
+      "arrays that data.inputs and data.targets name: {}",
+      collection.path().string(), found,
+      collection.is_folder()
+          ? "arrays such as inputs.npy, with samples in front, or folders such as inputs/ with a "
+            ".npy file per sample"
+          : "HDF5 datasets, with samples in front"));
 }
 
-// NAME.npy, or the files of the folder NAME; null where neither is there.
-Array find_npy(const fs::path& folder, const std::string& name) {
-  if (const auto file = folder / (name + ".npy"); fs::exists(file)) return open_npy_array(file);
-  const auto files = folder / name;
-  return fs::is_directory(files) ? open_npy_files(files.string(), npy_files_in(files)) : nullptr;
-}
-
-// Samples of files belong together by their names.
-void require_same_names(const fs::path& folder, const std::vector<std::string>& arrays) {
-  std::vector<fs::path> folders;
-  for (const auto& name : arrays)
-    if (!fs::exists(folder / (name + ".npy")) && fs::is_directory(folder / name))
-      folders.push_back(folder / name);
-  for (std::size_t other = 1; other < folders.size(); ++other) {
-    const auto first = npy_files_in(folders[0]), found = npy_files_in(folders[other]);
-    for (std::size_t i = 0; i < std::min(first.size(), found.size()); ++i) {
-      if (first[i].filename() == found[i].filename()) continue;
-      throw InputError(fmt::format(
-          "data: the files of {} and {} must have the same names; the first that differ are {} and "
-          "{}",
-          folders[0].string(), folders[other].string(), first[i].filename().string(),
-          found[i].filename().string()));
-    }
+std::vector<NamedArray> find_all(const ArrayCollection& collection,
+                                 const std::vector<std::string>& names) {
+  std::vector<NamedArray> arrays;
+  for (const auto& name : names) {
+    arrays.push_back(collection.find(name));
+    if (!arrays.back().array) refuse(collection, "has no " + name);
   }
-}
-
-// Opens the arrays of one path.
-class ArrayFinder {
- public:
-  explicit ArrayFinder(const fs::path& path) : path_(path), is_folder_(fs::is_directory(path)) {
-    if (!fs::exists(path)) throw InputError(fmt::format("data: {} does not exist", path.string()));
-  }
-
-  // Null where there is none of that name.
-  [[nodiscard]] Array find(const std::string& name) const {
-    return is_folder_ ? find_npy(path_, name) : open_hdf5_array(path_, name);
-  }
-  [[nodiscard]] std::vector<Array> all(const std::vector<std::string>& names) const {
-    std::vector<Array> arrays;
-    for (const auto& name : names) {
-      arrays.push_back(find(name));
-      if (!arrays.back()) refuse("has no " + name);
-    }
-    return arrays;
-  }
-  [[nodiscard]] bool is_folder() const { return is_folder_; }
-
-  [[noreturn]] void refuse(const std::string& found) const {
-    throw InputError(fmt::format(
-        "data: {} {}; expected inputs, and either targets (numbers) or labels (classes), or the "
-        "arrays that data.inputs and data.targets name: {}",
-        path_.string(), found,
-        is_folder_ ? "arrays such as inputs.npy, with samples in front, or folders such as inputs/ "
-                     "with a .npy file per sample"
-                   : "HDF5 datasets, with samples in front"));
-  }
-
- private:
-  const fs::path& path_;
-  bool is_folder_;
-};
-
-Arrays open_arrays(const fs::path& path, const ArraySamplesOptions& options) {
-  if (options.inputs.empty()) throw InputError("data: arrays need the name of an input at least");
-  const ArrayFinder finder(path);
-  Arrays arrays{finder.all(options.inputs), finder.all(options.targets), nullptr};
-  auto names = options.inputs;
-  names.insert(names.end(), options.targets.begin(), options.targets.end());
-  if (options.targets.empty()) {
-    names.emplace_back("targets");
-    arrays.labels = finder.find("labels");
-    const auto targets = finder.find("targets");
-    if (!targets && !arrays.labels) finder.refuse("has neither targets nor labels");
-    if (targets && arrays.labels) finder.refuse("has both targets and labels");
-    if (targets) arrays.targets = {targets};
-  }
-  if (finder.is_folder()) require_same_names(path, names);
   return arrays;
 }
 
-void require_length(const NumberArray& inputs, const NumberArray& others) {
-  if (inputs.size() == others.size()) return;
-  throw InputError(fmt::format("data: {} has {} samples, but {} has {}", inputs.name(),
-                               inputs.size(), others.name(), others.size()));
+void require_samples(const ArrayFile& array) {
+  const auto& shape = array.layout().shape;
+  if (shape.empty() || array.rows() < 1) {
+    throw InputError(
+        fmt::format("data: {} has the shape ({}), expected samples in front, at least one",
+                    array.name(), fmt::join(shape, ", ")));
+  }
+  if (array.row_numbers() < 1)
+    throw InputError(fmt::format("data: the samples of {} are empty", array.name()));
 }
 
-// Of one sample.
-std::int64_t numbers_in(const NumberArray& array) {
-  return checked_product(std::span<const std::int64_t>(array.shape()));
+// "a, b, c and 5 more"
+std::string first_few_of(const std::vector<std::string>& names, std::string_view ending) {
+  constexpr std::size_t most = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), most); ++i)
+    text += fmt::format("{}{}{}", i == 0 ? "" : ", ", names[i], ending);
+  return names.size() > most ? fmt::format("{} and {} more", text, names.size() - most) : text;
+}
+
+// Samples of files belong together by their names.
+void require_same_names(const NamedArray& first, const NamedArray& other) {
+  const auto count = std::min(first.row_names.size(), other.row_names.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    if (first.row_names[i] == other.row_names[i]) continue;
+    throw InputError(fmt::format(
+        "data: the files of {} and {} must have the same names; the first that differ are {}.npy "
+        "and {}.npy",
+        first.array->name(), other.array->name(), first.row_names[i], other.row_names[i]));
+  }
+}
+
+// Files are matched with the rows of an array by their order alone.
+void require_order(const NamedArray& files, const ArrayFile& rows,
+                   std::vector<std::string>& warnings) {
+  const auto& folder = files.array->name();
+  constexpr std::string_view remedy =
+      "numbers of equally many digits (0002.npy, 0010.npy) leave no doubt";
+  if (const auto doubt = find_names_in_doubt(files.row_names)) {
+    throw InputError(fmt::format(
+        "data: the files of {} are matched with the rows of {} by the order of their names, which "
+        "leave open whether {}.npy or {}.npy comes first; {}",
+        folder, rows.name(), doubt->first, doubt->second, remedy));
+  }
+  if (const auto pair = find_names_out_of_bytes_order(files.row_names)) {
+    warnings.push_back(fmt::format(
+        "data: the files of {} are the rows of {} in natural order ({}): {}.npy comes before "
+        "{}.npy, which is the other way round where names are sorted letter by letter, as Python's "
+        "sorted() does; {}",
+        folder, rows.name(), first_few_of(files.row_names, ".npy"), pair->first, pair->second,
+        remedy));
+  }
+}
+
+void check_files(const std::vector<NamedArray>& arrays, std::vector<std::string>& warnings) {
+  const NamedArray* first = nullptr;
+  const auto single =
+      std::ranges::find_if(arrays, [](const NamedArray& array) { return array.row_names.empty(); });
+  for (const auto& array : arrays) {
+    if (array.row_names.empty()) continue;
+    if (!array.left_out.empty()) {
+      warnings.push_back(fmt::format("data: {} of what is in {} is no .npy file and left out: {}",
+                                     array.left_out.size(), array.array->name(),
+                                     first_few_of(array.left_out, "")));
+    }
+    if (first != nullptr) require_same_names(*first, array);
+    if (first == nullptr) first = &array;
+    if (single != arrays.end()) require_order(array, *single->array, warnings);
+  }
+}
+
+Arrays open_arrays(const fs::path& path, const ArraySamplesOptions& options) {
+  if (options.inputs.empty()) throw InputError("data: arrays need the name of an input at least");
+  const ArrayCollection collection(path);
+  Arrays arrays{find_all(collection, options.inputs), find_all(collection, options.targets), {}};
+  if (options.targets.empty()) {
+    arrays.labels = collection.find("labels");
+    auto targets = collection.find("targets");
+    if (!targets.array && !arrays.labels.array)
+      refuse(collection, "has neither targets nor labels");
+    if (targets.array && arrays.labels.array) refuse(collection, "has both targets and labels");
+    if (targets.array) arrays.targets = {std::move(targets)};
+  }
+  return arrays;
+}
+
+void require_length(const ArrayFile& inputs, const ArrayFile& others) {
+  if (inputs.rows() == others.rows()) return;
+  throw InputError(fmt::format("data: {} has {} samples, but {} has {}", inputs.name(),
+                               inputs.rows(), others.name(), others.rows()));
 }
 
 // With a channel in front of two lengths.
-std::vector<std::int64_t> input_shape(const NumberArray& array) {
-  auto shape = array.shape();
+std::vector<std::int64_t> input_shape(const ArrayFile& array) {
+  auto shape = array.row_shape();
   if (shape.empty()) shape = {1};
   if (shape.size() == 2) shape.insert(shape.begin(), 1);
   return shape;
 }
 
-std::vector<std::int64_t> target_shape(const NumberArray& array) {
-  return array.shape().empty() ? std::vector<std::int64_t>{1} : array.shape();
+std::vector<std::int64_t> target_shape(const ArrayFile& array) {
+  auto shape = array.row_shape();
+  return shape.empty() ? std::vector<std::int64_t>{1} : shape;
 }
 
 // Of an input or a target: the shape of a single array, or the length of several, and their shapes.
 template <typename ShapeOf>
-void lay_out(const std::vector<Array>& arrays, const ShapeOf& shape_of,
+void lay_out(const std::vector<NamedArray>& arrays, const ShapeOf& shape_of,
              std::vector<std::int64_t>& shape, std::vector<std::vector<std::int64_t>>& parts) {
-  shape = shape_of(*arrays.front());
+  shape = shape_of(*arrays.front().array);
   if (arrays.size() == 1) return;
   shape = {0};
-  for (const auto& array : arrays) {
-    shape[0] = checked_add(shape[0], numbers_in(*array));
+  for (const auto& [name, array, rows, others] : arrays) {
+    shape[0] = checked_add(shape[0], array->row_numbers());
     parts.push_back(shape_of(*array));
   }
 }
 
 // One after another.
-void read_arrays(const std::vector<Array>& arrays, std::int64_t index, std::span<float> numbers) {
-  for (const auto& array : arrays) {
-    const auto count = static_cast<std::size_t>(numbers_in(*array));
-    array->read(index, numbers.first(count));
+void read_arrays(std::span<const ArraySamples::Part> parts, std::int64_t index,
+                 std::span<float> numbers) {
+  for (const auto& part : parts) {
+    const auto count = static_cast<std::size_t>(part.array->row_numbers());
+    part.array->read(index, 1, numbers.first(count));
     numbers = numbers.subspan(count);
   }
+}
+
+std::vector<ArraySamples::Part> parts_of(const std::vector<NamedArray>& arrays,
+                                         std::vector<std::string>& warnings) {
+  std::vector<ArraySamples::Part> parts;
+  for (const auto& array : arrays) {
+    parts.push_back({array.name, array.array});
+    if (!array.array->layout().is_fortran_order) continue;
+    warnings.push_back(fmt::format(
+        "data: {} is in Fortran order, in which the numbers of a sample lie apart, so that reading "
+        "one takes longer; numpy.save(FILE, numpy.ascontiguousarray(array)) puts them side by side",
+        array.array->name()));
+  }
+  return parts;
 }
 
 }  // namespace
@@ -169,29 +206,31 @@ ArraySamples::ArraySamples(const fs::path& path, const ArraySamplesOptions& opti
     throw InputError(
         fmt::format("data: inputs divided by {}; expected a number above 0", options.divisor));
   }
-  auto arrays = open_arrays(path, options);
-  inputs_ = std::move(arrays.inputs);
-  targets_ = std::move(arrays.targets);
-  for (const auto* const others : {&inputs_, &targets_})
-    for (const auto& other : *others) require_length(*inputs_.front(), *other);
-  lay_out(inputs_, input_shape, layout_.input_shape, layout_.input_parts);
-  if (arrays.labels)
-    take_labels(*arrays.labels, options.classes);
+  const auto arrays = open_arrays(path, options);
+  const auto all = arrays.all();
+  for (const auto& array : all) require_samples(*array.array);
+  check_files(all, warnings_);
+  for (const auto& array : all) require_length(*arrays.inputs.front().array, *array.array);
+  inputs_ = parts_of(arrays.inputs, warnings_);
+  targets_ = parts_of(arrays.targets, warnings_);
+  lay_out(arrays.inputs, input_shape, layout_.input_shape, layout_.input_parts);
+  if (arrays.labels.array)
+    take_labels({arrays.labels.name, arrays.labels.array}, options.classes);
   else
-    lay_out(targets_, target_shape, layout_.target_shape, layout_.target_parts);
+    lay_out(arrays.targets, target_shape, layout_.target_shape, layout_.target_parts);
 }
 
-void ArraySamples::take_labels(const NumberArray& labels, std::optional<std::int64_t> classes) {
-  require_length(*inputs_.front(), labels);
-  if (!labels.is_whole() ||
-      (labels.shape() != std::vector<std::int64_t>{1} && !labels.shape().empty())) {
+void ArraySamples::take_labels(const Part& part, std::optional<std::int64_t> classes) {
+  const auto& labels = *part.array;
+  if (!labels.is_whole() || labels.row_numbers() != 1) {
     throw InputError(fmt::format(
-        "data: {} holds [{}] {} per sample; labels are one whole number each, targets may be any "
-        "numbers",
-        labels.name(), fmt::join(labels.shape(), ", "),
-        labels.is_whole() ? "whole numbers" : "floating-point numbers"));
+        "data: {} holds [{}] numbers of type {} per sample; labels are one whole number each, "
+        "targets may be any numbers",
+        labels.name(), fmt::join(labels.row_shape(), ", "), labels.layout().type));
   }
-  labels_ = labels.read_whole_numbers();
+  label_array_ = part;
+  labels_.resize(static_cast<std::size_t>(labels.rows()));
+  labels.read(0, labels.rows(), labels_);
   constexpr std::int64_t most_classes = 1000000000;
   for (std::size_t i = 0; i < labels_.size(); ++i) {
     const auto least = std::int64_t{0}, end = classes.value_or(most_classes);
@@ -203,7 +242,7 @@ void ArraySamples::take_labels(const NumberArray& labels, std::optional<std::int
 }
 
 std::int64_t ArraySamples::size() const {
-  return inputs_.front()->size();
+  return inputs_.front().array->rows();
 }
 
 void ArraySamples::read(std::int64_t index, std::int64_t /*epoch*/,
@@ -217,8 +256,11 @@ void ArraySamples::read(std::int64_t index, std::int64_t /*epoch*/,
   if (!place.label.empty()) place.label[0] = labels_[static_cast<std::size_t>(index)];
 }
 
-bool holds_array_samples(const fs::path& path) {
-  return fs::exists(path / "inputs.npy") || fs::is_directory(path / "inputs");
+std::vector<ArraySamples::Part> ArraySamples::parts() const {
+  auto parts = inputs_;
+  parts.insert(parts.end(), targets_.begin(), targets_.end());
+  if (label_array_.array) parts.push_back(label_array_);
+  return parts;
 }
 
 }  // namespace kolo

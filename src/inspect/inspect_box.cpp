@@ -3,11 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "data/boxes/number_array.h"
-#include "kolo/base/file.h"
 #include "kolo/base/machine.h"
 #include "kolo/data/box_files.h"
-#include "kolo/data/npy.h"
 #include "kolo/inspect/inspection.h"
 #include "kolo/observe/format.h"
 
@@ -114,59 +111,6 @@ Inspection inspect_box(const std::filesystem::path& path, bool reads_numbers) {
         fmt::format("the {} is not there, so no network can be trained on it",
                     box.has(BoxField::nbody) ? "gas (Hydro)" : "dark matter (Nbody)"));
   }
-  return inspection;
-}
-
-// Of another type than boxes have.
-static ArrayInspection inspect_numbers(const std::filesystem::path& path, const NpyHeader& header,
-                                       bool reads_numbers) {
-  ArrayInspection array{
-      .name = path.filename().string(), .type = header.type, .shape = header.shape};
-  if (!reads_numbers) return array;
-  array.ranges.emplace_back("all", Range());
-  const auto numbers = open_npy_array(path);
-  std::int64_t count = 1;
-  for (const auto length : numbers->shape()) count *= length;
-  std::vector<float> sample(static_cast<std::size_t>(count));
-  for (std::int64_t index = 0; index < numbers->size(); ++index) {
-    numbers->read(index, sample);
-    array.ranges.front().second.add(sample);
-  }
-  return array;
-}
-
-Inspection inspect_npy(const std::filesystem::path& path, bool reads_numbers) {
-  const auto header = read_npy_header(path, number_types());
-  Inspection inspection{
-      .path = path.string(), .format = ".npy array", .bytes = std::filesystem::file_size(path)};
-  if (header.type != "<f4") {
-    inspection.arrays.push_back(inspect_numbers(path, header, reads_numbers));
-    return inspection;
-  }
-  ArrayInspection array{.name = path.filename().string(), .type = "float32", .shape = header.shape};
-  const auto last = header.shape.empty() ? std::int64_t{1} : header.shape.back();
-  const bool is_field =
-      header.shape.size() == 4 && (last == nbody_channels || last == hydro_channels);
-  const std::size_t channels = is_field ? static_cast<std::size_t>(last) : 1;
-  if (reads_numbers) {
-    for (std::size_t channel = 0; channel < channels; ++channel) {
-      array.ranges.emplace_back(is_field ? channel_name(static_cast<std::int64_t>(channel)) : "all",
-                                Range());
-    }
-    const auto file = open_regular_file(path);
-    std::vector<std::byte> skipped(static_cast<std::size_t>(header.data_offset));
-    static_cast<void>(read_up_to(file.get(), skipped, path));
-    std::vector<float> numbers(channels << 16);
-    for (;;) {
-      const auto bytes = read_up_to(file.get(), std::as_writable_bytes(std::span(numbers)), path);
-      const auto count = bytes / sizeof(float);
-      for (std::size_t i = 0; i < count; ++i) {
-        array.ranges[i % channels].second.add(static_cast<double>(numbers[i]));
-      }
-      if (count < numbers.size()) break;
-    }
-  }
-  inspection.arrays.push_back(std::move(array));
   return inspection;
 }
 

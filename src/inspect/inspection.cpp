@@ -8,11 +8,11 @@
 
 #include <fmt/format.h>
 
-#include "data/boxes/number_array.h"
+#include "base/natural_order.h"
+#include "data/boxes/array_file.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/checkpoint/safetensors.h"
-#include "kolo/data/array_samples.h"
 #include "kolo/data/box_files.h"
 #include "kolo/data/cifar10.h"
 #include "kolo/data/idx.h"
@@ -43,9 +43,15 @@ nlohmann::json to_json(const ArrayInspection& array) {
                                 {"min", number_or_null(range.least())},
                                 {"max", number_or_null(range.most())},
                                 {"mean", number_or_null(range.mean())},
-                                {"not_finite", range.not_finite()}});
+                                {"not_finite", range.not_finite()},
+                                {"beyond_float32", range.beyond_float32()}});
   }
   return json;
+}
+
+// There is none where there are no finite numbers.
+std::string cell_text(double value) {
+  return std::isfinite(value) ? fmt::format("{:.6g}", value) : "-";
 }
 
 void print(const ArrayInspection& array, std::ostream& out) {
@@ -56,11 +62,13 @@ void print(const ArrayInspection& array, std::ostream& out) {
   if (array.ranges.empty()) return;
   out << fmt::format("    {:10} {:>12} {:>12} {:>12}\n", "", "min", "max", "mean");
   for (const auto& [name, range] : array.ranges) {
-    out << fmt::format("    {:10} {:12.6g} {:12.6g} {:12.6g}", name, range.least(), range.most(),
-                       range.mean());
+    out << fmt::format("    {:10} {:>12} {:>12} {:>12}", name, cell_text(range.least()),
+                       cell_text(range.most()), cell_text(range.mean()));
     if (range.not_finite() > 0) {
       out << fmt::format("  {} not finite", format_count(range.not_finite()));
     }
+    if (range.beyond_float32() > 0)
+      out << fmt::format("  {} beyond float32", format_count(range.beyond_float32()));
     out << "\n";
   }
 }
@@ -72,6 +80,7 @@ void Range::add(double value) {
     ++not_finite_;
     return;
   }
+  if (!std::isfinite(static_cast<float>(value))) ++beyond_float32_;
   least_ = std::min(least_, value);
   most_ = std::max(most_, value);
   sum_ += value;
@@ -136,20 +145,28 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
+// One file of a pair that makes a box, by name and shape.
 bool is_half_of_pair(const fs::path& path) {
   const auto name = path.string();
   for (const auto& [ending, other] :
        {std::pair<std::string_view, std::string_view>("_data.npy", "_label.npy"),
         std::pair<std::string_view, std::string_view>("_label.npy", "_data.npy")}) {
     if (!name.ends_with(ending)) continue;
-    return is_there(name.substr(0, name.size() - ending.size()).append(other));
+    if (!is_there(name.substr(0, name.size() - ending.size()).append(other))) return false;
+    const auto shape = read_npy_header(path).shape;
+    return shape.size() == 4 && (shape[3] == nbody_channels || shape[3] == hydro_channels);
   }
   return false;
 }
 
-// Eight bytes with the header's length, and the header, which is JSON.
+// Eight bytes with the header's length, and the header, which is JSON: spaces may come first.
 bool may_be_safetensors(std::span<const std::byte> beginning, std::uint64_t size) {
-  if (beginning.size() < 9 || beginning[8] != std::byte{'{'}) return false;
+  const auto is_space = [](std::byte byte) {
+    return std::string_view(" \t\r\n").find(static_cast<char>(byte)) != std::string_view::npos;
+  };
+  const auto text = beginning.subspan(std::min<std::size_t>(8, beginning.size()));
+  const auto first = std::ranges::find_if_not(text, is_space);
+  if (first == text.end() || *first != std::byte{'{'}) return false;
   std::uint64_t length = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<unsigned>(beginning[i]);
   return length <= size - 8;
@@ -174,7 +191,7 @@ std::vector<fs::path> idx_files_in(const fs::path& folder) {
     const auto name = entry.path().filename().string();
     if (name.ends_with("-ubyte") || name.ends_with("-ubyte.gz")) files.push_back(entry.path());
   }
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files, comes_before, [](const fs::path& file) { return file.native(); });
   return files;
 }
 
@@ -189,58 +206,22 @@ Inspection inspect_idx_files(const fs::path& folder, const std::vector<fs::path>
   return all;
 }
 
-std::uint64_t bytes_of(const fs::path& path) {
-  if (!fs::is_directory(path)) return fs::file_size(path);
-  std::uint64_t bytes = 0;
-  for (const auto& entry : fs::recursive_directory_iterator(path))
-    if (entry.is_regular_file()) bytes += entry.file_size();
-  return bytes;
-}
-
-// What the data set `arrays` reads: one split of it.
-Inspection inspect_array_samples(const fs::path& path, bool reads_numbers) {
-  const ArraySamples samples(path);
-  const auto& layout = samples.layout();
-  const bool has_labels = layout.classes > 0;
-  Inspection inspection{
-      .path = path.string(), .format = "samples of arrays", .bytes = bytes_of(path)};
-  const auto add = [&](const char* name, std::vector<std::int64_t> shape) {
-    shape.insert(shape.begin(), samples.size());
-    inspection.arrays.push_back({.name = name, .type = "float32", .shape = std::move(shape)});
-  };
-  add("inputs", layout.input_shape);
-  if (!has_labels) add("targets", layout.target_shape);
-  inspection.facts.emplace_back("samples", samples.size());
-  if (has_labels) inspection.facts.emplace_back("classes", layout.classes);
-  if (reads_numbers) {
-    for (auto& array : inspection.arrays) array.ranges.emplace_back("all", Range());
-    std::vector<float> input(static_cast<std::size_t>(layout.input_size())), target;
-    std::vector<std::int64_t> label;
-    if (has_labels)
-      label.resize(1);
-    else
-      target.resize(static_cast<std::size_t>(layout.target_size()));
-    for (std::int64_t index = 0; index < samples.size(); ++index) {
-      samples.read(index, 0, {input, label, target});
-      for (const float number : input) inspection.arrays[0].ranges[0].second.add(number);
-      for (const float number : target) inspection.arrays[1].ranges[0].second.add(number);
-    }
-  }
-  inspection.advice.push_back(
-      fmt::format("a network is trained on it with data: {{name: arrays, train_path: {}, "
-                  "valid_path: ...}}",
-                  path.string()));
-  return inspection;
-}
-
 Inspection inspect_folder(const fs::path& path, bool reads_numbers) {
-  if (holds_array_samples(path)) return inspect_array_samples(path, reads_numbers);
+  if (holds_array_named(path, "inputs")) return inspect_array_samples(path, reads_numbers);
   if (is_there(path / cifar10_batch_files(Split::validation).front()) ||
       is_there(path / "cifar-10-batches-bin")) {
     return inspect_cifar10_folder(path);
   }
   const auto files = idx_files_in(path);
-  return files.empty() ? inspect_image_folder(path) : inspect_idx_files(path, files, reads_numbers);
+  if (!files.empty()) return inspect_idx_files(path, files, reads_numbers);
+  return holds_arrays(path) ? inspect_arrays(path, reads_numbers) : inspect_image_folder(path);
+}
+
+Inspection inspect_hdf5(const fs::path& path, bool reads_numbers) {
+  if (holds_array_named(path, "inputs")) return inspect_array_samples(path, reads_numbers);
+  if (holds_array_named(path, "Nbody") || holds_array_named(path, "Hydro"))
+    return inspect_box(path, reads_numbers);
+  return inspect_arrays(path, reads_numbers);
 }
 
 std::vector<std::byte> beginning_of(const fs::path& path) {
@@ -309,16 +290,12 @@ Inspection inspect(const fs::path& path, bool reads_numbers) {
     return is_half_of_pair(path) ? inspect_box(path, reads_numbers)
                                  : inspect_npy(path, reads_numbers);
   }
-  constexpr std::string_view hdf5_magic = "\x89HDF\r\n\x1a\n";
   const auto has = [&](std::string_view magic) {
     return beginning.size() >= magic.size() &&
            std::ranges::equal(std::as_bytes(std::span(magic)),
                               std::span(beginning).first(magic.size()));
   };
-  if (has(hdf5_magic)) {
-    return open_hdf5_array(path, "inputs") ? inspect_array_samples(path, reads_numbers)
-                                           : inspect_box(path, reads_numbers);
-  }
+  if (is_hdf5_file(path)) return inspect_hdf5(path, reads_numbers);
   if (has("\x1f\x8b") || (byte(0) == 0 && byte(1) == 0 && byte(2) >= 8 && byte(2) <= 14)) {
     return inspect_idx(path, reads_numbers);
   }
@@ -327,7 +304,7 @@ Inspection inspect(const fs::path& path, bool reads_numbers) {
   if (is_cifar10_batch(path, size)) return inspect_cifar10_batch(path);
   throw InputError(fmt::format(
       "data: {} ({} bytes) is of no format that is read: IDX (plain or gzip), CIFAR-10's "
-      "binary batches, JPEG, PNG, BMP, PPM, HDF5 boxes, .npy, safetensors",
+      "binary batches, JPEG, PNG, BMP, PPM, HDF5, .npy, safetensors",
       path.string(), size));
 }
 

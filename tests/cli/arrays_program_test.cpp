@@ -4,10 +4,12 @@
 #include <filesystem>
 
 #include <gmock/gmock.h>
+#include <hdf5.h>
 #include <torch/script.h>
 
 #include "cli/background.h"
 #include "cli/program.h"
+#include "kolo/base/file.h"
 #include "kolo/data/npy.h"
 #include "kolo/observe/history.h"
 
@@ -16,6 +18,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ArraysProgram : public ::testing::Test {
  protected:
@@ -165,7 +168,90 @@ TEST_F(ArraysProgram, OneArrayOfAnyNumbersIsInspected) {
   const auto file = folder_.write("labels.npy", bytes + "\x01\x07\x02");
   const auto run = run_kolo({"data", "inspect", file});
   ASSERT_EQ(run.exit_code, 0) << run.errors;
-  EXPECT_THAT(run.output, AllOf(HasSubstr("|u1"), HasSubstr("7")));
+  EXPECT_THAT(run.output, AllOf(HasSubstr("uint8"), HasSubstr("7")));
+}
+
+// Of files beside an array of labels in any other order at most the half would be learnt.
+TEST_F(ArraysProgram, FilesAreMatchedWithLabelsInNaturalOrder) {
+  auto labels = npy_header_bytes(std::vector<std::int64_t>{40});
+  labels.replace(labels.find("<f4"), 3, "|u1");
+  for (int i = 0; i < 40; ++i) {
+    std::vector<float> numbers(4, 0);
+    numbers[static_cast<std::size_t>(i % 4)] = 1;
+    write_array("files/inputs/" + std::to_string(i), {4}, numbers);
+    labels += static_cast<char>(i % 4);
+  }
+  folder_.write("files/labels.npy", labels);
+  const auto run =
+      train("run", {"data.train_path=" + path("files"), "data.valid_path=" + path("files"),
+                    "training.loss=cross_entropy", "optimizer.lr=0.1"});
+  ASSERT_EQ(run.exit_code, 0) << run.errors;
+  EXPECT_EQ(History::read(folder_ / "run" / "history.json").epochs().back().val_accuracy, 1);
+  const auto inspected = run_kolo({"data", "inspect", path("files")});
+  for (const auto& text : {run.output + run.errors, inspected.output})
+    EXPECT_THAT(text, AllOf(HasSubstr("natural order"), HasSubstr("2.npy")));
+}
+
+// Training and inspection say the same of files that can't be read.
+TEST_F(ArraysProgram, OddHdf5IsToldBeforeAnythingStarts) {
+  const auto file = path("odd.h5");
+  const auto write_hdf5 = [&](const char* inputs, bool is_written) {
+    const hid_t made = H5Fcreate(file.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
+    const std::vector<float> numbers(16, 1);
+    const hsize_t shape[] = {8, 2};
+    const hid_t space = H5Screate_simple(2, shape, nullptr);
+    for (const auto* const name : {inputs, "targets"}) {
+      const hid_t dataset =
+          H5Dcreate2(made, name, H5T_NATIVE_FLOAT, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+      if (is_written)
+        H5Dwrite(dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, numbers.data());
+      H5Dclose(dataset);
+    }
+    H5Sclose(space);
+    H5Fclose(made);
+  };
+  write_hdf5("inputs", false);
+  const auto run = train("run", {"data.train_path=" + file});
+  EXPECT_EQ(run.exit_code, 2) << run.output;
+  EXPECT_FALSE(std::filesystem::exists(path("run")));
+  const auto inspected = run_kolo({"data", "inspect", file});
+  EXPECT_EQ(inspected.exit_code, 2);
+  for (const auto& errors : {run.errors, inspected.errors})
+    EXPECT_THAT(errors, AllOf(HasSubstr("inputs of " + file), HasSubstr("ever written")));
+
+  // Arrays of other names are listed.
+  write_hdf5("field", true);
+  const auto listed = run_kolo({"data", "inspect", file});
+  EXPECT_EQ(listed.exit_code, 0) << listed.errors;
+  EXPECT_THAT(listed.output, AllOf(HasSubstr("HDF5 file"), HasSubstr("field      8 x 2 of float32"),
+                                   HasSubstr("inputs: [field]")));
+  // A user block comes first, as MATLAB writes one.
+  const auto bytes = read_text_file(file);
+  folder_.write("odd.h5", std::string(512, ' ') + bytes);
+  EXPECT_THAT(run_kolo({"data", "inspect", file}).output, HasSubstr("field      8 x 2 of float32"));
+}
+
+TEST_F(ArraysProgram, NumbersBeyondFloat32AreCalledThat) {
+  auto bytes = npy_header_bytes(std::vector<std::int64_t>{2, 1});
+  bytes.replace(bytes.find("<f4"), 3, "<f8");
+  const std::vector<double> numbers{1, 1e300};
+  bytes.append(reinterpret_cast<const char*>(numbers.data()), 16);
+  folder_.write("large/inputs.npy", bytes);
+  write_array("large/targets", {2}, {1, 2});
+  const auto inspected = run_kolo({"data", "inspect", path("large")});
+  EXPECT_THAT(inspected.output, AllOf(HasSubstr("1e+300"), HasSubstr("1 beyond float32"),
+                                      Not(HasSubstr("not finite"))));
+  const auto run =
+      train("run", {"data.train_path=" + path("large"), "data.valid_path=" + path("large")});
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_THAT(run.errors, AllOf(HasSubstr("sample 1 holds 1e+300"), HasSubstr("float32")));
+}
+
+TEST_F(ArraysProgram, AnEmptyArrayHasNoRange) {
+  const auto file = folder_.write("empty.npy", npy_header_bytes(std::vector<std::int64_t>{0, 3}));
+  const auto run = run_kolo({"data", "inspect", file});
+  ASSERT_EQ(run.exit_code, 0) << run.errors;
+  EXPECT_THAT(run.output, AllOf(HasSubstr("0 x 3"), Not(HasSubstr("inf")), Not(HasSubstr("nan"))));
 }
 
 TEST_F(ArraysProgram, SplitsThatDifferAreRefused) {

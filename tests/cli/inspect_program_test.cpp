@@ -114,6 +114,26 @@ TEST_F(InspectProgram, ShowsArrays) {
   EXPECT_EQ(weights["arrays"][0]["shape"], Json({2, 5}));
   EXPECT_EQ(weights["facts"]["numbers"], 10);
   EXPECT_EQ(weights["facts"]["made by"], "a test");
+
+  // JSON may have spaces before it.
+  const std::string header = " {\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}";
+  const auto spaced =
+      folder.write("spaced", std::string(1, static_cast<char>(header.size())) +
+                                 std::string(7, '\0') + header + std::string(4, '\0'));
+  EXPECT_EQ(inspected(spaced)["arrays"][0]["name"], "w");
+
+  folder.write("many/image.npy", bytes);
+  folder.write("many/width/1.npy", bytes);
+  folder.write("many/width/2.npy", bytes);
+  const auto many = inspected(folder / "many");
+  EXPECT_EQ(many["format"], "folder of .npy arrays");
+  EXPECT_EQ(many["arrays"][1]["name"], "width");
+  EXPECT_EQ(many["arrays"][1]["shape"], Json({2, 2, 3}));
+
+  // Names of a pair, but no box.
+  folder.write("x_data.npy", bytes);
+  folder.write("x_label.npy", bytes);
+  EXPECT_EQ(inspected(folder / "x_data.npy")["format"], ".npy array");
 }
 
 TEST_F(InspectProgram, ShowsImages) {

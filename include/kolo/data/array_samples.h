@@ -11,7 +11,7 @@
 
 namespace kolo {
 
-class NumberArray;
+class ArrayFile;
 
 struct ArraySamplesOptions {
   // What inputs are divided by: 255 brings bytes to 0..1.
@@ -28,22 +28,25 @@ struct ArraySamplesOptions {
 // Samples of one's own, from arrays of numbers:
 //
 //   FOLDER/inputs.npy [N, ...]   one array of all samples, or a folder FOLDER/inputs with a file
-//                                each, [...], in the bytewise order of their names
+//                                each, [...], in the natural order of their names (s2 before s10)
 //   FOLDER/targets.npy [N, ...]  numbers to be learnt, or a folder as above whose files have the
 //                                same names; or instead
-//   FOLDER/labels.npy [N]        whole numbers from 0: classes
+//   FOLDER/labels.npy [N]        whole numbers from 0: classes; a folder likewise
 //   FILE.h5                      with the datasets inputs, and targets or labels
 //
 // The options may name other arrays, and several.
 //
-// Numbers are float32 or 64, or whole numbers of 8 to 64 bits, little-endian in .npy; samples come
-// as float32. Inputs have their channels first; such of two lengths get one channel, and targets of
-// a single number are [1]. HDF5 may have chunks and filters, and is read by one thread at a time.
+// Numbers are floating-point ones of 16, 32 or 64 bits or whole ones of 8 to 64 bits, in either
+// order of bytes, and .npy in C's or Fortran's order of axes; samples come as float32. Inputs have
+// their channels first; such of two lengths get one channel, and targets of a single number are
+// [1]. HDF5 may have chunks and filters, and is read by one thread at a time.
 //
 // Constructor: reads labels, and the heads of all files. InputError that names the file: missing,
-// not such an array, both targets and labels or neither, of other lengths or names than the first
-// of the inputs, labels that are no classes, no name of an input. read(): Error for files that
-// can't be read any more.
+// not such an array, numbers that are in other files, were never written or can't be unpacked, both
+// targets and labels or neither, of other lengths or names than the first of the inputs, files
+// beside an array whose names leave their order open, labels that are no classes, no name of an
+// input. read(): InputError for files that can't be read any more, and for numbers beyond float32's
+// range.
 class ArraySamples final : public Dataset {
  public:
   explicit ArraySamples(const std::filesystem::path& path, const ArraySamplesOptions& options = {});
@@ -52,17 +55,26 @@ class ArraySamples final : public Dataset {
   [[nodiscard]] const SampleLayout& layout() const override { return layout_; }
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
 
+  // One of the arrays that samples are read from.
+  struct Part {
+    std::string name;
+    std::shared_ptr<const ArrayFile> array;
+  };
+  // Inputs, targets and labels.
+  [[nodiscard]] std::vector<Part> parts() const;
+  // For the user, where no error: files that were left out, an order that may surprise.
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+
  private:
-  void take_labels(const NumberArray& labels, std::optional<std::int64_t> classes);
+  void take_labels(const Part& labels, std::optional<std::int64_t> classes);
 
   float divisor_;
   // Each makes up a part of a sample; targets: none where there are labels.
-  std::vector<std::shared_ptr<const NumberArray>> inputs_, targets_;
+  std::vector<Part> inputs_, targets_;
+  Part label_array_;
   std::vector<std::int64_t> labels_;
   SampleLayout layout_;
+  std::vector<std::string> warnings_;
 };
-
-// Whether a path looks like samples of arrays: a folder with inputs of .npy.
-[[nodiscard]] bool holds_array_samples(const std::filesystem::path& path);
 
 }  // namespace kolo

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,10 +11,27 @@
 
 namespace kolo {
 
-// What the head of a NumPy array file says (.npy, versions 1 to 3; source: NumPy's format
-// specification, numpy/lib/format.py). Only little-endian numbers in C order are read.
+// How the numbers of a file are stored.
+struct NumberType {
+  char kind = 'f';  // as NumPy's: 'f' floating-point, 'i' and 'u' whole, 'b' true or false
+  std::int64_t bytes = 4;
+  bool is_big_endian = false;
+
+  bool operator==(const NumberType&) const = default;
+  [[nodiscard]] bool is_whole() const { return kind != 'f'; }
+  // "float32", "big-endian uint16", "bool"
+  [[nodiscard]] std::string name() const;
+};
+
+// The type that NumPy writes so: "<f4", ">u2", "|b1". None for what holds no numbers, and for
+// complex ones and long doubles.
+[[nodiscard]] std::optional<NumberType> number_type_of(std::string_view numpy);
+
+// The head of a NumPy array file (.npy, versions 1 to 3; source: NumPy's format specification,
+// numpy/lib/format.py).
 struct NpyHeader {
-  std::string type = "<f4";  // as NumPy writes it: float32
+  NumberType type;
+  bool is_fortran_order = false;  // the first axis varies fastest
   std::vector<std::int64_t> shape;
   std::int64_t data_offset = 0;  // bytes from the file's start to the first number
 };
@@ -22,13 +40,8 @@ struct NpyHeader {
 [[nodiscard]] bool is_npy(std::span<const std::byte> beginning);
 
 // Reads the header and compares shape and type with the file's size. InputError names the file, the
-// offset or key, what was expected and what was found. `other_types`: that are taken besides
-// float32, for example "<f8" and "|u1".
-[[nodiscard]] NpyHeader read_npy_header(const std::filesystem::path& file,
-                                        std::span<const std::string_view> other_types = {});
-
-// Of one number: the digit at the end of a type.
-[[nodiscard]] std::int64_t npy_element_bytes(std::string_view type);
+// offset or key, what was expected and what was found.
+[[nodiscard]] NpyHeader read_npy_header(const std::filesystem::path& file);
 
 // A header of version 1.0 for little-endian float32 in C order; its size is a multiple of 64.
 [[nodiscard]] std::string npy_header_bytes(std::span<const std::int64_t> shape);

@@ -25,12 +25,14 @@ class Range {
   [[nodiscard]] double mean() const { return sum_ / static_cast<double>(count_); }
   [[nodiscard]] std::int64_t count() const { return count_; }  // finite ones
   [[nodiscard]] std::int64_t not_finite() const { return not_finite_; }
+  // Finite ones that become infinite as float32, among those that are counted.
+  [[nodiscard]] std::int64_t beyond_float32() const { return beyond_float32_; }
 
  private:
   double least_ = std::numeric_limits<double>::infinity();
   double most_ = -std::numeric_limits<double>::infinity();
   double sum_ = 0;
-  std::int64_t count_ = 0, not_finite_ = 0;
+  std::int64_t count_ = 0, not_finite_ = 0, beyond_float32_ = 0;
 };
 
 struct ArrayInspection {
@@ -56,6 +58,14 @@ struct Inspection {
 // One for each kind.
 [[nodiscard]] Inspection inspect_box(const std::filesystem::path& path, bool reads_numbers);
 [[nodiscard]] Inspection inspect_npy(const std::filesystem::path& path, bool reads_numbers);
+// What the data set `arrays` reads without further names.
+[[nodiscard]] Inspection inspect_array_samples(const std::filesystem::path& path,
+                                               bool reads_numbers);
+// All arrays of a folder of .npy files, or of an HDF5 file; those that can't be read are advice.
+[[nodiscard]] Inspection inspect_arrays(const std::filesystem::path& path, bool reads_numbers);
+// Whether there are any in a folder or an HDF5 file, and whether there is one of this name.
+[[nodiscard]] bool holds_arrays(const std::filesystem::path& path);
+[[nodiscard]] bool holds_array_named(const std::filesystem::path& path, const std::string& name);
 [[nodiscard]] Inspection inspect_idx(const std::filesystem::path& path, bool reads_numbers);
 [[nodiscard]] Inspection inspect_safetensors(const std::filesystem::path& path);
 [[nodiscard]] Inspection inspect_image(const std::filesystem::path& path);

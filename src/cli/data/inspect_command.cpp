@@ -40,7 +40,8 @@ void add_data_inspect_command(CLI::App& data, std::function<int()>& action) {
   command->footer(
       "Reads IDX (plain or gzip), CIFAR-10's binary batches and folders of them, images and "
       "folders\n"
-      "of images, simulation boxes (HDF5, .npy pairs), .npy arrays, safetensors; told by content.\n"
+      "of images, simulation boxes (HDF5, .npy pairs), arrays (.npy, HDF5), safetensors; told by\n"
+      "content.\n"
       "Lines with ! are advice.\n\n"
       "Examples:\n"
       "  kolo data inspect box.h5\n"

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "data/boxes/field_source.h"
+#include "data/boxes/hdf5_dataset.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -16,18 +17,6 @@
 namespace kolo {
 
 namespace {
-
-constexpr std::string_view hdf5_magic = "\x89HDF\r\n\x1a\n";
-
-// HDF5's signature is at 0, or after a user block at 512, 1024, 2048, ...
-bool is_hdf5(const MappedFile& file) {
-  const auto size = static_cast<std::size_t>(file.size());
-  const auto signature = std::as_bytes(std::span(hdf5_magic));
-  for (std::size_t at = 0; at + signature.size() <= size; at = at == 0 ? 512 : 2 * at) {
-    if (std::equal(signature.begin(), signature.end(), file.data() + at)) return true;
-  }
-  return false;
-}
 
 // The prefix of the pair that a .npy file is of.
 std::filesystem::path prefix_of(const std::filesystem::path& file) {
@@ -64,7 +53,7 @@ OpenBox open_box(const std::filesystem::path& path, BoxFields fields, BoxFormat&
       return fields == BoxFields::nbody ? open_npy_file(path)
                                         : open_npy_box(prefix_of(path), fields);
     }
-    if (!is_hdf5(file)) {
+    if (!is_hdf5_file(path)) {
       throw InputError(fmt::format(
           "data: {} is no simulation box: expected an HDF5 file, or the .npy pair X_data.npy and "
           "X_label.npy; the file ({} bytes) begins with neither's signature",

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "data/boxes/field_source.h"
+#include "data/boxes/hdf5_dataset.h"
 #include "data/boxes/hdf5_field.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -13,14 +14,6 @@
 namespace kolo {
 
 namespace {
-
-Hdf5Handle open_file(const std::filesystem::path& path) {
-  const auto what = fmt::format("data: cannot open {} as HDF5", path.string());
-  const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, what);
-  const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get());
-  if (id < 0) throw InputError(fmt::format("{}: {}", what, hdf5_error_text()));
-  return {id, H5Fclose, what};
-}
 
 // Whether the file has bytes before HDF5's own, for which versions of the library count addresses
 // differently.
@@ -66,12 +59,6 @@ std::vector<std::pair<std::string, double>> read_parameters(const Hdf5Handle& fi
   return std::move(visit.found);
 }
 
-bool has_dataset(const Hdf5Handle& file, const char* name, const std::string& what) {
-  const htri_t exists = H5Lexists(file.get(), name, H5P_DEFAULT);
-  check_hdf5(exists, what);
-  return exists > 0;
-}
-
 // Why a field can't be read where it lies in the file.
 std::string obstacle(const BoxFieldLayout& layout) {
   if (layout.type != "float32") {
@@ -101,13 +88,13 @@ OpenBox open_hdf5_box(const std::filesystem::path& path, BoxFields fields) {
   auto map = std::make_shared<const MappedFile>(path);
   OpenBox box;
   const Hdf5Session session;
-  const auto file = open_file(path);
+  const auto file = open_hdf5_file(path);
   const bool may_map = !has_user_block(file, what);
   for (const auto field : {BoxField::nbody, BoxField::hydro}) {
     const auto* const name = field == BoxField::nbody ? "Nbody" : "Hydro";
     if (field == BoxField::hydro && fields == BoxFields::nbody) continue;
-    if (fields == BoxFields::any && !has_dataset(file, name, what) &&
-        has_dataset(file, field == BoxField::nbody ? "Hydro" : "Nbody", what)) {
+    if (fields == BoxFields::any && !has_hdf5_link(file, name) &&
+        has_hdf5_link(file, field == BoxField::nbody ? "Hydro" : "Nbody")) {
       continue;
     }
     const auto field_what = fmt::format("data: cannot read {} of {}", name, path.string());

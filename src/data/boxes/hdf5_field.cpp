@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "data/boxes/field_source.h"
+#include "data/boxes/hdf5_dataset.h"
+#include "data/boxes/number_conversion.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 
@@ -70,166 +72,32 @@ constexpr const char* name_of(BoxField field) {
   return field == BoxField::nbody ? "Nbody" : "Hydro";
 }
 
-// Opens one field; holds what its error messages need.
-class FieldReader {
- public:
-  FieldReader(const Hdf5Handle& file, const std::filesystem::path& path, BoxField field)
-      : file_(file),
-        path_(path),
-        field_(field),
-        what_(fmt::format("data: cannot read {} of {}", name_of(field), path.string())) {}
+[[noreturn]] void refuse(const Hdf5Dataset& dataset, const std::string& found) {
+  throw InputError(fmt::format("{}: {}", dataset.what, found));
+}
 
-  Hdf5Field read() {
-    check_link();
-    Hdf5Field field;
-    field.layout.file = path_;
-    field.dataset = open_dataset();
-    read_shape(field);
-    read_type(field);
-    read_storage(field);
-    return field;
+// A cube of cells with the field's channels before them.
+void require_cube(const Hdf5Dataset& dataset, BoxField field) {
+  const std::span<const std::int64_t> shape(dataset.layout.shape);
+  const auto channels = channels_of(field);
+  if (shape.size() != 4)
+    refuse(dataset,
+           fmt::format("its rank is {}, expected 4: ({}, N, N, N)", shape.size(), channels));
+  if (shape[0] != channels) {
+    refuse(dataset, fmt::format("its shape is ({}), expected {} channels first", shape_text(shape),
+                                channels));
   }
-
- private:
-  [[noreturn]] void fail(const std::string& found) const {
-    throw InputError(fmt::format("{}: {}", what_, found));
+  if (shape[1] == 0 || shape[1] != shape[2] || shape[2] != shape[3]) {
+    refuse(dataset, fmt::format("its shape is ({}), expected a cube: ({}, N, N, N)",
+                                shape_text(shape), channels));
   }
-
-  std::string names_in_root() const {
-    std::string names;
-    const auto add = [](hid_t, const char* name, const H5L_info_t*, void* out) -> herr_t {
-      auto& list = *static_cast<std::string*>(out);
-      if (list.size() < 200) list += fmt::format("{}{}", list.empty() ? "" : ", ", name);
-      return 0;
-    };
-    hsize_t index = 0;
-    check_hdf5(H5Literate(file_.get(), H5_INDEX_NAME, H5_ITER_INC, &index, add, &names), what_);
-    return names.empty() ? "nothing" : names;
+  try {
+    static_cast<void>(
+        checked_multiply(checked_product(shape), static_cast<std::int64_t>(sizeof(double))));
+  } catch (const Error&) {
+    refuse(dataset, fmt::format("its shape ({}) overflows 64 bits", shape_text(shape)));
   }
-
-  void check_link() const {
-    const char* const name = name_of(field_);
-    const htri_t exists = H5Lexists(file_.get(), name, H5P_DEFAULT);
-    check_hdf5(exists, what_);
-    if (exists == 0) {
-      fail(fmt::format("there is no such dataset; the file's root holds {}", names_in_root()));
-    }
-    H5L_info_t link{};
-    check_hdf5(H5Lget_info(file_.get(), name, &link, H5P_DEFAULT), what_);
-    if (link.type != H5L_TYPE_HARD && link.type != H5L_TYPE_SOFT) {
-      fail("it is an external link, into another file; expected a dataset of this file");
-    }
-  }
-
-  Hdf5Handle open_dataset() const {
-    const hid_t id = H5Oopen(file_.get(), name_of(field_), H5P_DEFAULT);
-    if (id < 0) fail(hdf5_error_text());
-    Hdf5Handle object(id, H5Oclose, what_);
-    const auto type = H5Iget_type(object.get());
-    if (type != H5I_DATASET) {
-      fail(fmt::format("it is a {}, expected a dataset",
-                       type == H5I_GROUP ? "group" : "named data type"));
-    }
-    return object;
-  }
-
-  void read_shape(Hdf5Field& field) const {
-    const Hdf5Handle space(H5Dget_space(field.dataset.get()), H5Sclose, what_);
-    const int rank = H5Sget_simple_extent_ndims(space.get());
-    check_hdf5(rank, what_);
-    const auto channels = channels_of(field_);
-    if (rank != 4) {
-      fail(fmt::format("its rank is {}, expected 4: ({}, N, N, N)", rank, channels));
-    }
-    std::array<hsize_t, 4> shape{};
-    check_hdf5(H5Sget_simple_extent_dims(space.get(), shape.data(), nullptr), what_);
-    for (const auto dimension : shape) {
-      if (!std::in_range<std::int64_t>(dimension)) fail("a dimension is beyond 63 bits");
-      field.layout.shape.push_back(static_cast<std::int64_t>(dimension));
-    }
-    if (!std::cmp_equal(shape[0], channels)) {
-      fail(fmt::format("its shape is ({}), expected {} channels first",
-                       shape_text(std::span<const hsize_t>(shape)), channels));
-    }
-    if (shape[1] == 0 || shape[1] != shape[2] || shape[2] != shape[3]) {
-      fail(fmt::format("its shape is ({}), expected a cube: ({}, N, N, N)",
-                       shape_text(std::span<const hsize_t>(shape)), channels));
-    }
-    field.size = field.layout.shape[1];
-    try {
-      static_cast<void>(
-          checked_multiply(checked_product(std::span<const std::int64_t>(field.layout.shape)),
-                           static_cast<std::int64_t>(sizeof(double))));
-    } catch (const Error&) {
-      fail(fmt::format("its shape ({}) overflows 64 bits",
-                       shape_text(std::span<const hsize_t>(shape))));
-    }
-  }
-
-  void read_type(Hdf5Field& field) const {
-    const Hdf5Handle type(H5Dget_type(field.dataset.get()), H5Tclose, what_);
-    const auto kind = H5Tget_class(type.get());
-    const auto bits = H5Tget_size(type.get()) * 8;
-    if (kind != H5T_FLOAT || (bits != 32 && bits != 64)) {
-      const auto* const name = kind == H5T_INTEGER    ? "integers"
-                               : kind == H5T_FLOAT    ? "floating-point numbers"
-                               : kind == H5T_COMPOUND ? "structures"
-                                                      : "no numbers";
-      fail(fmt::format("its type is {} of {} bits, expected float32 (float64 is converted)", name,
-                       bits));
-    }
-    field.layout.type = fmt::format(
-        "{}float{}", H5Tget_order(type.get()) == H5T_ORDER_BE ? "big-endian " : "", bits);
-  }
-
-  void read_storage(Hdf5Field& field) const {
-    const Hdf5Handle creation(H5Dget_create_plist(field.dataset.get()), H5Pclose, what_);
-    const int external = H5Pget_external_count(creation.get());
-    check_hdf5(external, what_);
-    if (external > 0) fail("its numbers are in other files (external storage), expected this one");
-    const auto layout = H5Pget_layout(creation.get());
-    if (layout == H5D_VIRTUAL) {
-      fail("it is a virtual dataset, whose numbers are elsewhere; expected them in this file");
-    }
-    if (layout == H5D_CHUNKED) {
-      std::array<hsize_t, 4> chunk{};
-      check_hdf5(H5Pget_chunk(creation.get(), 4, chunk.data()), what_);
-      field.layout.chunk.assign(chunk.begin(), chunk.end());
-      read_filters(creation, field);
-    }
-    field.layout.stored_bytes = narrow<std::int64_t>(H5Dget_storage_size(field.dataset.get()));
-    if (field.layout.stored_bytes == 0) fail("no numbers were ever written to it");
-  }
-
-  void read_filters(const Hdf5Handle& creation, Hdf5Field& field) const {
-    const int count = H5Pget_nfilters(creation.get());
-    check_hdf5(count, what_);
-    for (unsigned i = 0; i < static_cast<unsigned>(count); ++i) {
-      unsigned flags = 0, configuration = 0;
-      std::size_t values = 0;
-      std::array<char, 64> name{};
-      const auto filter = H5Pget_filter2(creation.get(), i, &flags, &values, nullptr,
-                                         name.size() - 1, name.data(), &configuration);
-      check_hdf5(filter, what_);
-      const htri_t is_available = H5Zfilter_avail(filter);
-      check_hdf5(is_available, what_);
-      const auto text = name[0] == '\0' ? fmt::format("number {}", filter) : name.data();
-      if (is_available == 0) {
-        fail(
-            fmt::format("it is packed with the filter {} ({}), which this HDF5 library lacks; "
-                        "install its plugin (HDF5_PLUGIN_PATH) or write the file without it, for "
-                        "example with h5repack -f NONE",
-                        text, filter));
-      }
-      field.layout.filters.push_back(text);
-    }
-  }
-
-  const Hdf5Handle& file_;
-  const std::filesystem::path& path_;
-  BoxField field_;
-  std::string what_;
-};
+}
 
 std::int64_t bytes_of(const std::vector<std::int64_t>& shape) {
   return checked_multiply(checked_product(std::span<const std::int64_t>(shape)),
@@ -292,7 +160,8 @@ class LibrarySource final : public FieldSource {
  public:
   LibrarySource(Hdf5Field field, std::int64_t channels)
       : FieldSource(std::move(field.layout), channels, field.size),
-        dataset_(std::move(field.dataset)) {}
+        dataset_(std::move(field.dataset)),
+        is_double_(field.is_double) {}
 
   FieldView view(const Region& region, std::vector<float>& scratch) const override {
     const auto extent_of = [](std::int64_t size) { return static_cast<hsize_t>(size); };
@@ -310,9 +179,15 @@ class LibrarySource final : public FieldSource {
                                    nullptr),
                what);
     const Hdf5Handle here(H5Screate_simple(4, count.data(), nullptr), H5Sclose, what);
-    if (H5Dread(dataset_.get(), H5T_NATIVE_FLOAT, here.get(), there.get(), H5P_DEFAULT,
-                scratch.data()) < 0) {
+    std::vector<double> doubles(is_double_ ? scratch.size() : 0);
+    void* const to = is_double_ ? static_cast<void*>(doubles.data()) : scratch.data();
+    if (H5Dread(dataset_.get(), is_double_ ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT, here.get(),
+                there.get(), H5P_DEFAULT, to) < 0) {
       throw InputError(fmt::format("{}: {}", what, hdf5_error_text()));
+    }
+    if (is_double_ && convert_numbers({'f', 8}, std::as_bytes(std::span(doubles)).data(), 8,
+                                      std::span(scratch))) {
+      throw InputError(fmt::format("{}: a number there is beyond float32's range", what));
     }
     return {scratch.data(), {region.cells(), extent[1] * extent[2], extent[2], 1}};
   }
@@ -323,13 +198,32 @@ class LibrarySource final : public FieldSource {
 
  private:
   Hdf5Handle dataset_;
+  bool is_double_;
 };
 
 }  // namespace
 
 Hdf5Field open_hdf5_field(const Hdf5Handle& file, const std::filesystem::path& path,
                           BoxField field) {
-  return FieldReader(file, path, field).read();
+  auto dataset = open_hdf5_dataset(file, path, name_of(field));
+  require_cube(dataset, field);
+  if (dataset.type.is_whole()) {
+    refuse(dataset, fmt::format("its type is {}, expected float32 (other floating-point numbers "
+                                "are converted)",
+                                dataset.layout.type));
+  }
+  require_hdf5_numbers(dataset);
+  auto& [type, shape, chunk, filters, is_fortran_order] = dataset.layout;
+  const auto size = shape[1];
+  return {.dataset = std::move(dataset.handle),
+          .layout = {.file = path,
+                     .type = std::move(type),
+                     .shape = std::move(shape),
+                     .chunk = std::move(chunk),
+                     .filters = std::move(filters),
+                     .stored_bytes = dataset.stored_bytes},
+          .size = size,
+          .is_double = dataset.type.bytes > 4};
 }
 
 std::vector<std::int64_t> find_numbers(const Hdf5Field& field, std::int64_t file_size,

@@ -62,7 +62,8 @@ void check_hdf5(herr_t status, const std::string& what);
 struct Hdf5Field {
   Hdf5Handle dataset;
   BoxFieldLayout layout;
-  std::int64_t size = 0;  // cells per edge
+  std::int64_t size = 0;   // cells per edge
+  bool is_double = false;  // of more than 32 bits
 };
 
 // Opens "Nbody" or "Hydro" and checks all that section "Simulation boxes" of docs/data.md promises.

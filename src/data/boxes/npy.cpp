@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <initializer_list>
 #include <optional>
+#include <utility>
 
 #include <sys/stat.h>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "data/boxes/field_source.h"
 #include "kolo/base/checked.h"
@@ -20,7 +21,7 @@ namespace kolo {
 namespace {
 
 constexpr std::string_view magic("\x93NUMPY", 6);
-constexpr std::size_t most_header_bytes = 10000;  // what NumPy itself reads
+constexpr std::size_t most_header_bytes = 1 << 20;
 constexpr std::size_t most_dimensions = 32;
 
 [[noreturn]] void fail(const std::filesystem::path& file, const std::string& what) {
@@ -35,15 +36,38 @@ std::string quoted(std::string_view text) {
   return fmt::format("'{}{}'", shown, text.size() > most ? "..." : "");
 }
 
+// The contents of an array whose type is not one of numbers that are read.
+std::string_view other_contents(std::string_view type) {
+  const auto kind = type.size() < 2 ? '\0' : type[type[0] >= 'A' ? 0 : 1];
+  switch (kind) {
+    case 'O':
+      return ", which is Python objects";
+    case 'c':
+      return ", which is complex numbers";
+    case 'f':
+      return ", which is long doubles";
+    case 'S':
+    case 'U':
+    case 'a':
+      return ", which is text";
+    case 'M':
+    case 'm':
+      return ", which is dates or times";
+    case 'V':
+      return ", which is raw bytes, as bfloat16's are written";
+    default:
+      return "";
+  }
+}
+
 // Reads the header: a Python dictionary with the keys descr, fortran_order and shape, once each.
 class HeaderReader {
  public:
-  HeaderReader(const std::filesystem::path& file, std::string_view text, std::size_t offset,
-               std::span<const std::string_view> other_types)
-      : file_(file), text_(text), offset_(offset), other_types_(other_types) {}
+  HeaderReader(const std::filesystem::path& file, std::string_view text, std::size_t offset)
+      : file_(file), text_(text), offset_(offset) {}
 
-  [[nodiscard]] const std::string& type() const { return type_; }
-  std::vector<std::int64_t> read() {
+  // All but the offset of the numbers.
+  NpyHeader read() {
     expect('{', "the header's '{'");
     while (!accept('}')) {
       read_entry();
@@ -53,10 +77,10 @@ class HeaderReader {
     }
     skip_spaces();
     if (at_ != text_.size()) wrong("nothing after the dictionary");
-    if (!has_type_) fail(file_, "the header lacks the key 'descr'");
-    if (!has_order_) fail(file_, "the header lacks the key 'fortran_order'");
+    if (!type_) fail(file_, "the header lacks the key 'descr'");
+    if (!is_fortran_order_) fail(file_, "the header lacks the key 'fortran_order'");
     if (!shape_) fail(file_, "the header lacks the key 'shape'");
-    return *shape_;
+    return {.type = *type_, .is_fortran_order = *is_fortran_order_, .shape = *shape_};
   }
 
  private:
@@ -81,9 +105,9 @@ class HeaderReader {
   void read_entry() {
     const auto key = read_string("a key in quotes");
     expect(':', "':'");
-    if (key == "descr" && !has_type_) {
+    if (key == "descr" && !type_) {
       read_type();
-    } else if (key == "fortran_order" && !has_order_) {
+    } else if (key == "fortran_order" && !is_fortran_order_) {
       read_order();
     } else if (key == "shape" && !shape_) {
       read_shape();
@@ -107,35 +131,30 @@ class HeaderReader {
   }
 
   void read_type() {
+    constexpr std::string_view expected =
+        "expected floating-point numbers of 16, 32 or 64 bits, or whole ones; write it with "
+        ".astype('float32')";
     skip_spaces();
     if (at_ < text_.size() && text_[at_] == '[') {
-      fail(file_, "descr is a list, so the array holds structures; expected '<f4' (float32)");
+      fail(file_, fmt::format("descr is a list, so the array holds structures; {}", expected));
     }
     const auto type = read_string("a type in quotes");
-    if (std::ranges::find(other_types_, type) != other_types_.end()) {
-      type_ = type;
-    } else if (type != "<f4") {
-      const auto advice = type.starts_with('>')            ? ", which is big-endian"
-                          : type.find('O') != type.npos    ? ", which is Python objects"
-                          : type == "<f8" || type == "<f2" ? "; write it with .astype('<f4')"
-                                                           : "";
-      fail(file_, fmt::format("descr is {}{}; expected {}", quoted(type), advice,
-                              other_types_.empty()
-                                  ? "'<f4' (little-endian float32)"
-                                  : fmt::format("<f4, {}", fmt::join(other_types_, ", "))));
-    }
-    has_type_ = true;
+    type_ = number_type_of(type);
+    if (!type_)
+      fail(file_, fmt::format("descr is {}{}; {}", quoted(type), other_contents(type), expected));
   }
 
   void read_order() {
     skip_spaces();
     const auto rest = text_.substr(at_);
-    if (rest.starts_with("True")) {
-      fail(file_, "fortran_order is True, expected False; write it with numpy.ascontiguousarray()");
+    for (const auto& [word, is_fortran] :
+         {std::pair<std::string_view, bool>("True", true), {"False", false}}) {
+      if (!rest.starts_with(word)) continue;
+      at_ += word.size();
+      is_fortran_order_ = is_fortran;
+      return;
     }
-    if (!rest.starts_with("False")) wrong("True or False");
-    at_ += std::string_view("False").size();
-    has_order_ = true;
+    wrong("True or False");
   }
 
   void read_shape() {
@@ -161,16 +180,16 @@ class HeaderReader {
     if (error != std::errc()) wrong("a dimension");
     if (value < 0) wrong("a dimension that is not negative");
     at_ = static_cast<std::size_t>(end - text_.data());
+    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2 wrote long integers so
     return value;
   }
 
   const std::filesystem::path& file_;
   std::string_view text_;
   std::size_t offset_;  // of the text in the file
-  std::span<const std::string_view> other_types_;
-  std::string type_ = "<f4";
   std::size_t at_ = 0;
-  bool has_type_ = false, has_order_ = false;
+  std::optional<NumberType> type_;
+  std::optional<bool> is_fortran_order_;
   std::optional<std::vector<std::int64_t>> shape_;
 };
 
@@ -179,15 +198,16 @@ struct TextPlace {
   std::size_t offset = 0, size = 0;
 };
 
-TextPlace find_text(const std::filesystem::path& file, std::string_view beginning) {
+// `beginning`: the first bytes, at least 12 of a file that has so many.
+TextPlace find_text(const std::filesystem::path& file, std::string_view beginning,
+                    std::int64_t file_size) {
   if (!beginning.starts_with(magic)) {
     fail(file, fmt::format("the file begins with {}, expected \\x93NUMPY",
                            quoted(beginning.substr(0, magic.size()))));
   }
   const auto byte = [&](std::size_t at) {
     if (at >= beginning.size()) {
-      fail(file,
-           fmt::format("truncated: the file has {} bytes, too few for a header", beginning.size()));
+      fail(file, fmt::format("truncated: the file has {} bytes, too few for a header", file_size));
     }
     return static_cast<std::size_t>(static_cast<unsigned char>(beginning[at]));
   };
@@ -203,15 +223,11 @@ TextPlace find_text(const std::filesystem::path& file, std::string_view beginnin
     fail(file, fmt::format("the header length at offset 8 is {} bytes, expected at most {}",
                            place.size, most_header_bytes));
   }
-  if (place.offset + place.size > beginning.size()) {
+  if (std::cmp_greater(place.offset + place.size, file_size)) {
     fail(file, fmt::format("truncated: the header ends at offset {}, the file at {}",
-                           place.offset + place.size, beginning.size()));
+                           place.offset + place.size, file_size));
   }
   return place;
-}
-
-std::string npy_type_name(const std::string& type) {
-  return type == "<f4" ? "float32" : type;
 }
 
 void check_size(const std::filesystem::path& file, const NpyHeader& header,
@@ -221,17 +237,17 @@ void check_size(const std::filesystem::path& file, const NpyHeader& header,
     expected =
         checked_add(header.data_offset,
                     checked_multiply(checked_product(std::span<const std::int64_t>(header.shape)),
-                                     npy_element_bytes(header.type)));
+                                     header.type.bytes));
   } catch (const Error&) {
-    fail(file, fmt::format("the shape ({}) of {} overflows 64 bits",
-                           shape_text(std::span<const std::int64_t>(header.shape)),
-                           npy_type_name(header.type)));
+    fail(file,
+         fmt::format("the shape ({}) of {} overflows 64 bits",
+                     shape_text(std::span<const std::int64_t>(header.shape)), header.type.name()));
   }
   if (expected == file_size) return;
   fail(file, fmt::format("{}: the shape ({}) of {} needs {} bytes with the header, the file has {}",
                          file_size < expected ? "truncated" : "trailing data",
                          shape_text(std::span<const std::int64_t>(header.shape)),
-                         npy_type_name(header.type), expected, file_size));
+                         header.type.name(), expected, file_size));
 }
 
 }  // namespace
@@ -241,12 +257,32 @@ bool is_npy(std::span<const std::byte> beginning) {
          std::ranges::equal(std::as_bytes(std::span(magic)), beginning.first(magic.size()));
 }
 
-std::int64_t npy_element_bytes(std::string_view type) {
-  return type.back() - '0';  // "<f4"
+std::string NumberType::name() const {
+  if (kind == 'b') return "bool";
+  return fmt::format("{}{}{}", is_big_endian ? "big-endian " : "",
+                     kind == 'f'   ? "float"
+                     : kind == 'i' ? "int"
+                                   : "uint",
+                     8 * bytes);
 }
 
-NpyHeader read_npy_header(const std::filesystem::path& file,
-                          std::span<const std::string_view> other_types) {
+std::optional<NumberType> number_type_of(std::string_view numpy) {
+  if (numpy.size() != 3 || std::string_view("<>|=").find(numpy[0]) == numpy.npos)
+    return std::nullopt;
+  const NumberType type{
+      .kind = numpy[1], .bytes = numpy[2] - '0', .is_big_endian = numpy[0] == '>'};
+  const auto is_one_of = [&](std::initializer_list<std::int64_t> sizes) {
+    return std::ranges::find(sizes, type.bytes) != sizes.end();
+  };
+  const bool is_known = type.kind == 'f' ? is_one_of({2, 4, 8})
+                        : type.kind == 'b'
+                            ? type.bytes == 1
+                            : (type.kind == 'i' || type.kind == 'u') && is_one_of({1, 2, 4, 8});
+  if (!is_known) return std::nullopt;
+  return NumberType{type.kind, type.bytes, type.is_big_endian && type.bytes > 1};
+}
+
+NpyHeader read_npy_header(const std::filesystem::path& file) {
   const FileDescriptor descriptor = [&] {
     try {
       return open_regular_file(file);
@@ -258,15 +294,19 @@ NpyHeader read_npy_header(const std::filesystem::path& file,
   if (::fstat(descriptor.get(), &status) != 0) {
     throw Error(system_error_text(fmt::format("data: cannot inspect {}", file.string()), errno));
   }
-  std::string beginning(most_header_bytes + 12, '\0');
-  beginning.resize(
-      read_up_to(descriptor.get(), std::as_writable_bytes(std::span(beginning)), file));
-  const auto place = find_text(file, beginning);
-  NpyHeader header{.data_offset = static_cast<std::int64_t>(place.offset + place.size)};
-  HeaderReader reader(file, std::string_view(beginning).substr(place.offset, place.size),
-                      place.offset, other_types);
-  header.shape = reader.read();
-  header.type = reader.type();
+  std::string bytes;
+  const auto read_to = [&](std::size_t size) {
+    const auto known = bytes.size();
+    bytes.resize(size);
+    const auto more = std::as_writable_bytes(std::span(bytes)).subspan(known);
+    bytes.resize(known + read_up_to(descriptor.get(), more, file));
+  };
+  read_to(12);
+  const auto place = find_text(file, bytes, status.st_size);
+  read_to(std::max(bytes.size(), place.offset + place.size));
+  HeaderReader reader(file, std::string_view(bytes).substr(place.offset, place.size), place.offset);
+  auto header = reader.read();
+  header.data_offset = static_cast<std::int64_t>(place.offset + place.size);
   check_size(file, header, status.st_size);
   return header;
 }

@@ -1,10 +1,14 @@
 #include <array>
+#include <numeric>
+#include <span>
 #include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "data/boxes/field_source.h"
+#include "data/boxes/number_conversion.h"
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/data/npy.h"
@@ -26,6 +30,64 @@ void check_shape(const std::filesystem::path& file, const NpyHeader& header, Box
       file.string(), shape_text(std::span<const std::int64_t>(shape)), channels, channels));
 }
 
+// Numbers of another type than float32, or in another order than C's, which are converted whenever
+// they are read.
+class ConvertedSource final : public FieldSource {
+ public:
+  ConvertedSource(MappedFile map, BoxFieldLayout layout, const NpyHeader& header,
+                  std::int64_t channels)
+      : FieldSource(std::move(layout), channels, header.shape[0]),
+        map_(std::move(map)),
+        type_(header.type),
+        offset_(header.data_offset),
+        strides_(strides_of(header)) {}
+
+  FieldView view(const Region& region, std::vector<float>& scratch) const override {
+    const auto& [start, extent] = region;
+    scratch.resize(static_cast<std::size_t>(channels() * region.cells()));
+    std::span<float> rest(scratch);
+    for (std::int64_t channel = 0; channel < channels(); ++channel) {
+      for (std::int64_t i = 0; i < extent[0]; ++i) {
+        for (std::int64_t j = 0; j < extent[1]; ++j) {
+          const auto row = rest.first(static_cast<std::size_t>(extent[2]));
+          read_row({start[0] + i, start[1] + j, start[2], channel}, row);
+          rest = rest.subspan(row.size());
+        }
+      }
+    }
+    return {scratch.data(), {region.cells(), extent[1] * extent[2], extent[2], 1}};
+  }
+
+ private:
+  using Place = std::array<std::int64_t, 4>;  // as the file's axes: the channel last
+
+  static Place strides_of(const NpyHeader& header) {
+    Place strides{};
+    std::int64_t step = 1;
+    for (std::size_t i = 0; i < strides.size(); ++i) {
+      const auto axis = header.is_fortran_order ? i : strides.size() - 1 - i;
+      strides[axis] = step;
+      step *= header.shape[axis];
+    }
+    return strides;
+  }
+  void read_row(const Place& first, std::span<float> numbers) const {
+    const auto number =
+        std::inner_product(first.begin(), first.end(), strides_.begin(), std::int64_t{0});
+    const auto beyond = convert_numbers(type_, map_.data() + offset_ + number * type_.bytes,
+                                        strides_[2] * type_.bytes, numbers);
+    if (!beyond) return;
+    throw InputError(fmt::format(
+        "data: {} holds a number beyond float32's range at cell ({}, {}, {})",
+        layout().file.string(), first[0], first[1], first[2] + static_cast<std::int64_t>(*beyond)));
+  }
+
+  MappedFile map_;
+  NumberType type_;
+  std::int64_t offset_;
+  Place strides_;
+};
+
 std::unique_ptr<FieldSource> open_field(const std::filesystem::path& file, BoxField field) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) {
@@ -36,18 +98,39 @@ std::unique_ptr<FieldSource> open_field(const std::filesystem::path& file, BoxFi
   }
   const auto header = read_npy_header(file);
   check_shape(file, header, field);
-  auto map = std::make_shared<const MappedFile>(file);
-  const auto bytes = map->size() - header.data_offset;
-  if (bytes != channels_of(field) * header.shape[0] * header.shape[0] * header.shape[0] * 4) {
+  if (header.type.is_whole()) {
+    throw InputError(fmt::format(
+        "data: {} holds {} numbers, expected float32 (other floating-point numbers are converted)",
+        file.string(), header.type.name()));
+  }
+  MappedFile map(file);
+  const auto bytes = map.size() - header.data_offset;
+  if (bytes != checked_multiply(checked_product(std::span<const std::int64_t>(header.shape)),
+                                header.type.bytes)) {
     throw InputError(fmt::format("data: {} has changed while it was opened", file.string()));
   }
-  const BoxFieldLayout layout{.file = file,
-                              .type = "float32",
-                              .shape = header.shape,
-                              .stored_bytes = bytes,
-                              .is_mapped = true};
-  return make_mapped_source(std::move(map), layout, header.data_offset, channels_of(field),
-                            header.shape[0], true);
+  const bool is_plain = header.type == NumberType() && !header.is_fortran_order;
+  BoxFieldLayout layout{.file = file,
+                        .type = header.type.name(),
+                        .shape = header.shape,
+                        .stored_bytes = bytes,
+                        .is_mapped = true};
+  if (is_plain)
+    return make_mapped_source(std::make_shared<const MappedFile>(std::move(map)), std::move(layout),
+                              header.data_offset, channels_of(field), header.shape[0], true);
+  if (header.is_fortran_order) layout.type += " in Fortran order";
+  return std::make_unique<ConvertedSource>(std::move(map), std::move(layout), header,
+                                           channels_of(field));
+}
+
+void warn_of_conversion(OpenBox& box) {
+  for (const auto& source : box.sources) {
+    if (!source || source->layout().type == "float32") continue;
+    box.warnings.push_back(
+        fmt::format("data: {} is {}, which is converted whenever it is read; kolo data convert "
+                    "makes a file that needs no conversion",
+                    source->layout().file.string(), source->layout().type));
+  }
 }
 
 }  // namespace
@@ -69,6 +152,7 @@ OpenBox open_npy_box(const std::filesystem::path& prefix, BoxFields fields) {
     throw InputError(fmt::format("data: {} has {}^3 cells and {} {}^3, expected as many",
                                  data.string(), box.size, label.string(), box.sources[1]->size()));
   }
+  warn_of_conversion(box);
   return box;
 }
 
@@ -76,6 +160,7 @@ OpenBox open_npy_file(const std::filesystem::path& file) {
   OpenBox box;
   box.sources[0] = open_field(file, BoxField::nbody);
   box.size = box.sources[0]->size();
+  warn_of_conversion(box);
   return box;
 }
 

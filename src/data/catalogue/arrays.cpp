@@ -72,7 +72,12 @@ Datasets ArraysData::make(const DatasetRequest& request) const {
   if ((validation->layout().classes > 0) != (classes > 0))
     request.refuse("valid_path",
                    "has labels where the training has targets, or the other way round");
-  return {first_of_training(request, training), first_of_validation(request, validation), {}};
+  auto warnings = training->warnings();
+  warnings.insert(warnings.end(), validation->warnings().begin(), validation->warnings().end());
+  return {first_of_training(request, training),
+          first_of_validation(request, validation),
+          {},
+          std::move(warnings)};
 }
 
 // What samples look like stands in the files alone.

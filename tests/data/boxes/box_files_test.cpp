@@ -1,6 +1,8 @@
 #include "kolo/data/box_files.h"
 
+#include <array>
 #include <cstring>
+#include <string_view>
 
 #include <sys/stat.h>
 
@@ -193,9 +195,9 @@ TEST_F(BadHdf5, Shapes) {
 
 TEST_F(BadHdf5, Types) {
   EXPECT_THAT(rejection({.shape = shape, .values = &nbody, .type = H5T_STD_I32LE}),
-              HasSubstr("integers of 32 bits, expected float32"));
+              HasSubstr("int32, expected float32"));
   EXPECT_THAT(rejection({.shape = shape, .values = &nbody, .type = H5T_STD_U8LE}),
-              HasSubstr("integers of 8 bits"));
+              HasSubstr("uint8"));
 }
 
 TEST_F(BadHdf5, NumbersThatAreElsewhere) {
@@ -221,8 +223,45 @@ TEST_F(BadHdf5, NumbersThatAreElsewhere) {
   EXPECT_THAT(rejection([&](hid_t file) {
                 H5Lcreate_soft("/nowhere", file, "Nbody", H5P_DEFAULT, H5P_DEFAULT);
               }),
-              HasSubstr("Nbody"));
+              AllOf(HasSubstr("Nbody"), HasSubstr("a link to /nowhere, which is not in the file")));
   EXPECT_THAT(rejection({.shape = shape}), HasSubstr("no numbers were ever written"));
+}
+
+TEST_F(BadHdf5, ChunksThatWereNeverWritten) {
+  EXPECT_THAT(rejection([&](hid_t file) {
+                write_hdf5_field(file, {.name = "Hydro", .shape = {5, 6, 6, 6}, .values = &hydro});
+                write_hdf5_field(file, {.name = "Nbody", .shape = shape, .chunk = {1, 6, 6, 6}});
+                const hid_t dataset = H5Dopen2(file, "Nbody", H5P_DEFAULT);
+                const hid_t all = H5Dget_space(dataset);
+                const std::array<hsize_t, 4> start{1, 0, 0, 0}, count{1, 6, 6, 6};
+                H5Sselect_hyperslab(all, H5S_SELECT_SET, start.data(), nullptr, count.data(),
+                                    nullptr);
+                const hid_t here = H5Screate_simple(4, count.data(), nullptr);
+                H5Dwrite(dataset, H5T_NATIVE_FLOAT, here, all, H5P_DEFAULT, nbody.data());
+                H5Sclose(here);
+                H5Sclose(all);
+                H5Dclose(dataset);
+              }),
+              HasSubstr("3 of its 4 chunks were never written"));
+}
+
+TEST_F(BadHdf5, NumbersBeyondFloat32) {
+  write_hdf5(path, [&](hid_t file) {
+    for (const auto* const name : {"Nbody", "Hydro"}) {
+      const hsize_t channels = std::string_view(name) == "Nbody" ? 4 : 5;
+      const std::array<hsize_t, 4> lengths{channels, 2, 2, 2};
+      const hid_t space = H5Screate_simple(4, lengths.data(), nullptr);
+      const hid_t dataset =
+          H5Dcreate2(file, name, H5T_IEEE_F64LE, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+      const std::vector<double> large(8 * channels, 1e300);
+      H5Dwrite(dataset, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, large.data());
+      H5Dclose(dataset);
+      H5Sclose(space);
+    }
+  });
+  const BoxFile file(path);
+  EXPECT_THAT(message_of<InputError>([&] { (void)read_all(file, BoxField::nbody); }),
+              HasSubstr("beyond float32's range"));
 }
 
 // A filter that is registered while the file is written and gone when it is read.

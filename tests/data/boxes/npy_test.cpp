@@ -1,5 +1,9 @@
 #include "kolo/data/npy.h"
 
+#include <cstring>
+#include <tuple>
+
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "data/boxes/boxes.h"
@@ -98,15 +102,36 @@ TEST_F(Npy, RejectsOtherFiles) {
 }
 
 TEST_F(Npy, RejectsTypes) {
-  EXPECT_THAT(header_rejection(header_of("(6,)", "'>f4'")), HasSubstr("big-endian"));
-  EXPECT_THAT(header_rejection(header_of("(6,)", "'|O'")), HasSubstr("Python objects"));
+  EXPECT_THAT(header_rejection(header_of("(6,)", "'|O'")),
+              AllOf(HasSubstr("Python objects"), HasSubstr(".astype('float32')")));
+  EXPECT_THAT(header_rejection(header_of("(3,)", "'<c8'")), HasSubstr("complex numbers"));
+  EXPECT_THAT(header_rejection(header_of("(2,)", "'<f16'")), HasSubstr("long doubles"));
+  EXPECT_THAT(header_rejection(header_of("(2,)", "'<U3'")), HasSubstr("text"));
+  EXPECT_THAT(header_rejection(header_of("(2,)", "'<M8[s]'")), HasSubstr("dates"));
+  EXPECT_THAT(header_rejection(header_of("(2,)", "'|V2'")), HasSubstr("bfloat16"));
+  EXPECT_THAT(header_rejection(header_of("(2,)", "''")), HasSubstr("descr is ''; expected"));
   EXPECT_THAT(header_rejection(header_of("(6,)", "[('x', '<f4')]")), HasSubstr("structures"));
-  EXPECT_THAT(header_rejection(header_of("(3,)", "'<f8'")), HasSubstr(".astype('<f4')"));
-  EXPECT_THAT(header_rejection(header_of("(6,)", "'<i4'")), HasSubstr("expected '<f4'"));
   EXPECT_THAT(header_rejection(header_of("(6,)", "4")), HasSubstr("expected a type in quotes"));
-  EXPECT_THAT(header_rejection(header_of("(2, 3)", "'<f4'", "True")),
-              HasSubstr("numpy.ascontiguousarray"));
   EXPECT_THAT(header_rejection(header_of("(6,)", "'<f4'", "0")), HasSubstr("True or False"));
+}
+
+TEST_F(Npy, ReadsTypesAndOrders) {
+  for (const auto& [type, name, bytes] : {std::tuple("'<f4'", "float32", 4U),
+                                          {"'>f4'", "big-endian float32", 4},
+                                          {"'<f2'", "float16", 2},
+                                          {"'<u8'", "uint64", 8},
+                                          {"'|b1'", "bool", 1},
+                                          {"'|i1'", "int8", 1}}) {
+    const auto header = read(npy_bytes(header_of("(2, 3)", type, "True"), 6 * bytes));
+    EXPECT_EQ(header.type.name(), name);
+    EXPECT_TRUE(header.is_fortran_order);
+  }
+  EXPECT_THAT(read(npy_bytes(header_of("(2L, 3L)"), 24)).shape, ElementsAre(2, 3));
+  // As NumPy writes many columns with names, and as others pad.
+  EXPECT_THAT(read(npy_bytes(header_of("(6,)") + std::string(20000, ' '), 24)).shape,
+              ElementsAre(6));
+  EXPECT_THAT(read(npy_bytes(header_of("(6,)") + std::string(100000, ' '), 24, 2)).shape,
+              ElementsAre(6));
 }
 
 TEST_F(Npy, RejectsKeys) {
@@ -142,7 +167,8 @@ TEST_F(Npy, RejectsSizes) {
   EXPECT_THAT(rejection(npy_bytes(header_of("(6,)"), 23)),
               AllOf(HasSubstr("truncated"), HasSubstr("the file has")));
   EXPECT_THAT(rejection(npy_bytes(header_of("(6,)"), 25)), HasSubstr("trailing data"));
-  EXPECT_THAT(rejection(npy_bytes(std::string(10001, ' '), 24)), HasSubstr("at most 10000"));
+  EXPECT_THAT(rejection(npy_bytes(std::string((1 << 20) + 1, ' '), 24, 2)),
+              HasSubstr("at most 1048576"));
   EXPECT_THAT(rejection(npy_bytes(header_of("(6,)"), 0).substr(0, 20)), HasSubstr("truncated"));
   auto lying = npy_bytes(header_of("(6,)"), 24, 2);
   lying[10] = lying[11] = '\xff';
@@ -184,6 +210,61 @@ TEST_F(NpyPair, RejectsHalfAPair) {
   write("other.npy", "(2, 2, 2, 4)", 32);
   EXPECT_THAT(message_of<InputError>([&] { const BoxFile box(folder / "other.npy"); }),
               HasSubstr("neither X_data.npy nor X_label.npy"));
+}
+
+// The same numbers as another type, or in Fortran's order.
+template <typename Number>
+std::string as_other(const std::string& plain, std::string_view type, bool is_fortran,
+                     std::int64_t size, std::int64_t channels) {
+  std::vector<float> numbers((plain.size() - 128) / sizeof(float));
+  std::memcpy(numbers.data(), plain.data() + 128, numbers.size() * sizeof(float));
+  std::vector<Number> others(numbers.size());
+  std::size_t from = 0;
+  for (std::int64_t i = 0; i < size; ++i)
+    for (std::int64_t j = 0; j < size; ++j)
+      for (std::int64_t k = 0; k < size; ++k)
+        for (std::int64_t c = 0; c < channels; ++c, ++from)
+          others[is_fortran ? static_cast<std::size_t>(i + size * (j + size * (k + size * c)))
+                            : from] = static_cast<Number>(numbers[from]);
+  return npy_bytes(header_of(fmt::format("({0}, {0}, {0}, {1})", size, channels), type,
+                             is_fortran ? "True" : "False"),
+                   0)
+      .append(reinterpret_cast<const char*>(others.data()), others.size() * sizeof(Number));
+}
+
+TEST_F(NpyPair, ReadsOtherFloatsAndFortranOrder) {
+  const auto box = testing::numbered_box(5);
+  write_box_npy(box, folder / "plain");
+  const auto data = read_text_file(folder / "plain_data.npy");
+  const auto label = read_text_file(folder / "plain_label.npy");
+  folder.write("x_data.npy", as_other<double>(data, "'<f8'", false, 5, 4));
+  folder.write("x_label.npy", as_other<float>(label, "'<f4'", true, 5, 5));
+  const BoxFile other(folder / "x");
+  EXPECT_THAT(other.warnings(),
+              ElementsAre(HasSubstr("float64"), HasSubstr("float32 in Fortran order")));
+  convert_box(other, folder / "again.h5", {.to = BoxFormat::hdf5});
+  for (const auto& file : {folder / "x", folder / "again.h5"}) {
+    const BoxFile read(file);
+    std::vector<float> nbody(4 * 125), hydro(5 * 125);
+    read.read_planes(BoxField::nbody, 0, 5, nbody);
+    read.read_planes(BoxField::hydro, 0, 5, hydro);
+    EXPECT_EQ(nbody, box.nbody);
+    EXPECT_EQ(hydro, box.hydro);
+  }
+  std::vector<float> part(4 * 2 * 1 * 3), scratch;
+  other.read_region(BoxField::nbody, {.start = {1, 4, 2}, .extent = {2, 1, 3}}, scratch, part);
+  EXPECT_EQ(part[3 * 6 + 5], box.nbody[3 * 125 + 2 * 25 + 4 * 5 + 4]);
+
+  folder.write("x_data.npy", as_other<std::int32_t>(data, "'<i4'", false, 5, 4));
+  EXPECT_THAT(pair_rejection(), HasSubstr("int32 numbers, expected float32"));
+  const std::vector<double> large(8 * 4, 1e300);
+  folder.write("x_data.npy", npy_bytes(header_of("(2, 2, 2, 4)", "'<f8'"), 0)
+                                 .append(reinterpret_cast<const char*>(large.data()), 8 * 32));
+  write("x_label.npy", "(2, 2, 2, 5)", 40);
+  const BoxFile beyond(folder / "x");
+  std::vector<float> numbers(4 * 8);
+  EXPECT_THAT(message_of<InputError>([&] { beyond.read_planes(BoxField::nbody, 0, 2, numbers); }),
+              HasSubstr("beyond float32's range"));
 }
 
 // A header of an odd size, after which numbers do not lie at multiples of four.

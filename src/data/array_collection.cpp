@@ -1,0 +1,145 @@
+#include "data/array_collection.h"
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "base/natural_order.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file.h"
+
+namespace kolo {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// What is in a folder, without hidden things.
+std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
+  std::vector<fs::directory_entry> entries;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error))
+    if (!entry->path().filename().native().starts_with('.')) entries.push_back(*entry);
+  if (error) {
+    throw InputError(
+        fmt::format("data: cannot look into {}: {}", folder.string(), error.message()));
+  }
+  return entries;
+}
+
+bool is_npy_name(const fs::directory_entry& entry) {
+  return entry.path().extension() == ".npy";
+}
+
+bool is_folder_of_npy(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  return entry.is_directory(ignored) && std::ranges::any_of(entries_of(entry), is_npy_name);
+}
+
+// The rows of an array that is a folder.
+struct RowFolder {
+  std::vector<std::string> names, left_out;
+};
+
+RowFolder rows_in(const fs::path& folder) {
+  RowFolder rows;
+  for (const auto& entry : entries_of(folder)) {
+    const auto name = entry.path().filename();
+    if (is_npy_name(entry))
+      rows.names.push_back(name.stem().native());
+    else
+      rows.left_out.push_back(name.native());
+  }
+  std::ranges::sort(rows.names, comes_before);
+  std::ranges::sort(rows.left_out, comes_before);
+  return rows;
+}
+
+// What is neither a folder nor HDF5.
+std::string other_file(const fs::path& path) {
+  std::array<std::byte, 8> bytes{};
+  const auto file = open_regular_file(path);
+  const auto beginning = std::span(bytes).first(read_up_to(file.get(), bytes, path));
+  if (is_npy(beginning)) {
+    return "it is one .npy array; expected the folder that it is in, with inputs.npy and "
+           "labels.npy "
+           "or targets.npy";
+  }
+  if (beginning.size() > 1 && beginning[0] == std::byte{'P'} && beginning[1] == std::byte{'K'}) {
+    return "it is a zip, as .npz files are; unpack it into a folder (unzip FILE -d FOLDER), and "
+           "name "
+           "the folder";
+  }
+  return "HDF5's signature is not in it; expected a folder of .npy files, or an HDF5 file";
+}
+
+}  // namespace
+
+ArrayCollection::ArrayCollection(fs::path path) : path_(std::move(path)) {
+  std::error_code error;
+  const auto type = fs::status(path_, error).type();
+  if (type == fs::file_type::not_found)
+    throw InputError(fmt::format("data: {} does not exist", path_.string()));
+  if (error)
+    throw InputError(fmt::format("data: cannot read {}: {}", path_.string(), error.message()));
+  is_folder_ = type == fs::file_type::directory;
+  if (!is_folder_ && !is_hdf5_file(path_)) {
+    throw InputError(
+        fmt::format("data: cannot read {} as HDF5: {}", path_.string(), other_file(path_)));
+  }
+}
+
+std::vector<std::string> ArrayCollection::names() const {
+  if (!is_folder_) return list_hdf5_arrays(path_);
+  std::vector<std::string> names;
+  for (const auto& entry : entries_of(path_)) {
+    const auto name = entry.path().filename();
+    std::error_code ignored;
+    if (is_npy_name(entry) && !entry.is_directory(ignored))
+      names.push_back(name.stem().native());
+    else if (is_folder_of_npy(entry))
+      names.push_back(name.native());
+  }
+  std::ranges::sort(names, comes_before);
+  names.erase(std::ranges::unique(names).begin(), names.end());
+  return names;
+}
+
+bool ArrayCollection::holds(const std::string& name) const {
+  if (!is_folder_) {
+    const auto all = list_hdf5_arrays(path_);
+    return std::ranges::find(all, name) != all.end();
+  }
+  std::error_code ignored;
+  return fs::exists(path_ / (name + ".npy"), ignored) ||
+         is_folder_of_npy(fs::directory_entry(path_ / name, ignored));
+}
+
+NamedArray ArrayCollection::find_npy(const std::string& name) const {
+  const auto file = path_ / (name + ".npy"), folder = path_ / name;
+  std::error_code ignored;
+  const bool has_file = fs::exists(file, ignored), has_folder = fs::is_directory(folder, ignored);
+  auto rows = has_folder ? rows_in(folder) : RowFolder();
+  if (has_file && !rows.names.empty()) {
+    throw InputError(fmt::format("data: there are both {} and files in {}; remove or rename one",
+                                 file.string(), folder.string()));
+  }
+  if (has_file) return {name, open_npy_array(file)};
+  if (!has_folder) return {name, nullptr};
+  std::vector<fs::path> files;
+  for (const auto& row : rows.names) files.push_back(folder / (row + ".npy"));
+  return {name, open_npy_files(folder.string(), std::move(files)), std::move(rows.names),
+          std::move(rows.left_out)};
+}
+
+NamedArray ArrayCollection::find(const std::string& name) const {
+  if (is_folder_) return find_npy(name);
+  return {name, open_hdf5_array(path_, name)};
+}
+
+}  // namespace kolo

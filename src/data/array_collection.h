@@ -1,0 +1,42 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/boxes/array_file.h"
+
+namespace kolo {
+
+struct NamedArray {
+  std::string name;
+  std::shared_ptr<const ArrayFile> array;  // null: there is none of that name
+  // Where it is made of a file per row: their names without .npy, in natural order, and what else
+  // but hidden files is in their folder.
+  std::vector<std::string> row_names = {}, left_out = {};
+};
+
+// Arrays by name: NAME.npy or the files of the folder NAME in a folder, or the datasets of an HDF5
+// file.
+class ArrayCollection {
+ public:
+  // InputError for what is neither, which says what it is.
+  explicit ArrayCollection(std::filesystem::path path);
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] bool is_folder() const { return is_folder_; }
+  // In natural order; of HDF5 also what will turn out to be no array.
+  [[nodiscard]] std::vector<std::string> names() const;
+  [[nodiscard]] bool holds(const std::string& name) const;
+  // InputError for what is no array of numbers, and for both a file and a folder of that name.
+  [[nodiscard]] NamedArray find(const std::string& name) const;
+
+ private:
+  [[nodiscard]] NamedArray find_npy(const std::string& name) const;
+
+  std::filesystem::path path_;
+  bool is_folder_ = false;
+};
+
+}  // namespace kolo
