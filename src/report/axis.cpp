@@ -9,10 +9,12 @@ namespace kolo {
 
 namespace {
 
-// Values so near each other, relative to their size, are one: their ticks would all read alike.
+// Values so near each other, relative to their size, are one and the noise of float32. Whole ones,
+// as steps, have no noise.
 constexpr double smallest_span = 1e-5;
 
-bool is_one_value(const Extent& extent) {
+bool is_one_value(const Extent& extent, bool whole = false) {
+  if (whole) return extent.largest == extent.smallest;
   const double size = std::max(std::abs(extent.smallest), std::abs(extent.largest));
   return extent.largest - extent.smallest <= smallest_span * size;
 }
@@ -102,7 +104,7 @@ Axis linear_axis(const Extent& extent, const LinearAxisOptions& options) {
   constexpr double most_ticks = 7;
   if (extent.is_empty()) return {0, 1, {0, 1}};
   double low = extent.smallest, high = extent.largest;
-  if (is_one_value(extent)) {
+  if (is_one_value(extent, options.whole)) {
     low = std::min(0., 2 * extent.smallest);
     high = std::max(0., 2 * extent.largest);
     if (low == high) high = 1;
@@ -151,10 +153,15 @@ std::string tick_label(double value) {
 std::vector<std::string> tick_labels(const std::vector<double>& ticks) {
   double largest = 0;
   for (const double tick : ticks) largest = std::max(largest, std::abs(tick));
-  std::vector<std::string> labels;
-  for (const double tick : ticks)
-    labels.push_back(needs_exponent(largest) ? with_exponent(tick) : plain(tick));
-  return labels;
+  const auto labels = [&](std::string (*label)(double)) {
+    std::vector<std::string> made;
+    for (const double tick : ticks) made.push_back(label(tick));
+    return made;
+  };
+  if (!needs_exponent(largest)) return labels(plain);
+  const auto exponents = labels(with_exponent);
+  const bool tell_apart = std::ranges::adjacent_find(exponents) == exponents.end();
+  return tell_apart || largest < 1 || largest >= 1e15 ? exponents : labels(plain);
 }
 
 }  // namespace kolo

@@ -41,7 +41,8 @@ struct LinearAxisOptions {
 [[nodiscard]] Axis time_axis(const Extent& extent);
 
 // The ticks of an axis as people read them: "0.0005", "20 000", all with an exponent ("2e-5",
-// "1e8") where the largest is below 0.001 or ten million and more.
+// "1e8") where the largest is below 0.001 or ten million and more; "12 345 671" where that would
+// read like its neighbour.
 [[nodiscard]] std::vector<std::string> tick_labels(const std::vector<double>& ticks);
 
 // One number so.

@@ -35,11 +35,12 @@ std::vector<std::filesystem::path> event_files_in(const std::filesystem::path& f
 
 EventFolder read_event_folder(const std::filesystem::path& folder,
                               std::span<const std::filesystem::path> files) {
-  EventFolder result{folder, {}, {}, {}, {}};
+  EventFolder result{.path = folder};
   std::vector<EventFile> read;
   for (const auto& file : files) {
     try {
       read.push_back(read_event_file(file));
+      result.other_values += read.back().other_values;
       if (!read.back().damage.empty()) result.warnings.push_back(read.back().damage);
     } catch (const InputError& error) {
       result.warnings.push_back(error.what());

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 
 #include <fmt/format.h>
 
@@ -21,10 +20,9 @@ Json whole_or_not(double value) {
   return value;
 }
 
-// With seven significant digits; no chart shows more.
 Json number(double value) {
   if (!std::isfinite(value)) return nullptr;
-  return whole_or_not(std::strtod(fmt::format("{:.7g}", value).c_str(), nullptr));
+  return whole_or_not(value);
 }
 
 Json time_stamp(double seconds) {

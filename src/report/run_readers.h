@@ -38,6 +38,7 @@ struct EventFolder {
   std::string part;          // training | validation, of a run that keeps a folder for each
   std::string added_to_tag;  // "/train": of add_scalars, which keeps a folder for each of its lines
   std::vector<ScalarEvent> scalars;   // those in effect
+  std::int64_t other_values = 0;      // histograms, images, texts
   std::vector<std::string> warnings;  // what could not be read
 };
 

@@ -217,6 +217,14 @@ std::string name_of_folder(const std::filesystem::path& folder) {
                                                             : path.filename();
 }
 
+std::string without_scalars(std::span<const EventFolder> folders) {
+  std::int64_t others = 0;
+  for (const EventFolder& folder : folders) others += folder.other_values;
+  if (others == 0) return "there are no scalars yet";
+  return fmt::format("there are no scalars, but {} other values (histograms, images, texts)",
+                     others);
+}
+
 RunRecord read_events(std::span<const EventFolder> folders) {
   RunRecord run;
   run.writer = "event files";
@@ -226,7 +234,7 @@ RunRecord read_events(std::span<const EventFolder> folders) {
   run.curves = curves_of_events(folders, run.warnings);
   // Nobody else writes that. kolo's epoch 0 is the network before training.
   if (run.find("exposed_communication_seconds", "") != nullptr) run.writer = "kolo";
-  if (run.curves.empty()) run.warnings.push_back("there are no scalars yet");
+  if (run.curves.empty()) run.warnings.push_back(without_scalars(folders));
   return run;
 }
 

@@ -56,7 +56,16 @@ TEST(ReportPage, HoldsItsData) {
   const auto& series = figure["series"][0];
   EXPECT_EQ(series["x"]["step"], (Json{10, 20, 30}));
   EXPECT_EQ(series["x"]["wall"], (Json{1005, 1010, 1015}));
-  EXPECT_EQ(series["y"], (Json{3, nullptr, .3333333}));
+  EXPECT_EQ(series["y"], (Json{3, nullptr, 1. / 3}));
+}
+
+TEST(ReportPage, NoDigitIsRounded) {
+  auto curve = epoch_curve("loss", "validation", {.12345678901, 4.000000001, 98765432.5});
+  for (std::size_t i = 0; i < 3; ++i) curve.points[i].step = 12345671 + static_cast<double>(i);
+  const auto data = report_data({.title = "", .runs = {run_named("long", {curve})}}, "today");
+  const auto& series = data["sections"][1]["figures"][0]["series"][0];
+  EXPECT_EQ(series["x"]["step"], (Json{12345671, 12345672, 12345673}));
+  EXPECT_EQ(series["y"], (Json{.12345678901, 4.000000001, 98765432.5}));
 }
 
 TEST(ReportPage, ShowsAStudyBeforeItsRuns) {

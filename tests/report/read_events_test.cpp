@@ -262,6 +262,11 @@ TEST_F(ReadEvents, ARunThatHasJustBegunHasNoCurves) {
   EXPECT_THAT(run.warnings, ElementsAre(HasSubstr("no scalars")));
 }
 
+TEST_F(ReadEvents, WhatIsThereInsteadOfScalarsIsSaid) {
+  write("", events::tensor_event("text", events::tensor(events::string_type, ""), 1));
+  EXPECT_THAT(read().warnings, ElementsAre(AllOf(HasSubstr("no scalars"), HasSubstr("1 other"))));
+}
+
 TEST_F(ReadEvents, OneFileIsARun) {
   write("", events::scalar("loss", 1, 1));
   const RunRecord run = read_run(folder_ / file_name);

@@ -23,13 +23,14 @@ const charts = (() => {
     return numbers.reduce(([low, high], value) => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity]);
   }
 
-  const isOneValue = ([low, high]) => high - low <= 1e-5 * Math.max(Math.abs(low), Math.abs(high));
+  // Values so near each other are one and the noise of float32. Whole ones, as steps, have no noise.
+  const isOneValue = ([low, high], whole = false) => (whole ? high === low : high - low <= 1e-5 * Math.max(Math.abs(low), Math.abs(high)));
 
   // A single value stands in the middle between zero and twice as much; zero is shown where it is near.
   function linearAxis(extent, { whole = false, most = Infinity, room = 0.02 } = {}) {
     let [low, high] = extent;
     if (low > high) return { low: 0, high: 1, ticks: [0, 1] };
-    if (isOneValue(extent)) {
+    if (isOneValue(extent, whole)) {
       [low, high] = [Math.min(0, 2 * low), Math.max(0, 2 * high)];
       if (low === high) high = 1;
     } else {
@@ -85,12 +86,17 @@ const charts = (() => {
   const withExponent = (value, digits) => (value === 0 ? "0" : String(Number(value.toPrecision(digits)).toExponential()).replace("e+", "e"));
   const plainNumber = (value, digits) => (value === 0 ? "0" : value.toLocaleString("en", { maximumSignificantDigits: digits }).replaceAll(",", "\u2009"));
   const formatNumber = (value) => (isPlain(Math.abs(value)) ? plainNumber(value, 6) : withExponent(value, 4));
+  // Of a point: a step's digits are all shown.
+  const formatPoint = (value) => (Number.isInteger(value) && Math.abs(value) < 1e15 ? plainNumber(value, 15) : formatNumber(value));
 
   // Ticks of a linear axis are written alike.
   function tickLabel(axis, isLogarithmic) {
     if (isLogarithmic) return formatNumber;
     const largest = Math.max(...axis.ticks.map(Math.abs));
-    return isPlain(largest) ? (value) => plainNumber(value, 7) : (value) => withExponent(value, 4);
+    const withExponents = axis.ticks.map((value) => withExponent(value, 4));
+    const tellApart = new Set(withExponents).size === withExponents.length;
+    const plain = isPlain(largest) || (!tellApart && largest >= 1 && largest < 1e15);
+    return plain ? (value) => plainNumber(value, isPlain(largest) ? 7 : 15) : (value) => withExponent(value, 4);
   }
 
   // Gives one of Chart.js's scales these ends, ticks and labels.
@@ -234,10 +240,10 @@ const charts = (() => {
     const shown = datasets.filter((dataset) => !dataset.hidden);
     setXAxis(x, figure, label, shown, time);
     setYAxis(y, figure.y_label, shown);
-    const title = (items) => (items.length === 0 ? "" : `${label}: ${time ? formatTime(items[0].parsed.x, 0) : formatNumber(items[0].parsed.x)}`);
+    const title = (items) => (items.length === 0 ? "" : `${label}: ${time ? formatTime(items[0].parsed.x, 0) : formatPoint(items[0].parsed.x)}`);
     const line = (item) => {
       const spread = item.dataset.spread?.[item.dataIndex];
-      return ` ${item.dataset.label}: ${formatNumber(item.parsed.y)}${spread ? ` \u00b1 ${formatNumber(Number(spread.toPrecision(2)))}` : ""}`;
+      return ` ${item.dataset.label}: ${formatPoint(item.parsed.y)}${spread ? ` \u00b1 ${formatNumber(Number(spread.toPrecision(2)))}` : ""}`;
     };
     return {
       type: "line",
