@@ -69,6 +69,7 @@ int predict(const PredictArguments& arguments, const std::vector<std::string>& w
   }
   require_ranks(environment, arguments.ranks.ranks.value_or(0));
   return predict_run(arguments.request, [&](const RunPrediction& prediction) {
+    for (const auto& warning : prediction.warnings) std::cerr << warning << "\n";
     if (arguments.json)
       std::cout << to_json(prediction).dump() << std::endl;
     else

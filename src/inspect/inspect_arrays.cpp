@@ -2,6 +2,7 @@
 #include <array>
 #include <string>
 #include <system_error>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -9,6 +10,8 @@
 
 #include "data/array_collection.h"
 #include "data/boxes/array_file.h"
+#include "data/boxes/hdf5_attributes.h"
+#include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/data/array_samples.h"
 #include "kolo/data/box_files.h"
@@ -121,6 +124,7 @@ Inspection inspect_array_samples(const fs::path& path, bool reads_numbers) {
   for (const auto& [name, array] : samples.parts())
     inspection.arrays.push_back(inspect_array(name, *array, reads_numbers));
   inspection.facts.emplace_back("samples", samples.size());
+  if (!fs::is_directory(path)) add_attributes(path, inspection);
   if (samples.layout().classes > 0)
     inspection.facts.emplace_back("classes", samples.layout().classes);
   inspection.advice = samples.warnings();
@@ -138,6 +142,7 @@ Inspection inspect_arrays(const fs::path& path, bool reads_numbers) {
                         .format = collection.is_folder() ? "folder of .npy arrays" : "HDF5 file",
                         .bytes = bytes_of(path)};
   add_arrays(collection, reads_numbers, inspection);
+  if (!collection.is_folder()) add_attributes(path, inspection);
   advise_on_numbers(inspection);
   if (inspection.arrays.empty()) {
     throw InputError(inspection.advice.empty()
@@ -149,6 +154,20 @@ Inspection inspect_arrays(const fs::path& path, bool reads_numbers) {
       "train_path: {}, valid_path: ..., inputs: [{}], targets: [...]}}",
       path.string(), inspection.arrays.front().name));
   return inspection;
+}
+
+void add_attributes(const fs::path& hdf5, Inspection& inspection) {
+  constexpr std::size_t most_shown = 64;
+  for (const auto& attribute : read_hdf5_attributes(hdf5)) {
+    const auto value = std::visit(
+        [&](const auto& values) -> nlohmann::json {
+          if (attribute.is_single && !values.empty()) return values.front();
+          if (values.size() <= most_shown) return values;
+          return fmt::format("{} values", format_count(narrow<std::int64_t>(values.size())));
+        },
+        attribute.values);
+    inspection.facts.emplace_back(attribute.name, value);
+  }
 }
 
 bool holds_arrays(const fs::path& path) {

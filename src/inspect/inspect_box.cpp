@@ -92,7 +92,10 @@ Inspection inspect_box(const std::filesystem::path& path, bool reads_numbers) {
     advise_on_ranges(array, inspection.advice);
     inspection.arrays.push_back(std::move(array));
   }
-  for (const auto& [name, value] : box.parameters()) inspection.facts.emplace_back(name, value);
+  if (!is_npy) {
+    const auto file = box.layout(box.has(BoxField::nbody) ? BoxField::nbody : BoxField::hydro).file;
+    add_attributes(file, inspection);
+  }
   if (!is_mapped) {
     inspection.advice.emplace_back(
         "one thread at a time can read it, through the HDF5 library; kolo data convert makes a "

@@ -136,6 +136,11 @@ std::vector<RankFact> facts_of(const PreparedPrediction& prepared) {
   return facts;
 }
 
+// What gives the gas its attributes; empty where the box has none.
+fs::path attributes_of(const BoxFile& box) {
+  return box.format() == BoxFormat::hdf5 ? box.layout(BoxField::nbody).file : fs::path();
+}
+
 // Rank 0 makes the file, and tells all where to write. Collective.
 HydroPlace share_place(const Communicator& communicator, const std::optional<HydroFile>& file) {
   nlohmann::json told;
@@ -251,13 +256,16 @@ void predict_box(const PreparedPrediction& prepared, const TilePredictor& predic
   const Stopwatch watch;
   std::optional<HydroFile> file;
   if (communicator.rank() == 0)
-    file.emplace(result.output, result.size, prepared.box->parameters());
+    file.emplace(result.output, result.size, attributes_of(*prepared.box));
   const auto place = share_place(communicator, file);
   TileBar bar(communicator, options, mine.size());
   predict_tiles(predictor, place, tiles, mine, bar);
   communicator.barrier();
   bar.clear();
-  if (file) file->commit();
+  if (file) {
+    file->commit();
+    result.warnings = file->left_out();
+  }
   result.seconds = watch.seconds();
   result.peak_memory = static_cast<std::uint64_t>(
       all_reduce_value(communicator, peak_memory(predictor.device), ReduceOp::max));

@@ -101,10 +101,6 @@ class BoxFile {
     return sources_[field == BoxField::hydro] != nullptr;
   }
   [[nodiscard]] const BoxFieldLayout& layout(BoxField field) const;
-  // The numbers among the root's attributes.
-  [[nodiscard]] const std::vector<std::pair<std::string, double>>& parameters() const {
-    return parameters_;
-  }
   // What a user should know though it is no error, for example that float64 is converted.
   [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
 
@@ -127,7 +123,6 @@ class BoxFile {
   std::int64_t size_ = 0;
   BoxFormat format_ = BoxFormat::hdf5;
   std::array<std::unique_ptr<FieldSource>, 2> sources_;
-  std::vector<std::pair<std::string, double>> parameters_;
   std::vector<std::string> warnings_;
 };
 
@@ -140,8 +135,10 @@ struct ConvertBoxOptions {
 };
 
 // Writes the box again in the other or the same format, some planes at a time (about 64 MiB, more
-// where the chunks of either file are thicker), so that it may be larger than the memory.
-void convert_box(const BoxFile& box, const std::filesystem::path& to,
-                 const ConvertBoxOptions& options);
+// where the chunks of either file are thicker), so that it may be larger than the memory. HDF5
+// keeps the attributes of the root and of the two datasets as they are. Returns what the user
+// should know of things that the new file has no place for.
+std::vector<std::string> convert_box(const BoxFile& box, const std::filesystem::path& to,
+                                     const ConvertBoxOptions& options);
 
 }  // namespace kolo

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "kolo/base/file.h"
@@ -33,21 +32,25 @@ struct HydroPlace {
 // was killed has left aside is removed by the next one that writes a file of that name.
 class HydroFile {
  public:
-  // `parameters`: attributes of the root of HDF5's; .npy has none. Error: nothing can be written
-  // there, or there is no room for it.
+  // `attributes_of`: an HDF5 file whose attributes this one gets, of the root and of its Hydro, if
+  // it has one; .npy has none. Empty: no attributes. Error: nothing can be written there, or there
+  // is no room for it.
   HydroFile(std::filesystem::path file, std::int64_t size,
-            std::span<const std::pair<std::string, double>> parameters);
+            const std::filesystem::path& attributes_of = {});
   HydroFile(const HydroFile&) = delete;
   HydroFile& operator=(const HydroFile&) = delete;
   ~HydroFile();
 
   [[nodiscard]] const HydroPlace& place() const { return place_; }
+  // What the user should know of attributes that have no place in it.
+  [[nodiscard]] const std::vector<std::string>& left_out() const { return left_out_; }
   // After everyone's flush().
   void commit();
 
  private:
   std::filesystem::path path_;
   HydroPlace place_;
+  std::vector<std::string> left_out_;
   FileDescriptor lock_;  // of what is aside, as long as this process lives
   bool is_committed_ = false;
 };

@@ -63,6 +63,8 @@ struct Inspection {
                                                bool reads_numbers);
 // All arrays of a folder of .npy files, or of an HDF5 file; those that can't be read are advice.
 [[nodiscard]] Inspection inspect_arrays(const std::filesystem::path& path, bool reads_numbers);
+// Adds the attributes of an HDF5 file's root and datasets to the facts.
+void add_attributes(const std::filesystem::path& hdf5, Inspection& inspection);
 // Whether there are any in a folder or an HDF5 file, and whether there is one of this name.
 [[nodiscard]] bool holds_arrays(const std::filesystem::path& path);
 [[nodiscard]] bool holds_array_named(const std::filesystem::path& path, const std::string& name);

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "data/boxes/field_source.h"
+#include "data/boxes/hdf5_attributes.h"
 #include "data/boxes/hdf5_dataset.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
@@ -87,7 +89,6 @@ BoxFile::BoxFile(const std::filesystem::path& path, BoxFields fields) {
   auto box = open_box(path, fields, format_);
   size_ = box.size;
   sources_ = std::move(box.sources);
-  parameters_ = std::move(box.parameters);
   warnings_ = std::move(box.warnings);
 }
 
@@ -143,8 +144,8 @@ void BoxFile::read_region(BoxField field, const Region& region, std::vector<floa
   }
 }
 
-void convert_box(const BoxFile& box, const std::filesystem::path& to,
-                 const ConvertBoxOptions& options) {
+std::vector<std::string> convert_box(const BoxFile& box, const std::filesystem::path& to,
+                                     const ConvertBoxOptions& options) {
   const auto files = options.to == BoxFormat::npy
                          ? std::vector{npy_data_file(to), npy_label_file(to)}
                          : std::vector{to};
@@ -156,9 +157,18 @@ void convert_box(const BoxFile& box, const std::filesystem::path& to,
     }
     if (!options.replace) refuse_existing(file);
   }
+  const auto& from = box.layout(BoxField::nbody).file;
+  const bool may_have_attributes = box.format() == BoxFormat::hdf5;
+  std::vector<std::string> left_out;
+  const auto annotate = [&](const Hdf5Handle& file, const std::string& what) {
+    if (may_have_attributes) left_out = copy_hdf5_attributes(from, file, what);
+  };
   const auto writer = options.to == BoxFormat::npy
                           ? make_npy_writer(to, box.size())
-                          : make_hdf5_writer(to, box.size(), options.chunk, box.parameters());
+                          : make_hdf5_writer(to, box.size(), options.chunk, annotate);
+  if (options.to == BoxFormat::npy && may_have_attributes) left_out = leave_hdf5_attributes(from);
+  if (may_have_attributes)
+    std::ranges::move(leave_other_objects(from), std::back_inserter(left_out));
   const auto multiple = std::max({box.plane_multiple(), options.chunk, std::int64_t{1}});
   write_box(
       *writer, box.size(), multiple,
@@ -166,6 +176,7 @@ void convert_box(const BoxFile& box, const std::filesystem::path& to,
         box.read_planes(field, first, count, out);
       },
       options.progress);
+  return left_out;
 }
 
 namespace {
@@ -226,7 +237,10 @@ void write_box_npy(const SimulationBox& box, const std::filesystem::path& prefix
 void write_box_hdf5(const SimulationBox& box, const std::filesystem::path& file,
                     std::int64_t chunk) {
   const auto read = planes_of(box);
-  write_box(*make_hdf5_writer(file, box.size, chunk, box.parameters), box.size,
+  const auto annotate = [&](const Hdf5Handle& hdf5, const std::string& what) {
+    for (const auto& [name, value] : box.parameters) write_hdf5_number(hdf5, name, value, what);
+  };
+  write_box(*make_hdf5_writer(file, box.size, chunk, annotate), box.size,
             std::max<std::int64_t>(chunk, 1), read);
 }
 

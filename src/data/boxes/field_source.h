@@ -107,7 +107,6 @@ class MemorySource final : public FieldSource {
 struct OpenBox {
   std::int64_t size = 0;
   std::array<std::unique_ptr<FieldSource>, 2> sources;  // as BoxField; null: not opened
-  std::vector<std::pair<std::string, double>> parameters;
   std::vector<std::string> warnings;
 };
 [[nodiscard]] OpenBox open_hdf5_box(const std::filesystem::path& file, BoxFields fields);
@@ -142,9 +141,12 @@ class BoxWriter {
 
 [[nodiscard]] std::unique_ptr<BoxWriter> make_npy_writer(const std::filesystem::path& prefix,
                                                          std::int64_t size);
-[[nodiscard]] std::unique_ptr<BoxWriter> make_hdf5_writer(
-    const std::filesystem::path& file, std::int64_t size, std::int64_t chunk,
-    std::span<const std::pair<std::string, double>> parameters);
+class Hdf5Handle;
+// Gives a new file, whose datasets are there, its attributes. `what` begins messages.
+using AnnotateHdf5 = std::function<void(const Hdf5Handle& file, const std::string& what)>;
+[[nodiscard]] std::unique_ptr<BoxWriter> make_hdf5_writer(const std::filesystem::path& file,
+                                                          std::int64_t size, std::int64_t chunk,
+                                                          const AnnotateHdf5& annotate);
 
 // Fills `out` with planes first to first + count of a field, [channels, count, N, N].
 using PlaneReader = std::function<void(BoxField field, std::int64_t first, std::int64_t count,

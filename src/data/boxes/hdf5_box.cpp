@@ -24,41 +24,6 @@ bool has_user_block(const Hdf5Handle& file, const std::string& what) {
   return bytes > 0;
 }
 
-// The attributes of the root that are single numbers.
-std::vector<std::pair<std::string, double>> read_parameters(const Hdf5Handle& file,
-                                                            const std::string& what) {
-  struct Visit {
-    std::vector<std::pair<std::string, double>> found;
-    std::exception_ptr error;
-  } visit;
-  const auto read_one = [](hid_t root, const char* name, const H5A_info_t*, void* out) -> herr_t {
-    auto& [found, error] = *static_cast<Visit*>(out);
-    try {  // no exception may pass through the library
-      const std::string problem = "data: an attribute";
-      const Hdf5Handle attribute(H5Aopen(root, name, H5P_DEFAULT), H5Aclose, problem);
-      const Hdf5Handle type(H5Aget_type(attribute.get()), H5Tclose, problem);
-      const Hdf5Handle space(H5Aget_space(attribute.get()), H5Sclose, problem);
-      const auto kind = H5Tget_class(type.get());
-      if ((kind != H5T_FLOAT && kind != H5T_INTEGER) ||
-          H5Sget_simple_extent_npoints(space.get()) != 1) {
-        return 0;
-      }
-      double value = 0;
-      check_hdf5(H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, &value), problem);
-      found.emplace_back(name, value);
-      return 0;
-    } catch (...) {
-      error = std::current_exception();
-      return -1;
-    }
-  };
-  hsize_t index = 0;
-  const auto status = H5Aiterate2(file.get(), H5_INDEX_NAME, H5_ITER_INC, &index, read_one, &visit);
-  if (visit.error) std::rethrow_exception(visit.error);
-  check_hdf5(status, what);
-  return std::move(visit.found);
-}
-
 // Why a field can't be read where it lies in the file.
 std::string obstacle(const BoxFieldLayout& layout) {
   if (layout.type != "float32") {
@@ -120,7 +85,6 @@ OpenBox open_hdf5_box(const std::filesystem::path& path, BoxFields fields) {
           make_chunked_source(map, std::move(found.layout), std::move(offsets), channels, size);
     }
   }
-  box.parameters = read_parameters(file, what);
   return box;
 }
 
@@ -135,7 +99,7 @@ hsize_t size_of(std::int64_t size) {
 class Hdf5Writer final : public BoxWriter {
  public:
   Hdf5Writer(std::filesystem::path path, std::int64_t size, std::int64_t chunk,
-             std::span<const std::pair<std::string, double>> parameters)
+             const AnnotateHdf5& annotate)
       : path_(std::move(path)),
         aside_(path_.string() + fmt::format(".{}.part", ::getpid())),
         what_(fmt::format("data: cannot write {}", aside_.string())),
@@ -145,7 +109,7 @@ class Hdf5Writer final : public BoxWriter {
     try {
       nbody_ = create_hdf5_field(file_, {BoxField::nbody, size, chunk}, what_);
       hydro_ = create_hdf5_field(file_, {BoxField::hydro, size, chunk}, what_);
-      for (const auto& [name, value] : parameters) write_hdf5_number(file_, name, value, what_);
+      if (annotate) annotate(file_, what_);
     } catch (...) {
       discard();
       throw;
@@ -208,6 +172,8 @@ Hdf5Handle create_hdf5_file(const std::filesystem::path& path, const std::string
   const Hdf5Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, what);
   // Fields begin at pages of the memory that the file is mapped to.
   check_hdf5(H5Pset_alignment(access.get(), 1 << 16, 4096), what);
+  // The layout of HDF5 1.8 has room for attributes above 64 KiB.
+  check_hdf5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_LATEST), what);
   return {H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose, what};
 }
 
@@ -240,14 +206,13 @@ void write_hdf5_number(const Hdf5Handle& file, const std::string& name, double v
   attribute.close(what);
 }
 
-std::unique_ptr<BoxWriter> make_hdf5_writer(
-    const std::filesystem::path& file, std::int64_t size, std::int64_t chunk,
-    std::span<const std::pair<std::string, double>> parameters) {
+std::unique_ptr<BoxWriter> make_hdf5_writer(const std::filesystem::path& file, std::int64_t size,
+                                            std::int64_t chunk, const AnnotateHdf5& annotate) {
   if (chunk < 0 || chunk > 512) {
     throw InputError(fmt::format(
         "data: chunks of {}^3 cells, expected 1 to 512, or 0 for a contiguous layout", chunk));
   }
-  return std::make_unique<Hdf5Writer>(file, size, chunk, parameters);
+  return std::make_unique<Hdf5Writer>(file, size, chunk, annotate);
 }
 
 }  // namespace kolo

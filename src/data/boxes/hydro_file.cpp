@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "data/boxes/field_source.h"
+#include "data/boxes/hdf5_attributes.h"
 #include "data/boxes/hdf5_field.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
@@ -78,14 +79,14 @@ std::int64_t create_npy(const fs::path& file, std::int64_t size) {
   return static_cast<std::int64_t>(header.size());
 }
 
-std::int64_t create_hdf5(const fs::path& file, std::int64_t size,
-                         std::span<const std::pair<std::string, double>> parameters) {
+std::int64_t create_hdf5(const fs::path& file, std::int64_t size, const fs::path& attributes_of,
+                         std::vector<std::string>& left_out) {
   const auto what = problem_with(file);
   const Hdf5Session session;
   auto hdf5 = create_hdf5_file(file, what);
   auto dataset = create_hdf5_field(
       hdf5, {.field = BoxField::hydro, .size = size, .has_place_at_once = true}, what);
-  for (const auto& [name, value] : parameters) write_hdf5_number(hdf5, name, value, what);
+  if (!attributes_of.empty()) left_out = copy_hdf5_attributes(attributes_of, hdf5, what);
   const auto offset = H5Dget_offset(dataset.get());
   if (offset == HADDR_UNDEF)
     throw Error(fmt::format("{}: the dataset Hydro has no place in the file", what));
@@ -96,8 +97,7 @@ std::int64_t create_hdf5(const fs::path& file, std::int64_t size,
 
 }  // namespace
 
-HydroFile::HydroFile(fs::path file, std::int64_t size,
-                     std::span<const std::pair<std::string, double>> parameters)
+HydroFile::HydroFile(fs::path file, std::int64_t size, const fs::path& attributes_of)
     : path_(std::move(file)) {
   remove_leftovers(path_);
   require_room(path_, size);
@@ -105,8 +105,10 @@ HydroFile::HydroFile(fs::path file, std::int64_t size,
   place_.format = path_.extension() == ".npy" ? BoxFormat::npy : BoxFormat::hdf5;
   place_.size = size;
   try {
-    place_.offset = place_.format == BoxFormat::npy ? create_npy(place_.file, size)
-                                                    : create_hdf5(place_.file, size, parameters);
+    const bool is_npy = place_.format == BoxFormat::npy;
+    place_.offset = is_npy ? create_npy(place_.file, size)
+                           : create_hdf5(place_.file, size, attributes_of, left_out_);
+    if (is_npy && !attributes_of.empty()) left_out_ = leave_hdf5_attributes(attributes_of);
     const auto whole = checked_add(place_.offset, bytes_of(size));
     std::error_code error;
     if (std::cmp_less(fs::file_size(place_.file), whole))

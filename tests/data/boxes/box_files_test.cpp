@@ -61,8 +61,6 @@ TEST_F(BoxFiles, HoldWhatWasWritten) {
   const BoxFile plain(folder / "a.h5"), chunked(folder / "b.h5"), pair(folder / "c");
   EXPECT_EQ(plain.format(), BoxFormat::hdf5);
   EXPECT_EQ(pair.format(), BoxFormat::npy);
-  EXPECT_THAT(plain.parameters(), ElementsAre(std::pair<std::string, double>("omega_m", .31),
-                                              std::pair<std::string, double>("seed", 17)));
   EXPECT_TRUE(plain.layout(BoxField::nbody).chunk.empty());
   EXPECT_TRUE(plain.layout(BoxField::nbody).is_mapped);
   EXPECT_THAT(chunked.layout(BoxField::hydro).chunk, ElementsAre(1, 4, 4, 4));
@@ -117,9 +115,6 @@ TEST_F(BoxFiles, AreConverted) {
   expect_holds(folder / "b", box);
   convert_box(BoxFile(folder / "b"), folder / "c.h5", {.to = BoxFormat::hdf5, .chunk = 4});
   expect_holds(folder / "c.h5", box);
-  write_box_hdf5(box, folder / "d.h5");
-  convert_box(BoxFile(folder / "d.h5"), folder / "e.h5", {.to = BoxFormat::hdf5});
-  EXPECT_EQ(BoxFile(folder / "e.h5").parameters(), BoxFile(folder / "d.h5").parameters());
 }
 
 TEST_F(BoxFiles, ConversionSparesWhatIsThere) {

@@ -87,7 +87,7 @@ TEST_F(HydroFiles, HoldWhatManyHaveWritten) {
   std::mt19937 random(4);
   for (int trial = 0; trial < 20; ++trial) {
     for (const std::string name : {"gas.h5", "gas_label.npy"}) {
-      HydroFile file(made() / name, box_.size, box_.parameters);
+      HydroFile file(made() / name, box_.size);
       fill(file.place(), random_regions(random, box_.size));
       EXPECT_EQ(fs::exists(made() / name), trial > 0) << "before it is whole";
       file.commit();
@@ -95,10 +95,6 @@ TEST_F(HydroFiles, HoldWhatManyHaveWritten) {
       EXPECT_EQ(read_gas(read), box_.hydro);
       EXPECT_FALSE(read.has(BoxField::nbody));
       EXPECT_TRUE(read.layout(BoxField::hydro).is_mapped);
-      if (name == "gas.h5") {
-        EXPECT_THAT(read.parameters(), ElementsAre(std::pair<std::string, double>("omega_m", .31),
-                                                   std::pair<std::string, double>("seed", 17)));
-      }
     }
   }
   EXPECT_THAT(names_in(made()), ElementsAre("gas.h5", "gas_label.npy"));
@@ -108,14 +104,14 @@ TEST_F(HydroFiles, VanishUnlessTheyAreWhole) {
   fs::create_directory(made());
   for (const auto* const name : {"gas.h5", "gas.npy"}) {
     {
-      const HydroFile file(made() / name, 4, {});
+      const HydroFile file(made() / name, 4);
       EXPECT_EQ(names_in(made()).size(), 1U);
     }
     EXPECT_THAT(names_in(made()), IsEmpty());
   }
-  EXPECT_THAT(message_of<Error>([&] { const HydroFile file(folder_ / "none" / "gas.h5", 4, {}); }),
+  EXPECT_THAT(message_of<Error>([&] { const HydroFile file(folder_ / "none" / "gas.h5", 4); }),
               HasSubstr("cannot"));
-  EXPECT_THAT(message_of<Error>([&] { const HydroFile file(made() / "gas.npy", 1 << 18, {}); }),
+  EXPECT_THAT(message_of<Error>([&] { const HydroFile file(made() / "gas.npy", 1 << 18); }),
               HasSubstr("left"));
   EXPECT_THAT(names_in(made()), IsEmpty());
 }

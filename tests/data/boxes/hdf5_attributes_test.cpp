@@ -1,0 +1,223 @@
+#include "data/boxes/hdf5_attributes.h"
+
+#include <bit>
+#include <cstring>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <hdf5.h>
+
+#include "data/boxes/boxes.h"
+#include "kolo/data/box_files.h"
+#include "kolo/data/hydro_file.h"
+#include "support/temporary_folder.h"
+
+namespace kolo {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::numbered_box;
+using testing::TemporaryFolder;
+
+constexpr std::int64_t beyond_double = (std::int64_t{1} << 60) + 1;
+
+// Shapes of attributes: none is a single value.
+void put(hid_t object, const char* name, hid_t type, const void* values,
+         const std::vector<hsize_t>& shape = {}) {
+  const hid_t space = shape.empty()
+                          ? H5Screate(H5S_SCALAR)
+                          : H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr);
+  const hid_t attribute = H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT);
+  ASSERT_GE(attribute, 0) << name;
+  ASSERT_GE(H5Awrite(attribute, type, values), 0) << name;
+  H5Aclose(attribute);
+  H5Sclose(space);
+}
+
+void put_text(hid_t object, const char* name, const char* text) {
+  const hid_t type = H5Tcopy(H5T_C_S1);
+  H5Tset_size(type, H5T_VARIABLE);
+  H5Tset_cset(type, H5T_CSET_UTF8);
+  put(object, name, type, static_cast<const void*>(&text));
+  H5Tclose(type);
+}
+
+void put_bool(hid_t object, const char* name, bool is_true) {
+  const hid_t type = H5Tenum_create(H5T_NATIVE_INT8);
+  std::int8_t value = 0;
+  H5Tenum_insert(type, "FALSE", &value);
+  value = 1;
+  H5Tenum_insert(type, "TRUE", &value);
+  value = is_true ? 1 : 0;
+  put(object, name, type, &value);
+  H5Tclose(type);
+}
+
+void put_structure(hid_t object, const char* name) {
+  struct Pair {
+    double weight;
+    std::int32_t count;
+  } const pair{.25, 3};
+  const hid_t type = H5Tcreate(H5T_COMPOUND, sizeof pair);
+  H5Tinsert(type, "weight", HOFFSET(Pair, weight), H5T_NATIVE_DOUBLE);
+  H5Tinsert(type, "count", HOFFSET(Pair, count), H5T_NATIVE_INT32);
+  put(object, name, type, &pair);
+  H5Tclose(type);
+}
+
+// As programs of many kinds leave them.
+void annotate(const fs::path& path) {
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  ASSERT_GE(file, 0);
+  const std::int32_t seven = std::endian::native == std::endian::little ? 0x07000000 : 7;
+  const std::uint64_t largest = ~std::uint64_t{0};
+  const std::int64_t id = beyond_double;
+  const std::vector<float> edges{.5F, 1.5F, 2.5F, 3.5F, 4.5F, 5.5F};
+  put(file, "id", H5T_STD_I64LE, &id);
+  put(file, "largest", H5T_STD_U64LE, &largest);
+  {  // written as it lies there
+    const hid_t space = H5Screate(H5S_SCALAR);
+    const hid_t attribute =
+        H5Acreate2(file, "seven", H5T_STD_I32BE, space, H5P_DEFAULT, H5P_DEFAULT);
+    H5Awrite(attribute, H5T_STD_I32BE, &seven);
+    H5Aclose(attribute);
+    H5Sclose(space);
+  }
+  put(file, "edges", H5T_NATIVE_FLOAT, edges.data(), {2, 3});
+  put_text(file, "code", "žofka 1.0");
+  put_bool(file, "is_periodic", true);
+  put_structure(file, "weighting");
+  const hid_t gas = H5Dopen2(file, "Hydro", H5P_DEFAULT),
+              matter = H5Dopen2(file, "Nbody", H5P_DEFAULT);
+  put_text(gas, "units", "mean density");
+  put(matter, "particles", H5T_STD_I64LE, &id, {1});
+  H5Dclose(gas);
+  H5Dclose(matter);
+  H5Fclose(file);
+}
+
+template <typename T>
+std::vector<T> values_of(const std::vector<Hdf5Attribute>& attributes, const std::string& name) {
+  for (const auto& attribute : attributes) {
+    if (attribute.name != name) continue;
+    const auto* const values = std::get_if<std::vector<T>>(&attribute.values);
+    EXPECT_NE(values, nullptr) << name << " is of another kind";
+    return values == nullptr ? std::vector<T>() : *values;
+  }
+  ADD_FAILURE() << "there is no " << name;
+  return {};
+}
+
+// The types, shapes and bytes of all attributes, as the library tells them.
+std::map<std::string, std::string> stored(const fs::path& path, const char* object_name) {
+  std::map<std::string, std::string> all;
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  const hid_t object = H5Oopen(file, object_name, H5P_DEFAULT);
+  const auto add = [](hid_t owner, const char* name, const H5A_info_t*, void* to) -> herr_t {
+    const hid_t attribute = H5Aopen(owner, name, H5P_DEFAULT);
+    const hid_t type = H5Aget_type(attribute), space = H5Aget_space(attribute);
+    std::size_t length = 0;
+    H5Tencode(type, nullptr, &length);
+    std::string text(length, '\0');
+    H5Tencode(type, text.data(), &length);
+    for (int i = 0; i < H5Sget_simple_extent_ndims(space); ++i) {
+      std::array<hsize_t, 8> shape{};
+      H5Sget_simple_extent_dims(space, shape.data(), nullptr);
+      text += std::to_string(shape[static_cast<std::size_t>(i)]) + " ";
+    }
+    const auto points = static_cast<std::size_t>(H5Sget_simple_extent_npoints(space));
+    std::string bytes(points * H5Tget_size(type), '\0');
+    H5Aread(attribute, type, bytes.data());
+    if (H5Tis_variable_str(type) > 0) {
+      char* own = nullptr;
+      std::memcpy(&own, bytes.data(), sizeof own);
+      bytes = own;
+      H5free_memory(own);
+    }
+    (*static_cast<std::map<std::string, std::string>*>(to))[name] = text + bytes;
+    H5Aclose(attribute);
+    return 0;
+  };
+  H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, nullptr, add, &all);
+  H5Oclose(object);
+  H5Fclose(file);
+  return all;
+}
+
+class Hdf5Attributes : public ::testing::Test {
+ protected:
+  Hdf5Attributes() {
+    write_box_hdf5(numbered_box(4), box_);
+    annotate(box_);
+  }
+
+  TemporaryFolder folder_;
+  fs::path box_ = folder_ / "box.h5";
+};
+
+TEST_F(Hdf5Attributes, AreReadAsTheyAre) {
+  const auto attributes = read_hdf5_attributes(box_);
+  EXPECT_THAT(values_of<std::int64_t>(attributes, "id"), ElementsAre(beyond_double));
+  EXPECT_THAT(values_of<std::uint64_t>(attributes, "largest"), ElementsAre(~std::uint64_t{0}));
+  EXPECT_THAT(values_of<std::int64_t>(attributes, "seven"), ElementsAre(7));
+  EXPECT_THAT(values_of<double>(attributes, "edges"), ElementsAre(.5, 1.5, 2.5, 3.5, 4.5, 5.5));
+  EXPECT_THAT(values_of<double>(attributes, "omega_m"), ElementsAre(.31));
+  EXPECT_THAT(values_of<std::string>(attributes, "code"), ElementsAre("žofka 1.0"));
+  EXPECT_THAT(values_of<std::int64_t>(attributes, "is_periodic"), ElementsAre(1));
+  EXPECT_THAT(values_of<std::string>(attributes, "weighting"), ElementsAre("a structure"));
+  EXPECT_THAT(values_of<std::string>(attributes, "Hydro.units"), ElementsAre("mean density"));
+  EXPECT_THAT(values_of<std::int64_t>(attributes, "Nbody.particles"), ElementsAre(beyond_double));
+}
+
+TEST_F(Hdf5Attributes, AreKeptByConversion) {
+  EXPECT_THAT(convert_box(BoxFile(box_), folder_ / "other.h5", {.to = BoxFormat::hdf5}), IsEmpty());
+  for (const auto* const object : {"/", "Nbody", "Hydro"}) {
+    EXPECT_EQ(stored(folder_ / "other.h5", object), stored(box_, object)) << object;
+    EXPECT_THAT(stored(box_, object), ::testing::Not(IsEmpty()));
+  }
+  EXPECT_THAT(
+      convert_box(BoxFile(box_), folder_ / "pair", {}),
+      ElementsAre(AllOf(HasSubstr("no place"), HasSubstr("code"), HasSubstr("Hydro.units"))));
+}
+
+TEST_F(Hdf5Attributes, AreKeptByPredictions) {
+  HydroFile file(folder_ / "gas.h5", 4, box_);
+  EXPECT_THAT(file.left_out(), IsEmpty());
+  file.commit();
+  EXPECT_EQ(stored(folder_ / "gas.h5", "/"), stored(box_, "/"));
+  EXPECT_EQ(stored(folder_ / "gas.h5", "Hydro"), stored(box_, "Hydro"));
+}
+
+TEST_F(Hdf5Attributes, OfAnySizeAreKept) {
+  const std::vector<double> many(20000, .5);
+  const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+  H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_LATEST);
+  const hid_t file = H5Fopen(box_.c_str(), H5F_ACC_RDWR, access);
+  // An object takes an attribute above 64 KiB where it was made in HDF5 1.8's layout.
+  put(file, "redshifts", H5T_NATIVE_DOUBLE, many.data(), {many.size()});
+  H5Fclose(file);
+  H5Pclose(access);
+  (void)convert_box(BoxFile(box_), folder_ / "other.h5", {.to = BoxFormat::hdf5});
+  EXPECT_EQ(values_of<double>(read_hdf5_attributes(folder_ / "other.h5"), "redshifts"), many);
+}
+
+TEST_F(Hdf5Attributes, WhatHasNoPlaceIsSaid) {
+  const hid_t file = H5Fopen(box_.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  hobj_ref_t reference{};
+  H5Rcreate(&reference, file, "Nbody", H5R_OBJECT, -1);
+  put(file, "main_field", H5T_STD_REF_OBJ, &reference);
+  const std::vector<float> masses{1, 2};
+  testing::write_hdf5_field(file, {.name = "masses", .shape = {2}, .values = &masses});
+  H5Fclose(file);
+  EXPECT_THAT(convert_box(BoxFile(box_), folder_ / "other.h5", {.to = BoxFormat::hdf5}),
+              ElementsAre(AllOf(HasSubstr("refer to"), HasSubstr("main_field")),
+                          AllOf(HasSubstr("more than a box"), HasSubstr("masses"))));
+  EXPECT_EQ(stored(folder_ / "other.h5", "/").size() + 1, stored(box_, "/").size());
+}
+
+}  // namespace
+}  // namespace kolo
