@@ -26,12 +26,10 @@ namespace kolo {
 
 namespace {
 
-Communicator join_ranks(const CommunicationConfig& config, const LaunchEnvironment& environment) {
-  const auto mpi = parse_mpi_version(mpi_library_version());
-  require_suitable_launcher(environment, mpi, config.backend == CommunicationBackend::mpi);
-  auto communicator = mpi_communicator(make_mpi_options(config));
-  if (environment.is_launched()) require_all_ranks(environment, mpi, communicator.size());
-  return communicator;
+Communicator join_ranks(const CommunicationConfig& config) {
+  auto options = make_mpi_options(config);
+  if (config.backend != CommunicationBackend::mpi) options.launcher_check = LauncherCheck::likely;
+  return mpi_communicator(options);
 }
 
 // How a rank's preparation ended.
@@ -271,7 +269,7 @@ Communicator make_communicator(const CommunicationConfig& config,
   const bool is_single_task = environment.started_by == StartedBy::srun && environment.size == 1;
   const bool use_mpi =
       backend == mpi || (backend == automatic && environment.is_launched() && !is_single_task);
-  return use_mpi ? join_ranks(config, environment) : Communicator::solo();
+  return use_mpi ? join_ranks(config) : Communicator::solo();
 }
 
 int run_rank_job(const LaunchEnvironment& environment, const RankJob& job) {

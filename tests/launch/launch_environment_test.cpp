@@ -96,6 +96,17 @@ const LauncherCase launcher_cases[] = {
      8,
      4,
      8},
+    {"MVAPICH",
+     {{"MV2_COMM_WORLD_RANK", "1"},
+      {"MV2_COMM_WORLD_SIZE", "3"},
+      {"MV2_COMM_WORLD_LOCAL_SIZE", "2"},
+      {"PMI_RANK", "1"},
+      {"PMI_SIZE", "3"}},
+     StartedBy::mvapich,
+     1,
+     3,
+     2,
+     {}},
     {"another with PMI", {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}, StartedBy::pmi, 1, 2, {}, {}},
     {"torchrun",
      {{"RANK", "2"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "2"}},
@@ -128,6 +139,13 @@ TEST(LaunchEnvironment, RecognisesLaunchers) {
     EXPECT_EQ(environment.local_size, expected.local_size);
     EXPECT_EQ(environment.cpus, expected.cpus);
   }
+}
+
+TEST(LaunchEnvironment, SaysWhichVariablesTell) {
+  EXPECT_EQ(detect({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}).variables, "PMI_RANK=1, PMI_SIZE=2");
+  EXPECT_EQ(detect({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "4"}}).variables,
+            "SLURM_PROCID=1, SLURM_NTASKS=4");
+  EXPECT_EQ(detect({}).variables, "");
 }
 
 TEST(LaunchEnvironment, SomeLaunchersTellTheSizeThroughMpiOnly) {

@@ -7,6 +7,7 @@
 
 #include "kolo/base/enum_names.h"
 #include "kolo/comm/communicator.h"
+#include "kolo/comm/launcher.h"
 #include "kolo/comm/watch.h"
 
 namespace kolo {
@@ -43,6 +44,10 @@ struct MpiOptions {
   // Collectives on devices' memory.
   DeviceOptions devices;
 
+  // Whether mpi_communicator() goes on where a launcher has started more processes than MPI
+  // connects. Not of a session, whose program knows its ranks.
+  LauncherCheck launcher_check = LauncherCheck::certain;
+
   // Who looks whether ranks wait for one another for too long.
   WatchOptions watch;
 
@@ -62,8 +67,12 @@ struct MpiOptions {
 // Handles may outlive MPI_Finalize; every call is a StateError then. In a program with an MPI of
 // its own, which kolo must not end, or of part of its ranks: see kolo/comm/session.h.
 //
+// WrongLauncher (kolo/comm/launcher.h) where the environment says that this process is one of
+// several which MPI does not connect, because a launcher of another MPI or of none has started
+// them: each would be rank 0 of one rank. A process that nobody started is one rank.
+//
 // Collective; call it once, from the main thread. Environment variables overrule options:
-// KOLO_CHECKED (1, 0), KOLO_WATCH (on, off), KOLO_WATCH_WARNING and KOLO_WATCH_LIMIT (seconds),
+// KOLO_LAUNCHER_CHECK (off: nobody is refused), KOLO_CHECKED (1, 0), KOLO_WATCH (on, off), KOLO_WATCH_WARNING and KOLO_WATCH_LIMIT (seconds),
 // KOLO_WATCH_FOLDER, KOLO_DEVICE_CHANNEL (DeviceChannelKind); InputError for what they can't mean.
 // Rank 0's options and variables count on all ranks, but for the folder and the report; where
 // another's differ, it is said on stderr.

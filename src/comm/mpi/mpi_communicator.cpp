@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -61,6 +62,12 @@ void read_seconds(const char* name, std::chrono::duration<double>& target) {
 
 MpiOptions with_environment(MpiOptions options) {
   read_switch("KOLO_CHECKED", options.checked);
+  bool are_launchers_checked = options.launcher_check != LauncherCheck::off;
+  read_switch("KOLO_LAUNCHER_CHECK", are_launchers_checked);
+  if (!are_launchers_checked)
+    options.launcher_check = LauncherCheck::off;
+  else if (options.launcher_check == LauncherCheck::off)
+    options.launcher_check = LauncherCheck::certain;
   read_switch("KOLO_WATCH", options.watch.enabled);
   read_seconds("KOLO_WATCH_WARNING", options.watch.warning);
   read_seconds("KOLO_WATCH_LIMIT", options.watch.limit);
@@ -280,9 +287,34 @@ MpiJob make_mpi_job(std::shared_ptr<const MpiRuntime> runtime, const MpiGroup& g
   }
 }
 
+namespace {
+
+// Where the program has initialized MPI, PMIx may have set variables that nobody started it with.
+LaunchEnvironment environment_at_start() {
+  if (!is_mpi_initialized()) return detect_launch_environment();
+  return detect_launch_environment([](const char* name) {
+    return std::string_view(name).starts_with("PMIX_") ? std::nullopt : environment_variable(name);
+  });
+}
+
+// Refuses a launcher that this MPI doesn't know: before it can end the program, and as soon as it
+// has said how many ranks it sees.
+std::shared_ptr<const MpiRuntime> start_mpi(const MpiOptions& options) {
+  const auto environment = environment_at_start();
+  const auto mpi = parse_mpi_version(mpi_library_version());
+  if (!is_mpi_initialized()) require_suitable_launcher(environment, mpi, options.launcher_check);
+  auto runtime = std::make_shared<const MpiRuntime>(options.thread_level, environment);
+  int size = 1;
+  check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+  if (options.launcher_check != LauncherCheck::off) require_all_ranks(environment, mpi, size);
+  return runtime;
+}
+
+}  // namespace
+
 Communicator mpi_communicator(const MpiOptions& given) {
   const MpiOptions wanted = with_environment(given);
-  const auto runtime = std::make_shared<const MpiRuntime>(wanted.thread_level);
+  const auto runtime = start_mpi(wanted);
   const auto all = MpiGroup::of(MPI_COMM_WORLD);
   return make_mpi_job(runtime, all, wanted,
                       {.level = runtime->granted(), .aborted = MPI_COMM_WORLD})

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <numeric>
@@ -301,8 +302,36 @@ ThreadLevel granted_thread_level() {
   return from_mpi(provided);
 }
 
-MpiRuntime::MpiRuntime(ThreadLevel wanted) : exceptions_at_start_(std::uncaught_exceptions()) {
-  int is_initialized = 0, is_finalized = 0, provided = MPI_THREAD_SINGLE;
+bool is_mpi_initialized() {
+  int is_initialized = 0;
+  check_mpi(MPI_Initialized(&is_initialized), "MPI_Initialized");
+  return is_initialized != 0;
+}
+
+namespace {
+
+// For as long as this lives a variable of the environment is not set.
+class WithoutVariable {
+ public:
+  explicit WithoutVariable(const char* name) : name_(name), value_(environment_variable(name)) {
+    ::unsetenv(name_);
+  }
+  WithoutVariable(const WithoutVariable&) = delete;
+  WithoutVariable& operator=(const WithoutVariable&) = delete;
+  ~WithoutVariable() {
+    if (value_) ::setenv(name_, value_->c_str(), 1);
+  }
+
+ private:
+  const char* name_;
+  std::optional<std::string> value_;
+};
+
+}  // namespace
+
+MpiRuntime::MpiRuntime(ThreadLevel wanted, const LaunchEnvironment& environment)
+    : exceptions_at_start_(std::uncaught_exceptions()) {
+  int is_finalized = 0, provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Finalized(&is_finalized), "MPI_Finalized");
   if (is_finalized) {
     throw StateError(
@@ -310,8 +339,10 @@ MpiRuntime::MpiRuntime(ThreadLevel wanted) : exceptions_at_start_(std::uncaught_
         "one communicator alive "
         "until the last use");
   }
-  check_mpi(MPI_Initialized(&is_initialized), "MPI_Initialized");
-  if (!is_initialized) {
+  if (!is_mpi_initialized()) {
+    // Open MPI takes it for one of several.
+    std::optional<WithoutVariable> alone;
+    if (is_alone_under_srun(environment)) alone.emplace("SLURM_STEP_ID");
     check_mpi(
         MPI_Init_thread(nullptr, nullptr, mpi_levels[static_cast<std::size_t>(wanted)], &provided),
         "MPI_Init_thread");

@@ -26,7 +26,7 @@ namespace kolo {
 // MPI, initialized: by this object, which then also finalizes it, or before.
 class MpiRuntime {
  public:
-  explicit MpiRuntime(ThreadLevel wanted);
+  MpiRuntime(ThreadLevel wanted, const LaunchEnvironment& environment);
   MpiRuntime(const MpiRuntime&) = delete;
   MpiRuntime& operator=(const MpiRuntime&) = delete;
   // MPI_Finalize, where this object has initialized MPI. Not so while an exception that arose after
@@ -42,6 +42,8 @@ class MpiRuntime {
   bool is_owner_ = false;
   int exceptions_at_start_;
 };
+
+[[nodiscard]] bool is_mpi_initialized();
 
 // What MPI has granted to this process, where it is initialized.
 [[nodiscard]] ThreadLevel granted_thread_level();

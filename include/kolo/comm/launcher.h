@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+// Who started this process as one of several.
+enum class StartedBy : std::uint8_t {
+  nobody,
+  open_mpi,  // mpirun of Open MPI
+  mpich,     // mpiexec of MPICH and its relatives (Hydra)
+  mvapich,   // mpirun_rsh of MVAPICH
+  srun,      // Slurm
+  pals,      // mpiexec of HPE Cray machines under PBS
+  alps,      // aprun of older Cray machines
+  pmi,       // another launcher that speaks PMI
+  pmix,      // another launcher that speaks PMIx
+  torchrun,  // or whatever else sets RANK and WORLD_SIZE: no MPI
+};
+
+// "Slurm's srun", "Open MPI's mpirun".
+[[nodiscard]] std::string_view name_of(StartedBy started_by);
+
+// How srun, which serves every MPI, was told to introduce ranks to one another: its --mpi.
+enum class SlurmMpi : std::uint8_t { none, pmi2, pmix };
+
+// How this process was started, as far as its environment variables tell. What MPI says counts;
+// this is for what has to be known before MPI is initialized, and for telling that MPI doesn't see
+// what the launcher did (require_suitable_launcher()).
+struct LaunchEnvironment {
+  StartedBy started_by = StartedBy::nobody;
+  std::string launcher;   // name_of(started_by); empty: nobody
+  std::string variables;  // that say so: "PMI_RANK=0, PMI_SIZE=2"
+  int rank = 0;
+  int size = 1;
+  bool size_is_known = true;      // some launchers only tell it through MPI; size is 1 then
+  std::optional<int> local_size;  // ranks on this node, where the launcher says so
+  std::optional<int> cpus;        // that the launcher keeps for each rank, where it says so
+  SlurmMpi slurm_mpi = SlurmMpi::none;
+  bool in_slurm_allocation = false;  // a Slurm job, but not a rank started by srun
+  bool in_pbs_job = false;           // a job of PBS or Cobalt, but not a rank
+
+  [[nodiscard]] bool is_launched() const { return started_by != StartedBy::nobody; }
+};
+
+// The value of an environment variable; nothing when it is not set.
+using EnvironmentLookup = std::function<std::optional<std::string>(const char* name)>;
+
+[[nodiscard]] LaunchEnvironment detect_launch_environment(const EnvironmentLookup& lookup);
+
+// From the environment of this process.
+[[nodiscard]] LaunchEnvironment detect_launch_environment();
+
+// One variable of this process's environment, for functions that take an EnvironmentLookup.
+[[nodiscard]] std::optional<std::string> environment_variable(const char* name);
+
+// How many tasks Slurm starts on one of a step's nodes, counted from 0, by the notation of
+// SLURM_STEP_TASKS_PER_NODE: "2(x3),1". Nothing for what can't be understood.
+[[nodiscard]] std::optional<int> slurm_tasks_on_node(std::string_view text, int node);
+
+// The MPI that this program is linked with. Where it and a launcher do not know one another, each
+// process believes to be alone, and would train and write the same files.
+struct LinkedMpi {
+  bool is_open_mpi = true;
+  std::string name;  // "Open MPI v4.1.4", "MPICH 4.0.2"
+};
+
+// From what mpi_library_version() says.
+[[nodiscard]] LinkedMpi parse_mpi_version(const std::string& version);
+
+// The launcher and MPI don't fit, as all ranks find alike: rank 0 is to tell it, as there is no
+// other way to say it once.
+class WrongLauncher : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+// What is refused by the two functions below, which mpi_communicator() calls.
+enum class LauncherCheck : std::uint8_t {
+  off,      // nothing: each process may go on by itself
+  certain,  // what can't work
+  likely    // also what works with some builds of an MPI only
+};
+
+// Before MPI is initialized, which can end the program without a word of ours. WrongLauncher.
+void require_suitable_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi,
+                               LauncherCheck check);
+
+// Once MPI has said how many ranks it sees. WrongLauncher when the launcher started more.
+void require_all_ranks(const LaunchEnvironment& environment, const LinkedMpi& mpi, int size);
+
+// A process that srun has started by itself and connected with nobody, in which Open MPI refuses to
+// start: it takes the variables for those of several.
+[[nodiscard]] bool is_alone_under_srun(const LaunchEnvironment& environment);
+
+}  // namespace kolo

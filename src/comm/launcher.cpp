@@ -1,0 +1,315 @@
+#include "kolo/comm/launcher.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "kolo/base/error.h"
+
+namespace kolo {
+
+namespace {
+
+std::optional<int> parse_count(std::string_view text) {
+  int value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, value);
+  if (text.empty() || error != std::errc{} || stopped != end || value < 0) return std::nullopt;
+  return value;
+}
+
+// A count or rank: the first of these variables that is set to a number.
+std::optional<int> number(const EnvironmentLookup& lookup,
+                          std::initializer_list<const char*> names) {
+  for (const char* const name : names) {
+    const auto text = lookup(name);
+    if (const auto value = text ? parse_count(*text) : std::nullopt) return value;
+  }
+  return std::nullopt;
+}
+
+std::optional<int> number(const EnvironmentLookup& lookup, const char* name) {
+  return number(lookup, {name});
+}
+
+using Names = std::initializer_list<const char*>;
+
+// As the first of the rank's variables, and of the size's, that is set to a number says. Nothing
+// unless it is a rank among so many.
+std::optional<LaunchEnvironment> launched(StartedBy by, const EnvironmentLookup& lookup,
+                                          Names rank, Names size) {
+  std::string variables;
+  const auto noted = [&](Names names) -> std::optional<int> {
+    for (const char* const name : names) {
+      const auto value = number(lookup, name);
+      if (!value) continue;
+      variables += fmt::format("{}{}={}", variables.empty() ? "" : ", ", name, *value);
+      return value;
+    }
+    return std::nullopt;
+  };
+  const auto rank_here = noted(rank), ranks = noted(size);
+  if (!rank_here || (ranks && *rank_here >= *ranks)) return std::nullopt;
+  LaunchEnvironment environment;
+  environment.started_by = by;
+  environment.launcher = name_of(by);
+  environment.variables = variables;
+  environment.rank = *rank_here;
+  environment.size = ranks.value_or(1);
+  environment.size_is_known = ranks.has_value();
+  return environment;
+}
+
+std::optional<LaunchEnvironment> by_open_mpi(const EnvironmentLookup& lookup) {
+  if (!number(lookup, "OMPI_COMM_WORLD_SIZE")) return std::nullopt;
+  auto environment = launched(StartedBy::open_mpi, lookup, {"OMPI_COMM_WORLD_RANK"},
+                              {"OMPI_COMM_WORLD_SIZE"});
+  if (environment) environment->local_size = number(lookup, "OMPI_COMM_WORLD_LOCAL_SIZE");
+  return environment;
+}
+
+std::optional<LaunchEnvironment> by_pals(const EnvironmentLookup& lookup) {
+  auto environment =
+      launched(StartedBy::pals, lookup, {"PALS_RANKID"}, {"PMI_SIZE", "PALS_SIZE"});
+  if (!environment) return environment;
+  environment->local_size = number(lookup, {"PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"});
+  environment->cpus = number(lookup, "PALS_DEPTH");
+  return environment;
+}
+
+std::optional<LaunchEnvironment> by_alps(const EnvironmentLookup& lookup) {
+  auto environment = launched(StartedBy::alps, lookup, {"ALPS_APP_PE"}, {});
+  if (environment) environment->cpus = number(lookup, "ALPS_APP_DEPTH");
+  return environment;
+}
+
+// Hydra tells the ranks of a node, srun's PMI does not.
+std::optional<LaunchEnvironment> by_mpich(const EnvironmentLookup& lookup) {
+  const auto local_size = number(lookup, "MPI_LOCALNRANKS");
+  if (!local_size || !number(lookup, "PMI_SIZE")) return std::nullopt;
+  auto environment = launched(StartedBy::mpich, lookup, {"PMI_RANK"}, {"PMI_SIZE"});
+  if (environment) environment->local_size = local_size;
+  return environment;
+}
+
+std::optional<LaunchEnvironment> by_mvapich(const EnvironmentLookup& lookup) {
+  if (!number(lookup, "MV2_COMM_WORLD_SIZE")) return std::nullopt;
+  auto environment =
+      launched(StartedBy::mvapich, lookup, {"MV2_COMM_WORLD_RANK"}, {"MV2_COMM_WORLD_SIZE"});
+  if (environment) environment->local_size = number(lookup, "MV2_COMM_WORLD_LOCAL_SIZE");
+  return environment;
+}
+
+// srun gives every task SLURM_STEP_ID and SLURM_PROCID; a batch script has SLURM_PROCID too, but
+// its step is no number a task could have started under (SLURM_STEP_ID is not set, or "batch").
+std::optional<LaunchEnvironment> by_srun(const EnvironmentLookup& lookup) {
+  if (!number(lookup, "SLURM_STEP_ID")) return std::nullopt;
+  auto environment = launched(StartedBy::srun, lookup, {"SLURM_PROCID"},
+                              {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
+  if (!environment) return environment;
+  environment->size_is_known = true;  // one, unless it says more
+  environment->local_size = slurm_tasks_on_node(lookup("SLURM_STEP_TASKS_PER_NODE").value_or(""),
+                                                number(lookup, "SLURM_NODEID").value_or(0));
+  environment->cpus = number(lookup, "SLURM_CPUS_PER_TASK");
+  if (lookup("PMIX_RANK"))
+    environment->slurm_mpi = SlurmMpi::pmix;
+  else if (lookup("PMI_RANK"))
+    environment->slurm_mpi = SlurmMpi::pmi2;
+  return environment;
+}
+
+std::optional<LaunchEnvironment> by_others(const EnvironmentLookup& lookup) {
+  if (number(lookup, "PMI_SIZE"))
+    return launched(StartedBy::pmi, lookup, {"PMI_RANK"}, {"PMI_SIZE"});
+  if (!lookup("PMIX_NAMESPACE")) return std::nullopt;
+  return launched(StartedBy::pmix, lookup, {"PMIX_RANK"}, {});
+}
+
+std::optional<LaunchEnvironment> by_torchrun(const EnvironmentLookup& lookup) {
+  const auto size = number(lookup, "WORLD_SIZE");
+  if (!size || *size < 2) return std::nullopt;  // one process needs nobody
+  auto environment = launched(StartedBy::torchrun, lookup, {"RANK"}, {"WORLD_SIZE"});
+  if (environment) environment->local_size = number(lookup, "LOCAL_WORLD_SIZE");
+  return environment;
+}
+
+// In this order, because an mpirun inside a job leaves the variables of whoever started itself or
+// its daemons in place: there the inner one counts. torchrun's names are so general that they only
+// count when nothing else does.
+constexpr std::optional<LaunchEnvironment> (*launchers[])(const EnvironmentLookup&) = {
+    by_open_mpi, by_mpich, by_mvapich, by_srun, by_pals, by_alps, by_others, by_torchrun};
+
+}  // namespace
+
+std::string_view name_of(StartedBy started_by) {
+  switch (started_by) {
+    case StartedBy::open_mpi:
+      return "Open MPI's mpirun";
+    case StartedBy::mpich:
+      return "MPICH's mpiexec";
+    case StartedBy::mvapich:
+      return "MVAPICH's mpirun_rsh";
+    case StartedBy::srun:
+      return "Slurm's srun";
+    case StartedBy::pals:
+      return "PALS' mpiexec";
+    case StartedBy::alps:
+      return "ALPS' aprun";
+    case StartedBy::pmi:
+      return "a launcher that speaks PMI";
+    case StartedBy::pmix:
+      return "a launcher that speaks PMIx";
+    case StartedBy::torchrun:
+      return "torchrun";
+    case StartedBy::nobody:
+      break;
+  }
+  return "";
+}
+
+LaunchEnvironment detect_launch_environment(const EnvironmentLookup& lookup) {
+  for (const auto detect : launchers) {
+    if (const auto environment = detect(lookup)) return *environment;
+  }
+  LaunchEnvironment environment;
+  environment.in_slurm_allocation = lookup("SLURM_JOB_ID").has_value();
+  environment.in_pbs_job = !environment.in_slurm_allocation && lookup("PBS_NODEFILE").has_value();
+  return environment;
+}
+
+std::optional<std::string> environment_variable(const char* name) {
+  const char* const value = std::getenv(name);
+  if (value == nullptr) return std::nullopt;
+  return value;
+}
+
+LaunchEnvironment detect_launch_environment() {
+  return detect_launch_environment(environment_variable);
+}
+
+std::optional<int> slurm_tasks_on_node(std::string_view text, int node) {
+  while (!text.empty() && node >= 0) {
+    const auto comma = text.find(',');
+    auto word = text.substr(0, comma);
+    text.remove_prefix(comma == text.npos ? text.size() : comma + 1);
+    int nodes = 1;
+    if (const auto bracket = word.find("(x"); bracket != word.npos && word.ends_with(')')) {
+      const auto repeated = word.substr(bracket + 2, word.size() - bracket - 3);
+      nodes = parse_count(repeated).value_or(0);
+      word = word.substr(0, bracket);
+    }
+    const auto tasks = parse_count(word);
+    if (!tasks || nodes == 0) return std::nullopt;
+    if (node < nodes) return tasks;
+    node -= nodes;
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+// What starts ranks of this MPI.
+std::string right_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi) {
+  if (environment.started_by == StartedBy::srun) {
+    return fmt::format(
+        "use srun --mpi={} (srun --mpi=list shows what this Slurm has), or kolo's own option "
+        "-n {} in the job's script, without srun",
+        mpi.is_open_mpi ? "pmix" : "pmi2", environment.size);
+  }
+  return fmt::format(
+      "use kolo's own option -n {} (kolo run -n {} PROGRAM starts any program), or {} of {} (in "
+      "Debian the package {}; {} where several are installed)",
+      environment.size, environment.size, mpi.is_open_mpi ? "mpirun" : "mpiexec",
+      mpi.is_open_mpi ? "Open MPI" : "MPICH", mpi.is_open_mpi ? "openmpi-bin" : "mpich",
+      mpi.is_open_mpi ? "mpirun.openmpi" : "mpiexec.mpich");
+}
+
+std::string_view option_of(SlurmMpi slurm_mpi) {
+  switch (slurm_mpi) {
+    case SlurmMpi::pmix:
+      return "--mpi=pmix";
+    case SlurmMpi::pmi2:
+      return "--mpi=pmi2";
+    case SlurmMpi::none:
+      break;
+  }
+  return "--mpi=none";
+}
+
+}  // namespace
+
+LinkedMpi parse_mpi_version(const std::string& version) {
+  LinkedMpi mpi;
+  mpi.is_open_mpi = version.find("Open MPI") != std::string::npos;
+  mpi.name = version.substr(0, version.find_first_of(",\n"));
+  // "MPICH Version:      4.0.2"
+  if (const auto label = mpi.name.find(" Version:"); label != std::string::npos) {
+    const auto number = mpi.name.find_first_not_of(" \t", label + 9);
+    mpi.name = mpi.name.substr(0, label) +
+               (number == std::string::npos ? "" : ' ' + mpi.name.substr(number));
+  }
+  return mpi;
+}
+
+namespace {
+
+// To be found by whoever means it.
+constexpr auto way_out = "KOLO_LAUNCHER_CHECK=off lets each process go on by itself";
+
+std::string processes(int count) {
+  return fmt::format("{} process{}", count, count == 1 ? "" : "es");
+}
+
+}  // namespace
+
+bool is_alone_under_srun(const LaunchEnvironment& environment) {
+  return environment.started_by == StartedBy::srun && environment.size == 1 &&
+         environment.slurm_mpi == SlurmMpi::none;
+}
+
+void require_suitable_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi,
+                               LauncherCheck check) {
+  if (check == LauncherCheck::off) return;
+  if (environment.started_by == StartedBy::torchrun) {
+    throw WrongLauncher(fmt::format(
+        "RANK and WORLD_SIZE say that torchrun or its like has started {} ({}), but they are not "
+        "connected: kolo's ranks are those of MPI ({}); {}. Where the variables are only left "
+        "over: env -u RANK -u WORLD_SIZE kolo ...; {}",
+        processes(environment.size), environment.variables, mpi.name,
+        right_launcher(environment, mpi), way_out));
+  }
+  if (environment.started_by != StartedBy::srun || !mpi.is_open_mpi) return;
+  const auto how = environment.slurm_mpi;
+  // An Open MPI 4 built with Slurm's own PMI understands pmi2, too; Debian's is not.
+  if (how == SlurmMpi::pmix || is_alone_under_srun(environment) ||
+      (how == SlurmMpi::pmi2 && check == LauncherCheck::certain))
+    return;
+  throw WrongLauncher(fmt::format(
+      "Slurm's srun has started {} ({}), but not connected them for {}, which takes PMIx: this was "
+      "srun {}; {}",
+      processes(environment.size), environment.variables, mpi.name, option_of(how),
+      right_launcher(environment, mpi)));
+}
+
+void require_all_ranks(const LaunchEnvironment& environment, const LinkedMpi& mpi, int size) {
+  // Where MPI sees more, it knows better; a rank that it can't have tells of others, too.
+  const bool are_all_there =
+      environment.size_is_known ? environment.size <= size : environment.rank < size;
+  if (!environment.is_launched() || are_all_there) return;
+  const auto seen = size == 1 ? std::string("each is alone in MPI")
+                              : fmt::format("MPI connects {} of them only", size);
+  throw WrongLauncher(fmt::format(
+      "{} has started {} ({}), but {}: this program's kolo uses {}, which does not know that "
+      "launcher{}; {}; {}",
+      environment.launcher,
+      environment.size_is_known ? processes(environment.size) : "several processes",
+      environment.variables, seen, mpi.name,
+      environment.started_by == StartedBy::srun
+          ? fmt::format(" with {}", option_of(environment.slurm_mpi))
+          : "",
+      right_launcher(environment, mpi), way_out));
+}
+
+}  // namespace kolo

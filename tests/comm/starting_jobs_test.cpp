@@ -1,0 +1,92 @@
+// Processes that are started in different ways: by launchers that their MPI does not know, or by
+// nobody.
+#include <map>
+#include <string>
+
+#include <gmock/gmock.h>
+
+#include "support/process.h"
+
+namespace kolo::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Variables = std::map<std::string, std::string>;
+
+// A program that begins with mpi_communicator(), started by hand, with a launcher's variables.
+ProcessResult run_alone(const Variables& variables, const std::string& owner = "kolo") {
+  ProcessOptions options;
+  options.environment = variables;
+  options.environment.insert({{"OMP_NUM_THREADS", "1"}, {"KOLO_WATCH", "off"}});
+  return run_process({ENDING_JOB, owner, "main", "together"}, options);
+}
+
+class ForeignLauncher : public ::testing::TestWithParam<Variables> {};
+
+// Each copy would be rank 0 of one rank, and write the same files.
+TEST_P(ForeignLauncher, IsRefused) {
+  for (const std::string owner : {"kolo", "program"}) {
+    const auto result = run_alone(GetParam(), owner);
+    EXPECT_NE(result.exit_code, 0) << owner;
+    EXPECT_THAT(result.errors, AllOf(HasSubstr("=2"), HasSubstr("kolo run -n 2 PROGRAM"),
+                                     HasSubstr("KOLO_LAUNCHER_CHECK=off")))
+        << owner;
+  }
+  auto insisting = GetParam();
+  insisting["KOLO_LAUNCHER_CHECK"] = "off";
+  const auto result = run_alone(insisting);
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Variables, ForeignLauncher,
+    ::testing::Values(Variables{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}},
+                      Variables{{"MV2_COMM_WORLD_RANK", "0"}, {"MV2_COMM_WORLD_SIZE", "2"}},
+                      Variables{{"RANK", "0"}, {"WORLD_SIZE", "2"}}));
+
+class NoLauncher : public ::testing::TestWithParam<Variables> {};
+
+TEST_P(NoLauncher, IsOneRank) {
+  const auto result = run_alone(GetParam());
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.errors, Not(HasSubstr("kolo")));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Variables, NoLauncher,
+    ::testing::Values(
+        Variables{}, Variables{{"RANK", "0"}, {"WORLD_SIZE", "1"}},
+        Variables{{"WORLD_SIZE", "4"}}, Variables{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}},
+        // A job's script, and one task of srun's.
+        Variables{{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}},
+        Variables{{"SLURM_JOB_ID", "7"},
+                  {"SLURM_JOBID", "7"},
+                  {"SLURM_NODELIST", "n1"},
+                  {"SLURM_NTASKS", "4"},
+                  {"SLURM_STEP_ID", "0"},
+                  {"SLURM_PROCID", "0"},
+                  {"SLURM_STEP_NUM_TASKS", "1"}}));
+
+TEST(LauncherOfSlurm, ThatConnectsNobodyIsRefusedBeforeMpiEndsTheProgram) {
+  const auto result = run_alone({{"SLURM_JOB_ID", "7"},
+                                 {"SLURM_JOBID", "7"},
+                                 {"SLURM_NODELIST", "n1"},
+                                 {"SLURM_STEP_ID", "0"},
+                                 {"SLURM_PROCID", "1"},
+                                 {"SLURM_STEP_NUM_TASKS", "2"}});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("Slurm's srun has started 2 processes"),
+                                   HasSubstr("SLURM_STEP_NUM_TASKS=2"), HasSubstr("srun --mpi=")));
+}
+
+TEST(LauncherCheck, NonsenseIsRefused) {
+  const auto result = run_alone({{"KOLO_LAUNCHER_CHECK", "maybe"}});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.errors, HasSubstr("KOLO_LAUNCHER_CHECK is \"maybe\"; expected on, off"));
+}
+
+}  // namespace
+}  // namespace kolo::testing
