@@ -1,8 +1,10 @@
 #include "comm/communicator_group.h"
 
 #include <exception>
+#include <memory>
 #include <numeric>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -102,7 +104,34 @@ Communicator::Group::Group(std::shared_ptr<Backend> the_backend,
   std::iota(job_ranks.begin(), job_ranks.end(), 0);
 }
 
+// In a fork: nothing of it is destroyed, because that waits for threads which are not there, and
+// tells the other ranks that this one is gone.
+void Communicator::Group::abandon() {
+  const auto keep = [](auto& member) {
+    (void)std::make_unique<std::remove_reference_t<decltype(member)>>(std::move(member)).release();
+  };
+  keep(listeners);
+  keep(service);
+  keep(served);
+  keep(backend);
+  keep(executor);
+  keep(sequence);
+  keep(companions);
+}
+
+void Communicator::Group::require_own_process(const CallHeader& call) const {
+  if (executor->is_in_own_process()) return;
+  throw StateError(fmt::format(
+      "comm: {}: this process is a fork of rank {}'s, which alone is in the job; let the fork "
+      "work without communication, or fork before kolo is initialized",
+      call.describe(), job_rank));
+}
+
 Communicator::Group::~Group() {
+  if (!executor->is_in_own_process()) {
+    abandon();
+    return;
+  }
   const auto has_pending_transfers = [&] {
     return sequence.use_count() == 1 && sequence->transfers && sequence->transfers->is_pending();
   };
@@ -141,6 +170,7 @@ Communicator::Group::~Group() {
 
 void Communicator::Group::prepare(CollectiveCall& call, CallOptions& options) {
   const Topology& topology = backend->topology();
+  require_own_process(call);
   check_arguments(call, topology);
   call.divisor = topology.size;
   // What a task calls on the communication thread must not take a number between those of calls
@@ -229,7 +259,10 @@ std::shared_ptr<TransferStaging> Communicator::Group::stage(CollectiveCall& call
 }
 
 Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const CallOptions& options) {
-  for (const CollectiveCall& call : calls) check_arguments(call, backend->topology());
+  for (const CollectiveCall& call : calls) {
+    require_own_process(call);
+    check_arguments(call, backend->topology());
+  }
   if (calls.empty()) return {};
   const auto& desk = sequence->transfers;
   if (!desk) {

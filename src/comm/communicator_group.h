@@ -97,6 +97,8 @@ struct Communicator::Group {
   std::shared_ptr<Companions> companions = std::make_shared<Companions>();
 
  private:
+  void require_own_process(const CallHeader& call) const;
+  void abandon();
   void prepare(CollectiveCall& call, CallOptions& options);
   void go_on_with_transfers();
   [[nodiscard]] std::shared_ptr<TransferStaging> stage(CollectiveCall& call) const;

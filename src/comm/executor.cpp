@@ -61,7 +61,9 @@ bool Work::is_done() const {
          });
 }
 
-Executor::Executor(bool threaded) : is_threaded_(threaded) {
+Executor::Executor(bool threaded, std::shared_ptr<const OwnProcess> process)
+    : is_threaded_(threaded),
+      process_(process ? std::move(process) : std::make_shared<const OwnProcess>()) {
   if (threaded) thread_ = std::thread([this] { loop(); });
 }
 
@@ -158,8 +160,17 @@ void Executor::close(const std::string& message) {
   }
 }
 
+bool Executor::is_running_here() {
+  if (is_inside_task()) return true;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return !lock || std::ranges::any_of(siblings_, [](const auto& each) {
+    const auto present = each.lock();
+    return present && present->is_running_here();
+  });
+}
+
 std::shared_ptr<Executor> Executor::make_sibling(bool threaded) {
-  auto sibling = std::make_shared<Executor>(threaded);
+  auto sibling = std::make_shared<Executor>(threaded, process_);
   const std::lock_guard lock(mutex_);
   std::erase_if(siblings_, [](const auto& known) { return known.expired(); });
   siblings_.push_back(sibling);

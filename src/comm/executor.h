@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "kolo/base/own_process.h"
 #include "kolo/comm/work.h"
 
 namespace kolo {
@@ -21,7 +22,8 @@ namespace kolo {
 // is done at once, inside it.
 class Executor {
  public:
-  explicit Executor(bool threaded);
+  // `process`: of the executor that it belongs to; none: this one's own.
+  explicit Executor(bool threaded, std::shared_ptr<const OwnProcess> process = nullptr);
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
   ~Executor();  // what was submitted is finished first
@@ -43,6 +45,14 @@ class Executor {
   [[nodiscard]] bool is_inside_task() const {
     return runner_.load(std::memory_order_relaxed) == std::this_thread::get_id();
   }
+
+  // Whether it does so for this executor or for one made by make_sibling(). Never waits: true where
+  // that can't be seen at once.
+  [[nodiscard]] bool is_running_here();
+
+  // Not so in a fork of the process that has made it: there is no thread, nobody to wait for, and
+  // nothing to be told to others.
+  [[nodiscard]] bool is_in_own_process() const { return process_->is_here(); }
 
   // Something has been submitted that is not done.
   [[nodiscard]] bool is_pending() const { return pending_ > 0; }
@@ -67,6 +77,7 @@ class Executor {
   void end_thread();
 
   const bool is_threaded_;
+  const std::shared_ptr<const OwnProcess> process_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Item> queue_;

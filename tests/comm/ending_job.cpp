@@ -7,7 +7,9 @@
 //   WAY      together (no rank ends before the others), caught (an exception, while there is a
 //            communicator), thrown (through it), return, exit, release (of the communicator, and
 //            the process goes on), unjoined (the others have joined), finalize (MPI), afterwards
-//            (all finalize, and one calls a collective then)
+//            (all finalize, and one calls a collective then); of all ranks together: exits (with
+//            status 0), lost (a handle that nothing destroys), forked (a child of each rank ends as
+//            the program does), and by one of them alone: hooked (exit() inside a collective)
 //   SETTING  nodes (the last rank on a node of its own), mpi (no shared memory); with a T after it,
 //            the others wait for rank 1 in a transfer and not in a collective
 #include <chrono>
@@ -19,6 +21,9 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "comm/mpi/mpi_group.h"
 #include "kolo/base/error.h"
@@ -47,6 +52,12 @@ void reduce(const Communicator& world) {
   world.all_reduce(std::span(values), ReduceOp::sum, {.name = "sums"});
 }
 
+// Who listens to collectives is called inside of them.
+class ExitingListener final : public CollectiveListener {
+ public:
+  void on_start(const CollectiveCall&) noexcept override { std::exit(0); }
+};
+
 void end_in_a_way_of_its_own(std::optional<Communicator>& world, const std::string& way) {
   if (way == "caught") {
     try {
@@ -57,11 +68,43 @@ void end_in_a_way_of_its_own(std::optional<Communicator>& world, const std::stri
   }
   if (way == "thrown") throw Error("a mistake of rank 1");
   if (way == "exit") std::exit(0);
+  if (way == "hooked") {
+    world->add_listener(std::make_shared<ExitingListener>());
+    reduce(*world);
+  }
   if (way == "release") {
     world.reset();
     std::this_thread::sleep_for(std::chrono::seconds(30));
   }
   if (way == "finalize") MPI_Finalize();
+}
+
+// True in a child, which is to end as the program does: without waiting for its parent's threads,
+// and without a word to the other ranks.
+bool is_in_child(const Communicator& world) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      reduce(world);
+    } catch (const StateError& error) {
+      if (std::strstr(error.what(), "fork") != nullptr) return true;
+    }
+    std::_Exit(9);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (status != 0) throw Error("the child has not ended with status 0");
+  world.barrier();
+  for (int step = 0; step < 3; ++step) reduce(world);
+  return false;
+}
+
+// Whether all ranks end in this way.
+bool end_together(std::optional<Communicator>& world, const std::string& way) {
+  if (way == "exits") std::exit(0);
+  if (way == "lost") (void)std::make_unique<Communicator>(*world).release();
+  if (way == "forked") (void)is_in_child(*world);
+  return way == "together" || way == "afterwards" || way == "lost" || way == "forked";
 }
 
 void work(std::optional<Communicator>& world, const Job& job) {
@@ -73,7 +116,7 @@ void work(std::optional<Communicator>& world, const Job& job) {
     reduce(*set);
     world->barrier_async().wait();
   }
-  if (job.way == "together" || job.way == "afterwards") return;
+  if (end_together(world, job.way)) return;
   if (world->rank() == 1) return end_in_a_way_of_its_own(world, job.way);
   if (job.way == "unjoined") (void)world->checked().join();
   if (job.setting.ends_with("T")) {

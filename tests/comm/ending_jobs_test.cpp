@@ -49,6 +49,14 @@ INSTANTIATE_TEST_SUITE_P(Jobs, EndingTogether,
                          ::testing::Values(Ending{"kolo", "inner", "together", ""},
                                            Ending{"kolo", "main", "together", "nodes"},
                                            Ending{"kolo", "static", "together", "mpi"},
+                                           Ending{"kolo", "main", "exits", ""},
+                                           Ending{"kolo", "inner", "exits", "nodes"},
+                                           Ending{"kolo", "static", "exits", "mpi"},
+                                           Ending{"kolo", "main", "lost", ""},
+                                           Ending{"kolo", "inner", "lost", "nodes"},
+                                           Ending{"kolo", "main", "forked", ""},
+                                           Ending{"kolo", "inner", "forked", "nodes"},
+                                           Ending{"kolo", "static", "forked", "mpi"},
                                            Ending{"program", "inner", "together", "nodes"},
                                            Ending{"program", "main", "together", ""},
                                            Ending{"program", "main", "together", "mpi"},
@@ -76,6 +84,8 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Ending{"kolo", "main", "caught", ""}, Ending{"kolo", "main", "caught", "nodes"},
         Ending{"kolo", "main", "caught", "mpi"}, Ending{"kolo", "static", "return", ""},
+        Ending{"kolo", "main", "exit", ""}, Ending{"kolo", "main", "exit", "nodes"},
+        Ending{"kolo", "static", "exit", "mpi"},
         Ending{"kolo", "inner", "release", ""}, Ending{"program", "main", "caught", ""},
         Ending{"program", "inner", "caught", "nodes"}, Ending{"program", "inner", "thrown", ""},
         Ending{"program", "inner", "thrown", "mpi"}, Ending{"program", "static", "return", ""},
@@ -100,12 +110,24 @@ TEST_P(EndingWithoutFinalize, EndsTheJob) {
 
 INSTANTIATE_TEST_SUITE_P(Jobs, EndingWithoutFinalize,
                          ::testing::Values(Ending{"kolo", "inner", "thrown", ""},
-                                           Ending{"kolo", "main", "exit", ""},
-                                           Ending{"kolo", "main", "exit", "nodes"},
-                                           Ending{"kolo", "static", "exit", "mpi"},
+                                           Ending{"kolo", "main", "hooked", ""},
                                            Ending{"program", "static", "exit", ""},
                                            Ending{"program", "main", "exit", "mpi"}),
                          name_of_test);
+
+TEST(EndingInsideACollective, IsSaid) {
+  const auto result = run_ending({"kolo", "main", "hooked", ""});
+  EXPECT_THAT(result.errors, HasSubstr("rank 1: the program ends with status 0, but exit() was "
+                                       "called inside a collective"));
+}
+
+// A program that nobody has started has threads and MPI as well.
+TEST(ForkedChildOfOneRank, EndsAsTheProgramDoes) {
+  const auto result = run_process({ENDING_JOB, "kolo", "main", "forked"},
+                                  {.deadline = std::chrono::seconds(20)});
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+}
 
 TEST(EndingWithoutAWatch, IsSeenByTheRanksOfANode) {
   const auto result = run_ending({"program", "inner", "release", ""}, "off");

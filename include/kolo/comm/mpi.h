@@ -62,9 +62,11 @@ struct MpiOptions {
   std::vector<int> ranks_on_nodes;
 };
 
-// All processes of the MPI job. MPI is initialized when it is not (and finalized with the last
-// handle then); one that the program has initialized is respected, with the thread level it has.
-// Handles may outlive MPI_Finalize; every call is a StateError then. In a program with an MPI of
+// All processes of the MPI job. MPI is initialized when it is not, and finalized then with the last
+// handle, or where the program ends with status 0 by exit() or by returning from main(); one that
+// the program has initialized is respected, with the thread level it has. Handles may outlive
+// MPI_Finalize; every call is a StateError then, and so it is in a fork of the process, which ends
+// as it likes. In a program with an MPI of
 // its own, which kolo must not end, or of part of its ranks: see kolo/comm/session.h.
 //
 // WrongLauncher (kolo/comm/launcher.h) where the environment says that this process is one of

@@ -12,6 +12,7 @@
 #include "comm/device/device_backend.h"
 #include "comm/executor.h"
 #include "comm/messages.h"
+#include "comm/mpi/mpi_exit.h"
 #include "comm/mpi/mpi_job.h"
 #include "comm/mpi/mpi_keeping.h"
 #include "comm/transfers/transfer_desk.h"
@@ -245,9 +246,8 @@ void require_shared_memory(const Backend& backend) {
                     "shared_memory: auto");
 }
 
-Communicator make_communicator(const std::shared_ptr<const MpiRuntime>& runtime,
-                               const std::shared_ptr<MpiKeeping>& keeping,
-                               const MpiOptions& options) {
+MpiJob make_job(const std::shared_ptr<const MpiRuntime>& runtime,
+                const std::shared_ptr<MpiKeeping>& keeping, const MpiOptions& options) {
   const int node_id = node_id_of(keeping->objects_of_all().all, options.ranks_on_nodes);
   const auto devices = std::make_shared<DeviceSharing>(options.devices);
   const auto backend = std::make_shared<DeviceBackend>(
@@ -267,7 +267,7 @@ Communicator make_communicator(const std::shared_ptr<const MpiRuntime>& runtime,
     end_with(*keeping, watch,
              [says_goodbye](Watch& present, MpiKeeping::End) { present.stop(says_goodbye); });
   }
-  return options.checked ? plain.checked() : plain;
+  return {options.checked ? plain.checked() : plain, executor, keeping};
 }
 
 }  // namespace
@@ -280,7 +280,7 @@ MpiJob make_mpi_job(std::shared_ptr<const MpiRuntime> runtime, const MpiGroup& g
                            (rules.level == ThreadLevel::serialized && is_kolos_own);
   const auto keeping = MpiKeeping::make(group, rules);
   try {
-    return {make_communicator(runtime, keeping, with_options_of_rank_0(group, wanted)), keeping};
+    return make_job(runtime, keeping, with_options_of_rank_0(group, wanted));
   } catch (...) {
     if (rules.is_session) keeping->finish();
     throw;
@@ -316,9 +316,10 @@ Communicator mpi_communicator(const MpiOptions& given) {
   const MpiOptions wanted = with_environment(given);
   const auto runtime = start_mpi(wanted);
   const auto all = MpiGroup::of(MPI_COMM_WORLD);
-  return make_mpi_job(runtime, all, wanted,
-                      {.level = runtime->granted(), .aborted = MPI_COMM_WORLD})
-      .communicator;
+  const MpiJob job = make_mpi_job(runtime, all, wanted,
+                                  {.level = runtime->granted(), .aborted = MPI_COMM_WORLD});
+  if (runtime->is_owner()) finalize_at_exit(job.executor, job.communicator.rank());
+  return job.communicator;
 }
 
 std::string mpi_library_version() {

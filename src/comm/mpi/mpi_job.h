@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "comm/executor.h"
 #include "comm/mpi/mpi_keeping.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/comm/mpi.h"
@@ -14,6 +15,7 @@ namespace kolo {
 // A communicator of MPI's ranks, and what it has from MPI.
 struct MpiJob {
   Communicator communicator;
+  std::shared_ptr<Executor> executor;  // the communicator's
   std::shared_ptr<MpiKeeping> keeping;
 };
 
