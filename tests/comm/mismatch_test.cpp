@@ -177,6 +177,43 @@ RANK_TEST(Mismatch, AnAllToAllWithOtherCounts) {
   checked.barrier();
 }
 
+// Without checked(), wherever ranks are: nothing has been moved, and the communicator still works.
+RANK_TEST(PlainMismatch, IsAnErrorOnAllRanks) {
+  if (communicator.size() == 1) return;
+  std::vector<float> floats(64, 1);
+  std::vector<std::int32_t> numbers(64, 1);
+  const auto sum_floats = [&] { communicator.all_reduce(std::span(floats).first(4)); };
+  const auto broadcast = [&](int root) { communicator.broadcast(std::span(floats).first(4), root); };
+  const auto expect_both = [&](const std::function<void()>& usual, const std::function<void()>& odd,
+                               const std::string& usual_words, const std::string& odd_words) {
+    EXPECT_THAT(message_of<Error>([&] { is_last(communicator) ? odd() : usual(); }),
+                ::testing::AllOf(HasSubstr("ranks called different collectives"),
+                                 HasSubstr(" " + usual_words), HasSubstr(" " + odd_words)));
+    EXPECT_EQ(all_reduce_value(communicator, 1), communicator.size());
+  };
+  // Twice, as what has been called before may be called in the wrong place, too.
+  for (int round = 0; round < 2; ++round) {
+    sum_floats();
+    broadcast(0);
+    floats.assign(64, 1);
+    expect_both(sum_floats, [&] { communicator.all_reduce(std::span(numbers).first(4)); },
+                "all-reduce (sum) of 4 float32", "all-reduce (sum) of 4 int32");
+    expect_both(sum_floats, [&] { communicator.all_reduce(std::span(floats).first(5)); },
+                "all-reduce (sum) of 4 float32", "all-reduce (sum) of 5 float32");
+    expect_both(sum_floats, [&] { broadcast(0); }, "all-reduce (sum) of 4 float32",
+                "broadcast (from root 0) of 4 float32");
+    expect_both([&] { broadcast(0); }, [&] { broadcast(1); },
+                "broadcast (from root 0) of 4 float32", "broadcast (from root 1) of 4 float32");
+    if (communicator.capabilities().backend != "threads") {  // whose allocations meet nobody
+      expect_both([&] { communicator.barrier(); }, [&] { (void)communicator.allocate(640); },
+                  "barrier", "allocate of 640 bytes");
+    }
+    expect_both([&] { communicator.barrier(); }, [&] { (void)communicator.split(0); }, "barrier",
+                "split");
+    EXPECT_THAT(floats, ::testing::Each(1.F));
+  }
+}
+
 RANK_TEST(Mismatch, ACheckedCommunicatorIsItself) {
   const auto checked = communicator.checked();
   EXPECT_FALSE(communicator.is_checked());

@@ -11,6 +11,7 @@
 #include "comm/mpi/mpi_collectives.h"
 #include "comm/mpi/mpi_line.h"
 #include "comm/mpi/mpi_statuses.h"
+#include "comm/negotiation/compare_calls.h"
 #include "comm/solo/alone.h"
 #include "comm/watch/event_block.h"
 #include "kolo/base/checked.h"
@@ -221,12 +222,29 @@ bool MpiBackend::moves_memory_of(const DeviceRuntime& runtime) const {
 }
 
 void MpiBackend::agree(const CallHeader& call) {
-  if (!is_one_node()) return;
-  guarded([&] { node_group_->agree(call); });
+  guarded([&] { agree_unguarded(call); });
+}
+
+void MpiBackend::agree_unguarded(const CallHeader& call) {
+  if (is_one_node()) return node_group_->agree(call);
+  CollectiveCall compared;
+  static_cast<CallHeader&>(compared) = call;
+  compare(compared);
 }
 
 void MpiBackend::execute(const CollectiveCall& call) {
-  guarded([&] { execute_unguarded(call); });
+  guarded([&] {
+    if (!is_one_node()) compare(call);  // in shared memory it is done where the ranks meet
+    execute_unguarded(call);
+  });
+}
+
+// MPI compares nothing: ranks that call different things wait for ever, or get wrong values.
+void MpiBackend::compare(const CollectiveCall& call) {
+  if (topology_.size == 1) return;
+  compare_calls(call, topology_.rank, topology_.size, [this](const CollectiveCall& alike) {
+    objects_->all_collectives->execute(alike);
+  });
 }
 
 void MpiBackend::execute_unguarded(const CollectiveCall& call) {
@@ -283,7 +301,7 @@ std::vector<std::shared_ptr<std::byte>> MpiBackend::allocate_unguarded(const Cal
   const auto bytes = static_cast<std::size_t>(call.count);
   const bool is_for_node = call.collective == Collective::allocate_for_node;
   const bool is_own = call.collective == Collective::allocate;
-  if (is_one_node()) node_group_->agree(call);
+  agree_unguarded(call);
   std::shared_ptr<SharedSegment> segment;
   if (node_group_) {
     const std::int64_t mine = is_for_node && topology_.local_rank > 0 ? 0 : call.count;

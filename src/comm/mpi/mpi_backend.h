@@ -87,6 +87,8 @@ class MpiBackend final : public Backend {
   [[nodiscard]] std::shared_ptr<TransferLine> make_node_line() const;
   [[nodiscard]] std::function<void()> look() const;
   void execute_unguarded(const CollectiveCall& call);
+  void agree_unguarded(const CallHeader& call);
+  void compare(const CollectiveCall& call);
   void all_reduce_over_nodes(const CollectiveCall& call);
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate_unguarded(const CallHeader& call);
   [[nodiscard]] SharedSegments::Agreement agreement();

@@ -41,7 +41,7 @@ MpiBackend::Members MpiBackend::gather_members(int color, int key) {
 // Ranks that meet in shared memory make the memory of a set without MPI; where there is no room
 // for it, and over several nodes, a set has communicators of MPI's.
 std::shared_ptr<Backend> MpiBackend::split_unguarded(int color, int key) {
-  if (is_one_node()) node_group_->agree(CollectiveCall::of(Collective::split));
+  agree_unguarded(CollectiveCall::of(Collective::split));
   const auto members = gather_members(color, key);
   RankSet set;
   std::vector<int> nodes;

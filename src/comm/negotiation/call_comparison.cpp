@@ -85,6 +85,36 @@ std::uint64_t all_to_all_fingerprint(int rank, std::span<const std::int64_t> sen
   return balance;
 }
 
+CallHeader with_counts(const CollectiveCall& call, int rank) {
+  CallHeader header = call;
+  const auto shape = traits_of(call.collective).buffers;
+  if (shape == BufferShape::gathered_uneven)
+    header.fingerprint = fingerprint_of(call.receive_counts);
+  else if (shape == BufferShape::exchanged_uneven)
+    header.fingerprint = all_to_all_fingerprint(rank, call.send_counts, call.receive_counts);
+  return header;
+}
+
+std::uint64_t fingerprint_of(const CallHeader& header) {
+  const bool may_differ = traits_of(header.collective).buffers == BufferShape::exchanged_uneven;
+  std::uint64_t state = 0;
+  for (const std::int64_t value :
+       {static_cast<std::int64_t>(header.collective), static_cast<std::int64_t>(header.type),
+        static_cast<std::int64_t>(header.op), std::int64_t{header.peer}, std::int64_t{header.tag},
+        static_cast<std::int64_t>(header.memory), may_differ ? 0 : header.count,
+        may_differ ? 0 : static_cast<std::int64_t>(header.fingerprint)})
+    state = mixed(state, value);
+  return state;
+}
+
+bool differ_only_in_counts(std::span<const CallHeader> headers) {
+  const CallHeader& first = headers[static_cast<std::size_t>(first_active_rank(headers))];
+  return std::all_of(headers.begin(), headers.end(), [&](const CallHeader& header) {
+    const auto difference = first_difference(first, header);
+    return !is_active(header) || difference.empty() || difference == counts_by_rank;
+  });
+}
+
 std::string describe_mismatch(std::span<const CallHeader> headers) {
   const CallHeader& first = headers[static_cast<std::size_t>(first_active_rank(headers))];
   std::string_view difference;
@@ -117,6 +147,24 @@ std::string describe_count_mismatch(std::span<const CallHeader> headers,
       "comm: {}: ranks passed different counts by rank: {}; every rank must pass "
       "the same, for example from an all-gather of their own counts",
       headers[first].describe(), describe_parties(std::move(parties)));
+}
+
+std::string describe_exchange_mismatch(std::span<const CallHeader> headers,
+                                       std::span<const std::int64_t> all_counts) {
+  const std::size_t size = headers.size();
+  for (std::size_t from = 0; from < size; ++from) {
+    for (std::size_t to = 0; to < size; ++to) {
+      const auto sent = all_counts[from * 2 * size + to];
+      const auto expected = all_counts[to * 2 * size + size + from];
+      if (sent == expected || !is_active(headers[from]) || !is_active(headers[to])) continue;
+      return fmt::format(
+          "comm: all-to-all: rank {} sends {} {} to rank {}, which expects {}; "
+          "receive_counts[r] must be what rank r sends, for example from an "
+          "all-to-all of the counts",
+          from, sent, name_of(headers[from].type), to, expected);
+    }
+  }
+  return {};
 }
 
 }  // namespace kolo

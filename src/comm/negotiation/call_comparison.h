@@ -25,6 +25,16 @@ namespace kolo {
                                                    std::span<const std::int64_t> send_counts,
                                                    std::span<const std::int64_t> receive_counts);
 
+// The call's header, and in it what ranks can't see in the call itself: whether their counts by rank
+// fit each other.
+[[nodiscard]] CallHeader with_counts(const CollectiveCall& call, int rank);
+
+// Equal where first_difference() finds none.
+[[nodiscard]] std::uint64_t fingerprint_of(const CallHeader& header);
+
+// Whether the active ranks' calls differ in nothing but the counts that they pass.
+[[nodiscard]] bool differ_only_in_counts(std::span<const CallHeader> headers);
+
 // The active ranks' calls differ: who calls what, what most of them call first.
 [[nodiscard]] std::string describe_mismatch(std::span<const CallHeader> headers);
 
@@ -32,5 +42,10 @@ namespace kolo {
 // one rank after another.
 [[nodiscard]] std::string describe_count_mismatch(std::span<const CallHeader> headers,
                                                   std::span<const std::int64_t> counts);
+
+// Of an all-to-all, where an active rank sends another one something else than that expects; empty:
+// nowhere. `all_counts`: of every rank what it sends to each, then what it expects from each.
+[[nodiscard]] std::string describe_exchange_mismatch(std::span<const CallHeader> headers,
+                                                     std::span<const std::int64_t> all_counts);
 
 }  // namespace kolo

@@ -15,30 +15,6 @@
 // The negotiation and the collectives of active ranks, then those of joined ones.
 namespace kolo {
 
-namespace {
-
-bool differ_only_in_counts(std::span<const CallHeader> headers) {
-  const CallHeader& first = headers[static_cast<std::size_t>(first_active_rank(headers))];
-  return std::all_of(headers.begin(), headers.end(), [&](const CallHeader& header) {
-    const auto difference = first_difference(first, header);
-    return !is_active(header) || difference.empty() || difference == counts_by_rank;
-  });
-}
-
-// What ranks can't see in the call itself: whether their counts by rank fit each other.
-std::uint64_t fingerprint_of_counts(const CollectiveCall& call, int rank) {
-  switch (traits_of(call.collective).buffers) {
-    case BufferShape::gathered_uneven:
-      return fingerprint_of(call.receive_counts);
-    case BufferShape::exchanged_uneven:
-      return all_to_all_fingerprint(rank, call.send_counts, call.receive_counts);
-    default:
-      return 0;
-  }
-}
-
-}  // namespace
-
 NegotiatedBackend::NegotiatedBackend(std::shared_ptr<Backend> inner)
     : inner_(std::move(inner)),
       headers_(static_cast<std::size_t>(inner_->topology().size)),
@@ -129,9 +105,7 @@ std::vector<std::int64_t> NegotiatedBackend::gather_counts(
 }
 
 void NegotiatedBackend::execute(const CollectiveCall& call) {
-  CallHeader header = call;
-  header.fingerprint = fingerprint_of_counts(call, topology().rank);
-  negotiate(header, call.receive_counts);
+  negotiate(with_counts(call, topology().rank), call.receive_counts);
   const auto shape = traits_of(call.collective).buffers;
   // Everybody's header is here, so everybody has come, which is all of a barrier.
   if (shape == BufferShape::none) return;
@@ -153,24 +127,8 @@ void NegotiatedBackend::agree_on_exchange(const CollectiveCall& call) {
   if (!has_joined_ranks() && balance == 0) return;
   auto mine = call.send_counts;
   mine.insert(mine.end(), call.receive_counts.begin(), call.receive_counts.end());
-  check_all_to_all_counts(gather_counts(mine));
-}
-
-// `all_counts`: of every rank what it sends to each, then what it expects from each.
-void NegotiatedBackend::check_all_to_all_counts(std::span<const std::int64_t> all_counts) {
-  const std::size_t size = headers_.size();
-  for (std::size_t from = 0; from < size; ++from) {
-    for (std::size_t to = 0; to < size; ++to) {
-      const auto sent = all_counts[from * 2 * size + to];
-      const auto expected = all_counts[to * 2 * size + size + from];
-      if (sent == expected || !is_active(headers_[from]) || !is_active(headers_[to])) continue;
-      fail(
-          fmt::format("comm: all-to-all: rank {} sends {} {} to rank {}, which expects {}; "
-                      "receive_counts[r] must be what rank r sends, for example from an "
-                      "all-to-all of the counts",
-                      from, sent, name_of(headers_[from].type), to, expected));
-    }
-  }
+  const auto mismatch = describe_exchange_mismatch(headers_, gather_counts(mine));
+  if (!mismatch.empty()) fail(mismatch);
 }
 
 std::vector<std::shared_ptr<std::byte>> NegotiatedBackend::allocate(const CallHeader& call) {
@@ -340,7 +298,8 @@ void NegotiatedBackend::set_counts(CollectiveCall& call) {
     return;
   }
   const auto all_counts = gather_counts(std::vector<std::int64_t>(2 * size));
-  check_all_to_all_counts(all_counts);
+  const auto mismatch = describe_exchange_mismatch(headers_, all_counts);
+  if (!mismatch.empty()) fail(mismatch);
   const auto rank = static_cast<std::size_t>(topology().rank);
   call.send_counts.resize(size);
   // What every rank expects from this one, and what it sends here; of joined ranks both are 0.

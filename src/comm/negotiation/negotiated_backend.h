@@ -28,8 +28,7 @@ class NegotiationError : public Error {
 //
 // While nobody has joined, the header is all that a collective costs more (a barrier is the header
 // alone). Two ranks of one machine (Xeon, Open MPI 4.1.4), microseconds a call without and with it:
-// all-reduce of 4 KiB 1.2 and 1.7, of 1 MiB 154 and 158; where everything goes through MPI 6.6 and
-// 8.8, 375 and 417 (least of 40 rounds on a busy machine, where the latter spread by a fifth).
+// all-reduce of 4 KiB 1.2 and 1.7, of 1 MiB 154 and 158 (least of 40 rounds on a busy machine).
 //
 // Every header says whether its rank has joined, so all ranks know of each other's state after it
 // and take the same path: averages are those of the active ranks, counts by rank travel in one more
@@ -107,7 +106,6 @@ class NegotiatedBackend final : public Backend {
 
   [[nodiscard]] std::vector<std::int64_t> gather_counts(std::span<const std::int64_t> mine) const;
   void agree_on_exchange(const CollectiveCall& call);
-  void check_all_to_all_counts(std::span<const std::int64_t> all_counts);
 
   // What a joined rank does in the call that the active ranks make.
   void take_part(const CallHeader& header);
