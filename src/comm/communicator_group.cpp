@@ -24,6 +24,16 @@ void tell_end(const SharedListeners& listeners, const CollectiveCall& call, bool
   for (const auto& listener : *listeners) listener->on_finish(call, has_failed);
 }
 
+// For Work::State::on_wait, of calls that have the listeners.
+std::function<void(bool)> tell_waiting(SharedListeners listeners, std::vector<CallHeader> calls) {
+  if (listeners->empty()) return nullptr;
+  return [listeners = std::move(listeners), calls = std::move(calls)](bool begins) {
+    for (const auto& listener : *listeners) {
+      for (const CallHeader& call : calls) listener->on_wait(call, begins);
+    }
+  };
+}
+
 // The listeners of a call that a device goes on with. A device that never comes to its end must not
 // keep them: what keeps the device is theirs.
 class LaterListeners {
@@ -198,7 +208,10 @@ void Communicator::Group::run(CollectiveCall call, CallOptions options, const Ac
   prepare(call, options);
   const auto present = listeners->get();
   const auto perform_now = [&] { perform(*backend, call, present, action, nullptr); };
-  executor->run(std::ref(perform_now));
+  const auto on_wait = [&](bool begins) {
+    for (const auto& listener : *present) listener->on_wait(call, begins);
+  };
+  executor->run(std::ref(perform_now), std::ref(on_wait));
 }
 
 Communicator::Group::Action Communicator::Group::as_task(std::uint64_t number, Action task) {
@@ -230,11 +243,12 @@ Work Communicator::Group::submit(CollectiveCall call, CallOptions options, Actio
                                order);
   }
   auto order = call.order;
+  auto on_wait = tell_waiting(present, {call});
   return executor->submit(
       [backend = backend, owner = std::move(options.owner), present = std::move(present),
        call = std::move(call),
        action = std::move(action)] { perform(*backend, call, present, action, owner); },
-      std::move(order));
+      std::move(order), std::move(on_wait));
 }
 
 // Where only those who wait may call MPI, between collectives.
@@ -281,8 +295,10 @@ Work Communicator::Group::transfer(std::vector<CollectiveCall> calls, const Call
   Action driver;
   // Who waits has a handle.
   if (desk->is_driven_by_waiters()) driver = [this] { go_on_with_transfers(); };
-  return desk->post(std::move(calls), stagings, *listeners->get(), options.owner,
-                    std::move(driver));
+  const auto present = listeners->get();
+  auto on_wait = tell_waiting(present, {calls.begin(), calls.end()});
+  return desk->post(std::move(calls), stagings, *present, options.owner,
+                    {.go_on = std::move(driver), .on_wait = std::move(on_wait)});
 }
 
 std::shared_ptr<const Communicator::Group::Listeners> Communicator::Group::ListenerList::get()

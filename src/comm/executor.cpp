@@ -24,11 +24,31 @@ bool Work::State::is_done() {
   return done;
 }
 
+// A thread's waiting, as long as this lives.
+class Work::Waiting {
+ public:
+  explicit Waiting(State& state) : state_(state), is_told_(state.on_wait && !state.is_done()) {
+    if (is_told_) state_.on_wait(true);
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  ~Waiting() {
+    if (is_told_) state_.on_wait(false);
+  }
+
+ private:
+  State& state_;
+  bool is_told_;
+};
+
 void Work::wait() const {
   if (!state_) return;
-  while (state_->go_on && !state_->is_done()) state_->go_on();
-  std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] { return state_->done; });
+  {
+    const Waiting waiting(*state_);
+    while (state_->go_on && !state_->is_done()) state_->go_on();
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [&] { return state_->done; });
+  }
   if (state_->error) std::rethrow_exception(state_->error);
   hold_back_stream();
 }
@@ -81,8 +101,10 @@ void Executor::end_thread() {
   thread_.join();
 }
 
-Work Executor::submit(std::function<void()> task, std::shared_ptr<const DeviceOrder> order) {
+Work Executor::submit(std::function<void()> task, std::shared_ptr<const DeviceOrder> order,
+                      std::function<void(bool begins)> on_wait) {
   Item item{std::move(task), std::make_shared<Work::State>()};
+  item.state->on_wait = std::move(on_wait);
   if (order) item.state->orders.push_back(std::move(order));
   const Work work(item.state);
   if (is_inside_task()) {
@@ -112,14 +134,16 @@ Work Executor::hand_over(const std::function<void()>& task,
   return Work(std::move(state));
 }
 
-void Executor::run(const std::function<void()>& task) {
+void Executor::run(const std::function<void()>& task,
+                   const std::function<void(bool begins)>& on_wait) {
   if (is_inside_task()) return task();
   {
     std::unique_lock lock(mutex_);
     check_open();
     if (is_threaded() && (busy_ || !queue_.empty())) {
       lock.unlock();
-      submit(task).wait();
+      if (on_wait) on_wait(true);  // before its turn comes
+      submit(task, nullptr, on_wait).wait();
       return;
     }
     busy_ = true;

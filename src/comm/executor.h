@@ -28,16 +28,18 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
   ~Executor();  // what was submitted is finished first
 
-  // `order`: of a collective on a device's memory.
-  Work submit(std::function<void()> task, std::shared_ptr<const DeviceOrder> order = nullptr);
+  // `order`: of a collective on a device's memory. `on_wait`: of Work::State.
+  Work submit(std::function<void()> task, std::shared_ptr<const DeviceOrder> order = nullptr,
+              std::function<void(bool begins)> on_wait = nullptr);
   // A task that hands a collective over to a device: as run(), and a Work that the device's stream
   // waits for. Throws what the task throws.
   Work hand_over(const std::function<void()>& task, std::shared_ptr<const DeviceOrder> order);
 
   // Runs the task after everything submitted before and returns when it is done. The calling thread
   // itself runs it when nothing is pending: a hand-over to another thread costs more than a small
-  // collective.
-  void run(const std::function<void()>& task);
+  // collective. `on_wait` is told where it is another thread.
+  void run(const std::function<void()>& task,
+           const std::function<void(bool begins)>& on_wait = nullptr);
 
   [[nodiscard]] bool is_threaded() const { return is_threaded_; }
 

@@ -7,6 +7,13 @@
 // stalling_job suspended RANKS SECONDS [SETTING]: all ranks (RANKS is "all") or one is stopped for
 // so long in the middle of its collectives, and continued, one rank after the other. Then the job
 // goes on for a while and ends with status 0.
+//
+// stalling_job late RANK SECONDS OWNER: a rank comes so late to mpi_communicator(); OWNER, kolo or
+// program, initializes MPI.
+//
+// stalling_job crossed KIND 0 [SETTING]: rank 0 waits for something, and the others for something
+// else: KIND is orders (of collectives), receives (each of the first two ranks from the other) or
+// both (a receive, and a collective).
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -87,6 +94,33 @@ void go_through_suspension(const Communicator& communicator, const std::string& 
   }
 }
 
+int come_late(int rank, double seconds, bool is_programs_mpi) {
+  const bool is_late = detect_launch_environment().rank == rank;
+  int provided = 0;
+  if (is_programs_mpi) MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided);
+  if (is_late) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  {
+    const auto communicator = mpi_communicator();
+    communicator.barrier();
+  }
+  return is_programs_mpi ? MPI_Finalize() : 0;
+}
+
+void wait_for_each_other(const Communicator& communicator, const std::string& kind) {
+  const auto gradients = communicator.with_own_order();
+  std::vector<float> values(1000, 1.0F);
+  const auto receive_from = [&](int peer) {
+    communicator.receive(std::span(values), peer, 4, {.name = "halo"});
+  };
+  if (communicator.rank() != 0) {
+    if (kind == "receives" && communicator.rank() == 1) receive_from(0);
+    return gradients.all_reduce_async(std::span(values), ReduceOp::sum, {.name = "bucket 0"})
+        .wait();
+  }
+  if (kind != "orders") receive_from(1);
+  communicator.all_reduce(std::span(values), ReduceOp::sum, {.name = "loss"});
+}
+
 // After that the other nodes have heard of this rank: its watch looks, and tells, four times in the
 // time of a warning.
 std::chrono::duration<double> time_to_be_known() {
@@ -116,6 +150,12 @@ int main(int argc, char** argv) {
   if (std::strcmp(argv[1], "suspended") == 0) {
     kolo::go_through_suspension(kolo::start(setting), argv[2], std::atof(argv[3]));
     return MPI_Finalize();
+  }
+  if (std::strcmp(argv[1], "late") == 0)
+    return kolo::come_late(std::atoi(argv[2]), std::atof(argv[3]), setting == "program");
+  if (std::strcmp(argv[1], "crossed") == 0) {
+    kolo::wait_for_each_other(kolo::start(setting), argv[2]);
+    return 0;
   }
   return kolo::run(argv[1], std::atoi(argv[2]), std::atoi(argv[3]), setting);
 }

@@ -88,5 +88,35 @@ TEST(LauncherCheck, NonsenseIsRefused) {
   EXPECT_THAT(result.errors, HasSubstr("KOLO_LAUNCHER_CHECK is \"maybe\"; expected on, off"));
 }
 
+ProcessResult run_late(const std::string& owner, const std::string& seconds,
+                       const Variables& watch) {
+  ProcessOptions options;
+  options.environment = watch;
+  return run_job({MPIRUN_SCRIPT, "3", STALLING_JOB, "late", "1", seconds, owner}, options);
+}
+
+class LateRank : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(LateRank, IsWaitedForWithAWord) {
+  const auto result = run_late(GetParam(), "3", {{"KOLO_WATCH_WARNING", "0.5"}});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("kolo: watch: rank 0 of 3 has waited"),
+                    HasSubstr("in kolo::initialize() for other ranks"),
+                    HasSubstr("rank 2 of 3: initialization went on after"),
+                    Not(HasSubstr("rank 1 of 3"))));
+}
+
+TEST_P(LateRank, EndsTheJobAfterTheLimit) {
+  const auto result =
+      run_late(GetParam(), "50", {{"KOLO_WATCH_WARNING", "0"}, {"KOLO_WATCH_LIMIT", "1.5"}});
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_THAT(result.errors, HasSubstr("the limit is 1.5 s, and the job ends"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Owners, LateRank, ::testing::Values("kolo", "program"));
+
 }  // namespace
 }  // namespace kolo::testing

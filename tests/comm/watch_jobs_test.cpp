@@ -170,6 +170,42 @@ TEST_P(StoppedNeighbour, IsNamedWithTheTransferAndTheJobEnds) {
 
 INSTANTIATE_TEST_SUITE_P(Jobs, StoppedNeighbour, ::testing::Values("", "nodes", "mpi"));
 
+struct CrossCase {
+  std::string kind, setting, words;
+};
+
+void PrintTo(const CrossCase& crossed, std::ostream* stream) {
+  *stream << crossed.kind << " " << crossed.setting;
+}
+
+class CrossedRanks : public ::testing::TestWithParam<CrossCase> {};
+
+// There is neither a warning nor a limit to wait for.
+TEST_P(CrossedRanks, EndAtOnce) {
+  const TemporaryFolder folder;
+  const CrossCase& crossed = GetParam();
+  const auto result =
+      run_job({MPIRUN_SCRIPT, "3", STALLING_JOB, "crossed", crossed.kind, "0", crossed.setting},
+              options_of(folder, 0, 0, testing::patience()));
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_EQ(result.left_behind, 0);
+  EXPECT_THAT(result.errors,
+              AllOf(HasSubstr("kolo: watch: ranks wait for each other"),
+                    HasSubstr("rank 0 waits for rank 1 in " + crossed.words),
+                    HasSubstr("rank 1 waits for rank 0 in "), HasSubstr("the job ends")));
+}
+
+const std::string halo = "transfer 1, receive of 1000 float32";
+
+INSTANTIATE_TEST_SUITE_P(Jobs, CrossedRanks,
+                         ::testing::Values(CrossCase{"orders", "", "call "},
+                                           CrossCase{"orders", "nodes", "call "},
+                                           CrossCase{"orders", "mpi", "call "},
+                                           CrossCase{"receives", "", halo},
+                                           CrossCase{"receives", "mpi", halo},
+                                           CrossCase{"both", "nodes", halo}));
+
 struct SuspendCase {
   std::string ranks;
   double seconds;  // on a quiet machine

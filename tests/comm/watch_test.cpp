@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "comm/watch/deadlock.h"
 #include "comm/watch/stall.h"
 #include "kolo/base/error.h"
 #include "kolo/comm/threads.h"
@@ -264,6 +265,64 @@ TEST(WatchDeparture, IsMissedByRanksThatHaveJoined) {
   // It has joined as well, and gone on; this rank's join ends as soon as it looks.
   statuses[1].lanes[0].joins = 1;
   EXPECT_EQ(find_departure(statuses, second), std::nullopt);
+}
+
+// Rank 0 waits in the job's communicator, rank 1 in a set of both.
+std::vector<RankStatus> crossed_ranks(std::int64_t waiting) {
+  std::vector<RankStatus> statuses = {waiting_rank(9, waiting), waiting_rank(5, waiting)};
+  statuses[0].lanes[0].identity = 1;
+  statuses[0].lanes.push_back({.identity = 7});
+  statuses[1].lanes[0].identity = 7;
+  statuses[1].lanes.push_back({.identity = 1});
+  statuses[1].rank = 1;
+  for (auto& status : statuses) {
+    status.has_one_caller = true;
+    status.lanes[0].is_awaited = 1;
+  }
+  return statuses;
+}
+
+TEST(WatchDeadlock, IsACircleOfRanksThatWait) {
+  constexpr std::int64_t second = 1'000'000'000;
+  const auto statuses = crossed_ranks(2 * second);
+  EXPECT_THAT(
+      find_deadlock(statuses, second).value_or(""),
+      AllOf(HasSubstr("ranks wait for each other since 2.0 s"),
+            HasSubstr("rank 0 waits for rank 1 in call 9"),
+            HasSubstr("rank 1 waits for rank 0 in call 5"), HasSubstr("another communicator")));
+  EXPECT_EQ(find_deadlock(statuses, 3 * second), std::nullopt);
+  std::vector<RankStatus> as_told;
+  for (const auto& status : statuses) as_told.push_back(from_bytes(to_bytes(status)).value());
+  EXPECT_EQ(find_deadlock(as_told, second), find_deadlock(statuses, second));
+}
+
+TEST(WatchDeadlock, IsNoneWhereSomebodyMayGoOn) {
+  constexpr std::int64_t second = 1'000'000'000;
+  const auto is_deadlock = [&](auto change) {
+    auto statuses = crossed_ranks(2 * second);
+    change(statuses);
+    return find_deadlock(statuses, second).has_value();
+  };
+  EXPECT_TRUE(is_deadlock([](auto&) {}));
+  EXPECT_FALSE(is_deadlock([](auto& ranks) { ranks[1].has_one_caller = false; }))
+      << "another thread may come";
+  EXPECT_FALSE(is_deadlock([](auto& ranks) { ranks[1].lanes[0].is_awaited = 0; }))
+      << "its thread computes";
+  EXPECT_FALSE(is_deadlock([](auto& ranks) { ranks[1].lanes[1].asked = 9; }))
+      << "it has been asked for";
+  EXPECT_FALSE(is_deadlock([](auto& ranks) { ranks[1].lanes[1].identity = 11; }))
+      << "it is no member, or not known";
+}
+
+TEST(WatchDeadlock, IsWhereRanksAreInDifferentCollectivesInOnePlace) {
+  constexpr std::int64_t second = 1'000'000'000;
+  std::vector<RankStatus> statuses = {waiting_rank(9, 2 * second), waiting_rank(9, 2 * second)};
+  statuses[1].rank = 1;
+  EXPECT_EQ(find_deadlock(statuses, second), std::nullopt);
+  statuses[1].lanes[0].running.collective = Collective::broadcast;
+  EXPECT_THAT(find_deadlock(statuses, second).value_or(""),
+              AllOf(HasSubstr("rank 0 is in call 9"), HasSubstr("and rank 1 in call 9, broadcast"),
+                    HasSubstr("they differ in the collective")));
 }
 
 TEST(WatchStall, OfASetTellsWhoIsMissingAndWhereElseItWaits) {

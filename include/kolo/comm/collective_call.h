@@ -158,6 +158,8 @@ class CollectiveListener {
   // when the other end has come too.
   virtual void on_submit(const CollectiveCall& /*call*/) noexcept {}
   virtual void on_start(const CollectiveCall& /*call*/) noexcept {}
+  // The calling thread begins to wait for one that another thread does, or goes on after that.
+  virtual void on_wait(const CallHeader& /*call*/, bool /*begins*/) noexcept {}
   virtual void on_finish(const CollectiveCall& /*call*/, bool /*failed*/) noexcept {}
 };
 

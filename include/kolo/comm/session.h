@@ -60,7 +60,8 @@ struct SessionOptions {
 // of those. A rank that shares memory with no other is missed at the watch's limit alone, or by the
 // launcher; so is, between nodes and with less than `multiple`, one that has let go of its handles.
 // What is collective in MPI itself, initialize() and making a set of ranks over several nodes,
-// waits as MPI does.
+// waits as MPI does; initialize() says so after a minute, or the watch's warning time if that is
+// shorter.
 class Session {
  public:
   Session(Session&& other) noexcept;

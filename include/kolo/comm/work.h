@@ -45,10 +45,15 @@ class Work {
     // wait do. Returns after a while, whether they are done or not.
     std::function<void()> go_on;
 
+    // Is told when a thread begins to wait for it, and when that goes on.
+    std::function<void(bool begins)> on_wait;
+
     // Of one part.
     void complete(std::exception_ptr failure);
     [[nodiscard]] bool is_done();
   };
+
+  class Waiting;
 
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
   void hold_back_stream() const;

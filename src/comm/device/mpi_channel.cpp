@@ -61,6 +61,7 @@ class MpiChannel final : public DeviceChannel {
 };
 
 void MpiChannel::execute(const CollectiveCall& call) {
+  host_->agree(call);
   runtime_->use(device_);  // MPI works with the thread's
   if (!call.order) {
     const JoinedCall joined(*runtime_, device_, stream_.get(), call);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include "comm/device/device_backend.h"
 #include "comm/executor.h"
@@ -17,6 +18,7 @@
 #include "comm/mpi/mpi_keeping.h"
 #include "comm/transfers/transfer_desk.h"
 #include "comm/transfers/transfer_thread.h"
+#include "comm/watch/start_watch.h"
 #include "comm/watch/watch.h"
 #include "kolo/base/checked.h"
 #include "kolo/comm/mpi.h"
@@ -297,10 +299,16 @@ LaunchEnvironment environment_at_start() {
   });
 }
 
+std::string describe_process(const LaunchEnvironment& environment) {
+  if (!environment.is_launched()) return fmt::format("process {}", ::getpid());
+  return fmt::format("rank {}{}", environment.rank,
+                     environment.size_is_known ? fmt::format(" of {}", environment.size) : "");
+}
+
 // Refuses a launcher that this MPI doesn't know: before it can end the program, and as soon as it
 // has said how many ranks it sees.
-std::shared_ptr<const MpiRuntime> start_mpi(const MpiOptions& options) {
-  const auto environment = environment_at_start();
+std::shared_ptr<const MpiRuntime> start_mpi(const MpiOptions& options,
+                                            const LaunchEnvironment& environment) {
   const auto mpi = parse_mpi_version(mpi_library_version());
   if (!is_mpi_initialized()) require_suitable_launcher(environment, mpi, options.launcher_check);
   auto runtime = std::make_shared<const MpiRuntime>(options.thread_level, environment);
@@ -314,7 +322,9 @@ std::shared_ptr<const MpiRuntime> start_mpi(const MpiOptions& options) {
 
 Communicator mpi_communicator(const MpiOptions& given) {
   const MpiOptions wanted = with_environment(given);
-  const auto runtime = start_mpi(wanted);
+  const auto environment = environment_at_start();
+  const StartWatch watch(wanted.watch, describe_process(environment), StartWatch::AtLimit::process_ends);
+  const auto runtime = start_mpi(wanted, environment);
   const auto all = MpiGroup::of(MPI_COMM_WORLD);
   const MpiJob job = make_mpi_job(runtime, all, wanted,
                                   {.level = runtime->granted(), .aborted = MPI_COMM_WORLD});

@@ -3,11 +3,13 @@
 #include <chrono>
 #include <exception>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "comm/mpi/mpi_job.h"
+#include "comm/watch/start_watch.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -98,6 +100,22 @@ void require_ranks(MPI_Comm communicator) {
                   is_inter != 0 ? "an inter-communicator" : "MPI_COMM_NULL"));
 }
 
+std::string describe_rank(MPI_Comm communicator) {
+  int rank = 0, size = 1;
+  check_mpi(MPI_Comm_rank(communicator, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(communicator, &size), "MPI_Comm_size");
+  return fmt::format("rank {} of {}", rank, size);
+}
+
+// With this rank's environment, of which what is wrong is told when all ranks have come.
+WatchOptions watch_before_agreement(const MpiOptions& given) {
+  try {
+    return with_environment(given).watch;
+  } catch (const Error&) {
+    return given.watch;
+  }
+}
+
 // The options with this rank's environment; what is wrong with it is an Error on all ranks.
 MpiOptions agreed_environment(const MpiGroup& group, const MpiOptions& given) {
   MpiOptions options;
@@ -126,6 +144,8 @@ bool rank_0_ends_processes(const MpiGroup& group, OnFailure on_failure) {
 Session initialize(MPI_Comm communicator, const SessionOptions& options) {
   require_mpi();
   require_ranks(communicator);
+  const StartWatch watch(watch_before_agreement(options.mpi), describe_rank(communicator),
+                         StartWatch::AtLimit::nothing);
   auto group = MpiGroup::of(communicator);
   MpiOptions wanted;
   try {

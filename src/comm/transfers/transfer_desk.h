@@ -40,13 +40,17 @@ class TransferDesk final : public std::enable_shared_from_this<TransferDesk> {
 
   // CallHeader::number of this rank's next call.
   [[nodiscard]] std::uint64_t next_number() { return ++calls_; }
-  // Calls that have been checked, done when all are. `driver`: Work::State::go_on, where
-  // is_driven_by_waiters().
-  // `stagings`: of each call, for one on a device's memory.
+  // Of Work::State; go_on where is_driven_by_waiters().
+  struct Waiters {
+    std::function<void()> go_on;
+    std::function<void(bool begins)> on_wait;
+  };
+  // Calls that have been checked, done when all are. `stagings`: of each call, for one on a
+  // device's memory.
   [[nodiscard]] Work post(std::vector<CollectiveCall> calls,
                           std::span<const std::shared_ptr<TransferStaging>> stagings,
                           const Listeners& listeners, const std::shared_ptr<const void>& owner,
-                          std::function<void()> driver);
+                          Waiters waiters);
   [[nodiscard]] bool is_driven_by_waiters() const { return is_driven_by_waiters_; }
 
   // Does what can be done without waiting; whether that was anything. By one thread at a time.

@@ -100,6 +100,7 @@ LaneStatus read_lane(const Lane& lane, std::uint64_t identity, std::int64_t now)
     if (record.number == number && record.is_waiting()) {
       status.running = record;
       status.waiting = now - record.started;
+      status.is_awaited = number <= lane.awaited.load(std::memory_order_acquire) ? 1 : 0;
     }
   }
   if (const auto number = lane.completed.load(std::memory_order_acquire)) {
@@ -118,6 +119,7 @@ struct Heading {
   std::uint8_t is_watching = 0;
   std::uint8_t has_left = 0;
   std::uint8_t says_why = 0;
+  std::uint32_t has_one_caller = 0;
   std::uint32_t lanes = 0;
   std::int64_t waited_at_end = 0;
 };
@@ -166,6 +168,7 @@ RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence) 
                        status.state != ProcessState::stopped && status.state != ProcessState::gone;
   status.waited_at_end = block.waited_at_end;
   status.says_why = block.says_why != 0;
+  status.has_one_caller = block.callers == 1;
   for (const Lane& lane : block.lanes) {
     const auto identity = lane.identity.load(std::memory_order_acquire);
     if (identity != 0) status.lanes.push_back(read_lane(lane, identity, now));
@@ -174,6 +177,7 @@ RankStatus read_status(int rank, const EventBlock& block, std::int64_t silence) 
     const auto record = block.transfers[place].read();
     if (record.submitted == 0 || record.finished != 0) continue;
     status.lanes.push_back({.identity = Lane::identity_of_transfer(rank, place),
+                            .is_awaited = record.awaited != 0 ? 1U : 0U,
                             .waiting = now - record.submitted,
                             .running = record});
   }
@@ -188,6 +192,7 @@ std::vector<std::byte> to_bytes(const RankStatus& status) {
                         .is_watching = status.is_watching,
                         .has_left = status.has_left,
                         .says_why = status.says_why,
+                        .has_one_caller = status.has_one_caller,
                         .lanes = static_cast<std::uint32_t>(status.lanes.size()),
                         .waited_at_end = status.waited_at_end});
   for (const LaneStatus& lane : status.lanes) append(bytes, lane);
@@ -206,6 +211,7 @@ std::optional<RankStatus> from_bytes(std::span<const std::byte> bytes) {
   status.waited_at_end = heading.waited_at_end;
   status.has_left = heading.has_left != 0;
   status.says_why = heading.says_why != 0;
+  status.has_one_caller = heading.has_one_caller != 0;
   for (LaneStatus lane; take(bytes, lane);) status.lanes.push_back(lane);
   return status;
 }

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct CollectiveRecord : CallHeader {
   std::int64_t submitted = 0;
   std::int64_t started = 0;
   std::int64_t finished = 0;
+  std::int64_t awaited = 0;  // of a transfer: since when a thread of the program waits for it
 
   // Ranks that are in the same collective have the same.
   [[nodiscard]] std::uint64_t place() const { return number << 16 | (part & 0xFFFFU); }
@@ -70,6 +72,7 @@ struct Lane {
   std::atomic<std::uint64_t> identity;   // identity_of(); 0: nobody's
   std::atomic<std::uint64_t> running;    // the first of the collectives it is in; 0: none
   std::atomic<std::uint64_t> asked;      // the last that was asked for, to be done later
+  std::atomic<std::uint64_t> awaited;    // up to which a thread of the program waits; 0: none does
   std::atomic<std::uint64_t> completed;  // of the one that ended last
   std::atomic<std::uint64_t> has_left;   // 1: this rank calls nothing in it any more
   std::atomic<std::uint64_t> members;    // ranks in it; 0: not known
@@ -120,6 +123,7 @@ struct EventBlock {
   // How long it had waited, in nanoseconds, when that was the limit: everybody writes its file. 0:
   // not so.
   std::atomic<std::int64_t> waited_at_end;
+  std::atomic<std::int64_t> callers;   // threads that have asked for anything; 2: several
   std::atomic<std::int64_t> says_why;  // 1: the rank is about to end the job, and says why itself
   std::array<Lane, most_lanes> lanes;
   std::array<RecordCell, most_transfers> transfers;  // pending, or the last that ended
@@ -137,6 +141,8 @@ class FlightRecorder {
   void submitted(const CollectiveCall& call);
   void started(const CollectiveCall& call);
   void finished(const CollectiveCall& call, bool failed);
+  // The calling thread begins to wait for it, or goes on.
+  void waits(const CallHeader& call, bool begins);
   // This rank belongs to the call's group, even if it never calls anything.
   void joined_group(const CollectiveCall& call);
   // It calls nothing in that group any more.
@@ -147,11 +153,13 @@ class FlightRecorder {
   void transfer_submitted(const CollectiveCall& call);
   void transfer_started(const CollectiveCall& call);
   void transfer_finished(const CollectiveCall& call, bool failed);
-  RecordCell* cell_of_transfer(const CollectiveCall& call);
+  void note_caller();
+  RecordCell* cell_of_transfer(const CallHeader& call);
   Lane* lane_of(std::uint64_t identity);
   [[nodiscard]] std::vector<std::uint64_t>& in_progress(const Lane& lane);
 
   std::shared_ptr<EventBlock> block_;
+  std::thread::id caller_;  // the first thread that has asked for something
   std::mutex mutex_;  // several threads record, and a record has one writer at a time
   // By lane, the numbers of the collectives that the rank is in: a device has begun one while the
   // communication thread begins the next.
@@ -169,6 +177,7 @@ struct LaneStatus {
   std::uint64_t members = 0;       // ranks in the group; 0: not known
   std::uint64_t joins = 0;         // of the rank, that have come to their end, which is everybody's
   std::uint64_t asked = 0;         // Lane::asked
+  std::uint64_t is_awaited = 0;    // 1: a thread of the program waits for `running`, or for later
   std::int64_t joined = 0;         // nanoseconds that it has joined; 0: it has not
   std::int64_t waiting = 0;        // nanoseconds in `running`; see WaitingTimes
   std::int64_t completed_age = 0;  // since `completed` ended
@@ -185,6 +194,7 @@ struct RankStatus {
   std::int64_t waited_at_end = 0;  // EventBlock::waited_at_end
   bool has_left = false;           // it has no communicator any more
   bool says_why = false;           // EventBlock::says_why
+  bool has_one_caller = false;     // all that it has asked for, one thread has
   std::int64_t age = 0;  // nanoseconds since this was so; 0 where it was read from shared memory
   std::vector<LaneStatus> lanes;
 

@@ -32,7 +32,7 @@ FlightRecorder::FlightRecorder(std::shared_ptr<EventBlock> block) : block_(std::
 }
 
 // Nothing where it is not known.
-RecordCell* FlightRecorder::cell_of_transfer(const CollectiveCall& call) {
+RecordCell* FlightRecorder::cell_of_transfer(const CallHeader& call) {
   const auto found = transfers_.find({call.group, call.first_rank, call.number});
   return found == transfers_.end() ? nullptr : &block_->transfers[found->second];
 }
@@ -101,8 +101,31 @@ void FlightRecorder::left_group(const CollectiveCall& call) {
   }
 }
 
+// Calls inside of tasks are those of the communication thread.
+void FlightRecorder::note_caller() {
+  const auto present = std::this_thread::get_id();
+  if (caller_ == present) return;
+  if (caller_ == std::thread::id()) caller_ = present;
+  block_->callers.store(caller_ == present ? 1 : 2, std::memory_order_release);
+}
+
+void FlightRecorder::waits(const CallHeader& call, bool begins) {
+  const std::lock_guard lock(mutex_);
+  if (call.part == 0) note_caller();
+  if (is_transfer(call.collective)) {
+    RecordCell* const cell = cell_of_transfer(call);
+    if (!cell) return;
+    auto record = cell->read();
+    record.awaited = begins ? monotonic_now() : 0;
+    return cell->write(record);
+  }
+  if (Lane* const lane = lane_of(Lane::identity_of(call)))
+    lane->awaited.store(begins ? call.number : 0, std::memory_order_release);
+}
+
 void FlightRecorder::submitted(const CollectiveCall& call) {
   const std::lock_guard lock(mutex_);
+  if (call.part == 0) note_caller();
   if (is_transfer(call.collective)) return transfer_submitted(call);
   Lane* const lane = lane_of(Lane::identity_of(call));
   if (!lane) return;
@@ -124,6 +147,12 @@ void FlightRecorder::started(const CollectiveCall& call) {
   if (const auto before = cell.read(); before.number == call.number)
     record.submitted = before.submitted;
   cell.write(record);
+  // On the thread that asks for it, which waits in it.
+  const bool is_direct = call.part == 0 && record.submitted == 0 && lane->awaited != call.number;
+  if (is_direct) {
+    note_caller();
+    lane->awaited.store(call.number, std::memory_order_release);
+  }
   if (call.collective == Collective::join)
     lane->joined.store(record.started, std::memory_order_release);
   if (!is_waited_for(call.collective)) return;
@@ -148,6 +177,7 @@ void FlightRecorder::finished(const CollectiveCall& call, bool failed) {
     if (!failed) lane->joins.fetch_add(1, std::memory_order_release);
     lane->joined.store(0, std::memory_order_release);
   }
+  if (call.part == 0 && record.submitted == 0 && lane->awaited == call.number) lane->awaited = 0;
   if (!is_waited_for(call.collective)) return;
   auto& numbers = in_progress(*lane);
   if (const auto place = std::find(numbers.begin(), numbers.end(), call.number);

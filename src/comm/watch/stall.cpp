@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::size_t most_ranks_told = 8;  // of those missing, one by one
 
-double seconds(std::int64_t nanoseconds) {
-  return static_cast<double>(nanoseconds) * 1e-9;
+double seconds(std::int64_t time) {
+  return static_cast<double>(time) * 1e-9;
 }
 
 // What is wrong with a rank; empty: nothing that is known.
@@ -66,13 +66,14 @@ struct Attendance {
 };
 
 Attendance attendance_of(std::span<const RankStatus> statuses, std::uint64_t group,
-                         std::uint64_t place) {
+                         const CollectiveRecord& collective) {
   Attendance attendance;
   for (const RankStatus& status : statuses) {
     const LaneStatus* const lane = status.lane(group);
     if (!lane) continue;
     ++attendance.known;
-    if (lane->running.place() != place) {
+    if (lane->running.place() != collective.place() ||
+        !first_difference(collective, lane->running).empty()) {
       attendance.missing.push_back(&status);
       continue;
     }
@@ -216,7 +217,7 @@ std::vector<Stall> find_stalls(std::span<const RankStatus> known, int job_size,
     if (!head.lane) continue;
     Stall stall{.group = group, .place = head.lane->running.place(), .waiting = head.waiting};
     stall.collective = head.lane->running.describe();
-    const auto attendance = attendance_of(statuses, group, stall.place);
+    const auto attendance = attendance_of(statuses, group, head.lane->running);
     const bool is_job = Lane::group_of(group) == 1;  // group 0, whose first rank is 0
     const int members = is_job ? job_size : static_cast<int>(head.lane->members);
     stall.report =

@@ -21,6 +21,9 @@ using std::chrono::nanoseconds;
 // much happens.
 constexpr std::int64_t least_wait = 700'000'000;
 
+// Before ranks are said to wait for each other, which what one knows of another node may be.
+constexpr std::int64_t least_deadlock = 2'000'000'000;
+
 // How long the watch doesn't look at its neighbour at most, and what a rank has waited at least
 // before it says that one was killed.
 constexpr std::chrono::milliseconds longest_glance{200};
@@ -44,13 +47,13 @@ std::shared_ptr<EventBlock> block_in(const std::shared_ptr<std::byte>& memory) {
 }
 
 // What goes into one message, which must be small for MPI to send it without the other side's help:
-// what the rank does in the job's communicator and in the sets that it waits in, has joined or has
-// left.
+// first what the rank does in the job's communicator and in the sets that it waits in, has joined
+// or has left.
 RankStatus in_short(RankStatus status) {
   constexpr std::size_t most_lanes = 8;
-  std::erase_if(status.lanes, [&](const LaneStatus& lane) {
-    return Lane::group_of(lane.identity) != 1 && lane.waiting == 0 && lane.joined == 0 &&
-           !lane.has_left && !status.has_left;
+  std::stable_partition(status.lanes.begin(), status.lanes.end(), [](const LaneStatus& lane) {
+    return Lane::group_of(lane.identity) == 1 || lane.waiting != 0 || lane.joined != 0 ||
+           lane.has_left != 0;
   });
   if (status.lanes.size() > most_lanes) status.lanes.resize(most_lanes);
   return status;
@@ -179,7 +182,7 @@ void Watch::look() {
     report(statuses);
     report_end(statuses);
   }
-  end_if_somebody_has_left(statuses, is_speaker(of_node));
+  end_if_nobody_can_go_on(statuses, is_speaker(of_node));
   const auto waited = of_node[own_block_].longest_wait();
   if (limit_ > 0 && waited >= limit_) end_job(waited);
 }
@@ -266,9 +269,11 @@ void Watch::report(const std::vector<RankStatus>& statuses) {
 
 // Whoever speaks ends the job at once. The others may know what it doesn't, when it has left itself
 // or is not there any more: they do so a little later.
-void Watch::end_if_somebody_has_left(const std::vector<RankStatus>& statuses, bool speaks) {
+void Watch::end_if_nobody_can_go_on(const std::vector<RankStatus>& statuses, bool speaks) {
   if (has_told_end_) return;
-  const auto waiting_for_nothing = find_departure(statuses, least_wait + (speaks ? 0 : silence_));
+  const auto patience = speaks ? 0 : silence_;
+  auto waiting_for_nothing = find_departure(statuses, least_wait + patience);
+  if (!waiting_for_nothing) waiting_for_nothing = find_deadlock(statuses, least_deadlock + patience);
   if (!waiting_for_nothing) return;
   tell(fmt::format("watch: {}; {}", *waiting_for_nothing, what_ends()));
   give_up(*waiting_for_nothing);

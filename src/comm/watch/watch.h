@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/watch/deadlock.h"
 #include "comm/watch/event_block.h"
 #include "comm/watch/stall.h"
 #include "kolo/comm/backend.h"
@@ -32,6 +33,9 @@ class Watch final : public CollectiveListener {
   void on_finish(const CollectiveCall& call, bool failed) noexcept override {
     recorder_->finished(call, failed);
   }
+  void on_wait(const CallHeader& call, bool begins) noexcept override {
+    recorder_->waits(call, begins);
+  }
   void on_group(const CollectiveCall& first_call) noexcept override {
     recorder_->joined_group(first_call);
   }
@@ -47,7 +51,7 @@ class Watch final : public CollectiveListener {
 
   void loop();
   void say_goodbye();
-  void end_if_somebody_has_left(const std::vector<RankStatus>& statuses, bool speaks);
+  void end_if_nobody_can_go_on(const std::vector<RankStatus>& statuses, bool speaks);
   void give_up(const std::string& reason, int exit_status = 1);
   [[nodiscard]] std::string what_ends() const;
   void look();
