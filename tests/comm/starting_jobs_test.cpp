@@ -88,6 +88,17 @@ TEST(LauncherCheck, NonsenseIsRefused) {
   EXPECT_THAT(result.errors, HasSubstr("KOLO_LAUNCHER_CHECK is \"maybe\"; expected on, off"));
 }
 
+// Without a word of kolo's MPI would end the program, or take handles for others.
+TEST(TwoMpisInOneProcess, AreTold) {
+  for (const std::string owner : {"kolo", "program"}) {
+    const auto result = run_alone({{"LD_PRELOAD", OTHER_MPI}}, owner);
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_THAT(result.errors,
+                AllOf(HasSubstr("comm: two MPIs in one process: kolo is built with "),
+                      HasSubstr("but the MPI that answers here is ")));
+  }
+}
+
 ProcessResult run_late(const std::string& owner, const std::string& seconds,
                        const Variables& watch) {
   ProcessOptions options;

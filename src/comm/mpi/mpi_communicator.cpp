@@ -16,6 +16,7 @@
 #include "comm/mpi/mpi_exit.h"
 #include "comm/mpi/mpi_job.h"
 #include "comm/mpi/mpi_keeping.h"
+#include "comm/mpi/one_mpi.h"
 #include "comm/transfers/transfer_desk.h"
 #include "comm/transfers/transfer_thread.h"
 #include "comm/watch/start_watch.h"
@@ -321,6 +322,7 @@ std::shared_ptr<const MpiRuntime> start_mpi(const MpiOptions& options,
 }  // namespace
 
 Communicator mpi_communicator(const MpiOptions& given) {
+  require_one_mpi();
   const MpiOptions wanted = with_environment(given);
   const auto environment = environment_at_start();
   const StartWatch watch(wanted.watch, describe_process(environment), StartWatch::AtLimit::process_ends);

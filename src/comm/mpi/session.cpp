@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "comm/mpi/mpi_job.h"
+#include "comm/mpi/one_mpi.h"
 #include "comm/watch/start_watch.h"
 #include "kolo/base/error.h"
 
@@ -68,14 +69,16 @@ void Session::finalize() {
 namespace {
 
 void require_mpi() {
+  require_one_mpi();
   int is_initialized = 0, is_finalized = 0, is_main = 0;
   check_mpi(MPI_Initialized(&is_initialized), "MPI_Initialized");
   check_mpi(MPI_Finalized(&is_finalized), "MPI_Finalized");
   if (is_initialized == 0 || is_finalized != 0) {
     throw StateError(
         fmt::format("comm: kolo::initialize: MPI {}; call it between MPI_Init (or MPI_Init_thread) "
-                    "and MPI_Finalize",
-                    is_finalized != 0 ? "has been finalized" : "has not been initialized"));
+                    "and MPI_Finalize{}",
+                    is_finalized != 0 ? "has been finalized" : "has not been initialized",
+                    describe_other_mpi()));
   }
   check_mpi(MPI_Is_thread_main(&is_main), "MPI_Is_thread_main");
   const ThreadLevel level = granted_thread_level();
