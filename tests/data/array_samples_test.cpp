@@ -285,6 +285,7 @@ TEST_F(ArraySamplesTest, WhatIsNotSuchSamplesIsRefusedByName) {
   EXPECT_THAT(error({}, "labels.npy"), HasSubstr("it is one .npy array"));
   write("all.npz", "PK\x03\x04");
   EXPECT_THAT(error({}, "all.npz"), HasSubstr("unzip"));
+  std::filesystem::remove(folder_ / "targets.npy");
   write("inputs.npy", npy<float>("<f4", {0, 3}, {}));
   EXPECT_THAT(error(), HasSubstr("expected samples in front, at least one"));
 }

@@ -1,5 +1,6 @@
 #include "data/boxes/array_file.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <type_traits>
@@ -189,7 +190,7 @@ void ArrayFile::convert_rows(std::int64_t first, std::int64_t count,
   double value = 0;
   (void)convert_numbers(type_, number, type_.bytes, std::span(&value, 1));
   throw InputError(fmt::format(
-      "data: {}: sample {} holds {:.17g}, which {}", name_, first + place / row_numbers_, value,
+      "data: {}: sample {} holds {}, which {}", name_, first + place / row_numbers_, value,
       std::is_floating_point_v<Number>
           ? "float32 can't represent (at most 3.4e38 in size), and networks compute in float32; "
             "bring the numbers to a smaller scale"
@@ -197,6 +198,7 @@ void ArrayFile::convert_rows(std::int64_t first, std::int64_t count,
 }
 
 void ArrayFile::read(std::int64_t first, std::int64_t count, std::span<float> numbers) const {
+  if (numbers.empty()) return;
   if (type_ == NumberType())
     read_rows(first, count, std::as_writable_bytes(numbers));
   else
@@ -213,10 +215,11 @@ void ArrayFile::read(std::int64_t first, std::int64_t count,
 }
 
 std::shared_ptr<const ArrayFile> open_npy_array(const std::filesystem::path& file) {
-  const auto header = read_npy_header(file);
-  // Of a single axis, and of empty arrays, both orders are the same.
-  if (!header.is_fortran_order || header.shape.size() < 2)
-    return std::make_shared<NpyArray>(file, header);
+  auto header = read_npy_header(file);
+  // Along a single axis both orders are the same.
+  if (std::ranges::count_if(header.shape, [](std::int64_t length) { return length > 1; }) < 2)
+    header.is_fortran_order = false;
+  if (!header.is_fortran_order) return std::make_shared<NpyArray>(file, header);
   return std::make_shared<FortranNpyArray>(file, header);
 }
 

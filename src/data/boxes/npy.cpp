@@ -38,8 +38,8 @@ std::string quoted(std::string_view text) {
 
 // The contents of an array whose type is not one of numbers that are read.
 std::string_view other_contents(std::string_view type) {
-  const auto kind = type.size() < 2 ? '\0' : type[type[0] >= 'A' ? 0 : 1];
-  switch (kind) {
+  const auto kind = type.find_first_not_of("<>|=");  // after the order of bytes
+  switch (kind == type.npos ? '\0' : type[kind]) {
     case 'O':
       return ", which is Python objects";
     case 'c':
