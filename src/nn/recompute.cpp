@@ -15,6 +15,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/generators.h"
 #include "kolo/base/graph_beginning.h"
+#include "kolo/base/graph_node.h"
 #include "kolo/nn/autocast.h"
 #include "kolo/nn/device_norm.h"
 #include "kolo/nn/kernel_choices.h"
@@ -159,7 +160,7 @@ class Recomputation final : public torch::autograd::Node {
 
   // `outputs`: of the first pass, without a graph. What the stage has handed on is no result of
   // its own.
-  [[nodiscard]] StagePayload attach(StagePayload outputs, const std::shared_ptr<Node>& self) {
+  [[nodiscard]] StagePayload attach(StagePayload outputs, const GraphNode& self) {
     for (auto& output : outputs) {
       const bool is_result = std::ranges::none_of(
           inputs_, [&](const torch::Tensor& input) { return input.is_same(output); });
@@ -173,8 +174,8 @@ class Recomputation final : public torch::autograd::Node {
 
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     require_inputs();
-    const auto beginning = GraphBeginning::make();
-    auto outputs = run_again(*beginning);
+    GraphBeginning beginning;
+    auto outputs = run_again(beginning);
     StagePayload roots, slopes;
     std::size_t next = 0;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -186,7 +187,7 @@ class Recomputation final : public torch::autograd::Node {
     }
     outputs.clear();
     if (!roots.empty()) torch::autograd::backward(roots, slopes);
-    auto found = beginning->take_gradients();
+    auto found = beginning.take_gradients();
     torch::autograd::variable_list of_inputs;
     auto each = found.begin();
     for (const auto& input : inputs_)
@@ -247,8 +248,7 @@ StagePayload run_recomputed(const std::shared_ptr<RecomputedStage>& stage, Stage
          return each.requires_grad();
        }));
   if (!needs_gradients) return stage->run(std::move(payload));
-  const std::shared_ptr<Recomputation> node(new Recomputation(stage, payload),
-                                            torch::autograd::deleteNode);
+  const auto node = make_graph_node<Recomputation>(stage, payload);
   StagePayload outputs;
   {
     const torch::NoGradGuard no_gradient;

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include <torch/csrc/autograd/variable.h>
 #include <torch/types.h>
 
+#include "kolo/base/graph_node.h"
 #include "kolo/comm/communicator.h"
 
 namespace kolo {
@@ -97,10 +97,6 @@ struct PowerSgdOptions {
 //
 // Throws InputError for a rank below 1, a start_step below 0 and negative or not finite numbers.
 [[nodiscard]] std::shared_ptr<GradientHook> power_sgd(const PowerSgdOptions& options = {});
-
-// Shares a node of autograd's graph: std::shared_ptr in LibTorch 1.13 and 2.6, c10::intrusive_ptr
-// in 2.15.
-using GraphNode = decltype(torch::autograd::impl::grad_accumulator(torch::autograd::Variable()));
 
 // Calls a function, on a thread of autograd's, each time backward has accumulated into the
 // gradient of a parameter (a leaf that requires one). Keep what is returned for as long as it is

@@ -12,7 +12,7 @@ StagePayload StageGraph::begin(StagePayload payload, const std::vector<bool>& ne
       payload[i] = payload[i].detach();
       continue;
     }
-    if (!beginning_) beginning_ = GraphBeginning::make();
+    if (!beginning_) beginning_.emplace();
     payload[i] = beginning_->attach(payload[i]);
   }
   return payload;
@@ -39,7 +39,7 @@ StagePayload StageGraph::backward(const StagePayload& gradients) {
         roots.edges, roots.slopes, /*keep_graph=*/false, /*create_graph=*/false,
         /*accumulate_grad=*/true);
   }
-  return beginning_ ? std::exchange(beginning_, nullptr)->take_gradients() : StagePayload();
+  return beginning_ ? std::exchange(beginning_, std::nullopt)->take_gradients() : StagePayload();
 }
 
 StagePayload StageGraph::backward_to_inputs(const StagePayload& gradients) {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -42,7 +42,7 @@ class StageGraph {
   };
   [[nodiscard]] Roots roots_of(const StagePayload& gradients) const;
 
-  std::shared_ptr<GraphBeginning> beginning_;  // none: it begins with data
+  std::optional<GraphBeginning> beginning_;  // none: it begins with data
   StagePayload outputs_;
   StagePayload gradients_;  // between the halves
 };
