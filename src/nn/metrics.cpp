@@ -65,10 +65,13 @@ torch::Tensor samples_in_top(const torch::Tensor& logits, const torch::Tensor& t
   if (logits.dim() != 2) throw InputError("metrics: the top classes need logits [N, classes]");
   const torch::NoGradGuard no_gradient;
   if (logits.size(0) == 0) return torch::zeros({}, logits.options().dtype(torch::kLong));
-  const torch::Tensor own = logits.gather(1, targets.to(torch::kInt64).reshape({-1, 1}));
-  const torch::Tensor larger = logits.gt(own).sum(1);
+  const torch::Tensor classes = targets.to(torch::kInt64).reshape({-1, 1});
+  const torch::Tensor own = logits.gather(1, classes);
+  // Equal logits rank by class index, as argmax ranks them: the top 1 is what accuracy counts.
+  const torch::Tensor earlier = torch::arange(logits.size(1), classes.options()).lt(classes);
+  const torch::Tensor ahead = logits.gt(own).logical_or(logits.eq(own).logical_and(earlier)).sum(1);
   const torch::Tensor finite = logits.isfinite().all(1);
-  return larger.lt(k).logical_and(finite).sum();
+  return ahead.lt(k).logical_and(finite).sum();
 }
 
 std::int64_t count_in_top(const torch::Tensor& logits, const torch::Tensor& targets,

@@ -59,6 +59,12 @@ double LearningRate::at(std::int64_t step) const {
   return std::lerp(begin, scaled_rate_, done);
 }
 
+LearningRate LearningRate::with_warmup(std::int64_t steps) const {
+  auto plan = plan_;
+  plan.warmup_steps = steps;
+  return LearningRate(std::move(plan));
+}
+
 std::int64_t warmup_steps_of(double epochs, std::int64_t steps_per_epoch) {
   if (steps_per_epoch < 0) {
     throw Error(

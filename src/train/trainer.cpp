@@ -119,7 +119,8 @@ Trainer::Trainer(Communicator communicator, std::shared_ptr<TrainedNetwork> netw
             step_options(options_, noise_meter_, *network_, communicator_)),
       clock_(step_.arena()->device()),
       step_notes_(
-          torch::zeros({2}, torch::TensorOptions(torch::kDouble).device(step_.arena()->device()))) {
+          torch::zeros({2}, torch::TensorOptions(torch::kDouble).device(step_.arena()->device()))),
+      warmup_{learning_rate_.warmup_steps(), training.batches()} {
   training_.deliver_to(step_.arena()->device());
   if (options_.check_replicas_every > 0)
     replica_check_.emplace(network_->replicas(), *step_.arena(), options_.check_replicas_every);

@@ -132,6 +132,7 @@ void take_those_for_use(std::vector<NamedTensor>& parameters, std::vector<NamedT
 
 // By parameter, of those that were frozen or not used in some steps.
 constexpr const char* left_out_key = "left_out_steps";
+constexpr const char* warmup_key = "warmup";
 
 // What was frozen so far has no state to go on with. A tensor of several names has one under the
 // first.
@@ -317,12 +318,33 @@ Checkpoint Trainer::checkpoint(const CheckpointRequest& request) const {
   if (step_.algorithm().for_use()) checkpoint.state[rates_key] = to_json(step_.rate_history());
   if (auto left_out = left_out_steps(); !left_out.empty())
     checkpoint.state[left_out_key] = std::move(left_out);
+  if (warmup_.steps > 0) {
+    checkpoint.state[warmup_key] = {{"steps", warmup_.steps},
+                                    {"steps_of_epoch", warmup_.steps_of_epoch}};
+  }
   checkpoint.state["ranks"] = communicator_.size();
   checkpoint.state["seed"] = options_.seed;
   if (options_.virtual_ranks > 0) checkpoint.state["virtual_ranks"] = options_.virtual_ranks;
   if (!options_.made_with.empty()) checkpoint.state["made_with"] = options_.made_with;
   checkpoint.state["training_samples"] = training_.dataset().size();
   return checkpoint;
+}
+
+// A run that asks for another warm-up than it began with has that, in the steps that it takes now;
+// so has one that an earlier version has saved.
+void Trainer::restore_warmup(const nlohmann::json& state) {
+  const auto saved = state.find(warmup_key);
+  if (saved == state.end() || options_.adascale || options_.ends_with_steps(training_.batches()))
+    return;
+  const Warmup before{saved->at("steps").get<std::int64_t>(),
+                      saved->at("steps_of_epoch").get<std::int64_t>()};
+  if (before.steps != warmup_.steps || before.steps_of_epoch == warmup_.steps_of_epoch ||
+      before.steps == 0 || before.steps_of_epoch == 0)
+    return;
+  const double epochs =
+      static_cast<double>(before.steps) / static_cast<double>(before.steps_of_epoch);
+  learning_rate_ = learning_rate_.with_warmup(warmup_steps_of(epochs, training_.batches()));
+  warmup_ = before;
 }
 
 void Trainer::restore(const std::optional<Checkpoint>& of_root) {
@@ -354,6 +376,7 @@ void Trainer::restore(const std::optional<Checkpoint>& of_root) {
   schedule_ahead_ = options_.ends_with_steps(training_.batches())
                         ? 0
                         : state_.epoch * training_.batches() + done_in_epoch - state_.step;
+  restore_warmup(state);
   // A training in another precision had none.
   if (step_.scaler() && state.contains("loss_scale"))
     step_.scaler()->restore(loss_scale_from_json(state.at("loss_scale")));

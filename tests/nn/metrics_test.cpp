@@ -63,15 +63,25 @@ TEST(CountInTop, AgreesWithTopkWithoutTies) {
   EXPECT_EQ(count_in_top(torch::zeros({0, 3}), torch::zeros({0}, torch::kInt64), 5), 0);
 }
 
-TEST(CountInTop, AllOfEqualLogitsAreIn) {
+TEST(CountInTop, EqualLogitsRankByClass) {
   const torch::Tensor logits = torch::tensor({{3.0, 2.0, 2.0, 1.0}});
   const auto in_top_2 = [&](std::int64_t target) {
     return count_in_top(logits, classes_of({target}), 2);
   };
   EXPECT_EQ(in_top_2(0), 1);
   EXPECT_EQ(in_top_2(1), 1);
-  EXPECT_EQ(in_top_2(2), 1);
+  EXPECT_EQ(in_top_2(2), 0);
   EXPECT_EQ(in_top_2(3), 0);
+}
+
+TEST(CountInTop, IsChanceWhereANetworkTellsNothingApart) {
+  const torch::Tensor targets = torch::arange(100, torch::kInt64).remainder(10);
+  for (const auto type : {torch::kFloat32, torch::kBFloat16}) {
+    const torch::Tensor logits = torch::zeros({100, 10}, type);
+    EXPECT_EQ(count_correct(logits, targets), 10);
+    EXPECT_EQ(count_in_top(logits, targets, 1), 10);
+    EXPECT_EQ(count_in_top(logits, targets, 5), 50);
+  }
 }
 
 TEST(CountInTop, WhatIsNotFiniteIsNotIn) {

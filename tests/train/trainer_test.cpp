@@ -223,6 +223,42 @@ TEST(Trainer, ARequestInTheValidationBeforeTrainingStopsThere) {
   EXPECT_FALSE(untrained_of(checkpoint).has_value());
 }
 
+// Trains so many steps, after a checkpoint if one is given, and leaves one.
+struct WarmedUp {
+  std::vector<double> rates;
+  Checkpoint checkpoint;
+};
+WarmedUp train_in_warmup(std::int64_t batch, std::int64_t warmup_steps, std::size_t steps,
+                         const std::optional<Checkpoint>& from = std::nullopt) {
+  struct Rates final : Observer {
+    void on_step(const StepReport& report) override { seen.push_back(report.learning_rate); }
+    std::vector<double> seen;
+  } rates;
+  SmallTraining training(
+      Communicator::solo(),
+      {.samples = 64, .batch_size = batch, .learning_rate = .1, .warmup_steps = warmup_steps},
+      [&] { return rates.seen.size() >= steps; });
+  training.trainer().add_observer(rates);
+  if (from) training.trainer().restore(from);
+  EXPECT_EQ(training.trainer().run(), TrainOutcome::stopped);
+  return {rates.seen, training.trainer().checkpoint()};
+}
+
+TEST(Trainer, AWarmupGoesOnByItsSamplesWithOtherBatches) {
+  const auto first = train_in_warmup(4, 40, 15);
+  ASSERT_EQ(first.rates.size(), 16U) << "a stop takes one step more";
+  const double done = 16;
+  EXPECT_NEAR(first.rates.back(), .1 * done / 40, 1e-12);
+  const auto second = train_in_warmup(8, 40, 2, first.checkpoint);
+  EXPECT_NEAR(second.rates.front(), .1 * (done / 2 + 1) / 20, 1e-12);
+  const auto third = train_in_warmup(4, 40, 2, second.checkpoint);
+  const auto more = static_cast<double>(2 * second.rates.size());
+  EXPECT_NEAR(third.rates.front(), .1 * (done + more + 1) / 40, 1e-12);
+  // Who asks for another warm-up has it in the steps that the run takes now.
+  EXPECT_NEAR(train_in_warmup(8, 30, 1, first.checkpoint).rates.front(), .1 * (done / 2 + 1) / 30,
+              1e-12);
+}
+
 TEST(Trainer, StepsThatAParameterHasLeftOutArePartOfACheckpoint) {
   SmallTraining training(Communicator::solo(), {.epochs = 1});
   auto parameter = training.network().parameters().front();

@@ -20,6 +20,7 @@ struct TrainingSetup {
   std::int64_t epochs = 2;
   double dropout = .5;
   double learning_rate = .05;
+  std::int64_t warmup_steps = 0;  // from a rate of 0
   std::int64_t top = 0;
   ValidationViews views = ValidationViews::one;
   std::function<void(TrainerOptions&)> change = [](TrainerOptions&) {};
@@ -59,8 +60,10 @@ class SmallTraining {
             "mnist_net", {.input_shape = {1, 16, 16}, .classes = 4, .dropout = setup.dropout})),
         trainer_(communicator, fixed_weights(network_, setup.device(communicator.rank())),
                  {.loss = make_loss("cross_entropy"), .top = setup.top, .views = setup.views},
-                 setup.optimizer, LearningRate({.base_rate = setup.learning_rate}), training_,
-                 validation_, options(setup, std::move(stop))) {}
+                 setup.optimizer, LearningRate({.base_rate = setup.learning_rate,
+                               .warmup_steps = setup.warmup_steps,
+                               .warmup_from = 0}),
+                 training_, validation_, options(setup, std::move(stop))) {}
 
   [[nodiscard]] Trainer& trainer() { return trainer_; }
   [[nodiscard]] Loader& validation() { return validation_; }

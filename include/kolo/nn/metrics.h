@@ -34,10 +34,10 @@ constexpr auto enum_names(Metric) {
 [[nodiscard]] torch::Tensor correct_samples(const torch::Tensor& logits,
                                             const torch::Tensor& targets);
 
-// How many samples have their target among the k largest logits, which means that fewer than k
-// logits are larger than the target's: of equal logits all are in, as Keras counts. A sample with a
-// logit that isn't finite doesn't count. logits [N, classes], targets [N], int64; k at least 1, and
-// with k of classes or more every sample counts.
+// Counts the samples whose target is among the k largest logits. Of equal logits the one of the
+// lower class comes first, as in count_correct(), which is the top 1. A sample with a logit that
+// isn't finite doesn't count. logits [N, classes], targets [N], int64; k at least 1, and with k of
+// classes or more every sample counts.
 [[nodiscard]] std::int64_t count_in_top(const torch::Tensor& logits, const torch::Tensor& targets,
                                         std::int64_t k);
 // The same as one int64 where the logits are, which nobody waits for.

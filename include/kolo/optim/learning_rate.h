@@ -206,6 +206,8 @@ class LearningRate {
   [[nodiscard]] double at(std::int64_t step) const;
 
   [[nodiscard]] std::int64_t warmup_steps() const { return plan_.warmup_steps; }
+  // The same with a warm-up over so many steps.
+  [[nodiscard]] LearningRate with_warmup(std::int64_t steps) const;
   // What the schedule multiplies: base_rate * scale_factor().
   [[nodiscard]] double scaled_rate() const { return scaled_rate_; }
   [[nodiscard]] const Schedule& schedule() const { return plan_.schedule; }

@@ -337,6 +337,14 @@ class Trainer {
   // What the learning rate's step is ahead of the state's: a run that goes on with other ranks or
   // batches has other steps after it than its epochs would take now.
   std::int64_t schedule_ahead_ = 0;
+  // The warm-up of the run's beginning, in steps of its beginning: a warm-up of so many steps ends
+  // after as many samples where a run goes on with other ranks or batches.
+  struct Warmup {
+    std::int64_t steps = 0;
+    std::int64_t steps_of_epoch = 0;
+  };
+  Warmup warmup_;
+  void restore_warmup(const nlohmann::json& state);
 };
 
 // Gives a network a checkpoint's parameters and buffers. InputError when it is of another network;
