@@ -12,8 +12,10 @@
 #include "kolo/config/run_config.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/parallel/sync_batch_norm.h"
+#include "nn/unused_parameters.h"
 #include "run/initial_weights.h"
 #include "run/made_with.h"
+#include "run/norm_batches.h"
 #include "run/pipeline_share.h"
 #include "run/run_device.h"
 #include "run/run_lock.h"
@@ -50,6 +52,19 @@ PreparedRun make_parts(const RunConfig& config, const RunParts& parts, const Dat
   run.optimizer = parts.optimizer ? parts.optimizer(config) : make_optimizer(config, parts.models);
   run.network = make_network(config, run.datasets.training->layout(), parts.models);
   return run;
+}
+
+// A module from a file may have parameters that its forward() leaves out, as those of a head that
+// is used elsewhere: nothing could be averaged for them.
+void freeze_unused(const RunConfig& config, PreparedRun& run) {
+  if (config.model.name != "torchscript") return;
+  const auto unused =
+      find_unused_parameters(*run.network, run.datasets.training->layout().input_shape);
+  if (unused.empty()) return;
+  at_setting(config, "model.name", [&] { run.network->freeze(unused); });
+  run.datasets.warnings.push_back(fmt::format(
+      "model: {} take{} no part in what the network returns, and stay{}", fmt::join(unused, ", "),
+      unused.size() == 1 ? "s" : "", unused.size() == 1 ? "s as it is" : " as they are"));
 }
 
 void add_settings(std::vector<RankFact>& facts, const RunConfig& config) {
@@ -135,6 +150,8 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
       config, parts, {.looks_at_files = is_root, .loads_later = true, .survey = std::move(survey)});
   require_batch_norms_to_synchronize(config.model, *run.network);
   require_images_to_view(config, run.datasets);
+  freeze_unused(config, run);
+  require_values_to_normalize(config, *run.datasets.training, *run.network, ranks);
   require_work_share(config, run.datasets, *run.network, ranks);
   require_pipeline(config, *run.network, ranks);
   run.steps_of_epoch = make_training_loader(config, run.datasets.training, 0, replicas)->batches();

@@ -65,6 +65,23 @@ TEST_F(RegressionProgram, AScriptLearnsNumbersAndIsSavedBack) {
                                     HasSubstr("expected [2, 5]")));
 }
 
+TEST_F(RegressionProgram, AScriptKeepsParametersThatItsForwardLeavesOut) {
+  torch::jit::Module script("Map");
+  script.register_attribute("training", c10::BoolType::get(), true);
+  script.register_parameter("weight", torch::randn({4, 6}, torch::requires_grad()), false);
+  script.register_parameter("spare", torch::randn({3}, torch::requires_grad()), false);
+  script.define("def forward(self, x):\n  return torch.linear(x.flatten(1), self.weight)\n");
+  const auto file = (folder_ / "script.pt").string();
+  script.save(file);
+  const auto result = train({"-n", "2", "model={name: torchscript, file: " + file + "}"});
+  ASSERT_EQ(result.exit_code, 0) << result.output << result.errors;
+  EXPECT_THAT(result.output + result.errors,
+              HasSubstr("spare takes no part in what the network returns, and stays as it is"));
+  const auto trained = torch::jit::load((folder_ / "run" / "model.pt").string());
+  EXPECT_TRUE(trained.attr("spare").toTensor().equal(script.attr("spare").toTensor()));
+  EXPECT_FALSE(trained.attr("weight").toTensor().allclose(script.attr("weight").toTensor()));
+}
+
 TEST_F(RegressionProgram, AnMlpTellsClassesApartToo) {
   const auto result = train({"data.target_shape=null", "data.n_classes=3",
                              "training.loss=cross_entropy", "model.hidden=[]"});

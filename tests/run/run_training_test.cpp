@@ -54,5 +54,35 @@ TEST(ValidationViewsOfTheTrainer, AreOfImages) {
   EXPECT_NO_THROW(prepare("[3, 8, 8]"));
 }
 
+TEST(BatchNormsOfTheTrainer, NeedMoreThanOneValueInEveryPass) {
+  const TemporaryFolder folder;
+  const auto file =
+      folder.write("norms.yaml",
+                   "data: {name: dummy, n_train: 33, n_valid: 8, input_shape: [3, 32, 32]}\n"
+                   "model: {name: resnet34}\n"
+                   "optimizer: {name: sgd}\n"
+                   "training: {batch_size: 32}\n");
+  const auto prepare = [&](int ranks, const std::vector<std::string>& settings) {
+    (void)prepare_run(load_run_config({file, {}, settings, {}, folder / "run"}), {}, {}, ranks);
+  };
+  const auto refused = [&](int ranks, const std::vector<std::string>& settings) {
+    return message_of<InputError>([&] { prepare(ranks, settings); });
+  };
+  EXPECT_THAT(
+      refused(1, {}),
+      AllOf(HasSubstr("norms.yaml:4: training.batch_size: 33 samples per rank in batches of "
+                      "32 leave a pass of 1 sample"),
+            HasSubstr("the batch norm stage4."), HasSubstr("training.drop_last=true")));
+  EXPECT_THAT(refused(2, {"data.n_train=34", "training.batch_size=16"}),
+              HasSubstr("17 samples per rank in batches of 16"));
+  EXPECT_THAT(refused(1, {"training.accumulation=32", "training.drop_last=true"}),
+              HasSubstr("a batch of 32 in 32 passes gives the batch norm stage4."));
+  EXPECT_NO_THROW(prepare(1, {"training.drop_last=true"}));
+  EXPECT_NO_THROW(prepare(1, {"training.batch_size=31"}));
+  EXPECT_NO_THROW(
+      prepare(2, {"data.n_train=34", "training.batch_size=16", "model.sync_batch_norm=true"}));
+  EXPECT_NO_THROW(prepare(1, {"data.input_shape=[3, 64, 64]"})) << "of more than one position";
+}
+
 }  // namespace
 }  // namespace kolo::testing

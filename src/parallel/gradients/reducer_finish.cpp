@@ -85,8 +85,9 @@ std::string GradientReducer::State::missing_gradients(const std::vector<std::str
                      is_recorded_
                          ? "in the first step it did, and the graph is said to be static; without "
                            "static_graph the parameters used may change"
-                         : "every trainable parameter must take part in the loss (or not require a "
-                           "gradient), unless the reducer is made with unused_parameters");
+                         : "every trainable parameter must take part in every loss: let the others "
+                           "not require a gradient (model.freeze of kolo train), or make the "
+                           "reducer with unused_parameters");
 }
 
 // In seal(): gradients that were zeroed while they were averaged are gone.
