@@ -120,17 +120,19 @@ Breaks find_breaks(std::string_view line, std::size_t first, std::size_t columns
   return breaks;
 }
 
-// Blanks at a break vanish.
+// Blanks at a break vanish. A terminal that is hardly wider than the indentation has no room for it.
 void wrap_line(std::string& wrapped, std::string_view line, std::size_t width, std::size_t indent) {
+  if (indent >= width / 2) indent = 0;
   std::size_t columns = width;
   for (std::size_t first = std::min(line.find_first_not_of(' '), line.size());;) {
     const auto breaks = find_breaks(line, first, columns);
     const auto at = breaks.best();
-    if (!breaks.is_too_long || at == none) break;
+    const auto next = at == none ? none : line.find_first_not_of(' ', at);
+    if (!breaks.is_too_long || next == none) break;
     wrapped += line.substr(0, line.find_last_not_of(' ', at) + 1);
     wrapped += '\n' + std::string(indent, ' ');
-    line.remove_prefix(line.find_first_not_of(' ', at));
-    columns = width > indent ? width - indent : 1;
+    line.remove_prefix(next);
+    columns = width - indent;
     first = 0;
   }
   wrapped += line;

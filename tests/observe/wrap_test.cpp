@@ -31,6 +31,24 @@ TEST(Wrap, WordsThatAreTooLongStayWhole) {
   EXPECT_EQ(wrap("abcdefghijkl", 5), "abcdefghijkl");
 }
 
+// Blanks at the end among them, behind a word that is too long.
+TEST(Wrap, ComesToAnEndInTheNarrowestTerminals) {
+  const auto letters = [](std::string text) {
+    std::erase_if(text, [](char letter) { return letter == ' ' || letter == '\n'; });
+    return text;
+  };
+  for (const std::string text :
+       {"abcdef ", "a bcdef  ", " ", "  abc ", "kolo: -n 2: more\nthan  there are   \n\n x ",
+        "epoch 1/5  loss 0.2210  22.4 s  \x1b[33mwarning:\x1b[0m é 60 000 "}) {
+    for (int width = 1; width < 24; ++width) {
+      for (int indent = 0; indent < 24; ++indent)
+        EXPECT_EQ(letters(wrap(text, width, indent)), letters(text)) << width << ", " << indent;
+    }
+  }
+  EXPECT_EQ(wrap("abcdef ", 3), "abcdef ");
+  EXPECT_EQ(wrap("one two three", 3), "one\ntwo\nthree") << "no room for an indentation";
+}
+
 TEST(Wrap, LettersAndColoursCountAsTheyAreSeen) {
   EXPECT_EQ(wrap("é é é", 5), "é é é");
   EXPECT_EQ(wrap("\x1b[33mwarning:\x1b[0m ab", 11), "\x1b[33mwarning:\x1b[0m ab");
