@@ -6,6 +6,7 @@
 #include <climits>
 #include <cmath>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <sstream>
 
@@ -15,6 +16,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/openmp.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -136,7 +138,10 @@ std::uint64_t resident_bytes() {
   return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-std::vector<int> allowed_cpus() {
+namespace {
+
+// Of this thread, as the kernel has it.
+std::vector<int> cpus_of_thread() {
   // The set is made larger until the kernel's fits.
   for (int capacity = 1024; capacity <= (1 << 20); capacity *= 4) {
     std::vector<cpu_set_t> set(static_cast<std::size_t>(capacity) / CPU_SETSIZE + 1);
@@ -149,6 +154,15 @@ std::vector<int> allowed_cpus() {
     return cpus;
   }
   return {};
+}
+
+}  // namespace
+
+std::vector<int> allowed_cpus() {
+  const auto own = cpus_of_thread(), places = openmp_cpus();
+  std::vector<int> cpus;
+  std::ranges::set_union(own, places, std::back_inserter(cpus));
+  return cpus;
 }
 
 std::vector<std::vector<int>> allowed_cores() {

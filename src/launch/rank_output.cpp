@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <span>
@@ -21,6 +22,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
+#include "launch/openmp_binding.h"
 #include "launch/signals.h"
 
 namespace kolo {
@@ -69,6 +71,16 @@ class Stream {
   FileDescriptor read_end_, write_end_;
 };
 
+void restore_openmp_binding() {
+  const char* const before = std::getenv(openmp_binding_before);
+  if (before == nullptr) return;
+  if (*before == 0)
+    ::unsetenv("OMP_PROC_BIND");
+  else
+    ::setenv("OMP_PROC_BIND", before, 1);
+  ::unsetenv(openmp_binding_before);
+}
+
 [[noreturn]] void become(const RankProgram& program, const std::vector<Stream>& streams, int log,
                          pid_t parent) {
   // A group of its own: mpirun signals groups, and a signal is for this process's parent to
@@ -81,6 +93,7 @@ class Stream {
     ::dup2(log, STDOUT_FILENO);
     ::dup2(log, STDERR_FILENO);
   }
+  restore_openmp_binding();
   std::vector<char*> argv;
   for (const auto& word : program.command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);

@@ -5,6 +5,8 @@
 
 #include <ATen/Parallel.h>
 
+#include "base/openmp.h"
+
 // Weak: a program may have no OpenMP but LibTorch's, or none at all, and another BLAS.
 extern "C" {
 int omp_get_max_threads() __attribute__((weak));
@@ -47,6 +49,7 @@ HostState::~HostState() {
 
 void compute_with(int threads) {
   begin_libtorch();
+  promise_threads();
   if (omp_set_num_threads != nullptr && threads > 0) omp_set_num_threads(threads);
 }
 

@@ -4,10 +4,12 @@
 
 #include <sched.h>
 
+#include "base/openmp.h"
+
 namespace kolo::online {
 
-// What a call into kolo must leave as the program had it: this thread's number of OpenMP threads,
-// its floating-point environment (traps, rounding, denormals) and its processors. Within the call
+// What a call into kolo must leave as the program had it: this thread's number of OpenMP threads
+// and whether it may get fewer, its floating-point environment (traps, rounding, denormals) and its processors. Within the call
 // OpenMP and LibTorch compute with as many threads as the program's OpenMP would, and
 // floating-point traps are off (LibTorch makes NaNs that do no harm).
 //
@@ -24,6 +26,7 @@ class HostState {
   std::fenv_t floating_point_{};
   cpu_set_t processors_{};
   bool has_processors_ = false;
+  PromisedThreads promised_;
   int openmp_threads_ = 0;  // 0: there is no OpenMP
 };
 

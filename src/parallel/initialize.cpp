@@ -11,9 +11,12 @@
 #include <torch/cuda.h>
 #include <torch/utils.h>
 
+#include "base/openmp.h"
+#include "comm/messages.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/base/random.h"
+#include "parallel/compute_threads.h"
 #include "parallel/place_on_devices.h"
 
 namespace kolo {
@@ -105,10 +108,21 @@ Communicator initialize(const MpiOptions& options) {
   return mpi_communicator(options);
 }
 
+void parallel::set_compute_threads(int threads) {
+  promise_threads();
+  torch::set_num_threads(std::clamp(threads, 1, openmp_thread_limit()));
+}
+
 torch::Device pin_device(const Communicator& communicator) {
+  const bool is_told = openmp_threads_wanted().has_value();
   const int ranks = ranks_on_these_cpus(communicator);
-  if (std::getenv("OMP_NUM_THREADS") == nullptr)
-    torch::set_num_threads(std::max(1, detect_cpu_limits().cores() / ranks));
+  if (ranks > 1 && communicator.topology().local_rank == 0 && !openmp_cpus().empty())
+    print_line(
+        "warning: parallel: OpenMP binds the threads of several ranks to the same CPUs "
+        "(OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY): they wait for each other while others "
+        "idle; set OMP_PROC_BIND=false, or have the launcher give each rank CPUs of its own");
+  parallel::set_compute_threads(is_told ? torch::get_num_threads()
+                                        : detect_cpu_limits().cores() / ranks);
   return take_device(communicator, are_devices_shared());
 }
 

@@ -2,18 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 
 #include <ATen/Context.h>
 #include <dlfcn.h>
-#include <unistd.h>
 
 namespace kolo {
 
 namespace {
-
-constexpr const char* marker = "KOLO_BLAS_CORE_BEFORE";
 
 // LibTorch loads BLAS as libblas.so.3, which Debian's alternatives point to OpenBLAS.
 void* find_symbol(const char* name) {
@@ -95,17 +91,6 @@ std::optional<std::string> better_core(std::string_view chosen, const VectorUnit
   if (is_avx2) return std::nullopt;
   if (units.avx2) return units.is_amd ? "Zen" : "Haswell";
   return std::nullopt;
-}
-
-void relaunch_on_right_core(char** argv) {
-  if (std::getenv("OPENBLAS_CORETYPE") != nullptr || std::getenv(marker) != nullptr) return;
-  const auto chosen = call_for_text("openblas_get_corename");
-  const auto core = better_core(chosen, vector_units_of_this_processor());
-  if (!core) return;
-  ::setenv("OPENBLAS_CORETYPE", core->c_str(), 1);
-  ::setenv(marker, chosen.c_str(), 1);
-  // Should it fail, the program works as it is, only slower.
-  ::execv("/proc/self/exe", argv);
 }
 
 }  // namespace kolo

@@ -36,9 +36,4 @@ struct VectorUnits {
 [[nodiscard]] std::optional<std::string> better_core(std::string_view chosen,
                                                      const VectorUnits& units);
 
-// At the start of main(): starts the program again with OPENBLAS_CORETYPE set, when that is needed
-// and the user hasn't set it. OpenBLAS reads it only when it is loaded. What it had chosen is left
-// in KOLO_BLAS_CORE_BEFORE.
-void relaunch_on_right_core(char** argv);
-
 }  // namespace kolo

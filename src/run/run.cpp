@@ -14,7 +14,8 @@
 #include "kolo/launch/launch_environment.h"
 #include "launch/signals.h"
 #include "launch/terminal.h"
-#include "run/blas.h"
+#include "base/openmp.h"
+#include "run/begin_process.h"
 #include "run/load_data.h"
 #include "run/made_with.h"
 #include "run/prepared_run.h"
@@ -129,7 +130,7 @@ int run(const ConfigSource& source, const RunParts& parts, const RunOptions& opt
 }
 
 int run_main(char** argv, const std::function<int()>& body) {
-  relaunch_on_right_core(argv);
+  begin_process(argv);
   return run_main(body);
 }
 
@@ -174,6 +175,7 @@ int run_main(const std::function<int()>& body) {
   // message.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
+    (void)openmp_threads_wanted();  // refuses more than can be, which would end the program
     return body();
   } catch (const WrongLauncher& error) {
     if (detect_launch_environment().rank == 0) complain(error.what());

@@ -7,11 +7,13 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
+#include "base/openmp.h"
 #include "config/settle.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/config/factories.h"
 #include "kolo/parallel/initialize.h"
+#include "parallel/compute_threads.h"
 #include "run/blas.h"
 
 namespace kolo {
@@ -20,9 +22,11 @@ void set_threads(const DeviceConfig& device, const LaunchEnvironment& environmen
   const int cores = detect_cpu_limits().cores();
   const int share = cores / environment.local_size.value_or(environment.size);
   if (device.intra_threads > 0)
-    at::set_num_threads(std::min(device.intra_threads, cores));
-  else if (!environment_variable("OMP_NUM_THREADS"))
-    at::set_num_threads(std::clamp(environment.cpus.value_or(share), 1, cores));
+    parallel::set_compute_threads(std::min(device.intra_threads, cores));
+  else if (openmp_threads_wanted())
+    parallel::set_compute_threads(at::get_num_threads());
+  else
+    parallel::set_compute_threads(std::min(environment.cpus.value_or(share), cores));
   // LibTorch tells OpenBLAS nothing, which would go by its environment: the same run, started in
   // another way, would come to other last digits.
   set_blas_threads(at::get_num_threads());

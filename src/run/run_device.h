@@ -16,7 +16,7 @@ namespace kolo {
 
 // LibTorch's: as many as the launcher keeps CPUs for each rank, or else a rank's share of the
 // cores, unless the configuration or OMP_NUM_THREADS (which kolo's own launching sets) say
-// otherwise.
+// otherwise; at most as many as OMP_THREAD_LIMIT allows.
 void set_threads(const DeviceConfig& device, const LaunchEnvironment& environment);
 
 // InputError where a GPU is asked for, or needed for the data, and there is none that kolo can use.

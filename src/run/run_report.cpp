@@ -46,7 +46,8 @@ void log_ranks(RunLog& log, const RunConfig& config, const Communicator& communi
                                           : "communication by " + capabilities.transport);
   if (config.device.intra_threads > at::get_num_threads()) {
     log.warn(
-        "device.intra_threads: {} are more threads than there are processors here: each rank has "
+        "device.intra_threads: {} are more threads than there are processors here, or more than "
+        "OMP_THREAD_LIMIT allows: each rank has "
         "{}. More would only wait for each other",
         config.device.intra_threads, at::get_num_threads());
   }

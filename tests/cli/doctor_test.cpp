@@ -11,6 +11,7 @@
 namespace kolo::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -26,11 +27,11 @@ TEST(Doctor, PrintsOneJsonObjectAndExitsByTheWorst) {
     EXPECT_EQ(finding["status"] != "ok", finding["remedy"] != "") << finding;
   }
   EXPECT_EQ(join(names),
-            std::string("MPI, launcher, two ranks, processors, shared memory, BLAS, oneDNN, "
+            std::string("MPI, launcher, host names, two ranks, processors, shared memory, BLAS, oneDNN, "
                         "kernels, bfloat16, LibTorch, GPU, ") +
                 (cuda_runtime() ? "CUDA, NVML, " : "") + "data, commands");
-  EXPECT_EQ(report["findings"][2]["status"], "ok") << report["findings"][2];
-  const auto& gpu = report["findings"][10];
+  EXPECT_EQ(report["findings"][3]["status"], "ok") << report["findings"][3];
+  const auto& gpu = report["findings"][11];
   EXPECT_EQ(gpu["status"], "ok") << "there is nothing to mend";
   EXPECT_THAT(gpu["text"].get<std::string>(), HasSubstr("kolo trains on the CPU only"));
 }
@@ -121,6 +122,33 @@ TEST(Doctor, AQuotaBelowTheCpusIsAWarningUnlessThreadsAreSet) {
   EXPECT_EQ(check_processors(limits, without).status, FindingStatus::warning);
   EXPECT_THAT(check_processors(limits, without).remedy, HasSubstr("OMP_NUM_THREADS=2"));
   EXPECT_EQ(check_processors(limits, with).status, FindingStatus::ok);
+}
+
+TEST(Doctor, SaysWhatOfOpenMpsVariablesIsNotFollowed) {
+  const CpuLimits limits{.online = 8, .affinity = 8, .affinity_cores = 8};
+  const auto text = [&](std::map<std::string, std::string> variables) {
+    return check_processors(limits, [variables](const char* name) {
+             const auto found = variables.find(name);
+             return found == variables.end() ? std::nullopt : std::optional(found->second);
+           }).text;
+  };
+  EXPECT_THAT(text({}), Not(HasSubstr("follow")));
+  EXPECT_THAT(text({{"OMP_PLACES", "cores"}, {"OMP_PROC_BIND", "false"},
+                    {"KOLO_OMP_PROC_BIND_BEFORE", "close"}}),
+              AllOf(HasSubstr("OMP_PLACES=cores, which kolo doesn't follow"),
+                    HasSubstr("OMP_PROC_BIND=close, which"), Not(HasSubstr("=false"))));
+  EXPECT_THAT(text({{"OMP_THREAD_LIMIT", "1"}}), HasSubstr("; OMP_THREAD_LIMIT=1"));
+}
+
+TEST(Doctor, SaysWhichNamesNobodyAnswersFor) {
+  const auto found = check_host_names({"localhost", "n1"}, [](const std::string&) { return .01; });
+  EXPECT_EQ(found.status, FindingStatus::ok);
+  EXPECT_EQ(found.text, "localhost and n1 looked up at once");
+  const auto slow = check_host_names(
+      {"localhost", "n1"}, [](const std::string& name) { return name == "n1" ? 5. : .01; });
+  EXPECT_EQ(slow.status, FindingStatus::warning);
+  EXPECT_EQ(slow.text, "looking up n1 took 5.0 s");
+  EXPECT_THAT(slow.remedy, AllOf(HasSubstr("mpirun"), HasSubstr("/etc/hosts: 127.0.0.1 n1")));
 }
 
 TEST(Blas, KnowsWhichCoreIsTooOld) {

@@ -4,11 +4,11 @@
 #include <string>
 
 #include "cli/command_line.h"
-#include "run/blas.h"
+#include "run/begin_process.h"
 #include "support/run_tests.h"
 
 int main(int argc, char** argv) {
-  kolo::relaunch_on_right_core(argv);  // as kolo's main(): runs of both are compared to the bit
+  kolo::begin_process(argv);  // as kolo's main(): runs of both are compared to the bit
   const std::string first = argc > 1 ? argv[1] : "";
   if (first.empty() || first.starts_with("--gtest") || first.ends_with("_test.cpp"))
     return kolo::testing::run_tests(argc, argv);

@@ -42,7 +42,8 @@ struct CpuLimits {
 
 [[nodiscard]] CpuLimits detect_cpu_limits();
 
-// The CPUs that this process may run on, ascending.
+// The CPUs that this process may run on, ascending; also where OpenMP has bound this thread to one
+// of those that it binds its threads to.
 [[nodiscard]] std::vector<int> allowed_cpus();
 
 // The same by physical core: the hardware threads of each, cores by their first one.

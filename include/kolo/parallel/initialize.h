@@ -26,8 +26,9 @@ namespace kolo {
 // memory.
 //
 // Otherwise it is the CPU. In either case LibTorch gets as many threads as this rank's share of its
-// node's cores, so that ranks don't stand in each other's way; OMP_NUM_THREADS overrules it.
-// Collective.
+// node's cores, so that ranks don't stand in each other's way; OMP_NUM_THREADS overrules it, and
+// OMP_THREAD_LIMIT is kept to. InputError: OMP_NUM_THREADS is no number of threads that a process
+// can have. Collective.
 torch::Device pin_device(const Communicator& communicator);
 
 // The CUDA devices that kolo and LibTorch can use in this process, or why there are none.

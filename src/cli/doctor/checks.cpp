@@ -9,6 +9,7 @@
 #include <ATen/Version.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <netdb.h>
 #include <sys/statvfs.h>
 #include <torch/cuda.h>
 #include <torch/version.h>
@@ -16,12 +17,14 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/mpi/cuda_aware_mpi.h"
+#include "kolo/base/clock.h"
 #include "kolo/comm/device.h"
 #include "kolo/comm/mpi.h"
 #include "kolo/data/mnist.h"
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/parallel/initialize.h"
 #include "kolo/parallel/tensor_collectives.h"
+#include "launch/openmp_binding.h"
 #include "launch/supervise.h"
 
 namespace kolo {
@@ -31,6 +34,14 @@ Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& looku
   finding.text = fmt::format("{} CPUs on {} cores to use, of {} online", limits.affinity,
                              limits.affinity_cores, limits.online);
   if (limits.quota) finding.text += fmt::format("; limited to {:.3g} CPUs' time", *limits.quota);
+  const auto binding = lookup(openmp_binding_before);
+  for (const char* const name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
+    const auto value = binding && name == std::string_view("OMP_PROC_BIND") ? binding : lookup(name);
+    if (value && !value->empty())
+      finding.text += fmt::format("; {}={}, which kolo doesn't follow", name, *value);
+  }
+  for (const char* const name : {"OMP_THREAD_LIMIT", "OMP_DYNAMIC"})
+    if (const auto value = lookup(name)) finding.text += fmt::format("; {}={}", name, *value);
   const auto threads = lookup("OMP_NUM_THREADS");
   finding.text += threads ? fmt::format("; OMP_NUM_THREADS={}", *threads)
                           : std::string("; OMP_NUM_THREADS not set");
@@ -41,6 +52,34 @@ Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& looku
         "kolo does that itself)",
         limits.affinity, limits.cpus(), limits.cpus());
   }
+  return finding;
+}
+
+double seconds_to_look_up(const std::string& name) {
+  const Stopwatch stopwatch;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(name.c_str(), nullptr, nullptr, &found) == 0) ::freeaddrinfo(found);
+  return stopwatch.seconds();
+}
+
+Finding check_host_names(const std::vector<std::string>& names,
+                         const std::function<double(const std::string& name)>& seconds_for) {
+  constexpr double slow = 1;
+  Finding finding{.name = "host names"};
+  std::vector<std::string> slow_ones, texts;
+  for (const auto& name : names) {
+    const double seconds = seconds_for(name);
+    if (seconds < slow) continue;
+    slow_ones.push_back(name);
+    texts.push_back(fmt::format("{} took {:.1f} s", name, seconds));
+  }
+  finding.text = fmt::format("{} looked up at once", fmt::join(names, " and "));
+  if (slow_ones.empty()) return finding;
+  finding.status = FindingStatus::warning;
+  finding.text = fmt::format("looking up {}", fmt::join(texts, ", "));
+  finding.remedy = fmt::format(
+      "mpirun waits for that whenever it starts ranks; add a line to /etc/hosts: 127.0.0.1 {}",
+      fmt::join(slow_ones, " "));
   return finding;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <iosfwd>
 #include <span>
 #include <string>
@@ -38,6 +39,11 @@ void print_findings_as_json(std::ostream& stream, std::span<const Finding> findi
 
 // The machine.
 [[nodiscard]] Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& lookup);
+// How long it takes to find out the addresses of names; `seconds_for`: of one.
+[[nodiscard]] double seconds_to_look_up(const std::string& name);
+[[nodiscard]] Finding check_host_names(
+    const std::vector<std::string>& names,
+    const std::function<double(const std::string& name)>& seconds_for = seconds_to_look_up);
 [[nodiscard]] Finding check_shared_memory(const std::filesystem::path& folder = "/dev/shm");
 [[nodiscard]] Finding check_gpu();
 [[nodiscard]] Finding check_fashion_mnist(const std::filesystem::path& folder);

@@ -92,6 +92,7 @@ std::vector<Finding> examine() {
   std::vector<Finding> findings = {
       check_mpi_library(),
       check_launcher(environment),
+      check_host_names({"localhost", host_name()}),
       check_two_ranks(environment),
       check_processors(detect_cpu_limits(), environment_variable),
       check_shared_memory(),
@@ -132,7 +133,7 @@ int doctor(const DoctorArguments& arguments) {
 void add_doctor_command(CLI::App& app, std::function<int()>& action) {
   const auto arguments = std::make_shared<DoctorArguments>();
   CLI::App* const command =
-      app.add_subcommand("doctor", "Check this machine: MPI, BLAS, threads, memory, data");
+      app.add_subcommand("doctor", "Check this machine: MPI, names, BLAS, threads, memory, data");
   command->add_flag("--json", arguments->json, "Print one JSON object");
   const auto tune =
       add_text_option(*command, "--tune", arguments->tune.file, "the name of a YAML file",

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <iostream>
 
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/config/factories.h"
+#include "parallel/compute_threads.h"
 #include "run/kernel_cache.h"
 
 namespace kolo {
@@ -47,9 +47,9 @@ int tune_kernels(const ConfigOptions& options, int ranks) {
     throw InputError(
         "doctor: --tune: neither HOME nor XDG_CACHE_HOME says where to keep what is "
         "measured; set one of them");
-  at::set_num_threads(config.device.intra_threads > 0
-                          ? config.device.intra_threads
-                          : std::max(1, detect_cpu_limits().cores() / ranks));
+  parallel::set_compute_threads(config.device.intra_threads > 0
+                                    ? config.device.intra_threads
+                                    : detect_cpu_limits().cores() / ranks);
   const auto batch = batch_size_of(config.training, ranks);
   const auto datasets = make_synthetic_datasets(config, batch * ranks);
   const auto network = make_network(config, datasets.training->layout());

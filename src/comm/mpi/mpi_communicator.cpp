@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include "base/standard_streams.h"
 #include "comm/device/device_backend.h"
 #include "comm/executor.h"
 #include "comm/messages.h"
@@ -322,6 +323,7 @@ std::shared_ptr<const MpiRuntime> start_mpi(const MpiOptions& options,
 }  // namespace
 
 Communicator mpi_communicator(const MpiOptions& given) {
+  open_standard_streams();
   require_one_mpi();
   const MpiOptions wanted = with_environment(given);
   const auto environment = environment_at_start();

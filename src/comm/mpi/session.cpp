@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "base/standard_streams.h"
 #include "comm/mpi/mpi_job.h"
 #include "comm/mpi/one_mpi.h"
 #include "comm/watch/start_watch.h"
@@ -69,6 +70,7 @@ void Session::finalize() {
 namespace {
 
 void require_mpi() {
+  open_standard_streams();
   require_one_mpi();
   int is_initialized = 0, is_finalized = 0, is_main = 0;
   check_mpi(MPI_Initialized(&is_initialized), "MPI_Initialized");

@@ -1,0 +1,78 @@
+#include "base/openmp.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <limits>
+#include <string>
+
+#include "kolo/base/error.h"
+
+// Weak: a program may have no OpenMP.
+extern "C" {
+int omp_get_dynamic() __attribute__((weak));
+void omp_set_dynamic(int) __attribute__((weak));
+int omp_get_max_active_levels() __attribute__((weak));
+void omp_set_max_active_levels(int) __attribute__((weak));
+int omp_get_thread_limit() __attribute__((weak));
+int omp_get_num_places() __attribute__((weak));
+int omp_get_place_num_procs(int) __attribute__((weak));
+void omp_get_place_proc_ids(int, int*) __attribute__((weak));
+}
+
+namespace kolo {
+
+std::optional<int> openmp_threads_wanted() {
+  const char* const text = std::getenv("OMP_NUM_THREADS");
+  if (text == nullptr) return std::nullopt;
+  char* end = nullptr;
+  errno = 0;
+  const long threads = std::strtol(text, &end, 10);  // of a list the first
+  if (end == text || threads < 1) return std::nullopt;
+  if (errno == ERANGE || threads > most_openmp_threads)
+    throw InputError("the environment variable OMP_NUM_THREADS is \"" + std::string(text) +
+                     "\"; expected threads of one process, from 1 to " +
+                     std::to_string(most_openmp_threads));
+  return static_cast<int>(threads);
+}
+
+int openmp_thread_limit() {
+  const int limit = omp_get_thread_limit != nullptr ? omp_get_thread_limit() : 0;
+  return limit > 0 ? limit : std::numeric_limits<int>::max();
+}
+
+std::vector<int> openmp_cpus() {
+  std::vector<int> cpus;
+  if (omp_get_num_places == nullptr || omp_get_place_num_procs == nullptr ||
+      omp_get_place_proc_ids == nullptr)
+    return cpus;
+  for (int place = 0; place < omp_get_num_places(); ++place) {
+    const auto before = cpus.size();
+    cpus.resize(before + static_cast<std::size_t>(std::max(0, omp_get_place_num_procs(place))));
+    omp_get_place_proc_ids(place, cpus.data() + before);
+  }
+  std::ranges::sort(cpus);
+  const auto repeated = std::ranges::unique(cpus);
+  cpus.erase(repeated.begin(), repeated.end());
+  return cpus;
+}
+
+PromisedThreads::PromisedThreads() {
+  if (omp_get_dynamic != nullptr) dynamic_ = omp_get_dynamic();
+  if (omp_get_max_active_levels != nullptr) levels_ = omp_get_max_active_levels();
+  promise_threads();
+}
+
+PromisedThreads::~PromisedThreads() {
+  if (dynamic_ != 0 && omp_set_dynamic != nullptr) omp_set_dynamic(dynamic_);
+  if (levels_ < 1 && omp_set_max_active_levels != nullptr) omp_set_max_active_levels(levels_);
+}
+
+void promise_threads() {
+  if (omp_set_dynamic != nullptr) omp_set_dynamic(0);
+  if (omp_get_max_active_levels != nullptr && omp_set_max_active_levels != nullptr &&
+      omp_get_max_active_levels() < 1)
+    omp_set_max_active_levels(1);
+}
+
+}  // namespace kolo

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+// The OpenMP runtime of this process, which LibTorch brings along, and what the environment tells
+// it. Where there is none, nothing happens and nothing is known.
+namespace kolo {
+
+// A process doesn't start more.
+inline constexpr int most_openmp_threads = 1024;
+
+// The number of threads that OMP_NUM_THREADS asks for; none where it is not set, or no number, in
+// which case OpenMP goes by the CPUs. InputError: more than a process starts.
+[[nodiscard]] std::optional<int> openmp_threads_wanted();
+
+// The most that OMP_THREAD_LIMIT allows at once.
+[[nodiscard]] int openmp_thread_limit();
+
+// The CPUs that OpenMP binds threads to (OMP_PROC_BIND, OMP_PLACES, GOMP_CPU_AFFINITY), ascending:
+// those of all its places. The thread that has loaded it may be bound to the first of them since,
+// so that the kernel tells of that one alone. Empty: it binds none.
+[[nodiscard]] std::vector<int> openmp_cpus();
+
+// While it lives, what this thread computes in parallel gets as many threads as OpenMP has promised
+// (omp_get_max_threads): oneDNN's kernels share their work out by that number before they start,
+// and with fewer, as OMP_DYNAMIC and OMP_MAX_ACTIVE_LEVELS=0 allow, leave parts of it undone or
+// wait for ever.
+class PromisedThreads {
+ public:
+  PromisedThreads();
+  PromisedThreads(const PromisedThreads&) = delete;
+  PromisedThreads& operator=(const PromisedThreads&) = delete;
+  ~PromisedThreads();
+
+ private:
+  int dynamic_ = 0, levels_ = 1;
+};
+
+// The same for good.
+void promise_threads();
+
+}  // namespace kolo
