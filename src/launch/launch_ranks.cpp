@@ -7,6 +7,8 @@
 #include <sstream>
 
 #include <fmt/format.h>
+#include <pwd.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "kolo/base/error.h"
@@ -29,17 +31,55 @@ Launcher launcher_of_linked_mpi() {
   return is_4 ? Launcher::open_mpi_4 : Launcher::open_mpi_5;
 }
 
+bool is_program(const fs::path& file) {
+  std::error_code error;
+  return fs::is_regular_file(file, error) && ::access(file.c_str(), X_OK) == 0;
+}
+
+// The executable files of that name in the folders of PATH.
+std::vector<std::string> all_in_path(const std::string& name) {
+  std::vector<std::string> files;
+  std::istringstream folders(environment_variable("PATH").value_or(default_path));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path file = fs::path(folder.empty() ? "." : folder) / name;
+    if (is_program(file)) files.push_back(file);
+  }
+  return files;
+}
+
+// Whether an mpirun stands for the launcher of another MPI: Open MPI's is called orterun or
+// prterun, that of MPICH, and of what is made of it, mpiexec.hydra.
+bool is_of_other_mpi(const std::string& mpirun, Launcher launcher) {
+  std::error_code error;
+  const auto name = fs::canonical(mpirun, error).filename().string();
+  const auto has = [&](const char* word) { return name.find(word) != name.npos; };
+  const bool is_open_mpi = has("orterun") || has("prte") || has("openmpi");
+  const bool is_mpich = has("hydra") || has("mpich") || has("mpirun_rsh");
+  return launcher == Launcher::mpich ? is_open_mpi : is_mpich;
+}
+
+// "Open MPI v4.1.4"
+std::string describe_linked_mpi() {
+  const auto version = mpi_library_version();
+  return version.substr(0, version.find_first_of(",\n"));
+}
+
 // Where several MPIs are installed, Debian keeps each mpirun under a name of its own beside the
 // common one.
 std::string find_mpirun(Launcher launcher) {
-  const auto common = find_in_path("mpirun");
-  if (common.empty()) {
-    throw InputError(fmt::format(
-        "-n starts the ranks with mpirun, and there is none in PATH; install the package {}",
-        launcher == Launcher::mpich ? "mpich" : "openmpi-bin"));
+  const bool is_mpich = launcher == Launcher::mpich;
+  const auto candidates = all_in_path("mpirun");
+  for (const auto& common : candidates) {
+    const auto own = common + (is_mpich ? ".mpich" : ".openmpi");
+    if (::access(own.c_str(), X_OK) == 0) return own;
+    if (!is_of_other_mpi(common, launcher)) return common;
   }
-  const auto own = common + (launcher == Launcher::mpich ? ".mpich" : ".openmpi");
-  return ::access(own.c_str(), X_OK) == 0 ? own : common;
+  const auto found = candidates.empty()
+                         ? std::string("there is none in PATH")
+                         : fmt::format("{} in PATH is of another MPI than kolo's, {}",
+                                       candidates.front(), describe_linked_mpi());
+  throw InputError(fmt::format("-n starts the ranks with mpirun, and {}; install the package {}",
+                               found, is_mpich ? "mpich" : "openmpi-bin"));
 }
 
 std::string find_srun() {
@@ -82,13 +122,8 @@ std::vector<Host> hosts_of_pbs_job() {
 }  // namespace
 
 std::string find_in_path(const std::string& name) {
-  std::istringstream folders(environment_variable("PATH").value_or("/usr/bin:/bin"));
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const fs::path file = fs::path(folder.empty() ? "." : folder) / name;
-    std::error_code error;
-    if (fs::is_regular_file(file, error) && ::access(file.c_str(), X_OK) == 0) return file;
-  }
-  return {};
+  const auto files = all_in_path(name);
+  return files.empty() ? std::string() : files.front();
 }
 
 MachineFacts examine_machine(const LaunchEnvironment& environment) {
@@ -111,12 +146,24 @@ MachineFacts examine_machine(const LaunchEnvironment& environment) {
   facts.cores = limits.cores();
   facts.whole_machine = facts.cpus == limits.online;
   facts.is_root = ::geteuid() == 0;
+  facts.has_home = environment_variable("HOME") || ::getpwuid(::geteuid()) != nullptr;
+  struct statvfs memory {};
+  if (::statvfs("/dev/shm", &memory) == 0 && memory.f_blocks > 0)
+    facts.shared_memory_room =
+        static_cast<double>(memory.f_bavail) * static_cast<double>(memory.f_frsize);
   facts.terminal = describe_terminal(detect_progress_options(STDOUT_FILENO));
   return facts;
 }
 
 std::string own_program() {
-  return fs::read_symlink("/proc/self/exe");
+  std::string program = fs::read_symlink("/proc/self/exe");
+  if (is_program(program)) return program;
+  constexpr std::string_view mark = " (deleted)";  // the kernel's
+  if (program.ends_with(mark)) program.resize(program.size() - mark.size());
+  if (is_program(program)) return program;  // another has taken its place
+  throw InputError(fmt::format(
+      "{}, this program's own file, was removed since it was started, so that it can't start ranks",
+      program));
 }
 
 std::vector<std::string> own_words() {

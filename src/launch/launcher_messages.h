@@ -6,7 +6,7 @@
 
 namespace kolo {
 
-// The hosts that a launcher's standard error tells of, as it calls them. What is read is what Open
+// What a launcher's standard error tells of a job and its hosts, as it calls them. What is read is what Open
 // MPI's mpirun, MPICH's mpiexec, Slurm's srun and PALS' mpiexec print without being asked; a
 // message that is not known tells nothing.
 struct HostsInTrouble {
@@ -16,6 +16,8 @@ struct HostsInTrouble {
   // launchers end the others in the same way. Not by what a program does to itself (SIGSEGV,
   // SIGABRT, ...).
   std::string rank_killed;
+  // The launcher could not start the program, so that its status is none of the ranks'.
+  bool has_not_started = false;
 };
 
 // Reads a launcher's standard error as it comes.

@@ -10,6 +10,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
+#include "launch/openmp_binding.h"
 
 namespace kolo {
 
@@ -156,15 +157,35 @@ void require_slots(const LaunchRequest& request) {
                   request.ranks, to_string(request.hosts), slots, slots == 1 ? "" : "s"));
 }
 
+// Bytes that Open MPI's shared memory takes for each rank of this machine: 4 MiB, and something.
+constexpr double room_per_rank = 4.25 * (1 << 20);
+
+// All ranks are on this machine: what networks it has is of no concern. TCP interfaces may not
+// reach each other, and ofi takes a second to end in Open MPI 4.1. Where memory can't be shared,
+// messages go through the machine's own TCP interface, which is slower.
+void add_transport(std::vector<std::string>& argv, const LaunchRequest& request,
+                   const MachineFacts& facts) {
+  if (facts.environment("OMPI_MCA_btl")) return;
+  if (facts.shared_memory_room >= request.ranks * room_per_rank)
+    argv.insert(argv.end(), {"--mca", "btl", "^tcp,ofi,openib,uct,usnic"});
+  else
+    argv.insert(argv.end(), {"--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"});
+}
+
 // Each rank gets its share of the cores, so that what it touches first stays near; its helper
 // threads (communication, loading) need the room beside those that compute. With fewer CPUs than
 // the machine has, somebody else has decided where we run, perhaps for several jobs: the kernel
 // sees all of them, mpirun would count from the first core for each.
+bool are_bound(const LaunchRequest& request, const MachineFacts& facts) {
+  if (facts.launcher == Launcher::srun || facts.launcher == Launcher::pals) return true;
+  // Other hosts are taken to be as this one.
+  return facts.whole_machine && ranks_per_node(request, facts) <= facts.cores;
+}
+
 std::vector<std::string> binding(const LaunchRequest& request, const MachineFacts& facts) {
-  const int ranks = ranks_per_node(request, facts);  // other hosts are taken to be as this one
-  if (!facts.whole_machine || ranks > facts.cores) return {"--bind-to", "none"};
-  return {"--map-by", fmt::format("slot:PE={}", facts.cores / ranks), "--bind-to",
-          "core:if-supported"};
+  if (!are_bound(request, facts)) return {"--bind-to", "none"};
+  return {"--map-by", fmt::format("slot:PE={}", facts.cores / ranks_per_node(request, facts)),
+          "--bind-to", "core:if-supported"};
 }
 
 // A node that falls silent (no power, no network) is noticed after 11 seconds instead of 8 minutes,
@@ -180,10 +201,6 @@ void add_keepalive(std::vector<std::string>& argv, const MachineFacts& facts) {
 
 std::vector<std::string> open_mpi(const LaunchRequest& request, const MachineFacts& facts) {
   std::vector<std::string> argv = {facts.program};
-  // Ranks tell themselves what went wrong: mpirun need not add that the job has ended because of
-  // it. Of several hosts it says on which one that was.
-  if (facts.launcher == Launcher::open_mpi_4 && request.hosts.size() < 2)
-    argv.emplace_back("--quiet");
   if (facts.is_root) argv.emplace_back("--allow-run-as-root");
   // With the slots given mpirun need not count the machine's cores its own way.
   argv.insert(argv.end(),
@@ -193,12 +210,9 @@ std::vector<std::string> open_mpi(const LaunchRequest& request, const MachineFac
   argv.insert(argv.end(), bound.begin(), bound.end());
   if (ranks_per_node(request, facts) > facts.cpus)
     argv.insert(argv.end(), {"--mca", "mpi_yield_when_idle", "1"});
-  // All ranks are on this machine: what networks it has is of no concern. TCP interfaces may not
-  // reach each other, and ofi takes a second to end in Open MPI 4.1.
   if (facts.launcher == Launcher::open_mpi_4 && request.hosts.size() > 1)
     add_keepalive(argv, facts);
-  if (request.hosts.empty() && !facts.environment("OMPI_MCA_btl"))
-    argv.insert(argv.end(), {"--mca", "btl", "^tcp,ofi,openib,uct,usnic"});
+  if (request.hosts.empty()) add_transport(argv, request, facts);
   argv.insert(argv.end(), {"-n", std::to_string(request.ranks)});
   return argv;
 }
@@ -207,7 +221,7 @@ std::vector<std::string> mpich(const LaunchRequest& request, const MachineFacts&
   std::vector<std::string> argv = {facts.program};
   const int ranks = ranks_per_node(request, facts);
   if (!request.hosts.empty()) argv.insert(argv.end(), {"-hosts", to_string(request.hosts)});
-  if (facts.whole_machine && ranks <= facts.cores) {
+  if (are_bound(request, facts)) {
     argv.insert(argv.end(), {"-bind-to", fmt::format("core:{}", facts.cores / ranks)});
   }
   argv.insert(argv.end(), {"-n", std::to_string(request.ranks)});
@@ -277,7 +291,9 @@ std::vector<std::string> launcher_arguments(const LaunchRequest& request, const 
 
 }  // namespace
 
-int threads_per_rank(const LaunchRequest& request, const MachineFacts& facts) {
+namespace {
+
+int threads_wanted(const LaunchRequest& request, const MachineFacts& facts) {
   if (request.threads > 0) return request.threads;
   if (const int wanted = positive_number(facts, "OMP_NUM_THREADS")) return wanted;
   if (facts.launcher == Launcher::srun) {
@@ -290,6 +306,21 @@ int threads_per_rank(const LaunchRequest& request, const MachineFacts& facts) {
       cores = std::min(cores, granted);
   }
   return std::max(1, cores / ranks_per_node(request, facts));
+}
+
+// Open MPI's mpirun looks for ssh in PATH although it need not start it, and ends with a
+// segmentation fault where nothing says what the user's home is.
+void add_missing_variables(RankCommand& command, const MachineFacts& facts) {
+  if (!facts.environment("PATH")) command.environment.emplace_back("PATH", default_path);
+  if (!facts.has_home) command.environment.emplace_back("HOME", "/nonexistent");
+}
+
+}  // namespace
+
+int threads_per_rank(const LaunchRequest& request, const MachineFacts& facts) {
+  const int wanted = threads_wanted(request, facts);
+  const int limit = positive_number(facts, "OMP_THREAD_LIMIT");
+  return limit > 0 ? std::min(wanted, limit) : wanted;
 }
 
 RankCommand rank_command(const LaunchRequest& wish, const MachineFacts& facts) {
@@ -310,6 +341,11 @@ RankCommand rank_command(const LaunchRequest& wish, const MachineFacts& facts) {
   // OpenBLAS has threads of its own beside OpenMP's.
   if (!facts.environment("OPENBLAS_NUM_THREADS"))
     command.environment.emplace_back("OPENBLAS_NUM_THREADS", threads);
+  // Ranks with the same CPUs would have the same of them for OpenMP to bind their threads to.
+  if (facts.environment(openmp_binding_before) && !are_bound(request, facts) &&
+      ranks_per_node(request, facts) > 1)
+    command.environment.emplace_back(openmp_binding_before, "false");
+  add_missing_variables(command, facts);
   for (const auto& variable : request.environment) {
     std::erase_if(command.environment,
                   [&](const auto& other) { return other.first == variable.first; });

@@ -1,10 +1,13 @@
+#include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <iostream>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "kolo/base/error.h"
+#include "kolo/base/text.h"
 #include "kolo/launch/launch_ranks.h"
 #include "launch/job_nodes.h"
 #include "launch/restarts_of_hour.h"
@@ -31,6 +34,8 @@ bool is_failure(const JobEnd& end) {
 
 // "the job ended with status 137 (Killed)"
 std::string describe(const JobEnd& end) {
+  if (end.hosts.has_not_started)
+    return fmt::format("the ranks could not be started (status {})", end.status);
   const int signal = end.status - 128;
   return fmt::format("the job ended with status {}{}", end.status,
                      signal > 0 && signal < NSIG ? fmt::format(" ({})", ::strsignal(signal)) : "");
@@ -66,7 +71,13 @@ class Job {
     for (int restart = 0;; ++restart) {
       attempt.environment.emplace_back("KOLO_RESTART", std::to_string(restart));
       std::cout << std::flush;
-      const auto end = supervise(rank_command(attempt, machine_), policy_.stop, signals_);
+      const auto command = rank_command(attempt, machine_);
+      const auto end = supervise(command, policy_.stop, signals_);
+      if (end.was_silent && !end.was_asked() && (is_failure(end) || end.status == exit_wrong_input))
+        complain(fmt::format(
+            "{}, and neither {} nor a rank has said why; kolo doctor tries what ranks need. It was "
+            "started by: {}",
+            describe(end), command.argv[0], join(command.argv, " ")));
       if (end.was_asked() && policy_.stop.signal == SIGTERM) return 128 + end.asked_by;
       // Ranks that did not listen yet.
       if (end.was_asked() && policy_.stop.signal == SIGUSR1 && end.status == 128 + SIGUSR1) {
@@ -97,6 +108,9 @@ class Job {
     if (nodes_.are_several())
       node_failed =
           nodes_.note_failure(end.hosts, find_silent_hosts(nodes_.candidates(), machine_));
+    if (const auto& program = request_.command[0];
+        program.find('/') != program.npos && ::access(program.c_str(), X_OK) != 0)
+      return fmt::format("it is not restarted: {}", system_error_text(program, errno));
     const JobFailure failure{end.status, node_failed};
     if (auto objection = policy_.objection ? policy_.objection(failure) : std::string();
         !objection.empty())

@@ -158,7 +158,7 @@ JobEnd supervise(const RankCommand& command, const StopPolicy& policy, SignalPip
   }
   std::cerr << noise.finish() << std::flush;
   const int status = child.wait();
-  return {status, asked_by, messages.hosts()};
+  return {status, asked_by, messages.hosts(), noise.was_silent()};
 }
 
 ProbeResult probe(const RankCommand& command, std::chrono::milliseconds deadline) {
@@ -207,19 +207,35 @@ bool repeats_a_failure(const std::string& box) {
                              [&](const char* each) { return box.find(each) != std::string::npos; });
 }
 
+// That another rank has sent such a box too, how to see all of them, and that one of them could not
+// be shown.
+bool is_about_boxes(std::string_view line) {
+  const auto has = [&](std::string_view words) { return line.find(words) != line.npos; };
+  return (has("sent help message help-mpi-api.txt / mpi") && has("more process")) ||
+         has("Set MCA parameter \"orte_base_help_aggregate\" to 0") ||
+         (has("ORTE_ERROR_LOG") && has("show_help.c"));
+}
+
 bool names_a_signal(const std::string& box) {
   return box.find("exited on signal") != std::string::npos;
 }
 
 }  // namespace
 
+std::string LauncherNoise::shown(std::string text) {
+  if (!text.starts_with("kolo: warning") && text.find_first_not_of(" \r\n") != text.npos)
+    was_silent_ = false;
+  return text;
+}
+
 std::string LauncherNoise::release() {
-  return join(std::exchange(box_, {}), "");
+  return shown(join(std::exchange(box_, {}), ""));
 }
 
 std::string LauncherNoise::take_line(std::string line) {
   knows_why_ = knows_why_ || tells_an_end(line);
-  if (box_.empty() && !is_rule(line)) return line;
+  if (box_.empty() && is_about_boxes(line)) return {};
+  if (box_.empty() && !is_rule(line)) return shown(std::move(line));
   const bool closes = !box_.empty() && is_rule(line);
   box_.push_back(std::move(line));
   if (closes) {
@@ -243,7 +259,8 @@ std::string LauncherNoise::filter(std::string_view text) {
 }
 
 std::string LauncherNoise::finish() {
-  return release() + std::exchange(partial_line_, {});
+  auto rest = release();
+  return rest + shown(std::exchange(partial_line_, {}));
 }
 
 }  // namespace kolo

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "cli/background.h"
+#include "kolo/base/machine.h"
+#include "kolo/observe/history.h"
 
 namespace kolo::testing {
 namespace {
@@ -105,6 +107,101 @@ TEST_F(LaunchProgram, ALauncherThatOutlivesItsRanksForLongIsEnded) {
       train({{"PATH", folder_.path().string() + ":/usr/bin:/bin"}}, {"-n", "2", "--oversubscribe"});
   EXPECT_EQ(result.exit_code, 75);
   EXPECT_THAT(result.errors, HasSubstr("all ranks have ended, but " + folder_.path().string()));
+}
+
+// kolo itself, not a fork of this process: what a program is started with counts.
+class MachineAsItIs : public ::testing::Test {
+ protected:
+  [[nodiscard]] ProcessResult train(const std::map<std::string, std::string>& environment,
+                                    const std::vector<std::string>& more = {}) const {
+    std::vector<std::string> arguments = {"train",           KOLO_CONFIGS "/hello.yaml",
+                                          "data.n_train=64", "data.n_valid=32",
+                                          "--output",        folder_ / "run"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return start_kolo(arguments, environment);
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(MachineAsItIs, CpusAreCountedAsTheProcessWasStarted) {
+  const auto cpus = detect_cpu_limits().affinity;
+  for (const std::map<std::string, std::string>& binding :
+       {std::map<std::string, std::string>{{"OMP_PROC_BIND", "true"}},
+        {{"OMP_PLACES", "cores"}, {"OMP_PROC_BIND", "spread"}},
+        {{"OMP_PLACES", "{0}"}},
+        {{"GOMP_CPU_AFFINITY", "0"}}}) {
+    const auto result = start_kolo({"doctor"}, binding);
+    EXPECT_THAT(result.output, AllOf(HasSubstr(fmt::format("{} CPUs on ", cpus)),
+                                     HasSubstr(binding.begin()->first + "="),
+                                     HasSubstr("which kolo doesn't follow")))
+        << result.errors;
+  }
+}
+
+TEST_F(MachineAsItIs, OpenMpsBindingIsForTheUsersProgramsOnly) {
+  const std::map<std::string, std::string> binding{{"OMP_PROC_BIND", "close"}};
+  const auto result = start_kolo(
+      {"run", "-n", "1", "sh", "-c", "echo bind=$OMP_PROC_BIND before=$KOLO_OMP_PROC_BIND_BEFORE"},
+      binding);
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_EQ(result.output, "bind=close before=\n");
+}
+
+// With fewer threads than it promises OpenMP left parts of a convolution out, or waited for ever.
+TEST_F(MachineAsItIs, OpenMpGivesTheThreadsThatItPromises) {
+  const auto history = [&] { return History::read(folder_ / "run" / "history.json"); };
+  const std::map<std::string, std::string> two{{"OMP_NUM_THREADS", "2"}};
+  ASSERT_EQ(train(two).exit_code, 0);
+  const auto loss = history().epochs().back().val_loss;
+  for (const auto& [name, value] : std::map<std::string, std::string>{
+           {"OMP_DYNAMIC", "true"}, {"OMP_MAX_ACTIVE_LEVELS", "0"}}) {
+    auto environment = two;
+    environment[name] = value;
+    const auto result = train(environment);
+    EXPECT_EQ(result.exit_code, 0) << name << ": " << result.errors;
+    EXPECT_EQ(history().epochs().back().val_loss, loss) << name;
+  }
+  const auto limited = train({{"OMP_NUM_THREADS", "2"}, {"OMP_THREAD_LIMIT", "1"}});
+  EXPECT_EQ(limited.exit_code, 0) << limited.errors;
+  EXPECT_THAT(limited.output, HasSubstr("1 thread each"));
+}
+
+TEST_F(MachineAsItIs, MoreThreadsThanAProcessStartsAreRefused) {
+  for (const char* threads : {"1000000", "99999999999999999999", "1025,2"}) {
+    const auto result = train({{"OMP_NUM_THREADS", threads}});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_THAT(result.errors, AllOf(StartsWith("kolo: "), HasSubstr("OMP_NUM_THREADS"),
+                                     HasSubstr(threads), HasSubstr("from 1 to 1024")));
+    EXPECT_FALSE(fs::exists(folder_ / "run"));
+  }
+}
+
+// As daemons start programs.
+TEST_F(MachineAsItIs, ClosedStandardStreamsAreNobodysFiles) {
+  for (const char* ranks : {"", "-n 2 --oversubscribe"}) {
+    const auto script = fmt::format(
+        "exec <&- >&- 2>&-; '{}' train '{}' data.n_train=64 data.n_valid=32 {} --output '{}'",
+        KOLO_PROGRAM, KOLO_CONFIGS "/hello.yaml", ranks, (folder_ / "run").string());
+    const auto result = run_process({"sh", "-c", script}, {.deadline = kolo_deadline});
+    EXPECT_EQ(result.exit_code, 0) << ranks;
+    EXPECT_FALSE(History::read(folder_ / "run" / "history.json").epochs().empty());
+  }
+}
+
+// kolo says nothing of its own where mpirun has said why.
+TEST_F(MachineAsItIs, WhatMpirunSaysOfItsFailureIsShown) {
+  const auto result = train({{"TMPDIR", "/proc/nowhere"}}, {"-n", "2", "--oversubscribe"});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.errors, HasSubstr("/proc/nowhere"));
+}
+
+TEST_F(MachineAsItIs, AnEmptyEnvironmentIsEnough) {
+  const auto result = run_process(
+      {"env", "-i", KOLO_PROGRAM, "train", KOLO_CONFIGS "/hello.yaml", "data.n_train=64",
+       "data.n_valid=32", "-n", "2", "--oversubscribe", "--output", folder_ / "run"},
+      {.deadline = kolo_deadline});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
 }
 
 TEST_F(LaunchProgram, APbsJobWithoutItsListOfNodesIsReported) {

@@ -124,6 +124,46 @@ TEST(RankCommand, SlurmJudgesItsOwnAllocation) {
   EXPECT_EQ(threads_per_rank(wish, shared_node), 2) << "not the whole node, but the job's share";
 }
 
+// As large networks of containers without --shm-size leave it.
+TEST(RankCommand, WithoutRoomForSharedMemoryMessagesGoThroughTheMachinesOwnInterface) {
+  auto machine = facts(Launcher::open_mpi_4, 4);
+  machine.shared_memory_room = 8 << 20;
+  EXPECT_THAT(line(rank_command(request(1), machine)), HasSubstr("--mca btl ^tcp,ofi"));
+  EXPECT_THAT(line(rank_command(request(2), machine)),
+              HasSubstr("--mca btl self,tcp --mca btl_tcp_if_include lo"));
+}
+
+TEST(RankCommand, ALauncherGetsWhatItCannotDoWithout) {
+  auto machine = facts(Launcher::open_mpi_4, 4, {{"PATH", "/opt/bin"}});
+  EXPECT_EQ(variable(rank_command(request(2), machine), "PATH"), "(not set)") << "the user's stays";
+  EXPECT_EQ(variable(rank_command(request(2), machine), "HOME"), "(not set)");
+  machine = facts(Launcher::open_mpi_4, 4);
+  machine.has_home = false;
+  EXPECT_EQ(variable(rank_command(request(2), machine), "PATH"), "/usr/bin:/bin");
+  EXPECT_NE(variable(rank_command(request(2), machine), "HOME"), "(not set)");
+}
+
+// A rank's own CPUs are its program's to bind threads to.
+TEST(RankCommand, OpenMpBindsNothingWhereRanksHaveTheSameCpus) {
+  auto machine = facts(Launcher::open_mpi_4, 4, {{"KOLO_OMP_PROC_BIND_BEFORE", "close"}});
+  const auto before = [&](int ranks) {
+    return variable(rank_command(request(ranks), machine), "KOLO_OMP_PROC_BIND_BEFORE");
+  };
+  EXPECT_EQ(before(2), "(not set)") << "the user's stays";
+  machine.whole_machine = false;
+  EXPECT_EQ(before(2), "false");
+  EXPECT_EQ(before(1), "(not set)");
+}
+
+TEST(RankCommand, TheLimitOfThreadsIsKeptTo) {
+  const auto machine =
+      facts(Launcher::open_mpi_4, 8, {{"OMP_THREAD_LIMIT", "2"}, {"OMP_NUM_THREADS", "3"}});
+  EXPECT_EQ(threads_per_rank(request(1), machine), 2);
+  auto wish = request(1);
+  wish.threads = 5;
+  EXPECT_EQ(threads_per_rank(wish, machine), 2);
+}
+
 TEST(RankCommand, RanksThatStopTogetherAreNotKilledForIt) {
   auto wish = request(2);
   EXPECT_THAT(line(rank_command(wish, facts(Launcher::srun, 4))),
@@ -193,6 +233,24 @@ TEST(LauncherNoise, KeepsWhatNamesAKilledRankThatNobodyElseHasNamed) {
   LauncherNoise asked;
   asked.expect_signals();
   EXPECT_EQ(asked.filter(box), "");
+}
+
+TEST(LauncherNoise, KnowsWhetherAnythingWasSaid) {
+  const std::string rule(74, '-');
+  const std::string silent =
+      "kolo: warning: slow\n" + rule + "\nPer user-direction, the job has been aborted.\n" + rule +
+      "\n[n1:7] 1 more process has sent help message help-mpi-api.txt / mpi-abort\n"
+      "[n1:7] Set MCA parameter \"orte_base_help_aggregate\" to 0 to see all help / error messages\n"
+      "[n1:7] [[1,0],0] ORTE_ERROR_LOG: Out of resource in file ../orte/util/show_help.c at line 501\n";
+  LauncherNoise noise;
+  EXPECT_EQ(noise.filter(silent), "kolo: warning: slow\n");
+  EXPECT_TRUE(noise.was_silent());
+  EXPECT_EQ(noise.filter("no"), "");
+  EXPECT_EQ(noise.finish(), "no");
+  EXPECT_FALSE(noise.was_silent());
+  LauncherNoise other;
+  (void)other.filter(rule + "\nThere are not enough slots available\n" + rule + "\n");
+  EXPECT_FALSE(other.was_silent());
 }
 
 TEST(LauncherNoise, KeepsABoxThatNeverCloses) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/launch/launch_ranks.h"
 #include "support/process.h"
@@ -14,6 +15,7 @@ namespace kolo::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -53,6 +55,17 @@ class Relaunch : public ::testing::Test {
     std::istringstream text(read_text_file(folder / "starts"));
     for (std::string line; std::getline(text, line);) lines.push_back(line);
     return lines;
+  }
+
+  // examine_machine() with this PATH.
+  [[nodiscard]] static bool has_refused(const std::string& path) {
+    try {
+      (void)examine_machine(detect_launch_environment());
+    } catch (const InputError& error) {
+      return std::string(error.what()).find(path + "/mpirun in PATH is of another MPI") !=
+             std::string::npos;
+    }
+    return false;
   }
 
   TemporaryFolder folder;
@@ -138,6 +151,74 @@ TEST_F(Relaunch, InASlurmJobAStepRunsOnTheNodesThatAreLeft) {
   ASSERT_EQ(starts().size(), 2U);
   EXPECT_THAT(starts()[0], Not(HasSubstr("--nodelist")));
   EXPECT_THAT(starts()[1], AllOf(HasSubstr("--ntasks=2"), HasSubstr("--nodelist=node1 --nodes=1")));
+}
+
+TEST_F(Relaunch, ALauncherThatFailsWithoutAWordGetsWords) {
+  const std::string box = std::string(74, '-') + "\n";
+  for (const auto& said : {std::string(), std::string("kolo: warning: slow\n"),
+                                 box + "Per user-direction, the job has been aborted.\n" + box}) {
+    folder.write("said", said);
+    folder.write("ends", "cat said >&2; exit 1\n");
+    const auto result = run(3, {});
+    EXPECT_EQ(result.exit_code, 1);
+    EXPECT_THAT(result.errors,
+                AllOf(HasSubstr("kolo: the job ended with status 1, and neither "),
+                      HasSubstr("nor a rank has said why; kolo doctor"),
+                      HasSubstr("mpirun "), EndsWith(" work\n")));
+    std::filesystem::remove(folder / "starts");
+  }
+}
+
+TEST_F(Relaunch, NothingIsAddedToWhatWasSaid) {
+  folder.write("ends", "echo 'A call to mkdir was unable to create the desired directory' >&2; exit 1\n");
+  const auto result = run(3, {});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.errors, "A call to mkdir was unable to create the desired directory\n");
+}
+
+// Its status is a number of the launcher's own, and none of a signal.
+TEST_F(Relaunch, AProgramThatWasNotStartedIsSaidToBe) {
+  folder.write("ends",
+               "echo 'mpirun was unable to launch the specified application as it could not access "
+               "or execute an executable:' >&2; exit 132\nexit 0\n");
+  const auto result = run(3, {.restarts = 1});
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("the ranks could not be started (status 132)"),
+                                   Not(HasSubstr("Illegal"))));
+}
+
+TEST_F(Relaunch, AProgramThatIsGoneIsNotStartedAgain) {
+  program("work", "#!/bin/sh\n");
+  folder.write("ends", "rm bin/work; exit 137\nexit 0\n");
+  LaunchRequest request{
+      .ranks = 2, .oversubscribe = true, .command = {folder / "bin" / "work"}};
+  const auto result = run_in_fork([&] { return run_ranks(request, {.restarts = 2}); },
+                                  {.environment = {{"PATH", (folder / "bin").string() + ":/usr/bin:/bin"}}});
+  EXPECT_EQ(result.exit_code, 137);
+  EXPECT_THAT(result.errors, HasSubstr("it is not restarted: " + (folder / "bin/work").string() +
+                                       ": No such file or directory"));
+  EXPECT_EQ(starts().size(), 1U);
+}
+
+// By the program that its link stands for, as packages and modules install them.
+TEST_F(Relaunch, TheMpirunOfAnotherMpiIsPassedOver) {
+  const auto linked = examine_machine(detect_launch_environment()).launcher;
+  const bool is_mpich = linked == Launcher::mpich;
+  const char* const other = is_mpich ? "orterun" : "mpiexec.hydra";
+  folder.write(std::string("other/") + other, "#!/bin/sh\nexit 7\n");
+  std::filesystem::permissions(folder / "other" / other, std::filesystem::perms::owner_all);
+  std::filesystem::create_symlink(other, folder / "other/mpirun");
+  const auto run_with = [&](const std::string& path) {
+    const LaunchRequest request{.ranks = 2, .oversubscribe = true, .command = {"work"}};
+    return run_in_fork([&] { return run_ranks(request, {}); }, {.environment = {{"PATH", path}}});
+  };
+  folder.write("ends", "exit 0\n");
+  const auto others = (folder / "other").string();
+  EXPECT_EQ(run_with(others + ":" + (folder / "bin").string() + ":/usr/bin:/bin").exit_code, 0);
+  EXPECT_EQ(starts().size(), 1U);
+  const auto refused =
+      run_in_fork([&] { return has_refused(others) ? 0 : 1; }, {.environment = {{"PATH", others}}});
+  EXPECT_EQ(refused.exit_code, 0) << refused.errors;
 }
 
 // kolo itself is asked while nothing runs: the launcher is asked whether nodes answer.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -73,6 +74,8 @@ struct MachineFacts {
   std::string slurm_mpi = "pmix";  // how srun introduces ranks to each other
   std::vector<Host> job_hosts;     // of a PBS job that has others than this machine, else none
   std::string terminal = "0";      // describe_terminal() of what the user sees
+  bool has_home = true;            // the environment or the system says what the user's home is
+  double shared_memory_room = std::numeric_limits<double>::infinity();  // bytes, where known
   EnvironmentLookup environment = environment_variable;
 };
 
@@ -84,7 +87,7 @@ struct RankCommand {
 };
 
 // Threads of each rank: what was asked for, or else the user's OMP_NUM_THREADS, or else an even
-// share of the cores (of the node, inside a Slurm job).
+// share of the cores (of the node, inside a Slurm job); not more than OMP_THREAD_LIMIT.
 [[nodiscard]] int threads_per_rank(const LaunchRequest& request, const MachineFacts& facts);
 
 // Inside a job the ranks are spread over its nodes. InputError: more ranks than CPUs (of this
@@ -94,6 +97,9 @@ struct RankCommand {
 
 // InputError: no mpirun (or, inside a Slurm allocation, srun) in PATH; names the package.
 [[nodiscard]] MachineFacts examine_machine(const LaunchEnvironment& environment);
+
+// Where programs are looked for when there is no PATH.
+inline constexpr const char* default_path = "/usr/bin:/bin";
 
 // The first executable file of that name in PATH; empty when there is none.
 [[nodiscard]] std::string find_in_path(const std::string& name);
