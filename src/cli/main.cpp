@@ -19,7 +19,7 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void note_cpus(in
 }
 
 __attribute__((section(".preinit_array"), used)) void (*const note_cpus_first)(int, char**,
-                                                                                char**) = note_cpus;
+                                                                               char**) = note_cpus;
 
 }  // namespace
 

@@ -81,8 +81,9 @@ void LauncherMessages::read_line(std::string_view line) {
     if (const auto host = word_after(line, " on node "); !host.empty()) hosts_.lost.insert(host);
   }
   // Open MPI 4 and 5: "mpirun was unable to launch the specified application as it could not ..."
-  for (const char* const words : {" was unable to launch the specified ", " was unable to find the specified ",
-                                  " was unable to start the specified "})
+  for (const char* const words :
+       {" was unable to launch the specified ", " was unable to find the specified ",
+        " was unable to start the specified "})
     hosts_.has_not_started |= line.find(words) != line.npos;
   // "mpirun noticed that process rank 1 with PID 0 on node n2 exited on signal 9 (Killed)."
   if (line.find("noticed that process rank") != line.npos) {

@@ -6,9 +6,9 @@
 
 namespace kolo {
 
-// What a launcher's standard error tells of a job and its hosts, as it calls them. What is read is what Open
-// MPI's mpirun, MPICH's mpiexec, Slurm's srun and PALS' mpiexec print without being asked; a
-// message that is not known tells nothing.
+// What a launcher's standard error tells of a job and its hosts, as it calls them. What is read is
+// what Open MPI's mpirun, MPICH's mpiexec, Slurm's srun and PALS' mpiexec print without being
+// asked; a message that is not known tells nothing.
 struct HostsInTrouble {
   // The daemon or the node itself is gone.
   std::set<std::string> lost;

@@ -120,7 +120,8 @@ Breaks find_breaks(std::string_view line, std::size_t first, std::size_t columns
   return breaks;
 }
 
-// Blanks at a break vanish. A terminal that is hardly wider than the indentation has no room for it.
+// Blanks at a break vanish. A terminal that is hardly wider than the indentation has no room for
+// it.
 void wrap_line(std::string& wrapped, std::string_view line, std::size_t width, std::size_t indent) {
   if (indent >= width / 2) indent = 0;
   std::size_t columns = width;

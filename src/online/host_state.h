@@ -9,9 +9,9 @@
 namespace kolo::online {
 
 // What a call into kolo must leave as the program had it: this thread's number of OpenMP threads
-// and whether it may get fewer, its floating-point environment (traps, rounding, denormals) and its processors. Within the call
-// OpenMP and LibTorch compute with as many threads as the program's OpenMP would, and
-// floating-point traps are off (LibTorch makes NaNs that do no harm).
+// and whether it may get fewer, its floating-point environment (traps, rounding, denormals) and its
+// processors. Within the call OpenMP and LibTorch compute with as many threads as the program's
+// OpenMP would, and floating-point traps are off (LibTorch makes NaNs that do no harm).
 //
 // LibTorch sets a thread's number of OpenMP threads itself, unasked, when it first computes there
 // (at::init_num_threads).

@@ -43,8 +43,7 @@ std::vector<cpu_set_t> places_of_openmp() {
 // This thread is on all CPUs again. True: it was not, and OpenMP is told now not to bind it.
 bool tell_openmp(std::span<const cpu_set_t> started_with) {
   std::vector<cpu_set_t> now(started_with.size());
-  if (now.empty() ||
-      ::sched_getaffinity(0, started_with.size_bytes(), now.data()) != 0 ||
+  if (now.empty() || ::sched_getaffinity(0, started_with.size_bytes(), now.data()) != 0 ||
       std::memcmp(now.data(), started_with.data(), started_with.size_bytes()) == 0)
     return false;
   ::sched_setaffinity(0, started_with.size_bytes(), started_with.data());

@@ -8,13 +8,13 @@
 
 #include <fmt/format.h>
 
+#include "base/openmp.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/launch/launch_environment.h"
 #include "launch/signals.h"
 #include "launch/terminal.h"
-#include "base/openmp.h"
 #include "run/begin_process.h"
 #include "run/load_data.h"
 #include "run/made_with.h"

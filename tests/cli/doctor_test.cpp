@@ -26,10 +26,11 @@ TEST(Doctor, PrintsOneJsonObjectAndExitsByTheWorst) {
     EXPECT_NE(finding["text"], "") << finding;
     EXPECT_EQ(finding["status"] != "ok", finding["remedy"] != "") << finding;
   }
-  EXPECT_EQ(join(names),
-            std::string("MPI, launcher, host names, two ranks, processors, shared memory, BLAS, oneDNN, "
-                        "kernels, bfloat16, LibTorch, GPU, ") +
-                (cuda_runtime() ? "CUDA, NVML, " : "") + "data, commands");
+  EXPECT_EQ(
+      join(names),
+      std::string("MPI, launcher, host names, two ranks, processors, shared memory, BLAS, oneDNN, "
+                  "kernels, bfloat16, LibTorch, GPU, ") +
+          (cuda_runtime() ? "CUDA, NVML, " : "") + "data, commands");
   EXPECT_EQ(report["findings"][3]["status"], "ok") << report["findings"][3];
   const auto& gpu = report["findings"][11];
   EXPECT_EQ(gpu["status"], "ok") << "there is nothing to mend";
@@ -127,13 +128,17 @@ TEST(Doctor, AQuotaBelowTheCpusIsAWarningUnlessThreadsAreSet) {
 TEST(Doctor, SaysWhatOfOpenMpsVariablesIsNotFollowed) {
   const CpuLimits limits{.online = 8, .affinity = 8, .affinity_cores = 8};
   const auto text = [&](std::map<std::string, std::string> variables) {
-    return check_processors(limits, [variables](const char* name) {
-             const auto found = variables.find(name);
-             return found == variables.end() ? std::nullopt : std::optional(found->second);
-           }).text;
+    return check_processors(limits,
+                            [variables](const char* name) {
+                              const auto found = variables.find(name);
+                              return found == variables.end() ? std::nullopt
+                                                              : std::optional(found->second);
+                            })
+        .text;
   };
   EXPECT_THAT(text({}), Not(HasSubstr("follow")));
-  EXPECT_THAT(text({{"OMP_PLACES", "cores"}, {"OMP_PROC_BIND", "false"},
+  EXPECT_THAT(text({{"OMP_PLACES", "cores"},
+                    {"OMP_PROC_BIND", "false"},
                     {"KOLO_OMP_PROC_BIND_BEFORE", "close"}}),
               AllOf(HasSubstr("OMP_PLACES=cores, which kolo doesn't follow"),
                     HasSubstr("OMP_PROC_BIND=close, which"), Not(HasSubstr("=false"))));

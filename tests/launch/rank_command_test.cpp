@@ -240,8 +240,10 @@ TEST(LauncherNoise, KnowsWhetherAnythingWasSaid) {
   const std::string silent =
       "kolo: warning: slow\n" + rule + "\nPer user-direction, the job has been aborted.\n" + rule +
       "\n[n1:7] 1 more process has sent help message help-mpi-api.txt / mpi-abort\n"
-      "[n1:7] Set MCA parameter \"orte_base_help_aggregate\" to 0 to see all help / error messages\n"
-      "[n1:7] [[1,0],0] ORTE_ERROR_LOG: Out of resource in file ../orte/util/show_help.c at line 501\n";
+      "[n1:7] Set MCA parameter \"orte_base_help_aggregate\" to 0 to see all help / error "
+      "messages\n"
+      "[n1:7] [[1,0],0] ORTE_ERROR_LOG: Out of resource in file ../orte/util/show_help.c at line "
+      "501\n";
   LauncherNoise noise;
   EXPECT_EQ(noise.filter(silent), "kolo: warning: slow\n");
   EXPECT_TRUE(noise.was_silent());

@@ -156,21 +156,21 @@ TEST_F(Relaunch, InASlurmJobAStepRunsOnTheNodesThatAreLeft) {
 TEST_F(Relaunch, ALauncherThatFailsWithoutAWordGetsWords) {
   const std::string box = std::string(74, '-') + "\n";
   for (const auto& said : {std::string(), std::string("kolo: warning: slow\n"),
-                                 box + "Per user-direction, the job has been aborted.\n" + box}) {
+                           box + "Per user-direction, the job has been aborted.\n" + box}) {
     folder.write("said", said);
     folder.write("ends", "cat said >&2; exit 1\n");
     const auto result = run(3, {});
     EXPECT_EQ(result.exit_code, 1);
-    EXPECT_THAT(result.errors,
-                AllOf(HasSubstr("kolo: the job ended with status 1, and neither "),
-                      HasSubstr("nor a rank has said why; kolo doctor"),
-                      HasSubstr("mpirun "), EndsWith(" work\n")));
+    EXPECT_THAT(result.errors, AllOf(HasSubstr("kolo: the job ended with status 1, and neither "),
+                                     HasSubstr("nor a rank has said why; kolo doctor"),
+                                     HasSubstr("mpirun "), EndsWith(" work\n")));
     std::filesystem::remove(folder / "starts");
   }
 }
 
 TEST_F(Relaunch, NothingIsAddedToWhatWasSaid) {
-  folder.write("ends", "echo 'A call to mkdir was unable to create the desired directory' >&2; exit 1\n");
+  folder.write("ends",
+               "echo 'A call to mkdir was unable to create the desired directory' >&2; exit 1\n");
   const auto result = run(3, {});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.errors, "A call to mkdir was unable to create the desired directory\n");
@@ -190,10 +190,10 @@ TEST_F(Relaunch, AProgramThatWasNotStartedIsSaidToBe) {
 TEST_F(Relaunch, AProgramThatIsGoneIsNotStartedAgain) {
   program("work", "#!/bin/sh\n");
   folder.write("ends", "rm bin/work; exit 137\nexit 0\n");
-  LaunchRequest request{
-      .ranks = 2, .oversubscribe = true, .command = {folder / "bin" / "work"}};
-  const auto result = run_in_fork([&] { return run_ranks(request, {.restarts = 2}); },
-                                  {.environment = {{"PATH", (folder / "bin").string() + ":/usr/bin:/bin"}}});
+  LaunchRequest request{.ranks = 2, .oversubscribe = true, .command = {folder / "bin" / "work"}};
+  const auto result =
+      run_in_fork([&] { return run_ranks(request, {.restarts = 2}); },
+                  {.environment = {{"PATH", (folder / "bin").string() + ":/usr/bin:/bin"}}});
   EXPECT_EQ(result.exit_code, 137);
   EXPECT_THAT(result.errors, HasSubstr("it is not restarted: " + (folder / "bin/work").string() +
                                        ": No such file or directory"));

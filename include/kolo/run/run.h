@@ -73,9 +73,10 @@ struct RunOptions {
 // after an exception, which is said on stderr, 2 for an InputError and 1 for others. SIGXFSZ is
 // ignored from then on: what is written beyond a limit of files' sizes fails with an exception.
 [[nodiscard]] int run_main(const std::function<int()>& body);
-// The same. Standard streams that are closed are opened on /dev/null first. Where OpenBLAS has taken
-// the processor for an older one, which makes it several times slower, or OpenMP has bound this
-// thread, the program first starts again with variables that tell them better: `argv` is main()'s.
+// The same. Standard streams that are closed are opened on /dev/null first. Where OpenBLAS has
+// taken the processor for an older one, which makes it several times slower, or OpenMP has bound
+// this thread, the program first starts again with variables that tell them better: `argv` is
+// main()'s.
 [[nodiscard]] int run_main(char** argv, const std::function<int()>& body);
 // main() of a program that trains with parts of its own, as `kolo train` does otherwise:
 //   PROGRAM CONFIG [--resume[=best|STEP|PATH]] [--allow-data-change] [--timeline]

@@ -36,7 +36,8 @@ Finding check_processors(const CpuLimits& limits, const EnvironmentLookup& looku
   if (limits.quota) finding.text += fmt::format("; limited to {:.3g} CPUs' time", *limits.quota);
   const auto binding = lookup(openmp_binding_before);
   for (const char* const name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
-    const auto value = binding && name == std::string_view("OMP_PROC_BIND") ? binding : lookup(name);
+    const auto value =
+        binding && name == std::string_view("OMP_PROC_BIND") ? binding : lookup(name);
     if (value && !value->empty())
       finding.text += fmt::format("; {}={}, which kolo doesn't follow", name, *value);
   }

@@ -327,11 +327,12 @@ Communicator mpi_communicator(const MpiOptions& given) {
   require_one_mpi();
   const MpiOptions wanted = with_environment(given);
   const auto environment = environment_at_start();
-  const StartWatch watch(wanted.watch, describe_process(environment), StartWatch::AtLimit::process_ends);
+  const StartWatch watch(wanted.watch, describe_process(environment),
+                         StartWatch::AtLimit::process_ends);
   const auto runtime = start_mpi(wanted, environment);
   const auto all = MpiGroup::of(MPI_COMM_WORLD);
-  const MpiJob job = make_mpi_job(runtime, all, wanted,
-                                  {.level = runtime->granted(), .aborted = MPI_COMM_WORLD});
+  const MpiJob job =
+      make_mpi_job(runtime, all, wanted, {.level = runtime->granted(), .aborted = MPI_COMM_WORLD});
   if (runtime->is_owner()) finalize_at_exit(job.executor, job.communicator.rank());
   return job.communicator;
 }
