@@ -52,8 +52,7 @@ std::vector<int> openmp_cpus() {
     omp_get_place_proc_ids(place, cpus.data() + before);
   }
   std::ranges::sort(cpus);
-  const auto repeated = std::ranges::unique(cpus);
-  cpus.erase(repeated.begin(), repeated.end());
+  cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
   return cpus;
 }
 

@@ -106,7 +106,7 @@ std::vector<std::string> ArrayCollection::names() const {
       names.push_back(name.native());
   }
   std::ranges::sort(names, comes_before);
-  names.erase(std::ranges::unique(names).begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
