@@ -26,8 +26,9 @@ class RunLockProgram : public SmallRuns {
           "(sh -c 'echo $$ >{0}.pid; exec \"$@\"' sh {1} >{0} 2>&1; echo $? >{0}.code)", number,
           text);
     };
-    const auto script = fmt::format("cd {}\nrm -f [12].*\n{} & {} &\nwait", folder.path().string(),
-                                    start(1), start(2));
+    for (const char* left : {"1.code", "2.code"}) std::filesystem::remove(folder / left);
+    const auto script =
+        fmt::format("cd {}\n{} & {} &\nwait", folder.path().string(), start(1), start(2));
     const std::jthread other([&](const std::stop_token& end) {
       int loser = 0;
       while (loser == 0 && !end.stop_requested()) {
