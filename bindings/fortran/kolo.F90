@@ -27,25 +27,29 @@
 
 #include "kolo_c.inc"
 
-#define KOLO_MODULE kolo_arrays_real32
 #define KOLO_TYPE real(real32)
 #define KOLO_DTYPE 1
+module kolo_arrays_real32
 #include "kolo_arrays.inc"
+end module
 
-#define KOLO_MODULE kolo_arrays_real64
 #define KOLO_TYPE real(real64)
 #define KOLO_DTYPE 2
+module kolo_arrays_real64
 #include "kolo_arrays.inc"
+end module
 
-#define KOLO_MODULE kolo_arrays_int32
 #define KOLO_TYPE integer(int32)
 #define KOLO_DTYPE 3
+module kolo_arrays_int32
 #include "kolo_arrays.inc"
+end module
 
-#define KOLO_MODULE kolo_arrays_int64
 #define KOLO_TYPE integer(int64)
 #define KOLO_DTYPE 4
+module kolo_arrays_int64
 #include "kolo_arrays.inc"
+end module
 
 module kolo
   use, intrinsic :: iso_c_binding, only : c_char, c_int, c_int32_t, c_int64_t, c_null_char, c_null_ptr, c_ptr, c_size_t
