@@ -156,6 +156,10 @@ std::optional<double> now_beside(const fs::path& path) {
 
 }  // namespace
 
+int FolderLockOptions::system_flock(int file, int operation) {
+  return ::flock(file, operation);
+}
+
 std::string LockHolder::describe() const {
   if (token.empty()) return "another process, which has just begun";
   const auto seconds = static_cast<std::time_t>(since);
@@ -200,23 +204,25 @@ FolderLock::~FolderLock() {
 
 // Who holds it; nothing: this process does now.
 std::optional<LockHolder> FolderLock::try_to_take() {
-  bool is_supported = options_.use_flock;
-  if (is_supported) {
-    auto holder = take_with_flock(is_supported);
-    if (is_supported) return holder;
-  }
-  return take_without_flock();
+  bool is_supported = true;
+  auto holder = take_with_flock(is_supported);
+  return is_supported ? holder : take_without_flock();
 }
 
 std::optional<LockHolder> FolderLock::take_with_flock(bool& is_supported) {
   while (true) {
-    FileDescriptor file(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
+    FileDescriptor file(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    const bool is_made_here = file.is_open();
+    if (!is_made_here && errno == EEXIST)
+      file = FileDescriptor(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666));
     // Another process is moving the folder aside, and is about to make and take a new one.
     if (!file.is_open() && errno == ENOENT) return LockHolder{};
     if (!file.is_open()) fail("make", path_);
-    if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+    while (options_.flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EINTR) continue;
       if (errno == EWOULDBLOCK) return read_holder(path_).value_or(LockHolder{});
+      // Without flock a file is its maker's.
+      if (is_made_here) return take_made(std::move(file));
       is_supported = false;
       return std::nullopt;
     }
@@ -224,10 +230,14 @@ std::optional<LockHolder> FolderLock::take_with_flock(bool& is_supported) {
     if (!is_at(file, path_)) continue;
     const auto earlier = read_holder(path_);
     if (earlier && is_alive(*earlier, true)) return earlier;
-    write_down(file);
-    file_ = std::move(file);
-    return std::nullopt;
+    return take_made(std::move(file));
   }
+}
+
+std::optional<LockHolder> FolderLock::take_made(FileDescriptor file) {
+  write_down(file);
+  file_ = std::move(file);
+  return std::nullopt;
 }
 
 // The file is made by one process only. That of a dead holder is replaced by the one process that
@@ -237,11 +247,7 @@ std::optional<LockHolder> FolderLock::take_with_flock(bool& is_supported) {
 // and is removed, after which rename() of a maker that was only slow fails.
 std::optional<LockHolder> FolderLock::take_without_flock() {
   FileDescriptor file(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (file.is_open()) {
-    write_down(file);
-    file_ = std::move(file);
-    return std::nullopt;
-  }
+  if (file.is_open()) return take_made(std::move(file));
   if (errno != EEXIST) fail("make", path_);
   const auto earlier = read_holder(path_).value_or(LockHolder{});
   if (is_alive(earlier, false)) return earlier;
@@ -274,10 +280,8 @@ bool FolderLock::is_alive(const LockHolder& holder, bool is_locked_by_nobody) co
   if (!first) return false;
   const double patience = std::chrono::duration<double>(options_.patience).count();
   if (now && *now - *first > patience) return false;
-  if (!holder.token.empty()) {
-    options_.say(
-        fmt::format("looking whether {} is still alive: {:.0f} s", holder.describe(), patience));
-  }
+  options_.say(
+      fmt::format("looking whether {} is still alive: {:.0f} s", holder.describe(), patience));
   for (const auto end = Clock::now() + options_.patience; Clock::now() < end;) {
     std::this_thread::sleep_for(between_looks);
     const auto last = touched(path_);

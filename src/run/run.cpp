@@ -106,8 +106,11 @@ int run_configured(const std::function<RunConfig()>& configure, const RunParts& 
   };
   job.load = [&](const Communicator& communicator) { load_data(communicator, prepared->datasets); };
   job.run = [&](const Communicator& communicator) {
+    // Until then a signal ends the process at once, also while it waits for the folder.
+    auto start = start_run(*prepared, options, communicator);
+    if (!start) return 0;
     stopping.begin_training(context);
-    return run_training(std::move(*prepared), communicator, context);
+    return run_training(std::move(*prepared), std::move(*start), communicator, context);
   };
   return run_rank_job(environment, job);
 }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <ostream>
 #include <span>
 #include <utility>
 
@@ -10,9 +11,20 @@
 #include "kolo/base/error.h"
 #include "kolo/launch/launch_environment.h"
 #include "run/copy_search.h"
+#include "run/run_training.h"
 
 namespace kolo {
 
+namespace {
+
+// Whether anything is left to do, as rank 0 has found. Collective.
+bool has_work(const Communicator& communicator, const PreparedRun& run) {
+  std::int32_t answer = run.finished.empty() ? 1 : 0;
+  communicator.broadcast(std::span(&answer, 1), 0, {.name = "what is left to do"});
+  return answer != 0;
+}
+
+// Of a run that goes on. Collective, where there may be copies.
 void find_start(RunStart& start, PreparedRun& run, const RunOptions& options,
                 const Communicator& communicator) {
   const bool is_root = communicator.rank() == 0;
@@ -40,6 +52,21 @@ void find_start(RunStart& start, PreparedRun& run, const RunOptions& options,
   communicator.broadcast(std::span(found), 0, {.name = "where the run goes on"});
   start.goes_on = found[0] != 0;
   start.is_from_copy = found[1] != 0;
+}
+
+}  // namespace
+
+std::optional<RunStart> start_run(PreparedRun& run, const RunOptions& options,
+                                  const Communicator& communicator) {
+  const bool is_root = communicator.rank() == 0;
+  if (!has_work(communicator, run)) {
+    if (is_root) console_of(options) << run.finished << std::endl;
+    return std::nullopt;
+  }
+  RunStart start;
+  if (is_root) start.lock = RunLock::of_rank_0(run.folder, run.starts_anew());
+  if (options.resume) find_start(start, run, options, communicator);
+  return start;
 }
 
 }  // namespace kolo

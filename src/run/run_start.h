@@ -21,11 +21,12 @@ struct RunStart {
   bool is_from_copy = false;  // on a node's own storage: on all ranks
 };
 
-// For a run that goes on: where from. Rank 0 gets it, from its folder's checkpoints or a node's
-// copy that is newer; where a run that kolo has started again has neither, it begins anew.
-// InputError: there is nothing to go on from, or it doesn't fit. Collective, where there may be
-// copies.
-void find_start(RunStart& start, PreparedRun& run, const RunOptions& options,
-                const Communicator& communicator);
+// Begins a run: rank 0 takes its folder's lock, which may take a while, and of a run that goes on
+// finds where from, in its folder's checkpoints or a node's copy that is newer; where a run that
+// kolo has started again has neither, it begins anew. Nothing where nothing is left to do, which
+// rank 0 says. InputError: the folder is in use, there is nothing to go on from, or it doesn't fit.
+// Collective.
+[[nodiscard]] std::optional<RunStart> start_run(PreparedRun& run, const RunOptions& options,
+                                                const Communicator& communicator);
 
 }  // namespace kolo

@@ -84,11 +84,17 @@ void finish_timeline(const Timeline& timeline, const Communicator& communicator,
   if (context.options.timeline) merge_timelines_of_run(folder, context, *log);
 }
 
-// Whether anything is left to do, as rank 0 has found. Collective.
-bool has_work(const Communicator& communicator, const PreparedRun& run) {
-  std::int32_t answer = run.finished.empty() ? 1 : 0;
-  communicator.broadcast(std::span(&answer, 1), 0, {.name = "what is left to do"});
-  return answer != 0;
+// The choices that the run has computed with so far. Without them it goes on all the same, with
+// kernels that are chosen anew.
+KernelChoices choices_so_far(const PreparedRun& run, RunLog& log) {
+  if (run.starts_anew() || !std::filesystem::exists(run.folder.kernels())) return {};
+  try {
+    return kernel_choices_from_json(read_text_file(run.folder.kernels()));
+  } catch (const Error& error) {
+    log.warn("{}: {}; kernels are chosen anew, and may round otherwise than so far",
+             run.folder.kernels().string(), error.what());
+    return {};
+  }
 }
 
 // Those that the run computes with from now on. Collective. `log`: of rank 0.
@@ -99,8 +105,7 @@ std::shared_ptr<const KernelChoices> choose_kernels_of(KernelQuestion question,
   if (log != nullptr) {
     question.say = [log](const std::string& text) { log->info("{}", text); };
     question.warn = [log](const std::string& text) { log->warn("{}", text); };
-    if (!run.starts_anew() && std::filesystem::exists(run.folder.kernels()))
-      question.own = kernel_choices_from_json(read_text_file(run.folder.kernels()));
+    question.own = choices_so_far(run, *log);
   }
   auto choices = choose_kernels(question, communicator);
   if (log != nullptr && choices && !choices->empty())
@@ -293,16 +298,8 @@ std::ostream& console_of(const RunOptions& options) {
   return options.console == nullptr ? std::cout : *options.console;
 }
 
-int run_training(PreparedRun run, const Communicator& communicator, const RunContext& context) {
-  const auto& options = context.options;
-  const bool is_root = communicator.rank() == 0;
-  if (!has_work(communicator, run)) {
-    if (is_root) console_of(context.options) << run.finished << std::endl;
-    return 0;
-  }
-  RunStart start;
-  if (is_root) start.lock = RunLock::of_rank_0(run.folder, run.starts_anew());
-  if (options.resume) find_start(start, run, options, communicator);
+int run_training(PreparedRun run, RunStart start, const Communicator& communicator,
+                 const RunContext& context) {
   return once_begun([&] {
     try {
       return RankTraining(run, start, communicator, context).train();

@@ -13,6 +13,7 @@
 #include "kolo/observe/progress.h"
 #include "run/prepared_run.h"
 #include "run/run_folder.h"
+#include "run/run_start.h"
 #include "run/stop_time.h"
 
 namespace kolo {
@@ -35,10 +36,10 @@ struct RunContext {
 
 [[nodiscard]] std::ostream& console_of(const RunOptions& options);
 
-// Trains, and writes the run's folder (rank 0). Returns the exit status: 0, or 75 when stopped on
-// request after a checkpoint. Collective.
-[[nodiscard]] int run_training(PreparedRun prepared, const Communicator& communicator,
-                               const RunContext& context);
+// Trains, and writes the run's folder (rank 0), from where start_run() has begun. Returns the exit
+// status: 0, or 75 when stopped on request after a checkpoint. Collective.
+[[nodiscard]] int run_training(PreparedRun prepared, RunStart start,
+                               const Communicator& communicator, const RunContext& context);
 
 // How often, and with how many ranks at least.
 struct TrainingRestarts {

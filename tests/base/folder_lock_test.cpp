@@ -1,6 +1,7 @@
 #include "kolo/base/folder_lock.h"
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <fstream>
 #include <memory>
@@ -25,12 +26,18 @@ using testing::TemporaryFolder;
 
 constexpr const char* name = ".kolo.lock";
 
+// As on a file system that has no flock.
+int no_flock(int /*file*/, int /*operation*/) {
+  errno = ENOSYS;
+  return -1;
+}
+
 // Over a file system with flock, and over one without.
 class FolderLocks : public ::testing::TestWithParam<bool> {
  protected:
   [[nodiscard]] FolderLockOptions options() const {
     FolderLockOptions options;
-    options.use_flock = GetParam();
+    if (!GetParam()) options.flock = no_flock;
     options.wait = std::chrono::milliseconds(0);
     options.heartbeat = std::chrono::milliseconds(20);
     options.patience = std::chrono::milliseconds(400);
@@ -60,6 +67,16 @@ class FolderLocks : public ::testing::TestWithParam<bool> {
 
   TemporaryFolder folder;
 };
+
+TEST_P(FolderLocks, AFreshFolderIsTakenAtOnce) {
+  auto patient = options();
+  patient.patience = std::chrono::hours(1);
+  std::vector<std::string> said;
+  patient.say = [&](const std::string& what) { said.push_back(what); };
+  const FolderLock lock(folder.path(), patient);
+  EXPECT_TRUE(lock.is_held());
+  EXPECT_THAT(said, ::testing::IsEmpty());
+}
 
 TEST_P(FolderLocks, OneHasItTheOtherIsToldWhoAndSinceWhen) {
   auto held = options();
@@ -160,7 +177,7 @@ TEST_P(FolderLocks, AHolderThatWasTakenForDeadLosesIt) {
   const FolderLock suspended(folder.path(), silent);
   claim("host", "elsewhere");
   auto taker = options();
-  taker.use_flock = false;
+  taker.flock = no_flock;
   {
     const FolderLock lock(folder.path(), taker);
     EXPECT_TRUE(lock.is_held());

@@ -47,7 +47,10 @@ struct FolderLockOptions {
   std::chrono::milliseconds wait_for_orphan{20000};
   // Is told when it takes long to find out whether a holder lives, or to wait for it.
   std::function<void(const std::string&)> say = [](const std::string&) {};
-  bool use_flock = true;  // false: as on a file system that has none
+  // The system's call, which fails on file systems that have none.
+  std::function<int(int file, int operation)> flock = system_flock;
+
+  static int system_flock(int file, int operation);
 };
 
 // Keeps a folder for one process, as long as it lives: a file in it that says who that is, locked
@@ -91,6 +94,7 @@ class FolderLock {
   [[nodiscard]] std::optional<LockHolder> try_to_take();
   [[nodiscard]] std::optional<LockHolder> take_with_flock(bool& is_supported);
   [[nodiscard]] std::optional<LockHolder> take_without_flock();
+  [[nodiscard]] std::optional<LockHolder> take_made(FileDescriptor file);
   [[nodiscard]] bool is_alive(const LockHolder& holder, bool is_locked_by_nobody) const;
   void write_down(const FileDescriptor& file) const;
   void show_life(const std::stop_token& stop);
