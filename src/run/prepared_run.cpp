@@ -158,6 +158,9 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   (void)make_validation_loader(config, run.datasets.validation, 0, replicas);
   if (!is_root) return run;
   run.folder.require_writable();
+  // Those of a run that will be moved aside are left alone.
+  if (config.checkpoint.enabled && (options.resume || !run.folder.holds_own_names()))
+    run.folder.require_writable_checkpoints();
   if (!options.resume) {
     if (!config.model.init_from.empty()) (void)find_initial_weights(config, *run.network);
     return run;

@@ -121,9 +121,30 @@ std::string some_of(const std::vector<std::string>& names) {
 // PATH.1, or the first after it that is free.
 fs::path next_free(const std::string& path, std::string_view extension = {}) {
   const auto name = [&](int number) { return fmt::format("{}.{}{}", path, number, extension); };
+  std::error_code error;
   int number = 1;
-  while (fs::exists(fs::symlink_status(name(number)))) ++number;
+  while (fs::exists(fs::symlink_status(name(number), error))) ++number;
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw InputError(fmt::format(
+        "output folder: {} can't be moved aside to {}: {}; choose another with --output DIR", path,
+        name(number), error.message()));
+  }
   return name(number);
+}
+
+[[noreturn]] void refuse_place(const fs::path& folder, const fs::path& place,
+                               const std::string& reason) {
+  throw InputError(fmt::format("output folder {}: {} {}; choose another with --output DIR",
+                               folder.string(), place.string(), reason));
+}
+
+// Only trying tells: permissions, quotas and special file systems all have their say.
+void require_room_to_write(const fs::path& folder, const fs::path& place) {
+  std::string trial = place / ".kolo-XXXXXX";
+  if (::mkdtemp(trial.data()) == nullptr)
+    refuse_place(folder, place, "is not writable: " + std::generic_category().message(errno));
+  if (::rmdir(trial.c_str()) != 0)
+    refuse_place(folder, place, "can't be tidied: " + std::generic_category().message(errno));
 }
 
 }  // namespace
@@ -152,8 +173,7 @@ bool RunFolder::holds_step_folder() const {
 
 void RunFolder::require_writable() const {
   const auto refuse = [&](const fs::path& place, const std::string& reason) {
-    throw InputError(fmt::format("output folder {}: {} {}; choose another with --output DIR",
-                                 path.string(), place.string(), reason));
+    refuse_place(path, place, reason);
   };
   // What exists of the path must be folders, and the last of them must let us in.
   std::error_code error;
@@ -173,13 +193,15 @@ void RunFolder::require_writable() const {
     existing = existing.parent_path();
   }
   if (!fs::is_directory(existing)) refuse(existing, "is not a folder");
-  // Only trying tells: permissions, quotas and special file systems all have their say.
-  std::string trial = existing / ".kolo-XXXXXX";
-  if (::mkdtemp(trial.data()) == nullptr)
-    refuse(existing, "is not writable: " + std::generic_category().message(errno));
-  if (::rmdir(trial.c_str()) != 0) {
-    refuse(existing, "can't be tidied: " + std::generic_category().message(errno));
-  }
+  require_room_to_write(path, existing);
+}
+
+void RunFolder::require_writable_checkpoints() const {
+  std::error_code error;
+  const auto status = fs::status(checkpoints(), error);
+  if (!fs::exists(status)) return;
+  if (!fs::is_directory(status)) refuse_place(path, checkpoints(), "is not a folder");
+  require_room_to_write(path, checkpoints());
 }
 
 void RunFolder::make() const {
@@ -225,6 +247,11 @@ void RunFolder::require_replaceable() const {
   if (!is_marked && !others.empty())
     refuse(fmt::format("it was not made by kolo: it also holds {}", some_of(others)));
   require_no_run_below();
+  (void)place_aside();
+}
+
+fs::path RunFolder::place_aside() const {
+  return next_free(path.has_filename() ? path : path.parent_path());  // without a slash
 }
 
 void RunFolder::require_no_run_below() const {
@@ -238,10 +265,9 @@ void RunFolder::require_no_run_below() const {
 }
 
 fs::path RunFolder::move_aside() const {
-  const fs::path clean = path.has_filename() ? path : path.parent_path();  // without a slash
   remove_leftovers();  // nobody looks after them there
-  auto moved = next_free(clean);
-  rename_durably(clean, moved);
+  auto moved = place_aside();
+  rename_durably(path.has_filename() ? path : path.parent_path(), moved);
   return moved;
 }
 

@@ -46,6 +46,8 @@ struct RunFolder {
   // InputError when the folder can't be made or written, or has no place for a run: the root of the
   // file system, and what is inside of the files of another run. Makes nothing.
   void require_writable() const;
+  // The same of its checkpoints/, where there is one that the run will write to.
+  void require_writable_checkpoints() const;
 
   // Makes the folder where it is missing, and marks one that is new or empty as made by kolo.
   void make() const;
@@ -80,6 +82,7 @@ struct RunFolder {
   [[nodiscard]] std::vector<std::string> entries_of_others() const;
   [[nodiscard]] std::vector<std::string> entries_in_the_way() const;
   void require_no_run_below() const;
+  [[nodiscard]] std::filesystem::path place_aside() const;
 };
 
 // Where a run comes from, so that it can be done again: what was typed, where, with which kolo and

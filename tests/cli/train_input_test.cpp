@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "cli/program.h"
+#include "kolo/base/file.h"
 #include "support/idx_files.h"
 
 namespace kolo::testing {
@@ -52,6 +53,21 @@ class TrainInput : public ::testing::Test {
 TEST_F(TrainInput, MissingAndMalformedFiles) {
   expect_refused({(folder / "none.yaml").string()}, {"none.yaml", "No such file"});
   expect_refused({folder.write("bad.yaml", "data:\n  name: [mnist\nmodel: }\n")}, {"bad.yaml:3"});
+}
+
+TEST_F(TrainInput, FoldersThatCannotHoldTheRun) {
+  const auto file = good_config();
+  const std::string longest(255, 'a');
+  std::filesystem::create_directory(folder / longest);
+  write_file_atomically(folder / longest / "config.yaml", "");
+  write_file_atomically(folder / longest / "history.json", "");
+  const auto output = "output_dir=" + (folder / longest).string();
+  expect_refused({file, output}, {"can't be moved aside", "too long", "--output DIR"});
+  expect_refused({file, "output_dir=" + (folder / (longest + "a")).string()}, {"too long"});
+  std::filesystem::create_directory(folder / "run");
+  write_file_atomically(folder / "run" / "config.yaml", "");
+  write_file_atomically(folder / "run" / "checkpoints", "");
+  expect_refused({file, "--resume"}, {"checkpoints is not a folder"});
 }
 
 TEST_F(TrainInput, UnknownKeysWrongTypesAndRanges) {
