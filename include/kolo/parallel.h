@@ -48,6 +48,7 @@
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/parallel/torch_sampler.h"
+#include "kolo/parallel/trained_modules.h"
 #include "kolo/parallel/training_step.h"
 #include "kolo/parallel/vocabulary_parallel.h"
 #include "kolo/sampling/sampler.h"

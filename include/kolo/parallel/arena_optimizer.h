@@ -65,7 +65,7 @@ class ArenaOptimizer {
     torch::Tensor tensor;
   };
 
-  ArenaOptimizer(std::shared_ptr<const ParameterArena> arena,
+  ArenaOptimizer(std::shared_ptr<ParameterArena> arena,
                  std::shared_ptr<const FlatOptimizer> optimizer);
   // Where the ranks of a node share memory, in which the parameters are, and it is worth it
   // (is_worth_sharing), they share its steps: each rank updates its part of every bucket, or the
@@ -135,7 +135,7 @@ class ArenaOptimizer {
   void change_parameters(const Change& change);
   void share_steps(const Communicator& communicator, ParameterArena& arena, bool one_copy);
 
-  std::shared_ptr<const ParameterArena> arena_;
+  std::shared_ptr<ParameterArena> arena_;
   std::int64_t version_;  // of the arena's plan
   std::shared_ptr<const FlatOptimizer> optimizer_;
   std::vector<std::vector<torch::Tensor>> state_;  // by state, by bucket

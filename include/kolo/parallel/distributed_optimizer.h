@@ -14,6 +14,7 @@
 #include <torch/types.h>
 
 #include "kolo/parallel/gradient_reducer.h"
+#include "kolo/parallel/trained_modules.h"
 
 namespace kolo {
 
@@ -27,6 +28,7 @@ struct DistributedOptimizerOptions {
   // Each step ends with the module's buffers being those of the lowest rank
   // (synchronize_buffers()).
   bool broadcast_buffers = false;
+  bool broadcast_parameters = true;  // at the start, rank 0's; buffers and frozen ones as well
 };
 
 // An optimizer of torch::optim that steps with gradients averaged over the ranks:
@@ -40,8 +42,8 @@ struct DistributedOptimizerOptions {
 // The optimizer must have been made from exactly the module's trainable parameters, in any groups
 // (Error otherwise, which names what is missing or too much); frozen ones may be among them. It
 // goes on working with the same tensors, whose memory is now an arena's, so its state and options
-// are as ever. The module must outlive this. Its initial parameters must be the same on every rank:
-// broadcast them before the first step.
+// are as ever. The module must outlive this; several, and tensors of none, are TrainedModules.
+// Parameters begin as rank 0's. Ranks that step with different learning rates get an Error.
 //
 // This is a torch::optim::Optimizer itself, for schedulers and functions that take one: a parameter
 // group's options may be changed here or in inner(), and hold for both from the next call of either
@@ -54,29 +56,29 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   // Takes any optimizer by value.
   template <typename Optimizer>
   requires std::derived_from<Optimizer, torch::optim::Optimizer> DistributedOptimizer(
-      const Communicator& communicator, const torch::nn::Module& module, Optimizer optimizer,
+      const Communicator& communicator, const TrainedModules& modules, Optimizer optimizer,
       const DistributedOptimizerOptions& options = {})
-      : DistributedOptimizer(communicator, module,
+      : DistributedOptimizer(communicator, modules,
                              std::make_unique<Optimizer>(std::move(optimizer)), options) {}
 
   // Refers to one that must outlive this.
   template <typename Optimizer>
   requires std::derived_from<Optimizer, torch::optim::Optimizer> DistributedOptimizer(
-      const Communicator& communicator, const torch::nn::Module& module,
+      const Communicator& communicator, const TrainedModules& modules,
       std::reference_wrapper<Optimizer> optimizer, const DistributedOptimizerOptions& options = {})
-      : DistributedOptimizer(communicator, module,
+      : DistributedOptimizer(communicator, modules,
                              std::shared_ptr<torch::optim::Optimizer>(
                                  std::shared_ptr<void>(), std::addressof(optimizer.get())),
                              options) {}
 
-  DistributedOptimizer(const Communicator& communicator, const torch::nn::Module& module,
+  DistributedOptimizer(const Communicator& communicator, const TrainedModules& modules,
                        std::shared_ptr<torch::optim::Optimizer> optimizer,
                        const DistributedOptimizerOptions& options = {});
   template <typename Optimizer>
-  DistributedOptimizer(const Communicator& communicator, const torch::nn::Module& module,
+  DistributedOptimizer(const Communicator& communicator, const TrainedModules& modules,
                        std::unique_ptr<Optimizer> optimizer,
                        const DistributedOptimizerOptions& options = {})
-      : DistributedOptimizer(communicator, module,
+      : DistributedOptimizer(communicator, modules,
                              std::shared_ptr<torch::optim::Optimizer>(std::move(optimizer)),
                              options) {}
 
@@ -90,10 +92,16 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   // While the result lives, backward() only adds to this rank's gradients.
   GradientReducer::NoSync no_sync() { return reducer_.no_sync(); }
 
+  // Between backward() and step(), where something is to be done with the averages: waits for them.
+  // step() takes them as they are.
+  void finish();
+  // finish(), and GradientReducer::clip_gradient_norm(): returns the norm before.
+  double clip_gradients(double maximum_norm, double norm_type = 2);
+
   // Waits for the averages, clips them where asked to, and lets the optimizer step. Error, on all
   // ranks, when some rank had no backward() since the last step or lacks gradients. Averages that
-  // reducer().finish() has made already are taken as they are, to be looked at before; or
-  // zero_grad(), on all ranks, discards them, and step() changes nothing.
+  // finish() has made already are taken as they are; or zero_grad(), on all ranks, discards them,
+  // and step() changes nothing.
   //
   // With a closure, which calls zero_grad() and backward() and returns the loss, for optimizers
   // that evaluate it several times per step (LBFGS): gradients are averaged after each call, and so
@@ -104,7 +112,7 @@ class DistributedOptimizer : public torch::optim::Optimizer {
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 
-  // The norm of the averaged gradients that the last step() clipped; nothing without
+  // The norm of the averaged gradients before they were last clipped, here or by
   // maximum_gradient_norm.
   [[nodiscard]] std::optional<double> gradient_norm() const { return gradient_norm_; }
 
@@ -117,10 +125,11 @@ class DistributedOptimizer : public torch::optim::Optimizer {
 
  private:
   void meet() const;
+  void share_rates();
   void finish_gradients();
 
   Communicator communicator_;
-  const torch::nn::Module& module_;
+  TrainedModules modules_;
   std::shared_ptr<torch::optim::Optimizer> optimizer_;
   std::unique_ptr<parallel::OptionGroups> groups_;  // of this and of the inner one
   mutable std::size_t known_groups_;                // that fit the module

@@ -40,6 +40,11 @@ class GradientHook {
   [[nodiscard]] virtual bool takes_part() const { return true; }
   virtual void average(const Communicator& communicator, const GradientBucket& bucket) = 0;
 
+  // Whether average() gives every rank the whole average. False: this rank's part only, for an
+  // optimizer that steps with that. grad() stays a placeholder then, until it is zeroed: nobody
+  // clips or steps with the rest.
+  [[nodiscard]] virtual bool averages_all() const { return true; }
+
   // Bytes that one rank has put into collectives so far, by this hook's own count.
   [[nodiscard]] virtual std::int64_t bytes_sent() const = 0;
 
@@ -103,9 +108,13 @@ struct PowerSgdOptions {
 // to be called: autograd itself forgets the hook when no graph needs the parameter any more. The
 // function may be called after that too, by a graph that is still there.
 //
-// `take`, if given, offers memory for the gradient (kolo/base/gradient_destination.h).
+// `take`, if given, offers memory for the gradient (kolo/base/gradient_destination.h). `averager`
+// is who averages the gradient, if the caller does.
 [[nodiscard]] GraphNode call_after_accumulation(const torch::Tensor& parameter,
                                                 std::function<void()> call,
-                                                std::function<std::shared_ptr<void>()> take = {});
+                                                std::function<std::shared_ptr<void>()> take = {},
+                                                std::weak_ptr<const void> averager = {});
+// Error, with the name, while an averager of the parameter's gradient lives.
+void require_no_averager(const torch::Tensor& parameter, const std::string& name);
 
 }  // namespace kolo

@@ -15,8 +15,8 @@ namespace kolo {
 // The same on every rank.
 struct ReducerOptions {
   // false: communication begins only in finish() or the first wait(), and grad() is this rank's own
-  // until then. So it is too where MPI grants less than the thread level `multiple`: there is one
-  // order of calls for everything then.
+  // until then, to be read and changed. Communication also begins there where MPI grants less than
+  // the thread level `multiple`: there is one order of calls for everything then.
   bool overlap = true;
 
   // false: every rank keeps its own gradients; everything else goes on as usual. For measuring what
@@ -46,7 +46,7 @@ struct ReducerOptions {
   // copy of the gradients a step, and memory for them twice. For code that keeps gradient tensors.
   bool gradients_as_views = true;
 
-  // Without it a step's end sends no message (17 bytes), and when a gradient is missing on one
+  // Without it a step's end sends no message (33 bytes), and when a gradient is missing on one
   // rank only, that rank gets its Error while the others wait until the watch ends the job. (With
   // unused_parameters it is sent all the same.)
   bool agree = true;
@@ -79,10 +79,11 @@ struct ReducerStatistics {
 // arena; from then on every backward() moves each gradient into the arena and starts the all-reduce
 // of a bucket ("bucket 0", "bucket 1", ... for listeners), on the communication thread, as soon as
 // its last gradient is there and all buckets before it have been started (so that all ranks start
-// them in the same order). From then on until finish(), or wait() for its bucket, a parameter's
-// grad() is a placeholder, infinity and 1 in a shape that fits nothing; changing it in any other
-// way than by zeroing is an Error in finish(). Afterwards it is the view in the arena. Zero
-// gradients as without kolo, by zero_grad() of whatever optimizer or module.
+// them in the same order). From backward() until finish(), or wait() for its bucket, a parameter's
+// grad() is a placeholder: an operation of LibTorch on it, in a clip_grad_norm_() or a step of
+// another optimizer, is an Error that says so, on every rank that does it; changing its memory in
+// any other way than by zeroing is an Error in finish(). Afterwards it is the view in the arena.
+// Zero gradients as without kolo, by zero_grad() of whatever optimizer or module.
 //
 // Gradients travel in an order of their own (ParameterArena::gradient_communicator), so the program
 // may call other collectives between backward() and finish(), forward and backward too.
@@ -104,6 +105,9 @@ struct ReducerStatistics {
 // A step that goes wrong on one rank (a gradient is missing, parameters are frozen on some ranks
 // only) is an Error on all of them, in wait() or finish(), that says for each such rank what is
 // wrong; other ranks' parameters have not been touched unless they were updated bucket by bucket.
+// A parameter has one reducer at a time: Error for a second one (a second optimizer of one network,
+// two networks that share a part) while the first one lives.
+//
 // A parameter that is frozen between steps keeps the grad() it has, and one that is thawed again is
 // averaged again; one that was frozen when the reducer was made can't be thawed (Error).
 //
@@ -146,6 +150,10 @@ class GradientReducer {
   // taken back. One small collective then; Error on all ranks where they have discarded different
   // gradients.
   void take_averages();
+
+  // The learning rates that this rank steps with, one a group of the optimizer: compared by the
+  // next message of a step's end. Error on all ranks where they differ.
+  void set_rates(std::vector<double> rates);
 
   // Undefines all gradients, so that the next backward() writes instead of adding.
   void clear_gradients();

@@ -33,4 +33,11 @@ namespace kolo {
 [[nodiscard]] torch::Tensor average(const Communicator& communicator, const torch::Tensor& values,
                                     double weight = 1, CallOptions call = {});
 
+// The factor of this rank's mean loss with which the average of the ranks' gradients is that of the
+// mean over all of them, each weighed by `weight` (its number of samples or tokens): weight * ranks
+// / sum of weights. 0 when all have weight 0. InputError for a weight below 0 or not finite, on
+// every rank. One all-reduce of a number.
+[[nodiscard]] double loss_factor(const Communicator& communicator, double weight,
+                                 CallOptions call = {});
+
 }  // namespace kolo

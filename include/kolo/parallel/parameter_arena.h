@@ -113,7 +113,9 @@ class ParameterArena {
   // here again afterwards, with the values they have now. Returns what can't be mended, for an
   // Error: parameters of another type or shape and, while the module lives and a shared_ptr has it,
   // trainable ones that it did not have before. Empty: nothing. A walk over the parameters.
-  [[nodiscard]] std::string take_back_parameters() const;
+  // A view of the old memory that somebody keeps (p.data() before set_data()) keeps its values: if
+  // there is one, all parameters get new memory.
+  [[nodiscard]] std::string take_back_parameters();
 
   // Private zero-filled buffers laid out like the parameters (an optimizer's state), one flat
   // tensor a bucket.
@@ -126,7 +128,7 @@ class ParameterArena {
                                       const std::vector<torch::Tensor>& flat) const;
 
   // Every rank's parameters become root's, the excluded ones too: one broadcast a bucket.
-  void broadcast_parameters(const Communicator& communicator, int root = 0) const;
+  void broadcast_parameters(const Communicator& communicator, int root = 0);
 
  private:
   struct Place {
@@ -138,6 +140,8 @@ class ParameterArena {
   void require_device(const parallel::DistinctTensor& parameter);
   [[nodiscard]] std::vector<torch::Tensor> flat_parts(const torch::Tensor& memory) const;
   void lay_out(BucketPlan plan);
+  [[nodiscard]] bool lies_here(std::size_t parameter) const;
+  [[nodiscard]] bool has_other_views() const;
   enum class Values : bool { of_parameters, of_memory };
   void move_parameters(std::vector<torch::Tensor> flat, Values values = Values::of_parameters);
   void broadcast_flat_parameters(const Communicator& communicator, int root) const;
@@ -150,6 +154,7 @@ class ParameterArena {
   std::int64_t version_ = 1;
   torch::Device device_ = torch::kCPU;
   bool shared_parameters_ = false;
+  bool has_own_memory_ = true;     // for parameters; false: the caller's
   torch::Tensor gradient_memory_;  // bytes
   std::vector<NamedTensor> excluded_;
   std::vector<NamedTensor> frozen_;

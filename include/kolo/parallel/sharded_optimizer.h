@@ -14,6 +14,7 @@
 #include "kolo/parallel/gradient_reducer.h"
 #include "kolo/parallel/parameter_arena.h"
 #include "kolo/parallel/sharded_arena_optimizer.h"
+#include "kolo/parallel/trained_modules.h"
 
 namespace kolo {
 
@@ -53,22 +54,24 @@ struct ShardedOptimizerOptions {
 //     optimizer.step();
 //   }
 //
-// The module's parameters, float32 or float64 in CPU memory, move into an arena. One backward() a
-// step, and any number more in the scope of no_sync(). The ranks make the same calls in the same
-// order. After backward(), gradients are averaged only in this rank's part: read them nowhere else
-// than through clip_gradients().
+// The module's parameters, float32 or float64 in CPU memory, move into an arena. The module must
+// outlive this; several, and tensors of none, are TrainedModules. One backward() a step, and any
+// number more in the scope of no_sync(). The ranks make the same calls in the same order, with the
+// same learning rates (Error otherwise). Gradients are averaged only in this rank's part: grad()
+// stays a placeholder from backward() to zero_grad(), and whoever reads it gets an Error; clip with
+// clip_gradients().
 //
 // It is a torch::optim::Optimizer, for schedulers and functions that take one: its parameter groups
 // have ShardedGroupOptions. The state is not in state(), but in gather_state().
 class ShardedOptimizer : public torch::optim::Optimizer {
  public:
   // Collective; Error on every rank when the ranks' parameters differ.
-  ShardedOptimizer(const Communicator& communicator, const torch::nn::Module& module,
+  ShardedOptimizer(const Communicator& communicator, const TrainedModules& modules,
                    std::shared_ptr<const FlatOptimizer> algorithm,
                    const ShardedOptimizerOptions& options = {});
   // With groups, in which every trainable parameter is once: InputError otherwise, which names it.
   // InputError also for optimizers that need whole parameters or average (FlatOptimizer::for_use).
-  ShardedOptimizer(const Communicator& communicator, const torch::nn::Module& module,
+  ShardedOptimizer(const Communicator& communicator, const TrainedModules& modules,
                    const std::vector<ShardedGroup>& groups,
                    const ShardedOptimizerOptions& options = {});
 
@@ -116,6 +119,7 @@ class ShardedOptimizer : public torch::optim::Optimizer {
   [[nodiscard]] std::vector<double> rates() const;
 
   Communicator communicator_;
+  TrainedModules modules_;
   std::shared_ptr<ParameterArena> arena_;
   ShardedArenaOptimizer optimizer_;
   GradientReducer reducer_;

@@ -188,6 +188,10 @@ void GradientReducer::take_averages() {
   state_->take_averages();
 }
 
+void GradientReducer::set_rates(std::vector<double> rates) {
+  state_->set_rates(std::move(rates));
+}
+
 void GradientReducer::clear_gradients() {
   state_->clear_gradients();
 }

@@ -5,6 +5,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/machine.h"
+#include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "parallel/tensors/distinct_tensors.h"
 
@@ -72,6 +73,7 @@ void ParameterArena::collect(const torch::nn::Module& module,
   parallel::require_memory_of_their_own(module);
   std::set<std::string> unknown(excluded.begin(), excluded.end());
   for (const auto& each : parallel::distinct_tensors(module.named_parameters())) {
+    if (each.tensor.requires_grad()) require_no_averager(each.tensor, each.names());
     const bool is_excluded =
         std::erase_if(unknown, [&](const std::string& name) { return each.is_called(name); }) > 0;
     known_.insert(each.tensor.unsafeGetTensorImpl());
@@ -115,6 +117,7 @@ void ParameterArena::lay_out(BucketPlan plan) {
 
 void ParameterArena::move_parameters(const std::shared_ptr<std::byte>& memory) {
   move_parameters(flat_views(memory));
+  has_own_memory_ = false;
 }
 
 void ParameterArena::share_parameters(const Communicator& node,
@@ -124,11 +127,13 @@ void ParameterArena::share_parameters(const Communicator& node,
   node.barrier();
   if (!is_first) move_parameters(flat_views(memory), Values::of_memory);
   shared_parameters_ = true;
+  has_own_memory_ = false;
 }
 
 void ParameterArena::move_parameters(std::vector<torch::Tensor> flat, Values values) {
   const torch::NoGradGuard no_gradient;
   shared_parameters_ = false;
+  has_own_memory_ = true;
   std::swap(flat_parameters_, flat);
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
     torch::Tensor& parameter = parameters_[index];
@@ -168,26 +173,45 @@ bool ParameterArena::rebuild(const Communicator& communicator, std::span<const s
   return true;
 }
 
-std::string ParameterArena::take_back_parameters() const {
+bool ParameterArena::lies_here(std::size_t parameter) const {
+  const auto& [bucket, offset] = places_[parameter];
+  const auto size = static_cast<std::int64_t>(size_of(plan_.parameters[parameter].type));
+  return parameters_[parameter].data_ptr() ==
+         static_cast<const std::byte*>(flat_parameters_[bucket].data_ptr()) + offset * size;
+}
+
+// Other tensors than flat_parameters_ and the parameters that lie here are in their memory.
+bool ParameterArena::has_other_views() const {
+  auto known = flat_parameters_.size();
+  for (std::size_t index = 0; index < parameters_.size(); ++index) known += lies_here(index) ? 1 : 0;
+  return !flat_parameters_.empty() && flat_parameters_.front().storage().use_count() > known;
+}
+
+std::string ParameterArena::take_back_parameters() {
   const torch::NoGradGuard no_gradient;
   std::vector<std::string> problems;
+  std::vector<std::size_t> elsewhere;
   for (std::size_t index = 0; index < parameters_.size(); ++index) {
-    torch::Tensor parameter = parameters_[index];
+    const torch::Tensor& parameter = parameters_[index];
     const auto& description = plan_.parameters[index];
-    const auto& [bucket, offset] = places_[index];
-    const auto* const place = static_cast<const std::byte*>(flat_parameters_[bucket].data_ptr()) +
-                              offset * static_cast<std::int64_t>(size_of(description.type));
     const bool is_alike = parameter.sizes() == description.shape &&
                           parameter.scalar_type() == scalar_type_of(description.type);
     if (!is_alike) {
       problems.push_back(fmt::format("parameter {} has become {} [{}]", description.describe(),
                                      c10::toString(parameter.scalar_type()),
                                      fmt::join(parameter.sizes(), ", ")));
-    } else if (parameter.data_ptr() != place) {
-      const torch::Tensor view = view_of(index, flat_parameters_);
-      view.copy_(parameter);
-      parameter.set_data(view);
+    } else if (!lies_here(index)) {
+      elsewhere.push_back(index);
     }
+  }
+  if (!elsewhere.empty() && problems.empty() && has_own_memory_ && has_other_views()) {
+    move_parameters(allocate_like_parameters());
+    elsewhere.clear();
+  }
+  for (const std::size_t index : elsewhere) {
+    const torch::Tensor view = view_of(index, flat_parameters_);
+    view.copy_(parameters_[index]);
+    parameters_[index].set_data(view);
   }
   if (const auto module = module_.lock()) {
     for (const auto& each : parallel::distinct_tensors(module->named_parameters())) {
@@ -230,7 +254,7 @@ torch::Tensor ParameterArena::view_of(std::size_t parameter,
                                      : mine.as_strided(description.shape, description.strides);
 }
 
-void ParameterArena::broadcast_parameters(const Communicator& communicator, int root) const {
+void ParameterArena::broadcast_parameters(const Communicator& communicator, int root) {
   (void)take_back_parameters();  // what can't be mended the next step tells all ranks
   broadcast_flat_parameters(communicator, root);
   for (const NamedTensor& each : excluded_) broadcast(communicator, each.tensor, root);

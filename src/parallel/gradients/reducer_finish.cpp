@@ -60,7 +60,7 @@ void GradientReducer::State::settle_arrivals(std::vector<std::string>& missing) 
     Arrival& arrival = arrivals_[parameter];
     if (arrival == Arrival::absent || is_under_way(parameter)) continue;
     if (arrival == Arrival::ready) ++missing_[units_.unit_of(parameter)];
-    if (arrival != Arrival::none && tensor(parameter).grad().defined()) {
+    if (arrival != Arrival::none && gradient_of(parameter).defined()) {
       set_ready(parameter);
     } else {
       if (!tensor(parameter).requires_grad()) {
@@ -92,10 +92,15 @@ std::string GradientReducer::State::missing_gradients(const std::vector<std::str
 
 // In seal(): gradients that were zeroed while they were averaged are gone.
 void GradientReducer::State::settle_passes(std::vector<std::string>& missing) {
-  std::vector<std::string> discarded;
+  std::vector<std::string> discarded, stale;
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
-    if (!is_under_way(parameter)) continue;
-    look_after(parameter);
+    const bool was_under_way = is_under_way(parameter);
+    if (was_under_way)
+      look_after(parameter);
+    else
+      take_back(parameter);
+    if (pending_[parameter].is_stale()) stale.push_back(name(parameter));
+    if (!was_under_way) continue;
     if (pending_[parameter].is_discarded()) {
       discarded.push_back(name(parameter));
       add_to_setup(parameter);
@@ -110,9 +115,16 @@ void GradientReducer::State::settle_passes(std::vector<std::string>& missing) {
   if (!changed_.empty()) {
     add_problem(
         fmt::format("the gradient of {} was changed after backward(), while the ranks average it; "
-                    "call finish() "
-                    "first, of the reducer or the optimizer, and then clip or change gradients",
+                    "call finish() first, of the reducer or the optimizer, and then clip or change "
+                    "gradients",
                     fmt::join(changed_, ", ")));
+  }
+  if (!stale.empty()) {
+    add_problem(fmt::format(
+        "there was no zero_grad() between the last step and this backward(): the gradient of {} "
+        "can't be added to what was left, of which a sharded optimizer has averaged a part; for "
+        "passes that add up use no_sync()",
+        fmt::join(stale, ", ")));
   }
   if (!has_later_passes_) return;
   add_to_setup(parameters());
@@ -268,15 +280,24 @@ void GradientReducer::State::take_averages() {
 // Of a step between whose finish() and whose update the program has had its hands on everything.
 void GradientReducer::State::settle_averages() {
   const std::lock_guard lock(mutex_);
-  std::vector<std::string> discarded;
+  std::vector<std::string> discarded, changed;
   for (std::size_t parameter = 0; parameter < arena_->parameters().size(); ++parameter) {
-    if (!arena_->takes_part(parameter) || tensor(parameter).grad().defined()) continue;
+    if (!arena_->takes_part(parameter)) continue;
+    if (pending_[parameter].is_kept() &&
+        pending_[parameter].look_at_kept() == PendingGradient::Fate::changed)
+      changed.push_back(name(parameter));
+    if (tensor(parameter).grad().defined()) continue;
     add_to_setup(parameter);
     discarded.push_back(name(parameter));
     arena_->set_idle(parameter, true);
   }
   agreement_->begin(false);
-  agreement_->set_problem(arena_->take_back_parameters());
+  agreement_->set_problem(
+      changed.empty()
+          ? arena_->take_back_parameters()
+          : fmt::format("rank {}: the gradient of {} was changed after finish(), which averages this "
+                        "rank's part of it only; use clip_gradients()",
+                        communicator_.rank(), fmt::join(changed, ", ")));
   agreement_->set_setup(
       setup_, fmt::format("rank {} has discarded the averages of {} (do so on all ranks, or none)",
                           communicator_.rank(),
@@ -293,6 +314,7 @@ void GradientReducer::State::settle_averages() {
 
 // The average becomes grad().
 void GradientReducer::State::hand_out(std::size_t parameter) {
+  if (options_.hook && !options_.hook->averages_all()) return pending_[parameter].keep();
   torch::Tensor& gradient = tensor(parameter).mutable_grad();
   pending_[parameter].end();
   if (is_sparse(parameter)) {
@@ -314,7 +336,7 @@ void GradientReducer::State::settle_absent(std::size_t parameter) {
     arena_->set_idle(parameter, false);
     return hand_out(parameter);
   }
-  arena_->set_idle(parameter, !tensor(parameter).grad().defined());
+  arena_->set_idle(parameter, !gradient_of(parameter).defined());
   const auto stashed = stash_.find(parameter);
   if (stashed == stash_.end()) return;
   const torch::NoGradGuard no_gradient;

@@ -25,10 +25,27 @@ void StepAgreement::set_setup(std::uint64_t fingerprint, std::string description
   description_ = std::move(description);
 }
 
+namespace {
+
+// FNV-1a.
+std::uint64_t fingerprint_of(const std::vector<double>& numbers) {
+  std::uint64_t fingerprint = 0xcbf29ce484222325;
+  for (const double number : numbers) {
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &number, sizeof(bits));
+    for (int byte = 0; byte < 8; ++byte)
+      fingerprint = (fingerprint ^ (bits >> (8 * byte) & 0xff)) * 0x100000001b3;
+  }
+  return fingerprint;
+}
+
+}  // namespace
+
 // A maximum tells every rank whether a value is the same everywhere when its complement travels
 // with it: where a byte differs, no rank has both the maximum of the byte and of its complement.
 void StepAgreement::run(const Communicator& communicator) {
-  const std::uint64_t values[] = {setup_, ~setup_};
+  const std::uint64_t rates = fingerprint_of(rates_);
+  const std::uint64_t values[] = {setup_, ~setup_, rates, ~rates};
   constexpr std::size_t head = 1 + sizeof(values);
   message_.resize(head);
   message_[0] = problem_.empty() ? 0 : 1;
@@ -39,9 +56,17 @@ void StepAgreement::run(const Communicator& communicator) {
     std::copy(message_.begin() + static_cast<std::ptrdiff_t>(head), message_.end(), used_.begin());
   }
   const bool is_trouble = message_[0] != 0;
-  const bool is_setup_equal = std::memcmp(&message_[1], values, sizeof(values)) == 0;
-  if (!is_trouble && is_setup_equal) return;
-  const auto texts = all_gather_bytes(communicator, is_trouble ? problem_ : description_);
+  const bool is_setup_equal = std::memcmp(&message_[1], values, sizeof(values) / 2) == 0;
+  const bool are_rates_equal = std::memcmp(&message_[1 + sizeof(values) / 2], &values[2],
+                                           sizeof(values) / 2) == 0;
+  if (!is_trouble && is_setup_equal && are_rates_equal) return;
+  const std::string mine =
+      is_trouble ? problem_
+      : !is_setup_equal
+          ? description_
+          : fmt::format("rank {} steps with a learning rate of {}", communicator.rank(),
+                        fmt::join(rates_, ", "));
+  const auto texts = all_gather_bytes(communicator, mine);
   error_ = is_trouble ? "parallel: " : "parallel: the ranks' steps differ: ";
   for (const std::string& text : texts) {
     if (!text.empty()) error_ += (error_.back() == ' ' ? "" : "\n") + text;
@@ -93,17 +118,19 @@ GradientReducer::State::State(const Communicator& communicator,
   agreement_ = std::make_shared<StepAgreement>(parameters());
   if (options_.hook) hook_bytes_before_ = options_.hook->bytes_sent();
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter)
-    pending_.emplace_back(tensor(parameter));
+    pending_.emplace_back(tensor(parameter), name(parameter));
   start_over();
 }
 
 GradientReducer::State::~State() {
-  for (PendingGradient& pending : pending_) pending.reset();
+  for (PendingGradient& pending : pending_) pending.release();
   for (std::size_t parameter = 0; parameter < tensor_hooks_.size(); ++parameter)
     tensor(parameter).remove_hook(tensor_hooks_[parameter]);
 }
 
 void GradientReducer::State::attach() {
+  for (std::size_t parameter = 0; parameter < parameters(); ++parameter)
+    require_no_averager(tensor(parameter), name(parameter));
   accumulators_.resize(parameters());
   for (std::size_t parameter = 0; parameter < parameters(); ++parameter) {
     const bool is_trained = tensor(parameter).requires_grad();
@@ -126,7 +153,8 @@ void GradientReducer::State::attach(std::size_t parameter) {
       [weak = weak_from_this(), parameter]() -> std::shared_ptr<void> {
         const auto state = weak.lock();
         return state ? state->take_destination(parameter) : nullptr;
-      });
+      },
+      weak_from_this());
 }
 
 // Parameters get other accumulators when they are loaded (torch::load()) or change their type and
@@ -213,6 +241,7 @@ void GradientReducer::State::gradient_is_ready(std::size_t parameter) {
   Arrival& arrival = arrivals_[parameter];
   if (arrival == Arrival::ready) {  // it waits for others of its unit
     contribute(parameter);
+    hold(parameter);
     if (starts_early_) start_complete_units();
     return;
   }
@@ -228,6 +257,7 @@ void GradientReducer::State::gradient_is_ready(std::size_t parameter) {
     return;
   }
   set_ready(parameter);
+  hold(parameter);
   if (is_order_wanted_ && !is_sparse(parameter)) order_.push_back(parameter);
   if (starts_early_) start_complete_units();
 }
@@ -242,10 +272,31 @@ bool GradientReducer::State::is_under_way(std::size_t parameter) const {
 void GradientReducer::State::gradient_comes(std::size_t parameter) {
   const std::lock_guard lock(mutex_);
   if (is_sealed_) return;
+  pending_[parameter].drop_kept();
   is_coming_[parameter] = true;
-  if (!is_under_way(parameter)) return;
+  if (!is_under_way(parameter)) return take_back(parameter);
   look_after(parameter);
   pending_[parameter].open();
+}
+
+// Without overlap grad() is this rank's own until finish(). Sparse gradients are read from grad()
+// when their average begins.
+void GradientReducer::State::hold(std::size_t parameter) {
+  if (options_.overlap && !(is_sparse(parameter) && starts_early_)) pending_[parameter].hold();
+}
+
+// Ends hold(), before the average has begun.
+void GradientReducer::State::take_back(std::size_t parameter) {
+  if (!pending_[parameter].is_held()) return;
+  const auto fate = pending_[parameter].give_back();
+  if (fate == PendingGradient::Fate::changed) changed_.push_back(name(parameter));
+  if (fate != PendingGradient::Fate::zeroed) return;
+  arrivals_[parameter] = Arrival::none;
+  ++missing_[units_.unit_of(parameter)];
+}
+
+torch::Tensor GradientReducer::State::gradient_of(std::size_t parameter) const {
+  return pending_[parameter].is_kept() ? torch::Tensor() : tensor(parameter).grad();
 }
 
 // Of a parameter that is under way: what has happened to its gradient meanwhile.
@@ -278,7 +329,7 @@ void GradientReducer::State::set_ready(std::size_t parameter) {
 // from before is the same on all ranks, and adding to it anywhere must give the same everywhere.
 void GradientReducer::State::set_absent(std::size_t parameter) {
   if (!is_sparse(parameter)) {
-    const torch::Tensor gradient = tensor(parameter).grad();
+    const torch::Tensor gradient = gradient_of(parameter);
     const torch::Tensor& view = arena_->gradient_view(parameter);
     const torch::NoGradGuard no_gradient;
     if (!gradient.defined())
@@ -323,7 +374,7 @@ void GradientReducer::State::start_complete_units() {
     const std::size_t unit = started_++;
     start(unit);
     for (const std::size_t parameter : units_.parameters_of(unit)) {
-      if (arrivals_[parameter] == Arrival::ready) pending_[parameter].begin();
+      if (arrivals_[parameter] == Arrival::ready) pending_[parameter].hold();
     }
   }
   // Before that, later passes may come.

@@ -12,13 +12,14 @@
 #include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/gradient_reducer.h"
 #include "parallel/gradients/gradient_units.h"
+#include "parallel/gradients/pending_gradient.h"
 
 namespace kolo {
 
 // What the ranks tell each other once per step, in one small all-reduce after the last bucket:
-// whether all is well with everybody, whether the same parameters are frozen, and, where asked for,
-// which parameters somebody has used. Since every rank sees the same answer, all of them fail, or
-// none does.
+// whether all is well with everybody, whether the same parameters are frozen, whether optimizers
+// step with the same learning rates, and, where asked for, which parameters somebody has used.
+// Since every rank sees the same answer, all of them fail, or none does.
 class StepAgreement {
  public:
   explicit StepAgreement(std::size_t parameters) : used_(parameters) {}
@@ -30,6 +31,7 @@ class StepAgreement {
   void set_problem(std::string problem) { problem_ = std::move(problem); }
   // What must be equal everywhere, and how it is described where it is not.
   void set_setup(std::uint64_t fingerprint, std::string description);
+  void set_rates(std::vector<double> rates) { rates_ = std::move(rates); }
 
   // Collective. Alone: what it would find with this rank only.
   void run(const Communicator& communicator);
@@ -45,19 +47,19 @@ class StepAgreement {
   std::string problem_;
   std::uint64_t setup_ = 0;
   std::string description_;
+  std::vector<double> rates_;  // of the optimizer's groups
   std::vector<std::uint8_t> message_;  // kept for its memory
   std::string error_;
 };
-
-class StepAgreement;
 
 // The reducer's state machine, over numbered parameters and what is averaged in one piece
 // (GradientUnits). A step:
 //
 //   begin_step()           the first gradient: parameters that get none in this step are absent
-//   gradient_comes()       by autograd's threads, before and after the addition to grad(): the
-//   gradient_is_ready()    units that are complete are started in order, and from then on are
-//                          under way; what comes for them in later passes is kept apart
+//   gradient_comes()       by autograd's threads, before and after the addition to grad(): a
+//   gradient_is_ready()    gradient that is ready is held, with a placeholder in grad(); the units
+//                          that are complete are started in order, and from then on are under way;
+//                          what comes for them in later passes is kept apart
 //   seal()                 backward is over: what is missing is filled in, so that every rank
 //                          starts every unit, whatever has gone wrong; the agreement follows the
 //                          last, and after it what is left of later passes
@@ -83,6 +85,7 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   void finish();
   [[nodiscard]] bool has_averages() const { return has_averages_; }
   void take_averages();
+  void set_rates(std::vector<double> rates) { agreement_->set_rates(std::move(rates)); }
   void clear_gradients();
   double clip_gradient_norm(double maximum_norm, double norm_type);
 
@@ -115,6 +118,10 @@ class GradientReducer::State : public std::enable_shared_from_this<State> {
   void start_over();
   void begin_step();
   void set_ready(std::size_t parameter);
+  void hold(std::size_t parameter);
+  void take_back(std::size_t parameter);
+  // grad(); undefined where it is the placeholder of a step before.
+  [[nodiscard]] torch::Tensor gradient_of(std::size_t parameter) const;
   void set_absent(std::size_t parameter);
   void contribute(std::size_t parameter);
   void add_to_setup(std::size_t number);

@@ -45,7 +45,7 @@ bool is_worth_sharing(const FlatOptimizer& optimizer, std::int64_t parameter_byt
   return parameter_bytes >= sharing.smallest_bytes;
 }
 
-ArenaOptimizer::ArenaOptimizer(std::shared_ptr<const ParameterArena> arena,
+ArenaOptimizer::ArenaOptimizer(std::shared_ptr<ParameterArena> arena,
                                std::shared_ptr<const FlatOptimizer> optimizer)
     : arena_(std::move(arena)),
       version_(arena_->version()),

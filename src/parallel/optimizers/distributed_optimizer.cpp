@@ -166,31 +166,35 @@ torch::optim::Optimizer& checked(const std::shared_ptr<torch::optim::Optimizer>&
 }  // namespace
 
 DistributedOptimizer::DistributedOptimizer(const Communicator& communicator,
-                                           const torch::nn::Module& module,
+                                           const TrainedModules& modules,
                                            std::shared_ptr<torch::optim::Optimizer> optimizer,
                                            const DistributedOptimizerOptions& options)
-    : Optimizer(checked(optimizer, module).param_groups(), optimizer->defaults().clone()),
+    : Optimizer(checked(optimizer, modules.module()).param_groups(), optimizer->defaults().clone()),
       communicator_(communicator),
-      module_(module),
+      modules_(modules),
       optimizer_(std::move(optimizer)),
       groups_(std::make_unique<parallel::OptionGroups>(*optimizer_, *this)),
       known_groups_(optimizer_->param_groups().size()),
       options_(options),
-      reducer_(communicator, module, options.reducer) {}
+      reducer_(communicator, modules.module(), options.reducer) {
+  if (!options.broadcast_parameters || !options.reducer.communicate) return;
+  reducer_.arena()->broadcast_parameters(communicator);
+  broadcast_outside_arena(communicator, modules.module());
+}
 
 DistributedOptimizer::~DistributedOptimizer() = default;
 
 void DistributedOptimizer::zero_grad(bool set_to_none) {
   if (set_to_none) return reducer_.clear_gradients();
   const torch::NoGradGuard no_gradient;
-  for (const torch::Tensor& parameter : module_.parameters()) {
+  for (const torch::Tensor& parameter : modules_.module().parameters()) {
     if (torch::Tensor gradient = parameter.grad(); gradient.defined()) gradient.zero_();
   }
 }
 
 void DistributedOptimizer::meet() const {
   groups_->meet();
-  if (Optimizer::param_groups().size() > known_groups_) (void)checked(optimizer_, module_);
+  if (Optimizer::param_groups().size() > known_groups_) (void)checked(optimizer_, modules_.module());
   known_groups_ = Optimizer::param_groups().size();
 }
 
@@ -215,7 +219,26 @@ void DistributedOptimizer::load(torch::serialize::InputArchive& archive) {
   meet();
 }
 
+void DistributedOptimizer::share_rates() {
+  std::vector<double> rates;
+  for (const auto& group : optimizer_->param_groups())
+    rates.push_back(parallel::rate_of(group.options()).value_or(0));
+  reducer_.set_rates(std::move(rates));
+}
+
+void DistributedOptimizer::finish() {
+  share_rates();
+  if (!reducer_.has_averages()) reducer_.finish();
+}
+
+double DistributedOptimizer::clip_gradients(double maximum_norm, double norm_type) {
+  finish();
+  gradient_norm_ = reducer_.clip_gradient_norm(maximum_norm, norm_type);
+  return *gradient_norm_;
+}
+
 void DistributedOptimizer::finish_gradients() {
+  share_rates();
   reducer_.take_averages();
   if (options_.maximum_gradient_norm)
     gradient_norm_ = reducer_.clip_gradient_norm(*options_.maximum_gradient_norm);
@@ -235,7 +258,7 @@ torch::Tensor DistributedOptimizer::step(LossClosure closure) {
     finish_gradients();
     result = optimizer_->step();
   }
-  if (options_.broadcast_buffers) synchronize_buffers(communicator_, module_);
+  if (options_.broadcast_buffers) synchronize_buffers(communicator_, modules_.module());
   return result;
 }
 

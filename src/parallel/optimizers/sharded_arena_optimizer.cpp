@@ -79,6 +79,8 @@ class ReduceScatterHook final : public GradientHook {
     bytes_sent_ += static_cast<std::int64_t>(bucket.flat.nbytes());
   }
 
+  [[nodiscard]] bool averages_all() const override { return false; }
+
   [[nodiscard]] std::int64_t bytes_sent() const override { return bytes_sent_; }
 
  private:

@@ -96,22 +96,23 @@ constexpr auto archive_advice =
 }  // namespace
 
 ShardedOptimizer::ShardedOptimizer(const Communicator& communicator,
-                                   const torch::nn::Module& module,
+                                   const TrainedModules& modules,
                                    std::shared_ptr<const FlatOptimizer> algorithm,
                                    const ShardedOptimizerOptions& options)
-    : ShardedOptimizer(communicator, module,
-                       std::vector<ShardedGroup>{
-                           {trainable(module), std::move(algorithm), options.learning_rate}},
+    : ShardedOptimizer(communicator, modules,
+                       std::vector<ShardedGroup>{{trainable(modules.module()), std::move(algorithm),
+                                                  options.learning_rate}},
                        options) {}
 
 ShardedOptimizer::ShardedOptimizer(const Communicator& communicator,
-                                   const torch::nn::Module& module,
+                                   const TrainedModules& modules,
                                    const std::vector<ShardedGroup>& groups,
                                    const ShardedOptimizerOptions& options)
     : Optimizer(param_groups_of(groups),
                 std::make_unique<ShardedGroupOptions>(first_of(groups).learning_rate)),
       communicator_(communicator),
-      arena_(std::make_shared<ParameterArena>(communicator, module, options.buckets)),
+      modules_(modules),
+      arena_(std::make_shared<ParameterArena>(communicator, modules.module(), options.buckets)),
       optimizer_(communicator, arena_, algorithms_of(groups), group_by_parameter(*arena_, groups)),
       reducer_(communicator, arena_,
                ReducerOptions{.unused_parameters = options.unused_parameters,
@@ -120,7 +121,7 @@ ShardedOptimizer::ShardedOptimizer(const Communicator& communicator,
   take_options(*this, param_groups_of(groups));
   if (!options.broadcast_parameters) return;
   arena_->broadcast_parameters(communicator);
-  broadcast_outside_arena(communicator, module);
+  broadcast_outside_arena(communicator, modules.module());
 }
 
 void ShardedOptimizer::zero_grad(bool set_to_none) {
@@ -147,6 +148,7 @@ torch::Tensor ShardedOptimizer::step(LossClosure closure) {
     loss = average_loss(communicator_, closure());
   }
   const auto learning_rates = rates();
+  reducer_.set_rates(learning_rates);
   const std::int64_t step = steps_ + 1;
   const bool has_averages = reducer_.has_averages();
   if (has_averages) reducer_.take_averages();

@@ -81,4 +81,9 @@ torch::Tensor average(const Communicator& communicator, const torch::Tensor& val
   return sum.div_(total).to(type);
 }
 
+double loss_factor(const Communicator& communicator, double weight, CallOptions call) {
+  const double total = sum_of_weights(communicator, weight, std::move(call));
+  return total > 0 ? weight * communicator.active_ranks() / total : 0;
+}
+
 }  // namespace kolo

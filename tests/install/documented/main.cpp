@@ -192,6 +192,16 @@ void two_networks_learn(const kolo::Communicator& world) {
   if (!(answer.item<double>() > 0)) ++failures;
 }
 
+void actor_and_critic(const kolo::Communicator& world) {
+  const auto actor = make_network().ptr(), critic = make_network().ptr();
+#include "trained_modules.inc"
+  (actor->forward(torch::ones({1, 2})) + critic->forward(torch::ones({1, 2})) + log_alpha)
+      .sum()
+      .backward();
+  optimizer.step();
+  if (!(log_alpha.item<double>() < 0)) ++failures;
+}
+
 void inside_a_simulation(int size) {
   MPI_Comm simulation_communicator = MPI_COMM_NULL;
   MPI_Comm_dup(MPI_COMM_WORLD, &simulation_communicator);
@@ -216,6 +226,24 @@ int main() {
 #include "no_sync.inc"
     }
   });
+  run("clip", world, [&](auto& network, const Loader& loader, Loss& loss_of) {
+    kolo::DistributedOptimizer optimizer(world, *network, SGD(network->parameters(), options));
+    for (auto& batch : *loader) {
+#include "clip.inc"
+      if (!(norm > 0)) ++failures;
+    }
+  });
+  run("loss_factor", world, [&](auto& network, const Loader& loader, Loss&) {
+    kolo::DistributedOptimizer optimizer(world, *network, SGD(network->parameters(), options));
+    for (auto& batch : *loader) {
+      optimizer.zero_grad();
+      const auto outputs = network->forward(batch.data.narrow(0, 0, 8 + world.rank()));
+      const auto targets = batch.target.narrow(0, 0, 8 + world.rank());
+#include "loss_factor.inc"
+      optimizer.step();
+    }
+  });
+  actor_and_critic(world);
   run("hook", world, [&](auto& network, const Loader& loader, Loss& loss_of) {
     const auto hook = std::make_shared<Halves>();
     kolo::DistributedOptimizer optimizer(world, *network, SGD(network->parameters(), options),

@@ -54,7 +54,7 @@ RANK_TEST(Arena, ArenaKeepsValuesAndBroadcasts) {
   SmallNetwork network(7, 10 + communicator.rank());
   const SmallNetwork of_root(7, 10), untouched(7, 10 + communicator.rank());
   network.calls.fill_(communicator.rank());
-  const ParameterArena arena(communicator, network, tiny);
+  ParameterArena arena(communicator, network, tiny);
   EXPECT_EQ(arena.buckets(), 4U);
   for (std::size_t i = 0; i < 4; ++i)
     EXPECT_TRUE(network.parameters()[i].equal(untouched.parameters()[i]));
@@ -69,7 +69,7 @@ RANK_TEST(Arena, FrozenParametersAreBroadcastAndLeftAlone) {
   SmallNetwork network(7, 10 + communicator.rank());
   const SmallNetwork of_root(7, 10);
   network.first->weight.set_requires_grad(false);
-  const ParameterArena arena(communicator, network);
+  ParameterArena arena(communicator, network);
   EXPECT_EQ(arena.parameters().size(), 3U);
   broadcast_outside_arena(communicator, network);
   EXPECT_TRUE(network.first->weight.equal(of_root.first->weight));
@@ -180,7 +180,7 @@ RANK_TEST(Arena, DifferentModelsAreNamed) {
   if (communicator.size() == 1) return;
   SmallNetwork network(communicator.rank() == communicator.size() - 1 ? 8 : 7);
   const auto last = std::to_string(communicator.size() - 1);
-  EXPECT_THAT(message_of<Error>([&] { const ParameterArena arena(communicator, network); }),
+  EXPECT_THAT(message_of<Error>([&] { ParameterArena arena(communicator, network); }),
               ::testing::HasSubstr("rank 0 has first.weight float32 [7, 5], rank " + last +
                                    " has first.weight float32 [8, 5]"));
 }

@@ -11,6 +11,7 @@
 #include "kolo/parallel/distributed_optimizer.h"
 #include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/sharded_optimizer.h"
+#include "kolo/parallel/trained_modules.h"
 #include "parallel/gradients/reference_gradients.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
@@ -229,7 +230,9 @@ RANK_TEST(Passes, GradientsChangedWhileTheyAreAveragedAreAnError) {
   mean_loss(network, samples_of(communicator.rank(), 0)).backward();
   EXPECT_THAT(message_of<Error>([&] { reducer.clip_gradient_norm(1); }),
               HasSubstr("between backward() and finish()"));
-  if (communicator.rank() == last) torch::nn::utils::clip_grad_norm_(network.parameters(), .1);
+  if (communicator.rank() == last) {
+    for (auto& parameter : network.parameters()) parameter.mutable_grad() = parameter.detach() * 2;
+  }
   EXPECT_THAT(message_of<Error>([&] { reducer.finish(); }),
               AllOf(HasSubstr("the gradient of first.weight, first.bias, "),
                     HasSubstr("was changed after backward()"), HasSubstr("call finish() first")));
@@ -240,21 +243,31 @@ RANK_TEST(Passes, GradientsChangedWhileTheyAreAveragedAreAnError) {
   expect_gradients(network, sum_of_passes(network, communicator.size(), {1}));
 }
 
-RANK_TEST(Passes, ANetworkHasOneReducerAtATime) {
-  SmallNetwork network;
-  {
-    GradientReducer first(communicator, network, {.buckets = one_each});
-    GradientReducer second(communicator, network, {.buckets = one_each});
-    EXPECT_THAT(message_of<Error>(
-                    [&] { mean_loss(network, samples_of(communicator.rank(), 0)).backward(); }),
-                HasSubstr("a network has one reducer or optimizer of kolo's at a time"));
-    communicator.barrier();  // after what has been started
+RANK_TEST(Passes, AParameterHasOneReducerAtATime) {
+  for (const auto& limits : {one_each, BucketLimits{}}) {
+    SmallNetwork network;
+    TrainedModules with_a_shared_part({network.second.ptr()}, {torch::ones({2}).requires_grad_()});
+    {
+      GradientReducer first(communicator, network, {.buckets = limits});
+      EXPECT_THAT(
+          message_of<Error>([&] { GradientReducer(communicator, network, {.buckets = limits}); }),
+          AllOf(HasSubstr("the gradient of first.weight is averaged by another reducer"),
+                HasSubstr("destroy the other one first")));
+      EXPECT_THAT(message_of<Error>([&] {
+                    GradientReducer(communicator, with_a_shared_part.module());
+                  }),
+                  HasSubstr("the gradient of 0.weight is averaged by another reducer"));
+      EXPECT_THAT(message_of<Error>([&] { GradientReducer(communicator, first.arena()); }),
+                  HasSubstr("by another reducer"));
+      mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+      first.finish();
+    }
+    network.zero_grad(true);
+    GradientReducer second(communicator, network, {.buckets = limits});
+    mean_loss(network, samples_of(communicator.rank(), 0)).backward();
+    second.finish();
+    expect_gradients(network, sum_of_passes(network, communicator.size(), {0}));
   }
-  network.zero_grad(true);
-  GradientReducer third(communicator, network, {.buckets = one_each});
-  mean_loss(network, samples_of(communicator.rank(), 0)).backward();
-  third.finish();
-  expect_gradients(network, sum_of_passes(network, communicator.size(), {0}));
 }
 
 RANK_TEST(Passes, ParametersMayBeFrozenWhenTheReducerIsMade) {

@@ -121,8 +121,9 @@ RANK_TEST(GradientReducer, TheSumIsDividedBeforeAndBehind) {
   mean_loss(network, samples_of(communicator.rank(), 0)).backward();
   reducer.finish();
   expect_gradients(network, expected_after(network, communicator.size(), {0}));
+  const SmallNetwork other;
   EXPECT_THAT(message_of<Error>([&] {
-                GradientReducer(communicator, network,
+                GradientReducer(communicator, other,
                                 {.predivide_factor = 2, .hook = float16_compression()});
               }),
               HasSubstr("there is a gradient hook"));

@@ -236,6 +236,9 @@ RANK_TEST(LeftOut, AFrozenParameterWithAnOldGradientStays) {
     for (auto& parameter : network.second->parameters()) parameter.requires_grad_(false);
     const auto frozen = network.second->weight.clone();
     const auto trained = network.first->weight.clone();
+    for (const auto& each : {network.first, network.third}) {
+      for (auto& parameter : each->parameters()) parameter.mutable_grad() = torch::Tensor();
+    }
     train(2);
     EXPECT_TRUE(network.second->weight.equal(frozen)) << method.name;
     EXPECT_FALSE(network.first->weight.equal(trained)) << method.name;

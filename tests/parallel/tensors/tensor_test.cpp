@@ -210,6 +210,9 @@ RANK_TEST(TensorCollectives, BytesAndMetrics) {
   }
   EXPECT_DOUBLE_EQ(average(communicator, rank * rank, rank + 1.5), total / weights);
   EXPECT_DOUBLE_EQ(average(communicator, rank == 0 ? 3 : NAN, rank == 0 ? 2 : 0), 3);
+  const double factor = loss_factor(communicator, rank + 1.5);
+  EXPECT_DOUBLE_EQ(average(communicator, factor * rank * rank), total / weights);
+  EXPECT_DOUBLE_EQ(loss_factor(communicator, 0), 0);
   const auto mean = average(communicator, torch::full({2, 0}, 1., torch::kHalf));
   EXPECT_EQ(mean.scalar_type(), torch::kHalf);
   EXPECT_TRUE(average(communicator, torch::full({2}, 1. * rank), 4)

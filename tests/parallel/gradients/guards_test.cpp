@@ -1,0 +1,223 @@
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
+
+#include "kolo/base/error.h"
+#include "kolo/optim/flat_optimizer.h"
+#include "kolo/parallel/distributed_optimizer.h"
+#include "kolo/parallel/sharded_optimizer.h"
+#include "parallel/gradients/reference_gradients.h"
+#include "support/errors.h"
+#include "support/rank_test.h"
+
+// Programs that forget a call, or make one too early: an Error that says so, whatever the number
+// and the size of the buckets.
+namespace kolo::testing {
+
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+const BucketLimits sizes[] = {one_each, {}, {1, 100}};
+
+const auto says_what_to_do = AllOf(HasSubstr("between backward() and finish()"),
+                                   HasSubstr("call finish() first"));
+
+void backward(SmallNetwork& network, int rank, std::int64_t pass) {
+  mean_loss(network, samples_of(rank, pass)).backward();
+}
+
+RANK_TEST(Guards, AStepWithoutFinishIsAnError) {
+  for (const BucketLimits& limits : sizes) {
+    SmallNetwork network;
+    GradientReducer reducer(communicator, network, {.buckets = limits});
+    torch::optim::SGD sgd(network.parameters(), .1);
+    torch::optim::Adam adam(network.parameters(), .1);
+    const torch::Tensor before = network.first->weight.detach().clone();
+    backward(network, communicator.rank(), 0);
+    EXPECT_THAT(message_of<Error>([&] { sgd.step(); }), says_what_to_do);
+    EXPECT_THAT(message_of<Error>([&] { adam.step(); }), says_what_to_do);
+    EXPECT_THAT(message_of<Error>([&] {
+                  const torch::NoGradGuard no_gradient;
+                  network.first->weight -= .1 * network.first->weight.grad();
+                }),
+                AllOf(says_what_to_do, HasSubstr("first.weight")));
+    EXPECT_TRUE(network.first->weight.equal(before));
+    reducer.finish();
+    expect_gradients(network, average_of_ranks<SmallNetwork>(
+                                  communicator.size(), network, [](SmallNetwork& alone, int rank) {
+                                    backward(alone, rank, 0);
+                                  }));
+    sgd.step();
+  }
+}
+
+RANK_TEST(Guards, ClippingBeforeFinishIsAnError) {
+  for (const BucketLimits& limits : sizes) {
+    SmallNetwork network;
+    DistributedOptimizer optimizer(communicator, network,
+                                   torch::optim::SGD(network.parameters(), .1),
+                                   {.reducer = {.buckets = limits}});
+    for (std::int64_t step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      backward(network, communicator.rank(), step);
+      EXPECT_THAT(message_of<Error>(
+                      [&] { torch::nn::utils::clip_grad_norm_(network.parameters(), .1); }),
+                  says_what_to_do);
+      EXPECT_THAT(message_of<Error>(
+                      [&] { torch::nn::utils::clip_grad_value_(network.parameters(), .1); }),
+                  says_what_to_do);
+      EXPECT_THAT(message_of<Error>([&] { optimizer.inner().step(); }), says_what_to_do);
+      optimizer.step();
+    }
+  }
+}
+
+RANK_TEST(Guards, BothOptimizersClipTheAverage) {
+  for (const BucketLimits& limits : sizes) {
+    SmallNetwork reference;
+    const auto averages = average_of_ranks<SmallNetwork>(
+        communicator.size(), reference,
+        [](SmallNetwork& alone, int rank) { backward(alone, rank, 0); });
+    double squares = 0;
+    for (const torch::Tensor& each : averages) squares += each.square().sum().item<double>();
+    const double norm = std::sqrt(squares);
+    SmallNetwork network, sharded;
+    DistributedOptimizer optimizer(communicator, network,
+                                   torch::optim::SGD(network.parameters(), 1.),
+                                   {.reducer = {.buckets = limits}});
+    ShardedOptimizer shards(communicator, sharded, make_sgd({}),
+                            {.learning_rate = 1, .buckets = limits});
+    backward(network, communicator.rank(), 0);
+    backward(sharded, communicator.rank(), 0);
+    optimizer.finish();
+    EXPECT_NEAR(optimizer.clip_gradients(norm / 4), norm, 1e-5 * norm);
+    EXPECT_NEAR(shards.clip_gradients(norm / 4), norm, 1e-5 * norm);
+    optimizer.step();
+    shards.step();
+    const torch::NoGradGuard no_gradient;
+    for (std::size_t i = 0; i < averages.size(); ++i) {
+      reference.parameters()[i].sub_(averages[i], .25);
+      EXPECT_TRUE(network.parameters()[i].allclose(reference.parameters()[i], 1e-4, 1e-6)) << i;
+      EXPECT_TRUE(sharded.parameters()[i].allclose(reference.parameters()[i], 1e-4, 1e-6)) << i;
+    }
+  }
+}
+
+// A rank has a part of the average only: clipping it, or adding to it, would tear ranks apart.
+RANK_TEST(Guards, GradientsOfAShardedOptimizerAreNotRead) {
+  for (const BucketLimits& limits : sizes) {
+    SmallNetwork network;
+    ShardedOptimizer optimizer(communicator, network, make_adam({}), {.buckets = limits});
+    const auto clip = [&] { torch::nn::utils::clip_grad_norm_(network.parameters(), .1); };
+    const auto names_the_way =
+        AllOf(HasSubstr("averages this rank's part only"), HasSubstr("clip_gradients()"));
+    backward(network, communicator.rank(), 0);
+    EXPECT_THAT(message_of<Error>(clip), says_what_to_do);
+    optimizer.finish();
+    EXPECT_THAT(message_of<Error>(clip), names_the_way);
+    optimizer.step();
+    EXPECT_THAT(message_of<Error>(clip), names_the_way);
+    backward(network, communicator.rank(), 1);
+    EXPECT_THAT(message_of<Error>([&] { optimizer.step(); }),
+                HasSubstr("there was no zero_grad() between the last step and this backward()"));
+    optimizer.zero_grad();
+    const torch::Tensor before = network.first->weight.detach().clone();
+    backward(network, communicator.rank(), 1);
+    optimizer.finish();
+    optimizer.zero_grad(false);
+    optimizer.step();  // discarded
+    EXPECT_TRUE(network.first->weight.equal(before));
+    backward(network, communicator.rank(), 1);
+    optimizer.step();
+    EXPECT_FALSE(network.first->weight.equal(before));
+  }
+}
+
+RANK_TEST(Guards, GradientsMayBeZeroedBeforeTheStep) {
+  for (const BucketLimits& limits : sizes) {
+    for (const bool to_none : {true, false}) {
+      SmallNetwork network;
+      DistributedOptimizer optimizer(communicator, network,
+                                     torch::optim::SGD(network.parameters(), .1),
+                                     {.reducer = {.buckets = limits}});
+      backward(network, communicator.rank(), 7);
+      optimizer.zero_grad(to_none);
+      backward(network, communicator.rank(), 0);
+      optimizer.finish();
+      expect_gradients(network,
+                       average_of_ranks<SmallNetwork>(
+                           communicator.size(), network,
+                           [](SmallNetwork& alone, int rank) { backward(alone, rank, 0); }));
+      network.zero_grad(to_none);
+      optimizer.step();
+    }
+  }
+}
+
+// With the same Error on all ranks.
+RANK_TEST(Guards, DifferentLearningRatesAreAnError) {
+  if (communicator.size() == 1) return;
+  const bool is_odd = communicator.rank() == 1;
+  for (const BucketLimits& limits : sizes) {
+    SmallNetwork network, sharded;
+    DistributedOptimizer optimizer(communicator, network,
+                                   torch::optim::SGD(network.parameters(), is_odd ? .2 : .1),
+                                   {.reducer = {.buckets = limits}});
+    ShardedOptimizer shards(communicator, sharded, make_sgd({}),
+                            {.learning_rate = is_odd ? .2 : .1, .buckets = limits});
+    const auto tells_rates = AllOf(HasSubstr("rank 0 steps with a learning rate of 0.1"),
+                                   HasSubstr("rank 1 steps with a learning rate of 0.2"));
+    backward(network, communicator.rank(), 0);
+    EXPECT_THAT(message_of<Error>([&] { optimizer.step(); }), tells_rates);
+    backward(sharded, communicator.rank(), 0);
+    EXPECT_THAT(message_of<Error>([&] { shards.step(); }), tells_rates);
+    optimizer.param_groups()[0].options().set_lr(.3);
+    network.zero_grad();
+    backward(network, communicator.rank(), 0);
+    optimizer.step();
+  }
+}
+
+RANK_TEST(Guards, ParametersBeginAsThoseOfRank0) {
+  SmallNetwork network(7, 1 + communicator.rank()), first;
+  network.calls.fill_(communicator.rank());
+  DistributedOptimizer optimizer(communicator, network,
+                                 torch::optim::SGD(network.parameters(), .1));
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_TRUE(network.parameters()[i].equal(first.parameters()[i])) << i;
+  EXPECT_EQ(network.calls[0].item<float>(), 0);
+}
+
+// The weights of an average, say, are put into a network, which keeps them over a step; those that
+// were there before are still what they were.
+RANK_TEST(Guards, WeightsThatWereExchangedKeepTheirValues) {
+  for (const BucketLimits& limits : sizes) {
+    SmallNetwork network;
+    DistributedOptimizer optimizer(communicator, network,
+                                   torch::optim::SGD(network.parameters(), .1),
+                                   {.reducer = {.buckets = limits}});
+    for (std::int64_t step = 0; step < 2; ++step) {
+      const torch::Tensor was = network.first->weight.data();
+      const torch::Tensor before = was.clone();
+      network.first->weight.set_data(before * 2);
+      optimizer.zero_grad();
+      backward(network, communicator.rank(), step);
+      optimizer.step();
+      EXPECT_TRUE(was.equal(before)) << step;
+      EXPECT_TRUE(network.first->weight.allclose(
+          before * 2 - .1 * network.first->weight.grad(), 1e-5, 1e-6));
+      network.first->weight.set_data(was);
+    }
+  }
+}
+
+}  // namespace
+
+}  // namespace kolo::testing
