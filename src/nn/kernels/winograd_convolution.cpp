@@ -11,6 +11,7 @@
 #include "nn/kernels/float32_products.h"
 #include "nn/kernels/matrices.h"
 #include "nn/kernels/winograd_tiles.h"
+#include "nn/kernels/zero_positions.h"
 #include "nn/kernels/zero_products.h"
 
 namespace kolo {
@@ -81,6 +82,7 @@ class WinogradConvolution final : public ConvolutionKernel {
         [&](Coefficients from, Range outputs, Range tiles) {
           tiles_.collect_outputs(from, outputs, tiles, bias_values, output);
         });
+    restore_zero_outputs(geometry_, input, bias_values, output);
   }
 
   void backward_input(const torch::Tensor& output_gradient, const torch::Tensor& weight,
@@ -105,6 +107,7 @@ class WinogradConvolution final : public ConvolutionKernel {
         [&](Coefficients from, Range inputs, Range tiles) {
           tiles_.collect_input_gradients(from, inputs, tiles, sums);
         });
+    restore_zero_input_gradients(geometry_, output_gradient, sums);
     if (!is_float32) input_gradient.copy_(sums);
   }
 

@@ -26,10 +26,20 @@ void thin_out(Tensor& tensor, std::mt19937& random) {
   }
 }
 
+// Of [N, C, ...]: all channels are 0 in a part of each dimension, as around what images show.
+void clear_margins(Tensor& tensor, std::mt19937& random) {
+  for (std::int64_t i = 2; i < tensor.dim(); ++i) {
+    const auto margin =
+        std::uniform_int_distribution<std::int64_t>(0, tensor.size(i) * 2 / 3)(random);
+    tensor.narrow(i, 0, margin).zero_();
+  }
+}
+
 class ZeroProductsTest : public ConvolutionKernelTest {};
 
 // A weight's gradient is exactly 0 where one factor of each of its products is: dead channels, taps
-// that only fall on padding, channels that are never there together.
+// that only fall on padding, channels that are never there together. So is a gradient of an input
+// that no gradient comes to, and an output that sees nothing is its bias.
 TEST_P(ZeroProductsTest, AddUpToZero) {
   const auto& [kernel_case, dimensions, threads] = GetParam();
   std::mt19937 random(static_cast<unsigned>(11 * dimensions) + static_cast<unsigned>(threads));
@@ -44,11 +54,25 @@ TEST_P(ZeroProductsTest, AddUpToZero) {
     Problem problem(geometry);
     thin_out(problem.input, random);
     thin_out(problem.gradient, random);
+    clear_margins(problem.input, random);
+    clear_margins(problem.gradient, random);
     const auto values = problem.by(*kernel);
     // How many products there are that are not 0.
     problem.input = problem.input.ne(0).to(torch::kDouble);
     problem.gradient = problem.gradient.ne(0).to(torch::kDouble);
-    const auto is_zero = problem.reference().of_weight < .5;
+    const auto bias = problem.bias;
+    problem.weight.fill_(1);
+    if (bias.defined()) problem.bias = torch::zeros_like(bias);
+    const auto products = problem.reference();
+    const auto is_zero = products.of_weight < .5;
+    const auto no_input = products.output < .5, no_gradient = products.of_input < .5;
+    auto expected = torch::zeros_like(values.output);
+    if (bias.defined())
+      expected.add_(bias.to(expected.scalar_type()).view(
+          Problem::lengths(1, -1, std::vector<std::int64_t>(dimensions, 1))));
+    ASSERT_TRUE(
+        values.output.masked_select(no_input).equal(expected.masked_select(no_input)));
+    ASSERT_EQ(values.of_input.masked_select(no_gradient).count_nonzero().item<std::int64_t>(), 0);
     zeros += is_zero.sum().item<std::int64_t>();
     ASSERT_EQ(values.of_weight.masked_select(is_zero).count_nonzero().item<std::int64_t>(), 0);
     if (values.of_bias.defined()) {
