@@ -224,9 +224,13 @@ void ArraySamples::take_labels(const Part& part, std::optional<std::int64_t> cla
   const auto& labels = *part.array;
   if (!labels.is_whole() || labels.row_numbers() != 1) {
     throw InputError(fmt::format(
-        "data: {} holds [{}] numbers of type {} per sample; labels are one whole number each, "
-        "targets may be any numbers",
-        labels.name(), fmt::join(labels.row_shape(), ", "), labels.layout().type));
+        "data: {} holds {} of type {} per sample; labels are one whole number each, targets may be "
+        "any numbers",
+        labels.name(),
+        labels.row_shape().empty()
+            ? "a number"
+            : fmt::format("[{}] numbers", fmt::join(labels.row_shape(), ", ")),
+        labels.layout().type));
   }
   label_array_ = part;
   labels_.resize(static_cast<std::size_t>(labels.rows()));

@@ -213,6 +213,14 @@ TEST_F(TutorialConfigurations, BinaryLossesHaveOneOutput) {
                 (void)make_network(ten, make_datasets(ten).training->layout());
               }),
               HasSubstr("tells two classes apart"));
+  // Labels that are all 0.
+  EXPECT_THAT(testing::message_of<InputError>([&] {
+                const auto plain = load(start + "model: {name: cnn}\noptimizer: {name: Adam}\n");
+                auto layout = make_datasets(plain).training->layout();
+                layout.classes = 1;
+                (void)make_network(plain, layout);
+              }),
+              HasSubstr("all labels of the data are 0"));
 }
 
 TEST_F(TutorialConfigurations, OnlyImagesAreAugmented) {
