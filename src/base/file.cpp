@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file_size_limit.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -19,7 +20,9 @@ namespace {
 constexpr std::string_view part_suffix = ".part";
 
 [[noreturn]] void fail(const char* verb, const std::filesystem::path& path) {
-  throw Error(system_error_text(fmt::format("file: cannot {} {}", verb, path.string()), errno));
+  const int reason = errno;
+  throw Error(system_error_text(fmt::format("file: cannot {} {}", verb, path.string()), reason) +
+              advice_on_file_size(reason));
 }
 
 }  // namespace
@@ -128,8 +131,14 @@ void AtomicFile::write(std::string_view text) {
 
 void AtomicFile::commit() {
   if (::fsync(file_.get()) != 0) fail("flush", aside_);
-  file_.close(aside_);
-  rename_durably(aside_, path_);
+  try {
+    file_.close(aside_);
+    rename_durably(aside_, path_);
+  } catch (const Error&) {
+    std::error_code ignored;  // what went wrong counts, and the file is not needed
+    std::filesystem::remove(aside_, ignored);
+    throw;
+  }
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text) {

@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/file_size_limit.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
@@ -34,7 +35,9 @@ constexpr std::size_t progress_width = 20;
 constexpr auto between_looks = std::chrono::milliseconds(100);
 
 [[noreturn]] void fail(std::string_view verb, const fs::path& path) {
-  throw Error(system_error_text(fmt::format("lock: cannot {} {}", verb, path.string()), errno));
+  const int reason = errno;
+  throw Error(system_error_text(fmt::format("lock: cannot {} {}", verb, path.string()), reason) +
+              advice_on_file_size(reason));
 }
 
 // A field of /proc/PROCESS/stat, from the third on. Empty: there is no such process.

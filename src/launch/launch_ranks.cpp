@@ -11,6 +11,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/file_size_limit.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/comm/mpi.h"
@@ -151,6 +152,7 @@ MachineFacts examine_machine(const LaunchEnvironment& environment) {
   if (::statvfs("/dev/shm", &memory) == 0 && memory.f_blocks > 0)
     facts.shared_memory_room =
         static_cast<double>(memory.f_bavail) * static_cast<double>(memory.f_frsize);
+  facts.file_size_limit = file_size_limit();
   facts.terminal = describe_terminal(detect_progress_options(STDOUT_FILENO));
   return facts;
 }

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/file_size_limit.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -331,6 +332,8 @@ RankCommand rank_command(const LaunchRequest& wish, const MachineFacts& facts) {
     require_slots(wish);
   else if (facts.launcher != Launcher::srun)
     require_cpus(wish, facts);
+  if (facts.launcher != Launcher::srun)
+    require_room_for_shared_memory("-n", facts.file_size_limit, "start one rank, without -n");
   LaunchRequest request = wish;
   if (wish.hosts.empty() && !facts.job_hosts.empty() && facts.launcher != Launcher::pals)
     request.hosts = spread_evenly(facts.job_hosts, wish.ranks);

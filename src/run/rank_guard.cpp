@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include "base/file_failure.h"
 #include "kolo/base/machine.h"
 #include "launch/terminal.h"
 
@@ -24,10 +25,15 @@ void end_job_in_turn(const Communicator& communicator, const std::string& messag
 }  // namespace
 
 int exit_status_of(const std::exception& error) {
-  return dynamic_cast<const InputError*>(&error) == nullptr ? exit_failed : exit_wrong_input;
+  const auto* const of_files = dynamic_cast<const std::filesystem::filesystem_error*>(&error);
+  const bool is_of_input = dynamic_cast<const InputError*>(&error) != nullptr ||
+                           (of_files != nullptr && is_of_the_name(*of_files));
+  return is_of_input ? exit_wrong_input : exit_failed;
 }
 
 std::string message_of(const std::exception& error) {
+  if (const auto* const of_files = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
+    return describe(*of_files);
   const auto* const of_torch = dynamic_cast<const c10::Error*>(&error);
   std::string text = of_torch == nullptr ? error.what() : of_torch->what_without_backtrace();
   const bool wants_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
@@ -49,7 +55,7 @@ std::chrono::milliseconds head_start_of_lower_ranks(int rank) {
 
 void let_lower_ranks_speak(int rank) {
   if (rank == 0) return;
-  for (const int signal : {SIGTERM, SIGINT}) std::signal(signal, SIG_DFL);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) std::signal(signal, SIG_DFL);
   std::this_thread::sleep_for(head_start_of_lower_ranks(rank));
 }
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <exception>
+#include <filesystem>
 #include <functional>
 #include <string>
 
@@ -11,11 +12,13 @@
 
 namespace kolo {
 
-// What a program ends with because of an exception: 2 for an InputError, otherwise 1.
+// What a program ends with because of an exception: 2 for an InputError, and for a file's name that
+// the system refuses, otherwise 1.
 [[nodiscard]] int exit_status_of(const std::exception& error);
 
 // What an exception has to say to a user: its message, of LibTorch's without the addresses that it
-// puts after it. All that comes for want of memory says the same.
+// puts after it, of the standard library's for files with what to do. All that comes for want of
+// memory says the same.
 [[nodiscard]] std::string message_of(const std::exception& error);
 
 // "rank 1 (on node2)", of this process.
@@ -30,14 +33,16 @@ void end_job(const Communicator& communicator, const std::string& message, int s
 // Waits that long. Launchers end ranks with SIGTERM first, which does so at once from now on.
 void let_lower_ranks_speak(int rank);
 
-// Does work that has begun, in which nothing is a user's mistake any more (exit_wrong_input): an
-// InputError becomes an Error of the same words.
+// Does work that has begun, in which nothing is a user's mistake any more (exit_wrong_input):
+// what would be one becomes an Error of the same words.
 template <typename Work>
 auto once_begun(const Work& work) {
   try {
     return work();
   } catch (const InputError& error) {
     throw Error(error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw Error(message_of(error));
   }
 }
 

@@ -183,12 +183,9 @@ int run_main(const std::function<int()>& body) {
   } catch (const WrongLauncher& error) {
     if (detect_launch_environment().rank == 0) complain(error.what());
     return exit_wrong_input;
-  } catch (const InputError& error) {
-    complain_as_rank(error.what());
-    return exit_wrong_input;
   } catch (const std::exception& error) {
     complain_as_rank(message_of(error));
-    return exit_failed;
+    return exit_status_of(error);
   }
 }
 

@@ -6,11 +6,14 @@
 
 #include "kolo/base/error.h"
 #include "support/errors.h"
+#include "support/file_size_limit.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
 namespace {
 
+using ::testing::AllOf;
+using testing::FileSizeLimit;
 using ::testing::HasSubstr;
 using testing::message_of;
 using testing::TemporaryFolder;
@@ -32,6 +35,25 @@ TEST(AtomicFile, WithoutCommitTheOldFileStaysAndNothingIsLeft) {
   EXPECT_EQ(read_text_file(folder / "a.txt"), "old");
   const auto entries = std::filesystem::directory_iterator(folder.path());
   EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
+}
+
+TEST(AtomicFile, ThatCannotHaveItsNameLeavesNothing) {
+  const TemporaryFolder folder;
+  folder.write("a.txt/inside", "");
+  EXPECT_THROW(write_file_atomically(folder / "a.txt", "new"), Error);
+  const auto entries = std::filesystem::directory_iterator(folder.path());
+  EXPECT_EQ(std::distance(begin(entries), end(entries)), 1);
+}
+
+TEST(AtomicFile, ALimitOfFilesSizesIsNamedWithWhatToDo) {
+  const TemporaryFolder folder;
+  const FileSizeLimit limit(2048);
+  const auto message = message_of<Error>(
+      [&] { write_file_atomically(folder / "large.txt", std::string(4000, ' ')); });
+  EXPECT_THAT(message, AllOf(HasSubstr("large.txt"), HasSubstr("File too large"),
+                             HasSubstr("larger than 2048 bytes (ulimit -f)"),
+                             HasSubstr("ulimit -f unlimited")));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 TEST(OpenRegularFile, SaysWhatItFound) {

@@ -1,20 +1,18 @@
 #include "kolo/checkpoint/checkpoint_store.h"
 
 #include <algorithm>
-#include <csignal>
 #include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include <sys/resource.h>
-
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "support/errors.h"
+#include "support/file_size_limit.h"
 #include "support/temporary_folder.h"
 
 namespace kolo {
@@ -24,6 +22,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::FileSizeLimit;
 using testing::message_of;
 using testing::TemporaryFolder;
 
@@ -59,26 +58,6 @@ void flip_byte(const std::filesystem::path& path, std::int64_t from_end) {
   file.seekp(-from_end, std::ios::end);
   file.put(flipped);
 }
-
-// While it lives, files can't grow beyond `bytes`: a full disk, for root as well.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &old_);
-    const rlimit limit{bytes, old_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  FileSizeLimit(const FileSizeLimit&) = delete;
-  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &old_);
-    std::signal(SIGXFSZ, old_handler_);
-  }
-
- private:
-  void (*old_handler_)(int);
-  rlimit old_{};
-};
 
 class CheckpointStoreTest : public ::testing::Test {
  protected:

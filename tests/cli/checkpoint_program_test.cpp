@@ -140,11 +140,34 @@ TEST_F(CheckpointProgram, AFullDiskEndsTheRunWithTheCheckpointsThatWere) {
                      "train", large, "--output", folder / output, "checkpoint.every_steps=5",
                      std::string("checkpoint.asynchronous=") + asynchronous});
     EXPECT_EQ(result.exit_code, 1) << result.output;
-    EXPECT_THAT(result.errors, AllOf(HasSubstr("model.safetensors"), HasSubstr("too large")))
+    EXPECT_THAT(result.errors, AllOf(HasSubstr("model.safetensors"), HasSubstr("too large"),
+                                     HasSubstr("larger than 512000 bytes (ulimit -f)")))
         << result.errors;
     EXPECT_FALSE(std::filesystem::exists(checkpoint(5, output)));
     EXPECT_TRUE(store(output).list().empty());
   }
+}
+
+// MPI's own files of shared memory come under the limit, too: it would end the job without a word
+// of that, or hang.
+TEST_F(CheckpointProgram, ALimitThatLeavesRanksNoSharedMemoryIsRefusedBeforeAnythingStarts) {
+  const auto limited = [&](const std::vector<std::string>& words) {
+    std::vector<std::string> command = {"sh", "-c", "ulimit -f 100; exec \"$@\"", "sh"};
+    command.insert(command.end(), words.begin(), words.end());
+    const auto result = run_job(command, kolo_options({}));
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_EQ(result.exit_code, 2) << result.errors;
+    EXPECT_THAT(result.errors, AllOf(HasSubstr("larger than 51200 bytes (ulimit -f)"),
+                                     HasSubstr("ulimit -f unlimited")));
+    EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+  };
+  const std::vector<std::string> training = {KOLO_PROGRAM, "train", config, "-o", folder / "run"};
+  auto words = training;
+  words.insert(words.end(), {"-n", "2", "--oversubscribe"});
+  limited(words);
+  words = training;
+  words.insert(words.begin(), {MPIRUN_SCRIPT, "2"});
+  limited(words);
 }
 
 TEST_F(CheckpointProgram, AFolderThatIsTakenAwayMeanwhileIsSaid) {

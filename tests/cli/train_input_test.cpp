@@ -9,7 +9,9 @@
 namespace kolo::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class TrainInput : public ::testing::Test {
  protected:
@@ -68,6 +70,26 @@ TEST_F(TrainInput, FoldersThatCannotHoldTheRun) {
   write_file_atomically(folder / "run" / "config.yaml", "");
   write_file_atomically(folder / "run" / "checkpoints", "");
   expect_refused({file, "--resume"}, {"checkpoints is not a folder"});
+}
+
+// Wherever a path is only looked at.
+TEST_F(TrainInput, PathsThatTheSystemRefusesAreSaidWithWhatToDo) {
+  const auto too_long = (folder / std::string(256, 'a')).string();
+  const auto loop = (folder / "loop").string();
+  std::filesystem::create_symlink("loop", loop);
+  ASSERT_EQ(run_kolo({"train", good_config(), "training.max_steps=1"}).exit_code, 0);
+  for (const auto& [path, reason] : {std::pair(too_long, "255 bytes"), std::pair(loop, "link")}) {
+    expect_refused({good_config(), "model.init_from=" + path}, {path, reason});
+    expect_refused({good_config(), "--resume=" + path}, {path, reason});
+    for (const auto& words : std::vector<std::vector<std::string>>{
+             {"eval", path}, {"timeline", path}, {"predict", path, path, "-o", path}}) {
+      const auto result = run_kolo(words);
+      EXPECT_EQ(result.exit_code, 2) << words[0];
+      EXPECT_THAT(result.errors,
+                  AllOf(HasSubstr(path), HasSubstr(reason), Not(HasSubstr("filesystem error"))))
+          << words[0];
+    }
+  }
 }
 
 TEST_F(TrainInput, UnknownKeysWrongTypesAndRanges) {

@@ -7,10 +7,12 @@
 #include "kolo/base/text.h"
 #include "kolo/launch/launch_ranks.h"
 #include "launch/supervise.h"
+#include "support/errors.h"
 
 namespace kolo::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -131,6 +133,16 @@ TEST(RankCommand, WithoutRoomForSharedMemoryMessagesGoThroughTheMachinesOwnInter
   EXPECT_THAT(line(rank_command(request(1), machine)), HasSubstr("--mca btl ^tcp,ofi"));
   EXPECT_THAT(line(rank_command(request(2), machine)),
               HasSubstr("--mca btl self,tcp --mca btl_tcp_if_include lo"));
+}
+
+// In which case MPI would end the ranks, or hang.
+TEST(RankCommand, ALimitOfFilesSizesThatLeavesNoSharedMemoryIsRefused) {
+  auto machine = facts(Launcher::open_mpi_4, 4);
+  machine.file_size_limit = 500 * 1024;
+  EXPECT_THAT(message_of<InputError>([&] { (void)rank_command(request(2), machine); }),
+              AllOf(HasSubstr("larger than 512000 bytes"), HasSubstr("ulimit -f unlimited")));
+  machine.file_size_limit = 64 << 20;
+  EXPECT_NO_THROW((void)rank_command(request(2), machine));
 }
 
 TEST(RankCommand, ALauncherGetsWhatItCannotDoWithout) {

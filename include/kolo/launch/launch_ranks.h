@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -76,6 +77,7 @@ struct MachineFacts {
   std::string terminal = "0";      // describe_terminal() of what the user sees
   bool has_home = true;            // the environment or the system says what the user's home is
   double shared_memory_room = std::numeric_limits<double>::infinity();  // bytes, where known
+  std::optional<std::uint64_t> file_size_limit = {};  // bytes (ulimit -f), where there is one
   EnvironmentLookup environment = environment_variable;
 };
 
@@ -91,8 +93,8 @@ struct RankCommand {
 [[nodiscard]] int threads_per_rank(const LaunchRequest& request, const MachineFacts& facts);
 
 // Inside a job the ranks are spread over its nodes. InputError: more ranks than CPUs (of this
-// machine, to which a PBS job's others are taken to be alike), unless oversubscribe. Inside a Slurm
-// allocation srun judges.
+// machine, to which a PBS job's others are taken to be alike), unless oversubscribe; a limit of
+// files' sizes below what mpirun and MPI need. Inside a Slurm allocation srun judges.
 [[nodiscard]] RankCommand rank_command(const LaunchRequest& request, const MachineFacts& facts);
 
 // InputError: no mpirun (or, inside a Slurm allocation, srun) in PATH; names the package.
@@ -139,6 +141,9 @@ struct RestartPolicy {
   // Is told what an attempt does, in one line that has been shown on stderr: why it is started,
   // with which ranks, where, and from where it goes on.
   std::function<void(const std::string& message)> note = {};
+  // Asked after each end of the ranks: whether they have stopped as they were asked to, whoever has
+  // asked, and whatever their launcher makes of it. Empty: its status tells.
+  std::function<bool()> has_stopped = {};
   // Asked after each failure: why starting it again is of no use; empty: it may be.
   std::function<std::string(const JobFailure&)> objection = {};
   // Asked when the job has failed for good, or came to its end after failures: a command that each

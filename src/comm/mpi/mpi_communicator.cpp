@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include "base/file_size_limit.h"
 #include "base/standard_streams.h"
 #include "comm/device/device_backend.h"
 #include "comm/executor.h"
@@ -312,7 +313,12 @@ std::string describe_process(const LaunchEnvironment& environment) {
 std::shared_ptr<const MpiRuntime> start_mpi(const MpiOptions& options,
                                             const LaunchEnvironment& environment) {
   const auto mpi = parse_mpi_version(mpi_library_version());
-  if (!is_mpi_initialized()) require_suitable_launcher(environment, mpi, options.launcher_check);
+  if (!is_mpi_initialized()) {
+    require_suitable_launcher(environment, mpi, options.launcher_check);
+    if (environment.is_launched())
+      require_room_for_shared_memory("comm", file_size_limit(),
+                                     "start one rank, without a launcher");
+  }
   auto runtime = std::make_shared<const MpiRuntime>(options.thread_level, environment);
   int size = 1;
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");

@@ -11,6 +11,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "base/file_size_limit.h"
 #include "data/boxes/field_source.h"
 #include "data/boxes/hdf5_attributes.h"
 #include "data/boxes/hdf5_field.h"
@@ -31,7 +32,8 @@ std::string problem_with(const fs::path& file) {
 }
 
 [[noreturn]] void fail(const fs::path& file) {
-  throw Error(system_error_text(problem_with(file), errno));
+  const int reason = errno;
+  throw Error(system_error_text(problem_with(file), reason) + advice_on_file_size(reason));
 }
 
 // Also of another process.
