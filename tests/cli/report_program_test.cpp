@@ -120,11 +120,37 @@ TEST_F(ReportProgram, WritesOverNothingButItsOwnPagesAndFigures) {
   }
 }
 
+// Connections on which a request is begun, but goes no further.
+std::vector<FileDescriptor> connections_to(int port, int count) {
+  std::vector<FileDescriptor> connections;
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  for (int i = 0; i < count; ++i) {
+    FileDescriptor connection(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const std::string_view begin = "GET / HT";
+    if (::connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
+            0 ||
+        ::send(connection.get(), begin.data(), begin.size(), MSG_NOSIGNAL) < 0)
+      break;
+    connections.push_back(std::move(connection));
+  }
+  return connections;
+}
+
 // What the program is to do and what happens meanwhile: `meanwhile` gets its address.
 class WatchingReport : public ReportProgram {
  protected:
   ProcessResult watch(const std::vector<std::string>& runs,
                       const std::function<void(httplib::Client&)>& meanwhile) const {
+    return watch_on_port(runs, [&](int port) {
+      httplib::Client client("127.0.0.1", port);
+      meanwhile(client);
+    });
+  }
+  ProcessResult watch_on_port(const std::vector<std::string>& runs,
+                              const std::function<void(int)>& meanwhile) const {
     const auto said = folder / "said";
     // Its output is a file here, so that it can be read before the end.
     const std::string script =
@@ -133,8 +159,7 @@ class WatchingReport : public ReportProgram {
     command.insert(command.end(), runs.begin(), runs.end());
     const std::jthread other([&] {
       const int port = wait_for_port(said);
-      httplib::Client client("127.0.0.1", port);
-      if (port > 0) meanwhile(client);
+      if (port > 0) meanwhile(port);
       signal_processes_with_argument(folder.path(), SIGINT);
     });
     return run_process(command, {.deadline = std::chrono::seconds(60)});
@@ -230,6 +255,17 @@ TEST_F(WatchingReport, AnswersThisMachineOnly) {
     EXPECT_EQ(status("/data.json", "localhost:1"), 200) << "a forwarded port";
     EXPECT_EQ(status("/data.json", "elsewhere.example"), 403);
     EXPECT_EQ(status("/etc/passwd", "localhost"), 404);
+  });
+  EXPECT_EQ(result.exit_code, 0) << result.errors;
+}
+
+// As of a browser that opens them ahead, or of a tunnel whose other end has gone to sleep.
+TEST_F(WatchingReport, ClientsThatSayNothingKeepNoOthersWaiting) {
+  const auto result = watch_on_port({write_run("run", 1)}, [&](int port) {
+    const std::vector<FileDescriptor> silent = connections_to(port, 300);
+    ASSERT_EQ(silent.size(), 300U);
+    httplib::Client client("127.0.0.1", port);
+    for (int i = 0; i < 3; ++i) EXPECT_FALSE(data_of(client).is_null());
   });
   EXPECT_EQ(result.exit_code, 0) << result.errors;
 }

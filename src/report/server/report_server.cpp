@@ -10,12 +10,15 @@
 
 #include "kolo/base/error.h"
 #include "kolo/report/report.h"
+#include "report/server/serving_threads.h"
 
 namespace kolo {
 
 namespace {
 
 constexpr const char* address = "127.0.0.1";
+constexpr std::size_t most_connections = 512;
+constexpr std::time_t patience = 5;  // seconds without a word
 
 // "localhost:8008" or "127.0.0.1:8008", whatever the port: it may be forwarded.
 bool names_this_machine(const std::string& host) {
@@ -30,14 +33,26 @@ class ReportServer::Implementation {
   Implementation(int port, std::function<nlohmann::ordered_json()> data) : data_(std::move(data)) {
     // Unlike the library's own choice, which lets two servers have the same port. Where this fails,
     // binding may too, and says so.
-    server_.set_socket_options([](auto socket) {
+    server_.set_socket_options([this](auto socket) {
       const int yes = 1;
+      listening_ = socket;
       (void)::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     });
     server_.set_keep_alive_max_count(1);  // no connection is open when the server is to end
+    // A browser opens some ahead of their use, and what has hung itself up on the other side of a
+    // tunnel never says anything: those may be many, and keep none of the others waiting.
+    server_.new_task_queue = [] {
+      return std::make_unique<ServingThreads>(most_connections).release();
+    };
+    server_.set_keep_alive_timeout(patience);
+    server_.set_read_timeout(patience);
+    server_.set_write_timeout(patience);
     add_answers();
     port_ = port == 0 ? server_.bind_to_any_port(address) : bind_to(port);
     if (port_ < 0) throw Error(fmt::format("report: cannot serve on {}", address));
+    // The library lets five wait to be accepted; others try again after a second. Where it can't be
+    // changed it stays so.
+    (void)::listen(listening_, most_connections);
     thread_ = std::thread([this] {
       server_.listen_after_bind();
       ended_ = true;
@@ -92,7 +107,7 @@ class ReportServer::Implementation {
   std::function<nlohmann::ordered_json()> data_;
   std::mutex mutex_;
   httplib::Server server_;
-  int port_ = -1;
+  int port_ = -1, listening_ = -1;
   std::atomic<bool> ended_ = false;
   std::thread thread_;
 };
