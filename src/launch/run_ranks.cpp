@@ -73,6 +73,9 @@ class Job {
       std::cout << std::flush;
       const auto command = rank_command(attempt, machine_);
       const auto end = supervise(command, policy_.stop, signals_);
+      // Of mpirun itself that was asked, as by a SIGTERM to all processes of a job.
+      const bool has_stopped = policy_.has_stopped && policy_.has_stopped();
+      if (has_stopped && is_failure(end)) return exit_stopped;
       if (end.was_silent && !end.was_asked() && (is_failure(end) || end.status == exit_wrong_input))
         complain(fmt::format(
             "{}, and neither {} nor a rank has said why; kolo doctor tries what ranks need. It was "

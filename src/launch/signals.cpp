@@ -38,9 +38,18 @@ extern "C" void write_signal_number(int signal) {
   errno = saved;
 }
 
+// By who wants the process to outlive its terminal (nohup).
+bool is_to_be_ignored(int signal) {
+  struct sigaction action {};
+  return signal == SIGHUP && ::sigaction(signal, nullptr, &action) == 0 &&
+         action.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
-SignalPipe::SignalPipe(std::initializer_list<int> signals, Catching catching) {
+SignalPipe::SignalPipe(std::initializer_list<int> all, Catching catching) {
+  std::vector<int> signals(all);
+  std::erase_if(signals, is_to_be_ignored);
   int ends[2];
   if (::pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0) {
     throw Error(system_error_text("cannot watch for signals", errno));
@@ -101,7 +110,7 @@ namespace {
 StopSignal::StopSignal() {
   // kolo's launcher repeats it: after the first one it says nothing new.
   if (environment_variable("KOLO_LAUNCHED")) std::signal(SIGUSR1, SIG_IGN);
-  signals_.emplace(std::initializer_list<int>{SIGINT, SIGTERM, SIGUSR1},
+  signals_.emplace(std::initializer_list<int>{SIGINT, SIGTERM, SIGHUP, SIGUSR1},
                    SignalPipe::Catching::first);
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/json_value.h"
 #include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "nn/kernels/convolution_kernel.h"
@@ -153,8 +154,11 @@ KernelChoices kernel_choices_from_json(std::string_view text) {
                               choice.at("milliseconds").get<std::map<std::string, double>>()};
     }
     return choices;
+  } catch (const nlohmann::json::parse_error& error) {  // whose words repeat what may be no text
+    throw Error(
+        fmt::format("nn: choices of kernels: damaged at byte {}: expected JSON", error.byte));
   } catch (const nlohmann::json::exception& error) {
-    throw Error(fmt::format("nn: choices of kernels: {}", error.what()));
+    throw Error(fmt::format("nn: choices of kernels: {}", in_plain_words(error)));
   }
 }
 

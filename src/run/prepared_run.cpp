@@ -11,6 +11,7 @@
 #include "kolo/base/text.h"
 #include "kolo/config/run_config.h"
 #include "kolo/launch/launch_environment.h"
+#include "kolo/observe/history.h"
 #include "kolo/parallel/sync_batch_norm.h"
 #include "nn/unused_parameters.h"
 #include "run/initial_weights.h"
@@ -159,8 +160,9 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   if (!is_root) return run;
   run.folder.require_writable();
   // Those of a run that will be moved aside are left alone.
-  if (config.checkpoint.enabled && (options.resume || !run.folder.holds_own_names()))
-    run.folder.require_writable_checkpoints();
+  const bool stays = options.resume || !run.folder.holds_own_names();
+  if (stays) run.folder.require_no_folders_as_files();
+  if (stays && config.checkpoint.enabled) run.folder.require_writable_checkpoints();
   if (!options.resume) {
     if (!config.model.init_from.empty()) (void)find_initial_weights(config, *run.network);
     return run;
@@ -177,6 +179,10 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
     go_on_from(load_chosen(run.folder, *options.resume, silent, reading), run, options, ranks);
     if (run.finished.empty()) break;
   }
+  // A damaged one is refused before anything of the folder has changed.
+  const bool continues = !run.starts_anew() && run.finished.empty();
+  if (continues && std::filesystem::exists(run.folder.history()))
+    (void)History::read(run.folder.history());
   return run;
 }
 

@@ -3,31 +3,22 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <optional>
-#include <random>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
-#include <nlohmann/json.hpp>
 
 #include "kolo/base/checked.h"
-#include "kolo/base/clock.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/folder_lock.h"
-#include "kolo/base/machine.h"
-#include "kolo/launch/launch_environment.h"
-#include "kolo/launch/launch_ranks.h"
-#include "kolo/observe/format.h"
 #include "kolo/observe/tensorboard.h"
-#include "launch/supervise.h"
 #include "run/run_lock.h"
 
 namespace kolo {
@@ -204,6 +195,14 @@ void RunFolder::require_writable_checkpoints() const {
   require_room_to_write(path, checkpoints());
 }
 
+void RunFolder::require_no_folders_as_files() const {
+  for (const auto& file : {config(), origin(), log(), history(), model(), kernels(), timeline()}) {
+    std::error_code error;
+    if (fs::is_directory(file, error))
+      refuse_place(path, file, "is a folder, and a run writes a file of that name");
+  }
+}
+
 void RunFolder::make() const {
   fs::create_directories(path);
   const bool is_new = names_in(path, is_no_name_of_kolo).empty();
@@ -281,7 +280,8 @@ void RunFolder::remove_leftovers() const {
                                 is_part_file(name, name.substr(0, last + 5));
     const bool is_ours =
         is_kept_config || is_part_file(name, ".curves.part") || is_part_file(name, mark_name) ||
-        name == ".curves.part" ||
+        name == ".curves.part" || name == stop_note().filename() ||
+        is_part_file(name, stop_note().filename().string()) ||
         std::ranges::any_of(run_names, [&](auto own) { return is_part_file(name, own); });
     if (is_ours && fs::is_regular_file(fs::symlink_status(entry))) leftovers.push_back(entry);
   }
@@ -309,94 +309,6 @@ fs::path RunFolder::keep_config() const {
   auto kept = next_free(path / "config", ".yaml");
   write_file_atomically(kept, read_text_file(config()));
   return kept;
-}
-
-namespace {
-
-using Json = nlohmann::ordered_json;
-
-// Empty where git is not there, or this is no repository of it.
-std::string commit_here() {
-  constexpr std::chrono::seconds patience{10};  // on a busy file system
-  const auto git = find_in_path("git");
-  if (git.empty()) return {};
-  const auto answer = probe(
-      {.argv = {git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"}}, patience);
-  return answer.status == 0 ? answer.output.substr(0, answer.output.find('\n')) : std::string();
-}
-
-Json earlier_starts(const fs::path& file) {
-  if (!fs::exists(file)) return Json::array();
-  const auto document = Json::parse(read_text_file(file), nullptr, false);
-  const bool is_sound =
-      document.is_object() && document.contains("starts") && document["starts"].is_array();
-  return is_sound ? document["starts"] : Json::array();
-}
-
-}  // namespace
-
-RunOrigin find_run_origin() {
-  std::error_code error;
-  return {.command = environment_variable(command_variable).value_or(as_typed(own_words())),
-          .directory = fs::current_path(error).string(),
-          .commit = commit_here(),
-          .version = KOLO_VERSION,
-          .host = host_name()};
-}
-
-std::string as_typed(std::vector<std::string> words) {
-  if (!words.empty()) words[0] = fs::path(words[0]).filename();
-  constexpr std::string_view plain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./,:+@%";
-  std::string text;
-  for (const auto& word : words) {
-    if (!text.empty()) text += ' ';
-    if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) {
-      text += word;
-      continue;
-    }
-    text += '\'';
-    for (const char letter : word) text += letter == '\'' ? "'\\''" : std::string(1, letter);
-    text += '\'';
-  }
-  return text;
-}
-
-RunBegin begin_at(std::int64_t step) {
-  std::random_device device;
-  return {fmt::format("{:08x}{:08x}", device(), device()), step};
-}
-
-std::vector<RunBegin> noted_begins(const fs::path& file) {
-  std::vector<RunBegin> begins;
-  for (const auto& start : earlier_starts(file)) {
-    const bool tells = start.is_object() && start.contains("id") && start["id"].is_string() &&
-                       start.contains("from_step") && start["from_step"].is_number_integer();
-    if (tells) begins.push_back({start["id"], start["from_step"]});
-  }
-  return begins;
-}
-
-void note_run_start(const fs::path& file, const RunOrigin& origin, const RunBegin& begin) {
-  Json document{{"starts", earlier_starts(file)}};
-  document["starts"].push_back({{"id", begin.id},
-                                {"from_step", begin.from_step},
-                                {"time", format_moment(wall_time())},
-                                {"command", origin.command},
-                                {"directory", origin.directory},
-                                {"commit", origin.commit},
-                                {"version", origin.version},
-                                {"host", origin.host}});
-  // A command line may hold any bytes.
-  write_file_atomically(file, document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-}
-
-void log_run_start(RunLog& log, const RunOrigin& origin) {
-  constexpr std::size_t short_hash = 12;
-  const auto is_dirty = origin.commit.ends_with("-dirty");
-  log.info("{} (kolo {} on {}{}{})", origin.command, origin.version, origin.host,
-           origin.commit.empty() ? "" : ", git " + origin.commit.substr(0, short_hash),
-           is_dirty ? " with changes" : "");
 }
 
 }  // namespace kolo

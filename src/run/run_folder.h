@@ -31,6 +31,8 @@ struct RunFolder {
   [[nodiscard]] std::filesystem::path timeline() const { return path / "timeline.json"; }
   [[nodiscard]] std::filesystem::path timelines_of_ranks() const { return path / "timeline"; }
   [[nodiscard]] std::filesystem::path checkpoints() const { return path / "checkpoints"; }
+  // That the ranks have stopped, for who has started them (stop_note.h).
+  [[nodiscard]] std::filesystem::path stop_note() const { return path / ".kolo-stopped"; }
 
   // `keep`: matters to who writes only.
   [[nodiscard]] CheckpointStore checkpoint_store(std::int64_t keep = 1) const;
@@ -48,6 +50,8 @@ struct RunFolder {
   void require_writable() const;
   // The same of its checkpoints/, where there is one that the run will write to.
   void require_writable_checkpoints() const;
+  // The same of the files that a run writes there: a folder may not have the name of one.
+  void require_no_folders_as_files() const;
 
   // Makes the folder where it is missing, and marks one that is new or empty as made by kolo.
   void make() const;

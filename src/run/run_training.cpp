@@ -31,6 +31,7 @@
 #include "run/run_records.h"
 #include "run/run_report.h"
 #include "run/run_start.h"
+#include "run/stop_note.h"
 #include "run/work_share.h"
 
 namespace kolo {
@@ -281,8 +282,9 @@ int RankTraining::finish(TrainOutcome outcome) {
   if (copies_) copies_->remove(communicator_);
   finish_timeline(timeline_.value(), communicator_, run_.folder, context_, log());
   if (outcome == TrainOutcome::stopped) {
-    if (is_root_)
-      log_stop(*log(), run_, stopped_by(context_, trainer_->state()), trainer_->state());
+    if (!is_root_) return exit_stopped;
+    log_stop(*log(), run_, stopped_by(context_, trainer_->state()), trainer_->state());
+    leave_stop_note(run_.folder);
     return exit_stopped;
   }
   if (!is_root_) return 0;

@@ -12,6 +12,7 @@
 #include "run/pipeline_share.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
+#include "run/stop_note.h"
 #include "run/strict_resume.h"
 #include "run/work_share.h"
 
@@ -138,6 +139,9 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
   const bool saves = run.config.checkpoint.enabled;
   policy.stop.message = fmt::format("the ranks {}; a second time ends them at once",
                                     saves ? "save a checkpoint and stop" : "stop");
+  const auto note = begin_at(0).id;  // of this job and no other
+  request.environment.emplace_back(stop_note_variable, note);
+  policy.has_stopped = [folder = run.folder, note] { return take_stop_note(folder, note); };
   const auto& local = run.config.checkpoint.local_folder;
   const bool has_copies = saves && !local.empty();
   if (has_copies) {

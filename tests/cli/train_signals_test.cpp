@@ -2,6 +2,7 @@
 // a run.
 #include <csignal>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "cli/background.h"
@@ -13,6 +14,17 @@ namespace kolo::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::vector<pid_t> children_of(pid_t process) {
+  std::vector<pid_t> children;
+  for (const auto& thread :
+       std::filesystem::directory_iterator(fmt::format("/proc/{}/task", process))) {
+    std::ifstream file(thread.path() / "children");
+    for (pid_t child = 0; file >> child;) children.push_back(child);
+  }
+  return children;
+}
 
 class TrainSignals : public ::testing::Test {
  protected:
@@ -26,13 +38,33 @@ class TrainSignals : public ::testing::Test {
   [[nodiscard]] ProcessResult signalled(
       const std::string& when, int signal, const std::vector<std::string>& more,
       const std::map<std::string, std::string>& environment = {}) {
+    return when_it_says(
+        when, [signal](pid_t kolo) { ::kill(kolo, signal); }, more, environment);
+  }
+  [[nodiscard]] ProcessResult when_it_says(
+      const std::string& when, const std::function<void(pid_t)>& send,
+      const std::vector<std::string>& more,
+      const std::map<std::string, std::string>& environment = {}) {
     return run_kolo_and(
         arguments(more),
         [&](pid_t kolo) {
           EXPECT_TRUE(wait_for_text(folder_ / "run" / "out.log", when));
-          ::kill(kolo, signal);
+          send(kolo);
         },
         environment);
+  }
+
+  // Two ranks in a validation that would take minutes, which a stop ends.
+  [[nodiscard]] ProcessResult two_ranks_in_validation(const std::function<void(pid_t)>& send,
+                                                      const std::vector<std::string>& more = {}) {
+    std::vector<std::string> words = {"-n",
+                                      "2",
+                                      "--oversubscribe",
+                                      "training.kernels=usual",
+                                      "training.validation_batch_size=1",
+                                      "data.n_valid=4000000"};
+    words.insert(words.end(), more.begin(), more.end());
+    return when_it_says("model cnn: ", send, words);
   }
 
   void expect_saved(const ProcessResult& result, std::int64_t step) const {
@@ -70,15 +102,37 @@ TEST_F(TrainSignals, WhileAnotherProcessTriesKernels) {
   EXPECT_THAT(rest.output, HasSubstr("trying the kernels"));
 }
 
-// Which would take minutes.
 TEST_F(TrainSignals, WithinAValidation) {
-  const auto result = signalled("model cnn: ", SIGINT,
-                                {"-n", "2", "--oversubscribe", "training.kernels=usual",
-                                 "training.validation_batch_size=1", "data.n_valid=4000000"});
+  const auto result = two_ranks_in_validation([](pid_t kolo) { ::kill(kolo, SIGINT); });
   expect_saved(result, 0);
   const auto rest = run_kolo(arguments(
       {"-n", "2", "--oversubscribe", "--resume", "training.kernels=usual", "data.n_valid=16"}));
   EXPECT_EQ(rest.exit_code, 0) << rest.errors;
+}
+
+// By who knows nothing of kolo's own launcher, and ends the job's other processes. mpirun itself
+// says only that it has ended the ranks.
+TEST_F(TrainSignals, ToTheMpirunThatKoloHasStarted) {
+  const auto to_mpirun = [](pid_t kolo) {
+    for (const pid_t child : children_of(kolo)) ::kill(child, SIGTERM);
+  };
+  const auto result = two_ranks_in_validation(to_mpirun, {"--max-restarts", "2"});
+  expect_saved(result, 0);
+  EXPECT_THAT(result.errors, Not(HasSubstr("restart 1")));
+  EXPECT_THAT(result.errors, Not(HasSubstr("has said why")));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "run" / ".kolo-stopped"));
+}
+
+TEST_F(TrainSignals, OfATerminalThatIsClosed) {
+  expect_saved(signalled("model cnn: ", SIGHUP,
+                         {"training.kernels=usual", "training.validation_batch_size=1",
+                          "data.n_valid=4000000"}),
+               0);
+  std::filesystem::remove_all(folder_ / "run");
+  const auto to_ranks = [this](pid_t) {
+    for (const int rank : {0, 1}) EXPECT_TRUE(signal_rank(rank, folder_ / "run", SIGHUP));
+  };
+  expect_saved(two_ranks_in_validation(to_ranks), 0);
 }
 
 }  // namespace

@@ -26,6 +26,26 @@ TEST(StopSignalDeathTest, AFirstSignalIsAQuestionThatCanBeAsked) {
       ExitedWithCode(3), "");
 }
 
+// Of a terminal that is closed, unless nohup has seen to it that it is not heard.
+TEST(StopSignalDeathTest, SighupIsOneOfThemUnlessItIsIgnored) {
+  EXPECT_EXIT(
+      {
+        StopSignal stop;
+        std::raise(SIGHUP);
+        ::_exit(stop.is_requested() && stop.name() == "SIGHUP" ? 3 : 4);
+      },
+      ExitedWithCode(3), "");
+  EXPECT_EXIT(
+      {
+        std::signal(SIGHUP, SIG_IGN);
+        StopSignal stop;
+        std::raise(SIGHUP);
+        std::raise(SIGHUP);
+        ::_exit(stop.is_requested() ? 4 : 3);
+      },
+      ExitedWithCode(3), "");
+}
+
 TEST(StopSignalDeathTest, ASecondEndsTheProcessAlsoWhereNobodyAsks) {
   for (const int second : {SIGINT, SIGTERM}) {
     EXPECT_EXIT(

@@ -1,0 +1,98 @@
+// A run goes on in a folder of which one file is damaged: that either makes no difference, or is
+// said with the file's name before anything starts.
+#include <fstream>
+#include <random>
+
+#include "cli/small_runs.h"
+
+namespace kolo::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Damage {
+  std::string name;
+  std::function<void(const fs::path&)> doing;
+};
+
+void fill_with_noise(const fs::path& file) {
+  std::mt19937 random(5);
+  std::string noise(std::max<std::size_t>(fs::file_size(file), 64), '\0');
+  for (char& letter : noise) letter = static_cast<char>(random());
+  std::ofstream(file, std::ios::binary | std::ios::trunc) << noise;
+}
+
+void replace_by_folder(const fs::path& file) {
+  fs::remove(file);
+  fs::create_directory(file);
+}
+
+const std::vector<Damage>& damages() {
+  static const std::vector<Damage> all = {
+      {"empty", [](const fs::path& file) { fs::resize_file(file, 0); }},
+      {"cut in half", [](const fs::path& file) { fs::resize_file(file, fs::file_size(file) / 2); }},
+      {"noise", fill_with_noise},
+      {"a folder", replace_by_folder}};
+  return all;
+}
+
+class DamagedFolder : public SmallRuns {
+ protected:
+  // What a run of three epochs leaves after two, with a checkpoint of each.
+  [[nodiscard]] std::vector<fs::path> files_of_a_stopped_run() const {
+    const auto stopped =
+        train({"--stop-after-epochs", "2", "--timeline", "training.n_epochs=3"}, "whole");
+    EXPECT_EQ(stopped.exit_code, 75) << stopped.errors;
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::recursive_directory_iterator(folder / "whole"))
+      if (entry.is_regular_file())
+        files.push_back(entry.path().lexically_relative(folder / "whole"));
+    std::sort(files.begin(), files.end());
+    return files;
+  }
+
+  void expect_sane(const fs::path& file, const Damage& damage) const {
+    SCOPED_TRACE(file.string() + ": " + damage.name);
+    fs::remove_all(folder / "run");
+    copy("whole", "run");
+    damage.doing(folder / "run" / file);
+    const auto result = train({"--resume", "--timeline", "training.n_epochs=3"});
+    const auto said = result.output + result.errors;
+    EXPECT_FALSE(result.timed_out);
+    EXPECT_THAT(result.exit_code, AnyOf(0, 2)) << said;
+    EXPECT_THAT(said, AllOf(Not(HasSubstr("filesystem error")), Not(HasSubstr("json.exception")),
+                            Not(HasSubstr("basic_string"))));
+    if (result.exit_code == 0)
+      EXPECT_EQ(newest().step, 75);
+    else
+      EXPECT_THAT(said, HasSubstr(file.string())) << "status " << result.exit_code;
+  }
+};
+
+TEST_F(DamagedFolder, EachFileMattersNotOrIsNamed) {
+  for (const auto& file : files_of_a_stopped_run())
+    for (const auto& damage : damages()) expect_sane(file, damage);
+}
+
+// A damaged checkpoint is told of also where an earlier one takes its place.
+TEST_F(DamagedFolder, ADamagedCheckpointIsNamedWhereTheRunGoesOn) {
+  ASSERT_FALSE(files_of_a_stopped_run().empty());
+  for (const auto& entry : fs::directory_iterator(checkpoint(50, "whole").parent_path())) {
+    for (const auto& damage : damages()) {
+      SCOPED_TRACE(entry.path().filename().string() + ": " + damage.name);
+      fs::remove_all(folder / "run");
+      copy("whole", "run");
+      damage.doing(checkpoint(50).parent_path() / entry.path().filename());
+      const auto result = train({"--resume", "training.n_epochs=3"});
+      EXPECT_EQ(result.exit_code, 0) << result.errors;
+      EXPECT_THAT(result.output + result.errors, HasSubstr("step-00000050"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo::testing
