@@ -11,6 +11,7 @@
 #include "base/json_value.h"
 #include "checkpoint/checksum.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/safetensors_header.h"
 #include "checkpoint/step_folders.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -167,6 +168,7 @@ std::vector<NamedTensor> read_tensors(const std::filesystem::path& folder,
   if (reading == CheckpointReading::checked) verify_checksum(folder, file);
   if (reading != CheckpointReading::whole) {
     for (const auto& entry : list_safetensors(folder / file.name).tensors) {
+      require_readable(folder / file.name, entry);
       const auto options = torch::TensorOptions().dtype(entry.dtype).device(torch::kMeta);
       tensors.push_back({entry.name, torch::empty(entry.shape, options)});
     }

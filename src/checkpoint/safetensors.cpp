@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <numeric>
 #include <set>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "checkpoint/checksum.h"
 #include "checkpoint/safetensors_header.h"
@@ -29,6 +31,7 @@ std::span<std::byte> bytes_of(const torch::Tensor& tensor) {
 
 torch::Tensor read_tensor(const FileDescriptor& file, const std::filesystem::path& path,
                           const SafetensorsEntry& entry) {
+  require_readable(path, entry);
   const auto tensor = torch::empty(entry.shape, entry.dtype);
   const auto bytes = bytes_of(tensor);
   if (read_up_to(file.get(), bytes, path) != bytes.size()) {
@@ -59,7 +62,8 @@ std::vector<SafetensorsEntry> plan_safetensors(const std::filesystem::path& path
   for (const auto& named : tensors) {
     check_writable(path, named);
     if (!names.insert(named.name).second) fail_safetensors({path, named.name}, "is given twice");
-    entries.push_back({named.name, named.tensor.scalar_type(), named.tensor.sizes().vec(), 0, 0});
+    entries.push_back(
+        {named.name, named.tensor.scalar_type(), named.tensor.sizes().vec(), 0, 0, {}});
   }
   std::vector<std::size_t> order(entries.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -112,6 +116,23 @@ std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path, std
     const auto& entry = listing.tensors[index];
     tensors[index] = {entry.name, read_tensor(file, path, entry)};
     if (crc32 != nullptr) *crc32 = checksum(*crc32, bytes_of(tensors[index].tensor));
+  }
+  return tensors;
+}
+
+std::vector<NamedTensor> read_chosen_safetensors(
+    const std::filesystem::path& path,
+    const std::function<bool(const SafetensorsEntry&)>& is_wanted) {
+  const FileDescriptor file = open_regular_file(path);
+  const auto listing = read_safetensors_header(file, path);
+  std::vector<NamedTensor> tensors;
+  for (const auto& entry : listing.tensors) {
+    if (!is_wanted(entry)) continue;
+    const auto begin = narrow<off_t>(listing.data_offset + entry.begin);
+    if (::lseek(file.get(), begin, SEEK_SET) != begin) {
+      fail_safetensors({path, entry.name}, system_error_text("cannot go to its data", errno));
+    }
+    tensors.push_back({entry.name, read_tensor(file, path, entry)});
   }
   return tensors;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -39,6 +40,18 @@ constexpr std::array<DtypeName, 10> dtype_names{{{"F64", c10::ScalarType::Double
                                                  {"I8", c10::ScalarType::Char},
                                                  {"U8", c10::ScalarType::Byte},
                                                  {"BOOL", c10::ScalarType::Bool}}};
+// Those of the format that LibTorch, or an older one, has no type for: their sizes alone.
+struct UnreadDtype {
+  std::string_view name;
+  std::uint64_t bytes;
+};
+constexpr std::array<UnreadDtype, 7> unread_dtypes{{{"U16", 2},
+                                                    {"U32", 4},
+                                                    {"U64", 8},
+                                                    {"C64", 8},
+                                                    {"F8_E4M3", 1},
+                                                    {"F8_E5M2", 1},
+                                                    {"F8_E8M0", 1}}};
 constexpr const char* dtype_list = "F64 F32 F16 BF16 I64 I32 I16 I8 U8 BOOL";
 
 // Rejects an object that has the same key twice, of which a JSON parser would silently keep one.
@@ -69,18 +82,36 @@ const Json& field_of(const SafetensorsPlace& place, const Json& description) {
   return *field;
 }
 
-c10::ScalarType parse_dtype(const SafetensorsPlace& place, const Json& value) {
+void parse_dtype(const SafetensorsPlace& place, const Json& value, SafetensorsEntry& entry) {
   if (!value.is_string()) {
     fail_safetensors(place, fmt::format("is {}, expected a string", value.type_name()));
   }
-  const auto& name = value.get_ref<const std::string&>();
-  const auto known =
-      std::find_if(dtype_names.begin(), dtype_names.end(),
-                   [&](const DtypeName& candidate) { return candidate.name == name; });
-  if (known == dtype_names.end()) {
-    fail_safetensors(place, fmt::format("is \"{}\", expected one of {}", name, dtype_list));
+  entry.type_name = value.get<std::string>();
+  const auto* const known = std::ranges::find(dtype_names, entry.type_name, &DtypeName::name);
+  entry.dtype = known == dtype_names.end() ? c10::ScalarType::Undefined : known->dtype;
+}
+
+// Zero-size dimensions count as one while the product is checked: LibTorch computes strides so.
+std::uint64_t byte_size(std::span<const std::int64_t> shape, std::uint64_t element_size) {
+  std::uint64_t padded = element_size;
+  bool is_empty = false;
+  for (const std::int64_t dimension : shape) {
+    is_empty = is_empty || dimension == 0;
+    padded =
+        checked_multiply(padded, static_cast<std::uint64_t>(std::max<std::int64_t>(dimension, 1)));
   }
-  return known->dtype;
+  (void)narrow<std::int64_t>(padded);
+  return is_empty ? 0 : padded;
+}
+
+// None of types whose numbers have sizes that aren't known; their count is checked all the same.
+std::optional<std::uint64_t> size_of_entry(const SafetensorsEntry& entry) {
+  if (entry.dtype != c10::ScalarType::Undefined)
+    return safetensors_byte_size(entry.shape, entry.dtype);
+  const auto* const known = std::ranges::find(unread_dtypes, entry.type_name, &UnreadDtype::name);
+  if (known != unread_dtypes.end()) return byte_size(entry.shape, known->bytes);
+  (void)byte_size(entry.shape, 1);
+  return std::nullopt;
 }
 
 std::vector<std::int64_t> parse_numbers(const SafetensorsPlace& place, const Json& value) {
@@ -126,22 +157,22 @@ SafetensorsEntry parse_entry(const std::filesystem::path& path, const std::strin
   SafetensorsEntry entry;
   entry.name = name;
   const SafetensorsPlace dtype{path, name, "dtype"};
-  entry.dtype = parse_dtype(dtype, field_of(dtype, description));
+  parse_dtype(dtype, field_of(dtype, description), entry);
   const SafetensorsPlace shape{path, name, "shape"};
   entry.shape = parse_numbers(shape, field_of(shape, description));
   const SafetensorsPlace offsets{path, name, "data_offsets"};
   parse_offsets(offsets, field_of(offsets, description), data_size, entry);
 
-  std::uint64_t expected = 0;
+  std::optional<std::uint64_t> expected;
   try {
-    expected = safetensors_byte_size(entry.shape, entry.dtype);
+    expected = size_of_entry(entry);
   } catch (const Error& error) {
     fail_safetensors(shape, fmt::format("[{}]: {}", fmt::join(entry.shape, ", "), error.what()));
   }
-  if (entry.end - entry.begin != expected) {
+  if (expected && entry.end - entry.begin != *expected) {
     fail_safetensors(offsets, fmt::format("[{}, {}] spans {} bytes, but the shape [{}] takes {}",
                                           entry.begin, entry.end, entry.end - entry.begin,
-                                          fmt::join(entry.shape, ", "), expected));
+                                          fmt::join(entry.shape, ", "), *expected));
   }
   return entry;
 }
@@ -199,18 +230,14 @@ std::uint64_t size_of(const FileDescriptor& file, const std::filesystem::path& p
 
 }  // namespace
 
-// Zero-size dimensions count as one while the product is checked: LibTorch
-// computes strides so.
 std::uint64_t safetensors_byte_size(std::span<const std::int64_t> shape, c10::ScalarType dtype) {
-  std::uint64_t padded = c10::elementSize(dtype);
-  bool is_empty = false;
-  for (const std::int64_t dimension : shape) {
-    is_empty = is_empty || dimension == 0;
-    padded =
-        checked_multiply(padded, static_cast<std::uint64_t>(std::max<std::int64_t>(dimension, 1)));
-  }
-  (void)narrow<std::int64_t>(padded);
-  return is_empty ? 0 : padded;
+  return byte_size(shape, c10::elementSize(dtype));
+}
+
+void require_readable(const std::filesystem::path& path, const SafetensorsEntry& entry) {
+  if (entry.dtype != c10::ScalarType::Undefined) return;
+  fail_safetensors({path, entry.name, "dtype"},
+                   fmt::format("is \"{}\", expected one of {}", entry.type_name, dtype_list));
 }
 
 void fail_safetensors(const SafetensorsPlace& place, const std::string& problem) {

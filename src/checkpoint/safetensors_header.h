@@ -31,6 +31,9 @@ struct SafetensorsPlace {
 // A key of the header that is no tensor's name.
 inline constexpr std::string_view safetensors_metadata_key = "__metadata__";
 
+// Error for a tensor of a type that can't be read.
+void require_readable(const std::filesystem::path& path, const SafetensorsEntry& entry);
+
 // Bytes of a dense tensor. Error: more than a file can have.
 [[nodiscard]] std::uint64_t safetensors_byte_size(std::span<const std::int64_t> shape,
                                                   c10::ScalarType dtype);

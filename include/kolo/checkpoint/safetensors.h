@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -38,9 +39,15 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
 
 // Reads all tensors into memory of their own (CPU, contiguous, no gradient), in the order of the
 // header. Error, naming the file and where it applies the tensor and the field: everything that
-// list_safetensors() rejects, and a BOOL that is neither 0 nor 1. The file is read once, from its
-// begin to its end; `crc32`, when given, gets the checksum (zlib's) of all of it on the way.
+// list_safetensors() rejects, a tensor of another type, and a BOOL that is neither 0 nor 1. The
+// file is read once, from its begin to its end; `crc32`, when given, gets the checksum (zlib's) of
+// all of it on the way.
 [[nodiscard]] std::vector<NamedTensor> read_safetensors(const std::filesystem::path& path,
                                                         std::uint32_t* crc32 = nullptr);
+
+// The same of those that `is_wanted`; the others may be of any type, and are not read.
+[[nodiscard]] std::vector<NamedTensor> read_chosen_safetensors(
+    const std::filesystem::path& path,
+    const std::function<bool(const SafetensorsEntry&)>& is_wanted);
 
 }  // namespace kolo
