@@ -12,6 +12,7 @@
 #include "data/boxes/array_file.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/file_kind.h"
 #include "kolo/checkpoint/safetensors.h"
 #include "kolo/data/box_files.h"
 #include "kolo/data/cifar10.h"
@@ -159,17 +160,32 @@ bool is_half_of_pair(const fs::path& path) {
   return false;
 }
 
-// Eight bytes with the header's length, and the header, which is JSON: spaces may come first.
-bool may_be_safetensors(std::span<const std::byte> beginning, std::uint64_t size) {
+// Eight bytes with the header's length, and the header, which is JSON: spaces may come first, as
+// many as there are.
+bool may_be_safetensors(const fs::path& path, std::span<const std::byte> beginning,
+                        std::uint64_t size) {
   const auto is_space = [](std::byte byte) {
     return std::string_view(" \t\r\n").find(static_cast<char>(byte)) != std::string_view::npos;
   };
-  const auto text = beginning.subspan(std::min<std::size_t>(8, beginning.size()));
-  const auto first = std::ranges::find_if_not(text, is_space);
-  if (first == text.end() || *first != std::byte{'{'}) return false;
+  if (beginning.size() <= 8) return false;
   std::uint64_t length = 0;
   for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<unsigned>(beginning[i]);
-  return length <= size - 8;
+  if (length > size - 8) return false;
+  const auto text = beginning.subspan(8);
+  if (const auto first = std::ranges::find_if_not(text, is_space); first != text.end())
+    return *first == std::byte{'{'};
+  const auto file = open_regular_file(path);
+  std::vector<std::byte> block(std::size_t{1} << 16);
+  (void)read_up_to(file.get(), std::span(block).first(8), path);
+  for (std::uint64_t done = 0; done < length;) {
+    const auto count = read_up_to(file.get(), block, path);
+    if (count == 0) return false;
+    const auto found = std::span(block).first(count);
+    if (const auto first = std::ranges::find_if_not(found, is_space); first != found.end())
+      return *first == std::byte{'{'};
+    done += count;
+  }
+  return false;
 }
 
 // Whole records, each with a label that CIFAR-10 has: its batches have no signature.
@@ -263,13 +279,23 @@ Inspection inspect_safetensors(const fs::path& path) {
   }();
   Inspection inspection{
       .path = path.string(), .format = "safetensors", .bytes = fs::file_size(path)};
+  const auto is_read = [](const SafetensorsEntry& tensor) {
+    return tensor.dtype != c10::ScalarType::Undefined;
+  };
   std::int64_t numbers = 0;
   for (const auto& tensor : listing.tensors) {
     std::int64_t count = 1;
     for (const auto size : tensor.shape) count *= size;
     numbers += count;
     inspection.arrays.push_back(
-        {.name = tensor.name, .type = c10::toString(tensor.dtype), .shape = tensor.shape});
+        {.name = tensor.name,
+         .type = is_read(tensor) ? c10::toString(tensor.dtype) : tensor.type_name,
+         .shape = tensor.shape});
+  }
+  const auto unread = listing.tensors.size() - std::ranges::count_if(listing.tensors, is_read);
+  if (unread > 0) {
+    inspection.advice.push_back(
+        fmt::format("{} of the tensors are of types that can't be read into a network", unread));
   }
   inspection.facts.emplace_back("tensors", listing.tensors.size());
   inspection.facts.emplace_back("numbers", numbers);
@@ -300,12 +326,13 @@ Inspection inspect(const fs::path& path, bool reads_numbers) {
     return inspect_idx(path, reads_numbers);
   }
   if (image_format_of_content(beginning)) return inspect_image(path);
-  if (may_be_safetensors(beginning, size)) return inspect_safetensors(path);
+  if (may_be_safetensors(path, beginning, size)) return inspect_safetensors(path);
   if (is_cifar10_batch(path, size)) return inspect_cifar10_batch(path);
+  const auto said = other_file_text(file_kind_at(path), "");
   throw InputError(fmt::format(
       "data: {} ({} bytes) is of no format that is read: IDX (plain or gzip), CIFAR-10's "
-      "binary batches, JPEG, PNG, BMP, PPM, HDF5, .npy, safetensors",
-      path.string(), size));
+      "binary batches, JPEG, PNG, BMP, PPM, HDF5, .npy, safetensors{}{}",
+      path.string(), size, said.empty() ? "" : "; ", said));
 }
 
 }  // namespace kolo

@@ -14,6 +14,7 @@
 #include "kolo/parallel/broadcast_state.h"
 #include "run/resume.h"
 #include "run/trained_run.h"
+#include "run/weights_source.h"
 
 namespace kolo {
 
@@ -23,15 +24,38 @@ namespace fs = std::filesystem;
 
 enum class TensorValues { left_out, read };
 
-std::vector<NamedTensor> tensors_of_file(const fs::path& path, TensorValues values) {
+// The weights alone, and where they were found.
+struct Saved {
+  fs::path source;
+  std::vector<NamedTensor> tensors;
+  std::unordered_map<std::string, std::string> unread_types;  // of tensors that can't be read
+};
+
+// Without values where they are left out, and of types that can't be read.
+NamedTensor tensor_of(const SafetensorsEntry& entry) {
+  const bool is_read = entry.dtype != c10::ScalarType::Undefined;
+  const auto options =
+      torch::TensorOptions(is_read ? entry.dtype : torch::kByte).device(torch::kMeta);
+  return {entry.name, torch::empty(entry.shape, options)};
+}
+
+Saved read_file(const fs::path& path, TensorValues values) {
+  Saved saved{.source = path};
   try {
-    if (values == TensorValues::read) return read_safetensors(path);
-    std::vector<NamedTensor> tensors;
     for (const auto& entry : list_safetensors(path).tensors) {
-      const auto options = torch::TensorOptions(entry.dtype).device(torch::kMeta);
-      tensors.push_back({entry.name, torch::empty(entry.shape, options)});
+      saved.tensors.push_back(tensor_of(entry));
+      if (entry.dtype == c10::ScalarType::Undefined)
+        saved.unread_types.emplace(entry.name, entry.type_name);
     }
-    return tensors;
+    if (values == TensorValues::left_out) return saved;
+    std::unordered_map<std::string, torch::Tensor> read;
+    const auto is_read = [&](const auto& entry) {
+      return !saved.unread_types.contains(entry.name);
+    };
+    for (auto& item : read_chosen_safetensors(path, is_read)) read.emplace(item.name, item.tensor);
+    for (auto& item : saved.tensors)
+      if (const auto found = read.find(item.name); found != read.end()) item.tensor = found->second;
+    return saved;
   } catch (const InputError&) {
     throw;
   } catch (const Error& error) {
@@ -39,24 +63,23 @@ std::vector<NamedTensor> tensors_of_file(const fs::path& path, TensorValues valu
   }
 }
 
-// The weights alone, and where they were found.
-struct Saved {
-  fs::path source;
-  std::vector<NamedTensor> tensors;
-};
-
 Saved read_saved(const fs::path& path, TensorValues values) {
-  if (!fs::exists(path)) {
-    throw InputError(
-        fmt::format("{} does not exist; give a run's folder, a checkpoint's (step-NNNNNNNN), or a "
-                    "file of safetensors",
-                    path.string()));
-  }
-  if (!fs::is_directory(path)) return {path, tensors_of_file(path, values)};
+  require_weights_source(path);
+  if (!fs::is_directory(path)) return read_file(path, values);
   const auto checkpoint = find_checkpoint(find_trained_run("weights", path), "best");
   const auto reading =
       values == TensorValues::read ? CheckpointReading::whole : CheckpointReading::headers;
-  return {checkpoint, load_named(checkpoint, reading).content.model};
+  return {checkpoint, load_named(checkpoint, reading).content.model, {}};
+}
+
+// A tensor that the network wants, of a type that can't be read.
+void require_readable(const Saved& saved, const std::string& name) {
+  const auto found = saved.unread_types.find(name);
+  if (found == saved.unread_types.end()) return;
+  throw InputError(fmt::format(
+      "{}: the tensor {}, which the network has, is of the type {}; expected F64 F32 F16 BF16 I64 "
+      "I32 I16 I8 U8 or BOOL. Save it as float32, in Python with .float()",
+      saved.source.string(), name, found->second));
 }
 
 std::string shape_of(const torch::Tensor& tensor) {
@@ -74,6 +97,7 @@ InitialWeights compare(Saved saved, const torch::nn::Module& network) {
       continue;
     }
     if (found->second.sizes() == item.tensor.sizes()) {
+      require_readable(saved, item.name);
       weights.fitting.push_back({item.name, found->second});
     } else {
       weights.of_other_shape.push_back(fmt::format("{} {} instead of {}", item.name,

@@ -1,4 +1,6 @@
 // model.init_from and model.freeze: a run that begins with another one's weights.
+#include <torch/script.h>
+
 #include "cli/small_runs.h"
 #include "kolo/checkpoint/safetensors.h"
 
@@ -116,9 +118,79 @@ TEST_F(FineTuning, WhatFitsNothingIsRefusedBeforeAnythingStarts) {
   expect_refused(folder / "nothing", "does not exist");
   expect_refused(config, "small.yaml");
   expect_refused(folder / "data", "neither a run's folder");
+  EXPECT_THAT(train({"model.init_from=no/where"}).errors,
+              HasSubstr("no/where does not exist in the current folder, " +
+                        std::filesystem::current_path().string()));
   const auto frozen = train({"model.freeze=[convolution1]"});
   EXPECT_EQ(frozen.exit_code, 2);
   EXPECT_THAT(frozen.errors, HasSubstr("model.freeze: the network has no module or parameter"));
+}
+
+// What others publish weights as: a message says what it is, and how kolo can take it.
+TEST_F(FineTuning, FilesOfOtherProgramsAreToldByName) {
+  using namespace std::string_literals;
+  const auto refusal = [&](const std::filesystem::path& source) {
+    const auto run = train({"model.init_from=" + source.string()});
+    EXPECT_EQ(run.exit_code, 2);
+    EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+    return run.errors;
+  };
+  const auto old_format = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e"s;
+  EXPECT_THAT(refusal(folder.write("old.pth", old_format)),
+              AllOf(HasSubstr("old.pth is a PyTorch checkpoint (torch.save, the old format)"),
+                    HasSubstr("torch.load(sys.argv[1], map_location='cpu', weights_only=True)"),
+                    HasSubstr("old.safetensors")));
+  const auto state = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
+  EXPECT_THAT(refusal(folder.write("lfs.safetensors", state)),
+              AllOf(HasSubstr("it is a Git LFS pointer"), HasSubstr("git lfs pull")));
+  EXPECT_THAT(refusal(folder.write("page.safetensors", "<!doctype html><title>404</title>")),
+              AllOf(HasSubstr("it is an HTML page"), HasSubstr("the download went wrong")));
+
+  torch::jit::Module script("net");
+  script.register_parameter("w", torch::zeros({2}), false);
+  script.define("def forward(self, x):\n  return x + self.w\n");
+  script.save((folder / "script.pt").string());
+  EXPECT_THAT(refusal(folder / "script.pt"),
+              AllOf(HasSubstr("script.pt is a TorchScript archive"),
+                    HasSubstr("torch.jit.load(sys.argv[1], map_location='cpu').state_dict()"),
+                    HasSubstr("name: torchscript")));
+
+  const auto index = R"({"metadata": {"total_size": 8}, "weight_map": {"w": "m"}})";
+  const auto sharded = folder.write("sharded/model.safetensors.index.json", index);
+  for (const auto& source : {sharded, sharded.parent_path()}) {
+    EXPECT_THAT(refusal(source),
+                AllOf(HasSubstr("sharded over several files of safetensors"),
+                      HasSubstr("s.load_file(f)"), HasSubstr("sharded/model-*-of-*.safetensors")));
+  }
+  folder.write("face/config.json", "{}");
+  const auto weights = folder.write("face/model.safetensors", "");
+  EXPECT_THAT(refusal(weights.parent_path()), AllOf(HasSubstr("a folder of Hugging Face's"),
+                                                    HasSubstr("give " + weights.string())));
+  std::filesystem::remove(weights);
+  folder.write("face/pytorch_model.bin", old_format);
+  EXPECT_THAT(refusal(weights.parent_path()),
+              AllOf(HasSubstr("pytorch_model.bin is a PyTorch checkpoint"),
+                    HasSubstr("pytorch_model.safetensors")));
+}
+
+// A file with a bias of ten numbers, and one tensor of a type that can't be read.
+TEST_F(FineTuning, TensorsOfOtherTypesMatterOnlyWhereTheNetworkHasThem) {
+  const auto file = [&](const std::string& name) {
+    auto header = R"({"fc2.bias":{"dtype":"F32","shape":[10],"data_offsets":[0,40]},")" + name +
+                  R"(":{"dtype":"F8_E4M3","shape":[50],"data_offsets":[40,90]}})";
+    std::string bytes(8, '\0');
+    bytes[0] = static_cast<char>(header.size());
+    return folder.write(name + ".safetensors", bytes + header + std::string(90, '\0')).string();
+  };
+  const auto other = train({"model.init_from=" + file("scales"), "training.n_epochs=1"});
+  ASSERT_EQ(other.exit_code, 0) << other.errors;
+  EXPECT_THAT(other.output, AllOf(HasSubstr(": 1 of 8 tensors"),
+                                  HasSubstr("there, but not in the network: scales")));
+  const auto wanted = train({"model.init_from=" + file("fc1.bias")}, "wanted");
+  EXPECT_EQ(wanted.exit_code, 2);
+  EXPECT_THAT(wanted.errors, AllOf(HasSubstr("fc1.bias, which the network has, is of the type "
+                                             "F8_E4M3"),
+                                   HasSubstr("expected F64 F32")));
 }
 
 }  // namespace

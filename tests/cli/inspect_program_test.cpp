@@ -163,6 +163,9 @@ TEST_F(InspectProgram, SaysWhatIsWrong) {
   for (const auto& [path, words] :
        {std::pair<std::string, std::string>(folder / "none", "No such file"),
         {folder.write("text", "hello"), "of no format that is read: IDX"},
+        {folder.write("page", "<!DOCTYPE html><title>404</title>"), "it is an HTML page: the"},
+        {folder.write("lfs", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n"),
+         "it is a Git LFS pointer"},
         {folder.write("bad.npy", "\x93NUMPY\x09"), "as .npy"},
         {folder.write("bad.h5", "\x89HDF\r\n\x1a\n"), "as HDF5"},
         {folder.path().string(), folder.path().string()}}) {

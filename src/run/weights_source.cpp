@@ -1,0 +1,136 @@
+#include "run/weights_source.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "base/natural_order.h"
+#include "kolo/base/error.h"
+#include "kolo/base/file_kind.h"
+
+namespace kolo {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view index_ending = ".safetensors.index.json";
+
+// A line of Python that writes the dictionary `weights` of sys.argv[1] to sys.argv[2]: safetensors
+// takes neither views nor tensors that share memory.
+std::string conversion(const fs::path& from, std::string_view weights) {
+  auto to = from;
+  to.replace_extension(".safetensors");
+  return fmt::format(
+      "python3 -c \"import sys, torch, safetensors.torch as s; s.save_file({{k: "
+      "v.contiguous().clone() for k, v in {}.items()}}, sys.argv[2])\" {} {}",
+      weights, from.string(), to.string());
+}
+
+[[noreturn]] void refuse_checkpoint(const fs::path& path, FileKind kind) {
+  throw InputError(fmt::format(
+      "{} is {}, expected a file of safetensors; make one of it: {} (where the weights are a part "
+      "of what was saved, put their key behind torch.load(...), as in ['state_dict'])",
+      path.string(), file_kind_name(kind),
+      conversion(path, "torch.load(sys.argv[1], map_location='cpu', weights_only=True)")));
+}
+
+[[noreturn]] void refuse_script(const fs::path& path) {
+  throw InputError(fmt::format(
+      "{} is {}, expected a file of safetensors; make one of it: {} (or train it as it is: model: "
+      "{{name: torchscript, file: {}}})",
+      path.string(), file_kind_name(FileKind::torch_script),
+      conversion(path, "torch.jit.load(sys.argv[1], map_location='cpu').state_dict()"),
+      path.string()));
+}
+
+// model.safetensors.index.json lies beside model-00001-of-00003.safetensors and so on.
+[[noreturn]] void refuse_index(const fs::path& path) {
+  auto stem = path.filename().string();
+  if (stem.ends_with(index_ending)) stem.resize(stem.size() - index_ending.size());
+  const auto folder = path.parent_path();
+  throw InputError(fmt::format(
+      "{} is the index of weights that are sharded over several files of safetensors, expected "
+      "one file; join them: python3 -c \"import sys, safetensors.torch as s; s.save_file({{k: v "
+      "for "
+      "f in sys.argv[2:] for k, v in s.load_file(f).items()}}, sys.argv[1])\" {} {}",
+      path.string(), (folder / (stem + "-joined.safetensors")).string(),
+      (folder / (stem + "-*-of-*.safetensors")).string()));
+}
+
+void require_weights_file(const fs::path& path) {
+  const auto kind = file_kind_at(path);
+  switch (kind) {
+    case FileKind::safetensors:
+    case FileKind::unknown:  // reading it says what is wrong
+      return;
+    case FileKind::torch_checkpoint:
+    case FileKind::torch_old_pickle:
+    case FileKind::pickle:
+      refuse_checkpoint(path, kind);
+    case FileKind::torch_script:
+      refuse_script(path);
+    case FileKind::safetensors_index:
+      refuse_index(path);
+    default:
+      if (kind == FileKind::json && path.filename().native().ends_with(index_ending))
+        refuse_index(path);
+      throw InputError(fmt::format("{} is no file of safetensors: {}", path.string(),
+                                   other_file_text(kind, "")));
+  }
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error))
+    names.push_back(entry->path().filename().string());
+  std::ranges::sort(names, comes_before);
+  return names;
+}
+
+// A folder that is not one of kolo's, but has weights in it: the file that is to be named.
+void refuse_folder_of_weights(const fs::path& folder) {
+  const auto names = names_in(folder);
+  const auto has = [&](std::string_view name) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  const auto with_ending = [&](std::string_view ending) {
+    const auto found = std::ranges::find_if(
+        names, [&](const std::string& name) { return name.ends_with(ending); });
+    return found == names.end() ? fs::path() : folder / *found;
+  };
+  const auto refuse_for = [&](const fs::path& file) {
+    throw InputError(fmt::format("{} is {}, expected a file of weights: give {}", folder.string(),
+                                 has("config.json") ? "a folder of Hugging Face's"
+                                                    : "neither a run's folder nor a checkpoint's",
+                                 file.string()));
+  };
+  if (has("model.safetensors")) refuse_for(folder / "model.safetensors");
+  if (const auto index = with_ending(index_ending); !index.empty()) refuse_index(index);
+  if (const auto file = with_ending(".safetensors"); !file.empty()) refuse_for(file);
+  for (const auto* const ending : {"pytorch_model.bin", ".pt", ".pth"})
+    if (const auto file = with_ending(ending); !file.empty()) require_weights_file(file);
+}
+
+}  // namespace
+
+void require_weights_source(const fs::path& path) {
+  std::error_code ignored;  // what can't be looked at is refused by whoever opens it
+  if (!fs::exists(path, ignored)) {
+    throw InputError(
+        fmt::format("{}; give a run's folder, a checkpoint's (step-NNNNNNNN), or a file of "
+                    "safetensors",
+                    missing_path_text(path)));
+  }
+  if (!fs::is_directory(path, ignored)) return require_weights_file(path);
+  if (!fs::exists(path / "manifest.json", ignored) && !fs::exists(path / "config.yaml", ignored))
+    refuse_folder_of_weights(path);
+}
+
+}  // namespace kolo
