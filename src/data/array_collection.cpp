@@ -11,6 +11,7 @@
 #include "base/natural_order.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/file_kind.h"
 
 namespace kolo {
 
@@ -75,7 +76,8 @@ std::string other_file(const fs::path& path) {
            "name "
            "the folder";
   }
-  return "HDF5's signature is not in it; expected a folder of .npy files, or an HDF5 file";
+  return other_file_text(file_kind_at(path), "HDF5's signature is not in it") +
+         "; expected a folder of .npy files, or an HDF5 file";
 }
 
 }  // namespace
@@ -84,7 +86,7 @@ ArrayCollection::ArrayCollection(fs::path path) : path_(std::move(path)) {
   std::error_code error;
   const auto type = fs::status(path_, error).type();
   if (type == fs::file_type::not_found)
-    throw InputError(fmt::format("data: {} does not exist", path_.string()));
+    throw InputError(fmt::format("data: {}", missing_path_text(path_)));
   if (error)
     throw InputError(fmt::format("data: cannot read {}: {}", path_.string(), error.message()));
   is_folder_ = type == fs::file_type::directory;

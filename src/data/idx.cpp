@@ -21,6 +21,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/file_kind.h"
 
 namespace kolo {
 
@@ -55,7 +56,8 @@ class PlainSource final : public ByteSource {
   std::int64_t file_size_;
 };
 
-// One or more gzip members, as RFC 1952 has it; bytes after the last one are an error.
+// One or more gzip members, as RFC 1952 has it; after the last one may be zeros, as tapes and
+// block devices leave them, and nothing else.
 class GzipSource final : public ByteSource {
  public:
   GzipSource(FileDescriptor file, std::filesystem::path path, std::int64_t file_size)
@@ -90,6 +92,10 @@ class GzipSource final : public ByteSource {
       at_end_ = true;
       return 0;
     }
+    if (between_members_ && any_member_ && *stream_.next_in == 0) {
+      pass_over_padding();
+      return 0;
+    }
     if (between_members_) start_member();
     const auto room = static_cast<uInt>(std::min<std::size_t>(bytes.size(), 1U << 30));
     stream_.next_out = reinterpret_cast<Bytef*>(bytes.data());
@@ -102,6 +108,14 @@ class GzipSource final : public ByteSource {
                        stream_.msg != nullptr ? stream_.msg : "zlib error"));
     }
     return room - stream_.avail_out;
+  }
+
+  void pass_over_padding() {
+    do {
+      for (; stream_.avail_in > 0; --stream_.avail_in, ++stream_.next_in)
+        if (*stream_.next_in != 0) fail("trailing bytes after the gzip data");
+    } while (refill());
+    at_end_ = true;
   }
 
   void start_member() {
@@ -242,9 +256,11 @@ class IdxReader {
           "big-endian, write the file again in that order",
           found, magic[3], magic[2], magic[1], magic[0]));
     }
-    fail(fmt::format(
-        "the magic number at offset 0 is {}, expected two zero bytes, the type and the rank",
-        found));
+    fail(other_file_text(
+        source_->is_compressed() ? FileKind::unknown : file_kind_at(path_),
+        fmt::format(
+            "the magic number at offset 0 is {}, expected two zero bytes, the type and the rank",
+            found)));
   }
 
   void read_dimensions(std::span<std::int64_t> dimensions) {

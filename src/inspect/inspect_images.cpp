@@ -136,6 +136,8 @@ Inspection inspect_image_folder(const std::filesystem::path& path) {
   inspection.facts.emplace_back("images decoded for sizes and ranges", decoded);
   inspection.facts.emplace_back("heights", nlohmann::json{heights.least(), heights.most()});
   inspection.facts.emplace_back("widths", nlohmann::json{widths.least(), widths.most()});
+  if (auto left_out = left_out_text(dataset.listing()); !left_out.empty())
+    inspection.advice.push_back(std::move(left_out));
   const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
   if (*most > 10 * *least) {
     inspection.advice.push_back(

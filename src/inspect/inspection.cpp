@@ -18,6 +18,7 @@
 #include "kolo/data/cifar10.h"
 #include "kolo/data/idx.h"
 #include "kolo/data/image.h"
+#include "kolo/data/mnist.h"
 #include "kolo/data/npy.h"
 #include "kolo/observe/format.h"
 
@@ -204,8 +205,7 @@ std::vector<fs::path> idx_files_in(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const auto name = entry.path().filename().string();
-    if (name.ends_with("-ubyte") || name.ends_with("-ubyte.gz")) files.push_back(entry.path());
+    if (is_idx_name(entry.path().filename().native())) files.push_back(entry.path());
   }
   std::ranges::sort(files, comes_before, [](const fs::path& file) { return file.native(); });
   return files;
@@ -228,7 +228,7 @@ Inspection inspect_folder(const fs::path& path, bool reads_numbers) {
       is_there(path / "cifar-10-batches-bin")) {
     return inspect_cifar10_folder(path);
   }
-  const auto files = idx_files_in(path);
+  const auto files = idx_files_in(mnist_folder(path));
   if (!files.empty()) return inspect_idx_files(path, files, reads_numbers);
   return holds_arrays(path) ? inspect_arrays(path, reads_numbers) : inspect_image_folder(path);
 }

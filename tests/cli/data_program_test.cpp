@@ -100,7 +100,7 @@ TEST_F(DataProgram, SaysWhatIsWrong) {
   expect_refused(make("cifar10", {"--threads", "0"}), "--threads");
   expect_refused(data({"cifar10", "--from", "fashion-mnist", "--source", folder / "none", "-o",
                        folder / "made"}),
-                 "a folder that does not exist");
+                 "does not exist");
   expect_refused(make("images", {"--size", "big"}), "--size big: expected MIN..MAX");
   expect_refused(make("images", {"--size", "9..10"}), "sizes of 9 to 10");
   expect_refused(data({"images", "--from", "cifar10", "-o", folder / "a"}), "--source");

@@ -127,6 +127,12 @@ TEST_F(Idx, RejectsTruncatedAndTrailingData) {
               AllOf(HasSubstr("trailing"), HasSubstr("implies 20 bytes"), HasSubstr("has 21")));
   EXPECT_THAT(rejection(gzip_bytes(content + "x")),
               AllOf(HasSubstr("trailing"), HasSubstr("implies 20 bytes")));
+  EXPECT_EQ(read(gzip_bytes(content) + std::string(100000, '\0')).bytes, read(content).bytes);
+  EXPECT_THAT(rejection(gzip_bytes(content) + std::string(100000, '\0') + "x"),
+              HasSubstr("trailing bytes after the gzip data"));
+  EXPECT_THAT(rejection("<!DOCTYPE html><title>Not found</title>"),
+              HasSubstr("it is an HTML page: the download went wrong"));
+  EXPECT_THAT(rejection("PK\x03\x04" + std::string(40, 'x')), HasSubstr("it is a zip archive"));
   EXPECT_THAT(rejection(gzip_bytes(content) + "x"),
               AllOf(HasSubstr("trailing bytes after the gzip data"), HasSubstr("offset")));
 }

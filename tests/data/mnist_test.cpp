@@ -77,6 +77,21 @@ TEST(Mnist, NormalisesPixels) {
   EXPECT_THAT(read(plain, 1).input, ElementsAre(128 / 255.0F, 254 / 255.0F, 1.0F));
 }
 
+TEST(Mnist, FilesMayBeNamedAndPlacedAsOthersDo) {
+  const TemporaryFolder folder;
+  const auto size_at = [&](std::string_view place, std::string_view first = "MNIST") {
+    return MnistDataset(mnist_folder(folder / place, first), Split::train).size();
+  };
+  folder.write("dots/train-images.idx3-ubyte", idx_bytes(8, {2, 1, 1}, "ab"));
+  folder.write("dots/train-labels.idx1-ubyte.gz", gzip_bytes(idx_bytes(8, {2}, "\x01\x02")));
+  EXPECT_EQ(size_at("dots"), 2);
+  write_small_mnist(folder / "vision/MNIST/raw", 3, 1);
+  write_small_mnist(folder / "vision/FashionMNIST/raw", 4, 1);
+  for (const auto* const place : {"vision", "vision/MNIST", "vision/MNIST/raw"})
+    EXPECT_EQ(size_at(place), 3) << place;
+  EXPECT_EQ(size_at("vision", "FashionMNIST"), 4);
+}
+
 TEST(Mnist, ReadsEachSplitPlainOrGzip) {
   const TemporaryFolder plain, packed;
   write_small_mnist(plain.path(), 30, 20, 20);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,9 @@ struct FolderListing {
   std::vector<std::int64_t> class_ends;  // where each class's files end
   std::string names;                     // below their class's folder
   std::vector<std::uint64_t> name_ends;
+  // How many files are passed over, because their names are of no image, by what their names end
+  // with (".webp"; "" for nothing).
+  std::map<std::string, std::int64_t> left_out;
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(name_ends.size()); }
   // Of a file, 0 <= index < size(): its class, and its path below its class's folder.
@@ -43,5 +47,8 @@ struct FolderListingOptions {
 // For other ranks, 4 bytes a file besides its name; and back. Error for bytes that are no listing.
 [[nodiscard]] std::string to_bytes(const FolderListing& listing);
 [[nodiscard]] FolderListing folder_listing_from(std::string_view bytes);
+
+// "3 files left out: 2 .webp, 1 .gif; kolo reads .jpg ..."; "" for none.
+[[nodiscard]] std::string left_out_text(const FolderListing& listing);
 
 }  // namespace kolo

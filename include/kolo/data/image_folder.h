@@ -34,8 +34,9 @@ struct ImageFolderOptions {
 
 // Images in a folder for each class, as ImageNet is laid out: ROOT/CLASS/**/IMAGE. Classes are
 // numbered in the natural order of their folders' names (2 before 10), samples class by class,
-// files in the natural order of their paths, at any depth. Files whose names don't say jpg, jpeg,
-// png, bmp, ppm or pgm are passed over, and so is what begins with a dot. Names are bytes; they
+// files in the natural order of their paths, at any depth. Links are followed, wherever they lead.
+// Files whose names don't say jpg, jpeg, jfif, jpe, png, bmp, ppm or pgm are passed over and
+// counted (listing().left_out), and what begins with a dot is passed over. Names are bytes; they
 // need not be UTF-8.
 //
 // Inputs are {3, height, width}, pixels of 0..255, resized as decode_resized does (bilinear, where
@@ -43,8 +44,8 @@ struct ImageFolderOptions {
 // until it is read; the index takes about 25 bytes a file besides its name.
 //
 // Constructor: InputError for a root that is no folder, no classes, a class without images, an
-// empty file, an image that is no regular file, links that lead out of the root, nowhere or round
-// in circles, options out of range. read(): InputError that names the file, for anything that is
+// empty file, an image that is no regular file, links that lead nowhere or round in circles,
+// options out of range. read(): InputError that names the file, for anything that is
 // not the image it should be.
 class ImageFolderDataset final : public Dataset {
  public:
@@ -60,6 +61,7 @@ class ImageFolderDataset final : public Dataset {
   void read(std::int64_t index, std::int64_t epoch, const SamplePlace& place) const override;
 
   [[nodiscard]] const std::filesystem::path& root() const { return root_; }
+  [[nodiscard]] const FolderListing& listing() const { return listing_; }
   // The folders' names, by class.
   [[nodiscard]] const std::vector<std::string>& class_names() const { return listing_.classes; }
   // The file and the class of a sample, 0 <= index < size().

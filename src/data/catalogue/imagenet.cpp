@@ -148,6 +148,11 @@ Datasets Imagenet::make(const DatasetRequest& request) const {
         "where they are sorted letter by letter, as torchvision does, it is the other way round",
         pair->first, pair->second));
   }
+  for (const auto* const dataset : {training.get(), validation.get()}) {
+    const auto left_out = left_out_text(dataset->listing());
+    if (!left_out.empty())
+      warnings.push_back(fmt::format("data: {}: {}", dataset->root().string(), left_out));
+  }
   return {
       std::make_shared<AugmentedDataset>(first_of_training(request, training, spread),
                                          images.augmentation(request), preprocessing, request.seed),

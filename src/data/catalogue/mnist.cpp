@@ -10,6 +10,7 @@
 #include "data/catalogue/dataset_settings.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/file_kind.h"
 #include "kolo/data/idx.h"
 
 namespace kolo {
@@ -18,18 +19,24 @@ namespace {
 
 constexpr std::int64_t mnist_classes = 10;
 
-std::filesystem::path find_file(const std::filesystem::path& folder, const std::string& name) {
+// Of a split's images or labels, with either spelling of its name.
+std::filesystem::path find_file(const std::filesystem::path& root, const std::string& prefix,
+                                const std::string& kind) {
   std::error_code ignored;  // a file that can't be inspected is as good as missing
-  for (const auto& candidate : {folder / name, folder / (name + ".gz")}) {
-    if (std::filesystem::exists(candidate, ignored)) return candidate;
+  const auto name = prefix + '-' + kind, folder = mnist_folder(root).string();
+  for (const auto& spelling : {name, prefix + '.' + kind}) {
+    for (const auto& candidate : {spelling, spelling + ".gz"}) {
+      const auto path = std::filesystem::path(folder) / candidate;
+      if (std::filesystem::exists(path, ignored)) return path;
+    }
   }
   throw InputError(fmt::format(
       "data: no file {} (or {}.gz) in {}{}; kolo data fetch mnist (or fashion-mnist) -o DIR gets "
       "these files, and Debian's package has Fashion-MNIST's (apt install dataset-fashion-mnist) "
       "in "
       "{}",
-      name, name, folder.string(),
-      std::filesystem::exists(folder, ignored) ? "" : ", a folder that does not exist",
+      name, name, folder,
+      std::filesystem::exists(folder, ignored) ? "" : ": " + missing_path_text(folder),
       fashion_mnist_folder));
 }
 
@@ -57,7 +64,29 @@ void check_labels(std::span<const std::uint8_t> labels, const std::filesystem::p
                                wrong - labels.begin(), path.string(), *wrong, mnist_classes - 1));
 }
 
+bool has_idx_files(const std::filesystem::path& folder) {
+  std::error_code error;  // a folder that can't be looked into has none
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error))
+    if (is_idx_name(entry->path().filename().native())) return true;
+  return false;
+}
+
 }  // namespace
+
+bool is_idx_name(std::string_view name) {
+  if (name.ends_with(".gz")) name.remove_suffix(3);
+  return name.ends_with("-ubyte");
+}
+
+std::filesystem::path mnist_folder(const std::filesystem::path& root, std::string_view first) {
+  if (has_idx_files(root)) return root;
+  for (const auto& below :
+       {std::filesystem::path(first) / "raw", std::filesystem::path("raw"),
+        std::filesystem::path("MNIST/raw"), std::filesystem::path("FashionMNIST/raw")})
+    if (has_idx_files(root / below)) return root / below;
+  return root;
+}
 
 // In memory that whoever loads them has given.
 struct MnistDataset::Pixels {
@@ -69,8 +98,8 @@ MnistDataset::MnistDataset(const std::filesystem::path& folder, Split split,
     : images_(std::make_shared<Pixels>()), normalised_(normalised_values(normalisation)) {
   constexpr IdxExpectation images_expected{IdxType::uint8, 3, "images"};
   const std::string prefix = split == Split::train ? "train" : "t10k";
-  const auto image_file = find_file(folder, prefix + "-images-idx3-ubyte");
-  const auto label_file = find_file(folder, prefix + "-labels-idx1-ubyte");
+  const auto image_file = find_file(folder, prefix + "-images", "idx3-ubyte");
+  const auto label_file = find_file(folder, prefix + "-labels", "idx1-ubyte");
   const auto dimensions = read_idx_header(image_file, images_expected).dimensions;
   const auto labels = read_idx(label_file, IdxExpectation{IdxType::uint8, 1, "labels"});
   if (dimensions[0] != labels.header.dimensions[0]) {
@@ -120,6 +149,7 @@ namespace kolo::datasets {
 struct MnistFiles {
   std::string path;
   ImageSettings images;
+  std::string_view torchvision_name = "MNIST";
 
   void complete() {
     if (!images.horizontal_flip) images.horizontal_flip = false;
@@ -132,7 +162,8 @@ struct MnistFiles {
 Datasets MnistFiles::make(const DatasetRequest& request) const {
   const auto read = [&](Split split) {
     return at_key(request, "path", [&] {
-      return std::make_shared<MnistDataset>(path, split, Normalisation(), request.loads_later);
+      return std::make_shared<MnistDataset>(mnist_folder(path, torchvision_name), split,
+                                            Normalisation(), request.loads_later);
     });
   };
   const auto read_training = read(Split::train), validation = read(Split::validation);
@@ -172,6 +203,7 @@ DatasetEntry mnist() {
 }
 
 struct FashionMnist : MnistFiles {
+  FashionMnist() { torchvision_name = "FashionMNIST"; }
   void check(const RefuseKey& refuse) const { images.check(refuse); }
   void complete() {
     if (path.empty()) path = fashion_mnist_folder;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -15,6 +17,7 @@
 #include "base/natural_order.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
+#include "kolo/base/file_kind.h"
 #include "kolo/data/image.h"
 
 namespace kolo {
@@ -50,9 +53,35 @@ bool is_hidden(const fs::path& path) {
   return path.filename().native().starts_with('.');
 }
 
-bool is_within(const fs::path& path, const fs::path& folder) {
-  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first ==
-         folder.end();
+constexpr std::string_view read_names = ".jpg .jpeg .jfif .jpe .png .bmp .ppm .pgm";
+
+// Names may end in numbers, each another one: beyond so many endings all are one.
+void count_left_out(const fs::path& file, std::map<std::string, std::int64_t>& left_out) {
+  constexpr std::size_t most_endings = 64;
+  const auto ending = file.extension().native();
+  if (left_out.size() < most_endings || left_out.contains(ending))
+    ++left_out[ending];
+  else
+    ++left_out[".*"];
+}
+
+// "2 .webp, 1 .gif", the most frequent first.
+std::string counts_of(const std::map<std::string, std::int64_t>& left_out) {
+  constexpr std::size_t most_named = 5;
+  std::vector<std::pair<std::string, std::int64_t>> counts(left_out.begin(), left_out.end());
+  std::ranges::stable_sort(counts, std::greater(), &std::pair<std::string, std::int64_t>::second);
+  std::string text;
+  std::int64_t rest = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const auto& [ending, count] = counts[i];
+    if (i >= most_named) {
+      rest += count;
+      continue;
+    }
+    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", count,
+                        ending.empty() ? "without an ending" : ending);
+  }
+  return rest > 0 ? fmt::format("{} and {} others", text, rest) : text;
 }
 
 class FolderWalk {
@@ -72,11 +101,14 @@ class FolderWalk {
   }
 
   // The paths of the images in a class's folder, below it, in order.
-  std::vector<std::string> images(const std::string& name) {
+  std::vector<std::string> images(const std::string& name,
+                                  std::map<std::string, std::int64_t>& left_out) {
     std::vector<std::string> found;
+    left_out_ = {};
     const fs::path folder = root_ / name;
     collect(fs::is_symlink(folder) ? target_of(folder) : folder, {}, found);
     std::ranges::sort(found, comes_before);
+    left_out = std::move(left_out_);
     return found;
   }
 
@@ -93,7 +125,11 @@ class FolderWalk {
       if (is_hidden(entry.path())) continue;
       const std::string name = prefix + entry.path().filename().native();
       const bool is_image = image_format_of_name(entry.path()).has_value();
-      if (!is_image && !entry.is_directory()) continue;
+      if (!is_image && !entry.is_directory()) {
+        std::error_code ignored;  // links that lead nowhere are left out, too
+        if (entry.is_regular_file(ignored)) count_left_out(entry.path(), left_out_);
+        continue;
+      }
       const auto target = entry.is_symlink() ? target_of(entry.path()) : entry.path();
       if (entry.is_directory()) {
         collect(target, name + '/', found);
@@ -116,24 +152,20 @@ class FolderWalk {
     }
   }
 
-  fs::path target_of(const fs::path& link) const {
+  static fs::path target_of(const fs::path& link) {
     std::error_code error;
     const auto target = fs::canonical(link, error);
     if (error) {
       throw InputError(fmt::format("data: the link {} leads nowhere: {}; remove or mend it",
                                    link.string(), error.message()));
     }
-    if (!is_within(target, root_)) {
-      throw InputError(
-          fmt::format("data: the link {} leads to {}, outside of {}; put the file itself there",
-                      link.string(), target.string(), root_.string()));
-    }
     return target;
   }
 
   fs::path root_;
   bool inspect_sizes_;
-  std::vector<fs::path> open_;  // the folders that collect() is in
+  std::vector<fs::path> open_;                    // the folders that collect() is in
+  std::map<std::string, std::int64_t> left_out_;  // of the class that images() goes through
 };
 
 [[noreturn]] void fail_without_classes(const fs::path& root) {
@@ -154,13 +186,15 @@ FolderListing walk(const fs::path& root, const FolderListingOptions& options) {
     classes.resize(static_cast<std::size_t>(options.most_classes));
   FolderListing listing;
   for (const auto& name : classes) {
-    const auto images = folder.images(name);
+    std::map<std::string, std::int64_t> left_out;
+    const auto images = folder.images(name, left_out);
     if (images.empty()) {
-      throw InputError(
-          fmt::format("data: the class {} has no images in {}; add some (jpg, jpeg, png, bmp, "
-                      "ppm, pgm) or remove the folder",
-                      name, (root / name).string()));
+      throw InputError(fmt::format(
+          "data: the class {} has no images in {}{}; add some ({}) or remove the folder", name,
+          (root / name).string(),
+          left_out.empty() ? "" : fmt::format(", but {}", counts_of(left_out)), read_names));
     }
+    for (const auto& [ending, count] : left_out) listing.left_out[ending] += count;
     listing.add_class(name, images);
   }
   listing.names.shrink_to_fit();
@@ -173,9 +207,10 @@ FolderListing walk(const fs::path& root, const FolderListingOptions& options) {
 FolderListing list_image_folder(const fs::path& root, const FolderListingOptions& options) {
   std::error_code error;
   if (!fs::is_directory(root, error)) {
-    throw InputError(fmt::format("data: {} {}; {}", root.string(),
-                                 fs::exists(root, error) ? "is not a folder" : "does not exist",
-                                 expected_layout));
+    throw InputError(fmt::format(
+        "data: {}; {}",
+        fs::exists(root, error) ? root.string() + " is not a folder" : missing_path_text(root),
+        expected_layout));
   }
   try {
     return walk(root, options);
@@ -232,6 +267,14 @@ class ListingReader {
 
 }  // namespace
 
+std::string left_out_text(const FolderListing& listing) {
+  if (listing.left_out.empty()) return {};
+  std::int64_t all = 0;
+  for (const auto& [ending, count] : listing.left_out) all += count;
+  return fmt::format("{} file{} left out: {}; kolo reads {}", all, all == 1 ? "" : "s",
+                     counts_of(listing.left_out), read_names);
+}
+
 std::string to_bytes(const FolderListing& listing) {
   std::string bytes;
   append(bytes, narrow<std::uint64_t>(listing.classes.size()));
@@ -243,6 +286,11 @@ std::string to_bytes(const FolderListing& listing) {
   for (std::int64_t i = 0; i < listing.size(); ++i)
     append(bytes, narrow<std::uint32_t>(listing.name(i).size()));
   append_text(bytes, listing.names);
+  append(bytes, narrow<std::uint64_t>(listing.left_out.size()));
+  for (const auto& [ending, count] : listing.left_out) {
+    append_text(bytes, ending);
+    append(bytes, count);
+  }
   return bytes;
 }
 
@@ -262,6 +310,11 @@ FolderListing folder_listing_from(std::string_view bytes) {
   for (std::uint64_t i = 0; i < files; ++i)
     listing.name_ends.push_back(end += reader.number<std::uint32_t>());
   listing.names = reader.text();
+  const auto endings = reader.count(sizeof(std::uint64_t) + sizeof(std::int64_t));
+  for (std::uint64_t i = 0; i < endings; ++i) {
+    const std::string ending(reader.text());
+    listing.left_out[ending] = reader.number<std::int64_t>();
+  }
   const auto labelled = classes == 0 ? 0 : listing.class_ends.back();
   if (end != listing.names.size() || labelled != listing.size() || !reader.is_at_end())
     ListingReader::fail();

@@ -17,6 +17,7 @@
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/file_kind.h"
 
 namespace kolo {
 
@@ -48,7 +49,8 @@ std::optional<ImageFormat> image_format_of_name(const std::filesystem::path& pat
   std::transform(extension.begin(), extension.end(), extension.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   });
-  if (extension == ".jpg" || extension == ".jpeg") return ImageFormat::jpeg;
+  if (extension == ".jpg" || extension == ".jpeg" || extension == ".jfif" || extension == ".jpe")
+    return ImageFormat::jpeg;
   if (extension == ".png") return ImageFormat::png;
   if (extension == ".bmp") return ImageFormat::bmp;
   if (extension == ".ppm" || extension == ".pgm") return ImageFormat::ppm;
@@ -231,7 +233,7 @@ void decode(std::span<const std::byte> file, std::string_view name, const ImageS
   if (!format) {
     throw InputError(fmt::format(
         "data: {} is no image: {}, expected JPEG, PNG, BMP, PPM or PGM", name,
-        file.empty() ? "it is empty" : "its first bytes are of no format that can be read"));
+        other_file_text(file_kind(file), "its first bytes are of no format that can be read")));
   }
   try {
     use(*open_image(file, *format, wanted, limits));
