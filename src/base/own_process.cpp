@@ -14,8 +14,8 @@ constexpr std::size_t bytes_of_mark = 1;
 }  // namespace
 
 OwnProcess::OwnProcess() : process_(::getpid()) {
-  void* const page = ::mmap(nullptr, bytes_of_mark, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const page =
+      ::mmap(nullptr, bytes_of_mark, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return;
   if (::madvise(page, bytes_of_mark, MADV_WIPEONFORK) != 0) {
     ::munmap(page, bytes_of_mark);

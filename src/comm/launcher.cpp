@@ -38,8 +38,8 @@ using Names = std::initializer_list<const char*>;
 
 // As the first of the rank's variables, and of the size's, that is set to a number says. Nothing
 // unless it is a rank among so many.
-std::optional<LaunchEnvironment> launched(StartedBy by, const EnvironmentLookup& lookup,
-                                          Names rank, Names size) {
+std::optional<LaunchEnvironment> launched(StartedBy by, const EnvironmentLookup& lookup, Names rank,
+                                          Names size) {
   std::string variables;
   const auto noted = [&](Names names) -> std::optional<int> {
     for (const char* const name : names) {
@@ -64,15 +64,14 @@ std::optional<LaunchEnvironment> launched(StartedBy by, const EnvironmentLookup&
 
 std::optional<LaunchEnvironment> by_open_mpi(const EnvironmentLookup& lookup) {
   if (!number(lookup, "OMPI_COMM_WORLD_SIZE")) return std::nullopt;
-  auto environment = launched(StartedBy::open_mpi, lookup, {"OMPI_COMM_WORLD_RANK"},
-                              {"OMPI_COMM_WORLD_SIZE"});
+  auto environment =
+      launched(StartedBy::open_mpi, lookup, {"OMPI_COMM_WORLD_RANK"}, {"OMPI_COMM_WORLD_SIZE"});
   if (environment) environment->local_size = number(lookup, "OMPI_COMM_WORLD_LOCAL_SIZE");
   return environment;
 }
 
 std::optional<LaunchEnvironment> by_pals(const EnvironmentLookup& lookup) {
-  auto environment =
-      launched(StartedBy::pals, lookup, {"PALS_RANKID"}, {"PMI_SIZE", "PALS_SIZE"});
+  auto environment = launched(StartedBy::pals, lookup, {"PALS_RANKID"}, {"PMI_SIZE", "PALS_SIZE"});
   if (!environment) return environment;
   environment->local_size = number(lookup, {"PALS_LOCAL_SIZE", "PMI_LOCAL_SIZE"});
   environment->cpus = number(lookup, "PALS_DEPTH");
@@ -106,8 +105,8 @@ std::optional<LaunchEnvironment> by_mvapich(const EnvironmentLookup& lookup) {
 // its step is no number a task could have started under (SLURM_STEP_ID is not set, or "batch").
 std::optional<LaunchEnvironment> by_srun(const EnvironmentLookup& lookup) {
   if (!number(lookup, "SLURM_STEP_ID")) return std::nullopt;
-  auto environment = launched(StartedBy::srun, lookup, {"SLURM_PROCID"},
-                              {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
+  auto environment =
+      launched(StartedBy::srun, lookup, {"SLURM_PROCID"}, {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"});
   if (!environment) return environment;
   environment->size_is_known = true;  // one, unless it says more
   environment->local_size = slurm_tasks_on_node(lookup("SLURM_STEP_TASKS_PER_NODE").value_or(""),

@@ -40,11 +40,12 @@ std::int64_t outputs_of(const RunConfig& config, const SampleLayout& layout) {
   }
   const auto outputs = given.value_or(layout.classes);
   if (outputs == 1) {
-    refuse_setting(config, given ? "model.n_classes" : "training.loss",
-                   fmt::format("{} of one output is 0 whatever the network puts out{}; it takes two "
-                               "classes or more (binary_crossentropy tells two apart by one output)",
-                               config.training.loss,
-                               layout.classes == 1 ? ", and all labels of the data are 0" : ""));
+    refuse_setting(
+        config, given ? "model.n_classes" : "training.loss",
+        fmt::format("{} of one output is 0 whatever the network puts out{}; it takes two "
+                    "classes or more (binary_crossentropy tells two apart by one output)",
+                    config.training.loss,
+                    layout.classes == 1 ? ", and all labels of the data are 0" : ""));
   }
   return outputs;
 }

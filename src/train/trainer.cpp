@@ -48,7 +48,8 @@ void require_finite(const MetricSums& sums, std::int64_t step) {
 }
 
 // Measurements that the running mean of noise tells of. Few, so that it tells of the network as it
-// is: early gradients are long, and would make the scale too small. AdaScale's gain is to be smooth.
+// is: early gradients are long, and would make the scale too small. AdaScale's gain is to be
+// smooth.
 double noise_memory(const TrainerOptions& options) {
   return options.adascale ? 100 : 20;
 }

@@ -20,9 +20,9 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using testing::FileSizeLimit;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::FileSizeLimit;
 using testing::message_of;
 using testing::TemporaryFolder;
 

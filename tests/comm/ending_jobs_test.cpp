@@ -45,24 +45,19 @@ TEST_P(EndingTogether, IsDoneWithoutAWord) {
   EXPECT_THAT(result.errors, Not(HasSubstr("kolo")));
 }
 
-INSTANTIATE_TEST_SUITE_P(Jobs, EndingTogether,
-                         ::testing::Values(Ending{"kolo", "inner", "together", ""},
-                                           Ending{"kolo", "main", "together", "nodes"},
-                                           Ending{"kolo", "static", "together", "mpi"},
-                                           Ending{"kolo", "main", "exits", ""},
-                                           Ending{"kolo", "inner", "exits", "nodes"},
-                                           Ending{"kolo", "static", "exits", "mpi"},
-                                           Ending{"kolo", "main", "lost", ""},
-                                           Ending{"kolo", "inner", "lost", "nodes"},
-                                           Ending{"kolo", "main", "forked", ""},
-                                           Ending{"kolo", "inner", "forked", "nodes"},
-                                           Ending{"kolo", "static", "forked", "mpi"},
-                                           Ending{"program", "inner", "together", "nodes"},
-                                           Ending{"program", "main", "together", ""},
-                                           Ending{"program", "main", "together", "mpi"},
-                                           Ending{"program", "static", "together", ""},
-                                           Ending{"program", "static", "together", "nodes"}),
-                         name_of_test);
+INSTANTIATE_TEST_SUITE_P(
+    Jobs, EndingTogether,
+    ::testing::Values(
+        Ending{"kolo", "inner", "together", ""}, Ending{"kolo", "main", "together", "nodes"},
+        Ending{"kolo", "static", "together", "mpi"}, Ending{"kolo", "main", "exits", ""},
+        Ending{"kolo", "inner", "exits", "nodes"}, Ending{"kolo", "static", "exits", "mpi"},
+        Ending{"kolo", "main", "lost", ""}, Ending{"kolo", "inner", "lost", "nodes"},
+        Ending{"kolo", "main", "forked", ""}, Ending{"kolo", "inner", "forked", "nodes"},
+        Ending{"kolo", "static", "forked", "mpi"}, Ending{"program", "inner", "together", "nodes"},
+        Ending{"program", "main", "together", ""}, Ending{"program", "main", "together", "mpi"},
+        Ending{"program", "static", "together", ""},
+        Ending{"program", "static", "together", "nodes"}),
+    name_of_test);
 
 class EndingBeforeTheOthers : public ::testing::TestWithParam<Ending> {};
 
@@ -85,12 +80,11 @@ INSTANTIATE_TEST_SUITE_P(
         Ending{"kolo", "main", "caught", ""}, Ending{"kolo", "main", "caught", "nodes"},
         Ending{"kolo", "main", "caught", "mpi"}, Ending{"kolo", "static", "return", ""},
         Ending{"kolo", "main", "exit", ""}, Ending{"kolo", "main", "exit", "nodes"},
-        Ending{"kolo", "static", "exit", "mpi"},
-        Ending{"kolo", "inner", "release", ""}, Ending{"program", "main", "caught", ""},
-        Ending{"program", "inner", "caught", "nodes"}, Ending{"program", "inner", "thrown", ""},
-        Ending{"program", "inner", "thrown", "mpi"}, Ending{"program", "static", "return", ""},
-        Ending{"kolo", "inner", "unjoined", ""}, Ending{"kolo", "inner", "unjoined", "nodes"},
-        Ending{"program", "inner", "unjoined", "mpi"},
+        Ending{"kolo", "static", "exit", "mpi"}, Ending{"kolo", "inner", "release", ""},
+        Ending{"program", "main", "caught", ""}, Ending{"program", "inner", "caught", "nodes"},
+        Ending{"program", "inner", "thrown", ""}, Ending{"program", "inner", "thrown", "mpi"},
+        Ending{"program", "static", "return", ""}, Ending{"kolo", "inner", "unjoined", ""},
+        Ending{"kolo", "inner", "unjoined", "nodes"}, Ending{"program", "inner", "unjoined", "mpi"},
         Ending{"program", "inner", "release", "nodes"},
         Ending{"program", "static", "release", "mpi"}, Ending{"program", "main", "finalize", ""},
         Ending{"program", "main", "finalize", "nodes"},
@@ -123,8 +117,8 @@ TEST(EndingInsideACollective, IsSaid) {
 
 // A program that nobody has started has threads and MPI as well.
 TEST(ForkedChildOfOneRank, EndsAsTheProgramDoes) {
-  const auto result = run_process({ENDING_JOB, "kolo", "main", "forked"},
-                                  {.deadline = std::chrono::seconds(20)});
+  const auto result =
+      run_process({ENDING_JOB, "kolo", "main", "forked"}, {.deadline = std::chrono::seconds(20)});
   EXPECT_FALSE(result.timed_out);
   EXPECT_EQ(result.exit_code, 0) << result.errors;
 }

@@ -44,15 +44,17 @@ TEST(LauncherAdvice, NamesTheLinkedMpi) {
 
 TEST(LauncherAdvice, OpenMpiUnderSrunTakesPmix) {
   const auto check = [](SlurmMpi slurm_mpi, const LinkedMpi& mpi, LauncherCheck strictness) {
-    return complaint(
-        [&] { require_suitable_launcher(started(StartedBy::srun, 4, slurm_mpi), mpi, strictness); });
+    return complaint([&] {
+      require_suitable_launcher(started(StartedBy::srun, 4, slurm_mpi), mpi, strictness);
+    });
   };
   EXPECT_EQ(check(SlurmMpi::pmix, open_mpi, LauncherCheck::likely), "(none)");
   EXPECT_THAT(check(SlurmMpi::none, open_mpi, LauncherCheck::likely),
               AllOf(HasSubstr("Slurm's srun has started 4 processes"), HasSubstr("Open MPI v4.1.4"),
                     HasSubstr("--mpi=none"), HasSubstr("use srun --mpi=pmix")));
   EXPECT_THAT(check(SlurmMpi::pmi2, open_mpi, LauncherCheck::likely), HasSubstr("--mpi=pmi2"));
-  EXPECT_EQ(check(SlurmMpi::pmi2, open_mpi, LauncherCheck::certain), "(none)") << "it may be built for it";
+  EXPECT_EQ(check(SlurmMpi::pmi2, open_mpi, LauncherCheck::certain), "(none)")
+      << "it may be built for it";
   EXPECT_EQ(check(SlurmMpi::pmi2, mpich, LauncherCheck::likely), "(none)");
 }
 
@@ -65,10 +67,9 @@ TEST(LauncherAdvice, OneTaskOfSrunsNeedsNobody) {
 }
 
 TEST(LauncherAdvice, TorchrunStartsNoRanks) {
-  const auto text =
-      complaint([] {
-        require_suitable_launcher(started(StartedBy::torchrun, 2), open_mpi, LauncherCheck::certain);
-      });
+  const auto text = complaint([] {
+    require_suitable_launcher(started(StartedBy::torchrun, 2), open_mpi, LauncherCheck::certain);
+  });
   EXPECT_THAT(text, AllOf(HasSubstr("torchrun"), HasSubstr("RANK_OF=0"), HasSubstr("-n 2"),
                           HasSubstr("openmpi-bin"), HasSubstr("env -u RANK"),
                           HasSubstr("KOLO_LAUNCHER_CHECK=off")));
@@ -79,11 +80,12 @@ TEST(LauncherAdvice, TheLauncherOfTheOtherMpiLeavesRanksAlone) {
     return complaint([&] { require_all_ranks(environment, mpi, size); });
   };
   EXPECT_EQ(check(started(StartedBy::open_mpi, 2), open_mpi, 2), "(none)");
-  EXPECT_THAT(check(started(StartedBy::mpich, 2), open_mpi, 1),
-              AllOf(HasSubstr("MPICH's mpiexec has started 2 processes (RANK_OF=0, SIZE_OF=7), but each "
-                              "is alone in MPI"),
-                    HasSubstr("Open MPI v4.1.4"), HasSubstr("mpirun.openmpi"),
-                    HasSubstr("kolo run -n 2 PROGRAM"), HasSubstr("KOLO_LAUNCHER_CHECK=off")));
+  EXPECT_THAT(
+      check(started(StartedBy::mpich, 2), open_mpi, 1),
+      AllOf(HasSubstr("MPICH's mpiexec has started 2 processes (RANK_OF=0, SIZE_OF=7), but each "
+                      "is alone in MPI"),
+            HasSubstr("Open MPI v4.1.4"), HasSubstr("mpirun.openmpi"),
+            HasSubstr("kolo run -n 2 PROGRAM"), HasSubstr("KOLO_LAUNCHER_CHECK=off")));
   EXPECT_THAT(check(started(StartedBy::open_mpi, 2), mpich, 1), HasSubstr("mpiexec.mpich"));
   EXPECT_THAT(check(started(StartedBy::srun, 4, SlurmMpi::pmix), mpich, 1),
               AllOf(HasSubstr("with --mpi=pmix"), HasSubstr("use srun --mpi=pmi2")));

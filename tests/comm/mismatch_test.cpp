@@ -183,7 +183,9 @@ RANK_TEST(PlainMismatch, IsAnErrorOnAllRanks) {
   std::vector<float> floats(64, 1);
   std::vector<std::int32_t> numbers(64, 1);
   const auto sum_floats = [&] { communicator.all_reduce(std::span(floats).first(4)); };
-  const auto broadcast = [&](int root) { communicator.broadcast(std::span(floats).first(4), root); };
+  const auto broadcast = [&](int root) {
+    communicator.broadcast(std::span(floats).first(4), root);
+  };
   const auto expect_both = [&](const std::function<void()>& usual, const std::function<void()>& odd,
                                const std::string& usual_words, const std::string& odd_words) {
     EXPECT_THAT(message_of<Error>([&] { is_last(communicator) ? odd() : usual(); }),
@@ -196,12 +198,15 @@ RANK_TEST(PlainMismatch, IsAnErrorOnAllRanks) {
     sum_floats();
     broadcast(0);
     floats.assign(64, 1);
-    expect_both(sum_floats, [&] { communicator.all_reduce(std::span(numbers).first(4)); },
-                "all-reduce (sum) of 4 float32", "all-reduce (sum) of 4 int32");
-    expect_both(sum_floats, [&] { communicator.all_reduce(std::span(floats).first(5)); },
-                "all-reduce (sum) of 4 float32", "all-reduce (sum) of 5 float32");
-    expect_both(sum_floats, [&] { broadcast(0); }, "all-reduce (sum) of 4 float32",
-                "broadcast (from root 0) of 4 float32");
+    expect_both(
+        sum_floats, [&] { communicator.all_reduce(std::span(numbers).first(4)); },
+        "all-reduce (sum) of 4 float32", "all-reduce (sum) of 4 int32");
+    expect_both(
+        sum_floats, [&] { communicator.all_reduce(std::span(floats).first(5)); },
+        "all-reduce (sum) of 4 float32", "all-reduce (sum) of 5 float32");
+    expect_both(
+        sum_floats, [&] { broadcast(0); }, "all-reduce (sum) of 4 float32",
+        "broadcast (from root 0) of 4 float32");
     expect_both([&] { broadcast(0); }, [&] { broadcast(1); },
                 "broadcast (from root 0) of 4 float32", "broadcast (from root 1) of 4 float32");
     if (communicator.capabilities().backend != "threads") {  // whose allocations meet nobody

@@ -41,11 +41,11 @@ TEST_P(ForeignLauncher, IsRefused) {
   EXPECT_EQ(result.exit_code, 0) << result.errors;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Variables, ForeignLauncher,
-    ::testing::Values(Variables{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}},
-                      Variables{{"MV2_COMM_WORLD_RANK", "0"}, {"MV2_COMM_WORLD_SIZE", "2"}},
-                      Variables{{"RANK", "0"}, {"WORLD_SIZE", "2"}}));
+INSTANTIATE_TEST_SUITE_P(Variables, ForeignLauncher,
+                         ::testing::Values(Variables{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}},
+                                           Variables{{"MV2_COMM_WORLD_RANK", "0"},
+                                                     {"MV2_COMM_WORLD_SIZE", "2"}},
+                                           Variables{{"RANK", "0"}, {"WORLD_SIZE", "2"}}));
 
 class NoLauncher : public ::testing::TestWithParam<Variables> {};
 
@@ -55,20 +55,22 @@ TEST_P(NoLauncher, IsOneRank) {
   EXPECT_THAT(result.errors, Not(HasSubstr("kolo")));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Variables, NoLauncher,
-    ::testing::Values(
-        Variables{}, Variables{{"RANK", "0"}, {"WORLD_SIZE", "1"}},
-        Variables{{"WORLD_SIZE", "4"}}, Variables{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}},
-        // A job's script, and one task of srun's.
-        Variables{{"SLURM_JOB_ID", "7"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}},
-        Variables{{"SLURM_JOB_ID", "7"},
-                  {"SLURM_JOBID", "7"},
-                  {"SLURM_NODELIST", "n1"},
-                  {"SLURM_NTASKS", "4"},
-                  {"SLURM_STEP_ID", "0"},
-                  {"SLURM_PROCID", "0"},
-                  {"SLURM_STEP_NUM_TASKS", "1"}}));
+INSTANTIATE_TEST_SUITE_P(Variables, NoLauncher,
+                         ::testing::Values(Variables{},
+                                           Variables{{"RANK", "0"}, {"WORLD_SIZE", "1"}},
+                                           Variables{{"WORLD_SIZE", "4"}},
+                                           Variables{{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}},
+                                           // A job's script, and one task of srun's.
+                                           Variables{{"SLURM_JOB_ID", "7"},
+                                                     {"SLURM_PROCID", "0"},
+                                                     {"SLURM_NTASKS", "4"}},
+                                           Variables{{"SLURM_JOB_ID", "7"},
+                                                     {"SLURM_JOBID", "7"},
+                                                     {"SLURM_NODELIST", "n1"},
+                                                     {"SLURM_NTASKS", "4"},
+                                                     {"SLURM_STEP_ID", "0"},
+                                                     {"SLURM_PROCID", "0"},
+                                                     {"SLURM_STEP_NUM_TASKS", "1"}}));
 
 TEST(LauncherOfSlurm, ThatConnectsNobodyIsRefusedBeforeMpiEndsTheProgram) {
   const auto result = run_alone({{"SLURM_JOB_ID", "7"},
@@ -111,11 +113,10 @@ class LateRank : public ::testing::TestWithParam<std::string> {};
 TEST_P(LateRank, IsWaitedForWithAWord) {
   const auto result = run_late(GetParam(), "3", {{"KOLO_WATCH_WARNING", "0.5"}});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.errors,
-              AllOf(HasSubstr("kolo: watch: rank 0 of 3 has waited"),
-                    HasSubstr("in kolo::initialize() for other ranks"),
-                    HasSubstr("rank 2 of 3: initialization went on after"),
-                    Not(HasSubstr("rank 1 of 3"))));
+  EXPECT_THAT(result.errors, AllOf(HasSubstr("kolo: watch: rank 0 of 3 has waited"),
+                                   HasSubstr("in kolo::initialize() for other ranks"),
+                                   HasSubstr("rank 2 of 3: initialization went on after"),
+                                   Not(HasSubstr("rank 1 of 3"))));
 }
 
 TEST_P(LateRank, EndsTheJobAfterTheLimit) {

@@ -198,13 +198,11 @@ TEST_P(CrossedRanks, EndAtOnce) {
 
 const std::string halo = "transfer 1, receive of 1000 float32";
 
-INSTANTIATE_TEST_SUITE_P(Jobs, CrossedRanks,
-                         ::testing::Values(CrossCase{"orders", "", "call "},
-                                           CrossCase{"orders", "nodes", "call "},
-                                           CrossCase{"orders", "mpi", "call "},
-                                           CrossCase{"receives", "", halo},
-                                           CrossCase{"receives", "mpi", halo},
-                                           CrossCase{"both", "nodes", halo}));
+INSTANTIATE_TEST_SUITE_P(
+    Jobs, CrossedRanks,
+    ::testing::Values(CrossCase{"orders", "", "call "}, CrossCase{"orders", "nodes", "call "},
+                      CrossCase{"orders", "mpi", "call "}, CrossCase{"receives", "", halo},
+                      CrossCase{"receives", "mpi", halo}, CrossCase{"both", "nodes", halo}));
 
 struct SuspendCase {
   std::string ranks;

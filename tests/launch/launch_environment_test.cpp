@@ -143,8 +143,9 @@ TEST(LaunchEnvironment, RecognisesLaunchers) {
 
 TEST(LaunchEnvironment, SaysWhichVariablesTell) {
   EXPECT_EQ(detect({{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}).variables, "PMI_RANK=1, PMI_SIZE=2");
-  EXPECT_EQ(detect({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "4"}}).variables,
-            "SLURM_PROCID=1, SLURM_NTASKS=4");
+  EXPECT_EQ(
+      detect({{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "4"}}).variables,
+      "SLURM_PROCID=1, SLURM_NTASKS=4");
   EXPECT_EQ(detect({}).variables, "");
 }
 

@@ -60,7 +60,8 @@ class SmallTraining {
             "mnist_net", {.input_shape = {1, 16, 16}, .classes = 4, .dropout = setup.dropout})),
         trainer_(communicator, fixed_weights(network_, setup.device(communicator.rank())),
                  {.loss = make_loss("cross_entropy"), .top = setup.top, .views = setup.views},
-                 setup.optimizer, LearningRate({.base_rate = setup.learning_rate,
+                 setup.optimizer,
+                 LearningRate({.base_rate = setup.learning_rate,
                                .warmup_steps = setup.warmup_steps,
                                .warmup_from = 0}),
                  training_, validation_, options(setup, std::move(stop))) {}

@@ -164,8 +164,9 @@ class Communicator {
   // A handle over the same ranks in which every call is compared before it is done: ranks that call
   // different collectives, or one with different counts, types, operations or roots, get an Error,
   // all of them, that names the ranks and what each has called. On the host's memory plain handles
-  // compare too; here it is so on every back end and with NCCL. It is also what join() needs. Shares this one's order, group number and listeners; sets of
-  // ranks made from it are checked too, with joins of their own.
+  // compare too; here it is so on every back end and with NCCL. It is also what join() needs.
+  // Shares this one's order, group number and listeners; sets of ranks made from it are checked
+  // too, with joins of their own.
   //
   // Local, but every rank must use a checked handle for the same calls; keep one, made once. Costs
   // an all-gather of 48 bytes a collective: on one node a microsecond.

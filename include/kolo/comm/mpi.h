@@ -74,10 +74,10 @@ struct MpiOptions {
 // them: each would be rank 0 of one rank. A process that nobody started is one rank.
 //
 // Collective; call it once, from the main thread. Environment variables overrule options:
-// KOLO_LAUNCHER_CHECK (off: nobody is refused), KOLO_CHECKED (1, 0), KOLO_WATCH (on, off), KOLO_WATCH_WARNING and KOLO_WATCH_LIMIT (seconds),
-// KOLO_WATCH_FOLDER, KOLO_DEVICE_CHANNEL (DeviceChannelKind); InputError for what they can't mean.
-// Rank 0's options and variables count on all ranks, but for the folder and the report; where
-// another's differ, it is said on stderr.
+// KOLO_LAUNCHER_CHECK (off: nobody is refused), KOLO_CHECKED (1, 0), KOLO_WATCH (on, off),
+// KOLO_WATCH_WARNING and KOLO_WATCH_LIMIT (seconds), KOLO_WATCH_FOLDER, KOLO_DEVICE_CHANNEL
+// (DeviceChannelKind); InputError for what they can't mean. Rank 0's options and variables count on
+// all ranks, but for the folder and the report; where another's differ, it is said on stderr.
 [[nodiscard]] Communicator mpi_communicator(const MpiOptions& options = {});
 
 // "Open MPI v4.1.4, ..." without initializing.

@@ -98,8 +98,8 @@ class Session {
 
 // A session of the ranks of a communicator, which stays the program's and may go before the
 // session. Collective. StateError where MPI is not initialized, or finalized, or where this is not
-// the main thread and MPI's thread level allows no other; InputError where the MPI of this process is
-// of another kind than kolo's, for MPI_COMM_NULL and inter-communicators, and what
+// the main thread and MPI's thread level allows no other; InputError where the MPI of this process
+// is of another kind than kolo's, for MPI_COMM_NULL and inter-communicators, and what
 // mpi_communicator() refuses, on all ranks.
 [[nodiscard]] Session initialize(MPI_Comm communicator, const SessionOptions& options = {});
 

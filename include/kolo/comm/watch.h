@@ -17,8 +17,9 @@ namespace kolo {
 // all ranks with status 1; for processes that can't write theirs another rank of the node does. (In
 // a session, kolo/comm/session.h, no process is ended: those that wait get CommunicationError.)
 //
-// Ranks that wait for each other, so that none can go on, end the job after two seconds. While ranks
-// wait in initialize(), where there is no watch yet, each says so itself; at the limit it ends.
+// Ranks that wait for each other, so that none can go on, end the job after two seconds. While
+// ranks wait in initialize(), where there is no watch yet, each says so itself; at the limit it
+// ends.
 //
 // What counts is time in which the watch itself ran. A job that is suspended as a whole and goes on
 // later, as schedulers do it, has not waited; a rank that stays behind has the others wait for it.

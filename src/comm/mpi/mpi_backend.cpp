@@ -242,9 +242,8 @@ void MpiBackend::execute(const CollectiveCall& call) {
 // MPI compares nothing: ranks that call different things wait for ever, or get wrong values.
 void MpiBackend::compare(const CollectiveCall& call) {
   if (topology_.size == 1) return;
-  compare_calls(call, topology_.rank, topology_.size, [this](const CollectiveCall& alike) {
-    objects_->all_collectives->execute(alike);
-  });
+  compare_calls(call, topology_.rank, topology_.size,
+                [this](const CollectiveCall& alike) { objects_->all_collectives->execute(alike); });
 }
 
 void MpiBackend::execute_unguarded(const CollectiveCall& call) {

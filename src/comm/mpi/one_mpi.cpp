@@ -50,9 +50,8 @@ int note_mpi(dl_phdr_info* info, std::size_t, void* given) {
 
 void require_one_mpi() {
   const auto version = mpi_library_version();
-  const bool is_other = std::ranges::any_of(other_kinds, [&](std::string_view kind) {
-    return version.find(kind) != std::string::npos;
-  });
+  const bool is_other = std::ranges::any_of(
+      other_kinds, [&](std::string_view kind) { return version.find(kind) != std::string::npos; });
   if (!is_other) return;
   throw InputError(
       fmt::format("comm: two MPIs in one process: kolo is built with {}, but the MPI that answers "

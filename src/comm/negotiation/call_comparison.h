@@ -25,8 +25,8 @@ namespace kolo {
                                                    std::span<const std::int64_t> send_counts,
                                                    std::span<const std::int64_t> receive_counts);
 
-// The call's header, and in it what ranks can't see in the call itself: whether their counts by rank
-// fit each other.
+// The call's header, and in it what ranks can't see in the call itself: whether their counts by
+// rank fit each other.
 [[nodiscard]] CallHeader with_counts(const CollectiveCall& call, int rank);
 
 // Equal where first_difference() finds none.

@@ -51,8 +51,7 @@ void compare_calls(const CollectiveCall& call, int rank, int size, const Execute
   if (!is_same && !differ_only_in_counts(headers)) throw Error(describe_mismatch(headers));
   auto counts = call.receive_counts;
   if (is_exchange) counts.insert(counts.begin(), call.send_counts.begin(), call.send_counts.end());
-  const auto all_counts =
-      gather_from_all(std::span<const std::int64_t>(counts), size, execute);
+  const auto all_counts = gather_from_all(std::span<const std::int64_t>(counts), size, execute);
   throw Error(is_exchange ? describe_exchange_mismatch(headers, all_counts)
                           : describe_count_mismatch(headers, all_counts));
 }

@@ -8,8 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "comm/aligned_memory.h"
 #include "base/half.h"
+#include "comm/aligned_memory.h"
 #include "kolo/base/checked.h"
 
 // The negotiation and the collectives of active ranks, then those of joined ones.

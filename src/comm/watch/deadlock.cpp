@@ -62,8 +62,8 @@ Waits find_waits(std::span<const RankStatus> statuses, std::int64_t least) {
 void keep_stuck(Waits& waits) {
   for (bool is_changed = true; is_changed;) {
     const auto can_go_on = [&](const auto& rank) {
-      return std::ranges::none_of(
-          rank.second, [&](const Wait& wait) { return waits.contains(wait.missing); });
+      return std::ranges::none_of(rank.second,
+                                  [&](const Wait& wait) { return waits.contains(wait.missing); });
     };
     is_changed = std::erase_if(waits, can_go_on) > 0;
   }
@@ -125,8 +125,7 @@ std::optional<std::string> find_different_calls(std::span<const RankStatus> stat
 
 }  // namespace
 
-std::optional<std::string> find_deadlock(std::span<const RankStatus> statuses,
-                                         std::int64_t least) {
+std::optional<std::string> find_deadlock(std::span<const RankStatus> statuses, std::int64_t least) {
   if (auto different = find_different_calls(statuses, least)) return different;
   auto waits = find_waits(statuses, least);
   keep_stuck(waits);

@@ -160,7 +160,7 @@ class FlightRecorder {
 
   std::shared_ptr<EventBlock> block_;
   std::thread::id caller_;  // the first thread that has asked for something
-  std::mutex mutex_;  // several threads record, and a record has one writer at a time
+  std::mutex mutex_;        // several threads record, and a record has one writer at a time
   // By lane, the numbers of the collectives that the rank is in: a device has begun one while the
   // communication thread begins the next.
   std::array<std::vector<std::uint64_t>, EventBlock::most_lanes> in_progress_;

@@ -43,11 +43,13 @@ void StartWatch::loop() {
   constexpr Seconds never{1e9};
   const bool has_limit = options_.limit.count() > 0 && at_limit_ == AtLimit::process_ends;
   const Seconds limit = has_limit ? options_.limit : never;
-  Seconds warning = options_.warning.count() > 0 ? std::min(options_.warning, longest_silence) : never;
+  Seconds warning =
+      options_.warning.count() > 0 ? std::min(options_.warning, longest_silence) : never;
   std::unique_lock lock(mutex_);
   while (true) {
     const Seconds next = std::min(warning, limit);
-    if (changed_.wait_until(lock, begin_ + std::chrono::duration_cast<std::chrono::nanoseconds>(next),
+    if (changed_.wait_until(lock,
+                            begin_ + std::chrono::duration_cast<std::chrono::nanoseconds>(next),
                             [&] { return is_over_; }))
       return;
     const auto text = fmt::format(

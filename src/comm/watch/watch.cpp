@@ -273,7 +273,8 @@ void Watch::end_if_nobody_can_go_on(const std::vector<RankStatus>& statuses, boo
   if (has_told_end_) return;
   const auto patience = speaks ? 0 : silence_;
   auto waiting_for_nothing = find_departure(statuses, least_wait + patience);
-  if (!waiting_for_nothing) waiting_for_nothing = find_deadlock(statuses, least_deadlock + patience);
+  if (!waiting_for_nothing)
+    waiting_for_nothing = find_deadlock(statuses, least_deadlock + patience);
   if (!waiting_for_nothing) return;
   tell(fmt::format("watch: {}; {}", *waiting_for_nothing, what_ends()));
   give_up(*waiting_for_nothing);

@@ -78,12 +78,11 @@ Windows windows_of(const ConvolutionGeometry& geometry, bool of_outputs) {
     along.windows.clear();
     for (std::int64_t to = 0; to < (of_outputs ? output_size[i] : geometry.size[i]); ++to) {
       // Outputs meet the inputs from o * stride - padding on; turned round, rounded up and down.
-      const auto first = of_outputs ? to * stride - padding
-                                    : (std::max<std::int64_t>(to + padding - kernel + 1, 0) +
-                                       stride - 1) / stride;
+      const auto first =
+          of_outputs ? to * stride - padding
+                     : (std::max<std::int64_t>(to + padding - kernel + 1, 0) + stride - 1) / stride;
       const auto end = of_outputs ? first + kernel : (to + padding) / stride + 1;
-      along.windows.push_back(
-          {std::max<std::int64_t>(first, 0), std::min(end, along.from_length)});
+      along.windows.push_back({std::max<std::int64_t>(first, 0), std::min(end, along.from_length)});
     }
   }
   return windows;
@@ -96,8 +95,7 @@ bool is_reached(const std::uint8_t* flags, const Windows& windows, std::int64_t 
   const auto& in_x = windows[2].windows[static_cast<std::size_t>(x)];
   for (auto i = in_z.first; i < in_z.end; ++i) {
     for (auto j = in_y.first; j < in_y.end; ++j) {
-      const auto* const line =
-          flags + (i * windows[1].from_length + j) * windows[2].from_length;
+      const auto* const line = flags + (i * windows[1].from_length + j) * windows[2].from_length;
       for (auto k = in_x.first; k < in_x.end; ++k)
         if (line[k] != 0) return true;
     }

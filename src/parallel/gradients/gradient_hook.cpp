@@ -335,8 +335,8 @@ GraphNode call_after_accumulation(const torch::Tensor& parameter, std::function<
                                   std::function<std::shared_ptr<void>()> take,
                                   std::weak_ptr<const void> averager) {
   auto accumulator = torch::autograd::impl::grad_accumulator(parameter);
-  accumulator->add_post_hook(std::make_unique<AfterAccumulation>(std::move(call), std::move(take),
-                                                                 std::move(averager)));
+  accumulator->add_post_hook(
+      std::make_unique<AfterAccumulation>(std::move(call), std::move(take), std::move(averager)));
   return accumulator;
 }
 

@@ -41,8 +41,8 @@ class GradientUnits {
   [[nodiscard]] std::size_t unit_of(std::size_t parameter) const { return unit_of_[parameter]; }
   [[nodiscard]] std::vector<std::size_t> parameters_of(std::size_t unit) const;
 
-  // Whether all there is to average is one bucket, as of small networks. Backward is over when it is
-  // ready, or nearly, so that there is nothing that its average could overlap with.
+  // Whether all there is to average is one bucket, as of small networks. Backward is over when it
+  // is ready, or nearly, so that there is nothing that its average could overlap with.
   [[nodiscard]] bool are_one_bucket() const;
   // Of one in the host's memory start() makes the average in the calling thread, which takes less
   // than waking the communication thread and waiting.

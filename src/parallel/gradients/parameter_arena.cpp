@@ -183,7 +183,8 @@ bool ParameterArena::lies_here(std::size_t parameter) const {
 // Other tensors than flat_parameters_ and the parameters that lie here are in their memory.
 bool ParameterArena::has_other_views() const {
   auto known = flat_parameters_.size();
-  for (std::size_t index = 0; index < parameters_.size(); ++index) known += lies_here(index) ? 1 : 0;
+  for (std::size_t index = 0; index < parameters_.size(); ++index)
+    known += lies_here(index) ? 1 : 0;
   return !flat_parameters_.empty() && flat_parameters_.front().storage().use_count() > known;
 }
 

@@ -88,8 +88,7 @@ void PendingGradient::Placeholder::call(const c10::OperatorHandle& operation,
   static const std::set<std::string> harmless = {
       "aten::zero_", "aten::fill_.Scalar", "aten::detach", "aten::detach_", "aten::_foreach_zero_"};
   const auto& name = operation.schema().operator_name();
-  const auto full =
-      name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+  const auto full = name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
   if (harmless.contains(full)) {
     const c10::impl::ExcludeDispatchKeyGuard below(placeholder_key);
     operation.callBoxed(stack);
@@ -100,7 +99,8 @@ void PendingGradient::Placeholder::call(const c10::OperatorHandle& operation,
   };
   for (const auto& argument : *stack) {
     if (argument.isTensor()) {
-      if (const auto* const found = find(argument.toTensor())) throw Error(found->advice(name.name));
+      if (const auto* const found = find(argument.toTensor()))
+        throw Error(found->advice(name.name));
     } else if (argument.isTensorList()) {
       for (const torch::Tensor& each : argument.toTensorVector()) {
         if (const auto* const found = find(each)) throw Error(found->advice(name.name));

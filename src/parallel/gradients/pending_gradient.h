@@ -71,10 +71,10 @@ class PendingGradient {
   void put_placeholder(bool is_partly_averaged);
 
   torch::Tensor parameter_;
-  torch::Tensor original_;  // values of the placeholder
-  torch::Tensor values_;    // in the placeholder's memory
+  torch::Tensor original_;     // values of the placeholder
+  torch::Tensor values_;       // in the placeholder's memory
   torch::Tensor placeholder_;  // whose implementation is a Placeholder
-  torch::Tensor aside_;  // grad() before hold()
+  torch::Tensor aside_;        // grad() before hold()
   torch::Tensor later_;
   bool is_held_ = false;
   bool is_open_ = false;  // grad() is later_

@@ -295,9 +295,10 @@ void GradientReducer::State::settle_averages() {
   agreement_->set_problem(
       changed.empty()
           ? arena_->take_back_parameters()
-          : fmt::format("rank {}: the gradient of {} was changed after finish(), which averages this "
-                        "rank's part of it only; use clip_gradients()",
-                        communicator_.rank(), fmt::join(changed, ", ")));
+          : fmt::format(
+                "rank {}: the gradient of {} was changed after finish(), which averages this "
+                "rank's part of it only; use clip_gradients()",
+                communicator_.rank(), fmt::join(changed, ", ")));
   agreement_->set_setup(
       setup_, fmt::format("rank {} has discarded the averages of {} (do so on all ranks, or none)",
                           communicator_.rank(),

@@ -57,15 +57,14 @@ void StepAgreement::run(const Communicator& communicator) {
   }
   const bool is_trouble = message_[0] != 0;
   const bool is_setup_equal = std::memcmp(&message_[1], values, sizeof(values) / 2) == 0;
-  const bool are_rates_equal = std::memcmp(&message_[1 + sizeof(values) / 2], &values[2],
-                                           sizeof(values) / 2) == 0;
+  const bool are_rates_equal =
+      std::memcmp(&message_[1 + sizeof(values) / 2], &values[2], sizeof(values) / 2) == 0;
   if (!is_trouble && is_setup_equal && are_rates_equal) return;
-  const std::string mine =
-      is_trouble ? problem_
-      : !is_setup_equal
-          ? description_
-          : fmt::format("rank {} steps with a learning rate of {}", communicator.rank(),
-                        fmt::join(rates_, ", "));
+  const std::string mine = is_trouble ? problem_
+                           : !is_setup_equal
+                               ? description_
+                               : fmt::format("rank {} steps with a learning rate of {}",
+                                             communicator.rank(), fmt::join(rates_, ", "));
   const auto texts = all_gather_bytes(communicator, mine);
   error_ = is_trouble ? "parallel: " : "parallel: the ranks' steps differ: ";
   for (const std::string& text : texts) {
@@ -309,8 +308,8 @@ std::shared_ptr<void> GradientReducer::State::take_destination(std::size_t param
   // Elsewhere there is something to add to, or something else to be given back.
   const Arrival arrival = arrivals_[parameter];
   const bool is_first = arrival == Arrival::none || arrival == Arrival::accumulated;  // and zeroed
-  const bool is_whole = quiet_ == 0 && is_first && !is_taken_[parameter] &&
-                        !tensor(parameter).grad().defined();
+  const bool is_whole =
+      quiet_ == 0 && is_first && !is_taken_[parameter] && !tensor(parameter).grad().defined();
   if (!is_whole || is_sparse(parameter) || !options_.gradients_as_views) return nullptr;
   const torch::Tensor& view = arena_->gradient_view(parameter);
   if (view.strides() != tensor(parameter).strides()) return nullptr;

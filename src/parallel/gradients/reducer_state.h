@@ -47,7 +47,7 @@ class StepAgreement {
   std::string problem_;
   std::uint64_t setup_ = 0;
   std::string description_;
-  std::vector<double> rates_;  // of the optimizer's groups
+  std::vector<double> rates_;          // of the optimizer's groups
   std::vector<std::uint8_t> message_;  // kept for its memory
   std::string error_;
 };

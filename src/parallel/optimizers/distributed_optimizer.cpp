@@ -194,7 +194,8 @@ void DistributedOptimizer::zero_grad(bool set_to_none) {
 
 void DistributedOptimizer::meet() const {
   groups_->meet();
-  if (Optimizer::param_groups().size() > known_groups_) (void)checked(optimizer_, modules_.module());
+  if (Optimizer::param_groups().size() > known_groups_)
+    (void)checked(optimizer_, modules_.module());
   known_groups_ = Optimizer::param_groups().size();
 }
 

@@ -95,8 +95,7 @@ constexpr auto archive_advice =
 
 }  // namespace
 
-ShardedOptimizer::ShardedOptimizer(const Communicator& communicator,
-                                   const TrainedModules& modules,
+ShardedOptimizer::ShardedOptimizer(const Communicator& communicator, const TrainedModules& modules,
                                    std::shared_ptr<const FlatOptimizer> algorithm,
                                    const ShardedOptimizerOptions& options)
     : ShardedOptimizer(communicator, modules,
@@ -104,8 +103,7 @@ ShardedOptimizer::ShardedOptimizer(const Communicator& communicator,
                                                   options.learning_rate}},
                        options) {}
 
-ShardedOptimizer::ShardedOptimizer(const Communicator& communicator,
-                                   const TrainedModules& modules,
+ShardedOptimizer::ShardedOptimizer(const Communicator& communicator, const TrainedModules& modules,
                                    const std::vector<ShardedGroup>& groups,
                                    const ShardedOptimizerOptions& options)
     : Optimizer(param_groups_of(groups),

@@ -68,10 +68,9 @@ TEST_P(ZeroProductsTest, AddUpToZero) {
     const auto no_input = products.output < .5, no_gradient = products.of_input < .5;
     auto expected = torch::zeros_like(values.output);
     if (bias.defined())
-      expected.add_(bias.to(expected.scalar_type()).view(
-          Problem::lengths(1, -1, std::vector<std::int64_t>(dimensions, 1))));
-    ASSERT_TRUE(
-        values.output.masked_select(no_input).equal(expected.masked_select(no_input)));
+      expected.add_(bias.to(expected.scalar_type())
+                        .view(Problem::lengths(1, -1, std::vector<std::int64_t>(dimensions, 1))));
+    ASSERT_TRUE(values.output.masked_select(no_input).equal(expected.masked_select(no_input)));
     ASSERT_EQ(values.of_input.masked_select(no_gradient).count_nonzero().item<std::int64_t>(), 0);
     zeros += is_zero.sum().item<std::int64_t>();
     ASSERT_EQ(values.of_weight.masked_select(is_zero).count_nonzero().item<std::int64_t>(), 0);

@@ -26,8 +26,8 @@ using ::testing::HasSubstr;
 
 const BucketLimits sizes[] = {one_each, {}, {1, 100}};
 
-const auto says_what_to_do = AllOf(HasSubstr("between backward() and finish()"),
-                                   HasSubstr("call finish() first"));
+const auto says_what_to_do =
+    AllOf(HasSubstr("between backward() and finish()"), HasSubstr("call finish() first"));
 
 void backward(SmallNetwork& network, int rank, std::int64_t pass) {
   mean_loss(network, samples_of(rank, pass)).backward();
@@ -51,9 +51,8 @@ RANK_TEST(Guards, AStepWithoutFinishIsAnError) {
     EXPECT_TRUE(network.first->weight.equal(before));
     reducer.finish();
     expect_gradients(network, average_of_ranks<SmallNetwork>(
-                                  communicator.size(), network, [](SmallNetwork& alone, int rank) {
-                                    backward(alone, rank, 0);
-                                  }));
+                                  communicator.size(), network,
+                                  [](SmallNetwork& alone, int rank) { backward(alone, rank, 0); }));
     sgd.step();
   }
 }
@@ -67,12 +66,12 @@ RANK_TEST(Guards, ClippingBeforeFinishIsAnError) {
     for (std::int64_t step = 0; step < 3; ++step) {
       optimizer.zero_grad();
       backward(network, communicator.rank(), step);
-      EXPECT_THAT(message_of<Error>(
-                      [&] { torch::nn::utils::clip_grad_norm_(network.parameters(), .1); }),
-                  says_what_to_do);
-      EXPECT_THAT(message_of<Error>(
-                      [&] { torch::nn::utils::clip_grad_value_(network.parameters(), .1); }),
-                  says_what_to_do);
+      EXPECT_THAT(
+          message_of<Error>([&] { torch::nn::utils::clip_grad_norm_(network.parameters(), .1); }),
+          says_what_to_do);
+      EXPECT_THAT(
+          message_of<Error>([&] { torch::nn::utils::clip_grad_value_(network.parameters(), .1); }),
+          says_what_to_do);
       EXPECT_THAT(message_of<Error>([&] { optimizer.inner().step(); }), says_what_to_do);
       optimizer.step();
     }
@@ -151,10 +150,10 @@ RANK_TEST(Guards, GradientsMayBeZeroedBeforeTheStep) {
       optimizer.zero_grad(to_none);
       backward(network, communicator.rank(), 0);
       optimizer.finish();
-      expect_gradients(network,
-                       average_of_ranks<SmallNetwork>(
-                           communicator.size(), network,
-                           [](SmallNetwork& alone, int rank) { backward(alone, rank, 0); }));
+      expect_gradients(network, average_of_ranks<SmallNetwork>(communicator.size(), network,
+                                                               [](SmallNetwork& alone, int rank) {
+                                                                 backward(alone, rank, 0);
+                                                               }));
       network.zero_grad(to_none);
       optimizer.step();
     }
@@ -211,8 +210,8 @@ RANK_TEST(Guards, WeightsThatWereExchangedKeepTheirValues) {
       backward(network, communicator.rank(), step);
       optimizer.step();
       EXPECT_TRUE(was.equal(before)) << step;
-      EXPECT_TRUE(network.first->weight.allclose(
-          before * 2 - .1 * network.first->weight.grad(), 1e-5, 1e-6));
+      EXPECT_TRUE(network.first->weight.allclose(before * 2 - .1 * network.first->weight.grad(),
+                                                 1e-5, 1e-6));
       network.first->weight.set_data(was);
     }
   }

@@ -253,10 +253,9 @@ RANK_TEST(Passes, AParameterHasOneReducerAtATime) {
           message_of<Error>([&] { GradientReducer(communicator, network, {.buckets = limits}); }),
           AllOf(HasSubstr("the gradient of first.weight is averaged by another reducer"),
                 HasSubstr("destroy the other one first")));
-      EXPECT_THAT(message_of<Error>([&] {
-                    GradientReducer(communicator, with_a_shared_part.module());
-                  }),
-                  HasSubstr("the gradient of 0.weight is averaged by another reducer"));
+      EXPECT_THAT(
+          message_of<Error>([&] { GradientReducer(communicator, with_a_shared_part.module()); }),
+          HasSubstr("the gradient of 0.weight is averaged by another reducer"));
       EXPECT_THAT(message_of<Error>([&] { GradientReducer(communicator, first.arena()); }),
                   HasSubstr("by another reducer"));
       mean_loss(network, samples_of(communicator.rank(), 0)).backward();

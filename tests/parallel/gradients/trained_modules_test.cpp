@@ -49,8 +49,8 @@ RANK_TEST(TrainedModules, SeveralAndTensorsAreTrainedAsOne) {
       shards = std::make_unique<ShardedOptimizer>(communicator, together.modules(), make_sgd({}),
                                                   ShardedOptimizerOptions{.learning_rate = .1});
     } else {
-      whole = std::make_unique<DistributedOptimizer>(
-          communicator, together.modules(), torch::optim::SGD(together.parameters(), .1));
+      whole = std::make_unique<DistributedOptimizer>(communicator, together.modules(),
+                                                     torch::optim::SGD(together.parameters(), .1));
     }
     torch::optim::SGD sgd(reference.parameters(), .1);
     for (std::int64_t step = 0; step < 3; ++step) {
