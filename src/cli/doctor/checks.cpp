@@ -359,13 +359,22 @@ Finding check_two_ranks(const LaunchEnvironment& environment) {
         fmt::format("not tried, because {} has started this program", environment.launcher);
     return finding;
   }
-  RankCommand command;
+  MachineFacts machine;
   try {
-    command = rank_command({.ranks = 2, .oversubscribe = true, .command = probe_command()},
-                           examine_machine(environment));
+    machine = examine_machine(environment);
   } catch (const std::exception&) {
     finding.status = FindingStatus::warning;
     finding.text = "not tried without a launcher";
+    return finding;
+  }
+  RankCommand command;
+  try {
+    command =
+        rank_command({.ranks = 2, .oversubscribe = true, .command = probe_command()}, machine);
+  } catch (const InputError& error) {
+    finding.status = FindingStatus::problem;
+    finding.text = "they can't be started";
+    finding.remedy = error.what();
     return finding;
   }
   const auto result = probe(command, probe_deadline);
