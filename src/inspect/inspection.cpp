@@ -294,8 +294,8 @@ Inspection inspect_safetensors(const fs::path& path) {
   }
   const auto unread = listing.tensors.size() - std::ranges::count_if(listing.tensors, is_read);
   if (unread > 0) {
-    inspection.advice.push_back(
-        fmt::format("{} of the tensors are of types that can't be read into a network", unread));
+    inspection.advice.push_back(fmt::format(
+        "{} tensor{} of types that can't be read into a network", unread, unread == 1 ? "" : "s"));
   }
   inspection.facts.emplace_back("tensors", listing.tensors.size());
   inspection.facts.emplace_back("numbers", numbers);
