@@ -121,15 +121,14 @@ void refuse_folder_of_weights(const fs::path& folder) {
 }  // namespace
 
 void require_weights_source(const fs::path& path) {
-  std::error_code ignored;  // what can't be looked at is refused by whoever opens it
-  if (!fs::exists(path, ignored)) {
+  if (!fs::exists(path)) {  // throws where the system refuses the name
     throw InputError(
         fmt::format("{}; give a run's folder, a checkpoint's (step-NNNNNNNN), or a file of "
                     "safetensors",
                     missing_path_text(path)));
   }
-  if (!fs::is_directory(path, ignored)) return require_weights_file(path);
-  if (!fs::exists(path / "manifest.json", ignored) && !fs::exists(path / "config.yaml", ignored))
+  if (!fs::is_directory(path)) return require_weights_file(path);
+  if (!fs::exists(path / "manifest.json") && !fs::exists(path / "config.yaml"))
     refuse_folder_of_weights(path);
 }
 

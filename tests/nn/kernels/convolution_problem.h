@@ -196,6 +196,17 @@ inline void suit_strided_points_bfloat16(ConvolutionGeometry& geometry) {
   geometry.type = torch::kBFloat16;
 }
 
+// Numbers of positions and channels at which oneDNN goes wrong.
+inline void suit_odd_points_bfloat16(ConvolutionGeometry& geometry) {
+  geometry.outputs |= 1;
+  for (std::size_t i = 0; i < geometry.size.size(); ++i) {
+    geometry.kernel[i] = geometry.stride[i] = 1;
+    geometry.padding[i] = 0;
+  }
+  geometry.size.front() = 30;
+  geometry.type = torch::kBFloat16;
+}
+
 // Geometries that it knows, with batches that fill its vectors from one to five.
 inline void suit_image_lanes(ConvolutionGeometry& geometry) {
   geometry.batch = 16 * (1 + geometry.batch % 5);
@@ -220,6 +231,8 @@ inline std::vector<KernelCase> kernel_cases() {
           {"direct_bfloat16", make_direct_convolution, suit_bfloat16},
           {"direct_bfloat16_packed", make_direct_convolution, suit_bfloat16_packing},
           {"usual_bfloat16_far_strides", make_convolution_kernel, suit_bfloat16_far_strides,
+           bfloat16_rounding},
+          {"usual_bfloat16_odd_points", make_convolution_kernel, suit_odd_points_bfloat16,
            bfloat16_rounding},
           {"usual_bfloat16_strided_points", make_convolution_kernel, suit_strided_points_bfloat16,
            bfloat16_rounding},
