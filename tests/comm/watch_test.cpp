@@ -308,6 +308,10 @@ TEST(WatchDeadlock, IsNoneWhereSomebodyMayGoOn) {
       << "another thread may come";
   EXPECT_FALSE(is_deadlock([](auto& ranks) { ranks[1].lanes[0].is_awaited = 0; }))
       << "its thread computes";
+  EXPECT_FALSE(is_deadlock([](auto& ranks) { ranks[1].state = ProcessState::stopped; }))
+      << "it may be continued";
+  EXPECT_FALSE(is_deadlock([](auto& ranks) { ranks[1].is_watching = false; }))
+      << "nothing is known of it";
   EXPECT_FALSE(is_deadlock([](auto& ranks) { ranks[1].lanes[1].asked = 9; }))
       << "it has been asked for";
   EXPECT_FALSE(is_deadlock([](auto& ranks) { ranks[1].lanes[1].identity = 11; }))

@@ -47,10 +47,17 @@ void add_waits(Waits& waits, const RankStatus& status, const LaneStatus& lane,
   }
 }
 
+// A process that is stopped goes on when it is continued: what it was last seen waiting for may be
+// there already.
+bool may_go_on(const RankStatus& status) {
+  return status.has_left || !status.has_one_caller || status.state == ProcessState::stopped ||
+         !status.is_watching;
+}
+
 Waits find_waits(std::span<const RankStatus> statuses, std::int64_t least) {
   Waits waits;
   for (const RankStatus& status : statuses) {
-    if (!status.has_one_caller || status.has_left) continue;
+    if (may_go_on(status)) continue;
     for (const LaneStatus& lane : status.lanes) {
       if (lane.is_awaited != 0 && has_waited(lane, least)) add_waits(waits, status, lane, statuses);
     }
