@@ -24,7 +24,7 @@ bool is_any(const Bits* values, std::int64_t count) {
   constexpr std::int64_t at_once = 16;  // most positions have something among the first ones
   for (std::int64_t first = 0; first < count; first += at_once) {
     Bits any = 0;
-    for (auto i = first; i < std::min(first + at_once, count); ++i) any |= values[i];
+    for (std::int64_t i = 0; i < at_once; ++i) any |= values[first + i];
     if ((any & without_sign) != 0) return true;
   }
   return false;

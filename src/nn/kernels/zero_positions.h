@@ -12,7 +12,8 @@ namespace kolo {
 // them pass, and an optimizer that divides by the size of a gradient (Adam) makes whole steps of
 // what they become.
 //
-// Tensors are channels last, dense, float32 or bfloat16; results that are not finite stay so.
+// Tensors are channels last, dense, float32 or bfloat16, channels a multiple of 16; results that
+// are not finite stay so.
 
 // Outputs become `bias`, 0 where it is null.
 void restore_zero_outputs(const ConvolutionGeometry& geometry, const torch::Tensor& input,
