@@ -20,8 +20,8 @@ void read_safetensors(std::span<const std::byte> file) {
     for (const auto& entry : listing.tensors) {
       std::uint64_t elements = 1;
       for (const auto dimension : entry.shape) elements *= static_cast<std::uint64_t>(dimension);
-      const bool is_read = entry.dtype != c10::ScalarType::Undefined;
-      if (is_read && entry.end - entry.begin != elements * c10::elementSize(entry.dtype))
+      if (entry.is_readable() &&
+          entry.end - entry.begin != elements * c10::elementSize(entry.dtype))
         std::abort();
       bytes += entry.end - entry.begin;
     }

@@ -116,7 +116,7 @@ AtomicFile::AtomicFile(std::filesystem::path path)
 }
 
 AtomicFile::~AtomicFile() {
-  if (!file_.is_open()) return;
+  if (is_committed_) return;
   std::error_code ignored;  // a destructor has nobody to tell, and the file is not needed
   std::filesystem::remove(aside_, ignored);
 }
@@ -131,14 +131,9 @@ void AtomicFile::write(std::string_view text) {
 
 void AtomicFile::commit() {
   if (::fsync(file_.get()) != 0) fail("flush", aside_);
-  try {
-    file_.close(aside_);
-    rename_durably(aside_, path_);
-  } catch (const Error&) {
-    std::error_code ignored;  // what went wrong counts, and the file is not needed
-    std::filesystem::remove(aside_, ignored);
-    throw;
-  }
+  file_.close(aside_);
+  rename_durably(aside_, path_);
+  is_committed_ = true;
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text) {

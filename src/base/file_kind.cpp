@@ -21,48 +21,57 @@ using namespace std::string_view_literals;
 struct Signature {
   std::size_t offset;
   std::string_view bytes;
-  FileKind kind;
+  FileContent content;
 };
+
+constexpr FileContent torch_checkpoint{FileKind::torch_checkpoint,
+                                       "a PyTorch checkpoint (torch.save)"};
+constexpr FileContent pickle{FileKind::torch_checkpoint, "a Python pickle"};
+
+constexpr FileContent packed(std::string_view name) {
+  return {FileKind::packed, name};
+}
+constexpr FileContent other(std::string_view name) {
+  return {FileKind::other, name};
+}
 
 // Zip archives, text and safetensors take more than a look at fixed places.
 constexpr std::array signatures{
-    Signature{0, "version https://git-lfs.github.com/spec/"sv, FileKind::git_lfs_pointer},
-    // torch.save's magic number, pickled with protocol 2.
-    Signature{0, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv,
-              FileKind::torch_old_pickle},
-    Signature{0, "\x80\x02"sv, FileKind::pickle},
-    Signature{0, "\x80\x03"sv, FileKind::pickle},
-    Signature{0, "\x80\x04\x95"sv, FileKind::pickle},
-    Signature{0, "\x80\x05\x95"sv, FileKind::pickle},
-    Signature{0, "GGUF"sv, FileKind::gguf},
-    Signature{0, "\x1f\x8b"sv, FileKind::gzip},
-    Signature{0, "BZh"sv, FileKind::bzip2},
+    Signature{0,
+              "version https://git-lfs.github.com/spec/"sv,
+              {FileKind::git_lfs_pointer, "a Git LFS pointer"}},
+    // torch.save's magic number before PyTorch 1.6, pickled with protocol 2.
+    Signature{0, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv, torch_checkpoint},
+    Signature{0, "\x80\x02"sv, pickle},
+    Signature{0, "\x80\x03"sv, pickle},
+    Signature{0, "\x80\x04\x95"sv, pickle},
+    Signature{0, "\x80\x05\x95"sv, pickle},
+    Signature{0, "\x1f\x8b"sv, packed("gzip data")},
+    Signature{0, "BZh"sv, packed("bzip2 data")},
     Signature{0,
               "\xfd"
               "7zXZ\x00"sv,
-              FileKind::xz},
-    Signature{0, "\x28\xb5\x2f\xfd"sv, FileKind::zstandard},
-    Signature{0, "7z\xbc\xaf\x27\x1c"sv, FileKind::seven_zip},
-    Signature{0, "Rar!\x1a\x07"sv, FileKind::rar},
-    Signature{257, "ustar"sv, FileKind::tar},
-    Signature{0, "\x89HDF\r\n\x1a\n"sv, FileKind::hdf5},
-    Signature{0, "\x93NUMPY"sv, FileKind::npy},
-    Signature{0, "\xff\xd8\xff"sv, FileKind::jpeg},
-    Signature{0, "\x89PNG\r\n\x1a\n"sv, FileKind::png},
-    Signature{0, "GIF87a"sv, FileKind::gif},
-    Signature{0, "GIF89a"sv, FileKind::gif},
-    Signature{8, "WEBP"sv, FileKind::webp},
-    Signature{0, "II*\x00"sv, FileKind::tiff},
-    Signature{0, "MM\x00*"sv, FileKind::tiff},
-    Signature{4, "ftypavif"sv, FileKind::heif},
-    Signature{4, "ftyphei"sv, FileKind::heif},
-    Signature{4, "ftypmif1"sv, FileKind::heif},
-    Signature{0, "%PDF-"sv, FileKind::pdf},
-    Signature{0, "CDF\x01"sv, FileKind::netcdf},
-    Signature{0, "CDF\x02"sv, FileKind::netcdf},
-    Signature{0, "CDF\x05"sv, FileKind::netcdf},
-    Signature{0, "MATLAB 5.0 MAT-file"sv, FileKind::matlab},
-    Signature{0, "PAR1"sv, FileKind::parquet},
+              packed("xz data")},
+    Signature{0, "\x28\xb5\x2f\xfd"sv, packed("Zstandard data")},
+    Signature{0, "7z\xbc\xaf\x27\x1c"sv, packed("a 7z archive")},
+    Signature{257, "ustar"sv, packed("a tar archive")},
+    Signature{0, "\x89HDF\r\n\x1a\n"sv, other("an HDF5 file")},
+    Signature{0, "\x93NUMPY"sv, other("a .npy array")},
+    Signature{0, "\xff\xd8\xff"sv, other("a JPEG image")},
+    Signature{0, "\x89PNG\r\n\x1a\n"sv, other("a PNG image")},
+    Signature{0, "GIF8"sv, other("a GIF image")},
+    Signature{8, "WEBPVP8"sv, other("a WebP image")},
+    Signature{0, "II*\x00"sv, other("a TIFF image")},
+    Signature{0, "MM\x00*"sv, other("a TIFF image")},
+    Signature{4, "ftypavif"sv, other("an AVIF image")},
+    Signature{4, "ftyphei"sv, other("a HEIC image")},
+    Signature{0, "%PDF-"sv, other("a PDF document")},
+    Signature{0, "CDF\x01"sv, other("a netCDF file (classic)")},
+    Signature{0, "CDF\x02"sv, other("a netCDF file (classic)")},
+    Signature{0, "CDF\x05"sv, other("a netCDF file (classic)")},
+    Signature{0, "MATLAB 5.0 MAT-file"sv, other("a MATLAB file")},
+    Signature{0, "PAR1"sv, other("a Parquet file")},
+    Signature{0, "GGUF"sv, other("a GGUF file")},
 };
 
 std::string_view text_of(std::span<const std::byte> bytes) {
@@ -92,7 +101,7 @@ std::uint64_t little_endian(std::string_view bytes) {
   return number;
 }
 
-// Whether a zip archive's list of contents, as far as it is in `ending`, has such a name.
+// Looks for such a name in a zip archive's list of contents, as far as that is in `ending`.
 bool lists_name_with(std::string_view ending, std::string_view part) {
   constexpr std::size_t header = 46, length_at = 28;
   constexpr auto mark = "PK\x01\x02"sv;
@@ -105,63 +114,67 @@ bool lists_name_with(std::string_view ending, std::string_view part) {
 }
 
 // Both of PyTorch's archives begin with FOLDER/data.pkl; a script has its code beside it.
-FileKind kind_of_zip(std::string_view beginning, std::string_view ending) {
+FileContent content_of_zip(std::string_view beginning, std::string_view ending) {
   constexpr std::size_t header = 30, length_at = 26;
-  if (beginning.size() < header) return FileKind::zip_archive;
+  constexpr auto plain = packed("a zip archive");
+  if (beginning.size() < header) return plain;
   const auto first = beginning.substr(header, little_endian(beginning.substr(length_at, 2)));
-  if (first.ends_with(".npy")) return FileKind::numpy_archive;
+  if (first.ends_with(".npy")) return packed("a NumPy archive (.npz)");
   const bool is_of_torch = first.ends_with("/data.pkl") || lists_name_with(ending, "/data.pkl");
-  if (!is_of_torch) return FileKind::zip_archive;
-  return lists_name_with(ending, "/code/") ? FileKind::torch_script : FileKind::torch_checkpoint;
+  if (!is_of_torch) return plain;
+  if (!lists_name_with(ending, "/code/")) return torch_checkpoint;
+  return {FileKind::torch_script, "a TorchScript archive (torch.jit.save)"};
 }
 
-FileKind kind_of_text(std::string_view text) {
+FileContent content_of_text(std::string_view text) {
+  constexpr FileContent html{FileKind::page, "an HTML page"}, json{FileKind::json, "a JSON file"};
   text = without_space(text);
   for (const auto word : {"<!doctype html"sv, "<html"sv, "<head"sv, "<body"sv})
-    if (begins_with_word(text, word)) return FileKind::html_page;
+    if (begins_with_word(text, word)) return html;
   if (begins_with_word(text, "<?xml")) {
-    return text.find("<html") != std::string_view::npos ||
-                   text.find("<!DOCTYPE html") != std::string_view::npos
-               ? FileKind::html_page
-               : FileKind::xml_document;
+    const bool is_html = text.find("<html") != std::string_view::npos ||
+                         text.find("<!DOCTYPE html") != std::string_view::npos;
+    return is_html ? html : FileContent{FileKind::page, "an XML document"};
   }
-  if (!text.starts_with('{')) return FileKind::unknown;
+  if (!text.starts_with('{')) return {};
   const auto inside = without_space(text.substr(1));
-  if (!inside.starts_with('"')) return FileKind::unknown;
+  if (!inside.starts_with('"')) return {};
   // Hugging Face's begin with either key; files of other keys first are told by their name's end.
   const bool is_index =
       text.find("\"weight_map\"") != std::string_view::npos ||
       (inside.starts_with("\"metadata\"") && text.find("\"total_size\"") != std::string_view::npos);
-  return is_index ? FileKind::safetensors_index : FileKind::json;
+  if (!is_index) return json;
+  return {FileKind::safetensors_index, "an index of a model in several files of safetensors"};
 }
 
+// Eight bytes with the header's length, and the header, which is JSON; more spaces than are in
+// sight may come first.
 bool is_safetensors(std::string_view beginning) {
   constexpr std::size_t prefix = 8;
   constexpr std::uint64_t most_of_header = 100'000'000;
   if (beginning.size() <= prefix) return false;
   const auto length = little_endian(beginning.substr(0, prefix));
-  return length >= 2 && length <= most_of_header &&
-         without_space(beginning.substr(prefix)).starts_with('{');
+  const auto header = without_space(beginning.substr(prefix));
+  return length >= 2 && length <= most_of_header && (header.empty() || header.starts_with('{'));
 }
 
 }  // namespace
 
-FileKind file_kind(std::span<const std::byte> beginning, std::span<const std::byte> ending) {
+FileContent content_of(std::span<const std::byte> beginning, std::span<const std::byte> ending) {
   const auto text = text_of(beginning);
-  if (text.empty()) return FileKind::empty;
+  if (text.empty()) return {FileKind::empty, ""};
   // The first of all: the length of a header may look like another format's signature.
-  if (is_safetensors(text)) return FileKind::safetensors;
-  if (text.starts_with("PK\x03\x04")) return kind_of_zip(text, text_of(ending));
+  if (is_safetensors(text)) return {FileKind::safetensors, "a safetensors file"};
+  if (text.starts_with("PK\x03\x04")) return content_of_zip(text, text_of(ending));
   for (const auto& signature : signatures) {
     if (text.size() >= signature.offset &&
-        text.substr(signature.offset).starts_with(signature.bytes) &&
-        (signature.kind != FileKind::webp || text.starts_with("RIFF")))
-      return signature.kind;
+        text.substr(signature.offset).starts_with(signature.bytes))
+      return signature.content;
   }
-  return kind_of_text(text);
+  return content_of_text(text);
 }
 
-FileKind file_kind_at(const std::filesystem::path& path) {
+FileContent content_of_file(const std::filesystem::path& path) {
   constexpr std::size_t first_bytes = 512;
   constexpr off_t last_bytes = off_t{1} << 20;  // a list of some 10 000 names
   try {
@@ -174,110 +187,29 @@ FileKind file_kind_at(const std::filesystem::path& path) {
       ending.resize(static_cast<std::size_t>(std::min(last_bytes, status.st_size)));
       ending.resize(read_up_to(file.get(), ending, path));
     }
-    return file_kind(beginning, ending);
+    return content_of(beginning, ending);
   } catch (const Error&) {  // the reader that refuses the file has said more
-    return FileKind::unknown;
+    return {};
   }
 }
 
-std::string_view file_kind_name(FileKind kind) {
-  switch (kind) {
-    case FileKind::unknown:
-      return "";
-    case FileKind::empty:
-      return "empty";
-    case FileKind::html_page:
-      return "an HTML page";
-    case FileKind::xml_document:
-      return "an XML document";
-    case FileKind::git_lfs_pointer:
-      return "a Git LFS pointer";
-    case FileKind::json:
-      return "a JSON file";
-    case FileKind::safetensors_index:
-      return "an index of a model in several files of safetensors";
-    case FileKind::zip_archive:
-      return "a zip archive";
-    case FileKind::numpy_archive:
-      return "a NumPy archive (.npz)";
-    case FileKind::torch_checkpoint:
-      return "a PyTorch checkpoint (torch.save)";
-    case FileKind::torch_script:
-      return "a TorchScript archive (torch.jit.save)";
-    case FileKind::torch_old_pickle:
-      return "a PyTorch checkpoint (torch.save, the old format)";
-    case FileKind::pickle:
-      return "a Python pickle";
-    case FileKind::safetensors:
-      return "a safetensors file";
-    case FileKind::gguf:
-      return "a GGUF file";
-    case FileKind::gzip:
-      return "gzip data";
-    case FileKind::bzip2:
-      return "bzip2 data";
-    case FileKind::xz:
-      return "xz data";
-    case FileKind::zstandard:
-      return "Zstandard data";
-    case FileKind::seven_zip:
-      return "a 7z archive";
-    case FileKind::rar:
-      return "a RAR archive";
-    case FileKind::tar:
-      return "a tar archive";
-    case FileKind::hdf5:
-      return "an HDF5 file";
-    case FileKind::npy:
-      return "a .npy array";
-    case FileKind::jpeg:
-      return "a JPEG image";
-    case FileKind::png:
-      return "a PNG image";
-    case FileKind::gif:
-      return "a GIF image";
-    case FileKind::webp:
-      return "a WebP image";
-    case FileKind::tiff:
-      return "a TIFF image";
-    case FileKind::heif:
-      return "a HEIC or AVIF image";
-    case FileKind::pdf:
-      return "a PDF document";
-    case FileKind::netcdf:
-      return "a netCDF file (classic)";
-    case FileKind::matlab:
-      return "a MATLAB file";
-    case FileKind::parquet:
-      return "a Parquet file";
-  }
-  return "";
-}
-
-std::string other_file_text(FileKind kind, std::string_view otherwise) {
-  switch (kind) {
+std::string other_file_text(const FileContent& content, std::string_view otherwise) {
+  switch (content.kind) {
     case FileKind::unknown:
       return std::string(otherwise);
     case FileKind::empty:
       return "it is empty";
-    case FileKind::html_page:
-    case FileKind::xml_document:
-      return fmt::format("it is {}: the download went wrong, fetch the file again",
-                         file_kind_name(kind));
+    case FileKind::page:
+      return fmt::format("it is {}: the download went wrong, fetch the file again", content.name);
     case FileKind::git_lfs_pointer:
-      return "it is a Git LFS pointer, which stands for a file that was not fetched; git lfs pull "
-             "in its folder gets the file itself";
-    case FileKind::zip_archive:
-    case FileKind::gzip:
-    case FileKind::bzip2:
-    case FileKind::xz:
-    case FileKind::zstandard:
-    case FileKind::seven_zip:
-    case FileKind::rar:
-    case FileKind::tar:
-      return fmt::format("it is {}; unpack it first", file_kind_name(kind));
+      return fmt::format(
+          "it is {}, which stands for a file that was not fetched; git lfs pull in its folder gets "
+          "the file itself",
+          content.name);
+    case FileKind::packed:
+      return fmt::format("it is {}; unpack it first", content.name);
     default:
-      return fmt::format("it is {}", file_kind_name(kind));
+      return fmt::format("it is {}", content.name);
   }
 }
 

@@ -5,16 +5,7 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
-#include "kolo/base/error.h"
-
 namespace kolo {
-
-namespace {
-
-// Files of Open MPI 4.1 and its PMIx are 4 MiB and a little more.
-constexpr std::uint64_t files_of_mpi = std::uint64_t{5} << 20;
-
-}  // namespace
 
 std::optional<std::uint64_t> file_size_limit() {
   rlimit limit{};
@@ -33,16 +24,6 @@ std::string advice_on_file_size(int error_number) {
   if (!limit) return "; the file system takes no file of this size: choose a folder on another one";
   return fmt::format("; {}: raise that limit, with ulimit -f unlimited where you may",
                      describe_file_size_limit(*limit));
-}
-
-void require_room_for_shared_memory(const std::string& subsystem,
-                                    std::optional<std::uint64_t> limit,
-                                    const std::string& way_out) {
-  if (!limit || *limit >= files_of_mpi) return;
-  throw InputError(fmt::format(
-      "{}: {}, and the ranks of a machine share memory in files of up to {} bytes: raise that "
-      "limit, with ulimit -f unlimited where you may, or {}",
-      subsystem, describe_file_size_limit(*limit), files_of_mpi, way_out));
 }
 
 }  // namespace kolo

@@ -15,14 +15,8 @@ namespace kolo {
 // their own.
 [[nodiscard]] std::string describe_file_size_limit(std::uint64_t limit);
 
-// What follows the reason of a failed call, where that is the limit, or the file system's own: what
-// it is and what to do. Empty for all other values of errno.
+// Advice that follows the reason of a failed call, where that is the limit, or the file system's
+// own. Empty for all other values of errno.
 [[nodiscard]] std::string advice_on_file_size(int error_number);
-
-// InputError where `limit` leaves no room for the files in which MPI's processes on a machine
-// share memory: MPI would end the program, or never begin. `subsystem` begins the message,
-// `way_out` ends it: "start one rank, without -n".
-void require_room_for_shared_memory(const std::string& subsystem,
-                                    std::optional<std::uint64_t> limit, const std::string& way_out);
 
 }  // namespace kolo

@@ -40,7 +40,7 @@ constexpr std::array<DtypeName, 10> dtype_names{{{"F64", c10::ScalarType::Double
                                                  {"I8", c10::ScalarType::Char},
                                                  {"U8", c10::ScalarType::Byte},
                                                  {"BOOL", c10::ScalarType::Bool}}};
-// Those of the format that LibTorch, or an older one, has no type for: their sizes alone.
+// Types of the format that LibTorch, or an older one, lacks: their sizes alone.
 struct UnreadDtype {
   std::string_view name;
   std::uint64_t bytes;
@@ -104,10 +104,10 @@ std::uint64_t byte_size(std::span<const std::int64_t> shape, std::uint64_t eleme
   return is_empty ? 0 : padded;
 }
 
-// None of types whose numbers have sizes that aren't known; their count is checked all the same.
+// Bytes of a tensor; nothing where its type is not known. The count of its numbers is checked all
+// the same.
 std::optional<std::uint64_t> size_of_entry(const SafetensorsEntry& entry) {
-  if (entry.dtype != c10::ScalarType::Undefined)
-    return safetensors_byte_size(entry.shape, entry.dtype);
+  if (entry.is_readable()) return safetensors_byte_size(entry.shape, entry.dtype);
   const auto* const known = std::ranges::find(unread_dtypes, entry.type_name, &UnreadDtype::name);
   if (known != unread_dtypes.end()) return byte_size(entry.shape, known->bytes);
   (void)byte_size(entry.shape, 1);
@@ -235,7 +235,7 @@ std::uint64_t safetensors_byte_size(std::span<const std::int64_t> shape, c10::Sc
 }
 
 void require_readable(const std::filesystem::path& path, const SafetensorsEntry& entry) {
-  if (entry.dtype != c10::ScalarType::Undefined) return;
+  if (entry.is_readable()) return;
   fail_safetensors({path, entry.name, "dtype"},
                    fmt::format("is \"{}\", expected one of {}", entry.type_name, dtype_list));
 }

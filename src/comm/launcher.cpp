@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "base/file_size_limit.h"
 #include "kolo/base/error.h"
 
 namespace kolo {
@@ -290,6 +291,18 @@ void require_suitable_launcher(const LaunchEnvironment& environment, const Linke
       "srun {}; {}",
       processes(environment.size), environment.variables, mpi.name, option_of(how),
       right_launcher(environment, mpi)));
+}
+
+void require_room_for_shared_memory(const std::string& subsystem,
+                                    std::optional<std::uint64_t> file_size_limit,
+                                    const std::string& way_out) {
+  // Files of Open MPI 4.1 and its PMIx are 4 MiB and a little more.
+  constexpr std::uint64_t files_of_mpi = std::uint64_t{5} << 20;
+  if (!file_size_limit || *file_size_limit >= files_of_mpi) return;
+  throw InputError(fmt::format(
+      "{}: {}, and the ranks of a machine share memory in files of up to {} bytes: raise that "
+      "limit, with ulimit -f unlimited where you may, or {}",
+      subsystem, describe_file_size_limit(*file_size_limit), files_of_mpi, way_out));
 }
 
 void require_all_ranks(const LaunchEnvironment& environment, const LinkedMpi& mpi, int size) {

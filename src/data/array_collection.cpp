@@ -76,7 +76,7 @@ std::string other_file(const fs::path& path) {
            "name "
            "the folder";
   }
-  return other_file_text(file_kind_at(path), "HDF5's signature is not in it") +
+  return other_file_text(content_of_file(path), "HDF5's signature is not in it") +
          "; expected a folder of .npy files, or an HDF5 file";
 }
 

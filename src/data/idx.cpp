@@ -257,7 +257,7 @@ class IdxReader {
           found, magic[3], magic[2], magic[1], magic[0]));
     }
     fail(other_file_text(
-        source_->is_compressed() ? FileKind::unknown : file_kind_at(path_),
+        source_->is_compressed() ? FileContent() : content_of_file(path_),
         fmt::format(
             "the magic number at offset 0 is {}, expected two zero bytes, the type and the rank",
             found)));

@@ -161,34 +161,6 @@ bool is_half_of_pair(const fs::path& path) {
   return false;
 }
 
-// Eight bytes with the header's length, and the header, which is JSON: spaces may come first, as
-// many as there are.
-bool may_be_safetensors(const fs::path& path, std::span<const std::byte> beginning,
-                        std::uint64_t size) {
-  const auto is_space = [](std::byte byte) {
-    return std::string_view(" \t\r\n").find(static_cast<char>(byte)) != std::string_view::npos;
-  };
-  if (beginning.size() <= 8) return false;
-  std::uint64_t length = 0;
-  for (std::size_t i = 8; i-- > 0;) length = length << 8 | std::to_integer<unsigned>(beginning[i]);
-  if (length > size - 8) return false;
-  const auto text = beginning.subspan(8);
-  if (const auto first = std::ranges::find_if_not(text, is_space); first != text.end())
-    return *first == std::byte{'{'};
-  const auto file = open_regular_file(path);
-  std::vector<std::byte> block(std::size_t{1} << 16);
-  (void)read_up_to(file.get(), std::span(block).first(8), path);
-  for (std::uint64_t done = 0; done < length;) {
-    const auto count = read_up_to(file.get(), block, path);
-    if (count == 0) return false;
-    const auto found = std::span(block).first(count);
-    if (const auto first = std::ranges::find_if_not(found, is_space); first != found.end())
-      return *first == std::byte{'{'};
-    done += count;
-  }
-  return false;
-}
-
 // Whole records, each with a label that CIFAR-10 has: its batches have no signature.
 bool is_cifar10_batch(const fs::path& path, std::uint64_t size) {
   if (size == 0 || size % cifar10_record_bytes != 0) return false;
@@ -279,9 +251,6 @@ Inspection inspect_safetensors(const fs::path& path) {
   }();
   Inspection inspection{
       .path = path.string(), .format = "safetensors", .bytes = fs::file_size(path)};
-  const auto is_read = [](const SafetensorsEntry& tensor) {
-    return tensor.dtype != c10::ScalarType::Undefined;
-  };
   std::int64_t numbers = 0;
   for (const auto& tensor : listing.tensors) {
     std::int64_t count = 1;
@@ -289,10 +258,10 @@ Inspection inspect_safetensors(const fs::path& path) {
     numbers += count;
     inspection.arrays.push_back(
         {.name = tensor.name,
-         .type = is_read(tensor) ? c10::toString(tensor.dtype) : tensor.type_name,
+         .type = tensor.is_readable() ? c10::toString(tensor.dtype) : tensor.type_name,
          .shape = tensor.shape});
   }
-  const auto unread = listing.tensors.size() - std::ranges::count_if(listing.tensors, is_read);
+  const auto unread = std::ranges::count(listing.tensors, false, &SafetensorsEntry::is_readable);
   if (unread > 0) {
     inspection.advice.push_back(fmt::format(
         "{} tensor{} of types that can't be read into a network", unread, unread == 1 ? "" : "s"));
@@ -326,9 +295,10 @@ Inspection inspect(const fs::path& path, bool reads_numbers) {
     return inspect_idx(path, reads_numbers);
   }
   if (image_format_of_content(beginning)) return inspect_image(path);
-  if (may_be_safetensors(path, beginning, size)) return inspect_safetensors(path);
+  const auto content = content_of_file(path);
+  if (content.kind == FileKind::safetensors) return inspect_safetensors(path);
   if (is_cifar10_batch(path, size)) return inspect_cifar10_batch(path);
-  const auto said = other_file_text(file_kind_at(path), "");
+  const auto said = other_file_text(content, "");
   throw InputError(fmt::format(
       "data: {} ({} bytes) is of no format that is read: IDX (plain or gzip), CIFAR-10's "
       "binary batches, JPEG, PNG, BMP, PPM, HDF5, .npy, safetensors{}{}",

@@ -6,11 +6,11 @@
 
 #include <fmt/format.h>
 
-#include "base/file_size_limit.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
+#include "kolo/comm/launcher.h"
 #include "launch/openmp_binding.h"
 
 namespace kolo {

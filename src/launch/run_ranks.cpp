@@ -73,7 +73,7 @@ class Job {
       std::cout << std::flush;
       const auto command = rank_command(attempt, machine_);
       const auto end = supervise(command, policy_.stop, signals_);
-      // Of mpirun itself that was asked, as by a SIGTERM to all processes of a job.
+      // mpirun itself may have been asked, as by a SIGTERM to all processes of a job.
       const bool has_stopped = policy_.has_stopped && policy_.has_stopped();
       if (has_stopped && is_failure(end)) return exit_stopped;
       if (end.was_silent && !end.was_asked() && (is_failure(end) || end.status == exit_wrong_input))

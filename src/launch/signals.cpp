@@ -38,7 +38,7 @@ extern "C" void write_signal_number(int signal) {
   errno = saved;
 }
 
-// By who wants the process to outlive its terminal (nohup).
+// Leaves alone the signal that nohup has made the process ignore, to outlive its terminal.
 bool is_to_be_ignored(int signal) {
   struct sigaction action {};
   return signal == SIGHUP && ::sigaction(signal, nullptr, &action) == 0 &&

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/fingerprint.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
@@ -23,14 +24,6 @@ namespace kolo {
 namespace {
 
 namespace fs = std::filesystem;
-
-// FNV-1a.
-std::uint64_t hash_of(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char letter : text)
-    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3U;
-  return hash;
-}
 
 // What rank 0 knows of the copies that count.
 struct Wanted {
@@ -189,7 +182,7 @@ std::string copy_key(const RunFolder& folder) {
   std::error_code error;
   const auto path = fs::canonical(folder.path, error);
   if (begins.empty() || error) return {};
-  return fmt::format("{:016x}", hash_of(path.string() + '\0' + begins.front().id));
+  return fmt::format("{:016x}", fingerprint_of(path.string() + '\0' + begins.front().id));
 }
 
 bool looks_for_copies(const CheckpointConfig& config, const std::optional<std::string>& resume) {

@@ -31,11 +31,10 @@ struct Saved {
   std::unordered_map<std::string, std::string> unread_types;  // of tensors that can't be read
 };
 
-// Without values where they are left out, and of types that can't be read.
+// A tensor without values.
 NamedTensor tensor_of(const SafetensorsEntry& entry) {
-  const bool is_read = entry.dtype != c10::ScalarType::Undefined;
   const auto options =
-      torch::TensorOptions(is_read ? entry.dtype : torch::kByte).device(torch::kMeta);
+      torch::TensorOptions(entry.is_readable() ? entry.dtype : torch::kByte).device(torch::kMeta);
   return {entry.name, torch::empty(entry.shape, options)};
 }
 
@@ -44,15 +43,12 @@ Saved read_file(const fs::path& path, TensorValues values) {
   try {
     for (const auto& entry : list_safetensors(path).tensors) {
       saved.tensors.push_back(tensor_of(entry));
-      if (entry.dtype == c10::ScalarType::Undefined)
-        saved.unread_types.emplace(entry.name, entry.type_name);
+      if (!entry.is_readable()) saved.unread_types.emplace(entry.name, entry.type_name);
     }
     if (values == TensorValues::left_out) return saved;
     std::unordered_map<std::string, torch::Tensor> read;
-    const auto is_read = [&](const auto& entry) {
-      return !saved.unread_types.contains(entry.name);
-    };
-    for (auto& item : read_chosen_safetensors(path, is_read)) read.emplace(item.name, item.tensor);
+    for (auto& item : read_chosen_safetensors(path, &SafetensorsEntry::is_readable))
+      read.emplace(item.name, item.tensor);
     for (auto& item : saved.tensors)
       if (const auto found = read.find(item.name); found != read.end()) item.tensor = found->second;
     return saved;
@@ -72,14 +68,15 @@ Saved read_saved(const fs::path& path, TensorValues values) {
   return {checkpoint, load_named(checkpoint, reading).content.model, {}};
 }
 
-// A tensor that the network wants, of a type that can't be read.
+// Refuses a tensor that the network has and whose type can't be read.
 void require_readable(const Saved& saved, const std::string& name) {
   const auto found = saved.unread_types.find(name);
   if (found == saved.unread_types.end()) return;
-  throw InputError(fmt::format(
-      "{}: the tensor {}, which the network has, is of the type {}; expected F64 F32 F16 BF16 I64 "
-      "I32 I16 I8 U8 or BOOL. Save it as float32, in Python with .float()",
-      saved.source.string(), name, found->second));
+  throw InputError(
+      fmt::format("{}: the tensor {}, which the network has, is of the type {}, which kolo doesn't "
+                  "read; save it "
+                  "as float32, in Python with .float()",
+                  saved.source.string(), name, found->second));
 }
 
 std::string shape_of(const torch::Tensor& tensor) {

@@ -12,8 +12,8 @@
 
 namespace kolo {
 
-// What a program ends with because of an exception: 2 for an InputError, and for a file's name that
-// the system refuses, otherwise 1.
+// The status that a program ends with because of an exception: 2 for an InputError, and for a
+// file's name that the system refuses, otherwise 1.
 [[nodiscard]] int exit_status_of(const std::exception& error);
 
 // What an exception has to say to a user: its message, of LibTorch's without the addresses that it

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "base/fingerprint.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
@@ -203,14 +204,10 @@ std::string to_text(const Outcome& outcome, int rank) {
   return document.dump();
 }
 
-// FNV-1a.
 std::int64_t hash_of(const std::vector<RankFact>& facts) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const auto& fact : facts) {
-    for (const char letter : fact.name + '\0' + fact.value + '\0')
-      hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3U;
-  }
-  return static_cast<std::int64_t>(hash >> 1);
+  std::string text;
+  for (const auto& fact : facts) text += fact.name + '\0' + fact.value + '\0';
+  return static_cast<std::int64_t>(fingerprint_of(text) >> 1);
 }
 
 // The status to end with, or 0 when all ranks are prepared, alike. Collective.

@@ -31,19 +31,19 @@ std::string conversion(const fs::path& from, std::string_view weights) {
       weights, from.string(), to.string());
 }
 
-[[noreturn]] void refuse_checkpoint(const fs::path& path, FileKind kind) {
+[[noreturn]] void refuse_checkpoint(const fs::path& path, std::string_view what) {
   throw InputError(fmt::format(
       "{} is {}, expected a file of safetensors; make one of it: {} (where the weights are a part "
       "of what was saved, put their key behind torch.load(...), as in ['state_dict'])",
-      path.string(), file_kind_name(kind),
+      path.string(), what,
       conversion(path, "torch.load(sys.argv[1], map_location='cpu', weights_only=True)")));
 }
 
-[[noreturn]] void refuse_script(const fs::path& path) {
+[[noreturn]] void refuse_script(const fs::path& path, std::string_view what) {
   throw InputError(fmt::format(
       "{} is {}, expected a file of safetensors; make one of it: {} (or train it as it is: model: "
       "{{name: torchscript, file: {}}})",
-      path.string(), file_kind_name(FileKind::torch_script),
+      path.string(), what,
       conversion(path, "torch.jit.load(sys.argv[1], map_location='cpu').state_dict()"),
       path.string()));
 }
@@ -63,24 +63,22 @@ std::string conversion(const fs::path& from, std::string_view weights) {
 }
 
 void require_weights_file(const fs::path& path) {
-  const auto kind = file_kind_at(path);
-  switch (kind) {
+  const auto content = content_of_file(path);
+  switch (content.kind) {
     case FileKind::safetensors:
     case FileKind::unknown:  // reading it says what is wrong
       return;
     case FileKind::torch_checkpoint:
-    case FileKind::torch_old_pickle:
-    case FileKind::pickle:
-      refuse_checkpoint(path, kind);
+      refuse_checkpoint(path, content.name);
     case FileKind::torch_script:
-      refuse_script(path);
+      refuse_script(path, content.name);
     case FileKind::safetensors_index:
       refuse_index(path);
     default:
-      if (kind == FileKind::json && path.filename().native().ends_with(index_ending))
+      if (content.kind == FileKind::json && path.filename().native().ends_with(index_ending))
         refuse_index(path);
       throw InputError(fmt::format("{} is no file of safetensors: {}", path.string(),
-                                   other_file_text(kind, "")));
+                                   other_file_text(content, "")));
   }
 }
 

@@ -1,4 +1,4 @@
-// What the standard library's functions for files throw, as kolo says it.
+// kolo's words for what the standard library's functions for files throw.
 #include "base/file_failure.h"
 
 #include <gmock/gmock.h>

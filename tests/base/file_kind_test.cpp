@@ -1,6 +1,6 @@
 #include "kolo/base/file_kind.h"
 
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -11,11 +11,10 @@ namespace kolo {
 namespace {
 
 using namespace std::string_literals;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-FileKind kind_of(const std::string& beginning, const std::string& ending = {}) {
-  return file_kind(std::as_bytes(std::span(beginning)), std::as_bytes(std::span(ending)));
+FileContent content(const std::string& beginning, const std::string& ending = {}) {
+  return content_of(std::as_bytes(std::span(beginning)), std::as_bytes(std::span(ending)));
 }
 
 // A zip archive of these names, without contents, as far as its kind is concerned.
@@ -32,29 +31,35 @@ std::string zip_of(const std::vector<std::string>& names) {
 }
 
 TEST(FileKind, IsToldByTheFirstBytes) {
-  const std::vector<std::pair<std::string, FileKind>> files{
-      {"", FileKind::empty},
-      {"hello", FileKind::unknown},
-      {"\xef\xbb\xbf\n <!DOCTYPE HTML PUBLIC", FileKind::html_page},
-      {"<HTML>", FileKind::html_page},
-      {"<?xml version=\"1.0\"?>\n<!DOCTYPE html>", FileKind::html_page},
-      {"<?xml version=\"1.0\"?><Error><Code>AccessDenied", FileKind::xml_document},
-      {"version https://git-lfs.github.com/spec/v1\noid sha256:00\n", FileKind::git_lfs_pointer},
-      {R"({"model": 1})", FileKind::json},
-      {R"({ "metadata": {"total_size": 5}, "weight_map": {)", FileKind::safetensors_index},
-      {"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e", FileKind::torch_old_pickle},
-      {"\x80\x02}q\x01", FileKind::pickle},
-      {"\x08\0\0\0\0\0\0\0{}      "s, FileKind::safetensors},
-      {"\x08\0\0\0\0\0\0\0      {}"s, FileKind::safetensors},
-      {"\x80\x02\0\0\0\0\0\0{\"a\""s, FileKind::safetensors},  // a header of 640 bytes
-      {"\x1f\x8b\x08", FileKind::gzip},
-      {"RIFF\x01\0\0\0WEBPVP8 "s, FileKind::webp},
-      {"RIFF\x01\0\0\0WAVE"s, FileKind::unknown},
-      {"GIF89a", FileKind::gif},
-      {"II*\0"s, FileKind::tiff},
-      {std::string(257, '\0') + "ustar", FileKind::tar},
+  const std::vector<std::tuple<std::string, FileKind, std::string>> files{
+      {"", FileKind::empty, ""},
+      {"hello", FileKind::unknown, ""},
+      {"\xef\xbb\xbf\n <!DOCTYPE HTML PUBLIC", FileKind::page, "HTML"},
+      {"<HTML>", FileKind::page, "HTML"},
+      {"<?xml version=\"1.0\"?>\n<!DOCTYPE html>", FileKind::page, "HTML"},
+      {"<?xml version=\"1.0\"?><Error><Code>AccessDenied", FileKind::page, "XML"},
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:00\n", FileKind::git_lfs_pointer,
+       "LFS"},
+      {R"({"model": 1})", FileKind::json, "JSON"},
+      {R"({ "metadata": {"total_size": 5}, "weight_map": {)", FileKind::safetensors_index, "index"},
+      {"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e", FileKind::torch_checkpoint,
+       "PyTorch"},
+      {"\x80\x02}q\x01", FileKind::torch_checkpoint, "pickle"},
+      {"\x08\0\0\0\0\0\0\0{}      "s, FileKind::safetensors, "safetensors"},
+      {"\x08\0\0\0\0\0\0\0      {}"s, FileKind::safetensors, "safetensors"},
+      {"\x80\x02\0\0\0\0\0\0{\"a\""s, FileKind::safetensors, ""},  // a header of 640 bytes
+      {"\0\x08\0\0\0\0\0\0"s + std::string(504, ' '), FileKind::safetensors, ""},
+      {"\x1f\x8b\x08", FileKind::packed, "gzip"},
+      {"RIFF\x01\0\0\0WEBPVP8 "s, FileKind::other, "WebP"},
+      {"RIFF\x01\0\0\0WAVE"s, FileKind::unknown, ""},
+      {"GIF89a", FileKind::other, "GIF"},
+      {"II*\0"s, FileKind::other, "TIFF"},
+      {std::string(257, '\0') + "ustar", FileKind::packed, "tar"},
   };
-  for (const auto& [bytes, kind] : files) EXPECT_EQ(kind_of(bytes), kind) << bytes;
+  for (const auto& [bytes, kind, name] : files) {
+    EXPECT_EQ(content(bytes).kind, kind) << bytes;
+    EXPECT_THAT(std::string(content(bytes).name), HasSubstr(name)) << bytes;
+  }
 }
 
 // Both begin with data.pkl; what tells them apart stands at the end, in the list of contents.
@@ -62,33 +67,33 @@ TEST(FileKind, TellsScriptsFromCheckpointsOfPyTorch) {
   const testing::TemporaryFolder folder;
   const auto kind = [&](const std::vector<std::string>& names) {
     folder.write("file", zip_of(names));
-    return file_kind_at(folder / "file");
+    return content_of_file(folder / "file").kind;
   };
   EXPECT_EQ(kind({"net/data.pkl", "net/data/0", "net/version"}), FileKind::torch_checkpoint);
   EXPECT_EQ(kind({"net/data.pkl", "net/data/0", "net/code/__torch__.py", "net/constants.pkl"}),
             FileKind::torch_script);
-  EXPECT_EQ(kind({"weights.npy"}), FileKind::numpy_archive);
+  EXPECT_EQ(kind({"weights.npy"}), FileKind::packed);
   EXPECT_EQ(kind({"net/.format_version", "net/data.pkl"}), FileKind::torch_checkpoint);
-  EXPECT_EQ(kind({"readme.txt", "data/code/a"}), FileKind::zip_archive);
-  EXPECT_EQ(file_kind_at(folder / "nothing"), FileKind::unknown);
-  EXPECT_EQ(file_kind_at(folder.path()), FileKind::unknown);
+  EXPECT_EQ(kind({"readme.txt", "data/code/a"}), FileKind::packed);
+  EXPECT_EQ(content_of_file(folder / "nothing").kind, FileKind::unknown);
+  EXPECT_EQ(content_of_file(folder.path()).kind, FileKind::unknown);
 }
 
 TEST(FileKind, OfEveryCutIsNoCrash) {
   for (const auto& file : {zip_of({"net/data.pkl", "net/code/a.py"}), "\x80\x02\x8a\x0a"s,
                            "RIFF\x01\0\0\0WEBP"s, "\x08\0\0\0\0\0\0\0{}"s}) {
     for (std::size_t size = 0; size <= file.size(); ++size)
-      (void)kind_of(file.substr(0, size), file.substr(size));
+      (void)content(file.substr(0, size), file.substr(size));
   }
 }
 
 TEST(FileKind, MessagesSayWhatToDo) {
-  EXPECT_THAT(other_file_text(FileKind::html_page, ""),
-              AllOf(HasSubstr("an HTML page"), HasSubstr("the download went wrong")));
-  EXPECT_THAT(other_file_text(FileKind::git_lfs_pointer, ""), HasSubstr("git lfs pull"));
-  EXPECT_THAT(other_file_text(FileKind::zip_archive, ""), HasSubstr("unpack"));
-  EXPECT_EQ(other_file_text(FileKind::unknown, "its first bytes are odd"),
-            "its first bytes are odd");
+  EXPECT_EQ(other_file_text(content("<html>"), ""),
+            "it is an HTML page: the download went wrong, fetch the file again");
+  EXPECT_THAT(other_file_text(content("version https://git-lfs.github.com/spec/v1"), ""),
+              HasSubstr("git lfs pull"));
+  EXPECT_THAT(other_file_text(content("PK\x03\x04"), ""), HasSubstr("a zip archive; unpack"));
+  EXPECT_EQ(other_file_text(content("?"), "its first bytes are odd"), "its first bytes are odd");
 }
 
 TEST(FileKind, MissingPathsAreSaidToBeRelativeToTheCurrentFolder) {

@@ -227,7 +227,7 @@ TEST(Safetensors, RejectsHolesOverlapsAndSpareData) {
               HasSubstr("5 bytes of data follow the header, but its tensors take 4"));
 }
 
-// What can't be read is refused where it is asked for, and nowhere else.
+// Tensors that can't be read are refused where they are asked for, and nowhere else.
 TEST(Safetensors, TypesThatCannotBeReadKeepNobodyFromTheOthers) {
   const TemporaryFolder folder;
   for (const auto& [type, bytes] : std::vector<std::pair<std::string, int>>{

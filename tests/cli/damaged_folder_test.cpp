@@ -42,7 +42,7 @@ const std::vector<Damage>& damages() {
 
 class DamagedFolder : public SmallRuns {
  protected:
-  // What a run of three epochs leaves after two, with a checkpoint of each.
+  // The folder of a run of three epochs after two, with a checkpoint of each.
   [[nodiscard]] std::vector<fs::path> files_of_a_stopped_run() const {
     const auto stopped =
         train({"--stop-after-epochs", "2", "--timeline", "training.n_epochs=3"}, "whole");

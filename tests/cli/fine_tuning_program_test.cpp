@@ -126,7 +126,7 @@ TEST_F(FineTuning, WhatFitsNothingIsRefusedBeforeAnythingStarts) {
   EXPECT_THAT(frozen.errors, HasSubstr("model.freeze: the network has no module or parameter"));
 }
 
-// What others publish weights as: a message says what it is, and how kolo can take it.
+// Weights as others publish them: a message says what they are, and how kolo can take them.
 TEST_F(FineTuning, FilesOfOtherProgramsAreToldByName) {
   using namespace std::string_literals;
   const auto refusal = [&](const std::filesystem::path& source) {
@@ -190,7 +190,7 @@ TEST_F(FineTuning, TensorsOfOtherTypesMatterOnlyWhereTheNetworkHasThem) {
   EXPECT_EQ(wanted.exit_code, 2);
   EXPECT_THAT(wanted.errors, AllOf(HasSubstr("fc1.bias, which the network has, is of the type "
                                              "F8_E4M3"),
-                                   HasSubstr("expected F64 F32")));
+                                   HasSubstr("save it as float32")));
 }
 
 }  // namespace

@@ -110,7 +110,7 @@ TEST_F(TrainSignals, WithinAValidation) {
   EXPECT_EQ(rest.exit_code, 0) << rest.errors;
 }
 
-// By who knows nothing of kolo's own launcher, and ends the job's other processes. mpirun itself
+// A batch system, say, ends the job's other processes, not kolo's own launcher. mpirun itself
 // says only that it has ended the ranks.
 TEST_F(TrainSignals, ToTheMpirunThatKoloHasStarted) {
   const auto to_mpirun = [](pid_t kolo) {

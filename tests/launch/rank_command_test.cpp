@@ -135,7 +135,7 @@ TEST(RankCommand, WithoutRoomForSharedMemoryMessagesGoThroughTheMachinesOwnInter
               HasSubstr("--mca btl self,tcp --mca btl_tcp_if_include lo"));
 }
 
-// In which case MPI would end the ranks, or hang.
+// MPI would end the ranks, or hang.
 TEST(RankCommand, ALimitOfFilesSizesThatLeavesNoSharedMemoryIsRefused) {
   auto machine = facts(Launcher::open_mpi_4, 4);
   machine.file_size_limit = 500 * 1024;

@@ -26,7 +26,7 @@ TEST(StopSignalDeathTest, AFirstSignalIsAQuestionThatCanBeAsked) {
       ExitedWithCode(3), "");
 }
 
-// Of a terminal that is closed, unless nohup has seen to it that it is not heard.
+// A closed terminal's signal is heard, unless nohup has seen to it that it is not.
 TEST(StopSignalDeathTest, SighupIsOneOfThemUnlessItIsIgnored) {
   EXPECT_EXIT(
       {

@@ -203,7 +203,7 @@ INSTANTIATE_TEST_SUITE_P(Optimizers, DeviceStep, ::testing::ValuesIn(every_optim
                          [](const auto& each) { return each.param.label; });
 
 TEST(DeviceStepWithoutGpu, ALaunchThatIsRefusedNamesTheKernel) {
-  if (torch::cuda::is_available()) GTEST_SKIP() << "this machine's GPU refuses no launch";
+  if (torch::cuda::is_available()) GTEST_SKIP() << "a launch is refused only where there is no GPU";
   const auto adam = make_adam({});
   const StepConstants constants{};
   Buffers<float> buffers(8);

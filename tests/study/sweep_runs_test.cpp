@@ -139,7 +139,8 @@ TEST_F(SweepRuns, SideBySideEachOnProcessorsOfItsOwn) {
   const auto text = read_text_file(folder_ / "sweep/report.html");
   EXPECT_THAT(text, AllOf(HasSubstr("optimizer.lr"), HasSubstr("trial 6: lr 0.6")));
   EXPECT_THAT(read_text_file(folder_ / "sweep/sweep.csv"), HasSubstr("\n2,0.2,0.2,1,0.2,9,"));
-  if (allowed_cores().size() < 2) GTEST_SKIP() << "on two cores it would be seen who has which";
+  if (allowed_cores().size() < 2)
+    GTEST_SKIP() << "one processor: trials have no places of their own";
   std::set<std::string> cpus;
   for (const auto& trial : finished.sweep.trials)
     cpus.insert(read_text_file(folder_ / "sweep" / trial.folder / "cpus"));

@@ -63,6 +63,7 @@ class AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path aside_;
   FileDescriptor file_;
+  bool is_committed_ = false;
 };
 
 // The whole of AtomicFile in one call.

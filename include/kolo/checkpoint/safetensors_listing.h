@@ -21,6 +21,8 @@ struct SafetensorsEntry {
   std::uint64_t begin = 0;  // bytes, counted from the start of the data
   std::uint64_t end = 0;
   std::string type_name;  // the dtype as the header names it, in listings
+
+  [[nodiscard]] bool is_readable() const { return dtype != c10::ScalarType::Undefined; }
 };
 
 struct SafetensorsListing {

@@ -92,6 +92,13 @@ enum class LauncherCheck : std::uint8_t {
 void require_suitable_launcher(const LaunchEnvironment& environment, const LinkedMpi& mpi,
                                LauncherCheck check);
 
+// Before MPI is initialized, too: InputError where `file_size_limit`, in bytes, leaves no room for
+// the files in which MPI's processes on a machine share memory; MPI would end the program, or never
+// begin. `subsystem` begins the message, `way_out` ends it: "start one rank, without -n".
+void require_room_for_shared_memory(const std::string& subsystem,
+                                    std::optional<std::uint64_t> file_size_limit,
+                                    const std::string& way_out);
+
 // Once MPI has said how many ranks it sees. WrongLauncher when the launcher started more.
 void require_all_ranks(const LaunchEnvironment& environment, const LinkedMpi& mpi, int size);
 

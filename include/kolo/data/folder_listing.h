@@ -19,8 +19,8 @@ struct FolderListing {
   std::vector<std::int64_t> class_ends;  // where each class's files end
   std::string names;                     // below their class's folder
   std::vector<std::uint64_t> name_ends;
-  // How many files are passed over, because their names are of no image, by what their names end
-  // with (".webp"; "" for nothing).
+  // Counts of files that are passed over because their names are of no image, by the names' endings
+  // (".webp"; "" for none).
   std::map<std::string, std::int64_t> left_out;
 
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(name_ends.size()); }

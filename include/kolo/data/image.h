@@ -24,8 +24,8 @@ enum class ImageFormat { jpeg, png, bmp, ppm };
 [[nodiscard]] std::string_view image_format_name(ImageFormat format);
 // By the first bytes; none when they are of no format that can be read.
 [[nodiscard]] std::optional<ImageFormat> image_format_of_content(std::span<const std::byte> file);
-// By what follows the last dot: jpg, jpeg, jfif, jpe, png, bmp, ppm, pgm, in any case of letters;
-// none for others.
+// Goes by what follows the last dot: jpg, jpeg, jfif, jpe, png, bmp, ppm, pgm, in any case of
+// letters; none for others.
 [[nodiscard]] std::optional<ImageFormat> image_format_of_name(const std::filesystem::path& path);
 
 enum class JpegColours { all, grey };

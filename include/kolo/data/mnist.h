@@ -21,18 +21,17 @@ struct Normalisation {
   float deviation = .3081F;
 };
 
-// Whether a file's name is one of an IDX file: ...-ubyte, with or without ".gz".
+// Tells whether a file's name is that of an IDX file: ...-ubyte, with or without ".gz".
 [[nodiscard]] bool is_idx_name(std::string_view name);
 
-// Where below `root` IDX files are: in itself, or where torchvision puts them, in raw/ of MNIST/
-// or FashionMNIST/ (`first` before others), or in raw/; the root when they are nowhere.
+// Finds the folder with IDX files: `root` itself, or the place below it where torchvision puts
+// them, raw/ of MNIST/ or FashionMNIST/ (`first` before others), or raw/; `root` when it has none.
 [[nodiscard]] std::filesystem::path mnist_folder(const std::filesystem::path& root,
                                                  std::string_view first = "MNIST");
 
 // MNIST, Fashion-MNIST and every other data set in their four files: train-images-idx3-ubyte,
 // train-labels-idx1-ubyte (training), t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte (validation),
-// each plain or gzip, with or without ".gz" after its name; also train-images.idx3-ubyte and so on,
-// and in mnist_folder()'s places below the folder.
+// each plain or gzip, with or without ".gz" after its name; also train-images.idx3-ubyte and so on.
 //
 // Input {1, rows, columns}, 10 classes. The pixels stay in memory as bytes (47 MB for 60 000
 // images), which several ranks can share (load()). Constructor: InputError for a missing file

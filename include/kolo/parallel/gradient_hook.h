@@ -40,8 +40,8 @@ class GradientHook {
   [[nodiscard]] virtual bool takes_part() const { return true; }
   virtual void average(const Communicator& communicator, const GradientBucket& bucket) = 0;
 
-  // Whether average() gives every rank the whole average. False: this rank's part only, for an
-  // optimizer that steps with that. grad() stays a placeholder then, until it is zeroed: nobody
+  // Tells whether average() gives every rank the whole average. False: this rank's part only, for
+  // an optimizer that steps with that. grad() stays a placeholder then, until it is zeroed: nobody
   // clips or steps with the rest.
   [[nodiscard]] virtual bool averages_all() const { return true; }
 

@@ -8,8 +8,8 @@
 
 namespace kolo {
 
-// What is trained together by one reducer or optimizer: a module, several, or tensors that belong
-// to none (an entropy coefficient, an image, parameters of a TorchScript module).
+// A module, several, or tensors that belong to none (an entropy coefficient, an image, parameters
+// of a TorchScript module), which one reducer or optimizer trains together.
 //
 //   kolo::DistributedOptimizer optimizer(
 //       communicator, {{actor.ptr(), critic.ptr()}, {log_alpha}},

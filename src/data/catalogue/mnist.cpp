@@ -19,14 +19,14 @@ namespace {
 
 constexpr std::int64_t mnist_classes = 10;
 
-// Of a split's images or labels, with either spelling of its name.
-std::filesystem::path find_file(const std::filesystem::path& root, const std::string& prefix,
+// Finds the images or labels of a split, by either spelling of the name.
+std::filesystem::path find_file(const std::filesystem::path& folder, const std::string& prefix,
                                 const std::string& kind) {
   std::error_code ignored;  // a file that can't be inspected is as good as missing
-  const auto name = prefix + '-' + kind, folder = mnist_folder(root).string();
+  const auto name = prefix + '-' + kind;
   for (const auto& spelling : {name, prefix + '.' + kind}) {
     for (const auto& candidate : {spelling, spelling + ".gz"}) {
-      const auto path = std::filesystem::path(folder) / candidate;
+      const auto path = folder / candidate;
       if (std::filesystem::exists(path, ignored)) return path;
     }
   }
@@ -35,7 +35,7 @@ std::filesystem::path find_file(const std::filesystem::path& root, const std::st
       "these files, and Debian's package has Fashion-MNIST's (apt install dataset-fashion-mnist) "
       "in "
       "{}",
-      name, name, folder,
+      name, name, folder.string(),
       std::filesystem::exists(folder, ignored) ? "" : ": " + missing_path_text(folder),
       fashion_mnist_folder));
 }

@@ -100,21 +100,22 @@ class FolderWalk {
     return names;
   }
 
-  // The paths of the images in a class's folder, below it, in order.
-  std::vector<std::string> images(const std::string& name,
-                                  std::map<std::string, std::int64_t>& left_out) {
-    std::vector<std::string> found;
-    left_out_ = {};
+  struct ClassFiles {
+    std::vector<std::string> images;  // their paths below the class's folder, in order
+    std::map<std::string, std::int64_t> left_out;
+  };
+
+  ClassFiles files_of(const std::string& name) {
+    ClassFiles found;
     const fs::path folder = root_ / name;
     collect(fs::is_symlink(folder) ? target_of(folder) : folder, {}, found);
-    std::ranges::sort(found, comes_before);
-    left_out = std::move(left_out_);
+    std::ranges::sort(found.images, comes_before);
     return found;
   }
 
  private:
   // `folder` is canonical; `prefix` is what to put before the names in it.
-  void collect(const fs::path& folder, const std::string& prefix, std::vector<std::string>& found) {
+  void collect(const fs::path& folder, const std::string& prefix, ClassFiles& found) {
     if (std::find(open_.begin(), open_.end(), folder) != open_.end()) {
       throw InputError(
           fmt::format("data: links go round in circles: {} leads back to itself; remove the link",
@@ -127,7 +128,7 @@ class FolderWalk {
       const bool is_image = image_format_of_name(entry.path()).has_value();
       if (!is_image && !entry.is_directory()) {
         std::error_code ignored;  // links that lead nowhere are left out, too
-        if (entry.is_regular_file(ignored)) count_left_out(entry.path(), left_out_);
+        if (entry.is_regular_file(ignored)) count_left_out(entry.path(), found.left_out);
         continue;
       }
       const auto target = entry.is_symlink() ? target_of(entry.path()) : entry.path();
@@ -135,7 +136,7 @@ class FolderWalk {
         collect(target, name + '/', found);
       } else {
         check_image(entry);
-        found.push_back(name);
+        found.images.push_back(name);
       }
     }
     open_.pop_back();
@@ -164,8 +165,7 @@ class FolderWalk {
 
   fs::path root_;
   bool inspect_sizes_;
-  std::vector<fs::path> open_;                    // the folders that collect() is in
-  std::map<std::string, std::int64_t> left_out_;  // of the class that images() goes through
+  std::vector<fs::path> open_;  // the folders that collect() is in
 };
 
 [[noreturn]] void fail_without_classes(const fs::path& root) {
@@ -186,8 +186,7 @@ FolderListing walk(const fs::path& root, const FolderListingOptions& options) {
     classes.resize(static_cast<std::size_t>(options.most_classes));
   FolderListing listing;
   for (const auto& name : classes) {
-    std::map<std::string, std::int64_t> left_out;
-    const auto images = folder.images(name, left_out);
+    const auto [images, left_out] = folder.files_of(name);
     if (images.empty()) {
       throw InputError(fmt::format(
           "data: the class {} has no images in {}{}; add some ({}) or remove the folder", name,

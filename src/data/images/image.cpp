@@ -233,7 +233,7 @@ void decode(std::span<const std::byte> file, std::string_view name, const ImageS
   if (!format) {
     throw InputError(fmt::format(
         "data: {} is no image: {}, expected JPEG, PNG, BMP, PPM or PGM", name,
-        other_file_text(file_kind(file), "its first bytes are of no format that can be read")));
+        other_file_text(content_of(file), "its first bytes are of no format that can be read")));
   }
   try {
     use(*open_image(file, *format, wanted, limits));

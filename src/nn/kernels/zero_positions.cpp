@@ -17,7 +17,7 @@ namespace {
 
 using Flags = std::vector<std::uint8_t>;
 
-// Values of float32 or bfloat16 as their bits, of which the sign doesn't count.
+// Looks at values of float32 or bfloat16 as bits, of which the sign doesn't count.
 template <typename Bits>
 bool is_any(const Bits* values, std::int64_t count) {
   constexpr auto without_sign = static_cast<Bits>(~(Bits{1} << (8 * sizeof(Bits) - 1)));
@@ -30,7 +30,7 @@ bool is_any(const Bits* values, std::int64_t count) {
   return false;
 }
 
-// By position of all samples: whether one of the channels is not 0.
+// Tells for each position of all samples whether one of the channels is not 0.
 template <typename Bits>
 Flags find_flags(const torch::Tensor& tensor, std::int64_t channels) {
   constexpr std::int64_t least_of_thread = 1024;
@@ -51,8 +51,8 @@ Flags flags_of(const torch::Tensor& tensor, std::int64_t channels) {
                                                : find_flags<std::uint16_t>(tensor, channels);
 }
 
-// Along one dimension, for each position of a result: the positions that its taps connect it with,
-// from `first` to `end`.
+// The positions that taps connect each position of a result with, along one dimension: from `first`
+// to `end`.
 struct Along {
   struct Window {
     std::int64_t first = 0, end = 1;
@@ -66,7 +66,7 @@ struct Along {
 // Three dimensions; those that there are not come first.
 using Windows = std::array<Along, 3>;
 
-// Of outputs, or of gradients of inputs.
+// Windows of outputs, or of gradients of inputs.
 Windows windows_of(const ConvolutionGeometry& geometry, bool of_outputs) {
   Windows windows;
   const auto output_size = geometry.output_size();

@@ -6,11 +6,11 @@
 
 namespace kolo {
 
-// Sets what direct products leave 0 in outputs and in gradients of inputs: positions whose taps
-// meet nothing but vectors of zeros (an image's background, what no gradient comes to). Minimal
-// algorithms subtract sums of neighbours, which leaves rounding errors there: a ReLU lets half of
-// them pass, and an optimizer that divides by the size of a gradient (Adam) makes whole steps of
-// what they become.
+// Sets to 0 what direct products leave 0 in outputs and in gradients of inputs: positions whose
+// taps meet nothing but vectors of zeros (an image's background, what no gradient comes to).
+// Minimal algorithms subtract sums of neighbours, which leaves rounding errors there: a ReLU lets
+// half of them pass, and an optimizer that divides by the size of a gradient (Adam) makes whole
+// steps of what they become.
 //
 // Tensors are channels last, dense, float32 or bfloat16, channels a multiple of 16; results that
 // are not finite stay so.

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/fingerprint.h"
 #include "kolo/base/checked.h"
 #include "kolo/parallel/object_collectives.h"
 
@@ -22,14 +23,6 @@ std::int64_t aligned_count(std::int64_t count, DataType type) {
 
 std::int64_t bytes_of(const Bucket& bucket) {
   return checked_multiply(bucket.count, static_cast<std::int64_t>(size_of(bucket.type)));
-}
-
-// FNV-1a, 64 bits (Fowler, Noll, Vo).
-std::uint64_t hash(std::string_view text) {
-  std::uint64_t value = 0xcbf29ce484222325;
-  for (const char letter : text)
-    value = (value ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
-  return value;
 }
 
 // Parameters, then buckets; one line each, so that two plans can be compared line by line.
@@ -102,7 +95,7 @@ std::string ParameterDescription::describe() const {
 }
 
 std::uint64_t BucketPlan::fingerprint() const {
-  return hash(fmt::format("{}", fmt::join(lines_of(*this), "\n")));
+  return fingerprint_of(fmt::format("{}", fmt::join(lines_of(*this), "\n")));
 }
 
 BucketPlan plan_buckets(std::vector<ParameterDescription> parameters, const BucketLimits& limits) {

@@ -15,7 +15,7 @@ namespace kolo {
 // begun is kept apart, to be averaged by itself.
 class PendingGradient {
  public:
-  // What was done to the placeholder by others than later passes.
+  // The placeholder's fate by others than later passes.
   enum class Fate : std::uint8_t {
     untouched,
     zeroed,  // by zero_grad() of whatever kind: the gradient is not wanted any more
@@ -34,8 +34,8 @@ class PendingGradient {
   // have brought so far until look() is called.
   void open();
   [[nodiscard]] bool is_open() const { return is_open_; }
-  // What has happened to grad() meanwhile, which is the placeholder again afterwards. False: it
-  // was changed in a way that can't be followed: scaled, exchanged.
+  // Looks at grad(), and makes it the placeholder again. False: it was changed in a way that can't
+  // be followed: scaled, exchanged.
   [[nodiscard]] bool look();
   [[nodiscard]] bool is_discarded() const { return is_discarded_; }  // zeroed while held
   // The sum of the later passes' gradients; undefined: there were none.
@@ -48,7 +48,7 @@ class PendingGradient {
   // Error says so, until it is zeroed.
   void keep();
   [[nodiscard]] bool is_kept() const { return is_kept_; }
-  // Of one that is kept: what was done to it; then grad() is undefined unless it is untouched.
+  // Tells the fate of one that is kept; then grad() is undefined unless it is untouched.
   Fate look_at_kept();
   // A backward() of the next step begins: grad() is undefined. It should have been zeroed before,
   // but a pass through the network may come first whose gradients are zeroed in the end (a GAN's

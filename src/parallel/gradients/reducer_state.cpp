@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/fingerprint.h"
 #include "kolo/base/error.h"
 #include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/object_collectives.h"
@@ -25,26 +26,11 @@ void StepAgreement::set_setup(std::uint64_t fingerprint, std::string description
   description_ = std::move(description);
 }
 
-namespace {
-
-// FNV-1a.
-std::uint64_t fingerprint_of(const std::vector<double>& numbers) {
-  std::uint64_t fingerprint = 0xcbf29ce484222325;
-  for (const double number : numbers) {
-    std::uint64_t bits = 0;
-    std::memcpy(&bits, &number, sizeof(bits));
-    for (int byte = 0; byte < 8; ++byte)
-      fingerprint = (fingerprint ^ (bits >> (8 * byte) & 0xff)) * 0x100000001b3;
-  }
-  return fingerprint;
-}
-
-}  // namespace
-
 // A maximum tells every rank whether a value is the same everywhere when its complement travels
 // with it: where a byte differs, no rank has both the maximum of the byte and of its complement.
 void StepAgreement::run(const Communicator& communicator) {
-  const std::uint64_t rates = fingerprint_of(rates_);
+  const std::uint64_t rates = fingerprint_of(
+      {reinterpret_cast<const char*>(rates_.data()), rates_.size() * sizeof(double)});
   const std::uint64_t values[] = {setup_, ~setup_, rates, ~rates};
   constexpr std::size_t head = 1 + sizeof(values);
   message_.resize(head);
@@ -347,12 +333,6 @@ void GradientReducer::State::contribute(std::size_t parameter) {
   torch::Tensor& gradient = tensor(parameter).mutable_grad();
   const torch::Tensor& view = arena_->gradient_view(parameter);
   const torch::NoGradGuard no_gradient;
-  if (gradient.sizes() != view.sizes()) {
-    throw Error(fmt::format(
-        "parallel: the gradient of {} is [{}], the parameter [{}]; a network has one reducer or "
-        "optimizer of kolo's at a time, and another one is averaging its gradients",
-        name(parameter), fmt::join(gradient.sizes(), ", "), fmt::join(view.sizes(), ", ")));
-  }
   if (!arena_->holds_gradient(parameter))
     view.copy_(gradient.is_sparse() ? gradient.to_dense() : gradient);
   if (options_.gradients_as_views) gradient = view;

@@ -228,6 +228,7 @@ void DistributedOptimizer::share_rates() {
 }
 
 void DistributedOptimizer::finish() {
+  meet();
   share_rates();
   if (!reducer_.has_averages()) reducer_.finish();
 }

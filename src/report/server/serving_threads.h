@@ -26,7 +26,7 @@ class ServingThreads final : public httplib::TaskQueue {
   using Accepted = decltype(std::declval<httplib::TaskQueue&>().enqueue({}));
   Accepted enqueue(std::function<void()> serve) override;
 
-  // What has come is served first.
+  // Serves first what has come.
   void shutdown() override { end(); }
 
  private:

@@ -26,7 +26,7 @@ void thin_out(Tensor& tensor, std::mt19937& random) {
   }
 }
 
-// Of [N, C, ...]: all channels are 0 in a part of each dimension, as around what images show.
+// Makes all channels of [N, C, ...] 0 in a part of each dimension, as around what images show.
 void clear_margins(Tensor& tensor, std::mt19937& random) {
   for (std::int64_t i = 2; i < tensor.dim(); ++i) {
     const auto margin =

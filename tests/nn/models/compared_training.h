@@ -21,7 +21,8 @@ struct Setting {
   std::int64_t levels = 0;
   std::int64_t channels = 0;
   double rate = .01;
-  double tolerance = .01;  // of the loss at first, between curves
+  double tolerance = .01;   // of the loss at first, between curves
+  std::int64_t margin = 0;  // of zeros around what inputs show
 };
 
 inline void PrintTo(const Setting& setting, std::ostream* out) {
@@ -61,7 +62,11 @@ class Training {
   double backward(std::int64_t step) {
     const auto plain = operators_ == Operators::plain ? std::make_unique<PlainKernels>() : nullptr;
     torch::manual_seed(100 * seed_ + step % 8);  // eight batches, again and again
-    const auto input = torch::randn(batched(setting_.batch, setting_.input)).to(type_);
+    auto input = torch::randn(batched(setting_.batch, setting_.input)).to(type_);
+    for (std::int64_t i = 2; i < input.dim(); ++i) {
+      input.narrow(i, 0, setting_.margin).zero_();
+      input.narrow(i, input.size(i) - setting_.margin, setting_.margin).zero_();
+    }
     const auto target = setting_.output.empty()
                             ? torch::randint(10, {setting_.batch}, torch::kLong)
                             : torch::randn(batched(setting_.batch, setting_.output)).to(type_);

@@ -39,5 +39,21 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"unet3d", {4, 16, 16, 16}, {5, 16, 16, 16}, 2, 4, 16},
                       Setting{"unet3d", {4, 32, 32, 32}, {5, 32, 32, 32}, 1, 5, 24}),
     name_of);
+
+// Adam makes a whole step of a gradient of any size, so weights whose gradient is 0 must have that.
+// A few may get one with any operators: of values that a rounding lets pass a ReLU.
+TEST(OneStep, GivesNoGradientWhereThereIsNone) {
+  const Setting dark_margins{.model = "cnn", .input = {3, 32, 32}, .batch = 16, .margin = 9};
+  Training kernels(dark_margins, Operators::kernels);
+  Training exact(dark_margins, Operators::plain, 3, torch::kDouble);
+  kernels.backward(0);
+  exact.backward(0);
+  const auto is_zero = exact.gradients().eq(0);
+  const auto zeros = is_zero.sum().item<std::int64_t>();
+  const auto wrong = kernels.gradients().ne(0).logical_and(is_zero).sum().item<std::int64_t>();
+  EXPECT_GT(zeros, 1000);
+  EXPECT_LE(wrong, 4) << "of " << zeros;
+}
+
 }  // namespace
 }  // namespace kolo::testing
