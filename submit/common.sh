@@ -36,6 +36,18 @@ find_kolo() {
   fi
 }
 
+# Environment of ranks on GPUs, where it is not set otherwise; choose_gpus calls it.
+#   KOLO_MPICH_GPU=1  keeps the MPICH_GPU_SUPPORT_ENABLED that the site's modules have set. kolo hands no memory of GPUs to MPI, and Cray
+#                     MPICH with it ends programs that are not linked with its GPU library.
+# The rest is for Slingshot (interfaces hsn0, hsn1, ...): NCCL's start over it, and libfabric's settings that AWS's plugin asks for.
+set_gpu_environment() {
+  [[ ${KOLO_MPICH_GPU:-} == 1 ]] || export MPICH_GPU_SUPPORT_ENABLED=0
+  [[ -e ${KOLO_NETWORKS:-/sys/class/net}/hsn0 ]] || return 0
+  export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-hsn} NCCL_CROSS_NIC=${NCCL_CROSS_NIC:-1}
+  export FI_CXI_DISABLE_HOST_REGISTER=${FI_CXI_DISABLE_HOST_REGISTER:-1} FI_MR_CACHE_MONITOR=${FI_MR_CACHE_MONITOR:-userfaultfd}
+  export FI_CXI_DEFAULT_CQ_SIZE=${FI_CXI_DEFAULT_CQ_SIZE:-131072}
+}
+
 # choose_gpus [reversed]: for a script that starts a rank for each GPU. Sets `gpus`, how many of a node its ranks take, and the array
 # `with_gpus`, what comes before the program. All of a node's ranks see all of its GPUs, since those that don't see each other can't use the
 # links between them; rank i of a node takes the i-th of the list. `reversed`: on this machine the last GPU is the nearest to the first cores.
@@ -53,9 +65,12 @@ choose_gpus() {
     ((gpus > 0)) || { say "this node has no GPU that nvidia-smi lists: training on the processors"; return; }
     if [[ ${1:-} == reversed ]]; then list=$(seq -s , $((gpus - 1)) -1 0); else list=$(seq -s , 0 $((gpus - 1))); fi
   fi
-  [[ $list =~ ^[0-9]+(,[0-9]+)*$ ]] || refuse "KOLO_GPUS=$list: expected numbers, for example 3,2,1,0, or none"
+  [[ $list =~ ^(([0-9]+|GPU-[0-9a-f-]+|MIG-[0-9a-zA-Z/-]+)(,|$))+$ && $list != *, ]] ||
+    refuse "KOLO_GPUS=$list: expected numbers or names of GPUs (nvidia-smi -L), for example 3,2,1,0, or none"
   gpus=$(tr ',' '\n' <<<"$list" | wc -l)
-  with_gpus=(env "CUDA_VISIBLE_DEVICES=$list")
+  set_gpu_environment
+  # Numbers are then nvidia-smi's.
+  with_gpus=(env CUDA_DEVICE_ORDER=PCI_BUS_ID "CUDA_VISIBLE_DEVICES=$list")
 }
 # Scripts for processors alone.
 gpus=0 with_gpus=()

@@ -8,7 +8,7 @@
 
 #include "config/refusal.h"
 #include "config/settle.h"
-#include "kolo/config/factories.h"
+#include "kolo/config/derived_settings.h"
 
 namespace kolo {
 

@@ -9,7 +9,7 @@
 #include "config/refusal.h"
 #include "config/settle.h"
 #include "kolo/base/checked.h"
-#include "kolo/config/factories.h"
+#include "kolo/config/derived_settings.h"
 #include "kolo/nn/loss.h"
 
 namespace kolo {

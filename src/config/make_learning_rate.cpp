@@ -1,4 +1,4 @@
-#include "kolo/config/factories.h"
+#include "kolo/config/derived_settings.h"
 
 #include <algorithm>
 #include <cmath>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "kolo/comm/communicator.h"
-#include "kolo/config/factories.h"
+#include "kolo/config/derived_settings.h"
 #include "kolo/nn/kernel_choices.h"
 
 namespace kolo {

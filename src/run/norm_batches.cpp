@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "kolo/config/factories.h"
+#include "kolo/config/derived_settings.h"
 
 namespace kolo {
 

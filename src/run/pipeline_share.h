@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kolo/comm/communicator.h"
-#include "kolo/config/factories.h"
+#include "kolo/config/derived_settings.h"
 #include "kolo/layout/stage_cut.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/train/pipelined_network.h"

@@ -1,5 +1,6 @@
 #include "run/rank_job.h"
 
+#include <cstdlib>
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -18,7 +19,7 @@
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/comm/mpi.h"
-#include "kolo/config/factories.h"
+#include "kolo/config/derived_settings.h"
 #include "kolo/parallel/object_collectives.h"
 #include "launch/terminal.h"
 #include "run/rank_guard.h"
@@ -27,7 +28,16 @@ namespace kolo {
 
 namespace {
 
+// Memory of GPUs is never handed to MPI. Where modules of a site ask Cray MPICH to take it, MPI_Init
+// ends programs that aren't linked with its GPU library.
+void leave_gpu_memory_to_kolo() {
+  const char* const kept = std::getenv("KOLO_MPICH_GPU");
+  if (std::getenv("MPICH_GPU_SUPPORT_ENABLED") != nullptr && !(kept != nullptr && *kept == '1'))
+    setenv("MPICH_GPU_SUPPORT_ENABLED", "0", /*overwrite=*/1);
+}
+
 Communicator join_ranks(const CommunicationConfig& config) {
+  leave_gpu_memory_to_kolo();
   auto options = make_mpi_options(config);
   if (config.backend != CommunicationBackend::mpi) options.launcher_check = LauncherCheck::likely;
   return mpi_communicator(options);

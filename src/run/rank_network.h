@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "kolo/comm/communicator.h"
-#include "kolo/config/factories.h"
+#include "kolo/config/derived_settings.h"
 #include "kolo/parallel/timeline.h"
 #include "kolo/train/pipelined_network.h"
 #include "kolo/train/trainer.h"

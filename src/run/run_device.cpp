@@ -1,6 +1,7 @@
 #include "run/run_device.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
@@ -11,7 +12,7 @@
 #include "config/settle.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
-#include "kolo/config/factories.h"
+#include "kolo/config/derived_settings.h"
 #include "kolo/parallel/initialize.h"
 #include "parallel/compute_threads.h"
 #include "run/blas.h"
@@ -72,6 +73,8 @@ torch::Device start_device(const DeviceConfig& device, const Communicator& commu
   auto& context = at::globalContext();
   context.setAllowTF32CuDNN(device.tf32);
   context.setAllowTF32CuBLAS(device.tf32);
+  // Without this cuBLAS may add up in another order, and LibTorch up to 2.9 refuses its products.
+  if (device.deterministic) setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   context.setBenchmarkCuDNN(device.cudnn_benchmark && !device.deterministic);
   context.setDeterministicCuDNN(device.deterministic);
   context.setDeterministicAlgorithms(device.deterministic, /*warn_only=*/false);

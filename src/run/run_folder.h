@@ -8,10 +8,11 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/observe/run_log.h"
 
 namespace kolo {
+
+class CheckpointStore;
 
 // The folder of a run: config.yaml, run.json, out.log, history.json, events.out.tfevents.*,
 // model.txt, kernels.json, checkpoints/, and timeline.json where one was asked for.

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/clock.h"
-#include "kolo/config/factories.h"
+#include "kolo/config/derived_settings.h"
 #include "kolo/observe/format.h"
 
 namespace kolo {

@@ -12,6 +12,7 @@
 #include "run/run_folder.h"
 #include "run/run_lock.h"
 #include "run/run_training.h"
+#include "run/step_notes.h"
 
 namespace kolo {
 

@@ -51,7 +51,7 @@ void log_ranks(RunLog& log, const RunConfig& config, const Communicator& communi
         "{}. More would only wait for each other",
         config.device.intra_threads, at::get_num_threads());
   }
-  if (!capabilities.device_transport.empty())
+  if (!capabilities.device_transport.empty() && topology.size > 1)
     log.info("between devices: {}", capabilities.device_transport);
   if (capabilities.backend == "mpi" && !capabilities.concurrent) {
     log.warn(

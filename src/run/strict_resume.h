@@ -2,9 +2,11 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "run/prepared_run.h"
+#include "kolo/config/run_config.h"
 
 namespace kolo {
+
+struct PreparedRun;
 
 // InputError where checkpoint.strict_resume is set, the run goes on from a checkpoint, and would
 // not come to the bits that the run so far would have come to: settings that have an effect on

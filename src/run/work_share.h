@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kolo/comm/communicator.h"
-#include "kolo/config/factories.h"
+#include "kolo/config/derived_settings.h"
 #include "kolo/layout/spatial_network.h"
 #include "kolo/parallel/device_mesh.h"
 

@@ -6,7 +6,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/config/factories.h"
+#include "kolo/config/derived_settings.h"
 #include "kolo/observe/format.h"
 #include "kolo/observe/history.h"
 #include "kolo/parallel/gradient_noise.h"

@@ -15,6 +15,7 @@
 #include "kolo/config/factories.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/layout/pipeline_play.h"
+#include "kolo/study/measure.h"
 #include "run/kernel_cache.h"
 #include "run/load_data.h"
 #include "run/prepared_run.h"

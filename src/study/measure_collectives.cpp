@@ -12,7 +12,7 @@
 #include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/initialize.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "kolo/study/bench.h"
+#include "kolo/study/measure.h"
 #include "study/rank_layout.h"
 
 namespace kolo {

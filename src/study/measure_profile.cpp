@@ -15,7 +15,7 @@
 #include "kolo/parallel/device_clock.h"
 #include "kolo/parallel/gradient_hook.h"
 #include "kolo/parallel/initialize.h"
-#include "kolo/study/bench.h"
+#include "kolo/study/measure.h"
 #include "study/rank_layout.h"
 
 namespace kolo {

@@ -6,7 +6,7 @@
 
 #include "kolo/base/clock.h"
 #include "kolo/parallel/device_clock.h"
-#include "kolo/study/bench.h"
+#include "kolo/study/measure.h"
 
 namespace kolo {
 

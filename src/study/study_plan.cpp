@@ -9,7 +9,7 @@
 
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
-#include "kolo/config/factories.h"
+#include "kolo/config/derived_settings.h"
 
 namespace kolo {
 

@@ -54,16 +54,9 @@ class DeviceValues {
   simulated::Memory memory_;
 };
 
-// On each channel that ranks which are threads can have.
-class DeviceChannels : public ::testing::TestWithParam<DeviceChannelKind> {};
-
-INSTANTIATE_TEST_SUITE_P(Channels, DeviceChannels,
-                         ::testing::Values(DeviceChannelKind::ipc, DeviceChannelKind::staged),
-                         [](const auto& test) { return std::string(name_of(test.param)); });
-
 // The input is still on its way to the device when the collective is asked for, and what comes
 // after it in the stream takes the result along.
-TEST_P(DeviceChannels, KeepTheOrderOfTheStream) {
+TEST(DeviceCollectives, KeepTheOrderOfTheStream) {
   run_as_threads(
       3,
       [](const Communicator& communicator) {
@@ -82,10 +75,10 @@ TEST_P(DeviceChannels, KeepTheOrderOfTheStream) {
           EXPECT_TRUE(work.is_done());
         }
       },
-      with_devices(GetParam()));
+      with_devices());
 }
 
-TEST_P(DeviceChannels, AreMixedWithThoseOfTheHost) {
+TEST(DeviceCollectives, AreMixedWithThoseOfTheHost) {
   run_as_threads(
       2,
       [](const Communicator& communicator) {
@@ -103,21 +96,21 @@ TEST_P(DeviceChannels, AreMixedWithThoseOfTheHost) {
         EXPECT_THAT(second.values(), Each(1));
         EXPECT_THAT(of_host, Each(2));
       },
-      with_devices(GetParam()));
+      with_devices());
 }
 
-TEST_P(DeviceChannels, MayHaveNoElements) {
+TEST(DeviceCollectives, MayHaveNoElements) {
   run_as_threads(
       2,
       [](const Communicator& communicator) {
         communicator.all_reduce(Buffer::on_device(nullptr, 0, DataType::float32, nullptr));
       },
-      with_devices(GetParam()));
+      with_devices());
 }
 
 // The first collective too, in which the ranks find out what they have, and with more elements than
 // go at a time.
-TEST_P(DeviceChannels, AgainstHostMemoryAreAMismatchOnAllRanks) {
+TEST(DeviceCollectives, AgainstHostMemoryAreAMismatchOnAllRanks) {
   std::atomic<int> told = 0;
   const auto body = [&](const Communicator& communicator) {
     const DeviceValues values;
@@ -139,11 +132,10 @@ TEST_P(DeviceChannels, AgainstHostMemoryAreAMismatchOnAllRanks) {
                 HasSubstr("different collectives"));
     ++told;
   };
-  run_as_threads(3, body, with_devices(GetParam()));
+  run_as_threads(3, body, with_devices());
   EXPECT_EQ(told, 3);
   run_as_threads(
-      3, [&](const Communicator& communicator) { body(communicator.checked()); },
-      with_devices(GetParam()));
+      3, [&](const Communicator& communicator) { body(communicator.checked()); }, with_devices());
   EXPECT_EQ(told, 6);
 }
 
@@ -169,7 +161,7 @@ TEST(DeviceCollectives, KeepToOneDevice) {
                         "collective was on device 0"));
 }
 
-TEST_P(DeviceChannels, OtherCountsAreAMismatchOnAllRanks) {
+TEST(DeviceCollectives, OtherCountsAreAMismatchOnAllRanks) {
   run_as_threads(
       2,
       [](const Communicator& communicator) {
@@ -186,13 +178,13 @@ TEST_P(DeviceChannels, OtherCountsAreAMismatchOnAllRanks) {
         communicator.all_reduce(of(input, 3000));
         EXPECT_EQ(input.values()[2999], 2);
       },
-      with_devices(GetParam()));
+      with_devices());
 }
 
 // Its host has asked for the collective, as all have.
-TEST_P(DeviceChannels, TheWatchNamesARankWhoseDeviceIsLate) {
+TEST(DeviceCollectives, TheWatchNamesARankWhoseDeviceIsLate) {
   WatchMessages messages;
-  auto options = with_devices(GetParam());
+  auto options = with_devices();
   options.watch = messages.options(.05);
   run_as_threads(
       2,
@@ -211,7 +203,7 @@ TEST_P(DeviceChannels, TheWatchNamesARankWhoseDeviceIsLate) {
 }
 
 // Ranks let go of sets when they like, while others still read their memory.
-TEST_P(DeviceChannels, GiveAllMemoryBack) {
+TEST(DeviceCollectives, GiveAllMemoryBack) {
   const auto before = simulated::allocated_bytes();
   run_as_threads(
       3,
@@ -226,7 +218,7 @@ TEST_P(DeviceChannels, GiveAllMemoryBack) {
           EXPECT_THAT(values.values(), Each(9));
         }
       },
-      with_devices(GetParam()));
+      with_devices());
   EXPECT_EQ(simulated::allocated_bytes(), before);
 }
 
@@ -246,25 +238,30 @@ std::string transport_with(const ThreadRanksOptions& options) {
   return transport;
 }
 
-TEST(DeviceChannelChoice, TakesTheBestThatThereIs) {
-  const auto ipc =
-      AllOf(HasSubstr("(IPC)"), HasSubstr("the host waits: once a call, and every 4 KiB"));
+TEST(DeviceChannelChoice, IsStagedWhereThereIsNoNccl) {
   const auto staged = AllOf(HasSubstr("pinned memory"), HasSubstr("memory of one process"),
                             HasSubstr("the host waits: once a call, and every 4 KiB"));
-  const auto no_nccl = HasSubstr("not NCCL: rank 0's kolo was built without it");
-  EXPECT_THAT(transport_with(with_devices()), AllOf(ipc, no_nccl));
+  EXPECT_THAT(transport_with(with_devices()),
+              AllOf(staged, HasSubstr("not NCCL: rank 0's kolo was built without it")));
   EXPECT_THAT(transport_with(with_devices(DeviceChannelKind::staged)),
               AllOf(staged, Not(HasSubstr("not "))))
       << "it was asked for";
-  auto on_two_nodes = with_devices();
-  on_two_nodes.ranks_on_nodes = {2, 1};
-  EXPECT_THAT(
-      transport_with(on_two_nodes),
-      AllOf(staged, no_nccl, HasSubstr("not each other's memory: the ranks are on 2 nodes")));
-  auto without_sharing = with_devices();
-  without_sharing.devices.runtime = simulated::runtime_without_sharing();
-  EXPECT_THAT(transport_with(without_sharing),
-              AllOf(staged, HasSubstr("not each other's memory:")));
+}
+
+TEST(DeviceChannelChoice, GoesOnWhereNoMemoryCanBePinned) {
+  auto options = with_devices();
+  options.devices.runtime = simulated::runtime_without_pinning();
+  EXPECT_THAT(transport_with(options), HasSubstr("memory (which can't be pinned) of the host"));
+}
+
+TEST(DeviceChannelChoice, IsNoneForOneRank) {
+  const auto communicator = Communicator::solo({.runtime = simulated::runtime()});
+  const DeviceValues input, output;
+  input.fill(3);
+  communicator.all_gather(input.buffer(), output.buffer());
+  communicator.all_reduce(output.buffer(), ReduceOp::average);
+  EXPECT_THAT(output.values(), Each(3));
+  EXPECT_THAT(communicator.capabilities().device_transport, HasSubstr("one rank"));
 }
 
 // Of every rank, because all get the same.
@@ -284,19 +281,10 @@ void expect_refusal(const ThreadRanksOptions& options, const std::string& words)
 
 TEST(DeviceChannelChoice, RefusesWhatCanNotBe) {
   expect_refusal(with_devices(DeviceChannelKind::nccl), "NCCL was asked for, but");
-  expect_refusal(
-      with_devices(DeviceChannelKind::mpi),
-      "mpi was asked for, but on rank 0 there is no MPI that says that it is CUDA-aware");
-  auto options = with_devices(DeviceChannelKind::ipc);
-  options.ranks_on_nodes = {1, 1};
-  expect_refusal(options, "ipc was asked for, but the ranks are on 2 nodes");
-  options = with_devices(DeviceChannelKind::ipc);
-  options.devices.runtime = simulated::runtime_without_sharing();
-  expect_refusal(options, "ipc was asked for, but on rank 0: simulated: other ranks' memory can't");
 }
 
 // Joined ranks have no values of their own, wherever the others' are.
-TEST_P(DeviceChannels, GoOnWithoutRanksThatHaveJoined) {
+TEST(DeviceCollectives, GoOnWithoutRanksThatHaveJoined) {
   run_as_threads(
       3,
       [](const Communicator& plain) {
@@ -311,7 +299,7 @@ TEST_P(DeviceChannels, GoOnWithoutRanksThatHaveJoined) {
         }
         EXPECT_EQ(communicator.join(), 2);
       },
-      with_devices(GetParam()));
+      with_devices());
 }
 
 }  // namespace

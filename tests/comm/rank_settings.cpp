@@ -32,10 +32,9 @@ RankSetting on_device(const RankSetting& plain) {
           }};
 }
 
-// Those to be tested under MPI. On a GPU they are told by KOLO_DEVICE_CHANNEL, one at a time.
+// The channels to be tested under MPI. On a GPU KOLO_DEVICE_CHANNEL chooses, one at a time.
 std::vector<DeviceChannelKind> mpi_channels() {
-  if (is_gpu_wanted()) return {DeviceChannelKind::automatic};
-  return {DeviceChannelKind::ipc, DeviceChannelKind::staged, DeviceChannelKind::mpi};
+  return {is_gpu_wanted() ? DeviceChannelKind::automatic : DeviceChannelKind::staged};
 }
 
 bool has_values(std::string_view suite) {
@@ -56,10 +55,7 @@ std::vector<RankSetting> thread_settings(std::string_view suite) {
   settings = with_checks(suite, std::move(settings));
   if (has_values(suite)) {
     settings.push_back(on_device(on_threads(1, "", {.devices = devices()})));
-    for (const auto channel : {DeviceChannelKind::ipc, DeviceChannelKind::staged}) {
-      settings.push_back(on_device(
-          on_threads(3, "by " + std::string(name_of(channel)), {.devices = devices(channel)})));
-    }
+    settings.push_back(on_device(on_threads(3, "", {.devices = devices()})));
   }
   return settings;
 }

@@ -6,7 +6,7 @@
 #include "support/ticking_runtime.h"
 #include "train/training_fixture.h"
 
-#include "kolo/study/bench.h"
+#include "kolo/study/measure.h"
 
 namespace kolo::testing {
 namespace {

@@ -38,17 +38,10 @@ class TickingRuntime final : public DeviceRuntime {
   void copy(int, void*, const void*, std::size_t, DeviceStream) const override { refuse(); }
   [[nodiscard]] std::shared_ptr<std::byte> allocate(int, std::size_t) const override { refuse(); }
   void use(int /*device*/) const override { refuse(); }
-  void reduce(int, const DeviceReduction&, DeviceStream) const override { refuse(); }
-  [[nodiscard]] std::shared_ptr<std::byte> allocate_shared(int, std::size_t,
-                                                           DeviceMemoryName&) const override {
+  [[nodiscard]] std::shared_ptr<std::byte> allocate_pinned(int, std::size_t) const override {
     refuse();
   }
-  [[nodiscard]] std::shared_ptr<std::byte> open_shared(int,
-                                                       const DeviceMemoryName&) const override {
-    refuse();
-  }
-  [[nodiscard]] std::shared_ptr<std::byte> allocate_pinned(std::size_t) const override { refuse(); }
-  [[nodiscard]] std::shared_ptr<std::byte> pin(std::shared_ptr<std::byte>,
+  [[nodiscard]] std::shared_ptr<std::byte> pin(int, std::shared_ptr<std::byte>,
                                                std::size_t) const override {
     refuse();
   }

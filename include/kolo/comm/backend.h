@@ -86,14 +86,6 @@ class Backend {
     return false;
   }
 
-  // Whether move() takes the memory of this runtime's devices.
-  [[nodiscard]] virtual bool moves_memory_of(const DeviceRuntime& /*runtime*/) const {
-    return false;
-  }
-  // As execute(), of a collective that reduces nothing: straight between the buffers as they are.
-  // An input that lies in its place of the output is left there.
-  virtual void move(const CollectiveCall& call);
-
   // Zero-filled memory, 64-byte aligned, of call.count bytes; collective, and it may outlive this
   // back end. As the kind of allocation in the call wants it:
   // - allocate: one piece, in which an all-reduce needs no copies.

@@ -32,27 +32,6 @@ class DeviceEvent {
   }
 };
 
-// What a device reduces: every element of the result becomes the reduction of the sources'
-// elements, in the order given, with the bits that the host's collectives give (DataType,
-// ReduceOp). All lie where the device reaches them; the result may be one of the sources. An
-// average is that of `divisor` values.
-struct DeviceReduction {
-  static constexpr std::size_t most_sources = 64;
-
-  DataType type = DataType::uint8;
-  ReduceOp op = ReduceOp::sum;
-  std::span<const std::byte* const> sources;
-  std::byte* result = nullptr;
-  std::int64_t count = 0;
-  int divisor = 1;
-};
-
-// By which other processes of the machine find a piece of a device's memory. Made and read by the
-// same kind of runtime; sent as bytes.
-struct DeviceMemoryName {
-  std::array<std::byte, 128> bytes{};
-};
-
 // The devices that a process may use.
 struct DeviceCount {
   int devices = 0;
@@ -102,27 +81,16 @@ class DeviceRuntime {
   virtual void copy(int device, void* to, const void* from, std::size_t bytes,
                     DeviceStream stream) const = 0;
 
-  // In the stream's order.
-  virtual void reduce(int device, const DeviceReduction& reduction, DeviceStream stream) const = 0;
-
   // At least 256-byte aligned; the content is undefined.
   [[nodiscard]] virtual std::shared_ptr<std::byte> allocate(int device,
                                                             std::size_t bytes) const = 0;
-  // The same where other processes may open it, by the name that this sets. It has to stay until
-  // they have closed theirs.
-  [[nodiscard]] virtual std::shared_ptr<std::byte> allocate_shared(
-      int device, std::size_t bytes, DeviceMemoryName& name) const = 0;
-  // Memory that a process of this machine has shared, this one too, for work of `device`.
-  [[nodiscard]] virtual std::shared_ptr<std::byte> open_shared(
-      int device, const DeviceMemoryName& name) const = 0;
-  // What an MPI is given for this memory. Whether that must know of the device (be CUDA-aware).
-  [[nodiscard]] virtual void* seen_by_mpi(void* memory) const { return memory; }
-  [[nodiscard]] virtual bool needs_aware_mpi() const { return true; }
-  // Host memory that the device reads and writes by itself. Takes long: keep it.
-  [[nodiscard]] virtual std::shared_ptr<std::byte> allocate_pinned(std::size_t bytes) const = 0;
-  // The same of memory that is there already, as long as what is returned is kept, which keeps the
-  // memory too.
-  [[nodiscard]] virtual std::shared_ptr<std::byte> pin(std::shared_ptr<std::byte> memory,
+  // Memory of the host that the device reads and writes by itself. Making it takes long: keep it.
+  [[nodiscard]] virtual std::shared_ptr<std::byte> allocate_pinned(int device,
+                                                                   std::size_t bytes) const = 0;
+  // Makes such memory of some that is there already, for as long as the returned pointer is kept,
+  // which keeps `memory` too.
+  [[nodiscard]] virtual std::shared_ptr<std::byte> pin(int device,
+                                                       std::shared_ptr<std::byte> memory,
                                                        std::size_t bytes) const = 0;
 };
 
@@ -135,24 +103,20 @@ class DeviceRuntime {
 
 // How collectives on devices' memory travel.
 enum class DeviceChannelKind : std::uint8_t {
-  automatic,  // nccl where every rank has a device of its own, otherwise ipc, otherwise staged
+  automatic,  // nccl where every rank has a device of its own, otherwise staged
   nccl,       // NVIDIA's library: on the devices' own links, in the order of streams
-  ipc,        // devices read each other's memory, of ranks on one node
   staged,     // through pinned memory of the host, and then as the host's own collectives
-  mpi,        // MPI takes the devices' memory: only when asked for
 };
 
 constexpr auto enum_names(DeviceChannelKind) {
   return std::to_array<EnumName<DeviceChannelKind>>({{DeviceChannelKind::automatic, "auto"},
                                                      {DeviceChannelKind::nccl, "nccl"},
-                                                     {DeviceChannelKind::ipc, "ipc"},
-                                                     {DeviceChannelKind::staged, "staged"},
-                                                     {DeviceChannelKind::mpi, "mpi"}});
+                                                     {DeviceChannelKind::staged, "staged"}});
 }
 
 struct DeviceOptions {
   DeviceChannelKind channel = DeviceChannelKind::automatic;
-  // Of each of the two pieces of memory, pinned or the device's, that staged and ipc go through.
+  // Size of each of the two pieces of pinned memory that staged goes through.
   std::size_t staging_bytes = std::size_t{4} << 20;
   std::shared_ptr<const DeviceRuntime> runtime;  // none: cuda_runtime()
 };

@@ -10,16 +10,17 @@
 #include <vector>
 
 #include "kolo/comm/mpi.h"
+#include "kolo/data/bad_samples.h"
 #include "kolo/data/catalogue.h"
 #include "kolo/layout/mesh_shape.h"
 #include "kolo/layout/pipeline_schedule.h"
-#include "kolo/nn/autocast.h"
-#include "kolo/nn/loss.h"
-#include "kolo/nn/metrics.h"
-#include "kolo/nn/models.h"
+#include "kolo/nn/metric.h"
+#include "kolo/nn/model_catalogue.h"
+#include "kolo/nn/precision.h"
 #include "kolo/optim/catalogue.h"
 #include "kolo/optim/learning_rate.h"
-#include "kolo/train/trainer.h"
+#include "kolo/train/non_finite_step.h"
+#include "kolo/train/validation_views.h"
 
 // What one training run is to do, read from a YAML file. The defaults stand here; which values a
 // key accepts stands beside its name in src/config/schema.h, the one table that reading, writing

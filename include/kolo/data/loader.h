@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -15,27 +14,12 @@
 
 #include <torch/types.h>
 
-#include "kolo/base/enum_names.h"
+#include "kolo/data/bad_samples.h"
 #include "kolo/data/dataset.h"
 #include "kolo/data/device_samples.h"
 #include "kolo/sampling/sampler.h"
 
 namespace kolo {
-
-// What becomes of a sample that can't be read (an InputError of the dataset: a file that is damaged
-// or gone).
-enum class BadSamples : std::uint8_t {
-  stop,  // the error comes out of next()
-  // The next sample of the dataset that can be read takes its place, of the same epoch: which one
-  // depends on nothing but the data, so it is the same on any number of ranks, and in a run that
-  // goes on.
-  skip
-};
-
-constexpr auto enum_names(BadSamples) {
-  return std::to_array<EnumName<BadSamples>>(
-      {{BadSamples::stop, "stop"}, {BadSamples::skip, "skip"}});
-}
 
 struct LoaderOptions {
   std::int64_t batch_size = 64;  // samples per rank (each of several in one); at least 1

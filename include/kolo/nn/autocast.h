@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 
 #include <torch/types.h>
@@ -8,19 +7,10 @@
 
 #include <ATen/autocast_mode.h>
 
-#include "kolo/base/enum_names.h"
+#include "kolo/nn/precision.h"
 
 // LibTorch's automatic mixed precision, whose C++ names have changed in 2.4.
 namespace kolo {
-
-// What the forward and backward passes compute in where LibTorch holds it safe (convolutions and
-// products of matrices); sums, losses and parameters stay in float32.
-enum class Precision : std::uint8_t { fp32, bf16, fp16 };
-
-constexpr auto enum_names(Precision) {
-  return std::to_array<EnumName<Precision>>(
-      {{Precision::fp32, "fp32"}, {Precision::bf16, "bf16"}, {Precision::fp16, "fp16"}});
-}
 
 namespace autocast_details {
 

@@ -4,9 +4,11 @@
 #include <string_view>
 #include <vector>
 
-#include <torch/types.h>
-
 #include "kolo/settings/choice.h"
+
+namespace at {
+class Tensor;
+}
 
 namespace kolo {
 
@@ -14,7 +16,7 @@ namespace kolo {
 // targets; not a number for an empty batch. InputError for outputs or targets of another shape than
 // it takes.
 using LossFunction =
-    std::function<torch::Tensor(const torch::Tensor& outputs, const torch::Tensor& targets)>;
+    std::function<at::Tensor(const at::Tensor& outputs, const at::Tensor& targets)>;
 
 // Outputs are logits [N, classes]; targets the classes' indices [N], int64, or the classes'
 // probabilities [N, classes], floating. The mean of -sum(target log(softmax(logits))).

@@ -6,24 +6,11 @@
 
 #include <torch/types.h>
 
-#include "kolo/base/enum_names.h"
+#include "kolo/nn/metric.h"
 
 // Counts that ranks can add up. Nothing here records for backward; what returns numbers waits for
 // the device when the tensors aren't on the CPU.
 namespace kolo {
-
-// What is counted of a classifier's answers: those that are right, and those among the top 5.
-enum class Metric : std::uint8_t { accuracy, top_k_categorical_accuracy };
-
-// As Keras calls them.
-constexpr auto enum_names(Metric) {
-  return std::to_array<EnumName<Metric>>(
-      {{Metric::accuracy, "accuracy"},
-       {Metric::accuracy, "acc"},
-       {Metric::accuracy, "categorical_accuracy"},
-       {Metric::accuracy, "binary_accuracy"},
-       {Metric::top_k_categorical_accuracy, "top_k_categorical_accuracy"}});
-}
 
 // How many samples of a batch a classifier gets right. Logits [N, classes] and targets [N], int64:
 // those with their largest logit at the target (top-1); of equal logits the one that torch's argmax

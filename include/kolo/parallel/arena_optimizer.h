@@ -82,9 +82,9 @@ class ArenaOptimizer {
   // One step for one bucket; `step` counts from 1. `use`: on devices alone.
   void update(std::size_t bucket, double learning_rate, std::int64_t step,
               const GradientUse& use = {});
-  // Of a device: the last step's updates, enqueued once more as they are, become those of a step
-  // that is `steps` later (for CUDA graphs).
-  void advance(double learning_rate, std::int64_t steps);
+  // Puts what step `step` takes from its rate and number onto the device, where a CUDA graph of
+  // updates reads it: before the graph is recorded or replayed. Follows another step.
+  void prepare(double learning_rate, std::int64_t step);
   // Blocks until the parameters are complete, where a node's ranks share steps; nothing otherwise.
   void finish();
 

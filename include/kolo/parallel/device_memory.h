@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,16 +7,9 @@
 #include <c10/util/Exception.h>
 #include <torch/types.h>
 
-#include "kolo/comm/device.h"
+#include "kolo/parallel/device_memory_use.h"
 
 namespace kolo {
-
-// What this process has had of a device's memory since it began.
-struct DeviceMemoryUse {
-  std::int64_t peak_allocated_bytes = 0;  // by tensors
-  std::int64_t peak_reserved_bytes = 0;   // that LibTorch's allocator has taken for them
-  DeviceMemory device;                    // what is free now, whoever has the rest
-};
 
 // None for the host, and for devices of whose memory nothing is known.
 [[nodiscard]] std::optional<DeviceMemoryUse> memory_use(const torch::Device& device);

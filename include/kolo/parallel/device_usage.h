@@ -13,12 +13,14 @@
 #include <thread>
 #include <vector>
 
-#include <torch/types.h>
-
 #include "kolo/base/clock.h"
 #include "kolo/base/nvml.h"
 #include "kolo/comm/communicator.h"
 #include "kolo/comm/device.h"
+
+namespace c10 {
+struct Device;
+}
 
 namespace kolo {
 
@@ -88,7 +90,7 @@ struct DeviceUsageSources {
 // Of this rank's device. None for the host, where nothing can be read, and where a rank before this
 // one has the same device, which is counted once. Collective.
 [[nodiscard]] std::unique_ptr<DeviceUsageMonitor> monitor_device(
-    const Communicator& communicator, const torch::Device& device,
+    const Communicator& communicator, const c10::Device& device,
     const DeviceUsageSources& sources = {});
 
 // All ranks', by rank; without seconds where a rank has none. Collective.

@@ -231,7 +231,6 @@ class TrainingStep {
   GradientReducer reducer_;
   FiniteCheck finite_check_;
   std::function<void()> forward_is_done_;
-  std::int64_t last_step_ = 0;
   std::optional<GradScaler> scaler_;
 };
 

@@ -9,17 +9,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kolo/comm/communicator.h"
 #include "kolo/config/run_config.h"
-#include "kolo/data/loader.h"
 #include "kolo/layout/pipeline_schedule.h"
 #include "kolo/layout/spatial_network.h"
-#include "kolo/nn/network.h"
-#include "kolo/parallel/device_memory.h"
+#include "kolo/parallel/device_memory_use.h"
 #include "kolo/parallel/device_usage.h"
 #include "kolo/scaling/network_model.h"
 #include "kolo/scaling/step_profile.h"
-#include "kolo/train/trainer.h"
 
 // What a bench has measured and what it tells; how it is measured, of any trainer; and a whole
 // bench.
@@ -125,47 +121,6 @@ struct BenchPlan {
 
   [[nodiscard]] std::int64_t all_steps() const { return warmup + trials * steps; }
 };
-
-// Measures on this rank; trials follow each other without a pause, so that the loader's queue is as
-// in the midst of a training. A device is waited for where a trial begins and ends, and nowhere
-// else; parts of steps have the device's own times (DeviceClock). Collective.
-//
-// The loader alone: how fast batches can be had.
-[[nodiscard]] std::vector<BenchTrial> measure_loader(const Communicator& communicator,
-                                                     Loader& loader, const BenchPlan& plan);
-// Training steps on one batch, loaded once.
-[[nodiscard]] std::vector<BenchTrial> measure_steps(const Communicator& communicator,
-                                                    Trainer& trainer, Loader& loader,
-                                                    const BenchPlan& plan);
-// Training steps on the loader's batches.
-[[nodiscard]] std::vector<BenchTrial> measure_training(const Communicator& communicator,
-                                                       Trainer& trainer, Loader& loader,
-                                                       const BenchPlan& plan);
-
-// The first one of an epoch.
-[[nodiscard]] Batch first_batch(Loader& loader);
-
-// All ranks' trials, by rank. Collective.
-[[nodiscard]] std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
-                                                          const std::vector<BenchTrial>& mine);
-
-// What predictions are made from: a step without communication, and collectives without a step.
-
-// A trainer's steps on one batch, on all ranks at once, but without averaging gradients
-// (ReducerOptions::communicate is false), so that the ranks share caches and memory as they do in a
-// training. What the trainer's options decide, the data wait among it, is left to the caller.
-// Collective.
-[[nodiscard]] StepProfile measure_profile(const Communicator& communicator, Trainer& trainer,
-                                          const Network& network, Loader& loader,
-                                          const BenchPlan& plan);
-
-// All-reduces of 4 KiB to 64 MiB of float32 (or until one takes half a second), as gradients are
-// averaged: asynchronously, in memory that every rank has just written, from
-// Communicator::allocate() or, by the device's times, on this rank's device; then messages of up to
-// 16 MiB that pairs of neighbours send each other, as ranks that share samples do. Medians of many
-// calls. Collective.
-[[nodiscard]] CollectiveMeasurement measure_collectives(const Communicator& communicator,
-                                                        const torch::Device& device = torch::kCPU);
 
 // A configuration measured, as `kolo bench` does it.
 

@@ -19,6 +19,7 @@
 #include "kolo/nn/metrics.h"
 #include "kolo/nn/network.h"
 #include "kolo/train/train_state.h"
+#include "kolo/train/validation_views.h"
 
 namespace kolo {
 
@@ -30,17 +31,6 @@ struct SampleShare {
   // loss_factor() in kolo/parallel/spatial_part.h.
   double loss_factor = 1;
 };
-
-// As how many pictures a validation shows each image: as it is; with its mirror image; or both of
-// it and of it moved by a pixel up and left, and down and right, which count half. The outputs are
-// averaged.
-enum class ValidationViews : std::uint8_t { one, mirrored, moved };
-
-constexpr auto enum_names(ValidationViews) {
-  return std::to_array<EnumName<ValidationViews>>({{ValidationViews::one, "one"},
-                                                   {ValidationViews::mirrored, "mirrored"},
-                                                   {ValidationViews::moved, "moved"}});
-}
 
 // What a network is trained for, and what is counted to tell how well it does.
 struct Objective {

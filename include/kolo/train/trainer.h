@@ -20,33 +20,12 @@
 #include "kolo/parallel/timeline.h"
 #include "kolo/parallel/training_step.h"
 #include "kolo/train/objective.h"
+#include "kolo/train/non_finite_step.h"
 #include "kolo/train/observer.h"
 #include "kolo/train/train_state.h"
 #include "kolo/train/trained_network.h"
 
 namespace kolo {
-
-// What happens to a step whose numbers are not finite, on all ranks alike.
-enum class NonFiniteStep {
-  // Error when the loss of a step is not finite on any rank. Costs nothing, as the losses are added
-  // up anyway; what a step does to the parameters shows in the next one's loss, or at the epoch's
-  // end.
-  stop,
-  // Loss and averaged gradients are looked at before they are used, and the step is left out: no
-  // parameter, buffer or mean loss has anything of it. Error after many in a row (FiniteCheck).
-  // Costs a pass over the gradients and a copy of the buffers, and the buckets' updates no longer
-  // overlap the communication of later ones.
-  skip,
-  // Goes on, as long as the parameters are finite at the epoch's end; a validation whose loss isn't
-  // is never the best.
-  ignore
-};
-
-constexpr auto enum_names(NonFiniteStep) {
-  return std::to_array<EnumName<NonFiniteStep>>({{NonFiniteStep::stop, "stop"},
-                                                 {NonFiniteStep::skip, "skip"},
-                                                 {NonFiniteStep::ignore, "ignore"}});
-}
 
 // AdaScale SGD (Johnson, Agrawal, Gu and Guestrin, ICML 2020): the rate that is meant for a base
 // batch is multiplied by the gain of each step, as the noise of the gradients before it tells

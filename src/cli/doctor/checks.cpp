@@ -16,7 +16,6 @@
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
-#include "comm/mpi/cuda_aware_mpi.h"
 #include "kolo/base/clock.h"
 #include "kolo/comm/device.h"
 #include "kolo/comm/mpi.h"
@@ -308,8 +307,7 @@ int run_probe() {
                     {"sum", sum},
                     {"thread_level", capabilities.thread_level},
                     {"transport", capabilities.transport},
-                    {"device_transport", on_devices},
-                    {"is_cuda_aware", is_cuda_aware_mpi()}}
+                    {"device_transport", on_devices}}
                    .dump()
             << std::endl;
   return 0;
@@ -327,10 +325,6 @@ Finding check_mpi_library() {
   }
   const auto level = answer->value("thread_level", "");
   finding.text += fmt::format(", thread level '{}'", level);
-  if (cuda_runtime())
-    finding.text += answer->value("is_cuda_aware", false)
-                        ? "; takes GPUs' memory"
-                        : "; does not say that it takes GPUs' memory (is CUDA-aware)";
   if (level != "multiple") {
     finding.status = FindingStatus::warning;
     finding.remedy =

@@ -10,17 +10,9 @@ namespace kolo {
 // bytes", for example.
 void check_cuda(cudaError_t status, const char* what);
 
-// Makes a device this thread's for as long as it lives.
-class DeviceScope {
- public:
-  explicit DeviceScope(int device);
-  DeviceScope(const DeviceScope&) = delete;
-  DeviceScope& operator=(const DeviceScope&) = delete;
-  ~DeviceScope();
-
- private:
-  int before_ = 0;
-  bool is_other_ = false;
-};
+// Makes `device` the calling thread's device, for good: putting back the one before would make a
+// context (0.5 GB) on a device that this rank never uses, because a new thread begins with device
+// 0.
+void use_device(int device);
 
 }  // namespace kolo

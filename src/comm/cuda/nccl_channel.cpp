@@ -4,6 +4,9 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
+#include <future>
+#include <memory>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -21,9 +24,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// To find the other ranks; longer than any start of a large job takes.
+// Finding the other ranks takes less in the largest jobs.
 constexpr std::chrono::minutes patience_at_start{10};
-// To leave: the others may have ended otherwise.
+// The others may have ended, and NCCL would wait for them.
 constexpr std::chrono::seconds patience_at_end{5};
 
 [[noreturn]] void fail(ncclResult_t status, std::string_view what, ncclComm_t of) {
@@ -40,14 +43,16 @@ struct Reduction {
   ncclRedOp_t op = ncclSum;
 };
 
-// Nothing where NCCL has none of that meaning: 16-bit integers, and averages of integers that don't
-// wrap round.
+// Empty where NCCL's reduction is another one: it has no 16-bit integers, its averages of integers
+// wrap round, and its minima and maxima of floating-point numbers lose NaN.
 std::optional<Reduction> reduction_of(DataType type, ReduceOp op) {
   if (type == DataType::boolean) {
     const bool is_or = op == ReduceOp::sum || op == ReduceOp::max;
     return Reduction{ncclUint8, is_or ? ncclMax : ncclMin};
   }
-  if (op == ReduceOp::average && type > DataType::bfloat16) return std::nullopt;
+  const bool is_floating = type <= DataType::bfloat16;
+  if (op == ReduceOp::average && !is_floating) return std::nullopt;
+  if ((op == ReduceOp::min || op == ReduceOp::max) && is_floating) return std::nullopt;
   constexpr std::array ops = {ncclSum, ncclAvg, ncclMin, ncclMax, ncclProd};
   const auto with = ops[static_cast<std::size_t>(op)];
   switch (type) {
@@ -72,7 +77,21 @@ std::optional<Reduction> reduction_of(DataType type, ReduceOp op) {
   }
 }
 
-// NCCL's communicator. Calls never block for long: what isn't done at once is asked for again.
+// Runs `call` on a thread of its own; empty when it has not returned after `patience`, and then the
+// thread is left to itself.
+std::optional<ncclResult_t> result_within(Clock::duration patience,
+                                          std::function<ncclResult_t()> call) {
+  std::promise<ncclResult_t> promise;
+  auto result = promise.get_future();
+  std::thread([promise = std::move(promise), call = std::move(call)]() mutable {
+    promise.set_value(call());
+  }).detach();
+  if (result.wait_for(patience) != std::future_status::ready) return std::nullopt;
+  return result.get();
+}
+
+// NCCL's communicator. It is a blocking one, to which a collective is given in some 10 us; a
+// non-blocking one starts a thread for each call, and has to be asked until that is done.
 class NcclGroup {
  public:
   NcclGroup(const Topology& topology, int device, const NcclId& id);
@@ -80,81 +99,77 @@ class NcclGroup {
   NcclGroup& operator=(const NcclGroup&) = delete;
   ~NcclGroup();
 
-  [[nodiscard]] ncclComm_t get() const { return group_; }
-  // `status`: what a call has returned.
+  // CommunicationError once abort() was called, after which NCCL's communicator is gone.
+  [[nodiscard]] ncclComm_t get() const;
+  // Throws unless `status`, which a call has returned, is success.
   void check(ncclResult_t status, std::string_view what) const;
+  // Ends what another thread waits for in a call.
   void abort() noexcept;
 
  private:
-  [[nodiscard]] ncclResult_t settled(ncclResult_t status, Clock::duration patience) const;
-
   ncclComm_t group_ = nullptr;
+  int device_;
   std::atomic<bool> is_aborted_ = false;
 };
 
-NcclGroup::NcclGroup(const Topology& topology, int device, const NcclId& id) {
-  const DeviceScope scope(device);
+[[noreturn]] void fail_as_aborted() {
+  throw CommunicationError("comm: NCCL: another rank has failed");
+}
+
+NcclGroup::NcclGroup(const Topology& topology, int device, const NcclId& id) : device_(device) {
   ncclUniqueId unique{};
   static_assert(sizeof(unique) == nccl_id_bytes);
   std::memcpy(&unique, id.data(), sizeof(unique));
-  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;
-  auto status = ncclCommInitRankConfig(&group_, topology.size, unique, topology.rank, &config);
-  status = settled(status, patience_at_start);
-  if (status == ncclSuccess) return;
-  const auto failed = std::exchange(group_, nullptr);
-  if (status == ncclInProgress) {
-    if (failed != nullptr) (void)ncclCommAbort(failed);
+  const auto made = std::make_shared<ncclComm_t>(nullptr);
+  const auto status = result_within(
+      patience_at_start,
+      [made, device, unique, size = topology.size, rank = topology.rank]() -> ncclResult_t {
+        if (cudaSetDevice(device) != cudaSuccess) return ncclUnhandledCudaError;
+        return ncclCommInitRank(made.get(), size, unique, rank);
+      });
+  if (!status) {
     throw Error(
         fmt::format("comm: NCCL: rank {} has waited for the others for {} minutes; do the "
                     "nodes reach each other (NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO)?",
                     topology.rank, patience_at_start.count()));
   }
-  try {
-    fail(status, "ncclCommInitRankConfig", failed);
-  } catch (...) {
-    if (failed != nullptr) (void)ncclCommAbort(failed);
-    throw;
-  }
+  if (*status != ncclSuccess) fail(*status, "ncclCommInitRank", nullptr);
+  group_ = *made;
 }
 
-ncclResult_t NcclGroup::settled(ncclResult_t status, Clock::duration patience) const {
-  const auto until = Clock::now() + patience;
-  for (int looks = 0; status == ncclInProgress && Clock::now() < until; ++looks) {
-    if (looks > 1000) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    if (const auto asked = ncclCommGetAsyncError(group_, &status); asked != ncclSuccess)
-      return asked;
-  }
-  return status;
+ncclComm_t NcclGroup::get() const {
+  if (is_aborted_) fail_as_aborted();
+  return group_;
 }
 
 void NcclGroup::check(ncclResult_t status, std::string_view what) const {
-  status = settled(status, patience_at_start);
-  if (status != ncclSuccess) fail(status, what, group_);
+  if (status == ncclSuccess) return;
+  if (is_aborted_) fail_as_aborted();
+  fail(status, what, group_);
 }
 
 void NcclGroup::abort() noexcept {
   if (!is_aborted_.exchange(true)) (void)ncclCommAbort(group_);
 }
 
-// What is given back may wait for the others, who need not come.
 NcclGroup::~NcclGroup() {
   if (is_aborted_) return;
-  if (settled(ncclCommFinalize(group_), patience_at_end) == ncclSuccess)
-    (void)ncclCommDestroy(group_);
-  else
-    (void)ncclCommAbort(group_);
+  const auto destroy = [group = group_, device = device_]() -> ncclResult_t {
+    if (cudaSetDevice(device) != cudaSuccess) return ncclUnhandledCudaError;
+    return ncclCommDestroy(group);
+  };
+  if (!result_within(patience_at_end, destroy)) (void)ncclCommAbort(group_);
 }
 
 class NcclChannel final : public DeviceChannel {
  public:
   NcclChannel(const Topology& topology, int device, const NcclId& id, const DeviceOptions& options,
-              std::shared_ptr<void> stream, std::unique_ptr<DeviceChannel> rest)
+              std::shared_ptr<void> stream, MakeChannel make_rest)
       : topology_(topology),
         device_(device),
         runtime_(options.runtime),
         stream_(std::move(stream)),
-        rest_(std::move(rest)),
+        make_rest_(std::move(make_rest)),
         group_(topology, device, id) {}
 
   [[nodiscard]] std::string description() const override { return nccl_version(); }
@@ -167,6 +182,7 @@ class NcclChannel final : public DeviceChannel {
   [[nodiscard]] static bool can_do(const CallHeader& call) {
     return !traits_of(call.collective).reduces || reduction_of(call.type, call.op);
   }
+  [[nodiscard]] DeviceChannel& rest();
   void execute_of_host(const CollectiveCall& call);
   void enqueue(const CollectiveCall& call);
   [[nodiscard]] ncclResult_t begin(const CollectiveCall& call);
@@ -178,7 +194,8 @@ class NcclChannel final : public DeviceChannel {
   int device_;
   std::shared_ptr<const DeviceRuntime> runtime_;
   std::shared_ptr<void> stream_;
-  std::unique_ptr<DeviceChannel> rest_;
+  MakeChannel make_rest_;
+  std::unique_ptr<DeviceChannel> rest_;  // made by its first call
   NcclGroup group_;
 };
 
@@ -186,14 +203,19 @@ void NcclChannel::execute(const CollectiveCall& call) {
   // NCCL's average is that of all ranks; while some have joined it is another.
   const bool is_partial_average = traits_of(call.collective).reduces &&
                                   call.op == ReduceOp::average && call.divisor != topology_.size;
-  if (!can_do(call) || is_partial_average) return rest_->execute(call);
+  if (!can_do(call) || is_partial_average) return rest().execute(call);
   if (!call.order) return execute_of_host(call);
   call.order->ready->hold_back(stream_.get());
   enqueue(call);
   call.order->done = runtime_->record(device_, stream_.get());
 }
 
-// Of a rank that has joined.
+DeviceChannel& NcclChannel::rest() {
+  if (!rest_) rest_ = make_rest_();
+  return *rest_;
+}
+
+// A rank that has joined takes part with memory of the host.
 void NcclChannel::execute_of_host(const CollectiveCall& call) {
   const JoinedCall joined(*runtime_, device_, stream_.get(), call);
   enqueue(joined.there());
@@ -201,7 +223,7 @@ void NcclChannel::execute_of_host(const CollectiveCall& call) {
 }
 
 void NcclChannel::enqueue(const CollectiveCall& call) {
-  const DeviceScope scope(device_);
+  use_device(device_);
   group_.check(begin(call), name_of(call.collective));
 }
 
@@ -244,7 +266,7 @@ ncclResult_t NcclChannel::gather_uneven(const CollectiveCall& call) {
     place += bytes;
   }
   const auto end = ncclGroupEnd();
-  return status == ncclSuccess || status == ncclInProgress ? end : status;
+  return status == ncclSuccess ? end : status;
 }
 
 ncclResult_t NcclChannel::exchange(const CollectiveCall& call) {
@@ -263,7 +285,7 @@ ncclResult_t NcclChannel::exchange(const CollectiveCall& call) {
     to += received;
   }
   const auto end = ncclGroupEnd();
-  return status == ncclSuccess || status == ncclInProgress ? end : status;
+  return status == ncclSuccess ? end : status;
 }
 
 }  // namespace
@@ -285,9 +307,9 @@ NcclId make_nccl_id() {
 std::unique_ptr<DeviceChannel> make_nccl_channel(const Topology& topology, int device,
                                                  const NcclId& id, const DeviceOptions& options,
                                                  std::shared_ptr<void> stream,
-                                                 std::unique_ptr<DeviceChannel> rest) {
+                                                 MakeChannel make_rest) {
   return std::make_unique<NcclChannel>(topology, device, id, options, std::move(stream),
-                                       std::move(rest));
+                                       std::move(make_rest));
 }
 
 }  // namespace kolo

@@ -25,7 +25,7 @@ std::unique_ptr<DeviceChannel> make_nccl_channel(const Topology& /*topology*/, i
                                                  const NcclId& /*id*/,
                                                  const DeviceOptions& /*options*/,
                                                  std::shared_ptr<void> /*stream*/,
-                                                 std::unique_ptr<DeviceChannel> /*rest*/) {
+                                                 MakeChannel /*make_rest*/) {
   refuse();
 }
 

@@ -15,11 +15,6 @@ void Backend::begin_on_device(CollectiveCall& call) const {
                           name_of(call.collective), capabilities().backend));
 }
 
-void Backend::move(const CollectiveCall& call) {
-  throw Error(fmt::format("comm: {} on a device's memory: ranks on {} can't move it",
-                          name_of(call.collective), capabilities().backend));
-}
-
 std::shared_ptr<TransferStaging> Backend::stage(CollectiveCall& call) const {
   begin_on_device(call);
   throw Error(fmt::format("comm: {} takes the host's memory alone, of ranks on {}",

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "comm/device/shared_windows.h"
 #include "kolo/comm/backend.h"
 #include "kolo/comm/device.h"
 
@@ -33,39 +33,26 @@ class DeviceChannel {
 // Through pinned memory of the host, and among the ranks as `host` does it: always possible, and an
 // all-reduce has the same bits as one of the host's. Collective.
 [[nodiscard]] std::unique_ptr<DeviceChannel> make_staged_channel(std::shared_ptr<Backend> host,
+                                                                 int device,
                                                                  const DeviceOptions& options,
                                                                  std::shared_ptr<void> stream);
 
-// Out of each other's device memory, of ranks on one node whose host_ compares calls
-// (Backend::agree()); counts by rank of an all-to-all go through `rest`. With the bits of the
-// host's. Both are collective; `problem` as for SharedWindows::make().
-[[nodiscard]] std::unique_ptr<SharedWindows> make_ipc_windows(Backend& host, int device,
-                                                              const DeviceOptions& options,
-                                                              LentMemories& lent,
-                                                              std::string& problem);
-[[nodiscard]] std::unique_ptr<DeviceChannel> make_ipc_channel(
-    std::shared_ptr<Backend> host, int device, const DeviceOptions& options,
-    std::shared_ptr<void> stream, std::unique_ptr<SharedWindows> windows,
-    std::unique_ptr<DeviceChannel> rest);
-
-// By an MPI that reads and writes the device's memory (Backend::move()), while the devices reduce,
-// in the order of ranks.
-[[nodiscard]] std::unique_ptr<DeviceChannel> make_mpi_channel(std::shared_ptr<Backend> host,
-                                                              int device,
-                                                              const DeviceOptions& options,
-                                                              std::shared_ptr<void> stream);
+// For a group of one rank: copies the input to the output, on the stream.
+[[nodiscard]] std::unique_ptr<DeviceChannel> make_solo_channel(const DeviceOptions& options,
+                                                               std::shared_ptr<void> stream);
 
 // NCCL's own identity of a group, made on one of its ranks.
 using NcclId = std::vector<std::uint8_t>;
 inline constexpr std::size_t nccl_id_bytes = 128;
 
 [[nodiscard]] NcclId make_nccl_id();
-// What NCCL can't do goes through `rest`. Collective: `id` is the same on all ranks, of which each
-// has a device of its own.
+using MakeChannel = std::function<std::unique_ptr<DeviceChannel>()>;
+// Calls that NCCL can't do go through the channel that `make_rest` makes for the first of them.
+// Collective: `id` is the same on all ranks, and each rank has a device of its own.
 [[nodiscard]] std::unique_ptr<DeviceChannel> make_nccl_channel(const Topology& topology, int device,
                                                                const NcclId& id,
                                                                const DeviceOptions& options,
                                                                std::shared_ptr<void> stream,
-                                                               std::unique_ptr<DeviceChannel> rest);
+                                                               MakeChannel make_rest);
 
 }  // namespace kolo

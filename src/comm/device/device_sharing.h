@@ -7,7 +7,6 @@
 
 #include "comm/device/completion_poller.h"
 #include "comm/device/pinned_memories.h"
-#include "comm/device/shared_windows.h"
 #include "kolo/comm/device.h"
 
 namespace kolo {
@@ -28,7 +27,6 @@ class DeviceSharing {
   [[nodiscard]] std::shared_ptr<void> transfer_stream(int device);
   [[nodiscard]] PinnedMemories& pinned() { return pinned_; }
   [[nodiscard]] CompletionPoller& poller() { return poller_; }
-  [[nodiscard]] LentMemories& lent() { return lent_; }
   // What a group's collectives go by; of all groups the last.
   void note_transport(const std::string& transport);
   [[nodiscard]] std::string transport() const;
@@ -39,7 +37,6 @@ class DeviceSharing {
   std::string transport_;
   std::map<int, std::shared_ptr<void>> streams_, transfer_streams_;
   PinnedMemories pinned_;
-  LentMemories lent_;
   CompletionPoller poller_;
 };
 

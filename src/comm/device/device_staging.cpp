@@ -15,7 +15,7 @@ class PinnedStaging final : public TransferStaging {
         order_(call.order),
         stream_(sharing.transfer_stream(order_->device)),
         bytes_(call.collective == Collective::send ? call.input.bytes() : call.output.bytes()),
-        memory_(sharing.pinned().take(runtime_, bytes_)),
+        memory_(sharing.pinned().take(runtime_, order_->device, bytes_)),
         destination_(call.output.data) {
     const ConstBuffer host(memory_.get(), call.count, call.type);
     if (call.collective == Collective::send) {

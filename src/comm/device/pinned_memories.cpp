@@ -6,7 +6,8 @@
 
 namespace kolo {
 
-std::shared_ptr<std::byte> PinnedMemories::take(const DeviceRuntime& runtime, std::size_t bytes) {
+std::shared_ptr<std::byte> PinnedMemories::take(const DeviceRuntime& runtime, int device,
+                                                std::size_t bytes) {
   constexpr std::size_t least = 4096;
   const std::size_t size = std::bit_ceil(std::max(bytes, least));
   Piece piece;
@@ -20,7 +21,7 @@ std::shared_ptr<std::byte> PinnedMemories::take(const DeviceRuntime& runtime, st
       pieces.erase(found);
     }
   }
-  if (!piece.memory) piece = {size, runtime.allocate_pinned(size)};
+  if (!piece.memory) piece = {size, runtime.allocate_pinned(device, size)};
   std::byte* const memory = piece.memory.get();
   return {memory, [free = free_, piece](std::byte*) mutable {
             const std::lock_guard lock(free->mutex);

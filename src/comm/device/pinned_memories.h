@@ -12,8 +12,9 @@ namespace kolo {
 // Pinned memory of the host, which takes long to make: what comes back is given out again.
 class PinnedMemories {
  public:
-  // Of at least so many bytes; comes back by itself.
-  [[nodiscard]] std::shared_ptr<std::byte> take(const DeviceRuntime& runtime, std::size_t bytes);
+  // Memory of at least `bytes`, pinned for `device`; comes back by itself.
+  [[nodiscard]] std::shared_ptr<std::byte> take(const DeviceRuntime& runtime, int device,
+                                                std::size_t bytes);
 
  private:
   struct Piece {

@@ -7,6 +7,7 @@
 
 #include "comm/device/device_channel.h"
 #include "kolo/base/checked.h"
+#include "kolo/base/error.h"
 
 namespace kolo {
 
@@ -14,11 +15,13 @@ namespace {
 
 class StagedChannel final : public DeviceChannel {
  public:
-  StagedChannel(std::shared_ptr<Backend> host, const DeviceOptions& options,
+  StagedChannel(std::shared_ptr<Backend> host, int device, const DeviceOptions& options,
                 std::shared_ptr<void> stream);
 
   [[nodiscard]] std::string description() const override {
-    return "pinned memory of the host, then " + host_->capabilities().transport;
+    return fmt::format("{} of the host, then {}",
+                       is_pinned_ ? "pinned memory" : "memory (which can't be pinned)",
+                       host_->capabilities().transport);
   }
   [[nodiscard]] std::string host_waits() const override {
     return fmt::format("once a call, and every {} KiB, once more where input and output are apart",
@@ -31,7 +34,7 @@ class StagedChannel final : public DeviceChannel {
   // Pinned memory of any size, for one call after another.
   class Scratch {
    public:
-    [[nodiscard]] std::byte* of(const DeviceRuntime& runtime, std::size_t bytes);
+    [[nodiscard]] std::byte* of(const DeviceRuntime& runtime, int device, std::size_t bytes);
 
    private:
     std::shared_ptr<std::byte> memory_;
@@ -46,30 +49,37 @@ class StagedChannel final : public DeviceChannel {
 
   std::shared_ptr<Backend> host_;
   std::shared_ptr<const DeviceRuntime> runtime_;
+  int device_;
   std::shared_ptr<void> stream_;
   std::size_t window_bytes_;
+  bool is_pinned_ = true;
   // In memory that the ranks of a node reduce in place, without a copy.
   std::array<std::shared_ptr<std::byte>, 2> windows_;
   Scratch input_, output_;
 };
 
-StagedChannel::StagedChannel(std::shared_ptr<Backend> host, const DeviceOptions& options,
-                             std::shared_ptr<void> stream)
+StagedChannel::StagedChannel(std::shared_ptr<Backend> host, int device,
+                             const DeviceOptions& options, std::shared_ptr<void> stream)
     : host_(std::move(host)),
       runtime_(options.runtime),
+      device_(device),
       stream_(std::move(stream)),
       window_bytes_(std::max<std::size_t>(options.staging_bytes / 64 * 64, 64)) {
   const auto bytes = narrow<std::int64_t>(window_bytes_);
   for (auto& window : windows_) {
-    window = runtime_->pin(host_->allocate(CollectiveCall::of(Collective::allocate, bytes)).front(),
-                           window_bytes_);
+    window = host_->allocate(CollectiveCall::of(Collective::allocate, bytes)).front();
+    try {
+      window = runtime_->pin(device_, window, window_bytes_);
+    } catch (const Error&) {  // Copies then take longer: the driver has to pin them itself.
+      is_pinned_ = false;
+    }
   }
 }
 
-std::byte* StagedChannel::Scratch::of(const DeviceRuntime& runtime, std::size_t bytes) {
+std::byte* StagedChannel::Scratch::of(const DeviceRuntime& runtime, int device, std::size_t bytes) {
   if (bytes > bytes_) {
     memory_.reset();
-    memory_ = runtime.allocate_pinned(bytes);
+    memory_ = runtime.allocate_pinned(device, bytes);
     bytes_ = bytes;
   }
   return memory_.get();
@@ -139,10 +149,10 @@ void StagedChannel::execute_in_pieces(const CollectiveCall& call) {
 
 void StagedChannel::execute_whole(const CollectiveCall& call) {
   CollectiveCall staged = call;
-  staged.input =
-      ConstBuffer(input_.of(*runtime_, call.input.bytes()), call.input.count, call.input.type);
-  staged.output =
-      Buffer(output_.of(*runtime_, call.output.bytes()), call.output.count, call.output.type);
+  staged.input = ConstBuffer(input_.of(*runtime_, device_, call.input.bytes()), call.input.count,
+                             call.input.type);
+  staged.output = Buffer(output_.of(*runtime_, device_, call.output.bytes()), call.output.count,
+                         call.output.type);
   copy(call, const_cast<void*>(staged.input.data), call.input.data, call.input.bytes());
   if (const auto arrived = here(call)) arrived->wait();
   host_->execute(staged);
@@ -153,10 +163,10 @@ void StagedChannel::execute_whole(const CollectiveCall& call) {
 
 }  // namespace
 
-std::unique_ptr<DeviceChannel> make_staged_channel(std::shared_ptr<Backend> host,
+std::unique_ptr<DeviceChannel> make_staged_channel(std::shared_ptr<Backend> host, int device,
                                                    const DeviceOptions& options,
                                                    std::shared_ptr<void> stream) {
-  return std::make_unique<StagedChannel>(std::move(host), options, std::move(stream));
+  return std::make_unique<StagedChannel>(std::move(host), device, options, std::move(stream));
 }
 
 }  // namespace kolo

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "comm/aligned_memory.h"
-#include "comm/mpi/cuda_aware_mpi.h"
 #include "comm/mpi/mpi_collectives.h"
 #include "comm/mpi/mpi_line.h"
 #include "comm/mpi/mpi_statuses.h"
@@ -197,8 +196,7 @@ void MpiBackend::leave() noexcept {
 
 // Whether any call here leads to one of MPI's, which threads of kolo's own may not be allowed.
 bool MpiBackend::needs_mpi() const {
-  return options_.devices.channel == DeviceChannelKind::mpi ||
-         !(is_one_node() || topology_.size == 1);
+  return !is_one_node() && topology_.size > 1;
 }
 
 Capabilities MpiBackend::capabilities() const {
@@ -213,12 +211,6 @@ Capabilities MpiBackend::capabilities() const {
                            : node_group_ ? "shared memory inside nodes, MPI between them"
                                          : "MPI";
   return capabilities;
-}
-
-bool MpiBackend::moves_memory_of(const DeviceRuntime& runtime) const {
-  // Where waits may end early, collectives go through memory of the host.
-  return !keeping_->rules().is_session && objects_ != nullptr &&
-         (!runtime.needs_aware_mpi() || is_cuda_aware_mpi());
 }
 
 void MpiBackend::agree(const CallHeader& call) {

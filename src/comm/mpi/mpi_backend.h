@@ -50,8 +50,6 @@ class MpiBackend final : public Backend {
   void agree(const CallHeader& call) override;
   [[nodiscard]] std::vector<std::shared_ptr<std::byte>> allocate(const CallHeader& call) override;
   [[nodiscard]] std::shared_ptr<Backend> split(int color, int key) override;
-  [[nodiscard]] bool moves_memory_of(const DeviceRuntime& runtime) const override;
-  void move(const CollectiveCall& call) override { objects_->all_collectives->execute(call); }
   [[nodiscard]] std::unique_ptr<StatusExchange> status_exchange() override;
   [[nodiscard]] std::shared_ptr<TransferDesk> transfers() override { return transfers_; }
   void leave() noexcept override;

@@ -186,8 +186,11 @@ void ArenaOptimizer::update_on_device(std::size_t bucket, std::int64_t step,
   }
 }
 
-void ArenaOptimizer::advance(double learning_rate, std::int64_t steps) {
-  if (on_device_) on_device_->advance(rates_.note(learning_rate), steps);
+void ArenaOptimizer::prepare(double learning_rate, std::int64_t step) {
+  const auto steps = step - std::exchange(noted_step_, step);
+  if (steps == 0) return;
+  rate_ = rates_.note(learning_rate);
+  if (on_device_) on_device_->advance(rate_, steps);
 }
 
 void ArenaOptimizer::begin_step() {

@@ -1,7 +1,9 @@
 #include "parallel/optimizers/tensor_steps.h"
 
 #include <c10/core/DeviceGuard.h>
+#include <fmt/format.h>
 
+#include "kolo/base/error.h"
 #include "parallel/tensors/device_stream.h"
 
 namespace kolo::parallel {
@@ -78,6 +80,12 @@ void TensorSteps::update(const FlatOptimizer& optimizer, const TensorSlice& slic
 // LibTorch hands the pinned memory out again when the copy is done, and the copy keeps the order of
 // the stream: earlier steps have read what was there before.
 void TensorSteps::Constants::fill() {
+  if (is_recording(values.device())) {
+    throw Error(fmt::format(
+        "parallel: the constants of step {} are not on the device, and while a graph is recorded "
+        "they can't be copied there",
+        step));
+  }
   const auto numbers = optimizer->constants(rate, step, is_vector);
   const auto pinned = torch::empty({static_cast<std::int64_t>(numbers.size())},
                                    torch::TensorOptions(torch::kDouble).pinned_memory(true));

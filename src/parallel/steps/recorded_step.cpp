@@ -1,5 +1,4 @@
 #include <memory>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -44,7 +43,9 @@ std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(
   auto recorded = std::make_shared<Recorded>();
   recorded->learning_rate = learning_rate;
   recorded->step = step;
-  // The graph is the recording's.
+  // Now, since a copy that is recorded would be repeated with every replay.
+  optimizer_->prepare(learning_rate, step);
+  // The graph must not keep its owner alive.
   recorded->graph = parallel::record_graph(arena_->device(), [this, forward, to = recorded.get()] {
     to->numbers = enqueue(forward, to->learning_rate, to->step);
   });
@@ -56,7 +57,7 @@ TrainingStep::UnderWay TrainingStep::begin(Recorded& recorded, double learning_r
   const auto phase = options_.timeline.span("recorded step");
   recorded.learning_rate = learning_rate;
   recorded.step = step;
-  optimizer_->advance(learning_rate, step - std::exchange(last_step_, step));
+  optimizer_->prepare(learning_rate, step);
   recorded.graph->replay();
   UnderWay under_way(step, LateNumbers(recorded.numbers));
   if (communicator_.size() > 1) {

@@ -160,13 +160,11 @@ TrainingStep::Outcome TrainingStep::make(const GradientPasses& passes, double le
 
 TrainingStep::UnderWay TrainingStep::begin(const std::function<Forward()>& forward,
                                            double learning_rate, std::int64_t step) {
-  last_step_ = step;
   return {step, LateNumbers(enqueue(forward, learning_rate, step))};
 }
 
 TrainingStep::UnderWay TrainingStep::begin(const GradientPasses& passes, double learning_rate,
                                            std::int64_t step) {
-  last_step_ = step;
   const auto gradients = [&](Work& summing) {
     const auto phase = options_.timeline.span("forward and backward");
     PipelineStep::Backward backward{.reducer = &reducer_};
@@ -188,7 +186,6 @@ PartRange TrainingStep::parts() const {
 TrainingStep::UnderWay TrainingStep::begin(const ForwardOfPart& forward, double learning_rate,
                                            std::int64_t step) {
   if (!ordered_) throw Error("parallel: a step in parts, but there are no virtual ranks");
-  last_step_ = step;
   const auto gradients = [&](Work& summing) { return part_by_part(forward, summing); };
   return {step, LateNumbers(enqueue_with(gradients, learning_rate, step))};
 }

@@ -14,6 +14,9 @@ namespace kolo::parallel {
 // stream, for devices other than CUDA's, and where kolo is built without CUDA.
 [[nodiscard]] DeviceStream current_stream(const c10::Device& device);
 
+// Whether what the current stream is given is recorded for a graph of the device, and not done.
+[[nodiscard]] bool is_recording(const c10::Device& device);
+
 // The stream of the thread that asks for a task, for the one that does it: what the task gives the
 // device then follows what the first thread gave it before, and whoever waits for the task may use
 // the result. Nothing for tensors of the host.

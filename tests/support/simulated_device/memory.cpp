@@ -24,7 +24,6 @@ struct Allocation {
   std::size_t mapped = 0;  // of either mapping: whole pages and a guard page that has no memory
   std::byte* host = nullptr;
   int device = 0;
-  int descriptor = -1;  // of what others may open
 };
 
 // All there is in this process, by address.
@@ -63,13 +62,9 @@ std::size_t page_size() {
   return static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// A file in memory, open as long as this lives, unless that is released; mappings of it outlive it.
+// A file in memory, open as long as this lives; mappings of it outlive it.
 class MemoryFile {
  public:
-  explicit MemoryFile(const std::string& name)
-      : descriptor_(open(name.c_str(), O_RDWR | O_CLOEXEC)) {
-    if (descriptor_ < 0) fail("cannot open memory " + name);
-  }
   explicit MemoryFile(std::size_t bytes)
       : descriptor_(memfd_create("kolo simulated device", MFD_CLOEXEC)) {
     if (descriptor_ < 0) fail("cannot make memory");
@@ -79,14 +74,10 @@ class MemoryFile {
     errno = error;
     fail("cannot make memory of " + std::to_string(bytes) + " bytes");
   }
-  ~MemoryFile() {
-    if (descriptor_ >= 0) close(descriptor_);
-  }
+  ~MemoryFile() { close(descriptor_); }
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
 
-  [[nodiscard]] int get() const { return descriptor_; }
-  [[nodiscard]] int release() { return std::exchange(descriptor_, -1); }
   [[nodiscard]] std::size_t bytes() const {
     struct stat status {};
     if (fstat(descriptor_, &status) != 0) fail("cannot look at memory");
@@ -106,9 +97,8 @@ std::size_t whole_pages(std::size_t bytes) {
   return (bytes + page - 1) / page * page;
 }
 
-// New pointers to a file, as long as they are; `bytes` of it count as allocated, and the
-// descriptor, if there is one, goes with them.
-std::byte* add(const MemoryFile& file, std::size_t bytes, int device, int descriptor = -1) {
+// New pointers to a file, as long as they are; `bytes` of it count as allocated.
+std::byte* add(const MemoryFile& file, std::size_t bytes, int device) {
   // Beyond the file's end the page after the last one can be mapped, but not touched: reads and
   // writes of the device behind its memory end in SIGBUS.
   const std::size_t mapped = file.bytes() + page_size();
@@ -123,7 +113,7 @@ std::byte* add(const MemoryFile& file, std::size_t bytes, int device, int descri
   }
   auto& all = allocations();
   const std::unique_lock lock(all.mutex);
-  all.by_address.emplace(address, Allocation{bytes, mapped, host, device, descriptor});
+  all.by_address.emplace(address, Allocation{bytes, mapped, host, device});
   all.bytes[static_cast<std::size_t>(device)] += bytes;
   return address;
 }
@@ -133,20 +123,6 @@ std::byte* add(const MemoryFile& file, std::size_t bytes, int device, int descri
 std::byte* allocate(std::size_t bytes, int device) {
   check_device(device);
   return bytes == 0 ? nullptr : add(MemoryFile(whole_pages(bytes)), bytes, device);
-}
-
-std::byte* allocate_shared(std::size_t bytes, int device, std::string& name) {
-  check_device(device);
-  MemoryFile file(whole_pages(bytes));
-  name = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(file.get());
-  auto* const address = add(file, bytes, device, file.get());
-  (void)file.release();
-  return address;
-}
-
-std::byte* open_shared(const std::string& name, int device) {
-  check_device(device);
-  return add(MemoryFile(name), 0, device);
 }
 
 void release(void* device_pointer) {
@@ -162,7 +138,6 @@ void release(void* device_pointer) {
   all.bytes[static_cast<std::size_t>(allocation.device)] -= allocation.bytes;
   munmap(device_pointer, allocation.mapped);
   munmap(allocation.host, allocation.mapped);
-  if (allocation.descriptor >= 0) close(allocation.descriptor);
 }
 
 std::byte* host_view(const void* device_pointer) {

@@ -18,10 +18,6 @@ inline constexpr std::size_t kAlignment = 4096;
 // New memory of one device, all zeros; null for 0 bytes. What a process allocates after a fork is
 // its own, what it had before it shares with its parent.
 [[nodiscard]] std::byte* allocate(std::size_t bytes, int device = 0);
-// The same, which other processes may open, and this one again, by the name that this sets: each
-// gets pointers of its own to the same bytes.
-[[nodiscard]] std::byte* allocate_shared(std::size_t bytes, int device, std::string& name);
-[[nodiscard]] std::byte* open_shared(const std::string& name, int device);
 // Nothing for null, otherwise for what these returned.
 void release(void* device_pointer);
 

@@ -102,26 +102,6 @@ TEST(SimulatedMemory, EndsWhereItEnds) {
   EXPECT_EQ(run_in_fork(program).exit_code, 128 + SIGBUS);
 }
 
-TEST(SimulatedMemory, IsOpenedByItsNameHereAndInOtherProcesses) {
-  std::string name;
-  Memory own(allocate_shared(100, 0, name));
-  const auto open_and_write = [&](std::byte value) {
-    const Memory opened(open_shared(name, 1));
-    EXPECT_NE(opened.get(), own.get());
-    EXPECT_EQ(device_of(opened.get()), 1);
-    host_view(opened.get())[99] = value;
-    return 0;
-  };
-  EXPECT_EQ(run_in_fork([&] { return open_and_write(std::byte{7}); }).exit_code, 0);
-  EXPECT_EQ(host_view(own.get())[99], std::byte{7});
-  open_and_write(std::byte{8});
-  EXPECT_EQ(host_view(own.get())[99], std::byte{8});
-  const Memory outlives(open_shared(name, 0));
-  own.reset();
-  EXPECT_EQ(host_view(outlives.get())[99], std::byte{8});
-  EXPECT_THROW((void)open_shared(name, 0), Error);
-}
-
 TEST(SimulatedMemory, ServesSeveralThreads) {
   const std::size_t before = allocated_bytes();
   std::atomic<int> mistakes = 0;

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "comm/shared_memory/reduce_kernels.h"
 #include "kolo/base/error.h"
 #include "support/gpu.h"
 #include "support/simulated_device/memory.h"
@@ -137,9 +136,6 @@ class Runtime : public DeviceRuntime {
   }
   [[nodiscard]] int current_device() const override { return 0; }
   void use(int /*device*/) const override {}
-  // MPI is played by the device, as copies are.
-  [[nodiscard]] void* seen_by_mpi(void* memory) const override { return seen_by_device(memory); }
-  [[nodiscard]] bool needs_aware_mpi() const override { return false; }
   [[nodiscard]] std::shared_ptr<void> make_stream(int /*device*/) const override {
     return std::make_shared<Stream>();
   }
@@ -147,7 +143,6 @@ class Runtime : public DeviceRuntime {
                                                     DeviceStream stream) const override {
     return std::make_shared<Event>(stream);
   }
-  void reduce(int device, const DeviceReduction& reduction, DeviceStream stream) const override;
   [[nodiscard]] std::shared_ptr<DeviceEvent> record_timed(int device,
                                                           DeviceStream stream) const override {
     return record(device, stream);
@@ -164,47 +159,25 @@ class Runtime : public DeviceRuntime {
   [[nodiscard]] std::shared_ptr<std::byte> allocate(int device, std::size_t bytes) const override {
     return {simulated::allocate(bytes, device), Release()};
   }
-  [[nodiscard]] std::shared_ptr<std::byte> allocate_shared(int device, std::size_t bytes,
-                                                           DeviceMemoryName& name) const override {
-    std::string text;
-    std::shared_ptr<std::byte> memory(simulated::allocate_shared(bytes, device, text), Release());
-    std::memcpy(name.bytes.data(), text.c_str(), text.size() + 1);
-    return memory;
-  }
-  [[nodiscard]] std::shared_ptr<std::byte> open_shared(
-      int device, const DeviceMemoryName& name) const override {
-    const std::string text(reinterpret_cast<const char*>(name.bytes.data()));
-    return {simulated::open_shared(text, device), Release()};
-  }
-  [[nodiscard]] std::shared_ptr<std::byte> allocate_pinned(std::size_t bytes) const override {
+  [[nodiscard]] std::shared_ptr<std::byte> allocate_pinned(int /*device*/,
+                                                           std::size_t bytes) const override {
     const std::shared_ptr<std::byte[]> memory(std::make_unique<std::byte[]>(bytes));
     return {memory, memory.get()};
   }
-  [[nodiscard]] std::shared_ptr<std::byte> pin(std::shared_ptr<std::byte> memory,
+  [[nodiscard]] std::shared_ptr<std::byte> pin(int /*device*/, std::shared_ptr<std::byte> memory,
                                                std::size_t /*bytes*/) const override {
     return memory;
   }
 };
 
-class RuntimeWithoutSharing final : public Runtime {
+class RuntimeWithoutPinning final : public Runtime {
  public:
-  [[nodiscard]] std::shared_ptr<std::byte> open_shared(
-      int /*device*/, const DeviceMemoryName& /*name*/) const override {
-    throw Error("simulated: other ranks' memory can't be opened");
+  [[nodiscard]] std::shared_ptr<std::byte> pin(int /*device*/,
+                                               std::shared_ptr<std::byte> /*memory*/,
+                                               std::size_t /*bytes*/) const override {
+    throw Error("simulated: no memory can be pinned");
   }
 };
-
-// Of several devices' memory, as a device that reaches its peers'.
-void Runtime::reduce(int /*device*/, const DeviceReduction& reduction, DeviceStream stream) const {
-  std::vector<const std::byte*> sources;
-  for (const auto* const source : reduction.sources)
-    sources.push_back(static_cast<const std::byte*>(seen_by_device(source)));
-  auto* const result = static_cast<std::byte*>(seen_by_device(reduction.result));
-  give(stream, [sources, result, type = reduction.type, op = reduction.op, count = reduction.count,
-                divisor = reduction.divisor] {
-    kolo::reduce(type, op, sources, std::span(&result, 1), count, divisor);
-  });
-}
 
 // One buffer's way to the device and back.
 class Travelling {
@@ -310,8 +283,8 @@ std::shared_ptr<const DeviceRuntime> runtime() {
   return std::make_shared<Runtime>();
 }
 
-std::shared_ptr<const DeviceRuntime> runtime_without_sharing() {
-  return std::make_shared<RuntimeWithoutSharing>();
+std::shared_ptr<const DeviceRuntime> runtime_without_pinning() {
+  return std::make_shared<RuntimeWithoutPinning>();
 }
 
 std::shared_ptr<const DeviceRuntime> runtime_of_tests() {

@@ -15,8 +15,8 @@ namespace kolo::testing::simulated {
 // Work that a stream of theirs does in its turn.
 void give(DeviceStream stream, std::function<void()> work);
 
-// The same where no process can open another's memory, nor its own.
-[[nodiscard]] std::shared_ptr<const DeviceRuntime> runtime_without_sharing();
+// The same where the host's memory can't be pinned.
+[[nodiscard]] std::shared_ptr<const DeviceRuntime> runtime_without_pinning();
 
 // That of the simulated devices, or of the first GPU, which all ranks share, where GPUs are to be
 // tested (support/gpu.h).

@@ -36,7 +36,7 @@ int version_by(cudaError_t (*function)(int*)) {
 
 GpuFacts::Device device_facts(const DeviceRuntime& runtime, const std::shared_ptr<const Nvml>& nvml,
                               int index) {
-  const DeviceScope scope(index);
+  use_device(index);
   cudaDeviceProp properties{};
   check_cuda(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
   GpuFacts::Device device;

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kolo/settings/choice.h"
+
+// Models by name, without LibTorch's headers.
+namespace kolo {
+
+class Network;
+class TensorsNetwork;
+
+// What a model is made for and the choices that models share. A choice that a model doesn't have is
+// an InputError when it is given, but for a dropout of 0.
+struct ModelOptions {
+  std::vector<std::int64_t> input_shape;  // of one sample, without the batch: images are C, H, W
+  std::int64_t classes = 0;               // the length of the output; 0 where it is numbers
+  // Of one output, without the batch, where it is numbers: a vector's length, or the channels and
+  // lengths of a field.
+  std::vector<std::int64_t> output_shape = {};
+  // Where an input, or an output of numbers, is several arrays, whose values come one after another
+  // (SampleLayout::input_parts): the shape of each. A TorchScript module has a tensor for each; for
+  // other models the whole is a vector.
+  std::vector<std::vector<std::int64_t>> input_parts = {}, output_parts = {};
+  // Of every dropout layer, from 0 to below 1; the model's own probabilities when not given.
+  std::optional<double> dropout = std::nullopt;
+  // Of every batch norm, in Keras's sense, from 0 to below 1: running = momentum running + (1 -
+  // momentum) batch, which torch calls a momentum of 1 - momentum. The model's own when not given.
+  std::optional<double> batch_norm_momentum = std::nullopt;
+  // Of models of fields: how often the size is halved, and the channels after the first time; the
+  // model's own when not given.
+  std::optional<std::int64_t> levels = std::nullopt;
+  std::optional<std::int64_t> channels = std::nullopt;
+  // What the model is read from, for models that are.
+  std::filesystem::path file = {};
+};
+
+// What a model's output is.
+enum class ModelOutput : std::uint8_t {
+  classes,  // [N, classes]
+  numbers,  // [N, output_shape...]
+  either    // as it is asked for
+};
+
+// A model under its name in configurations, with its keys there; those of kolo are
+// src/nn/models/*.cpp.
+struct ModelEntry : ChoiceEntry {
+  // Makes it from its own settings, which are complete and checked: on the CPU in float32, in
+  // training mode, with random parameters from torch's default generator, the same ones after the
+  // same torch::manual_seed. Of the options only the shapes count. InputError when the model can't
+  // work on them.
+  std::function<std::shared_ptr<Network>(const OwnSettings&, const ModelOptions&)> make = {};
+  // The same as a network of any number of tensors; empty: one of one input and one output.
+  std::function<std::shared_ptr<TensorsNetwork>(const OwnSettings&, const ModelOptions&)>
+      make_tensors = {};
+  // The factor of the penalty on squared weights that it is usually trained with (l2_penalty()).
+  double l2 = 0;
+  ModelOutput output = ModelOutput::classes;
+  bool keeps_batch_norms = false;  // its batch norms can't be replaced by SyncBatchNorm
+};
+
+// A model of a program's own, whose keys are those of the options that it has.
+struct ModelDescription {
+  std::string name;
+  std::string description;  // one line
+  // As ModelEntry::make; the options are in range.
+  std::function<std::shared_ptr<Network>(const ModelOptions&)> make;
+  double l2 = 0;  // as in ModelEntry
+  // Which of the options it has.
+  bool has_dropout = true;
+  bool has_batch_norm = true;
+  bool reads_file = false;
+  bool makes_fields = false;  // its output is a field; has levels and channels
+};
+
+// Models by name. An ordinary value: who wants models of their own adds them to a copy of
+// built_in_models().
+class ModelCatalogue {
+ public:
+  // Throws Error when the name is taken.
+  void add(ModelDescription description);
+  void add_entry(ModelEntry entry);
+
+  [[nodiscard]] std::span<const ModelEntry> entries() const { return entries_; }
+
+  // The model of that name; the InputError for an unknown one suggests the nearest and lists all.
+  [[nodiscard]] const ModelEntry& find(const std::string& name) const;
+
+  // Finds the model, checks the options (InputError for those out of range) and makes it.
+  [[nodiscard]] std::shared_ptr<Network> make(const std::string& name,
+                                              const ModelOptions& options) const;
+  // The same with the model's own settings, as a configuration has them (none: their defaults);
+  // of the options only the shapes count.
+  [[nodiscard]] std::shared_ptr<Network> make(const std::string& name, OwnSettings own,
+                                              const ModelOptions& options) const;
+  // As a network of any number of tensors. Shapes may be left out where the model needs none.
+  [[nodiscard]] std::shared_ptr<TensorsNetwork> make_tensors(const std::string& name,
+                                                             OwnSettings own,
+                                                             const ModelOptions& options) const;
+
+ private:
+  [[nodiscard]] static OwnSettings checked(const ModelEntry& entry, OwnSettings own);
+
+  std::vector<ModelEntry> entries_;
+};
+
+// mnist_net and mnist_cnn, the MNIST networks of the ALCF tutorial on distributed deep learning;
+// cnn, resnet_small and resnet50 as the NERSC tutorial on deep learning at scale has them in Keras;
+// resnet34; unet3d, the NERSC tutorial's U-Net for cosmology boxes; mlp, a multilayer perceptron
+// (kolo/nn/mlp.h); torchscript, a scripted PyTorch module from a file.
+[[nodiscard]] ModelCatalogue built_in_models();
+[[nodiscard]] const std::vector<ModelEntry>& built_in_model_entries();
+
+}  // namespace kolo

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "kolo/base/enum_names.h"
+
+namespace kolo {
+
+// What the forward and backward passes compute in where LibTorch holds it safe (convolutions and
+// products of matrices); sums, losses and parameters stay in float32.
+enum class Precision : std::uint8_t { fp32, bf16, fp16 };
+
+constexpr auto enum_names(Precision) {
+  return std::to_array<EnumName<Precision>>(
+      {{Precision::fp32, "fp32"}, {Precision::bf16, "bf16"}, {Precision::fp16, "fp16"}});
+}
+
+}  // namespace kolo

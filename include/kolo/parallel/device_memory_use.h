@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kolo/comm/device.h"
+
+namespace kolo {
+
+// What this process has had of a device's memory since it began.
+struct DeviceMemoryUse {
+  std::int64_t peak_allocated_bytes = 0;  // by tensors
+  std::int64_t peak_reserved_bytes = 0;   // that LibTorch's allocator has taken for them
+  DeviceMemory device;                    // what is free now, whoever has the rest
+};
+
+}  // namespace kolo
