@@ -39,15 +39,9 @@ std::vector<PlannedLayer> plan_layers(const DeviceMesh& mesh, const Network& net
   std::vector<PlannedLayer> planned;
   for (const auto& layer : layers) {
     PlannedLayer next{.input = axes, .is_transposed = layer.axes.front().is_transposed};
-    const SpatialPart input{{}, next.input};
-    if (layer.mirrors) {
-      const SpatialPart like{{}, planned.at(*layer.mirrors).input};
-      next.step = plan_step(mesh, input, layer.axes, layer.name, &like);
-      next.output = like.axes;
-    } else {
-      next.step = plan_step(mesh, input, layer.axes, layer.name);
-      next.output = next.step.output;
-    }
+    const auto like = layer.mirrors ? planned.at(*layer.mirrors).input : PartAxes{};
+    next.step = plan_step(mesh, axes, layer.axes, layer.name, like);
+    next.output = layer.mirrors ? like : next.step.output;
     axes = next.output;
     planned.push_back(std::move(next));
   }

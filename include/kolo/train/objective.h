@@ -24,8 +24,8 @@ namespace kolo {
 struct SampleShare {
   int rank = 0;  // among those that share a sample; 0 counts it
   int ranks = 1;
-  // Of the mean over this rank's rows, so that the mean over the ranks is the sample's: see
-  // loss_factor() in kolo/parallel/spatial_part.h.
+  // Factor of the mean over this rank's rows, with which the mean over the ranks is the sample's:
+  // rows here x ranks / rows of all.
   double loss_factor = 1;
 };
 
