@@ -22,7 +22,6 @@
 #include "kolo/comm/threads.h"
 #include "kolo/parallel/halo_exchange.h"
 #include "kolo/parallel/initialize.h"
-#include "kolo/parallel/spatial_part.h"
 
 namespace kolo {
 namespace {

@@ -11,8 +11,7 @@ namespace kolo::fuzz {
 
 void read_jpeg(std::span<const std::byte> file);
 void read_png(std::span<const std::byte> file);
-void read_bitmap(std::span<const std::byte> file);  // BMP, PPM and PGM
-void read_idx(std::span<const std::byte> file);     // plain and gzip
+void read_idx(std::span<const std::byte> file);  // plain and gzip
 void read_cifar10(std::span<const std::byte> file);
 void read_npy(std::span<const std::byte> file);
 void read_events(std::span<const std::byte> file);       // TensorBoard's event files
@@ -24,10 +23,13 @@ struct Target {
   void (*read)(std::span<const std::byte>);
 };
 
-inline constexpr Target targets[] = {{"jpeg", read_jpeg},        {"png", read_png},
-                                     {"bitmap", read_bitmap},    {"idx", read_idx},
-                                     {"cifar10", read_cifar10},  {"npy", read_npy},
-                                     {"events", read_events},    {"safetensors", read_safetensors},
+inline constexpr Target targets[] = {{"jpeg", read_jpeg},
+                                     {"png", read_png},
+                                     {"idx", read_idx},
+                                     {"cifar10", read_cifar10},
+                                     {"npy", read_npy},
+                                     {"events", read_events},
+                                     {"safetensors", read_safetensors},
                                      {"manifest", read_manifest}};
 
 }  // namespace kolo::fuzz

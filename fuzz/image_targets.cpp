@@ -89,9 +89,4 @@ void read_png(std::span<const std::byte> file) {
   read(with_right_checksums(file), ImageFormat::png);
 }
 
-void read_bitmap(std::span<const std::byte> file) {
-  read(file, ImageFormat::bmp);
-  read(file, ImageFormat::ppm);
-}
-
 }  // namespace kolo::fuzz

@@ -41,7 +41,6 @@
 #include "kolo/parallel/profiler_range.h"
 #include "kolo/parallel/sharded_arena_optimizer.h"
 #include "kolo/parallel/sharded_optimizer.h"
-#include "kolo/parallel/spatial_layers.h"
 #include "kolo/parallel/spatial_part.h"
 #include "kolo/parallel/stage_costs.h"
 #include "kolo/parallel/sync_batch_norm.h"

@@ -85,7 +85,6 @@ void visit(Field& field, TrainingConfig& training) {
   field("metrics", training.metrics, AnyName{});
   field("mixup_alpha", training.mixup_alpha, not_negative.up_to(1000));
   field("precision", training.precision, AnyName{});
-  field("kernels", training.kernels, AnyName{});
   field("clip_norm", training.clip_norm, not_negative);
   field("early_stopping_patience", training.early_stopping_patience, not_negative);
   field("non_finite", training.non_finite, AnyName{});

@@ -301,7 +301,7 @@ Inspection inspect(const fs::path& path, bool reads_numbers) {
   const auto said = other_file_text(content, "");
   throw InputError(fmt::format(
       "data: {} ({} bytes) is of no format that is read: IDX (plain or gzip), CIFAR-10's "
-      "binary batches, JPEG, PNG, BMP, PPM, HDF5, .npy, safetensors{}{}",
+      "binary batches, JPEG, PNG, HDF5, .npy, safetensors{}{}",
       path.string(), size, said.empty() ? "" : "; ", said));
 }
 

@@ -18,7 +18,6 @@
 #include "kolo/base/graph_node.h"
 #include "kolo/nn/autocast.h"
 #include "kolo/nn/device_norm.h"
-#include "kolo/nn/kernel_choices.h"
 #include "nn/kernels/fused.h"
 
 namespace kolo {
@@ -33,23 +32,18 @@ class ComputeModes {
       : device_(device),
         autocast_(autocast_of(device)),
         plain_(PlainKernels::are_wanted()),
-        norm_(DeviceNorm::is_wanted()),
-        kernels_(UseKernels::current()) {}
+        norm_(DeviceNorm::is_wanted()) {}
 
   // While it lives, the calling thread computes like that.
   class Use {
    public:
     explicit Use(const ComputeModes& modes)
-        : autocast_(modes.autocast_, modes.device_),
-          plain_(modes.plain_),
-          norm_(modes.norm_),
-          kernels_(modes.kernels_) {}
+        : autocast_(modes.autocast_, modes.device_), plain_(modes.plain_), norm_(modes.norm_) {}
 
    private:
     AutocastGuard autocast_;
     PlainKernels plain_;
     DeviceNorm norm_;
-    UseKernels kernels_;
   };
 
  private:
@@ -61,7 +55,6 @@ class ComputeModes {
   at::DeviceType device_;
   Precision autocast_;
   bool plain_, norm_;
-  std::shared_ptr<const KernelChoices> kernels_;
 };
 
 // Weights cast for a pass without gradients are none for one with them.

@@ -7,6 +7,10 @@
 // What the bits of a run depend on besides its configuration, data and number of ranks.
 namespace kolo {
 
+// "amd-epyc-9654-25-17": name, family and model, as /proc/cpuinfo has them; "processor" where it
+// has none.
+[[nodiscard]] std::string processor_name(const std::string& cpuinfo);
+
 // Of this process: the processor, the threads of a rank, and the versions of what computes.
 // Each by the name that people know it by.
 [[nodiscard]] nlohmann::json made_with_here();

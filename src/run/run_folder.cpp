@@ -27,9 +27,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::array<std::string_view, 10> run_names{
-    "config.yaml", "run.json",     "out.log",       "history.json", "model.txt",
-    "model.pt",    "kernels.json", "timeline.json", "timeline",     "checkpoints"};
+constexpr std::array<std::string_view, 9> run_names{"config.yaml",   "run.json",  "out.log",
+                                                    "history.json",  "model.txt", "model.pt",
+                                                    "timeline.json", "timeline",  "checkpoints"};
 constexpr std::string_view mark_name = ".kolo-run";
 constexpr std::string_view attempt_prefix = "attempt.";
 
@@ -196,7 +196,7 @@ void RunFolder::require_writable_checkpoints() const {
 }
 
 void RunFolder::require_no_folders_as_files() const {
-  for (const auto& file : {config(), origin(), log(), history(), model(), kernels(), timeline()}) {
+  for (const auto& file : {config(), origin(), log(), history(), model(), timeline()}) {
     std::error_code error;
     if (fs::is_directory(file, error))
       refuse_place(path, file, "is a folder, and a run writes a file of that name");

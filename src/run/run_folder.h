@@ -15,7 +15,7 @@ namespace kolo {
 class CheckpointStore;
 
 // The folder of a run: config.yaml, run.json, out.log, history.json, events.out.tfevents.*,
-// model.txt, kernels.json, checkpoints/, and timeline.json where one was asked for.
+// model.txt, checkpoints/, and timeline.json where one was asked for.
 //
 // Nothing in it that kolo did not make is ever removed or overwritten: a run begins only where
 // nothing has such a name, and what has is moved aside with the whole folder where a mark says that
@@ -28,7 +28,6 @@ struct RunFolder {
   [[nodiscard]] std::filesystem::path log() const { return path / "out.log"; }
   [[nodiscard]] std::filesystem::path history() const { return path / "history.json"; }
   [[nodiscard]] std::filesystem::path model() const { return path / "model.txt"; }
-  [[nodiscard]] std::filesystem::path kernels() const { return path / "kernels.json"; }
   [[nodiscard]] std::filesystem::path timeline() const { return path / "timeline.json"; }
   [[nodiscard]] std::filesystem::path timelines_of_ranks() const { return path / "timeline"; }
   [[nodiscard]] std::filesystem::path checkpoints() const { return path / "checkpoints"; }

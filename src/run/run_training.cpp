@@ -18,7 +18,6 @@
 #include "kolo/train/trainer.h"
 #include "run/first_samples.h"
 #include "run/initial_weights.h"
-#include "run/kernel_cache.h"
 #include "run/made_with.h"
 #include "run/rank_guard.h"
 #include "run/rank_network.h"
@@ -83,35 +82,6 @@ void finish_timeline(const Timeline& timeline, const Communicator& communicator,
   if (log == nullptr) return;
   if (const auto problem = timeline.problem(); !problem.empty()) log->warn("{}", problem);
   if (context.options.timeline) merge_timelines_of_run(folder, context, *log);
-}
-
-// The choices that the run has computed with so far. Without them it goes on all the same, with
-// kernels that are chosen anew.
-KernelChoices choices_so_far(const PreparedRun& run, RunLog& log) {
-  if (run.starts_anew() || !std::filesystem::exists(run.folder.kernels())) return {};
-  try {
-    return kernel_choices_from_json(read_text_file(run.folder.kernels()));
-  } catch (const Error& error) {
-    log.warn("{}: {}; kernels are chosen anew, and may round otherwise than so far",
-             run.folder.kernels().string(), error.what());
-    return {};
-  }
-}
-
-// Those that the run computes with from now on. Collective. `log`: of rank 0.
-std::shared_ptr<const KernelChoices> choose_kernels_of(KernelQuestion question,
-                                                       const PreparedRun& run,
-                                                       const Communicator& communicator,
-                                                       RunLog* log) {
-  if (log != nullptr) {
-    question.say = [log](const std::string& text) { log->info("{}", text); };
-    question.warn = [log](const std::string& text) { log->warn("{}", text); };
-    question.own = choices_so_far(run, *log);
-  }
-  auto choices = choose_kernels(question, communicator);
-  if (log != nullptr && choices && !choices->empty())
-    write_file_atomically(run.folder.kernels(), to_json(*choices) + "\n");
-  return choices;
 }
 
 // About, where the ranks have a part of the network each.
@@ -231,10 +201,6 @@ void RankTraining::set_first_weights() {
 void RankTraining::make_network() {
   if (is_root_) summary_ = summarize(*run_.network, run_.datasets.training->layout().input_shape);
   share_text_ = describe_work_share(config_, run_.datasets, *run_.network, communicator_.size());
-  imitate_network_share(share_, run_.datasets, *run_.network);
-  KernelQuestion question{config_, datasets_, *run_.network};
-  question.stop_requested = context_.stop_requested;
-  run_.objective.kernels = choose_kernels_of(std::move(question), run_, communicator_, log());
   network_ = make_rank_network(
       {config_, run_.datasets, share_, communicator_, device_.value(), timeline_.value()},
       std::exchange(run_.network, nullptr), run_.objective);

@@ -149,9 +149,4 @@ void share_network(const WorkShare& share, const Datasets& whole, Network& netwo
   network.share_samples(make_spatial_partition(*share.mesh, network, lengths_of(whole)));
 }
 
-void imitate_network_share(const WorkShare& share, const Datasets& whole, Network& network) {
-  if (!share.shares_samples()) return;
-  network.share_samples(imitate_spatial_partition(*share.mesh, network, lengths_of(whole)));
-}
-
 }  // namespace kolo

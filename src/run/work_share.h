@@ -52,7 +52,5 @@ struct WorkShareText {
                                       BadSamples bad_samples);
 void share_objective(const WorkShare& share, const Datasets& whole, Objective& objective);
 void share_network(const WorkShare& share, const Datasets& whole, Network& network);
-// The network computes the same shapes without communication, until share_network().
-void imitate_network_share(const WorkShare& share, const Datasets& whole, Network& network);
 
 }  // namespace kolo

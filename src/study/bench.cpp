@@ -16,7 +16,6 @@
 #include "kolo/launch/launch_environment.h"
 #include "kolo/layout/pipeline_play.h"
 #include "kolo/study/measure.h"
-#include "run/kernel_cache.h"
 #include "run/load_data.h"
 #include "run/prepared_run.h"
 #include "run/rank_guard.h"
@@ -101,9 +100,6 @@ Training make_training(const RunConfig& config, const Datasets& datasets,
                        std::shared_ptr<Network> network, std::unique_ptr<FlatOptimizer> optimizer,
                        const Loaders& loaders, TrainerOptions options) {
   auto objective = make_objective(config);
-  imitate_network_share(share, datasets, *network);
-  const auto parts = share_datasets(share, datasets, config.data.bad_samples);
-  objective.kernels = choose_kernels({config, parts, *network}, communicator);
   const auto device = start_device(config.device, communicator);
   auto made = make_rank_network({config, datasets, share, communicator, device}, std::move(network),
                                 objective);

@@ -25,10 +25,8 @@ std::vector<NetworkStage> training_stages(const Objective& objective,
   for (auto& stage : stages) {
     const bool is_last = &stage == &stages.back();
     stage.forward = [forward = std::move(stage.forward), is_last, precision = objective.precision,
-                     device_norm = objective.device_norm,
-                     choices = objective.kernels](StagePayload payload) {
+                     device_norm = objective.device_norm](StagePayload payload) {
       const DeviceNorm norms(device_norm);
-      const UseKernels kernels(choices);
       if (precision == Precision::fp32) return forward(std::move(payload));
       {
         const AutocastGuard guard(precision, device_type_of(payload));

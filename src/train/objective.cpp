@@ -86,7 +86,6 @@ torch::Tensor forward_for(const Objective& objective, Network& network,
                           const torch::Tensor& input) {
   const auto precision = objective.precision;
   const DeviceNorm norms(objective.device_norm);
-  const UseKernels kernels(objective.kernels);
   if (precision == Precision::fp32) return network.forward(input);
   torch::Tensor outputs;
   {

@@ -39,22 +39,16 @@ std::vector<PlannedLayer> plan_layers(const DeviceMesh& mesh, const Network& net
   std::vector<PlannedLayer> planned;
   for (const auto& layer : layers) {
     PlannedLayer next{.input = axes, .is_transposed = layer.axes.front().is_transposed};
-    const SpatialPart input{{}, next.input};
-    if (layer.mirrors) {
-      const SpatialPart like{{}, planned.at(*layer.mirrors).input};
-      next.step = plan_step(mesh, input, layer.axes, layer.name, &like);
-      next.output = like.axes;
-    } else {
-      next.step = plan_step(mesh, input, layer.axes, layer.name);
-      next.output = next.step.output;
-    }
+    const auto like = layer.mirrors ? planned.at(*layer.mirrors).input : PartAxes{};
+    next.step = plan_step(mesh, axes, layer.axes, layer.name, like);
+    next.output = layer.mirrors ? like : next.step.output;
     axes = next.output;
     planned.push_back(std::move(next));
   }
   return planned;
 }
 
-class SharedLayer : public LayerPart {
+class SharedLayer final : public LayerPart {
  public:
   SharedLayer(DeviceMesh mesh, PlannedLayer layer)
       : mesh_(std::move(mesh)), layer_(std::move(layer)) {}
@@ -74,52 +68,16 @@ class SharedLayer : public LayerPart {
     return rows_as(mesh_, {rows, layer_.step.output}, layer_.output);
   }
 
- protected:
-  [[nodiscard]] const DeviceMesh& mesh() const { return mesh_; }
-  [[nodiscard]] const PlannedLayer& layer() const { return layer_; }
-
  private:
   DeviceMesh mesh_;
   PlannedLayer layer_;
 };
 
-class ImitatedLayer final : public SharedLayer {
- public:
-  using SharedLayer::SharedLayer;
-
-  [[nodiscard]] torch::Tensor input_rows(const torch::Tensor& input) const override {
-    return zeros_like(input, layer().step.input, !layer().is_transposed);
-  }
-  [[nodiscard]] torch::Tensor output_rows(const torch::Tensor& output) const override {
-    return zeros_like(output, layer().output, false);
-  }
-
- private:
-  [[nodiscard]] std::int64_t rows_of(const PartAxis& axis, std::size_t i) const {
-    if (axis.is_whole) return axis.cut.length();
-    return axis.cut.rows(mesh().coordinate(spatial_axes[i])).size();
-  }
-  [[nodiscard]] torch::Tensor zeros_like(const torch::Tensor& tensor, const PartAxes& axes,
-                                         bool is_extended) const {
-    auto shape = tensor.sizes().vec();
-    for (std::size_t i = 0; i < axes.size(); ++i) shape.at(i + 2) = rows_of(axes[i], i);
-    if (is_extended) {
-      for (const auto& halo : layer().step.halos) {
-        const bool is_cut = halo.cut.exchanged().ranks() > 1;
-        const auto place = is_cut ? mesh().coordinate(spatial_axes[halo.axis]) : 0;
-        shape.at(halo.axis + 2) = halo.cut.extended(place).size();
-      }
-    }
-    return torch::zeros(shape, tensor.options()).contiguous(tensor.suggest_memory_format());
-  }
-};
-
-template <typename Layer>
 class PlannedPartition final : public Partition {
  public:
   PlannedPartition(const DeviceMesh& mesh, std::vector<PlannedLayer> layers) {
     for (auto& layer : layers)
-      layers_.push_back(std::make_shared<const Layer>(mesh, std::move(layer)));
+      layers_.push_back(std::make_shared<const SharedLayer>(mesh, std::move(layer)));
   }
   [[nodiscard]] std::shared_ptr<const LayerPart> layer(std::size_t place) const override {
     return layers_.at(place);
@@ -134,15 +92,7 @@ class PlannedPartition final : public Partition {
 std::shared_ptr<const Partition> make_spatial_partition(const DeviceMesh& mesh,
                                                         const Network& network,
                                                         std::span<const std::int64_t> lengths) {
-  return std::make_shared<const PlannedPartition<SharedLayer>>(mesh,
-                                                               plan_layers(mesh, network, lengths));
-}
-
-std::shared_ptr<const Partition> imitate_spatial_partition(const DeviceMesh& mesh,
-                                                           const Network& network,
-                                                           std::span<const std::int64_t> lengths) {
-  return std::make_shared<const PlannedPartition<ImitatedLayer>>(
-      mesh, plan_layers(mesh, network, lengths));
+  return std::make_shared<const PlannedPartition>(mesh, plan_layers(mesh, network, lengths));
 }
 
 }  // namespace kolo

@@ -163,6 +163,7 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
       {{"train", "c.yaml", "--foo"}, "train: unknown option --foo; see kolo train --help"},
       {{"scale", "c.yaml", "--ranks", "1", "--network", "aries"}, "--network requires --simulate"},
       {{"scale", "c.yaml", "--ranks", "1", "--job-script", "x"}, "--job-script requires --submit"},
+      {{"doctor", "-n", "2", "--tune=c.yaml"}, "doctor: --tune is gone: kolo chooses"},
       {{"bench", "-o", "foo"}, "bench: unknown option -o; see kolo bench --help"},
   };
   for (const auto& [given, meant] : cases)

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
+#include "data/images/png_files.h"
 #include "kolo/checkpoint/safetensors.h"
 #include "kolo/data/box_files.h"
 #include "kolo/data/npy.h"
@@ -146,10 +147,10 @@ TEST_F(InspectProgram, ShowsImages) {
   EXPECT_EQ(batch["format"], "CIFAR-10 batch, binary");
   EXPECT_EQ(batch["facts"]["images by label"]["3"], 1);
 
-  const std::string pixels = "P6 2 1 255\n\x01\x02\x03\x04\x05\x06";
-  folder.write("images/a/one.ppm", pixels);
-  folder.write("images/b/two.ppm", pixels);
-  const auto image = inspected(folder / "images/a/one.ppm");
+  const std::string pixels = png_file(1, 2, "\x01\x02\x03\x04\x05\x06");
+  folder.write("images/a/one.png", pixels);
+  folder.write("images/b/two.png", pixels);
+  const auto image = inspected(folder / "images/a/one.png");
   EXPECT_THAT(image["format"].get<std::string>(), HasSubstr("image"));
   EXPECT_EQ(image["arrays"][0]["shape"], Json({1, 2, 3}));
   EXPECT_EQ(image["arrays"][0]["channels"][2]["max"], 6);

@@ -29,7 +29,7 @@ class PipelineProgram : public ::testing::Test {
                     "data: {name: dummy, input_shape: [3, 16, 16], n_train: 70, n_valid: 21}\n"
                     "model: {name: resnet_small}\n"
                     "optimizer: {name: sgd, momentum: 0.9, lr: 0.001}\n"
-                    "training: {batch_size: 16, n_epochs: 1, kernels: usual}\n"
+                    "training: {batch_size: 16, n_epochs: 1}\n"
                     "parallel: {pipeline: 2, microbatches: 4}\n");
 };
 

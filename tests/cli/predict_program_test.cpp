@@ -27,7 +27,7 @@ class PredictProgram : public ::testing::Test {
         "data: {name: nbody, mode: synthetic, box_size: 16, crop: 16, n_train: 12, n_valid: 2}\n"
         "model: {name: unet3d, levels: 2, channels: 4}\n"
         "optimizer: {name: adam, lr: 0.05}\n"
-        "training: {loss: l1, batch_size: 2, n_epochs: 1, kernels: usual}\n"
+        "training: {loss: l1, batch_size: 2, n_epochs: 1}\n"
         "device: {intra_threads: 1}\n");
     const auto trained = run_kolo({"train", config, "--output", run()});
     ASSERT_EQ(trained.exit_code, 0) << trained.errors;

@@ -7,8 +7,6 @@
 
 #include "cli/background.h"
 #include "kolo/checkpoint/checkpoint_store.h"
-#include "kolo/nn/convolution.h"
-#include "run/kernel_cache.h"
 
 namespace kolo::testing {
 namespace {
@@ -34,37 +32,19 @@ class TrainSignals : public ::testing::Test {
     return all;
   }
 
-  // Is sent the signal when its log says so.
-  [[nodiscard]] ProcessResult signalled(
-      const std::string& when, int signal, const std::vector<std::string>& more,
-      const std::map<std::string, std::string>& environment = {}) {
-    return when_it_says(
-        when, [signal](pid_t kolo) { ::kill(kolo, signal); }, more, environment);
+  // Sends in a validation that would take minutes, which a stop ends.
+  [[nodiscard]] ProcessResult in_validation(const std::function<void(pid_t)>& send,
+                                            std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"training.validation_batch_size=1", "data.n_valid=4000000"});
+    return run_kolo_and(arguments(more), [&](pid_t kolo) {
+      EXPECT_TRUE(wait_for_text(folder_ / "run" / "out.log", "model cnn: "));
+      send(kolo);
+    });
   }
-  [[nodiscard]] ProcessResult when_it_says(
-      const std::string& when, const std::function<void(pid_t)>& send,
-      const std::vector<std::string>& more,
-      const std::map<std::string, std::string>& environment = {}) {
-    return run_kolo_and(
-        arguments(more),
-        [&](pid_t kolo) {
-          EXPECT_TRUE(wait_for_text(folder_ / "run" / "out.log", when));
-          send(kolo);
-        },
-        environment);
-  }
-
-  // Two ranks in a validation that would take minutes, which a stop ends.
   [[nodiscard]] ProcessResult two_ranks_in_validation(const std::function<void(pid_t)>& send,
-                                                      const std::vector<std::string>& more = {}) {
-    std::vector<std::string> words = {"-n",
-                                      "2",
-                                      "--oversubscribe",
-                                      "training.kernels=usual",
-                                      "training.validation_batch_size=1",
-                                      "data.n_valid=4000000"};
-    words.insert(words.end(), more.begin(), more.end());
-    return when_it_says("model cnn: ", send, words);
+                                                      std::vector<std::string> more = {}) {
+    more.insert(more.end(), {"-n", "2", "--oversubscribe"});
+    return in_validation(send, std::move(more));
   }
 
   void expect_saved(const ProcessResult& result, std::int64_t step) const {
@@ -86,27 +66,11 @@ class TrainSignals : public ::testing::Test {
       "device: {intra_threads: 1}\n");
 };
 
-TEST_F(TrainSignals, WhileAnotherProcessTriesKernels) {
-  if (convolution_implementation(2).empty())
-    GTEST_SKIP() << "kolo was built without oneDNN (libdnnl-dev), so there are no kernels to try";
-  const std::map<std::string, std::string> environment{{"XDG_CACHE_HOME", folder_ / "cache"}};
-  const KernelCache cache(folder_ / "cache/kolo" / ("kernels-" + processor_name() + ".json"));
-  ProcessResult result;
-  cache.update([&](KernelChoices&) {
-    result = signalled("another process tries kernels", SIGTERM, {}, environment);
-  });
-  expect_saved(result, 0);
-  EXPECT_FALSE(std::filesystem::exists(cache.file())) << "nothing was tried";
-  const auto rest = run_kolo(arguments({"--resume"}), environment);
-  EXPECT_EQ(rest.exit_code, 0) << rest.errors;
-  EXPECT_THAT(rest.output, HasSubstr("trying the kernels"));
-}
-
 TEST_F(TrainSignals, WithinAValidation) {
   const auto result = two_ranks_in_validation([](pid_t kolo) { ::kill(kolo, SIGINT); });
   expect_saved(result, 0);
-  const auto rest = run_kolo(arguments(
-      {"-n", "2", "--oversubscribe", "--resume", "training.kernels=usual", "data.n_valid=16"}));
+  const auto rest =
+      run_kolo(arguments({"-n", "2", "--oversubscribe", "--resume", "data.n_valid=16"}));
   EXPECT_EQ(rest.exit_code, 0) << rest.errors;
 }
 
@@ -124,10 +88,7 @@ TEST_F(TrainSignals, ToTheMpirunThatKoloHasStarted) {
 }
 
 TEST_F(TrainSignals, OfATerminalThatIsClosed) {
-  expect_saved(signalled("model cnn: ", SIGHUP,
-                         {"training.kernels=usual", "training.validation_batch_size=1",
-                          "data.n_valid=4000000"}),
-               0);
+  expect_saved(in_validation([](pid_t kolo) { ::kill(kolo, SIGHUP); }), 0);
   std::filesystem::remove_all(folder_ / "run");
   const auto to_ranks = [this](pid_t) {
     for (const int rank : {0, 1}) EXPECT_TRUE(signal_rank(rank, folder_ / "run", SIGHUP));

@@ -47,6 +47,18 @@ TEST_F(Choices, KeysOfOthersAreRefusedAndSayWhose) {
   EXPECT_EQ(load(start + "optimizer: {name: sgd, beta1: null}\n").optimizer.name, "sgd");
 }
 
+TEST_F(Choices, KeysThatAreGoneSayWhatToDoInstead) {
+  EXPECT_THAT(
+      error_after_required("training: {kernels: usual}\n"),
+      StartsWith("run.yaml:4: training.kernels: kolo chooses the kernels of convolutions by "
+                 "rules"));
+  EXPECT_THAT(error_after_required("", {"training.kernels=usual"}),
+              StartsWith("command line: training.kernels: "));
+  const auto record = std::string(adam) + "training: {kernels: measured, n_epochs: 2}\n";
+  EXPECT_EQ(load_record(record).training.n_epochs, 2);
+  EXPECT_THROW((void)load_record(record, {"training.kernels=usual"}), InputError);
+}
+
 // As versions did that knew all optimizers' and all data sets' keys together.
 TEST_F(Choices, ARunsOwnRecordMayHaveKeysOfOthers) {
   const std::string keys =

@@ -226,7 +226,6 @@ class RandomConfig {
     set_loss(training);
     training.mixup_alpha = share();
     training.precision = pick<Precision>();
-    training.kernels = pick<KernelSelection>();
     training.clip_norm = number();
     training.early_stopping_patience = whole();
     training.non_finite = pick<NonFiniteStep>();

@@ -8,6 +8,7 @@
 
 #include <gmock/gmock.h>
 
+#include "data/images/png_files.h"
 #include "kolo/base/error.h"
 #include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/comm/threads.h"
@@ -38,13 +39,13 @@ class BadSamplesOfRuns : public ::testing::Test {
           std::string pixels(192, '\0');
           for (auto& value : pixels) value = static_cast<char>(random());
           write(std::string(part) + "/" + name + "/" + std::to_string(10 + i),
-                "P6\n8 8\n255\n" + pixels);
+                png_file(8, 8, pixels));
         }
       }
     }
   }
   void write(const std::string& name, const std::string& bytes) const {
-    folder_.write("images/" + name + ".ppm", bytes);
+    folder_.write("images/" + name + ".png", bytes);
   }
 
   std::vector<int> train(const std::string& run, int ranks, std::vector<std::string> settings,
@@ -80,7 +81,7 @@ class BadSamplesOfRuns : public ::testing::Test {
 
 TEST_F(BadSamplesOfRuns, AreCountedOnAnyNumberOfRanks) {
   write_images();
-  write("train/a/13", "P6\n8 8\n255\ncut off");
+  write("train/a/13", png_signature + "cut off");
   write("train/b/21", "GIF89a");
   write("valid/b/10", "");
   const std::vector<std::string> skip{"data.bad_samples=skip", "data.bad_samples_limit=0.1"};
@@ -95,7 +96,7 @@ TEST_F(BadSamplesOfRuns, AreCountedOnAnyNumberOfRanks) {
     }
     EXPECT_THAT(console_.str(),
                 AllOf(HasSubstr("2 samples of the training and 1 of the validation can't be read"),
-                      HasSubstr("13.ppm"), HasSubstr("21.ppm")));
+                      HasSubstr("13.png"), HasSubstr("21.png")));
   }
   // What was measured before training: each sample once, so whatever the ranks.
   EXPECT_NEAR(history("run1").epochs()[0].val_loss, history("run3").epochs()[0].val_loss, 1e-4);
@@ -103,17 +104,17 @@ TEST_F(BadSamplesOfRuns, AreCountedOnAnyNumberOfRanks) {
 
 TEST_F(BadSamplesOfRuns, EndARunWithTheFilesNameUnlessTheyAreSkipped) {
   write_images();
-  write("train/b/15", "P6\n8 8\n255\ncut off");
+  write("train/b/15", png_signature + "cut off");
   EXPECT_THAT(message_of<std::exception>([&] { (void)train("run", 1, {}); }),
-              AllOf(HasSubstr("train/b/15.ppm"), HasSubstr("data.bad_samples: skip")));
+              AllOf(HasSubstr("train/b/15.png"), HasSubstr("data.bad_samples: skip")));
 }
 
 TEST_F(BadSamplesOfRuns, EndARunWhereThereAreTooMany) {
   write_images();
   const std::vector<std::string> skip{"data.bad_samples=skip", "data.bad_samples_limit=0.1"};
-  for (const auto* name : {"train/a/11", "train/a/12"}) write(name, "P6 nothing");
+  for (const auto* name : {"train/a/11", "train/a/12"}) write(name, png_signature + "nothing");
   EXPECT_THAT(train("few", 1, skip), Each(0));
-  write("train/b/19", "P6 nothing");
+  write("train/b/19", png_signature + "nothing");
   EXPECT_THAT(message_of<std::exception>([&] { (void)train("many", 1, skip); }),
               AllOf(HasSubstr("3 of 24 samples can't be read"), HasSubstr("data.bad_samples_limit"),
                     HasSubstr("/a/1")));
@@ -121,7 +122,7 @@ TEST_F(BadSamplesOfRuns, EndARunWhereThereAreTooMany) {
 
 TEST_F(BadSamplesOfRuns, ARunThatGoesOnComesToTheSameBitsAndCounts) {
   write_images();
-  for (const auto* name : {"train/a/11", "train/b/20"}) write(name, "P6 nothing");
+  for (const auto* name : {"train/a/11", "train/b/20"}) write(name, png_signature + "nothing");
   const std::vector<std::string> skip{"data.bad_samples=skip", "data.bad_samples_limit=0.1"};
   ASSERT_THAT(train("whole", 1, skip), Each(0));
   EXPECT_THAT(console_.str(), Not(HasSubstr("resuming")));
@@ -141,7 +142,7 @@ TEST_F(BadSamplesOfRuns, AreCountedInAnEvaluation) {
   write_images();
   const std::vector<std::string> skip{"data.bad_samples=skip"};
   ASSERT_THAT(train("run", 1, skip), Each(0));
-  write("valid/a/11", "P6 nothing");
+  write("valid/a/11", png_signature + "nothing");
   RunOptions options;
   options.console = &console_;
   double replaced = -1;

@@ -102,7 +102,7 @@ class FieldRuns : public ::testing::Test {
 data: {name: nbody, mode: synthetic, box_size: 40, crop: 32, n_train: 8, n_valid: 2}
 model: {name: field_net, levels: 3, channels: 8}
 optimizer: {name: sgd, momentum: 0.9, lr: 0.05, lr_scaling: none}
-training: {loss: l1, global_batch_size: 4, n_epochs: 2, kernels: usual, log_every: 1}
+training: {loss: l1, global_batch_size: 4, n_epochs: 2, log_every: 1}
 )";
 
   // Instead of what `written` has.

@@ -9,6 +9,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include "data/images/png_files.h"
 #include "kolo/base/error.h"
 #include "kolo/base/machine.h"
 #include "kolo/comm/threads.h"
@@ -63,7 +64,7 @@ class FolderOpenings {
 };
 
 std::string grey_image(int level) {
-  return "P6\n4 4\n255\n" + std::string(48, static_cast<char>(level));
+  return png_file(4, 4, std::string(48, static_cast<char>(level)));
 }
 
 class FolderSurvey : public ::testing::Test {
@@ -74,7 +75,7 @@ class FolderSurvey : public ::testing::Test {
     for (const auto* part : {"train", "valid"})
       for (const auto* name : {"a", "b"})
         for (int i = 0; i < 6; ++i)
-          folder_.write((root / part / name / (std::to_string(i) + ".ppm")).string(),
+          folder_.write((root / part / name / (std::to_string(i) + ".png")).string(),
                         grey_image(40 * i));
   }
 
@@ -140,7 +141,7 @@ TEST_F(FolderSurvey, ARankThatReadsAnotherPlaceLooksThere) {
   write_images("");
   write_images("copy");
   EXPECT_THAT(train(places(), places("copy")), Each(0));
-  fs::remove(folder_ / "copy" / "train" / "b" / "3.ppm");
+  fs::remove(folder_ / "copy" / "train" / "b" / "3.png");
   ::testing::internal::CaptureStderr();
   EXPECT_THAT(train(places(), places("copy")), Each(exit_wrong_input));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),

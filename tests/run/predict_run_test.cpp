@@ -84,7 +84,7 @@ class PredictRun : public ::testing::Test {
         "model: {" +
             model + "}\n" +
             "optimizer: {name: sgd, lr: 0.0001}\n"
-            "training: {loss: l1, batch_size: 1, n_epochs: 1, kernels: usual" +
+            "training: {loss: l1, batch_size: 1, n_epochs: 1" +
             training + "}\n");
     fs::remove_all(run());
     RunOptions options;

@@ -30,7 +30,8 @@ TEST_F(SharedSamples, TrainAsOnOneRank) {
                                 {8, "[2,2,2]"},
                                 {8, "[8,1,1]"},
                                 {4, "[2,1,1]"},  // two replicas
-                                {4, "[2]", {"optimizer.shared_step=false"}}};
+                                {4, "[2]", {"optimizer.shared_step=false"}},
+                                {2, "[2]", {"optimizer.sharded=true", "training.accumulation=2"}}};
   for (const auto& [ranks, spatial, more] : cases) {
     SCOPED_TRACE(std::to_string(ranks) + " ranks, " + spatial);
     auto settings = more;

@@ -123,12 +123,12 @@ class StopPhases : public ::testing::Test {
 
   std::vector<std::string> settings_;
   TemporaryFolder folder_;
-  std::filesystem::path config_ = folder_.write(
-      "small.yaml",
-      "{data: {name: dummy, input_shape: [1, 28, 28], n_train: 64, n_valid: 16},\n"
-      " model: {name: mnist_net}, optimizer: {name: adam, lr: 0.01},\n"
-      " training: {batch_size: 8, n_epochs: 2, validation_batch_size: 4, kernels: usual},\n"
-      " checkpoint: {every_steps: 3}, device: {intra_threads: 1}}\n");
+  std::filesystem::path config_ =
+      folder_.write("small.yaml",
+                    "{data: {name: dummy, input_shape: [1, 28, 28], n_train: 64, n_valid: 16},\n"
+                    " model: {name: mnist_net}, optimizer: {name: adam, lr: 0.01},\n"
+                    " training: {batch_size: 8, n_epochs: 2, validation_batch_size: 4},\n"
+                    " checkpoint: {every_steps: 3}, device: {intra_threads: 1}}\n");
   std::ostringstream console_;
 };
 

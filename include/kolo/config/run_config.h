@@ -70,15 +70,6 @@ struct RateIntervalConfig {
   double multiplier = 1;
 };
 
-// Which kernels compute convolutions on CPUs: the fastest, as tried on this type of processor, or
-// those that were the fastest on the machines that kolo was written on.
-enum class KernelSelection : std::uint8_t { measured, usual };
-
-constexpr auto enum_names(KernelSelection) {
-  return std::to_array<EnumName<KernelSelection>>(
-      {{KernelSelection::measured, "measured"}, {KernelSelection::usual, "usual"}});
-}
-
 // Whether there is a warm-up where lr_scaling doesn't raise the rate.
 enum class WarmupWhen : std::uint8_t { always, scaled };
 
@@ -117,7 +108,6 @@ struct TrainingConfig {
   double mixup_alpha = 0;                            // 0: no mixup
   // What forward and backward compute in. Parameters stay in float32.
   Precision precision = Precision::fp32;
-  KernelSelection kernels = KernelSelection::measured;
   double clip_norm = 0;                 // the gradient's greatest norm; 0: as it is
   int64_t early_stopping_patience = 0;  // stop after so many epochs without a better one; 0: never
   NonFiniteStep non_finite = NonFiniteStep::stop;

@@ -17,15 +17,14 @@ struct Image {
   std::vector<std::uint8_t> pixels;
 };
 
-// The formats that can be read: JPEG (baseline and progressive; grey, RGB, CMYK), PNG (all), BMP
-// (uncompressed, 8, 24 or 32 bits a pixel), PPM and PGM (binary, P6 and P5).
-enum class ImageFormat { jpeg, png, bmp, ppm };
+// The formats that can be read: JPEG (baseline and progressive; grey, RGB, CMYK), PNG (all).
+enum class ImageFormat { jpeg, png };
 
 [[nodiscard]] std::string_view image_format_name(ImageFormat format);
 // By the first bytes; none when they are of no format that can be read.
 [[nodiscard]] std::optional<ImageFormat> image_format_of_content(std::span<const std::byte> file);
-// Goes by what follows the last dot: jpg, jpeg, jfif, jpe, png, bmp, ppm, pgm, in any case of
-// letters; none for others.
+// Goes by what follows the last dot: jpg, jpeg, jfif, jpe, png, in any case of letters; none
+// for others.
 [[nodiscard]] std::optional<ImageFormat> image_format_of_name(const std::filesystem::path& path);
 
 enum class JpegColours { all, grey };

@@ -35,7 +35,7 @@ struct ImageFolderOptions {
 // Images in a folder for each class, as ImageNet is laid out: ROOT/CLASS/**/IMAGE. Classes are
 // numbered in the natural order of their folders' names (2 before 10), samples class by class,
 // files in the natural order of their paths, at any depth. Links are followed, wherever they lead.
-// Files whose names don't say jpg, jpeg, jfif, jpe, png, bmp, ppm or pgm are passed over and
+// Files whose names don't say jpg, jpeg, jfif, jpe or png are passed over and
 // counted (listing().left_out), and what begins with a dot is passed over. Names are bytes; they
 // need not be UTF-8.
 //

@@ -16,7 +16,7 @@ namespace kolo {
 // The same stages, with the same outputs and gradients of parameters and inputs to the bit. The
 // second pass draws the same random numbers (dropout) and leaves the generators where they were,
 // leaves buffers alone (running statistics), and computes as the first one did: under its autocast,
-// PlainKernels, UseKernels and DeviceNorm. Layers whose statistics are taken over ranks
+// PlainKernels and DeviceNorm. Layers whose statistics are taken over ranks
 // communicate once more, in backward, at the same place on all ranks.
 //
 // Where a stage changes what it is given in place, it is given a copy: of all its inputs in its

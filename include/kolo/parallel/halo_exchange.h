@@ -32,10 +32,10 @@ struct HaloAxis {
 };
 
 // From the rows that this rank owns, cut.exchanged().rows(r), to those that it reads,
-// cut.extended(r). Rows beyond a border that is not periodic are `border`. Error, before anything
+// cut.extended(r). Rows beyond a border that is not periodic are 0. Error, before anything
 // is sent, for a tensor that has other rows, or axes that the mesh or the tensor lacks.
 [[nodiscard]] torch::Tensor extend_halos(const DeviceMesh& mesh, const torch::Tensor& tensor,
-                                         std::span<const HaloAxis> axes, double border = 0);
+                                         std::span<const HaloAxis> axes);
 
 // From the rows that this rank has made, cut.extended(r), to those that it owns: surplus rows are
 // added to their owners', dropped beyond a border; rows that nobody made are 0. The same errors.

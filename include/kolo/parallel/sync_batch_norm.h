@@ -48,9 +48,6 @@ class SyncBatchNormImpl
   }
 
   torch::Tensor forward(const torch::Tensor& input);
-  // The same where each value is on `copies` ranks: the running variance counts it once. The same
-  // number on all ranks.
-  torch::Tensor forward_copies(const torch::Tensor& input, std::int64_t copies);
   void pretty_print(std::ostream& stream) const override;
 
  private:

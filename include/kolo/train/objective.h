@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,7 +13,6 @@
 #include "kolo/comm/communicator.h"
 #include "kolo/data/loader.h"
 #include "kolo/nn/autocast.h"
-#include "kolo/nn/kernel_choices.h"
 #include "kolo/nn/loss.h"
 #include "kolo/nn/metrics.h"
 #include "kolo/nn/network.h"
@@ -27,8 +25,8 @@ namespace kolo {
 struct SampleShare {
   int rank = 0;  // among those that share a sample; 0 counts it
   int ranks = 1;
-  // Of the mean over this rank's rows, so that the mean over the ranks is the sample's: see
-  // loss_factor() in kolo/parallel/spatial_part.h.
+  // Factor of the mean over this rank's rows, with which the mean over the ranks is the sample's:
+  // rows here x ranks / rows of all.
   double loss_factor = 1;
 };
 
@@ -39,9 +37,8 @@ struct Objective {
   std::int64_t top = 0;          // counts targets among so many of the largest logits; 0: not
   Precision precision = Precision::fp32;  // of the network; the loss is computed in float32
   bool device_norm = false;               // batch norms by kolo's kernels on GPUs (see DeviceNorm)
-  std::shared_ptr<const KernelChoices> kernels;  // of convolutions on CPUs; null: the usual ones
-  SampleShare share;                             // set by who shares samples among ranks
-  bool counts_correct = true;  // false: targets are numbers, there is no right and wrong
+  SampleShare share;                      // set by who shares samples among ranks
+  bool counts_correct = true;             // false: targets are numbers, there is no right and wrong
   ValidationViews views = ValidationViews::one;  // of images [N, C, H, W] of 2 x 2 or more
 };
 

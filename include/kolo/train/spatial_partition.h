@@ -19,9 +19,4 @@ namespace kolo {
 [[nodiscard]] std::shared_ptr<const Partition> make_spatial_partition(
     const DeviceMesh& mesh, const Network& network, std::span<const std::int64_t> lengths);
 
-// The same shapes without any communication, for one rank to see by itself what it will compute
-// (measure_kernels()): rows of other ranks are zeros.
-[[nodiscard]] std::shared_ptr<const Partition> imitate_spatial_partition(
-    const DeviceMesh& mesh, const Network& network, std::span<const std::int64_t> lengths);
-
 }  // namespace kolo

@@ -11,9 +11,6 @@
 #include "cli/command_line.h"
 #include "cli/doctor/checks.h"
 #include "cli/doctor/gpu_facts.h"
-#include "cli/doctor/tune_kernels.h"
-#include "cli/options.h"
-#include "kolo/base/error.h"
 #include "kolo/comm/device.h"
 #include "kolo/data/mnist.h"
 #include "kolo/fetch/fetch.h"
@@ -82,8 +79,6 @@ namespace {
 struct DoctorArguments {
   bool json = false;
   bool probe = false;
-  ConfigOptions tune;  // of what network; no file: none
-  int ranks = 1;
 };
 
 std::vector<Finding> examine() {
@@ -113,10 +108,6 @@ std::vector<Finding> examine() {
 
 int doctor(const DoctorArguments& arguments) {
   if (arguments.probe) return run_probe();
-  if (!arguments.tune.file.empty()) return tune_kernels(arguments.tune, arguments.ranks);
-  if (!arguments.tune.settings.empty())
-    throw InputError(fmt::format("doctor: unexpected \"{}\": settings are for --tune FILE",
-                                 arguments.tune.settings.front()));
   const auto findings = examine();
   if (arguments.json) {
     print_findings_as_json(std::cout, findings);
@@ -135,28 +126,11 @@ void add_doctor_command(CLI::App& app, std::function<int()>& action) {
   CLI::App* const command =
       app.add_subcommand("doctor", "Check this machine: MPI, names, BLAS, threads, memory, data");
   command->add_flag("--json", arguments->json, "Print one JSON object");
-  const auto tune =
-      add_text_option(*command, "--tune", arguments->tune.file, "the name of a YAML file",
-                      "Try the kernels of this configuration's convolutions, keep the "
-                      "fastest for later runs, and show them");
-  tune->type_name("FILE");
-  add_text_option(*command, "--config", arguments->tune.name,
-                  "the name of a configuration in the file",
-                  "With --tune: the configuration to use in a file that holds several")
-      ->type_name("NAME")
-      ->needs(tune);
-  add_number_option(*command, "-n,--ranks", arguments->ranks, {1, most_ranks},
-                    "With --tune: ranks of this machine, which share its cores (default: 1)")
-      ->type_name("RANKS")
-      ->needs(tune);
-  add_settings(*command, arguments->tune.settings,
-               "key.sub=value: with --tune, settings that replace the file's");
   command->add_flag("--probe", arguments->probe)->group("");  // what check_two_ranks() starts
   command->footer(
       "Examples:\n"
       "  kolo doctor\n"
-      "  kolo doctor --json | jq .status\n"
-      "  kolo doctor --tune config.yaml -n 2 training.precision=bf16\n\n"
+      "  kolo doctor --json | jq .status\n\n"
       "Exit status: 0 everything works (there may be warnings), 1 something is a problem.");
   command->callback([arguments, &action] { action = [arguments] { return doctor(*arguments); }; });
 }

@@ -53,7 +53,7 @@ bool is_hidden(const fs::path& path) {
   return path.filename().native().starts_with('.');
 }
 
-constexpr std::string_view read_names = ".jpg .jpeg .jfif .jpe .png .bmp .ppm .pgm";
+constexpr std::string_view read_names = ".jpg .jpeg .jfif .jpe .png";
 
 // Names may end in numbers, each another one: beyond so many endings all are one.
 void count_left_out(const fs::path& file, std::map<std::string, std::int64_t>& left_out) {

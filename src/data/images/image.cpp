@@ -22,25 +22,13 @@
 namespace kolo {
 
 std::string_view image_format_name(ImageFormat format) {
-  switch (format) {
-    case ImageFormat::jpeg:
-      return "JPEG";
-    case ImageFormat::png:
-      return "PNG";
-    case ImageFormat::bmp:
-      return "BMP";
-    case ImageFormat::ppm:
-      return "PPM";
-  }
-  return "unknown";
+  return format == ImageFormat::jpeg ? "JPEG" : "PNG";
 }
 
 std::optional<ImageFormat> image_format_of_content(std::span<const std::byte> file) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   if (text.starts_with("\xff\xd8\xff")) return ImageFormat::jpeg;
   if (text.starts_with("\x89PNG\r\n\x1a\n")) return ImageFormat::png;
-  if (text.starts_with("BM")) return ImageFormat::bmp;
-  if (text.starts_with("P6") || text.starts_with("P5")) return ImageFormat::ppm;
   return std::nullopt;
 }
 
@@ -52,8 +40,6 @@ std::optional<ImageFormat> image_format_of_name(const std::filesystem::path& pat
   if (extension == ".jpg" || extension == ".jpeg" || extension == ".jfif" || extension == ".jpe")
     return ImageFormat::jpeg;
   if (extension == ".png") return ImageFormat::png;
-  if (extension == ".bmp") return ImageFormat::bmp;
-  if (extension == ".ppm" || extension == ".pgm") return ImageFormat::ppm;
   return std::nullopt;
 }
 
@@ -212,17 +198,7 @@ namespace {
 
 std::unique_ptr<ImageRows> open_image(std::span<const std::byte> file, ImageFormat format,
                                       const ImageSize& wanted, const ImageLimits& limits) {
-  switch (format) {
-    case ImageFormat::jpeg:
-      return open_jpeg(file, wanted, limits);
-    case ImageFormat::png:
-      return open_png(file, limits);
-    case ImageFormat::bmp:
-      return open_bmp(file, limits);
-    case ImageFormat::ppm:
-      return open_ppm(file, limits);
-  }
-  throw Error("data: unknown image format");
+  return format == ImageFormat::jpeg ? open_jpeg(file, wanted, limits) : open_png(file, limits);
 }
 
 // Opens an image and has `use` read its rows; what goes wrong gets the file's name.
@@ -232,7 +208,7 @@ void decode(std::span<const std::byte> file, std::string_view name, const ImageS
   const auto format = image_format_of_content(file);
   if (!format) {
     throw InputError(fmt::format(
-        "data: {} is no image: {}, expected JPEG, PNG, BMP, PPM or PGM", name,
+        "data: {} is no image: {}, expected JPEG or PNG", name,
         other_file_text(content_of(file), "its first bytes are of no format that can be read")));
   }
   try {

@@ -57,10 +57,6 @@ class ImageRows {
                                                    const ImageLimits& limits);
 [[nodiscard]] std::unique_ptr<ImageRows> open_png(std::span<const std::byte> file,
                                                   const ImageLimits& limits);
-[[nodiscard]] std::unique_ptr<ImageRows> open_bmp(std::span<const std::byte> file,
-                                                  const ImageLimits& limits);
-[[nodiscard]] std::unique_ptr<ImageRows> open_ppm(std::span<const std::byte> file,
-                                                  const ImageLimits& limits);
 
 // InputError unless the size is at least 1 x 1 and within the limits.
 void check_size(std::int64_t height, std::int64_t width, const ImageLimits& limits);

@@ -5,14 +5,9 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include <torch/types.h>
-
-#include "kolo/base/enum_names.h"
-#include "kolo/nn/kernel_choices.h"
 
 // What all ways to compute a convolution share.
 namespace kolo {
@@ -99,54 +94,10 @@ inline constexpr std::int64_t most_tap_positions = 16, least_tap_channels = 128;
   return voxels <= most_voxels && std::min(inputs, outputs) >= least_channels;
 }
 
-// The kernels by name. `rounded` is of other types than float32: the fastest of float32, on values
-// that are rounded before and after.
-enum class KernelKind { direct, taps, columns, image_lanes, winograd, rounded };
-constexpr auto enum_names(KernelKind) {
-  return std::to_array<EnumName<KernelKind>>({{KernelKind::direct, "direct"},
-                                              {KernelKind::taps, "taps"},
-                                              {KernelKind::columns, "columns"},
-                                              {KernelKind::image_lanes, "image_lanes"},
-                                              {KernelKind::winograd, "winograd"},
-                                              {KernelKind::rounded, "rounded"}});
-}
-
-// Null where it doesn't know such a geometry, or this processor can't compute it.
-[[nodiscard]] std::unique_ptr<ConvolutionKernel> make_kernel(KernelKind kind,
-                                                             const ConvolutionGeometry& geometry);
-
-// The kernel that was the fastest on the machines that kolo was written on, or null where that is
-// LibTorch's own.
+// The kernel that was the fastest for such a geometry on the machines that kolo was written on,
+// or null where that is LibTorch's own (choose_kernel.cpp).
 [[nodiscard]] std::unique_ptr<ConvolutionKernel> make_convolution_kernel(
     const ConvolutionGeometry& geometry);
-
-// What there is to choose from by measuring, that one first; some may come to nothing. None where
-// there is nothing to choose: where LibTorch computes, or memory is in another order.
-[[nodiscard]] std::vector<KernelKind> kernels_to_try(const ConvolutionGeometry& geometry);
-
-// "32 x 64x16x16 to 64, 3x3, stride 1x1, padding 1x1, float32, 1 thread", of this thread's number
-// of threads; the name of a convolution in KernelChoices.
-[[nodiscard]] std::string text_of(const ConvolutionGeometry& geometry);
-
-// While one lives, the geometries that this thread's layers ask for are written down.
-class WatchConvolutions {
- public:
-  WatchConvolutions() : before_(std::exchange(watch, &seen_)) {}
-  WatchConvolutions(const WatchConvolutions&) = delete;
-  WatchConvolutions& operator=(const WatchConvolutions&) = delete;
-  ~WatchConvolutions() { watch = before_; }
-
-  [[nodiscard]] const std::vector<ConvolutionGeometry>& seen() const { return seen_; }
-  static void note(const ConvolutionGeometry& geometry) {
-    if (watch != nullptr) watch->push_back(geometry);
-  }
-
- private:
-  inline static thread_local std::vector<ConvolutionGeometry>* watch = nullptr;
-
-  std::vector<ConvolutionGeometry> seen_;
-  std::vector<ConvolutionGeometry>* before_;
-};
 
 // Whether oneDNN gets such a convolution wrong, perhaps writing outside its memory at that: the
 // weight's gradient in 3-D, where the first dimension is padded by more than a stride above 1 (seen
@@ -202,7 +153,6 @@ class ConvolutionKernels {
   struct Made {
     ConvolutionGeometry geometry;
     int threads = 0;
-    std::shared_ptr<const KernelChoices> choices;
     std::shared_ptr<ConvolutionKernel> kernel;
   };
   std::deque<Made> made_;

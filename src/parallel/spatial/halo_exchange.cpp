@@ -35,11 +35,9 @@ struct HaloPlan : torch::CustomClassHolder {
   std::vector<RowExchange> axes;
 };
 
-torch::Tensor moved(const HaloPlan& plan, torch::Tensor tensor, HaloDirection direction,
-                    double border) {
+torch::Tensor moved(const HaloPlan& plan, torch::Tensor tensor, HaloDirection direction) {
   if (direction == HaloDirection::extend) {
-    for (const auto& axis : plan.axes)
-      tensor = extended_rows(plan.communicator, tensor, axis, border);
+    for (const auto& axis : plan.axes) tensor = extended_rows(plan.communicator, tensor, axis);
     return tensor;
   }
   // The adjoint of one after another is the adjoints the other way round.
@@ -48,22 +46,21 @@ torch::Tensor moved(const HaloPlan& plan, torch::Tensor tensor, HaloDirection di
   return tensor;
 }
 
-// Both directions; what lies beyond a border is constant, so its gradient goes nowhere, and the
-// gradient of what was dropped there is 0.
+// Both directions. The gradient of the zeros beyond a border goes nowhere, and the gradient of what
+// was dropped there is 0.
 class MoveHalos : public torch::autograd::Function<MoveHalos> {
  public:
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& tensor,
-                               const c10::intrusive_ptr<HaloPlan>& plan, HaloDirection direction,
-                               double border) {
+                               const c10::intrusive_ptr<HaloPlan>& plan, HaloDirection direction) {
     context->saved_data["plan"] = c10::IValue::make_capsule(plan);
     context->saved_data["direction"] = static_cast<std::int64_t>(direction);
-    return moved(*plan, tensor, direction, border);
+    return moved(*plan, tensor, direction);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto plan =
         c10::static_intrusive_pointer_cast<HaloPlan>(context->saved_data["plan"].toCapsule());
     const auto direction = static_cast<HaloDirection>(context->saved_data["direction"].toInt());
-    return {MoveHalos::apply(gradients[0], plan, opposite(direction), 0.), {}, {}, {}};
+    return {MoveHalos::apply(gradients[0], plan, opposite(direction)), {}, {}};
   }
 };
 
@@ -137,15 +134,15 @@ c10::intrusive_ptr<HaloPlan> plan_of(const DeviceMesh& mesh, const torch::Tensor
 }  // namespace
 
 torch::Tensor extend_halos(const DeviceMesh& mesh, const torch::Tensor& tensor,
-                           std::span<const HaloAxis> axes, double border) {
+                           std::span<const HaloAxis> axes) {
   const auto plan = plan_of(mesh, tensor, axes, HaloDirection::extend);
-  return plan ? MoveHalos::apply(tensor, plan, HaloDirection::extend, border) : tensor;
+  return plan ? MoveHalos::apply(tensor, plan, HaloDirection::extend) : tensor;
 }
 
 torch::Tensor fold_halos(const DeviceMesh& mesh, const torch::Tensor& tensor,
                          std::span<const HaloAxis> axes) {
   const auto plan = plan_of(mesh, tensor, axes, HaloDirection::fold);
-  return plan ? MoveHalos::apply(tensor, plan, HaloDirection::fold, 0.) : tensor;
+  return plan ? MoveHalos::apply(tensor, plan, HaloDirection::fold) : tensor;
 }
 
 }  // namespace kolo

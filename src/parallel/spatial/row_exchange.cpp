@@ -98,7 +98,7 @@ class Journey {
 }  // namespace
 
 torch::Tensor extended_rows(const Communicator& communicator, const torch::Tensor& tensor,
-                            const RowExchange& exchange, double border) {
+                            const RowExchange& exchange) {
   const auto &owned = exchange.owned, &extended = exchange.extended;
   const auto result = with_rows(tensor, exchange, extended);
   const Rows before(tensor, exchange, owned), after(result, exchange, extended);
@@ -118,7 +118,7 @@ torch::Tensor extended_rows(const Communicator& communicator, const torch::Tenso
     const bool is_received =
         std::ranges::find(exchange.messages.receives, rows, &RowMessage::rows) !=
         exchange.messages.receives.end();
-    if (!rows.is_empty() && !is_received) after(rows).fill_(border);
+    if (!rows.is_empty() && !is_received) after(rows).zero_();
   }
   journey.wait();
   for (const auto& parcel : received) {

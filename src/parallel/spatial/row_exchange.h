@@ -26,8 +26,7 @@ struct RowExchange {
 // last, whatever the format: it may differ between ranks, and rows of the slowest dimension are one
 // piece of memory in the format that convolutions on processors like best.
 [[nodiscard]] torch::Tensor extended_rows(const Communicator& communicator,
-                                          const torch::Tensor& tensor, const RowExchange& exchange,
-                                          double border);
+                                          const torch::Tensor& tensor, const RowExchange& exchange);
 [[nodiscard]] torch::Tensor folded_rows(const Communicator& communicator,
                                         const torch::Tensor& tensor, const RowExchange& exchange);
 

@@ -10,11 +10,11 @@ namespace kolo {
 
 namespace {
 
-// Along an axis that is not cut LibTorch's layer pads by itself, but for other rows than zeros, and
-// where oneDNN 2.6 writes outside of a 3-D convolution's weight gradient: padded by more than the
-// stride in the first dimension.
+// Along an axis that is not cut LibTorch's layer pads by itself, but for other rows than zeros, for
+// output padding, and where oneDNN 2.6 writes outside of a 3-D convolution's weight gradient:
+// padded by more than the stride in the first dimension.
 bool is_left_to_layer(const AxisLayer& layer) {
-  return !layer.is_periodic && layer.padding <= layer.stride;
+  return !layer.is_periodic && layer.output_padding == 0 && layer.padding <= layer.stride;
 }
 
 // The axis as one rank has all of it.
@@ -27,25 +27,26 @@ LayerCut local_cut(const AxisLayer& layer, std::int64_t length) {
 
 }  // namespace
 
-LayerStep plan_step(const DeviceMesh& mesh, const SpatialPart& input,
+LayerStep plan_step(const DeviceMesh& mesh, std::span<const PartAxis> input,
                     std::span<const AxisLayer> layers, std::string_view name,
-                    const SpatialPart* like) {
-  if (input.axes.size() != layers.size() || (like && like->axes.size() != layers.size())) {
-    throw Error(fmt::format("parallel: {}: a part with {} axes, expected {}", name,
-                            like ? like->axes.size() : input.axes.size(), layers.size()));
+                    std::span<const PartAxis> like) {
+  for (const auto axes : {input.size(), like.empty() ? layers.size() : like.size()}) {
+    if (axes == layers.size()) continue;
+    throw Error(
+        fmt::format("parallel: {}: a part with {} axes, expected {}", name, axes, layers.size()));
   }
   LayerStep step;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const auto& layer = layers[i];
-    const auto ranks = input.axes[i].cut.ranks(), expected = mesh.length(spatial_axes[i]);
+    const auto ranks = input[i].cut.ranks(), expected = mesh.length(spatial_axes[i]);
     if (ranks != expected) {
       throw Error(
           fmt::format("parallel: {}: a part cut among {} ranks along axis {}, expected the {} "
                       "of the layer's mesh",
                       name, ranks, i, expected));
     }
-    const auto output = like ? std::optional(like->axes[i].cut) : std::nullopt;
-    const auto cut = cut_layer(layer, input.axes[i].cut, output);
+    const auto output = like.empty() ? std::nullopt : std::optional(like[i].cut);
+    const auto cut = cut_layer(layer, input[i].cut, output);
     const bool is_shared = ranks > 1;
     const bool is_whole = is_shared && cut.is_whole();
     step.input.push_back({cut.input, is_whole});
@@ -53,7 +54,6 @@ LayerStep plan_step(const DeviceMesh& mesh, const SpatialPart& input,
     const bool is_local = !is_shared || is_whole;
     const bool is_left = is_local && is_left_to_layer(layer);
     step.padding.push_back(is_left ? layer.padding : 0);
-    step.output_padding.push_back(is_left ? layer.output_padding : 0);
     if (is_left) continue;
     step.halos.push_back({i, is_local ? local_cut(layer, cut.input.length()) : cut});
   }

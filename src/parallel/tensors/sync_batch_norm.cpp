@@ -15,11 +15,10 @@ namespace kolo {
 
 namespace {
 
-void require_two_values(const parallel::JointMoments& moments, const torch::Tensor& input,
-                        std::int64_t copies) {
+void require_two_values(const parallel::JointMoments& moments, const torch::Tensor& input) {
   // With two of its own nobody needs to look.
   if (parallel::values_per_channel(input) >= 2) return;
-  const auto count = moments.count.item<double>() / static_cast<double>(copies);
+  const auto count = moments.count.item<double>();
   if (count >= 2) return;
   throw Error(fmt::format(
       "parallel: sync batch norm: in training all ranks together have {} values a channel, "
@@ -68,10 +67,6 @@ void SyncBatchNormImpl::track(const torch::Tensor& mean, const torch::Tensor& sq
 }
 
 torch::Tensor SyncBatchNormImpl::forward(const torch::Tensor& input) {
-  return forward_copies(input, 1);
-}
-
-torch::Tensor SyncBatchNormImpl::forward_copies(const torch::Tensor& input, std::int64_t copies) {
   _check_input_dim(input);
   if (!is_training() && running_mean.defined()) {
     return torch::batch_norm(input, weight, bias, running_mean, running_var, /*training=*/false, 0.,
@@ -81,9 +76,8 @@ torch::Tensor SyncBatchNormImpl::forward_copies(const torch::Tensor& input, std:
   const auto wide = type == torch::kHalf || type == torch::kBFloat16 ? torch::kFloat : type;
   const auto values = input.to(wide);
   const auto moments = parallel::joint_moments(communicator_, values);
-  require_two_values(moments, values, copies);
-  if (is_training() && running_mean.defined())
-    track(moments.mean, moments.squares / copies, moments.count / copies);
+  require_two_values(moments, values);
+  if (is_training() && running_mean.defined()) track(moments.mean, moments.squares, moments.count);
   // Autograd takes no undefined tensors.
   const auto slope = weight.defined() ? weight : torch::ones_like(moments.mean);
   const auto shift = bias.defined() ? bias : torch::zeros_like(moments.mean);

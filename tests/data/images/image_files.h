@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/images/png_files.h"
 #include "kolo/data/image.h"
 
 // Images and image files made for tests.
@@ -45,10 +46,9 @@ inline Image noise_image(std::int64_t height, std::int64_t width, unsigned seed 
   return image;
 }
 
-// PPM keeps every pixel as it is.
-inline std::string ppm_file(const Image& image) {
-  return "P6\n" + std::to_string(image.width) + " " + std::to_string(image.height) + "\n255\n" +
-         std::string(image.pixels.begin(), image.pixels.end());
+inline std::string png_file(const Image& image) {
+  return png_file(static_cast<std::uint32_t>(image.height), static_cast<std::uint32_t>(image.width),
+                  {reinterpret_cast<const char*>(image.pixels.data()), image.pixels.size()});
 }
 
 }  // namespace kolo::testing

@@ -24,13 +24,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
 using testing::noise_image;
-using testing::ppm_file;
+using testing::png_file;
 using testing::text_of;
 
 class ImageFolder : public ::testing::Test {
  protected:
   void write(std::string_view name, unsigned seed = 1) {
-    folder_.write(name, ppm_file(noise_image(6, 8, seed)));
+    folder_.write(name, png_file(noise_image(6, 8, seed)));
   }
   std::string rejection(const ImageFolderOptions& options = {8, 8}) {
     return message_of<InputError>([&] { ImageFolderDataset(folder_.path(), options); });
@@ -59,20 +59,20 @@ class ImageFolder : public ::testing::Test {
 };
 
 TEST_F(ImageFolder, NumbersClassesAndFilesInNaturalOrder) {
-  for (const char* name : {"b/2.ppm", "b/10.ppm", "b/deep/er/1.ppm", "B/x.ppm", "a-/x.ppm",
-                           "a/x.ppm", "\xc3\xa4/x.ppm", "\xff\xfe/x\xff.ppm"}) {
+  for (const char* name : {"b/2.png", "b/10.png", "b/deep/er/1.png", "B/x.png", "a-/x.png",
+                           "a/x.png", "\xc3\xa4/x.png", "\xff\xfe/x\xff.png"}) {
     write(name);
   }
-  write(".hidden/x.ppm");
-  write("b/.hidden.ppm");
-  write("b/.hidden/x.ppm");
+  write(".hidden/x.png");
+  write("b/.hidden.png");
+  write("b/.hidden/x.png");
   folder_.write("b/notes.txt", "not an image");
   folder_.write("notes.txt", "not a class");
   const ImageFolderDataset dataset(folder_.path(), {8, 8});
   EXPECT_THAT(dataset.class_names(), ElementsAre("B", "a", "a-", "b", "\xc3\xa4", "\xff\xfe"));
   EXPECT_THAT(paths(dataset),
-              ElementsAre("B/x.ppm", "a/x.ppm", "a-/x.ppm", "b/2.ppm", "b/10.ppm",
-                          "b/deep/er/1.ppm", "\xc3\xa4/x.ppm", "\xff\xfe/x\xff.ppm"));
+              ElementsAre("B/x.png", "a/x.png", "a-/x.png", "b/2.png", "b/10.png",
+                          "b/deep/er/1.png", "\xc3\xa4/x.png", "\xff\xfe/x\xff.png"));
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < dataset.size(); ++i) {
     labels.push_back(-1);
@@ -87,8 +87,8 @@ TEST_F(ImageFolder, NumbersClassesAndFilesInNaturalOrder) {
 }
 
 TEST_F(ImageFolder, ClassesThatAreNumbersHaveTheirOrder) {
-  for (const char* name : {"training/10/x.ppm", "training/2/x.ppm", "training/1/x.ppm",
-                           "validation/1/x.ppm", "validation/2/x.ppm", "validation/10/x.ppm"})
+  for (const char* name : {"training/10/x.png", "training/2/x.png", "training/1/x.png",
+                           "validation/1/x.png", "validation/2/x.png", "validation/10/x.png"})
     write(name);
   const ImageFolderDataset training(folder_ / "training", {8, 8});
   EXPECT_THAT(training.class_names(), ElementsAre("1", "2", "10"));
@@ -97,7 +97,7 @@ TEST_F(ImageFolder, ClassesThatAreNumbersHaveTheirOrder) {
 }
 
 TEST_F(ImageFolder, AListingIsAllThatAnotherRankNeeds) {
-  for (const char* name : {"b/2.ppm", "b/deep/er/1.ppm", "a/x.ppm", "\xff\xfe/x\xff.ppm"})
+  for (const char* name : {"b/2.png", "b/deep/er/1.png", "a/x.png", "\xff\xfe/x\xff.png"})
     write(name);
   const auto listing = list_image_folder(folder_.path());
   const auto bytes = to_bytes(listing);
@@ -121,7 +121,7 @@ TEST_F(ImageFolder, AListingIsAllThatAnotherRankNeeds) {
 
 TEST_F(ImageFolder, DecodesAndResizes) {
   const auto image = noise_image(6, 8);
-  folder_.write("x/a.ppm", ppm_file(image));
+  folder_.write("x/a.png", png_file(image));
   folder_.write("x/b.JPG", text_of(encode_jpeg(image, 90)));
   const ImageFolderDataset same(folder_.path(), {6, 8});
   EXPECT_THAT(same.layout().input_shape, ElementsAre(3, 6, 8));
@@ -164,14 +164,14 @@ TEST_F(ImageFolder, LoadsAugmentedBatchesWithManyWorkers) {
 
 TEST_F(ImageFolder, RejectsFoldersThatHoldNoClasses) {
   EXPECT_THAT(rejection(), AllOf(HasSubstr("has no classes: no folders"), HasSubstr("ROOT/CLASS")));
-  write("a.ppm");
+  write("a.png");
   EXPECT_THAT(rejection(), HasSubstr("its images are not in folders"));
-  write("x/a.ppm");
+  write("x/a.png");
   folder_.write("empty/notes.txt", "");
   EXPECT_THAT(rejection(), AllOf(HasSubstr("the class empty has no images"), HasSubstr("/empty")));
   EXPECT_THAT(message_of<InputError>([&] { ImageFolderDataset(folder_ / "none"); }),
               HasSubstr("none does not exist"));
-  EXPECT_THAT(message_of<InputError>([&] { ImageFolderDataset(folder_ / "a.ppm"); }),
+  EXPECT_THAT(message_of<InputError>([&] { ImageFolderDataset(folder_ / "a.png"); }),
               HasSubstr("is not a folder"));
 }
 
@@ -183,14 +183,14 @@ TEST_F(ImageFolder, RejectsEmptyFilesAtOnceOrWhenRead) {
 }
 
 TEST_F(ImageFolder, RejectsFilesThatAreNotWhatTheyShouldBe) {
-  write("x/a.png");
-  EXPECT_THAT(read_rejection(), AllOf(HasSubstr("x/a.png"), HasSubstr("is PNG by its name"),
-                                      HasSubstr("PPM by its content")));
+  write("x/a.jpg");
+  EXPECT_THAT(read_rejection(), AllOf(HasSubstr("x/a.jpg"), HasSubstr("is JPEG by its name"),
+                                      HasSubstr("PNG by its content")));
   const ImageFolderDataset trusting(folder_.path(),
                                     {.height = 8, .width = 8, .names_must_fit = false});
   EXPECT_EQ(read(trusting, 0).size(), 192U);
-  folder_.write("x/a.png", "GIF89a");
-  EXPECT_THAT(read_rejection(), AllOf(HasSubstr("x/a.png"), HasSubstr("is no image")));
+  folder_.write("x/a.jpg", "GIF89a");
+  EXPECT_THAT(read_rejection(), AllOf(HasSubstr("x/a.jpg"), HasSubstr("is no image")));
 }
 
 TEST_F(ImageFolder, RejectsTruncatedAndHugeImages) {
@@ -211,29 +211,29 @@ TEST_F(ImageFolder, RejectsTruncatedAndHugeImages) {
 
 TEST_F(ImageFolder, FollowsLinksWhereverTheyLead) {
   const testing::TemporaryFolder outside;
-  outside.write("far.ppm", ppm_file(noise_image(6, 8, 9)));
-  write("x/a.ppm");
-  fs::create_symlink("a.ppm", folder_ / "x/b.ppm");
+  outside.write("far.png", png_file(noise_image(6, 8, 9)));
+  write("x/a.png");
+  fs::create_symlink("a.png", folder_ / "x/b.png");
   fs::create_directory_symlink("x", folder_ / "y");
   const ImageFolderDataset dataset(folder_.path(), {6, 8});
-  EXPECT_THAT(paths(dataset), ElementsAre("x/a.ppm", "x/b.ppm", "y/a.ppm", "y/b.ppm"));
+  EXPECT_THAT(paths(dataset), ElementsAre("x/a.png", "x/b.png", "y/a.png", "y/b.png"));
   EXPECT_EQ(read(dataset, 3), read(dataset, 0));
 
-  fs::create_symlink(outside / "far.ppm", folder_ / "x/c.ppm");
+  fs::create_symlink(outside / "far.png", folder_ / "x/c.png");
   fs::create_directory_symlink(outside.path(), folder_ / "x/deeper");
   fs::create_directory_symlink(outside.path(), folder_ / "z");
   const ImageFolderDataset more(folder_.path(), {6, 8});
   EXPECT_THAT(paths(more),
-              ElementsAre("x/a.ppm", "x/b.ppm", "x/c.ppm", "x/deeper/far.ppm", "y/a.ppm", "y/b.ppm",
-                          "y/c.ppm", "y/deeper/far.ppm", "z/far.ppm"));
+              ElementsAre("x/a.png", "x/b.png", "x/c.png", "x/deeper/far.png", "y/a.png", "y/b.png",
+                          "y/c.png", "y/deeper/far.png", "z/far.png"));
   EXPECT_EQ(read(more, 8), read(more, 2));
   // Round in circles, also by way of outside.
   fs::create_directory_symlink(folder_ / "x", outside / "back");
   EXPECT_THAT(rejection(), HasSubstr("round in circles"));
-  for (const auto* const name : {"x/c.ppm", "x/deeper", "z"}) fs::remove(folder_ / name);
-  fs::create_symlink("nowhere.ppm", folder_ / "x/d.ppm");
-  EXPECT_THAT(rejection(), AllOf(HasSubstr("x/d.ppm"), HasSubstr("leads nowhere")));
-  fs::remove(folder_ / "x/d.ppm");
+  for (const auto* const name : {"x/c.png", "x/deeper", "z"}) fs::remove(folder_ / name);
+  fs::create_symlink("nowhere.png", folder_ / "x/d.png");
+  EXPECT_THAT(rejection(), AllOf(HasSubstr("x/d.png"), HasSubstr("leads nowhere")));
+  fs::remove(folder_ / "x/d.png");
   fs::create_directory_symlink("..", folder_ / "x/up");
   EXPECT_THAT(rejection(), HasSubstr("round in circles"));
   // A root that is itself a link.
@@ -243,8 +243,8 @@ TEST_F(ImageFolder, FollowsLinksWhereverTheyLead) {
 }
 
 TEST_F(ImageFolder, CountsWhatIsLeftOut) {
-  write("x/a.ppm");
-  write("y/a.ppm");
+  write("x/a.png");
+  write("y/a.png");
   for (const auto* const name : {"x/a.webp", "y/b.webp", "y/deep/c.gif", "y/.hidden.gif"})
     folder_.write(name, "RIFF");
   const auto listing = list_image_folder(folder_.path());
@@ -252,21 +252,21 @@ TEST_F(ImageFolder, CountsWhatIsLeftOut) {
   EXPECT_EQ(folder_listing_from(to_bytes(listing)), listing);
   EXPECT_THAT(left_out_text(listing),
               HasSubstr("3 files left out: 2 .webp, 1 .gif; kolo reads .jpg .jpeg"));
-  fs::remove(folder_ / "x/a.ppm");
+  fs::remove(folder_ / "x/a.png");
   EXPECT_THAT(rejection(), AllOf(HasSubstr("class x has no images"), HasSubstr("but 1 .webp")));
 }
 
 TEST_F(ImageFolder, RejectsPipesAndFoldersNamedAsImages) {
-  write("x/a.ppm");
-  ASSERT_EQ(::mkfifo((folder_ / "x/b.ppm").c_str(), 0600), 0);
-  EXPECT_THAT(rejection(), AllOf(HasSubstr("x/b.ppm"), HasSubstr("not a regular file")));
-  fs::remove(folder_ / "x/b.ppm");
-  write("x/c.ppm/a.ppm");  // a folder may have any name
+  write("x/a.png");
+  ASSERT_EQ(::mkfifo((folder_ / "x/b.png").c_str(), 0600), 0);
+  EXPECT_THAT(rejection(), AllOf(HasSubstr("x/b.png"), HasSubstr("not a regular file")));
+  fs::remove(folder_ / "x/b.png");
+  write("x/c.ppm/a.png");  // a folder may have any name
   EXPECT_EQ(ImageFolderDataset(folder_.path(), {8, 8}).size(), 2);
 }
 
 TEST_F(ImageFolder, RejectsOptionsOutOfRange) {
-  write("x/a.ppm");
+  write("x/a.png");
   EXPECT_THAT(rejection({0, 8}), HasSubstr("height of images is 0"));
   EXPECT_THAT(rejection({8, 100000}),
               AllOf(HasSubstr("width of images is 100000"), HasSubstr("1 to 16384")));
@@ -274,8 +274,8 @@ TEST_F(ImageFolder, RejectsOptionsOutOfRange) {
 }
 
 TEST_F(ImageFolder, ComparesTheClassesOfTrainingAndValidation) {
-  for (const char* name : {"train/a/1.ppm", "train/b/1.ppm", "same/b/2.ppm", "same/a/1.ppm",
-                           "less/a/1.ppm", "other/a/1.ppm", "other/c/1.ppm"}) {
+  for (const char* name : {"train/a/1.png", "train/b/1.png", "same/b/2.png", "same/a/1.png",
+                           "less/a/1.png", "other/a/1.png", "other/c/1.png"}) {
     write(name);
   }
   const auto open = [&](const char* name) { return ImageFolderDataset(folder_ / name, {8, 8}); };

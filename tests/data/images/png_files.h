@@ -56,4 +56,12 @@ inline std::string png_file(const PngKind& kind, std::string_view rows,
          png_chunk("IDAT", zlib_bytes(rows)) + png_chunk("IEND", {});
 }
 
+// Keeps every pixel as it is: red, green, blue, rows from the top.
+inline std::string png_file(std::uint32_t height, std::uint32_t width, std::string_view pixels) {
+  std::string rows;
+  for (std::size_t y = 0; y < height; ++y)
+    rows += '\0' + std::string(pixels.substr(3 * y * width, std::size_t{3} * width));
+  return png_file({width, height, 8, 2}, rows);
+}
+
 }  // namespace kolo::testing

@@ -17,7 +17,7 @@ using testing::bytes_of;
 using ::testing::HasSubstr;
 using testing::message_of;
 using testing::noise_image;
-using testing::ppm_file;
+using testing::png_file;
 
 struct Pixels {
   double top, left, height, width;
@@ -127,12 +127,12 @@ double largest_difference(const std::vector<float>& a, const std::vector<float>&
 // Larger and smaller than the part.
 TEST(RandomCrop, APartIsResizedAsIfItWereTheWholeImage) {
   const auto image = noise_image(40, 64);
-  const auto file = ppm_file(image);
+  const auto file = png_file(image);
   for (const auto& [top, left, height, width] :
        {std::array{0, 0, 40, 64}, std::array{7, 11, 8, 10}, std::array{39, 63, 1, 1},
         std::array{0, 30, 40, 34}, std::array{21, 0, 19, 3}}) {
     const ImageWindow window{top / 40., left / 64., height / 40., width / 64.};
-    const auto part = ppm_file(part_of(image, top, left, height, width));
+    const auto part = png_file(part_of(image, top, left, height, width));
     for (const auto& [rows, columns] : {std::pair{16, 16}, std::pair{5, 90}})
       EXPECT_LT(
           largest_difference(window_of(file, window, rows, columns), resized(part, rows, columns)),
@@ -146,7 +146,7 @@ TEST(RandomCrop, APartOfAJpegKeepsItsDetail) {
   const auto image = testing::smooth_image(480, 640);
   const auto file = testing::jpeg_file(480, 640, image.pixels, {});
   const ImageWindow window{120 / 480., 160 / 640., 240 / 480., 240 / 640.};
-  const auto expected = resized(ppm_file(part_of(image, 120, 160, 240, 240)), 56, 56);
+  const auto expected = resized(png_file(part_of(image, 120, 160, 240, 240)), 56, 56);
   EXPECT_LT(largest_difference(window_of(file, window, 56, 56), expected), 8);
 }
 

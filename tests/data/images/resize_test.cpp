@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
 using testing::noise_image;
-using testing::ppm_file;
+using testing::png_file;
 using testing::smooth_image;
 
 std::vector<float> resized(std::span<const std::byte> file, std::int64_t height,
@@ -30,7 +30,7 @@ std::vector<float> resized(std::span<const std::byte> file, std::int64_t height,
 }
 
 std::vector<float> resized(const Image& image, std::int64_t height, std::int64_t width) {
-  return resized(bytes_of(ppm_file(image)), height, width);
+  return resized(bytes_of(png_file(image)), height, width);
 }
 
 // The definition: each result is the mean of the source under a triangle that is two pixels wide,
@@ -140,7 +140,7 @@ TEST(Resize, UsesAWorkspaceAgain) {
   for (const std::int64_t side : {40, 7, 64}) {
     const auto image = noise_image(side, 80 - side);
     std::vector<float> planes(3 * 16 * 20);
-    decode_resized(bytes_of(ppm_file(image)), "test", 16, 20, planes, workspace);
+    decode_resized(bytes_of(png_file(image)), "test", 16, 20, planes, workspace);
     EXPECT_EQ(planes, resized(image, 16, 20));
   }
 }
@@ -148,7 +148,7 @@ TEST(Resize, UsesAWorkspaceAgain) {
 TEST(Resize, RefusesAPlaceOfAnotherSize) {
   std::vector<float> planes(3 * 4 * 5);
   DecodeWorkspace workspace;
-  const auto file = ppm_file(noise_image(4, 4));
+  const auto file = png_file(noise_image(4, 4));
   EXPECT_THAT(
       message_of<Error>([&] { decode_resized(bytes_of(file), "test", 4, 4, planes, workspace); }),
       AllOf(HasSubstr("3 x 4 x 4"), HasSubstr("60 numbers")));

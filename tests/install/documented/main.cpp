@@ -101,18 +101,6 @@ void block_of_a_module(const kolo::Communicator& world) {
   if (std::abs(mean) > 1e-4 || (world.size() > 1 && !are_apart)) ++failures;
 }
 
-// Both ranks share samples, which the network learns to pass through.
-void share_samples(const kolo::Communicator& world) {
-  torch::manual_seed(1);
-  const auto image = torch::sin(torch::arange(2 * 8 * 6).view({2, 1, 8, 6}) * .3);
-  const std::vector<torch::Tensor> samples(40, image);
-  torch::Tensor loss;
-#include "spatial.inc"
-  const double after = kolo::average(world, loss.item<double>());
-  if (result.sizes() != image.sizes() || !(after < .5)) ++failures;
-  if (world.rank() == 0) std::printf("spatial: loss %.4f\n", after);
-}
-
 // Each rank has some of the layers.
 void share_layers(const kolo::Communicator& world) {
   auto network = make_network();
@@ -265,7 +253,6 @@ int main() {
   });
   two_networks_learn(world);
   block_of_a_module(world);
-  share_samples(world);
   share_layers(world);
   share_weights(world);
   pass_on(world);

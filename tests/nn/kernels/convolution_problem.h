@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <torch/types.h>
 #include <torch/utils.h>
@@ -44,6 +45,15 @@ struct Framed {
            memory.narrow(0, margin + tensor.numel(), margin).equal(ones);
   }
 };
+
+// "32 x 64x16x16 to 64, 3x3, stride 1x1, padding 1x1, Float"
+inline std::string text_of(const ConvolutionGeometry& geometry) {
+  return fmt::format("{} x {}x{} to {}, {}, stride {}, padding {}{}, {}", geometry.batch,
+                     geometry.inputs, fmt::join(geometry.size, "x"), geometry.outputs,
+                     fmt::join(geometry.kernel, "x"), fmt::join(geometry.stride, "x"),
+                     fmt::join(geometry.padding, "x"),
+                     geometry.has_taps_first ? ", taps first" : "", c10::toString(geometry.type));
+}
 
 // Inputs, weights and gradients for a geometry, and what LibTorch makes of them.
 struct Problem {

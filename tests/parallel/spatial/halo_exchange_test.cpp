@@ -76,7 +76,7 @@ Halos halos_of(const DeviceMesh& mesh, const std::vector<HaloAxis>& axes) {
 
 // The rows of a whole tensor, also those beyond its border.
 torch::Tensor rows_of(torch::Tensor whole, const std::vector<HaloAxis>& axes,
-                      const std::vector<RowRange>& rows, double border) {
+                      const std::vector<RowRange>& rows) {
   for (std::size_t axis = 0; axis < axes.size(); ++axis) {
     const auto dimension = static_cast<std::int64_t>(axis) + 2;
     const auto length = whole.size(dimension);
@@ -85,7 +85,7 @@ torch::Tensor rows_of(torch::Tensor whole, const std::vector<HaloAxis>& axes,
     whole = whole.index_select(dimension, wrapped);
     if (axes[axis].cut.is_periodic) continue;
     const auto outside = torch::logical_or(numbers < 0, numbers >= length).nonzero().view({-1});
-    whole.index_fill_(dimension, outside, border);
+    whole.index_fill_(dimension, outside, 0);
   }
   return whole;
 }
@@ -99,22 +99,21 @@ void expect_exact(const DeviceMesh& mesh, const std::vector<HaloAxis>& axes,
                   torch::ScalarType type) {
   const auto halos = halos_of(mesh, axes);
   const auto whole = whole_numbers(halos.whole, .7, type);
-  const auto own = rows_of(whole, axes, halos.owned, 0).detach().requires_grad_();
-  const auto extended = extend_halos(mesh, own, axes, -3);
-  ASSERT_TRUE(torch::equal(extended, rows_of(whole, axes, halos.extended, -3)));
+  const auto own = rows_of(whole, axes, halos.owned).detach().requires_grad_();
+  const auto extended = extend_halos(mesh, own, axes);
+  ASSERT_TRUE(torch::equal(extended, rows_of(whole, axes, halos.extended)));
 
   // Different on all ranks.
   const auto made = whole_numbers(extended.sizes().vec(), .3 + mesh.spatial().rank(), type);
   const auto folded = fold_halos(mesh, made, axes);
   ASSERT_EQ(folded.sizes(), own.sizes());
-  const auto zero_bordered = extend_halos(mesh, own.detach(), axes);
-  EXPECT_EQ(dot(mesh, zero_bordered, made), dot(mesh, own, folded));
+  EXPECT_EQ(dot(mesh, extended.detach(), made), dot(mesh, own, folded));
   extended.backward(made);
   EXPECT_TRUE(torch::equal(own.grad(), folded));
 
   auto made_again = made.clone().requires_grad_();
   fold_halos(mesh, made_again, axes).backward(own.detach());
-  EXPECT_TRUE(torch::equal(made_again.grad(), zero_bordered));
+  EXPECT_TRUE(torch::equal(made_again.grad(), extended));
 }
 
 RANK_TEST(Halos, FoldIsTheAdjointOfExtend) {
@@ -140,8 +139,8 @@ RANK_TEST(Halos, GroupsThatShareSamplesDoNotMix) {
       {0, cut_layer({.kernel = 3, .padding = 1}, cut_evenly(9, communicator.size() / 2))}};
   const auto halos = halos_of(mesh, axes);
   const auto whole = waves({1, 2, 9, 4}, 1. + sample);
-  const auto own = rows_of(whole, axes, halos.owned, 0);
-  EXPECT_TRUE(torch::equal(extend_halos(mesh, own, axes), rows_of(whole, axes, halos.extended, 0)));
+  const auto own = rows_of(whole, axes, halos.owned);
+  EXPECT_TRUE(torch::equal(extend_halos(mesh, own, axes), rows_of(whole, axes, halos.extended)));
 }
 
 RANK_TEST(Halos, MemoryFormatsAreKeptAndMayDiffer) {
@@ -152,10 +151,10 @@ RANK_TEST(Halos, MemoryFormatsAreKeptAndMayDiffer) {
   const auto whole = waves({1, 3, 17, 4, 5}, .7, torch::kBFloat16);
   const auto format = mesh.spatial().rank() % 2 == 0 ? torch::MemoryFormat::ChannelsLast3d
                                                      : torch::MemoryFormat::Contiguous;
-  const auto own = rows_of(whole, axes, halos.owned, 0).contiguous(format);
+  const auto own = rows_of(whole, axes, halos.owned).contiguous(format);
   const auto extended = extend_halos(mesh, own, axes);
   EXPECT_TRUE(extended.is_contiguous(format));
-  EXPECT_TRUE(torch::equal(extended, rows_of(whole, axes, halos.extended, 0)));
+  EXPECT_TRUE(torch::equal(extended, rows_of(whole, axes, halos.extended)));
   EXPECT_TRUE(fold_halos(mesh, extended, axes).is_contiguous(format));
 }
 
@@ -164,7 +163,7 @@ RANK_TEST(Halos, SecondDerivatives) {
   const std::vector<HaloAxis> axes = {
       {0, cut_layer({.kernel = 3, .padding = 1}, cut_evenly(17, communicator.size()))}};
   const auto halos = halos_of(mesh, axes);
-  auto own = rows_of(waves({1, 1, 17}, .7), axes, halos.owned, 0).requires_grad_();
+  auto own = rows_of(waves({1, 1, 17}, .7), axes, halos.owned).requires_grad_();
   const auto extended = extend_halos(mesh, own, axes);
   const auto first = torch::autograd::grad({extended.pow(3).sum()}, {own}, {}, true, true)[0];
   const auto second = torch::autograd::grad({first.sum()}, {own})[0];

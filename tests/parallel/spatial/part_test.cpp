@@ -5,8 +5,8 @@
 #include <torch/types.h>
 
 #include "kolo/base/error.h"
-#include "kolo/parallel/spatial_layers.h"
-#include "parallel/spatial/layer_check.h"
+#include "kolo/parallel/spatial_part.h"
+#include "parallel/spatial/spatial_cases.h"
 #include "support/errors.h"
 #include "support/rank_test.h"
 
@@ -37,20 +37,15 @@ RANK_TEST(SpatialPart, PartsMakeTheWhole) {
   });
 }
 
-RANK_TEST(SpatialPart, RowsThatWereReadByThemselves) {
+RANK_TEST(SpatialPart, HasTheRowsThatAreReadByThemselves) {
   const auto mesh = mesh_along(communicator, {1, communicator.size()});
   const std::vector<std::int64_t> lengths = {3, 2 * communicator.size() + 1};
   const auto rows = own_rows(mesh, lengths);
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0], (RowRange{0, 3}));
   const auto whole = waves({1, 1, lengths[0], lengths[1]}, .3);
-  const auto read = whole.slice(3, rows[1].begin, rows[1].end);
-  const auto part = part_from_rows(mesh, read, lengths);
-  EXPECT_TRUE(torch::equal(part.tensor, part_of(mesh, whole).tensor));
-  EXPECT_THAT(message_of<Error>([&] {
-                (void)part_from_rows(mesh, torch::zeros({1, 1, 3, rows[1].size() + 1}), lengths);
-              }),
-              HasSubstr("own_rows()"));
+  EXPECT_TRUE(
+      torch::equal(part_of(mesh, whole).tensor, whole.slice(3, rows[1].begin, rows[1].end)));
 }
 
 RANK_TEST(SpatialPart, ShapesThatCantBeCutAreOneErrorThatSaysWhatFits) {
@@ -66,45 +61,6 @@ RANK_TEST(SpatialPart, ShapesThatCantBeCutAreOneErrorThatSaysWhatFits) {
                 (void)part_of(mesh, torch::zeros({1, 1, 99}));
               }),
               HasSubstr("at most 1 spatial axes"));
-}
-
-RANK_TEST(SpatialPart, TheMeanOfTheGroupsLossesIsTheSamples) {
-  on_meshes(communicator, [](const DeviceMesh& mesh, std::size_t axes, CounterRandom& random) {
-    std::vector<std::int64_t> shape = {2, 1};
-    for (const auto length : random_lengths(random, mesh, axes)) shape.push_back(length);
-    const auto whole = waves(shape, .7);
-    const auto part = part_of(mesh, whole);
-    const auto own = part.tensor.square().mean().item<double>() * loss_factor(mesh, part);
-    const auto mean = all_reduce_value(mesh.spatial(), own, ReduceOp::average);
-    EXPECT_NEAR(mean, whole.square().mean().item<double>(), 1e-12);
-    SpatialGlobalAvgPool pool(mesh);
-    EXPECT_EQ(loss_factor(mesh, pool(part)), 1);  // every rank has all of it
-  });
-}
-
-RANK_TEST(SpatialPart, ConcatenatedWhereTheyAre) {
-  const auto mesh = mesh_along(communicator, {communicator.size()});
-  const auto whole = waves({1, 2, 3 * communicator.size() + 1}, .7);
-  const auto part = part_of(mesh, whole);
-  // The same rows, but whole.
-  SpatialPart all{whole, part.axes};
-  all.axes[0].is_whole = communicator.size() > 1;
-  const auto both = concatenate(mesh, std::vector{part, all});
-  EXPECT_EQ(both.axes, part.axes);
-  EXPECT_TRUE(torch::equal(both.tensor, torch::cat({part.tensor, part.tensor}, 1)));
-  const auto two_wholes = concatenate(mesh, std::vector{all, all});
-  EXPECT_EQ(two_wholes.axes, all.axes);
-
-  if (communicator.size() == 1) return;
-  const auto longer = part_of(mesh, waves({1, 2, 4 * communicator.size()}, .7));
-  EXPECT_THAT(message_of<Error>([&] {
-                (void)concatenate(mesh, std::vector{part, longer});
-              }),
-              HasSubstr("cut differently"));
-  EXPECT_THAT(message_of<Error>([&] {
-                (void)part.with(torch::zeros({1, 2, 1}));
-              }),
-              HasSubstr("expected the same rows"));
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include <torch/types.h>
 
+#include "kolo/base/random.h"
 #include "kolo/parallel/device_mesh.h"
 
 namespace kolo::testing {
@@ -49,6 +52,34 @@ inline double relative_difference(const torch::Tensor& a, const torch::Tensor& b
   const auto scale = wide.abs().max().item<double>();
   const auto difference = (a.to(torch::kDouble) - wide).abs().max().item<double>();
   return scale > 0 ? difference / scale : difference;
+}
+
+// Odd and even lengths, some so small that a layer can't be cut.
+inline std::vector<std::int64_t> random_lengths(CounterRandom& random, const DeviceMesh& mesh,
+                                                std::size_t axes, std::int64_t least = 1) {
+  std::vector<std::int64_t> lengths;
+  for (std::size_t axis = 0; axis < axes; ++axis) {
+    const auto ranks = mesh.length(spatial_axes[axis]);
+    const std::int64_t length = ranks * (1 + random.below(6)) + random.below(3);
+    lengths.push_back(std::max(length, least));
+  }
+  return lengths;
+}
+
+// Calls check(mesh, number of axes, random numbers) for the ways to share samples of one to three
+// axes.
+template <typename Check>
+void on_meshes(const Communicator& communicator, const Check& check) {
+  std::uint64_t number = 0;
+  for (const auto& lengths : spatial_lengths(communicator.size())) {
+    const DeviceMesh mesh(communicator, {.data = 1, .spatial = lengths});
+    for (std::size_t axes = std::max<std::size_t>(1, lengths.size()); axes <= 3; ++axes) {
+      // Of the many meshes of many ranks those that cut all axes, to save time.
+      if (communicator.size() > 4 && axes > lengths.size()) continue;
+      CounterRandom random(11, 2, ++number);
+      check(mesh, axes, random);
+    }
+  }
 }
 
 }  // namespace kolo::testing

@@ -1,5 +1,4 @@
-// Layers that ranks share, and norms of samples that they share, on a device: what they have on the
-// host.
+// Layers that ranks share, on a device: what they have on the host.
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -11,7 +10,6 @@
 #include "kolo/parallel/mesh_gradients.h"
 #include "kolo/parallel/parallel_attention.h"
 #include "kolo/parallel/part_layer_norm.h"
-#include "kolo/parallel/spatial_layers.h"
 #include "kolo/parallel/vocabulary_parallel.h"
 #include "parallel/tensor_parallel/tensor_cases.h"
 #include "support/test_devices.h"
@@ -100,25 +98,6 @@ TEST(LayersOnADevice, ATargetOutsideOfTheVocabularyHasNoLoss) {
         return Results{};
       },
       true);
-}
-
-Results sample_norms(const Communicator& communicator, const torch::Device& device) {
-  const DeviceMesh mesh(communicator, {.data = 1, .spatial = {communicator.size()}});
-  SpatialGroupNorm group_norm(mesh, torch::nn::GroupNormOptions(2, 4));
-  SpatialInstanceNorm instance_norm(
-      mesh, torch::nn::InstanceNormOptions(4).affine(true).track_running_stats(true));
-  group_norm->to(device);
-  instance_norm->to(device);
-  auto part = part_of(mesh, waves({2, 4, 5, 3}, .37, torch::kFloat));
-  part.tensor = part.tensor.to(device).requires_grad_();
-  const auto output = instance_norm(group_norm(part));
-  output.tensor.pow(3).sum().backward();
-  return {output.tensor, part.tensor.grad(), group_norm->weight.grad(), instance_norm->running_var};
-}
-
-TEST(LayersOnADevice, NormsOfSharedSamplesToo) {
-  if (is_gpu_wanted()) GTEST_SKIP() << "ranks that are threads can't share a GPU in backward";
-  expect_same_on_device(sample_norms);
 }
 
 }  // namespace
