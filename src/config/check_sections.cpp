@@ -171,13 +171,6 @@ class SectionChecks {
                     "every_epochs and every_steps are both 0, so no checkpoint would be written; "
                     "set one, or enabled: false");
     }
-    if (checkpoint.local_folder.empty() &&
-        checkpoint.local_every_steps != CheckpointConfig{}.local_every_steps) {
-      refusal_.fail("checkpoint.local_every_steps",
-                    fmt::format("{}, but nodes keep no copies without a folder for them; set "
-                                "checkpoint.local_folder, or leave it out",
-                                checkpoint.local_every_steps));
-    }
   }
 
   // Of a section that says nothing of what was published, the rest has no meaning.

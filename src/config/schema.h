@@ -108,8 +108,6 @@ void visit(Field& field, CheckpointConfig& checkpoint) {
   field("shards", checkpoint.shards, positive.up_to(most_of_a_kind),
         Unset{"one for every 256 MiB, at most one per rank"});
   field("strict_resume", checkpoint.strict_resume, AnyBool{});
-  field("local_folder", checkpoint.local_folder, PathText{});
-  field("local_every_steps", checkpoint.local_every_steps, positive);
 }
 
 template <typename Field>

@@ -178,15 +178,7 @@ void log_model(RunLog& log, const PreparedRun& run, const ModelSummary& summary,
 }
 
 void log_resume(RunLog& log, const PreparedRun& run, const CheckpointStore::Loaded& from) {
-  if (const auto& host = run.resumed->copy_on; !host.empty()) {
-    const auto all = run.folder.checkpoint_store().list();
-    log.info("resuming from the copy of step {} on {} ({}); {}", from.step, host,
-             from.path.string(),
-             all.empty() ? "there is no checkpoint yet"
-                         : fmt::format("the newest checkpoint is of step {}", all.front().step));
-  } else {
-    log.info("resuming from {}", from.path.string());
-  }
+  log.info("resuming from {}", from.path.string());
   if (!run.changes.of_steps.empty()) log.info("{}", run.changes.of_steps);
   if (!run.changes.settings.empty()) {
     log.info("other settings than so far: {}{}", describe(run.changes.settings),

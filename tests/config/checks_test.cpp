@@ -112,14 +112,19 @@ TEST_F(Checks, EnabledCheckpointsComeSomeTime) {
             5);
 }
 
-TEST_F(Checks, CopiesOnNodesHaveAFolder) {
-  EXPECT_THAT(error_after_required("checkpoint:\n  local_every_steps: 5\n"),
-              AllOf(StartsWith("run.yaml:5: checkpoint.local_every_steps: 5, but"),
-                    HasSubstr("set checkpoint.local_folder")));
-  EXPECT_EQ(
-      load(std::string(required) + "checkpoint: {local_every_steps: 5, local_folder: /dev/shm}\n")
-          .checkpoint.local_every_steps,
-      5);
+TEST_F(Checks, RetiredKeysSayWhatToDoInsteadAndARecordMayHaveThem) {
+  const std::string text = "checkpoint:\n  local_folder: /dev/shm\n";
+  EXPECT_THAT(error_after_required(text),
+              AllOf(StartsWith("run.yaml:5: checkpoint.local_folder: nodes keep no copies"),
+                    HasSubstr("set checkpoint.every_steps")));
+  EXPECT_THAT(error_after_required("", {"checkpoint.local_every_steps=5"}),
+              StartsWith("command line: checkpoint.local_every_steps: nodes keep no copies"));
+  auto record = source(required + text);
+  record.is_record = true;
+  EXPECT_TRUE(load_run_config(record).checkpoint.enabled);
+  record.overrides = {"checkpoint.local_folder=/tmp"};
+  EXPECT_THAT(testing::message_of<InputError>([&] { (void)load_run_config(record); }),
+              StartsWith("command line: checkpoint.local_folder: "));
 }
 
 TEST_F(Checks, RandomCropsTakeThePlaceOfShiftsAndZooms) {

@@ -38,8 +38,6 @@ class RandomConfig {
     run.optimizer = optimizer();
     run.training = training();
     run.checkpoint = {coin(), whole(), whole(), whole(), coin()};
-    run.checkpoint.local_folder = text('l');
-    run.checkpoint.local_every_steps = whole();
     run.communication = {.backend = pick<CommunicationBackend>(),
                          .shared_memory = pick<SharedMemory>(),
                          .bucket_mb = share() + 1,

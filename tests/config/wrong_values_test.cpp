@@ -56,11 +56,9 @@ class WrongValues : public testing::ConfigTest {
 };
 
 // Those that take any word, as their value or as part of a path.
-const std::set<std::string> texts{"description",      "output_dir",
-                                  "data.path",        "data.train_dir",
-                                  "data.valid_dir",   "data.train_path",
-                                  "data.valid_path",  "model.file",
-                                  "model.init_from",  "checkpoint.local_folder",
+const std::set<std::string> texts{"description",      "output_dir",       "data.path",
+                                  "data.train_dir",   "data.valid_dir",   "data.train_path",
+                                  "data.valid_path",  "model.file",       "model.init_from",
                                   "reference.source", "reference.machine"};
 // Lists of any words.
 const std::set<std::string> lists_of_texts{"model.freeze", "data.inputs", "data.targets"};

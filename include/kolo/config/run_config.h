@@ -139,10 +139,6 @@ struct CheckpointConfig {
   bool asynchronous = true;       // written in the background, from a copy
   std::optional<int64_t> shards;  // files that as many ranks write; unset: by size (choose_shards)
   bool strict_resume = false;     // going on otherwise than so far is refused
-  // Where each node keeps a copy of the state between checkpoints: a folder of its own storage or
-  // memory; empty: nowhere.
-  std::string local_folder;
-  int64_t local_every_steps = 50;
 };
 
 // automatic: MPI where a launcher has started the program, or else one rank alone.
@@ -290,7 +286,8 @@ struct ConfigSource {
   // A scheduler's number of the job, which the default output_dir carries; empty: none.
   std::string job = {};
   // The file is the config.yaml that a run has written, maybe one of an earlier version: keys in it
-  // that only other choices have (of optimizers, data sets, ...) are passed over, not refused.
+  // that only other choices have (of optimizers, data sets, ...), or that are retired, are passed
+  // over, not refused.
   bool is_record = false;
 };
 
