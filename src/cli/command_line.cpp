@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/options.h"
+#include "cli/retired_words.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/run/run.h"
@@ -44,6 +45,8 @@ void require_known_command(const CLI::App& app, Words words) {
   }
   if (std::ranges::find(names, words[0]) != names.end())
     return require_known_command(*app.get_subcommand(words[0]), words.subspan(1));
+  if (const auto advice = retired_word(words[0]); !advice.empty())
+    throw InputError(fmt::format("{} {}", words[0], advice));
   const auto near = nearest(words[0], names);
   throw InputError(fmt::format("unknown command {}{}; the commands are {}", quote(words[0]),
                                near.empty() ? "" : fmt::format(", did you mean \"{}\"?", near),
@@ -213,7 +216,6 @@ CommandLine::CommandLine()
   add_bench_command(app_, action_, words_);
   add_scale_command(app_, action_);
   add_sweep_command(app_, action_);
-  add_reference_command(app_, action_);
   add_run_command(app_, action_);
   add_timeline_command(app_, action_);
   add_report_command(app_, action_);

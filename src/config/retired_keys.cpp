@@ -15,7 +15,11 @@ constexpr std::string_view on_copies =
     "written in the background";
 
 constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
-    {"checkpoint.local_folder", on_copies}, {"checkpoint.local_every_steps", on_copies}};
+    {"checkpoint.local_folder", on_copies},
+    {"checkpoint.local_every_steps", on_copies},
+    {"reference",
+     "published results stand in docs/results.md; kolo sweep CONFIG seed=1,2,3 --target NUMBER "
+     "holds one against trainings"}};
 
 }  // namespace
 

@@ -122,15 +122,6 @@ std::string nearest_setting(std::string_view word) {
   return nearest_setting(word, all_settings(built_in_models()));
 }
 
-std::vector<std::string> configurations_with(std::string_view section,
-                                             const std::filesystem::path& file) {
-  const auto root = read_yaml_file(file);
-  auto names = names_in(root);
-  std::erase_if(names,
-                [&](const std::string& name) { return root.find(name)->find(section) == nullptr; });
-  return names;
-}
-
 RunConfig load_run_config(const ConfigSource& source, const ModelCatalogue& models) {
   const auto settings = all_settings(models);
   ConfigValue root = choose(read_yaml_file(source.file), source);

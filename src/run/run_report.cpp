@@ -12,7 +12,6 @@
 #include "kolo/launch/launch_environment.h"
 #include "kolo/nn/convolution.h"
 #include "kolo/observe/format.h"
-#include "kolo/observe/sweep.h"
 #include "kolo/optim/catalogue.h"
 #include "kolo/parallel/device_memory.h"
 #include "run/made_with.h"
@@ -205,27 +204,6 @@ std::string stopped_by(const RunContext& context, const TrainState& state) {
   return by;
 }
 
-namespace {
-
-// Beside what was published: the last epoch, as the best one would be chosen by the data that it is
-// measured with.
-void log_reference(RunLog& log, const ReferenceConfig& reference, const History& history) {
-  if (!reference.published) return;
-  const auto metric = name_of(reference.metric);
-  const auto epochs = history.epochs();
-  const bool is_trained = !epochs.empty() && epochs.back().epoch > 0;
-  const double last = !is_trained                                     ? not_measured
-                      : reference.metric == ReferenceMetric::val_loss ? epochs.back().val_loss
-                                                                      : epochs.back().val_accuracy;
-  const auto found = format_metric(metric, last);
-  log.info("published {} {}{}; this run's last epoch has {}", metric,
-           format_metric(metric, *reference.published),
-           reference.source.empty() ? "" : fmt::format(" ({})", reference.source),
-           found.empty() ? "none" : found);
-}
-
-}  // namespace
-
 void log_summary(RunLog& log, const PreparedRun& run, const HistoryRecorder& history,
                  const TrainState& state, const torch::Device& device) {
   const double mean = history.mean_epoch_seconds();
@@ -238,7 +216,6 @@ void log_summary(RunLog& log, const PreparedRun& run, const HistoryRecorder& his
              100 * state.best_accuracy, state.best_epoch,
              top ? fmt::format(", best top 5 {:.2f} %", 100 * *top) : "", format_duration(mean));
   }
-  log_reference(log, run.config.reference, history.history());
   const auto on_device = memory_use(device);
   log.info("peak memory of rank 0: {}{}", format_bytes(peak_resident_bytes()),
            on_device ? fmt::format(", of its device {}", format_bytes(static_cast<std::uint64_t>(
