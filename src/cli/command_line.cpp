@@ -20,11 +20,17 @@ namespace {
 
 using Words = std::span<const std::string>;
 
-// What a message begins with: "data fetch: ", nothing for the program itself.
-std::string speaker(const CLI::App& command) {
+// "data fetch"; empty for the program itself.
+std::string name_in_program(const CLI::App& command) {
   const auto name = full_name(command);
   const auto blank = name.find(' ');
-  return blank == std::string::npos ? "" : name.substr(blank + 1) + ": ";
+  return blank == std::string::npos ? "" : name.substr(blank + 1);
+}
+
+// Beginning of a message: "data fetch: ", nothing for the program itself.
+std::string speaker(const CLI::App& command) {
+  const auto name = name_in_program(command);
+  return name.empty() ? "" : name + ": ";
 }
 
 std::vector<std::string> command_names(const CLI::App& app) {
@@ -127,6 +133,10 @@ void require_flags_without_value(const CLI::App& command, Words words) {
 [[noreturn]] void refuse_extra(const CLI::App& command, Words words) {
   const auto extra = command.remaining(true);
   const auto& word = extra.empty() ? words.back() : extra.front();
+  const auto name = word.substr(0, word.find('='));
+  if (const auto advice = retired_word(fmt::format("{} {}", name_in_program(command), name));
+      !advice.empty())
+    throw InputError(fmt::format("{}{}: {}", speaker(command), name, advice));
   const auto meant = word.starts_with('-') ? meant_by(command, word, words) : "";
   const bool is_option = word.starts_with('-');
   throw InputError(fmt::format("{}{} {}{}", speaker(command),
