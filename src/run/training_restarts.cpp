@@ -130,16 +130,12 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
   const auto note = new_stop_note();
   request.environment.emplace_back(stop_note_variable, note);
   policy.has_stopped = [folder = run.folder, note] { return take_stop_note(folder, note); };
-  if (restarts.most == 0) {
-    RunLock::require_free(run.folder);
-    return policy;
-  }
   const auto lock = std::make_shared<RunLock>(RunLock::of_launcher(run.folder, run.starts_anew()));
   if (lock->moved()) {
     console_of(options) << fmt::format("{} held an earlier run; it is now {}\n",
                                        run.folder.path.string(), lock->moved()->string());
   }
-  if (!saves) {
+  if (!saves && restarts.most > 0) {
     console_of(options) << "warning: checkpoint.enabled is false: if a rank fails, the run starts "
                            "again from the beginning\n";
   }
