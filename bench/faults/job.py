@@ -55,10 +55,8 @@ class Place:
         self.has_own_mounts = has_own_mounts  # what is mounted here, nobody else sees
         self.path = pathlib.Path(tempfile.mkdtemp(prefix="kolo-faults-"))
         self.path.chmod(0o755)
-        for name in ("data", "tmp", "runs", "references", "local"):
+        for name in ("data", "tmp", "runs", "references"):
             (self.path / name).mkdir()
-        # What stands for a node's own storage.
-        self.local = pathlib.Path("/dev/shm") if has_own_mounts else self.path / "local"
         (self.path / "tmp").chmod(0o1777)
         write_images(self.path / "data")
         self.program = self.path / "kolo"

@@ -1,4 +1,4 @@
-"""SIGKILL at random moments: start-up, training, validation, and while a checkpoint, or a copy on the node, is written."""
+"""SIGKILL at random moments: start-up, training, validation, and while a checkpoint is written."""
 import signal
 import time
 
@@ -19,12 +19,12 @@ def victims(job, who, random):
 
 
 def is_written(job):
-    return any(job.folder.glob("checkpoints/.*.part")) or any(job.place.local.glob("kolo-*/.*.part"))
+    return any(job.folder.glob("checkpoints/.*.part"))
 
 
 def phase(job):
     if is_written(job):
-        return "while a checkpoint or copy was written"
+        return "while a checkpoint was written"
     return "in training or validation" if steps_of(job.folder) else "at start-up"
 
 
@@ -35,7 +35,7 @@ def strike(job, seconds, random, tally):
     at_checkpoint = random.random() < .3
     time.sleep(delay)
     if at_checkpoint:
-        job.wait(lambda: is_written(job), "a checkpoint or copy")
+        job.wait(lambda: is_written(job), "a checkpoint")
         time.sleep(into)
     if not job.is_running():
         return False
@@ -44,22 +44,15 @@ def strike(job, seconds, random, tally):
     return True
 
 
-def copies_on(place):
-    """What a run is told that has a checkpoint every 60 steps, and every 5 a copy on its node."""
-    return ["--max-restarts", "5", "checkpoint.every_steps=60", f"checkpoint.local_folder={place.local}",
-            "checkpoint.local_every_steps=5"]
-
-
 def trial(place, random, number, tally):
     virtual = number % 2 == 1
-    more = copies_on(place) if number % 3 == 2 else ()
     seconds = place.reference(virtual)[1]
     folder = place.fresh()
     kills = random.choice([1, 1, 2, 3])
     ranks = []
     while True:
         ranks.append(random.choice(sorted({1, 2, 3, 4} - set(ranks[-1:]))) if virtual else 2)
-        job = Job(place, folder, ranks[-1], virtual, settings=more)
+        job = Job(place, folder, ranks[-1], virtual)
         struck = kills > 0 and strike(job, seconds, random, tally)
         kills -= struck
         status = job.end()
@@ -74,6 +67,3 @@ def trial(place, random, number, tally):
     place.expect_reference(folder, virtual)
     if len(set(ranks)) > 1:
         tally.note("with other ranks")
-    from_copies = (folder / "out.log").read_text(encoding="utf-8").count("resuming from the copy")
-    for _ in range(from_copies):
-        tally.note("starts from a copy on the node")

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cli/options.h"
+#include "cli/retired_words.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
 #include "kolo/run/run.h"
@@ -19,11 +20,17 @@ namespace {
 
 using Words = std::span<const std::string>;
 
-// What a message begins with: "data fetch: ", nothing for the program itself.
-std::string speaker(const CLI::App& command) {
+// "data fetch"; empty for the program itself.
+std::string name_in_program(const CLI::App& command) {
   const auto name = full_name(command);
   const auto blank = name.find(' ');
-  return blank == std::string::npos ? "" : name.substr(blank + 1) + ": ";
+  return blank == std::string::npos ? "" : name.substr(blank + 1);
+}
+
+// Beginning of a message: "data fetch: ", nothing for the program itself.
+std::string speaker(const CLI::App& command) {
+  const auto name = name_in_program(command);
+  return name.empty() ? "" : name + ": ";
 }
 
 std::vector<std::string> command_names(const CLI::App& app) {
@@ -44,6 +51,8 @@ void require_known_command(const CLI::App& app, Words words) {
   }
   if (std::ranges::find(names, words[0]) != names.end())
     return require_known_command(*app.get_subcommand(words[0]), words.subspan(1));
+  if (const auto advice = retired_word(words[0]); !advice.empty())
+    throw InputError(fmt::format("{} {}", words[0], advice));
   const auto near = nearest(words[0], names);
   throw InputError(fmt::format("unknown command {}{}; the commands are {}", quote(words[0]),
                                near.empty() ? "" : fmt::format(", did you mean \"{}\"?", near),
@@ -146,6 +155,10 @@ void refuse_gone_options(const CLI::App& command, Words words) {
   refuse_gone_options(command, words);
   const auto extra = command.remaining(true);
   const auto& word = extra.empty() ? words.back() : extra.front();
+  const auto name = word.substr(0, word.find('='));
+  if (const auto advice = retired_word(fmt::format("{} {}", name_in_program(command), name));
+      !advice.empty())
+    throw InputError(fmt::format("{}{}: {}", speaker(command), name, advice));
   const auto meant = word.starts_with('-') ? meant_by(command, word, words) : "";
   const bool is_option = word.starts_with('-');
   throw InputError(fmt::format("{}{} {}{}", speaker(command),
@@ -235,7 +248,6 @@ CommandLine::CommandLine()
   add_bench_command(app_, action_, words_);
   add_scale_command(app_, action_);
   add_sweep_command(app_, action_);
-  add_reference_command(app_, action_);
   add_run_command(app_, action_);
   add_timeline_command(app_, action_);
   add_report_command(app_, action_);

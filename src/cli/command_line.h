@@ -58,7 +58,6 @@ void add_predict_command(CLI::App& app, std::function<int()>& action,
                          const std::vector<std::string>& words);
 void add_scale_command(CLI::App& app, std::function<int()>& action);
 void add_sweep_command(CLI::App& app, std::function<int()>& action);
-void add_reference_command(CLI::App& app, std::function<int()>& action);
 void add_doctor_command(CLI::App& app, std::function<int()>& action);
 void add_run_command(CLI::App& app, std::function<int()>& action);
 void add_data_command(CLI::App& app, std::function<int()>& action);

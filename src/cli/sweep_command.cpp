@@ -28,6 +28,7 @@ struct SweepArguments {
   RankOptions ranks;
   std::optional<int> at_once;
   std::string metric;
+  std::optional<double> target;
   std::string output;
   bool dry_run = false;
   bool quiet = false;
@@ -58,6 +59,7 @@ SweepRequest request_of(const SweepArguments& arguments) {
                     .at_once = arguments.at_once.value_or(0),
                     .oversubscribe = arguments.ranks.oversubscribe};
   request.metric = arguments.metric;
+  request.target = arguments.target;
   request.output = arguments.output;
   // On stderr, so that stdout is the result's.
   if (!arguments.quiet)
@@ -128,6 +130,10 @@ void add_trial_options(CLI::App& command, SweepArguments& arguments) {
       ->type_name("EPOCHS");
   add_choice_option(command, "--metric", arguments.metric, {"val_accuracy", "val_loss"},
                     "What is best, in any epoch: accuracy where there is one, unless given");
+  add_number_option(command, "--target", arguments.target, {0, std::numeric_limits<double>::max()},
+                    "A published accuracy (0.949) or loss, to stand beside mean and deviation of "
+                    "the trials' last epochs")
+      ->type_name("NUMBER");
 }
 
 void add_sweep_running_options(CLI::App& command, SweepArguments& arguments) {
@@ -167,6 +173,7 @@ void add_sweep_command(CLI::App& app, std::function<int()>& action) {
       "  kolo sweep configs/fashion_mnist.yaml optimizer.lr=log:1e-4..1e-1 \\\n"
       "      training.batch_size=32..256 --random 27 --halving training.n_epochs=9\n"
       "  kolo sweep configs/fashion_mnist.yaml optimizer.name,optimizer.lr=sgd:0.1,adam:0.001\n"
+      "  kolo sweep configs/airbench.yaml --config fashion_mnist seed=1,2,3 --target 0.949\n"
       "  kolo sweep configs/unet3d.yaml --config tiny optimizer.lr=1e-3,1e-4 -n 2 \\\n"
       "      --trials-at-once 1\n\n"
       "Exit status: 0 done, 1 a trial failed, 2 wrong input, 75 stopped on request.");

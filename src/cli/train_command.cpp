@@ -31,8 +31,6 @@ struct TrainArguments {
   std::vector<OptionSetting> shortcuts;  // that were given
   std::string output;
   TrainingRestarts restarts;
-  std::vector<std::string> notes;     // on options that mean something else here
-  bool distributed = false;           // what more than one rank always is
   std::string resume;                 // empty: not
   std::optional<double> stop_before;  // seconds since 1970
   std::optional<std::int64_t> stop_after_epochs;
@@ -128,8 +126,6 @@ int train(const TrainArguments& arguments, const std::vector<std::string>& words
   }
   const auto environment = detect_launch_environment();
   require_sense(arguments, environment);
-  if (!environment.is_launched())
-    for (const auto& each : arguments.notes) std::cerr << "kolo: " << each << std::endl;
   const bool many =
       ranks_of(arguments) > 1 || arguments.hosts.are_given() || arguments.restarts.most > 0;
   if (many && !environment.is_launched()) return launch(arguments, environment, words);
@@ -161,52 +157,6 @@ void add_shortcut(CLI::App& command, TrainArguments& arguments, const std::strin
     arguments.shortcuts.push_back({name, setting + "=" + text});
   };
   add_value_option(command, names, read, setting)->type_name(type);
-}
-
-// The tutorials' switches: each sets something, or says what kolo does instead.
-void add_tutorial_flags(CLI::App& command, TrainArguments& arguments) {
-  const auto note = [&](const std::string& name, const std::string& what, const auto& then) {
-    command.add_flag_callback(
-        name,
-        [&arguments, name, what, then] {
-          arguments.notes.push_back(fmt::format("{}: {}", name, what));
-          then();
-        },
-        "Of the tutorials: " + what);
-  };
-  const auto nothing = [] {};
-  note("--enable_amp", "training.precision=bf16", [&arguments] {
-    arguments.shortcuts.push_back({"--enable_amp", "training.precision=bf16"});
-  });
-  note("--enable_apex", "kolo's optimizers are fused in any case", nothing);
-  note("--enable_jit", "kolo's networks are compiled in any case", nothing);
-  note("--disable_broadcast_buffers",
-       "steps send no buffers in any case: they are rank 0's in validations and checkpoints",
-       nothing);
-  note("--enable_manual_profiling", "recorded as with --timeline",
-       [&arguments] { arguments.timeline = true; });
-  const auto refuse = [&](const std::string& name, const std::string& instead) {
-    command.add_flag_callback(
-        name, [name, instead] { throw InputError(fmt::format("{}: {}", name, instead)); },
-        "Of the tutorials: " + instead);
-  };
-  refuse("--noddp",
-         "ranks that don't average their gradients train networks of their own; kolo bench "
-         "--profile tells what communication costs");
-  refuse("--enable_benchy", "kolo bench FILE measures loading and training, apart and together");
-  refuse("--interactive", "kolo eval RUN measures what was trained, kolo report RUN shows how");
-  const auto refuse_value = [&](const std::string& name, const std::string& instead) {
-    add_value_option(
-        command, name,
-        [name, instead](const std::string& text) {
-          if (text.empty()) refuse_option_value(name, "a value", text);
-          throw InputError(fmt::format("{} {}: {}", name, text, instead));
-        },
-        "Of the tutorials: " + instead)
-        ->type_name("VALUE");
-  };
-  refuse_value("--yaml_config", "the configuration's file is named without an option");
-  refuse_value("--run_num", "runs are told apart by their folders: --output DIR");
 }
 
 // The options that the tutorials' scripts have, besides key.sub=value.
@@ -248,9 +198,12 @@ void add_shortcuts(CLI::App& command, TrainArguments& arguments) {
   };
   add_value_option(command, "--data_loader_config", read_loader, "data.mode")
       ->type_name("lowmem|inmem|synthetic");
-  command.add_flag("-d,--distributed", arguments.distributed,
-                   "Accepted for the tutorials' sake: several ranks always work together");
-  add_tutorial_flags(command, arguments);
+  command.add_flag_callback(
+      "--enable_amp",
+      [&arguments] {
+        arguments.shortcuts.push_back({"--enable_amp", "training.precision=bf16"});
+      },
+      "training.precision=bf16");
 }
 
 }  // namespace

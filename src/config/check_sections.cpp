@@ -29,7 +29,6 @@ class SectionChecks {
     check_learning_rate();
     check_loss();
     check_checkpoint();
-    check_reference();
   }
 
  private:
@@ -170,41 +169,6 @@ class SectionChecks {
       refusal_.fail("checkpoint.every_epochs",
                     "every_epochs and every_steps are both 0, so no checkpoint would be written; "
                     "set one, or enabled: false");
-    }
-    if (checkpoint.local_folder.empty() &&
-        checkpoint.local_every_steps != CheckpointConfig{}.local_every_steps) {
-      refusal_.fail("checkpoint.local_every_steps",
-                    fmt::format("{}, but nodes keep no copies without a folder for them; set "
-                                "checkpoint.local_folder, or leave it out",
-                                checkpoint.local_every_steps));
-    }
-  }
-
-  // Of a section that says nothing of what was published, the rest has no meaning.
-  void check_reference() const {
-    const auto& reference = config_.reference;
-    const bool is_loss = reference.metric == ReferenceMetric::val_loss;
-    if (!reference.published) {
-      const std::pair<std::string_view, bool> others[] = {
-          {"metric", is_loss},
-          {"source", !reference.source.empty()},
-          {"seeds", reference.seeds != ReferenceConfig{}.seeds},
-          {"hours", reference.hours.has_value()},
-          {"machine", !reference.machine.empty()}};
-      for (const auto& [key, is_given] : others) {
-        if (is_given) {
-          refusal_.fail(
-              fmt::format("reference.{}", key),
-              "without reference.published there is nothing that it tells of; give what was "
-              "published, an accuracy from 0 to 1 or a loss, or leave this out");
-        }
-      }
-    } else if (!is_loss && *reference.published > 1) {
-      refusal_.fail(
-          "reference.published",
-          fmt::format("an accuracy is a number from 0 to 1, got {}; 94.9 % is 0.949, and a loss "
-                      "has the metric val_loss",
-                      *reference.published));
     }
   }
 

@@ -1,7 +1,6 @@
 #include "kolo/config/factories.h"
 
 #include <algorithm>
-#include <numeric>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -98,11 +97,7 @@ TrainerOptions make_trainer_options(const RunConfig& config) {
   options.maximum_norm = config.training.clip_norm;
   options.patience = config.training.early_stopping_patience;
   options.check_replicas_every = config.training.check_replicas_every;
-  if (const auto& checkpoint = config.checkpoint; checkpoint.enabled) {
-    options.settle_every = checkpoint.every_steps;
-    if (!checkpoint.local_folder.empty())
-      options.settle_every = std::gcd(options.settle_every, checkpoint.local_every_steps);
-  }
+  if (config.checkpoint.enabled) options.settle_every = config.checkpoint.every_steps;
   options.graphs = config.device.graphs;
   options.recompute = config.parallel.recompute;
   if (config.training.precision == Precision::fp16) options.loss_scale.emplace();

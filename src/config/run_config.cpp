@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "config/course_file.h"
-#include "config/gone_keys.h"
+#include "config/retired_keys.h"
 #include "config/schema.h"
 #include "config/settle.h"
 #include "kolo/base/error.h"
@@ -122,15 +122,6 @@ std::string nearest_setting(std::string_view word) {
   return nearest_setting(word, all_settings(built_in_models()));
 }
 
-std::vector<std::string> configurations_with(std::string_view section,
-                                             const std::filesystem::path& file) {
-  const auto root = read_yaml_file(file);
-  auto names = names_in(root);
-  std::erase_if(names,
-                [&](const std::string& name) { return root.find(name)->find(section) == nullptr; });
-  return names;
-}
-
 RunConfig load_run_config(const ConfigSource& source, const ModelCatalogue& models) {
   const auto settings = all_settings(models);
   ConfigValue root = choose(read_yaml_file(source.file), source);
@@ -139,7 +130,7 @@ RunConfig load_run_config(const ConfigSource& source, const ModelCatalogue& mode
   for (const std::string& text : source.overrides) apply_override(root, text, settings);
   for (const auto& [option, text] : source.options) apply_override(root, text, settings, option);
   if (!source.output_dir.empty()) set_text(root, "output_dir", escape_path(source.output_dir));
-  refuse_gone_keys(root, source.is_record);
+  settle_retired_keys(root, source.is_record);
   settle_batch_sizes(root);
   RunConfig config;
   std::map<std::string, std::string> places;

@@ -13,7 +13,6 @@ inline constexpr long double most_samples = 1e15L;  // in a batch of all ranks
 inline constexpr long double most_of_data =
     4294967295.0L;  // samples: the sampler counts in 32 bits
 inline constexpr long double most_threads = 1024;
-inline constexpr long double most_seeds = 1000;
 
 template <typename Field>
 void visit(Field& field, DataConfig& data) {
@@ -107,8 +106,6 @@ void visit(Field& field, CheckpointConfig& checkpoint) {
   field("shards", checkpoint.shards, positive.up_to(most_of_a_kind),
         Unset{"one for every 256 MiB, at most one per rank"});
   field("strict_resume", checkpoint.strict_resume, AnyBool{});
-  field("local_folder", checkpoint.local_folder, PathText{});
-  field("local_every_steps", checkpoint.local_every_steps, positive);
 }
 
 template <typename Field>
@@ -158,16 +155,6 @@ void visit(Field& field, DeviceConfig& device) {
   field("inter_threads", device.inter_threads, positive.up_to(most_threads));
 }
 
-template <typename Field>
-void visit(Field& field, ReferenceConfig& reference) {
-  field("published", reference.published, not_negative, Unset{"nothing to hold it against"});
-  field("metric", reference.metric, AnyName{});
-  field("source", reference.source, AnyText{});
-  field("seeds", reference.seeds, positive.up_to(most_seeds));
-  field("hours", reference.hours, not_negative, Unset{"not measured"});
-  field("machine", reference.machine, AnyText{});
-}
-
 // A whole configuration.
 struct RunSections {
   RunConfig& run;
@@ -189,7 +176,6 @@ void visit(Field& field, RunSections& sections) {
   field("communication", run.communication);
   field("parallel", run.parallel);
   field("device", run.device);
-  field("reference", run.reference);
 }
 
 // The configuration as to_yaml() writes it.

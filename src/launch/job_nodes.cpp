@@ -141,8 +141,7 @@ std::vector<Host> nodes_of_job(const LaunchRequest& request, const MachineFacts&
   return hosts;
 }
 
-RankCommand trial_command(const std::vector<Host>& hosts, const MachineFacts& facts,
-                          const std::vector<std::string>& program) {
+RankCommand trial_command(const std::vector<Host>& hosts, const MachineFacts& facts) {
   std::vector<Host> one_each = hosts;
   for (Host& host : one_each) host.slots = 1;
   std::vector<std::string> names;
@@ -168,14 +167,13 @@ RankCommand trial_command(const std::vector<Host>& hosts, const MachineFacts& fa
                                "--ntasks-per-node=1"});
       break;
   }
-  argv.insert(argv.end(), program.begin(), program.end());
+  argv.emplace_back("true");
   return {.argv = argv, .environment = {}};
 }
 
-std::set<std::string> find_silent_hosts(const std::vector<Host>& hosts, const MachineFacts& facts,
-                                        const std::vector<std::string>& program) {
+std::set<std::string> find_silent_hosts(const std::vector<Host>& hosts, const MachineFacts& facts) {
   const auto answer = [&](const std::vector<Host>& some) {
-    return some.empty() || probe(trial_command(some, facts, program), longest_trial).status == 0;
+    return some.empty() || probe(trial_command(some, facts), longest_trial).status == 0;
   };
   if (answer(hosts)) return {};
   constexpr std::size_t most_at_once = 16;
@@ -194,14 +192,6 @@ std::set<std::string> find_silent_hosts(const std::vector<Host>& hosts, const Ma
   }
   threads.clear();
   return silent;
-}
-
-void run_on_each(const std::vector<Host>& hosts, const MachineFacts& facts,
-                 const std::vector<std::string>& program) {
-  if (hosts.empty())
-    (void)probe({.argv = program, .environment = {}}, longest_trial);
-  else
-    (void)find_silent_hosts(hosts, facts, program);
 }
 
 }  // namespace kolo

@@ -60,20 +60,12 @@ class JobNodes {
 [[nodiscard]] std::vector<Host> nodes_of_job(const LaunchRequest& request,
                                              const MachineFacts& facts);
 
-// What starts a program once on each of these hosts, by the same launcher as ranks; by itself it
-// does nothing.
-[[nodiscard]] RankCommand trial_command(const std::vector<Host>& hosts, const MachineFacts& facts,
-                                        const std::vector<std::string>& program = {"true"});
+// Starts `true` once on each of these hosts, by the same launcher as ranks.
+[[nodiscard]] RankCommand trial_command(const std::vector<Host>& hosts, const MachineFacts& facts);
 
-// Those of the hosts on which that can't be started, or fails. Takes about a second where all
-// answer, up to 20 where some don't.
+// Those of the hosts on which that can't be started. Takes about a second where all answer, up to
+// 20 where some don't.
 [[nodiscard]] std::set<std::string> find_silent_hosts(const std::vector<Host>& hosts,
-                                                      const MachineFacts& facts,
-                                                      const std::vector<std::string>& program = {
-                                                          "true"});
-
-// Runs a program once on each of them, whatever comes of it; on this machine where there are none.
-void run_on_each(const std::vector<Host>& hosts, const MachineFacts& facts,
-                 const std::vector<std::string>& program);
+                                                      const MachineFacts& facts);
 
 }  // namespace kolo

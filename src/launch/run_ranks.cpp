@@ -58,15 +58,6 @@ class Job {
 
   // The job's status, after as many restarts as the policy allows.
   int run() {
-    const int status = run_attempts();
-    // What was stopped on request goes on from what is there, and wrong input has changed nothing.
-    const bool is_for_good = status == 0 ? has_failed_ : status != exit_stopped;
-    if (is_for_good && (has_failed_ || status != exit_wrong_input)) clean_up();
-    return status;
-  }
-
- private:
-  int run_attempts() {
     LaunchRequest attempt = request_;
     for (int restart = 0;; ++restart) {
       attempt.environment.emplace_back("KOLO_RESTART", std::to_string(restart));
@@ -88,7 +79,6 @@ class Job {
         return exit_stopped;
       }
       if (!is_failure(end)) return end.status;
-      has_failed_ = true;
       if (policy_.restarts == 0) return end.status;
       const auto refusal = prepare_restart(end, attempt);
       if (const auto signal = signals_.next()) return stopped_between(*signal);
@@ -99,11 +89,7 @@ class Job {
     }
   }
 
-  void clean_up() const {
-    const auto program = policy_.clean_up ? policy_.clean_up() : std::vector<std::string>();
-    if (!program.empty()) run_on_each(nodes_of_job(request_, machine_), machine_, program);
-  }
-
+ private:
   // Looks at what has failed and makes `attempt` the next one. Returns why there is none; empty:
   // there is.
   std::string prepare_restart(const JobEnd& end, LaunchRequest& attempt) {
@@ -190,7 +176,6 @@ class Job {
   MachineFacts machine_;
   JobNodes nodes_;
   RestartsOfHour restarts_;
-  bool has_failed_ = false;
   // Also between two attempts: a request then must not be lost.
   SignalPipe signals_{SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 };

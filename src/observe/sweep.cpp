@@ -93,6 +93,11 @@ Json Sweep::to_json() const {
                 {"eta", eta},       {"rungs", Json::array()},
                 {"ranks", ranks},   {"threads", threads},
                 {"metric", metric}, {"trials", Json::array()}};
+  if (std::isfinite(target)) {
+    document["target"] = target;
+    if (const auto last = last_epochs(*this))
+      document["last_epochs"] = {{"mean", last->mean}, {"deviation", last->deviation}};
+  }
   for (const auto& rung : rungs)
     document["rungs"].push_back({{"epochs", rung.epochs}, {"trials", rung.trials}});
   for (const auto& trial : trials) document["trials"].push_back(trial_json(trial));
@@ -115,6 +120,7 @@ Sweep Sweep::from_json(const Json& document) {
     sweep.ranks = json_value<int>(document, "ranks");
     sweep.threads = json_value<int>(document, "threads");
     sweep.metric = json_value<std::string>(document, "metric");
+    if (document.contains("target")) sweep.target = json_value<double>(document, "target");
     for (const Json& trial : json_list(document, "trials")) sweep.trials.push_back(trial_of(trial));
     return sweep;
   } catch (const Json::exception& error) {
@@ -180,6 +186,13 @@ std::string describe(const Trial& trial) {
   for (std::size_t i = 0; i < parts.size(); ++i)
     parts[i] = fmt::format("{} {}", parts[i], key_and_value(trial.settings[i]).second);
   return join(parts);
+}
+
+std::optional<MeanDeviation> last_epochs(const Sweep& sweep) {
+  std::vector<double> values;
+  for (const auto& trial : sweep.trials)
+    if (trial.state == TrialState::done && std::isfinite(trial.last)) values.push_back(trial.last);
+  return values.empty() ? std::nullopt : std::optional(mean_and_deviation(values));
 }
 
 bool is_better(std::string_view metric, double one, double other) {

@@ -47,7 +47,12 @@ std::string note_of(const Sweep& sweep) {
   if (!sweep.rungs.empty())
     note += fmt::format(" Successive halving: one trial in {:g} went on at the end of each rung.",
                         sweep.eta);
-  return note;
+  if (!std::isfinite(sweep.target)) return note;
+  if (const auto last = last_epochs(sweep))
+    note += fmt::format(" Last epochs: mean {}, standard deviation {}.",
+                        format_metric(sweep.metric, last->mean),
+                        format_metric(sweep.metric, last->deviation));
+  return note + fmt::format(" Target: {}.", format_metric(sweep.metric, sweep.target));
 }
 
 }  // namespace

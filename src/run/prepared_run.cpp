@@ -27,22 +27,17 @@ namespace kolo {
 
 namespace {
 
-// What it comes to, for the run, to go on from this checkpoint, which is there.
-void go_on_from(const Checkpoint& checkpoint, const ResumePoint& point, PreparedRun& run,
-                const RunOptions& options, int ranks) {
-  require_matching_checkpoint(checkpoint, *run.network, *run.optimizer);
-  run.resumed = point;
+// Records in `run` what resuming from this checkpoint changes.
+void go_on_from(const CheckpointStore::Loaded& loaded, PreparedRun& run, const RunOptions& options,
+                int ranks) {
+  require_matching_checkpoint(loaded.content, *run.network, *run.optimizer);
+  run.resumed = resume_point(loaded);
   run.changes = changes_since(*run.resumed, run.config, run.models, ranks,
                               run.datasets.training->size(), run.steps_of_epoch);
   run.finished = describe_if_finished(*run.resumed, run.config, run.folder);
   // Of a strict one that is no exception, but one of all that is listed (require_strict_resume()).
   if (run.finished.empty() && !options.allow_data_change && !run.config.checkpoint.strict_resume)
     require_same_data_order(run.changes);
-}
-
-void go_on_from(const CheckpointStore::Loaded& loaded, PreparedRun& run, const RunOptions& options,
-                int ranks) {
-  go_on_from(loaded.content, resume_point(loaded), run, options, ranks);
 }
 
 // With the program's parts, or else as the configuration says.
@@ -105,13 +100,6 @@ void require_images_to_view(const RunConfig& config, const Datasets& datasets) {
 
 }  // namespace
 
-void go_on_from(const FoundCopy& copy, PreparedRun& run, const RunOptions& options, int ranks) {
-  auto point = resume_point(copy.loaded);
-  point.run = run.folder.path;
-  point.copy_on = copy.host;
-  go_on_from(copy.loaded.content, point, run, options, ranks);
-}
-
 CheckpointStore::Loaded load_resumed(PreparedRun& run, const RunOptions& options, int ranks,
                                      std::vector<std::string>& warnings) {
   auto loaded = load_chosen(run.folder, *options.resume,
@@ -169,10 +157,6 @@ PreparedRun prepare_run(const RunConfig& config, const RunParts& parts, const Ru
   }
   // What is there is not to be judged while a run is still making it.
   if (!environment_variable(RunLock::variable)) RunLock::require_free(run.folder);
-  run.awaits_copy =
-      looks_for_copies(config.checkpoint, options.resume) && !run.folder.holds_step_folder() &&
-      (environment_variable(may_begin_variable) || !noted_begins(run.folder.origin()).empty());
-  if (run.awaits_copy) return run;
   // The tensors are read when the training begins; unless nothing will be.
   for (const auto reading : {CheckpointReading::headers, CheckpointReading::checked}) {
     const auto silent = [](const std::string&) {};

@@ -8,7 +8,6 @@
 
 #include "kolo/config/factories.h"
 #include "kolo/run/run.h"
-#include "run/copy_search.h"
 #include "run/rank_job.h"
 #include "run/resume.h"
 #include "run/run_folder.h"
@@ -29,14 +28,12 @@ struct PreparedRun {
   std::int64_t steps_of_epoch = 0;
   // Of rank 0, which looks for all at what there is to go on with.
   std::optional<ResumePoint> resumed = std::nullopt;
-  // There is no checkpoint yet, but a node may have a copy: the ranks look when they have met.
-  bool awaits_copy = false;
   ResumeChanges changes = {};
   std::string finished = {};  // what there is to say of a run that has nothing left to do
 
   // The folder is to hold this run alone: it doesn't go on there.
-  [[nodiscard]] bool starts_anew() const { return !awaits_copy && !goes_on_there(); }
-  // From one of its folder's own checkpoints or copies of it.
+  [[nodiscard]] bool starts_anew() const { return !goes_on_there(); }
+  // From one of its folder's own checkpoints.
   [[nodiscard]] bool goes_on_there() const { return resumed && resumed->is_in(folder); }
 };
 
@@ -66,10 +63,6 @@ void require_batch_norms_to_synchronize(const ModelConfig& config, torch::nn::Mo
 // headers where that turns out to be damaged. Adds to `warnings` what was passed over. For a rank.
 [[nodiscard]] CheckpointStore::Loaded load_resumed(PreparedRun& run, const RunOptions& options,
                                                    int ranks, std::vector<std::string>& warnings);
-
-// What it comes to that the run goes on from a copy on a node's own storage instead. The errors of
-// prepare_run() for a checkpoint that doesn't fit.
-void go_on_from(const FoundCopy& copy, PreparedRun& run, const RunOptions& options, int ranks);
 
 // What the ranks of a run must have alike: the program, each setting of the configuration but for
 // the places that data are read from, which may differ between nodes, and what was found there: how

@@ -244,8 +244,7 @@ CheckpointStore::Loaded load_chosen(const RunFolder& folder, const std::string& 
 
 bool ResumePoint::is_in(const RunFolder& folder) const {
   std::error_code error;
-  return copy_on.empty() ? fs::equivalent(checkpoint.parent_path(), folder.checkpoints(), error)
-                         : fs::equivalent(run, folder.path, error);
+  return fs::equivalent(checkpoint.parent_path(), folder.checkpoints(), error);
 }
 
 ResumePoint resume_point(const CheckpointStore::Loaded& loaded) {

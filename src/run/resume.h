@@ -47,10 +47,7 @@ struct ResumePoint {
   int ranks = 1;                        // that the run had
   std::optional<std::int64_t> samples;  // that it trained on in an epoch; older ones don't tell
   nlohmann::json made_with;             // see made_with_here(); null: older ones don't tell
-  // The folder of the run that it belongs to.
-  std::filesystem::path run;
-  // Of a copy on a node's own storage: which node that is. Empty: a checkpoint of that folder.
-  std::string copy_on;
+  std::filesystem::path run;            // the folder of the run that it belongs to
 
   // Whether it is one of `folder`'s own.
   [[nodiscard]] bool is_in(const RunFolder& folder) const;

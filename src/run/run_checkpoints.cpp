@@ -37,11 +37,10 @@ int shards_of(const CheckpointConfig& config, const Communicator& communicator,
 
 RunCheckpoints::RunCheckpoints(const RunConfig& config, const RunFolder& folder,
                                const WorkShare& share, const Communicator& communicator,
-                               const Trainer& trainer, bool is_from_copy)
+                               const Trainer& trainer)
     : config_(config.checkpoint),
       trainer_(trainer),
       is_root_(communicator.rank() == 0),
-      is_from_copy_(is_from_copy),
       options_{.asynchronous = config_.asynchronous},
       store_(folder.checkpoint_store(config_.keep)) {
   auto shards = shards_of(config_, communicator, trainer);
@@ -71,8 +70,7 @@ void RunCheckpoints::attach_to(Trainer& trainer, Hooks hooks) {
   if (!warning_.empty()) hooks.warn(warning_);
   if (!has_part_) return;
   trainer.add_observer(snapshots_.emplace(trainer_, options_, hooks.warn));
-  auto schedule = make_checkpoint_schedule(config_);
-  schedule.at_resume = is_from_copy_;
+  const auto schedule = make_checkpoint_schedule(config_);
   const auto take = [this, before = std::move(hooks.before)] {
     before();
     return snapshots_->take();

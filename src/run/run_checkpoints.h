@@ -26,10 +26,9 @@ class RunCheckpoints {
     std::function<void(const std::string&)> warn = [](const auto&) {};
   };
 
-  // `is_from_copy`: what the run goes on from is no checkpoint of the folder, which gets one at
-  // once. Collective. The trainer must outlive it.
+  // Collective. The trainer must outlive it.
   RunCheckpoints(const RunConfig& config, const RunFolder& folder, const WorkShare& share,
-                 const Communicator& communicator, const Trainer& trainer, bool is_from_copy);
+                 const Communicator& communicator, const Trainer& trainer);
 
   // Adds its observers, where this rank has any; it must outlive the trainer's run().
   void attach_to(Trainer& trainer, Hooks hooks);
@@ -41,7 +40,6 @@ class RunCheckpoints {
   const CheckpointConfig& config_;
   const Trainer& trainer_;
   bool has_part_ = false, is_root_ = false;  // this rank
-  bool is_from_copy_;
   std::string warning_;
   SnapshotOptions options_;
   ShardWriter writer_;

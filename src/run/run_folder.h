@@ -110,23 +110,10 @@ inline constexpr const char* command_variable = "KOLO_COMMAND";
 // call it before MPI is there.
 [[nodiscard]] RunOrigin find_run_origin();
 
-// Where a start of a run took it up.
-struct RunBegin {
-  std::string id;              // of this start and no other
-  std::int64_t from_step = 0;  // what the starts before had recorded after it was dropped
-};
-
-// With an id of random numbers.
-[[nodiscard]] RunBegin begin_at(std::int64_t step);
-
-// Adds a start to the file, run.json: {"starts": [{id, from_step, time, command, directory, commit,
-// version, host}]}, the first one first. One that can't be read is begun anew.
+// Adds a start to the file, run.json: {"starts": [{from_step, time, command, directory, commit,
+// version, host}]}, the first one first. Replaces a file that can't be read.
 void note_run_start(const std::filesystem::path& file, const RunOrigin& origin,
-                    const RunBegin& begin);
-
-// Those of the starts in the file that tell where they began, as earlier versions' don't, the first
-// one first; none without a file.
-[[nodiscard]] std::vector<RunBegin> noted_begins(const std::filesystem::path& file);
+                    std::int64_t from_step);
 
 void log_run_start(RunLog& log, const RunOrigin& origin);
 

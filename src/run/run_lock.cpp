@@ -17,8 +17,12 @@ constexpr const char* advice =
     "; wait for it, or choose another folder with --output DIR (one run per folder)";
 
 std::unique_ptr<FolderLock> take(const RunFolder& folder, const char* name,
-                                 std::chrono::milliseconds wait) {
-  FolderLockOptions options{.name = name, .job = describe_job(), .advice = advice, .wait = wait};
+                                 std::chrono::milliseconds wait, bool replaces_file = false) {
+  FolderLockOptions options{.name = name,
+                            .job = describe_job(),
+                            .advice = advice,
+                            .wait = wait,
+                            .replaces_file = replaces_file};
   options.say = [&](const std::string& what) {
     std::cerr << fmt::format("kolo: output folder {}: {}", folder.path.string(), what) << std::endl;
   };
@@ -60,7 +64,8 @@ RunLock RunLock::of_rank_0(const RunFolder& folder, bool starts_anew) {
   const auto holder = FolderLock::last_holder(folder.path, starter_file);
   const bool is_launchers = token && holder && holder->token == *token;
   if (!is_launchers) lock.start(starts_anew);
-  lock.writer_ = take(folder, writer_file, end_of_ranks);
+  // A launcher starts ranks again when those before have ended.
+  lock.writer_ = take(folder, writer_file, end_of_ranks, /*replaces_file=*/is_launchers);
   return lock;
 }
 

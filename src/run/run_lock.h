@@ -14,9 +14,8 @@ namespace kolo {
 
 // Keeps a run's folder for one run, from its first start to its last end. Two processes hold it:
 //
-//   the one that started the run, which is the launcher where it may start the ranks again, so that
-//   nobody comes in between, and rank 0 otherwise (a launcher that starts them once only looks
-//   whether the folder is free, before it does);
+//   the one that started the run, which is the launcher where kolo starts the ranks, and rank 0
+//   otherwise;
 //   rank 0, which writes there, so that ranks that outlive their launcher for a moment are waited
 //   for.
 //

@@ -1,5 +1,4 @@
 #include <chrono>
-#include <random>
 #include <string_view>
 #include <utility>
 
@@ -70,25 +69,9 @@ std::string as_typed(std::vector<std::string> words) {
   return text;
 }
 
-RunBegin begin_at(std::int64_t step) {
-  std::random_device device;
-  return {fmt::format("{:08x}{:08x}", device(), device()), step};
-}
-
-std::vector<RunBegin> noted_begins(const fs::path& file) {
-  std::vector<RunBegin> begins;
-  for (const auto& start : earlier_starts(file)) {
-    const bool tells = start.is_object() && start.contains("id") && start["id"].is_string() &&
-                       start.contains("from_step") && start["from_step"].is_number_integer();
-    if (tells) begins.push_back({start["id"], start["from_step"]});
-  }
-  return begins;
-}
-
-void note_run_start(const fs::path& file, const RunOrigin& origin, const RunBegin& begin) {
+void note_run_start(const fs::path& file, const RunOrigin& origin, std::int64_t from_step) {
   Starts document{{"starts", earlier_starts(file)}};
-  document["starts"].push_back({{"id", begin.id},
-                                {"from_step", begin.from_step},
+  document["starts"].push_back({{"from_step", from_step},
                                 {"time", format_moment(wall_time())},
                                 {"command", origin.command},
                                 {"directory", origin.directory},

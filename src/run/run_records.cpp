@@ -82,8 +82,4 @@ RunCheckpoints::Hooks RunRecords::of_checkpoints(RunLock& lock, StopTime* stop_t
   return {before, on_saved, [this](const std::string& warning) { log_.warn("{}", warning); }};
 }
 
-RunCopies::Hooks RunRecords::of_copies() {
-  return {[this] { flush(); }, [this](const std::string& warning) { log_.warn("{}", warning); }};
-}
-
 }  // namespace kolo

@@ -8,7 +8,6 @@
 #include "kolo/train/trainer.h"
 #include "run/resume.h"
 #include "run/run_checkpoints.h"
-#include "run/run_copies.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
 #include "run/run_training.h"
@@ -29,9 +28,8 @@ class RunRecords {
 
   // The records and the lock must outlive the trainer's run().
   void attach_to(Trainer& trainer, RunLock& lock);
-  // Checkpoints and copies have all records before them; those are told in the records after.
+  // Flushes the records before each checkpoint, and notes in them how the saving went.
   [[nodiscard]] RunCheckpoints::Hooks of_checkpoints(RunLock& lock, StopTime* stop_time);
-  [[nodiscard]] RunCopies::Hooks of_copies();
   void flush();
 
   [[nodiscard]] RunLog& log() { return log_; }

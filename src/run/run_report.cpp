@@ -12,7 +12,6 @@
 #include "kolo/launch/launch_environment.h"
 #include "kolo/nn/convolution.h"
 #include "kolo/observe/format.h"
-#include "kolo/observe/sweep.h"
 #include "kolo/optim/catalogue.h"
 #include "kolo/parallel/device_memory.h"
 #include "run/made_with.h"
@@ -178,15 +177,7 @@ void log_model(RunLog& log, const PreparedRun& run, const ModelSummary& summary,
 }
 
 void log_resume(RunLog& log, const PreparedRun& run, const CheckpointStore::Loaded& from) {
-  if (const auto& host = run.resumed->copy_on; !host.empty()) {
-    const auto all = run.folder.checkpoint_store().list();
-    log.info("resuming from the copy of step {} on {} ({}); {}", from.step, host,
-             from.path.string(),
-             all.empty() ? "there is no checkpoint yet"
-                         : fmt::format("the newest checkpoint is of step {}", all.front().step));
-  } else {
-    log.info("resuming from {}", from.path.string());
-  }
+  log.info("resuming from {}", from.path.string());
   if (!run.changes.of_steps.empty()) log.info("{}", run.changes.of_steps);
   if (!run.changes.settings.empty()) {
     log.info("other settings than so far: {}{}", describe(run.changes.settings),
@@ -213,27 +204,6 @@ std::string stopped_by(const RunContext& context, const TrainState& state) {
   return by;
 }
 
-namespace {
-
-// Beside what was published: the last epoch, as the best one would be chosen by the data that it is
-// measured with.
-void log_reference(RunLog& log, const ReferenceConfig& reference, const History& history) {
-  if (!reference.published) return;
-  const auto metric = name_of(reference.metric);
-  const auto epochs = history.epochs();
-  const bool is_trained = !epochs.empty() && epochs.back().epoch > 0;
-  const double last = !is_trained                                     ? not_measured
-                      : reference.metric == ReferenceMetric::val_loss ? epochs.back().val_loss
-                                                                      : epochs.back().val_accuracy;
-  const auto found = format_metric(metric, last);
-  log.info("published {} {}{}; this run's last epoch has {}", metric,
-           format_metric(metric, *reference.published),
-           reference.source.empty() ? "" : fmt::format(" ({})", reference.source),
-           found.empty() ? "none" : found);
-}
-
-}  // namespace
-
 void log_summary(RunLog& log, const PreparedRun& run, const HistoryRecorder& history,
                  const TrainState& state, const torch::Device& device) {
   const double mean = history.mean_epoch_seconds();
@@ -246,7 +216,6 @@ void log_summary(RunLog& log, const PreparedRun& run, const HistoryRecorder& his
              100 * state.best_accuracy, state.best_epoch,
              top ? fmt::format(", best top 5 {:.2f} %", 100 * *top) : "", format_duration(mean));
   }
-  log_reference(log, run.config.reference, history.history());
   const auto on_device = memory_use(device);
   log.info("peak memory of rank 0: {}{}", format_bytes(peak_resident_bytes()),
            on_device ? fmt::format(", of its device {}", format_bytes(static_cast<std::uint64_t>(

@@ -23,7 +23,6 @@
 #include "run/rank_network.h"
 #include "run/resume.h"
 #include "run/run_checkpoints.h"
-#include "run/run_copies.h"
 #include "run/run_device.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
@@ -38,7 +37,7 @@ namespace kolo {
 namespace {
 
 void start_folder(const PreparedRun& run, const RunLock& lock, const RunContext& context,
-                  const RunBegin& begin) {
+                  std::int64_t from_step) {
   if (lock.moved())
     console_of(context.options) << fmt::format("{} held an earlier run; it is now {}\n",
                                                run.folder.path.string(), lock.moved()->string());
@@ -46,7 +45,7 @@ void start_folder(const PreparedRun& run, const RunLock& lock, const RunContext&
   const bool goes_on = !run.starts_anew() && std::filesystem::exists(run.folder.config());
   if (goes_on && !run.changes.settings.empty()) (void)run.folder.keep_config();
   write_file_atomically(run.folder.config(), to_yaml(run.config));
-  note_run_start(run.folder.origin(), context.origin, begin);
+  note_run_start(run.folder.origin(), context.origin, from_step);
   run.folder.remove_timelines_of_ranks();  // of what is resumed
 }
 
@@ -120,7 +119,6 @@ class RankTraining {
   const WorkShare share_;
   const Datasets datasets_;  // this rank's share of them
   const std::unique_ptr<Loader> training_;
-  const RunBegin begin_;
   std::optional<RunRecords> records_;  // of rank 0
   std::unique_ptr<Loader> validation_;
   std::optional<LearningRate> rate_;
@@ -131,7 +129,6 @@ class RankTraining {
   RankNetwork network_;
   std::unique_ptr<Trainer> trainer_;
   std::optional<RunCheckpoints> checkpoints_;
-  std::optional<RunCopies> copies_;
 };
 
 RankTraining::RankTraining(PreparedRun& run, RunStart& start, const Communicator& communicator,
@@ -145,8 +142,7 @@ RankTraining::RankTraining(PreparedRun& run, RunStart& start, const Communicator
       share_(share_work(config_, communicator)),
       datasets_(share_datasets(share_, run.datasets, config_.data.bad_samples)),
       training_(make_training_loader(config_, datasets_.training, share_.replica, share_.replicas,
-                                     share_.replicas_here)),
-      begin_(begin_at(start.from ? start.from->step : 0)) {}
+                                     share_.replicas_here)) {}
 
 int RankTraining::train() {
   if (is_root_) begin_folder();
@@ -160,14 +156,14 @@ int RankTraining::train() {
   make_trainer();
   if (is_root_) log_begin();
   if (is_root_) attach_records();
-  if (start_.goes_on) {
+  if (context_.options.resume) {
     trainer_->restore(start_.from ? std::optional(std::move(start_.from->content)) : std::nullopt);
   }
   return finish(trainer_->run());
 }
 
 void RankTraining::begin_folder() {
-  start_folder(run_, *start_.lock, context_, begin_);
+  start_folder(run_, *start_.lock, context_, start_.from ? start_.from->step : 0);
   records_.emplace(config_, run_.folder, context_, communicator_.size(), training_->batches(),
                    start_.from ? std::optional(resume_point(*start_.from)) : std::nullopt);
   log_run_start(records_->log(), context_.origin);
@@ -190,7 +186,7 @@ TrainerOptions RankTraining::trainer_options() const {
 
 // Of a run that begins, unless they are those of the seed.
 void RankTraining::set_first_weights() {
-  if (start_.goes_on) return;
+  if (context_.options.resume) return;
   if (config_.model.init_from.empty()) {
     show_first_samples(communicator_, *run_.datasets.training, *run_.network);
   } else {
@@ -212,12 +208,8 @@ void RankTraining::make_trainer() {
       {run_.objective, std::move(run_.optimizer), rate_.value(), *training_, *validation_},
       trainer_options());
   if (!config_.checkpoint.enabled) return;
-  checkpoints_.emplace(config_, run_.folder, share_, communicator_, *trainer_, start_.is_from_copy);
-  if (!config_.checkpoint.local_folder.empty())
-    copies_.emplace(config_, run_.folder, begin_, share_, communicator_, *trainer_);
-  if (is_root_) return;
-  checkpoints_->attach_to(*trainer_, {});
-  if (copies_) copies_->attach_to(*trainer_, {});
+  checkpoints_.emplace(config_, run_.folder, share_, communicator_, *trainer_);
+  if (!is_root_) checkpoints_->attach_to(*trainer_, {});
 }
 
 void RankTraining::attach_records() {
@@ -227,7 +219,6 @@ void RankTraining::attach_records() {
     if (context_.stop_time != nullptr)
       context_.stop_time->expect_checkpoints(checkpoint_bytes(config_, *trainer_));
   }
-  if (copies_) copies_->attach_to(*trainer_, records_->of_copies());
   for (auto* const observer : context_.observers) trainer_->add_observer(*observer);
 }
 
@@ -239,13 +230,11 @@ void RankTraining::log_begin() {
   for (const auto& warning : share_text_.warnings) log.warn("{}", warning);
   log_model(log, run_, *summary_, context_.options);
   if (checkpoints_ && !checkpoints_->describe().empty()) log.debug("{}", checkpoints_->describe());
-  if (copies_ && !copies_->describe().empty()) log.info("{}", copies_->describe());
   if (start_.from) log_resume(log, run_, *start_.from);
 }
 
 int RankTraining::finish(TrainOutcome outcome) {
   if (is_root_) records_->flush();  // what there is to tell of the last checkpoint
-  if (copies_) copies_->remove(communicator_);
   finish_timeline(timeline_.value(), communicator_, run_.folder, context_, log());
   if (outcome == TrainOutcome::stopped) {
     if (!is_root_) return exit_stopped;

@@ -43,7 +43,7 @@ struct RunContext {
 
 // How often, and with how many ranks at least.
 struct TrainingRestarts {
-  int most = 0;       // within an hour; with none the folder is only looked at
+  int most = 0;       // within an hour
   int min_ranks = 0;  // where nodes were lost; 0: as many as before
 };
 

@@ -1,10 +1,19 @@
 #include "run/stop_note.h"
 
+#include <random>
+
+#include <fmt/format.h>
+
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
 #include "kolo/launch/launch_environment.h"
 
 namespace kolo {
+
+std::string new_stop_note() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}", device(), device());
+}
 
 void leave_stop_note(const RunFolder& folder) {
   const auto text = environment_variable(stop_note_variable);

@@ -12,6 +12,9 @@ namespace kolo {
 // The environment variable with the text of the note; notes of other texts are other jobs'.
 inline constexpr const char* stop_note_variable = "KOLO_STOP_NOTE";
 
+// A text for this job and no other.
+[[nodiscard]] std::string new_stop_note();
+
 // Leaves the note, as the last thing that rank 0 does; nothing where kolo has not started the
 // ranks.
 void leave_stop_note(const RunFolder& folder);

@@ -31,7 +31,7 @@ bool has_effect(const std::string& key, const RunConfig& config) {
   const auto places = input_paths();
   if (std::ranges::find(places, key) != places.end()) return false;
   if (is_one_of(without_effect, key)) return false;
-  if (key.starts_with("checkpoint.") || key.starts_with("reference.")) return false;
+  if (key.starts_with("checkpoint.")) return false;
   if (is_one_of(ends, key)) return config.training.lr_decay != "none";
   // Virtual ranks are added up in one order, whatever carries them.
   return config.training.virtual_ranks == 0 || !key.starts_with("communication.");

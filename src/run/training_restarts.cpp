@@ -4,11 +4,9 @@
 
 #include <fmt/format.h>
 
-#include "kolo/checkpoint/local_folder.h"
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/observe/run_log.h"
 #include "launch/launcher_messages.h"
-#include "run/copy_search.h"
 #include "run/pipeline_share.h"
 #include "run/run_folder.h"
 #include "run/run_lock.h"
@@ -22,24 +20,14 @@ namespace {
 
 using ChangeCommand = std::function<void(std::vector<std::string>&)>;
 
-// All say from where the next attempt goes on. `has_copies`: of the state, on the nodes' own
-// storage, where its ranks look.
-std::string go_on(LaunchRequest& request, const RunFolder& folder, bool has_copies,
+// Both say from where the next attempt goes on.
+std::string go_on(LaunchRequest& request, const RunFolder& folder,
                   const ChangeCommand& resume_newest) {
   request.environment.emplace_back(command_variable, as_typed(request.command));
   resume_newest(request.command);
   const auto all = folder.checkpoint_store().list();
-  return fmt::format("{}{}",
-                     all.empty() ? "going on from the newest checkpoint"
-                                 : fmt::format("going on at step {}", all.front().step),
-                     has_copies ? ", or at that of a newer copy" : "");
-}
-
-std::string go_on_from_copy(LaunchRequest& request, const ChangeCommand& resume_newest) {
-  request.environment.emplace_back(command_variable, as_typed(request.command));
-  request.environment.emplace_back(may_begin_variable, "1");
-  resume_newest(request.command);
-  return "going on from a node's copy, or from the beginning, as there is no checkpoint yet";
+  return all.empty() ? "going on from the newest checkpoint"
+                     : fmt::format("going on at step {}", all.front().step);
 }
 
 // As the command says, from the beginning or from another run's checkpoint. What the attempt before
@@ -139,28 +127,15 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
   const bool saves = run.config.checkpoint.enabled;
   policy.stop.message = fmt::format("the ranks {}; a second time ends them at once",
                                     saves ? "save a checkpoint and stop" : "stop");
-  const auto note = begin_at(0).id;  // of this job and no other
+  const auto note = new_stop_note();
   request.environment.emplace_back(stop_note_variable, note);
   policy.has_stopped = [folder = run.folder, note] { return take_stop_note(folder, note); };
-  const auto& local = run.config.checkpoint.local_folder;
-  const bool has_copies = saves && !local.empty();
-  if (has_copies) {
-    policy.clean_up = [folder = run.folder, local]() -> std::vector<std::string> {
-      const auto key = copy_key(folder);
-      if (key.empty()) return {};
-      return {"rm", "-rf", "--", LocalFolder(local, key).path()};
-    };
-  }
-  if (restarts.most == 0) {
-    RunLock::require_free(run.folder);
-    return policy;
-  }
   const auto lock = std::make_shared<RunLock>(RunLock::of_launcher(run.folder, run.starts_anew()));
   if (lock->moved()) {
     console_of(options) << fmt::format("{} held an earlier run; it is now {}\n",
                                        run.folder.path.string(), lock->moved()->string());
   }
-  if (!saves) {
+  if (!saves && restarts.most > 0) {
     console_of(options) << "warning: checkpoint.enabled is false: if a rank fails, the run starts "
                            "again from the beginning\n";
   }
@@ -175,11 +150,11 @@ RestartPolicy training_restarts(LaunchRequest& request, const PreparedRun& run,
   policy.accepts = [&run, asked_for = request.ranks](int ranks) {
     return can_go_on(run, asked_for, ranks);
   };
-  policy.before_restart = [folder = run.folder, resumes, saves, has_copies, lock, failures,
+  policy.before_restart = [folder = run.folder, resumes, saves, lock, failures,
                            resume_newest](LaunchRequest& attempt) -> std::string {
     if (resumes && !failures->has_begun()) return {};  // as the command says
-    if (folder.holds_step_folder()) return go_on(attempt, folder, has_copies, resume_newest);
-    return has_copies ? go_on_from_copy(attempt, resume_newest) : start_over(folder, saves);
+    return folder.holds_step_folder() ? go_on(attempt, folder, resume_newest)
+                                      : start_over(folder, saves);
   };
   policy.note = [folder = run.folder](const std::string& message) {
     RunLog({.file = folder.log()}).warn("{}", message);

@@ -9,7 +9,6 @@
 #include "kolo/base/text.h"
 #include "kolo/launch/launch_ranks.h"
 #include "launch/supervise.h"
-#include "study/shipped_file.h"
 
 namespace kolo {
 
@@ -30,14 +29,19 @@ std::string submitter(const SchedulerOptions& options) {
   return options.name == "slurm" ? "sbatch" : "qsub";
 }
 
+// Beside the program, where it is installed or in the sources that it was built from; or here.
 fs::path own_script(const std::string& scheduler) {
   const fs::path script = scheduler == "slurm" ? "submit/slurm/train.sh" : "submit/pbs/polaris.sh";
-  if (const auto found = find_beside_program(script); !found.empty()) return found;
+  const auto folder_of_program = fs::path(own_program()).parent_path();
+  const auto installed = folder_of_program.parent_path() / "share/kolo" / script;
+  if (fs::exists(installed)) return installed;
+  for (auto folder = folder_of_program; folder.has_relative_path(); folder = folder.parent_path())
+    if (fs::exists(folder / script)) return folder / script;
   if (fs::exists(script)) return fs::absolute(script);
   throw InputError(
       fmt::format("--submit {}: {} is neither beside this program ({}) nor here; name a "
                   "script with --job-script FILE",
-                  scheduler, script.string(), installed_file(script).string()));
+                  scheduler, script.string(), installed.string()));
 }
 
 // Without the blank and the line's end after it, and Slurm's ";cluster".

@@ -141,6 +141,15 @@ std::vector<std::string> visible_gpus(const RunConfig& config) {
   return names;
 }
 
+void require_target(double target, const std::string& metric) {
+  if (metric == "val_accuracy" && target > 1) {
+    throw InputError(fmt::format(
+        "--target: an accuracy is a number from 0 to 1, got {}; 94.9 % is 0.949, and a loss has "
+        "--metric val_loss",
+        target));
+  }
+}
+
 Sweep plan_sweep(const SweepRequest& request, const SweepSpace& space) {
   Sweep sweep;
   const auto chosen = request.config.name ? " " + *request.config.name : std::string();
@@ -151,6 +160,7 @@ Sweep plan_sweep(const SweepRequest& request, const SweepSpace& space) {
   sweep.random = request.random;
   if (request.random > 0) sweep.seed = request.seed;
   sweep.ranks = request.places.ranks;
+  sweep.target = request.target.value_or(not_measured);
   for (auto& settings :
        request.random > 0 ? random_trials(space, request.seed, request.random) : grid_of(space)) {
     Trial trial;
@@ -201,12 +211,6 @@ int threads_of(const RunConfig& base, const SweepSpace& space, const TrialSettin
   return std::max(1, cores / std::max(1, places_here * setting.request.places.ranks));
 }
 
-// What was published of such trainings makes no other ones of them.
-std::string yaml_of_trainings(RunConfig config) {
-  config.reference = {};
-  return to_yaml(config);
-}
-
 // A request that has been found right, and what it comes to.
 struct PreparedSweep {
   TrialSetting setting;
@@ -219,13 +223,13 @@ PreparedSweep prepare(SweepRequest request) {
   require_no_launcher("kolo sweep");
   require_metric_name(request.metric);
   if (request.program.empty()) request.program = own_program();
-  const auto space = parse_sweep_space(request.config.overrides, request.swept);
+  const auto space = parse_sweep_space(request.config.overrides);
   const auto base = load_run_config(source_of(request, space.settings));
   PreparedSweep prepared;
   auto& [setting, folder, configuration, sweep] = prepared;
   folder.path =
       request.output.empty() ? fs::path(fmt::format("{}-sweep", base.output_dir)) : request.output;
-  configuration = yaml_of_trainings(base);
+  configuration = to_yaml(base);
   sweep = plan_sweep(request, space);
   plan_halving(request, space, base, sweep);
   setting.request = request;
@@ -245,6 +249,7 @@ PreparedSweep prepare(SweepRequest request) {
   sweep.metric = !request.metric.empty() ? request.metric
                  : checks.has_accuracy() ? "val_accuracy"
                                          : "val_loss";
+  require_target(sweep.target, sweep.metric);
   sweep = folder.merged(sweep, configuration);
   name_trials(sweep);
   for (const auto& trial : sweep.trials) setting.epochs.push_back(epochs.at(trial.settings));

@@ -101,6 +101,7 @@ Sweep SweepFolder::merged(const Sweep& planned, const std::string& configuration
   merged.space = planned.space;
   merged.random = planned.random;
   merged.metric = planned.metric;
+  merged.target = planned.target;
   return merged;
 }
 

@@ -116,14 +116,12 @@ bool varies(const SweptKey& key) {
 
 }  // namespace
 
-SweepSpace parse_sweep_space(const std::vector<std::string>& words,
-                             const std::vector<std::string>& swept) {
+SweepSpace parse_sweep_space(const std::vector<std::string>& words) {
   SweepSpace space;
   std::set<std::string> seen;
   for (const auto& word : words) {
     const auto key = read_word(word);
-    const bool is_swept = std::ranges::find(swept, key.keys.front()) != swept.end();
-    if (!varies(key) && !is_swept && key.keys.size() == 1) {
+    if (!varies(key) && key.keys.size() == 1) {
       // Of settings the last one counts, as everywhere; but it must be none that varies.
       space.settings.push_back(word);
       continue;

@@ -45,12 +45,10 @@ void CheckpointObserver::save_last(const TrainState& state) {
 
 void CheckpointObserver::on_start(const TrainState& state,
                                   const std::optional<MetricSums>& untrained) {
-  // A resumed run has just been read from the checkpoint of this step, or else wants one.
-  const bool is_resumed = !untrained;
-  if (is_resumed ? schedule_.at_resume : schedule_.at_start)
+  if (!untrained)
+    last_saved_ = state.step;  // a resumed run has just been read from that checkpoint
+  else if (schedule_.at_start)
     save(state.step, false);
-  else if (is_resumed)
-    last_saved_ = state.step;
 }
 
 void CheckpointObserver::on_step(const StepReport& report) {

@@ -405,10 +405,6 @@ bool Trainer::note_if_best(const MetricSums& validation) {
   return true;
 }
 
-void Trainer::share_buffers() const {
-  broadcast_outside_arena(network_->replicas(), *network_->module());
-}
-
 std::optional<MetricSums> Trainer::validate() {
   return evaluate(validation_, options_.stop_validation_requested);
 }
@@ -422,8 +418,8 @@ MetricSums Trainer::evaluate(Loader& loader) {
 std::optional<MetricSums> Trainer::evaluate(Loader& loader,
                                             const std::function<bool()>& stop_requested) {
   const auto span = options_.timeline.span("validation");
-  share_buffers();
   auto& module = *network_->module();
+  broadcast_outside_arena(network_->replicas(), module);
   const auto progress = [&](std::int64_t done, std::int64_t batches) {
     notify([&](Observer& observer) { observer.on_validation(done, batches); });
   };

@@ -39,18 +39,7 @@ class FolderLocks : public ::testing::TestWithParam<bool> {
     FolderLockOptions options;
     if (!GetParam()) options.flock = no_flock;
     options.wait = std::chrono::milliseconds(0);
-    options.heartbeat = std::chrono::milliseconds(20);
-    options.patience = std::chrono::milliseconds(400);
     return options;
-  }
-
-  // Puts words in place of what the lock file says.
-  void claim(const std::string& key, const std::string& value) const {
-    std::ifstream file(folder / name);
-    std::string text;
-    for (std::string line; std::getline(file, line);)
-      text += (line.starts_with(key + " ") ? key + " " + value : line) + "\n";
-    folder.write(name, text);
   }
 
   // A lock that a process left when it was killed.
@@ -68,16 +57,6 @@ class FolderLocks : public ::testing::TestWithParam<bool> {
   TemporaryFolder folder;
 };
 
-TEST_P(FolderLocks, AFreshFolderIsTakenAtOnce) {
-  auto patient = options();
-  patient.patience = std::chrono::hours(1);
-  std::vector<std::string> said;
-  patient.say = [&](const std::string& what) { said.push_back(what); };
-  const FolderLock lock(folder.path(), patient);
-  EXPECT_TRUE(lock.is_held());
-  EXPECT_THAT(said, ::testing::IsEmpty());
-}
-
 TEST_P(FolderLocks, OneHasItTheOtherIsToldWhoAndSinceWhen) {
   auto held = options();
   held.job = "Slurm job 12";
@@ -88,12 +67,10 @@ TEST_P(FolderLocks, OneHasItTheOtherIsToldWhoAndSinceWhen) {
                 AllOf(HasSubstr(folder.path()),
                       HasSubstr("in use by process " + std::to_string(::getpid())),
                       HasSubstr("Slurm job 12"), HasSubstr("since 2")));
-    if (GetParam()) {
-      EXPECT_EQ(FolderLock::living_holder(folder.path(), name)->token, lock.token());
-    }
+    EXPECT_EQ(FolderLock::living_holder(folder.path(), name, held.flock)->token, lock.token());
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "it is given back";
-  EXPECT_FALSE(FolderLock::living_holder(folder.path(), name));
+  EXPECT_FALSE(FolderLock::living_holder(folder.path(), name, held.flock));
   const FolderLock again(folder.path(), options());
 }
 
@@ -104,41 +81,36 @@ TEST_P(FolderLocks, AFolderThatIsNotThereIsInUseByNobody) {
                              HasSubstr("o such f"), ::testing::Not(HasSubstr("in use"))));
 }
 
-TEST_P(FolderLocks, AKilledProcessHoldsNothing) {
+// With flock it holds nothing; without, its file is to be removed.
+TEST_P(FolderLocks, AKilledProcessLeavesItsFile) {
   leave_one_behind();
-  EXPECT_FALSE(FolderLock::living_holder(folder.path(), name));
   EXPECT_EQ(FolderLock::last_holder(folder.path(), name)->progress, 123);
+  EXPECT_NE(FolderLock::living_holder(folder.path(), name, options().flock).has_value(),
+            GetParam());
+  if (!GetParam()) {
+    EXPECT_THAT(
+        message_of<InputError>([&] { FolderLock refused(folder.path(), options()); }),
+        AllOf(HasSubstr("in use by process "),
+              HasSubstr("no flock: if that has ended, rm '" + (folder / name).string() + "'")));
+    std::filesystem::remove(folder / name);
+  }
   const FolderLock lock(folder.path(), options());
   EXPECT_TRUE(lock.is_held());
   EXPECT_FALSE(FolderLock::last_holder(folder.path(), name)->progress);
 }
 
-TEST_P(FolderLocks, AnotherProcessOfTheSameNumberIsNotItsHolder) {
+TEST_P(FolderLocks, TheFileOfAHolderThatIsKnownToHaveEndedIsReplaced) {
   leave_one_behind();
-  claim("process", std::to_string(::getpid()));
-  const FolderLock lock(folder.path(), options());
-}
-
-TEST_P(FolderLocks, AHolderOnAnotherMachineLivesAsLongAsItTouchesTheFile) {
-  leave_one_behind();
-  claim("host", "elsewhere");
-  {
-    std::jthread life([&](const std::stop_token& stop) {
-      while (!stop.stop_requested()) {
-        std::filesystem::last_write_time(folder / name,
-                                         std::filesystem::file_time_type::clock::now());
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      }
-    });
-    EXPECT_THAT(message_of<InputError>([&] { FolderLock lock(folder.path(), options()); }),
-                HasSubstr("on elsewhere"));
-  }
-  const FolderLock lock(folder.path(), options());
+  auto restarted = options();
+  restarted.replaces_file = true;
+  const FolderLock lock(folder.path(), restarted);
   EXPECT_TRUE(lock.is_held());
+  EXPECT_EQ(FolderLock::last_holder(folder.path(), name)->token, lock.token());
 }
 
 TEST_P(FolderLocks, OfManyAtOnceExactlyOneWins) {
   for (const bool is_stale : {false, true}) {
+    if (is_stale && !GetParam()) continue;
     if (is_stale) leave_one_behind();
     std::atomic<int> ready = 0, refused = 0;
     std::vector<std::unique_ptr<FolderLock>> locks(8);
@@ -159,34 +131,8 @@ TEST_P(FolderLocks, OfManyAtOnceExactlyOneWins) {
   }
 }
 
-// What was about to take over from a dead holder, and died too.
-TEST_P(FolderLocks, AHalfTakenOneIsTakenInTheEnd) {
-  leave_one_behind();
-  const auto token = FolderLock::last_holder(folder.path(), name)->token;
-  folder.write(std::string(name) + "." + token, "");
-  auto patient = options();
-  patient.wait = std::chrono::seconds(20);
-  const FolderLock lock(folder.path(), patient);
-  EXPECT_TRUE(lock.is_held());
-}
-
-// As a process that is suspended for long, and goes on.
-TEST_P(FolderLocks, AHolderThatWasTakenForDeadLosesIt) {
-  auto silent = options();
-  silent.heartbeat = std::chrono::hours(1);
-  const FolderLock suspended(folder.path(), silent);
-  claim("host", "elsewhere");
-  auto taker = options();
-  taker.flock = no_flock;
-  {
-    const FolderLock lock(folder.path(), taker);
-    EXPECT_TRUE(lock.is_held());
-    EXPECT_FALSE(suspended.is_held());
-  }
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path())) << "no successor is left";
-}
-
 TEST_P(FolderLocks, WhoWaitsGetsItWhenItsHolderEnds) {
+  if (!GetParam()) GTEST_SKIP() << "nobody waits without flock";
   auto held = std::make_unique<FolderLock>(folder.path(), options());
   std::atomic<bool> is_waiting = false;
   auto patient = options();
@@ -219,7 +165,11 @@ TEST_P(FolderLocks, AfterAnExceptionTheFileStaysToBeReadAndIsFree) {
     throw Error("on purpose");
   } catch (const Error&) {
   }
-  EXPECT_EQ(FolderLock::last_holder(folder.path(), name)->progress, 42);
+  const auto left = FolderLock::last_holder(folder.path(), name);
+  EXPECT_EQ(left.has_value(), GetParam()) << "without flock it would be in the way";
+  if (left) {
+    EXPECT_EQ(left->progress, 42);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(WithAndWithoutFlock, FolderLocks, ::testing::Bool(),

@@ -157,7 +157,8 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
       {{"train", "c.yaml", "-n", "2", "--ranks=3"}, "train: -n is given 2 times; give it once"},
       {{"train", "c.yaml", "--timeline=foo"}, "train: --timeline takes no value, got \"foo\""},
       {{"doctor", "--json=3"}, "doctor: --json takes no value, got \"3\""},
-      {{"train", "c.yaml", "-d=1"}, "train: -d takes no value, got \"1\""},
+      {{"train", "c.yaml", "-v=1"}, "train: -v takes no value, got \"1\""},
+      {{"train", "c.yaml", "-d"}, "train: -d: several ranks always work together"},
       {{"train", "--verson"}, "train: unknown option --verson"},
       {{"--foo"}, "unknown option --foo; see kolo --help"},
       {{"train", "c.yaml", "--foo"}, "train: unknown option --foo; see kolo train --help"},
@@ -173,7 +174,7 @@ TEST(CommandLine, UnknownOptionsAndCommandsGetASuggestion) {
 TEST(CommandLine, WhatIsRightIsUnderstood) {
   for (const Words& words : std::vector<Words>{
            {"train", "c.yaml", "-n", "2", "training.n_epochs=3", "-o", "out"},
-           {"train", "c.yaml", "--batch_size=16", "--optimizer", "name=SGD,lr=0.1", "-d"},
+           {"train", "c.yaml", "--batch_size=16", "--optimizer", "name=SGD,lr=0.1"},
            {"run", "-n", "2", "./program", "--lr=", "--json", "-n", "two"},
            {"report", "a", "b", "--target", "0.8", "--target", "0.9", "--port", "0", "--watch"},
            {"data", "nbody", "-o", "x.h5", "--cell", "39.0625", "--seed", "0"},

@@ -231,9 +231,9 @@ TEST(Program, WrongCommandLinesExitWith2) {
   refuse({}, "name a command: train, eval");
   refuse({"trian"}, "did you mean \"train\"?");
   refuse({"qqqqqq"},
-         "the commands are train, eval, predict, bench, scale, sweep, reference, run, timeline, "
-         "report, data, "
+         "the commands are train, eval, predict, bench, scale, sweep, run, timeline, report, data, "
          "doctor");
+  refuse({"reference", "--list"}, "reference is no command any more; kolo sweep");
   refuse({"doctor", "--jsonn"}, "--jsonn");
   refuse({"train"}, "file");
   refuse({"train", "x.yaml", "-n", "two"}, "two");

@@ -113,6 +113,24 @@ TEST_F(SweepProgram, StopAfterEpochsKeepsTheSchedule) {
   expect_same_records("whole", "run");
 }
 
+TEST_F(SweepProgram, APublishedValueStandsBesideTheSeeds) {
+  const auto seeds = [&](const std::string& target) {
+    return sweep({"seed=1,2", "training.n_epochs=1", "--target", target, "--json"});
+  };
+  const auto result = seeds("0.5");
+  ASSERT_EQ(result.exit_code, 0) << result.errors;
+  const auto json = nlohmann::json::parse(result.output);
+  EXPECT_EQ(json["target"], 0.5);
+  const double first = json["trials"][0]["last"], second = json["trials"][1]["last"];
+  EXPECT_NEAR(json["last_epochs"]["mean"].get<double>(), (first + second) / 2, 1e-12);
+  const auto other = seeds("0.25");
+  EXPECT_THAT(other.errors, HasSubstr("0 to do")) << "it changes no training";
+  EXPECT_EQ(read().target, 0.25);
+  const auto percent = seeds("94.9");
+  EXPECT_EQ(percent.exit_code, 2);
+  EXPECT_THAT(percent.errors, HasSubstr("got 94.9; 94.9 % is 0.949"));
+}
+
 TEST_F(SweepProgram, SaysWhatItWouldDoAndWhatIsWrong) {
   const auto plan = sweep({"--dry-run", "optimizer.lr=0.1,0.2", "device.intra_threads=1"});
   EXPECT_EQ(plan.exit_code, 0) << plan.errors;

@@ -36,21 +36,21 @@ TEST_F(TutorialOptions, StandForSettings) {
   }
 }
 
-TEST_F(TutorialOptions, SayWhatKoloDoesInstead) {
-  const auto run = train({"--enable_apex", "--enable_manual_profiling", "training.n_epochs=1"});
-  ASSERT_EQ(run.exit_code, 0) << run.errors;
-  EXPECT_THAT(run.errors, AllOf(HasSubstr("kolo: --enable_apex: kolo's optimizers are fused"),
-                                HasSubstr("recorded as with --timeline")));
-  EXPECT_TRUE(std::filesystem::exists(folder / "run" / "timeline.json"));
-  for (const auto& [option, instead] : {std::pair("--noddp", "kolo bench --profile"),
-                                        std::pair("--enable_benchy", "kolo bench FILE"),
-                                        std::pair("--interactive", "kolo eval RUN")}) {
+TEST_F(TutorialOptions, SayWhatToDoInstead) {
+  for (const auto& [option, instead] :
+       {std::pair("-d", "several ranks always work together"),
+        std::pair("--enable_apex", "optimizers are fused in any case; leave it out"),
+        std::pair("--enable_manual_profiling", "use --timeline"),
+        std::pair("--noddp", "kolo bench --profile"),
+        std::pair("--enable_benchy", "kolo bench FILE"),
+        std::pair("--interactive", "kolo eval RUN"),
+        std::pair("--run_num=01", "--run_num: runs are told apart")}) {
     const auto refused = train({option});
-    EXPECT_EQ(refused.exit_code, 2);
-    EXPECT_THAT(refused.errors, AllOf(HasSubstr(option), HasSubstr(instead)));
+    EXPECT_EQ(refused.exit_code, 2) << option;
+    EXPECT_THAT(refused.errors, HasSubstr(instead)) << option;
   }
-  EXPECT_THAT(train({"--run_num", "01"}).errors, HasSubstr("--run_num 01: runs are told apart"));
-  EXPECT_THAT(train({"--yaml_config", "a.yaml"}).errors, HasSubstr("--yaml_config a.yaml: the "));
+  EXPECT_THAT(run_kolo({"train", "--yaml_config", "a.yaml"}).errors,
+              HasSubstr("train: --yaml_config: the configuration's file"));
   EXPECT_THAT(train({"--data_loader_config", "dali"}).errors, HasSubstr("--data_loader_config: "));
 }
 

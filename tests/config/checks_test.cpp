@@ -112,14 +112,23 @@ TEST_F(Checks, EnabledCheckpointsComeSomeTime) {
             5);
 }
 
-TEST_F(Checks, CopiesOnNodesHaveAFolder) {
-  EXPECT_THAT(error_after_required("checkpoint:\n  local_every_steps: 5\n"),
-              AllOf(StartsWith("run.yaml:5: checkpoint.local_every_steps: 5, but"),
-                    HasSubstr("set checkpoint.local_folder")));
-  EXPECT_EQ(
-      load(std::string(required) + "checkpoint: {local_every_steps: 5, local_folder: /dev/shm}\n")
-          .checkpoint.local_every_steps,
-      5);
+TEST_F(Checks, RetiredKeysSayWhatToDoInsteadAndARecordMayHaveThem) {
+  const std::string text = "checkpoint:\n  local_folder: /dev/shm\n";
+  EXPECT_THAT(error_after_required(text),
+              AllOf(StartsWith("run.yaml:5: checkpoint.local_folder: nodes keep no copies"),
+                    HasSubstr("set checkpoint.every_steps")));
+  EXPECT_THAT(error_after_required("", {"checkpoint.local_every_steps=5"}),
+              StartsWith("command line: checkpoint.local_every_steps: nodes keep no copies"));
+  EXPECT_THAT(error_after_required("reference: {published: 0.949}\n"),
+              AllOf(StartsWith("run.yaml:4: reference: "), HasSubstr("--target NUMBER")));
+  EXPECT_THAT(error_after_required("", {"reference.published=0.9"}),
+              StartsWith("command line: reference: "));
+  auto record = source(required + text + "reference: {published: null}\n");
+  record.is_record = true;
+  EXPECT_TRUE(load_run_config(record).checkpoint.enabled);
+  record.overrides = {"checkpoint.local_folder=/tmp"};
+  EXPECT_THAT(testing::message_of<InputError>([&] { (void)load_run_config(record); }),
+              StartsWith("command line: checkpoint.local_folder: "));
 }
 
 TEST_F(Checks, RandomCropsTakeThePlaceOfShiftsAndZooms) {
@@ -254,23 +263,6 @@ TEST_F(Checks, FrozenModulesAreOfWholeNetworks) {
       StartsWith("command line: model.freeze: [conv1] can't be had with parallel.pipeline"));
   EXPECT_THAT(error(required, {"model={name: torchscript, file: m, freeze: [a]}"}),
               HasSubstr("model.freeze: modules of a TorchScript model"));
-}
-
-TEST_F(Checks, WhatWasPublishedIsAShareOrALoss) {
-  const auto reference = load(required, {"reference.published=0.949"}).reference;
-  EXPECT_EQ(reference.published, 0.949);
-  EXPECT_EQ(reference.seeds, 1);
-  EXPECT_THAT(error_after_required("reference: {published: 94.9}\n"),
-              AllOf(StartsWith("run.yaml:4: reference.published: an accuracy is a number from 0"),
-                    HasSubstr("got 94.9; 94.9 % is 0.949")));
-  EXPECT_EQ(load(required, {"reference={published: 94.9, metric: val_loss}"}).reference.published,
-            94.9);
-  for (const char* alone :
-       {"metric: val_loss", "source: a page", "seeds: 2", "hours: 1", "machine: here"})
-    EXPECT_THAT(
-        error_after_required(std::string("reference: {") + alone + "}\n"),
-        AllOf(StartsWith("run.yaml:4: reference."), HasSubstr("without reference.published")))
-        << alone;
 }
 
 }  // namespace

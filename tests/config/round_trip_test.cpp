@@ -38,8 +38,6 @@ class RandomConfig {
     run.optimizer = optimizer();
     run.training = training();
     run.checkpoint = {coin(), whole(), whole(), whole(), coin()};
-    run.checkpoint.local_folder = text('l');
-    run.checkpoint.local_every_steps = whole();
     run.communication = {.backend = pick<CommunicationBackend>(),
                          .shared_memory = pick<SharedMemory>(),
                          .bucket_mb = share() + 1,
@@ -59,8 +57,6 @@ class RandomConfig {
                   small(),
                   small()};
     if (run.device.graphs) run.training.mixup_alpha = 0;  // not both
-    if (coin())
-      run.reference = {share(), pick<ReferenceMetric>(), text(), small(), maybe(number()), text()};
     settle_communication(run);
     return run;
   }
@@ -324,12 +320,6 @@ TEST_F(RoundTrip, AnyConfigurationComesBackTheSame) {
     EXPECT_EQ(again.device.fused_norm, config.device.fused_norm);
     EXPECT_EQ(again.device.graphs, config.device.graphs);
     EXPECT_EQ(again.device.inter_threads, config.device.inter_threads);
-    EXPECT_EQ(again.reference.published, config.reference.published);
-    EXPECT_EQ(again.reference.metric, config.reference.metric);
-    EXPECT_EQ(again.reference.source, config.reference.source);
-    EXPECT_EQ(again.reference.seeds, config.reference.seeds);
-    EXPECT_EQ(again.reference.hours, config.reference.hours);
-    EXPECT_EQ(again.reference.machine, config.reference.machine);
   }
 }
 

@@ -48,17 +48,6 @@ TEST_F(NamedConfigurations, TemplatesAreNotListed) {
   EXPECT_THAT(error(text), EndsWith("choose one with --config NAME: model_a, model_b"));
 }
 
-TEST_F(NamedConfigurations, ThoseWithASectionAreListed) {
-  const auto with = [&](const std::string& text, std::string_view section) {
-    return configurations_with(section, folder_.write("several.yaml", text));
-  };
-  EXPECT_THAT(with(several, "training"), ElementsAre("small", "large"));
-  EXPECT_THAT(with(several, "reference"), ElementsAre());
-  const std::string more = "published:\n  seed: 1\n  reference: {published: 0.5}\n";
-  EXPECT_THAT(with(several + more, "reference"), ElementsAre("published"));
-  EXPECT_THAT(with(required, "training"), ElementsAre()) << "a single configuration has no name";
-}
-
 TEST_F(NamedConfigurations, UnknownNamesListTheKnown) {
   EXPECT_EQ(error(several, {}, "larg"),
             "run.yaml: no configuration of the name \"larg\"; did you mean \"large\"? The file "

@@ -200,8 +200,7 @@ TEST_F(Types, UnknownKeysNameTheNearestAndAllKnown) {
   EXPECT_EQ(error_after_required("traning:\n  n_epochs: 2\n"),
             "run.yaml:4: unknown key \"traning\"; did you mean \"training\"? Known: description, "
             "output_dir, seed, "
-            "data, model, optimizer, training, checkpoint, communication, parallel, device, "
-            "reference");
+            "data, model, optimizer, training, checkpoint, communication, parallel, device");
   EXPECT_THAT(
       error_after_required("device: {zebra: 1}\n"),
       EndsWith(

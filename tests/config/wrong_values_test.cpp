@@ -37,7 +37,6 @@ std::string chooser_of(const std::string& setting) {
       {"nbody", "data={name: nbody, train_path: a, valid_path: b, n_train: 1, n_valid: 1}"}};
   for (const auto& [name, data] : datasets)
     if (knows("data.", dataset_entry(name))) return data;
-  if (setting.starts_with("reference.")) return "reference.published=0.5";
   return "seed=1";
 }
 
@@ -56,12 +55,9 @@ class WrongValues : public testing::ConfigTest {
 };
 
 // Those that take any word, as their value or as part of a path.
-const std::set<std::string> texts{"description",      "output_dir",
-                                  "data.path",        "data.train_dir",
-                                  "data.valid_dir",   "data.train_path",
-                                  "data.valid_path",  "model.file",
-                                  "model.init_from",  "checkpoint.local_folder",
-                                  "reference.source", "reference.machine"};
+const std::set<std::string> texts{"description",     "output_dir",     "data.path",
+                                  "data.train_dir",  "data.valid_dir", "data.train_path",
+                                  "data.valid_path", "model.file",     "model.init_from"};
 // Lists of any words.
 const std::set<std::string> lists_of_texts{"model.freeze", "data.inputs", "data.targets"};
 const std::set<std::string> switches{"data.horizontal_flip",
@@ -106,8 +102,7 @@ const std::set<std::string> unbounded{"data.divisor",
                                       "training.lambda_rho",
                                       "training.lr_final_fraction",
                                       "training.lr_decay_power",
-                                      "training.clip_norm",
-                                      "reference.hours"};
+                                      "training.clip_norm"};
 // ... and with one.
 const std::set<std::string> bounded{
     "data.height_shift",         "data.width_shift",        "data.zoom",
@@ -116,8 +111,7 @@ const std::set<std::string> bounded{
     "optimizer.beta1",           "optimizer.beta2",         "optimizer.rho",
     "optimizer.adamw_beta1",     "optimizer.adamw_beta2",   "optimizer.preconditioner_beta",
     "training.lr_warmup_epochs", "training.lr_warmup_from", "training.label_smoothing",
-    "training.mixup_alpha",      "communication.bucket_mb", "communication.first_bucket_mb",
-    "reference.published"};
+    "training.mixup_alpha",      "communication.bucket_mb", "communication.first_bucket_mb"};
 
 bool is_taken(const std::string& setting, const std::string& value) {
   if (texts.contains(setting)) return !value.starts_with('[') && !value.starts_with('{');

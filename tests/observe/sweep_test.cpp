@@ -62,6 +62,22 @@ TEST(SweepRecord, ComesBackFromItsFile) {
   EXPECT_EQ(read.trials[2].state, TrialState::failed);
 }
 
+TEST(SweepRecord, ATargetStandsBesideMeanAndDeviationOfLastEpochs) {
+  auto sweep = three_trials();
+  EXPECT_FALSE(sweep.to_json().contains("target"));
+  sweep.target = 0.8;
+  sweep.trials[0].state = TrialState::done;
+  sweep.trials[0].best = 0.95;
+  sweep.trials[0].last = 0.9;
+  const auto json = sweep.to_json();
+  EXPECT_EQ(json["target"], 0.8);
+  EXPECT_NEAR(json["last_epochs"]["mean"].get<double>(), 0.8, 1e-15) << "not of the best ones";
+  EXPECT_NEAR(json["last_epochs"]["deviation"].get<double>(), 0.2 / std::sqrt(2), 1e-15);
+  EXPECT_EQ(Sweep::from_json(json).to_json(), json);
+  sweep.trials[0].state = sweep.trials[1].state = TrialState::failed;
+  EXPECT_FALSE(last_epochs(sweep));
+}
+
 TEST(SweepRecord, DamageIsToldOf) {
   const TemporaryFolder folder;
   auto json = three_trials().to_json();

@@ -130,6 +130,15 @@ TEST(SweepReport, TheTableHasTheBestFirst) {
   EXPECT_THAT(sweep_rungs(sweep).rows, SizeIs(0));
 }
 
+TEST(SweepReport, ATargetStandsBesideTheLastEpochs) {
+  auto sweep = example_sweep();
+  sweep.target = 0.949;
+  for (auto& trial : sweep.trials) trial.last = 0.9;
+  EXPECT_TRUE(sweep_results(sweep).note.ends_with(
+      "Last epochs: mean 90.00 %, standard deviation 0.00 %. Target: 94.90 %."))
+      << sweep_results(sweep).note;
+}
+
 TEST(SweepReport, TheRungsTellWhoWentOn) {
   auto sweep = example_sweep();
   sweep.eta = 3;

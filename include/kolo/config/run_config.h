@@ -130,10 +130,6 @@ struct CheckpointConfig {
   bool asynchronous = true;       // written in the background, from a copy
   std::optional<int64_t> shards;  // files that as many ranks write; unset: by size (choose_shards)
   bool strict_resume = false;     // going on otherwise than so far is refused
-  // Where each node keeps a copy of the state between checkpoints: a folder of its own storage or
-  // memory; empty: nowhere.
-  std::string local_folder;
-  int64_t local_every_steps = 50;
 };
 
 // automatic: MPI where a launcher has started the program, or else one rank alone.
@@ -208,25 +204,6 @@ struct ParallelConfig {
   [[nodiscard]] MeshRequest mesh() const { return {data, spatial, pipeline, 1}; }
 };
 
-// How well a validation went.
-enum class ReferenceMetric : std::uint8_t { val_accuracy, val_loss };
-
-constexpr auto enum_names(ReferenceMetric) {
-  return std::to_array<EnumName<ReferenceMetric>>(
-      {{ReferenceMetric::val_accuracy, "val_accuracy"}, {ReferenceMetric::val_loss, "val_loss"}});
-}
-
-// What somebody has published of such a training, which this one is held against (kolo reference).
-// It changes nothing of the training.
-struct ReferenceConfig {
-  std::optional<double> published;  // an accuracy from 0 to 1, or a loss; unset: nothing is known
-  ReferenceMetric metric = ReferenceMetric::val_accuracy;
-  std::string source;           // who has published it, of which network
-  int64_t seeds = 1;            // so many trainings: with seed, seed + 1, ...
-  std::optional<double> hours;  // that one of these has taken, as measured on `machine`
-  std::string machine;
-};
-
 // Where the values of a configuration were given, for messages about them.
 class KeyPlaces {
  public:
@@ -255,7 +232,6 @@ struct RunConfig {
   CommunicationConfig communication;
   ParallelConfig parallel;
   DeviceConfig device;
-  ReferenceConfig reference;
   KeyPlaces places;
 };
 
@@ -281,7 +257,8 @@ struct ConfigSource {
   // A scheduler's number of the job, which the default output_dir carries; empty: none.
   std::string job = {};
   // The file is the config.yaml that a run has written, maybe one of an earlier version: keys in it
-  // that only other choices have (of optimizers, data sets, ...) are passed over, not refused.
+  // that only other choices have (of optimizers, data sets, ...), or that are retired, are passed
+  // over, not refused.
   bool is_record = false;
 };
 
@@ -303,11 +280,6 @@ struct ConfigSource {
 // names the key, the value found and the values accepted.
 [[nodiscard]] RunConfig load_run_config(const ConfigSource& source,
                                         const ModelCatalogue& models = built_in_models());
-
-// The named configurations of a file, in its order, that have this section: "reference".
-// InputError: it can't be read.
-[[nodiscard]] std::vector<std::string> configurations_with(std::string_view section,
-                                                           const std::filesystem::path& file);
 
 // The names of all settings, as the command line takes them: "training.batch_size".
 [[nodiscard]] std::vector<std::string> setting_names();

@@ -146,10 +146,6 @@ struct RestartPolicy {
   std::function<bool()> has_stopped = {};
   // Asked after each failure: why starting it again is of no use; empty: it may be.
   std::function<std::string(const JobFailure&)> objection = {};
-  // Asked when the job has failed for good, or came to its end after failures: a command that each
-  // of its nodes runs then, for what ranks that were killed have left there. It has ten seconds,
-  // and a node that doesn't answer goes without. Empty: none.
-  std::function<std::vector<std::string>()> clean_up = {};
   StopPolicy stop = {};
 };
 

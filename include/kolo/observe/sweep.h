@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "kolo/base/statistics.h"
 #include "kolo/observe/history.h"
 
 namespace kolo {
@@ -48,7 +50,7 @@ struct SweepRung {
 };
 
 // What was tried of a configuration's values. Written as sweep.json, with the structs' member names
-// as keys; one thread at a time.
+// as keys, and last_epochs() where there is a target; one thread at a time.
 struct Sweep {
   std::string name;
   std::string configuration;            // the file, and its named configuration where there is one
@@ -61,6 +63,7 @@ struct Sweep {
   int ranks = 1;                        // of a trial
   int threads = 0;                      // of a rank, where the sweep chose; 0: the configuration's
   std::string metric = "val_accuracy";  // val_accuracy | val_loss
+  double target = not_measured;         // published value of the metric; not a number: none
   std::vector<Trial> trials;
 
   [[nodiscard]] nlohmann::ordered_json to_json() const;
@@ -82,6 +85,10 @@ struct Sweep {
 [[nodiscard]] std::string describe(const Trial& trial);
 // The names of the swept keys in short, as above.
 [[nodiscard]] std::vector<std::string> short_names(const std::vector<std::string>& settings);
+
+// Mean and standard deviation of the last epochs of all trials that are done; nothing where none
+// is. Last, not best: the best epoch is chosen by the very data that it is measured with.
+[[nodiscard]] std::optional<MeanDeviation> last_epochs(const Sweep& sweep);
 
 // By a metric ("val_accuracy" | "val_loss"); what is not a number is worse than any.
 [[nodiscard]] bool is_better(std::string_view metric, double one, double other);

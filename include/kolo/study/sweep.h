@@ -39,9 +39,8 @@ struct SweepSpace {
 // a range, uniform, and key=log:1e-4..1e-1 one whose logarithm is; of whole numbers where both ends
 // are. k1,k2=a:b,c:d are keys that vary together. Anything else has one value. InputError: an empty
 // value, a range whose ends are no numbers, in the wrong order or (log) not above 0, a key that is
-// given twice, output_dir, or nothing that varies. What is `swept` varies even if it has one value.
-[[nodiscard]] SweepSpace parse_sweep_space(const std::vector<std::string>& words,
-                                           const std::vector<std::string>& swept = {});
+// given twice, output_dir, or nothing that varies.
+[[nodiscard]] SweepSpace parse_sweep_space(const std::vector<std::string>& words);
 
 // The settings of each trial, a word a key: all combinations, of which the last key's value changes
 // first. InputError: a range, as what it has is not counted; or more than a million.
@@ -103,11 +102,11 @@ struct PlaceOptions {
 struct SweepRequest {
   // Its overrides are the words of the space.
   ConfigSource config;
-  std::vector<std::string> swept = {};  // keys that vary, even if they have one value
-  int random = 0;                       // trials that are drawn; 0: all of a grid
+  int random = 0;  // trials that are drawn; 0: all of a grid
   std::uint64_t seed = 1;
   std::optional<HalvingOptions> halving = std::nullopt;
   PlaceOptions places = {};
+  std::optional<double> target = std::nullopt;  // see Sweep::target
   std::string metric;            // val_accuracy | val_loss; empty: accuracy, where there is one
   std::filesystem::path output;  // the sweep's folder; empty: output_dir with -sweep
   std::filesystem::path program = {};  // kolo, which does the trials; empty: this program is it

@@ -123,9 +123,6 @@ struct CheckpointSchedule {
   std::int64_t every_epochs = 1;  // 0: not by epochs
   std::int64_t every_steps = 0;   // 0: not by steps
   bool at_start = false;          // one of step 0
-  // A run that goes on is saved at its beginning, because it comes from something that is no
-  // checkpoint of the store.
-  bool at_resume = false;
 };
 
 // What a CheckpointObserver saves.

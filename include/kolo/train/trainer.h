@@ -183,11 +183,6 @@ class Trainer {
   // Collective.
   void restore(const std::optional<Checkpoint>& of_root);
 
-  // Gives all ranks what each has of its own while it trains, batch norm's running statistics, as
-  // the first of them has it: as its checkpoint would, and a validation does. Collective, between
-  // two steps; nothing where the network has no buffers.
-  void share_buffers() const;
-
   // Trains until all epochs are done, no better validation came for too long, or a stop was
   // requested. Error, on every rank, when an epoch leaves parameters that are not finite, or
   // (unless that is ignored) with which the validation's loss isn't.
