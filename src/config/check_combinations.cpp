@@ -173,14 +173,6 @@ class CombinationChecks {
 
   void check_sharding() const {
     const auto& name = config_.optimizer.name;
-    if (optimizer_entry(name).looks_at_place && config_.parallel.pipeline > 1) {
-      refusal_.fail(
-          "optimizer.name",
-          fmt::format("{} treats a network's first and last layer in another way, and a stage of "
-                      "a pipeline (parallel.pipeline) does not know which they are; use another "
-                      "optimizer, or no pipeline",
-                      name));
-    }
     if (!config_.optimizer.sharded) return;
     if (optimizer_entry(name).takes_whole_parameters) {
       refusal_.fail("optimizer.sharded",
