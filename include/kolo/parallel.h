@@ -43,7 +43,6 @@
 #include "kolo/parallel/sharded_optimizer.h"
 #include "kolo/parallel/spatial_layers.h"
 #include "kolo/parallel/spatial_part.h"
-#include "kolo/parallel/stage_costs.h"
 #include "kolo/parallel/sync_batch_norm.h"
 #include "kolo/parallel/tensor_collectives.h"
 #include "kolo/parallel/timeline.h"

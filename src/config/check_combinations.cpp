@@ -44,19 +44,6 @@ class CombinationChecks {
 
   void check_pipeline() const {
     const auto& parallel = config_.parallel;
-    const auto chunks = parallel.chunks.value_or(1);
-    if (chunks > 1 && parallel.schedule != PipelineSchedule::interleaved) {
-      refusal_.fail("parallel.chunks",
-                    fmt::format("{} parts per rank, but with the schedule {} there is "
-                                "one; use parallel.schedule=interleaved, or leave it out",
-                                chunks, name_of(parallel.schedule)));
-    }
-    if (parallel.chunks == 1 && parallel.schedule == PipelineSchedule::interleaved) {
-      refusal_.fail(
-          "parallel.chunks",
-          "1, but the schedule interleaved has 2 parts of the network per rank or more; use "
-          "parallel.schedule=1f1b, or leave it out");
-    }
     if (parallel.microbatches && parallel.pipeline == 1) {
       refusal_.fail(
           "parallel.microbatches",

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "config/course_file.h"
+#include "config/gone_keys.h"
 #include "config/schema.h"
 #include "config/settle.h"
 #include "kolo/base/error.h"
@@ -138,6 +139,7 @@ RunConfig load_run_config(const ConfigSource& source, const ModelCatalogue& mode
   for (const std::string& text : source.overrides) apply_override(root, text, settings);
   for (const auto& [option, text] : source.options) apply_override(root, text, settings, option);
   if (!source.output_dir.empty()) set_text(root, "output_dir", escape_path(source.output_dir));
+  refuse_gone_keys(root, source.is_record);
   settle_batch_sizes(root);
   RunConfig config;
   std::map<std::string, std::string> places;

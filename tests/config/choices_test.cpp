@@ -47,6 +47,16 @@ TEST_F(Choices, KeysOfOthersAreRefusedAndSayWhose) {
   EXPECT_EQ(load(start + "optimizer: {name: sgd, beta1: null}\n").optimizer.name, "sgd");
 }
 
+TEST_F(Choices, KeysThatAreGoneSayWhatToDoInstead) {
+  EXPECT_THAT(error_after_required("parallel: {chunks: 2}\n"),
+              StartsWith("run.yaml:4: parallel.chunks: each rank of a pipeline has one part"));
+  EXPECT_THAT(error_after_required("", {"parallel.chunks=2"}),
+              StartsWith("command line: parallel.chunks: "));
+  const auto record = std::string(adam) + "parallel: {chunks: 2, recompute: true}\n";
+  EXPECT_TRUE(load_record(record).parallel.recompute);
+  EXPECT_THROW((void)load_record(record, {"parallel.chunks=2"}), InputError);
+}
+
 // As versions did that knew all optimizers' and all data sets' keys together.
 TEST_F(Choices, ARunsOwnRecordMayHaveKeysOfOthers) {
   const std::string keys =

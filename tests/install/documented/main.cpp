@@ -122,7 +122,7 @@ void share_layers(const kolo::Communicator& world) {
   torch::Tensor loss = torch::zeros({});
 #include "pipeline.inc"
   if (!(loss.item<double>() < .1)) ++failures;
-  if (pipeline.has_last_part()) std::printf("pipeline: loss %.4f\n", loss.item<double>());
+  if (pipeline.is_last()) std::printf("pipeline: loss %.4f\n", loss.item<double>());
 }
 
 // Each rank has some columns or rows of each weight.
