@@ -3,16 +3,12 @@
 
     bench/peers/optimizer_parity.py [--kolo PROGRAM] [--folder DIR] [--steps 30]
 
-    muon                                  torch.optim.Muon (torch 2.9 or newer), its products in float32 instead of bfloat16
     schedule_free_sgd, schedule_free_adamw    the authors' package schedulefree
-    soap                                  pytorch_optimizer's SOAP, which is the authors' program
     adam, adamw, sgd                      torch.optim
 
-A perceptron of three matrices without biases fits 64 samples at a time, all that there are; for soap one matrix does,
-since where a gradient has fewer independent rows than a side is long, SOAP's basis is not determined, and its epsilon is 1e-3, since its first two
-gradients are the same here, in whose basis all but the diagonal is rounding. What is compared are the
-weights that the network is to be used with, after every tenth step: the largest difference over the largest change
-since the beginning. Needs numpy, torch, schedulefree and pytorch_optimizer.
+A perceptron of three matrices without biases fits 64 samples at a time, all that there are. The weights that the network is
+to be used with are compared after every tenth step: the largest difference over the largest change since the beginning.
+Needs numpy, torch and schedulefree.
 """
 import argparse
 import json
@@ -25,13 +21,11 @@ try:
     import numpy as np
     import torch
     import schedulefree
-    from pytorch_optimizer import SOAP
 except ImportError as error:
     sys.exit(f"optimizer_parity.py: {error}")
 
 INPUTS, OUTPUTS = 8, 8
-USUAL_HIDDEN = [24, 16]  # widths
-HIDDEN = {"soap": []}
+HIDDEN = [24, 16]  # widths
 
 
 def read_safetensors(path):
@@ -61,7 +55,7 @@ def train_with_kolo(args, name, settings):
     """The weights after steps 0, 10, 20, ..."""
     folder = os.path.join(args.folder, name)
     config = {"data": {"name": "arrays", "train_path": args.data, "valid_path": args.data, "workers": 0},
-              "model": {"name": "mlp", "hidden": HIDDEN.get(name, USUAL_HIDDEN), "activation": "tanh", "bias": False},
+              "model": {"name": "mlp", "hidden": HIDDEN, "activation": "tanh", "bias": False},
               "optimizer": {"name": name, "lr_scaling": "none", **settings},
               "training": {"loss": "mse", "batch_size": 64, "n_epochs": args.steps},
               "checkpoint": {"at_start": True, "every_epochs": 10, "keep": 1000}}
@@ -95,23 +89,13 @@ def train_with_peer(args, begin, make, inputs, targets):
     return steps
 
 
-def muon(weights, **options):
-    """torch orthogonalises in bfloat16, whose rounding would be all that is seen."""
-    torch.bfloat16 = torch.float32
-    return torch.optim.Muon(weights, **options)
-
-
 PAIRS = {
     "sgd": (dict(lr=0.05, momentum=0.9, nesterov=True), lambda w: torch.optim.SGD(w, 0.05, momentum=0.9, nesterov=True)),
     "adam": (dict(lr=0.01), lambda w: torch.optim.Adam(w, 0.01)),
     "adamw": (dict(lr=0.01, weight_decay=0.1), lambda w: torch.optim.AdamW(w, 0.01, weight_decay=0.1)),
-    "muon": (dict(lr=0.02, hidden_only=False, weight_decay=0.1),
-             lambda w: muon(w, lr=0.02, weight_decay=0.1, momentum=0.95, nesterov=True)),
     "schedule_free_sgd": (dict(lr=0.5), lambda w: schedulefree.SGDScheduleFree(w, lr=0.5, momentum=0.9, foreach=False)),
     "schedule_free_adamw": (dict(lr=0.01, weight_decay=0.1),
                             lambda w: schedulefree.AdamWScheduleFree(w, lr=0.01, weight_decay=0.1, foreach=False)),
-    "soap": (dict(lr=0.01, epsilon=1e-3),
-             lambda w: SOAP(w, lr=0.01, betas=(0.95, 0.95), weight_decay=0.0, precondition_frequency=10, eps=1e-3)),
 }
 
 
@@ -130,11 +114,7 @@ def main():
     for name in args.optimizers or PAIRS:
         settings, make = PAIRS[name]
         mine = train_with_kolo(args, name, settings)
-        try:
-            peer = train_with_peer(args, mine[0], make, inputs, targets)
-        except AttributeError as error:
-            print(f"{name:20s} not in this torch: {error}")
-            continue
+        peer = train_with_peer(args, mine[0], make, inputs, targets)
         line = ""
         for step, weights in peer.items():
             difference = max((mine[step][n] - weights[n]).abs().max().item() for n in weights)

@@ -44,19 +44,6 @@ class CombinationChecks {
 
   void check_pipeline() const {
     const auto& parallel = config_.parallel;
-    const auto chunks = parallel.chunks.value_or(1);
-    if (chunks > 1 && parallel.schedule != PipelineSchedule::interleaved) {
-      refusal_.fail("parallel.chunks",
-                    fmt::format("{} parts per rank, but with the schedule {} there is "
-                                "one; use parallel.schedule=interleaved, or leave it out",
-                                chunks, name_of(parallel.schedule)));
-    }
-    if (parallel.chunks == 1 && parallel.schedule == PipelineSchedule::interleaved) {
-      refusal_.fail(
-          "parallel.chunks",
-          "1, but the schedule interleaved has 2 parts of the network per rank or more; use "
-          "parallel.schedule=1f1b, or leave it out");
-    }
     if (parallel.microbatches && parallel.pipeline == 1) {
       refusal_.fail(
           "parallel.microbatches",
@@ -173,14 +160,6 @@ class CombinationChecks {
 
   void check_sharding() const {
     const auto& name = config_.optimizer.name;
-    if (optimizer_entry(name).looks_at_place && config_.parallel.pipeline > 1) {
-      refusal_.fail(
-          "optimizer.name",
-          fmt::format("{} treats a network's first and last layer in another way, and a stage of "
-                      "a pipeline (parallel.pipeline) does not know which they are; use another "
-                      "optimizer, or no pipeline",
-                      name));
-    }
     if (!config_.optimizer.sharded) return;
     if (optimizer_entry(name).takes_whole_parameters) {
       refusal_.fail("optimizer.sharded",

@@ -23,6 +23,7 @@ constexpr std::pair<std::string_view, std::string_view> retired_keys[] = {
     {"training.kernels",
      "kolo chooses the kernels of convolutions by rules and tries none, so there is nothing to "
      "choose: leave the key out"},
+    {"parallel.chunks", "each rank of a pipeline has one part of the network: leave the key out"},
 };
 
 }  // namespace

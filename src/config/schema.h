@@ -135,8 +135,6 @@ void visit(Field& field, ParallelConfig& parallel) {
   field("microbatches", parallel.microbatches, positive.up_to(most_of_a_kind),
         Unset{"as many as divide the batch, at most 2 x pipeline"});
   field("schedule", parallel.schedule, AnyName{});
-  field("chunks", parallel.chunks, positive.up_to(most_of_a_kind),
-        Unset{"2 with the schedule interleaved, otherwise 1"});
   field("recompute", parallel.recompute, AnyBool{});
 }
 

@@ -95,8 +95,8 @@ class Steps {
 // The passes of a rank in a step.
 struct Passes {
   std::vector<Interval> intervals;
-  std::set<int> stages, micro_batches;
-  bool has_weight_gradients = false;
+  std::set<int> micro_batches;
+  int stage = 0;
 };
 
 struct Messages {
@@ -143,9 +143,8 @@ class Reader {
            const Interval& interval) {
     auto& passes = passes_[step][place];
     passes.intervals.push_back(interval);
-    passes.stages.insert(pass.stage);
     passes.micro_batches.insert(pass.micro_batch);
-    passes.has_weight_gradients |= pass.work == PipelineWork::weight_gradient;
+    passes.stage = pass.stage;
   }
 
   void add(int rank, std::int64_t step, const Json& message, const Interval& interval) {
@@ -163,29 +162,20 @@ class Reader {
     PipelinedStep step{.number = number};
     Interval all = by_rank.begin()->second.intervals.front();
     std::set<int> stages, micro_batches;
-    std::size_t chunks = 1;
-    bool has_weight_gradients = false;
     for (const auto& [rank, passes] : by_rank) {
       for (const auto& interval : passes.intervals)
         all = {std::min(all.begin, interval.begin), std::max(all.end, interval.end)};
-      stages.insert(passes.stages.begin(), passes.stages.end());
+      stages.insert(passes.stage);
       micro_batches.insert(passes.micro_batches.begin(), passes.micro_batches.end());
-      chunks = std::max(chunks, passes.stages.size());
-      has_weight_gradients |= passes.has_weight_gradients;
     }
     for (const auto& [rank, passes] : by_rank) {
       const auto length = all.end - all.begin;
       step.idle_shares[rank] = length > 0 ? 1 - length_of_union(passes.intervals) / length : 0;
     }
-    step.shape = {.schedule = has_weight_gradients ? PipelineSchedule::zb_h1
-                              : chunks > 1         ? PipelineSchedule::interleaved
-                                                   : PipelineSchedule::one_f_one_b,
-                  .ranks = static_cast<int>(stages.size() / chunks),
-                  .micro_batches = static_cast<int>(micro_batches.size()),
-                  .chunks = static_cast<int>(chunks)};
+    step.shape = {.ranks = static_cast<int>(stages.size()),
+                  .micro_batches = static_cast<int>(micro_batches.size())};
     // Stages count from 0 on.
-    const bool has_all = step.shape.stages() == *stages.rbegin() + 1;
-    if (has_all && !(has_weight_gradients && chunks > 1)) step.ideal = ideal_idle_share(step.shape);
+    if (step.shape.ranks == *stages.rbegin() + 1) step.ideal = ideal_idle_share(step.shape);
     return step;
   }
 
@@ -230,13 +220,11 @@ std::string by_rank(const std::map<int, double>& values, Writer write) {
 
 std::string heading(const PipelinedStep& step) {
   const auto& shape = step.shape;
-  const auto chunks =
-      shape.chunks > 1 ? fmt::format(", {} stages per rank", shape.chunks) : std::string();
   const auto ideal = step.ideal ? "; equal stages without messages: " + as_percent(*step.ideal)
                                 : std::string("; ranks are missing");
-  return fmt::format("idle in a pipeline of {} rank{}, {} micro-batch{}{}{}\n", shape.ranks,
+  return fmt::format("idle in a pipeline of {} rank{}, {} micro-batch{}{}\n", shape.ranks,
                      shape.ranks == 1 ? "" : "s", shape.micro_batches,
-                     shape.micro_batches == 1 ? "" : "es", chunks, ideal);
+                     shape.micro_batches == 1 ? "" : "es", ideal);
 }
 
 std::map<int, double> mean_idle_shares(const std::vector<PipelinedStep>& steps) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <span>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,18 +11,11 @@
 #include "kolo/base/text.h"
 #include "kolo/nn/stage_summary.h"
 #include "kolo/observe/format.h"
-#include "kolo/parallel/stage_costs.h"
-#include "kolo/train/network_stages.h"
 #include "run/run_device.h"
 
 namespace kolo {
 
 namespace {
-
-int chunks_of(const ParallelConfig& parallel) {
-  const bool is_interleaved = parallel.schedule == PipelineSchedule::interleaved;
-  return narrow<int>(parallel.chunks.value_or(is_interleaved ? 2 : 1));
-}
 
 std::vector<std::int64_t> divisors_of(std::int64_t number) {
   std::vector<std::int64_t> divisors;
@@ -60,25 +52,16 @@ std::int64_t samples_of_micro_batch(const RunConfig& config, int ranks) {
          micro_batches_of(config, ranks);
 }
 
-// The same on all ranks, in no time, whatever shares samples.
 std::vector<ChainStage> counted_costs(const Datasets& datasets, Network& network,
                                       std::int64_t micro_batch) {
   std::vector<ChainStage> costs;
   const auto& shape = datasets.training->layout().input_shape;
   for (const auto& stage : summarize_stages(network, shape)) {
     const auto elements = checked_multiply(stage.elements, micro_batch);
-    costs.push_back({.seconds = static_cast<double>(stage.flops),
+    costs.push_back({.work = static_cast<double>(stage.flops),
                      .bytes_after = checked_multiply<std::int64_t>(elements, sizeof(float))});
   }
   return costs;
-}
-
-// The numbers don't matter, as long as they are like others.
-torch::Tensor imitated_samples(const Datasets& datasets, std::int64_t count) {
-  auto shape = datasets.training->layout().input_shape;
-  shape.insert(shape.begin(), count);
-  const auto numbers = checked_product(std::span<const std::int64_t>(shape));
-  return torch::arange(numbers, torch::kFloat).sin().view(shape);
 }
 
 bool shares_samples(const ParallelConfig& parallel) {
@@ -102,10 +85,8 @@ std::string describe_part(const PipelineCut& cut, std::size_t part) {
   constexpr double megabyte = 1e6;
   const auto all = std::accumulate(cut.work.begin(), cut.work.end(), 0.0);
   const bool is_last = part + 1 == cut.work.size();
-  return fmt::format("rank {}: {} ({:.0f} % of the {}{})",
-                     cut.shape.rank_of(static_cast<int>(part)), stages_of_part(cut, part),
+  return fmt::format("rank {}: {} ({:.0f} % of the operations{})", part, stages_of_part(cut, part),
                      all > 0 ? 100 * cut.work[part] / all : 0,
-                     cut.is_measured ? "time" : "operations",
                      is_last ? ""
                              : fmt::format(", {:.3g} MB per micro-batch to the next",
                                            static_cast<double>(cut.bytes[part]) / megabyte));
@@ -118,19 +99,14 @@ void require_pipeline(const RunConfig& config, const Network& network, int ranks
   if (parallel.recompute) (void)stages_for(config, network, "parallel.recompute");
   if (parallel.pipeline == 1) return;
   const auto stages = stages_for(config, network, "parallel.pipeline");
-  const auto chunks = chunks_of(parallel);
-  const auto parts = checked_multiply<std::int64_t>(parallel.pipeline, chunks);
-  if (parts > narrow<std::int64_t>(stages.size())) {
+  if (parallel.pipeline > narrow<std::int64_t>(stages.size())) {
     std::vector<std::string> names;
     for (const auto& stage : stages) names.push_back(stage.name);
     refuse_setting(
         config, "parallel.pipeline",
-        fmt::format("{} rank{}{} take{} {} parts, but the model {} has {} stages, of which each "
-                    "part has one or more: {}",
-                    parallel.pipeline, parallel.pipeline == 1 ? "" : "s",
-                    chunks > 1 ? fmt::format(" with {} chunks each", chunks) : "",
-                    parallel.pipeline == 1 ? "s" : "", parts, config.model.name, stages.size(),
-                    join(names)));
+        fmt::format(
+            "{} ranks, but the model {} has {} stages, of which each rank has one or more: {}",
+            parallel.pipeline, config.model.name, stages.size(), join(names)));
   }
   require_micro_batches(config, ranks);
 }
@@ -140,38 +116,27 @@ int micro_batches_of(const RunConfig& config, int ranks) {
   if (parallel.pipeline == 1) return 1;
   if (parallel.microbatches) return narrow<int>(*parallel.microbatches);
   const auto batch = batch_size_of(config.training, replicas_of(config, ranks));
-  const bool wants_multiple =
-      parallel.schedule == PipelineSchedule::interleaved && batch % parallel.pipeline == 0;
   auto count = std::min(2 * parallel.pipeline, batch);
-  while (batch % count != 0 || (wants_multiple && count % parallel.pipeline != 0)) --count;
+  while (batch % count != 0) --count;
   return narrow<int>(count);
 }
 
 PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets, Network& network,
-                         const Objective& objective, const Communicator& communicator) {
+                         int ranks) {
   const auto& parallel = config.parallel;
-  const auto ranks = communicator.size();
   PipelineCut cut{.shape = {.schedule = parallel.schedule,
                             .ranks = narrow<int>(parallel.pipeline),
-                            .micro_batches = micro_batches_of(config, ranks),
-                            .chunks = chunks_of(parallel)},
-                  .is_measured = !shares_samples(parallel) && !wants_gpu(config.device),
+                            .micro_batches = micro_batches_of(config, ranks)},
                   .has_batch_norms = has_batch_norm(network),
                   .micro_batch = samples_of_micro_batch(config, ranks)};
   if (shares_samples(parallel)) network.share_samples(nullptr);
-  const auto stages = network.stages();
-  for (const auto& stage : stages) cut.stages.push_back(stage.name);
-  constexpr int repeats = 6;  // the first pass prepares kernels, and others are delayed at times
-  const auto costs =
-      cut.is_measured
-          ? measure_stages(communicator, training_stages(objective, stages),
-                           imitated_samples(datasets, cut.micro_batch), {.repeats = repeats})
-          : counted_costs(datasets, network, cut.micro_batch);
-  cut.bounds = cut_stages(costs, {.parts = cut.shape.stages()}).bounds;
+  for (const auto& stage : network.stages()) cut.stages.push_back(stage.name);
+  const auto costs = counted_costs(datasets, network, cut.micro_batch);
+  cut.bounds = cut_stages(costs, cut.shape.ranks);
   for (std::size_t part = 0; part + 1 < cut.bounds.size(); ++part) {
     double work = 0;
     for (auto stage = cut.bounds[part]; stage < cut.bounds[part + 1]; ++stage)
-      work += costs[stage].seconds;
+      work += costs[stage].work;
     cut.work.push_back(work);
     cut.bytes.push_back(costs[cut.bounds[part + 1] - 1].bytes_after);
   }
@@ -212,17 +177,14 @@ std::shared_ptr<PipelinedNetwork> make_pipeline(const RunConfig& config, const D
                                                 const torch::Device& device,
                                                 const Timeline& timeline) {
   auto stages = network.stages();
-  for (std::size_t part = 0; part + 1 < cut.bounds.size(); ++part) {
-    if (cut.shape.rank_of(static_cast<int>(part)) != mesh.coordinate(MeshAxis::pipe)) continue;
-    for (auto stage = cut.bounds[part]; stage < cut.bounds[part + 1]; ++stage)
-      for (const auto& each : stages[stage].modules)
-        move_network(*each.module, config.device, device);
-  }
+  const auto rank = static_cast<std::size_t>(mesh.coordinate(MeshAxis::pipe));
+  for (auto stage = cut.bounds[rank]; stage < cut.bounds[rank + 1]; ++stage)
+    for (const auto& each : stages[stage].modules)
+      move_network(*each.module, config.device, device);
   return std::make_shared<PipelinedNetwork>(
       mesh, network, std::move(stages), objective,
       PipelinedNetworkOptions{.schedule = cut.shape.schedule,
                               .micro_batches = cut.shape.micro_batches,
-                              .chunks = cut.shape.chunks,
                               .bounds = cut.bounds,
                               .recompute = config.parallel.recompute,
                               .seed = config.seed,

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "kolo/comm/communicator.h"
 #include "kolo/config/derived_settings.h"
 #include "kolo/layout/stage_cut.h"
 #include "kolo/parallel/timeline.h"
@@ -21,27 +20,24 @@ namespace kolo {
 void require_pipeline(const RunConfig& config, const Network& network, int ranks);
 
 // Of a replica's batch: as configured, or the largest divisor of the batch that is at most twice
-// the pipeline's length, of the schedule interleaved a multiple of the length where there is one.
+// the pipeline's length.
 [[nodiscard]] int micro_batches_of(const RunConfig& config, int ranks);
 
 // Which rank has what.
 struct PipelineCut {
   PipelineShape shape;
   std::vector<std::string> stages;  // the network's
-  std::vector<std::size_t> bounds;  // of parts (see PipelineStepOptions)
-  std::vector<double> work;         // of each part; see is_measured
-  std::vector<std::int64_t> bytes;  // that each part sends to the next, per micro-batch
-  bool is_measured = false;         // in seconds per micro-batch; otherwise in FLOPs per sample
+  std::vector<std::size_t> bounds;  // by rank (see PipelineStepOptions)
+  std::vector<double> work;         // by rank, in FLOPs per sample
+  std::vector<std::int64_t> bytes;  // by rank: sent to the next, per micro-batch
   bool has_batch_norms = false;     // the network
   std::int64_t micro_batch = 1;     // samples
 };
 
-// Cuts the network so that the ranks take about equally long, as measured on rank 0 in about as
-// much time as two steps take; where GPUs compute, or several ranks a sample, by FLOPs. Forgets
-// how samples are shared (Network::share_samples()). Collective.
+// Cuts the network so that the ranks have about equally many FLOPs: the same on all ranks, each
+// time. Forgets how samples are shared (Network::share_samples()). Local.
 [[nodiscard]] PipelineCut cut_pipeline(const RunConfig& config, const Datasets& datasets,
-                                       Network& network, const Objective& objective,
-                                       const Communicator& communicator);
+                                       Network& network, int ranks);
 
 // For the run's log: who has what, and what is different in a pipeline.
 [[nodiscard]] std::vector<std::string> describe_pipeline(const RunConfig& config,

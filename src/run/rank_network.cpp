@@ -12,9 +12,9 @@ RankNetwork make_rank_network(const RankNetworkRequest& request, std::shared_ptr
   const auto& config = request.config;
   const auto& share = request.share;
   RankNetwork result;
-  // Before layers communicate, as rank 0 measures by itself.
+  // Before layers communicate, since counting passes a sample through the network.
   if (share.has_pipeline())
-    result.cut = cut_pipeline(config, request.datasets, *network, objective, request.communicator);
+    result.cut = cut_pipeline(config, request.datasets, *network, request.communicator.size());
   const auto& alike = share.has_pipeline() ? share.mesh->replicas() : request.communicator;
   if (config.model.sync_batch_norm && alike.size() > 1) convert_sync_batch_norm(alike, *network);
   share_network(share, request.datasets, *network);

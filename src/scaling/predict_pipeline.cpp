@@ -58,11 +58,10 @@ class PipelineSimulation {
 
   [[nodiscard]] PipelineTimes times() const {
     PipelineTimes times;
-    for (int number = 0; number < shape_.stages(); ++number) {
+    for (int number = 0; number < shape_.ranks; ++number) {
       const auto& seconds = stage(number).seconds;
-      times.stages.push_back({stretch_ * seconds.forward, stretch_ * seconds.backward,
-                              stretch_ * seconds.weight_gradient});
-      const bool is_last = number + 1 == shape_.stages();
+      times.stages.push_back({stretch_ * seconds.forward, stretch_ * seconds.backward});
+      const bool is_last = number + 1 == shape_.ranks;
       times.transfers.push_back(is_last ? 0 : transfer_seconds(number));
     }
     return times;
@@ -72,16 +71,14 @@ class PipelineSimulation {
 
   // From a stage to the next, of the replica for which it takes longest.
   [[nodiscard]] double transfer_seconds(int from) const {
-    const auto sender = shape_.rank_of(from), receiver = shape_.rank_of(from + 1);
-    if (sender == receiver) return 0;
     const auto bytes = static_cast<double>(stage(from).bytes_after);
     // By node, in the order of ranks: how many replicas send from there to another.
     int most_leaving = 0, leaving = 0, node = -1;
     for (int replica = 0; replica < replicas_; ++replica) {
-      const auto here = node_of(sender * replicas_ + replica);
+      const auto here = node_of(from * replicas_ + replica);
       if (here != node) leaving = 0;
       node = here;
-      leaving += here != node_of(receiver * replicas_ + replica) ? 1 : 0;
+      leaving += here != node_of((from + 1) * replicas_ + replica) ? 1 : 0;
       most_leaving = std::max(most_leaving, leaving);
     }
     const auto& link = network_.message_link(most_leaving == 0);
@@ -89,25 +86,19 @@ class PipelineSimulation {
   }
 
   [[nodiscard]] std::int64_t kept_bytes(int rank) const {
-    // A micro-batch of the largest chunk counts for each.
-    std::int64_t largest = 0;
-    for (int number = rank; number < shape_.stages(); number += shape_.ranks)
-      largest = std::max(largest, stage(number).kept_bytes);
     const std::int64_t most = play_.ranks[static_cast<std::size_t>(rank)].most_kept;
-    return checked_multiply(most, largest);
+    return checked_multiply(most, stage(rank).kept_bytes);
   }
 
   [[nodiscard]] bool finishes_gradients(const PipelineAction& action) const {
-    const auto last =
-        shape_.has_weight_gradients() ? PipelineWork::weight_gradient : PipelineWork::backward;
-    return action.work == last && action.micro_batch + 1 == shape_.micro_batches;
+    return action.work == PipelineWork::backward && action.micro_batch + 1 == shape_.micro_batches;
   }
 
   [[nodiscard]] std::vector<ReadyBucket> buckets_of(int rank) const {
     std::vector<ReadyBucket> buckets;
     for (const auto& span : play_.spans) {
       if (span.rank != rank || !finishes_gradients(span.action)) continue;
-      const auto& of = stage(span.action.chunk * shape_.ranks + rank);
+      const auto& of = stage(rank);
       double bytes = 0;
       for (const auto& bucket : of.buckets) bytes += static_cast<double>(bucket.bytes);
       for (const auto& bucket : of.buckets) {
@@ -185,9 +176,9 @@ PipelinePrediction predict_pipeline_step(const PipelineProfile& profile,
     throw Error(fmt::format("scaling: {} ranks for a pipeline of {}; expected a multiple of them",
                             layout.ranks, ranks));
   }
-  if (static_cast<std::int64_t>(profile.stages.size()) != profile.shape.stages()) {
+  if (static_cast<std::int64_t>(profile.stages.size()) != ranks) {
     throw InputError(fmt::format("scaling: a pipeline of {} stages, of which {} were measured",
-                                 profile.shape.stages(), profile.stages.size()));
+                                 ranks, profile.stages.size()));
   }
   return PipelineSimulation(profile, network, layout, options).run();
 }

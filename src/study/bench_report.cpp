@@ -178,7 +178,6 @@ Json json_of(const BenchPipeline& pipeline) {
   return {{"schedule", name_of(pipeline.shape.schedule)},
           {"ranks", pipeline.shape.ranks},
           {"micro_batches", pipeline.shape.micro_batches},
-          {"chunks", pipeline.shape.chunks},
           {"idle_share", mean_and_deviation(pipeline.idle_shares).mean},
           {"idle_share_by_rank", pipeline.idle_shares},
           {"ideal_idle_share", pipeline.ideal},

@@ -41,7 +41,6 @@ PipelinedNetwork::PipelinedNetwork(const DeviceMesh& mesh, const torch::nn::Modu
                                 {.recompute = options_.recompute}),
                 {.schedule = options_.schedule,
                  .micro_batches = options_.micro_batches,
-                 .chunks = options_.chunks,
                  .bounds = options_.bounds,
                  .seed = options_.seed,
                  .sums = metric_numbers,

@@ -71,7 +71,7 @@ TEST_F(PipelineProgram, DropoutDoesNotDependOnSchedules) {
     const auto last = History::read(folder_ / "run" / "history.json").epochs().back();
     return std::pair(last.loss, last.val_loss);
   };
-  EXPECT_EQ(losses("gpipe"), losses("interleaved"));
+  EXPECT_EQ(losses("gpipe"), losses("1f1b"));
 }
 
 TEST_F(PipelineProgram, IsMeasured) {
@@ -91,11 +91,12 @@ TEST_F(PipelineProgram, IsMeasured) {
 TEST_F(PipelineProgram, RefusesWhatCanNotBe) {
   const auto scripted = train({"-n", "2", "model.name=torchscript", "model.file=none.pt"});
   EXPECT_EQ(scripted.exit_code, 2);
-  const auto many = train(
-      {"-n", "2", "parallel.pipeline=2", "parallel.schedule=interleaved", "parallel.chunks=40"});
+  const auto many = train({"-n", "40", "parallel.pipeline=40"});
   EXPECT_EQ(many.exit_code, 2);
-  EXPECT_THAT(many.errors, HasSubstr("2 ranks with 40 chunks each take 80 parts, but the model "
-                                     "resnet_small has "));
+  EXPECT_THAT(many.errors, HasSubstr("40 ranks, but the model resnet_small has "));
+  const auto unknown = train({"-n", "2", "parallel.schedule=interleaved"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.errors, HasSubstr("parallel.schedule: expected one of gpipe, 1f1b, got"));
   const auto profiled = run_kolo({"bench", config_, "-n", "2", "--profile"});
   EXPECT_EQ(profiled.exit_code, 2);
   EXPECT_THAT(profiled.errors, HasSubstr("--profile"));

@@ -97,8 +97,7 @@ TEST_F(Checks, NesterovNeedsMomentumWithoutDampening) {
               StartsWith("run.yaml:4: optimizer.nesterov: needs a momentum"));
   EXPECT_THAT(error(start + "  name: sgd\n  momentum: 0.9\n  dampening: 0.1\n"),
               HasSubstr("without dampening"));
-  EXPECT_THAT(error(start + "  name: adam\n  momentum: 0.9\n"),
-              HasSubstr("is of sgd, muon; adam has"));
+  EXPECT_THAT(error(start + "  name: adam\n  momentum: 0.9\n"), HasSubstr("is of sgd; adam has"));
   EXPECT_EQ(value_of(load(start + "  name: sgd\n  momentum: 0.9\n"), "optimizer.nesterov"), "true");
 }
 
@@ -189,7 +188,7 @@ TEST_F(Checks, NoiseIsThatOfTheOptimizersSteps) {
   };
   for (const auto* const along_the_gradient : {"sgd", "schedule_free_sgd"})
     EXPECT_EQ(metric(along_the_gradient), NoiseMetric::plain);
-  for (const auto* const as_long_as_ever : {"adam", "lars", "muon", "schedule_free_adamw"})
+  for (const auto* const as_long_as_ever : {"adam", "lars", "schedule_free_adamw"})
     EXPECT_EQ(metric(as_long_as_ever), NoiseMetric::by_tensor);
 }
 
@@ -230,7 +229,7 @@ TEST_F(Checks, ShardedOptimizersWorkElementByElement) {
   EXPECT_TRUE(load(required, {"optimizer.sharded=true"}).optimizer.sharded);
   EXPECT_TRUE(load(required, {"optimizer.sharded=true", "optimizer.name=schedule_free_sgd"})
                   .optimizer.sharded);
-  for (const auto* const name : {"lars", "lamb", "muon", "soap"})
+  for (const auto* const name : {"lars", "lamb"})
     EXPECT_THAT(
         error(required, {"optimizer.sharded=true", std::string("optimizer.name=") + name}),
         StartsWith("command line: optimizer.sharded: " + std::string(name) + " needs whole"));
@@ -240,16 +239,7 @@ TEST_F(Checks, ShardedOptimizersWorkElementByElement) {
                 StartsWith("command line: optimizer.sharded: true can't be had with "));
 }
 
-TEST_F(Checks, MuonHasToKnowTheFirstAndTheLastLayer) {
-  EXPECT_THAT(error(required, {"optimizer.name=muon", "parallel.pipeline=2"}),
-              StartsWith("command line: optimizer.name: muon treats a network's first and last"));
-  EXPECT_EQ(value_of(load(required, {"optimizer.name=muon"}), "optimizer.adamw_rate_ratio"),
-            "0.015");
-  EXPECT_EQ(value_of(load(required, {"optimizer.name=muon", "optimizer.adjust=match_rms_adamw"}),
-                     "optimizer.adamw_rate_ratio"),
-            "1");
-  EXPECT_THAT(error(required, {"optimizer.name=muon", "optimizer.decoupled_decay=maybe"}),
-              HasSubstr("optimizer.decoupled_decay"));
+TEST_F(Checks, ScheduleFreeOptimizersHaveTheirOwnDecay) {
   EXPECT_THAT(
       error(required, {"optimizer.name=schedule_free_sgd", "optimizer.decoupled_decay=true"}),
       HasSubstr("schedule_free_sgd has its own kind of weight decay"));

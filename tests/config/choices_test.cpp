@@ -28,7 +28,7 @@ class Choices : public testing::ConfigTest {
 TEST_F(Choices, KeysOfOthersAreRefusedAndSayWhose) {
   EXPECT_THAT(error_after_required("", {"optimizer.beta1=0.9"}),
               StartsWith("command line: optimizer.beta1: is of adam, adamw, adamax, nadam, lamb, "
-                         "schedule_free_adamw, soap; "
+                         "schedule_free_adamw; "
                          "sgd has momentum, dampening, nesterov; null leaves it out"));
   EXPECT_THAT(error_after_required("", {"model.levels=4"}),
               StartsWith("command line: model.levels: is of unet3d; mnist_net has dropout; null"));
@@ -57,6 +57,13 @@ TEST_F(Choices, KeysThatAreGoneSayWhatToDoInstead) {
   const auto record = std::string(adam) + "training: {kernels: measured, n_epochs: 2}\n";
   EXPECT_EQ(load_record(record).training.n_epochs, 2);
   EXPECT_THROW((void)load_record(record, {"training.kernels=usual"}), InputError);
+  EXPECT_THAT(error_after_required("parallel: {chunks: 2}\n"),
+              StartsWith("run.yaml:4: parallel.chunks: each rank of a pipeline has one part"));
+  EXPECT_THAT(error_after_required("", {"parallel.chunks=2"}),
+              StartsWith("command line: parallel.chunks: "));
+  const auto other = std::string(adam) + "parallel: {chunks: 2, recompute: true}\n";
+  EXPECT_TRUE(load_record(other).parallel.recompute);
+  EXPECT_THROW((void)load_record(other, {"parallel.chunks=2"}), InputError);
 }
 
 // As versions did that knew all optimizers' and all data sets' keys together.
@@ -86,8 +93,8 @@ TEST_F(Choices, ARunsOwnRecordMayHaveKeysOfOthers) {
 TEST_F(Choices, ARecordIsNoExcuseOnTheCommandLine) {
   EXPECT_THAT(
       testing::message_of<InputError>([&] { (void)load_record(adam, {"optimizer.momentum=0.9"}); }),
-      StartsWith("command line: optimizer.momentum: is of sgd, rmsprop, lars, schedule_free_sgd, "
-                 "muon; adam has"));
+      StartsWith("command line: optimizer.momentum: is of sgd, rmsprop, lars, schedule_free_sgd; "
+                 "adam has"));
 }
 
 TEST_F(Choices, AnotherChoiceOnTheCommandLineLeavesTheFilesKeysBehind) {

@@ -117,9 +117,8 @@ class RandomConfig {
 
   OptimizerConfig optimizer() {
     OptimizerConfig optimizer;
-    optimizer.name =
-        pick({"sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax", "nadam", "lars",
-              "lamb", "schedule_free_sgd", "schedule_free_adamw", "muon", "soap"});
+    optimizer.name = pick({"sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "adamax",
+                           "nadam", "lars", "lamb", "schedule_free_sgd", "schedule_free_adamw"});
     optimizer.lr = number();
     optimizer.lr_scaling = pick<Scaling>();
     optimizer.weight_decay = number();
@@ -146,16 +145,6 @@ class RandomConfig {
         {"epsilon", decimal},
         {"initial_accumulator", decimal},
         {"trust_coefficient", decimal},
-        {"adjust", [&] { return name(pick<MuonAdjustment>()); }},
-        {"hidden_only", truth},
-        {"iterations", [&] { return std::to_string(small() % 9 + 1); }},
-        {"adamw_rate_ratio", [&] { return has_labels ? "null" : decimal(); }},
-        {"adamw_beta1", fraction},
-        {"adamw_beta2", fraction},
-        {"adamw_epsilon", decimal},
-        {"preconditioner_beta", fraction},
-        {"precondition_every", [&] { return std::to_string(small() + 1); }},
-        {"largest_side", [&] { return std::to_string(small() + 1); }},
         {"epsilon_form", [&] { return name(pick<EpsilonForm>()); }},
         {"centered", truth},
         {"amsgrad", truth},

@@ -144,10 +144,7 @@ TEST(OnADevice, SoAreLayerwiseOnes) {
   expect_the_same(training_steps({}, make_lamb({})));
 }
 
-// Muon and SOAP have no steps on devices: theirs go to the host and back.
-TEST(OnADevice, SoAreThoseOfMatricesAndOfAverages) {
-  expect_the_same(training_steps({}, make_muon({.hidden_only = false})));
-  expect_the_same(training_steps({}, make_soap({.precondition_every = 2})));
+TEST(OnADevice, SoAreThoseOfAverages) {
   expect_the_same(
       [](const Communicator& communicator, nn::Sequential& network, const Batch& batch) {
         TrainingStep step(communicator, network.ptr(), make_schedule_free_adamw({}));

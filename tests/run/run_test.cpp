@@ -259,7 +259,7 @@ TEST_F(Run, ThatAnEarlierVersionRecordedIsMeasuredAndResumed) {
   EXPECT_THAT(
       message_of<InputError>(
           [&] { (void)kolo::run(source({"optimizer.momentum=0.5"}), parts(), options()); }),
-      HasSubstr("optimizer.momentum: is of sgd, rmsprop, lars, schedule_free_sgd, muon; adam has"));
+      HasSubstr("optimizer.momentum: is of sgd, rmsprop, lars, schedule_free_sgd; adam has"));
 }
 
 TEST_F(Run, IsMeasuredOnSamplesThatDoNotVary) {

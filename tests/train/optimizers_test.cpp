@@ -35,7 +35,7 @@ class TakesCheckpoint final : public Observer {
 
 std::vector<std::shared_ptr<const FlatOptimizer>> unusual_optimizers() {
   return {make_schedule_free_sgd({}), make_schedule_free_adamw({.weight_decay = .01}),
-          make_muon({.weight_decay = .01}), make_soap({.precondition_every = 2})};
+          make_lamb({.weight_decay = .01})};
 }
 
 void expect_exact_resume(const Communicator& communicator, const TrainingSetup& setup) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <utility>
 
 #include <torch/csrc/autograd/function.h>
@@ -23,13 +22,6 @@ class GraphBeginning {
     auto begun = tensor.detach();
     torch::autograd::impl::set_gradient_edge(begun, {node_, node_->add_input_metadata(begun)});
     return begun;
-  }
-
-  // Edges to the tensors that begin here, for callers that ask the engine for their gradients.
-  [[nodiscard]] torch::autograd::edge_list edges() const {
-    torch::autograd::edge_list all;
-    for (std::uint32_t i = 0; i < node_->num_inputs(); ++i) all.emplace_back(node_, i);
-    return all;
   }
 
   // Gradients, after backward, of the tensors that begin here; undefined where none has come.

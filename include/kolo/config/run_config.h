@@ -196,9 +196,6 @@ struct ParallelConfig {
   // Parts of a replica's batch; unset: as many as divide it, at most twice the pipeline's length.
   std::optional<int64_t> microbatches;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
-  // Parts of the network per rank; unset: 2 with `interleaved`, which has two at least,
-  // otherwise 1.
-  std::optional<int64_t> chunks;
   bool recompute = false;  // inner results are computed again in backward rather than kept
 
   [[nodiscard]] MeshRequest mesh() const { return {data, spatial, pipeline, 1}; }

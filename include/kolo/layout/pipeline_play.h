@@ -6,16 +6,14 @@
 
 namespace kolo {
 
-// How long a stage takes for a micro-batch, in seconds or any other unit. Where a schedule has no
-// gradients of weights apart, a backward pass takes `backward` and `weight_gradient`.
+// How long a stage takes for a micro-batch, in seconds or any other unit.
 struct StageTimes {
   double forward = 1;
-  double backward = 1;
-  double weight_gradient = 1;
+  double backward = 2;
 };
 
 struct PipelineTimes {
-  std::vector<StageTimes> stages;  // by stage; empty: all stages take 1 for everything
+  std::vector<StageTimes> stages;  // by stage; empty: all stages are alike
   double transfer = 0;             // of an activation or a gradient between two ranks
   // The same by stage, of its activation and of that one's gradient; empty: `transfer` for all. The
   // last stage's counts for nothing.
@@ -31,11 +29,8 @@ struct PipelineSpan {
 };
 
 struct PipelineRankPlay {
-  double busy = 0;  // of the makespan
-  // Micro-batches, once per chunk, from the beginning of forward to the end of backward; and from
-  // there to the end of their gradients of weights.
-  int most_kept = 0;
-  int most_weight_gradients_left = 0;
+  double busy = 0;    // of the makespan
+  int most_kept = 0;  // micro-batches, from the beginning of forward to the end of backward
 };
 
 struct PipelinePlay {
@@ -53,9 +48,10 @@ struct PipelinePlay {
 // that ends here ends over any transport, also one that buffers messages.
 //
 // Error where the lists can't end: it names the first ranks that wait, and for what. Error as well
-// for what is no schedule: a message with the wrong peer or tag, or of what wasn't computed, a
-// computation twice, a receive that nothing is sent for. InputError for times that are negative, or
-// of another number of stages. Costs O(ranks) per action at most, in practice much less.
+// for what is no schedule: a message that no neighbour is the other end of, or of what wasn't
+// computed, a computation twice, a receive that nothing is sent for. InputError for times that are
+// negative, or of another number of stages. Costs O(ranks) per action at most, in practice much
+// less.
 [[nodiscard]] PipelinePlay play_pipeline(const PipelinePlan& plan, const PipelineTimes& times = {});
 
 }  // namespace kolo

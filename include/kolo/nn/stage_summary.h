@@ -17,8 +17,8 @@ struct StageSummary {
   std::int64_t elements = 0;    // of what goes on to the next stage
 };
 
-// What each of a network's stages computes, found as summarize() does it: how to cut a chain where
-// nothing is measured, the same each time. InputError for a network without stages.
+// Counts what each of a network's stages computes, as summarize() does it: for cutting a chain the
+// same way each time. InputError for a network without stages.
 [[nodiscard]] std::vector<StageSummary> summarize_stages(Network& network,
                                                          std::span<const std::int64_t> input_shape);
 

@@ -26,7 +26,6 @@ struct OptimizerEntry : ChoiceEntry {
   bool decouples_decay = false;         // whether it is asked to or not
   bool has_own_decay = false;           // a kind of its own, neither in the gradient nor decoupled
   bool takes_whole_parameters = false;  // FlatOptimizer::is_layerwise()
-  bool looks_at_place = false;          // whether a parameter is the network's first or last matrix
   bool averages = false;                // FlatOptimizer::for_use(): rates need no decay
   std::function<std::unique_ptr<FlatOptimizer>(const OwnSettings&, const WeightDecay&)> make = {};
   // What is worth saying when a training starts, or nothing.

@@ -8,7 +8,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "kolo/base/enum_names.h"
 
@@ -21,7 +20,7 @@
 // The buffers lie in the memory of the host, or of a CUDA device, where a step gives the same bits.
 //
 // The interface; SGD and Adam; those of Keras with a rate for each element; those for large
-// batches; those that average (Schedule-Free); those for matrices (Muon, SOAP).
+// batches; those that average (Schedule-Free).
 namespace kolo {
 
 // A stretch of the flat buffers: element i of each span belongs to the same parameter. All spans
@@ -33,11 +32,6 @@ struct FlatSlice {
   std::span<const T> gradients;
   std::array<std::span<T>, 3> state;
   bool is_vector = false;  // of parameters with one dimension or none: biases, scales of batch norm
-  // For optimizers that take whole parameters (is_layerwise) and look at what they are.
-  bool is_outer = false;  // the network's first or last parameter that is no vector
-  std::span<const std::int64_t> shape = {};    // none: a vector
-  std::span<const std::int64_t> strides = {};  // none: in the order of the shape
-  std::span<T> own_state = {};                 // FlatOptimizer::own_state(), one after another
 };
 
 // The rate of a step, and what it has to know of those before.
@@ -67,12 +61,6 @@ struct RateHistory {
 struct ParametersForUse {
   std::size_t place = 0;  // in state_names()
   double factor = 0;
-};
-
-// State of a parameter that isn't laid out like it.
-struct OwnState {
-  std::string name;
-  std::vector<std::int64_t> shape;
 };
 
 // What a step computes once for all elements, from the rate and the step: numbers whose meaning is
@@ -112,19 +100,6 @@ class FlatOptimizer {
   // vectors or other parameters, and FlatSlice::is_vector must be right.
   [[nodiscard]] virtual bool spares_vectors() const { return false; }
 
-  // State besides of a parameter of such a shape, zeros at first; of those that take whole
-  // parameters.
-  [[nodiscard]] virtual std::vector<OwnState> own_state(std::span<const std::int64_t> /*shape*/,
-                                                        bool /*is_outer*/) const {
-    return {};
-  }
-  // About how many floating-point operations a step on a whole parameter takes, where it is much
-  // more than a pass over it: then the parameters are dealt to the ranks that share a step. 0: a
-  // pass.
-  [[nodiscard]] virtual double step_operations(std::span<const std::int64_t> /*shape*/,
-                                               bool /*is_outer*/) const {
-    return 0;
-  }
   // None: the parameters as they are trained. Those that have any need a RateHistory.
   [[nodiscard]] virtual std::optional<ParametersForUse> for_use() const { return std::nullopt; }
 
@@ -134,9 +109,8 @@ class FlatOptimizer {
   virtual void update(const FlatSlice<float>& slice, StepRate rate, std::int64_t step) const = 0;
   virtual void update(const FlatSlice<double>& slice, StepRate rate, std::int64_t step) const = 0;
 
-  // For steps on CUDA devices; Error from an optimizer that has none, of which a step on a device
-  // goes to the host and back.
-  [[nodiscard]] virtual bool has_device_steps() const { return true; }
+  // Constants, workspace and updates of steps on CUDA devices. An optimizer that does not override
+  // them throws Error there.
 
   // What DeviceUpdate::constants points to a copy of, for slices of vectors or of others. Throws
   // Error for a step or rate that update() doesn't take.
@@ -368,75 +342,5 @@ struct ScheduleFreeAdamwOptions {
 // authors' program. Memory and passes are Adam's. Throws InputError for values out of range.
 [[nodiscard]] std::unique_ptr<FlatOptimizer> make_schedule_free_adamw(
     const ScheduleFreeAdamwOptions& options);
-
-// Optimizers for matrices. They take whole parameters, of which one of more than two dimensions is
-// a matrix of its first one and the others together. Vectors, and others where that is said, are
-// trained by AdamW. Their steps cost far more than a pass, and are shared by tensors.
-
-// The adaption of Muon's rate to a matrix's shape: times max(1, rows / columns)^0.5 (Jordan), or
-// times 0.2 * max(rows, columns)^0.5, after which a step is as large as AdamW's usually is (Liu et
-// al., 2025).
-enum class MuonAdjustment : std::uint8_t { original, match_rms_adamw };
-
-constexpr auto enum_names(MuonAdjustment) {
-  return std::to_array<EnumName<MuonAdjustment>>(
-      {{MuonAdjustment::original, "original"},
-       {MuonAdjustment::match_rms_adamw, "match_rms_adamw"}});
-}
-
-struct MuonOptions {
-  double momentum = 0.95;  // in [0, 1)
-  bool nesterov = true;
-  int iterations = 5;     // of Newton and Schulz; 1 or more
-  double epsilon = 1e-7;  // above 0; the least norm that is divided by
-  MuonAdjustment adjust = MuonAdjustment::original;
-  double weight_decay = 0;  // 0 or more; decoupled
-  bool decay_excludes_vectors = false;
-  bool hidden_only = true;          // the network's first and last matrix are AdamW's too
-  double adamw_rate_ratio = 0.015;  // AdamW's rate over Muon's; 0 or more
-  double adamw_beta1 = 0.9;         // in [0, 1)
-  double adamw_beta2 = 0.95;        // in [0, 1)
-  double adamw_epsilon = 1e-10;     // 0 or more
-};
-
-// Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024):
-//
-//   buffer = momentum * buffer + (1 - momentum) * g
-//   update = (1 - momentum) * g + momentum * buffer, or the buffer without nesterov
-//   X = update / max(|update|, epsilon), transposed if it has more rows than columns
-//   iterations times: A = X X',  X = 3.4445 X + (-4.7750 A + 2.0315 A A) X
-//
-// and the parameter, which has been multiplied by 1 - rate * weight_decay, loses rate * adjustment
-// * X. Products are of the slice's type, by LibTorch. A step takes about iterations * (4 rows^2
-// columns + 2 rows^3) operations, rows being the fewer; of a matrix that is twice as long as wide
-// or more, 4 rows^2 columns + iterations * 8 rows^3, as the iterations are made for X X' and
-// multiply X at the end. Throws InputError for values out of range.
-[[nodiscard]] std::unique_ptr<FlatOptimizer> make_muon(const MuonOptions& options);
-
-struct SoapOptions {
-  double beta1 = 0.95;                   // in [0, 1)
-  double beta2 = 0.95;                   // in [0, 1)
-  double preconditioner_beta = 0.95;     // in [0, 1)
-  double epsilon = 1e-8;                 // 0 or more
-  std::int64_t precondition_every = 10;  // steps; 1 or more
-  std::int64_t largest_side = 1024;      // a longer side of a matrix keeps its basis
-  double weight_decay = 0;               // 0 or more; decoupled
-  bool decay_excludes_vectors = false;
-};
-
-// SOAP (Vyas et al., "SOAP: improving and stabilizing Shampoo using Adam", 2024): Adam in the basis
-// of Shampoo's preconditioners L and R, which are moving averages of g g' and g' g. With Q_L and
-// Q_R their eigenvectors,
-//
-//   exp_avg    = beta1 * exp_avg + (1 - beta1) * g
-//   exp_avg_sq = beta2 * exp_avg_sq + (1 - beta2) * (Q_L' g Q_R)^2
-//   direction  = Q_L (Q_L' exp_avg Q_R / (sqrt(exp_avg_sq) + epsilon)) Q_R',   bias-corrected
-//
-// Bases are computed anew every so many steps: by one step of power iteration and QR from the last
-// one, after the decomposition of the first. The first step begins the preconditioners and leaves
-// the parameter, as the authors' program does. A side longer than largest_side keeps its basis, and
-// where both do the step is Adam's. Own state: twice rows^2 + columns^2. Throws InputError for
-// values out of range.
-[[nodiscard]] std::unique_ptr<FlatOptimizer> make_soap(const SoapOptions& options);
 
 }  // namespace kolo

@@ -33,8 +33,7 @@ struct StepSharing {
 };
 
 // Whether ranks of a node that can share memory share the steps of an optimizer over parameters of
-// so many bytes: element by element, or parameter by parameter where it needs whole ones and a step
-// costs more than a pass (FlatOptimizer::step_operations), whatever their bytes.
+// so many bytes. One that needs whole parameters (FlatOptimizer::is_layerwise) is never shared.
 [[nodiscard]] bool is_worth_sharing(const FlatOptimizer& optimizer, std::int64_t parameter_bytes,
                                     const StepSharing& sharing);
 
@@ -68,11 +67,11 @@ class ArenaOptimizer {
   ArenaOptimizer(std::shared_ptr<ParameterArena> arena,
                  std::shared_ptr<const FlatOptimizer> optimizer);
   // Where the ranks of a node share memory, in which the parameters are, and it is worth it
-  // (is_worth_sharing), they share its steps: each rank updates its part of every bucket, or the
-  // whole parameters that are dealt to it, bit for bit as it would alone, for all of the node, and
-  // the state is there once per node instead of once per rank. The arena's parameters move for it.
-  // Collective. The ranks then make the same calls in the same order, and a rank's first update()
-  // of a step waits for the backward passes of all ranks of its node.
+  // (is_worth_sharing), they share its steps: each rank updates its part of every bucket, bit for
+  // bit as it would alone, for all of the node, and the state is there once per node instead of
+  // once per rank. The arena's parameters move for it. Collective. The ranks then make the same
+  // calls in the same order, and a rank's first update() of a step waits for the backward passes of
+  // all ranks of its node.
   ArenaOptimizer(const Communicator& communicator, const std::shared_ptr<ParameterArena>& arena,
                  std::shared_ptr<const FlatOptimizer> optimizer, const StepSharing& sharing);
   ArenaOptimizer(ArenaOptimizer&&) noexcept;
@@ -118,8 +117,6 @@ class ArenaOptimizer {
  private:
   template <typename T>
   void update_typed(std::size_t bucket, std::int64_t step);
-  template <typename T>
-  void update_whole(std::size_t bucket, std::int64_t step);
   void update_on_device(std::size_t bucket, std::int64_t step, const GradientUse& use);
   void begin_step();
 
@@ -128,7 +125,6 @@ class ArenaOptimizer {
   void require_trainable() const;
   void require_same_plan() const;
   void allocate_state();
-  [[nodiscard]] bool has_own_state() const;
   // Calls change(the bucket, this rank's part of its parameters, the tensors' first element) and
   // shows the others what it has changed.
   template <typename Change>
@@ -139,8 +135,7 @@ class ArenaOptimizer {
   std::int64_t version_;  // of the arena's plan
   std::shared_ptr<const FlatOptimizer> optimizer_;
   std::vector<std::vector<torch::Tensor>> state_;  // by state, by bucket
-  std::vector<torch::Tensor> own_state_;  // by parameter; none: no optimizer's that has any
-  std::vector<torch::Tensor> trained_;    // by bucket, this rank's part: after to_evaluation()
+  std::vector<torch::Tensor> trained_;  // by bucket, this rank's part: after to_evaluation()
   RateHistory rates_;
   std::int64_t noted_step_ = 0;  // the last one in it
   StepRate rate_ = 0;            // of the step that is being made

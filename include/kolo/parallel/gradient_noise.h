@@ -79,7 +79,7 @@ struct BatchAdvice {
 enum class NoiseMetric {
   plain,      // of steps along the gradient, as SGD's
   by_tensor,  // each parameter's by the root of its average gradient's mean square: of steps whose
-              // length doesn't follow the gradient's, as Adam's, LAMB's and Muon's
+              // length doesn't follow the gradient's, as Adam's and LAMB's
 };
 
 // Measures squared norms around the averaging of gradients: a hook that leaves this to another one,

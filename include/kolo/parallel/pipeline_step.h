@@ -20,9 +20,7 @@ namespace kolo {
 struct PipelineStepOptions {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int micro_batches = 1;
-  int chunks = 1;  // parts per rank, above 1 with `interleaved` alone
-  // Part i has the stages [bounds[i], bounds[i + 1]); as many parts as ranks times chunks, part i
-  // on rank i modulo the ranks. The same on all ranks.
+  // Rank i has the stages [bounds[i], bounds[i + 1]). The same on all ranks.
   std::vector<std::size_t> bounds;
   // Of random numbers (dropout), which depend on seed, place along the mesh's data axis, step,
   // micro-batch and stage of the network alone: not on schedule, bounds or number of ranks.
@@ -37,12 +35,6 @@ struct PipelineStepOptions {
 // a network, and the micro-batches of a batch go through all of them in turn. Source: Huang et al.,
 // arXiv:1811.06965; for schedules see kolo/layout/pipeline_schedule.h, whose lists are carried out.
 //
-// With zb-h1 each stage of the network has a graph of its own, which backward goes through twice:
-// for the gradients that the rank before waits for, and later for those of weights. Where stages
-// are single layers that is no more work; within a stage of several layers gradients between them
-// are computed a second time. Graphs are kept until then. (Recomputed stages,
-// kolo/nn/recompute.h, do all of it the first time, so they gain nothing.)
-//
 // What is computed is what one rank computes that calls backward() on each micro-batch's loss,
 // divided by their number, one after another, and adds up the gradients: to the bit, for any
 // schedule. So batch norms see micro-batches, not batches.
@@ -51,23 +43,23 @@ struct PipelineStepOptions {
 // mesh.replicas() and an optimizer take as they take any network. Payloads travel over
 // mesh.axis(MeshAxis::pipe), in the memory order that they have, asynchronously: a rank waits where
 // it has nothing else to do. What they look like (types, shapes, strides, which of them need
-// gradients) is told with the first one that each part sends; one that looks different in a later
+// gradients) is told with the first one that each rank sends; one that looks different in a later
 // micro-batch or step is an Error that names both.
 //
 // One thread calls it. A rank that throws (a stage, a loss) ends the step on that rank alone: the
 // others wait until it leaves the job.
 class PipelineStep {
  public:
-  // What the last part makes of an output.
+  // What the last rank makes of an output.
   struct Loss {
     torch::Tensor loss;  // the mean over the micro-batch, to call backward() on
     torch::Tensor sums;  // [options.sums], float64: added up over the micro-batches
   };
   // Where samples come from, and what their outputs are for; micro-batches from 0 on.
   struct Batch {
-    // The input of a micro-batch; called where the first part is.
+    // The input of a micro-batch; called on the first rank.
     std::function<torch::Tensor(int micro_batch)> input;
-    // Called where the last part is.
+    // Called on the last rank.
     std::function<Loss(const torch::Tensor& output, int micro_batch)> loss;
   };
   // How backward is called.
@@ -79,9 +71,9 @@ class PipelineStep {
   };
 
   // `stages` is the whole chain, the same on all ranks; this rank's are kept, and the others go
-  // with who else has them. InputError for bounds that are no cut into so many parts, parts that
-  // share a tensor, and what plan_pipeline() refuses. Collective: Error on all ranks of the
-  // pipeline where their options differ.
+  // with who else has them. InputError for bounds that don't cut the chain in as many parts as
+  // there are ranks, parts that share a tensor, and what pipeline_actions() refuses. Collective:
+  // Error on all ranks of the pipeline where their options differ.
   PipelineStep(const DeviceMesh& mesh, std::vector<NetworkStage> stages,
                const PipelineStepOptions& options);
   PipelineStep(PipelineStep&&) = delete;
@@ -90,11 +82,10 @@ class PipelineStep {
   // This rank's part of the network: its modules, parameters and buffers under their whole names.
   [[nodiscard]] const std::shared_ptr<torch::nn::Module>& module() const;
   [[nodiscard]] const PipelineShape& shape() const;
-  [[nodiscard]] bool has_first_part() const;
-  [[nodiscard]] bool has_last_part() const;
+  [[nodiscard]] bool is_last() const;
 
   // Forward and backward of all micro-batches; adds to the gradients of this rank's parameters.
-  // Returns the sums over the micro-batches where the last part is, and zeros elsewhere: [sums],
+  // Returns the sums over the micro-batches on the last rank, and zeros elsewhere: [sums],
   // float64, where the parameters are. Collective over the pipe axis, and where there is a reducer
   // as its backward() is.
   torch::Tensor run(const Batch& batch, std::int64_t step, const Backward& backward);

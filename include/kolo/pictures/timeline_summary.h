@@ -16,9 +16,7 @@ namespace kolo {
 // A step of a pipeline, from the beginning of its first pass to the end of its last one.
 struct PipelinedStep {
   std::int64_t number = 0;
-  // As the spans show it: a schedule with gradients of weights is zb-h1, one with several stages on
-  // a rank interleaved, others 1f1b. gpipe is as long as that.
-  PipelineShape shape;
+  PipelineShape shape;                // the spans don't tell the schedule; gpipe is as long as 1f1b
   std::map<int, double> idle_shares;  // by rank: of that time, in which it computes nothing
   // ideal_idle_share(); none where ranks are missing.
   std::optional<double> ideal;
@@ -38,9 +36,9 @@ struct TimelineSummary {
 };
 
 // `file`: of all ranks, as merge_timelines() writes it. Passes of a pipeline are spans named
-// "forward stage 2 micro-batch 3", "backward ..." and "weight gradient ..." within a step; where
-// there are rows of a device these count. Halos are messages named "halo". Reads the file line by
-// line, twice. InputError: it can't be read.
+// "forward stage 2 micro-batch 3" and "backward ..." within a step; where there are rows of a
+// device these count. Halos are messages named "halo". Reads the file line by line, twice.
+// InputError: it can't be read.
 [[nodiscard]] TimelineSummary summarize_timeline(const std::filesystem::path& file);
 
 // As lines for a terminal; "" where there is neither.

@@ -19,8 +19,7 @@ struct PipelineStageProfile {
   std::int64_t bytes_after = 0;  // of its activation, and as many of that one's gradient
   std::int64_t kept_bytes = 0;   // that backward needs
   double optimizer_seconds = 0;
-  // Gradients, in the order in which the pass that finishes them has them: backward, or that of the
-  // gradients of weights where the schedule has one.
+  // Gradients, in the order in which backward finishes them.
   std::vector<BucketProfile> buckets;
 };
 

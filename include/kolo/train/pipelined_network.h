@@ -16,7 +16,6 @@ namespace kolo {
 struct PipelinedNetworkOptions {
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   int micro_batches = 1;
-  int chunks = 1;                   // parts per rank, above 1 with `interleaved` alone
   std::vector<std::size_t> bounds;  // of the parts, as PipelineStepOptions has them
   bool recompute = false;           // see kolo/nn/recompute.h
   std::uint64_t seed = 1;           // of dropout (see PipelineStepOptions) and mixup

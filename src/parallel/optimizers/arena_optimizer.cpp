@@ -1,9 +1,7 @@
 #include "kolo/parallel/arena_optimizer.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -19,7 +17,6 @@
 #include "parallel/optimizers/bucket_runs.h"
 #include "parallel/optimizers/shared_step.h"
 #include "parallel/optimizers/tensor_steps.h"
-#include "parallel/optimizers/whole_parameters.h"
 
 namespace kolo {
 
@@ -27,9 +24,6 @@ namespace {
 
 // 128 KiB of parameters, which with gradients and state fit a second-level cache.
 constexpr std::int64_t published_elements = std::int64_t{1} << 15;
-
-// To ask an optimizer whether its steps on matrices are more than a pass.
-constexpr std::array<std::int64_t, 2> some_matrix = {1, 1};
 
 template <typename T>
 std::span<T> span_of(const torch::Tensor& flat, const parallel::BucketRun& run) {
@@ -40,9 +34,7 @@ std::span<T> span_of(const torch::Tensor& flat, const parallel::BucketRun& run) 
 
 bool is_worth_sharing(const FlatOptimizer& optimizer, std::int64_t parameter_bytes,
                       const StepSharing& sharing) {
-  if (!sharing.enabled) return false;
-  if (optimizer.is_layerwise()) return optimizer.step_operations(some_matrix, false) > 0;
-  return parameter_bytes >= sharing.smallest_bytes;
+  return sharing.enabled && !optimizer.is_layerwise() && parameter_bytes >= sharing.smallest_bytes;
 }
 
 ArenaOptimizer::ArenaOptimizer(std::shared_ptr<ParameterArena> arena,
@@ -95,25 +87,12 @@ void ArenaOptimizer::allocate_state() {
     if (initial == 0) continue;  // as it is
     for (const torch::Tensor& flat : state_.back()) flat.fill_(initial);
   }
-  const auto& plan = arena_->plan();
-  if (!has_own_state()) return;
-  for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
-    own_state_.push_back(torch::zeros(
-        {parallel::own_state_count(*optimizer_, plan, i)},
-        torch::TensorOptions(scalar_type_of(plan.parameters[i].type)).device(arena_->device())));
-  }
-}
-
-bool ArenaOptimizer::has_own_state() const {
-  for (std::size_t i = 0; i < arena_->plan().parameters.size(); ++i)
-    if (parallel::own_state_count(*optimizer_, arena_->plan(), i) > 0) return true;
-  return false;
 }
 
 // On all nodes or, where one of them has no room, on none: a rank's calls don't depend on it.
 void ArenaOptimizer::share_steps(const Communicator& communicator, ParameterArena& arena,
                                  bool one_copy) {
-  if (auto shared = parallel::SharedStep::make(communicator, arena, *optimizer_, one_copy))
+  if (auto shared = parallel::SharedStep::make(communicator, arena, one_copy))
     shared_ = std::make_unique<parallel::SharedStep>(*std::move(shared));
   bool has_room = shared_ != nullptr;
   for (std::size_t slot = 0; has_room && slot < optimizer_->state_names().size(); ++slot) {
@@ -121,15 +100,7 @@ void ArenaOptimizer::share_steps(const Communicator& communicator, ParameterAren
     has_room = flat.has_value();
     if (has_room) state_.push_back(*std::move(flat));
   }
-  if (has_room && has_own_state()) {
-    auto own = shared_->allocate_own_state(*optimizer_);
-    has_room = own.has_value();
-    if (has_room) own_state_ = *std::move(own);
-  }
-  if (all_reduce_value(communicator, has_room ? 1 : 0, ReduceOp::min) == 0) {
-    own_state_.clear();
-    return shared_.reset();
-  }
+  if (all_reduce_value(communicator, has_room ? 1 : 0, ReduceOp::min) == 0) return shared_.reset();
   shared_->take_parameters(arena);
 }
 
@@ -175,13 +146,6 @@ void ArenaOptimizer::update_on_device(std::size_t bucket, std::int64_t step,
                                 {},
                                 run.is_vector};
     for (const auto& buckets : state_) slice.state.push_back(part(buckets[bucket]));
-    if (optimizer_->is_layerwise()) {
-      const auto& parameter = arena_->plan().parameters[run.parameter];
-      slice.is_outer = parallel::is_outer(arena_->plan(), run.parameter);
-      slice.shape = parameter.shape;
-      slice.strides = parameter.strides;
-      if (!own_state_.empty()) slice.own_state = own_state_[run.parameter];
-    }
     on_device_->update(*optimizer_, slice, rate_, run.step, use);
   }
 }
@@ -202,26 +166,7 @@ void ArenaOptimizer::begin_step() {
 }
 
 template <typename T>
-void ArenaOptimizer::update_whole(std::size_t bucket, std::int64_t step) {
-  const auto& plan = arena_->plan();
-  for (const auto& run : groups_->runs(*arena_, bucket, step, 0, plan.buckets[bucket].count)) {
-    if (shared_ && !shared_->owns(run.parameter)) continue;
-    auto slice = slice_of<T>(bucket, run);
-    slice.is_outer = parallel::is_outer(plan, run.parameter);
-    slice.shape = plan.parameters[run.parameter].shape;
-    slice.strides = plan.parameters[run.parameter].strides;
-    if (!own_state_.empty()) {
-      const torch::Tensor& own = own_state_[run.parameter];
-      slice.own_state = {own.data_ptr<T>(), static_cast<std::size_t>(own.numel())};
-    }
-    optimizer_->update(slice, rate_, run.step);
-    if (shared_) shared_->publish(bucket, run.offset, run.offset + run.count);
-  }
-}
-
-template <typename T>
 void ArenaOptimizer::update_typed(std::size_t bucket, std::int64_t step) {
-  if (optimizer_->is_layerwise()) return update_whole<T>(bucket, step);
   const auto own = shared_ ? shared_->own_part(bucket)
                            : parallel::SharedStep::Part{0, arena_->plan().buckets[bucket].count};
   for (const auto& run : groups_->runs(*arena_, bucket, step, own.begin, own.end)) {
@@ -298,10 +243,6 @@ std::vector<ArenaOptimizer::NamedState> ArenaOptimizer::named_state() const {
       named.push_back({fmt::format("{}.{}", arena_->plan().parameters[parameter].name, names[slot]),
                        arena_->view_of(parameter, state_[slot])});
     }
-    if (own_state_.empty()) continue;
-    std::ranges::move(
-        parallel::named_own_state(*optimizer_, arena_->plan(), parameter, own_state_[parameter]),
-        std::back_inserter(named));
   }
   return named;
 }
@@ -327,9 +268,6 @@ void ArenaOptimizer::broadcast_state(const Communicator& communicator) const {
     for (const torch::Tensor& flat : buckets) {
       if (takes_part) holders->broadcast(buffer_of(flat));
     }
-  }
-  for (const torch::Tensor& own : own_state_) {
-    if (takes_part && own.numel() > 0) holders->broadcast(buffer_of(own));
   }
   communicator.broadcast(groups_->skipped());
   communicator.barrier();

@@ -53,8 +53,7 @@ std::vector<BucketRun> ParameterGroups::runs(const ParameterArena& arena, std::s
     if (from >= to || !arena.takes_part(entry.parameter)) continue;
     const bool is_vector = (is_whole || algorithm.spares_vectors()) &&
                            arena.plan().parameters[entry.parameter].shape.size() <= 1;
-    const BucketRun run{from,  to - from,      is_vector, step - skipped_[entry.parameter],
-                        group, entry.parameter};
+    const BucketRun run{from, to - from, is_vector, step - skipped_[entry.parameter], group};
     const bool goes_on = !is_whole && !runs.empty() && runs.back().group == group &&
                          runs.back().offset + runs.back().count == from &&
                          runs.back().is_vector == run.is_vector && runs.back().step == run.step;

@@ -15,10 +15,9 @@ namespace kolo::parallel {
 struct BucketRun {
   std::int64_t offset = 0;  // from the bucket's start
   std::int64_t count = 0;
-  bool is_vector = false;     // see FlatSlice
-  std::int64_t step = 1;      // of these parameters, from 1
-  std::size_t group = 0;      // see ParameterGroups
-  std::size_t parameter = 0;  // the first one, or the only one where parameters are whole
+  bool is_vector = false;  // see FlatSlice
+  std::int64_t step = 1;   // of these parameters, from 1
+  std::size_t group = 0;   // see ParameterGroups
 };
 
 // How an optimizer over an arena trains the parameters: in groups with an algorithm each, and which

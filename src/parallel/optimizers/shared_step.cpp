@@ -6,7 +6,6 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/parallel/tensor_collectives.h"
-#include "parallel/optimizers/whole_parameters.h"
 
 namespace kolo::parallel {
 
@@ -18,19 +17,15 @@ constexpr std::int64_t line = 64;
 }  // namespace
 
 std::optional<SharedStep> SharedStep::make(const Communicator& all, const ParameterArena& arena,
-                                           const FlatOptimizer& optimizer, bool one_copy) {
+                                           bool one_copy) {
   auto node = all.split(all.topology().node);
-  SharedStep step(arena.gradient_communicator(all), *std::move(node), arena, optimizer);
+  SharedStep step(arena.gradient_communicator(all), *std::move(node), arena);
   if (!step.allocate_parameters(one_copy)) return std::nullopt;
   return step;
 }
 
-SharedStep::SharedStep(Communicator all, Communicator node, const ParameterArena& arena,
-                       const FlatOptimizer& optimizer)
-    : all_(std::move(all)),
-      node_(std::move(node)),
-      arena_(arena),
-      owners_(deal_parameters(arena.plan(), optimizer, node_.size())) {}
+SharedStep::SharedStep(Communicator all, Communicator node, const ParameterArena& arena)
+    : all_(std::move(all)), node_(std::move(node)), arena_(arena) {}
 
 // False where the node's ranks can't share memory. One of several nodes may have a single rank,
 // which shares with nobody.
@@ -72,30 +67,6 @@ std::optional<std::vector<torch::Tensor>> SharedStep::allocate_like_parameters(d
   const auto memory = node_.allocate_for_node(narrow<std::size_t>(arena_.plan().total_bytes));
   if (!memory) return std::nullopt;
   return filled(memory, value);
-}
-
-std::optional<std::vector<torch::Tensor>> SharedStep::allocate_own_state(
-    const FlatOptimizer& optimizer) const {
-  const auto& plan = arena_.plan();
-  const auto& parameters = plan.parameters;
-  std::vector<std::int64_t> offsets = {0};
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const auto bytes = checked_multiply(own_state_count(optimizer, plan, i),
-                                        static_cast<std::int64_t>(size_of(parameters[i].type)));
-    offsets.push_back(checked_add(offsets.back(), (bytes + line - 1) / line * line));
-  }
-  const auto total = narrow<std::size_t>(std::max(line, offsets.back()));
-  const auto memory = node_.size() == 1 ? node_.allocate(total) : node_.allocate_for_node(total);
-  if (!memory) return std::nullopt;
-  std::vector<torch::Tensor> states;
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    states.push_back(torch::from_blob(
-        memory.get() + offsets[i], {own_state_count(optimizer, plan, i)}, [memory](void*) {},
-        torch::TensorOptions(scalar_type_of(parameters[i].type))));
-    if (owns(i)) states.back().zero_();
-  }
-  node_.barrier({.name = "shared own state"});
-  return states;
 }
 
 // Written by everybody, so that its room is taken before more is asked for, and lies near whoever

@@ -9,7 +9,6 @@
 #include <torch/types.h>
 
 #include "kolo/comm/communicator.h"
-#include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/parameter_arena.h"
 
 namespace kolo::parallel {
@@ -26,9 +25,7 @@ class SharedStep {
  public:
   // Nothing where the ranks of this node can't share memory. Collective over `all`.
   [[nodiscard]] static std::optional<SharedStep> make(const Communicator& all,
-                                                      const ParameterArena& arena,
-                                                      const FlatOptimizer& optimizer,
-                                                      bool one_copy);
+                                                      const ParameterArena& arena, bool one_copy);
   // Moves the arena's parameters to where steps update them. Collective over the node.
   void take_parameters(ParameterArena& arena) const;
 
@@ -38,20 +35,12 @@ class SharedStep {
     std::int64_t end = 0;
   };
   [[nodiscard]] Part own_part(std::size_t bucket) const;
-  // Of optimizers that take whole parameters.
-  [[nodiscard]] bool owns(std::size_t parameter) const {
-    return owners_[parameter] == node_.rank();
-  }
 
   // Flat tensors laid out like the parameters and filled with a value, one memory for the node, of
   // which a rank's own part lies near it; nothing where there is no room for it (on all ranks of
   // the node). Collective.
   [[nodiscard]] std::optional<std::vector<torch::Tensor>> allocate_like_parameters(
       double value) const;
-
-  // By parameter, its own state (FlatOptimizer::own_state), likewise; zeros.
-  [[nodiscard]] std::optional<std::vector<torch::Tensor>> allocate_own_state(
-      const FlatOptimizer& optimizer) const;
 
   // Blocks until all ranks of the node have come: their backward passes are done, and nobody needs
   // the old parameters any more. Error on all ranks where one of any node has joined.
@@ -62,8 +51,7 @@ class SharedStep {
   void end() const { node_.barrier({.name = "shared step ends"}); }
 
  private:
-  SharedStep(Communicator all, Communicator node, const ParameterArena& arena,
-             const FlatOptimizer& optimizer);
+  SharedStep(Communicator all, Communicator node, const ParameterArena& arena);
 
   [[nodiscard]] bool allocate_parameters(bool one_copy);
   // Flat tensors in memory of the whole node's, of which this rank writes its part.
@@ -73,7 +61,6 @@ class SharedStep {
   Communicator all_;  // on which the gradients have come
   Communicator node_;
   const ParameterArena& arena_;
-  std::vector<int> owners_;                             // by parameter
   std::vector<std::shared_ptr<std::byte>> parameters_;  // by local rank; none on one of its own
   std::shared_ptr<std::byte> only_parameters_;          // the node's, where it has one copy
 };

@@ -23,10 +23,6 @@ FlatSlice<T> flat(const TensorSlice& tensors) {
   for (std::size_t place = 0; place < tensors.state.size(); ++place)
     slice.state.at(place) = span_of<T>(tensors.state[place]);
   slice.is_vector = tensors.is_vector;
-  slice.is_outer = tensors.is_outer;
-  slice.shape = tensors.shape;
-  slice.strides = tensors.strides;
-  if (tensors.own_state.defined()) slice.own_state = span_of<T>(tensors.own_state);
   return slice;
 }
 
@@ -48,7 +44,6 @@ void update_through_host(const FlatOptimizer& optimizer, const TensorSlice& slic
   here.gradients = gradients.cpu();
   here.state.clear();
   for (const auto& state : slice.state) here.state.push_back(state.cpu());
-  if (slice.own_state.defined()) here.own_state = slice.own_state.cpu();
   update_on_host(optimizer, here, rate, step);
   const auto take = [&](const torch::Tensor& from, torch::Tensor to) {
     const auto updated = from.to(to.device());
@@ -57,7 +52,6 @@ void update_through_host(const FlatOptimizer& optimizer, const TensorSlice& slic
   take(here.parameters, slice.parameters);
   for (std::size_t place = 0; place < slice.state.size(); ++place)
     take(here.state[place], slice.state[place]);
-  if (slice.own_state.defined()) take(here.own_state, slice.own_state);
 }
 
 constexpr std::size_t most_constants = 16;
@@ -67,8 +61,7 @@ constexpr std::size_t most_constants = 16;
 void TensorSteps::update(const FlatOptimizer& optimizer, const TensorSlice& slice, StepRate rate,
                          std::int64_t step, const GradientUse& use) {
   if (slice.parameters.device().is_cpu()) return update_on_host(optimizer, slice, rate, step);
-  if (!slice.parameters.is_cuda() || !optimizer.has_device_steps())
-    return update_through_host(optimizer, slice, rate, step, use);
+  if (!slice.parameters.is_cuda()) return update_through_host(optimizer, slice, rate, step, use);
   const c10::DeviceGuard guard(slice.parameters.device());
   const auto constants = constants_of(optimizer, slice, rate, step);
   if (slice.parameters.scalar_type() == torch::kDouble)

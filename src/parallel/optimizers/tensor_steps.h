@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include <torch/types.h>
@@ -17,17 +16,11 @@ struct TensorSlice {
   torch::Tensor gradients;
   std::vector<torch::Tensor> state;
   bool is_vector = false;
-  // Of whole parameters; see FlatSlice.
-  bool is_outer = false;
-  std::span<const std::int64_t> shape = {};
-  std::span<const std::int64_t> strides = {};
-  torch::Tensor own_state = {};  // undefined: none
 };
 
 // The steps of optimizers, where the tensors are: on CUDA devices in the order of the current
-// stream, without waiting for anything. Of other devices the slices go to the host and back, which
-// is slow and always possible, and so do those of optimizers without steps on devices. The
-// optimizers must outlive this.
+// stream, without waiting for anything. Slices on other devices go to the host and back, which is
+// slow and always possible. The optimizers must outlive this.
 class TensorSteps {
  public:
   // `use`: undefined on the host.

@@ -19,49 +19,43 @@ std::string name_of_message(PipelinePayload kind, int stage, int micro_batch) {
   return fmt::format("{} of stage {}, micro-batch {}", kolo::name_of(kind), stage, micro_batch);
 }
 
-int stage_of(const PipelineShape& shape, const PipelineAction& action, int rank) {
-  return action.chunk * shape.ranks + rank;
-}
-
 }  // namespace
 
 PayloadExchange::PayloadExchange(Communicator pipe, const torch::Device& device)
     : pipe_(std::move(pipe)), device_(device) {}
 
-void PayloadExchange::send(const PipelineShape& shape, const PipelineAction& action,
-                           const StagePayload& payload) {
-  const auto stage = stage_of(shape, action, pipe_.rank());
+void PayloadExchange::send(const PipelineAction& action, const StagePayload& payload) {
+  const int stage = pipe_.rank(), peer = peer_of(action, stage);
+  const int tag = tag_of(action.payload, action.micro_batch);
   const auto name = name_of_message(action.payload, stage, action.micro_batch);
   StagePayload dense;
   for (const auto& tensor : payload) dense.push_back(without_gaps(tensor));
   const PayloadShape mine(dense);
   const auto [known, is_first] = shapes_.try_emplace({action.payload, stage}, mine);
   if (is_first) {
-    send_shape(mine, action.peer, action.tag, name);
+    send_shape(mine, peer, tag, name);
   } else if (mine != known->second) {
     throw Error(fmt::format(
         "parallel: pipeline: rank {} (stage {}) has {} for the {}, but agreed with rank {} on {}; "
         "every micro-batch must have the same shapes and types: leave out a last batch that is "
         "smaller",
-        pipe_.rank(), stage, mine.describe(), name, action.peer, known->second.describe()));
+        pipe_.rank(), stage, mine.describe(), name, peer, known->second.describe()));
   }
   for (const auto& tensor : dense) {
     if (!tensor.defined() || tensor.numel() == 0) continue;
     const auto row = std::make_shared<torch::Tensor>(as_row(tensor.detach()));
-    sends_.push_back(pipe_.send_async(buffer_of(*row), action.peer, action.tag, {name, row}));
+    sends_.push_back(pipe_.send_async(buffer_of(*row), peer, tag, {name, row}));
   }
 }
 
-void PayloadExchange::post_receive(const PipelineShape& shape, const PipelineAction& action) {
-  auto& pending = posted_[action.tag];
-  pending = {.peer = action.peer};
-  const auto stage = stage_of(shape, action, pipe_.rank());
-  const Stream stream{action.payload,
-                      action.payload == PipelinePayload::activation ? stage - 1 : stage + 1};
-  if (shapes_.contains(stream)) {
-    start(pending, action.tag, stream,
-          name_of_message(stream.kind, stream.stage, action.micro_batch));
-  }
+void PayloadExchange::post_receive(const PipelineAction& action) {
+  const int peer = peer_of(action, pipe_.rank());
+  const int tag = tag_of(action.payload, action.micro_batch);
+  auto& pending = posted_[tag];
+  pending = {.peer = peer};
+  const Stream stream{action.payload, peer};
+  if (shapes_.contains(stream))
+    start(pending, tag, stream, name_of_message(action.payload, peer, action.micro_batch));
 }
 
 void PayloadExchange::start(Pending& pending, int tag, const Stream& stream,
@@ -75,14 +69,12 @@ void PayloadExchange::start(Pending& pending, int tag, const Stream& stream,
   }
 }
 
-PayloadExchange::Received PayloadExchange::finish_receive(const PipelineShape& shape,
-                                                          PipelinePayload kind, int micro_batch,
-                                                          int sending_stage) {
+PayloadExchange::Received PayloadExchange::finish_receive(PipelinePayload kind, int micro_batch) {
   const Stopwatch watch;
-  const auto tag = pipeline_tag(shape, kind, micro_batch, sending_stage);
+  const int tag = tag_of(kind, micro_batch);
   auto pending = std::move(posted_.extract(tag).mapped());
-  const Stream stream{kind, sending_stage};
-  const auto name = name_of_message(kind, sending_stage, micro_batch);
+  const Stream stream{kind, pending.peer};
+  const auto name = name_of_message(kind, pending.peer, micro_batch);
   if (!shapes_.contains(stream)) shapes_[stream] = receive_shape(pending.peer, tag, name);
   if (!pending.is_started) start(pending, tag, stream, name);
   for (const auto& work : pending.works) work.wait();

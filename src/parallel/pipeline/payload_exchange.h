@@ -22,17 +22,16 @@ class PayloadExchange {
   PayloadExchange(Communicator pipe, const torch::Device& device);
 
   // Starts a send; the tensors may not be written until the end of the step.
-  void send(const PipelineShape& shape, const PipelineAction& action, const StagePayload& payload);
+  void send(const PipelineAction& action, const StagePayload& payload);
   // Posts a receive where it is known what will come. Otherwise it is left to finish_receive().
-  void post_receive(const PipelineShape& shape, const PipelineAction& action);
+  void post_receive(const PipelineAction& action);
 
   struct Received {
     StagePayload payload;
     std::vector<bool> need_gradients;
   };
   // Waits for what an earlier post_receive() was about.
-  [[nodiscard]] Received finish_receive(const PipelineShape& shape, PipelinePayload kind,
-                                        int micro_batch, int sending_stage);
+  [[nodiscard]] Received finish_receive(PipelinePayload kind, int micro_batch);
 
   // Waits until what was sent is received.
   void finish_sends();
@@ -41,9 +40,9 @@ class PayloadExchange {
   [[nodiscard]] double take_waiting_seconds();
 
  private:
-  struct Stream {  // of payloads: kind and sending stage
+  struct Stream {  // of payloads: kind and sending rank, whose stage has the same number
     PipelinePayload kind = PipelinePayload::activation;
-    int stage = 0;
+    int sender = 0;
     friend auto operator<=>(const Stream&, const Stream&) = default;
   };
   struct Pending {

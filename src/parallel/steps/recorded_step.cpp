@@ -24,12 +24,6 @@ std::shared_ptr<TrainingStep::Recorded> TrainingStep::record(
   if (options_.reducer.unused_parameters)
     throw Error("parallel: a step that may leave out parameters can't be recorded as a graph");
   if (sharded_) throw Error("parallel: a step of a sharded optimizer can't be recorded as a graph");
-  if (!algorithm().has_device_steps()) {
-    throw Error(fmt::format(
-        "parallel: a step of {} can't be recorded as a graph: its optimizer works on the host. "
-        "device.graphs=false does without",
-        algorithm().name()));
-  }
   if (world_) throw Error("parallel: a step of a network in parts can't be recorded as a graph");
   const auto ranks = arena_->gradient_communicator(communicator_);
   if (arena_->device().is_cuda() && ranks.size() > 1 &&

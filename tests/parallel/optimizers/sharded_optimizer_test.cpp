@@ -79,9 +79,6 @@ RANK_TEST(ShardedOptimizer, LayerwiseOptimizersAreRefused) {
   EXPECT_THAT(message_of<InputError>(
                   [&] { ShardedArenaOptimizer(communicator, replica.arena, make_lars({})); }),
               ::testing::HasSubstr("lars can't be sharded"));
-  EXPECT_THAT(message_of<InputError>(
-                  [&] { ShardedArenaOptimizer(communicator, replica.arena, make_muon({})); }),
-              ::testing::HasSubstr("muon can't be sharded"));
 }
 
 RANK_TEST(ShardedOptimizer, OptimizersThatAverageAreOfTrainingSteps) {

@@ -28,12 +28,6 @@ std::vector<std::shared_ptr<const FlatOptimizer>> elementwise_optimizers() {
           make_schedule_free_adamw({.weight_decay = .1})};
 }
 
-// Which share their steps parameter by parameter.
-std::vector<std::shared_ptr<const FlatOptimizer>> matrix_optimizers() {
-  return {make_muon({.weight_decay = .1, .hidden_only = false}), make_muon({}),
-          make_soap({.precondition_every = 2}), make_soap({.largest_side = 20})};
-}
-
 void expect_equal_state(const ArenaOptimizer& shared, const ArenaOptimizer& whole) {
   const auto found = shared.named_state(), expected = whole.named_state();
   ASSERT_EQ(found.size(), expected.size());
@@ -75,20 +69,6 @@ RANK_TEST(SharedStep, ItTrainsLikeEveryRankAlone) {
         expect_same_training(communicator, shared, whole, algorithm);
       }
     }
-  }
-}
-
-RANK_TEST(SharedStep, OfWholeParametersItTrainsLikeEveryRankAlone) {
-  for (const auto& algorithm : matrix_optimizers()) {
-    for (const BucketLimits& limits : {tiny, large}) {
-      for (const StepSharing& sharing : {StepSharing{}, one_copy}) {
-        Replica shared(communicator, limits, torch::kFloat),
-            whole(communicator, limits, torch::kFloat);
-        expect_same_training(communicator, shared, whole, algorithm, sharing);
-      }
-    }
-    Replica shared(communicator, tiny, torch::kDouble), whole(communicator, tiny, torch::kDouble);
-    expect_same_training(communicator, shared, whole, algorithm);
   }
 }
 
@@ -176,31 +156,6 @@ RANK_TEST(SharedStep, StateBecomesThatOfRankZero) {
     optimizer.broadcast_state(communicator);
     for (const auto& each : optimizer.named_state())
       EXPECT_TRUE(each.tensor.eq(.5).all().item<bool>()) << each.name;
-  }
-}
-
-RANK_TEST(SharedStep, OwnStateBecomesThatOfRankZero) {
-  for (const StepSharing& sharing : {always, one_copy, StepSharing{.enabled = false}}) {
-    const Replica replica(communicator, tiny, torch::kFloat);
-    const ArenaOptimizer optimizer(communicator, replica.arena, make_soap({}), sharing);
-    const auto names = [&] {
-      std::vector<std::string> found;
-      for (const auto& each : optimizer.named_state()) {
-        EXPECT_TRUE(each.tensor.eq(0).all().item<bool>()) << each.name;
-        if (each.name.starts_with("first.weight")) found.push_back(each.name.substr(13));
-      }
-      return found;
-    }();
-    EXPECT_THAT(names, ::testing::ElementsAre("exp_avg", "exp_avg_sq", "left", "left_basis",
-                                              "right", "right_basis"));
-    communicator.barrier();
-    if (communicator.rank() == 0) {
-      for (const auto& each : optimizer.named_state()) torch::Tensor(each.tensor).fill_(.5);
-    }
-    optimizer.broadcast_state(communicator);
-    for (const auto& each : optimizer.named_state())
-      EXPECT_TRUE(each.tensor.eq(.5).all().item<bool>()) << each.name;
-    communicator.barrier();
   }
 }
 

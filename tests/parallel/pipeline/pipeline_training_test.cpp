@@ -10,7 +10,6 @@
 #include "kolo/base/error.h"
 #include "kolo/optim/flat_optimizer.h"
 #include "kolo/parallel/pipeline_state.h"
-#include "kolo/parallel/stage_costs.h"
 #include "kolo/parallel/training_step.h"
 #include "parallel/pipeline/pipelined_networks.h"
 #include "support/errors.h"
@@ -188,30 +187,6 @@ RANK_TEST(PipelineState, TravelsToOneRankAndBack) {
   hand_out_tensors(pipe, mine, [&](const OwnedTensor& tensor) { return whole.at(tensor.name); });
   for (std::size_t i = 0; i < mine.size(); ++i)
     EXPECT_TRUE(mine[i].tensor.equal(expected[i])) << mine[i].name;
-}
-
-RANK_TEST(StageCosts, AreTheSameOnAllRanksAndLeaveNothingBehind) {
-  auto network = image_network();
-  const auto stages = stages_of(network);
-  std::vector<torch::Tensor> before;
-  for (const auto& item : named_tensors_of(*network))
-    before.push_back(item.tensor.detach().clone());
-  const auto costs = measure_stages(communicator, stages, training_input(0, 0, 0));
-  ASSERT_EQ(costs.size(), stages.size());
-  EXPECT_EQ(costs[0].bytes_after, 3 * 6 * 12 * 12 * 4);
-  EXPECT_EQ(costs.back().bytes_after, 0);
-  EXPECT_EQ(costs[0].memory_bytes, 4 * 4 * 6 * 3 * 9);
-  EXPECT_EQ(costs[2].memory_bytes, 0);
-  for (const auto& cost : costs) {
-    EXPECT_GT(cost.seconds, 0);
-    const auto largest = all_reduce_value(communicator, cost.seconds, ReduceOp::max);
-    EXPECT_EQ(largest, cost.seconds);
-  }
-  const auto after = named_tensors_of(*network);
-  for (std::size_t i = 0; i < after.size(); ++i)
-    EXPECT_TRUE(after[i].tensor.equal(before[i])) << after[i].name;
-  for (const auto& parameter : network->parameters()) EXPECT_FALSE(parameter.grad().defined());
-  EXPECT_EQ(cut_stages(costs, {.parts = 3}).bounds.size(), 4U);
 }
 
 TEST(PipelineStages, RefuseTensorsThatPartsShareOrNoneHas) {
