@@ -27,7 +27,7 @@ list(JOIN kolo_mpi_packages ", " kolo_mpi_packages)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME kolo)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS "${kolo_launcher_package}, libopenblas0-pthread")
-set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "gnuplot-nox, dataset-fashion-mnist")
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "python3-matplotlib, dataset-fashion-mnist")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "slurm-client, libkolo-dev, environment-modules | lmod")
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "Data-parallel deep-learning training on LibTorch and MPI
 kolo trains neural networks from one core to a cluster: it starts the ranks,

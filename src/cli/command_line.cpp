@@ -121,9 +121,28 @@ void require_flags_without_value(const CLI::App& command, Words words) {
   }
 }
 
+// Options that commands had before, with what takes their place.
+struct RetiredOption {
+  std::string_view command, option, instead;
+};
+
+constexpr RetiredOption retired_options[] = {
+    {"kolo report", "--figures", "kolo-plot draws figures for papers"},
+    {"kolo report", "--format", "kolo-plot draws figures for papers"},
+    {"kolo eval", "--format", "pictures are PNG"}};
+
+void refuse_retired(const CLI::App& command, const std::string& word) {
+  const auto option = word.substr(0, word.find('='));
+  for (const auto& retired : retired_options) {
+    if (retired.command == full_name(command) && retired.option == option)
+      throw InputError(fmt::format("{}{} is gone: {}", speaker(command), option, retired.instead));
+  }
+}
+
 [[noreturn]] void refuse_extra(const CLI::App& command, Words words) {
   const auto extra = command.remaining(true);
   const auto& word = extra.empty() ? words.back() : extra.front();
+  refuse_retired(command, word);
   const auto meant = word.starts_with('-') ? meant_by(command, word, words) : "";
   const bool is_option = word.starts_with('-');
   throw InputError(fmt::format("{}{} {}{}", speaker(command),

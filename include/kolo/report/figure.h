@@ -62,7 +62,7 @@ struct FigureSeries {
   int hidden_by = 0;           // 1, 2 or more lines that are drawn later lie on it: it is wider
 };
 
-// One chart: what an HTML page shows interactively, and what gnuplot draws. Pure data.
+// One chart of a page. Pure data.
 struct Figure {
   enum class Kind { lines, stacked_bars };
   std::string id;     // "validation-accuracy": names its file, unique on a page

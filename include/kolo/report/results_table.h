@@ -48,8 +48,8 @@ struct ResultsTable {
 [[nodiscard]] ResultsTable study_results(const Study& study);
 
 // A row a number of ranks that was predicted and run: a step and the efficiency as predicted, as
-// measured, and how far the prediction is off; marked where that is more than a quarter of a step. Without rows when nothing was
-// both predicted and run.
+// measured, and how far the prediction is off; marked where that is more than a quarter of a step.
+// Without rows when nothing was both predicted and run.
 [[nodiscard]] ResultsTable prediction_checks(const Study& study);
 
 // The same in a sentence: "Predictions of what was run are off by up to 53 %."; empty where none is

@@ -46,7 +46,6 @@ class Kolo(CMakePackage):
         depends_on("curl")
         depends_on("libarchive")
         depends_on("openssl")
-        depends_on("gnuplot", type="run")
 
     generator("ninja")
 
