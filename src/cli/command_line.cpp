@@ -129,7 +129,10 @@ struct RetiredOption {
 constexpr RetiredOption retired_options[] = {
     {"kolo report", "--figures", "kolo-plot draws figures for papers"},
     {"kolo report", "--format", "kolo-plot draws figures for papers"},
-    {"kolo eval", "--format", "pictures are PNG"}};
+    {"kolo eval", "--format", "pictures are PNG"},
+    {"kolo scale", "--simulate", "kolo-simulate (extras/simulate) predicts from a study"},
+    {"kolo scale", "--network", "kolo-simulate (extras/simulate) predicts from a study"},
+    {"kolo scale", "--all-reduce", "kolo-simulate (extras/simulate) predicts from a study"}};
 
 void refuse_retired(const CLI::App& command, const std::string& word) {
   const auto option = word.substr(0, word.find('='));

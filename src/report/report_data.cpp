@@ -40,8 +40,6 @@ std::string_view mark_name(ResultsTable::Mark mark) {
   switch (mark) {
     case ResultsTable::Mark::none:
       return "";
-    case ResultsTable::Mark::predicted:
-      return "predicted";
     case ResultsTable::Mark::failed:
       return "failed";
     case ResultsTable::Mark::waiting:
@@ -191,7 +189,6 @@ std::vector<ResultsTable> report_tables(const Report& report) {
   };
   if (report.study) {
     add(study_results(*report.study));
-    add(prediction_checks(*report.study));
   }
   if (report.sweep) {
     add(sweep_results(*report.sweep));

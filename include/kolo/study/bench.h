@@ -15,10 +15,9 @@
 #include "kolo/layout/pipeline_schedule.h"
 #include "kolo/layout/spatial_network.h"
 #include "kolo/nn/network.h"
+#include "kolo/observe/bench_records.h"
 #include "kolo/parallel/device_memory.h"
 #include "kolo/parallel/device_usage.h"
-#include "kolo/scaling/network_model.h"
-#include "kolo/scaling/step_profile.h"
 #include "kolo/train/trainer.h"
 
 // What a bench has measured and what it tells; how it is measured, of any trainer; and a whole
@@ -72,7 +71,6 @@ struct BenchPipeline {
   PipelineShape shape;
   std::vector<double> idle_shares;  // by rank, as measured; on a device of the host's time
   double ideal = 0;                 // of the schedule, with equal parts (ideal_idle_share())
-  double played = 0;  // of the same lists, with parts as they are and messages in no time
 };
 
 struct BenchReport {
@@ -149,7 +147,8 @@ struct BenchPlan {
 [[nodiscard]] std::vector<std::vector<BenchTrial>> gather(const Communicator& communicator,
                                                           const std::vector<BenchTrial>& mine);
 
-// What predictions are made from: a step without communication, and collectives without a step.
+// A step without communication, and collectives without a step: steps on more ranks are predicted
+// from them (extras/simulate).
 
 // A trainer's steps on one batch, on all ranks at once, but without averaging gradients
 // (ReducerOptions::communicate is false), so that the ranks share caches and memory as they do in a

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kolo/layout/spatial_network.h"
-#include "kolo/scaling/predict_study.h"
+#include "predict_study.h"
 
 namespace kolo {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "kolo/observe/bench_records.h"
 
 // How long an all-reduce takes, from a few numbers of the network: the postal model of Hockney
 // ("The communication challenge for MPP", Parallel Computing 20, 1994), in which a message of n
@@ -38,18 +38,6 @@ struct NetworkModel {
   [[nodiscard]] const Link& message_link(bool is_within_node) const {
     const auto& measured = is_within_node ? messages_within_node : messages_between_nodes;
     return measured ? *measured : is_within_node ? within_node : between_nodes;
-  }
-};
-
-// Where ranks are: full nodes, but perhaps the last one.
-struct RankLayout {
-  int ranks = 1;
-  int ranks_per_node = 1;
-  int cores_per_node = 1;  // for all ranks of the node together
-
-  [[nodiscard]] int nodes() const { return (ranks + ranks_per_node - 1) / ranks_per_node; }
-  [[nodiscard]] int ranks_on_node() const {
-    return ranks < ranks_per_node ? ranks : ranks_per_node;
   }
 };
 
@@ -96,30 +84,6 @@ enum class AllReduceAlgorithm : std::uint8_t { ring, tree, hierarchical };
 [[nodiscard]] std::vector<std::string> network_names();
 // InputError for an unknown name, with what it may have meant.
 [[nodiscard]] NetworkModel network_named(std::string_view name);
-
-// How long all-reduces took among some ranks: what `kolo bench --collectives --json` has under
-// "collectives".
-struct CollectiveMeasurement {
-  struct Point {
-    double bytes = 0;  // a rank
-    double seconds = 0;
-  };
-  RankLayout layout;
-  std::vector<Point> points;
-  // Messages of so many bytes that two neighbours send each other at once (fit_messages()), all
-  // pairs of ranks at the same time; empty where none were measured.
-  std::vector<Point> messages = {};
-  // A rank's device, as its maker calls it, whose memory was averaged, and by what: "NCCL 2.28.9".
-  // Empty: the host's memory.
-  std::string device = {}, channel = {};
-
-  // Neighbours are ranks of one node wherever nodes have several.
-  [[nodiscard]] bool messages_are_within_node() const { return layout.ranks_per_node > 1; }
-
-  [[nodiscard]] nlohmann::ordered_json to_json() const;
-  // Error: not what to_json() makes, naming the field.
-  [[nodiscard]] static CollectiveMeasurement from_json(const nlohmann::ordered_json& document);
-};
 
 struct NetworkFit {
   NetworkModel model;

@@ -1,4 +1,4 @@
-#include "kolo/layout/pipeline_play.h"
+#include "support/pipeline_play.h"
 
 #include <algorithm>
 #include <cmath>

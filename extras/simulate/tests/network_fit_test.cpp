@@ -1,5 +1,5 @@
 // Networks are found again in the times of their collectives.
-#include "kolo/scaling/network_model.h"
+#include "network_model.h"
 
 #include <cmath>
 #include <random>
@@ -124,23 +124,6 @@ TEST_F(NetworkFitting, RefusesTooLittle) {
   auto timeless = measured(start_, {2, 2, 2}, 0);
   timeless.points[3].seconds = 0;
   EXPECT_THROW((void)fit_network(std::vector{timeless}, start_), InputError);
-}
-
-TEST_F(NetworkFitting, MeasurementsGoThroughJson) {
-  auto measurement = measured(start_, {6, 2, 3}, .1);
-  EXPECT_FALSE(measurement.to_json().contains("messages"));
-  measurement.messages = {{4096, 1e-5}, {8192, 2e-5}};
-  EXPECT_TRUE(measurement.messages_are_within_node());
-  const auto again = CollectiveMeasurement::from_json(measurement.to_json());
-  EXPECT_EQ(again.to_json(), measurement.to_json());
-  EXPECT_EQ(again.layout.nodes(), 3);
-  ASSERT_EQ(again.messages.size(), 2U);
-  EXPECT_EQ(again.messages[1].seconds, 2e-5);
-  auto broken = measurement.to_json();
-  broken["all_reduce"][1].erase("seconds");
-  EXPECT_THAT([&] { (void)CollectiveMeasurement::from_json(broken); },
-              Throws<Error>(Property(&Error::what, HasSubstr("\"seconds\""))));
-  EXPECT_THROW((void)CollectiveMeasurement::from_json(nlohmann::ordered_json::array()), Error);
 }
 
 TEST_F(NetworkFitting, FindsTheLinkOfMessages) {

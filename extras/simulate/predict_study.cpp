@@ -1,4 +1,4 @@
-#include "kolo/scaling/predict_study.h"
+#include "predict_study.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "scaling/step_work.h"
+#include "step_work.h"
 
 namespace kolo {
 
@@ -106,28 +106,26 @@ StepPrediction predict_ranks(const StudyPrediction& prediction, int ranks) {
   return predict_step(profile, prediction.network, layout, prediction.options);
 }
 
-std::vector<StudyPoint> predict_points(const StudyPrediction& prediction,
-                                       std::span<const int> rank_counts) {
-  std::vector<StudyPoint> points;
+double epoch_seconds(std::int64_t samples, std::int64_t batch, double step_seconds) {
+  return std::ceil(static_cast<double>(samples) / static_cast<double>(batch)) * step_seconds;
+}
+
+std::vector<PredictedPoint> predict_points(const StudyPrediction& prediction,
+                                           std::span<const int> rank_counts) {
+  std::vector<PredictedPoint> points;
   for (const int ranks : rank_counts) {
     const auto step = predict_ranks(prediction, ranks);
-    StudyPoint point;
+    PredictedPoint point;
     point.ranks = ranks;
     point.nodes = layout_of(prediction, ranks).nodes();
     point.batch_size = batch_of_rank(prediction, ranks);
-    point.state = StudyPointState::predicted;
-    auto& results = point.results;
-    results.step_seconds = step.step_seconds;
-    results.exposed_communication_seconds =
+    point.step_seconds = step.step_seconds;
+    point.exposed_communication_seconds =
         step.exposed_communication_seconds + step.straggler_seconds;
-    results.data_wait_seconds = step.data_wait_seconds;
-    results.samples_per_second = static_cast<double>(point.batch_size) * ranks / step.step_seconds;
-    if (prediction.samples_per_epoch > 0) {
-      // Whole steps, the last one with fewer samples: many ranks leave an epoch few of them.
-      const auto batch = static_cast<double>(point.batch_size) * ranks;
-      const double steps = std::ceil(static_cast<double>(prediction.samples_per_epoch) / batch);
-      results.epoch_seconds = steps * step.step_seconds;
-    }
+    point.data_wait_seconds = step.data_wait_seconds;
+    const auto batch = point.batch_size * ranks;
+    point.samples_per_second = static_cast<double>(batch) / step.step_seconds;
+    point.epoch_seconds = epoch_seconds(prediction.samples_per_epoch, batch, step.step_seconds);
     points.push_back(std::move(point));
   }
   return points;

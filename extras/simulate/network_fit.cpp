@@ -1,4 +1,4 @@
-#include "kolo/scaling/network_model.h"
+#include "network_model.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,15 +8,11 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "scaling/json_field.h"
 
 namespace kolo {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-constexpr const char* of_measurement = "a measurement of collectives";
 constexpr std::size_t fewest_points = 3;
 
 struct Sample {
@@ -132,53 +128,7 @@ void fit_link(NetworkModel& model, Link NetworkModel::*link, const std::vector<S
   }
 }
 
-Json json_of(std::span<const CollectiveMeasurement::Point> points) {
-  auto json = Json::array();
-  for (const auto& point : points)
-    json.push_back({{"bytes", point.bytes}, {"seconds", point.seconds}});
-  return json;
-}
-
-std::vector<CollectiveMeasurement::Point> points_of(const Json& document, const char* name) {
-  const auto& points = json_field(document, of_measurement, name);
-  if (!points.is_array())
-    throw Error(fmt::format("scaling: \"{}\" of {} is {}, expected an array", name, of_measurement,
-                            points.type_name()));
-  std::vector<CollectiveMeasurement::Point> read;
-  for (const auto& point : points) {
-    read.push_back({read_field<double>(point, of_measurement, "bytes"),
-                    read_field<double>(point, of_measurement, "seconds")});
-  }
-  return read;
-}
-
 }  // namespace
-
-Json CollectiveMeasurement::to_json() const {
-  Json json{{"ranks", layout.ranks},
-            {"ranks_per_node", layout.ranks_per_node},
-            {"cores_per_node", layout.cores_per_node}};
-  if (!device.empty()) json["device"] = device;
-  if (!channel.empty()) json["channel"] = channel;
-  json["all_reduce"] = json_of(points);
-  if (!messages.empty()) json["messages"] = json_of(messages);
-  return json;
-}
-
-CollectiveMeasurement CollectiveMeasurement::from_json(const Json& document) {
-  CollectiveMeasurement measurement;
-  measurement.layout = {read_field<int>(document, of_measurement, "ranks"),
-                        read_field<int>(document, of_measurement, "ranks_per_node"),
-                        read_field<int>(document, of_measurement, "cores_per_node")};
-  check(measurement.layout);
-  if (document.contains("device"))
-    measurement.device = read_field<std::string>(document, of_measurement, "device");
-  if (document.contains("channel"))
-    measurement.channel = read_field<std::string>(document, of_measurement, "channel");
-  measurement.points = points_of(document, "all_reduce");
-  if (document.contains("messages")) measurement.messages = points_of(document, "messages");
-  return measurement;
-}
 
 NetworkFit fit_network(std::span<const CollectiveMeasurement> measurements,
                        const NetworkModel& start) {

@@ -1,5 +1,5 @@
 // Steps of a rank, by hand and against what must hold for all.
-#include "kolo/scaling/predict_study.h"
+#include "predict_study.h"
 
 #include <cmath>
 #include <random>

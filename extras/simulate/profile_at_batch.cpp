@@ -1,4 +1,4 @@
-#include "kolo/scaling/step_profile.h"
+#include "predict_study.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
-#include "scaling/json_field.h"
 
 namespace kolo {
 
@@ -47,38 +46,10 @@ Line rising_line(std::span<const LinePoint> points) {
   return {constant, slope};
 }
 
-using Json = nlohmann::ordered_json;
-
-constexpr const char* of_profile = "a step profile";
-
-struct TimeField {
-  const char* name;
-  double StepProfile::*member;
-};
-
-constexpr TimeField time_fields[] = {{"forward_seconds", &StepProfile::forward_seconds},
-                                     {"backward_seconds", &StepProfile::backward_seconds},
-                                     {"optimizer_seconds", &StepProfile::optimizer_seconds},
-                                     {"data_wait_seconds", &StepProfile::data_wait_seconds},
-                                     {"slowest_seconds", &StepProfile::slowest_seconds},
-                                     {"deviation_seconds", &StepProfile::deviation_seconds}};
-
-double read_time(const Json& document, const char* name) {
-  const auto seconds = read_field<double>(document, of_profile, name);
-  if (!std::isfinite(seconds) || seconds < 0)
-    throw Error(
-        fmt::format("scaling: \"{}\" of {} is {}; times are 0 or more", name, of_profile, seconds));
-  return seconds;
-}
-
-template <typename Integer>
-Integer read_count(const Json& document, const char* name) {
-  const auto count = read_field<Integer>(document, of_profile, name);
-  if (count < 1)
-    throw Error(
-        fmt::format("scaling: \"{}\" of {} is {}; it is at least 1", name, of_profile, count));
-  return count;
-}
+constexpr double StepProfile::*times[] = {
+    &StepProfile::forward_seconds,   &StepProfile::backward_seconds,
+    &StepProfile::optimizer_seconds, &StepProfile::data_wait_seconds,
+    &StepProfile::slowest_seconds,   &StepProfile::deviation_seconds};
 
 bool have_same_plan(const StepProfile& a, const StepProfile& b) {
   return a.buckets.size() == b.buckets.size() &&
@@ -114,52 +85,6 @@ void require_related(std::span<const StepProfile> profiles) {
 
 }  // namespace
 
-Json StepProfile::to_json() const {
-  Json json{{"name", name}};
-  if (!device.empty()) json["device"] = device;
-  json["ranks"] = ranks;
-  json["ranks_per_node"] = ranks_per_node;
-  json["cores_per_node"] = cores_per_node;
-  json["threads"] = threads;
-  json["batch_size"] = batch_size;
-  for (const auto& field : time_fields) json[field.name] = this->*field.member;
-  json["updates_by_bucket"] = updates_by_bucket;
-  json["shared_update_passes"] = shared_update_passes;
-  json["buckets"] = Json::array();
-  for (const auto& bucket : buckets)
-    json["buckets"].push_back({{"bytes", bucket.bytes}, {"ready_seconds", bucket.ready_seconds}});
-  return json;
-}
-
-StepProfile StepProfile::from_json(const Json& document) {
-  StepProfile profile;
-  profile.name = read_field<std::string>(document, of_profile, "name");
-  if (document.contains("device"))
-    profile.device = read_field<std::string>(document, of_profile, "device");
-  profile.ranks = read_count<int>(document, "ranks");
-  profile.ranks_per_node = read_count<int>(document, "ranks_per_node");
-  profile.cores_per_node = read_count<int>(document, "cores_per_node");
-  profile.threads = read_count<int>(document, "threads");
-  profile.batch_size = read_count<std::int64_t>(document, "batch_size");
-  for (const auto& field : time_fields) profile.*field.member = read_time(document, field.name);
-  profile.updates_by_bucket = read_field<bool>(document, of_profile, "updates_by_bucket");
-  profile.shared_update_passes =
-      read_field<std::int64_t>(document, of_profile, "shared_update_passes");
-  if (profile.shared_update_passes < 0) {
-    throw Error(fmt::format("scaling: \"shared_update_passes\" of {} is {}, expected 0 or more",
-                            of_profile, profile.shared_update_passes));
-  }
-  const auto& buckets = json_field(document, of_profile, "buckets");
-  if (!buckets.is_array())
-    throw Error(fmt::format("scaling: \"buckets\" of {} is {}, expected an array", of_profile,
-                            buckets.type_name()));
-  for (const auto& bucket : buckets) {
-    profile.buckets.push_back(
-        {read_count<std::int64_t>(bucket, "bytes"), read_time(bucket, "ready_seconds")});
-  }
-  return profile;
-}
-
 StepProfile profile_at_batch(std::span<const StepProfile> profiles, std::int64_t batch_size) {
   require_related(profiles);
   const auto at_batch = [&](const std::function<double(const StepProfile&)>& time) {
@@ -170,8 +95,8 @@ StepProfile profile_at_batch(std::span<const StepProfile> profiles, std::int64_t
   };
   StepProfile result = profiles.front();
   result.batch_size = batch_size;
-  for (const auto& field : time_fields)
-    result.*field.member = at_batch([&](const StepProfile& of) { return of.*field.member; });
+  for (const auto time : times)
+    result.*time = at_batch([&](const StepProfile& of) { return of.*time; });
   result.optimizer_seconds = 0;
   for (const auto& profile : profiles)
     result.optimizer_seconds += profile.optimizer_seconds / static_cast<double>(profiles.size());

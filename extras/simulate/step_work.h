@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "kolo/scaling/predict_study.h"
+#include "predict_study.h"
 
 namespace kolo {
 

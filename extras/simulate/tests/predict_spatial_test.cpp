@@ -1,5 +1,5 @@
 // Steps of ranks that share samples, by hand and against what must hold for all.
-#include "kolo/scaling/predict_spatial.h"
+#include "predict_spatial.h"
 
 #include <gmock/gmock.h>
 

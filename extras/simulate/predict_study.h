@@ -6,11 +6,19 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kolo/observe/study.h"
-#include "kolo/scaling/network_model.h"
-#include "kolo/scaling/step_profile.h"
+#include "kolo/observe/bench_records.h"
+#include "network_model.h"
 
 namespace kolo {
+
+// The profile at another batch size: each time is a straight line through what was measured, t = a
+// + b batch (least squares), with a and b at least 0; the optimizer's does not depend on the batch.
+// All profiles are of one network and one bucket plan, with equal ranks on a node and equal
+// devices. With one alone, times other than the optimizer's are taken as proportional to the batch.
+//
+// InputError: no profile, or they don't belong together.
+[[nodiscard]] StepProfile profile_at_batch(std::span<const StepProfile> profiles,
+                                           std::int64_t batch_size);
 
 struct SimulatorOptions {
   AllReduceAlgorithm algorithm = AllReduceAlgorithm::hierarchical;
@@ -98,17 +106,29 @@ struct StudyPrediction {
   std::int64_t samples_per_epoch = 0;
 };
 
-// One point a rank count, `predicted`, with the results step_seconds, samples_per_second,
-// epoch_seconds, exposed_communication_seconds (with the wait for stragglers) and
-// data_wait_seconds; lr_scaling and warmup_epochs, which don't change them, are left to the caller.
-// For weak scaling one profile at that batch size suffices.
+// A number of ranks and what is predicted for it.
+struct PredictedPoint {
+  int ranks = 1, nodes = 1;
+  std::int64_t batch_size = 0;        // a rank, or where ranks share samples all of them
+  std::vector<std::int64_t> spatial;  // ranks along each axis of a sample; empty: each has its own
+  double step_seconds = 0, samples_per_second = 0;
+  double exposed_communication_seconds = 0;  // with the wait for stragglers
+  double data_wait_seconds = 0;
+  double epoch_seconds = 0;  // in whole steps, the last one with fewer samples; 0: not asked for
+  double kept_bytes = 0;     // of a rank for backward, where ranks share samples
+};
+
+// A point a rank count. For weak scaling one profile at that batch size suffices.
 //
 // InputError: no profiles, a rank count below 1, or a global batch that is not a multiple of it (it
 // names the rank count).
-[[nodiscard]] std::vector<StudyPoint> predict_points(const StudyPrediction& prediction,
-                                                     std::span<const int> rank_counts);
+[[nodiscard]] std::vector<PredictedPoint> predict_points(const StudyPrediction& prediction,
+                                                         std::span<const int> rank_counts);
 
-// The same in full, for one rank count.
+// The step alone, in full.
 [[nodiscard]] StepPrediction predict_ranks(const StudyPrediction& prediction, int ranks);
+
+// Seconds of an epoch in whole steps.
+[[nodiscard]] double epoch_seconds(std::int64_t samples, std::int64_t batch, double step_seconds);
 
 }  // namespace kolo

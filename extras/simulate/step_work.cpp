@@ -1,4 +1,4 @@
-#include "scaling/step_work.h"
+#include "step_work.h"
 
 #include <algorithm>
 #include <cmath>

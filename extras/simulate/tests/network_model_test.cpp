@@ -1,5 +1,5 @@
 // The time of an all-reduce, against what the papers say and by hand.
-#include "kolo/scaling/network_model.h"
+#include "network_model.h"
 
 #include <gmock/gmock.h>
 

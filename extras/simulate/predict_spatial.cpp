@@ -1,4 +1,4 @@
-#include "kolo/scaling/predict_spatial.h"
+#include "predict_spatial.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
-#include "scaling/step_work.h"
+#include "step_work.h"
 
 namespace kolo {
 

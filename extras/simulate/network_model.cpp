@@ -1,4 +1,4 @@
-#include "kolo/scaling/network_model.h"
+#include "network_model.h"
 
 #include <algorithm>
 #include <array>
