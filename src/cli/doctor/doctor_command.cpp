@@ -16,7 +16,6 @@
 #include "kolo/base/error.h"
 #include "kolo/comm/device.h"
 #include "kolo/data/mnist.h"
-#include "kolo/fetch/fetch.h"
 #include "kolo/generators/cosmology_box.h"
 #include "kolo/nn/convolution.h"
 #include "kolo/observe/format.h"
@@ -107,7 +106,7 @@ std::vector<Finding> examine() {
     for (auto& finding : check_gpus(*facts)) findings.push_back(std::move(finding));
   }
   findings.push_back(check_fashion_mnist(fashion_mnist_folder));
-  findings.push_back(check_side_products(is_fetching_built(), is_cosmology_built()));
+  findings.push_back(check_cosmology(is_cosmology_built()));
   return findings;
 }
 
