@@ -47,19 +47,7 @@ if(KOLO_BUILD_TRAINER)
   pkg_check_modules(HDF5 REQUIRED IMPORTED_TARGET hdf5)   # PkgConfig::HDF5; CMake's own module wants its compiler wrapper
   pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
 
-  # What only some want is built where its packages are: KOLO_HAS_FETCH, KOLO_HAS_COSMOLOGY. Otherwise the command says what it lacks.
-  set(KOLO_HAS_FETCH OFF)
-  if(KOLO_FETCH)
-    find_package(CURL)
-    find_package(LibArchive)
-    find_package(OpenSSL COMPONENTS Crypto)
-    if(CURL_FOUND AND LibArchive_FOUND AND OpenSSL_FOUND)
-      set(KOLO_HAS_FETCH ON)
-    else()
-      message(NOTICE "kolo is built without `kolo data fetch`: it needs libcurl, libarchive and OpenSSL "
-                     "(libcurl4-openssl-dev, libarchive-dev, libssl-dev); -D KOLO_FETCH=OFF is content without")
-    endif()
-  endif()
+  # What only some want is built where its packages are: KOLO_HAS_COSMOLOGY. Otherwise the command says what it lacks.
   set(KOLO_HAS_COSMOLOGY OFF)
   if(KOLO_COSMOLOGY)
     pkg_check_modules(FFTW IMPORTED_TARGET fftw3)  # PkgConfig::FFTW

@@ -18,6 +18,7 @@ if(KOLO_BUILD_TRAINER)
   install(FILES ${PROJECT_BINARY_DIR}/share/kolo.bash RENAME kolo DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions
           COMPONENT program)
   install(TARGETS kolo_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
+  install(PROGRAMS ${PROJECT_SOURCE_DIR}/scripts/plot RENAME kolo-plot DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
   # As they lie in the sources: the job scripts look for one another.
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs ${PROJECT_SOURCE_DIR}/submit DESTINATION ${CMAKE_INSTALL_DATADIR}/kolo
           USE_SOURCE_PERMISSIONS COMPONENT program)

@@ -27,7 +27,7 @@ list(JOIN kolo_mpi_packages ", " kolo_mpi_packages)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_NAME kolo)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_DEPENDS "${kolo_launcher_package}, libopenblas0-pthread")
-set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "gnuplot-nox, dataset-fashion-mnist")
+set(CPACK_DEBIAN_PROGRAM_PACKAGE_RECOMMENDS "curl, python3-matplotlib, dataset-fashion-mnist")
 set(CPACK_DEBIAN_PROGRAM_PACKAGE_SUGGESTS "slurm-client, libkolo-dev, environment-modules | lmod")
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "Data-parallel deep-learning training on LibTorch and MPI
 kolo trains neural networks from one core to a cluster: it starts the ranks,
@@ -39,7 +39,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 # What find_package(kolo) needs; its component `trainer` needs what is recommended as well.
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "cmake, g++, ${kolo_mpi_packages}, libtorch-dev, libfmt-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_RECOMMENDS
-    "libopenblas0-pthread, libdnnl-dev, libspdlog-dev, libyaml-cpp-dev, nlohmann-json3-dev, libboost-dev, libprotobuf-dev, protobuf-compiler, pkg-config, libhdf5-dev, libfftw3-dev, zlib1g-dev, libjpeg-dev, libpng-dev, libcurl4-openssl-dev, libarchive-dev, libssl-dev, libcpp-httplib-dev")
+    "libopenblas0-pthread, libdnnl-dev, libspdlog-dev, libyaml-cpp-dev, nlohmann-json3-dev, libboost-dev, libprotobuf-dev, protobuf-compiler, pkg-config, libhdf5-dev, libfftw3-dev, zlib1g-dev, libjpeg-dev, libpng-dev, libcpp-httplib-dev")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS ON)  # of libkolo_online.so
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Data-parallel training for programs on LibTorch - library
 Gradients averaged over MPI while they are computed, for a training loop of

@@ -1,4 +1,4 @@
-"""A node is lost: two nodes are made of this machine, as bench/slow_network does, by network namespaces.
+"""A node is lost: two nodes are made of this machine, as extras/simulate/slow_network does, by network namespaces.
 
 Four ranks on two nodes; all processes of the second are killed, and its link goes down, or both nodes only lose sight of
 each other. The launcher's line to a node, here a process as ssh would be, ends with the node's processes or, as with a

@@ -130,35 +130,15 @@ void require_flags_without_value(const CLI::App& command, Words words) {
   }
 }
 
-// An option that kolo has no longer, and what to do instead.
-struct GoneOption {
-  std::string_view command, option, instead;
-};
-
-constexpr GoneOption gone_options[] = {
-    {"kolo doctor", "--tune",
-     "kolo chooses the kernels of convolutions by rules, there is nothing to tune"},
-};
-
-void refuse_gone_options(const CLI::App& command, Words words) {
-  for (const auto& gone : gone_options) {
-    const bool is_given = std::ranges::any_of(words, [&](const auto& word) {
-      return std::string_view(word).substr(0, word.find('=')) == gone.option;
-    });
-    if (is_given && full_name(command) == gone.command)
-      throw InputError(
-          fmt::format("{}{} is gone: {}", speaker(command), gone.option, gone.instead));
-  }
-}
-
 [[noreturn]] void refuse_extra(const CLI::App& command, Words words) {
-  refuse_gone_options(command, words);
+  for (const auto& word : words) {
+    const auto name = word.substr(0, word.find('='));
+    if (const auto advice = retired_word(fmt::format("{} {}", name_in_program(command), name));
+        !advice.empty())
+      throw InputError(fmt::format("{}{}: {}", speaker(command), name, advice));
+  }
   const auto extra = command.remaining(true);
   const auto& word = extra.empty() ? words.back() : extra.front();
-  const auto name = word.substr(0, word.find('='));
-  if (const auto advice = retired_word(fmt::format("{} {}", name_in_program(command), name));
-      !advice.empty())
-    throw InputError(fmt::format("{}{}: {}", speaker(command), name, advice));
   const auto meant = word.starts_with('-') ? meant_by(command, word, words) : "";
   const bool is_option = word.starts_with('-');
   throw InputError(fmt::format("{}{} {}{}", speaker(command),

@@ -24,7 +24,6 @@ struct EvalArguments {
   RankOptions ranks;
   bool json = false;
   std::string pictures;  // the folder; empty: none are drawn
-  std::string format = "svg";
   std::optional<std::int64_t> samples;
 };
 
@@ -154,24 +153,20 @@ nlohmann::ordered_json to_json(const RunEvaluation& report) {
   return json;
 }
 
-FigureFormat format_of(const EvalArguments& arguments) {
-  return arguments.format == "png" ? FigureFormat::png : FigureFormat::svg;
-}
-
 // In --json nothing stands beside the object.
 void draw(const EvalArguments& arguments, const RunEvaluation& evaluation) {
-  const auto files = draw_evaluation(evaluation, arguments.pictures, format_of(arguments));
-  std::string names;
-  for (const auto& file : files)
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", file.string());
-  if (names.empty()) names = "none: only images and fields of two or three dimensions are drawn";
-  (arguments.json ? std::cerr : std::cout) << fmt::format("\npictures: {}\n", names);
+  const auto files = draw_evaluation(evaluation, arguments.pictures);
+  (arguments.json ? std::cerr : std::cout)
+      << (files.empty()
+              ? "\npictures: none: only images and fields of two or three dimensions are drawn\n"
+              : fmt::format("\npictures: {} in {}; kolo report shows those in RUN/pictures\n",
+                            files.size(), arguments.pictures));
 }
 
 int eval(EvalArguments arguments, const std::vector<std::string>& words) {
   const auto environment = detect_launch_environment();
   if (!arguments.pictures.empty()) {
-    require_room_for_pictures(arguments.pictures, format_of(arguments));
+    require_room_for_pictures(arguments.pictures);
     arguments.request.samples = arguments.samples.value_or(usual_samples);
   }
   if (arguments.ranks.are_many() && !environment.is_launched()) {
@@ -215,11 +210,8 @@ void add_eval_command(CLI::App& app, std::function<int()>& action,
   auto* const pictures =
       add_text_option(*command, "--pictures", arguments->pictures, "a folder",
                       "Draw samples with what the network makes of them, and the confusion matrix, "
-                      "into this folder (kolo report shows those in RUN/pictures)")
+                      "into this folder as PNG (kolo report shows those in RUN/pictures)")
           ->type_name("FOLDER");
-  add_choice_option(*command, "--format", arguments->format, {"svg", "png"},
-                    "Of these pictures (default: svg)")
-      ->needs(pictures);
   add_number_option(
       *command, "--samples", arguments->samples, {1, 1000},
       fmt::format("So many samples, evenly spread over the data (default: {})", usual_samples))

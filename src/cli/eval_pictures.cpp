@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
 
 #include <fmt/format.h>
@@ -9,7 +10,9 @@
 #include "cli/options.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
+#include "kolo/base/text.h"
 #include "kolo/pictures/sample_pictures.h"
+#include "kolo/report/own_files.h"
 
 namespace kolo {
 
@@ -37,58 +40,42 @@ torch::Tensor plane_of(const torch::Tensor& field, std::int64_t channel) {
   return plane.dim() == 2 ? plane : torch::Tensor();
 }
 
-Panel panel_of(const torch::Tensor& plane, const std::string& caption, Panel::Scale scale) {
-  return {.caption = caption,
-          .scale = scale,
-          .rows = plane.size(0),
-          .columns = plane.size(1),
-          .values = values_of(plane)};
+Panel panel_of(const torch::Tensor& plane, Panel::Scale scale) {
+  return {
+      .scale = scale, .rows = plane.size(0), .columns = plane.size(1), .values = values_of(plane)};
 }
 
 // Images have been shifted and scaled for the network; here the darkest value is black, the
 // brightest white.
 Panel panel_of_image(const torch::Tensor& image) {
   const bool is_colour = image.size(0) == 3;
-  auto panel = panel_of(image[0], {}, is_colour ? Panel::Scale::colour : Panel::Scale::grey);
+  auto panel = panel_of(image[0], is_colour ? Panel::Scale::colour : Panel::Scale::grey);
   if (is_colour) panel.values = values_of(image);
   panel.low = image.min().item<double>();
   panel.high = image.max().item<double>();
   return panel;
 }
 
-std::string title_of(const RunEvaluation& evaluation) {
-  return fmt::format("{}, epoch {}, {} data", evaluation.model, evaluation.epoch, evaluation.split);
+std::optional<SamplePicture> picture_of_class(const RunEvaluation& evaluation,
+                                              const SampleOutput& sample) {
+  if (sample.input.dim() != 3 || (sample.input.size(0) != 1 && sample.input.size(0) != 3))
+    return std::nullopt;
+  const auto taken_for = sample.output.argmax().item<std::int64_t>();
+  const auto name = name_of_class(evaluation, taken_for);
+  SamplePicture picture{.is_mistake = taken_for != sample.label,
+                        .panels = {panel_of_image(sample.input)}};
+  picture.caption =
+      picture.is_mistake
+          ? fmt::format("{}, is {}", name, name_of_class(evaluation, sample.label))
+          : fmt::format("{} ({:.0f} %)", name, 100 * sample.output[taken_for].item<double>());
+  return picture;
 }
 
-std::vector<PanelSheet> sheets_of_classes(const RunEvaluation& evaluation) {
-  constexpr int most_per_row = 6;
-  PanelSheet sheet{.id = "predictions",
-                   .title = title_of(evaluation),
-                   .panels_per_row = most_per_row,
-                   .panels = {}};
-  for (const auto& sample : evaluation.samples) {
-    if (sample.input.dim() != 3 || (sample.input.size(0) != 1 && sample.input.size(0) != 3))
-      return {};
-    auto panel = panel_of_image(sample.input);
-    const auto taken_for = sample.output.argmax().item<std::int64_t>();
-    const double share = sample.output[taken_for].item<double>();
-    panel.stands_out = taken_for != sample.label;
-    panel.caption =
-        panel.stands_out
-            ? fmt::format("{}, is {}", name_of_class(evaluation, taken_for),
-                          name_of_class(evaluation, sample.label))
-            : fmt::format("{} ({:.0f} %)", name_of_class(evaluation, taken_for), 100 * share);
-    sheet.panels.push_back(std::move(panel));
-  }
-  if (sheet.panels.empty()) return {};
-  return {sheet};
-}
-
-void add_row(PanelSheet& sheet, const std::vector<Panel>& row) {
-  sheet.panels.insert(sheet.panels.end(), row.begin(), row.end());
-  sheet.panels.resize((sheet.panels.size() + static_cast<std::size_t>(sheet.panels_per_row) - 1) /
-                      static_cast<std::size_t>(sheet.panels_per_row) *
-                      static_cast<std::size_t>(sheet.panels_per_row));
+// A row of panels; what it is shorter than the others are gaps.
+void add_row(SamplePicture& picture, const std::vector<Panel>& row) {
+  const auto end = picture.panels.size() + static_cast<std::size_t>(picture.panels_per_row);
+  picture.panels.insert(picture.panels.end(), row.begin(), row.end());
+  if (!row.empty()) picture.panels.resize(end);
 }
 
 // Between the values below and above which 1 % of them are: single cells of a cosmological box are
@@ -100,36 +87,28 @@ void scale_to(const torch::Tensor& plane, Panel& panel) {
   panel.high = sorted[last - last / 100].item<double>();
 }
 
-// "input: density", or "input 0".
-std::string caption_of(std::string_view what, const std::vector<std::string>& names,
-                       std::int64_t channel) {
-  const auto index = static_cast<std::size_t>(channel);
-  return index < names.size() ? fmt::format("{}: {}", what, names[index])
-                              : fmt::format("{} {}", what, channel);
+// "density, temperature", or "channels 0 to 1".
+std::string channels_of(const std::vector<std::string>& names, std::int64_t channels) {
+  if (std::cmp_equal(names.size(), channels)) return join(names);
+  return channels == 1 ? "channel 0" : fmt::format("channels 0 to {}", channels - 1);
 }
 
-std::vector<Panel> row_of_input(const RunEvaluation& evaluation, const torch::Tensor& input) {
+std::vector<Panel> row_of_input(const torch::Tensor& input) {
   std::vector<Panel> row;
   for (std::int64_t channel = 0; channel < input.size(0); ++channel) {
     const auto plane = plane_of(input, channel);
     if (!plane.defined()) return {};
-    row.push_back(
-        panel_of(plane, caption_of("input", evaluation.input_names, channel), Panel::Scale::field));
+    row.push_back(panel_of(plane, Panel::Scale::field));
     scale_to(plane, row.back());
   }
   return row;
 }
 
 // Target, output and difference of a channel, of which the first two have one scale.
-std::array<Panel, 3> panels_of_channel(const RunEvaluation& evaluation, const SampleOutput& sample,
-                                       std::int64_t channel) {
-  const auto caption = [&](std::string_view what) {
-    return caption_of(what, evaluation.target_names, channel);
-  };
+std::array<Panel, 3> panels_of_channel(const SampleOutput& sample, std::int64_t channel) {
   const auto target = plane_of(sample.target, channel), output = plane_of(sample.output, channel);
-  std::array panels{panel_of(target, caption("target"), Panel::Scale::field),
-                    panel_of(output, caption("output"), Panel::Scale::field),
-                    panel_of(output - target, caption("difference"), Panel::Scale::difference)};
+  std::array panels{panel_of(target, Panel::Scale::field), panel_of(output, Panel::Scale::field),
+                    panel_of(output - target, Panel::Scale::difference)};
   scale_to(target, panels[0]);
   panels[1].low = panels[0].low;
   panels[1].high = panels[0].high;
@@ -139,72 +118,98 @@ std::array<Panel, 3> panels_of_channel(const RunEvaluation& evaluation, const Sa
   return panels;
 }
 
-std::optional<PanelSheet> sheet_of_fields(const RunEvaluation& evaluation,
-                                          const SampleOutput& sample) {
+std::optional<SamplePicture> picture_of_fields(const RunEvaluation& evaluation,
+                                               const SampleOutput& sample) {
   if (sample.target.dim() < 3 || sample.target.sizes() != sample.output.sizes())
     return std::nullopt;
   const auto channels = sample.target.size(0);
-  const auto input = row_of_input(evaluation, sample.input);
-  PanelSheet sheet{.id = fmt::format("fields-{}", sample.index),
-                   .title = fmt::format("{}, sample {}", title_of(evaluation), sample.index),
-                   .panels_per_row = static_cast<int>(
-                       std::max<std::int64_t>(channels, static_cast<std::int64_t>(input.size()))),
-                   .panels = {}};
-  add_row(sheet, input);
+  const auto input = row_of_input(sample.input);
+  SamplePicture picture;
+  picture.panels_per_row =
+      static_cast<int>(std::max<std::int64_t>(channels, static_cast<std::int64_t>(input.size())));
+  add_row(picture, input);
   std::array<std::vector<Panel>, 3> rows;
   for (std::int64_t channel = 0; channel < channels; ++channel) {
-    const auto panels = panels_of_channel(evaluation, sample, channel);
+    const auto panels = panels_of_channel(sample, channel);
     for (std::size_t i = 0; i < rows.size(); ++i) rows[i].push_back(panels[i]);
   }
-  for (const auto& row : rows) add_row(sheet, row);
-  return sheet;
+  for (const auto& row : rows) add_row(picture, row);
+  picture.caption = fmt::format("Sample {}. Rows: ", sample.index);
+  if (!input.empty())
+    picture.caption +=
+        fmt::format("input ({}), ", channels_of(evaluation.input_names, sample.input.size(0)));
+  picture.caption += fmt::format("target, output, difference ({})",
+                                 channels_of(evaluation.target_names, channels));
+  return picture;
 }
 
-std::vector<PanelSheet> sheets_of(const RunEvaluation& evaluation) {
-  if (evaluation.matrix) return sheets_of_classes(evaluation);
-  std::vector<PanelSheet> sheets;
-  for (const auto& sample : evaluation.samples)
-    if (const auto sheet = sheet_of_fields(evaluation, sample)) sheets.push_back(*sheet);
-  return sheets;
-}
-
-CountTable table_of(const RunEvaluation& evaluation) {
+// Shares of each class's samples, as shades.
+SamplePicture picture_of_matrix(const RunEvaluation& evaluation) {
+  constexpr std::int64_t most_named = 20;
   const auto& matrix = *evaluation.matrix;
-  CountTable table{.id = "confusion", .title = title_of(evaluation), .names = {}, .counts = {}};
-  for (std::int64_t label = 0; label < matrix.classes(); ++label)
-    table.names.push_back(name_of_class(evaluation, label));
-  table.counts.assign(matrix.counts().begin(), matrix.counts().end());
-  return table;
+  const auto classes = matrix.classes();
+  Panel panel{.scale = Panel::Scale::share, .rows = classes, .columns = classes};
+  std::vector<std::string> names;
+  for (std::int64_t row = 0; row < classes; ++row) {
+    names.push_back(name_of_class(evaluation, row));
+    const auto counts = matrix.counts().subspan(static_cast<std::size_t>(row * classes),
+                                                static_cast<std::size_t>(classes));
+    const auto sum = std::max<std::int64_t>(1, std::reduce(counts.begin(), counts.end()));
+    for (const auto count : counts)
+      panel.values.push_back(static_cast<float>(count) / static_cast<float>(sum));
+  }
+  SamplePicture picture{.panels = {std::move(panel)}};
+  picture.caption = fmt::format(
+      "{}, epoch {}, {} data. A row is what samples are, a column what they were taken for",
+      evaluation.model, evaluation.epoch, evaluation.split);
+  if (classes <= most_named) picture.caption += fmt::format(": {}", join(names));
+  return picture;
+}
+
+// Drawings of an earlier evaluation, which are replaced. InputError: one of these names is taken by
+// something that kolo has not drawn.
+std::vector<fs::path> earlier_pictures(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const auto name = entry.path().filename().string();
+    if (name != "confusion.png" && !(name.starts_with("sample-") && name.ends_with(".png")))
+      continue;
+    if (!is_drawing(entry.path()))
+      throw InputError(
+          fmt::format("eval: --pictures: {} is there and was not drawn by kolo; it would be lost: "
+                      "choose another folder, or remove it",
+                      entry.path().string()));
+    files.push_back(entry.path());
+  }
+  return files;
 }
 
 }  // namespace
 
-void require_room_for_pictures(const fs::path& folder, FigureFormat format) {
-  require_gnuplot();
+void require_room_for_pictures(const fs::path& folder) {
   require_writable_folder("eval: --pictures", folder);
-  for (const char* const id : {"predictions", "confusion"})
-    require_replaceable(picture_file(folder, id, format));
+  (void)earlier_pictures(folder);
 }
 
-std::vector<fs::path> draw_evaluation(const RunEvaluation& evaluation, const fs::path& folder,
-                                      FigureFormat format) {
-  std::vector<fs::path> files;
-  const auto write = [&](const std::string& id, const std::string& picture) {
-    const auto file = picture_file(folder, id, format);
-    require_replaceable(file);
-    write_file_atomically(file, picture);
-    files.push_back(file);
-  };
+std::vector<fs::path> draw_evaluation(const RunEvaluation& evaluation, const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error)
     throw Error(
         fmt::format("eval: --pictures: cannot make {}: {}", folder.string(), error.message()));
-  for (const auto& sheet : sheets_of(evaluation)) write(sheet.id, draw_panels(sheet, format));
-  if (evaluation.matrix) {
-    const auto table = table_of(evaluation);
-    write(table.id, draw_table(table, format));
+  for (const auto& file : earlier_pictures(folder)) fs::remove(file);
+  std::vector<fs::path> files;
+  const auto write = [&](const std::string& name, const SamplePicture& picture) {
+    files.push_back(folder / name);
+    write_file_atomically(files.back(), draw_picture(picture));
+  };
+  for (const auto& sample : evaluation.samples) {
+    const auto picture = evaluation.matrix ? picture_of_class(evaluation, sample)
+                                           : picture_of_fields(evaluation, sample);
+    if (picture) write(fmt::format("sample-{:06}.png", sample.index), *picture);
   }
+  if (evaluation.matrix) write("confusion.png", picture_of_matrix(evaluation));
   return files;
 }
 

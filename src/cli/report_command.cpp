@@ -12,7 +12,6 @@
 #include "kolo/base/file.h"
 #include "kolo/base/text.h"
 #include "kolo/observe/format.h"
-#include "kolo/pictures/draw_figures.h"
 #include "kolo/report/own_files.h"
 #include "kolo/report/report.h"
 #include "kolo/report/report_server.h"
@@ -28,8 +27,6 @@ namespace {
 struct ReportArguments {
   std::vector<fs::path> paths;
   std::string output = "report.html";
-  std::string figures;  // the folder; empty: none are drawn
-  std::string format = "svg";
   std::string title;
   std::string axis;  // empty: the first that is known
   std::vector<double> targets;
@@ -86,25 +83,13 @@ int write_report(const ReportArguments& arguments) {
   require_known_axis(report);
   require_writable("report: --output", arguments.output,
                    {"a page of kolo report", {".html", ".htm"}, is_report_page});
-  std::vector<Figure> figures;
-  for (auto& group : report_figures(report))
-    std::ranges::move(group.figures, std::back_inserter(figures));
-  const auto format = arguments.format == "png" ? FigureFormat::png : FigureFormat::svg;
-  if (!arguments.figures.empty()) {
-    require_gnuplot();
-    require_writable_folder("report: --figures", arguments.figures);
-    require_replaceable(figures, format, arguments.figures);
-  }
+  std::size_t figures = 0;
+  for (const auto& group : report_figures(report)) figures += group.figures.size();
   write_file_atomically(arguments.output,
                         report_page(report_data(report, format_moment(wall_time()))));
   print_wrapped(fmt::format("{}: {}, {}\n", arguments.output,
                             counted(report.runs.size() + report.trials.size(), "run"),
-                            counted(figures.size(), "figure")));
-  if (!arguments.figures.empty()) {
-    draw_figures(figures, format, arguments.figures);
-    std::cout << fmt::format("{}: {} as {}\n", arguments.figures, counted(figures.size(), "figure"),
-                             arguments.format);
-  }
+                            counted(figures, "figure")));
   for (const auto& warning : report_warnings(report))
     std::cerr << fmt::format("kolo: warning: {}\n", warning);
   return 0;
@@ -170,20 +155,13 @@ void add_report_command(CLI::App& app, std::function<int()>& action) {
                                        "The page to write")
                            ->default_str(arguments->output)
                            ->type_name("FILE");
-  auto* const figures = add_text_option(*command, "--figures", arguments->figures, "a folder",
-                                        "Draw every figure into this folder too")
-                            ->type_name("FOLDER");
-  add_choice_option(*command, "--format", arguments->format, {"svg", "png"},
-                    "Of these drawings (default: svg)")
-      ->needs(figures);
   add_figure_options(*command, *arguments);
   auto* const watch =
       command
           ->add_flag("--watch", arguments->watch,
                      "Write nothing, but serve the page to a browser on this machine and follow "
                      "the runs while they go on")
-          ->excludes(output)
-          ->excludes(figures);
+          ->excludes(output);
   add_number_option(*command, "--port", arguments->port, {0, 65535},
                     "For --watch (default: 8008; 0: any)")
       ->needs(watch)
@@ -192,7 +170,7 @@ void add_report_command(CLI::App& app, std::function<int()>& action) {
       "Examples:\n"
       "  kolo report results/fashion_mnist\n"
       "  kolo report results/adam results/sgd -o compared.html --target 0.85 --target 0.9\n"
-      "  kolo report results/study --figures figures --format png\n"
+      "  kolo report results/study\n"
       "  kolo report ~/pytorch/runs/Nov21_host --axis relative\n"
       "  kolo report results/fashion_mnist --watch");
   command->callback([arguments, &action] {

@@ -25,7 +25,14 @@ constexpr std::pair<std::string_view, std::string_view> retired_words[] = {
     {"train --enable_benchy", "kolo bench FILE measures loading and training, apart and together"},
     {"train --interactive", "kolo eval RUN measures what was trained, kolo report RUN shows how"},
     {"train --yaml_config", "the configuration's file is named without an option"},
-    {"train --run_num", "runs are told apart by their folders: --output DIR"}};
+    {"train --run_num", "runs are told apart by their folders: --output DIR"},
+    {"doctor --tune", "kernels of convolutions are chosen by rules; there is nothing to tune"},
+    {"report --figures", "kolo-plot draws figures for papers"},
+    {"report --format", "kolo-plot draws figures for papers"},
+    {"eval --format", "pictures are PNG"},
+    {"scale --simulate", "kolo-simulate (extras/simulate) predicts from a study"},
+    {"scale --network", "kolo-simulate (extras/simulate) predicts from a study"},
+    {"scale --all-reduce", "kolo-simulate (extras/simulate) predicts from a study"}};
 
 }  // namespace
 

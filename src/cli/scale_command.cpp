@@ -9,7 +9,6 @@
 #include "kolo/base/text.h"
 #include "kolo/launch/launch_ranks.h"
 #include "kolo/report/results_table.h"
-#include "kolo/scaling/network_model.h"
 #include "kolo/study/scale_study.h"
 #include "launch/terminal.h"
 
@@ -53,8 +52,6 @@ void show_end(const ScaledStudy& scaled, const ScaleArguments& arguments) {
     return;
   }
   auto text = fmt::format("\n{}\n", to_text(study_results(study)));
-  if (const auto checks = prediction_checks(study); !checks.rows.empty())
-    text += fmt::format("{}:\n\n{}\n", checks.title, to_text(checks));
   if (arguments.advise) text += batch_advice(scaled, arguments.request.study) + "\n";
   print_wrapped(fmt::format("{}results in {}: report.html, study.json, study.csv, runs/\n", text,
                             scaled.folder.string()));
@@ -148,21 +145,6 @@ void add_running_options(CLI::App& command, ScaleArguments& arguments) {
   add_number_option(command, "--ranks-per-node", arguments.request.study.ranks_per_node,
                     {1, most_ranks}, "How many ranks a node takes; all, unless given")
       ->type_name("N");
-  CLI::Option* const simulate =
-      add_list_option(command, "--simulate", arguments.request.simulation.ranks, {1, most_ranks},
-                      "Predict these numbers of ranks too, from measured steps and a model of the "
-                      "network")
-          ->type_name("N,...");
-  add_choice_option(
-      command, "--network", arguments.request.simulation.network, network_names(),
-      fmt::format("What is between the nodes of --simulate: {}", join(network_names())))
-      ->needs(simulate)
-      ->type_name("NAME");
-  add_choice_option(
-      command, "--all-reduce", arguments.request.simulation.algorithm,
-      {"ring", "tree", "hierarchical"},
-      "How --simulate averages: ring, tree, or hierarchical, as kolo does (the default)")
-      ->needs(simulate);
   command.add_flag("--dry-run", arguments.dry_run, "Show the runs, and do nothing else");
   command.add_flag("--quiet", arguments.request.running.quiet,
                    "Don't show what the runs say; it is in their out.log");
@@ -191,8 +173,6 @@ void add_scale_command(CLI::App& app, std::function<int()>& action) {
       "  kolo scale configs/fashion_mnist.yaml --ranks 1,2 --strong\n"
       "  kolo scale configs/unet3d.yaml --config tiny --ranks 1,2,4 --parallel spatial\n"
       "  kolo scale configs/fashion_mnist.yaml --ranks 2 --advise\n"
-      "  kolo scale configs/fashion_mnist.yaml --ranks 1,2 --simulate 64,1024 \\\n"
-      "      --ranks-per-node 32 --network slingshot-11\n"
       "  kolo scale configs/unet3d.yaml --config tiny --ranks 8,16,32 --ranks-per-node 8 \\\n"
       "      --submit slurm --submit-options \"--time 1:00:00 --partition cpu\"\n\n"
       "Exit status: 0 done, 1 a run failed, 2 wrong input, 75 stopped on request.");

@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 #include <functional>
+#include <thread>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include "fetch/file_transfer.h"
 #include "kolo/base/checked.h"
 #include "kolo/base/error.h"
 #include "kolo/base/file.h"
@@ -102,34 +105,131 @@ std::string address_of(const RemoteDataset& dataset, const FetchOptions& options
   return base + (base.ends_with('/') ? "" : "/") + file.name;
 }
 
+// How a program ended, and what it said on stdout; its stderr is this process's.
+struct ProgramEnd {
+  int status = 0;
+  std::string output;
+};
+
+ProgramEnd run_program(const std::vector<std::string>& words) {
+  std::string line;
+  for (const auto& word : words) {
+    line += "'";
+    for (const char letter : word) line += letter == '\'' ? "'\\''" : std::string(1, letter);
+    line += "' ";
+  }
+  FILE* const pipe = ::popen(line.c_str(), "re");
+  if (pipe == nullptr) throw Error(system_error_text("fetch: cannot run " + words[0], errno));
+  ProgramEnd end;
+  for (int letter = std::fgetc(pipe); letter != EOF; letter = std::fgetc(pipe))
+    end.output += static_cast<char>(letter);
+  const int status = ::pclose(pipe);
+  end.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  constexpr int not_found = 127;
+  if (end.status == not_found)
+    throw InputError(fmt::format(
+        "fetch: there is no {} in PATH; install it, or get the files otherwise", words[0]));
+  return end;
+}
+
+// curl(1): from the file's end on, with a bar on a terminal. Its output is the reason of a failure.
+ProgramEnd run_curl(const std::string& url, const fs::path& part, std::int64_t bytes) {
+  return run_program({"curl",
+                      ::isatty(STDERR_FILENO) == 1 ? "--progress-bar" : "--silent",
+                      "--fail",
+                      "--location",
+                      "--proto",
+                      "=http,https,file",
+                      "--proto-redir",
+                      "=http,https",
+                      "--connect-timeout",
+                      "30",
+                      "--speed-limit",
+                      "100",
+                      "--speed-time",
+                      "60",
+                      "--retry",
+                      "3",
+                      "--max-filesize",
+                      std::to_string(bytes),
+                      "--write-out",
+                      "%{errormsg}",
+                      "--continue-at",
+                      "-",
+                      "--output",
+                      part.string(),
+                      url});
+}
+
+std::int64_t size_of(const fs::path& file) {
+  std::error_code error;
+  const auto size = fs::file_size(file, error);
+  return error ? 0 : narrow<std::int64_t>(size);
+}
+
+[[noreturn]] void fail(const std::string& url, const ProgramEnd& end) {
+  constexpr int unsupported = 1, malformed = 3, too_large = 63;
+  if (end.status == unsupported || end.status == malformed)
+    throw InputError(
+        fmt::format("fetch: {} is no address: {}; expected http://..., https://... or file://...",
+                    url, end.output));
+  throw Error(
+      fmt::format("fetch: cannot get {}: {}; check the network, or name another place with --url",
+                  url, end.status == too_large ? "it is longer than expected" : end.output));
+}
+
+// The connection broke: worth another try.
+bool may_pass(int status) {
+  constexpr int cuts[] = {16, 18, 28, 52, 55, 56, 92};
+  return std::ranges::find(cuts, status) != std::end(cuts);
+}
+
+// Gets what is missing of the file and goes on after a cut connection, as long as some more comes.
+// Returns how many bytes came.
+std::int64_t download(const std::string& url, const fs::path& part, std::int64_t bytes,
+                      const FetchOptions& options) {
+  constexpr int most_failures = 4;  // one after the other, without a byte
+  if (size_of(part) > bytes) fs::remove(part);
+  std::int64_t received = 0;
+  for (int failures = 0; size_of(part) < bytes;) {
+    const auto before = size_of(part);
+    const auto end = run_curl(url, part, bytes);
+    const auto more = std::max<std::int64_t>(0, size_of(part) - before);
+    received += more;
+    if (end.status == 0 && size_of(part) == bytes) break;
+    failures = more > 0 ? 0 : failures + 1;
+    if (may_pass(end.status) && failures < most_failures) {
+      if (options.notice) options.notice(fmt::format("{}; going on", end.output));
+      if (failures > 0) std::this_thread::sleep_for(options.pause * (1 << (failures - 1)));
+      continue;
+    }
+    const bool was_begun = before > 0;
+    if (was_begun || size_of(part) == 0 || end.status == 0) fs::remove(part);
+    if (was_begun && end.status != 0) continue;  // a server that can't go on in the middle
+    if (end.status == 0)
+      throw Error(fmt::format("fetch: {} has not the {} bytes expected", url, bytes));
+    fail(url, end);
+  }
+  return received;
+}
+
 // Returns the bytes that came.
 std::int64_t fetch_file(const RemoteFile& file, const std::string& url,
                         const FetchOptions& options) {
   const auto whole = options.folder / file.name;
   if (is_file_of(whole, file.bytes)) return 0;
   const fs::path part = whole.string() + ".part";
-  const Download request{.url = url,
-                         .file = part,
-                         .bytes = file.bytes,
-                         .progress =
-                             [&](std::int64_t done) {
-                               if (options.progress) {
-                                 options.progress({file.name, done, file.bytes});
-                               }
-                             },
-                         .notice = options.notice,
-                         .pause = options.pause};
   std::error_code error;
   const bool was_begun = fs::exists(part, error);
-  auto received = download(request);
+  if (options.notice) options.notice(fmt::format("{}:", file.name));
+  auto received = download(url, part, file.bytes, options);
   auto sum = md5_of_file(part);
   if (sum != file.md5 && was_begun) {
-    if (options.notice) {
+    if (options.notice)
       options.notice(
           fmt::format("{} does not fit its beginning from before; once more", file.name));
-    }
     fs::remove(part);
-    received += download(request);
+    received += download(url, part, file.bytes, options);
     sum = md5_of_file(part);
   }
   if (sum != file.md5) {
@@ -144,14 +244,24 @@ std::int64_t fetch_file(const RemoteFile& file, const std::string& url,
   return received;
 }
 
+// Takes the members out of the archives, and nothing else that may be in them.
 void unpack_archives(const RemoteDataset& dataset, const fs::path& folder) {
-  const std::vector<std::string_view> members(dataset.members.begin(), dataset.members.end());
-  AtomicFolder output(folder / dataset.archive_folder, members);
+  const std::vector<std::string_view> names(dataset.members.begin(), dataset.members.end());
+  AtomicFolder output(folder / dataset.archive_folder, names);
   for (const auto& file : dataset.files) {
-    unpack(folder / file.name, dataset.archive_folder, output.aside());
+    std::vector<std::string> words{"tar",
+                                   "-xzf",
+                                   (folder / file.name).string(),
+                                   "-C",
+                                   output.aside().string(),
+                                   "--no-same-owner",
+                                   "--strip-components=1"};
+    for (const auto& member : dataset.members)
+      words.push_back(dataset.archive_folder + "/" + member);
+    (void)run_program(words);  // says itself what it lacks
   }
   for (const auto& member : dataset.members) {
-    if (fs::is_regular_file(output.aside() / member)) continue;
+    if (fs::is_regular_file(fs::symlink_status(output.aside() / member))) continue;
     throw Error(fmt::format("fetch: no {} came with {}", member, dataset.name));
   }
   output.commit();
@@ -231,6 +341,14 @@ std::vector<RemoteDataset> remote_datasets() {
            "without a network, kolo data cifar10 --from fashion-mnist -o data/cifar10 makes a "
            "stand-in"},
   };
+}
+
+std::string md5_of_file(const fs::path& path) {
+  constexpr std::size_t digits = 32;
+  const auto sum = run_program({"sh", "-c", "md5sum <\"$0\"", path.string()});
+  if (sum.status != 0 || sum.output.size() < digits)
+    throw Error(fmt::format("fetch: md5sum can't read {}", path.string()));
+  return sum.output.substr(0, digits);
 }
 
 RemoteDataset remote_dataset(std::string_view name) {

@@ -46,14 +46,13 @@ constexpr ResultField result_fields[] = {
     {"best_val_accuracy", &StudyResults::best_val_accuracy},
     {"gradient_noise_scale", &StudyResults::gradient_noise_scale}};
 
-constexpr std::array<std::string_view, 5> state_names{"pending", "submitted", "done", "failed",
-                                                      "predicted"};
+constexpr std::array<std::string_view, 4> state_names{"pending", "submitted", "done", "failed"};
 
 StudyPointState state_named(const std::string& name) {
   const auto found = std::ranges::find(state_names, name);
   if (found != state_names.end()) return StudyPointState(found - state_names.begin());
-  throw Error(fmt::format(
-      "\"state\" is \"{}\", expected pending, submitted, done, failed or predicted", name));
+  throw Error(
+      fmt::format("\"state\" is \"{}\", expected pending, submitted, done or failed", name));
 }
 
 Json json_of(const StudyPoint& point) {
@@ -97,26 +96,16 @@ StudyPoint point_of(const Json& json) {
   return point;
 }
 
-bool is_predicted(const StudyPoint& point) {
-  return point.state == StudyPointState::predicted;
-}
-
-// The point that others of its learning-rate scaling and warm-up are related to: measured ones to
-// the measured one with the fewest ranks, predictions to the prediction for as many, so that an
-// error of the model cancels, or where there is none to what was measured.
+// The point that others of its learning-rate scaling and warm-up are related to: the one with the
+// fewest ranks.
 const StudyPoint* first_of_line(const Study& study, const StudyPoint& line) {
-  const auto is_of_line = [&](const StudyPoint& point) {
-    return std::isfinite(point.results.samples_per_second) && point.lr_scaling == line.lr_scaling &&
-           point.warmup_epochs == line.warmup_epochs;
-  };
   const StudyPoint* first = nullptr;
   for (const StudyPoint& point : study.points) {
-    if (is_predicted(point) || !is_of_line(point)) continue;
-    if (first == nullptr || point.ranks < first->ranks) first = &point;
+    const bool is_of_line = std::isfinite(point.results.samples_per_second) &&
+                            point.lr_scaling == line.lr_scaling &&
+                            point.warmup_epochs == line.warmup_epochs;
+    if (is_of_line && (first == nullptr || point.ranks < first->ranks)) first = &point;
   }
-  if (first == nullptr || !is_predicted(line)) return first;
-  for (const StudyPoint& point : study.points)
-    if (is_predicted(point) && is_of_line(point) && point.ranks == first->ranks) return &point;
   return first;
 }
 
@@ -131,11 +120,9 @@ std::string_view state_name(StudyPointState state) {
 }
 
 Json Study::to_json() const {
-  Json document{{"name", name},           {"configuration", configuration},
-                {"scaling", scaling},     {"parallel", parallel},
-                {"settings", settings},   {"threads", threads},
-                {"cores", cores},         {"network", network},
-                {"points", Json::array()}};
+  Json document{{"name", name},         {"configuration", configuration}, {"scaling", scaling},
+                {"parallel", parallel}, {"settings", settings},           {"threads", threads},
+                {"cores", cores},       {"points", Json::array()}};
   for (const StudyPoint& point : points) document["points"].push_back(json_of(point));
   return document;
 }
@@ -150,7 +137,6 @@ Study Study::from_json(const Json& document) {
     study.settings = document.value("settings", std::vector<std::string>());
     study.threads = document.value("threads", 0);
     study.cores = document.value("cores", 1);
-    study.network = document.value("network", "");
     for (const Json& point : json_list(document, "points")) study.points.push_back(point_of(point));
     return study;
   } catch (const Json::exception& error) {

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "kolo/report/figure.h"
-#include "report/axis.h"
 
 namespace kolo {
 
@@ -21,10 +20,16 @@ double scaled(double value, bool is_logarithmic) {
 }
 
 double height_of(const Figure& figure) {
-  Extent extent;
-  for (const auto& series : figure.series)
-    for (const double y : series.y) extent.add(scaled(y, figure.y_logarithmic));
-  return extent.is_empty() ? 0 : extent.largest - extent.smallest;
+  double smallest = std::numeric_limits<double>::infinity(), largest = -smallest;
+  for (const auto& series : figure.series) {
+    for (const double y : series.y) {
+      const double height = scaled(y, figure.y_logarithmic);
+      if (!std::isfinite(height)) continue;
+      smallest = std::min(smallest, height);
+      largest = std::max(largest, height);
+    }
+  }
+  return std::max(0., largest - smallest);
 }
 
 // Where a line is at x; unknown beyond its ends and in its gaps. Points in order of x.

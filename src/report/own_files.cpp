@@ -28,6 +28,17 @@ std::string marked_svg(std::string picture) {
   return picture;
 }
 
+std::string png_caption(std::string_view png) {
+  const auto chunk = png.find("iTXt" + std::string(png_caption_key));
+  if (chunk == std::string_view::npos || chunk < 4) return {};
+  std::size_t length = 0;
+  for (const char byte : png.substr(chunk - 4, 4))
+    length = 256 * length + static_cast<unsigned char>(byte);
+  if (length < png_caption_key.size()) return {};
+  return std::string(
+      png.substr(chunk + 4 + png_caption_key.size(), length - png_caption_key.size()));
+}
+
 bool is_report_page(const std::filesystem::path& file) {
   const auto text = beginning_of(file);
   return text.starts_with("<!DOCTYPE html>") &&

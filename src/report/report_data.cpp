@@ -40,8 +40,6 @@ std::string_view mark_name(ResultsTable::Mark mark) {
   switch (mark) {
     case ResultsTable::Mark::none:
       return "";
-    case ResultsTable::Mark::predicted:
-      return "predicted";
     case ResultsTable::Mark::failed:
       return "failed";
     case ResultsTable::Mark::waiting:
@@ -191,7 +189,6 @@ std::vector<ResultsTable> report_tables(const Report& report) {
   };
   if (report.study) {
     add(study_results(*report.study));
-    add(prediction_checks(*report.study));
   }
   if (report.sweep) {
     add(sweep_results(*report.sweep));
@@ -215,6 +212,21 @@ std::vector<std::string> report_warnings(const Report& report) {
 
 namespace {
 
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view letters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t begin = 0; begin < bytes.size(); begin += 3) {
+    const auto three = bytes.substr(begin, 3);
+    std::uint32_t bits = 0;
+    for (std::size_t i = 0; i < 3; ++i)
+      bits = bits << 8 | (i < three.size() ? static_cast<unsigned char>(three[i]) : 0U);
+    for (std::size_t i = 0; i < 4; ++i)
+      text += i <= three.size() ? letters[bits >> (18 - 6 * i) & 63] : '=';
+  }
+  return text;
+}
+
 // Of each run that has some.
 Json picture_sections(const std::vector<RunRecord>& runs) {
   Json sections = Json::array();
@@ -222,7 +234,7 @@ Json picture_sections(const std::vector<RunRecord>& runs) {
     if (run.pictures.empty()) continue;
     Json pictures = Json::array();
     for (const auto& picture : run.pictures)
-      pictures.push_back({{"name", picture.name}, {"svg", picture.svg}});
+      pictures.push_back({{"caption", picture.caption}, {"png", base64(picture.png)}});
     sections.push_back(
         {{"title", runs.size() == 1 ? "Predictions" : fmt::format("Predictions: {}", run.name)},
          {"pictures", std::move(pictures)}});

@@ -258,14 +258,17 @@ void read_pictures(const std::filesystem::path& folder, RunRecord& run) {
   std::error_code error;
   std::vector<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder / "pictures", error))
-    if (entry.path().extension() == ".svg" && is_drawing(entry.path()))
+    if (entry.path().extension() == ".png" && is_drawing(entry.path()))
       files.push_back(entry.path());
   std::ranges::sort(files);
   for (const auto& file : files) {
-    if (std::filesystem::file_size(file, error) > most_bytes)
+    if (std::filesystem::file_size(file, error) > most_bytes) {
       run.warnings.push_back(fmt::format("{} is too large to be shown", file.string()));
-    else
-      run.pictures.push_back({file.stem().string(), read_text_file(file)});
+      continue;
+    }
+    auto png = read_text_file(file);
+    const auto caption = png_caption(png);
+    run.pictures.push_back({caption, std::move(png)});
   }
 }
 

@@ -17,10 +17,6 @@ namespace {
 
 using Measurement = double StudyResults::*;
 
-bool is_predicted(const StudyPoint& point) {
-  return point.state == StudyPointState::predicted;
-}
-
 // Mean and deviation of points of the same number of ranks.
 class Mean {
  public:
@@ -43,16 +39,12 @@ class Mean {
   double count_ = 0, sum_ = 0, sum_of_squares_ = 0, variance_within_ = 0;
 };
 
-// What measured, or predicted, points gave, by ranks.
+// Means over points of the same number of ranks.
 template <typename Value, typename Deviation>
-FigureSeries series_by_ranks(const Study& study, bool predicted, Value value, Deviation deviation) {
+void add_series(Figure& figure, const Study& study, Value value, Deviation deviation) {
   std::map<int, Mean> means;
-  for (const auto& point : study.points) {
-    if (is_predicted(point) == predicted) means[point.ranks].add(value(point), deviation(point));
-  }
-  FigureSeries series{.name = predicted ? "predicted" : "measured", .x = {}, .y = {}, .spread = {}};
-  series.colour = run_colour(predicted ? 1 : 0);
-  series.dashed = predicted;
+  for (const auto& point : study.points) means[point.ranks].add(value(point), deviation(point));
+  FigureSeries series{.name = "measured", .x = {}, .y = {}, .spread = {}};
   series.marks = true;
   for (const auto& [ranks, mean] : means) {
     if (mean.is_empty()) continue;
@@ -62,15 +54,7 @@ FigureSeries series_by_ranks(const Study& study, bool predicted, Value value, De
   }
   if (std::ranges::all_of(series.spread, [](double spread) { return spread == 0; }))
     series.spread.clear();
-  return series;
-}
-
-template <typename Value, typename Deviation>
-void add_series(Figure& figure, const Study& study, Value value, Deviation deviation) {
-  for (const bool predicted : {false, true}) {
-    auto series = series_by_ranks(study, predicted, value, deviation);
-    if (!series.x.empty()) figure.series.push_back(std::move(series));
-  }
+  if (!series.x.empty()) figure.series.push_back(std::move(series));
 }
 
 void add_series(Figure& figure, const Study& study, Measurement value, Measurement deviation) {
@@ -81,10 +65,9 @@ void add_series(Figure& figure, const Study& study, Measurement value, Measureme
 
 // What would be if more ranks cost nothing: from the first measured point, to the power of ranks.
 void add_ideal(Figure& figure, double power) {
-  if (figure.series.empty() || figure.series.front().dashed) return;
-  const double first = figure.series.front().x.front(), value = figure.series.front().y.front();
-  double last = first;
-  for (const auto& series : figure.series) last = std::max(last, series.x.back());
+  if (figure.series.empty()) return;
+  const auto& measured = figure.series.front();
+  const double first = measured.x.front(), value = measured.y.front(), last = measured.x.back();
   FigureSeries ideal{.name = "ideal", .x = {first, last}, .y = {}, .spread = {}};
   for (const double ranks : ideal.x) ideal.y.push_back(value * std::pow(ranks / first, power));
   ideal.colour = ideal_colour;
@@ -103,7 +86,7 @@ Figure figure_by_ranks(std::string id, std::string title, std::string y_label) {
 // "Of ranks that share this machine's 2 cores, beyond 2." where some do.
 std::string note_on_cores(const Study& study) {
   const bool shares = std::ranges::any_of(study.points, [&](const StudyPoint& point) {
-    return !is_predicted(point) && point.nodes == 1 && point.ranks > study.cores;
+    return point.nodes == 1 && point.ranks > study.cores;
   });
   if (!shares) return {};
   return fmt::format("More than {} rank{} share the cores of the machine.", study.cores,
@@ -170,21 +153,20 @@ Figure memory(const Study& study) {
 }
 
 std::optional<Figure> step_time(const Study& study) {
-  std::map<std::pair<int, bool>, std::array<Mean, 3>> means;
+  std::map<int, std::array<Mean, 3>> means;
   for (const auto& point : study.points) {
     const auto& results = point.results;
     if (!std::isfinite(results.step_seconds)) continue;
-    auto& [whole, data, ranks] = means[{point.ranks, is_predicted(point)}];
+    auto& [whole, data, ranks] = means[point.ranks];
     whole.add(results.step_seconds, 0);
     data.add(results.data_wait_seconds, 0);
     ranks.add(results.exposed_communication_seconds, 0);
   }
   if (means.empty()) return std::nullopt;
   std::vector<StepTime> times;
-  for (const auto& [key, mean] : means) {
+  for (const auto& [ranks, mean] : means) {
     const auto value = [](const Mean& of) { return of.is_empty() ? not_measured : of.value(); };
-    times.push_back({fmt::format("{}{}", key.first, key.second ? " (predicted)" : ""),
-                     value(mean[0]), value(mean[1]), value(mean[2])});
+    times.push_back({std::to_string(ranks), value(mean[0]), value(mean[1]), value(mean[2])});
   }
   auto figure = step_time_figure(times);
   figure.id = "scaling-step-time";
@@ -198,7 +180,7 @@ Figure by_combination(const Study& study, Figure figure, Measurement value, doub
   std::vector<std::string> names;
   std::vector<std::map<int, double>> lines;
   for (const auto& point : study.points) {
-    if (is_predicted(point) || !std::isfinite(point.results.*value)) continue;
+    if (!std::isfinite(point.results.*value)) continue;
     const auto name = combination_name(point);
     const auto place = std::ranges::find(names, name) - names.begin();
     if (place == std::ssize(names)) {
@@ -220,10 +202,6 @@ Figure by_combination(const Study& study, Figure figure, Measurement value, doub
   return figure;
 }
 
-void add_note(Figure& figure, const std::string& note) {
-  if (!note.empty()) figure.note += (figure.note.empty() ? "" : " ") + note;
-}
-
 void add_if_drawn(FigureGroup& group, Figure figure) {
   if (!figure.series.empty()) group.figures.push_back(std::move(figure));
 }
@@ -235,7 +213,6 @@ FigureGroup scaling(const Study& study) {
   add_if_drawn(group, epoch_time(study));
   if (auto figure = step_time(study)) group.figures.push_back(std::move(*figure));
   add_if_drawn(group, memory(study));
-  for (auto& figure : group.figures) add_note(figure, prediction_error_note(study));
   return group;
 }
 

@@ -93,8 +93,6 @@ std::vector<Measure> measures(const StudyPoint& first) {
 
 ResultsTable::Mark mark_of(StudyPointState state) {
   switch (state) {
-    case StudyPointState::predicted:
-      return ResultsTable::Mark::predicted;
     case StudyPointState::failed:
       return ResultsTable::Mark::failed;
     case StudyPointState::pending:
@@ -128,8 +126,6 @@ std::string note_of(const Study& study) {
         " More than {} rank{} share this machine's cores: their efficiency says nothing of a "
         "larger one.",
         study.cores, study.cores == 1 ? "" : "s");
-  if (!study.network.empty()) note += fmt::format(" Predicted with {}.", study.network);
-  if (const auto error = prediction_error_note(study); !error.empty()) note += " " + error;
   return note;
 }
 
@@ -148,110 +144,6 @@ ResultsTable study_results(const Study& study) {
     if (all_are("") || all_are(measure.usual)) continue;
     table.columns.push_back({measure.title, measure.is_number});
     for (std::size_t i = 0; i < texts.size(); ++i) table.rows[i].cells.push_back({texts[i]});
-  }
-  return table;
-}
-
-namespace {
-
-constexpr double too_far_off = 0.25;
-
-// Over the points of as many ranks that say something.
-class MeanOfPoints {
- public:
-  void add(double value) {
-    if (!std::isfinite(value) || value <= 0) return;
-    sum_ += value;
-    ++count_;
-  }
-  [[nodiscard]] bool is_known() const { return count_ > 0; }
-  // Not a number where nothing is known.
-  [[nodiscard]] double value() const { return sum_ / count_; }
-
- private:
-  double sum_ = 0, count_ = 0;
-};
-
-// Of points that were run, or predicted.
-struct Speed {
-  MeanOfPoints step_seconds, efficiency;
-};
-
-struct Comparison {
-  int ranks = 0;
-  Speed predicted, measured;
-
-  // Of a step, as a part of what was measured.
-  [[nodiscard]] double error() const {
-    return predicted.step_seconds.value() / measured.step_seconds.value() - 1;
-  }
-  [[nodiscard]] double efficiency_error() const {
-    return predicted.efficiency.value() - measured.efficiency.value();
-  }
-  [[nodiscard]] bool is_far_off() const { return std::abs(error()) > too_far_off; }
-};
-
-std::vector<Comparison> comparisons_of(const Study& study) {
-  std::map<int, Speed> predicted, measured;
-  for (const auto& point : study.points) {
-    auto& speed = (point.state == StudyPointState::predicted ? predicted : measured)[point.ranks];
-    speed.step_seconds.add(point.results.step_seconds);
-    speed.efficiency.add(point.efficiency);
-  }
-  std::vector<Comparison> comparisons;
-  for (const auto& [ranks, speed] : predicted) {
-    const auto found = measured.find(ranks);
-    if (speed.step_seconds.is_known() && found != measured.end() &&
-        found->second.step_seconds.is_known())
-      comparisons.push_back({ranks, speed, found->second});
-  }
-  return comparisons;
-}
-
-}  // namespace
-
-std::string prediction_error_note(const Study& study) {
-  double largest = 0;
-  for (const auto& comparison : comparisons_of(study))
-    largest = std::max(largest, std::abs(comparison.error()));
-  if (largest <= too_far_off) return {};
-  return fmt::format("Predictions of what was run are off by up to {:.0f} %.", 100 * largest);
-}
-
-ResultsTable prediction_checks(const Study& study) {
-  ResultsTable table{.title = "Predictions against measurements",
-                     .columns = {{"ranks", true},
-                                 {"predicted step, ms", true},
-                                 {"measured step, ms", true},
-                                 {"off by", true},
-                                 {"predicted efficiency", true},
-                                 {"measured efficiency", true},
-                                 {"off by, points", true}},
-                     .rows = {},
-                     .note = {}};
-  bool is_any_far_off = false;
-  for (const auto& comparison : comparisons_of(study)) {
-    is_any_far_off = is_any_far_off || comparison.is_far_off();
-    table.rows.push_back(
-        {{{fmt::format("{}", comparison.ranks)},
-          {fmt::format("{:.4g}", 1000 * comparison.predicted.step_seconds.value())},
-          {fmt::format("{:.4g}", 1000 * comparison.measured.step_seconds.value())},
-          {fmt::format("{:+.1f} %{}", 100 * comparison.error(),
-                       comparison.is_far_off() ? " !" : "")},
-          {text_or_nothing("{:.1f} %", 100 * comparison.predicted.efficiency.value())},
-          {text_or_nothing("{:.1f} %", 100 * comparison.measured.efficiency.value())},
-          {text_or_nothing("{:+.1f}", 100 * comparison.efficiency_error())}},
-         -1,
-         comparison.is_far_off() ? ResultsTable::Mark::far_off : ResultsTable::Mark::none});
-  }
-  if (is_any_far_off) {
-    table.note = fmt::format(
-        "Marked (!): off by more than {:.0f} %. What is predicted for other numbers of ranks can't "
-        "be "
-        "trusted further than that. Steps of some milliseconds are hard to measure, and so are "
-        "those "
-        "of a machine that does other work.",
-        100 * too_far_off);
   }
   return table;
 }

@@ -14,7 +14,6 @@
 #include "kolo/base/machine.h"
 #include "kolo/config/factories.h"
 #include "kolo/launch/launch_environment.h"
-#include "kolo/layout/pipeline_play.h"
 #include "kolo/study/measure.h"
 #include "run/load_data.h"
 #include "run/prepared_run.h"
@@ -215,9 +214,6 @@ BenchPipeline idle_times(const Training& training, const Communicator& communica
       .idle_shares = std::vector<double>(static_cast<std::size_t>(communicator.size())),
       .ideal = ideal_idle_share(cut.shape)};
   communicator.all_gather(std::span(&mine, 1), std::span(pipeline.idle_shares));
-  PipelineTimes times;  // backward takes twice as long as forward
-  for (const double work : cut.work) times.stages.push_back({work / 3, 2 * work / 3});
-  pipeline.played = play_pipeline(plan_pipeline(cut.shape), times).idle_share();
   return pipeline;
 }
 

@@ -169,9 +169,9 @@ std::string pipeline_line(const BenchReport& report) {
   for (const auto share : pipeline.idle_shares) by_rank.push_back(percent(share));
   return fmt::format(
       "idle in the pipeline ({}, {} ranks, {} micro-batches) by rank: {}; by the schedule {} with "
-      "equal parts, {} with these\n",
+      "equal parts\n",
       name_of(pipeline.shape.schedule), pipeline.shape.ranks, pipeline.shape.micro_batches,
-      fmt::join(by_rank, "  "), percent(pipeline.ideal), percent(pipeline.played));
+      fmt::join(by_rank, "  "), percent(pipeline.ideal));
 }
 
 Json json_of(const BenchPipeline& pipeline) {
@@ -180,8 +180,7 @@ Json json_of(const BenchPipeline& pipeline) {
           {"micro_batches", pipeline.shape.micro_batches},
           {"idle_share", mean_and_deviation(pipeline.idle_shares).mean},
           {"idle_share_by_rank", pipeline.idle_shares},
-          {"ideal_idle_share", pipeline.ideal},
-          {"played_idle_share", pipeline.played}};
+          {"ideal_idle_share", pipeline.ideal}};
 }
 
 std::string milliseconds(double seconds) {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "kolo/comm/communicator.h"
-#include "kolo/scaling/network_model.h"
+#include "kolo/observe/bench_records.h"
 
 namespace kolo {
 

@@ -100,9 +100,6 @@ Study StudyFolder::open(const Study& study, const std::string& configuration) co
     return study;
   }
   Study merged = Study::read(study_file());
-  std::erase_if(merged.points, [](const StudyPoint& point) {
-    return point.state == StudyPointState::predicted;  // they are made anew
-  });
   for (const StudyPoint& point : study.points)
     if (find(merged, point) == nullptr) merged.points.push_back(point);
   std::ranges::stable_sort(merged.points, {}, &StudyPoint::ranks);
@@ -230,11 +227,6 @@ void settle_parallel(ScaleRequest& request, const RunConfig& base) {
   request.study.shared = shared_samples(base);
 }
 
-// How many samples per epoch has is the data's business.
-std::int64_t samples_per_epoch(const RunConfig& base) {
-  return make_datasets(base, {.loads_later = true}).training->size();
-}
-
 // As the tables and reports name it: results/digits-weak.
 std::filesystem::path output_of(const ScaleRequest& request, const RunConfig& base) {
   if (!request.output.empty()) return request.output;
@@ -260,9 +252,6 @@ PreparedStudy prepare(ScaleRequest& request) {
   settle_parallel(request, base);
   prepared.folder.path = output_of(request, base);
   if (!submits(request)) settle_threads(request.study, prepared.folder);
-  request.study.simulated_ranks = request.simulation.ranks;
-  request.simulation.ranks_per_node = request.study.ranks_per_node;
-  check_simulation(request.simulation, request.study.cores);
   prepared.study = plan_study(request.study, base);
   if (submits(request))
     request.scheduler = checked(request.scheduler);
@@ -292,11 +281,6 @@ ScaledStudy scale_study(ScaleRequest request) {
   else
     result.was_stopped = !run_points(request.study, folder, study, request.running);
   if (result.was_stopped) return result;
-  if (!request.simulation.ranks.empty()) {
-    add_predictions(study, request.study, request.simulation, samples_per_epoch(base),
-                    request.running.say);
-    folder.write(study);
-  }
   folder.write_report();
   return result;
 }

@@ -89,6 +89,14 @@ std::string nearest_that_can(const SharedSamples& samples, int ranks) {
   return more <= most ? fmt::format("{} or {}", fewer, more) : fmt::format("{}", fewer);
 }
 
+// How so many ranks share samples: what spatial_plans() has first.
+SpatialNetworkPlan best_cut(const SharedSamples& samples, int ranks) {
+  auto plans = spatial_plans(samples.layers, samples.lengths, ranks);
+  if (!plans.empty()) return std::move(plans.front());
+  throw InputError(fmt::format("kolo scale: {} ranks can't share samples of [{}]; {} can", ranks,
+                               fmt::join(samples.lengths, ", "), nearest_that_can(samples, ranks)));
+}
+
 void share_samples(const SharedSamples& samples, StudyPoint& point) {
   const auto plan = best_cut(samples, point.ranks);
   point.spatial = plan.shape;
@@ -97,13 +105,6 @@ void share_samples(const SharedSamples& samples, StudyPoint& point) {
 }
 
 }  // namespace
-
-SpatialNetworkPlan best_cut(const SharedSamples& samples, int ranks) {
-  auto plans = spatial_plans(samples.layers, samples.lengths, ranks);
-  if (!plans.empty()) return std::move(plans.front());
-  throw InputError(fmt::format("kolo scale: {} ranks can't share samples of [{}]; {} can", ranks,
-                               fmt::join(samples.lengths, ", "), nearest_that_can(samples, ranks)));
-}
 
 Study plan_study(const StudyRequest& request, const RunConfig& configured) {
   check(request);
@@ -129,10 +130,6 @@ Study plan_study(const StudyRequest& request, const RunConfig& configured) {
   if (scalings.empty()) scalings = {std::string(name_of(base.optimizer.lr_scaling))};
   auto warmups = sorted_without_repeats(request.warmup_epochs);
   if (warmups.empty()) warmups = {base.training.lr_warmup_epochs};
-  for (const int count : request.simulated_ranks) {
-    (void)batch_size_of(request, base.training, ranks.front(), count);
-    if (request.shared) (void)best_cut(*request.shared, count);
-  }
   for (const int count : ranks) {
     for (const auto& scaling : scalings) {
       for (const double warmup : warmups) {

@@ -3,8 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/program.h"
-#include "kolo/scaling/network_model.h"
-#include "kolo/scaling/step_profile.h"
+#include "kolo/observe/bench_records.h"
 
 namespace kolo::testing {
 namespace {

@@ -109,21 +109,24 @@ TEST_F(EvalProgram, DrawsSamplesAndTheConfusionMatrix) {
   const auto pictures = *folder / "run" / "pictures";
   const auto result = eval({run(), "--pictures", pictures.string(), "--samples", "3"});
   EXPECT_EQ(result.exit_code, 0) << result.errors;
-  for (const auto* const name : {"predictions.svg", "confusion.svg"}) {
-    EXPECT_THAT(result.output, HasSubstr((pictures / name).string()));
-    EXPECT_TRUE(is_drawing(pictures / name));
-  }
+  EXPECT_THAT(result.output, HasSubstr("pictures: 4 in " + pictures.string()));
+  EXPECT_THAT(png_caption(read_text_file(pictures / "confusion.png")), HasSubstr("taken for"));
+  EXPECT_TRUE(is_drawing(pictures / "sample-000000.png"));
+  // Another evaluation's pictures take their place.
+  EXPECT_EQ(eval({run(), "--pictures", pictures.string(), "--samples", "2"}).exit_code, 0);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(pictures), {}), 3);
   // A report shows them, in a page that still needs nothing but itself.
   const auto page = (*folder / "report.html").string();
   ASSERT_EQ(run_kolo({"report", run(), "-o", page}).exit_code, 0);
-  EXPECT_THAT(read_text_file(page), AllOf(HasSubstr("\"Predictions\""), HasSubstr("taken for")));
+  EXPECT_THAT(read_text_file(page), AllOf(HasSubstr("\"Predictions\""), HasSubstr("taken for"),
+                                          HasSubstr("iVBORw0KGgo")));
 
   // What somebody else has put there stays.
-  write_file(pictures / "predictions.svg", "mine");
+  write_file(pictures / "sample-7.png", "mine");
   const auto refused = eval({run(), "--pictures", pictures.string()});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_THAT(refused.errors, HasSubstr("was not drawn by kolo"));
-  EXPECT_EQ(read_text_file(pictures / "predictions.svg"), "mine");
+  EXPECT_EQ(read_text_file(pictures / "sample-7.png"), "mine");
 }
 
 TEST_F(EvalProgram, RefusesWhatItCantMeasure) {

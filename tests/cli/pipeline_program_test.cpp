@@ -82,7 +82,6 @@ TEST_F(PipelineProgram, IsMeasured) {
   EXPECT_EQ(pipeline["schedule"], "1f1b");
   EXPECT_EQ(pipeline["micro_batches"], 4);
   EXPECT_NEAR(pipeline["ideal_idle_share"].get<double>(), .2, 1e-12);
-  EXPECT_GE(pipeline["played_idle_share"].get<double>(), .2 - 1e-9);
   const auto shares = pipeline["idle_share_by_rank"].get<std::vector<double>>();
   EXPECT_EQ(shares.size(), 2U);
   EXPECT_THAT(shares, Each(AllOf(Ge(0), Lt(1))));

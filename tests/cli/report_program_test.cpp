@@ -35,10 +35,9 @@ class ReportProgram : public ::testing::Test {
     return folder / name;
   }
 
-  [[nodiscard]] static ProcessResult report(std::vector<std::string> arguments,
-                                            std::map<std::string, std::string> environment = {}) {
+  [[nodiscard]] static ProcessResult report(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "report");
-    return run_kolo(arguments, std::move(environment));
+    return run_kolo(arguments);
   }
 
   void expect_refused(const ProcessResult& result, const std::string& words) const {
@@ -64,16 +63,6 @@ TEST_F(ReportProgram, WritesAPage) {
     EXPECT_NE(text.find(part), std::string::npos) << part;
 }
 
-TEST_F(ReportProgram, DrawsFigures) {
-  const auto run = write_run("run", 3);
-  const auto drawings = (folder / "figures").string();
-  const auto result = report({run, "-o", page, "--figures", drawings, "--axis", "step"});
-  EXPECT_EQ(result.exit_code, 0) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr(fmt::format("{}: ", drawings)));
-  EXPECT_THAT(read_text_file(folder / "figures/accuracy.svg"),
-              AllOf(HasSubstr("Accuracy"), HasSubstr("step"), Not(HasSubstr("epoch"))));
-}
-
 TEST_F(ReportProgram, SaysWhatIsWrong) {
   const auto run = write_run("run", 3);
   expect_refused(report({(folder / "nowhere").string(), "-o", page}), "nowhere");
@@ -82,14 +71,14 @@ TEST_F(ReportProgram, SaysWhatIsWrong) {
   expect_refused(report({run, "-o", run}), "is a folder");
   expect_refused(report({run, "-o", page, "--target", "60"}), "60 % is --target 0.6");
   expect_refused(report({run, "-o", page, "--axis", "days"}), "--axis");
-  expect_refused(report({run, "-o", page, "--format", "png"}), "--figures");
+  for (const std::string option : {"--figures", "--format"})
+    expect_refused(report({run, "-o", page, option, "png"}),
+                   "report: " + option + ": kolo-plot draws figures for papers");
   expect_refused(report({run, "-o", page, "--watch"}), "--watch");
-  expect_refused(report({run, "-o", page, "--figures", (folder / "f").string()}, {{"PATH", "/x"}}),
-                 "gnuplot-nox");
   expect_refused(report({}), "RUN... is missing");
 }
 
-TEST_F(ReportProgram, WritesOverNothingButItsOwnPagesAndFigures) {
+TEST_F(ReportProgram, WritesOverNothingButItsOwnPages) {
   const auto run = write_run("run", 3);
   const auto history = read_text_file(run + "/history.json");
   const auto expect_kept = [&](const std::string& file, const std::string& words) {
@@ -104,18 +93,10 @@ TEST_F(ReportProgram, WritesOverNothingButItsOwnPagesAndFigures) {
   expect_refused(report({run, "-o", "/dev/null"}), "no file");
   EXPECT_EQ(read_text_file(run + "/history.json"), history);
 
-  const auto drawings = (folder / "figures").string();
-  std::filesystem::create_directory(drawings);
-  folder.write("figures/loss.svg", "<svg>mine</svg>");
-  expect_refused(report({run, "-o", page, "--figures", drawings}), "was not drawn by kolo");
-  EXPECT_EQ(read_text_file(folder / "figures/loss.svg"), "<svg>mine</svg>");
-  expect_refused(report({run, "-o", page, "--figures", drawings + "/loss.svg"}), "no folder");
-
   // Its own, and an empty file, may be replaced.
-  std::filesystem::remove(folder / "figures/loss.svg");
   folder.write("page.html", "");
-  for (const std::string format : {"svg", "png", "svg", "png"}) {
-    const auto again = report({run, "-o", page, "--figures", drawings, "--format", format});
+  for (int time = 0; time < 2; ++time) {
+    const auto again = report({run, "-o", page});
     EXPECT_EQ(again.exit_code, 0) << again.errors;
   }
 }

@@ -20,6 +20,7 @@ if [[ -e $folder/prefix/bin/kolo ]]; then
     grep -q max-restarts "$folder/prefix/share/$file" || grep -q 'max\\-restarts' "$folder/prefix/share/$file" \
       || fail "share/$file is not installed, or lacks the program's options"
   done
+  [[ -x $folder/prefix/bin/kolo-plot ]] || fail "kolo-plot is not installed"
   for script in "$shared"/submit/{slurm/train,slurm/perlmutter,slurm/array,slurm/study,pbs/polaris,pbs/theta}.sh; do
     [[ $("$script" --help) == *CONFIG* ]] || fail "$script does not run"
   done

@@ -9,8 +9,8 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/layout/pipeline_play.h"
 #include "support/errors.h"
+#include "support/pipeline_play.h"
 
 namespace kolo {
 namespace {

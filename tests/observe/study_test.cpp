@@ -104,25 +104,6 @@ TEST(Study, EfficiencyIsRelativeToTheFewestRanksOfTheSameLine) {
   EXPECT_DOUBLE_EQ(study.points[2].efficiency, 1);     // another line
 }
 
-TEST(Study, PredictionsAreRelatedToMeasurements) {
-  Study study = example();
-  study.points[0].state = StudyPointState::predicted;  // however few ranks it has
-  study.points[0].results.samples_per_second = 150;
-  fill_in_efficiency(study);
-  EXPECT_DOUBLE_EQ(study.points[1].efficiency, 1);
-  EXPECT_DOUBLE_EQ(study.points[0].efficiency, 1);  // 150 of half of 300
-}
-
-TEST(Study, PredictionsAreRelatedToThePredictionForAsManyRanks) {
-  Study study;
-  study.points = {measured(1, 100), measured(1, 110), measured(8, 440)};
-  study.points[1].state = study.points[2].state = StudyPointState::predicted;
-  fill_in_efficiency(study);
-  EXPECT_DOUBLE_EQ(study.points[0].efficiency, 1);
-  EXPECT_DOUBLE_EQ(study.points[1].efficiency, 1);
-  EXPECT_DOUBLE_EQ(study.points[2].efficiency, 0.5);
-}
-
 TEST(Study, AFailedRunHasNoEfficiency) {
   Study study = example();
   study.points[1].results = {};

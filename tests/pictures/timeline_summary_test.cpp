@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "kolo/base/error.h"
-#include "kolo/layout/pipeline_play.h"
 #include "kolo/pictures/timeline_picture.h"
+#include "support/pipeline_play.h"
 #include "support/temporary_folder.h"
 
 namespace kolo::testing {

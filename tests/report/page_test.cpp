@@ -99,6 +99,19 @@ TEST(ReportPage, TextStaysText) {
   EXPECT_EQ(data["runs"][0], hostile);
 }
 
+TEST(ReportPage, PicturesAreInThePage) {
+  auto report = small_report();
+  for (const char* const bytes : {"", "M", "Ma", "Man"})
+    report.runs[1].pictures.push_back({hostile, bytes});
+  const auto data = report_data(report, "today");
+  const auto& section = data["sections"].back();
+  EXPECT_EQ(section["title"], "Predictions: second");
+  std::vector<std::string> texts;
+  for (const auto& picture : section["pictures"]) texts.push_back(picture["png"]);
+  EXPECT_THAT(texts, ElementsAre("", "TQ==", "TWE=", "TWFu"));
+  EXPECT_EQ(section["pictures"][0]["caption"], hostile);
+}
+
 // What begins with this in the page's own markup, style and scripts, Chart.js among them.
 TEST(ReportPage, AsksForNothing) {
   const auto page = report_page(report_data(small_report(), "today"));

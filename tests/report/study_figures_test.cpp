@@ -27,24 +27,20 @@ Figure figure_named(const Study& study, const std::string& id) {
   throw std::runtime_error("no figure " + id);
 }
 
-TEST(StudyFigures, ShowThroughputBesideTheIdealAndThePredicted) {
+TEST(StudyFigures, ShowThroughputBesideTheIdeal) {
   const auto figure = figure_named(small_study(), "scaling-throughput");
   EXPECT_TRUE(figure.x_logarithmic && figure.y_logarithmic);
-  ASSERT_THAT(figure.series, SizeIs(3));
+  ASSERT_THAT(figure.series, SizeIs(2));
   const auto& measured = figure.series[0];
   EXPECT_EQ(measured.name, "measured");
   EXPECT_THAT(measured.x, ElementsAre(1, 2));
   EXPECT_THAT(measured.y, ElementsAre(100, 180)) << "the mean of both combinations";
   EXPECT_THAT(measured.spread, ElementsAre(10, 10));
   EXPECT_FALSE(measured.dashed);
-  const auto& predicted = figure.series[1];
-  EXPECT_EQ(predicted.name, "predicted");
-  EXPECT_TRUE(predicted.dashed);
-  EXPECT_THAT(predicted.x, ElementsAre(64));
-  const auto& ideal = figure.series[2];
+  const auto& ideal = figure.series[1];
   EXPECT_EQ(ideal.colour, ideal_colour);
-  EXPECT_THAT(ideal.x, ElementsAre(1, 64));
-  EXPECT_THAT(ideal.y, ElementsAre(100, 6400));
+  EXPECT_THAT(ideal.x, ElementsAre(1, 2));
+  EXPECT_THAT(ideal.y, ElementsAre(100, 200));
 }
 
 TEST(StudyFigures, ShowEfficiencyBesideOneHundredPerCent) {
@@ -71,21 +67,19 @@ TEST(StudyFigures, ShowErrorsOnALogarithmicAxis) {
 
 TEST(StudyFigures, ShowWhereTheTimeOfAStepGoes) {
   const auto figure = figure_named(small_study(), "scaling-step-time");
-  EXPECT_THAT(figure.categories, ElementsAre("1", "2", "64 (predicted)"));
+  EXPECT_THAT(figure.categories, ElementsAre("1", "2"));
   ASSERT_THAT(figure.series, SizeIs(3));
-  EXPECT_THAT(figure.series[0].y,
-              ElementsAre(DoubleNear(90, 1e-9), DoubleNear(70, 1e-9), DoubleNear(70, 1e-9)));
-  EXPECT_THAT(figure.series[2].y, ElementsAre(0, 20, 20));
+  EXPECT_THAT(figure.series[0].y, ElementsAre(DoubleNear(90, 1e-9), DoubleNear(70, 1e-9)));
+  EXPECT_THAT(figure.series[2].y, ElementsAre(0, 20));
 }
 
-// Two ranks that share samples, and four predicted.
+// Up to four ranks that share samples; the memory of four was not measured.
 Study shared_study() {
   Study study{.name = "A study", .configuration = "configs/a.yaml", .scaling = "strong"};
   study.parallel = "spatial";
   study.cores = 4;
   for (const int ranks : {1, 2, 4}) {
-    const auto state = ranks == 4 ? StudyPointState::predicted : StudyPointState::done;
-    auto point = study_point(ranks, 0, state, 100 * ranks);
+    auto point = study_point(ranks, 0, StudyPointState::done, 100 * ranks);
     point.spatial = {ranks, 1, 1};
     point.kept_bytes = (16 << 20) / ranks;
     if (ranks < 4) point.results.peak_memory_bytes = (100 << 20) + (16 << 20) / ranks;
@@ -122,35 +116,6 @@ TEST(StudyFigures, ALineThatOthersLieOnIsDrawnWider) {
   EXPECT_EQ(figure_named(study, "scaling-efficiency").series[0].hidden_by, 1);
 }
 
-TEST(PredictionChecks, MarkWhatIsFarOff) {
-  auto study = small_study();
-  EXPECT_THAT(prediction_checks(study).rows, IsEmpty()) << "nothing was both predicted and run";
-  EXPECT_EQ(prediction_error_note(study), "");
-  for (const int ranks : {1, 2}) {
-    auto point = study_point(ranks, 3, StudyPointState::predicted, 100);
-    point.results.step_seconds = ranks == 1 ? .11 : .05;
-    study.points.push_back(point);
-  }
-  fill_in_efficiency(study);
-  const auto table = prediction_checks(study);
-  ASSERT_THAT(table.rows, SizeIs(2));
-  EXPECT_EQ(table.rows[0].cells[3].text, "+10.0 %");
-  EXPECT_EQ(table.rows[0].mark, ResultsTable::Mark::none);
-  EXPECT_EQ(table.rows[1].cells[1].text, "50");
-  EXPECT_EQ(table.rows[1].cells[2].text, "100");
-  EXPECT_EQ(table.rows[1].cells[3].text, "-50.0 % !");
-  EXPECT_EQ(table.rows[1].mark, ResultsTable::Mark::far_off);
-  for (const auto& row : table.rows) {  // one rank is its own measure
-    const auto of = [&](std::size_t column) { return std::stod(row.cells[column].text); };
-    EXPECT_NEAR(of(6), of(4) - of(5), .11);
-  }
-  EXPECT_EQ(table.rows[0].cells[4].text, "100.0 %");
-  EXPECT_EQ(table.rows[0].cells[6].text, "+0.0");
-  EXPECT_THAT(table.note, HasSubstr("more than 25 %"));
-  EXPECT_THAT(study_results(study).note, HasSubstr("off by up to 50 %"));
-  EXPECT_THAT(figure_named(study, "scaling-throughput").note, HasSubstr("off by up to 50 %"));
-}
-
 TEST(StudyFigures, OfNothingAreNone) {
   EXPECT_THAT(study_figures(Study{}), IsEmpty());
   Study study;
@@ -160,7 +125,7 @@ TEST(StudyFigures, OfNothingAreNone) {
 
 TEST(StudyResults, HaveARowAPoint) {
   const auto table = study_results(small_study());
-  ASSERT_THAT(table.rows, SizeIs(6));
+  ASSERT_THAT(table.rows, SizeIs(5));
   std::vector<std::string> titles;
   for (const auto& column : table.columns) titles.push_back(column.title);
   EXPECT_THAT(titles, Contains("efficiency"));
@@ -174,12 +139,9 @@ TEST(StudyResults, HaveARowAPoint) {
   EXPECT_EQ(cell(1, "samples/s"), "180 ± 10.0");
   EXPECT_EQ(cell(1, "exposed, ms"), "20");
   EXPECT_EQ(cell(1, "accuracy"), "10.00 %");
-  EXPECT_EQ(cell(4, "state"), "predicted");
-  EXPECT_EQ(table.rows[4].mark, ResultsTable::Mark::predicted);
-  EXPECT_EQ(cell(5, "state"), "failed: rank 3 ended with signal 9");
-  EXPECT_EQ(cell(5, "efficiency"), "");
-  EXPECT_EQ(table.rows[5].mark, ResultsTable::Mark::failed);
-  EXPECT_THAT(table.note, HasSubstr("10 Gbit/s"));
+  EXPECT_EQ(cell(4, "state"), "failed: rank 3 ended with signal 9");
+  EXPECT_EQ(cell(4, "efficiency"), "");
+  EXPECT_EQ(table.rows[4].mark, ResultsTable::Mark::failed);
 }
 
 TEST(StudyResults, LeaveOutWhatIsTheSameInAllRows) {

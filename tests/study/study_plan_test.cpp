@@ -55,10 +55,6 @@ TEST(StudyPlan, StrongScalingSharesTheBatchOfAllRanks) {
   strong.ranks = {1, 5};
   EXPECT_THAT([&] { (void)plan_study(strong, digits()); },
               ThrowsMessage<InputError>(HasSubstr("5 ranks")));
-  strong.ranks = {1, 2};
-  strong.simulated_ranks = {5};
-  EXPECT_THAT([&] { (void)plan_study(strong, digits()); },
-              ThrowsMessage<InputError>(HasSubstr("5 ranks")));
 }
 
 // The same steps need the same rate, however many ranks share them.
@@ -188,8 +184,7 @@ TEST(StudyPlan, NamesNumbersOfRanksThatCanShareSamples) {
   const auto planning = [&] { (void)plan_study(shared, digits()); };
   EXPECT_THAT(planning, ThrowsMessage<InputError>(HasSubstr(
                             "31 ranks can't share samples of [16, 16, 16]; 30 or 32 can")));
-  shared.ranks = {2};
-  shared.simulated_ranks = {100'003};
+  shared.ranks = {2, 100'003};
   EXPECT_THAT(planning, ThrowsMessage<InputError>(HasSubstr(
                             "100003 ranks can't share samples of [16, 16, 16]; 4096 can")));
 }

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-// Data sets from the network, whole or not at all.
+// Data sets from the network, whole or not at all: curl, md5sum and tar do the work.
 namespace kolo {
 
 struct RemoteFile {
@@ -21,8 +21,8 @@ struct RemoteDataset {
   std::string name;
   std::string url;  // what the files' names follow
   std::vector<RemoteFile> files;
-  // Where the files are tar archives (gzip or not) that hold one folder, alike for all: its name,
-  // and the files that must be in it. They are unpacked and removed.
+  // Of gzipped tar archives that hold one folder, alike for all: its name, and the files that must
+  // be in it. These are unpacked, and the archives removed.
   std::string archive_folder;
   std::vector<std::string> members;
   std::string instead;  // what to do where it can't be had, for the error that says so
@@ -34,16 +34,10 @@ struct RemoteDataset {
 // InputError for a name that is not known.
 [[nodiscard]] RemoteDataset remote_dataset(std::string_view name);
 
-struct FetchProgress {
-  std::string_view file;
-  std::int64_t done = 0, total = 0;  // bytes of this file, with what was there from before
-};
-
 struct FetchOptions {
   std::filesystem::path folder;
   std::string url;  // instead of the data set's own: http, https or file
-  std::function<void(const FetchProgress&)> progress;
-  std::function<void(const std::string&)> notice;  // for people: waiting, trying again
+  std::function<void(const std::string&)> notice;  // for people: files, waiting, trying again
   // Before the second try at a server that answers nothing; it doubles from try to try.
   std::chrono::milliseconds pause{1000};
 };
@@ -54,17 +48,16 @@ struct FetchResult {
   std::int64_t bytes_fetched = 0;  // by this call
 };
 
-// Whether this kolo was built with what fetching takes (CMake's KOLO_FETCH): without it,
-// fetch_dataset() is an InputError that says so, unless everything is there already.
-[[nodiscard]] bool is_fetching_built();
-
 // Puts the data set into the folder. Files come under NAME.part, go on from where an earlier
 // download was cut off, are renamed when their MD5 sum is right, and unpacked aside. Any number of
 // processes may fetch into one folder at once, on one machine or over a file system that locks: one
 // works, the others wait and find it done. A complete folder takes no lock and no network.
 //
 // Error when it can't be done, with the address and the reason; what has come stays for the next
-// time, except files with a wrong sum. InputError for an address that is none.
+// time, except files with a wrong sum. InputError for an address that is none, or without curl.
 FetchResult fetch_dataset(const RemoteDataset& dataset, const FetchOptions& options);
+
+// MD5 sum (RFC 1321) as 32 hexadecimal digits: against accidents, not attacks.
+[[nodiscard]] std::string md5_of_file(const std::filesystem::path& path);
 
 }  // namespace kolo

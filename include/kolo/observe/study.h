@@ -12,8 +12,8 @@
 
 namespace kolo {
 
-// What a run of a study gave, or what is predicted of one. Means over its epochs where there are
-// several; losses and accuracies are of all samples of all ranks, accuracies from 0 to 1.
+// Results of a run of a study. Means over its epochs where there are several; losses and accuracies
+// are of all samples of all ranks, accuracies from 0 to 1.
 struct StudyResults {
   double epochs = not_measured;
   double epoch_seconds = not_measured;  // of training, without validation
@@ -35,9 +35,8 @@ struct StudyResults {
   double gradient_noise_scale = not_measured;  // in samples, at the last epoch's end
 };
 
-// pending: not started; submitted: a scheduler has it; done; failed; predicted: never run, computed
-// from what was measured and a model of the network.
-enum class StudyPointState : std::uint8_t { pending, submitted, done, failed, predicted };
+// pending: not started; submitted: a scheduler has it.
+enum class StudyPointState : std::uint8_t { pending, submitted, done, failed };
 
 [[nodiscard]] std::string_view state_name(StudyPointState state);
 
@@ -51,7 +50,7 @@ struct StudyPoint {
   std::string lr_scaling;  // none | linear | sqrt | adascale
   double warmup_epochs = 0;
   StudyPointState state = StudyPointState::pending;
-  std::string folder;   // its run, relative to the study's; empty for what is predicted
+  std::string folder;   // its run, relative to the study's
   std::string job;      // what the scheduler calls it
   std::string problem;  // why it failed
   // Samples a second, relative to so many times what the fewest ranks of the same line give: 1 is
@@ -75,9 +74,8 @@ struct Study {
   // data: each rank has samples of its own | spatial: all ranks share each sample
   std::string parallel = "data";
   std::vector<std::string> settings;  // key.sub=value, of all its runs
-  int threads = 0;      // of a rank in every run, where the study chose; 0: the configuration's
-  int cores = 1;        // of the machine that ran it; more ranks share cores
-  std::string network;  // what predictions were made with; empty: none were
+  int threads = 0;  // of a rank in every run, where the study chose; 0: the configuration's
+  int cores = 1;    // of the machine that ran it; more ranks share cores
   std::vector<StudyPoint> points;
 
   [[nodiscard]] nlohmann::ordered_json to_json() const;
@@ -94,8 +92,7 @@ struct Study {
 };
 
 // Fills in every point's efficiency, relative to the point measured with the fewest ranks of the
-// same learning-rate scaling and warm-up. Predictions are related to the prediction for as many
-// ranks where there is one.
+// same learning-rate scaling and warm-up.
 void fill_in_efficiency(Study& study);
 
 // What a run's history tells of it. `steps`: optimizer steps of an epoch are counted from it.

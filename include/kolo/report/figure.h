@@ -57,12 +57,12 @@ struct FigureSeries {
   std::vector<double> x, y;    // of one length; a y that is not a number is a gap
   std::vector<double> spread;  // standard deviation of y; empty: none is shown
   int colour = 0;              // its place in the palette: a run's number, or less than 0
-  bool dashed = false;         // training beside validation, ideal beside measured, predicted
+  bool dashed = false;         // training beside validation, ideal beside measured
   bool marks = false;          // a mark at each point
   int hidden_by = 0;           // 1, 2 or more lines that are drawn later lie on it: it is wider
 };
 
-// One chart: what an HTML page shows interactively, and what gnuplot draws. Pure data.
+// One chart of a page. Pure data.
 struct Figure {
   enum class Kind { lines, stacked_bars };
   std::string id;     // "validation-accuracy": names its file, unique on a page
@@ -118,9 +118,8 @@ struct RunFigureOptions {
 
 // What a study shows: in one group how it scales (throughput and efficiency beside the ideal, time
 // per epoch, where a step's time goes), in one what becomes of accuracy, error and loss, for each
-// combination of learning-rate scaling and warm-up. Everything against ranks. What is predicted is
-// dashed and named so. Points that gave no results are left out; a group without figures is not
-// there.
+// combination of learning-rate scaling and warm-up. Everything against ranks. Points that gave no
+// results are left out; a group without figures is not there.
 //
 // Throughput does not depend on the learning rate: points of the same number of ranks are taken
 // together, as their mean, and the deviation within and between them.

@@ -15,10 +15,16 @@ namespace kolo {
 inline constexpr std::string_view svg_mark = "<!-- drawn by kolo -->";
 inline constexpr std::string_view png_mark{"Software\0kolo", 13};
 
+// A caption follows this in an international text of a PNG: a keyword, no compression, no language.
+inline constexpr std::string_view png_caption_key{"Description\0\0\0\0\0", 16};
+
+// Caption of a drawing's bytes; empty where there is none.
+[[nodiscard]] std::string png_caption(std::string_view png);
+
 // The picture with that mark before its first element.
 [[nodiscard]] std::string marked_svg(std::string picture);
 
-// A figure, or a picture of a timeline: what the room `pictures` draws.
+// A sample or a timeline as the room `pictures` draws it.
 [[nodiscard]] bool is_drawing(const std::filesystem::path& file);
 
 // A timeline of all ranks (merge_timelines()), or of one.

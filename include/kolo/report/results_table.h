@@ -21,7 +21,7 @@ struct ResultsTable {
     std::string text;      // empty: unknown
     bool is_best = false;  // of its column
   };
-  enum class Mark : std::uint8_t { none, predicted, failed, waiting, far_off };
+  enum class Mark : std::uint8_t { none, failed, waiting, far_off };
   struct Row {
     std::vector<Cell> cells;
     int run = -1;  // the number of the run that it tells of; -1: of none
@@ -46,15 +46,6 @@ struct ResultsTable {
 // nodes, learning-rate scaling, warm-up and state where they are the same, or nothing but one node
 // and done.
 [[nodiscard]] ResultsTable study_results(const Study& study);
-
-// A row a number of ranks that was predicted and run: a step and the efficiency as predicted, as
-// measured, and how far the prediction is off; marked where that is more than a quarter of a step. Without rows when nothing was
-// both predicted and run.
-[[nodiscard]] ResultsTable prediction_checks(const Study& study);
-
-// The same in a sentence: "Predictions of what was run are off by up to 53 %."; empty where none is
-// marked.
-[[nodiscard]] std::string prediction_error_note(const Study& study);
 
 // A row a trial of the sweep, the best first: its values of the swept keys, the best of its metric
 // and when that was, how long it has taken, and its state where not all are done.

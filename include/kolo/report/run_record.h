@@ -43,10 +43,10 @@ struct RunRecord {
   // Of the resolved configuration, flattened ("optimizer.lr", "0.001"), in the file's order.
   std::vector<std::pair<std::string, std::string>> settings;
   std::vector<std::string> warnings;  // what could not be read of it
-  // What kolo has drawn into pictures/ of the run's folder (kolo eval --pictures), by name.
+  // Drawings of kolo eval --pictures in pictures/ of the run's folder, by name.
   struct Picture {
-    std::string name;  // of the file, without the ending
-    std::string svg;
+    std::string caption;
+    std::string png;
   };
   std::vector<Picture> pictures;
 

@@ -12,10 +12,9 @@
 #include "kolo/config/run_config.h"
 #include "kolo/layout/pipeline_schedule.h"
 #include "kolo/layout/spatial_network.h"
+#include "kolo/observe/bench_records.h"
 #include "kolo/parallel/device_memory_use.h"
 #include "kolo/parallel/device_usage.h"
-#include "kolo/scaling/network_model.h"
-#include "kolo/scaling/step_profile.h"
 
 // What a bench has measured and what it tells; how it is measured, of any trainer; and a whole
 // bench.
@@ -68,7 +67,6 @@ struct BenchPipeline {
   PipelineShape shape;
   std::vector<double> idle_shares;  // by rank, as measured; on a device of the host's time
   double ideal = 0;                 // of the schedule, with equal parts (ideal_idle_share())
-  double played = 0;  // of the same lists, with parts as they are and messages in no time
 };
 
 struct BenchReport {

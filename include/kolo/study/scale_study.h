@@ -10,8 +10,7 @@
 #include "kolo/layout/spatial_network.h"
 #include "kolo/observe/study.h"
 
-// A study of scaling: its plan, the scheduler that runs it or the model that predicts it, and the
-// whole.
+// A study of scaling: its plan, the scheduler that runs it, and the whole.
 namespace kolo {
 
 // What there is to share where all ranks share each sample.
@@ -24,8 +23,7 @@ struct SharedSamples {
 struct StudyRequest {
   ConfigSource config;
   std::vector<int> ranks;
-  std::vector<int> simulated_ranks;  // to predict
-  bool strong = false;               // the batch of all ranks is fixed; otherwise that of a rank
+  bool strong = false;  // the batch of all ranks is fixed; otherwise that of a rank
   // All ranks share each sample of a batch, which is fixed then; none: each has its own.
   std::optional<SharedSamples> shared = std::nullopt;
   std::vector<std::string> lr_scalings;
@@ -46,7 +44,7 @@ struct StudyRequest {
 // are one replica: they train alike too.
 //
 // InputError: ranks below 1 or none, an unknown scaling, a negative warm-up, a batch that so many
-// ranks can't share, to predict included, or samples that so many ranks can't: it says how many
+// ranks can't share, or samples that so many ranks can't: it says how many
 // can.
 [[nodiscard]] Study plan_study(const StudyRequest& request, const RunConfig& configured);
 
@@ -83,30 +81,6 @@ struct SchedulerOptions {
 // The scheduler still has the job, waiting or running. Error when it can't be asked.
 [[nodiscard]] bool has_job(const SchedulerOptions& options, const std::string& job);
 
-struct SimulationOptions {
-  std::vector<int> ranks;                  // beyond the machine
-  std::string network;                     // between nodes, by name; empty: none
-  std::string algorithm = "hierarchical";  // of all-reduces: ring | tree | hierarchical
-  int ranks_per_node = 0;  // of the nodes to predict; 0: as many as this machine has cores for
-};
-
-// InputError: ranks below 1, an unknown network or algorithm, or several nodes without one.
-void check_simulation(const SimulationOptions& options, int cores);
-
-// How so many ranks share samples: what spatial_plans() has first. InputError where they can't,
-// which says how many can.
-[[nodiscard]] SpatialNetworkPlan best_cut(const SharedSamples& samples, int ranks);
-
-// Measures steps and collectives on this machine with `kolo bench`, and adds to the study a
-// predicted point for each number of ranks that was run (to compare with) and for each of
-// `options.ranks`. They are of the study's first learning-rate scaling and warm-up, which don't
-// matter to speed. Where ranks share samples, the steps measured are of whole ones, on one rank and
-// on as many side by side as the machine has cores for. Takes as long as a few benches; `say` is
-// told of each. Error: a bench failed, with what it said.
-void add_predictions(Study& study, const StudyRequest& request, const SimulationOptions& options,
-                     std::int64_t samples_per_epoch,
-                     const std::function<void(const std::string&)>& say);
-
 // One configuration trained on several numbers of ranks, as `kolo scale` does it.
 
 struct RunningOptions {
@@ -124,8 +98,7 @@ struct ScaleRequest {
   std::filesystem::path output;  // the study's folder; empty: output_dir, with -weak, -strong or
                                  // -spatial
   RunningOptions running;
-  SchedulerOptions scheduler;    // without a name: the runs are started here
-  SimulationOptions simulation;  // without ranks: nothing is predicted
+  SchedulerOptions scheduler;  // without a name: the runs are started here
 };
 
 struct ScaledStudy {
@@ -135,7 +108,7 @@ struct ScaledStudy {
 };
 
 // Runs what is not done yet of the study, by kolo train or as jobs of a scheduler,
-// adds predictions, and writes study and report. All that can be wrong is found before the first
+// and writes study and report. All that can be wrong is found before the first
 // run: InputError, also for a network whose samples ranks can't share. A run that fails is noted in
 // its points and does not stop the others.
 [[nodiscard]] ScaledStudy scale_study(ScaleRequest request);

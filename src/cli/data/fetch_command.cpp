@@ -1,16 +1,12 @@
 #include <iostream>
-#include <optional>
 
 #include <fmt/format.h>
 
 #include "cli/command_line.h"
 #include "cli/options.h"
-#include "kolo/base/clock.h"
 #include "kolo/fetch/fetch.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/observe/format.h"
-#include "kolo/observe/progress.h"
-#include "launch/terminal.h"
 
 namespace kolo {
 
@@ -20,36 +16,6 @@ struct FetchArguments {
   std::string dataset;
   std::string output;
   std::string url;
-};
-
-// A bar for each file, in kB.
-class FetchBars {
- public:
-  FetchBars() : bar_(std::cout, progress_options_from_environment()) {}
-
-  void show(const FetchProgress& progress) {
-    if (progress.file != file_) start(progress);
-    const auto done = progress.done / unit;
-    bar_.update(done,
-                {.samples_per_second = static_cast<double>(done - first_) / watch_.seconds()});
-    if (progress.done == progress.total) bar_.clear();
-  }
-  void notice(const std::string& text) { bar_.print_above(text); }
-
- private:
-  static constexpr std::int64_t unit = 1000;
-
-  void start(const FetchProgress& progress) {
-    file_ = progress.file;
-    first_ = progress.done / unit;
-    watch_.restart();
-    bar_.start(file_, progress.total / unit, first_, "kB");
-  }
-
-  ProgressBar bar_;
-  std::string file_;
-  std::int64_t first_ = 0;
-  Stopwatch watch_;
 };
 
 // A mirror in the environment holds a folder for each data set.
@@ -62,12 +28,10 @@ std::string address(const FetchArguments& arguments) {
 
 int fetch(const FetchArguments& arguments) {
   const auto dataset = remote_dataset(arguments.dataset);
-  FetchBars bars;
   const auto result = fetch_dataset(
       dataset, {.folder = arguments.output.empty() ? "data/" + arguments.dataset : arguments.output,
                 .url = address(arguments),
-                .progress = [&](const FetchProgress& progress) { bars.show(progress); },
-                .notice = [&](const std::string& text) { bars.notice(text); }});
+                .notice = [](const std::string& text) { std::cerr << text << std::endl; }});
   const auto folder = result.folder.string();
   if (result.was_there) {
     std::cout << fmt::format("{} is complete in {}\n", arguments.dataset, folder);

@@ -145,22 +145,12 @@ Finding check_fashion_mnist(const std::filesystem::path& folder) {
   return finding;
 }
 
-Finding check_side_products(bool fetching, bool cosmology) {
-  Finding finding{.name = "commands", .text = "all are built in"};
-  std::vector<std::string> missing, packages;
-  if (!fetching) {
-    missing.emplace_back("kolo data fetch");
-    packages.emplace_back("libcurl, libarchive and OpenSSL (KOLO_FETCH=ON)");
-  }
-  if (!cosmology) {
-    missing.emplace_back("kolo data nbody");
-    packages.emplace_back("FFTW (KOLO_COSMOLOGY=ON)");
-  }
-  if (missing.empty()) return finding;
-  finding.status = FindingStatus::warning;
-  finding.text = fmt::format("built without {}", fmt::join(missing, " and "));
-  finding.remedy = fmt::format("build with {}", fmt::join(packages, ", "));
-  return finding;
+Finding check_cosmology(bool is_built) {
+  if (is_built) return {.name = "commands", .text = "all are built in"};
+  return {.name = "commands",
+          .status = FindingStatus::warning,
+          .text = "built without kolo data nbody",
+          .remedy = "build with FFTW (KOLO_COSMOLOGY=ON)"};
 }
 
 namespace {

@@ -47,8 +47,8 @@ void print_findings_as_json(std::ostream& stream, std::span<const Finding> findi
 [[nodiscard]] Finding check_shared_memory(const std::filesystem::path& folder = "/dev/shm");
 [[nodiscard]] Finding check_gpu();
 [[nodiscard]] Finding check_fashion_mnist(const std::filesystem::path& folder);
-// Which commands this kolo was built with: kolo data fetch, and kolo data nbody.
-[[nodiscard]] Finding check_side_products(bool fetching, bool cosmology);
+// Whether this kolo was built with kolo data nbody.
+[[nodiscard]] Finding check_cosmology(bool is_built);
 
 // Libraries. `core_before`: what OpenBLAS chose before this program told it better; empty:
 // it was not told.

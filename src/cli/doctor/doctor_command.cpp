@@ -13,7 +13,6 @@
 #include "cli/doctor/gpu_facts.h"
 #include "kolo/comm/device.h"
 #include "kolo/data/mnist.h"
-#include "kolo/fetch/fetch.h"
 #include "kolo/generators/cosmology_box.h"
 #include "kolo/nn/convolution.h"
 #include "kolo/observe/format.h"
@@ -102,7 +101,7 @@ std::vector<Finding> examine() {
     for (auto& finding : check_gpus(*facts)) findings.push_back(std::move(finding));
   }
   findings.push_back(check_fashion_mnist(fashion_mnist_folder));
-  findings.push_back(check_side_products(is_fetching_built(), is_cosmology_built()));
+  findings.push_back(check_cosmology(is_cosmology_built()));
   return findings;
 }
 

@@ -3,7 +3,7 @@
 const charts = (() => {
   const markShapes = ["circle", "rect", "triangle", "rectRot"];
 
-  // Axes begin and end, and have their ticks, by the same rules as in drawings (src/report/axis.cpp).
+  // Axes begin and end at round numbers.
 
   // 1, 2 or 5 times a power of ten, and not below `least`.
   function roundStep(least) {

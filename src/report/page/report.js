@@ -146,10 +146,9 @@
     return element("div", { className: table.columns.length > 9 ? "dense table" : "table", tabindex: "0", role: "region", "aria-label": table.title }, element("table", {}, element("thead", {}, head), body));
   }
 
-  // A drawing is an image of its own: nothing in it runs, whatever it says.
   function pictureElement(picture) {
-    const image = element("img", { src: `data:image/svg+xml,${encodeURIComponent(picture.svg)}`, alt: picture.name });
-    return element("figure", { className: "picture" }, image);
+    const image = element("img", { src: `data:image/png;base64,${picture.png}`, alt: "" });
+    return element("figure", { className: "picture" }, image, element("p", {}, picture.caption));
   }
 
   function section(title, ...content) {
@@ -202,7 +201,7 @@
       if (part.figures?.some(charts.dependsOnAxis) && !parts.includes(form)) parts.push(form);
       const content = [];
       if (part.figures) content.push(element("div", { className: "figures" }, ...part.figures.map(figureElement)));
-      else if (part.pictures) content.push(...part.pictures.map(pictureElement));
+      else if (part.pictures) content.push(element("div", { className: "pictures" }, ...part.pictures.map(pictureElement)));
       else content.push(tableElement(part));
       if (part.note) content.push(element("p", { className: "note" }, part.note));
       parts.push(section(part.title, ...content));

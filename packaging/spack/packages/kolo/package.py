@@ -43,10 +43,7 @@ class Kolo(CMakePackage):
         depends_on("zlib-api")
         depends_on("jpeg")
         depends_on("libpng")
-        depends_on("curl")
-        depends_on("libarchive")
-        depends_on("openssl")
-        depends_on("gnuplot", type="run")
+        depends_on("curl", type="run")
 
     generator("ninja")
 

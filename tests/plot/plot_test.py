@@ -1,0 +1,76 @@
+"""scripts/plot draws the figures of a run, a study, a sweep and an evaluation; skipped (77) without matplotlib."""
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+if importlib.util.find_spec("matplotlib") is None:
+    print("skipped: there is no matplotlib for this Python (Debian's python3-matplotlib)")
+    sys.exit(77)
+
+script = sys.argv[1]
+folder = Path(tempfile.mkdtemp())
+
+
+def write(name, content):
+    file = folder / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(content))
+    return file
+
+
+def plot(*words):
+    return subprocess.run([sys.executable, script, *map(str, words)], capture_output=True, text=True)
+
+
+def expect_figures(names, *words):
+    output = Path(tempfile.mkdtemp())
+    result = plot(*words, "-o", output)
+    assert result.returncode == 0, result.stderr
+    assert sorted(file.stem for file in output.iterdir()) == sorted(names), result.stdout
+    assert sorted(map(str, output.iterdir())) == sorted(result.stdout.split()), result.stdout
+    return output
+
+
+def history(rate):
+    epochs = [{"epoch": 0, "step": 0, "val_loss": 2.3, "val_accuracy": 0.1, "time": 1000}]
+    epochs += [{"epoch": e, "step": 10 * e, "loss": rate / e, "val_loss": 2 / e, "val_accuracy": 1 - 0.5 / e, "accuracy": None, "lr": rate,
+                "seconds": 2, "samples_per_second": 500, "time": 1000 + 2 * e} for e in (1, 2, 3)]
+    steps = [{"step": s, "loss": 3 / s, "time": 1000 + s / 5} for s in range(1, 31)]
+    return {"n_ranks": 2, "epochs": epochs, "steps": steps, "summary": {}}
+
+
+def point(ranks, state="done", scaling="none"):
+    results = {"samples_per_second": 100 * ranks**0.9, "epoch_seconds": 60 / ranks, "val_accuracy": 0.9, "val_loss": 0.3}
+    return {"ranks": ranks, "state": state, "lr_scaling": scaling, "warmup_epochs": 0, "efficiency": ranks**-0.1, "results": results}
+
+
+write("one/history.json", history(0.1))
+write("two/history.json", history(0.2))
+curves = ["accuracy", "epoch-time", "learning-rate", "loss", "loss-by-step", "throughput", "validation-error"]
+for axis in ("epoch", "step", "time"):
+    drawn = expect_figures(curves, folder / "one", folder / "two/history.json", "--axis", axis)
+    assert "two" in (drawn / "loss.svg").read_text()
+assert (expect_figures(curves, folder / "one", "--format", "png") / "loss.png").read_bytes().startswith(b"\x89PNG")
+
+write("study/study.json", {"points": [point(1), point(2), point(2, scaling="linear"), point(4, "failed")]})
+scaling = ["scaling-" + name for name in ("accuracy", "efficiency", "epoch-time", "error", "loss", "throughput")]
+assert "predicted" not in (expect_figures(scaling, folder / "study") / "scaling-throughput.svg").read_text()
+write("study/predictions.json", {"points": [point(64), point(1024)]})
+assert "predicted" in (expect_figures(scaling, folder / "study") / "scaling-throughput.svg").read_text()
+
+trials = [{"settings": [f"optimizer.name={name}", f"optimizer.lr={rate}"], "best": 0.5 + rate, "folder": f"trials/{name}-{rate}"}
+          for name in ("adam", "sgd") for rate in (0.01, 0.1)]
+write("sweep/trials/adam-0.01/history.json", history(0.01))
+write("sweep/sweep.json", {"metric": "val_accuracy", "random": 0, "trials": trials + [trials[0] | {"best": None}]})
+expect_figures(["sweep-metric", "sweep-key-1", "sweep-key-2"], folder / "sweep")
+
+classes = [{"name": name} for name in ("cat", "dog")]
+expect_figures(["confusion"], write("eval.json", {"model": "cnn", "epoch": 3, "classes": classes, "confusion_matrix": [[9, 1], [0, 0]]}))
+
+for words, said in (([folder], "holds no record"), ([write("list.json", {"a": 1})], "none of kolo's records"), ([], "PATH")):
+    result = plot(*words)
+    assert result.returncode == 2 and said in result.stderr, result.stderr
+assert "confusion matrix" in plot("--help").stdout
