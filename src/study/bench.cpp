@@ -14,6 +14,7 @@
 #include "kolo/base/machine.h"
 #include "kolo/config/factories.h"
 #include "kolo/launch/launch_environment.h"
+#include "kolo/parallel/device_memory.h"
 #include "kolo/study/measure.h"
 #include "run/load_data.h"
 #include "run/prepared_run.h"
