@@ -14,8 +14,8 @@ namespace kolo {
 
 namespace {
 
-// What a column says of a point; empty: nothing.
-struct Measure {
+// Column of a study's table, and its text for a point; empty: nothing.
+struct PointColumn {
   std::string title;
   bool is_number;
   std::function<std::string(const StudyPoint&)> text;
@@ -59,7 +59,7 @@ std::string memory_of(const StudyPoint& point, double bytes) {
   return format_bytes(static_cast<std::uint64_t>(bytes));
 }
 
-std::vector<Measure> measures(const StudyPoint& first) {
+std::vector<PointColumn> columns_of(const StudyPoint& first) {
   const auto result = [](const char* format, double StudyResults::*member, double factor) {
     return [=](const StudyPoint& point) {
       return text_or_nothing(format, factor * (point.results.*member));
@@ -135,14 +135,14 @@ ResultsTable study_results(const Study& study) {
   ResultsTable table{.title = "The study", .columns = {}, .rows = {}, .note = note_of(study)};
   for (const auto& point : study.points) table.rows.push_back({{}, -1, mark_of(point.state)});
   if (study.points.empty()) return table;
-  for (const auto& measure : measures(study.points.front())) {
+  for (const auto& column : columns_of(study.points.front())) {
     std::vector<std::string> texts;
-    for (const auto& point : study.points) texts.push_back(measure.text(point));
+    for (const auto& point : study.points) texts.push_back(column.text(point));
     const auto all_are = [&](const std::string& text) {
       return std::ranges::count(texts, text) == std::ssize(texts);
     };
-    if (all_are("") || all_are(measure.usual)) continue;
-    table.columns.push_back({measure.title, measure.is_number});
+    if (all_are("") || all_are(column.usual)) continue;
+    table.columns.push_back({column.title, column.is_number});
     for (std::size_t i = 0; i < texts.size(); ++i) table.rows[i].cells.push_back({texts[i]});
   }
   return table;
