@@ -9,6 +9,7 @@
 #include "config/settle.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
+#include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/config/run_config.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/observe/history.h"

@@ -11,6 +11,7 @@
 #include "base/json_value.h"
 #include "kolo/base/error.h"
 #include "kolo/base/text.h"
+#include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/config/factories.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/observe/history.h"

@@ -9,6 +9,7 @@
 #include "config/settle.h"
 #include "kolo/base/file.h"
 #include "kolo/base/machine.h"
+#include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/launch/launch_environment.h"
 #include "kolo/nn/convolution.h"
 #include "kolo/observe/format.h"

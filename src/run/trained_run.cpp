@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "kolo/base/error.h"
+#include "kolo/checkpoint/checkpoint_store.h"
 #include "kolo/parallel/broadcast_state.h"
 #include "kolo/train/trainer.h"
 #include "run/resume.h"
