@@ -45,7 +45,7 @@ std::string throughput(const StudyPoint& point) {
                         std::isfinite(deviation) ? format_rate(deviation) : "");
 }
 
-std::string state_of(const StudyPoint& point) {
+std::string state_of_point(const StudyPoint& point) {
   if (!point.problem.empty()) return fmt::format("{}: {}", state_name(point.state), point.problem);
   if (point.state == StudyPointState::submitted && !point.job.empty())
     return fmt::format("submitted as {}", point.job);
@@ -88,7 +88,7 @@ std::vector<PointColumn> columns_of(const StudyPoint& first) {
       {"memory", true,
        [](Point point) { return memory_of(point, point.results.peak_memory_bytes); }},
       {"kept", true, [](Point point) { return memory_of(point, point.kept_bytes); }},
-      {"state", false, state_of, "done"}};
+      {"state", false, state_of_point, "done"}};
 }
 
 ResultsTable::Mark mark_of(StudyPointState state) {
