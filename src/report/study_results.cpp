@@ -31,13 +31,13 @@ std::string with_deviation(const std::string& value, const std::string& deviatio
   return deviation.empty() ? value : fmt::format("{} ± {}", value, deviation);
 }
 
-std::string epoch_time(const StudyPoint& point) {
+std::string epoch_text(const StudyPoint& point) {
   const auto& results = point.results;
   return with_deviation(text_or_nothing("{:.4g} s", results.epoch_seconds),
                         text_or_nothing("{:.2g}", results.epoch_seconds_deviation));
 }
 
-std::string throughput(const StudyPoint& point) {
+std::string throughput_text(const StudyPoint& point) {
   const auto& results = point.results;
   if (!std::isfinite(results.samples_per_second)) return {};
   const double deviation = results.samples_per_second_deviation;
@@ -45,7 +45,7 @@ std::string throughput(const StudyPoint& point) {
                         std::isfinite(deviation) ? format_rate(deviation) : "");
 }
 
-std::string state_of_point(const StudyPoint& point) {
+std::string state_text(const StudyPoint& point) {
   if (!point.problem.empty()) return fmt::format("{}: {}", state_name(point.state), point.problem);
   if (point.state == StudyPointState::submitted && !point.job.empty())
     return fmt::format("submitted as {}", point.job);
@@ -75,8 +75,8 @@ std::vector<PointColumn> columns_of(const StudyPoint& first) {
        [](Point point) { return format_count(point.batch_size); }},
       {"lr scaling", false, [](Point point) { return point.lr_scaling; }, first.lr_scaling},
       {"warm-up", true, warmup, warmup(first)},
-      {"epoch", true, epoch_time},
-      {"samples/s", true, throughput},
+      {"epoch", true, epoch_text},
+      {"samples/s", true, throughput_text},
       {"efficiency", true,
        [](Point point) { return text_or_nothing("{:.1f} %", 100 * point.efficiency); }},
       {"accuracy", true, result("{:.2f} %", &StudyResults::val_accuracy, 100)},
@@ -88,7 +88,7 @@ std::vector<PointColumn> columns_of(const StudyPoint& first) {
       {"memory", true,
        [](Point point) { return memory_of(point, point.results.peak_memory_bytes); }},
       {"kept", true, [](Point point) { return memory_of(point, point.kept_bytes); }},
-      {"state", false, state_of_point, "done"}};
+      {"state", false, state_text, "done"}};
 }
 
 ResultsTable::Mark mark_of(StudyPointState state) {
