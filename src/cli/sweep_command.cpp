@@ -130,7 +130,7 @@ void add_trial_options(CLI::App& command, SweepArguments& arguments) {
       ->type_name("EPOCHS");
   add_choice_option(command, "--metric", arguments.metric, {"val_accuracy", "val_loss"},
                     "What is best, in any epoch: accuracy where there is one, unless given");
-  add_number_option(command, "--target", arguments.target, {0, std::numeric_limits<double>::max()},
+  add_number_option(command, "--target", arguments.target, {0, 1e9},
                     "A published accuracy (0.949) or loss, to stand beside mean and deviation of "
                     "the trials' last epochs")
       ->type_name("NUMBER");
