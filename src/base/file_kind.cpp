@@ -41,7 +41,9 @@ constexpr std::array signatures{
               "version https://git-lfs.github.com/spec/"sv,
               {FileKind::git_lfs_pointer, "a Git LFS pointer"}},
     // torch.save's magic number before PyTorch 1.6, pickled with protocol 2.
-    Signature{0, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv, torch_checkpoint},
+    Signature{0,
+              "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"sv,
+              {FileKind::torch_checkpoint, "a PyTorch checkpoint (torch.save, the old format)"}},
     Signature{0, "\x80\x02"sv, pickle},
     Signature{0, "\x80\x03"sv, pickle},
     Signature{0, "\x80\x04\x95"sv, pickle},

@@ -211,6 +211,10 @@ void RunFolder::make() const {
     write_file_atomically(mark(), "This folder was made by kolo.\n");
 }
 
+void RunFolder::remove_mark() const {
+  fs::remove(mark());
+}
+
 std::vector<std::string> RunFolder::entries_of_others() const {
   return names_in(path, [](std::string_view name) { return !is_own_name(name); });
 }

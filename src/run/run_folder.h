@@ -56,6 +56,9 @@ struct RunFolder {
   // Makes the folder where it is missing, and marks one that is new or empty as made by kolo.
   void make() const;
 
+  // Undoes what make() writes into a new folder.
+  void remove_mark() const;
+
   // Whether anything there is called like a file of a run, whole or not. An empty folder is
   // nothing.
   [[nodiscard]] bool holds_own_names() const;

@@ -33,12 +33,25 @@ std::unique_ptr<FolderLock> take(const RunFolder& folder, const char* name,
   }
 }
 
+// The folder itself and those above it, as far as they are not there.
+std::vector<std::filesystem::path> missing_folders(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> missing;
+  std::error_code error;
+  for (auto path = std::filesystem::absolute(folder); !std::filesystem::exists(path, error);
+       path = path.parent_path()) {
+    missing.push_back(path);
+    if (path == path.parent_path()) break;
+  }
+  return missing;
+}
+
 // Ranks whose launcher is gone are about to end.
 constexpr std::chrono::milliseconds moment{200}, end_of_ranks{20000};
 
 }  // namespace
 
 void RunLock::start(bool starts_anew) {
+  made_ = missing_folders(folder_.path);
   folder_.make();
   starter_ = take(folder_, starter_file, moment);
   if (!starts_anew || !folder_.holds_own_names()) return;
@@ -53,9 +66,31 @@ void RunLock::start(bool starts_anew) {
 
 RunLock RunLock::of_launcher(const RunFolder& folder, bool starts_anew) {
   RunLock lock(folder);
+  lock.is_of_launcher_ = true;
   lock.start(starts_anew);
   take(folder, writer_file, end_of_ranks).reset();
   return lock;
+}
+
+RunLock::~RunLock() {
+  try {
+    if (is_of_launcher_ && starter_ && starter_->is_held() && !folder_.holds_own_names())
+      remove_unused_folder();
+  } catch (const std::exception&) {  // What can't be removed stays: it is an empty folder.
+  }
+}
+
+void RunLock::remove_unused_folder() {
+  if (!made_.empty() || moved_) folder_.remove_mark();
+  starter_.reset();
+  std::error_code error;
+  if (moved_) {
+    if (std::filesystem::remove(folder_.path, error) && !error)
+      std::filesystem::rename(*moved_, folder_.path, error);
+    return;
+  }
+  for (const auto& folder : made_)
+    if (!std::filesystem::remove(folder, error) || error) return;
 }
 
 RunLock RunLock::of_rank_0(const RunFolder& folder, bool starts_anew) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "kolo/base/folder_lock.h"
 #include "run/run_folder.h"
@@ -26,6 +27,12 @@ class RunLock {
   // of runs (see RunFolder::move_aside); otherwise it goes on with what is there.
   [[nodiscard]] static RunLock of_launcher(const RunFolder& folder, bool starts_anew);
   [[nodiscard]] static RunLock of_rank_0(const RunFolder& folder, bool starts_anew);
+
+  RunLock(RunLock&&) noexcept = default;
+  RunLock& operator=(RunLock&&) noexcept = default;
+  // The launcher's leaves no trace where no rank has begun a run: the folder is as it was, and an
+  // earlier run has its name again.
+  ~RunLock();
 
   // InputError when somebody holds the folder. Holds nothing.
   static void require_free(const RunFolder& folder);
@@ -54,10 +61,13 @@ class RunLock {
  private:
   explicit RunLock(RunFolder folder) : folder_(std::move(folder)) {}
   void start(bool starts_anew);
+  void remove_unused_folder();
 
   RunFolder folder_;
   std::unique_ptr<FolderLock> starter_, writer_;
   std::optional<std::filesystem::path> moved_;
+  bool is_of_launcher_ = false;
+  std::vector<std::filesystem::path> made_;  // folders, the outermost last
 };
 
 }  // namespace kolo

@@ -116,6 +116,9 @@ TEST(NodeSharedData, ImagesAreThereOnceAndTheirDamageIsSaidOnce) {
   EXPECT_THAT(damaged.errors, HasSubstr("train-images-idx3-ubyte: corrupt gzip data"));
   EXPECT_EQ(damaged.errors.find("corrupt"), damaged.errors.rfind("corrupt")) << damaged.errors;
   EXPECT_FALSE(std::filesystem::exists(folder / "damaged"));
+  EXPECT_EQ(train("run").exit_code, 2);
+  EXPECT_TRUE(std::filesystem::exists(folder / "run" / "history.json")) << "the earlier run stays";
+  EXPECT_FALSE(std::filesystem::exists(folder / "run.1"));
 }
 
 }  // namespace

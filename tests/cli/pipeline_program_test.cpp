@@ -90,7 +90,7 @@ TEST_F(PipelineProgram, IsMeasured) {
 TEST_F(PipelineProgram, RefusesWhatCanNotBe) {
   const auto scripted = train({"-n", "2", "model.name=torchscript", "model.file=none.pt"});
   EXPECT_EQ(scripted.exit_code, 2);
-  const auto many = train({"-n", "40", "parallel.pipeline=40"});
+  const auto many = train({"-n", "40", "--oversubscribe", "parallel.pipeline=40"});
   EXPECT_EQ(many.exit_code, 2);
   EXPECT_THAT(many.errors, HasSubstr("40 ranks, but the model resnet_small has "));
   const auto unknown = train({"-n", "2", "parallel.schedule=interleaved"});
